@@ -1,0 +1,1 @@
+"""Derivation of merged operators, and their proofs. The only importer of sympy."""

@@ -1,0 +1,216 @@
+"""Pivot and transport: how a sum that depends on a row value can be kept while that value moves.
+
+Write each element relative to a pivot, x = X(u, p) with u = x − p or u = x / p. If
+f(x; p) = Σ c_k(p) h_k(u), and the h_k at a moved pivot are combinations of the h_j at the old one,
+then the vector of sums Σ h_k(u) moves by a matrix T of the move alone (δ = p − q, ρ = p / q).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import sympy as sp
+
+from fusegen.algebra.setting import RowParameter, Setting
+from fusegen.monoid import Action
+
+MAX_BASIS = 6
+_MAX_CANDIDATES = 64
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One element's pivot; `pivot` None leaves the element as it is."""
+
+    element: sp.Symbol
+    pivot: RowParameter | None
+    action: Action
+    u: sp.Symbol
+    move: sp.Symbol
+
+    @property
+    def inverse(self) -> sp.Expr:
+        """The element in terms of u and the pivot."""
+        if self.pivot is None:
+            return self.u
+        p = self.pivot.symbol
+        return self.u + p if self.action == "shift" else self.u * p
+
+    @property
+    def moved(self) -> sp.Expr:
+        """u at the new pivot, in terms of u at the old one."""
+        if self.pivot is None:
+            return self.u
+        return self.u + self.move if self.action == "shift" else self.u * self.move
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A choice for every element, and f written in it."""
+
+    choices: tuple[Choice, ...]
+    terms: dict[sp.Expr, sp.Expr]  # basis function of the u → coefficient
+    stuck: tuple[sp.Expr, ...]  # terms in which u and a changing row value do not separate
+    score: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A basis closed under moves of the pivot, with its transport."""
+
+    candidate: Candidate
+    basis: tuple[sp.Expr, ...]
+    transport: sp.Matrix
+
+
+@dataclass(frozen=True)
+class NotClosed:
+    """Why no basis was found: the term that does not separate, or None if there are too many."""
+
+    candidate: Candidate
+    stuck: sp.Expr | None
+
+
+def spread(expr: sp.Expr) -> sp.Expr:
+    """Expand into a sum of products; logarithms split only where the arguments are positive."""
+    return sp.expand(sp.expand_log(sp.expand(expr), force=False))
+
+
+def split(expr: sp.Expr, us: tuple[sp.Symbol, ...]) -> dict[sp.Expr, sp.Expr]:
+    """Σ coefficient · atom, atoms being functions of the u alone wherever that is possible."""
+    terms: dict[sp.Expr, sp.Expr] = {}
+    for term in sp.Add.make_args(spread(expr)):
+        coefficient, atom = term.as_independent(*us, as_Add=False)
+        scale, atom = atom.as_coeff_Mul()
+        terms[atom] = terms.get(atom, sp.Integer(0)) + coefficient * scale
+    return {a: sp.powsimp(c) for a, c in terms.items() if c != 0}
+
+
+def best_candidate(setting: Setting) -> Candidate:
+    """The pivots that separate f best; numeric safety first, size second."""
+    changing = frozenset(r.symbol for r in setting.changing)
+    found: Candidate | None = None
+    for choices in itertools.islice(_choices(setting), _MAX_CANDIDATES):
+        candidate = _written(setting, choices, changing)
+        if found is None or candidate.score < found.score:
+            found = candidate
+    assert found is not None
+    return found
+
+
+def _choices(setting: Setting) -> Iterator[tuple[Choice, ...]]:
+    per_element: list[list[Choice]] = []
+    for element in setting.elements.values():
+        options = []
+        for row in (r for r in setting.changing if r.pivotal):
+            options.append(_choice(element, row, "shift"))
+            if row.symbol.is_positive:
+                options.append(_choice(element, row, "scale"))
+        options.append(_choice(element, None, "shift"))
+        per_element.append(options)
+    return itertools.product(*per_element)
+
+
+def _choice(element: sp.Symbol, row: RowParameter | None, action: Action) -> Choice:
+    if row is None:
+        return Choice(element, None, action, element, sp.Integer(0))
+    word, step = ("minus", "shift") if action == "shift" else ("over", "ratio")
+    keeps_sign = True if action == "scale" and element.is_positive else None
+    return Choice(
+        element, row, action,
+        sp.Symbol(f"{element.name}_{word}_{row.symbol.name}", real=True, positive=keeps_sign),
+        sp.Symbol(f"{row.symbol.name}_{step}", real=True,
+                  positive=True if action == "scale" else None),
+    )  # fmt: skip
+
+
+def _written(
+    setting: Setting, choices: tuple[Choice, ...], changing: frozenset[sp.Symbol]
+) -> Candidate:
+    inverse = {c.element: c.inverse for c in choices}
+    us = tuple(c.u for c in choices)
+    terms = split(setting.f.subs(inverse, simultaneous=True), us)
+    stuck = tuple(a for a in terms if a.free_symbols & changing)
+    pivotal = {r.symbol for r in setting.changing if r.pivotal}
+    score = (
+        len(stuck),
+        sum(_explodes(a, choices) for a in terms),
+        sum(_has_exponential_of(c, changing) for c in terms.values()),
+        sum(len(c.free_symbols & pivotal) for c in terms.values()),
+        sum(c.pivot is not None and not _wanted(setting, c) for c in choices),
+        len(terms),
+        sum(c.pivot is not None for c in choices),
+    )
+    return Candidate(choices, terms, stuck, score)
+
+
+def _wanted(setting: Setting, choice: Choice) -> bool:
+    """Does the text itself form this difference or quotient?"""
+    assert choice.pivot is not None
+    return setting.f.has(choice.element) and setting.f.has(choice.pivot.symbol)
+
+
+def _explodes(atom: sp.Expr, choices: tuple[Choice, ...]) -> bool:
+    """Can an exponential in the basis function grow without bound?"""
+    by_u = {c.u: c for c in choices}
+    return any(
+        not _bounded_exponent(e.args[0], by_u) for e in atom.atoms(sp.exp)
+    )
+
+
+def _bounded_exponent(exponent: sp.Expr, by_u: dict[sp.Symbol, Choice]) -> bool:
+    for u in exponent.free_symbols & set(by_u):
+        choice = by_u[u]
+        if choice.pivot is None:
+            return False
+        if choice.action == "scale":
+            continue
+        slope = sp.diff(exponent, u)
+        sign = choice.pivot.monotone  # u ≤ 0 under a maximum, u ≥ 0 over a minimum
+        if sign == 0 or not (slope * sign).is_positive:
+            return False
+    return True
+
+
+def _has_exponential_of(coefficient: sp.Expr, changing: frozenset[sp.Symbol]) -> bool:
+    return any(e.free_symbols & changing for e in coefficient.atoms(sp.exp))
+
+
+def close(candidate: Candidate, changing: frozenset[sp.Symbol]) -> Closed | NotClosed:
+    """Extend the basis until every moved basis function is a combination of the basis."""
+    us = tuple(c.u for c in candidate.choices)
+    moved = {c.u: c.moved for c in candidate.choices}
+    moves = {c.move for c in candidate.choices if c.pivot is not None}
+    basis = sorted(candidate.terms, key=sp.default_sort_key)
+    rows: list[dict[sp.Expr, sp.Expr]] = []
+    while len(rows) < len(basis):
+        row = split(basis[len(rows)].subs(moved, simultaneous=True), us)
+        for atom in sorted(row, key=sp.default_sort_key):
+            if atom.free_symbols & (moves | changing):
+                return NotClosed(candidate, atom)
+            if atom not in basis:
+                basis.append(atom)
+        if len(basis) > MAX_BASIS:
+            return NotClosed(candidate, None)
+        rows.append(row)
+    size = len(basis)
+    transport = sp.Matrix(size, size, lambda k, j: rows[k].get(basis[j], sp.Integer(0)))
+    return Closed(candidate, tuple(basis), transport)
+
+
+def unbounded_factor(closed: Closed) -> sp.Expr | None:
+    """A correction that can grow exponentially as the row is read, if there is one."""
+    by_move = {c.move: c.pivot for c in closed.candidate.choices if c.pivot is not None}
+    for factor in closed.transport:
+        for e in factor.atoms(sp.exp):
+            for move in e.free_symbols & set(by_move):
+                pivot = by_move[move]
+                # δ = old − new is ≤ 0 for a maximum, ≥ 0 for a minimum.
+                if not (sp.diff(e.args[0], move) * pivot.monotone).is_positive:
+                    return factor
+        for power in factor.atoms(sp.Pow):
+            if power.base in by_move and power.exp.is_negative:
+                return factor
+    return None

@@ -1,0 +1,187 @@
+"""What the algebra found out about each reduction of a pipeline, and how it is known.
+
+Plain data, free of sympy, so that later passes and the cache need not load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from fusegen.expr import Expr, text
+from fusegen.graph import Loc
+from fusegen.monoid import Action
+
+Status = Literal["proved", "not proved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Obligation:
+    """One identity that a merged operator stands on."""
+
+    name: str  # pointwise identity, read-out, cocycle, unit, monotone, bounded
+    statement: str
+    status: Status
+    seconds: float
+    engine: str = "sympy"
+
+
+class RefusalKind(Enum):
+    KINK = "moving kink"
+    STUCK_ATOM = "not separable"
+    UNBOUNDED = "unbounded correction"
+    TOO_MANY_STATES = "too many states"
+    NON_MONOTONE = "not monotone"
+    ORDER = "needs the finished row"
+    UNPROVED = "not proved"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a reduction keeps a sweep of its own."""
+
+    kind: RefusalKind
+    loc: Loc
+    what: str
+    why: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.loc.short}: {self.what}\n  {self.why}\n  {self.fix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """Depends on no other reduction: a plain monoid."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shifted:
+    """u = atom − pivot or atom / pivot. Both are names of graph nodes."""
+
+    name: str
+    atom: str
+    pivot: str
+    action: Action
+
+    @property
+    def text(self) -> str:
+        return f"{self.name} = {self.atom} {'−' if self.action == 'shift' else '/'} {self.pivot}"
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """A basis function h(u) and its row of the transport T."""
+
+    lift: Expr  # over names of Shifted and of graph nodes
+    transport: tuple[tuple[int, Expr], ...]  # (basis position, factor over pivots' moves)
+
+
+@dataclass(frozen=True, slots=True)
+class Dependent:
+    """Σ f(x; rows), merged: f = Σ_k c_k(rows) · h_k(u), and u's pivot can move."""
+
+    name: str
+    depends_on: tuple[str, ...]
+    shifts: tuple[Shifted, ...]
+    basis: tuple[Basis, ...]
+    readout: tuple[Expr, ...]  # c_k over names of row nodes, one per leading basis function
+    obligations: tuple[Obligation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Commuted:
+    """reduce(f(atom; rows)) = f(reduce(atom)), f proved strictly monotone in atom."""
+
+    name: str
+    depends_on: tuple[str, ...]
+    atom: str
+    increasing: bool
+    obligations: tuple[Obligation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Keeps its own sweep."""
+
+    name: str
+    depends_on: tuple[str, ...]
+    refusal: Refusal
+
+
+Entry = Base | Dependent | Commuted | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """One entry per reduction of the graph, in topological order."""
+
+    pipeline: str
+    entries: tuple[Entry, ...]
+    seconds: float
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    def __getitem__(self, name: str) -> Entry:
+        return next(e for e in self.entries if e.name == name)
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        return tuple(e.refusal for e in self.entries if isinstance(e, Refused))
+
+    @property
+    def obligations(self) -> tuple[Obligation, ...]:
+        return tuple(
+            o for e in self.entries if isinstance(e, Dependent | Commuted) for o in e.obligations
+        )
+
+    @property
+    def proved(self) -> bool:
+        return all(o.status == "proved" for o in self.obligations)
+
+    def __str__(self) -> str:
+        return "\n".join(line for entry in self.entries for line in describe(entry))
+
+
+def describe(entry: Entry) -> list[str]:
+    """The entry as a short argument a person can follow."""
+    match entry:
+        case Base(name=name):
+            return [f"{name}: a base monoid"]
+        case Refused(refusal=refusal):
+            return [*str(refusal).splitlines()]
+        case Commuted(name=name, atom=atom, increasing=increasing, obligations=obligations):
+            order = "the order of" if increasing else "the reverse order of"
+            lines = [f"{name}: f keeps {order} {atom}, so it is taken of {atom} itself,",
+                     f"  and f is applied to what is left ({', '.join(entry.depends_on)})"]  # fmt: skip
+            return lines + [_obligation(o) for o in obligations]
+        case Dependent():
+            return _describe_dependent(entry)
+
+
+def _describe_dependent(entry: Dependent) -> list[str]:
+    lines = [f"{entry.name}: depends on {', '.join(entry.depends_on)}"]
+    lines += [f"  put {s.text}" for s in entry.shifts]
+    sums = [f"Σ {text(b.lift)}" for b in entry.basis]
+    read = " + ".join(
+        s if text(c) == "1" else f"{text(c, 2)}·{s}"
+        for c, s in zip(entry.readout, sums, strict=True)
+        if text(c) != "0"
+    )
+    lines.append(f"  read-out   {entry.name} = {read}")
+    for own, basis in zip(sums, entry.basis, strict=True):
+        terms = [
+            sums[j] if text(factor) == "1" else f"{text(factor, 2)}·{sums[j]}"
+            for j, factor in basis.transport
+        ]
+        lines.append(f"  transport  {own} at the new pivot = {' + '.join(terms)}")
+    return lines + [_obligation(o) for o in entry.obligations]
+
+
+def _obligation(o: Obligation) -> str:
+    return f"  {o.status:<10} {o.name}: {o.statement}  [{o.engine}, {o.seconds * 1e3:.0f} ms]"

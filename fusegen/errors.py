@@ -1,0 +1,55 @@
+"""Every failure fusegen can report. The user's errors and ours have different roots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fusegen.graph import Loc
+
+
+class FusegenError(Exception):
+    """Root of everything fusegen raises on purpose."""
+
+
+class InternalError(FusegenError):
+    """fusegen broke a rule of its own; never the user's fault. Please report it."""
+
+
+class PipelineError(FusegenError):
+    """The user's text, data or request cannot be served: what, where, why, what to do."""
+
+    def __init__(
+        self, what: str, *, where: Loc | None = None, why: str = "", fix: str = ""
+    ) -> None:
+        self.what, self.where, self.why, self.fix = what, where, why, fix
+        head = f"{where}: {what}" if where is not None else what
+        lines = [head]
+        if where is not None and where.text:
+            lines.append(f"    {where.text}")
+        lines += [f"  {part}" for part in (why, fix) if part]
+        super().__init__("\n".join(lines))
+
+
+class TraceError(PipelineError):
+    """The function is not a row pipeline: a Python branch on a value, a foreign object, …"""
+
+
+class DTypeError(PipelineError):
+    """An operation does not exist for the element types it was given."""
+
+
+class ShapeError(PipelineError):
+    """Arrays whose shapes do not fit one another, the axis, or K."""
+
+
+class ArgumentError(PipelineError):
+    """A wrong keyword, constant, form, target, device or name."""
+
+
+class LawViolation(PipelineError):
+    """A law that a merged operator must obey is false; carries the counterexample."""
+
+
+class BackendError(FusegenError):
+    """A backend cannot run here (no compiler, no CuPy, no device); says what to install."""

@@ -1,0 +1,149 @@
+"""Scalar expressions: what kernels compute, one value at a time.
+
+The graph says what a pipeline means over whole rows; an `Expr` says what one lane computes. The
+algebra returns Exprs, schedules arrange them, printers spell them. Never sympy's own text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from fusegen.dtypes import Kind
+from fusegen.errors import InternalError
+from fusegen.ops import OPS
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A named value. `varying`: one per element; otherwise one per row."""
+
+    name: str
+    kind: Kind = "float"
+    varying: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lit:
+    """A constant."""
+
+    value: float | int | bool
+    kind: Kind = "float"
+
+    @property
+    def varying(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operation of the table `OPS` over expressions."""
+
+    op: str
+    args: tuple[Expr, ...]
+
+    @cached_property
+    def kind(self) -> Kind:
+        return result_kind(self.op, tuple(a.kind for a in self.args))
+
+    @cached_property
+    def varying(self) -> bool:
+        return any(a.varying for a in self.args)
+
+
+Expr = Var | Lit | Call
+
+
+def result_kind(op: str, kinds: tuple[Kind, ...]) -> Kind:
+    """Kind of `op` over operands of these kinds (already made compatible)."""
+    rule = OPS[op].rule
+    if rule == "arith":
+        return "float" if "float" in kinds else "int"
+    if rule == "select":
+        return "float" if "float" in kinds[1:] else kinds[1]
+    if rule in ("float", "to_float"):
+        return "float"
+    return "int" if rule == "to_int" else "bool"
+
+
+def call(op: str, *args: Expr) -> Expr:
+    """`op(*args)`, checked for arity; the only way expressions are built."""
+    if OPS[op].arity != len(args):
+        raise InternalError(f"{op} takes {OPS[op].arity} operands, got {len(args)}")
+    return Call(op, args)
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Every subexpression, operands before their operation."""
+    if isinstance(expr, Call):
+        for arg in expr.args:
+            yield from walk(arg)
+    yield expr
+
+
+def variables(expr: Expr) -> dict[str, Var]:
+    return {e.name: e for e in walk(expr) if isinstance(e, Var)}
+
+
+def ops_of(expr: Expr) -> set[str]:
+    return {e.op for e in walk(expr) if isinstance(e, Call)}
+
+
+def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
+    """`expr` with named variables replaced, all at once."""
+    match expr:
+        case Var(name=name):
+            return values.get(name, expr)
+        case Call(op=op, args=args):
+            return Call(op, tuple(substitute(a, values) for a in args))
+        case _:
+            return expr
+
+
+def rename(expr: Expr, names: Mapping[str, str]) -> Expr:
+    """`expr` with variables renamed; kind and extent stay."""
+    values: dict[str, Expr] = {
+        v.name: Var(names[v.name], v.kind, v.varying)
+        for v in variables(expr).values()
+        if v.name in names
+    }
+    return substitute(expr, values)
+
+
+def evaluate(expr: Expr, env: Mapping[str, Any]) -> Any:
+    """`expr` by NumPy, for replays of derived operators."""
+    match expr:
+        case Var(name=name):
+            return env[name]
+        case Lit(value=value):
+            return value
+        case Call(op=op, args=args):
+            return OPS[op].numpy(*(evaluate(a, env) for a in args))
+
+
+_INFIX_TEXT = {
+    "add": ("+", 1), "sub": ("-", 1), "mul": ("·", 2), "div": ("/", 2), "pow": ("^", 3),
+    "lt": ("<", 0), "le": ("<=", 0), "gt": (">", 0), "ge": (">=", 0), "eq": ("==", 0),
+    "ne": ("!=", 0), "and": ("and", 0), "or": ("or", 0), "zero_wins": ("·", 2),
+}  # fmt: skip
+
+
+def text(expr: Expr, outer: int = 0) -> str:
+    """The expression as a person would write it: for banners, proofs and explain."""
+    match expr:
+        case Var(name=name):
+            return name
+        case Lit(value=value):
+            return f"{value:g}" if isinstance(value, float) else str(value)
+        case Call(op="neg", args=(arg,)):
+            return f"-{text(arg, 3)}"
+        case Call(op=op, args=(left, right)) if op in _INFIX_TEXT:
+            symbol, level = _INFIX_TEXT[op]
+            tail = level + 1 if op in ("sub", "div", "pow") else level
+            space = "" if op in ("pow", "mul", "zero_wins") else " "
+            body = f"{text(left, level)}{space}{symbol}{space}{text(right, tail)}"
+            return f"({body})" if level < outer else body
+        case Call(op=op, args=args):
+            return f"{op}({', '.join(text(a) for a in args)})"

@@ -1,0 +1,278 @@
+"""The graph of a pipeline: frozen nodes, each with the line of the user's file that made it.
+
+Nodes are shared: the tracer builds every distinct operation once, so identity is equality.
+An element node has one value per position, a row node one per row, a list node K per row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, assert_never
+
+from fusegen.dtypes import DType
+from fusegen.errors import InternalError
+
+
+@dataclass(frozen=True, slots=True)
+class Loc:
+    """A line of the user's source."""
+
+    file: str
+    line: int
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @property
+    def short(self) -> str:
+        """`name.py:12`, the same on every machine: what generated source shows."""
+        return f"{PurePath(self.file).name}:{self.line}"
+
+
+class Extent(Enum):
+    """How many values a node has."""
+
+    ROW = "row value"
+    ELEMENT = "element"
+    LIST = "list"
+
+
+class Axis(Enum):
+    """Which axes an input array has."""
+
+    ELEMENT = "element"
+    PER_COLUMN = "per column"
+    PER_ROW = "per row"
+
+
+class Fold(Enum):
+    """The base monoids: reductions that need nothing but their element."""
+
+    MAX = "max"
+    MIN = "min"
+    SUM = "sum"
+    PROD = "prod"
+    MEAN = "mean"
+    ARGMAX = "argmax"
+    ARGMIN = "argmin"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Input:
+    name: str
+    axis: Axis
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Literal:
+    value: float | int | bool
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Length:
+    """Number of columns of the row."""
+
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Index:
+    """Column number of the element, from 0."""
+
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Map:
+    """An elementwise operation of `ops.OPS`."""
+
+    op: str
+    args: tuple[Node, ...]
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cast:
+    dtype: DType
+    arg: Node
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduce:
+    """A base reduction over the row of an element, or over the K entries of a list."""
+
+    fold: Fold
+    arg: Node
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopK:
+    """Values and column numbers of the K greatest, best first; see `Part`."""
+
+    arg: Node
+    k: int
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """One of a TopK's two lists."""
+
+    top: TopK
+    field: str  # "values" | "indices"
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Take:
+    """The element `arg` at column `index` (a row value or a list of them)."""
+
+    arg: Node
+    index: Node
+    loc: Loc
+
+
+Node = Input | Literal | Length | Index | Map | Cast | Reduce | TopK | Part | Take
+
+Structure = int | tuple["Structure", ...] | dict[str, "Structure"]
+"""How outputs are nested: leaves are positions in `Graph.outputs`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Graph:
+    """A traced pipeline. `nodes` is in topological order; every node has a unique name."""
+
+    name: str
+    loc: Loc
+    inputs: tuple[Input, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    output_names: tuple[str, ...]
+    structure: Structure
+    names: Mapping[Node, str]
+    named: frozenset[Node]  # those that the user gave a name, or that a called pipeline returned
+    constants: tuple[tuple[str, Any], ...]
+
+    def __getitem__(self, name: str) -> Node:
+        for node, known in self.names.items():
+            if known == name:
+                return node
+        raise KeyError(name)
+
+    @property
+    def reductions(self) -> tuple[Reduce | TopK, ...]:
+        """Every reduction over a row, in topological order."""
+        return tuple(n for n in self.nodes if is_reduction(n))  # type: ignore[misc]
+
+
+def operands(node: Node) -> tuple[Node, ...]:
+    match node:
+        case Input() | Literal() | Length() | Index():
+            return ()
+        case Map(args=args):
+            return args
+        case Cast(arg=arg) | Reduce(arg=arg) | TopK(arg=arg):
+            return (arg,)
+        case Part(top=top):
+            return (top,)
+        case Take(arg=arg, index=index):
+            return (arg, index)
+        case _:
+            assert_never(node)
+
+
+def extent(node: Node) -> Extent:
+    match node:
+        case Input(axis=axis):
+            return Extent.ROW if axis is Axis.PER_ROW else Extent.ELEMENT
+        case Index():
+            return Extent.ELEMENT
+        case Literal() | Length() | Reduce():
+            return Extent.ROW
+        case TopK() | Part():
+            return Extent.LIST
+        case Take(index=index):
+            return extent(index)
+        case Cast(arg=arg):
+            return extent(arg)
+        case Map(args=args):
+            found = {extent(a) for a in args}
+            if {Extent.ELEMENT, Extent.LIST} <= found:
+                raise InternalError("element and list in one operation")
+            return next((e for e in (Extent.ELEMENT, Extent.LIST) if e in found), Extent.ROW)
+        case _:
+            assert_never(node)
+
+
+def is_reduction(node: Node) -> bool:
+    """Does this node fold a whole row? (Folds of a K-entry list do not.)"""
+    return isinstance(node, Reduce | TopK) and extent(node.arg) is Extent.ELEMENT
+
+
+def topological(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Every node the outputs need, operands first, in a stable order."""
+    order: dict[Node, None] = {}
+    stack: list[tuple[Node, bool]] = [(n, False) for n in reversed(outputs)]
+    while stack:
+        node, done = stack.pop()
+        if node in order:
+            continue
+        if done:
+            order[node] = None
+            continue
+        stack.append((node, True))
+        stack.extend((a, False) for a in reversed(operands(node)) if a not in order)
+    return tuple(order)
+
+
+def attributes(node: Node) -> tuple[Any, ...]:
+    """What tells a node from others with the same operands; hashable, without the location."""
+    match node:
+        case Input(name=name, axis=axis):
+            return ("input", name, axis.value)
+        case Literal(value=value):
+            return ("literal", type(value).__name__, repr(value))
+        case Length() | Index():
+            return (type(node).__name__.lower(),)
+        case Map(op=op):
+            return ("map", op)
+        case Cast(dtype=dtype):
+            return ("cast", dtype.name)
+        case Reduce(fold=fold):
+            return ("reduce", fold.value)
+        case TopK(k=k):
+            return ("topk", k)
+        case Part(field=field):
+            return ("part", field)
+        case Take():
+            return ("take",)
+        case _:
+            assert_never(node)
+
+
+def digest(graph: Graph) -> str:
+    """A hash of all that generated source depends on: structure, names, lines; not folders."""
+    number = {n: i for i, n in enumerate(graph.nodes)}
+    parts = [graph.name, graph.loc.short, repr(graph.structure), repr(graph.output_names)]
+    for node in graph.nodes:
+        row = (
+            attributes(node),
+            [number[a] for a in operands(node)],
+            graph.names[node],
+            node in graph.named,
+            node.loc.short,
+            node.loc.text,
+        )
+        parts.append(repr(row))
+    parts.append(repr([number[n] for n in graph.outputs]))
+    parts.append(repr([i.name for i in graph.inputs]))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -1,0 +1,117 @@
+"""The pass that gives every node a kind (float, int, bool) once the input types are known.
+
+Whole-number literals, fg.length and fg.index are *weak*: they become float beside a float. Data of
+integer type never does so silently: the user casts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from fusegen import graph as g
+from fusegen.dtypes import DType, Kind
+from fusegen.errors import DTypeError
+from fusegen.ops import OPS
+
+
+def infer_kinds(graph: g.Graph, dtypes: Mapping[str, DType]) -> dict[g.Node, Kind]:
+    """Kind of every node. Raises DTypeError at the user's line where an operation has none."""
+    kinds: dict[g.Node, Kind] = {}
+    weak: set[g.Node] = set()
+    for node in graph.nodes:
+        kinds[node] = _kind(node, kinds, weak, dtypes)
+        if isinstance(node, g.Length | g.Index) or (
+            isinstance(node, g.Literal) and isinstance(node.value, int)
+        ):
+            weak.add(node)
+        elif kinds[node] == "int" and isinstance(node, g.Map):
+            args = node.args[1:] if node.op == "where" else node.args
+            if all(a in weak for a in args):
+                weak.add(node)
+        elif isinstance(node, g.Reduce) and kinds[node] == "int" and node.arg in weak:
+            weak.add(node)
+    return kinds
+
+
+def _kind(
+    node: g.Node, kinds: Mapping[g.Node, Kind], weak: set[g.Node], dtypes: Mapping[str, DType]
+) -> Kind:
+    match node:
+        case g.Input(name=name):
+            return dtypes[name].kind
+        case g.Literal(value=value):
+            return "bool" if isinstance(value, bool) else _literal_kind(value)
+        case g.Length() | g.Index():
+            return "int"
+        case g.Cast(dtype=dtype):
+            return dtype.kind
+        case g.Map():
+            return _map_kind(node, kinds, weak)
+        case g.Reduce(fold=fold, arg=arg):
+            if fold in (g.Fold.ARGMAX, g.Fold.ARGMIN):
+                return "int"
+            if fold is g.Fold.MEAN and kinds[arg] != "float" and arg not in weak:
+                raise _needs_float(node, "mean", arg, kinds[arg])
+            if kinds[arg] == "bool":
+                raise _no_bool(node, fold.value)
+            return "float" if fold is g.Fold.MEAN else kinds[arg]
+        case g.TopK(arg=arg):
+            if kinds[arg] == "bool":
+                raise _no_bool(node, "topk")
+            return kinds[arg]
+        case g.Part(top=top, field=field):
+            return "int" if field == "indices" else kinds[top]
+        case g.Take(arg=arg, index=index):
+            if kinds[index] != "int":
+                raise DTypeError("take needs whole numbers as index", where=node.loc,
+                                 fix="Pass integer labels, or fg.cast(index, 'int64').")  # fmt: skip
+            if kinds[arg] != "float":
+                raise _needs_float(node, "take", arg, kinds[arg])
+            return "float"
+        case _:
+            assert_never(node)
+
+
+def _literal_kind(value: float) -> Kind:
+    return "int" if isinstance(value, int) else "float"
+
+
+def _map_kind(node: g.Map, kinds: Mapping[g.Node, Kind], weak: set[g.Node]) -> Kind:
+    rule = OPS[node.op].rule
+    found = [kinds[a] for a in node.args]
+    if rule == "logic":
+        if any(k != "bool" for k in found):
+            raise DTypeError(f"{node.op} combines conditions, not numbers", where=node.loc,
+                             fix="Compare first, for example x > 0.")  # fmt: skip
+        return "bool"
+    if rule == "select":
+        if found[0] != "bool":
+            raise DTypeError("where needs a condition first", where=node.loc,
+                             fix="fg.where(x > 0, a, b).")  # fmt: skip
+        if found[1] == found[2] == "bool":
+            return "bool"
+    numbers = list(node.args[1:] if rule == "select" else node.args)
+    for arg in numbers:
+        if kinds[arg] == "bool":
+            raise _no_bool(node, node.op)
+    wants_float = rule == "float" or any(kinds[a] == "float" for a in numbers)
+    for arg in numbers:
+        if wants_float and kinds[arg] == "int" and arg not in weak:
+            raise _needs_float(node, node.op, arg, kinds[arg])
+    if rule == "bool":
+        return "bool"
+    return "float" if wants_float else "int"
+
+
+def _needs_float(node: g.Node, op: str, arg: g.Node, kind: Kind) -> DTypeError:
+    return DTypeError(
+        f"{op} needs floating-point values, got {kind}", where=node.loc,
+        why="Integers would lose digits in float32, so they are never converted silently.",
+        fix="Say it: fg.cast(x, 'float32') (or 'float64').",
+    )  # fmt: skip
+
+
+def _no_bool(node: g.Node, op: str) -> DTypeError:
+    return DTypeError(f"{op} needs numbers, got a condition", where=node.loc,
+                      fix="Use fg.where(condition, 1, 0), fg.count, fg.any or fg.all.")  # fmt: skip

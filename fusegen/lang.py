@@ -1,0 +1,273 @@
+"""The language: what may be written inside a pipeline, besides Python's operators.
+
+x stands for an element value (one per position), m for a row value, lists for top-K results.
+Elementwise operations accept any of them and plain numbers; an element and a list do not mix.
+"""
+
+from __future__ import annotations
+
+from fusegen import graph as g
+from fusegen.dtypes import dtype_of
+from fusegen.errors import TraceError
+from fusegen.trace import Operand, Value, apply, builder, here, lift
+
+
+def _reduce(fold: g.Fold, x: Operand) -> Value:
+    node = lift(x)
+    if g.extent(node) is g.Extent.ROW:
+        raise TraceError(
+            f"{fold.value} of a row value", where=here(),
+            why="It has one value per row already: there is nothing to reduce.",
+            fix="Reduce an element value or a top-K list; fg.length(x) counts the columns.",
+        )  # fmt: skip
+    return builder().add(g.Reduce(fold, node, here()))
+
+
+def _element(what: str, x: Operand) -> g.Node:
+    node = lift(x)
+    if g.extent(node) is not g.Extent.ELEMENT:
+        raise TraceError(
+            f"{what} needs an element value, got a {g.extent(node).value}", where=here(),
+            fix="Pass something that has one value per column.",
+        )  # fmt: skip
+    return node
+
+
+# ---- reductions over the row (or over the K entries of a list) ----
+
+
+def max(x: Operand) -> Value:
+    """Greatest value; NaN if any is NaN."""
+    return _reduce(g.Fold.MAX, x)
+
+
+def min(x: Operand) -> Value:
+    """Least value; NaN if any is NaN."""
+    return _reduce(g.Fold.MIN, x)
+
+
+def sum(x: Operand) -> Value:
+    """Sum, accumulated in float32 (float64 for float64 inputs, int64 for integers)."""
+    return _reduce(g.Fold.SUM, x)
+
+
+def prod(x: Operand) -> Value:
+    """Product."""
+    return _reduce(g.Fold.PROD, x)
+
+
+def mean(x: Operand) -> Value:
+    """Arithmetic mean."""
+    return _reduce(g.Fold.MEAN, x)
+
+
+def argmax(x: Operand) -> Value:
+    """Column of the greatest value: NaN counts as greatest, ties go to the lowest column."""
+    return _reduce(g.Fold.ARGMAX, x)
+
+
+def argmin(x: Operand) -> Value:
+    """Column of the least value: NaN counts as least, ties go to the lowest column."""
+    return _reduce(g.Fold.ARGMIN, x)
+
+
+def count(condition: Value) -> Value:
+    """How many elements satisfy the condition (int64)."""
+    return sum(where(condition, 1, 0))
+
+
+def any(condition: Value) -> Value:
+    """Does any element satisfy the condition?"""
+    return max(where(condition, 1, 0)) > 0
+
+
+def all(condition: Value) -> Value:
+    """Do all elements satisfy the condition?"""
+    return min(where(condition, 1, 0)) > 0
+
+
+def topk(x: Operand, k: int) -> tuple[Value, Value]:
+    """(values, columns) of the K greatest, best first, as torch.topk.
+
+    NaN counts as greatest, ties go to the lowest column. K is a compile-time constant ≥ 1.
+    """
+    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+        raise TraceError(f"topk needs a whole number k ≥ 1, got {k!r}", where=here(),
+                         fix="Make k a keyword-only parameter: def f(x, *, k=5).")  # fmt: skip
+    top = g.TopK(_element("topk", x), k, here())
+    node = builder().add(top).node
+    assert isinstance(node, g.TopK)
+    parts = (builder().add(g.Part(node, field, top.loc)) for field in ("values", "indices"))
+    values, indices = parts
+    return values, indices
+
+
+def logsumexp(x: Operand) -> Value:
+    """log Σ exp(x), safely; −inf for a row of −inf, +inf for a row with +inf."""
+    m = max(x)
+    return where(isinf(m), m, m + log(sum(exp(apply("sub", x, m)))))
+
+
+def var(x: Operand) -> Value:
+    """Variance about the mean, divided by the number of columns (correction 0)."""
+    mu = mean(x)
+    return mean(apply("sub", x, mu) ** 2)
+
+
+# ---- elementwise ----
+
+
+def exp(x: Operand) -> Value:
+    """e to the x."""
+    return apply("exp", x)
+
+
+def exp2(x: Operand) -> Value:
+    """2 to the x."""
+    return apply("exp2", x)
+
+
+def expm1(x: Operand) -> Value:
+    """exp(x) − 1, accurate near 0."""
+    return apply("expm1", x)
+
+
+def log(x: Operand) -> Value:
+    """Natural logarithm."""
+    return apply("log", x)
+
+
+def log2(x: Operand) -> Value:
+    """Logarithm to base 2."""
+    return apply("log2", x)
+
+
+def log1p(x: Operand) -> Value:
+    """log(1 + x), accurate near 0."""
+    return apply("log1p", x)
+
+
+def sqrt(x: Operand) -> Value:
+    """Square root; NaN below 0."""
+    return apply("sqrt", x)
+
+
+def rsqrt(x: Operand) -> Value:
+    """1 / sqrt(x)."""
+    return apply("rsqrt", x)
+
+
+def abs(x: Operand) -> Value:
+    """|x|."""
+    return apply("abs", x)
+
+
+def sign(x: Operand) -> Value:
+    """−1, 0 or 1; NaN of NaN."""
+    return apply("sign", x)
+
+
+def tanh(x: Operand) -> Value:
+    """Hyperbolic tangent."""
+    return apply("tanh", x)
+
+
+def sin(x: Operand) -> Value:
+    """Sine, x in radians."""
+    return apply("sin", x)
+
+
+def cos(x: Operand) -> Value:
+    """Cosine, x in radians."""
+    return apply("cos", x)
+
+
+def erf(x: Operand) -> Value:
+    """Error function."""
+    return apply("erf", x)
+
+
+def sigmoid(x: Operand) -> Value:
+    """1 / (1 + exp(−x))."""
+    return apply("sigmoid", x)
+
+
+def floor(x: Operand) -> Value:
+    """Greatest whole number ≤ x."""
+    return apply("floor", x)
+
+
+def ceil(x: Operand) -> Value:
+    """Least whole number ≥ x."""
+    return apply("ceil", x)
+
+
+def round(x: Operand) -> Value:
+    """Nearest whole number, halves to even."""
+    return apply("round", x)
+
+
+def xlogy(a: Operand, b: Operand) -> Value:
+    """a·log(b), and 0 where a is 0 (unless b is NaN), as scipy.special.xlogy."""
+    return apply("xlogy", a, b)
+
+
+def where(condition: Operand, a: Operand, b: Operand) -> Value:
+    """a where the condition holds, else b."""
+    return apply("where", condition, a, b)
+
+
+def maximum(a: Operand, b: Operand) -> Value:
+    """The greater of two; NaN if either is."""
+    return apply("maximum", a, b)
+
+
+def minimum(a: Operand, b: Operand) -> Value:
+    """The lesser of two; NaN if either is."""
+    return apply("minimum", a, b)
+
+
+def isnan(x: Operand) -> Value:
+    """Is it NaN?"""
+    return apply("isnan", x)
+
+
+def isinf(x: Operand) -> Value:
+    """Is it +inf or −inf?"""
+    return apply("isinf", x)
+
+
+def isfinite(x: Operand) -> Value:
+    """Is it neither infinite nor NaN?"""
+    return apply("isfinite", x)
+
+
+def cast(x: Operand, dtype: object) -> Value:
+    """Convert: to a compute type anywhere, to a narrower type only for a returned result.
+
+    Float → integer rounds toward zero, clamps to the type's range, and takes NaN to 0.
+    """
+    return builder().add(g.Cast(dtype_of(dtype), lift(x), here()))
+
+
+def index(x: Operand) -> Value:
+    """The column of each element, counted from 0."""
+    _element("index", x)
+    return builder().add(g.Index(here()))
+
+
+def length(x: Operand) -> Value:
+    """Number of columns of the row, as a row value."""
+    _element("length", x)
+    return builder().add(g.Length(here()))
+
+
+def take(x: Operand, index: Operand) -> Value:
+    """The element of x at column `index` (a row value or a list); NaN where it is out of range."""
+    node = _element("take", x)
+    at = lift(index)
+    if g.extent(at) is g.Extent.ELEMENT:
+        raise TraceError("take needs a row value or a list as index, got an element value",
+                         where=here(), why="Gathering a whole row by a permutation is not a "
+                         "reduction.", fix="Annotate the index input with fg.PerRow.")  # fmt: skip
+    return builder().add(g.Take(node, at, here()))

@@ -1,0 +1,192 @@
+"""The merged monoid of a sweep: state, identity, lift, merge, project.
+
+A state has three groups of components:
+
+  folded    base monoids of the elements themselves: max, min, sum, prod, and (value, column) bests
+  moving    sums of basis functions h(u), where u is the element relative to a *pivot*, a function
+            of the folded components: u = x − p (shift) or u = x / p (scale)
+  lists     the K best (value, column) pairs
+
+When the pivot changes from p to q, h(u at q) = T · h(u at p) with T a function of the move alone,
+δ = p − q or ρ = p / q. So with S the vector of moving sums,
+
+  (p, S) ⊕ (q, R) = (p·q, T(p → p·q) S + T(q → p·q) R).
+
+Milakov & Gimelshein 2018, equation 4, is the case u = x − m, h = exp, T = exp(δ).
+
+Guard policy, the only one: a pivot that is no usable number (empty or all −inf rows, ±inf, NaN; for
+scale pivots also 0) is *anchored* at 0 (shift) or 1 (scale) while sums are kept, a sum that is 0
+stays 0 whatever T is, and when the sweep ends the sums that hang on such a pivot are NaN, which is
+what the text gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fusegen.dtypes import Kind
+from fusegen.expr import Expr, Var, text, variables
+
+FoldName = Literal["max", "min", "sum", "prod"]
+Action = Literal["shift", "scale"]
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A base monoid: `state.name = fold over elements of lift`."""
+
+    name: str
+    fold: FoldName
+    lift: Expr  # of element values
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The greatest (or least) value and its column; NaN first, ties to the lowest column.
+
+    Fields of the state: `name` (the column) and `name_value`.
+    """
+
+    name: str
+    largest: bool
+    lift: Expr
+    kind: Kind
+
+    @property
+    def value(self) -> str:
+        return f"{self.name}_value"
+
+
+@dataclass(frozen=True, slots=True)
+class Pivot:
+    """A row value that moving sums are kept relative to; `value` is over folded components."""
+
+    name: str
+    action: Action
+    value: Expr
+
+    @property
+    def move(self) -> str:
+        """Name of δ = anchor(from) − anchor(to), or ρ = anchor(from) / anchor(to)."""
+        return f"{self.name}_{'shift' if self.action == 'shift' else 'ratio'}"
+
+    @property
+    def anchor(self) -> str:
+        return f"{self.name}_anchor"
+
+
+@dataclass(frozen=True, slots=True)
+class Relative:
+    """u: the element value `atom` relative to a pivot's anchor."""
+
+    name: str
+    atom: Expr
+    pivot: str
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """Σ lift(u); `transport` gives T's row: pairs (component, factor over the pivots' moves)."""
+
+    name: str
+    lift: Expr
+    transport: tuple[tuple[str, Expr], ...]
+    pivots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KBest:
+    """The K greatest (value, column) pairs of lift, best first; NaN first, ties to low columns."""
+
+    name: str
+    k: int
+    lift: Expr
+    kind: Kind
+
+    @property
+    def value(self) -> str:
+        """Name that list expressions give an entry's value."""
+        return f"{self.name}_value"
+
+    @property
+    def column(self) -> str:
+        return f"{self.name}_column"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Monoid:
+    """All that one sweep keeps of a row."""
+
+    folded: tuple[Folded, ...] = ()
+    best: tuple[Best, ...] = ()
+    pivots: tuple[Pivot, ...] = ()
+    relatives: tuple[Relative, ...] = ()
+    moving: tuple[Moving, ...] = ()
+    lists: tuple[KBest, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.folded or self.best or self.moving or self.lists)
+
+    @property
+    def has_scalars(self) -> bool:
+        return bool(self.folded or self.best or self.moving)
+
+    def pivot(self, name: str) -> Pivot:
+        return next(p for p in self.pivots if p.name == name)
+
+    @property
+    def state_text(self) -> str:
+        names = [c.name for c in (*self.folded, *self.best, *self.moving)]
+        names += [f"top {c.k} of {text(c.lift)}" for c in self.lists]
+        return f"({', '.join(names)})"
+
+    @property
+    def identity_text(self) -> str:
+        zero = {"max": "-inf", "min": "+inf", "sum": "0", "prod": "1"}
+        parts = [zero[c.fold] for c in self.folded]
+        parts += ["none" for _ in self.best] + ["0" for _ in self.moving]
+        parts += ["empty" for _ in self.lists]
+        return f"({', '.join(parts)})"
+
+    @property
+    def merge_text(self) -> tuple[str, ...]:
+        """One line per component: how two states a and b become one."""
+        lines = []
+        for f in self.folded:
+            if f.fold in ("max", "min"):
+                lines.append(f"{f.name} = {f.fold}(a.{f.name}, b.{f.name})")
+            else:
+                lines.append(f"{f.name} = a.{f.name} {'+' if f.fold == 'sum' else '·'} b.{f.name}")
+        for b in self.best:
+            lines.append(f"{b.name} = column of the {'greater' if b.largest else 'lesser'} value")
+        for m in self.moving:
+            lines.append(f"{m.name} = {self._moved(m, 'a')} + {self._moved(m, 'b')}")
+        lines += [f"{c.name} = best {c.k} of both lists" for c in self.lists]
+        return tuple(lines)
+
+    def _moved(self, moving: Moving, side: str) -> str:
+        terms = []
+        for name, factor in moving.transport:
+            shown = text(factor, 2)
+            for pivot in self.pivots:
+                sign = "-" if pivot.action == "shift" else "/"
+                value = text(pivot.value)
+                atom = value if isinstance(pivot.value, Var) else f"{pivot.name}"
+                bracketed = f"({side}.{atom} {sign} {atom})"
+                shown = shown.replace(f"({pivot.move})", bracketed).replace(pivot.move, bracketed)
+            terms.append(f"{side}.{name}" if shown == "1" else f"{side}.{name}·{shown}")
+        return " + ".join(terms)
+
+    def element_names(self) -> dict[str, Var]:
+        """Varying names that the lifts use, besides the relatives they define."""
+        found: dict[str, Var] = {}
+        for part in (*self.folded, *self.best, *self.moving, *self.lists):
+            found |= variables(part.lift)
+        for relative in self.relatives:
+            found.pop(relative.name, None)
+            found |= variables(relative.atom)
+        return {n: v for n, v in found.items() if v.varying}
