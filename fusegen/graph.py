@@ -213,6 +213,20 @@ def extent(node: Node) -> Extent:
             assert_never(node)
 
 
+def lists_of(node: Node) -> frozenset[TopK]:
+    """The top-K results whose entries this list node belongs to (none for other extents)."""
+    match node:
+        case Part(top=top):
+            return frozenset({top})
+        case TopK():
+            return frozenset({node})
+        case Map() | Cast() | Take():
+            inner = (node.index,) if isinstance(node, Take) else operands(node)
+            return frozenset(t for a in inner for t in lists_of(a))
+        case _:
+            return frozenset()
+
+
 def is_reduction(node: Node) -> bool:
     """Does this node fold a whole row? (Folds of a K-entry list do not.)"""
     return isinstance(node, Reduce | TopK) and extent(node.arg) is Extent.ELEMENT

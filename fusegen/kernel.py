@@ -6,7 +6,8 @@ earlier ones. Expressions name things; nothing below this layer decides anything
 
 Names an expression can use:
   element scope   the sweep's loads and lets, `column` (int), and row scope
-  row scope       `state.<component>` right after the sweep, row params, lets of steps, `n_cols`
+  row scope       `state.<component>` right after the sweep, row params, lets of the prelude and of
+                  steps so far, `n_cols`
   list scope      `<list>_value`, `<list>_column` of the entry, lets of the scope, and row scope
 """
 
@@ -119,6 +120,7 @@ class Sweep:
     loads: tuple[str, ...]
     lets: tuple[Let, ...]
     monoid: Monoid
+    notes: tuple[tuple[str, str], ...] = ()  # component of the state → the user's line
     steps: tuple[Step, ...] = ()
     element_stores: tuple[ElementStore, ...] = ()
     row_stores: tuple[RowStore, ...] = ()
@@ -142,6 +144,7 @@ class Kernel:
     name: str
     compute: DType  # what "float" means: float32 or float64
     params: tuple[Param, ...]
+    prelude: tuple[Let | Gather, ...]  # row values known before the first sweep
     sweeps: tuple[Sweep, ...]
 
     def param(self, name: str) -> Param:
@@ -165,5 +168,20 @@ class Program:
     outputs: tuple[Param, ...]
     workspace: tuple[Param, ...]
     proof: tuple[str, ...]  # lines for the banner: what was proved, what was refused
-    reads_per_element: int
-    writes_per_element: int
+
+    @property
+    def sweeps(self) -> tuple[Sweep, ...]:
+        return tuple(s for k in self.kernels for s in k.sweeps)
+
+    @property
+    def reads_per_element(self) -> int:
+        """Element arrays read, summed over sweeps: the paper's memory accesses, loads."""
+        return sum(
+            k.param(name).shape == "element" for k in self.kernels for s in k.sweeps
+            for name in s.loads
+        )  # fmt: skip
+
+    @property
+    def writes_per_element(self) -> int:
+        """Element arrays written, summed over sweeps."""
+        return sum(len(s.element_stores) for s in self.sweeps)

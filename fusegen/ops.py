@@ -93,6 +93,7 @@ _ROWS = (
     Op(name="neg", arity=1, rule="arith", numpy=np.negative, c="-", spelling="prefix",
        precedence=15),
     Op(name="pow", arity=2, rule="float", numpy=np.power, c="pow", sympy="Pow"),
+    Op(name="square", arity=1, rule="arith", numpy=np.square, c="square", spelling="helper"),
     Op(name="abs", arity=1, rule="arith", numpy=np.abs, c="magnitude", spelling="helper",
        sympy="Abs"),
     Op(name="sign", arity=1, rule="arith", numpy=np.sign, c="sign", spelling="helper",

@@ -174,9 +174,12 @@ def apply(op: str, *args: object) -> Value:
         _refuse(f"{op} mixes an element value with a top-K list",
                 "One has n_cols entries per row, the other K.",
                 "Use fg.take(x, indices) to pick the elements that belong to the list.")  # fmt: skip
-    for node in nodes:
-        if isinstance(node, g.TopK):
-            _refuse("top-K returns (values, indices)", "", "Unpack it: values, indices = fg.topk(…)")
+    if len({top for n in nodes for top in g.lists_of(n)}) > 1:
+        _refuse(f"{op} mixes the lists of two different top-K results",
+                "Their entries belong to different columns.", "Return both lists.")  # fmt: skip
+    match op, nodes:
+        case "div", (g.Reduce(fold=g.Fold.SUM, arg=arg), g.Length()):
+            return builder().add(g.Reduce(g.Fold.MEAN, arg, here()))
     return builder().add(g.Map(op, nodes, here()))
 
 

@@ -86,6 +86,10 @@ def _dependent(
     closed = close(candidate, changing)
     if isinstance(closed, NotClosed):
         return _not_closed(graph, node, needs, closed)
+    held = closed.transport.free_symbols - {c.move for c in candidate.choices}
+    if held:
+        why = f"the correction depends on {', '.join(sorted(map(str, held)))}, an input per row."
+        return _refused(graph, node, needs, RefusalKind.STUCK_ATOM, why)
     factor = unbounded_factor(closed)
     if factor is not None:
         why = f"moving the pivot multiplies the sum by {factor}, which has no bound."

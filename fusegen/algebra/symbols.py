@@ -35,7 +35,7 @@ _DIRECT = {
     "log2": lambda a: sp.log(a) / sp.log(2),
     "sigmoid": lambda a: 1 / (1 + sp.exp(-a)),
     "xlogy": lambda a, b: a * sp.log(b),
-    "zero_wins": lambda a, b: a * b,
+    "zero_wins": lambda a, b: a * b, "square": lambda a: a**2,
     "where": lambda c, a, b: sp.Piecewise((a, c), (b, True)),
     "lt": sp.Lt, "le": sp.Le, "gt": sp.Gt, "ge": sp.Ge, "eq": sp.Eq, "ne": sp.Ne,
     "and": sp.And, "or": sp.Or, "not": sp.Not,

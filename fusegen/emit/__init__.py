@@ -1,0 +1,1 @@
+"""Kernels as text: expressions through printers, structure through Jinja templates."""

@@ -1,0 +1,46 @@
+"""The Jinja environment: the only importer of jinja2.
+
+Templates print what Python decided: loops over prepared items and includes, nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from fusegen.errors import InternalError
+
+
+def template_root() -> Path:
+    """templates/ of the checkout, or its copy inside an installed wheel."""
+    packaged = Path(str(files("fusegen"))) / "templates"
+    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "templates"
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(template_root()),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # C++ text; every name in it was checked to be an identifier
+    )
+
+
+def render(template: str, values: Mapping[str, Any]) -> str:
+    """The template's text; blank lines collapsed to one, no trailing blanks."""
+    try:
+        text = _environment().get_template(template).render(values)
+    except jinja2.TemplateError as error:
+        raise InternalError(f"template {template}: {error}") from error
+    text = re.sub(r"[ \t]+\n", "\n", text)
+    text = re.sub(r"\n{3,}", "\n\n", text)
+    return text.strip("\n") + "\n"

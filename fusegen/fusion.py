@@ -1,0 +1,219 @@
+"""Which reductions share a sweep: the only importer of networkx.
+
+Every reduction is a vertex; an edge says "needs", with `wait` 1 where the needed value must be
+finished before the sweep can start, 0 where it may finish in the same sweep, and None where only
+the read-out needs it. The sweep of a reduction is the longest path of waits that leads to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import networkx as nx
+
+from fusegen import graph as g
+from fusegen.derivation import Base, Commuted, Dependent, Derivation, Entry
+from fusegen.errors import ArgumentError, PipelineError
+
+Form = Literal["auto", "online", "safe", "unfused"]
+Mode = Literal["text", "merged", "commuted"]
+"""text: folded as written; merged: kept relative to a moving pivot; commuted: taken of the atom."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One sweep: the reductions it folds and the element values it stores."""
+
+    number: int
+    folds: tuple[g.Reduce | g.TopK, ...]
+    stores: tuple[g.Node, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fusion:
+    """The sweeps of a form. `finish[node]`: the sweep after which a row or list value is known."""
+
+    form: Form
+    stages: tuple[Stage, ...]
+    modes: Mapping[g.Node, Mode]
+    finish: Mapping[g.Node, int]
+    materialised: frozenset[g.Node]  # element values that are written out and read back
+
+
+def check_form(form: str) -> Form:
+    if form not in get_args(Form):
+        raise ArgumentError(f"unknown form {form!r}", why=f"Forms are {', '.join(get_args(Form))}.")
+    return form  # type: ignore[return-value]
+
+
+def fuse(graph: g.Graph, derivation: Derivation, form: Form) -> Fusion:
+    """Assign every reduction and every stored element value to a sweep."""
+    kind: Form = "online" if form == "auto" else form
+    entries = {n: derivation[graph.names[n]] for n in graph.reductions}
+    modes = {n: _mode(entries[n], kind) for n in graph.reductions}
+    if kind == "unfused":
+        return _one_per_sweep(graph, modes)
+    level = _levels(graph, modes)
+    while late := [n for n in level if modes[n] == "merged" and level[n] < _finish(graph, level)[n]]:
+        # Its read-out would meet a row value of a later sweep: fold the text there instead.
+        modes = {**modes, late[0]: "text"}
+        level = _levels(graph, modes)
+    finish = _finish(graph, level)
+    stored = {n: _store_level(n, finish) for n in graph.outputs if _is_element(n)}
+    last = max([*level.values(), *stored.values(), 1])
+    stages = tuple(
+        Stage(
+            i,
+            tuple(n for n in graph.reductions if level[n] == i),
+            tuple(n for n in dict.fromkeys(graph.outputs) if stored.get(n) == i),
+        )
+        for i in range(1, last + 1)
+    )
+    return Fusion(form=form, stages=stages, modes=modes, finish=finish, materialised=frozenset())
+
+
+def needs_graph(graph: g.Graph, derivation: Derivation, form: Form) -> nx.DiGraph:
+    """The graph of needs that decides the sweeps, for drawing and for tests."""
+    kind: Form = "online" if form == "auto" else form
+    modes = {n: _mode(derivation[graph.names[n]], kind) for n in graph.reductions}
+    needs = _needs(graph, modes)
+    return nx.relabel_nodes(needs, {n: graph.names[n] for n in needs})
+
+
+def _mode(entry: Entry, form: Form) -> Mode:
+    if form == "unfused":
+        return "text"
+    match entry:
+        case Dependent() if form == "online":
+            return "merged"
+        case Commuted():
+            return "commuted"
+        case _:
+            return "text"
+
+
+def _is_element(node: g.Node) -> bool:
+    return g.extent(node) is g.Extent.ELEMENT
+
+
+def row_needs(node: g.Node) -> tuple[g.Reduce | g.TopK, ...]:
+    """The reductions whose finished values `node` uses directly."""
+    found: dict[g.Reduce | g.TopK, None] = {}
+    seen: set[g.Node] = set()
+
+    def visit(n: g.Node) -> None:
+        for a in g.operands(n):
+            if a in seen:
+                continue
+            seen.add(a)
+            if g.is_reduction(a):
+                assert isinstance(a, g.Reduce | g.TopK)
+                found[a] = None
+            else:
+                visit(a)
+
+    visit(node)
+    return tuple(found)
+
+
+def _needs(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> nx.DiGraph:
+    needs: nx.DiGraph = nx.DiGraph()
+    needs.add_nodes_from(graph.reductions)
+    for node in graph.reductions:
+        wait = 1 if modes[node] == "text" else None
+        needs.add_edges_from((r, node, {"wait": wait}) for r in row_needs(node))
+    _keep_lists_alive(graph, needs)
+    return needs
+
+
+def _keep_lists_alive(graph: g.Graph, needs: nx.DiGraph) -> None:
+    """A list is consumed in the sweep that made it, so it waits for the row values it meets."""
+    for node in graph.nodes:
+        for top in g.lists_of(node):
+            for row in _meets(node):
+                if row is top or needs.get_edge_data(row, top, {"wait": None})["wait"]:
+                    continue
+                if nx.has_path(needs, top, row):
+                    if not _comes_from(row, top):
+                        raise PipelineError(
+                            "two top-K results need each other's row values", where=node.loc,
+                            fix="Split the pipeline in two.",
+                        )  # fmt: skip
+                    continue
+                needs.add_edge(row, top, wait=0)
+
+
+def _meets(node: g.Node) -> tuple[g.Reduce | g.TopK, ...]:
+    """Row reductions combined with a list: also those inside the list's own element expression."""
+    found = dict.fromkeys(row_needs(node))
+    for top in [r for r in found if isinstance(r, g.TopK)]:
+        found |= dict.fromkeys(row_needs(top))
+    return tuple(found)
+
+
+def _comes_from(row: g.Node, top: g.TopK) -> bool:
+    return top in g.topological((row,))
+
+
+def _levels(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> dict[g.Node, int]:
+    needs = _needs(graph, modes)
+    level: dict[g.Node, int] = {}
+    finish: dict[g.Node, int] = {}
+    for node in nx.lexicographical_topological_sort(needs, key=graph.nodes.index):
+        start = 1
+        for before, _, wait in needs.in_edges(node, data="wait"):
+            start = start if wait is None else max(start, finish[before] + wait)
+        level[node] = start
+        # A merged or commuted value is read out only when the rows in its formula are finished.
+        late = [finish[r] for r in row_needs(node)]
+        finish[node] = max([start, *late])
+        if modes[node] == "commuted" or isinstance(node, g.TopK):
+            level[node] = finish[node]
+    return level
+
+
+def _finish(graph: g.Graph, level: Mapping[g.Node, int]) -> dict[g.Node, int]:
+    """The sweep that completes each row or list value; 0 if it is known before any."""
+    finish: dict[g.Node, int] = {}
+    for node in graph.nodes:
+        inner = [finish[a] for a in g.operands(node)]
+        finish[node] = max([level.get(node, 0), *inner, 0])
+    return finish
+
+
+def _store_level(node: g.Node, finish: Mapping[g.Node, int]) -> int:
+    waits = [finish[r] for r in row_needs(node)]
+    return max(waits) + 1 if waits else 1
+
+
+def _one_per_sweep(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> Fusion:
+    """Unfused: as an eager program runs it, with every named element value written out."""
+    used = {a for n in graph.nodes for a in g.operands(n)}
+    outputs = {n for n in graph.outputs if _is_element(n)}
+    kept = {
+        n for n in graph.nodes
+        if _is_element(n) and n in graph.named and n in used and not isinstance(n, g.Input)
+    }  # fmt: skip
+    order: nx.DiGraph = _needs(graph, modes)
+    for node in [n for n in graph.nodes if n in kept | outputs]:
+        order.add_node(node)
+    for before in kept:
+        for after in list(order):
+            if after is not before and before in g.topological((after,)):
+                order.add_edge(before, after, wait=1)
+    for node in kept | outputs:
+        order.add_edges_from((r, node, {"wait": 1}) for r in row_needs(node))
+    stages, level = [], {}
+    for number, node in enumerate(
+        nx.lexicographical_topological_sort(order, key=graph.nodes.index), start=1
+    ):
+        level[node] = number
+        folds = (node,) if g.is_reduction(node) else ()
+        stages.append(Stage(number, folds, () if folds else (node,)))
+    rows = {n: i for n, i in level.items() if g.is_reduction(n)}
+    return Fusion(
+        form="unfused", stages=tuple(stages), modes=modes, finish=_finish(graph, rows),
+        materialised=frozenset(kept),
+    )  # fmt: skip

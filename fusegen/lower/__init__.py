@@ -1,0 +1,1 @@
+"""From graph, derivation and fusion to kernels: the last pass before text."""

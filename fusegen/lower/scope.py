@@ -1,0 +1,87 @@
+"""Turning graph nodes into expressions, where each node is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from fusegen import graph as g
+from fusegen.dtypes import Kind
+from fusegen.errors import InternalError
+from fusegen.expr import Expr, Lit, Var, call
+from fusegen.kernel import COLUMN, N_COLS
+from fusegen.ops import OPS
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The graph with its kinds: what every lowering step looks things up in."""
+
+    graph: g.Graph
+    kinds: Mapping[g.Node, Kind]
+
+    def of(self, node: g.Node) -> str:
+        return self.graph.names[node]
+
+    def note(self, node: g.Node) -> str:
+        """The user's line, for the end of the emitted one."""
+        shown = " ".join(node.loc.text.split())
+        return f"{node.loc.short}  {shown}" if shown else node.loc.short
+
+    def var(self, node: g.Node) -> Var:
+        return Var(self.of(node), self.kinds[node], g.extent(node) is g.Extent.ELEMENT)
+
+
+Leaf = Callable[[g.Node], Expr | None]
+"""Answers with an expression for nodes that a scope knows, None for those to take apart."""
+
+
+def expression(node: g.Node, names: Names, leaf: Leaf) -> Expr:
+    """The node as an expression over what `leaf` knows."""
+    known = leaf(node)
+    if known is not None:
+        return known
+    match node:
+        case g.Literal(value=value):
+            return Lit(value, names.kinds[node])
+        case g.Length():
+            return N_COLS
+        case g.Index():
+            return COLUMN
+        case g.Map(op=op, args=args):
+            inner = [expression(a, names, leaf) for a in args]
+            if op == "pow" and inner[1] in (Lit(2, "int"), Lit(2.0)):
+                return call("square", convert(inner[0], "float"))
+            return call(op, *_match_kinds(op, inner, names.kinds[node]))
+        case g.Cast(arg=arg):
+            return convert(expression(arg, names, leaf), names.kinds[node])
+        case g.Input() | g.Reduce() | g.TopK() | g.Part() | g.Take():
+            raise InternalError(f"{names.of(node)} is not known in this scope")
+        case _:
+            assert_never(node)
+
+
+def _match_kinds(op: str, args: list[Expr], kind: Kind) -> list[Expr]:
+    """Make operands the kind the operation computes in (weak integers become float)."""
+    rule = OPS[op].rule
+    start = 1 if rule == "select" else 0
+    target: Kind = kind
+    if rule == "bool":
+        target = "float" if any(a.kind == "float" for a in args) else "int"
+        if OPS[op].arity == 1:
+            target = "float"
+    if rule == "float":
+        target = "float"
+    if rule == "logic":
+        return args
+    return args[:start] + [convert(a, target) for a in args[start:]]
+
+
+def convert(expr: Expr, kind: Kind) -> Expr:
+    """The expression as `kind`; literals change in place."""
+    if expr.kind == kind:
+        return expr
+    if isinstance(expr, Lit) and kind == "float":
+        return Lit(float(expr.value))
+    return call({"float": "to_float", "int": "to_int", "bool": "to_bool"}[kind], expr)

@@ -1,0 +1,192 @@
+"""The merged monoid of a sweep, built up reduction by reduction; equal components are shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fusegen import graph as g
+from fusegen.derivation import Basis, Dependent, Shifted
+from fusegen.errors import InternalError
+from fusegen.expr import Call, Expr, Lit, Var, call, substitute, walk
+from fusegen.kernel import N_COLS
+from fusegen.monoid import Best, Folded, FoldName, KBest, Monoid, Moving, Pivot, Relative
+
+_PLAIN: dict[g.Fold, FoldName] = {
+    g.Fold.MAX: "max", g.Fold.MIN: "min", g.Fold.SUM: "sum", g.Fold.PROD: "prod",
+}  # fmt: skip
+ONE = Lit(1.0)
+NAN = Lit(float("nan"))
+
+
+def as_field(component: Var) -> Var:
+    """A component as row scope sees it after the sweep."""
+    return Var(f"state.{component.name}", component.kind)
+
+
+@dataclass
+class StateBuilder:
+    """Collects components; `names` are taken by the graph and may not be reused for others."""
+
+    taken: set[str]
+    folded: dict[str, Folded] = field(default_factory=dict)
+    best: dict[str, Best] = field(default_factory=dict)
+    pivots: dict[str, Pivot] = field(default_factory=dict)
+    relatives: dict[str, Relative] = field(default_factory=dict)
+    moving: dict[str, Moving] = field(default_factory=dict)
+    lists: dict[str, KBest] = field(default_factory=dict)
+
+    def build(self) -> Monoid:
+        return Monoid(
+            folded=tuple(self.folded.values()), best=tuple(self.best.values()),
+            pivots=tuple(self.pivots.values()), relatives=tuple(self.relatives.values()),
+            moving=tuple(self.moving.values()), lists=tuple(self.lists.values()),
+        )  # fmt: skip
+
+    def _free(self, wish: str) -> str:
+        name, i = wish, 2
+        while name in self.taken:
+            name, i = f"{wish}_{i}", i + 1
+        self.taken.add(name)
+        return name
+
+    def fold(self, fold: FoldName, lift: Expr, wish: str, *, own: bool) -> Var:
+        """The component folding `lift`; `own`: `wish` is the reduction's own name."""
+        for known in self.folded.values():
+            if known.fold == fold and known.lift == lift:
+                return Var(known.name, known.kind)
+        name = wish if own else self._free(wish)
+        self.folded[name] = Folded(name, fold, lift, lift.kind)
+        return Var(name, lift.kind)
+
+    def plain(self, node: g.Reduce, name: str, lift: Expr) -> Expr:
+        """A base reduction; its row value over components."""
+        if node.fold is g.Fold.MEAN:
+            return call("div", as_field(self.total(name, lift)), call("to_float", N_COLS))
+        if node.fold in (g.Fold.ARGMAX, g.Fold.ARGMIN):
+            return as_field(self.arg(name, lift, largest=node.fold is g.Fold.ARGMAX))
+        return as_field(self.fold(_PLAIN[node.fold], lift, name, own=True))
+
+    def so_far(self, node: g.Reduce, name: str, lift: Expr) -> Expr:
+        """The reduction's value over the elements seen so far, for pivots; over components."""
+        if node.fold is g.Fold.MEAN:
+            count = self.fold("sum", ONE, "count", own=False)
+            return call("div", self.total(name, lift), count)
+        return self.fold(_PLAIN[node.fold], lift, name, own=True)
+
+    def total(self, name: str, lift: Expr) -> Var:
+        return self.fold("sum", _as_float(lift), f"{name}_total", own=False)
+
+    def arg(self, name: str, lift: Expr, *, largest: bool) -> Var:
+        for known in self.best.values():
+            if known.largest is largest and known.lift == lift:
+                return Var(known.name, "int")
+        self.best[name] = Best(name, largest, lift, lift.kind)
+        return Var(name, "int")
+
+    def top(self, name: str, k: int, lift: Expr) -> KBest:
+        self.lists[name] = KBest(name, k, lift, lift.kind)
+        return self.lists[name]
+
+    def pivot(self, shift: Shifted, value: Expr) -> Pivot:
+        known = self.pivots.get(shift.pivot)
+        if known is not None and known.action == shift.action:
+            return known
+        name = shift.pivot if known is None else f"{shift.pivot}_{shift.action}"
+        self.pivots[name] = Pivot(name, shift.action, value)
+        return self.pivots[name]
+
+    def relative(self, shift: Shifted, atom: Expr, pivot: Pivot) -> Relative:
+        relative = Relative(shift.name, atom, pivot.name, shift.action)
+        return self.relatives.setdefault(shift.name, relative)
+
+    def merged(self, entry: Dependent, spell: Callable[[Expr], Expr]) -> Expr:
+        """A dependent sum; its read-out over components and row names, NaN on a bad pivot.
+
+        `spell` puts the sweep's own element expressions in place of graph names.
+        """
+        components = [self._basis(entry, b, spell) for b in entry.basis]
+        self._transports(entry, components)
+        total: Expr | None = None
+        for coefficient, component in zip(entry.readout, components, strict=True):
+            if coefficient == Lit(0.0):
+                continue
+            held = as_field(component)
+            term: Expr = held if coefficient == ONE else call("mul", coefficient, held)
+            total = term if total is None else call("add", total, term)
+        if total is None:
+            raise InternalError(f"{entry.name}: empty read-out")
+        return total
+
+    def _basis(self, entry: Dependent, basis: Basis, spell: Callable[[Expr], Expr]) -> Var:
+        lift = spell(basis.lift)
+        for known in self.moving.values():
+            if known.lift == lift:
+                return Var(known.name)
+        if not any(isinstance(e, Var) and e.name in self.relatives for e in walk(lift)):
+            wish = "count" if lift == ONE else f"sum_{_formula(lift, self.relatives)}"
+            return self.fold("sum", lift, wish, own=False)
+        simple = len([c for c in entry.readout if c != Lit(0.0)]) == 1 and ONE in entry.readout
+        own = simple and entry.readout.index(ONE) == entry.basis.index(basis)
+        wish = f"sum_{_formula(lift, self.relatives)}"
+        name = entry.name if own and entry.name not in self.moving else self._free(wish)
+        self.moving[name] = Moving(name, lift, (), ())
+        return Var(name)
+
+    def _transports(self, entry: Dependent, components: list[Var]) -> None:
+        moves = {
+            f"{s.pivot}_{'shift' if s.action == 'shift' else 'ratio'}": s for s in entry.shifts
+        }
+        for basis, component in zip(entry.basis, components, strict=True):
+            known = self.moving.get(component.name)
+            if known is None or known.transport:
+                continue
+            rows: list[tuple[str, Expr]] = []
+            used: dict[str, None] = {}
+            for j, factor in basis.transport:
+                rename: dict[str, Expr] = {}
+                for move, shift in moves.items():
+                    pivot = self._pivot_of(shift)
+                    rename[move] = Var(pivot.move)
+                    used |= {pivot.name: None}
+                rows.append((components[j].name, substitute(factor, rename)))
+            self.moving[component.name] = Moving(
+                component.name, known.lift, tuple(rows), tuple(used)
+            )
+
+    def _pivot_of(self, shift: Shifted) -> Pivot:
+        relative = self.relatives[shift.name]
+        return self.pivots[relative.pivot]
+
+
+def usable(pivot: Pivot, value: Expr) -> Expr:
+    """Is the pivot a number that elements can be compared with?"""
+    finite = call("isfinite", value)
+    return finite if pivot.action == "shift" else call("and", finite, call("ne", value, Lit(0.0)))
+
+
+def _as_float(expr: Expr) -> Expr:
+    return expr if expr.kind == "float" else call("to_float", expr)
+
+
+def _formula(lift: Expr, relatives: dict[str, Relative]) -> str:
+    """A name for Σ lift from its factors: exp, dev2 (a squared deviation), weights."""
+    powers: dict[str, int] = {}
+    for factor in _factors(lift):
+        match factor:
+            case Var(name=name) if name in relatives:
+                word = "dev"
+            case Var(name=name):
+                word = name
+            case Call(op=op):
+                word = op
+            case _:
+                continue
+        powers[word] = powers.get(word, 0) + 1
+    return "_".join(w if n == 1 else f"{w}{n}" for w, n in sorted(powers.items())) or "terms"
+
+
+def _factors(expr: Expr) -> list[Expr]:
+    if isinstance(expr, Call) and expr.op in ("mul", "zero_wins"):
+        return [f for a in expr.args for f in _factors(a)]
+    return [expr]

@@ -1,0 +1,219 @@
+"""One sweep under construction: what it loads, folds and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from fusegen import graph as g
+from fusegen.derivation import Commuted, Dependent, Derivation
+from fusegen.errors import InternalError
+from fusegen.expr import Expr, Var, call, substitute, variables
+from fusegen.fusion import Fusion
+from fusegen.kernel import ElementStore, Let, Param, Sweep
+from fusegen.lower.rows import RowScope, SweepParts
+from fusegen.lower.scope import Names, expression
+from fusegen.lower.state import NAN, StateBuilder, usable
+
+_MIRROR = {
+    g.Fold.MAX: g.Fold.MIN, g.Fold.MIN: g.Fold.MAX,
+    g.Fold.ARGMAX: g.Fold.ARGMIN, g.Fold.ARGMIN: g.Fold.ARGMAX,
+}  # fmt: skip
+
+
+@dataclass
+class SweepBuilder:
+    """Lowers the reductions and stores of one stage."""
+
+    names: Names
+    fusion: Fusion
+    derivation: Derivation
+    scope: RowScope
+    parts: SweepParts
+    stored: dict[g.Node, Param]  # materialised element values
+    state: StateBuilder = field(init=False)
+    lets: dict[g.Node, Let] = field(default_factory=dict)
+    loads: dict[str, None] = field(default_factory=dict)
+    uses: dict[g.Node, int] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.state = StateBuilder(set(self.names.graph.names.values()))
+
+    def fold(self, reductions: Iterable[g.Reduce | g.TopK]) -> None:
+        """Put the reductions into the state, and their row values into the scope."""
+        todo = list(reductions)
+        self._count_uses([root for r in todo for root in self._roots(r)])
+        for node in todo:
+            known = self._components()
+            self._fold_one(node)
+            for name in self._components() - known:
+                self.notes[name] = self.names.note(node)
+
+    def _components(self) -> set[str]:
+        s = self.state
+        return {*s.folded, *s.best, *s.moving, *s.lists}
+
+    def _roots(self, node: g.Reduce | g.TopK) -> list[g.Node]:
+        """The element nodes that folding this reduction evaluates."""
+        entry = self.derivation[self.names.of(node)]
+        graph = self.names.graph
+        match self.fusion.modes[node], entry:
+            case "merged", Dependent(shifts=shifts, basis=basis):
+                wanted = [s.atom for s in shifts]
+                wanted += [v.name for b in basis for v in variables(b.lift).values() if v.varying]
+                return [graph[n] for n in wanted if n in graph.names.values()]
+            case "commuted", Commuted(atom=atom):
+                return [graph[atom]]
+            case _:
+                return [node.arg]
+
+    def _count_uses(self, roots: list[g.Node]) -> None:
+        seen: set[g.Node] = set()
+        stack = list(roots)
+        for root in roots:
+            self.uses[root] = self.uses.get(root, 0) + 1
+        while stack:
+            node = stack.pop()
+            if node in seen or node in self.stored:
+                continue
+            seen.add(node)
+            for a in g.operands(node):
+                self.uses[a] = self.uses.get(a, 0) + 1
+                if g.extent(a) is g.Extent.ELEMENT:
+                    stack.append(a)
+
+    # ---- elements ----
+
+    def element(self, node: g.Node) -> Expr:
+        """The element expression of a node; shared and named ones get a line of their own."""
+        return expression(node, self.names, lambda n: self._leaf(n, node))
+
+    def _leaf(self, node: g.Node, root: g.Node) -> Expr | None:
+        if g.extent(node) is g.Extent.ROW:
+            return self.scope.value(node)
+        if node in self.stored:
+            self.scope.param(self.stored[node])
+            self.loads[self.stored[node].name] = None
+            return Var(self.stored[node].name, self.names.kinds[node], varying=True)
+        if isinstance(node, g.Input):
+            self.loads[self.scope.element_param(node).name] = None
+            return self.names.var(node)
+        if node in self.lets:
+            return self.names.var(node)
+        own_line = isinstance(node, g.Map | g.Cast) and (
+            node in self.names.graph.named or self.uses.get(node, 0) > 1
+        )
+        if not own_line:
+            return None
+        inner = expression(
+            node, self.names, lambda n: None if n is node else self._leaf(n, root)
+        )
+        self.lets[node] = Let(self.names.of(node), inner, self.names.note(node))
+        return self.names.var(node)
+
+    # ---- reductions ----
+
+    def _fold_one(self, node: g.Reduce | g.TopK) -> None:
+        name = self.names.of(node)
+        entry = self.derivation[name]
+        match self.fusion.modes[node], entry:
+            case "merged", Dependent():
+                self._fold_merged(node, entry)
+            case "commuted", Commuted():
+                self._fold_commuted(node, entry)
+            case _, _ if isinstance(node, g.TopK):
+                best = self.state.top(name, node.k, self.element(node.arg))
+                self.scope.lists[node] = (best, None, True)
+            case _:
+                assert isinstance(node, g.Reduce)
+                value = self.state.plain(node, name, self.element(node.arg))
+                self.scope.readouts[node] = lambda: value
+
+    def _fold_commuted(self, node: g.Reduce | g.TopK, entry: Commuted) -> None:
+        atom = self.names.graph[entry.atom]
+        held = self.element(atom)
+        if isinstance(node, g.TopK):
+            lift = held if entry.increasing else call("neg", held)
+            best = self.state.top(entry.name, node.k, lift)
+            self.scope.lists[node] = (best, atom, entry.increasing)
+            return
+        fold = node.fold if entry.increasing else _MIRROR[node.fold]
+        inner = g.Reduce(fold, atom, node.loc)
+        value = self.state.plain(inner, f"{entry.name}_{entry.atom}", held)
+        if node.fold in (g.Fold.ARGMAX, g.Fold.ARGMIN):
+            self.scope.readouts[node] = lambda: value
+        else:
+            self.scope.readouts[node] = lambda: self.scope.at_element(node.arg, atom, value)
+
+    def _fold_merged(self, node: g.Reduce | g.TopK, entry: Dependent) -> None:
+        graph = self.names.graph
+        for shift in entry.shifts:
+            pivot = self.state.pivot(shift, self._so_far(graph[shift.pivot]))
+            self.state.relative(shift, self.element(graph[shift.atom]), pivot)
+        total = self.state.merged(entry, self._spell)
+        mean = isinstance(node, g.Reduce) and node.fold is g.Fold.MEAN
+
+        def readout() -> Expr:
+            value = self._spell(total)
+            if mean:
+                value = call("div", value, call("to_float", Var("n_cols", "int")))
+            return call("where", self._usable(entry), value, NAN) if entry.shifts else value
+
+        self.scope.readouts[node] = readout
+
+    def _usable(self, entry: Dependent) -> Expr:
+        tests: dict[str, Expr] = {}
+        for shift in entry.shifts:
+            pivot = self.state.pivots[self.state.relatives[shift.name].pivot]
+            tests[pivot.name] = usable(pivot, self.scope.value(self.names.graph[shift.pivot]))
+        first, *rest = tests.values()
+        for test in rest:
+            first = call("and", first, test)
+        return first
+
+    def _so_far(self, node: g.Node) -> Expr:
+        """A pivot's value over the elements folded so far."""
+
+        def leaf(n: g.Node) -> Expr | None:
+            if g.is_reduction(n):
+                if not isinstance(n, g.Reduce):
+                    raise InternalError("a list cannot be a pivot")
+                return self.state.so_far(n, self.names.of(n), self.element(n.arg))
+            return self.scope.value(n) if isinstance(n, g.Input) else None
+
+        return expression(node, self.names, leaf)
+
+    def _spell(self, expr: Expr) -> Expr:
+        """Graph names in a derived expression, in this sweep's own terms."""
+        graph = self.names.graph
+        known = set(graph.names.values())
+        put: dict[str, Expr] = {}
+        for var in variables(expr).values():
+            if var.name in known and var.name not in self.state.relatives:
+                node = graph[var.name]
+                row = g.extent(node) is not g.Extent.ELEMENT
+                put[var.name] = self.scope.value(node) if row else self.element(node)
+        return substitute(expr, put)
+
+    # ---- stores ----
+
+    def store(self, node: g.Node, params: Iterable[Param]) -> tuple[ElementStore, ...]:
+        self._count_uses([node])
+        value = self.element(node.arg if isinstance(node, g.Cast) else node)
+        note = self.names.note(node)
+        kind = self.names.kinds[node]
+        if value.kind != kind:
+            value = call({"float": "to_float", "int": "to_int", "bool": "to_bool"}[kind], value)
+        return tuple(ElementStore(self.scope.param(p).name, value, note) for p in params)
+
+    def build(self, algorithm: str, stores: tuple[ElementStore, ...]) -> Sweep:
+        return Sweep(
+            number=self.parts.number, algorithm=algorithm, loads=tuple(self.loads),
+            lets=tuple(self.lets.values()), monoid=self.state.build(),
+            notes=tuple(self.notes.items()), steps=tuple(self.parts.steps),
+            element_stores=stores, row_stores=tuple(self.parts.row_stores),
+            list_stores=tuple(self.parts.list_stores),
+        )  # fmt: skip
+
+

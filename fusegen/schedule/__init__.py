@@ -1,0 +1,1 @@
+"""Hardware facts, problems, and the choices made from them."""

@@ -1,0 +1,24 @@
+"""What is asked of a kernel: sizes, types and how the rows lie in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fusegen.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """`n_rows`, `n_cols` None: unknown, as in `source()` without a shape.
+
+    `aligned`: every element array starts every row on a 16-byte boundary.  `in_phase`: they do
+    not, but all element arrays are off by the same number of elements in every row, so 16-byte
+    accesses work after a common head.
+    """
+
+    dtypes: Mapping[str, DType]  # by input name
+    n_rows: int | None = None
+    n_cols: int | None = None
+    aligned: bool = True
+    in_phase: bool = True

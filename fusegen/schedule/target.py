@@ -1,0 +1,113 @@
+"""Facts about hardware. Figures carry their unit and source; nothing here is a choice."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from fusegen.errors import ArgumentError
+
+WARP = 32  # lanes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaTarget:
+    """One compute capability. Limits: CUDA C++ Programming Guide, "Technical Specifications"."""
+
+    arch: str
+    shared_per_block: int  # bytes a block may opt in to
+    shared_per_sm: int  # bytes
+    threads_per_sm: int
+    registers_per_sm: int = 65536  # 32-bit
+    static_shared: int = 49152  # bytes without opting in
+    max_block_threads: int = 1024
+
+    @property
+    def name(self) -> str:
+        return self.arch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuTarget:
+    """One instruction-set level of a CPU family."""
+
+    name: str
+    vector_bytes: int
+    flags: tuple[str, ...]  # for gcc and clang
+
+
+CUDA_TARGETS = {
+    t.arch: t
+    for t in (
+        CudaTarget(arch="sm_75", shared_per_block=65536, shared_per_sm=65536, threads_per_sm=1024),
+        CudaTarget(arch="sm_80", shared_per_block=166912, shared_per_sm=167936, threads_per_sm=2048),
+        CudaTarget(arch="sm_86", shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536),
+        CudaTarget(arch="sm_89", shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536),
+        CudaTarget(arch="sm_90", shared_per_block=232448, shared_per_sm=233472, threads_per_sm=2048),
+        CudaTarget(arch="sm_100", shared_per_block=232448, shared_per_sm=233472, threads_per_sm=2048),
+        CudaTarget(arch="sm_103", shared_per_block=232448, shared_per_sm=233472, threads_per_sm=2048),
+        CudaTarget(arch="sm_120", shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536),
+    )
+}  # fmt: skip
+
+# System V x86-64 psABI levels: v3 adds AVX2 and FMA, v4 AVX-512.
+CPU_TARGETS = {
+    t.name: t
+    for t in (
+        CpuTarget(name="x86-64-v4", vector_bytes=64,
+                  flags=("-march=x86-64-v4", "-mprefer-vector-width=512")),
+        CpuTarget(name="x86-64-v3", vector_bytes=32, flags=("-march=x86-64-v3",)),
+        CpuTarget(name="x86-64", vector_bytes=16, flags=()),
+        CpuTarget(name="aarch64", vector_bytes=16, flags=()),
+        CpuTarget(name="generic", vector_bytes=16, flags=()),
+    )
+}  # fmt: skip
+
+Target = CudaTarget | CpuTarget
+
+_V3 = {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"}
+_V4 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+
+
+@cache
+def host_cpu() -> CpuTarget:
+    """The level of this machine's CPU, read from the operating system."""
+    machine = platform.machine().lower()
+    if machine in ("x86_64", "amd64"):
+        flags = _cpu_flags()
+        level = "x86-64"
+        if flags >= _V3:
+            level = "x86-64-v4" if flags >= _V4 else "x86-64-v3"
+        return CPU_TARGETS[level]
+    return CPU_TARGETS["aarch64" if machine in ("aarch64", "arm64") else "generic"]
+
+
+def _cpu_flags() -> set[str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return set()
+    return next((set(ln.split(":", 1)[1].split()) for ln in lines if ln.startswith("flags")), set())
+
+
+def target_named(name: str) -> Target:
+    """A Target from its name: "cpu", a CPU level, or "sm_90". Raises ArgumentError."""
+    if name == "cpu":
+        return host_cpu()
+    if name in CPU_TARGETS:
+        return CPU_TARGETS[name]
+    if name in CUDA_TARGETS:
+        return CUDA_TARGETS[name]
+    if name.startswith("sm_") and name[3:].isdigit():
+        return _unknown_gpu(name)
+    known = ["cpu", *CPU_TARGETS, *CUDA_TARGETS]
+    raise ArgumentError(f"unknown target {name!r}", why=f"Known targets: {', '.join(known)}.")
+
+
+def _unknown_gpu(arch: str) -> CudaTarget:
+    """A GPU without an entry: the smallest limits any supported GPU has."""
+    if int(arch[3:]) < 75:
+        raise ArgumentError(f"{arch} is too old", why="Kernels need compute capability 7.5 or more.")
+    return CudaTarget(arch=arch, shared_per_block=65536, shared_per_sm=65536, threads_per_sm=1024)
