@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
-
-import networkx as nx
+from typing import TYPE_CHECKING, Literal
 
 from fusegen import graph as g
 from fusegen.derivation import Base, Commuted, Dependent, Derivation, Entry
-from fusegen.errors import ArgumentError, PipelineError
+from fusegen.errors import PipelineError
+from fusegen.forms import Form
 
-Form = Literal["auto", "online", "safe", "unfused"]
+if TYPE_CHECKING:
+    import networkx as nx  # loaded where it is used: a run from the cache never needs it
+
 Mode = Literal["text", "merged", "commuted"]
 """text: folded as written; merged: kept relative to a moving pivot; commuted: taken of the atom."""
 
@@ -40,12 +41,6 @@ class Fusion:
     modes: Mapping[g.Node, Mode]
     finish: Mapping[g.Node, int]
     materialised: frozenset[g.Node]  # element values that are written out and read back
-
-
-def check_form(form: str) -> Form:
-    if form not in get_args(Form):
-        raise ArgumentError(f"unknown form {form!r}", why=f"Forms are {', '.join(get_args(Form))}.")
-    return form  # type: ignore[return-value]
 
 
 def fuse(graph: g.Graph, derivation: Derivation, form: Form) -> Fusion:
@@ -76,10 +71,29 @@ def fuse(graph: g.Graph, derivation: Derivation, form: Form) -> Fusion:
 
 def needs_graph(graph: g.Graph, derivation: Derivation, form: Form) -> nx.DiGraph:
     """The graph of needs that decides the sweeps, for drawing and for tests."""
+    import networkx as nx
+
     kind: Form = "online" if form == "auto" else form
     modes = {n: _mode(derivation[graph.names[n]], kind) for n in graph.reductions}
     needs = _needs(graph, modes)
     return nx.relabel_nodes(needs, {n: graph.names[n] for n in needs})
+
+
+def as_networkx(graph: g.Graph) -> nx.DiGraph:
+    """The whole graph, for people: nodes by name, with attributes label, loc and extent."""
+    import networkx as nx
+
+    drawn: nx.DiGraph = nx.DiGraph(name=graph.name)
+    for node in graph.nodes:
+        what = g.attributes(node)
+        label = str(what[1]) if len(what) > 1 and what[0] in ("map", "reduce", "part") else what[0]
+        drawn.add_node(
+            graph.names[node], label=label, loc=str(node.loc), extent=g.extent(node).value,
+            output=node in graph.outputs,
+        )  # fmt: skip
+    for node in graph.nodes:
+        drawn.add_edges_from((graph.names[a], graph.names[node]) for a in g.operands(node))
+    return drawn
 
 
 def _mode(entry: Entry, form: Form) -> Mode:
@@ -119,6 +133,8 @@ def row_needs(node: g.Node) -> tuple[g.Reduce | g.TopK, ...]:
 
 
 def _needs(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> nx.DiGraph:
+    import networkx as nx
+
     needs: nx.DiGraph = nx.DiGraph()
     needs.add_nodes_from(graph.reductions)
     for node in graph.reductions:
@@ -130,6 +146,8 @@ def _needs(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> nx.DiGraph:
 
 def _keep_lists_alive(graph: g.Graph, needs: nx.DiGraph) -> None:
     """A list is consumed in the sweep that made it, so it waits for the row values it meets."""
+    import networkx as nx
+
     for node in graph.nodes:
         for top in g.lists_of(node):
             for row in _meets(node):
@@ -158,6 +176,8 @@ def _comes_from(row: g.Node, top: g.TopK) -> bool:
 
 
 def _levels(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> dict[g.Node, int]:
+    import networkx as nx
+
     needs = _needs(graph, modes)
     level: dict[g.Node, int] = {}
     finish: dict[g.Node, int] = {}
@@ -190,6 +210,8 @@ def _store_level(node: g.Node, finish: Mapping[g.Node, int]) -> int:
 
 def _one_per_sweep(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> Fusion:
     """Unfused: as an eager program runs it, with every named element value written out."""
+    import networkx as nx
+
     used = {a for n in graph.nodes for a in g.operands(n)}
     outputs = {n for n in graph.outputs if _is_element(n)}
     kept = {

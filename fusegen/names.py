@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from fusegen.ops import OPS
 
 _CPP_WORDS = frozenset(
     """alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept
@@ -16,11 +20,11 @@ _CPP_WORDS = frozenset(
 
 # Names the templates use for themselves: user names that collide get an underscore.
 _TEMPLATE_WORDS = frozenset(
-    """row col cols rows lane warp team tile item items live state chunk lanes merge rebase absorb
-    identity project n_rows n_cols begin end args first last sweep acc next part out self entry entries
-    count bar slot threadIdx blockIdx blockDim gridDim
-    exp exp2 expm1 log log2 log1p sqrt tanh sin cos erf floor ceil rint pow abs max min""".split()
-)  # fmt: skip
+    """row rows column columns rank warp lane team tile item items state chunk next other mine moved
+    merge rebase identity n_rows n_cols n_cols_wide begin end args start slice phase raw vector
+    above below clear cut offer seed clamped float_t column_t lanes entry fabs llabs rsqrt
+    isnan isinf isfinite threadIdx blockIdx blockDim gridDim""".split()
+) | {op.c for op in OPS.values() if op.spelling in ("libm", "helper")}  # fmt: skip
 
 
 def c_identifier(name: str) -> str:
@@ -30,3 +34,9 @@ def c_identifier(name: str) -> str:
     if plain[0].isdigit():
         plain = f"n{plain}"
     return f"{plain}_" if plain in _CPP_WORDS or plain in _TEMPLATE_WORDS else plain
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A sentence that offers the known name most like `name`; empty if none is like it."""
+    found = get_close_matches(name, [str(k) for k in known], n=1, cutoff=0.5)
+    return f"Did you mean {found[0]!r}?" if found else ""

@@ -29,14 +29,6 @@ _PACKAGE = Path(__file__).parent
 _LANGUAGE_FILES = {str(_PACKAGE / f) for f in ("trace.py", "lang.py", "pipeline.py")}
 
 
-class PerColumn:
-    """Annotates an input of shape (n_cols,), the same for every row."""
-
-
-class PerRow:
-    """Annotates an input with one value per row."""
-
-
 @dataclass(eq=False)
 class Value:
     """What pipeline functions compute with: a node of the graph being traced."""
@@ -90,6 +82,14 @@ class Value:
         _refuse("a pipeline value is not a Python number", "Its value is known only on the device.",
                 "Use fusegen's operations (fg.exp, fg.where, …) instead of Python's or math's.")
 # fmt: skip
+
+
+class PerColumn(Value):
+    """Annotates an input of shape (n_cols,), the same for every row."""
+
+
+class PerRow(Value):
+    """Annotates an input with one value per row."""
 
 
 Operand = Value | int | float | bool
@@ -211,10 +211,14 @@ def is_tracing() -> bool:
 
 
 def axis_of(annotation: object) -> g.Axis:
-    """ELEMENT unless the annotation says PerColumn or PerRow (postponed annotations too)."""
-    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    last = name.rsplit(".", 1)[-1].strip("'\"")
-    return {"PerColumn": g.Axis.PER_COLUMN, "PerRow": g.Axis.PER_ROW}.get(last, g.Axis.ELEMENT)
+    """ELEMENT unless the annotation says PerColumn or PerRow, also as text or beside None."""
+    shown = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    if not shown:
+        shown = str(annotation)  # a union: "fusegen.trace.PerColumn | None"
+    words = set(re.findall(r"\w+", shown))
+    if "PerColumn" in words:
+        return g.Axis.PER_COLUMN
+    return g.Axis.PER_ROW if "PerRow" in words else g.Axis.ELEMENT
 
 
 def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any]) -> g.Graph:

@@ -8,19 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from fusegen.errors import InternalError
-
-
-def template_root() -> Path:
-    """templates/ of the checkout, or its copy inside an installed wheel."""
-    packaged = Path(str(files("fusegen"))) / "templates"
-    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "templates"
+from fusegen.sources import template_root
 
 
 @cache

@@ -10,15 +10,13 @@ from fusegen import graph as g
 from fusegen.derivation import Derivation
 from fusegen.dtypes import DType
 from fusegen.errors import PipelineError
+from fusegen.forms import Grouping
 from fusegen.fusion import Fusion, Stage
 from fusegen.kernel import ElementStore, Kernel, ListStore, Param, Program, RowStore
 from fusegen.kinds import infer_kinds
 from fusegen.lower.rows import RowScope, SweepParts
 from fusegen.lower.scope import Names
 from fusegen.lower.sweep import SweepBuilder
-
-Grouping = Literal["rows", "sweeps"]
-"""rows: one kernel makes all sweeps of a row; sweeps: one kernel per sweep (unfused, split)."""
 
 
 def lower(
@@ -134,10 +132,9 @@ class _Lowering:
                 done.add(node)
                 scope, parts = self._home(scopes, self.fusion.finish[node])
                 kept = self.crossing[node]
-                target = Param(f"{kept.name}_kept", kept.dtype, "row", output=True)
-                scope.param(target)
+                scope.param(Param(kept.name, kept.dtype, "row", output=True))
                 note = self.names.note(node)
-                parts.row_stores.append(RowStore(target.name, scope.value(node), note))
+                parts.row_stores.append(RowStore(kept.name, scope.value(node), note))
 
     def _kernel(
         self, number: int, scope: RowScope, builders: list[SweepBuilder],
@@ -165,7 +162,7 @@ class _Lowering:
         return self.compute if kind == "float" else dt.INT64 if kind == "int" else dt.BOOL
 
     def cross(self, node: g.Node) -> Param:
-        return Param(self.graph.names[node], self._kept_dtype(node), "row")
+        return Param(f"{self.graph.names[node]}_kept", self._kept_dtype(node), "row")
 
     def _output(self, node: g.Node, name: str) -> Param:
         dtype = self._result_dtype(node)

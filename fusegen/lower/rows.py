@@ -107,7 +107,7 @@ class RowScope:
         if param is None:
             raise InternalError(f"{self.names.of(node)} does not leave its kernel")
         self.param(param)
-        return self.names.var(node)
+        return Var(param.name, self.names.kinds[node])
 
     # ---- lists ----
 

@@ -20,6 +20,7 @@ class CudaTarget:
     shared_per_block: int  # bytes a block may opt in to
     shared_per_sm: int  # bytes
     threads_per_sm: int
+    multiprocessors: int  # of the largest product, NVIDIA's data sheets
     registers_per_sm: int = 65536  # 32-bit
     static_shared: int = 49152  # bytes without opting in
     max_block_threads: int = 1024
@@ -41,14 +42,22 @@ class CpuTarget:
 CUDA_TARGETS = {
     t.arch: t
     for t in (
-        CudaTarget(arch="sm_75", shared_per_block=65536, shared_per_sm=65536, threads_per_sm=1024),
-        CudaTarget(arch="sm_80", shared_per_block=166912, shared_per_sm=167936, threads_per_sm=2048),
-        CudaTarget(arch="sm_86", shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536),
-        CudaTarget(arch="sm_89", shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536),
-        CudaTarget(arch="sm_90", shared_per_block=232448, shared_per_sm=233472, threads_per_sm=2048),
-        CudaTarget(arch="sm_100", shared_per_block=232448, shared_per_sm=233472, threads_per_sm=2048),
-        CudaTarget(arch="sm_103", shared_per_block=232448, shared_per_sm=233472, threads_per_sm=2048),
-        CudaTarget(arch="sm_120", shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536),
+        CudaTarget(arch="sm_75", shared_per_block=65536, shared_per_sm=65536, threads_per_sm=1024,
+                   multiprocessors=72),
+        CudaTarget(arch="sm_80", shared_per_block=166912, shared_per_sm=167936, threads_per_sm=2048,
+                   multiprocessors=108),
+        CudaTarget(arch="sm_86", shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536,
+                   multiprocessors=84),
+        CudaTarget(arch="sm_89", shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536,
+                   multiprocessors=142),
+        CudaTarget(arch="sm_90", shared_per_block=232448, shared_per_sm=233472, threads_per_sm=2048,
+                   multiprocessors=132),
+        CudaTarget(arch="sm_100", shared_per_block=232448, shared_per_sm=233472, threads_per_sm=2048,
+                   multiprocessors=148),
+        CudaTarget(arch="sm_103", shared_per_block=232448, shared_per_sm=233472, threads_per_sm=2048,
+                   multiprocessors=148),
+        CudaTarget(arch="sm_120", shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536,
+                   multiprocessors=188),
     )
 }  # fmt: skip
 
@@ -110,4 +119,5 @@ def _unknown_gpu(arch: str) -> CudaTarget:
     """A GPU without an entry: the smallest limits any supported GPU has."""
     if int(arch[3:]) < 75:
         raise ArgumentError(f"{arch} is too old", why="Kernels need compute capability 7.5 or more.")
-    return CudaTarget(arch=arch, shared_per_block=65536, shared_per_sm=65536, threads_per_sm=1024)
+    return CudaTarget(arch=arch, shared_per_block=65536, shared_per_sm=65536, threads_per_sm=1024,
+                      multiprocessors=40)

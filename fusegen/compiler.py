@@ -1,0 +1,301 @@
+"""From the user's function to source and an executable: one visible tuple of passes.
+
+A pass is a function of what earlier passes made; it runs when its result is asked for. Results that
+cost time (the derivation with its program, the source) are kept on disk under everything they depend
+on, so a second process loads neither sympy, networkx nor jinja2. FUSEGEN_DUMP=<pass>|all prints
+results to stderr, and runs every pass afresh.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fusegen import graph as g
+from fusegen.derivation import Derivation
+from fusegen.dtypes import DType
+from fusegen.errors import ArgumentError, InternalError
+from fusegen.forms import Form, Grouping
+from fusegen.kernel import Kernel, Program
+from fusegen.kinds import infer_kinds
+from fusegen.plan import Plan, plan_of
+from fusegen.runtime.cache import load_bytes, store_bytes
+from fusegen.schedule.problem import Problem
+from fusegen.schedule.target import CpuTarget, CudaTarget, Target
+from fusegen.sources import sources_digest
+from fusegen.trace import Traceable, trace
+
+if TYPE_CHECKING:
+    from fusegen.fusion import Fusion
+
+
+class Executable(Protocol):
+    """A compiled program: fills the output arrays of `arrays` (by parameter name)."""
+
+    def __call__(self, arrays: Mapping[str, Any], n_rows: int, n_cols: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A graph and its digest; one per pipeline, present inputs and constants."""
+
+    graph: g.Graph
+    digest: str
+
+
+def trace_pipeline(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any]) -> Traced:
+    """Run the user's function on symbolic values."""
+    graph = trace(pipeline, present, constants)
+    if _wants_dump("trace"):
+        _dump("trace", "\n".join(f"{graph.names[n]}: {g.attributes(n)}" for n in graph.nodes))
+    return Traced(graph, g.digest(graph))
+
+
+@dataclass
+class Work:
+    """One pipeline, types, form and target on their way to source."""
+
+    traced: Traced
+    dtypes: Mapping[str, DType]  # by input name
+    form: Form
+    target: Target
+    problem: Problem
+    chunk: int | None = None
+    known: dict[str, Any] = field(default_factory=dict)
+
+    def result(self, name: str) -> Any:
+        """The result of a pass: known, on disk, or made now."""
+        if name not in self.known:
+            one = _BY_NAME[name]
+            kept = None if one.key is None or _DUMP else _load(name, one.key(self))
+            if kept is None:
+                kept = one.run(self)
+                one.verify(kept)
+                if one.key is not None:
+                    _store(name, one.key(self), kept)
+            self.known[name] = kept
+            if _wants_dump(name):
+                _dump(name, kept)
+        return self.known[name]
+
+    @property
+    def graph(self) -> g.Graph:
+        return self.traced.graph
+
+    @property
+    def derivation(self) -> Derivation:
+        found: Derivation = self.result("derive")
+        return found
+
+    @property
+    def fusion(self) -> Fusion:
+        found: Fusion = self.result("fuse")
+        return found
+
+    @property
+    def schedule(self) -> Any:
+        return self.result("select_schedule")
+
+    @property
+    def program(self) -> Program:
+        """The program that runs: one kernel per sweep where the schedule splits rows."""
+        found: Program = self.result("regroup")
+        return found
+
+    @property
+    def source(self) -> str:
+        found: str = self.result("emit")
+        return found
+
+    @property
+    def plan(self) -> Plan:
+        return plan_of(self.program, self.chunk, self.schedule.algorithm)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """`run` makes the result from a Work; `key` names it on disk, None: it is not kept."""
+
+    name: str
+    run: Callable[[Work], Any]
+    key: Callable[[Work], tuple[str, ...]] | None = None
+    verify: Callable[[Any], None] = lambda _: None
+
+
+# ---- the passes ----
+
+
+def _kinds(work: Work) -> Mapping[g.Node, str]:
+    return infer_kinds(work.graph, work.dtypes)
+
+
+def _derive(work: Work) -> Derivation:
+    from fusegen.algebra.derive import derive
+
+    return derive(work.graph)
+
+
+def _fuse(work: Work) -> Fusion:
+    from fusegen.fusion import fuse
+
+    return fuse(work.graph, work.derivation, work.form)
+
+
+def _lowered(work: Work, grouping: Grouping) -> Program:
+    from fusegen.lower.program import lower
+
+    work.result("kinds")  # the user's type errors come before anything of ours
+    return lower(work.graph, work.derivation, work.fusion, work.dtypes, grouping)
+
+
+def _select_schedule(work: Work) -> Any:
+    program: Program = work.result("lower")
+    match work.target:
+        case CudaTarget():
+            from fusegen.schedule.cuda import select_cuda
+
+            return select_cuda(program, work.problem, work.target, work.chunk)
+        case CpuTarget():
+            from fusegen.schedule.cpu import select_cpu
+
+            return select_cpu(program, work.problem, work.target, work.chunk)
+
+
+def _grouping(work: Work) -> Grouping:
+    found: Grouping = getattr(work.schedule, "grouping", "rows")
+    return found
+
+
+def _regroup(work: Work) -> Program:
+    if _grouping(work) == "rows":
+        found: Program = work.result("lower")
+        return found
+    return _lowered(work, "sweeps")
+
+
+def _emit(work: Work) -> str:
+    match work.target:
+        case CudaTarget():
+            from fusegen.emit.cuda import cuda_source
+
+            return cuda_source(work.program, work.schedule)
+        case CpuTarget():
+            from fusegen.emit.cpu import cpu_source
+
+            return cpu_source(work.program, work.schedule)
+
+
+def _verify_program(program: Program) -> None:
+    """Sweeps are numbered in order, and touch only arrays that their kernel has."""
+    if [s.number for s in program.sweeps] != list(range(1, len(program.sweeps) + 1)):
+        raise InternalError(f"{program.name}: sweeps are not numbered in order")
+    for kernel in program.kernels:
+        _verify_kernel(kernel)
+
+
+def _verify_kernel(kernel: Kernel) -> None:
+    outputs = {p.name for p in kernel.params if p.output}
+    inputs = {p.name for p in kernel.params} - outputs
+    for sweep in kernel.sweeps:
+        stores = (*sweep.element_stores, *sweep.row_stores, *sweep.list_stores)
+        wrong = ({*sweep.loads} - inputs) | ({s.param for s in stores} - outputs)
+        if wrong:
+            raise InternalError(f"{kernel.name}, sweep {sweep.number}: unknown {sorted(wrong)}")
+
+
+def _front_key(work: Work) -> tuple[str, ...]:
+    types = ",".join(f"{n}:{d.name}" for n, d in sorted(work.dtypes.items()))
+    return (work.traced.digest, types, work.form)
+
+
+def _schedule_key(work: Work) -> tuple[str, ...]:
+    return (*_front_key(work), work.target.name, repr(work.schedule))
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass("trace", lambda work: work.traced.graph),
+    Pass("kinds", _kinds),
+    Pass("derive", _derive, key=lambda work: (work.traced.digest,)),
+    Pass("fuse", _fuse),
+    Pass("lower", lambda work: _lowered(work, "rows"), key=_front_key, verify=_verify_program),
+    Pass("select_schedule", _select_schedule),
+    Pass("regroup", _regroup, verify=_verify_program,
+         key=lambda work: (*_front_key(work), _grouping(work))),
+    Pass("emit", _emit, key=_schedule_key),
+)  # fmt: skip
+_BY_NAME = {p.name: p for p in PASSES}
+
+
+# ---- executables ----
+
+_LOCK = threading.RLock()  # two threads that meet the same new pipeline compile it once
+
+
+def executable(work: Work) -> Executable:
+    """The work's program, compiled for where it runs. Raises BackendError."""
+    with _LOCK:
+        if _DUMP:
+            for one in PASSES:
+                work.result(one.name)
+        match work.target:
+            case CudaTarget():
+                from fusegen.runtime.cuda import CudaExecutable
+
+                return CudaExecutable(work.program, work.schedule, work.source)
+            case CpuTarget():
+                from fusegen.runtime.cpu import CpuExecutable
+
+                return CpuExecutable(work.program, work.schedule, work.source)
+
+
+def numpy_executable(work: Work) -> Executable:
+    """The same result without a compiler."""
+    from fusegen.runtime.numpy_path import NumpyExecutable
+
+    program: Program = work.result("lower")
+    return NumpyExecutable(
+        graph=work.graph, dtypes=work.dtypes, outputs=program.outputs,
+        compute=program.kernels[0].compute,
+    )  # fmt: skip
+
+
+# ---- results on disk, and dumps ----
+
+_DUMP = os.environ.get("FUSEGEN_DUMP", "")
+
+
+def _load(name: str, key: tuple[str, ...]) -> Any:
+    data = load_bytes((name, sources_digest(), *key), ".pickle")
+    if data is None:
+        return None
+    try:
+        return pickle.loads(data)
+    except (pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError):
+        return None  # written by something else: make it again
+
+
+def _store(name: str, key: tuple[str, ...], value: Any) -> None:
+    store_bytes((name, sources_digest(), *key), ".pickle", pickle.dumps(value))
+
+
+def _wants_dump(name: str) -> bool:
+    if _DUMP and _DUMP != "all" and _DUMP not in {p.name for p in PASSES}:
+        raise ArgumentError(
+            f"FUSEGEN_DUMP={_DUMP} names no pass",
+            why=f"Passes are {', '.join(p.name for p in PASSES)}, or all.",
+        )
+    return _DUMP in (name, "all")
+
+
+def _dump(name: str, value: Any) -> None:
+    from pprint import pformat
+
+    shown = value if isinstance(value, str) else None
+    if shown is None:
+        shown = str(value) if isinstance(value, Derivation) else pformat(value, width=110)
+    print(f"==== after {name} ====\n{shown}", file=sys.stderr)

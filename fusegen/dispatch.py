@@ -1,0 +1,218 @@
+"""From arrays to results: which executable serves them, found once per types and shape."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fusegen import graph as g
+from fusegen.compiler import Executable, Traced, Work, executable, numpy_executable
+from fusegen.dtypes import DType
+from fusegen.errors import ArgumentError, BackendError
+from fusegen.forms import Form
+from fusegen.kernel import Param, Program
+from fusegen.runtime import arrays as ar
+from fusegen.schedule.problem import Problem
+from fusegen.schedule.target import CpuTarget, CudaTarget, Target, host_cpu
+
+_MOST_SHAPES = 1024  # remembered per types; more and the memory starts afresh
+_LOCK = threading.RLock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What the user may say about a run besides the arrays. Target None: where the arrays live."""
+
+    form: Form = "auto"
+    chunk: int | None = None
+    target: Target | None = None
+    numpy: bool = False  # the path without a compiler, even if there is one
+
+
+@dataclass
+class Front:
+    """A pipeline for given inputs, constants and types: all that does not depend on shapes."""
+
+    traced: Traced
+    dtypes: Mapping[str, DType]
+    choices: Choices
+    program: Program = field(init=False)
+    by_shape: dict[tuple[Any, ...], Executable] = field(default_factory=dict)
+    by_schedule: dict[Any, Executable] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._first = self.work(host_cpu(), Problem(dtypes=self.dtypes))
+        self.program = self._first.result("lower")
+
+    @property
+    def graph(self) -> g.Graph:
+        return self.traced.graph
+
+    @property
+    def outputs(self) -> tuple[Param, ...]:
+        return self.program.outputs
+
+    def work(self, target: Target, problem: Problem) -> Work:
+        """A compilation that shares what is known already."""
+        known = {}
+        if hasattr(self, "_first"):
+            front = ("trace", "kinds", "derive", "fuse", "lower")
+            known = {n: v for n, v in self._first.known.items() if n in front}
+        choices = self.choices
+        return Work(self.traced, self.dtypes, choices.form, target, problem, choices.chunk, known)
+
+    def executable(self, device: ar.Device, shape: tuple[int, int], phase: tuple[bool, bool]) -> Executable:
+        """The executable for this many rows and columns, as they lie in memory."""
+        key = (device, shape, phase)
+        found = self.by_shape.get(key)
+        if found is None:
+            with _LOCK:
+                found = self._executable(device, shape, phase)
+                if len(self.by_shape) >= _MOST_SHAPES:
+                    self.by_shape.clear()
+                self.by_shape[key] = found
+        return found
+
+    def _executable(
+        self, device: ar.Device, shape: tuple[int, int], phase: tuple[bool, bool]
+    ) -> Executable:
+        problem = Problem(dtypes=self.dtypes, n_rows=shape[0], n_cols=shape[1],
+                          aligned=phase[0], in_phase=phase[1])  # fmt: skip
+        if self.choices.numpy and device == "cpu":
+            return numpy_executable(self._first)
+        target = self._target(device)
+        if isinstance(target, CpuTarget) and not _has_compiler():
+            return numpy_executable(self._first)
+        work = self.work(target, problem)
+        key = (target, work.schedule)
+        if key not in self.by_schedule:
+            self.by_schedule[key] = executable(work)
+        return self.by_schedule[key]
+
+    def _target(self, device: ar.Device) -> Target:
+        wanted = self.choices.target
+        match device, wanted:
+            case "cpu", None:
+                return host_cpu()
+            case "cpu", CpuTarget():
+                return wanted
+            case "cuda", None:
+                ar.need_cuda()
+                return ar.cuda_target()
+            case "cuda", CudaTarget():
+                ar.need_cuda()
+                return wanted
+            case _:
+                raise ArgumentError(
+                    f"compiled for {wanted.name if wanted else 'auto'}, called with arrays on {device}",
+                    fix="Compile for where the arrays live, or move them.",
+                )
+
+
+def _has_compiler() -> bool:
+    from fusegen.runtime.cpu import find_compiler
+
+    if find_compiler() is not None:
+        return True
+    from fusegen.runtime.numpy_path import warn_once
+
+    warn_once()
+    return False
+
+
+@dataclass
+class Call:
+    """One run of a front: arrays laid out as kernels read and write them."""
+
+    front: Front
+    adopted: Mapping[str, ar.Adopted]
+    device: ar.Device
+    rows: ar.Rows
+    arrays: dict[str, Any]
+    results: list[ar.Result]
+
+    @property
+    def executable(self) -> Executable:
+        elements = [self.arrays[p.name] for p in (*self.front.program.inputs, *self.front.outputs)
+                    if p.shape == "element"]  # fmt: skip
+        shape = (self.rows.n_rows, self.rows.n_cols)
+        return self.front.executable(self.device, shape, ar.phase(elements))
+
+    def run(self, **options: Any) -> None:
+        """Fill the results; `options` (threads, progress) go to CPU executables."""
+        if self.rows.n_rows == 0:
+            return
+        if self.device == "cuda":
+            with ar.caller_stream(next(iter(self.adopted.values()))):
+                self.executable(self.arrays, self.rows.n_rows, self.rows.n_cols)
+        else:
+            self.executable(self.arrays, self.rows.n_rows, self.rows.n_cols, **options)
+
+    def hand_back(self) -> Any:
+        """The results as the user's kind of arrays, nested as the pipeline returns them."""
+        like = next(iter(self.adopted.values()))
+        found = [
+            ar.hand_back(r, p, self.rows, like)
+            for r, p in zip(self.results, self.front.outputs, strict=True)
+        ]
+        return nest(self.front.graph.structure, found)
+
+
+def prepare(front: Front, adopted: Mapping[str, ar.Adopted], device: ar.Device, axis: int, out: Any) -> Call:
+    """Lay out inputs and results. Raises ShapeError, DTypeError, ArgumentError."""
+    graph = front.graph
+    shapes = {n: tuple(a.array.shape) for n, a in adopted.items()}
+    rows = ar.rows_of(graph.inputs, shapes, axis)
+    ar.check_k(graph, rows.n_cols)
+    arrays = {
+        graph.names[i]: ar.as_rows(adopted[i.name].array, i.axis, rows) for i in graph.inputs
+    }
+    like = next(iter(adopted.values()))
+    given = flatten(graph.structure, out, len(front.outputs))
+    results = [
+        ar.new_result(p, rows, like) if o is None
+        else ar.given_result(p, rows, o, adopted, len(front.outputs))
+        for p, o in zip(front.outputs, given, strict=True)
+    ]  # fmt: skip
+    ar.check_distinct(results)
+    arrays |= {p.name: r.written for p, r in zip(front.outputs, results, strict=True)}
+    return Call(front, adopted, device, rows, arrays, results)
+
+
+def nest(structure: g.Structure, leaves: list[Any]) -> Any:
+    """Leaves in the pipeline's own nesting of tuples and dicts."""
+    if isinstance(structure, int):
+        return leaves[structure]
+    if isinstance(structure, tuple):
+        return tuple(nest(s, leaves) for s in structure)
+    return {k: nest(s, leaves) for k, s in structure.items()}
+
+
+def flatten(structure: g.Structure, out: Any, n_outputs: int) -> list[Any]:
+    """out= as one entry per output, None where memory is to be made. Raises ArgumentError."""
+    found: list[Any] = [None] * n_outputs
+
+    def visit(part: g.Structure, given: Any) -> None:
+        if given is None:
+            return
+        if isinstance(part, int):
+            found[part] = given
+            return
+        keys = range(len(part)) if isinstance(part, tuple) else part.keys()
+        kind = tuple | list if isinstance(part, tuple) else dict
+        if not isinstance(given, kind) or len(given) != len(part) or (
+            isinstance(given, dict) and given.keys() != part.keys()
+        ):
+            shown = f"a tuple of {len(part)}" if isinstance(part, tuple) else f"a dict of {', '.join(part)}"
+            raise ArgumentError("out does not match the pipeline's outputs", why=f"They are {shown}.")
+        for key in keys:
+            visit(part[key], given[key])  # type: ignore[index]
+
+    visit(structure, out)
+    return found
+
+
+def no_source() -> BackendError:
+    return BackendError("the NumPy path has no source: it runs the text as written")

@@ -1,0 +1,126 @@
+"""How CUDA C++ spells types, constants and functions."""
+
+from __future__ import annotations
+
+import math
+
+from fusegen.dtypes import DType, Kind
+from fusegen.emit.printer import show
+from fusegen.expr import Call, Expr, Lit, Var
+from fusegen.ops import OPS
+
+C_TYPES = {
+    "float16": "__half", "bfloat16": "__nv_bfloat16", "float32": "float", "float64": "double",
+    "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
+    "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int",
+    "bool": "bool",
+}  # fmt: skip
+
+HELPER_OPS = frozenset(
+    {"sign", "maximum", "minimum", "sigmoid", "xlogy", "zero_wins", "square", "to_int"}
+)
+"""Operations that are C++ functions of the generated file; the rest are built in."""
+
+
+class CudaDialect:
+    """Spelling for one compute type; records which helper functions the text calls."""
+
+    def __init__(self, compute: DType) -> None:
+        self.real = C_TYPES[compute.name]
+        self.suffix = "f" if compute.itemsize == 4 else ""
+        self.used: set[str] = set()
+        self.state = "state"  # the variable that `state.<component>` means at present
+
+    def type_of(self, kind: Kind) -> str:
+        return {"float": self.real, "int": "long long", "bool": "bool"}[kind]
+
+    def text(self, expr: Expr) -> str:
+        shown = show(expr, self)
+        return shown[1:-1] if isinstance(expr, Call) and expr.op == "where" else shown
+
+    def use(self, helper: str) -> str:
+        self.used.add(helper)
+        return helper
+
+    def literal(self, lit: Lit) -> str:
+        if lit.kind == "bool":
+            return "true" if lit.value else "false"
+        if lit.kind == "int":
+            return str(int(lit.value))
+        return self.number(float(lit.value))
+
+    def number(self, value: float) -> str:
+        if math.isnan(value):
+            return self.use("kNaN")
+        if math.isinf(value):
+            return self.use("kInfinity") if value > 0 else f"-{self.use('kInfinity')}"
+        shown = repr(value)
+        return f"{shown}{self.suffix}" if any(c in shown for c in ".en") else f"{shown}.0{self.suffix}"
+
+    def name(self, var: Var) -> str:
+        return f"{self.state}.{var.name[6:]}" if var.name.startswith("state.") else var.name
+
+    def argument(self, expr: Expr, shown: str, call: Call) -> str:
+        return shown
+
+    def function(self, call: Call, args: list[str]) -> str | None:
+        op = OPS[call.op]
+        match call.op:
+            case "where":
+                return f"({self._bracket(call.args[0], args[0])} ? {args[1]} : {args[2]})"
+            case "abs":
+                return f"{'llabs' if call.kind == 'int' else 'fabs' + self.suffix}({args[0]})"
+            case "rsqrt":
+                return f"rsqrt{self.suffix}({args[0]})"
+            case "isnan" | "isinf" | "isfinite":
+                return f"{call.op}({args[0]})"
+            case "to_float":
+                return f"static_cast<{self.real}>({args[0]})"
+            case "to_int" if call.args[0].kind != "float":
+                return f"static_cast<long long>({args[0]})"
+            case "to_bool":
+                return f"({args[0]} != 0)"
+            case _ if call.op in HELPER_OPS:
+                return f"{self.use(op.c)}({', '.join(args)})"
+            case _ if op.spelling == "libm":
+                return f"{op.c}{self.suffix}({', '.join(args)})"
+            case _:
+                return None
+
+    @staticmethod
+    def _bracket(condition: Expr, shown: str) -> str:
+        infix = isinstance(condition, Call) and OPS[condition.op].spelling == "infix"
+        return f"({shown})" if infix else shown
+
+    # ---- memory ----
+
+    def load(self, raw: str, dtype: DType) -> str:
+        """A stored element as the type kernels compute in."""
+        if dtype.name == "float16":
+            wide = f"__half2float({raw})"
+        elif dtype.name == "bfloat16":
+            wide = f"__bfloat162float({raw})"
+        elif dtype.kind == "float":
+            wide = raw
+        else:
+            return raw if dtype.kind == "bool" else f"static_cast<long long>({raw})"
+        exact = dtype.itemsize * 2 if dtype.itemsize == 2 else dtype.itemsize
+        return wide if exact == {"float": 4, "double": 8}[self.real] else f"static_cast<{self.real}>({wide})"
+
+    def store(self, value: str, kind: Kind, dtype: DType) -> str:
+        """A computed value as an element to store: rounded to nearest, integers clamped."""
+        if dtype.kind == "float":
+            if dtype.name in ("float16", "bfloat16"):
+                single = value if self.real == "float" else f"static_cast<float>({value})"
+                return f"__float2{'half' if dtype.name == 'float16' else 'bfloat16'}_rn({single})"
+            wide = {"float32": "float", "float64": "double"}[dtype.name]
+            return value if wide == self.real else f"static_cast<{wide}>({value})"
+        if dtype.kind == "int" and dtype.name != "int64":
+            return f"{self.use('clamped')}<{C_TYPES[dtype.name]}>({value}, {_LIMITS[dtype.name]})"
+        return value
+
+
+_LIMITS = {
+    "int8": "-128, 127", "int16": "-32768, 32767", "int32": "-2147483648LL, 2147483647LL",
+    "uint8": "0, 255", "uint16": "0, 65535", "uint32": "0, 4294967295LL",
+}  # fmt: skip

@@ -1,0 +1,179 @@
+"""A whole program as one CUDA translation unit."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from fusegen.emit.banner import banner_lines
+from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
+from fusegen.emit.cuda.sweep import (
+    SweepPrinter, SweepView, array_name, pointer_of, step_lines,
+)  # fmt: skip
+from fusegen.emit.render import render
+from fusegen.kernel import Kernel, Param, Program
+from fusegen.schedule.cuda import CudaSchedule, Launch, launches
+from fusegen.schedule.target import WARP
+
+
+@dataclass(frozen=True)
+class KernelView:
+    """One `__global__` function."""
+
+    symbol: str
+    part: str
+    params: tuple[str, ...]
+    rows: tuple[tuple[str, str, str], ...]  # declared type, row pointer, initial value
+    phase: str  # element type and pointer that the head is measured on; "" if rows are aligned
+    prelude: tuple[str, ...]
+    sweeps: tuple[SweepView, ...]
+    last_part: bool  # does this launch finish rows (steps and stores)?
+
+
+def cuda_source(program: Program, schedule: CudaSchedule) -> str:
+    """The program as CUDA C++; the same program and schedule give the same bytes."""
+    dialect = CudaDialect(program.kernels[0].compute)
+    several = sum(s.monoid.has_scalars for s in program.sweeps) > 1
+    views = {
+        sweep.number: SweepPrinter(
+            kernel, sweep, schedule, dialect, f"State{sweep.number}" if several else "State"
+        ).view()
+        for kernel in program.kernels for sweep in kernel.sweeps
+    }  # fmt: skip
+    kernels = [_kernel_view(n, views, schedule, dialect) for n in launches(program, schedule)]
+    sweeps = list(views.values())
+    stored = {t for v in sweeps for t, _, _ in v.stores}
+    used = _with_needs(dialect.used | _structural(sweeps, schedule))
+    text = render(
+        "cuda/program.cu.j2",
+        {
+            "banner": banner_lines(program, schedule.target.name, schedule.describe(),
+                                   schedule.algorithm),
+            "headers": _headers(program),
+            "used": used,
+            "real": dialect.real,
+            "bits": _bits(dialect),
+            "column_type": "long long" if schedule.wide_columns else "int",
+            "team": schedule.team,
+            "warps": schedule.team // WARP,
+            "one_warp": schedule.team == WARP,
+            "teams_per_block": schedule.teams_per_block,
+            "block_threads": schedule.block_threads,
+            "vectors": schedule.vectors,
+            "width": schedule.width,
+            "items": schedule.items,
+            "slices": schedule.slices,
+            "phased": schedule.load == "peeled",
+            "wide": schedule.width > 1,
+            "loaded": {ld.loader for v in sweeps for ld in v.loads},
+            "stored": bool(stored),
+            "sweeps": sweeps,
+            "kernels": kernels,
+        },
+    )  # fmt: skip
+    return _without_unused(text)
+
+
+def _kernel_view(
+    launch: Launch, views: dict[int, SweepView], schedule: CudaSchedule, dialect: CudaDialect
+) -> KernelView:
+    kernel = launch.kernel
+    sweeps = tuple(views[s.number] for s in kernel.sweeps)
+    folds_only = launch.part == "slices" and any(v.state or v.lists for v in sweeps)
+    elements = [p for p in launch.params if p.shape == "element"]
+    first = elements[0] if elements else None
+    phase = ""
+    if schedule.load == "peeled" and first is not None:
+        phase = f"reinterpret_cast<unsigned long long>({pointer_of(first)}) / sizeof({C_TYPES[first.dtype.name]})"
+    return KernelView(
+        symbol=launch.symbol, part=launch.part, params=tuple(_params(launch, views)),
+        rows=tuple(_row_pointer(p) for p in elements), phase=phase,
+        prelude=(*_row_values(launch, dialect), *step_lines(kernel.prelude, kernel, dialect)),
+        sweeps=sweeps,
+        last_part=not folds_only,
+    )  # fmt: skip
+
+
+def _params(launch: Launch, views: dict[int, SweepView]) -> list[str]:
+    """The C++ parameter list; runtime/cuda.py passes arguments in this very order."""
+    lines = []
+    for p in launch.params:
+        const = "" if p.output else "const "
+        lines.append(f"{const}{C_TYPES[p.dtype.name]}* __restrict__ {array_name(p)}")
+    sweeps = [views[s.number] for s in launch.kernel.sweeps]
+    lists = {v.name: v for s in sweeps for v in s.lists}
+    for s in launch.scratch:
+        if s.kind == "states":
+            state = next(v.state.name for v in sweeps if v.state)
+            kind = state
+        else:
+            kind = f"Entry<{lists[s.name.rsplit('_', 1)[0]].value_type}>"
+        lines.append(f"{kind}* __restrict__ {s.name}")
+    lines += [f"long long {p.name}_stride" for p in launch.params if p.shape == "element"]
+    return [*lines, "long long n_rows", "long long n_cols_wide"]
+
+
+def _row_pointer(param: Param) -> tuple[str, str, str]:
+    const = "" if param.output else "const "
+    kind = f"{const}{C_TYPES[param.dtype.name]}*"
+    return kind, pointer_of(param), f"{array_name(param)} + row * {param.name}_stride"
+
+
+def _row_values(launch: Launch, dialect: CudaDialect) -> list[str]:
+    return [
+        f"const {dialect.type_of(p.dtype.kind)} {p.name} = "
+        f"{dialect.load(f'{array_name(p)}[row]', p.dtype)};"
+        for p in launch.params if p.shape == "row" and not p.output
+    ]  # fmt: skip
+
+
+def _headers(program: Program) -> list[str]:
+    names = {p.dtype.name for k in program.kernels for p in k.params}
+    return [h for d, h in (("float16", "cuda_fp16.h"), ("bfloat16", "cuda_bf16.h")) if d in names]
+
+
+def _bits(dialect: CudaDialect) -> dict[str, str]:
+    if dialect.real == "float":
+        return {"inf": "__int_as_float(0x7f800000)", "nan": "__int_as_float(0x7fc00000)"}
+    return {
+        "inf": "__longlong_as_double(0x7ff0000000000000LL)",
+        "nan": "__longlong_as_double(0x7ff8000000000000LL)",
+    }
+
+
+def _structural(sweeps: list[SweepView], schedule: CudaSchedule) -> set[str]:
+    """Helpers that the structure itself needs."""
+    found: set[str] = set()
+    if any(v.lists for v in sweeps):
+        found |= {"above", "lists", "kNoColumn"}
+        if any(c.bitonic for v in sweeps for c in v.lists):
+            found.add("bitonic")
+        if any(not c.bitonic for v in sweeps for c in v.lists):
+            found.add("ranking")
+        if any(c.seeded for v in sweeps for c in v.lists):
+            found.add("seed")
+    fields = [f for v in sweeps if v.state for f in v.state.fields]
+    found |= {f.identity.lstrip("-") for f in fields if f.identity.lstrip("-").startswith("k")}
+    found |= {c.worst.lstrip("-") for v in sweeps for c in v.lists}
+    if any(v.state for v in sweeps):
+        found.add("states")
+    return found
+
+
+_NEEDS: dict[str, set[str]] = {"above": {"kNoColumn"}, "below": {"kNoColumn"}}
+
+
+def _with_needs(used: set[str]) -> set[str]:
+    return used | {n for u in used for n in _NEEDS.get(u, set())}
+
+
+def _without_unused(text: str) -> str:
+    """Drop constants that nothing refers to."""
+    lines = text.splitlines(keepends=True)
+    kept = []
+    for line in lines:
+        name = re.match(r"(?:constexpr|#define) .*?\b(k[A-Z]\w*)\b", line)
+        if name and len(re.findall(rf"\b{name[1]}\b", text)) == 1:
+            continue
+        kept.append(line)
+    return "".join(kept)

@@ -1,0 +1,168 @@
+"""What the template prints of a sweep's monoid: the state struct, rebase, merge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.emit.cuda.dialect import CudaDialect
+from fusegen.expr import Expr, Lit, rename, text, variables
+from fusegen.kernel import Sweep
+from fusegen.monoid import Folded, Monoid, Pivot
+
+ONE = Lit(1.0)
+
+
+@dataclass(frozen=True)
+class Field:
+    """One member of the state struct."""
+
+    type: str
+    name: str
+    identity: str
+    comment: str
+
+
+@dataclass(frozen=True)
+class PivotView:
+    """A pivot's anchor as a function of the state, and its move."""
+
+    function: str
+    value: str  # over members of `s`
+    guard: str  # shift_anchor | scale_anchor
+    move: str
+    sign: str  # how a move is formed: - or /
+
+
+@dataclass(frozen=True)
+class StateView:
+    """The scalar part of a sweep's monoid as text."""
+
+    name: str
+    fields: tuple[Field, ...]
+    combine: tuple[str, ...]  # statements that set r's folded members from a and b
+    pivots: tuple[PivotView, ...]
+    moved: tuple[tuple[str, str], ...]  # member, its value at another state's pivots
+    law: tuple[str, ...]
+
+    @property
+    def moving(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.moved)
+
+
+def state_view(sweep: Sweep, name: str, dialect: CudaDialect, column_type: str) -> StateView:
+    monoid = sweep.monoid
+    notes = dict(sweep.notes)
+    return StateView(
+        name=name,
+        fields=_fields(monoid, notes, dialect, column_type),
+        combine=tuple(_combine(monoid, dialect)),
+        pivots=tuple(_pivot(p, dialect) for p in monoid.pivots),
+        moved=tuple(_moved(monoid, dialect)),
+        law=tuple(monoid.merge_text),
+    )
+
+
+def identity_of(folded: Folded, dialect: CudaDialect) -> str:
+    match folded.fold:
+        case "sum":
+            return "0" if folded.kind == "int" else dialect.number(0.0)
+        case "prod":
+            return "1" if folded.kind == "int" else dialect.number(1.0)
+        case "max":
+            return lowest(folded.kind, dialect)
+        case "min":
+            return "kMaxInt" if folded.kind == "int" else dialect.number(float("inf"))
+
+
+def lowest(kind: str, dialect: CudaDialect) -> str:
+    return "kMinInt" if kind == "int" else dialect.number(float("-inf"))
+
+
+def greatest(kind: str, dialect: CudaDialect) -> str:
+    return "kMaxInt" if kind == "int" else dialect.number(float("inf"))
+
+
+def _fields(
+    monoid: Monoid, notes: dict[str, str], dialect: CudaDialect, column_type: str
+) -> tuple[Field, ...]:
+    found = []
+    for f in monoid.folded:
+        meaning = f"{f.fold} of {text(f.lift)}"
+        found.append(
+            Field(dialect.type_of(f.kind), f.name, identity_of(f, dialect),
+                  _comment(meaning, notes.get(f.name)))
+        )  # fmt: skip
+    for b in monoid.best:
+        worst = lowest(b.kind, dialect) if b.largest else greatest(b.kind, dialect)
+        meaning = f"{'greatest' if b.largest else 'least'} {text(b.lift)}"
+        found.append(Field(dialect.type_of(b.kind), b.value, worst, meaning))
+        found.append(Field(column_type, b.name, "kNoColumn", _comment("its column", notes.get(b.name))))
+    for m in monoid.moving:
+        meaning = f"sum of {text(m.lift)}"
+        found.append(Field(dialect.real, m.name, dialect.number(0.0),
+                           _comment(meaning, notes.get(m.name))))  # fmt: skip
+    return tuple(found)
+
+
+def _comment(meaning: str, note: str | None) -> str:
+    return f"{meaning}   {note}" if note else meaning
+
+
+def folded_into(folded: Folded, left: str, right: str, dialect: CudaDialect) -> str:
+    """`left ⊕ right` of a base monoid."""
+    match folded.fold:
+        case "sum":
+            return f"{left} + {right}"
+        case "prod":
+            return f"{left} * {right}"
+        case "max":
+            return f"{dialect.use('greater_of')}({left}, {right})"
+        case "min":
+            return f"{dialect.use('lesser_of')}({left}, {right})"
+
+
+def _combine(monoid: Monoid, dialect: CudaDialect) -> list[str]:
+    lines = [
+        f"r.{f.name} = {folded_into(f, f'a.{f.name}', f'b.{f.name}', dialect)};"
+        for f in monoid.folded
+    ]
+    for b in monoid.best:
+        order = dialect.use("above" if b.largest else "below")
+        lines.append(
+            f"const bool {b.name}_is_a = {order}(a.{b.value}, a.{b.name}, b.{b.value}, b.{b.name});"
+        )
+        lines.append(f"r.{b.value} = {b.name}_is_a ? a.{b.value} : b.{b.value};")
+        lines.append(f"r.{b.name} = {b.name}_is_a ? a.{b.name} : b.{b.name};")
+    return lines
+
+
+def members(expr: Expr, holder: str, names: set[str]) -> Expr:
+    """Component names as members of a state variable."""
+    return rename(expr, {n: f"{holder}.{n}" for n in variables(expr) if n in names})
+
+
+def component_names(monoid: Monoid) -> set[str]:
+    return {c.name for c in (*monoid.folded, *monoid.best, *monoid.moving)}
+
+
+def _pivot(pivot: Pivot, dialect: CudaDialect) -> PivotView:
+    shift = pivot.action == "shift"
+    guard = dialect.use("shift_anchor" if shift else "scale_anchor")
+    value = members(pivot.value, "s", set(variables(pivot.value)))
+    return PivotView(
+        function=pivot.anchor, value=dialect.text(value), guard=guard, move=pivot.move,
+        sign="-" if shift else "/",
+    )  # fmt: skip
+
+
+def _moved(monoid: Monoid, dialect: CudaDialect) -> list[tuple[str, str]]:
+    found = []
+    for m in monoid.moving:
+        terms = []
+        for name, factor in m.transport:
+            if factor == ONE:
+                terms.append(f"s.{name}")
+            else:
+                terms.append(f"{dialect.use('zero_wins')}(s.{name}, {dialect.text(factor)})")
+        found.append((m.name, " + ".join(terms)))
+    return found

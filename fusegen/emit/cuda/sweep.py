@@ -1,0 +1,355 @@
+"""What the template prints of a sweep: the tile function, the candidates, the steps, the stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
+from fusegen.emit.cuda.state import (
+    StateView, folded_into, identity_of, lowest, state_view,
+)  # fmt: skip
+from fusegen.expr import Expr, Var, variables
+from fusegen.kernel import Gather, Kernel, Let, Param, Step, Sweep
+from fusegen.kernel import ListFold as ListFoldStep
+from fusegen.monoid import Folded, KBest
+from fusegen.schedule.cuda import CudaSchedule, in_device_memory
+
+
+@dataclass(frozen=True)
+class LoadView:
+    """One element array as the tile function reads it."""
+
+    type: str
+    real: str  # type of a loaded item
+    name: str
+    pointer: str
+    per_column: bool
+    convert: str  # item i in the compute type
+    loader: str
+    plain: bool  # stored as what kernels compute in: nothing to convert
+
+
+@dataclass(frozen=True)
+class ListView:
+    """A K-best list of the sweep."""
+
+    name: str
+    k: int
+    slots: int
+    value_type: str
+    peak: str  # variable that holds the chunk's greatest candidate
+    own_peak: bool  # computed for the list alone (else a folded maximum is the same value)
+    lines: tuple[str, ...]  # from loads to the candidate's value, at `column`
+    value: str
+    seeded: bool
+    bitonic: bool
+    spilled: bool
+    worst: str
+
+
+@dataclass(frozen=True)
+class SweepView:
+    """Everything a template prints for one sweep."""
+
+    number: int
+    algorithm: str
+    state: StateView | None
+    total: str  # the row's state once folded
+    loads: tuple[LoadView, ...]
+    row_args: tuple[tuple[str, str], ...]  # type, name: row values the elements use
+    fold_lines: tuple[str, ...]
+    combine_lines: tuple[str, ...]
+    anchors: tuple[tuple[str, str], ...]
+    lift_lines: tuple[str, ...]
+    store_lines: tuple[str, ...]
+    stores: tuple[tuple[str, str, str], ...]  # element type, param, items variable
+    lists: tuple[ListView, ...]
+    list_loads: tuple[str, ...]
+    steps: tuple[str, ...]
+    row_stores: tuple[str, ...]
+    list_stores: tuple[tuple[ListView, tuple[str, ...]], ...]
+
+    @property
+    def visits(self) -> bool:
+        """Does the sweep go over the row at all?"""
+        return self.state is not None or bool(self.lists or self.stores)
+
+
+def needed(sweep: Sweep, exprs: Iterable[Expr]) -> tuple[list[str], list[Let]]:
+    """Loads and lets, in order, that these element expressions use."""
+    wanted: set[str] = {n for e in exprs for n in variables(e)}
+    lets: list[Let] = []
+    for let in reversed(sweep.lets):
+        if let.name in wanted:
+            lets.insert(0, let)
+            wanted |= set(variables(let.expr))
+    return [n for n in sweep.loads if n in wanted], lets
+
+
+class SweepPrinter:
+    """Builds the view of one sweep of one kernel."""
+
+    def __init__(
+        self, kernel: Kernel, sweep: Sweep, schedule: CudaSchedule, dialect: CudaDialect, state: str
+    ) -> None:
+        self.kernel, self.sweep, self.schedule, self.dialect = kernel, sweep, schedule, dialect
+        several = sum(s.monoid.has_scalars for s in kernel.sweeps) > 1
+        self.total = f"state{sweep.number}" if several else "state"
+        self.column_type = "long long" if schedule.wide_columns else "int"
+        self.state = (
+            state_view(sweep, state, dialect, self.column_type)
+            if sweep.monoid.has_scalars else None
+        )  # fmt: skip
+
+    def view(self) -> SweepView:
+        sweep = self.sweep
+        lists = tuple(self._list(c) for c in sweep.monoid.lists)
+        by_name = {v.name: v for v in lists}
+        return SweepView(
+            number=sweep.number, algorithm=sweep.algorithm, state=self.state, total=self.total,
+            loads=tuple(self._load(self.kernel.param(n)) for n in sweep.loads),
+            row_args=tuple(self._row_args()),
+            fold_lines=tuple(self._fold_lines(lists)),
+            combine_lines=tuple(self._combine_lines()),
+            anchors=tuple((f"{p.name}_anchor", f"{p.anchor}_of(state)") for p in sweep.monoid.pivots),
+            lift_lines=tuple(self._lift_lines()),
+            store_lines=tuple(self._store_lines()),
+            stores=tuple(
+                (C_TYPES[self.kernel.param(s.param).dtype.name], s.param, f"{s.param}_items")
+                for s in sweep.element_stores
+            ),
+            lists=lists, list_loads=tuple({n: None for c in sweep.monoid.lists
+                                           for n in needed(sweep, [c.lift])[0]}),
+            steps=tuple(self._steps(sweep.steps)),
+            row_stores=tuple(self._row_stores()),
+            list_stores=tuple(self._list_stores(by_name)),
+        )  # fmt: skip
+
+    # ---- elements ----
+
+    def _load(self, param: Param) -> LoadView:
+        per_column = param.shape == "per_column"
+        return LoadView(
+            type=C_TYPES[param.dtype.name], real=self.dialect.type_of(param.dtype.kind),
+            name=param.name, pointer=pointer_of(param), per_column=per_column,
+            convert=self.dialect.load(f"{param.name}_stored[i]", param.dtype),
+            plain=C_TYPES[param.dtype.name] == self.dialect.type_of(param.dtype.kind),
+            # Rows may start off a vector boundary; the shared row of columns then does not follow.
+            loader="load_columns" if per_column and self.schedule.load == "peeled" else "load_tile",
+        )  # fmt: skip
+
+    def _item_lines(self, exprs: list[Expr]) -> list[str]:
+        """The loads and lets that an item needs, as declarations inside the item loop."""
+        loads, lets = needed(self.sweep, exprs)
+        lines = [
+            f"const {self.dialect.type_of(self.kernel.param(n).dtype.kind)} {n} = {n}_items[i];"
+            for n in loads
+        ]
+        return lines + [self._let(let) for let in lets]
+
+    def _let(self, let: Let) -> str:
+        note = f"  // {let.note}" if let.note else ""
+        return f"const {self.dialect.type_of(let.expr.kind)} {let.name} = {self.dialect.text(let.expr)};{note}"
+
+    def _fold_lines(self, lists: tuple[ListView, ...]) -> list[str]:
+        monoid = self.sweep.monoid
+        peaks = [c for c, v in zip(monoid.lists, lists, strict=True) if v.own_peak]
+        exprs = [c.lift for c in (*monoid.folded, *monoid.best, *peaks)]
+        if not exprs:
+            return []
+        lines = self._item_lines(exprs)
+        for f in monoid.folded:
+            value = self.dialect.text(f.lift)
+            lines.append(f"chunk.{f.name} = {folded_into(f, f'chunk.{f.name}', value, self.dialect)};")
+        for b in monoid.best:
+            order = self.dialect.use("above" if b.largest else "below")
+            value = self.dialect.text(b.lift)
+            lines.append(f"if ({order}({value}, column, chunk.{b.value}, chunk.{b.name})) {{")
+            lines.append(f"    chunk.{b.value} = {value};")
+            lines.append(f"    chunk.{b.name} = column;")
+            lines.append("}")
+        for c, v in zip(monoid.lists, lists, strict=True):
+            if v.own_peak:
+                self.dialect.use("greater_of")
+                lines.append(f"{v.peak} = greater_of({v.peak}, {self.dialect.text(c.lift)});")
+        return lines
+
+    def _combine_lines(self) -> list[str]:
+        """How the chunk's folded members join the state's."""
+        lines = []
+        for f in self.sweep.monoid.folded:
+            joined = folded_into(f, f"state.{f.name}", f"chunk.{f.name}", self.dialect)
+            lines.append(f"next.{f.name} = {joined};")
+        for b in self.sweep.monoid.best:
+            order = self.dialect.use("above" if b.largest else "below")
+            lines.append(
+                f"if ({order}(chunk.{b.value}, chunk.{b.name}, state.{b.value}, state.{b.name})) {{"
+            )
+            lines.append(f"    next.{b.value} = chunk.{b.value};")
+            lines.append(f"    next.{b.name} = chunk.{b.name};")
+            lines.append("}")
+        return lines
+
+    def _lift_lines(self) -> list[str]:
+        monoid = self.sweep.monoid
+        if not monoid.moving:
+            return []
+        used = {n for m in monoid.moving for n in variables(m.lift)}
+        relatives = [r for r in monoid.relatives if r.name in used]
+        lines = self._item_lines([r.atom for r in relatives] + [m.lift for m in monoid.moving])
+        for r in relatives:
+            sign = "-" if r.action == "shift" else "/"
+            atom = self.dialect.text(r.atom)
+            atom = atom if isinstance(r.atom, Var) else f"({atom})"
+            lines.append(f"const {self.dialect.real} {r.name} = {atom} {sign} {r.pivot}_anchor;")
+        lines += [f"state.{m.name} += {self.dialect.text(m.lift)};" for m in monoid.moving]
+        return lines
+
+    def _store_lines(self) -> list[str]:
+        stores = self.sweep.element_stores
+        if not stores:
+            return []
+        lines = self._item_lines([s.value for s in stores])
+        for s in stores:
+            dtype = self.kernel.param(s.param).dtype
+            shown = self.dialect.store(self.dialect.text(s.value), s.value.kind, dtype)
+            note = f"  // {s.note}" if s.note else ""
+            lines.append(f"{s.param}_items[i] = {shown};{note}")
+        return lines
+
+    def _row_args(self) -> list[tuple[str, str]]:
+        """Row values that element expressions use, in order of first use."""
+        monoid = self.sweep.monoid
+        exprs: list[Expr] = [let.expr for let in self.sweep.lets]
+        exprs += [c.lift for c in (*monoid.folded, *monoid.best, *monoid.moving, *monoid.lists)]
+        exprs += [r.atom for r in monoid.relatives]
+        exprs += [s.value for s in self.sweep.element_stores]
+        local = {r.name for r in monoid.relatives} | {let.name for let in self.sweep.lets}
+        found: dict[str, str] = {}
+        for expr in exprs:
+            for var in variables(expr).values():
+                if not var.varying and var.name not in local and var.name != "n_cols":
+                    found.setdefault(var.name, self.dialect.type_of(var.kind))
+        return [(kind, name) for name, kind in found.items()]
+
+    # ---- lists ----
+
+    def _list(self, best: KBest) -> ListView:
+        same = next(
+            (f for f in self.sweep.monoid.folded if f.fold == "max" and f.lift == best.lift), None
+        )
+        slots = self.schedule.slots(best)
+        return ListView(
+            name=best.name, k=best.k, slots=slots, value_type=self.dialect.type_of(best.kind),
+            peak=f"chunk.{same.name}" if same else f"{best.name}_peak", own_peak=same is None,
+            lines=tuple(self._candidate_lines(best)), value=self.dialect.text(best.lift),
+            seeded=best.k <= self.schedule.team, bitonic=slots > 1024,
+            spilled=in_device_memory(self.kernel, self.schedule),
+            worst=lowest(best.kind, self.dialect),
+        )  # fmt: skip
+
+    def _candidate_lines(self, best: KBest) -> list[str]:
+        loads, lets = needed(self.sweep, [best.lift])
+        lines = []
+        for n in loads:
+            param = self.kernel.param(n)
+            kind = self.dialect.type_of(param.dtype.kind)
+            raw = self.dialect.load(f"{pointer_of(param)}[column]", param.dtype)
+            lines.append(f"const {kind} {n} = {raw};")
+        return lines + [self._let(let) for let in lets]
+
+    # ---- row scope ----
+
+    def _steps(self, steps: Iterable[Step]) -> list[str]:
+        self.dialect.state = self.total
+        return step_lines(steps, self.kernel, self.dialect)
+
+    def _row_stores(self) -> list[str]:
+        self.dialect.state = self.total
+        lines = []
+        for s in self.sweep.row_stores:
+            dtype = self.kernel.param(s.param).dtype
+            value = self.dialect.store(self.dialect.text(s.value), s.value.kind, dtype)
+            note = f"  // {s.note}" if s.note else ""
+            lines.append(f"{array_name(self.kernel.param(s.param))}[row] = {value};{note}")
+        return lines
+
+    def _list_stores(
+        self, lists: dict[str, ListView]
+    ) -> Iterable[tuple[ListView, tuple[str, ...]]]:
+        """Stores grouped by list: one loop over the entries each."""
+        grouped: dict[str, list[str]] = {}
+        for s in self.sweep.list_stores:
+            lines = grouped.setdefault(s.entries.top, [])
+            lines += [ln for ln in self._steps(s.entries.steps) if ln not in lines]
+            dtype = self.kernel.param(s.param).dtype
+            value = self.dialect.store(self.dialect.text(s.value), s.value.kind, dtype)
+            note = f"  // {s.note}" if s.note else ""
+            array = array_name(self.kernel.param(s.param))
+            lines.append(f"{array}[row * {s.entries.k} + entry] = {value};{note}")
+        return [(lists[name], tuple(lines)) for name, lines in grouped.items()]
+
+
+def array_name(param: Param) -> str:
+    """The parameter's own name: values of a row are called as the user calls them."""
+    if param.output:
+        return f"{param.name}_out"
+    return f"{param.name}_in" if param.shape == "row" else param.name
+
+
+def pointer_of(param: Param) -> str:
+    """The variable that points at this row's elements."""
+    return f"{param.name}_row" if param.shape == "element" else param.name
+
+
+def step_lines(steps: Iterable[Step], kernel: Kernel, dialect: CudaDialect) -> list[str]:
+    """Row-scope statements: values, gathers, folds of a list."""
+    lines: list[str] = []
+    for step in steps:
+        note = f"  // {step.note}" if step.note else ""
+        match step:
+            case Let(name=name, expr=expr):
+                lines.append(f"const {dialect.type_of(expr.kind)} {name} = {dialect.text(expr)};{note}")
+            case Gather():
+                lines += _gather_lines(step, kernel, dialect, note)
+            case ListFoldStep():
+                lines += _list_fold_lines(step, kernel, dialect, note)
+    return lines
+
+
+def _gather_lines(step: Gather, kernel: Kernel, dialect: CudaDialect, note: str) -> list[str]:
+    at = f"{step.name}_at"
+    lines = [
+        f"{dialect.real} {step.name} = {dialect.number(float('nan'))};{note}",
+        f"const long long {at} = {dialect.text(step.index)};",
+        f"if ({at} >= 0 && {at} < n_cols) {{",
+    ]
+    for n in step.loads:
+        param = kernel.param(n)
+        raw = dialect.load(f"{pointer_of(param)}[{at}]", param.dtype)
+        lines.append(f"    const {dialect.type_of(param.dtype.kind)} {n} = {raw};")
+    return [*lines, f"    {step.name} = {dialect.text(step.value)};", "}"]
+
+
+def _list_fold_lines(
+    step: ListFoldStep, kernel: Kernel, dialect: CudaDialect, note: str
+) -> list[str]:
+    folded = Folded(step.name, step.fold, step.value, step.value.kind)
+    top = step.entries.top
+    lines = [
+        f"{dialect.type_of(step.value.kind)} {step.name} = {identity_of(folded, dialect)};{note}",
+        f"for (int entry = 0; entry < {step.entries.k}; ++entry) {{",
+        *(f"    {ln}" for ln in entry_lines(top, "entry")),
+        *(f"    {ln}" for ln in step_lines(step.entries.steps, kernel, dialect)),
+        f"    {step.name} = {folded_into(folded, step.name, dialect.text(step.value), dialect)};",
+        "}",
+    ]
+    return lines
+
+
+def entry_lines(top: str, index: str) -> list[str]:
+    return [
+        f"const auto {top}_value = {top}.slots[{index}].value;",
+        f"const column_t {top}_column = {top}.slots[{index}].column;",
+    ]

@@ -1,0 +1,315 @@
+"""What users hold: a Pipeline, and a Pipeline compiled for given types."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from fusegen import graph as g
+from fusegen.compiler import Traced, Work, trace_pipeline
+from fusegen.derivation import Derivation
+from fusegen.dispatch import Call, Choices, Front, nest, no_source, prepare
+from fusegen.dtypes import BOOL, INT64, DType, dtype_of
+from fusegen.errors import ArgumentError, TraceError
+from fusegen.forms import check_form
+from fusegen.plan import Plan
+from fusegen.runtime import arrays as ar
+from fusegen.schedule.problem import Problem
+from fusegen.schedule.target import CudaTarget, Target, host_cpu, target_named
+from fusegen.signature import Signature, constants_key, signature_of
+from fusegen.trace import inline, is_tracing
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from fusegen.report.explain import Explanation
+
+DTypes = str | Any | Mapping[str, Any]
+"""One element type for all inputs, or one by input name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """An array that is not there yet: for compiling without data."""
+
+    shape: tuple[int, ...]
+    dtype: Any = "float32"
+
+
+class Pipeline:
+    """A row pipeline: call it with arrays, or ask what it compiles to.
+
+    Made by `fg.pipeline`. Positional parameters are arrays (element inputs unless annotated
+    `fg.PerColumn` or `fg.PerRow`; default None makes one optional), keyword-only parameters are
+    compile-time constants.
+    """
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, fn)
+        self.fn = fn
+        self.name: str = fn.__name__
+        self.signature: Signature = signature_of(fn)
+        self._traced: dict[Any, Traced] = {}
+        self._fronts: dict[Any, Front] = {}
+
+    def __repr__(self) -> str:
+        s = self.signature
+        arrays = ", ".join(f"[{n}]" if n in s.optional else n for n in s.arrays)
+        return f"<fusegen pipeline {self.name}({arrays}{', *, ' if s.constants else ''}{', '.join(s.constants)})>"
+
+    # ---- running ----
+
+    def __call__(
+        self, *arrays: Any, axis: int = -1, out: Any = None, form: str = "auto",
+        device: str = "auto", **constants: Any,
+    ) -> Any:  # fmt: skip
+        """Run where the arrays live; results are arrays of the same kind.
+
+        arrays: element inputs broadcast against one another; any number of axes, reduced along
+        `axis`; per-row inputs have the other axes' shape, per-column inputs (n_cols,).
+        out: an array, or a tuple or dict like the outputs, to write into.
+        form: auto, online, safe or unfused. device: auto, cpu or cuda, must be where the data is.
+        Row values have the other axes' shape; lists have K where the reduced axis was.
+        Raises ArgumentError, ShapeError, DTypeError, TraceError, or BackendError.
+        """
+        if is_tracing():
+            return self._inline(arrays, constants, axis, out)
+        call = self.prepare(arrays, constants, axis=axis, out=out, form=form, device=device)
+        call.run()
+        return call.hand_back()
+
+    def prepare(
+        self, arrays: tuple[Any, ...], named: Mapping[str, Any], *, axis: int = -1, out: Any = None,
+        form: str = "auto", device: str = "auto", choices: Choices | None = None,
+    ) -> Call:  # fmt: skip
+        """Everything of a call but running it; `named` holds constants and arrays by name."""
+        present, constants = self._bind(arrays, named)
+        adopted = {n: ar.adopt(n, a) for n, a in present.items()}
+        place = ar.one_device(adopted, device)
+        chosen = choices if choices is not None else Choices(form=check_form(form))
+        dtypes = {n: a.dtype for n, a in adopted.items()}
+        return prepare(self.front(dtypes, constants, chosen), adopted, place, axis, out)
+
+    def reference(self, *arrays: Any, axis: int = -1, **constants: Any) -> Any:
+        """The text as written, in NumPy float64 (int64 for integers); always NumPy arrays."""
+        from fusegen.runtime.numpy_path import oracle
+
+        present, values = self._bind(arrays, constants)
+        adopted = {n: ar.on_host(ar.adopt(n, a)) for n, a in present.items()}
+        graph = self.traced(frozenset(adopted), values).graph
+        rows = ar.rows_of(graph.inputs, {n: a.array.shape for n, a in adopted.items()}, axis)
+        ar.check_k(graph, rows.n_cols)
+        run = oracle(graph, {n: a.dtype for n, a in adopted.items()})
+        like = next(iter(adopted.values()))
+        results = [ar.new_result(p, rows, like) for p in run.outputs]
+        given = {graph.names[i]: ar.as_rows(adopted[i.name].array, i.axis, rows) for i in graph.inputs}
+        written = {p.name: r.written for p, r in zip(run.outputs, results, strict=True)}
+        run({**given, **written}, rows.n_rows, rows.n_cols)
+        return nest(graph.structure, [r.shaped for r in results])
+
+    def compile(
+        self, *arrays: Any, form: str = "auto", target: str | None = None,
+        deterministic: bool = True, chunk: int | None = None, **constants: Any,
+    ) -> Compiled:  # fmt: skip
+        """Compile once for these arrays or `fg.Spec`s; see `Compiled`.
+
+        target: "cpu", a CPU level, "sm_90"…, "numpy" (no compiler); None: where the arrays live.
+        deterministic: the same bits on every run. Every schedule there is today does that.
+        chunk: elements folded safely inside before two states merge; 1 is the textbook online form.
+        """
+        present, values = self._bind(arrays, constants)
+        choices = Choices(form=check_form(form), chunk=_check_chunk(chunk),
+                          target=_target(target), numpy=target == "numpy")  # fmt: skip
+        shapes, dtypes, place = {}, {}, None
+        for name, given in present.items():
+            if isinstance(given, Spec):
+                shapes[name], dtypes[name] = tuple(given.shape), dtype_of(given.dtype)
+            else:
+                adopted = ar.adopt(name, given)
+                shapes[name], dtypes[name] = tuple(adopted.array.shape), adopted.dtype
+                place = adopted.device
+        if choices.target is None:
+            choices = replace(choices, target=ar.cuda_target() if place == "cuda" else host_cpu())
+        front = self.front(dtypes, values, choices)
+        rows = ar.rows_of(front.graph.inputs, shapes, -1)
+        ar.check_k(front.graph, rows.n_cols)
+        return Compiled(self, values, choices, front, rows, deterministic)
+
+    # ---- what it compiles to ----
+
+    def work(
+        self, *, target: str = "cpu", dtype: DTypes = "float32", n_cols: int | None = None,
+        form: str = "auto", chunk: int | None = None, inputs: Collection[str] = (),
+        n_rows: int | None = None, **constants: Any,
+    ) -> Work:  # fmt: skip
+        """A compilation for types instead of arrays; `inputs` names optional inputs to include."""
+        for name in inputs:
+            if name not in self.signature.optional:
+                raise ArgumentError(f"{self.name} has no optional input {name!r}")
+        present = frozenset(n for n in self.signature.arrays
+                            if n not in self.signature.optional or n in inputs)  # fmt: skip
+        values = self.signature.bind_constants(constants)
+        found = _target(target)
+        assert found is not None or target == "numpy"
+        dtypes = _assumed_dtypes(self.traced(present, values).graph, dtype)
+        choices = Choices(form=check_form(form), chunk=_check_chunk(chunk), target=found)
+        problem = Problem(dtypes=dtypes, n_rows=n_rows, n_cols=n_cols)
+        return self.front(dtypes, values, choices).work(found or host_cpu(), problem)
+
+    def source(self, target: str = "sm_90", dtype: DTypes = "float32", n_cols: int | None = None,
+               form: str = "auto", chunk: int | None = None, **more: Any) -> str:  # fmt: skip
+        """The generated CUDA C++ ("sm_80"…) or C++ ("cpu"); needs no GPU, CuPy or compiler.
+
+        dtype: one for all inputs, or by input name. inputs=(…): optional inputs to include.
+        """
+        if target == "numpy":
+            raise no_source()
+        return self.work(
+            target=target, dtype=dtype, n_cols=n_cols, form=form, chunk=chunk, **more
+        ).source
+
+    def plan(self, *, target: str = "cpu", dtype: DTypes = "float32", n_cols: int | None = None,
+             form: str = "auto", chunk: int | None = None, **more: Any) -> Plan:  # fmt: skip
+        """Sweeps, and reads and writes per element, of a form."""
+        return self.work(
+            target=target, dtype=dtype, n_cols=n_cols, form=form, chunk=chunk, **more
+        ).plan
+
+    def derivation(self, **more: Any) -> Derivation:
+        """Derived states, pivots, transports, obligations with status and time, refusals."""
+        return self.work(**more).derivation
+
+    def explain(self, **more: Any) -> Explanation:
+        """All of it for a person: str(), and HTML in a notebook. Arguments as for `source`."""
+        from fusegen.report.explain import Explanation
+
+        return Explanation(self.name, self.fn, self.work(**more))
+
+    def graph(self, *, inputs: Collection[str] = (), **constants: Any) -> nx.DiGraph:
+        """The traced graph: nodes by name, attributes label, loc, extent and output."""
+        from fusegen.fusion import as_networkx
+
+        return as_networkx(self.work(inputs=inputs, **constants).graph)
+
+    # ---- remembered ----
+
+    def traced(self, present: frozenset[str], constants: dict[str, Any]) -> Traced:
+        key = (present, constants_key(constants))
+        if key not in self._traced:
+            self._traced[key] = trace_pipeline(self, present, constants)
+        return self._traced[key]
+
+    def front(self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices) -> Front:
+        key = (tuple(dtypes.items()), constants_key(constants), choices)
+        found = self._fronts.get(key)
+        if found is None:
+            traced = self.traced(frozenset(dtypes), constants)
+            found = self._fronts[key] = Front(traced, dtypes, choices)
+        return found
+
+    def _bind(
+        self, arrays: tuple[Any, ...], named: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        by_name = {n: v for n, v in named.items() if n in self.signature.arrays}
+        rest = {n: v for n, v in named.items() if n not in by_name}
+        constants = self.signature.bind_constants(rest)
+        return self.signature.bind_arrays(arrays, by_name), constants
+
+    def _inline(
+        self, arrays: tuple[Any, ...], named: Mapping[str, Any], axis: int, out: Any
+    ) -> Any:
+        if axis != -1 or out is not None:
+            raise TraceError(f"{self.name} was called with axis or out inside a pipeline",
+                             fix="There it works on the row that is being traced.")  # fmt: skip
+        present, constants = self._bind(arrays, named)
+        return inline(self.fn, [present.get(n) for n in self.signature.arrays], constants)
+
+
+def pipeline(fn: Callable[..., Any]) -> Pipeline:
+    """Turn a function on rows into a Pipeline. Raises TraceError for unusable parameters."""
+    return Pipeline(fn)
+
+
+class Compiled:
+    """A pipeline compiled for given types, constants, form and target; call it with arrays.
+
+    `.source` generated text, `.plan` sweeps and accesses, `.schedule` the backend's choices,
+    `.derivation` what was proved. Other shapes than those compiled for are served too.
+    """
+
+    def __init__(
+        self, owner: Pipeline, constants: dict[str, Any], choices: Choices, front: Front,
+        rows: ar.Rows, deterministic: bool,
+    ) -> None:  # fmt: skip
+        self.pipeline, self.constants, self.choices = owner, constants, choices
+        self.deterministic = deterministic
+        self._front = front
+        target = choices.target or host_cpu()
+        problem = Problem(dtypes=front.dtypes, n_rows=rows.n_rows, n_cols=rows.n_cols)
+        self.work: Work = front.work(target, problem)
+        if not choices.numpy and not isinstance(target, CudaTarget) and rows.n_rows:
+            front.executable("cpu", (rows.n_rows, rows.n_cols), (True, True))
+
+    def __call__(self, *arrays: Any, axis: int = -1, out: Any = None, **named: Any) -> Any:
+        """Run on arrays of the types compiled for; see Pipeline.__call__."""
+        present = self.pipeline.signature.bind_arrays(arrays, named)
+        adopted = {n: ar.adopt(n, a) for n, a in present.items()}
+        found = {n: a.dtype for n, a in adopted.items()}
+        if found != dict(self._front.dtypes):
+            wanted = ", ".join(f"{n} {d}" for n, d in self._front.dtypes.items())
+            shown = ", ".join(f"{n} {d}" for n, d in found.items())
+            raise ArgumentError(f"compiled for {wanted}; called with {shown}",
+                                fix="Compile again, or convert the arrays.")  # fmt: skip
+        call = prepare(self._front, adopted, ar.one_device(adopted, "auto"), axis, out)
+        call.run()
+        return call.hand_back()
+
+    @property
+    def source(self) -> str:
+        if self.choices.numpy:
+            raise no_source()
+        return self.work.source
+
+    @property
+    def plan(self) -> Plan:
+        return self.work.plan
+
+    @property
+    def schedule(self) -> Any:
+        return self.work.schedule
+
+    @property
+    def derivation(self) -> Derivation:
+        return self.work.derivation
+
+
+def _target(name: str | None) -> Target | None:
+    return None if name is None or name == "numpy" else target_named(name)
+
+
+def _check_chunk(chunk: int | None) -> int | None:
+    if chunk is not None and (not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1):
+        raise ArgumentError(f"chunk must be a whole number of elements ≥ 1, got {chunk!r}")
+    return chunk
+
+
+def _assumed_dtypes(graph: g.Graph, dtype: DTypes) -> dict[str, DType]:
+    """Types of the inputs: as told; whole numbers where they index, conditions where they decide."""
+    told = dtype if isinstance(dtype, Mapping) else {}
+    for name in told:
+        if name not in {i.name for i in graph.inputs}:
+            raise ArgumentError(f"dtype names {name!r}, which is no input of this call")
+    usual = dtype_of("float32" if isinstance(dtype, Mapping) else dtype)
+    indices = {n.index for n in graph.nodes if isinstance(n, g.Take)}
+    conditions = {n.args[0] for n in graph.nodes if isinstance(n, g.Map) and n.op == "where"}
+    conditions |= {a for n in graph.nodes if isinstance(n, g.Map) and n.op in ("and", "or", "not")
+                   for a in n.args}  # fmt: skip
+    found = {}
+    for node in graph.inputs:
+        assumed = INT64 if node in indices else BOOL if node in conditions else usual
+        found[node.name] = dtype_of(told[node.name]) if node.name in told else assumed
+    return found
+
+

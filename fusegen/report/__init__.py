@@ -1,0 +1,1 @@
+"""Pipelines for people: explanations, drawings, and what works on this machine."""

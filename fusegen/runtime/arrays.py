@@ -1,0 +1,392 @@
+"""Arrays in and out: whatever the user has becomes (rows, columns) views, and comes back in kind.
+
+Kernels see a 2-D array with neighbouring columns and one row stride. Where strides allow (also
+stride 0 of a broadcast array) that is a view of the user's memory, else a copy.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+
+from fusegen import graph as g
+from fusegen.dtypes import BFLOAT16, DType, dtype_of
+from fusegen.errors import ArgumentError, BackendError, DTypeError, ShapeError
+from fusegen.kernel import Param
+from fusegen.schedule.target import CudaTarget
+
+Device = Literal["cpu", "cuda"]
+Family = Literal["numpy", "torch", "cupy", "foreign"]
+Shape = tuple[int, ...]
+
+VECTOR = 16  # bytes of the widest load
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """The user's array as NumPy's or CuPy's, sharing its memory.
+
+    bfloat16 on the GPU arrives as 16-bit integers: `dtype` says what they are.
+    """
+
+    array: Any
+    dtype: DType
+    device: Device
+    family: Family
+    given: Any  # the user's own object
+
+
+def cuda_runtime() -> ModuleType:
+    """fusegen.runtime.cuda, loaded when the first GPU array is met."""
+    from fusegen.runtime import cuda
+
+    return cuda
+
+
+def adopt(name: str, given: Any) -> Adopted:
+    """Take an array as it is. Raises ArgumentError, DTypeError or ShapeError naming it."""
+    library = type(given).__module__.partition(".")[0]
+    if isinstance(given, np.ndarray):
+        found = _adopt_numpy(name, given)
+    elif library == "torch":
+        found = _adopt_torch(name, given)
+    elif _is_on_gpu(given):
+        array, dtype = cuda_runtime().from_foreign(given)
+        found = Adopted(array, dtype, "cuda", "cupy" if library == "cupy" else "foreign", given)
+    elif hasattr(given, "__dlpack__") and not isinstance(given, np.generic):
+        array = np.from_dlpack(given)
+        found = Adopted(array, _dtype(name, array.dtype), "cpu", "numpy", given)
+    else:
+        raise ArgumentError(
+            f"{name} is {type(given).__name__}, not an array",
+            why="Pipelines take NumPy and CuPy arrays, torch tensors, and whatever speaks DLPack.",
+            fix=f"numpy.asarray({name}) makes one.",
+        )
+    if found.array.ndim == 0:
+        raise ShapeError(f"{name} has no axes", why="A row needs at least one axis.",
+                         fix=f"{name}.reshape(1) is a row of one column.")  # fmt: skip
+    return found
+
+
+def _is_on_gpu(given: Any) -> bool:
+    if hasattr(given, "__cuda_array_interface__"):
+        return True
+    device = getattr(given, "__dlpack_device__", None)
+    return device is not None and int(device()[0]) in (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+
+def _dtype(name: str, dtype: object) -> DType:
+    try:
+        return dtype_of(dtype)
+    except DTypeError as error:
+        raise DTypeError(f"{name}: {error.what}", why=error.why, fix=error.fix) from None
+
+
+def _adopt_numpy(name: str, given: Any) -> Adopted:
+    if isinstance(given, np.ma.MaskedArray):
+        raise ArgumentError(f"{name} is a masked array", why="Its mask would be ignored.",
+                            fix=f"{name}.filled(-numpy.inf), or another neutral value.")  # fmt: skip
+    dtype = _dtype(name, given.dtype)
+    array = np.asarray(given)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return Adopted(array, dtype, "cpu", "numpy", given)
+
+
+def _adopt_torch(name: str, given: Any) -> Adopted:
+    if given.requires_grad:
+        raise ArgumentError(f"{name} requires a gradient", why="fusegen does not record one.",
+                            fix=f"Pass {name}.detach().")  # fmt: skip
+    if given.device.type == "cuda":
+        array, dtype = cuda_runtime().from_foreign(given)
+        return Adopted(array, dtype, "cuda", "foreign", given)
+    if given.device.type != "cpu":
+        raise ArgumentError(f"{name} is on device {given.device}",
+                            why="There are kernels for CPUs and CUDA.",
+                            fix=f"{name}.cpu() moves it.")  # fmt: skip
+    torch = sys.modules["torch"]
+    if given.dtype is torch.bfloat16:
+        array = given.view(torch.int16).numpy().view(BFLOAT16.numpy)
+        return Adopted(array, BFLOAT16, "cpu", "torch", given)
+    dtype = _dtype(name, str(given.dtype).removeprefix("torch."))
+    return Adopted(given.numpy(), dtype, "cpu", "torch", given)
+
+
+def one_device(adopted: Mapping[str, Adopted], wanted: str) -> Device:
+    """Where all the arrays live. Raises ArgumentError if that is two places or not `wanted`."""
+    places = {a.device for a in adopted.values()}
+    if len(places) > 1:
+        where = ", ".join(f"{n} on {a.device}" for n, a in adopted.items())
+        raise ArgumentError("the arrays live on different devices", why=where + ".",
+                            fix="Move them to one: nothing is copied between devices silently.")  # fmt: skip
+    (place,) = places
+    if wanted not in ("auto", place):
+        if wanted not in ("cpu", "cuda"):
+            raise ArgumentError(f"unknown device {wanted!r}", why="Devices: auto, cpu, cuda.")
+        raise ArgumentError(
+            f"device={wanted!r}, but the arrays live on {place}",
+            why="Kernels run where the data is.",
+            fix="Move the arrays first: cupy.asarray(x) or x.cuda(), cupy.asnumpy(x) or x.cpu().",
+        )
+    return place
+
+
+# ---- rows ----
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """How the user's axes become rows and columns."""
+
+    lead: Shape  # the other axes, in order
+    n_cols: int
+    axis: int  # where the columns stood, from the front
+
+    @property
+    def n_rows(self) -> int:
+        return math.prod(self.lead)
+
+
+def rows_of(inputs: tuple[g.Input, ...], shapes: Mapping[str, Shape], axis: int) -> Rows:
+    """Rows and columns that the inputs' shapes agree on. Raises ShapeError."""
+    elements = [i.name for i in inputs if i.axis is g.Axis.ELEMENT]
+    shown = ", ".join(f"{n} {shapes[n]}" for n in shapes)
+    try:
+        whole = np.broadcast_shapes(*(shapes[n] for n in elements))
+    except ValueError:
+        raise ShapeError("the element inputs do not broadcast against one another",
+                         why=f"Shapes: {shown}.") from None  # fmt: skip
+    if not -len(whole) <= axis < len(whole):
+        raise ShapeError(f"axis {axis} does not exist", why=f"Shapes: {shown}.",
+                         fix=f"Axes are {-len(whole)} … {len(whole) - 1}.")  # fmt: skip
+    place = axis % len(whole)
+    lead = whole[:place] + whole[place + 1 :]
+    if whole[place] == 0:
+        raise ShapeError("the rows are empty: zero columns", why=f"Shapes: {shown}, axis {axis}.",
+                         fix="A reduction needs at least one element.")  # fmt: skip
+    rows = Rows(lead, whole[place], place)
+    for i in inputs:
+        _check_side_input(i, shapes[i.name], rows)
+    return rows
+
+
+def _check_side_input(node: g.Input, shape: Shape, rows: Rows) -> None:
+    match node.axis:
+        case g.Axis.ELEMENT:
+            return
+        case g.Axis.PER_COLUMN:
+            if shape != (rows.n_cols,):
+                raise ShapeError(f"{node.name} has shape {shape}, not ({rows.n_cols},)",
+                                 where=node.loc, why="It is per column: one value for each.")  # fmt: skip
+        case g.Axis.PER_ROW:
+            try:
+                fits = np.broadcast_shapes(shape, rows.lead) == rows.lead
+            except ValueError:
+                fits = False
+            if not fits:
+                raise ShapeError(f"{node.name} has shape {shape}, the rows have {rows.lead}",
+                                 where=node.loc, why="It is per row: one value for each.")  # fmt: skip
+
+
+def check_k(graph: g.Graph, n_cols: int) -> None:
+    """Raises ShapeError if a top-K asks for more than there are columns."""
+    for node in graph.nodes:
+        if isinstance(node, g.TopK) and node.k > n_cols:
+            raise ShapeError(f"top {node.k} of rows with {n_cols} columns", where=node.loc,
+                             fix=f"Choose k ≤ {n_cols}.")  # fmt: skip
+
+
+def as_rows(array: Any, axis: g.Axis, rows: Rows) -> Any:
+    """The array as a kernel reads it; a view of the same memory wherever strides allow."""
+    match axis:
+        case g.Axis.PER_COLUMN:
+            return _packed(array)
+        case g.Axis.PER_ROW:
+            return _packed(np.broadcast_to(array, rows.lead).reshape(rows.n_rows))
+        case g.Axis.ELEMENT:
+            whole = (*rows.lead[: rows.axis], rows.n_cols, *rows.lead[rows.axis :])
+            if array.shape != whole:
+                array = np.broadcast_to(array, whole)
+            if rows.axis != len(rows.lead):
+                array = np.moveaxis(array, rows.axis, -1)
+            if array.ndim != 2:
+                array = array.reshape(rows.n_rows, rows.n_cols)
+            return array if _readable(array) else array.copy(order="C")
+
+
+def _readable(array: Any) -> bool:
+    """Neighbouring columns, a row stride of whole elements, aligned."""
+    size = array.itemsize
+    row, col = array.strides
+    return bool(col == size and row % size == 0 and address(array) % size == 0)
+
+
+def _packed(array: Any) -> Any:
+    straight = array.strides == (array.itemsize,) and address(array) % array.itemsize == 0
+    return array if straight else array.copy(order="C")
+
+
+def address(array: Any) -> int:
+    """Where the first element lies: a NumPy array's or a CuPy array's."""
+    return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
+
+
+def phase(arrays: list[Any]) -> tuple[bool, bool]:
+    """(aligned, in_phase) of 2-D element arrays, as schedule.problem.Problem has them."""
+    if all(a.strides[0] % VECTOR == 0 and address(a) % VECTOR == 0 for a in arrays):
+        return True, True
+    offsets = {(address(a) // a.itemsize % VECTOR, a.strides[0] // a.itemsize % VECTOR)
+               for a in arrays}  # fmt: skip
+    return False, len(offsets) == 1
+
+
+# ---- results ----
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An output: the array that the kernel writes, and the one that the user gets."""
+
+    written: Any
+    shaped: Any
+    given: Any = None  # the user's out= object
+    copy: bool = False  # written is not the user's memory
+
+
+def result_shape(param: Param, rows: Rows) -> Shape:
+    """The user's shape: row values lose the axis, lists have K there."""
+    if param.shape == "row":
+        return rows.lead
+    cols = param.k if param.shape == "list" else rows.n_cols
+    return (*rows.lead[: rows.axis], cols, *rows.lead[rows.axis :])
+
+
+def _kernel_shape(param: Param, rows: Rows) -> Shape:
+    if param.shape == "row":
+        return (rows.n_rows,)
+    return (rows.n_rows, param.k if param.shape == "list" else rows.n_cols)
+
+
+def _shaped(written: Any, param: Param, rows: Rows) -> Any:
+    if param.shape == "row":
+        return written.reshape(rows.lead)
+    whole = written.reshape(*rows.lead, written.shape[1])
+    return whole if rows.axis == len(rows.lead) else np.moveaxis(whole, -1, rows.axis)
+
+
+def new_result(param: Param, rows: Rows, like: Adopted) -> Result:
+    """Fresh memory for an output, on the device of the inputs."""
+    shape = _kernel_shape(param, rows)
+    if like.device == "cuda":
+        written = cuda_runtime().empty(shape, param.dtype)
+    else:
+        written = np.empty(shape, param.dtype.numpy)
+    return Result(written, _shaped(written, param, rows))
+
+
+def given_result(
+    param: Param, rows: Rows, out: Any, inputs: Mapping[str, Adopted], n_outputs: int
+) -> Result:
+    """The user's out= array for an output. Raises ShapeError, DTypeError or ArgumentError."""
+    name = "out" if n_outputs == 1 else f"out[{param.name!r}]"
+    taken = adopt(name, out)
+    like = next(iter(inputs.values()))
+    shape = result_shape(param, rows)
+    if taken.device != like.device:
+        raise ArgumentError(f"{name} is on {taken.device}, the inputs on {like.device}")
+    if tuple(taken.array.shape) != shape:
+        raise ShapeError(f"{name} has shape {tuple(taken.array.shape)}, the result {shape}")
+    if taken.dtype != param.dtype:
+        raise DTypeError(f"{name} has type {taken.dtype}, the result {param.dtype}")
+    if isinstance(taken.array, np.ndarray) and (
+        not taken.array.flags.writeable or (taken.array is not out and taken.family == "numpy")
+    ):
+        raise ArgumentError(f"{name} cannot be written to", why="It is read-only or converted.")
+    for other, source in inputs.items():
+        if np.may_share_memory(taken.array, source.array):
+            raise ArgumentError(
+                f"{name} overlaps the input {other}",
+                why="Rows are read more than once and by many threads at a time.",
+                fix="Give memory of its own, or leave out= away.",
+            )
+    return _write_through(taken.array, param, rows, out, like)
+
+
+def _write_through(array: Any, param: Param, rows: Rows, out: Any, like: Adopted) -> Result:
+    moved = array
+    if param.shape != "row" and rows.axis != len(rows.lead):
+        moved = np.moveaxis(array, rows.axis, -1)
+    flat = moved.reshape(_kernel_shape(param, rows))
+    packed = flat.flags.c_contiguous or (param.shape == "element" and _readable(flat))
+    # reshape copies where it must; then the result is written elsewhere and moved at the end.
+    same = flat.size == 0 or (address(flat) == address(array) and np.may_share_memory(flat, array))
+    if packed and same and address(flat) % flat.itemsize == 0:
+        return Result(flat, array, out)
+    fresh = new_result(param, rows, like)
+    return Result(fresh.written, array, out, copy=True)
+
+
+def check_distinct(results: list[Result]) -> None:
+    """Two outputs must not share memory."""
+    given = [r for r in results if r.given is not None]
+    for i, one in enumerate(given):
+        for other in given[i + 1 :]:
+            if np.may_share_memory(one.shaped, other.shaped):
+                raise ArgumentError("two of the out= arrays overlap",
+                                    fix="Give each output memory of its own.")  # fmt: skip
+
+
+def hand_back(result: Result, param: Param, rows: Rows, like: Adopted) -> Any:
+    """The output as the kind of array that came in; the user's own object for out=."""
+    if result.given is not None:
+        if result.copy:
+            result.shaped[...] = _shaped(result.written, param, rows)
+        return result.given
+    match like.family:
+        case "numpy":
+            return result.shaped
+        case "torch":
+            return _to_torch(result.shaped, param.dtype)
+        case "cupy" | "foreign":
+            return cuda_runtime().to_foreign(result.shaped, param.dtype, like.given)
+
+
+def _to_torch(array: Any, dtype: DType) -> Any:
+    torch = sys.modules["torch"]
+    if dtype == BFLOAT16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def need_cuda() -> None:
+    """Raises BackendError if no GPU can run here."""
+    reason = cuda_runtime().available()
+    if reason is not None:
+        raise BackendError(f"no GPU can be used here: {reason}")
+
+
+def cuda_target() -> CudaTarget:
+    """The current device's facts."""
+    found: CudaTarget = cuda_runtime().current_target()
+    return found
+
+
+def caller_stream(like: Adopted) -> AbstractContextManager[Any]:
+    """The stream that the caller's own library works on (torch's is not CuPy's)."""
+    found: AbstractContextManager[Any] = cuda_runtime().caller_stream(like.given)
+    return found
+
+
+def on_host(adopted: Adopted) -> Adopted:
+    """The same values in host memory, for the reference."""
+    if adopted.device == "cpu":
+        return Adopted(adopted.array, adopted.dtype, "cpu", "numpy", adopted.array)
+    array = cuda_runtime().to_host(adopted.array, adopted.dtype)
+    return Adopted(array, adopted.dtype, "cpu", "numpy", array)

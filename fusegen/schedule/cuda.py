@@ -1,0 +1,248 @@
+"""Choices for a GPU: who owns a row, how wide its loads are, whether rows are split over blocks.
+
+A *team* (one warp or one block) owns a row. It walks the row in tiles; a thread's share of a tile is
+`vectors` vectors of `width` neighbouring elements, the thread's chunk: folded safely inside, merged
+once. Thread chunks merge within the warp by shuffles, warps through shared memory, slices of a
+split row through a workspace, always in the same order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fusegen.errors import ArgumentError
+from fusegen.kernel import Gather, Kernel, ListFold, Param, Program, Sweep
+from fusegen.forms import Grouping
+from fusegen.monoid import KBest
+from fusegen.schedule.problem import Problem
+from fusegen.schedule.target import WARP, CudaTarget
+
+VECTOR_BYTES = 16
+MAX_ITEMS = 32  # of a thread's chunk: one bit each in a mask of candidates
+MAX_WIDTH = 8
+_SHARED_LIST_BYTES = 32768  # of all lists of a block; larger ones live in device memory
+_INT_MAX = 2**31 - 1
+
+LoadMode = Literal["aligned", "peeled", "scalar"]
+"""aligned: every row starts on a vector boundary.  peeled: rows start anywhere, all arrays at the
+same offset from a boundary.  scalar: no common boundary, one element per access."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaSchedule:
+    """How a program runs on a GPU."""
+
+    target: CudaTarget
+    team: int  # threads that own a row: 32, or a whole block
+    block_threads: int
+    vectors: int  # per thread and tile
+    width: int  # elements per vector
+    load: LoadMode
+    slices: int  # blocks that share a row; 1: rows are not split
+    wide_columns: bool  # n_cols does not fit 32 bits
+
+    @property
+    def items(self) -> int:
+        """Elements of a thread's chunk."""
+        return self.vectors * self.width
+
+    @property
+    def tile(self) -> int:
+        """Columns that the team reads at once."""
+        return self.team * self.items
+
+    @property
+    def teams_per_block(self) -> int:
+        return self.block_threads // self.team
+
+    @property
+    def grouping(self) -> Grouping:
+        return "rows" if self.slices == 1 else "sweeps"
+
+    @property
+    def algorithm(self) -> str:
+        """What the field calls the tree of merges."""
+        chunk = "one element at a time" if self.items == 1 else f"chunks of {self.items}"
+        levels = ["thread", "warp"] + (["block"] if self.team > WARP else [])
+        levels += [f"{self.slices} blocks"] if self.slices > 1 else []
+        return f"{chunk}, merged {' → '.join(levels)}"
+
+    def describe(self) -> str:
+        owner = "warp" if self.team == WARP else "block"
+        split = f", {self.slices} blocks share a row" if self.slices > 1 else ""
+        return (
+            f"row per {owner} ({self.team} threads), {self.vectors} × {self.width} elements per "
+            f"thread and tile, {self.load} loads{split}, {self.target.arch}"
+        )
+
+    def slots(self, best: KBest) -> int:
+        """Candidates a list can hold before it is cut back to its K best; a power of two."""
+        return 1 << (max(2 * best.k, best.k + self.team, 128) - 1).bit_length()
+
+
+def select_cuda(
+    program: Program, problem: Problem, target: CudaTarget, chunk: int | None = None
+) -> CudaSchedule:
+    """The schedule for a problem; deterministic. Figures are measured ones for an H200."""
+    width = _width(program, problem, chunk)
+    n_cols = problem.n_cols if problem.n_cols is not None else 8192
+    n_vectors = -(-n_cols // width)
+    most = max(1, (chunk or MAX_ITEMS) // width)
+    lists = [c for s in program.sweeps for c in s.monoid.lists]
+    largest = max((c.k for c in lists), default=0)
+    if n_vectors <= WARP * min(8, most) and largest <= 64:
+        team, vectors = WARP, _power_of_two(-(-n_vectors // WARP), most)
+    elif lists:
+        team, vectors = (128 if largest <= 128 else 512), min(8, most)
+    else:
+        team = 512 if n_vectors >= 2048 else 256 if n_vectors >= 512 else 128
+        vectors = min(4, most)
+    slices = _slices(problem, target, n_vectors, team * vectors)
+    return CudaSchedule(
+        target=target, team=team, block_threads=max(team, 128), vectors=vectors, width=width,
+        load=_load_mode(program, problem, width), slices=slices,
+        wide_columns=n_cols > _INT_MAX - 2 * 1024 * MAX_ITEMS,
+    )  # fmt: skip
+
+
+def _power_of_two(wanted: int, most: int) -> int:
+    return min(1 << (max(wanted, 1) - 1).bit_length(), most)
+
+
+def _width(program: Program, problem: Problem, chunk: int | None) -> int:
+    if chunk is not None and (chunk < 1 or chunk > MAX_ITEMS or chunk & (chunk - 1)):
+        raise ArgumentError(
+            f"chunk={chunk} is not possible on a GPU",
+            why=f"A thread's chunk is a power of two, 1 to {MAX_ITEMS}: the elements it holds.",
+            fix="Leave chunk out, or use 1 for the online form one element at a time.",
+        )
+    if _load_mode(program, problem, 1) == "scalar":
+        return 1
+    sizes = [p.dtype.itemsize for p in program.inputs if p.shape == "element"]
+    return min(MAX_WIDTH, VECTOR_BYTES // min(sizes, default=4), chunk or MAX_WIDTH)
+
+
+def _load_mode(program: Program, problem: Problem, width: int) -> LoadMode:
+    # Arrays between kernels are always aligned, so they share a phase with aligned rows only.
+    between = any(p.shape == "element" for p in program.workspace)
+    if not problem.in_phase or (between and not problem.aligned):
+        return "scalar"
+    return "aligned" if problem.aligned or width == 1 else "peeled"
+
+
+def _slices(problem: Problem, target: CudaTarget, n_vectors: int, tile: int) -> int:
+    """Split rows only when whole rows would leave most multiprocessors idle."""
+    if problem.n_rows is None or problem.n_rows == 0 or problem.n_rows * 2 > target.multiprocessors:
+        return 1
+    tiles = -(-n_vectors // tile)
+    if tiles < 8:
+        return 1
+    return max(1, min(-(-2 * target.multiprocessors // problem.n_rows), tiles // 4, 64))
+
+
+# ---- launches ----
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Device memory a launch needs beside the program's arrays."""
+
+    name: str
+    kind: Literal["states", "entries", "slots"]
+    count: int  # states or entries per row; slots per team
+    entry_bytes: int
+
+    @property
+    def per_team(self) -> bool:
+        return self.kind == "slots"
+
+
+def padded_stride(n_cols: int) -> int:
+    """Row stride, in elements, of element arrays between kernels: every row is aligned."""
+    return -(-n_cols // VECTOR_BYTES) * VECTOR_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One `__global__` function: its part of a kernel, and its parameters in order."""
+
+    symbol: str
+    kernel: Kernel
+    part: Literal["whole", "slices", "merge"]
+    params: tuple[Param, ...]
+    scratch: tuple[Scratch, ...]
+    grid_rows: int  # teams per row: 1, or the slices
+
+    @property
+    def limited(self) -> bool:
+        """Does scratch per team bound the grid?"""
+        return any(s.per_team for s in self.scratch)
+
+
+def launches(program: Program, schedule: CudaSchedule) -> tuple[Launch, ...]:
+    """Every launch of the program, in order."""
+    return tuple(n for k in program.kernels for n in _launches_of(k, schedule))
+
+
+def _launches_of(kernel: Kernel, schedule: CudaSchedule) -> tuple[Launch, ...]:
+    spilled = tuple(
+        Scratch(f"{best.name}_slots", "slots", schedule.slots(best), entry_bytes(kernel, best, schedule))
+        for sweep in kernel.sweeps for best in sweep.monoid.lists
+        if in_device_memory(kernel, schedule)
+    )  # fmt: skip
+    if schedule.slices == 1:
+        return (Launch(symbol=kernel.name, kernel=kernel, part="whole", params=kernel.params,
+                       scratch=spilled, grid_rows=1),)  # fmt: skip
+    (sweep,) = kernel.sweeps
+    if sweep.monoid.is_empty:
+        return (Launch(symbol=kernel.name, kernel=kernel, part="slices", params=kernel.params,
+                       scratch=(), grid_rows=schedule.slices),)  # fmt: skip
+    partial = _partial_scratch(kernel, sweep, schedule)
+    gathered = {n for g in _gathers(kernel, sweep) for n in g.loads}
+    read = tuple(p for p in kernel.params if not p.output)
+    finishing = tuple(p for p in kernel.params if p.name not in sweep.loads or p.name in gathered)
+    fold = Launch(symbol=f"{kernel.name}_slices", kernel=kernel, part="slices",
+                  params=read, scratch=partial + spilled,
+                  grid_rows=schedule.slices)  # fmt: skip
+    merge = Launch(symbol=f"{kernel.name}_merge", kernel=kernel, part="merge",
+                   params=finishing, scratch=partial + spilled, grid_rows=1)  # fmt: skip
+    return fold, merge
+
+
+def _gathers(kernel: Kernel, sweep: Sweep) -> tuple[Gather, ...]:
+    """Elements read once more when the row is finished."""
+    steps = [*kernel.prelude, *sweep.steps]
+    steps += [*(s for store in sweep.list_stores for s in store.entries.steps)]
+    steps += [s for step in sweep.steps if isinstance(step, ListFold) for s in step.entries.steps]
+    return tuple(s for s in steps if isinstance(s, Gather))
+
+
+def _partial_scratch(
+    kernel: Kernel, sweep: Sweep, schedule: CudaSchedule
+) -> tuple[Scratch, ...]:
+    found = []
+    if sweep.monoid.has_scalars:
+        fields = len(sweep.monoid.folded) + len(sweep.monoid.moving) + 2 * len(sweep.monoid.best)
+        # Every field is at most 8 bytes and the struct is padded to its widest: an upper bound.
+        found.append(Scratch("partial_states", "states", schedule.slices, 8 * fields))
+    for best in sweep.monoid.lists:
+        size = entry_bytes(kernel, best, schedule)
+        found.append(Scratch(f"{best.name}_partial", "entries", schedule.slices * best.k, size))
+    return tuple(found)
+
+
+def entry_bytes(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> int:
+    """Size of a (value, column) pair."""
+    value = 8 if best.kind == "int" else kernel.compute.itemsize
+    column = 8 if schedule.wide_columns else 4
+    return 16 if 8 in (value, column) else 8
+
+
+def in_device_memory(kernel: Kernel, schedule: CudaSchedule) -> bool:
+    """Do the kernel's lists exceed what a block can keep in static shared memory?"""
+    total = sum(
+        schedule.slots(best) * entry_bytes(kernel, best, schedule)
+        for sweep in kernel.sweeps for best in sweep.monoid.lists
+    )  # fmt: skip
+    return total * schedule.teams_per_block > _SHARED_LIST_BYTES

@@ -1,0 +1,112 @@
+"""A pipeline's parameters: arrays by position, compile-time constants by keyword."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusegen.errors import ArgumentError, TraceError
+from fusegen.graph import Loc
+from fusegen.names import nearest
+
+RESERVED = frozenset(
+    ["axis", "out", "form", "device", "target", "deterministic", "chunk", "dtype", "n_cols", "inputs"]
+)
+REQUIRED = inspect.Parameter.empty
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Names of the array parameters, which of them may be missing, and the constants' defaults."""
+
+    name: str
+    arrays: tuple[str, ...]
+    optional: frozenset[str]
+    constants: Mapping[str, Any]  # default, or REQUIRED
+
+    def bind_arrays(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Arrays by name; None counts as absent. Raises ArgumentError."""
+        if len(given) > len(self.arrays):
+            raise ArgumentError(
+                f"{self.name} takes {self._takes()}, got {len(given)}",
+                fix="Constants are passed by keyword.",
+            )
+        bound = dict(zip(self.arrays, given, strict=False))
+        for name, value in named.items():
+            if name in bound:
+                raise ArgumentError(f"{self.name} got {name} twice")
+            bound[name] = value
+        present = {n: bound[n] for n in self.arrays if bound.get(n) is not None}
+        missing = [n for n in self.arrays if n not in present and n not in self.optional]
+        if missing:
+            raise ArgumentError(f"{self.name} misses {', '.join(missing)}",
+                                why=f"It takes {self._takes()}.")  # fmt: skip
+        return present
+
+    def _takes(self) -> str:
+        shown = [f"[{n}]" if n in self.optional else n for n in self.arrays]
+        return f"{len(shown)} array{'s' if len(shown) != 1 else ''} ({', '.join(shown)})"
+
+    def bind_constants(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Every constant's value. Raises ArgumentError for unknown, missing or unusable ones."""
+        for name, value in given.items():
+            if name not in self.constants:
+                raise self._unknown(name)
+            try:
+                hash(value)
+            except TypeError:
+                raise ArgumentError(
+                    f"{self.name}: constant {name} is {type(value).__name__}",
+                    why="Constants become part of the kernel: numbers, strings, tuples of them.",
+                    fix="Arrays are positional parameters.",
+                ) from None
+        bound = {**self.constants, **given}
+        missing = [n for n, v in bound.items() if v is REQUIRED]
+        if missing:
+            raise ArgumentError(f"{self.name} needs the constant {missing[0]}",
+                                fix=f"Pass {missing[0]}=… by keyword.")  # fmt: skip
+        return bound
+
+    def _unknown(self, name: str) -> ArgumentError:
+        known = [*self.constants, *self.arrays]
+        listed = f"Constants: {', '.join(self.constants) or 'none'}. It takes {self._takes()}."
+        return ArgumentError(f"{self.name} has no parameter {name!r}", why=listed,
+                             fix=nearest(name, [*known, *RESERVED]))  # fmt: skip
+
+
+def constants_key(constants: Mapping[str, Any]) -> tuple[Any, ...]:
+    """A hashable key that tells 1 from True and from 1.0."""
+    return tuple((n, type(v), repr(v) if isinstance(v, float) else v) for n, v in constants.items())
+
+
+def signature_of(fn: Callable[..., Any]) -> Signature:
+    """Read a function's parameters. Raises TraceError for forms a pipeline cannot have."""
+    code = fn.__code__
+    where = Loc(code.co_filename, code.co_firstlineno, f"def {fn.__name__}(…)")
+    arrays: list[str] = []
+    optional: set[str] = set()
+    constants: dict[str, Any] = {}
+    for name, parameter in inspect.signature(fn).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise TraceError(f"*{name}: a pipeline names each of its parameters", where=where)
+        if name in RESERVED:
+            raise TraceError(f"a parameter cannot be called {name}", where=where,
+                             why=f"Calls use these names: {', '.join(sorted(RESERVED))}.")  # fmt: skip
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            constants[name] = parameter.default
+            continue
+        arrays.append(name)
+        if parameter.default is None:
+            optional.add(name)
+        elif parameter.default is not parameter.empty:
+            raise TraceError(
+                f"array {name} has the default {parameter.default!r}", where=where,
+                why="A positional parameter is an array; None makes it optional.",
+                fix=f"For a constant write it after a star: *, {name}={parameter.default!r}.",
+            )  # fmt: skip
+    if not arrays:
+        raise TraceError("a pipeline needs at least one array", where=where,
+                         fix="Give it a positional parameter.")  # fmt: skip
+    return Signature(fn.__name__, tuple(arrays), frozenset(optional), constants)

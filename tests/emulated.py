@@ -1,0 +1,72 @@
+"""CudaExecutable's twin on the CPU: the very source and launches, run by the SIMT executor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from simt import compile_module
+
+from fusegen.dtypes import BFLOAT16
+from fusegen.kernel import Param, Program
+from fusegen.schedule.cuda import CudaSchedule, Launch, Scratch, launches, padded_stride
+
+RESIDENT_BLOCKS = 3  # fewer than rows, so that the row loop of a bounded grid is exercised
+
+
+class EmulatedExecutable:
+    """Call as CudaExecutable, with NumPy arrays. Raises SimtError on any violation."""
+
+    def __init__(self, program: Program, schedule: CudaSchedule, source: str, seed: int = 0) -> None:
+        self.program, self.schedule, self.seed = program, schedule, seed
+        self.launches = launches(program, schedule)
+        self.module = compile_module(source)
+
+    def __call__(self, arrays: Mapping[str, Any], n_rows: int, n_cols: int) -> None:
+        held = dict(arrays)
+        shapes = {"element": (n_rows, padded_stride(n_cols)), "row": (n_rows,)}
+        for p in self.program.workspace:
+            held[p.name] = _poisoned(shapes[p.shape], p)
+        kept: dict[str, np.ndarray] = {}
+        for launch in self.launches:
+            grid = self._grid(launch, n_rows)
+            for scratch in launch.scratch:
+                kept.setdefault(scratch.name, self._scratch(scratch, n_rows, grid))
+            self._launch(launch, grid, held, kept, n_rows, n_cols)
+
+    def _grid(self, launch: Launch, n_rows: int) -> int:
+        blocks = -(-n_rows // self.schedule.teams_per_block)
+        if launch.limited:
+            blocks = min(blocks, RESIDENT_BLOCKS)
+        return blocks * launch.grid_rows
+
+    def _scratch(self, scratch: Scratch, n_rows: int, grid: int) -> np.ndarray:
+        owners = grid * self.schedule.teams_per_block if scratch.per_team else n_rows
+        return np.full(owners * scratch.count * scratch.entry_bytes, 0xFF, np.uint8)
+
+    def _launch(
+        self, launch: Launch, grid: int, held: Mapping[str, Any], kept: Mapping[str, Any],
+        n_rows: int, n_cols: int,
+    ) -> None:  # fmt: skip
+        args: list[Any] = [_bits(held[p.name]) for p in launch.params]
+        first = len(args)
+        args += [kept[s.name] for s in launch.scratch]
+        written = {i for i, p in enumerate(launch.params) if p.output}
+        scratch = set(range(first, len(args)))
+        readable = scratch if launch.part == "merge" else set()
+        for p in launch.params:
+            if p.shape == "element":
+                args.append(held[p.name].strides[0] // held[p.name].itemsize)
+        self.module.launch(
+            launch.symbol, (grid,), (self.schedule.block_threads,), [*args, n_rows, n_cols],
+            outputs=written | scratch, initialised=readable, seed=self.seed,
+        )  # fmt: skip
+
+
+def _poisoned(shape: tuple[int, ...], param: Param) -> np.ndarray:
+    return np.full(shape, np.nan if param.dtype.kind == "float" else -77).astype(param.dtype.numpy)
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    return array.view(np.int16) if array.dtype == BFLOAT16.numpy else array

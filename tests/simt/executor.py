@@ -1,0 +1,195 @@
+"""Compiles CUDA C++ kernels for the CPU, launches them, and raises what went wrong.
+
+Threads run as fibers, so every interleaving is reproducible: a launch depends only on its inputs
+and on ``seed``.  See ``README.md`` for what is checked and what is not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from simt.arguments import Argument, PackedArgument, Parameter, pack_arguments
+from simt.source import find_inline_assembly, find_kernels
+from simt.toolchain import CompileError, available, build_module, source_line
+
+_MAX_THREADS_PER_BLOCK = 1024
+_MAX_DESCRIPTION_BYTES = 64 * 1024  # of a kernel's parameters, which CUDA limits to 32 KiB
+
+# Fault handlers and alternate signal stacks belong to the process: one launch at a time.
+_launch_lock = threading.Lock()
+
+
+class SimtError(AssertionError):
+    """A kernel does not compile, or does what CUDA leaves undefined.
+
+    ``block`` and ``thread`` are the indices of the thread that was caught, and ``line`` is the line
+    of the kernel source, each as far as it is known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        block: tuple[int, ...] | None = None,
+        thread: tuple[int, ...] | None = None,
+        line: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.block = block
+        self.thread = thread
+        self.line = line
+
+
+def compile_module(source: str, *, check: bool = True) -> SimtModule:
+    """Compile a CUDA translation unit with one or more ``extern "C"`` kernels.
+
+    Without ``check`` kernels run faster, and only guard pages, read-only pages and the rules of
+    barriers and warp collectives are left to catch errors.
+    """
+    reason = available()
+    if reason is not None:
+        raise SimtError(reason)
+    assembly_line = find_inline_assembly(source)
+    if assembly_line is not None:
+        message = f"line {assembly_line}: inline assembly cannot run on the CPU"
+        raise SimtError(message, line=assembly_line)
+    if not find_kernels(source):
+        raise SimtError("the source has no __global__ function")
+    try:
+        library = build_module(source, check=check)
+    except CompileError as error:
+        raise SimtError(f"the kernel does not compile:\n{error}") from None
+    return SimtModule(source, library, check=check)
+
+
+class SimtModule:
+    """A compiled CUDA source, made by :func:`compile_module`."""
+
+    def __init__(self, source: str, library: Path, *, check: bool) -> None:
+        self.kernels = find_kernels(source)
+        """The names of the kernels."""
+        self._source_lines = source.splitlines()
+        self._path = library
+        self._library = ctypes.CDLL(str(library))
+        self._check = check
+        self._parameters = {name: self._describe(name) for name in self.kernels}
+
+    def launch(
+        self,
+        kernel: str,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[Argument],
+        *,
+        outputs: Collection[int] = (),
+        initialised: Collection[int] = (),
+        shared_bytes: int = 0,
+        seed: int = 0,
+        cluster: int = 1,
+    ) -> None:
+        """Run a kernel over a grid; the results are in the output arrays afterwards.
+
+        ``args`` are in the order of the kernel's parameters.  An array is passed as a pointer to a
+        copy that has the same address modulo 16; None is a null pointer.  An array passed twice is
+        one buffer, as in an in-place operation.  ``outputs`` are the indices of arrays that may be
+        written; a kernel may not read what it has not written there, unless the index is also in
+        ``initialised``.
+
+        Seed 0 runs blocks and threads in order, every other seed in a random order of its own.
+        ``cluster`` consecutive blocks along x form a cluster.
+
+        Raises SimtError on the first violation, and leaves the arrays as they were.
+        """
+        packed = pack_arguments(self._parameters_of(kernel), args, outputs, initialised)
+        request = _Request(
+            kernel=ctypes.cast(self._library[f"simt_run_{kernel}"], ctypes.c_void_p),
+            arguments=(PackedArgument * len(packed))(*packed),
+            argument_count=len(packed),
+            grid=_extent(grid, "grid"),
+            block=_extent(block, "block"),
+            cluster_size=cluster,
+            checking=self._check,
+            shared_bytes=shared_bytes,
+            seed=seed,
+        )
+        _validate(request)
+        self._run(kernel, request)
+
+    def _run(self, kernel: str, request: _Request) -> None:
+        failure = _Failure()
+        with _launch_lock:
+            failed = self._library.simt_launch(ctypes.byref(request), ctypes.byref(failure))
+        if failed:
+            raise self._error(kernel, failure)
+
+    def _error(self, kernel: str, failure: _Failure) -> SimtError:
+        line: int | None = failure.line or None
+        if line is None and failure.instruction:
+            line = source_line(self._path, failure.instruction)
+        block = tuple(failure.block) if failure.has_thread else None
+        thread = tuple(failure.thread) if failure.has_thread else None
+        place = kernel
+        if failure.has_thread:
+            place += f": block {block}, thread {thread}"
+        if line is not None:
+            place += f", line {line}"
+        message = f"{place}: {failure.text.decode(errors='replace')}"
+        if line is not None and line <= len(self._source_lines):
+            message += f"\n    {line} | {self._source_lines[line - 1].strip()}"
+        return SimtError(message, block=block, thread=thread, line=line)
+
+    def _describe(self, kernel: str) -> list[Parameter]:
+        text = ctypes.create_string_buffer(_MAX_DESCRIPTION_BYTES)
+        self._library[f"simt_describe_{kernel}"](text)
+        return [Parameter.parse(item) for item in text.value.decode().split(";") if item]
+
+    def _parameters_of(self, kernel: str) -> list[Parameter]:
+        if kernel not in self._parameters:
+            raise ValueError(f"no kernel {kernel!r}, only {', '.join(self.kernels)}")
+        return self._parameters[kernel]
+
+
+class _Request(ctypes.Structure):
+    """Mirrors LaunchRequest in launch.cpp."""
+
+    _fields_ = (
+        ("kernel", ctypes.c_void_p),
+        ("arguments", ctypes.POINTER(PackedArgument)),
+        ("argument_count", ctypes.c_size_t),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("cluster_size", ctypes.c_uint),
+        ("checking", ctypes.c_int),
+        ("shared_bytes", ctypes.c_size_t),
+        ("seed", ctypes.c_uint64),
+    )
+
+
+class _Failure(ctypes.Structure):
+    """Mirrors Failure in machine.h."""
+
+    _fields_ = (
+        ("text", ctypes.c_char * 1024),
+        ("has_thread", ctypes.c_int),
+        ("block", ctypes.c_uint * 3),
+        ("thread", ctypes.c_uint * 3),
+        ("line", ctypes.c_int),
+        ("instruction", ctypes.c_uint64),
+    )
+
+
+def _extent(extent: tuple[int, ...], name: str) -> ctypes.Array[ctypes.c_uint]:
+    if not 1 <= len(extent) <= 3 or min(extent) < 1:
+        raise ValueError(f"{name} must be one to three positive integers, not {extent}")
+    return (ctypes.c_uint * 3)(*extent, *[1] * (3 - len(extent)))
+
+
+def _validate(request: _Request) -> None:
+    threads = request.block[0] * request.block[1] * request.block[2]
+    if threads > _MAX_THREADS_PER_BLOCK:
+        raise ValueError(f"a block has at most {_MAX_THREADS_PER_BLOCK} threads, not {threads}")
+    if request.cluster_size < 1 or request.grid[0] % request.cluster_size:
+        raise ValueError("the grid's x extent must be a multiple of the cluster size")

@@ -1,0 +1,58 @@
+// Recording what went wrong.  Only the first failure counts: it ends the launch.
+#include <cstdio>
+
+#include "machine.h"
+
+namespace simt {
+
+void record_failure(const Thread* thread, Site site, const char* format, va_list values) {
+    if (machine->failed) return;
+    machine->failed = true;
+    Failure& failure = *machine->failure;
+    vsnprintf(failure.text, sizeof failure.text, format, values);
+    failure.line = site.line;
+    if (machine->image.contains(site.instruction)) {
+        failure.instruction = static_cast<const char*>(site.instruction) - machine->image.begin;
+    }
+    if (thread == nullptr) return;
+    const uint3 block = thread->context.block_index;
+    const uint3 index = thread->context.thread_index;
+    failure.has_thread = 1;
+    failure.block[0] = block.x, failure.block[1] = block.y, failure.block[2] = block.z;
+    failure.thread[0] = index.x, failure.thread[1] = index.y, failure.thread[2] = index.z;
+}
+
+void record_failure(const Thread* thread, Site site, const char* format, ...) {
+    va_list values;
+    va_start(values, format);
+    record_failure(thread, site, format, values);
+    va_end(values);
+}
+
+namespace {
+
+// The fiber stays suspended for ever; its stack is freed with the others.
+[[noreturn]] void abandon_thread() {
+    suspend();
+    std::abort();
+}
+
+}  // namespace
+
+void fail_at(Site site, const char* format, ...) {
+    va_list values;
+    va_start(values, format);
+    record_failure(machine->current, site, format, values);
+    va_end(values);
+    abandon_thread();
+}
+
+void fail(int line, const char* format, ...) {
+    va_list values;
+    va_start(values, format);
+    record_failure(machine->current, Site{.line = line}, format, values);
+    va_end(values);
+    abandon_thread();
+}
+
+}  // namespace simt

@@ -1,0 +1,197 @@
+// The simulated machine: what scheduler, checker and launcher share.
+//
+// One launch runs at a time per module.  Its blocks (or clusters of blocks) run one after another;
+// the threads of a block are fibers on one CPU thread, which switch only where they have to wait.
+#pragma once
+
+#include <array>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "runtime.h"
+
+namespace simt {
+
+constexpr unsigned warp_width = 32;
+
+struct Block;
+
+enum class ThreadState { ready, at_block_barrier, at_cluster_barrier, at_collective, exited };
+
+struct Thread {
+    ThreadContext context;
+    Block* block;
+    unsigned index;          // in the block
+    unsigned cluster_index;  // in the cluster
+    void* stack_pointer;     // while it does not run
+    ThreadState state;
+    int line;  // of the call it waits in
+
+    // A vector clock over the lanes of the warp: how far this thread has seen each lane advance.
+    // The own entry counts the collectives it took part in.
+    std::array<uint32_t, warp_width> seen;
+
+    unsigned lane() const { return index % warp_width; }
+    unsigned lane_bit() const { return 1u << lane(); }
+};
+
+enum class Collective { sync, shuffle, vote, match, reduce };
+
+// Where the lanes of one mask meet.  A lane may enter the next round before a slower one has read
+// the values of this one, so two rounds alternate.
+struct Rendezvous {
+    unsigned mask = 0;
+    unsigned arrived = 0;
+    Collective kind = Collective::sync;
+    int line = 0;
+    unsigned round = 0;
+    std::array<std::array<uint64_t, warp_width>, 2> values{};
+};
+
+struct Warp {
+    Thread* threads = nullptr;  // its lanes lie side by side
+    unsigned present = 0;       // lanes that exist
+    unsigned exited = 0;
+    std::deque<Rendezvous> rendezvous;  // one for each mask; references stay valid
+};
+
+// Who accessed a byte of shared memory, and when on the machine's clock and on its lane's clock.
+struct SharedAccess {
+    uint32_t time = 0;  // 0: never
+    uint32_t thread = 0;
+    uint32_t lane_clock = 0;
+    bool atomic = false;
+};
+
+struct SharedByte {
+    SharedAccess write;
+    SharedAccess read;             // the latest read
+    SharedAccess read_same_warp;   // the latest read by another lane of that warp
+    SharedAccess read_other_warp;  // the latest read by another warp
+};
+
+struct FreeDeleter {
+    void operator()(void* pointer) const { std::free(pointer); }
+};
+
+struct Block {
+    std::vector<Thread> threads;
+    std::vector<Warp> warps;
+    unsigned rank = 0;  // in the cluster
+    unsigned exited = 0;
+    unsigned at_barrier = 0;
+    int barrier_line = 0;
+    unsigned barrier_votes = 0;
+    BarrierVotes barrier_result{};
+    uint32_t start_time = 0;
+    uint32_t barrier_time = 0;  // of the latest release
+    std::vector<char> shared;   // the shared memory, while another block of the cluster is live
+    // Zero pages until touched, and kept from block to block.
+    std::unique_ptr<SharedByte[], FreeDeleter> shadow;
+};
+
+// A kernel's buffer, copied between two inaccessible guard zones.
+struct Buffer {
+    unsigned argument;
+    char* host;
+    char* device;
+    size_t bytes;
+    bool writable;
+    std::vector<bool> initialised;  // by byte; empty if all are
+};
+
+// What went wrong first, in the form the launcher's caller reads.
+struct Failure {
+    char text[1024];
+    int has_thread;
+    unsigned block[3];
+    unsigned thread[3];
+    int line;              // 0: unknown
+    uint64_t instruction;  // offset in the module, 0: unknown
+};
+
+struct AddressRange {
+    char* begin = nullptr;
+    size_t bytes = 0;
+    bool contains(const void* pointer) const {
+        return static_cast<size_t>(static_cast<const char*>(pointer) - begin) < bytes;
+    }
+};
+
+// The module's thread-local segment.  The dynamic array comes last.
+struct SharedWindow {
+    AddressRange segment;
+    size_t dynamic_offset = 0;
+    size_t dynamic_bytes = 0;
+    size_t used_bytes() const { return dynamic_offset + dynamic_bytes; }
+};
+
+struct Machine {
+    dim3 grid;
+    dim3 block;
+    unsigned cluster_size = 1;
+    bool checking = true;
+    bool shuffling = false;
+    std::mt19937_64 random;
+    void (*kernel)(void**) = nullptr;
+    void** arguments = nullptr;
+
+    AddressRange image;  // the module: its constants and global variables
+    AddressRange stacks;
+    SharedWindow shared;
+    std::vector<Buffer> buffers;
+
+    std::vector<Block> cluster;  // the blocks that run now
+    Block* live = nullptr;       // the one whose shared memory is in the window
+    Thread* current = nullptr;   // null while the scheduler runs
+    uint32_t time = 1;           // advances when a barrier is released and when a cluster starts
+    uint32_t cluster_barrier_time = 0;
+    unsigned at_cluster_barrier = 0;
+    bool muted = false;          // inside an atomic operation
+    uint64_t accesses_in_a_row = 0;  // since the current thread was resumed
+
+    bool failed = false;
+    Failure* failure = nullptr;
+
+    unsigned threads_per_block() const { return block.x * block.y * block.z; }
+};
+
+// The running launch, or null.
+extern Machine* machine;
+
+// fibers.cpp: stacks and context switches.
+constexpr size_t stack_bytes = 128 * 1024;
+void* prepare_stack(char* stack_end);
+void resume(Thread& thread);
+void suspend();
+char* stack_end(const Thread& thread);
+
+// scheduler.cpp: runs every block; stops early when the machine has failed.
+void run_grid(Machine& machine);
+void wait(ThreadState state, int line);
+void finish_thread();
+
+// collectives.cpp
+void leave_warp(const Thread& thread);
+
+// checker.cpp
+enum class AccessKind { read, write, atomic };
+struct Site {
+    int line = 0;
+    const void* instruction = nullptr;
+};
+void check_access(const void* address, size_t bytes, AccessKind kind, Site site);
+
+// failure.cpp: record_failure keeps only the first failure; fail_at ends the running thread for good.
+void record_failure(const Thread* thread, Site site, const char* format, va_list values);
+void record_failure(const Thread* thread, Site site, const char* format, ...)
+    __attribute__((format(printf, 3, 4)));
+[[noreturn]] void fail_at(Site site, const char* format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+}  // namespace simt

@@ -1,0 +1,63 @@
+// What CUDA code calls: the boundary between the shim headers and the executor.
+//
+// The shim headers are compiled together with the kernel, and in check mode they carry the same
+// instrumentation.  Everything declared here lives in the uninstrumented runtime.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "shim/vector_types.h"
+
+namespace simt {
+
+struct ThreadContext {
+    uint3 thread_index;
+    uint3 block_index;
+    dim3 block_dim;
+    dim3 grid_dim;
+    unsigned cluster_rank;
+    unsigned cluster_size;
+};
+
+// The context of the thread that runs now; the scheduler rewrites it on every switch.
+extern ThreadContext context;
+
+// Every call that can wait or fail takes the kernel's source line.  The shim functions get it from
+// a default argument, which the compiler evaluates where the kernel calls them.
+#define SIMT_LINE int line = __builtin_LINE()
+
+// Always inlined, so that a reported instruction can be traced back to a line of the kernel.
+#define SIMT_INLINE static inline __attribute__((always_inline))
+
+struct BarrierVotes {
+    int count;  // threads with a true predicate
+    int all;
+    int any;
+};
+
+BarrierVotes block_barrier(bool predicate, int line);
+void cluster_barrier(int line);
+void* map_shared_rank(void* pointer, unsigned rank, int line);
+
+unsigned lane_id();
+void warp_sync(unsigned mask, int line);
+unsigned warp_ballot(unsigned mask, bool predicate, int line);
+unsigned warp_match(unsigned mask, uint64_t bits, int line);
+uint64_t warp_shuffle(unsigned mask, uint64_t bits, int source_lane, int line);
+uint64_t warp_reduce(unsigned mask, uint64_t bits, uint64_t (*combine)(uint64_t, uint64_t),
+                     int line);
+
+[[noreturn]] void fail(int line, const char* format, ...) __attribute__((format(printf, 2, 3)));
+void require_aligned(const void* pointer, size_t alignment, const char* operation, int line);
+
+// Reports one atomic access, and mutes the instrumentation of the plain read and write that
+// implement it.  Threads only ever switch at barriers and collectives, so these are indivisible.
+class AtomicScope {
+public:
+    AtomicScope(const void* pointer, size_t bytes, int line);
+    ~AtomicScope();
+    AtomicScope(const AtomicScope&) = delete;
+};
+
+}  // namespace simt

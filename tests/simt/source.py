@@ -1,0 +1,33 @@
+"""The little that has to be known about CUDA source text before a compiler sees it."""
+
+from __future__ import annotations
+
+import re
+
+_COMMENT_OR_STRING = re.compile(
+    r"""//[^\n]* | /\*.*?\*/ | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'""",
+    re.DOTALL | re.VERBOSE,
+)
+_INLINE_ASSEMBLY = re.compile(r"\b(?:asm|__asm__|__asm)\b(?:\s*\w+)*\s*\(")
+_KERNEL = re.compile(
+    r"""__global__ \s+ (?:__launch_bounds__|__cluster_dims__|\(.*?\)|void|static|\s)*
+        \b (\w+) \s* \(""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+def blank_comments_and_strings(source: str) -> str:
+    """Return the source with comments and literals replaced by spaces; lines keep their numbers."""
+    return _COMMENT_OR_STRING.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source)
+
+
+def find_inline_assembly(source: str) -> int | None:
+    """Return the line number of the first ``asm`` statement, if there is one."""
+    code = blank_comments_and_strings(source)
+    match = _INLINE_ASSEMBLY.search(code)
+    return code.count("\n", 0, match.start()) + 1 if match else None
+
+
+def find_kernels(source: str) -> list[str]:
+    """Return the names of all ``__global__`` functions, each once, in order of appearance."""
+    return list(dict.fromkeys(_KERNEL.findall(blank_comments_and_strings(source))))
