@@ -1,14 +1,14 @@
 """fusegen: write the safe text of a row reduction, get the one-sweep kernel and its proof.
 
-    import fusegen as fg
+import fusegen as fg
 
-    @fg.pipeline
-    def softmax_topk(x, *, k=5):
-        m = fg.max(x)
-        y = fg.exp(x - m) / fg.sum(fg.exp(x - m))
-        return fg.topk(y, k)
+@fg.pipeline
+def softmax_topk(x, *, k=5):
+    m = fg.max(x)
+    y = fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    return fg.topk(y, k)
 
-    values, indices = softmax_topk(x, k=5)
+values, indices = softmax_topk(x, k=5)
 """
 
 from __future__ import annotations
@@ -16,13 +16,59 @@ from __future__ import annotations
 from fusegen import library
 from fusegen.check import Report, check
 from fusegen.errors import (
-    ArgumentError, BackendError, DTypeError, FusegenError, InternalError, LawViolation,
-    PipelineError, ShapeError, TraceError,
+    ArgumentError,
+    BackendError,
+    DTypeError,
+    FusegenError,
+    InternalError,
+    LawViolation,
+    PipelineError,
+    ShapeError,
+    TraceError,
 )  # fmt: skip
 from fusegen.lang import (
-    abs, all, any, argmax, argmin, cast, ceil, cos, count, erf, exp, exp2, expm1, floor, index,
-    isfinite, isinf, isnan, length, log, log1p, log2, logsumexp, max, maximum, mean, min, minimum,
-    prod, round, rsqrt, sigmoid, sign, sin, sqrt, sum, take, tanh, topk, var, where, xlogy,
+    abs,
+    all,
+    any,
+    argmax,
+    argmin,
+    cast,
+    ceil,
+    cos,
+    count,
+    erf,
+    exp,
+    exp2,
+    expm1,
+    floor,
+    index,
+    isfinite,
+    isinf,
+    isnan,
+    length,
+    log,
+    log1p,
+    log2,
+    logsumexp,
+    max,
+    maximum,
+    mean,
+    min,
+    minimum,
+    prod,
+    round,
+    rsqrt,
+    sigmoid,
+    sign,
+    sin,
+    sqrt,
+    sum,
+    take,
+    tanh,
+    topk,
+    var,
+    where,
+    xlogy,
 )  # fmt: skip
 from fusegen.pipeline import Compiled, Pipeline, Spec, pipeline
 from fusegen.trace import PerColumn, PerRow

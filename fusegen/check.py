@@ -43,7 +43,8 @@ class Report:
 
     def __str__(self) -> str:
         proved = [o for o in self.derivation.obligations if o.status == "proved"]
-        lines = [f"{self.pipeline}: {len(proved)} of {len(self.derivation.obligations)} obligations "
+        n = len(self.derivation.obligations)
+        lines = [f"{self.pipeline}: {len(proved)} of {n} obligations "
                  f"proved in {self.derivation.seconds * 1e3:.0f} ms"]  # fmt: skip
         lines += [f"  {o.status:<10} {o.name}: {o.statement}" for o in self.derivation.obligations]
         lines += [f"  own sweep  {line}" for r in self.refusals for line in str(r).splitlines()[:1]]

@@ -1,9 +1,8 @@
 """From the user's function to source and an executable: one visible tuple of passes.
 
 A pass is a function of what earlier passes made; it runs when its result is asked for. Results that
-cost time (the derivation with its program, the source) are kept on disk under everything they depend
-on, so a second process loads neither sympy, networkx nor jinja2. FUSEGEN_DUMP=<pass>|all prints
-results to stderr, and runs every pass afresh.
+cost time are kept on disk under all they depend on, so a second process loads neither sympy,
+networkx nor jinja2. FUSEGEN_DUMP=<pass>|all prints results to stderr, every pass run afresh.
 """
 
 from __future__ import annotations
@@ -13,13 +12,14 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fusegen import graph as g
 from fusegen.derivation import Derivation
 from fusegen.dtypes import DType
-from fusegen.errors import ArgumentError, InternalError
+from fusegen.errors import ArgumentError, BackendError, InternalError
 from fusegen.forms import Form, Grouping
 from fusegen.kernel import Kernel, Program
 from fusegen.kinds import infer_kinds
@@ -48,7 +48,9 @@ class Traced:
     digest: str
 
 
-def trace_pipeline(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any]) -> Traced:
+def trace_pipeline(
+    pipeline: Traceable, present: frozenset[str], constants: dict[str, Any]
+) -> Traced:
     """Run the user's function on symbolic values."""
     graph = trace(pipeline, present, constants)
     if _wants_dump("trace"):
@@ -183,11 +185,11 @@ def _emit(work: Work) -> str:
         case CudaTarget():
             from fusegen.emit.cuda import cuda_source
 
-            return cuda_source(work.program, work.schedule)
+            return str(cuda_source(work.program, work.schedule))
         case CpuTarget():
             from fusegen.emit.cpu import cpu_source
 
-            return cpu_source(work.program, work.schedule)
+            return str(cpu_source(work.program, work.schedule))
 
 
 def _verify_program(program: Program) -> None:
@@ -202,8 +204,7 @@ def _verify_kernel(kernel: Kernel) -> None:
     outputs = {p.name for p in kernel.params if p.output}
     inputs = {p.name for p in kernel.params} - outputs
     for sweep in kernel.sweeps:
-        stores = (*sweep.element_stores, *sweep.row_stores, *sweep.list_stores)
-        wrong = ({*sweep.loads} - inputs) | ({s.param for s in stores} - outputs)
+        wrong = ({*sweep.loads} - inputs) | ({s.param for s in sweep.stores} - outputs)
         if wrong:
             raise InternalError(f"{kernel.name}, sweep {sweep.number}: unknown {sorted(wrong)}")
 
@@ -270,17 +271,18 @@ _DUMP = os.environ.get("FUSEGEN_DUMP", "")
 
 
 def _load(name: str, key: tuple[str, ...]) -> Any:
-    data = load_bytes((name, sources_digest(), *key), ".pickle")
-    if data is None:
-        return None
     try:
-        return pickle.loads(data)
+        data = load_bytes((name, sources_digest(), *key), ".pickle")
+        return None if data is None else pickle.loads(data)
+    except BackendError:
+        return None  # no private folder: everything is made in this process
     except (pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError):
         return None  # written by something else: make it again
 
 
 def _store(name: str, key: tuple[str, ...], value: Any) -> None:
-    store_bytes((name, sources_digest(), *key), ".pickle", pickle.dumps(value))
+    with suppress(BackendError):  # without a private folder nothing is kept
+        store_bytes((name, sources_digest(), *key), ".pickle", pickle.dumps(value))
 
 
 def _wants_dump(name: str) -> bool:

@@ -14,6 +14,7 @@ from fusegen.errors import ArgumentError, BackendError
 from fusegen.forms import Form
 from fusegen.kernel import Param, Program
 from fusegen.runtime import arrays as ar
+from fusegen.runtime import results as rs
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import CpuTarget, CudaTarget, Target, host_cpu
 
@@ -63,7 +64,9 @@ class Front:
         choices = self.choices
         return Work(self.traced, self.dtypes, choices.form, target, problem, choices.chunk, known)
 
-    def executable(self, device: ar.Device, shape: tuple[int, int], phase: tuple[bool, bool]) -> Executable:
+    def executable(
+        self, device: ar.Device, shape: tuple[int, int], phase: tuple[bool, bool]
+    ) -> Executable:
         """The executable for this many rows and columns, as they lie in memory."""
         key = (device, shape, phase)
         found = self.by_shape.get(key)
@@ -106,7 +109,7 @@ class Front:
                 return wanted
             case _:
                 raise ArgumentError(
-                    f"compiled for {wanted.name if wanted else 'auto'}, called with arrays on {device}",
+                    f"compiled for {wanted.name if wanted else 'auto'}, the arrays are on {device}",
                     fix="Compile for where the arrays live, or move them.",
                 )
 
@@ -131,7 +134,7 @@ class Call:
     device: ar.Device
     rows: ar.Rows
     arrays: dict[str, Any]
-    results: list[ar.Result]
+    results: list[rs.Result]
 
     @property
     def executable(self) -> Executable:
@@ -154,29 +157,29 @@ class Call:
         """The results as the user's kind of arrays, nested as the pipeline returns them."""
         like = next(iter(self.adopted.values()))
         found = [
-            ar.hand_back(r, p, self.rows, like)
+            rs.hand_back(r, p, self.rows, like)
             for r, p in zip(self.results, self.front.outputs, strict=True)
         ]
         return nest(self.front.graph.structure, found)
 
 
-def prepare(front: Front, adopted: Mapping[str, ar.Adopted], device: ar.Device, axis: int, out: Any) -> Call:
+def prepare(
+    front: Front, adopted: Mapping[str, ar.Adopted], device: ar.Device, axis: int, out: Any
+) -> Call:
     """Lay out inputs and results. Raises ShapeError, DTypeError, ArgumentError."""
     graph = front.graph
     shapes = {n: tuple(a.array.shape) for n, a in adopted.items()}
     rows = ar.rows_of(graph.inputs, shapes, axis)
     ar.check_k(graph, rows.n_cols)
-    arrays = {
-        graph.names[i]: ar.as_rows(adopted[i.name].array, i.axis, rows) for i in graph.inputs
-    }
+    arrays = {graph.names[i]: ar.as_rows(adopted[i.name].array, i.axis, rows) for i in graph.inputs}
     like = next(iter(adopted.values()))
     given = flatten(graph.structure, out, len(front.outputs))
     results = [
-        ar.new_result(p, rows, like) if o is None
-        else ar.given_result(p, rows, o, adopted, len(front.outputs))
+        rs.new_result(p, rows, like) if o is None
+        else rs.given_result(p, rows, o, adopted, len(front.outputs))
         for p, o in zip(front.outputs, given, strict=True)
     ]  # fmt: skip
-    ar.check_distinct(results)
+    rs.check_distinct(results)
     arrays |= {p.name: r.written for p, r in zip(front.outputs, results, strict=True)}
     return Call(front, adopted, device, rows, arrays, results)
 
@@ -200,13 +203,21 @@ def flatten(structure: g.Structure, out: Any, n_outputs: int) -> list[Any]:
         if isinstance(part, int):
             found[part] = given
             return
-        keys = range(len(part)) if isinstance(part, tuple) else part.keys()
+        keys = range(len(part)) if isinstance(part, tuple) else part
         kind = tuple | list if isinstance(part, tuple) else dict
-        if not isinstance(given, kind) or len(given) != len(part) or (
-            isinstance(given, dict) and given.keys() != part.keys()
+        if (
+            not isinstance(given, kind)
+            or len(given) != len(part)
+            or (isinstance(given, dict) and given.keys() != part.keys())
         ):
-            shown = f"a tuple of {len(part)}" if isinstance(part, tuple) else f"a dict of {', '.join(part)}"
-            raise ArgumentError("out does not match the pipeline's outputs", why=f"They are {shown}.")
+            shown = (
+                f"a tuple of {len(part)}"
+                if isinstance(part, tuple)
+                else f"a dict of {', '.join(part)}"
+            )
+            raise ArgumentError(
+                "out does not match the pipeline's outputs", why=f"They are {shown}."
+            )
         for key in keys:
             visit(part[key], given[key])  # type: ignore[index]
 

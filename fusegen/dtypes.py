@@ -23,7 +23,10 @@ class DType:
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        return _bfloat16() if self.name == "bfloat16" else np.dtype(self.name)
+        if self.name == "bfloat16":
+            return _bfloat16()
+        found: np.dtype[Any] = np.dtype(self.name)
+        return found
 
     @property
     def accumulator(self) -> DType:

@@ -23,5 +23,6 @@ def check_form(form: str) -> Form:
         f"unknown form {form!r}", why=f"Forms are {', '.join(FORMS)}.", fix=nearest(form, FORMS)
     )
 
+
 Grouping = Literal["rows", "sweeps"]
 """rows: one kernel makes all sweeps of a row; sweeps: one kernel per sweep (unfused, split)."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from fusegen import graph as g
-from fusegen.derivation import Base, Commuted, Dependent, Derivation, Entry
+from fusegen.derivation import Commuted, Dependent, Derivation, Entry
 from fusegen.errors import PipelineError
 from fusegen.forms import Form
 
@@ -47,11 +47,13 @@ def fuse(graph: g.Graph, derivation: Derivation, form: Form) -> Fusion:
     """Assign every reduction and every stored element value to a sweep."""
     kind: Form = "online" if form == "auto" else form
     entries = {n: derivation[graph.names[n]] for n in graph.reductions}
-    modes = {n: _mode(entries[n], kind) for n in graph.reductions}
+    modes: dict[g.Node, Mode] = {n: _mode(entries[n], kind) for n in graph.reductions}
     if kind == "unfused":
         return _one_per_sweep(graph, modes)
     level = _levels(graph, modes)
-    while late := [n for n in level if modes[n] == "merged" and level[n] < _finish(graph, level)[n]]:
+    while late := [
+        n for n in level if modes[n] == "merged" and level[n] < _finish(graph, level)[n]
+    ]:  # fmt: skip
         # Its read-out would meet a row value of a later sweep: fold the text there instead.
         modes = {**modes, late[0]: "text"}
         level = _levels(graph, modes)
@@ -74,7 +76,9 @@ def needs_graph(graph: g.Graph, derivation: Derivation, form: Form) -> nx.DiGrap
     import networkx as nx
 
     kind: Form = "online" if form == "auto" else form
-    modes = {n: _mode(derivation[graph.names[n]], kind) for n in graph.reductions}
+    modes: dict[g.Node, Mode] = {
+        n: _mode(derivation[graph.names[n]], kind) for n in graph.reductions
+    }
     needs = _needs(graph, modes)
     return nx.relabel_nodes(needs, {n: graph.names[n] for n in needs})
 

@@ -111,6 +111,9 @@ class ListStore:
     note: str = ""
 
 
+Store = ElementStore | RowStore | ListStore
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
     """One traversal of the row."""
@@ -127,10 +130,16 @@ class Sweep:
     list_stores: tuple[ListStore, ...] = ()
 
     @property
+    def stores(self) -> tuple[Store, ...]:
+        """Everything this sweep writes."""
+        return (*self.element_stores, *self.row_stores, *self.list_stores)
+
+    @property
     def uses_column(self) -> bool:
         """Does an element expression need the column number?"""
         exprs = [let.expr for let in self.lets] + [s.value for s in self.element_stores]
-        exprs += [c.lift for c in (*self.monoid.folded, *self.monoid.moving)]
+        exprs += [c.lift for c in self.monoid.folded]
+        exprs += [c.lift for c in self.monoid.moving]
         exprs += [r.atom for r in self.monoid.relatives]
         return any(e == COLUMN for expr in exprs for e in walk(expr)) or bool(
             self.monoid.best or self.monoid.lists

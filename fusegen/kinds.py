@@ -7,12 +7,15 @@ integer type never does so silently: the user casts it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_never
+from typing import Any, assert_never
 
 from fusegen import graph as g
-from fusegen.dtypes import DType, Kind
-from fusegen.errors import DTypeError
+from fusegen.dtypes import BOOL, INT64, DType, Kind, dtype_of
+from fusegen.errors import ArgumentError, DTypeError
 from fusegen.ops import OPS
+
+DTypes = str | Any | Mapping[str, Any]
+"""One element type for all inputs, or one by input name."""
 
 
 def infer_kinds(graph: g.Graph, dtypes: Mapping[str, DType]) -> dict[g.Node, Kind]:
@@ -115,3 +118,21 @@ def _needs_float(node: g.Node, op: str, arg: g.Node, kind: Kind) -> DTypeError:
 def _no_bool(node: g.Node, op: str) -> DTypeError:
     return DTypeError(f"{op} needs numbers, got a condition", where=node.loc,
                       fix="Use fg.where(condition, 1, 0), fg.count, fg.any or fg.all.")  # fmt: skip
+
+
+def assumed_dtypes(graph: g.Graph, dtype: DTypes) -> dict[str, DType]:
+    """Types of the inputs: as told; whole numbers as indices, bool as conditions."""
+    told = dtype if isinstance(dtype, Mapping) else {}
+    for name in told:
+        if name not in {i.name for i in graph.inputs}:
+            raise ArgumentError(f"dtype names {name!r}, which is no input of this call")
+    usual = dtype_of("float32" if isinstance(dtype, Mapping) else dtype)
+    indices = {n.index for n in graph.nodes if isinstance(n, g.Take)}
+    conditions = {n.args[0] for n in graph.nodes if isinstance(n, g.Map) and n.op == "where"}
+    conditions |= {a for n in graph.nodes if isinstance(n, g.Map) and n.op in ("and", "or", "not")
+                   for a in n.args}  # fmt: skip
+    found = {}
+    for node in graph.inputs:
+        assumed = INT64 if node in indices else BOOL if node in conditions else usual
+        found[node.name] = dtype_of(told[node.name]) if node.name in told else assumed
+    return found

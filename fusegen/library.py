@@ -19,8 +19,7 @@ def softmax(x: Value) -> Value:
     Milakov & Gimelshein 2018, algorithm 2; its online form is their algorithm 3.
     """
     m = fg.max(x)
-    e = fg.exp(x - m)
-    return e / fg.sum(e)
+    return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 
 
 @pipeline
@@ -29,15 +28,14 @@ def naive_softmax(x: Value) -> Value:
 
     Milakov & Gimelshein 2018, algorithm 1.
     """
-    e = fg.exp(x)
-    return e / fg.sum(e)
+    return fg.exp(x) / fg.sum(fg.exp(x))
 
 
 @pipeline
 def log_softmax(x: Value) -> Value:
     """log(softmax(x)) without losing small probabilities; shape of x. As torch.log_softmax."""
-    z = x - fg.max(x)
-    return z - fg.log(fg.sum(fg.exp(z)))
+    m = fg.max(x)
+    return x - m - fg.log(fg.sum(fg.exp(x - m)))
 
 
 @pipeline
@@ -103,8 +101,7 @@ def layer_norm(
 
     Ba, Kiros & Hinton 2016; as torch.nn.functional.layer_norm.
     """
-    centred = x - fg.mean(x)
-    y = centred * fg.rsqrt(fg.var(x) + eps)
+    y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
 
@@ -134,8 +131,7 @@ def absmax_quantize(x: Value) -> tuple[Value, Value]:
     A row of zeros gives zeros and scale 0.
     """
     scale = fg.max(fg.abs(x)) / 127
-    q = fg.round(x / fg.where(scale == 0, 1, scale))
-    return fg.cast(q, "int8"), scale
+    return fg.cast(fg.round(x / fg.where(scale == 0, 1, scale)), "int8"), scale
 
 
 @pipeline
@@ -151,8 +147,8 @@ def moe_gate(x: Value, *, k: int = 2) -> tuple[Value, Value]:
 @pipeline
 def weighted_mean(scores: Value, values: Value) -> Value:
     """Σ softmax(scores) · values per row: attention for one query and one value column."""
-    w = fg.exp(scores - fg.max(scores))
-    return fg.sum(w * values) / fg.sum(w)
+    m = fg.max(scores)
+    return fg.sum(fg.exp(scores - m) * values) / fg.sum(fg.exp(scores - m))
 
 
 PIPELINES: dict[str, Pipeline] = {

@@ -116,6 +116,9 @@ class KBest:
         return f"{self.name}_column"
 
 
+Component = Folded | Best | Moving | KBest
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Monoid:
     """All that one sweep keeps of a row."""
@@ -128,8 +131,13 @@ class Monoid:
     lists: tuple[KBest, ...] = ()
 
     @property
+    def components(self) -> tuple[Component, ...]:
+        """Every component, in the order of the state."""
+        return (*self.folded, *self.best, *self.moving, *self.lists)
+
+    @property
     def is_empty(self) -> bool:
-        return not (self.folded or self.best or self.moving or self.lists)
+        return not self.components
 
     @property
     def has_scalars(self) -> bool:
@@ -140,7 +148,7 @@ class Monoid:
 
     @property
     def state_text(self) -> str:
-        names = [c.name for c in (*self.folded, *self.best, *self.moving)]
+        names = [c.name for c in self.components if not isinstance(c, KBest)]
         names += [f"top {c.k} of {text(c.lift)}" for c in self.lists]
         return f"({', '.join(names)})"
 
@@ -184,7 +192,7 @@ class Monoid:
     def element_names(self) -> dict[str, Var]:
         """Varying names that the lifts use, besides the relatives they define."""
         found: dict[str, Var] = {}
-        for part in (*self.folded, *self.best, *self.moving, *self.lists):
+        for part in self.components:
             found |= variables(part.lift)
         for relative in self.relatives:
             found.pop(relative.name, None)

@@ -7,15 +7,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from fusegen import graph as g
 from fusegen.compiler import Traced, Work, trace_pipeline
 from fusegen.derivation import Derivation
 from fusegen.dispatch import Call, Choices, Front, nest, no_source, prepare
-from fusegen.dtypes import BOOL, INT64, DType, dtype_of
+from fusegen.dtypes import DType, dtype_of
 from fusegen.errors import ArgumentError, TraceError
 from fusegen.forms import check_form
+from fusegen.kinds import DTypes, assumed_dtypes
 from fusegen.plan import Plan
 from fusegen.runtime import arrays as ar
+from fusegen.runtime.results import new_result
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import CudaTarget, Target, host_cpu, target_named
 from fusegen.signature import Signature, constants_key, signature_of
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from fusegen.report.explain import Explanation
-
-DTypes = str | Any | Mapping[str, Any]
-"""One element type for all inputs, or one by input name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,8 @@ class Pipeline:
     def __repr__(self) -> str:
         s = self.signature
         arrays = ", ".join(f"[{n}]" if n in s.optional else n for n in s.arrays)
-        return f"<fusegen pipeline {self.name}({arrays}{', *, ' if s.constants else ''}{', '.join(s.constants)})>"
+        constants = "".join(f", {n}=" for n in s.constants)
+        return f"<fusegen pipeline {self.name}({arrays}{constants})>"
 
     # ---- running ----
 
@@ -103,8 +102,10 @@ class Pipeline:
         ar.check_k(graph, rows.n_cols)
         run = oracle(graph, {n: a.dtype for n, a in adopted.items()})
         like = next(iter(adopted.values()))
-        results = [ar.new_result(p, rows, like) for p in run.outputs]
-        given = {graph.names[i]: ar.as_rows(adopted[i.name].array, i.axis, rows) for i in graph.inputs}
+        results = [new_result(p, rows, like) for p in run.outputs]
+        given = {
+            graph.names[i]: ar.as_rows(adopted[i.name].array, i.axis, rows) for i in graph.inputs
+        }
         written = {p.name: r.written for p, r in zip(run.outputs, results, strict=True)}
         run({**given, **written}, rows.n_rows, rows.n_cols)
         return nest(graph.structure, [r.shaped for r in results])
@@ -153,7 +154,7 @@ class Pipeline:
         values = self.signature.bind_constants(constants)
         found = _target(target)
         assert found is not None or target == "numpy"
-        dtypes = _assumed_dtypes(self.traced(present, values).graph, dtype)
+        dtypes = assumed_dtypes(self.traced(present, values).graph, dtype)
         choices = Choices(form=check_form(form), chunk=_check_chunk(chunk), target=found)
         problem = Problem(dtypes=dtypes, n_rows=n_rows, n_cols=n_cols)
         return self.front(dtypes, values, choices).work(found or host_cpu(), problem)
@@ -201,7 +202,9 @@ class Pipeline:
             self._traced[key] = trace_pipeline(self, present, constants)
         return self._traced[key]
 
-    def front(self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices) -> Front:
+    def front(
+        self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices
+    ) -> Front:
         key = (tuple(dtypes.items()), constants_key(constants), choices)
         found = self._fronts.get(key)
         if found is None:
@@ -293,23 +296,3 @@ def _check_chunk(chunk: int | None) -> int | None:
     if chunk is not None and (not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1):
         raise ArgumentError(f"chunk must be a whole number of elements ≥ 1, got {chunk!r}")
     return chunk
-
-
-def _assumed_dtypes(graph: g.Graph, dtype: DTypes) -> dict[str, DType]:
-    """Types of the inputs: as told; whole numbers where they index, conditions where they decide."""
-    told = dtype if isinstance(dtype, Mapping) else {}
-    for name in told:
-        if name not in {i.name for i in graph.inputs}:
-            raise ArgumentError(f"dtype names {name!r}, which is no input of this call")
-    usual = dtype_of("float32" if isinstance(dtype, Mapping) else dtype)
-    indices = {n.index for n in graph.nodes if isinstance(n, g.Take)}
-    conditions = {n.args[0] for n in graph.nodes if isinstance(n, g.Map) and n.op == "where"}
-    conditions |= {a for n in graph.nodes if isinstance(n, g.Map) and n.op in ("and", "or", "not")
-                   for a in n.args}  # fmt: skip
-    found = {}
-    for node in graph.inputs:
-        assumed = INT64 if node in indices else BOOL if node in conditions else usual
-        found[node.name] = dtype_of(told[node.name]) if node.name in told else assumed
-    return found
-
-

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fusegen.expr import Call, ops_of
 from fusegen.kernel import Kernel, Program, Sweep
+from fusegen.monoid import KBest
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,19 @@ class Plan:
     def __str__(self) -> str:
         head = (
             f"{self.form}: {self.algorithm}; {_count(self.sweeps, 'sweep')} in "
-            f"{_count(self.kernels, 'kernel')}, per element {_count(self.reads_per_element, 'read')} "
-            f"and {_count(self.writes_per_element, 'write')}"
+            f"{_count(self.kernels, 'kernel')}, per element "
+            f"{_count(self.reads_per_element, 'read')} and "
+            f"{_count(self.writes_per_element, 'write')}"
         )
         cells = [("sweep", "algorithm", "reads", "folds", "stores")]
         cells += [
-            (str(s.number), s.algorithm, ", ".join(s.reads), ", ".join(s.folds), ", ".join(s.stores))
+            (
+                str(s.number),
+                s.algorithm,
+                ", ".join(s.reads),
+                ", ".join(s.folds),
+                ", ".join(s.stores),
+            )
             for s in self.stages
         ]
         widths = [max(len(row[i]) for row in cells) for i in range(5)]
@@ -118,13 +126,11 @@ def _sweep_algorithm(sweep: Sweep, form: str, chunk: int | None) -> str:
 
 
 def _folds(sweep: Sweep) -> tuple[str, ...]:
-    m = sweep.monoid
-    return (*(c.name for c in (*m.folded, *m.best, *m.moving)), *(f"top {c.k}" for c in m.lists))
+    return tuple(f"top {c.k}" if isinstance(c, KBest) else c.name for c in sweep.monoid.components)
 
 
 def _stores(sweep: Sweep) -> tuple[str, ...]:
-    stores = (*sweep.element_stores, *sweep.row_stores, *sweep.list_stores)
-    return tuple(s.param for s in stores)
+    return tuple(s.param for s in sweep.stores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +154,7 @@ def traffic(program: Program, n_rows: int, n_cols: int) -> Traffic:
     written = sum(
         _size(k, store.param, n_rows, n_cols)
         for k in program.kernels for s in k.sweeps
-        for store in (*s.element_stores, *s.row_stores, *s.list_stores)
+        for store in s.stores
     )  # fmt: skip
     return Traffic(reads, written)
 

@@ -160,12 +160,12 @@ def cast(value: Array, dtype: DType, float_dtype: np.dtype[Any]) -> Array:
 
 
 def _argmin(x: Array) -> Array:
-    return np.argmin(x, axis=1, keepdims=True).astype(np.int64)
+    return np.asarray(np.argmin(x, axis=1, keepdims=True), np.int64)
 
 
 def _argmax(x: Array) -> Array:
     # NumPy takes the first NaN if there is one, else the first of the greatest: our order.
-    return np.argmax(x, axis=1, keepdims=True).astype(np.int64)
+    return np.asarray(np.argmax(x, axis=1, keepdims=True), np.int64)
 
 
 _REDUCTIONS: dict[g.Fold, Callable[[Array], Array]] = {
@@ -205,7 +205,5 @@ def take(x: Array, columns: Array) -> Array:
     rows = np.broadcast_shapes((x.shape[0], 1), (columns.shape[0], 1))[0] if columns.ndim else 1
     at = np.broadcast_to(columns, (rows, columns.shape[-1] if columns.ndim else 1))
     inside = (at >= 0) & (at < n_cols)
-    found = np.take_along_axis(
-        np.broadcast_to(x, (rows, n_cols)), np.where(inside, at, 0), axis=1
-    )
+    found = np.take_along_axis(np.broadcast_to(x, (rows, n_cols)), np.where(inside, at, 0), axis=1)
     return np.where(inside, found, np.nan).astype(x.dtype)

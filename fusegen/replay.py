@@ -1,4 +1,4 @@
-"""Running a program's merged operators in NumPy float64, one row at a time, by monoid.py's own words.
+"""A program's merged operators in NumPy float64, one row at a time, by monoid.py's own words.
 
 An independent second reading of the kernel IR: states of pieces of a row are made, merged in any
 order, and read out. Used by `fg.check` and by tests; nothing is shared with the emitters.
@@ -6,7 +6,7 @@ order, and read out. Used by `fg.check` and by tests; nothing is shared with the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +21,13 @@ from fusegen.ops import zero_wins
 Env = dict[str, Any]
 Columns = Sequence[int]
 
-_FOLDS = {"max": np.max, "min": np.min, "sum": np.sum, "prod": np.prod}
-_UNITS = {"max": -np.inf, "min": np.inf, "sum": 0.0, "prod": 1.0}
+_FOLDS: dict[FoldName, Callable[[Any], Any]] = {
+    "max": np.max,
+    "min": np.min,
+    "sum": np.sum,
+    "prod": np.prod,
+}
+_UNITS: dict[FoldName, float] = {"max": -np.inf, "min": np.inf, "sum": 0.0, "prod": 1.0}
 
 
 @dataclass
@@ -131,7 +136,9 @@ class RowReplay:
     def __init__(self, kernel: Kernel, row: Mapping[str, Any], n_cols: int) -> None:
         self.kernel, self.row, self.n_cols = kernel, row, n_cols
         self.env: Env = {"n_cols": n_cols}
-        self.env |= {p.name: row[p.name] for p in kernel.params if p.shape == "row" and not p.output}
+        self.env |= {
+            p.name: row[p.name] for p in kernel.params if p.shape == "row" and not p.output
+        }
         self.results: Env = {}
 
     def run(self, make_state: Any) -> Env:
@@ -167,7 +174,7 @@ class RowReplay:
                 case ListFold():
                     entries = self._entries(step.entries, lists)
                     values = [evaluate(step.value, env) for env in entries]
-                    self.env[step.name] = _FOLDS[_fold_name(step.fold)](values)
+                    self.env[step.name] = _FOLDS[step.fold](values)
 
     def _gather(self, step: Gather, env: Env) -> Any:
         at = int(evaluate(step.index, env))
@@ -192,19 +199,19 @@ class RowReplay:
                 env[step.name] = self._gather(step, env)
         return env
 
-    def _store(self, sweep: Sweep, folder: Folder, lists: Mapping[str, list[tuple[Any, int]]]) -> None:
+    def _store(
+        self, sweep: Sweep, folder: Folder, lists: Mapping[str, list[tuple[Any, int]]]
+    ) -> None:
         for row_store in sweep.row_stores:
             self.results[row_store.param] = evaluate(row_store.value, self.env)
         for list_store in sweep.list_stores:
             entries = self._entries(list_store.entries, lists)
-            self.results[list_store.param] = np.array([evaluate(list_store.value, e) for e in entries])
+            self.results[list_store.param] = np.array(
+                [evaluate(list_store.value, e) for e in entries]
+            )
         if sweep.element_stores:
             columns = range(self.n_cols)
             env = {**folder.elements(columns), **self.env}
             for store in sweep.element_stores:
                 value = evaluate(store.value, env)
                 self.results[store.param] = _whole(value, np.arange(self.n_cols))
-
-
-def _fold_name(name: FoldName) -> str:
-    return name

@@ -12,7 +12,18 @@ from fusegen.graph import Loc
 from fusegen.names import nearest
 
 RESERVED = frozenset(
-    ["axis", "out", "form", "device", "target", "deterministic", "chunk", "dtype", "n_cols", "inputs"]
+    [
+        "axis",
+        "out",
+        "form",
+        "device",
+        "target",
+        "deterministic",
+        "chunk",
+        "dtype",
+        "n_cols",
+        "inputs",
+    ]
 )
 REQUIRED = inspect.Parameter.empty
 
@@ -92,8 +103,11 @@ def signature_of(fn: Callable[..., Any]) -> Signature:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise TraceError(f"*{name}: a pipeline names each of its parameters", where=where)
         if name in RESERVED:
-            raise TraceError(f"a parameter cannot be called {name}", where=where,
-                             why=f"Calls use these names: {', '.join(sorted(RESERVED))}.")  # fmt: skip
+            raise TraceError(
+                f"a parameter cannot be called {name}",
+                where=where,
+                why=f"Calls use these names: {', '.join(sorted(RESERVED))}.",
+            )
         if parameter.kind is parameter.KEYWORD_ONLY:
             constants[name] = parameter.default
             continue

@@ -1,4 +1,4 @@
-"""fusegen's own files: where the templates are, and a hash of everything generated text depends on."""
+"""fusegen's own files: where the templates are, and a hash of all that output depends on."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from fusegen.algebra.symbols import Unmodelled, thaw
 from fusegen.derivation import (
     Base, Basis, Commuted, Dependent, Derivation, Entry, Refusal, RefusalKind, Refused, Shifted,
 )  # fmt: skip
-from fusegen.expr import Var
+from fusegen.expr import Expr, Var
 from fusegen.ops import OPS
 
 _ORDERED = (g.Fold.MAX, g.Fold.MIN, g.Fold.ARGMAX, g.Fold.ARGMIN)
@@ -108,7 +108,7 @@ def _dependent(
 
 def _spelled(
     name: str, needs: tuple[str, ...], setting: Setting, closed: Closed
-) -> tuple[str, tuple[str, ...], tuple[Shifted, ...], tuple[Basis, ...], tuple[object, ...]]:
+) -> tuple[str, tuple[str, ...], tuple[Shifted, ...], tuple[Basis, ...], tuple[Expr, ...]]:
     """The derivation in fusegen's own expressions."""
     spelled = as_vars(setting)
     shifts = []

@@ -17,6 +17,7 @@ from fusegen.kinds import infer_kinds
 from fusegen.lower.rows import RowScope, SweepParts
 from fusegen.lower.scope import Names
 from fusegen.lower.sweep import SweepBuilder
+from fusegen.monoid import Monoid
 
 
 def lower(
@@ -223,9 +224,5 @@ class _OnDemand(dict[g.Node, Param]):
         return known.setdefault(node, self._lowering.cross(node))
 
 
-def _purpose(monoid: object) -> str:
-    from fusegen.monoid import Monoid
-
-    assert isinstance(monoid, Monoid)
-    parts = (*monoid.folded, *monoid.best, *monoid.moving, *monoid.lists)
-    return parts[0].name if parts else "map"
+def _purpose(monoid: Monoid) -> str:
+    return monoid.components[0].name if monoid.components else "map"

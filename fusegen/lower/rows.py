@@ -11,7 +11,15 @@ from fusegen.errors import InternalError
 from fusegen.expr import Expr, Lit, Var, call
 from fusegen.fusion import Fusion
 from fusegen.kernel import (
-    Entries, Gather, Let, ListFold, ListStore, Param, RowStore, Step,
+    Entries,
+    Gather,
+    Let,
+    ListFold,
+    ListStore,
+    Param,
+    RowStore,
+    Shape,
+    Step,
 )  # fmt: skip
 from fusegen.lower.scope import Names, convert, expression
 from fusegen.monoid import FoldName, KBest
@@ -199,5 +207,5 @@ class RowScope:
         return Var(name, value.kind, varying)
 
     def element_param(self, node: g.Input) -> Param:
-        shape = "per_column" if node.axis is g.Axis.PER_COLUMN else "element"
+        shape: Shape = "per_column" if node.axis is g.Axis.PER_COLUMN else "element"
         return self.param(Param(self.names.of(node), self.dtypes[node.name], shape))

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
+from fusegen.errors import BackendError
 from fusegen.schedule.target import host_cpu
 from fusegen.version import __version__
 
@@ -85,11 +85,11 @@ def _optional(name: str, fix: str) -> Finding:
 def _cache() -> Finding:
     from fusegen.runtime.cache import cache_dir
 
-    folder = cache_dir()
-    if folder is None:
-        return Finding("cache", "off: no private folder can be used", False,
-                       "set FUSEGEN_CACHE_DIR to a folder that only you can write to")  # fmt: skip
-    files = [p for p in Path(folder).rglob("*") if p.is_file()]
+    try:
+        folder = cache_dir()
+    except BackendError as error:
+        return Finding("cache", "off", False, str(error))
+    files = [p for p in folder.rglob("*") if p.is_file()]
     size = sum(p.stat().st_size for p in files)
     return Finding("cache", f"{folder}: {len(files)} files, {size / 1e6:.1f} MB", True)
 

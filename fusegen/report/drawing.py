@@ -78,7 +78,9 @@ def _places(graph: nx.DiGraph) -> dict[str, tuple[float, float]]:
     rows: dict[int, list[str]] = {}
     for name, depth in layer.items():
         rows.setdefault(depth, []).append(name)
-    return {n: (i - (len(row) - 1) / 2, -float(d)) for d, row in rows.items() for i, n in enumerate(row)}
+    return {
+        n: (i - (len(row) - 1) / 2, -float(d)) for d, row in rows.items() for i, n in enumerate(row)
+    }
 
 
 def _picture(graph: nx.DiGraph, path: Path) -> None:
@@ -102,4 +104,6 @@ def _picture(graph: nx.DiGraph, path: Path) -> None:
         axes.text(*places[name], _caption(graph, name), ha="center", va="center", bbox=box)
     axes.set_xlim(-wide / 2 - 0.5, wide / 2 + 0.5)
     axes.set_ylim(-tall, 0.8)
-    figure.savefig(path, bbox_inches="tight", metadata={"Date": None} if path.suffix == ".svg" else None)
+    figure.savefig(
+        path, bbox_inches="tight", metadata={"Date": None} if path.suffix == ".svg" else None
+    )

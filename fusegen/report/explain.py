@@ -79,8 +79,13 @@ def _proof(derivation: Derivation) -> list[str]:
     lines = []
     for entry in derivation:
         for o in getattr(entry, "obligations", ()):
-            lines.append(f"{o.status:<10} {entry.name}: {o.name}  ({o.engine}, {o.seconds * 1e3:.1f} ms)")
-    return [*lines, f"{len(derivation.obligations)} obligations, {derivation.seconds * 1e3:.0f} ms in all"]
+            lines.append(
+                f"{o.status:<10} {entry.name}: {o.name}  ({o.engine}, {o.seconds * 1e3:.1f} ms)"
+            )
+    return [
+        *lines,
+        f"{len(derivation.obligations)} obligations, {derivation.seconds * 1e3:.0f} ms in all",
+    ]
 
 
 def _forms(work: Work) -> list[str]:

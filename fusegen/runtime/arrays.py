@@ -19,7 +19,6 @@ import numpy as np
 from fusegen import graph as g
 from fusegen.dtypes import BFLOAT16, DType, dtype_of
 from fusegen.errors import ArgumentError, BackendError, DTypeError, ShapeError
-from fusegen.kernel import Param
 from fusegen.schedule.target import CudaTarget
 
 Device = Literal["cpu", "cuda"]
@@ -91,8 +90,11 @@ def _dtype(name: str, dtype: object) -> DType:
 
 def _adopt_numpy(name: str, given: Any) -> Adopted:
     if isinstance(given, np.ma.MaskedArray):
-        raise ArgumentError(f"{name} is a masked array", why="Its mask would be ignored.",
-                            fix=f"{name}.filled(-numpy.inf), or another neutral value.")  # fmt: skip
+        raise ArgumentError(
+            f"{name} is a masked array",
+            why="Its mask would be ignored.",
+            fix=f"{name}.filled(-numpy.inf), or another neutral value.",
+        )
     dtype = _dtype(name, given.dtype)
     array = np.asarray(given)
     if not array.dtype.isnative:
@@ -124,8 +126,11 @@ def one_device(adopted: Mapping[str, Adopted], wanted: str) -> Device:
     places = {a.device for a in adopted.values()}
     if len(places) > 1:
         where = ", ".join(f"{n} on {a.device}" for n, a in adopted.items())
-        raise ArgumentError("the arrays live on different devices", why=where + ".",
-                            fix="Move them to one: nothing is copied between devices silently.")  # fmt: skip
+        raise ArgumentError(
+            "the arrays live on different devices",
+            why=where + ".",
+            fix="Move them to one: nothing is copied between devices silently.",
+        )
     (place,) = places
     if wanted not in ("auto", place):
         if wanted not in ("cpu", "cuda"):
@@ -183,16 +188,22 @@ def _check_side_input(node: g.Input, shape: Shape, rows: Rows) -> None:
             return
         case g.Axis.PER_COLUMN:
             if shape != (rows.n_cols,):
-                raise ShapeError(f"{node.name} has shape {shape}, not ({rows.n_cols},)",
-                                 where=node.loc, why="It is per column: one value for each.")  # fmt: skip
+                raise ShapeError(
+                    f"{node.name} has shape {shape}, not ({rows.n_cols},)",
+                    where=node.loc,
+                    why="It is per column: one value for each.",
+                )
         case g.Axis.PER_ROW:
             try:
                 fits = np.broadcast_shapes(shape, rows.lead) == rows.lead
             except ValueError:
                 fits = False
             if not fits:
-                raise ShapeError(f"{node.name} has shape {shape}, the rows have {rows.lead}",
-                                 where=node.loc, why="It is per row: one value for each.")  # fmt: skip
+                raise ShapeError(
+                    f"{node.name} has shape {shape}, the rows have {rows.lead}",
+                    where=node.loc,
+                    why="It is per row: one value for each.",
+                )
 
 
 def check_k(graph: g.Graph, n_cols: int) -> None:
@@ -218,10 +229,10 @@ def as_rows(array: Any, axis: g.Axis, rows: Rows) -> Any:
                 array = np.moveaxis(array, rows.axis, -1)
             if array.ndim != 2:
                 array = array.reshape(rows.n_rows, rows.n_cols)
-            return array if _readable(array) else array.copy(order="C")
+            return array if readable(array) else array.copy(order="C")
 
 
-def _readable(array: Any) -> bool:
+def readable(array: Any) -> bool:
     """Neighbouring columns, a row stride of whole elements, aligned."""
     size = array.itemsize
     row, col = array.strides
@@ -247,122 +258,7 @@ def phase(arrays: list[Any]) -> tuple[bool, bool]:
     return False, len(offsets) == 1
 
 
-# ---- results ----
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """An output: the array that the kernel writes, and the one that the user gets."""
-
-    written: Any
-    shaped: Any
-    given: Any = None  # the user's out= object
-    copy: bool = False  # written is not the user's memory
-
-
-def result_shape(param: Param, rows: Rows) -> Shape:
-    """The user's shape: row values lose the axis, lists have K there."""
-    if param.shape == "row":
-        return rows.lead
-    cols = param.k if param.shape == "list" else rows.n_cols
-    return (*rows.lead[: rows.axis], cols, *rows.lead[rows.axis :])
-
-
-def _kernel_shape(param: Param, rows: Rows) -> Shape:
-    if param.shape == "row":
-        return (rows.n_rows,)
-    return (rows.n_rows, param.k if param.shape == "list" else rows.n_cols)
-
-
-def _shaped(written: Any, param: Param, rows: Rows) -> Any:
-    if param.shape == "row":
-        return written.reshape(rows.lead)
-    whole = written.reshape(*rows.lead, written.shape[1])
-    return whole if rows.axis == len(rows.lead) else np.moveaxis(whole, -1, rows.axis)
-
-
-def new_result(param: Param, rows: Rows, like: Adopted) -> Result:
-    """Fresh memory for an output, on the device of the inputs."""
-    shape = _kernel_shape(param, rows)
-    if like.device == "cuda":
-        written = cuda_runtime().empty(shape, param.dtype)
-    else:
-        written = np.empty(shape, param.dtype.numpy)
-    return Result(written, _shaped(written, param, rows))
-
-
-def given_result(
-    param: Param, rows: Rows, out: Any, inputs: Mapping[str, Adopted], n_outputs: int
-) -> Result:
-    """The user's out= array for an output. Raises ShapeError, DTypeError or ArgumentError."""
-    name = "out" if n_outputs == 1 else f"out[{param.name!r}]"
-    taken = adopt(name, out)
-    like = next(iter(inputs.values()))
-    shape = result_shape(param, rows)
-    if taken.device != like.device:
-        raise ArgumentError(f"{name} is on {taken.device}, the inputs on {like.device}")
-    if tuple(taken.array.shape) != shape:
-        raise ShapeError(f"{name} has shape {tuple(taken.array.shape)}, the result {shape}")
-    if taken.dtype != param.dtype:
-        raise DTypeError(f"{name} has type {taken.dtype}, the result {param.dtype}")
-    if isinstance(taken.array, np.ndarray) and (
-        not taken.array.flags.writeable or (taken.array is not out and taken.family == "numpy")
-    ):
-        raise ArgumentError(f"{name} cannot be written to", why="It is read-only or converted.")
-    for other, source in inputs.items():
-        if np.may_share_memory(taken.array, source.array):
-            raise ArgumentError(
-                f"{name} overlaps the input {other}",
-                why="Rows are read more than once and by many threads at a time.",
-                fix="Give memory of its own, or leave out= away.",
-            )
-    return _write_through(taken.array, param, rows, out, like)
-
-
-def _write_through(array: Any, param: Param, rows: Rows, out: Any, like: Adopted) -> Result:
-    moved = array
-    if param.shape != "row" and rows.axis != len(rows.lead):
-        moved = np.moveaxis(array, rows.axis, -1)
-    flat = moved.reshape(_kernel_shape(param, rows))
-    packed = flat.flags.c_contiguous or (param.shape == "element" and _readable(flat))
-    # reshape copies where it must; then the result is written elsewhere and moved at the end.
-    same = flat.size == 0 or (address(flat) == address(array) and np.may_share_memory(flat, array))
-    if packed and same and address(flat) % flat.itemsize == 0:
-        return Result(flat, array, out)
-    fresh = new_result(param, rows, like)
-    return Result(fresh.written, array, out, copy=True)
-
-
-def check_distinct(results: list[Result]) -> None:
-    """Two outputs must not share memory."""
-    given = [r for r in results if r.given is not None]
-    for i, one in enumerate(given):
-        for other in given[i + 1 :]:
-            if np.may_share_memory(one.shaped, other.shaped):
-                raise ArgumentError("two of the out= arrays overlap",
-                                    fix="Give each output memory of its own.")  # fmt: skip
-
-
-def hand_back(result: Result, param: Param, rows: Rows, like: Adopted) -> Any:
-    """The output as the kind of array that came in; the user's own object for out=."""
-    if result.given is not None:
-        if result.copy:
-            result.shaped[...] = _shaped(result.written, param, rows)
-        return result.given
-    match like.family:
-        case "numpy":
-            return result.shaped
-        case "torch":
-            return _to_torch(result.shaped, param.dtype)
-        case "cupy" | "foreign":
-            return cuda_runtime().to_foreign(result.shaped, param.dtype, like.given)
-
-
-def _to_torch(array: Any, dtype: DType) -> Any:
-    torch = sys.modules["torch"]
-    if dtype == BFLOAT16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+# ---- the GPU ----
 
 
 def need_cuda() -> None:

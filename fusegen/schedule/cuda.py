@@ -88,7 +88,9 @@ def select_cuda(
     width = _width(program, problem, chunk)
     n_cols = problem.n_cols if problem.n_cols is not None else 8192
     n_vectors = -(-n_cols // width)
-    most = max(1, (chunk or MAX_ITEMS) // width)
+    # Each loaded array takes registers for a whole chunk: more arrays, smaller chunks.
+    arrays = max((len(s.loads) for s in program.sweeps), default=1)
+    most = max(1, (chunk or MAX_ITEMS // (1 if arrays <= 1 else 2)) // width)
     lists = [c for s in program.sweeps for c in s.monoid.lists]
     largest = max((c.k for c in lists), default=0)
     if n_vectors <= WARP * min(8, most) and largest <= 64:

@@ -1,0 +1,7 @@
+"""python -m fusegen"""
+
+import sys
+
+from fusegen.cli import main
+
+sys.exit(main())

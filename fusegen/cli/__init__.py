@@ -1,0 +1,84 @@
+"""The command line: fusegen list | run | explain | source | graph | check | doctor."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from fusegen.cli.commands import COMMANDS, Command
+from fusegen.cli.named import add_constants, find_pipeline
+from fusegen.errors import ArgumentError, BackendError, FusegenError, InternalError
+from fusegen.names import nearest
+from fusegen.version import __version__
+
+USER_ERROR = 2  # exit status, as argparse's own
+
+
+class Parser(argparse.ArgumentParser):
+    """Unknown options get the nearest of `options`, those of the command in question."""
+
+    options: Sequence[str] = ()
+
+    def error(self, message: str) -> NoReturn:
+        unknown = [w for w in message.replace(",", " ").split() if w.startswith("--")]
+        hint = nearest(unknown[0].partition("=")[0], self.options) if unknown else ""
+        self.print_usage(sys.stderr)
+        self.exit(USER_ERROR, f"{self.prog}: {message}\n" + (f"  {hint}\n" if hint else ""))
+
+
+def build_parser(argv: Sequence[str]) -> Parser:
+    """The parser; where argv names a pipeline, its constants are options of the command."""
+    top = Parser(prog="fusegen", description="Fused row reductions: safe text in, fast kernels out.",
+                 allow_abbrev=False)  # fmt: skip
+    top.add_argument("--version", action="version", version=f"fusegen {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in COMMANDS.values():
+        parser = commands.add_parser(
+            command.name, help=command.help, description=command.help, epilog=command.epilog,
+            allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        command.add_arguments(parser)
+        if command.takes_pipeline and argv and argv[0] == command.name:
+            _add_constants(parser, command, argv[1:])
+        parser.options = tuple(parser._option_string_actions)
+        if argv and argv[0] == command.name:
+            top.options = parser.options
+    return top
+
+
+def _add_constants(parser: argparse.ArgumentParser, command: Command, rest: Sequence[str]) -> None:
+    named = next((word for word in rest if not word.startswith("-")), None)
+    if named is None:
+        return
+    try:
+        add_constants(parser, find_pipeline(named))
+    except FusegenError:
+        if "-h" not in rest and "--help" not in rest:
+            raise  # the name is wrong: say that, not that its options are unknown
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the exit status: 0 done, 1 a check failed, 2 a user's error, 3 ours."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+            raise ArgumentError(f"there is no command {words[0]!r}",
+                                why=f"Commands: {', '.join(COMMANDS)}.",
+                                fix=nearest(words[0], COMMANDS))  # fmt: skip
+        args = build_parser(words).parse_args(words)
+        return COMMANDS[args.command].run(args)
+    except InternalError as error:
+        print(f"fusegen: internal error, please report it: {error}", file=sys.stderr)
+        return 3
+    except (FusegenError, OSError) as error:
+        kind = "cannot run" if isinstance(error, BackendError) else "error"
+        print(f"fusegen: {kind}: {error}", file=sys.stderr)
+        return USER_ERROR
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130

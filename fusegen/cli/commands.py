@@ -1,0 +1,169 @@
+"""The commands, one table: name, help, arguments, what it does."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fusegen.cli.named import constants_of, find_pipeline
+from fusegen.cli.run import add_run_arguments, run
+from fusegen.errors import LawViolation
+from fusegen.forms import FORMS
+from fusegen.library import PIPELINES
+
+_OWN = "PIPELINE is a library name (fusegen list) or path.py:name.\n" \
+       "Every keyword constant of the pipeline is an option, for example --k 5."  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    name: str
+    help: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+    takes_pipeline: bool = True
+    epilog: str = _OWN
+
+
+def _add_pipeline(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pipeline", metavar="PIPELINE")
+
+
+def _add_compile_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_pipeline(parser)
+    parser.add_argument("--form", choices=FORMS, default="auto", help="how it is executed")
+    parser.add_argument("--dtype", default="float32", help="element type of the inputs")
+    parser.add_argument(
+        "--n-cols", "--cols", type=int, metavar="N", help="columns of a row, if known"
+    )
+    parser.add_argument(
+        "--n-rows", "--rows", type=int, metavar="N", help="number of rows, if known"
+    )
+    parser.add_argument(
+        "--chunk",
+        type=int,
+        metavar="N",
+        help="elements folded before two states merge; 1: one at a time",
+    )
+    parser.add_argument("--with", dest="inputs", action="append", default=[], metavar="INPUT",
+                        help="include this optional input")  # fmt: skip
+
+
+def _compile_options(args: argparse.Namespace) -> dict[str, Any]:
+    return dict(
+        form=args.form, dtype=args.dtype, n_cols=args.n_cols, n_rows=args.n_rows, chunk=args.chunk,
+        inputs=tuple(args.inputs), target=args.target, **constants_of(args),
+    )  # fmt: skip
+
+
+def _list(_: argparse.Namespace) -> int:
+    width = max(map(len, PIPELINES))
+    for name, pipeline in PIPELINES.items():
+        summary = (pipeline.__doc__ or "").strip().splitlines()[0]
+        print(f"{name:<{width}}  {summary}")
+    return 0
+
+
+def _add_explain(parser: argparse.ArgumentParser) -> None:
+    _add_compile_arguments(parser)
+    parser.add_argument("--target", default="cpu", help="cpu (default), sm_80, sm_90, …")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write HTML instead of text")
+
+
+def _explain(args: argparse.Namespace) -> int:
+    page = find_pipeline(args.pipeline).explain(**_compile_options(args))
+    if args.html is not None:
+        args.html.write_text(page._repr_html_(), encoding="utf-8")
+    else:
+        print(page)
+    return 0
+
+
+def _add_source(parser: argparse.ArgumentParser) -> None:
+    _add_compile_arguments(parser)
+    parser.add_argument("--target", default="sm_90", help="sm_80, sm_90 (default), sm_100, cpu, …")
+    parser.add_argument(
+        "--output", "-o", type=Path, metavar="FILE", help="default: standard output"
+    )
+
+
+def _source(args: argparse.Namespace) -> int:
+    text = find_pipeline(args.pipeline).source(**_compile_options(args))
+    if args.output is not None:
+        args.output.write_text(text, encoding="utf-8")
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+def _add_graph(parser: argparse.ArgumentParser) -> None:
+    _add_pipeline(parser)
+    parser.add_argument(
+        "--output",
+        "-o",
+        type=Path,
+        metavar="FILE",
+        help=".svg or .png (matplotlib), .dot (Graphviz), .mmd (Mermaid)",
+    )
+    parser.add_argument("--with", dest="inputs", action="append", default=[], metavar="INPUT",
+                        help="include this optional input")  # fmt: skip
+
+
+def _graph(args: argparse.Namespace) -> int:
+    from fusegen.report import drawing
+
+    graph = find_pipeline(args.pipeline).graph(inputs=tuple(args.inputs), **constants_of(args))
+    if args.output is not None:
+        drawing.write(graph, args.output)
+    else:
+        print(drawing.as_text(graph))
+    return 0
+
+
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pipeline", metavar="PIPELINE")
+    parser.add_argument("--seed", type=int, default=0, help="of the random rows and splits")
+
+
+def _check(args: argparse.Namespace) -> int:
+    from fusegen.check import check
+
+    try:
+        print(check(find_pipeline(args.pipeline), seed=args.seed, **constants_of(args)))
+    except LawViolation as error:
+        print(f"fusegen: a law is violated: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _doctor(_: argparse.Namespace) -> int:
+    from fusegen.report import doctor
+
+    print(doctor.text())
+    return 0
+
+
+def _nothing(_: argparse.ArgumentParser) -> None:
+    """No arguments."""
+
+
+COMMANDS = {
+    c.name: c
+    for c in (
+        Command("list", "The library's pipelines.", _nothing, _list, False, ""),
+        Command("run", "Run a pipeline on made or given input; time it, check it, write results.",
+                add_run_arguments, run),
+        Command("explain", "The text, the operator ⊕, what was proved, and the plan.",
+                _add_explain, _explain),
+        Command("source", "The generated CUDA C++ or C++; needs no GPU.", _add_source, _source),
+        Command("graph", "The traced graph, as text or a drawing.", _add_graph, _graph),
+        Command("check", "Prove again, then replay every merged operator on random splits.",
+                _add_check, _check),
+        Command("doctor", "What is installed, which backends work here, and why not.",
+                _nothing, _doctor, False, ""),
+    )
+}  # fmt: skip

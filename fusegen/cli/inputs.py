@@ -1,0 +1,89 @@
+"""Input of `fusegen run`: read from .npy or .npz, or made from a seed."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fusegen import graph as g
+from fusegen.dtypes import DType, dtype_of
+from fusegen.errors import ArgumentError
+from fusegen.names import nearest
+from fusegen.pipeline import Pipeline
+
+
+def inputs_of(
+    pipeline: Pipeline, args: argparse.Namespace, constants: dict[str, Any]
+) -> dict[str, Any]:
+    """Arrays by parameter name. Raises ArgumentError."""
+    if args.input is not None:
+        return _read(pipeline, args.input)
+    for option in ("rows", "cols"):
+        if getattr(args, option) < 0:
+            raise ArgumentError(f"--{option} must not be negative")
+    for name in args.inputs:
+        if name not in pipeline.signature.optional:
+            raise ArgumentError(f"{pipeline.name} has no optional input {name!r}",
+                                fix=nearest(name, pipeline.signature.optional))  # fmt: skip
+    work = pipeline.work(dtype=args.dtype, inputs=tuple(args.inputs), **constants)
+    rng = np.random.default_rng(args.seed)
+    return {
+        i.name: _make(i, work.dtypes[i.name], args.rows, args.cols, args.axis, rng)
+        for i in work.graph.inputs
+    }
+
+
+def _make(
+    node: g.Input, dtype: DType, rows: int, cols: int, axis: int, rng: np.random.Generator
+) -> Any:
+    shape = {g.Axis.ELEMENT: (rows, cols), g.Axis.PER_COLUMN: (cols,), g.Axis.PER_ROW: (rows,)}
+    made = _random(shape[node.axis], dtype, cols, rng)
+    if node.axis is g.Axis.ELEMENT and axis not in (-1, 1):
+        made = np.ascontiguousarray(np.moveaxis(made, -1, axis))
+    return made
+
+
+def _random(shape: tuple[int, ...], dtype: DType, cols: int, rng: np.random.Generator) -> Any:
+    match dtype.kind:
+        case "bool":
+            return rng.random(shape) < 0.5
+        case "int":
+            info = np.iinfo(dtype.numpy)
+            low, high = max(int(info.min), 0), min(int(info.max), max(cols - 1, 0))
+            return rng.integers(low, high, shape, dtype=dtype.numpy, endpoint=True)
+        case "float":
+            wide = np.float64 if dtype.itemsize == 8 else np.float32
+            return rng.standard_normal(shape, dtype=wide).astype(dtype.numpy, copy=False)
+
+
+def _read(pipeline: Pipeline, path: Path) -> dict[str, Any]:
+    names = pipeline.signature.arrays
+    if not path.is_file():
+        raise ArgumentError(f"there is no file {path}")
+    try:
+        data = np.load(path, mmap_mode="r" if path.suffix == ".npy" else None, allow_pickle=False)
+    except ValueError as error:
+        raise ArgumentError(
+            f"{path} is not a .npy or .npz file of plain arrays", why=str(error)
+        ) from error
+    if isinstance(data, np.ndarray):
+        needed = [n for n in names if n not in pipeline.signature.optional]
+        if len(needed) > 1:
+            raise ArgumentError(f"{pipeline.name} needs {', '.join(needed)}; a .npy holds one",
+                                fix="Write a .npz with an array under each name.")  # fmt: skip
+        return {names[0]: _known(data)}
+    for found in data.files:
+        if found not in names:
+            raise ArgumentError(f"{path} has an array {found!r}, {pipeline.name} takes "
+                                f"{', '.join(names)}", fix=nearest(found, names))  # fmt: skip
+    return {n: _known(data[n]) for n in names if n in data.files}
+
+
+def _known(array: Any) -> Any:
+    """Arrays saved as bfloat16 come back as 2-byte blanks: NumPy files do not know the type."""
+    if array.dtype == np.dtype("V2"):
+        return array.view(dtype_of("bfloat16").numpy)
+    return array

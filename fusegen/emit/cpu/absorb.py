@@ -1,0 +1,209 @@
+"""One chunk into the state, phase by phase: the text inside the chunk, ⊕ with what came before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fusegen.emit.cpu.dialect import CpuDialect
+from fusegen.emit.cpu.memory import load, store
+from fusegen.emit.cpu.scope import RowScope, element_exprs
+from fusegen.emit.cpu.state import (
+    anchor_text, folded_into, identity_of, is_count, is_ordering,
+)  # fmt: skip
+from fusegen.expr import Expr, variables
+from fusegen.kernel import COLUMN, Kernel, Let, Sweep
+from fusegen.monoid import Best, Folded, KBest
+
+_ACROSS = {"sum": "total", "prod": "product", "max": "greatest", "min": "least"}
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A numbered step of `absorb`: lines, then a loop over the chunk, then lines."""
+
+    title: str
+    before: tuple[str, ...] = ()
+    condition: str = ""  # the loop runs only if it holds
+    loop: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+class AbsorbPrinter:
+    """Builds the phases of one sweep."""
+
+    def __init__(
+        self, kernel: Kernel, sweep: Sweep, scope: RowScope, row: CpuDialect, lanes: CpuDialect
+    ) -> None:
+        self.kernel, self.sweep, self.scope = kernel, sweep, scope
+        self.row, self.lanes = row, lanes
+        self.monoid = sweep.monoid
+        self.notes = dict(sweep.notes)
+        self.peaks = {c.name: self._peak(c) for c in (*self.monoid.best, *self.monoid.lists)}
+
+    def row_values(self) -> tuple[str, ...]:
+        """Declarations of the row values that elements meet."""
+        own = [c.name for c in (*self.monoid.folded, *self.monoid.moving)]
+        return tuple(self.scope.locals(element_exprs(self.sweep), own))
+
+    def phases(self) -> list[Phase]:
+        found = [self._fold(), self._pivots(), self._sums()]
+        found += [self._select(c) for c in (*self.monoid.best, *self.monoid.lists)]
+        found.append(self._stores())
+        return [p for p in found if p is not None]
+
+    # ---- phases ----
+
+    def _fold(self) -> Phase | None:
+        """Base monoids across the chunk, and the peaks that lists are filtered by."""
+        folded = [f for f in self.monoid.folded if not is_count(f)]
+        own = [p for p in self.peaks.values() if p is not None]
+        if not self.monoid.folded and not own:
+            return None
+        todo = [*folded, *own]
+        before = [
+            f"{self.lanes.type_in(f.kind)} {f.name}_lanes = "
+            f"fg::all<{self.lanes.type_in(f.kind)}>({identity_of(f, self.row)});" for f in todo
+        ]  # fmt: skip
+        loop = self._items([f.lift for f in todo])
+        for f in todo:
+            value = folded_into(f, f"{f.name}_lanes", self.lanes.text(f.lift))
+            loop.append(self._noted(f"{f.name}_lanes = {value};", f.name))
+        shared = {f.name for f in folded if f.name in self._peak_names()}
+        after = []
+        for f in todo:
+            if f in own or f.name in shared:
+                across = f"fg::{_ACROSS[f.fold]}({f.name}_lanes)"
+                after.append(f"const {self.row.type_of(f.kind)} chunk_{f.name} = {across};")
+        if not self.monoid.pivots:
+            after += [f"state.{f.name} = {self._joined(f, shared)};" for f in self.monoid.folded]
+        return Phase("What each base monoid makes of the chunk.", tuple(before),
+                     loop=tuple(loop) if todo else (), after=tuple(after))  # fmt: skip
+
+    def _joined(self, f: Folded, shared: Iterable[str]) -> str:
+        if is_count(f):
+            return f"state.{f.name} + {self.row.real}(end - begin)"
+        part = f"chunk_{f.name}" if f.name in shared else f"fg::{_ACROSS[f.fold]}({f.name}_lanes)"
+        return folded_into(f, f"state.{f.name}", part)
+
+    def _pivots(self) -> Phase | None:
+        """The pivots with this chunk in, and the sums so far moved to them."""
+        pivots = self.monoid.pivots
+        if not pivots:
+            return None
+        shared = self._peak_names()
+        lines = [
+            f"const {self.row.type_of(f.kind)} {f.name} = {self._joined(f, shared)};"
+            for f in self.monoid.folded
+        ]
+        for p in pivots:
+            lines.append(f"const {self.row.real} {p.anchor} = {anchor_text(p, self.row)};")
+        moved = " || ".join(f"{p.anchor} != state.{p.anchor}" for p in pivots)
+        if all(is_ordering(p, self.monoid) for p in pivots):
+            moved = f"fg::rarely({moved})"
+        lines.append(f"if ({moved})")
+        lines.append(f"    rebase(state, {', '.join(p.anchor for p in pivots)});")
+        lines += [f"state.{f.name} = {f.name};" for f in self.monoid.folded]
+        return Phase("Where the pivots are now; the sums so far follow them.", tuple(lines))
+
+    def _sums(self) -> Phase | None:
+        """Moving sums of the chunk at the pivots' anchors."""
+        moving = self.monoid.moving
+        if not moving:
+            return None
+        before = [f"V {m.name}_lanes = fg::all<V>({self.row.number(0.0)});" for m in moving]
+        lifts = [m.lift for m in moving]
+        used = {n for e in lifts for n in variables(e)}
+        relatives = [r for r in self.monoid.relatives if r.name in used]
+        loop = self._items([*lifts, *(r.atom for r in relatives)])
+        for r in relatives:
+            sign = "-" if r.action == "shift" else "/"
+            anchor = f"state.{self.monoid.pivot(r.pivot).anchor}"
+            loop.append(f"const V {r.name} = {self.lanes.text(r.atom)} {sign} {anchor};")
+        for m in moving:
+            loop.append(self._noted(f"{m.name}_lanes += {self.lanes.text(m.lift)};", m.name))
+        after = [f"state.{m.name} += fg::total({m.name}_lanes);" for m in moving]
+        return Phase("Sums relative to the pivots.", tuple(before), loop=tuple(loop),
+                     after=tuple(after))  # fmt: skip
+
+    def _select(self, best: Best | KBest) -> Phase:
+        """Candidates for a list or a leader; most chunks hold none."""
+        peak = self._peak_of(best)
+        held = self.lanes.text(best.lift)
+        loop = self._items([best.lift])
+        loop += [f"if (state.{best.name}.admits(fg::{peak[0]}({held})))",
+                 self._noted(f"    fg::offer(state.{best.name}, {held}, col);", best.name)]  # fmt: skip
+        place = "best" if isinstance(best, Best) else f"{best.k} best"
+        return Phase(
+            f"{best.name}: a chunk with nothing ahead of the {place} so far holds no candidate.",
+            condition=f"fg::rarely(state.{best.name}.admits({peak[1]}))", loop=tuple(loop),
+        )
+
+    def _stores(self) -> Phase | None:
+        stores = self.sweep.element_stores
+        if not stores:
+            return None
+        loop = self._items([s.value for s in stores])
+        for s in stores:
+            param = self.kernel.param(s.param)
+            value = self.lanes.text(s.value)
+            line = store(param.dtype, f"row.{s.param} + col", value, self.lanes)
+            loop.append(_with_note(line, s.note))
+        return Phase("Elements to memory.", loop=tuple(loop))
+
+    # ---- parts ----
+
+    def _items(self, exprs: Iterable[Expr]) -> list[str]:
+        """Loads and lets, in order, that these element expressions use."""
+        wanted = {n for e in exprs for n in variables(e)}
+        lets: list[Let] = []
+        for let in reversed(self.sweep.lets):
+            if let.name in wanted:
+                lets.insert(0, let)
+                wanted |= set(variables(let.expr))
+        lines = []
+        for name in self.sweep.loads:
+            if name in wanted:
+                dtype = self.kernel.param(name).dtype
+                value = load(dtype, f"row.{name} + col", self.lanes)
+                lines.append(f"const {self.lanes.type_in(dtype.kind)} {name} = {value};")
+        if COLUMN.name in wanted:
+            lines.append("const fg::whole<V> column = fg::columns<V>(col);")
+        for let in lets:
+            declared = f"const {self.lanes.type_in(let.expr.kind)} {let.name}"
+            lines.append(_with_note(f"{declared} = {self.lanes.text(let.expr)};", let.note))
+        return lines
+
+    def _peak(self, best: Best | KBest) -> Folded | None:
+        """The fold that finds the chunk's best; None if a folded component is that already."""
+        fold = "max" if isinstance(best, KBest) or best.largest else "min"
+        for f in self.monoid.folded:
+            if f.fold == fold and f.lift == best.lift:
+                return None
+        return Folded(f"{best.name}_peak", "max" if fold == "max" else "min", best.lift, best.kind)
+
+    def _peak_names(self) -> set[str]:
+        """Folded components whose value over the chunk alone is needed."""
+        return {
+            f.name for c in (*self.monoid.best, *self.monoid.lists) if self.peaks[c.name] is None
+            for f in [self._twin(c)]
+        }  # fmt: skip
+
+    def _twin(self, best: Best | KBest) -> Folded:
+        fold = "max" if isinstance(best, KBest) or best.largest else "min"
+        return next(f for f in self.monoid.folded if f.fold == fold and f.lift == best.lift)
+
+    def _peak_of(self, best: Best | KBest) -> tuple[str, str]:
+        """How lanes are folded for the filter, and the chunk's own value."""
+        own = self.peaks[best.name]
+        fold = own if own is not None else self._twin(best)
+        return _ACROSS[fold.fold], f"chunk_{fold.name}"
+
+    def _noted(self, line: str, component: str) -> str:
+        return _with_note(line, self.notes.get(component, ""))
+
+
+def _with_note(line: str, note: str) -> str:
+    return f"{line}  // {note}" if note else line
+
+

@@ -1,0 +1,131 @@
+"""How C++ spells expressions, one value at a time or a vector of lanes at a time.
+
+In lane text `V` is the type of a float value: a vector, or the plain type for what is left of a row.
+Row values stay scalars; operators spread them over the lanes, functions are given `fg::all<V>(…)`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from fusegen.dtypes import DType, Kind
+from fusegen.emit.printer import show
+from fusegen.expr import Call, Expr, Lit, Var
+from fusegen.ops import OPS
+
+C_TYPES = {
+    "float16": "uint16_t", "bfloat16": "uint16_t", "float32": "float", "float64": "double",
+    "int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",
+    "uint8": "uint8_t", "uint16": "uint16_t", "uint32": "uint32_t", "bool": "uint8_t",
+}  # fmt: skip
+"""Element types as they lie in memory; 16-bit floats as their bits."""
+
+_LANE_KINDS: dict[Kind, str] = {"float": "V", "int": "fg::whole<V>", "bool": "fg::mask<V>"}
+
+
+class CpuDialect:
+    """C++ text for one compute type; `lanes` chooses between element text and row text."""
+
+    def __init__(self, compute: DType, *, lanes: bool, leaders: Collection[str] = ()) -> None:
+        self.real = C_TYPES[compute.name]
+        self.narrow = compute.itemsize == 4  # integers are wider than floats: masks differ
+        self.lanes = lanes
+        self.leaders = leaders  # components that are (value, column) pairs
+
+    def type_of(self, kind: Kind) -> str:
+        """Type of a row value."""
+        return {"float": self.real, "int": "int64_t", "bool": "bool"}[kind]
+
+    def type_in(self, kind: Kind) -> str:
+        """Type of a value in this dialect's scope."""
+        return _LANE_KINDS[kind] if self.lanes else self.type_of(kind)
+
+    def text(self, expr: Expr) -> str:
+        """The expression as a full right-hand side."""
+        shown = show(expr, self)
+        return self._spread(expr, shown) if self.lanes and not expr.varying else shown
+
+    def number(self, value: float) -> str:
+        if math.isnan(value):
+            return "fg::nan"
+        if math.isinf(value):
+            return "fg::infinity" if value > 0 else "-fg::infinity"
+        return f"{value!r}f" if self.narrow else repr(value)
+
+    # ---- what the printer asks ----
+
+    def literal(self, lit: Lit) -> str:
+        if lit.kind == "float":
+            return self.number(float(lit.value))
+        if lit.kind == "bool":
+            return "true" if lit.value else "false"
+        return f"INT64_C({lit.value})" if abs(lit.value) >= 2**31 else str(int(lit.value))
+
+    def name(self, var: Var) -> str:
+        if var.name == "n_cols":
+            return "row.n_cols"
+        holder, _, component = var.name.partition(".")
+        return f"{holder}.{component}.column" if component in self.leaders else var.name
+
+    def argument(self, expr: Expr, shown: str, call: Call) -> str:
+        if self.lanes and call.varying:
+            return shown if expr.varying else self._spread(expr, shown)
+        is_number = isinstance(expr, Lit) and expr.kind == "int"
+        return f"int64_t({shown})" if is_number and OPS[call.op].spelling == "helper" else shown
+
+    def function(self, call: Call, args: list[str]) -> str | None:
+        if self.lanes and call.varying:
+            return self._lane_function(call, args)
+        return self._scalar_function(call, args)
+
+    # ---- spelling ----
+
+    def _spread(self, expr: Expr, shown: str) -> str:
+        spread = "all_if" if expr.kind == "bool" else "all"
+        return f"fg::{spread}<{_LANE_KINDS[expr.kind]}>({shown})"
+
+    def _scalar_function(self, call: Call, args: list[str]) -> str | None:
+        op = OPS[call.op]
+        match call.op:
+            case "where":
+                return f"({args[0]} ? {args[1]} : {args[2]})"
+            case "isnan" | "isinf" | "isfinite":
+                return f"std::{call.op}({args[0]})"
+            case "to_float":
+                return f"{self.real}({args[0]})"
+            case "to_int" if call.args[0].kind == "bool":
+                return f"int64_t({args[0]})"
+            case "to_bool":
+                return f"({args[0]} != 0)"
+            case _ if op.spelling == "libm":
+                return f"std::{op.c}({', '.join(args)})"
+            case _ if op.spelling == "helper":
+                return f"fg::{op.c}({', '.join(args)})"
+            case _:
+                return None
+
+    def _lane_function(self, call: Call, args: list[str]) -> str | None:
+        op = OPS[call.op]
+        source = call.args[0].kind
+        match call.op:
+            case "to_float":
+                return f"fg::{'one_where' if source == 'bool' else 'convert'}<V>({args[0]})"
+            case "to_int" if source == "bool":
+                return f"fg::one_where<fg::whole<V>>({args[0]})"
+            case "to_bool":
+                return self._narrowed(source, f"{args[0]} != 0")
+            case "not":
+                return f"fg::inverse({args[0]})"
+            case "and" | "or" if not all(a.varying for a in call.args):
+                return f"({args[0]} {op.c} {args[1]})"
+            case _ if op.rule == "bool" and op.spelling == "infix" and source == "int":
+                return self._narrowed(source, f"{args[0]} {op.c} {args[1]}")
+            case _ if op.spelling in ("libm", "helper"):
+                return f"fg::{op.c}({', '.join(args)})"
+            case _:
+                return None
+
+    def _narrowed(self, kind: Kind, comparison: str) -> str:
+        """A comparison of 64-bit integers as a mask of the floats' width."""
+        return f"fg::narrow<V>({comparison})" if kind == "int" and self.narrow else f"({comparison})"

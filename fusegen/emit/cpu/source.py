@@ -1,0 +1,227 @@
+"""A whole program as one C++ translation unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.emit.banner import banner_lines
+from fusegen.emit.cpu.absorb import AbsorbPrinter, Phase
+from fusegen.emit.cpu.dialect import C_TYPES, CpuDialect
+from fusegen.emit.cpu.finish import FinishPrinter
+from fusegen.emit.cpu.helpers import HEADERS, LIBM, helpers_of
+from fusegen.emit.cpu.memory import pointer, row_address
+from fusegen.emit.cpu.scope import RowScope
+from fusegen.emit.cpu.state import Field, StateView, state_view
+from fusegen.emit.render import render
+from fusegen.kernel import Kernel, Param, Program, Sweep
+from fusegen.schedule.cpu import PIECE_COLUMNS, CpuSchedule
+
+
+@dataclass(frozen=True)
+class SweepView:
+    """Everything the templates print for one sweep."""
+
+    kernel: str
+    number: int
+    title: str
+    state: StateView | None
+    row_values: tuple[str, ...]
+    phases: tuple[Phase, ...]
+    finish: tuple[str, ...]
+    reads_known: bool  # do its elements meet values of earlier sweeps?
+    has_known: bool  # does its kernel hand values on?
+
+    # Parameters and arguments of the functions of a sweep: its state if it has one, the row, and
+    # the known values where they are needed.
+
+    @property
+    def absorb_params(self) -> list[str]:
+        known = ["const Known& known"] if self.reads_known else []
+        return [*(["State& state"] if self.state else []), "const Row& row", *known]
+
+    @property
+    def absorb_args(self) -> list[str]:
+        return self._args("state", known=self.reads_known)
+
+    @property
+    def part_args(self) -> list[str]:
+        return self._args("part", known=self.reads_known)
+
+    @property
+    def finish_params(self) -> list[str]:
+        known = ["Known& known"] if self.has_known else []
+        return [*(["State& state"] if self.state else []), "const Row& row", *known]
+
+    @property
+    def finish_args(self) -> list[str]:
+        return self._args("state", known=self.has_known)
+
+    @property
+    def run_params(self) -> list[str]:
+        states = ["State* states"] if self.state else []
+        return ["const Row& row", *(["Known& known"] if self.has_known else []), *states]
+
+    @property
+    def run_args(self) -> list[str]:
+        states = [f"static_cast<sweep_{self.number}::State*>(scratch)"] if self.state else []
+        return ["row", *(["known"] if self.has_known else []), *states]
+
+    @property
+    def merge_row(self) -> str:
+        return ", row" if self.state and self.state.merge_needs_row else ""
+
+    def _args(self, state: str, *, known: bool) -> list[str]:
+        return [*([state] if self.state else []), "row", *(["known"] if known else [])]
+
+    # C entry points take untyped pointers; those that a sweep has no use for stay unnamed.
+
+    @property
+    def fold_known(self) -> str:
+        return "const void* known_values" if self.reads_known else "const void*"
+
+    @property
+    def fold_state(self) -> str:
+        return "void* own_state" if self.state else "void*"
+
+    @property
+    def fold_casts(self) -> list[str]:
+        known = "const Known& known = *static_cast<const Known*>(known_values);"
+        state = f"auto& state = *static_cast<sweep_{self.number}::State*>(own_state);"
+        return [*([known] if self.reads_known else []), *([state] if self.state else [])]
+
+    @property
+    def finish_pieces(self) -> str:
+        return "int64_t pieces" if self.state else "int64_t"
+
+    @property
+    def finish_known(self) -> str:
+        return "void* known_values" if self.has_known and self.finish else "void*"
+
+    @property
+    def finish_state(self) -> str:
+        return "void* states" if self.state else "void*"
+
+    @property
+    def finish_casts(self) -> list[str]:
+        known = "Known& known = *static_cast<Known*>(known_values);"
+        state = f"auto& state = *static_cast<sweep_{self.number}::State*>(states);"
+        return [
+            *([known] if self.has_known and self.finish else []), *([state] if self.state else []),
+        ]
+
+
+@dataclass(frozen=True)
+class KernelView:
+    """Everything the templates print for one launch."""
+
+    name: str
+    arrays: tuple[Field, ...]
+    members: tuple[Field, ...]
+    addresses: tuple[str, ...]
+    known: tuple[Field, ...]
+    prelude: tuple[str, ...]
+    sweeps: tuple[SweepView, ...]
+
+    @property
+    def known_arg(self) -> str:
+        return ", known" if self.known else ""
+
+    @property
+    def known_out(self) -> str:
+        return ", Known& known" if self.known else ""
+
+    @property
+    def known_param(self) -> str:
+        return "void* known_values" if self.known else "void*"
+
+    @property
+    def known_cast(self) -> str:
+        return ", *static_cast<Known*>(known_values)" if self.known else ""
+
+    @property
+    def scratch(self) -> str:
+        return "void* scratch" if any(s.state for s in self.sweeps) else "void*"
+
+
+def cpu_source(program: Program, schedule: CpuSchedule) -> str:
+    """The program as C++17; the same program and schedule give the same bytes."""
+    compute = program.kernels[0].compute
+    real = C_TYPES[compute.name]
+    fold = "fold_elements" if schedule.chunk == 1 else "fold_chunks"
+    values: dict[str, object] = {
+        "real": real, "bits": "int32_t" if real == "float" else "int64_t",
+        "lanes": schedule.lanes, "vector_bytes": schedule.target.vector_bytes,
+        "chunk": schedule.chunk, "piece": PIECE_COLUMNS,
+        "fold_partial": f"cpu/partials/{fold}.cpp.j2", "vectorised": schedule.chunk > 1,
+    }  # fmt: skip
+    kernels = [_kernel_view(kernel) for kernel in program.kernels]
+    bodies = [render("cpu/kernel.cpp.j2", {**values, "kernel": k}) for k in kernels]
+    entries = [render("cpu/partials/entries.cpp.j2", {**values, "kernel": k}) for k in kernels]
+    used = helpers_of("\n".join(bodies))
+    headers = {"cstdint", "cstring", "cmath", "limits"} | {HEADERS[h] for h in used if h in HEADERS}
+    algorithm = schedule.algorithm
+    banner = banner_lines(program, schedule.target.name, schedule.describe(), algorithm)
+    return render(
+        "cpu/program.cpp.j2",
+        {
+            **values, "banner": banner, "headers": sorted(headers),
+            "helpers": [_helper(name, values) for name in used],
+            "kernels": bodies, "entries": entries,
+        },
+    )  # fmt: skip
+
+
+def _helper(name: str, values: dict[str, object]) -> str:
+    partial = "libm" if name in LIBM else name
+    if name == "exp":
+        partial = f"exp_{values['real']}"
+    return render(f"cpu/helpers/{partial}.hpp.j2", {**values, "name": name})
+
+
+def _kernel_view(kernel: Kernel) -> KernelView:
+    leaders = {b.name for s in kernel.sweeps for b in s.monoid.best}
+    row = CpuDialect(kernel.compute, lanes=False, leaders=leaders)
+    lanes = CpuDialect(kernel.compute, lanes=True)
+    scope = RowScope(kernel, row)
+    finishes = FinishPrinter(kernel, scope, row)
+    return KernelView(
+        name=kernel.name,
+        arrays=tuple(f for p in kernel.params for f in _array_fields(p)),
+        members=tuple(Field(pointer(p), p.name, _extent(p)) for p in kernel.params),
+        addresses=tuple(row_address(p) for p in kernel.params),
+        known=tuple(Field(row.type_of(kind), name, "") for name, kind in scope.known.items()),
+        prelude=tuple(finishes.prelude()) if kernel.prelude else (),
+        sweeps=tuple(
+            _sweep_view(kernel, sweep, scope, row, lanes, finishes) for sweep in kernel.sweeps
+        ),
+    )
+
+
+def _sweep_view(
+    kernel: Kernel, sweep: Sweep, scope: RowScope, row: CpuDialect, lanes: CpuDialect,
+    finishes: FinishPrinter,
+) -> SweepView:  # fmt: skip
+    absorb = AbsorbPrinter(kernel, sweep, scope, row, lanes)
+    row_values, phases = absorb.row_values(), tuple(absorb.phases())
+    finish = tuple(finishes.finish(sweep))
+    state = None if sweep.monoid.is_empty else state_view(sweep, scope, row)
+    return SweepView(
+        kernel=kernel.name, number=sweep.number,
+        title=f"reads {', '.join(sweep.loads) or 'nothing'}",
+        state=state, row_values=row_values, phases=phases, finish=finish,
+        reads_known=any("known." in line for line in row_values), has_known=bool(scope.known),
+    )  # fmt: skip
+
+
+def _array_fields(param: Param) -> list[Field]:
+    fields = [Field(pointer(param), param.name, "")]
+    if param.shape in ("element", "row"):
+        fields.append(Field("int64_t", f"{param.name}_stride", "elements between rows"))
+    return fields
+
+
+def _extent(param: Param) -> str:
+    return {
+        "element": "n_cols elements", "per_column": "n_cols elements, the same in every row",
+        "row": "one value", "list": f"{param.k} entries",
+    }[param.shape]  # fmt: skip

@@ -1,0 +1,210 @@
+"""A sweep's monoid as C++: the state struct, its identity, rebase and merge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.dtypes import Kind
+from fusegen.emit.cpu.dialect import CpuDialect
+from fusegen.emit.cpu.scope import RowScope
+from fusegen.expr import Expr, Lit, Var, call, rename, text, variables
+from fusegen.kernel import Sweep
+from fusegen.monoid import Best, Folded, KBest, Monoid, Moving, Pivot
+
+INSERTION_LIMIT = 32
+"""Longest list kept sorted by insertion; longer ones gather candidates and select."""
+
+
+@dataclass(frozen=True)
+class Field:
+    type: str
+    name: str
+    comment: str
+
+
+@dataclass(frozen=True)
+class StateView:
+    """What the state partial prints."""
+
+    fields: tuple[Field, ...]
+    identity: tuple[str, ...]
+    law: tuple[str, ...]
+    anchors: tuple[str, ...]  # parameters of rebase
+    rebase: tuple[str, ...]
+    merge: tuple[str, ...]
+    merge_needs_row: bool  # pivots that start from a value of the row
+
+    @property
+    def merge_params(self) -> list[str]:
+        row = ["const Row& row"] if self.merge_needs_row else []
+        return ["State& a", "State& b", *row]
+
+
+def state_view(sweep: Sweep, scope: RowScope, dialect: CpuDialect) -> StateView:
+    monoid = sweep.monoid
+    merge = _merge(monoid, scope, dialect)
+    return StateView(
+        fields=tuple(_fields(monoid, dialect)),
+        identity=tuple(_identity(monoid, dialect)),
+        law=monoid.merge_text,
+        anchors=tuple(f"{dialect.real} {p.anchor}" for p in monoid.pivots),
+        rebase=tuple(_rebase(monoid, dialect)),
+        merge=tuple(merge),
+        merge_needs_row=any("row." in line for line in merge),
+    )
+
+
+def _fields(monoid: Monoid, dialect: CpuDialect) -> list[Field]:
+    found = [
+        Field(dialect.type_of(f.kind), f.name, f"{f.fold} of {text(f.lift)}") for f in monoid.folded
+    ]
+    for b in monoid.best:
+        which = "greatest" if b.largest else "least"
+        found.append(Field(leader_type(b, dialect), b.name, f"column of the {which} {text(b.lift)}"))
+    for p in monoid.pivots:
+        rest = "0" if p.action == "shift" else "1"
+        of = f"{text(p.value)}, or {rest} where that is no usable number"
+        found.append(Field(dialect.real, p.anchor, of))
+    found += [Field(dialect.real, m.name, f"sum of {text(m.lift)}") for m in monoid.moving]
+    for c in monoid.lists:
+        found.append(Field(list_type(c, dialect), c.name, f"top {c.k} of {text(c.lift)}"))
+    return found
+
+
+def leader_type(best: Best, dialect: CpuDialect) -> str:
+    return f"fg::leader<{dialect.type_of(best.kind)}, fg::{'above' if best.largest else 'below'}>"
+
+
+def list_type(best: KBest, dialect: CpuDialect) -> str:
+    kept = "best_list" if best.k <= INSERTION_LIMIT else "candidates"
+    return f"fg::{kept}<{dialect.type_of(best.kind)}, {best.k}>"
+
+
+def identity_of(folded: Folded, dialect: CpuDialect) -> str:
+    whole = folded.kind == "int"
+    match folded.fold:
+        case "sum":
+            return "0" if whole else dialect.number(0.0)
+        case "prod":
+            return "1" if whole else dialect.number(1.0)
+        case "max":
+            return lowest(folded.kind)
+        case "min":
+            return highest(folded.kind)
+
+
+def lowest(kind: Kind) -> str:
+    return "INT64_MIN" if kind == "int" else "-fg::infinity"
+
+
+def highest(kind: Kind) -> str:
+    return "INT64_MAX" if kind == "int" else "fg::infinity"
+
+
+def _identity(monoid: Monoid, dialect: CpuDialect) -> list[str]:
+    lines = [f"state.{f.name} = {identity_of(f, dialect)};" for f in monoid.folded]
+    lines += [f"state.{c.name}.clear();" for c in monoid.best]
+    for p in monoid.pivots:
+        lines.append(f"state.{p.anchor} = {dialect.number(0.0 if p.action == 'shift' else 1.0)};")
+    lines += [f"state.{m.name} = {dialect.number(0.0)};" for m in monoid.moving]
+    return lines + [f"state.{c.name}.clear();" for c in monoid.lists]
+
+
+# ---- rebase ----
+
+
+def _rebase(monoid: Monoid, dialect: CpuDialect) -> list[str]:
+    """Every moving sum at new anchors; all from the old values, then all at once."""
+    if not monoid.pivots:
+        return []
+    lines = []
+    used = {n for m in monoid.moving for _, factor in m.transport for n in variables(factor)}
+    for p in monoid.pivots:
+        if p.move in used:
+            sign = "-" if p.action == "shift" else "/"
+            lines.append(f"const {dialect.real} {p.move} = state.{p.anchor} {sign} {p.anchor};")
+    lines += _moved(monoid, dialect)
+    return lines + [f"state.{p.anchor} = {p.anchor};" for p in monoid.pivots]
+
+
+def _moved(monoid: Monoid, dialect: CpuDialect) -> list[str]:
+    moving = [m for m in monoid.moving if not _stays(m)]
+    if len(moving) == 1:
+        return [f"state.{moving[0].name} = {dialect.text(_transported(moving[0]))};"]
+    lines = [
+        f"const {dialect.real} {m.name} = {dialect.text(_transported(m))};" for m in moving
+    ]
+    return lines + [f"state.{m.name} = {m.name};" for m in moving]
+
+
+def _stays(moving: Moving) -> bool:
+    return moving.transport == ((moving.name, Lit(1.0)),)
+
+
+def _transported(moving: Moving) -> Expr:
+    """Σ of factor · sum; a sum that is 0 stays 0 whatever the factor is."""
+    total: Expr | None = None
+    for name, factor in moving.transport:
+        held = Var(f"state.{name}")
+        term: Expr = held if factor == Lit(1.0) else call("zero_wins", held, factor)
+        total = term if total is None else call("add", total, term)
+    assert total is not None, moving.name
+    return total
+
+
+# ---- merge ----
+
+
+def anchor_text(pivot: Pivot, dialect: CpuDialect, names: dict[str, str] | None = None) -> str:
+    """The pivot's anchor as a function of folded values."""
+    value = rename(pivot.value, names or {})
+    return f"fg::{pivot.action}_anchor({dialect.text(value)})"
+
+
+def folded_into(folded: Folded, left: str, right: str) -> str:
+    """`left ⊕ right` of a base monoid."""
+    match folded.fold:
+        case "sum":
+            return f"{left} + {right}"
+        case "prod":
+            return f"{left} * {right}"
+        case "max":
+            return f"fg::greater_of({left}, {right})"
+        case "min":
+            return f"fg::lesser_of({left}, {right})"
+
+
+def _merge(monoid: Monoid, scope: RowScope, dialect: CpuDialect) -> list[str]:
+    lines: list[str] = []
+    if monoid.pivots:
+        values = [p.value for p in monoid.pivots]
+        used = {n for v in values for n in variables(v)}
+        lines += scope.locals(values, own=[f.name for f in monoid.folded])
+        for f in monoid.folded:
+            if f.name in used:
+                value = folded_into(f, f"a.{f.name}", f"b.{f.name}")
+                lines.append(f"const {dialect.type_of(f.kind)} {f.name} = {value};")
+        for p in monoid.pivots:
+            lines.append(f"const {dialect.real} {p.anchor} = {anchor_text(p, dialect)};")
+        anchors = ", ".join(p.anchor for p in monoid.pivots)
+        lines += [f"rebase({side}, {anchors});" for side in "ab"]
+        lines += [f"a.{f.name} = {f.name};" for f in monoid.folded if f.name in used]
+        rest = [f for f in monoid.folded if f.name not in used]
+    else:
+        rest = list(monoid.folded)
+    for f in rest:
+        lines.append(f"a.{f.name} = {folded_into(f, f'a.{f.name}', f'b.{f.name}')};")
+    lines += [f"a.{m.name} += b.{m.name};" for m in monoid.moving]
+    return lines + [f"a.{c.name}.merge(b.{c.name});" for c in (*monoid.best, *monoid.lists)]
+
+
+def is_ordering(pivot: Pivot, monoid: Monoid) -> bool:
+    """Is the pivot made of extremes alone, so that few chunks move it?"""
+    folds = {f.name: f.fold for f in monoid.folded}
+    return all(folds.get(n, "max") in ("max", "min") for n in variables(pivot.value))
+
+
+def is_count(folded: Folded) -> bool:
+    return folded.fold == "sum" and folded.lift == Lit(1.0)
+
+

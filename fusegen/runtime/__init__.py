@@ -1,0 +1,1 @@
+"""Compiling, caching and running kernels; taking arrays in and handing them back."""

@@ -1,0 +1,61 @@
+"""Choices for a CPU: how wide a vector is and how many elements make a chunk.
+
+The tree of a row depends on the number of columns alone, never on the number of threads: chunks
+are merged left to right into a piece, pieces left to right into the row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.errors import ArgumentError
+from fusegen.kernel import Program
+from fusegen.schedule.problem import Problem
+from fusegen.schedule.target import CpuTarget
+
+CHUNK_BYTES = 1024
+"""Of one array, in the compute type: read once from memory, then from the first-level cache. Long
+enough that one fold across lanes and one look at the list cost little."""
+
+PIECE_COLUMNS = 1 << 18
+"""Columns that one thread folds before it merges: 1 MiB of float32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuSchedule:
+    """How a program runs on a CPU."""
+
+    target: CpuTarget
+    lanes: int  # elements of the compute type in a vector
+    chunk: int  # elements folded as the text says before ⊕ runs; 1: one at a time
+
+    @property
+    def algorithm(self) -> str:
+        """What the field calls the tree of merges."""
+        if self.chunk == 1:
+            return "online, one element at a time (algorithm 3)"
+        return f"block online, chunks of {self.chunk}"
+
+    def describe(self) -> str:
+        width = "scalar" if self.chunk == 1 else f"vectors of {self.lanes}"
+        return f"{width}, chunks of {self.chunk}, pieces of {PIECE_COLUMNS} columns"
+
+
+def select_cpu(
+    program: Program, problem: Problem, target: CpuTarget, chunk: int | None = None
+) -> CpuSchedule:
+    """The schedule for `program`; `chunk` overrides the default.
+
+    Raises ArgumentError for a chunk that is neither 1 nor a multiple of the vector.
+    """
+    itemsize = program.kernels[0].compute.itemsize
+    lanes = target.vector_bytes // itemsize
+    if chunk is None:
+        chunk = CHUNK_BYTES // itemsize
+    elif chunk != 1 and (chunk < lanes or chunk % lanes):
+        raise ArgumentError(
+            f"chunk={chunk} is impossible on {target.name}",
+            why=f"A vector of {target.name} holds {lanes} {program.kernels[0].compute.name}.",
+            fix=f"Use 1 (one element at a time) or a multiple of {lanes}.",
+        )  # fmt: skip
+    return CpuSchedule(target=target, lanes=lanes, chunk=chunk)

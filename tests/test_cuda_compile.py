@@ -1,0 +1,47 @@
+"""Every library kernel through NVRTC and ptxas, with budgets: compile time, registers, spills."""
+
+from __future__ import annotations
+
+import nvrtc
+import pytest
+from cuda_cases import LIBRARY, library_case
+
+pytestmark = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
+
+MOST_SECONDS = 3.0
+MOST_SPILL = 64  # bytes, of a thread
+MOST_REGISTERS = 168
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("name", LIBRARY)
+def test_library_compiles_within_budget(name: str, arch: str) -> None:
+    for n_cols, form in ((1000, "online"), (25_000, "online"), (25_000, "unfused")):
+        source = library_case(name, 1, n_cols).work(form=form, arch=arch, n_rows=4000).source
+        compiled = nvrtc.compile_for(source, arch)
+        assert compiled.reports, "ptxas reported no kernel"
+        assert compiled.seconds < MOST_SECONDS
+        for report in compiled.reports:
+            assert report.spill_bytes <= MOST_SPILL, report
+            assert report.registers <= MOST_REGISTERS, report
+            assert report.shared_bytes <= 48 * 1024, report
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("name", ["softmax", "softmax_topk", "layer_norm", "absmax_quantize"])
+def test_other_types_compile(name: str, dtype: str) -> None:
+    source = library_case(name, 1, 4096, dtype).work(n_rows=4000).source
+    assert nvrtc.compile_for(source, "sm_90").seconds < MOST_SECONDS
+
+
+@pytest.mark.parametrize("k", [1, 32, 256, 1024, 4000])
+def test_long_lists_compile_quickly(k: int) -> None:
+    """Lists are loops, not unrolled networks: compile time does not grow with K."""
+    source = library_case("softmax_topk", 1, 25_000, k=k).work(n_rows=4000).source
+    assert nvrtc.compile_for(source, "sm_90").seconds < MOST_SECONDS
+
+
+def test_split_and_peeled_rows_compile() -> None:
+    case = library_case("softmax_topk", 1, 1_000_003)
+    for choices in ({"n_rows": 1}, {"n_rows": 4000, "aligned": False}, {"n_rows": 4000, "chunk": 1}):
+        assert nvrtc.compile_for(case.work(**choices).source, "sm_90").reports  # type: ignore[arg-type]
