@@ -44,7 +44,7 @@ class Agreement:
     worst: Mismatch | None  # None: all within tolerance
 
 
-def compare(call: Call, progress: Callable[[int, int], None] | None = None) -> Agreement:
+def compare(call: Call, progress: Callable[[float], None] | None = None) -> Agreement:
     """Compare a finished call with the text in float64.
 
     Floats: within a few units of their type, relative to the element or 1e-5 of the greatest of
@@ -66,7 +66,7 @@ def compare(call: Call, progress: Callable[[int, int], None] | None = None) -> A
             relative = max(relative, error)
             worst = worst or mismatch
         if progress is not None:
-            progress(stop, rows.n_rows)
+            progress(stop / rows.n_rows)
     return Agreement(relative, worst)
 
 

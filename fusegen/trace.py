@@ -156,6 +156,7 @@ def lift(value: object) -> g.Node:
     """The node of a Value, or a literal for a Python or NumPy number."""
     if isinstance(value, Value):
         return value.node
+    builder()  # outside a pipeline, that is the mistake, not the operand
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool | int | float):

@@ -9,7 +9,7 @@ from cuda_cases import LIBRARY, library_case
 pytestmark = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 
 MOST_SECONDS = 3.0
-MOST_SPILL = 64  # bytes, of a thread
+MOST_SPILL = 128  # bytes of a thread: registers saved around the rare call that cuts a list
 MOST_REGISTERS = 168
 
 

@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser(argv: Sequence[str]) -> Parser:
     """The parser; where argv names a pipeline, its constants are options of the command."""
-    top = Parser(prog="fusegen", description="Fused row reductions: safe text in, fast kernels out.",
+    top = Parser(prog="fusegen", description="Fused row reductions: safe text in, fast kernel out.",
                  allow_abbrev=False)  # fmt: skip
     top.add_argument("--version", action="version", version=f"fusegen {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)

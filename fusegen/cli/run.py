@@ -77,8 +77,8 @@ class Progress:
         if self.shown:
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
-    def rows(self, what: str) -> Callable[[int, int], None]:
-        return lambda done, n: self.say(f"{what}: {done} of {n} rows ({100 * done // max(n, 1)} %)")
+    def of(self, what: str) -> Callable[[float], None]:
+        return lambda share: self.say(f"{what}: {100 * share:.0f} %")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -115,7 +115,7 @@ def _placed(given: dict[str, Any], device: str) -> dict[str, Any]:
 
 
 def _run_once(call: Call, progress: Progress) -> float:
-    options = {"progress": progress.rows("running")} if call.device == "cpu" else {}
+    options = {"progress": progress.of("running")} if call.device == "cpu" else {}
     start = time.perf_counter()
     call.run(**options)
     _wait(call)
@@ -214,7 +214,7 @@ def _write(path: Path, call: Call) -> None:
 
 def _checked(call: Call, progress: Progress) -> int:
     start = time.perf_counter()
-    found = compare(call, progress.rows("checking"))
+    found = compare(call, progress.of("checking"))
     progress.say("")
     if found.worst is not None:
         print(f"check       FAILED: {found.worst}")

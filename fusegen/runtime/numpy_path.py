@@ -25,8 +25,8 @@ from fusegen.reference import Array, evaluate
 
 BLOCK_BYTES = 1 << 20  # of one intermediate value: a few of them fit a core's second-level cache
 
-Progress = Callable[[int, int], None]
-"""Called with (rows done, rows in all)."""
+Progress = Callable[[float], None]
+"""Called with the share of the work that is done, from 0 to 1."""
 
 
 @cache
@@ -74,7 +74,7 @@ class NumpyExecutable:
             for finished in as_completed([pool.submit(block, s) for s in starts]):
                 done += finished.result()
                 if progress is not None:
-                    progress(done, n_rows)
+                    progress(done / n_rows)
 
 
 def _block(array: Array, axis: g.Axis, start: int, stop: int) -> Array:

@@ -8,6 +8,7 @@ split row through a workspace, always in the same order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -81,6 +82,19 @@ class CudaSchedule:
         return 1 << (max(2 * best.k, best.k + self.team, 128) - 1).bit_length()
 
 
+    def seed_groups(self, lists: Sequence[KBest]) -> int:
+        """Groups of neighbouring threads whose greatest items set a list's first bar.
+
+        Few groups are ranked quickly; at least twice as many as K keep the bar close to the K-th.
+        """
+        most = max((c.k for c in lists), default=0)
+        groups = WARP
+        while groups < self.team and (groups < 2 * most or self.team % groups or
+                                      (self.team // groups) & (self.team // groups - 1)):
+            groups += WARP
+        return min(groups, self.team)
+
+
 def select_cuda(
     program: Program, problem: Problem, target: CudaTarget, chunk: int | None = None
 ) -> CudaSchedule:
@@ -93,23 +107,35 @@ def select_cuda(
     most = max(1, (chunk or MAX_ITEMS // (1 if arrays <= 1 else 2)) // width)
     lists = [c for s in program.sweeps for c in s.monoid.lists]
     largest = max((c.k for c in lists), default=0)
-    if n_vectors <= WARP * min(8, most) and largest <= 64:
-        team, vectors = WARP, _power_of_two(-(-n_vectors // WARP), most)
-    elif lists:
-        team, vectors = (128 if largest <= 128 else 512), min(8, most)
+    if n_vectors <= WARP * min(8, most) and largest <= WARP:
+        team, vectors = WARP, -(-n_vectors // WARP)
     else:
-        team = 512 if n_vectors >= 2048 else 256 if n_vectors >= 512 else 128
-        vectors = min(4, most)
+        team, vectors = _fitted(n_vectors, most, lists=bool(lists), largest=largest)
     slices = _slices(problem, target, n_vectors, team * vectors)
     return CudaSchedule(
-        target=target, team=team, block_threads=max(team, 128), vectors=vectors, width=width,
+        target=target, team=team, block_threads=team if team > WARP else 128, vectors=vectors, width=width,
         load=_load_mode(program, problem, width), slices=slices,
         wide_columns=n_cols > _INT_MAX - 2 * 1024 * MAX_ITEMS,
     )  # fmt: skip
 
 
-def _power_of_two(wanted: int, most: int) -> int:
-    return min(1 << (max(wanted, 1) - 1).bit_length(), most)
+def _fitted(n_vectors: int, most: int, *, lists: bool, largest: int) -> tuple[int, int]:
+    """(team, vectors) whose tiles cover the row with the least to spare.
+
+    A tile that is half outside the row costs as much as a whole one: fitting it was worth 10 to 30 %
+    of a row of 4 tiles. Each tile costs about half a vector per thread besides (barriers, addresses).
+    """
+    if lists:
+        teams: Sequence[int] = (128, 256) if largest <= 128 else (512,)
+    else:
+        teams = range(128, 513, WARP)
+    found = []
+    for team in teams:
+        for vectors in range(1, min(8 if lists else 4, most) + 1):
+            tiles = -(-n_vectors // (team * vectors))
+            found.append((tiles * team * (vectors + 0.5), -vectors, team))
+    _, vectors, team = min(found)
+    return team, -vectors
 
 
 def _width(program: Program, problem: Problem, chunk: int | None) -> int:

@@ -21,8 +21,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "load_float32": ("like", "convert"), "load_float64": ("like", "convert"),
     "load_int": ("like", "convert", "whole"), "load_bool": ("like", "convert", "mask"),
     "store": (), "to_single": ("like", "as", "convert", "select", "all"),
-    "store_float16": ("like", "as", "convert", "select", "all"),
-    "store_bfloat16": ("like", "as", "convert", "select", "all"),
+    "store_float16": ("like", "as", "convert", "select", "all", "to_single"),
+    "store_bfloat16": ("like", "as", "convert", "select", "all", "to_single"),
     "store_float32": ("like", "convert"), "store_float64": ("like", "convert"),
     "store_int": ("like", "convert", "all", "select"), "store_bool": ("like", "convert", "one_where"),
     "zero_wins": (), "square": (), "magnitude": (), "sign": ("select", "all"),
@@ -43,7 +43,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
 LIBM = frozenset(n for n, needs in NEEDS.items() if needs == ("lane_by_lane",))
 """C math functions without a vector form of ours."""
 
-HEADERS = {"candidates": "algorithm", "across": "type_traits", "convert": "type_traits"}
+HEADERS = {"candidates": "algorithm", "across": "utility", "convert": "type_traits"}
 
 
 def helpers_of(text: str) -> list[str]:

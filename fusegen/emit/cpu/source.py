@@ -149,7 +149,7 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> str:
     real = C_TYPES[compute.name]
     fold = "fold_elements" if schedule.chunk == 1 else "fold_chunks"
     values: dict[str, object] = {
-        "real": real, "bits": "int32_t" if real == "float" else "int64_t",
+        "real": real, "suffix": "f" if real == "float" else "",
         "lanes": schedule.lanes, "vector_bytes": schedule.target.vector_bytes,
         "chunk": schedule.chunk, "piece": PIECE_COLUMNS,
         "fold_partial": f"cpu/partials/{fold}.cpp.j2", "vectorised": schedule.chunk > 1,
@@ -173,8 +173,8 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> str:
 
 def _helper(name: str, values: dict[str, object]) -> str:
     partial = "libm" if name in LIBM else name
-    if name == "exp":
-        partial = f"exp_{values['real']}"
+    if name in ("exp", "to_single"):
+        partial = f"{name}_{values['real']}"
     return render(f"cpu/helpers/{partial}.hpp.j2", {**values, "name": name})
 
 

@@ -28,6 +28,7 @@ class LoadView:
     convert: str  # item i in the compute type
     loader: str
     plain: bool  # stored as what kernels compute in: nothing to convert
+    shared: bool  # its items are looked at again for candidates
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class ListView:
     value_type: str
     peak: str  # variable that holds the chunk's greatest candidate
     own_peak: bool  # computed for the list alone (else a folded maximum is the same value)
-    lines: tuple[str, ...]  # from loads to the candidate's value, at `column`
+    lines: tuple[str, ...]  # from memory to the candidate's value, at `column`
+    item_lines: tuple[str, ...]  # from item i to the candidate's value
     value: str
     seeded: bool
     bitonic: bool
@@ -64,8 +66,8 @@ class SweepView:
     lift_lines: tuple[str, ...]
     store_lines: tuple[str, ...]
     stores: tuple[tuple[str, str, str], ...]  # element type, param, items variable
+    stores_column: bool  # do stored values depend on the column number?
     lists: tuple[ListView, ...]
-    list_loads: tuple[str, ...]
     steps: tuple[str, ...]
     row_stores: tuple[str, ...]
     list_stores: tuple[tuple[ListView, tuple[str, ...]], ...]
@@ -97,6 +99,7 @@ class SweepPrinter:
         several = sum(s.monoid.has_scalars for s in kernel.sweeps) > 1
         self.total = f"state{sweep.number}" if several else "state"
         self.column_type = "long long" if schedule.wide_columns else "int"
+        self._listed = {n for c in sweep.monoid.lists for n in needed(sweep, [c.lift])[0]}
         self.state = (
             state_view(sweep, state, dialect, self.column_type)
             if sweep.monoid.has_scalars else None
@@ -119,8 +122,8 @@ class SweepPrinter:
                 (C_TYPES[self.kernel.param(s.param).dtype.name], s.param, f"{s.param}_items")
                 for s in sweep.element_stores
             ),
-            lists=lists, list_loads=tuple({n: None for c in sweep.monoid.lists
-                                           for n in needed(sweep, [c.lift])[0]}),
+            stores_column=any("column" in ln for ln in self._store_lines()),
+            lists=lists,
             steps=tuple(self._steps(sweep.steps)),
             row_stores=tuple(self._row_stores()),
             list_stores=tuple(self._list_stores(by_name)),
@@ -135,6 +138,7 @@ class SweepPrinter:
             name=param.name, pointer=pointer_of(param), per_column=per_column,
             convert=self.dialect.load(f"{param.name}_stored[i]", param.dtype),
             plain=C_TYPES[param.dtype.name] == self.dialect.type_of(param.dtype.kind),
+            shared=param.name in self._listed,
             # Rows may start off a vector boundary; the shared row of columns then does not follow.
             loader="load_columns" if per_column and self.schedule.load == "peeled" else "load_tile",
         )  # fmt: skip
@@ -161,18 +165,20 @@ class SweepPrinter:
         lines = self._item_lines(exprs)
         for f in monoid.folded:
             value = self.dialect.text(f.lift)
-            lines.append(f"chunk.{f.name} = {folded_into(f, f'chunk.{f.name}', value, self.dialect)};")
+            joined = folded_into(f, f"chunk.{f.name}", value, self.dialect)
+            lines.append(f"chunk.{f.name} = live ? {joined} : chunk.{f.name};")
         for b in monoid.best:
             order = self.dialect.use("above" if b.largest else "below")
             value = self.dialect.text(b.lift)
-            lines.append(f"if ({order}({value}, column, chunk.{b.value}, chunk.{b.name})) {{")
+            lines.append(f"if (live && {order}({value}, column, chunk.{b.value}, chunk.{b.name})) {{")
             lines.append(f"    chunk.{b.value} = {value};")
             lines.append(f"    chunk.{b.name} = column;")
             lines.append("}")
         for c, v in zip(monoid.lists, lists, strict=True):
             if v.own_peak:
                 self.dialect.use("greater_of")
-                lines.append(f"{v.peak} = greater_of({v.peak}, {self.dialect.text(c.lift)});")
+                joined = f"greater_of({v.peak}, {self.dialect.text(c.lift)})"
+                lines.append(f"{v.peak} = live ? {joined} : {v.peak};")
         return lines
 
     def _combine_lines(self) -> list[str]:
@@ -203,7 +209,10 @@ class SweepPrinter:
             atom = self.dialect.text(r.atom)
             atom = atom if isinstance(r.atom, Var) else f"({atom})"
             lines.append(f"const {self.dialect.real} {r.name} = {atom} {sign} {r.pivot}_anchor;")
-        lines += [f"state.{m.name} += {self.dialect.text(m.lift)};" for m in monoid.moving]
+        # The term is computed either way: a select is cheaper than a branch per item.
+        for m in monoid.moving:
+            lines.append(f"const {self.dialect.real} {m.name}_term = {self.dialect.text(m.lift)};")
+            lines.append(f"state.{m.name} += live ? {m.name}_term : 0;")
         return lines
 
     def _store_lines(self) -> list[str]:
@@ -243,7 +252,8 @@ class SweepPrinter:
         return ListView(
             name=best.name, k=best.k, slots=slots, value_type=self.dialect.type_of(best.kind),
             peak=f"chunk.{same.name}" if same else f"{best.name}_peak", own_peak=same is None,
-            lines=tuple(self._candidate_lines(best)), value=self.dialect.text(best.lift),
+            lines=tuple(self._candidate_lines(best)),
+            item_lines=tuple(self._item_lines([best.lift])), value=self.dialect.text(best.lift),
             seeded=best.k <= self.schedule.team, bitonic=slots > 1024,
             spilled=in_device_memory(self.kernel, self.schedule),
             worst=lowest(best.kind, self.dialect),

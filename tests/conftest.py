@@ -1,0 +1,18 @@
+"""Settings every test shares."""
+
+from __future__ import annotations
+
+import pytest
+
+from fusegen.runtime import cuda
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked `gpu` are skipped, with the reason, where no GPU can be used."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    reason = cuda.available()
+    if reason is not None:
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason=f"no GPU: {reason}"))

@@ -1,0 +1,151 @@
+"""The house plan, enforced: imports go downwards, third parties stop at one door, files stay small."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import fusegen
+
+PACKAGE = Path(fusegen.__file__).parent
+
+# From the ground up; a module may import those of earlier lines, and its neighbours.
+LAYERS = (
+    ("errors", "version", "sources"),
+    ("dtypes", "ops"),
+    ("names",),
+    ("expr", "forms", "graph"),
+    ("monoid", "kinds"),
+    ("trace", "derivation"),
+    ("lang", "reference", "algebra"),
+    ("fusion", "kernel"),
+    ("plan", "lower", "replay"),
+    ("schedule",),
+    ("emit",),
+    ("runtime",),
+    ("compiler", "signature"),
+    ("dispatch",),
+    ("pipeline", "compare"),
+    ("library", "report", "check"),
+    ("__init__",),
+    ("cli",),
+    ("__main__",),
+)
+DOORS = {
+    "sympy": ("algebra/",),
+    "networkx": ("fusion.py",),
+    "jinja2": ("emit/render.py",),
+    "cupy": ("runtime/cuda.py",),
+    "matplotlib": ("report/drawing.py",),
+    "torch": (),
+    "scipy": (),
+}
+MAX_FILE, MAX_FUNCTION = 400, 60
+
+
+def modules():
+    return sorted(p for p in PACKAGE.rglob("*.py") if "templates" not in p.parts)
+
+
+def imports(path):
+    """(imported module, does it happen only for the type checker)."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found = [a.name for a in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found = [node.module or ""]
+            if node.module == "fusegen":
+                found = [f"fusegen.{a.name}" for a in node.names]
+        else:
+            continue
+        yield from ((name, id(node) in typing_only) for name in found)
+
+
+def layer(name):
+    return next(i for i, row in enumerate(LAYERS) if name in row)
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: p.relative_to(PACKAGE).as_posix())
+def test_imports_go_downwards(path):
+    own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    for name, typing_only in imports(path):
+        parts = name.split(".")
+        if parts[0] == "fusegen" and len(parts) > 1 and not typing_only:
+            if path.name == "pipeline.py" and parts[1] == "report":
+                continue  # p.explain() opens the report, which stands above: the one look upwards
+            other = parts[1]
+            assert other == own or layer(other) <= layer(own), f"{own} imports {name}"
+
+
+@pytest.mark.parametrize("library", DOORS)
+def test_third_parties_stop_at_one_door(library):
+    for path in modules():
+        place = path.relative_to(PACKAGE).as_posix()
+        if any(place.startswith(door) for door in DOORS[library]):
+            continue
+        for name, typing_only in imports(path):
+            assert typing_only or name.split(".")[0] != library, f"{place} imports {library}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: p.relative_to(PACKAGE).as_posix())
+def test_files_and_functions_stay_small(path):
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= MAX_FILE
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
+            size = node.end_lineno - node.lineno
+            assert size <= MAX_FUNCTION, f"{node.name} has {size} lines"
+
+
+def test_every_function_is_used():
+    texts = {p: p.read_text(encoding="utf-8") for p in modules()}
+    whole = "\n".join(texts.values())
+    for path, text in texts.items():
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.decorator_list:
+                used = whole.count(node.name) > 1 or path.name in ("lang.py", "__init__.py")
+                assert used, f"{path.name}: {node.name} is never used"
+
+
+def _python(code, **env):
+    run = subprocess.run([sys.executable, "-X", "importtime", "-c", code], capture_output=True,
+                         text=True, check=True, cwd=PACKAGE.parent, env={**env})  # fmt: skip
+    return run.stdout, run.stderr
+
+
+def test_import_is_light():
+    code = "import sys; print(*(m for m in sys.modules if '.' not in m)); import fusegen; " \
+           "print(*(m for m in sys.modules if '.' not in m))"  # fmt: skip
+    loaded = set(_python(code)[0].splitlines()[1].split())
+    assert not loaded & {"sympy", "networkx", "jinja2", "cupy", "torch", "matplotlib", "scipy"}
+    start = time.perf_counter()
+    _python("import fusegen")
+    fast = time.perf_counter() - start
+    start = time.perf_counter()
+    _python("import numpy")
+    assert fast - (time.perf_counter() - start) < 0.5  # a loose bound: machines differ
+
+
+def test_a_second_process_loads_neither_sympy_nor_networkx_nor_jinja2(tmp_path):
+    code = (
+        "import sys, numpy as np, fusegen as fg\n"
+        "fg.library.softmax_topk(np.ones((3, 500), 'f4'), k=2)\n"
+        "print(*(m for m in ('sympy', 'networkx', 'jinja2') if m in sys.modules))"
+    )
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o700)
+    env = {"FUSEGEN_CACHE_DIR": str(folder), "PATH": "/usr/bin:/bin:/usr/local/bin"}
+    _python(code, **env)
+    assert _python(code, **env)[0].split() == []
