@@ -65,21 +65,21 @@ class Front:
         return Work(self.traced, self.dtypes, choices.form, target, problem, choices.chunk, known)
 
     def executable(
-        self, device: ar.Device, shape: tuple[int, int], phase: tuple[bool, bool]
+        self, device: ar.Device, place: int, shape: tuple[int, int], phase: tuple[bool, bool]
     ) -> Executable:
         """The executable for this many rows and columns, as they lie in memory."""
-        key = (device, shape, phase)
+        key = (device, place, shape, phase)
         found = self.by_shape.get(key)
         if found is None:
             with _LOCK:
-                found = self._executable(device, shape, phase)
+                found = self._executable(device, place, shape, phase)
                 if len(self.by_shape) >= _MOST_SHAPES:
                     self.by_shape.clear()
                 self.by_shape[key] = found
         return found
 
     def _executable(
-        self, device: ar.Device, shape: tuple[int, int], phase: tuple[bool, bool]
+        self, device: ar.Device, place: int, shape: tuple[int, int], phase: tuple[bool, bool]
     ) -> Executable:
         problem = Problem(dtypes=self.dtypes, n_rows=shape[0], n_cols=shape[1],
                           aligned=phase[0], in_phase=phase[1])  # fmt: skip
@@ -89,7 +89,7 @@ class Front:
         if isinstance(target, CpuTarget) and not _has_compiler():
             return numpy_executable(self._first)
         work = self.work(target, problem)
-        key = (target, work.schedule)
+        key = (target, place, work.schedule)  # modules are loaded per device
         if key not in self.by_schedule:
             self.by_schedule[key] = executable(work)
         return self.by_schedule[key]
@@ -141,25 +141,24 @@ class Call:
         elements = [self.arrays[p.name] for p in (*self.front.program.inputs, *self.front.outputs)
                     if p.shape == "element"]  # fmt: skip
         shape = (self.rows.n_rows, self.rows.n_cols)
-        return self.front.executable(self.device, shape, ar.phase(elements))
+        place = ar.device_index() if self.device == "cuda" else 0
+        return self.front.executable(self.device, place, shape, ar.phase(elements))
 
     def run(self, **options: Any) -> None:
         """Fill the results; `options` (threads, progress) go to CPU executables."""
         if self.rows.n_rows == 0:
             return
-        if self.device == "cuda":
-            with ar.caller_stream(next(iter(self.adopted.values()))):
-                self.executable(self.arrays, self.rows.n_rows, self.rows.n_cols)
-        else:
+        with ar.caller_stream(self.adopted):
             self.executable(self.arrays, self.rows.n_rows, self.rows.n_cols, **options)
 
     def hand_back(self) -> Any:
         """The results as the user's kind of arrays, nested as the pipeline returns them."""
         like = next(iter(self.adopted.values()))
-        found = [
-            rs.hand_back(r, p, self.rows, like)
-            for r, p in zip(self.results, self.front.outputs, strict=True)
-        ]
+        with ar.caller_stream(self.adopted):
+            found = [
+                rs.hand_back(r, p, self.rows, like)
+                for r, p in zip(self.results, self.front.outputs, strict=True)
+            ]
         return nest(self.front.graph.structure, found)
 
 
@@ -167,6 +166,13 @@ def prepare(
     front: Front, adopted: Mapping[str, ar.Adopted], device: ar.Device, axis: int, out: Any
 ) -> Call:
     """Lay out inputs and results. Raises ShapeError, DTypeError, ArgumentError."""
+    with ar.caller_stream(adopted):  # copies that strides may need run there too
+        return _laid_out(front, adopted, device, axis, out)
+
+
+def _laid_out(
+    front: Front, adopted: Mapping[str, ar.Adopted], device: ar.Device, axis: int, out: Any
+) -> Call:
     graph = front.graph
     shapes = {n: tuple(a.array.shape) for n, a in adopted.items()}
     rows = ar.rows_of(graph.inputs, shapes, axis)
@@ -208,7 +214,7 @@ def flatten(structure: g.Structure, out: Any, n_outputs: int) -> list[Any]:
         if (
             not isinstance(given, kind)
             or len(given) != len(part)
-            or (isinstance(given, dict) and given.keys() != part.keys())
+            or (isinstance(given, dict) and set(given) != set(part))
         ):
             shown = (
                 f"a tuple of {len(part)}"

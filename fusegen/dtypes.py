@@ -25,8 +25,7 @@ class DType:
     def numpy(self) -> np.dtype[Any]:
         if self.name == "bfloat16":
             return _bfloat16()
-        found: np.dtype[Any] = np.dtype(self.name)
-        return found
+        return np.dtype(self.name)
 
     @property
     def accumulator(self) -> DType:
@@ -43,7 +42,8 @@ class DType:
 def _bfloat16() -> np.dtype[Any]:
     import ml_dtypes
 
-    return np.dtype(ml_dtypes.bfloat16)
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found
 
 
 FLOAT16 = DType("float16", "float", 2)

@@ -68,7 +68,7 @@ def _kind(
         case g.Take(arg=arg, index=index):
             if kinds[index] != "int":
                 raise DTypeError("take needs whole numbers as index", where=node.loc,
-                                 fix="Pass integer labels, or fg.cast(index, 'int64').")  # fmt: skip
+                                 fix="Pass integers, or fg.cast(index, 'int64').")  # fmt: skip
             if kinds[arg] != "float":
                 raise _needs_float(node, "take", arg, kinds[arg])
             return "float"

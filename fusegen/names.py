@@ -9,21 +9,31 @@ from difflib import get_close_matches
 from fusegen.ops import OPS
 
 _CPP_WORDS = frozenset(
-    """alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept
-    const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default
-    delete do double dynamic_cast else enum explicit export extern false float for friend goto if inline
-    int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public
-    register reinterpret_cast requires return short signed sizeof static static_assert static_cast struct
-    switch template this thread_local throw true try typedef typeid typename union unsigned using virtual
-    void volatile wchar_t while xor xor_eq main std""".split()
+    {
+    "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break",
+    "case", "catch", "char", "class", "compl", "concept", "const", "consteval", "constexpr",
+    "constinit", "const_cast", "continue", "co_await", "co_return", "co_yield", "decltype",
+    "default", "delete", "do", "double", "dynamic_cast", "else", "enum", "explicit", "export",
+    "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int", "long", "mutable",
+    "namespace", "new", "noexcept", "not", "not_eq", "nullptr", "operator", "or", "or_eq",
+    "private", "protected", "public", "register", "reinterpret_cast", "requires", "return",
+    "short", "signed", "sizeof", "static", "static_assert", "static_cast", "struct", "switch",
+    "template", "this", "thread_local", "throw", "true", "try", "typedef", "typeid", "typename",
+    "union", "unsigned", "using", "virtual", "void", "volatile", "wchar_t", "while", "xor",
+    "xor_eq", "main", "std",
+}
 )
 
 # Names the templates use for themselves: user names that collide get an underscore.
 _TEMPLATE_WORDS = frozenset(
-    """row rows column columns rank warp lane team tile item items state chunk next other mine moved
-    merge rebase identity n_rows n_cols n_cols_wide begin end args start slice phase raw vector
-    above below clear cut offer seed clamped float_t column_t lanes entry fabs llabs rsqrt
-    isnan isinf isfinite threadIdx blockIdx blockDim gridDim""".split()
+    {
+    "row", "rows", "column", "columns", "rank", "warp", "lane", "team", "tile", "item", "items",
+    "state", "chunk", "next", "other", "mine", "moved", "merge", "rebase", "identity", "n_rows",
+    "n_cols", "n_cols_wide", "begin", "end", "args", "start", "slice", "phase", "raw", "vector",
+    "above", "below", "clear", "cut", "offer", "seed", "clamped", "float_t", "column_t", "lanes",
+    "entry", "fabs", "llabs", "rsqrt", "isnan", "isinf", "isfinite", "threadIdx", "blockIdx",
+    "blockDim", "gridDim",
+}
 ) | {op.c for op in OPS.values() if op.spelling in ("libm", "helper")}  # fmt: skip
 
 

@@ -253,7 +253,7 @@ class Compiled:
         problem = Problem(dtypes=front.dtypes, n_rows=rows.n_rows, n_cols=rows.n_cols)
         self.work: Work = front.work(target, problem)
         if not choices.numpy and not isinstance(target, CudaTarget) and rows.n_rows:
-            front.executable("cpu", (rows.n_rows, rows.n_cols), (True, True))
+            front.executable("cpu", 0, (rows.n_rows, rows.n_cols), (True, True))
 
     def __call__(self, *arrays: Any, axis: int = -1, out: Any = None, **named: Any) -> Any:
         """Run on arrays of the types compiled for; see Pipeline.__call__."""

@@ -81,10 +81,17 @@ def plan_of(program: Program, chunk: int | None = None, schedule: str | None = N
     name = algorithm(program, chunk)
     return Plan(
         form="online" if program.form == "auto" else program.form,
-        algorithm=f"{name} ({schedule})" if schedule else name,
+        algorithm=_with_tree(name, schedule),
         kernels=len(program.kernels), reads_per_element=program.reads_per_element,
         writes_per_element=program.writes_per_element, stages=stages,
     )  # fmt: skip
+
+
+def _with_tree(name: str, schedule: str | None) -> str:
+    """The backend's own words for the tree of merges, where there is a tree."""
+    if schedule is None or "online" not in name:
+        return name
+    return schedule if "online" in schedule else f"{name}, {schedule}"
 
 
 def algorithm(program: Program, chunk: int | None = None) -> str:

@@ -81,7 +81,6 @@ class Value:
     def __float__(self) -> NoReturn:
         _refuse("a pipeline value is not a Python number", "Its value is known only on the device.",
                 "Use fusegen's operations (fg.exp, fg.where, …) instead of Python's or math's.")
-# fmt: skip
 
 
 class PerColumn(Value):
@@ -174,7 +173,7 @@ def apply(op: str, *args: object) -> Value:
     if {g.Extent.ELEMENT, g.Extent.LIST} <= extents:
         _refuse(f"{op} mixes an element value with a top-K list",
                 "One has n_cols entries per row, the other K.",
-                "Use fg.take(x, indices) to pick the elements that belong to the list.")  # fmt: skip
+                "Use fg.take(x, indices) to pick the list's elements.")  # fmt: skip
     if len({top for n in nodes for top in g.lists_of(n)}) > 1:
         _refuse(f"{op} mixes the lists of two different top-K results",
                 "Their entries belong to different columns.", "Return both lists.")  # fmt: skip

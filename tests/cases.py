@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from fusegen.runtime.cpu import find_compiler
 
 import fusegen as fg
+from fusegen.runtime.cpu import find_compiler
 
 TARGETS = ["numpy", *(["cpu"] if find_compiler() else [])]
 FORMS = ("auto", "online", "safe", "unfused")

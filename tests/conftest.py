@@ -7,6 +7,12 @@ import pytest
 from fusegen.runtime import cuda
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="rewrite tests/golden from what is emitted now"
+    )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests marked `gpu` are skipped, with the reason, where no GPU can be used."""
     marked = [item for item in items if item.get_closest_marker("gpu")]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from cases import covariance, kl_divergence, skewness_sum, weighted_variance
-from fusegen.derivation import Commuted, Dependent, RefusalKind
 
 import fusegen as fg
+from fusegen.derivation import Commuted, Dependent, RefusalKind
 
 
 def _last(fn):
@@ -47,7 +47,12 @@ def test_sums_merge_with_every_obligation_proved(fn):
 
     entry = _last(text)
     assert isinstance(entry, Dependent), str(entry)
-    assert {o.name for o in entry.obligations} >= {"pointwise identity", "read-out", "cocycle", "unit"}
+    assert {o.name for o in entry.obligations} >= {
+        "pointwise identity",
+        "read-out",
+        "cocycle",
+        "unit",
+    }
     assert all(o.status == "proved" for o in entry.obligations)
 
 

@@ -1,4 +1,4 @@
-"""The house plan, enforced: imports go downwards, third parties stop at one door, files stay small."""
+"""The house plan: imports go downwards, third parties stop at one door, files stay small."""
 
 from __future__ import annotations
 

@@ -187,3 +187,19 @@ def test_compiled_pipelines_serve_their_types():
     same(by_numpy(x), softmax.reference(x))
     with pytest.raises(fg.BackendError, match="no source"):
         _ = by_numpy.source
+
+
+def test_more_than_2_to_the_31_elements():
+    row = np.linspace(-1, 1, 40000, dtype=np.float32)
+    x = np.broadcast_to(row, (60000, 40000))  # one row in memory, 2.4e9 elements
+    if not _has_compiler():
+        pytest.skip("minutes without a compiler")
+    found = fg.library.logsumexp(x)
+    np.testing.assert_allclose(found[[0, -1]], fg.library.logsumexp.reference(x[:2]), rtol=3e-6)
+    assert np.all(found == found[0])
+
+
+def _has_compiler():
+    from fusegen.runtime.cpu import find_compiler
+
+    return find_compiler() is not None

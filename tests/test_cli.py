@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import rows
-from fusegen.cli import main
 
 import fusegen as fg
+from fusegen.cli import main
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_list_names_the_library(fusegen):
 def test_run_makes_input_times_checks_and_writes(fusegen, tmp_path):
     path = tmp_path / "out.npz"
     status, out, err = fusegen(
-        f"run softmax_topk --rows 40 --cols 250 --k 3 --device cpu --check --repeat 2 --output {path}"
+        f"run softmax_topk --rows 40 --cols 250 --k 3 --device cpu --check --repeat 2 -o {path}"
     )
     assert status == 0
     for word in ("x (40, 250) float32", "form", "algorithm", "GB/s", "%", "check", "written"):
@@ -106,7 +106,8 @@ def test_own_pipelines_are_files(fusegen, tmp_path):
         ("run sofmax", "'softmax'"), ("rnu softmax", "'run'"), ("run softmax_topk --kk 3", "'--k'"),
         ("source softmax --target sm9", "sm_90"), ("explain softmax --dtype float23", "float32"),
         ("check softmx", "'softmax'"), ("graph softmax -o g.sgv", ".svg"),
-        ("run topk --k 50 --cols 9 --rows 2", "k ≤ 9"), ("run softmax --input none.npy", "none.npy"),
+        ("run topk --k 50 --cols 9 --rows 2", "k ≤ 9"),
+        ("run softmax --input none.npy", "none.npy"),
     ],
 )  # fmt: skip
 def test_mistakes_exit_with_2_and_a_hint(fusegen, line, hint):
@@ -116,7 +117,9 @@ def test_mistakes_exit_with_2_and_a_hint(fusegen, line, hint):
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("command", ["", *"list run explain source graph check doctor".split()])
+@pytest.mark.parametrize(
+    "command", ["", *["list", "run", "explain", "source", "graph", "check", "doctor"]]
+)
 def test_every_command_has_help(fusegen, command):
     status, out, _ = fusegen(f"{command} --help")
     assert status == 0
@@ -174,6 +177,6 @@ def test_check_and_doctor(fusegen):
 
 
 def test_the_module_runs():
-    run = subprocess.run([sys.executable, "-m", "fusegen", "--version"], capture_output=True, text=True,
-                         check=True, cwd=Path(fg.__file__).parents[1])  # fmt: skip
+    run = subprocess.run([sys.executable, "-m", "fusegen", "--version"], capture_output=True,
+                         text=True, check=True, cwd=Path(fg.__file__).parents[1])  # fmt: skip
     assert fg.__version__ in run.stdout

@@ -49,7 +49,7 @@ def array_constant(x):
 
 
 def nothing(x):
-    x + 1  # noqa: B018
+    x + 1
 
 
 def reduce_twice(x):

@@ -13,7 +13,8 @@ L = fg.library
     ("pipeline", "form", "accesses"),
     [
         # Milakov & Gimelshein 2018, section 3: naive 3, safe 4, online 3 accesses per element.
-        (L.naive_softmax, "safe", 3), (L.naive_softmax, "unfused", 3), (L.naive_softmax, "online", 3),
+        (L.naive_softmax, "safe", 3), (L.naive_softmax, "unfused", 3),
+        (L.naive_softmax, "online", 3),
         (L.softmax, "safe", 4), (L.softmax, "unfused", 4), (L.softmax, "online", 3),
         # Section 4: softmax followed by top-K 5, safe fused 2, online fused 1.
         (L.softmax_topk, "unfused", 5), (L.softmax_topk, "safe", 2), (L.softmax_topk, "online", 1),
@@ -26,7 +27,14 @@ def test_accesses_per_element_are_the_papers(pipeline, form, accesses):
 
 STATISTICS = ("logsumexp", "topk", "argmax", "softmax_topk", "entropy", "cross_entropy", "var_mean",
               "norm2", "moe_gate")  # fmt: skip
-WHOLE_ROWS = ("softmax", "naive_softmax", "log_softmax", "layer_norm", "rms_norm", "absmax_quantize")
+WHOLE_ROWS = (
+    "softmax",
+    "naive_softmax",
+    "log_softmax",
+    "layer_norm",
+    "rms_norm",
+    "absmax_quantize",
+)
 
 
 @pytest.mark.parametrize("name", STATISTICS)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cases import rows
-from fusegen import graph as g
-from fusegen.library import softmax
 
 import fusegen as fg
+from fusegen import graph as g
+from fusegen.library import softmax
 
 
 def graph_of(fn, *present, **constants):
@@ -57,13 +57,15 @@ def test_inlined_pipelines_take_constants_and_optional_inputs():
     found = outer(x, w)
     for got, want in zip(found, outer.reference(x, w), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_inlined_pipelines_take_no_axis():
+    def wrong(x):
+        return softmax(x, axis=0)
+
+    pipeline = fg.pipeline(wrong)
     with pytest.raises(fg.TraceError, match="axis or out"):
-
-        @fg.pipeline
-        def wrong(x):
-            return softmax(x, axis=0)
-
-        wrong(x)
+        pipeline(rows())
 
 
 def test_structures_nest():
@@ -130,7 +132,15 @@ def test_operators_and_conditions():
         inside = (x > 0) & ~(y >= 1) | fg.isnan(x)
         both = fg.where(inside, 2 - x, 3 / (abs(y) + 1)) ** 2
         edge = fg.maximum(x, y) - fg.minimum(x, 0.5) + fg.xlogy(abs(x), abs(y))
-        return both, edge, fg.any(inside), fg.all(inside), fg.prod(+x), fg.length(x), fg.index(x) * 1.5
+        return (
+            both,
+            edge,
+            fg.any(inside),
+            fg.all(inside),
+            fg.prod(+x),
+            fg.length(x),
+            fg.index(x) * 1.5,
+        )
 
     x, y = rows((3, 11)), rows((3, 11), 1)
     for got, want in zip(text(x, y), text.reference(x, y), strict=True):

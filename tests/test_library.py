@@ -6,13 +6,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 from cases import FORMS, TARGETS, arguments, leaves, rows
-from fusegen.compare import compare
-from fusegen.dispatch import Choices
-from fusegen.schedule.target import host_cpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fusegen as fg
+from fusegen.compare import compare
+from fusegen.dispatch import Choices
+from fusegen.schedule.target import host_cpu
 
 L = fg.library.PIPELINES
 SHAPES = [(1, 9), (3, 64), (7, 129), (2, 1000), (2, 3, 33)]

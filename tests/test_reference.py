@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cases import rows
-from fusegen.reference import top_columns
 
 import fusegen as fg
+from fusegen.reference import top_columns
 
 
 def test_floats_are_float64_and_integers_int64():
@@ -24,7 +24,9 @@ def test_topk_puts_nan_first_and_ties_to_the_lowest_column(k, seed):
     rng = np.random.default_rng(seed)
     x = rng.choice([np.nan, -np.inf, np.inf, 0.0, -0.0, 1.0, 2.0], (6, 8))
     for row, found in zip(x, top_columns(x, k), strict=True):
-        order = sorted(range(8), key=lambda c: (row[c] == row[c], -row[c] if row[c] == row[c] else 0, c))
+        order = sorted(
+            range(8), key=lambda c: (row[c] == row[c], -row[c] if row[c] == row[c] else 0, c)
+        )
         assert found.tolist() == order[:k]
 
 

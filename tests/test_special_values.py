@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cases import TARGETS
-from fusegen.dispatch import Choices
-from fusegen.schedule.target import host_cpu
 
 import fusegen as fg
+from fusegen.dispatch import Choices
+from fusegen.schedule.target import host_cpu
 
 INF, NAN = np.inf, np.nan
 ROWS = {

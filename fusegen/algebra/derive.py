@@ -12,12 +12,26 @@ from fusegen.algebra.kinks import moving_kink
 from fusegen.algebra.laws import obligations_of
 from fusegen.algebra.monotone import direction
 from fusegen.algebra.pivot import (
-    MAX_BASIS, Closed, NotClosed, best_candidate, close, unbounded_factor,
+    MAX_BASIS,
+    Closed,
+    NotClosed,
+    best_candidate,
+    close,
+    unbounded_factor,
 )  # fmt: skip
 from fusegen.algebra.setting import Setting, as_vars, read_setting, reductions_of
 from fusegen.algebra.symbols import Unmodelled, thaw
 from fusegen.derivation import (
-    Base, Basis, Commuted, Dependent, Derivation, Entry, Refusal, RefusalKind, Refused, Shifted,
+    Base,
+    Basis,
+    Commuted,
+    Dependent,
+    Derivation,
+    Entry,
+    Refusal,
+    RefusalKind,
+    Refused,
+    Shifted,
 )  # fmt: skip
 from fusegen.expr import Expr, Var
 from fusegen.ops import OPS

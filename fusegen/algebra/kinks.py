@@ -68,7 +68,9 @@ def _solve(surface: sp.Expr, element: sp.Symbol) -> sp.Expr | None:
 def _only_scales(surface: sp.Expr, changing: set[sp.Symbol]) -> bool:
     """x / p and x · p with p > 0 switch at x = 0 wherever p is."""
     positive = {s for s in changing if s.is_positive}
-    rest, factor = surface.as_independent(*positive, as_Add=False) if positive else (surface, 1)
+    if not positive:
+        return False
+    rest, factor = surface.as_independent(*positive, as_Add=False)
     return factor != 1 and not (rest.free_symbols & changing) and not (
         factor.free_symbols - positive
     )

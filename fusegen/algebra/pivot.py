@@ -149,7 +149,7 @@ def _written(
 def _wanted(setting: Setting, choice: Choice) -> bool:
     """Does the text itself form this difference or quotient?"""
     assert choice.pivot is not None
-    return setting.f.has(choice.element) and setting.f.has(choice.pivot.symbol)
+    return bool(setting.f.has(choice.element) and setting.f.has(choice.pivot.symbol))
 
 
 def _explodes(atom: sp.Expr, choices: tuple[Choice, ...]) -> bool:

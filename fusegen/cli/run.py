@@ -179,7 +179,7 @@ def _median(call: Call, first: float, repeat: int | None, progress: Progress) ->
     n = repeat if repeat is not None else int(min(max(_ENOUGH / once, 3), 100))
     progress.say(f"timing {n} runs")
     if call.device == "cuda":
-        return statistics.median(ar.cuda_runtime().time_calls(call.run, n))
+        return float(statistics.median(ar.cuda_runtime().time_calls(call.run, n)))
     found = []
     for _ in range(n):
         start = time.perf_counter()
@@ -208,7 +208,7 @@ def _write(path: Path, call: Call) -> None:
             array = ar.cuda_runtime().to_host(array, param.dtype)
         found[param.name] = np.asarray(array)
     with path.open("wb") as file:
-        np.savez(file, **found)
+        np.savez(file, **found)  # type: ignore[arg-type]
     print(f"written     {path}: {', '.join(f'{n} {a.shape}' for n, a in found.items())}")
 
 

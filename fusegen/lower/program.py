@@ -219,7 +219,7 @@ class _OnDemand(dict[g.Node, Param]):
     def __init__(self, lowering: _Lowering) -> None:
         self._lowering = lowering
 
-    def get(self, node: g.Node, default: object = None) -> Param:  # type: ignore[override]
+    def get(self, node: g.Node, default: object = None) -> Param:
         known = self._lowering.crossing
         return known.setdefault(node, self._lowering.cross(node))
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from types import ModuleType
 from typing import Any, Literal
 
@@ -81,9 +82,12 @@ def _is_on_gpu(given: Any) -> bool:
     return device is not None and int(device()[0]) in (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
-def _dtype(name: str, dtype: object) -> DType:
+_known_dtype = cache(dtype_of)  # NumPy spells a dtype's name anew each time it is asked
+
+
+def _dtype(name: str, dtype: Any) -> DType:
     try:
-        return dtype_of(dtype)
+        return _known_dtype(dtype)
     except DTypeError as error:
         raise DTypeError(f"{name}: {error.what}", why=error.why, fix=error.fix) from None
 
@@ -274,8 +278,17 @@ def cuda_target() -> CudaTarget:
     return found
 
 
-def caller_stream(like: Adopted) -> AbstractContextManager[Any]:
-    """The stream that the caller's own library works on (torch's is not CuPy's)."""
+def device_index() -> int:
+    """The current CUDA device."""
+    found: int = cuda_runtime().device_index()
+    return found
+
+
+def caller_stream(adopted: Mapping[str, Adopted]) -> AbstractContextManager[Any]:
+    """The stream that the caller's own library works on (torch's is not CuPy's); none on a CPU."""
+    like = next(iter(adopted.values()))
+    if like.device == "cpu":
+        return nullcontext()
     found: AbstractContextManager[Any] = cuda_runtime().caller_stream(like.given)
     return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -55,6 +55,11 @@ def current_target() -> CudaTarget:
     found = target_named(f"sm_{_cupy().cuda.Device().compute_capability}")
     assert isinstance(found, CudaTarget)
     return found
+
+
+def device_index() -> int:
+    """Number of the current device."""
+    return int(_cupy().cuda.runtime.getDevice())
 
 
 def device_name() -> str:
@@ -108,6 +113,38 @@ def to_foreign(array: Any, dtype: DType, like: Any) -> Any:
     return array.view(BFLOAT16.numpy) if dtype is BFLOAT16 else array
 
 
+def to_host(array: Any, dtype: DType) -> Any:
+    """A NumPy copy; bfloat16 as ml_dtypes has it."""
+    host = _cupy().asnumpy(array)
+    return host.view(BFLOAT16.numpy) if dtype is BFLOAT16 else host
+
+
+def to_device(array: Any, dtype: DType) -> Any:
+    """A CuPy copy of a NumPy array, of the same element type."""
+    if dtype is not BFLOAT16:
+        return _cupy().asarray(array)
+    return _cupy().asarray(np.ascontiguousarray(array).view(np.int16)).view(BFLOAT16.numpy)
+
+
+def synchronize() -> None:
+    """Wait until the device has done all that was queued."""
+    _cupy().cuda.Device().synchronize()
+
+
+def time_calls(call: Callable[[], object], repetitions: int) -> list[float]:
+    """Seconds that the device takes for each of several calls, by events on the current stream."""
+    cupy = _cupy()
+    found = []
+    for _ in range(repetitions):
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        found.append(cupy.cuda.get_elapsed_time(start, end) * 1e-3)
+    return found
+
+
 @contextlib.contextmanager
 def caller_stream(given: Any) -> Iterator[None]:
     """Work on the stream that the array's own library uses at present, on the array's device."""
@@ -115,7 +152,7 @@ def caller_stream(given: Any) -> Iterator[None]:
     if _is_torch(given):
         torch = sys.modules["torch"]
         handle = torch.cuda.current_stream(given.device).cuda_stream
-        with cupy.cuda.Device(given.device.index), cupy.cuda.ExternalStream(handle):
+        with cupy.cuda.Device(given.device.index), _external_stream(cupy, handle):
             yield
         return
     device = getattr(given, "device", None)
@@ -124,6 +161,23 @@ def caller_stream(given: Any) -> Iterator[None]:
             yield
         return
     yield
+
+
+def _external_stream(cupy: ModuleType, handle: int) -> Any:
+    """Another library's stream as CuPy's; by the newer of its two ways where there is one."""
+    if hasattr(cupy.cuda.Stream, "from_external"):
+        return cupy.cuda.Stream.from_external(_StreamHandle(handle))
+    return cupy.cuda.ExternalStream(handle)
+
+
+class _StreamHandle:
+    """The CUDA stream protocol: version 0 and the handle."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle
 
 
 # ---- execution ----

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.errors import ArgumentError
-from fusegen.kernel import Gather, Kernel, ListFold, Param, Program, Sweep
 from fusegen.forms import Grouping
+from fusegen.kernel import Gather, Kernel, ListFold, Param, Program, Sweep
 from fusegen.monoid import KBest
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import WARP, CudaTarget

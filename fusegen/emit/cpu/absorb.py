@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.emit.cpu.dialect import CpuDialect
 from fusegen.emit.cpu.memory import load, store
 from fusegen.emit.cpu.scope import RowScope, element_exprs
 from fusegen.emit.cpu.state import (
-    anchor_text, folded_into, identity_of, is_count, is_ordering,
+    anchor_text,
+    folded_into,
+    identity_of,
+    is_count,
+    is_ordering,
 )  # fmt: skip
-from fusegen.expr import Expr, variables
+from fusegen.expr import Expr, Var, variables
 from fusegen.kernel import COLUMN, Kernel, Let, Sweep
 from fusegen.monoid import Best, Folded, KBest
 
 _ACROSS = {"sum": "total", "prod": "product", "max": "greatest", "min": "least"}
+_EXTREME = {"max": "highest", "min": "lowest"}
 
 
 @dataclass(frozen=True)
@@ -61,29 +66,35 @@ class AbsorbPrinter:
         if not self.monoid.folded and not own:
             return None
         todo = [*folded, *own]
-        before = [
-            f"{self.lanes.type_in(f.kind)} {f.name}_lanes = "
-            f"fg::all<{self.lanes.type_in(f.kind)}>({identity_of(f, self.row)});" for f in todo
-        ]  # fmt: skip
+        before = [self._first(f) for f in todo]
         loop = self._items([f.lift for f in todo])
-        for f in todo:
-            value = folded_into(f, f"{f.name}_lanes", self.lanes.text(f.lift))
-            loop.append(self._noted(f"{f.name}_lanes = {value};", f.name))
+        loop += [self._noted(self._next(f), f.name) for f in todo]
         shared = {f.name for f in folded if f.name in self._peak_names()}
         after = []
         for f in todo:
             if f in own or f.name in shared:
-                across = f"fg::{_ACROSS[f.fold]}({f.name}_lanes)"
-                after.append(f"const {self.row.type_of(f.kind)} chunk_{f.name} = {across};")
+                after.append(f"const {self.row.type_of(f.kind)} chunk_{f.name} = {_across(f)};")
         if not self.monoid.pivots:
             after += [f"state.{f.name} = {self._joined(f, shared)};" for f in self.monoid.folded]
         return Phase("What each base monoid makes of the chunk.", tuple(before),
                      loop=tuple(loop) if todo else (), after=tuple(after))  # fmt: skip
 
+    def _first(self, f: Folded) -> str:
+        kind = self.lanes.type_in(f.kind)
+        if _is_extreme(f):
+            return f"fg::{_EXTREME[f.fold]}<V> {f.name}_lanes;"
+        return f"{kind} {f.name}_lanes = fg::all<{kind}>({identity_of(f, self.row)});"
+
+    def _next(self, f: Folded) -> str:
+        lift = self.lanes.text(f.lift)
+        if _is_extreme(f):
+            return f"{f.name}_lanes.take({lift});"
+        return f"{f.name}_lanes = {folded_into(f, f'{f.name}_lanes', lift)};"
+
     def _joined(self, f: Folded, shared: Iterable[str]) -> str:
         if is_count(f):
             return f"state.{f.name} + {self.row.real}(end - begin)"
-        part = f"chunk_{f.name}" if f.name in shared else f"fg::{_ACROSS[f.fold]}({f.name}_lanes)"
+        part = f"chunk_{f.name}" if f.name in shared else _across(f)
         return folded_into(f, f"state.{f.name}", part)
 
     def _pivots(self) -> Phase | None:
@@ -111,6 +122,7 @@ class AbsorbPrinter:
         moving = self.monoid.moving
         if not moving:
             return None
+        lanes = replace(self.lanes, below=self._below())
         before = [f"V {m.name}_lanes = fg::all<V>({self.row.number(0.0)});" for m in moving]
         lifts = [m.lift for m in moving]
         used = {n for e in lifts for n in variables(e)}
@@ -121,22 +133,30 @@ class AbsorbPrinter:
             anchor = f"state.{self.monoid.pivot(r.pivot).anchor}"
             loop.append(f"const V {r.name} = {self.lanes.text(r.atom)} {sign} {anchor};")
         for m in moving:
-            loop.append(self._noted(f"{m.name}_lanes += {self.lanes.text(m.lift)};", m.name))
+            loop.append(self._noted(f"{m.name}_lanes += {lanes.text(m.lift)};", m.name))
         after = [f"state.{m.name} += fg::total({m.name}_lanes);" for m in moving]
         return Phase("Sums relative to the pivots.", tuple(before), loop=tuple(loop),
                      after=tuple(after))  # fmt: skip
 
+    def _below(self) -> frozenset[str]:
+        """Relatives that are never above 0: they are relative to the greatest of themselves."""
+        tops = {f.name: f.lift for f in self.monoid.folded if f.fold == "max"}
+        return frozenset(
+            r.name for r in self.monoid.relatives
+            if r.action == "shift" and isinstance(value := self.monoid.pivot(r.pivot).value, Var)
+            and tops.get(value.name) == r.atom
+        )  # fmt: skip
+
     def _select(self, best: Best | KBest) -> Phase:
         """Candidates for a list or a leader; most chunks hold none."""
-        peak = self._peak_of(best)
         held = self.lanes.text(best.lift)
         loop = self._items([best.lift])
-        loop += [f"if (state.{best.name}.admits(fg::{peak[0]}({held})))",
+        loop += [f"if (state.{best.name}.admits({held}))",
                  self._noted(f"    fg::offer(state.{best.name}, {held}, col);", best.name)]  # fmt: skip
         place = "best" if isinstance(best, Best) else f"{best.k} best"
         return Phase(
             f"{best.name}: a chunk with nothing ahead of the {place} so far holds no candidate.",
-            condition=f"fg::rarely(state.{best.name}.admits({peak[1]}))", loop=tuple(loop),
+            condition=f"fg::rarely(state.{best.name}.admits({self._peak_of(best)}))", loop=tuple(loop),
         )
 
     def _stores(self) -> Phase | None:
@@ -193,14 +213,22 @@ class AbsorbPrinter:
         fold = "max" if isinstance(best, KBest) or best.largest else "min"
         return next(f for f in self.monoid.folded if f.fold == fold and f.lift == best.lift)
 
-    def _peak_of(self, best: Best | KBest) -> tuple[str, str]:
-        """How lanes are folded for the filter, and the chunk's own value."""
+    def _peak_of(self, best: Best | KBest) -> str:
+        """The chunk's own best value, for the filter."""
         own = self.peaks[best.name]
-        fold = own if own is not None else self._twin(best)
-        return _ACROSS[fold.fold], f"chunk_{fold.name}"
+        return f"chunk_{(own or self._twin(best)).name}"
 
     def _noted(self, line: str, component: str) -> str:
         return _with_note(line, self.notes.get(component, ""))
+
+
+def _is_extreme(f: Folded) -> bool:
+    """Is NaN to be looked for?"""
+    return f.fold in _EXTREME and f.kind == "float"
+
+
+def _across(f: Folded) -> str:
+    return f"{f.name}_lanes.across()" if _is_extreme(f) else f"fg::{_ACROSS[f.fold]}({f.name}_lanes)"
 
 
 def _with_note(line: str, note: str) -> str:

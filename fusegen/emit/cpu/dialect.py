@@ -7,7 +7,7 @@ Row values stay scalars; operators spread them over the lanes, functions are giv
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from dataclasses import dataclass
 
 from fusegen.dtypes import DType, Kind
 from fusegen.emit.printer import show
@@ -24,14 +24,23 @@ C_TYPES = {
 _LANE_KINDS: dict[Kind, str] = {"float": "V", "int": "fg::whole<V>", "bool": "fg::mask<V>"}
 
 
+@dataclass(frozen=True)
 class CpuDialect:
     """C++ text for one compute type; `lanes` chooses between element text and row text."""
 
-    def __init__(self, compute: DType, *, lanes: bool, leaders: Collection[str] = ()) -> None:
-        self.real = C_TYPES[compute.name]
-        self.narrow = compute.itemsize == 4  # integers are wider than floats: masks differ
-        self.lanes = lanes
-        self.leaders = leaders  # components that are (value, column) pairs
+    compute: DType
+    lanes: bool
+    leaders: frozenset[str] = frozenset()  # components that are (value, column) pairs
+    below: frozenset[str] = frozenset()  # names of values that are never above 0
+
+    @property
+    def real(self) -> str:
+        return C_TYPES[self.compute.name]
+
+    @property
+    def narrow(self) -> bool:
+        """Are floats narrower than integers? Then so are their masks."""
+        return self.compute.itemsize == 4
 
     def type_of(self, kind: Kind) -> str:
         """Type of a row value."""
@@ -109,6 +118,8 @@ class CpuDialect:
         op = OPS[call.op]
         source = call.args[0].kind
         match call.op:
+            case "exp" if isinstance(arg := call.args[0], Var) and arg.name in self.below:
+                return f"fg::exp_below({args[0]})"
             case "to_float":
                 return f"fg::{'one_where' if source == 'bool' else 'convert'}<V>({args[0]})"
             case "to_int" if source == "bool":

@@ -12,10 +12,12 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "mask": (), "all": (), "all_if": (), "as": (), "convert": (), "narrow": ("mask",),
     "inverse": (), "select": ("mask",), "one_where": (), "columns": ("whole",),
     "lane_by_lane": (),
-    "rarely": (), "greater_of": (), "lesser_of": (), "above": (), "below": (),
-    "precedes": ("above",),
-    "across": (), "greatest": ("across", "greater_of"), "least": ("across", "lesser_of"),
+    "rarely": (), "greater_of": (), "lesser_of": (), "across": (), "any": ("across", "as"),
+    "highest": ("all", "mask", "across", "any", "rarely", "infinity", "nan"),
+    "lowest": ("all", "mask", "across", "any", "rarely", "infinity", "nan"),
+    "greatest": ("across", "greater_of"), "least": ("across", "lesser_of"),
     "total": ("across",), "product": ("across",),
+    "descending": ("any", "inverse"), "ascending": ("any", "inverse"), "precedes": (),
     "load": (), "load_float16": ("like", "as", "convert", "select", "all"),
     "load_bfloat16": ("like", "as", "convert"),
     "load_float32": ("like", "convert"), "load_float64": ("like", "convert"),
@@ -27,7 +29,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "store_int": ("like", "convert", "all", "select"), "store_bool": ("like", "convert", "one_where"),
     "zero_wins": (), "square": (), "magnitude": (), "sign": ("select", "all"),
     "is_nan": (), "is_inf": ("magnitude", "infinity"), "is_finite": ("magnitude", "infinity"),
-    "exp": ("like", "as", "all"), "log": ("lane_by_lane",),
+    "exp_within": ("like", "as"), "exp": ("exp_within", "all"),
+    "exp_below": ("exp_within", "like", "as", "all"), "log": ("lane_by_lane",),
     "exp2": ("lane_by_lane",), "expm1": ("lane_by_lane",), "log2": ("lane_by_lane",),
     "log1p": ("lane_by_lane",), "sqrt": ("lane_by_lane",), "tanh": ("lane_by_lane",),
     "sin": ("lane_by_lane",), "cos": ("lane_by_lane",), "erf": ("lane_by_lane",),
@@ -36,12 +39,16 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "xlogy": ("log", "zero_wins", "select", "all"),
     "to_int": ("whole", "convert", "select", "all"),
     "shift_anchor": (), "scale_anchor": (),
-    "leader": ("precedes",), "best_list": ("precedes",), "candidates": ("precedes",),
+    "leader": ("precedes",), "best_list": ("precedes", "descending"),
+    "candidates": ("precedes", "descending"),
     "offer": (),
 }  # fmt: skip
 
 LIBM = frozenset(n for n, needs in NEEDS.items() if needs == ("lane_by_lane",))
 """C math functions without a vector form of ours."""
+
+TYPED = frozenset({"exp_within", "exp", "exp_below", "to_single"})
+"""Helpers whose constants depend on the compute type: one partial each."""
 
 HEADERS = {"candidates": "algorithm", "across": "utility", "convert": "type_traits"}
 

@@ -8,7 +8,7 @@ from fusegen.emit.banner import banner_lines
 from fusegen.emit.cpu.absorb import AbsorbPrinter, Phase
 from fusegen.emit.cpu.dialect import C_TYPES, CpuDialect
 from fusegen.emit.cpu.finish import FinishPrinter
-from fusegen.emit.cpu.helpers import HEADERS, LIBM, helpers_of
+from fusegen.emit.cpu.helpers import HEADERS, LIBM, TYPED, helpers_of
 from fusegen.emit.cpu.memory import pointer, row_address
 from fusegen.emit.cpu.scope import RowScope
 from fusegen.emit.cpu.state import Field, StateView, state_view
@@ -173,13 +173,13 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> str:
 
 def _helper(name: str, values: dict[str, object]) -> str:
     partial = "libm" if name in LIBM else name
-    if name in ("exp", "to_single"):
+    if name in TYPED:
         partial = f"{name}_{values['real']}"
     return render(f"cpu/helpers/{partial}.hpp.j2", {**values, "name": name})
 
 
 def _kernel_view(kernel: Kernel) -> KernelView:
-    leaders = {b.name for s in kernel.sweeps for b in s.monoid.best}
+    leaders = frozenset(b.name for s in kernel.sweeps for b in s.monoid.best)
     row = CpuDialect(kernel.compute, lanes=False, leaders=leaders)
     lanes = CpuDialect(kernel.compute, lanes=True)
     scope = RowScope(kernel, row)

@@ -72,7 +72,7 @@ def _fields(monoid: Monoid, dialect: CpuDialect) -> list[Field]:
 
 
 def leader_type(best: Best, dialect: CpuDialect) -> str:
-    return f"fg::leader<{dialect.type_of(best.kind)}, fg::{'above' if best.largest else 'below'}>"
+    return f"fg::leader<{dialect.type_of(best.kind)}, fg::{'descending' if best.largest else 'ascending'}>"
 
 
 def list_type(best: KBest, dialect: CpuDialect) -> str:

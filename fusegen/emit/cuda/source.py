@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from fusegen.emit.banner import banner_lines
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
 from fusegen.emit.cuda.sweep import (
-    SweepPrinter, SweepView, array_name, pointer_of, step_lines,
+    SweepPrinter,
+    SweepView,
+    array_name,
+    pointer_of,
+    step_lines,
 )  # fmt: skip
 from fusegen.emit.render import render
-from fusegen.kernel import Kernel, Param, Program
+from fusegen.kernel import Param, Program
 from fusegen.schedule.cuda import CudaSchedule, Launch, launches
 from fusegen.schedule.target import WARP
 

@@ -141,10 +141,6 @@ def members(expr: Expr, holder: str, names: set[str]) -> Expr:
     return rename(expr, {n: f"{holder}.{n}" for n in variables(expr) if n in names})
 
 
-def component_names(monoid: Monoid) -> set[str]:
-    return {c.name for c in (*monoid.folded, *monoid.best, *monoid.moving)}
-
-
 def _pivot(pivot: Pivot, dialect: CudaDialect) -> PivotView:
     shift = pivot.action == "shift"
     guard = dialect.use("shift_anchor" if shift else "scale_anchor")

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
 from fusegen.emit.cuda.state import (
-    StateView, folded_into, identity_of, lowest, state_view,
+    StateView,
+    folded_into,
+    identity_of,
+    lowest,
+    state_view,
 )  # fmt: skip
 from fusegen.expr import Expr, Var, variables
 from fusegen.kernel import Gather, Kernel, Let, Param, Step, Sweep

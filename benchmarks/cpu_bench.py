@@ -1,0 +1,163 @@
+"""Library pipelines on the CPU beside torch eager, each as a share of the measured read limit.
+
+    python benchmarks/cpu_bench.py [--output benchmarks/results/NAME.json] [--rows 4000 --cols 25000]
+
+The limit is a plain hand-written read of the same array by as many threads, compiled with the same
+flags. Minimum and median of repetitions, interleaved; results are checked against float64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import datetime
+import json
+import os
+import platform
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fusegen as fg
+from fusegen.runtime.cpu import find_compiler
+from fusegen.schedule.target import host_cpu
+
+READ = r"""
+typedef float lanes __attribute__((vector_size(%d), aligned(4)));
+extern "C" float read_all(const float* x, long long n)
+{
+    const long long width = sizeof(lanes) / 4;
+    lanes a = {}, b = {}, c = {}, d = {};
+    long long i = 0;
+    for (; i + 4 * width <= n; i += 4 * width) {
+        a += *(const lanes*)(x + i);
+        b += *(const lanes*)(x + i + width);
+        c += *(const lanes*)(x + i + 2 * width);
+        d += *(const lanes*)(x + i + 3 * width);
+    }
+    a += b + c + d;
+    float total = 0;
+    for (int j = 0; j < width; ++j) total += a[j];
+    return total;
+}
+"""
+
+
+def reader(threads: int) -> Callable[[np.ndarray], None]:
+    """A plain read of an array by this many threads."""
+    target = host_cpu()
+    folder = Path(tempfile.mkdtemp())
+    source, library = folder / "read.cpp", folder / "read.so"
+    source.write_text(READ % target.vector_bytes)
+    subprocess.run([str(find_compiler()), "-O3", "-shared", "-fPIC", *target.flags,
+                    "-o", str(library), str(source)], check=True)  # fmt: skip
+    function = ctypes.CDLL(str(library)).read_all
+    function.argtypes = [ctypes.c_void_p, ctypes.c_longlong]
+    function.restype = ctypes.c_float
+    pool = ThreadPoolExecutor(threads)
+
+    def run(x: np.ndarray) -> None:
+        parts = np.array_split(x.reshape(-1), threads)
+        list(pool.map(lambda p: function(p.ctypes.data, p.size), parts))
+
+    return run
+
+
+def timed(calls: dict[str, Callable[[], Any]], repetitions: int) -> dict[str, list[float]]:
+    """Milliseconds of each call, interleaved so that all meet the same machine."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(repetitions):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            times[name].append((time.perf_counter() - start) * 1e3)
+    return times
+
+
+def peers(x: np.ndarray) -> dict[str, Callable[[], Any]]:
+    """torch eager, where torch is installed."""
+    try:
+        import torch
+    except ImportError:
+        return {}
+    t = torch.from_numpy(x)
+    return {
+        "softmax_topk": lambda: torch.topk(torch.softmax(t, -1), 5),
+        "logsumexp": lambda: torch.logsumexp(t, -1),
+        "softmax": lambda: torch.softmax(t, -1),
+        "var_mean": lambda: torch.var_mean(t, -1, correction=0),
+        "layer_norm": lambda: torch.nn.functional.layer_norm(t, t.shape[-1:]),
+    }
+
+
+def largest_error(got: Any, want: Any) -> float:
+    got, want = (v if isinstance(v, tuple) else (v,) for v in (got, want))
+    return max(
+        float(np.max(np.abs(g - w) / (np.abs(w) + 1e-30)))
+        for g, w in zip(got, want, strict=True) if g.dtype.kind == "f"
+    )  # fmt: skip
+
+
+CASES = (("softmax_topk", {"k": 5}, "online"), ("softmax_topk", {"k": 5}, "safe"),
+         ("softmax_topk", {"k": 5}, "unfused"), ("logsumexp", {}, "online"),
+         ("entropy", {}, "online"), ("var_mean", {}, "online"), ("argmax", {}, "online"),
+         ("softmax", {}, "online"), ("layer_norm", {}, "online"))  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=4000)
+    parser.add_argument("--cols", type=int, default=25_000)
+    parser.add_argument("--repetitions", type=int, default=15)
+    parser.add_argument("--output", type=Path)
+    args = parser.parse_args()
+    x = np.random.default_rng(0).standard_normal((args.rows, args.cols), dtype=np.float32) * 3
+    threads = len(os.sched_getaffinity(0))
+    read, eager = reader(threads), peers(x)
+    results = []
+    for name, constants, form in CASES:
+        pipeline = getattr(fg.library, name)
+        first = pipeline(x, form=form, **constants)
+        out = tuple(map(np.empty_like, first)) if isinstance(first, tuple) else np.empty_like(first)
+        calls: dict[str, Callable[[], Any]] = {
+            "read": lambda: read(x),
+            "fusegen": lambda p=pipeline, f=form, c=constants, o=out: p(x, out=o, form=f, **c),
+        }
+        if name in eager and form == "online":
+            calls["torch"] = eager[name]
+        times = timed(calls, args.repetitions)
+        sample = slice(0, 64)
+        error = largest_error(pipeline(x[sample], form=form, **constants),
+                              pipeline.reference(x[sample], **constants))  # fmt: skip
+        row = {"pipeline": name, **constants, "form": form, "error": error,
+               **{f"{n}_ms": statistics.median(t) for n, t in times.items()},
+               **{f"{n}_min_ms": min(t) for n, t in times.items()}}  # fmt: skip
+        row["share_of_read_limit"] = row["read_ms"] / row["fusegen_ms"]
+        if "torch_ms" in row:
+            row["times_torch"] = row["torch_ms"] / row["fusegen_ms"]
+        results.append(row)
+        print(f"{name:14s}{form:8s}{row['fusegen_ms']:8.1f} ms  read {row['read_ms']:6.1f}  share "
+              f"{row['share_of_read_limit']:.2f}  torch {row.get('torch_ms', float('nan')):7.1f} "
+              f"({row.get('times_torch', float('nan')):.1f}x)  err {error:.1e}", flush=True)  # fmt: skip
+    report = {
+        "date": datetime.date.today().isoformat(), "rows": args.rows, "cols": args.cols,
+        "cpu": platform.processor() or platform.machine(), "target": host_cpu().name,
+        "threads": threads, "fusegen": fg.__version__, "python": platform.python_version(),
+        "compiler": subprocess.run([str(find_compiler()), "--version"], capture_output=True,
+                                   text=True, check=True).stdout.splitlines()[0],
+        "method": "median of interleaved repetitions", "results": results,
+    }  # fmt: skip
+    if args.output:
+        args.output.parent.mkdir(parents=True, exist_ok=True)
+        args.output.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Generated source, kept word for word: a change of any template shows as a diff here.
+
+    pytest tests/test_golden.py --update-golden      # after looking at the diff
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fusegen import library
+from fusegen.pipeline import Pipeline
+
+GOLDEN = Path(__file__).parent / "golden"
+
+SOURCES: dict[str, tuple[str, dict[str, object]]] = {
+    "softmax_topk.sm_90.cu": ("softmax_topk", {"target": "sm_90", "n_cols": 25_000, "k": 5}),
+    "softmax_topk.split.sm_90.cu": (
+        "softmax_topk", {"target": "sm_90", "n_rows": 4, "n_cols": 1_000_000, "k": 5}),
+    "softmax_topk.unfused.sm_80.cu": (
+        "softmax_topk", {"target": "sm_80", "n_cols": 1000, "k": 5, "form": "unfused"}),
+    "logsumexp.one_by_one.sm_90.cu": ("logsumexp", {"target": "sm_90", "chunk": 1}),
+    "layer_norm.bfloat16.sm_90.cu": (
+        "layer_norm", {"target": "sm_90", "dtype": "bfloat16", "inputs": ("weight", "bias")}),
+    "softmax_topk.x86-64-v3.cpp": ("softmax_topk", {"target": "x86-64-v3", "k": 5}),
+    "var_mean.x86-64-v4.cpp": ("var_mean", {"target": "x86-64-v4"}),
+    "logsumexp.one_by_one.x86-64-v3.cpp": ("logsumexp", {"target": "x86-64-v3", "chunk": 1}),
+}  # fmt: skip
+
+
+def emit(name: str) -> str:
+    pipeline, options = SOURCES[name]
+    found: Pipeline = getattr(library, pipeline)
+    return found.source(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_source_is_as_kept(name: str, request: pytest.FixtureRequest) -> None:
+    path, text = GOLDEN / name, emit(name)
+    if request.config.getoption("--update-golden"):
+        path.write_text(text)
+    assert text == path.read_text(), f"{name} changed: look, then pytest {__file__} --update-golden"
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_source_reads_well(name: str) -> None:
+    """No trailing blanks, no runs of blank lines, no unused function, nothing of this machine."""
+    text = emit(name)
+    assert not re.search(r"[ \t]\n", text)
+    assert "\n\n\n" not in text
+    assert "/home/" not in text
+    assert str(Path.cwd()) not in text
+    for function in _functions(text):
+        assert len(re.findall(rf"\b{function}\b", text)) > 1, f"{function} is never called"
+
+
+def _functions(text: str) -> set[str]:
+    """Names of device functions (kernels and exported entry points are called from outside)."""
+    inner = [part for part in re.split(r"\n(?=\S)", text) if "extern \"C\"" not in part]
+    pattern = re.compile(r"^(?:static |inline |__device__ |__forceinline__ |__noinline__ |[\w:<>&*, ]+ )+"
+                         r"(\w+)\(", re.MULTILINE)  # fmt: skip
+    found: Callable[[str], list[str]] = pattern.findall
+    return {name for part in inner for name in found(part)}
+
+
+def test_the_same_bytes_in_another_process() -> None:
+    """Hash seeds must not reach the text."""
+    import subprocess
+    import sys
+
+    program = (
+        "import hashlib, fusegen as fg; "
+        "print(hashlib.sha256(fg.library.entropy.source(target='sm_90').encode()).hexdigest())"
+    )
+    runs = {
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+            env={"PYTHONHASHSEED": seed, "PATH": "/usr/bin:/bin", "FUSEGEN_DUMP": "trace",
+                 "FUSEGEN_CACHE_DIR": "/nonexistent/never", "HOME": "/nonexistent"},
+        ).stdout
+        for seed in ("0", "1", "77")
+    }  # fmt: skip
+    assert len(runs) == 1
