@@ -14,6 +14,7 @@ import datetime
 import json
 import statistics
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,8 @@ def read_limit(timer: Timer, inputs: list[torch.Tensor]) -> float:
     best = float("inf")
     for blocks, threads in SHAPES:
         calls = [
-            lambda x=x: kernel((blocks,), (threads,),
-                               (x.data_ptr(), out, x.numel() * x.element_size() // 16))
+            partial(kernel, (blocks,), (threads,),
+                    (x.data_ptr(), out, x.numel() * x.element_size() // 16))
             for x in inputs
         ]  # fmt: skip
         best = min(best, timer.microseconds(calls))
@@ -127,17 +128,17 @@ def case(
     copies = max(2, min(4, (256 << 20) // (rows * cols * dtype.itemsize)))
     inputs = [(torch.randn(rows, cols, device="cuda") * 3).to(dtype) for _ in range(copies)]
     limit = read_limit(timer, inputs)
-    peer_us = timer.microseconds([lambda x=x: peer(x) for x in inputs])
+    peer_us = timer.microseconds([partial(peer, x) for x in inputs])
     want = peer(inputs[0].double())
     found = []
     for form in forms:
         first = pipeline(inputs[0], form=form, **constants)
         out = poison(first)
         compiled = pipeline.compile(inputs[0], form=form, **constants)
-        calls = [lambda x=x: compiled(x, out=out) for x in inputs]
+        calls = [partial(compiled, x, out=out) for x in inputs]
         us = timer.microseconds(calls)
         out = poison(first)
-        calls[0]()
+        compiled(inputs[0], out=out)
         torch.cuda.synchronize()
         error = largest_error(out, want, 1e-3)
         found.append({

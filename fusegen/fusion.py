@@ -68,7 +68,7 @@ def fuse(graph: g.Graph, derivation: Derivation, form: Form) -> Fusion:
         )
         for i in range(1, last + 1)
     )
-    return Fusion(form=form, stages=stages, modes=modes, finish=finish, materialised=frozenset())
+    return Fusion(form=kind, stages=stages, modes=modes, finish=finish, materialised=frozenset())
 
 
 def needs_graph(graph: g.Graph, derivation: Derivation, form: Form) -> nx.DiGraph:

@@ -39,7 +39,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "xlogy": ("log", "zero_wins", "select", "all"),
     "to_int": ("whole", "convert", "select", "all"),
     "shift_anchor": (), "scale_anchor": (),
-    "leader": ("precedes",), "best_list": ("precedes", "descending"),
+    "leader": ("precedes",), "lowest_of": (), "best_list": ("precedes", "descending", "lowest_of"),
     "candidates": ("precedes", "descending"),
     "offer": (),
 }  # fmt: skip

@@ -47,8 +47,9 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
     kernels = [_kernel_view(n, views, schedule, dialect) for n in launches(program, schedule)]
     sweeps = list(views.values())
     stored = {t for v in sweeps for t, _, _ in v.stores}
-    groups = schedule.seed_groups([c for s in program.sweeps for c in s.monoid.lists])
-    if groups < schedule.team:
+    lists = [c for s in program.sweeps for c in s.monoid.lists]
+    groups = schedule.seed_groups(lists)
+    if lists and groups < schedule.team:
         dialect.use("greater_of")
     used = _with_needs(dialect.used | _structural(sweeps, schedule))
     text = render(
