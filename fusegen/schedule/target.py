@@ -21,6 +21,7 @@ class CudaTarget:
     shared_per_sm: int  # bytes
     threads_per_sm: int
     multiprocessors: int  # of the largest product, NVIDIA's data sheets
+    l2_bytes: int  # likewise
     registers_per_sm: int = 65536  # 32-bit
     static_shared: int = 49152  # bytes without opting in
     max_block_threads: int = 1024
@@ -43,21 +44,21 @@ CUDA_TARGETS = {
     t.arch: t
     for t in (
         CudaTarget(arch="sm_75", shared_per_block=65536, shared_per_sm=65536, threads_per_sm=1024,
-                   multiprocessors=72),
+                   multiprocessors=72, l2_bytes=6 << 20),
         CudaTarget(arch="sm_80", shared_per_block=166912, shared_per_sm=167936, threads_per_sm=2048,
-                   multiprocessors=108),
+                   multiprocessors=108, l2_bytes=40 << 20),
         CudaTarget(arch="sm_86", shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536,
-                   multiprocessors=84),
+                   multiprocessors=84, l2_bytes=6 << 20),
         CudaTarget(arch="sm_89", shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536,
-                   multiprocessors=142),
+                   multiprocessors=142, l2_bytes=72 << 20),
         CudaTarget(arch="sm_90", shared_per_block=232448, shared_per_sm=233472, threads_per_sm=2048,
-                   multiprocessors=132),
+                   multiprocessors=132, l2_bytes=50 << 20),
         CudaTarget(arch="sm_100", shared_per_block=232448, shared_per_sm=233472, threads_per_sm=2048,
-                   multiprocessors=148),
+                   multiprocessors=148, l2_bytes=126 << 20),
         CudaTarget(arch="sm_103", shared_per_block=232448, shared_per_sm=233472, threads_per_sm=2048,
-                   multiprocessors=148),
+                   multiprocessors=148, l2_bytes=126 << 20),
         CudaTarget(arch="sm_120", shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536,
-                   multiprocessors=188),
+                   multiprocessors=188, l2_bytes=96 << 20),
     )
 }  # fmt: skip
 
@@ -120,4 +121,4 @@ def _unknown_gpu(arch: str) -> CudaTarget:
     if int(arch[3:]) < 75:
         raise ArgumentError(f"{arch} is too old", why="Kernels need compute capability 7.5 or more.")
     return CudaTarget(arch=arch, shared_per_block=65536, shared_per_sm=65536, threads_per_sm=1024,
-                      multiprocessors=40)
+                      multiprocessors=40, l2_bytes=4 << 20)

@@ -151,12 +151,11 @@ class AbsorbPrinter:
         """Candidates for a list or a leader; most chunks hold none."""
         held = self.lanes.text(best.lift)
         loop = self._items([best.lift])
-        loop += [f"if (state.{best.name}.admits({held}))",
-                 self._noted(f"    fg::offer(state.{best.name}, {held}, col);", best.name)]  # fmt: skip
+        loop.append(self._noted(f"fg::offer(state.{best.name}, {held}, col);", best.name))
         place = "best" if isinstance(best, Best) else f"{best.k} best"
         return Phase(
             f"{best.name}: a chunk with nothing ahead of the {place} so far holds no candidate.",
-            condition=f"fg::rarely(state.{best.name}.admits({self._peak_of(best)}))", loop=tuple(loop),
+            condition=f"fg::rarely(state.{best.name}.admitted({self._peak_of(best)}))", loop=tuple(loop),
         )
 
     def _stores(self) -> Phase | None:
