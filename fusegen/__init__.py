@@ -71,7 +71,7 @@ from fusegen.lang import (
     xlogy,
 )  # fmt: skip
 from fusegen.pipeline import Compiled, Pipeline, Spec, pipeline
-from fusegen.trace import PerColumn, PerRow
+from fusegen.value import PerColumn, PerRow
 from fusegen.version import __version__
 
 __all__ = [

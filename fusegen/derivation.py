@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Literal
 
 from fusegen.expr import Expr, text
-from fusegen.graph import Loc
+from fusegen.loc import Loc
 from fusegen.monoid import Action
 
 Status = Literal["proved", "not proved"]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from fusegen.graph import Loc
+from fusegen.loc import Loc
 
 
 class FusegenError(Exception):

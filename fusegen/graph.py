@@ -10,28 +10,11 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import PurePath
 from typing import Any, assert_never
 
 from fusegen.dtypes import DType
 from fusegen.errors import InternalError
-
-
-@dataclass(frozen=True, slots=True)
-class Loc:
-    """A line of the user's source."""
-
-    file: str
-    line: int
-    text: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
-
-    @property
-    def short(self) -> str:
-        """`name.py:12`, the same on every machine: what generated source shows."""
-        return f"{PurePath(self.file).name}:{self.line}"
+from fusegen.loc import Loc
 
 
 class Extent(Enum):

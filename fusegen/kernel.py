@@ -18,7 +18,7 @@ from typing import Literal
 
 from fusegen.dtypes import DType
 from fusegen.expr import Expr, Var, walk
-from fusegen.graph import Loc
+from fusegen.loc import Loc
 from fusegen.monoid import Monoid
 
 COLUMN = Var("column", "int", varying=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fusegen import graph as g
 from fusegen.dtypes import dtype_of
 from fusegen.errors import TraceError
-from fusegen.trace import Operand, Value, apply, builder, here, lift
+from fusegen.value import Operand, Value, apply, builder, here, lift
 
 
 def _reduce(fold: g.Fold, x: Operand) -> Value:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fusegen import lang as fg
 from fusegen.pipeline import Pipeline, pipeline
-from fusegen.trace import PerColumn, PerRow, Value
+from fusegen.value import PerColumn, PerRow, Value
 
 
 @pipeline

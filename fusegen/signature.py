@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.errors import ArgumentError, TraceError
-from fusegen.graph import Loc
+from fusegen.loc import Loc
 from fusegen.names import nearest
 
 RESERVED = frozenset(

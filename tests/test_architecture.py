@@ -16,13 +16,14 @@ PACKAGE = Path(fusegen.__file__).parent
 
 # From the ground up; a module may import those of earlier lines, and its neighbours.
 LAYERS = (
-    ("errors", "version", "sources"),
+    ("loc", "version", "sources"),
+    ("errors",),
     ("dtypes", "ops"),
     ("names",),
     ("expr", "forms", "graph"),
     ("monoid", "kinds"),
-    ("trace", "derivation"),
-    ("lang", "reference", "algebra"),
+    ("value", "derivation"),
+    ("trace", "lang", "reference", "algebra"),
     ("fusion", "kernel"),
     ("plan", "lower", "replay"),
     ("schedule",),

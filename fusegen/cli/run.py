@@ -22,7 +22,7 @@ from fusegen.forms import FORMS, check_form
 from fusegen.pipeline import pipeline
 from fusegen.plan import Plan, plan_of, traffic
 from fusegen.runtime import arrays as ar
-from fusegen.trace import Value
+from fusegen.value import Value
 
 _ENOUGH = 1.0  # seconds of timing, unless --repeat says otherwise
 

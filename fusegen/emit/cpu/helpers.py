@@ -51,13 +51,16 @@ LIBM = frozenset(n for n, needs in NEEDS.items() if needs == ("lane_by_lane",))
 TYPED = frozenset({"exp_within", "exp", "exp_below", "to_single"})
 """Helpers whose constants depend on the compute type: one partial each."""
 
-HEADERS = {"candidates": "algorithm", "across": "utility", "convert": "type_traits"}
+HEADERS = {
+    "candidates": "algorithm", "across": "utility", "all": "type_traits", "convert": "type_traits",
+}  # fmt: skip
+"""Standard headers, besides those that every program includes."""
 
 
 def helpers_of(text: str) -> list[str]:
     """Names of the helpers that C++ text calls, with their own, in the order of the table."""
     wanted = set(re.findall(r"\bfg::(\w+)", text))
-    for name in reversed(NEEDS):
+    for name in reversed(NEEDS):  # who needs comes after what it needs
         if name in wanted:
             wanted |= set(NEEDS[name])
     return [n for n in NEEDS if n in wanted]

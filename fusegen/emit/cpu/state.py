@@ -37,7 +37,7 @@ class StateView:
     @property
     def merge_params(self) -> list[str]:
         row = ["const Row& row"] if self.merge_needs_row else []
-        return ["State& a", "State& b", *row]
+        return ["State& state", "State& part", *row]
 
 
 def state_view(sweep: Sweep, scope: RowScope, dialect: CpuDialect) -> StateView:
@@ -182,20 +182,20 @@ def _merge(monoid: Monoid, scope: RowScope, dialect: CpuDialect) -> list[str]:
         lines += scope.locals(values, own=[f.name for f in monoid.folded])
         for f in monoid.folded:
             if f.name in used:
-                value = folded_into(f, f"a.{f.name}", f"b.{f.name}")
+                value = folded_into(f, f"state.{f.name}", f"part.{f.name}")
                 lines.append(f"const {dialect.type_of(f.kind)} {f.name} = {value};")
         for p in monoid.pivots:
             lines.append(f"const {dialect.real} {p.anchor} = {anchor_text(p, dialect)};")
         anchors = ", ".join(p.anchor for p in monoid.pivots)
-        lines += [f"rebase({side}, {anchors});" for side in "ab"]
-        lines += [f"a.{f.name} = {f.name};" for f in monoid.folded if f.name in used]
+        lines += [f"rebase({side}, {anchors});" for side in ("state", "part")]
+        lines += [f"state.{f.name} = {f.name};" for f in monoid.folded if f.name in used]
         rest = [f for f in monoid.folded if f.name not in used]
     else:
         rest = list(monoid.folded)
     for f in rest:
-        lines.append(f"a.{f.name} = {folded_into(f, f'a.{f.name}', f'b.{f.name}')};")
-    lines += [f"a.{m.name} += b.{m.name};" for m in monoid.moving]
-    return lines + [f"a.{c.name}.merge(b.{c.name});" for c in (*monoid.best, *monoid.lists)]
+        lines.append(f"state.{f.name} = {folded_into(f, f'state.{f.name}', f'part.{f.name}')};")
+    lines += [f"state.{m.name} += part.{m.name};" for m in monoid.moving]
+    return lines + [f"state.{c.name}.merge(part.{c.name});" for c in (*monoid.best, *monoid.lists)]
 
 
 def is_ordering(pivot: Pivot, monoid: Monoid) -> bool:

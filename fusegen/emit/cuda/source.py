@@ -7,13 +7,9 @@ from dataclasses import dataclass
 
 from fusegen.emit.banner import banner_lines
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
-from fusegen.emit.cuda.sweep import (
-    SweepPrinter,
-    SweepView,
-    array_name,
-    pointer_of,
-    step_lines,
-)  # fmt: skip
+from fusegen.emit.cuda.rows import array_name, pointer_of, step_lines
+from fusegen.emit.cuda.sweep import SweepPrinter
+from fusegen.emit.cuda.views import SweepView
 from fusegen.emit.render import render
 from fusegen.kernel import Param, Program
 from fusegen.schedule.cuda import CudaSchedule, Launch, launches

@@ -1,85 +1,17 @@
-"""What the template prints of a sweep: the tile function, the candidates, the steps, the stores."""
+"""From a sweep of the Kernel IR to what the templates print of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
-from fusegen.emit.cuda.state import (
-    StateView,
-    folded_into,
-    identity_of,
-    lowest,
-    state_view,
-)  # fmt: skip
+from fusegen.emit.cuda.rows import array_name, pointer_of, step_lines
+from fusegen.emit.cuda.state import folded_into, lowest, state_view
+from fusegen.emit.cuda.views import ListView, LoadView, SweepView
 from fusegen.expr import Expr, Var, variables
-from fusegen.kernel import Gather, Kernel, Let, Param, Step, Sweep
-from fusegen.kernel import ListFold as ListFoldStep
-from fusegen.monoid import Folded, KBest
+from fusegen.kernel import Kernel, Let, Param, Step, Sweep
+from fusegen.monoid import Best, Folded, KBest
 from fusegen.schedule.cuda import CudaSchedule, in_device_memory
-
-
-@dataclass(frozen=True)
-class LoadView:
-    """One element array as the tile function reads it."""
-
-    type: str
-    real: str  # type of a loaded item
-    name: str
-    pointer: str
-    per_column: bool
-    convert: str  # item i in the compute type
-    loader: str
-    plain: bool  # stored as what kernels compute in: nothing to convert
-    shared: bool  # its items are looked at again for candidates
-
-
-@dataclass(frozen=True)
-class ListView:
-    """A K-best list of the sweep."""
-
-    name: str
-    k: int
-    slots: int
-    value_type: str
-    peak: str  # variable that holds the chunk's greatest candidate
-    own_peak: bool  # computed for the list alone (else a folded maximum is the same value)
-    lines: tuple[str, ...]  # from memory to the candidate's value, at `column`
-    item_lines: tuple[str, ...]  # from item i to the candidate's value
-    value: str
-    seeded: bool
-    bitonic: bool
-    spilled: bool
-    worst: str
-
-
-@dataclass(frozen=True)
-class SweepView:
-    """Everything a template prints for one sweep."""
-
-    number: int
-    algorithm: str
-    state: StateView | None
-    total: str  # the row's state once folded
-    loads: tuple[LoadView, ...]
-    row_args: tuple[tuple[str, str], ...]  # type, name: row values the elements use
-    fold_lines: tuple[str, ...]
-    combine_lines: tuple[str, ...]
-    anchors: tuple[tuple[str, str], ...]
-    lift_lines: tuple[str, ...]
-    store_lines: tuple[str, ...]
-    stores: tuple[tuple[str, str, str], ...]  # element type, param, items variable
-    stores_column: bool  # do stored values depend on the column number?
-    lists: tuple[ListView, ...]
-    steps: tuple[str, ...]
-    row_stores: tuple[str, ...]
-    list_stores: tuple[tuple[ListView, tuple[str, ...]], ...]
-
-    @property
-    def visits(self) -> bool:
-        """Does the sweep go over the row at all?"""
-        return self.state is not None or bool(self.lists or self.stores)
 
 
 def needed(sweep: Sweep, exprs: Iterable[Expr]) -> tuple[list[str], list[Let]]:
@@ -163,7 +95,8 @@ class SweepPrinter:
     def _fold_lines(self, lists: tuple[ListView, ...]) -> list[str]:
         monoid = self.sweep.monoid
         peaks = [c for c, v in zip(monoid.lists, lists, strict=True) if v.own_peak]
-        exprs = [c.lift for c in (*monoid.folded, *monoid.best, *peaks)]
+        read: list[Folded | Best | KBest] = [*monoid.folded, *monoid.best, *peaks]
+        exprs = [c.lift for c in read]
         if not exprs:
             return []
         lines = self._item_lines(exprs)
@@ -235,7 +168,7 @@ class SweepPrinter:
         """Row values that element expressions use, in order of first use."""
         monoid = self.sweep.monoid
         exprs: list[Expr] = [let.expr for let in self.sweep.lets]
-        exprs += [c.lift for c in (*monoid.folded, *monoid.best, *monoid.moving, *monoid.lists)]
+        exprs += [c.lift for c in monoid.components]
         exprs += [r.atom for r in monoid.relatives]
         exprs += [s.value for s in self.sweep.element_stores]
         local = {r.name for r in monoid.relatives} | {let.name for let in self.sweep.lets}
@@ -303,67 +236,3 @@ class SweepPrinter:
             array = array_name(self.kernel.param(s.param))
             lines.append(f"{array}[row * {s.entries.k} + entry] = {value};{note}")
         return [(lists[name], tuple(lines)) for name, lines in grouped.items()]
-
-
-def array_name(param: Param) -> str:
-    """The parameter's own name: values of a row are called as the user calls them."""
-    if param.output:
-        return f"{param.name}_out"
-    return f"{param.name}_in" if param.shape == "row" else param.name
-
-
-def pointer_of(param: Param) -> str:
-    """The variable that points at this row's elements."""
-    return f"{param.name}_row" if param.shape == "element" else param.name
-
-
-def step_lines(steps: Iterable[Step], kernel: Kernel, dialect: CudaDialect) -> list[str]:
-    """Row-scope statements: values, gathers, folds of a list."""
-    lines: list[str] = []
-    for step in steps:
-        note = f"  // {step.note}" if step.note else ""
-        match step:
-            case Let(name=name, expr=expr):
-                lines.append(f"const {dialect.type_of(expr.kind)} {name} = {dialect.text(expr)};{note}")
-            case Gather():
-                lines += _gather_lines(step, kernel, dialect, note)
-            case ListFoldStep():
-                lines += _list_fold_lines(step, kernel, dialect, note)
-    return lines
-
-
-def _gather_lines(step: Gather, kernel: Kernel, dialect: CudaDialect, note: str) -> list[str]:
-    at = f"{step.name}_at"
-    lines = [
-        f"{dialect.real} {step.name} = {dialect.number(float('nan'))};{note}",
-        f"const long long {at} = {dialect.text(step.index)};",
-        f"if ({at} >= 0 && {at} < n_cols) {{",
-    ]
-    for n in step.loads:
-        param = kernel.param(n)
-        raw = dialect.load(f"{pointer_of(param)}[{at}]", param.dtype)
-        lines.append(f"    const {dialect.type_of(param.dtype.kind)} {n} = {raw};")
-    return [*lines, f"    {step.name} = {dialect.text(step.value)};", "}"]
-
-
-def _list_fold_lines(
-    step: ListFoldStep, kernel: Kernel, dialect: CudaDialect, note: str
-) -> list[str]:
-    folded = Folded(step.name, step.fold, step.value, step.value.kind)
-    top = step.entries.top
-    lines = [
-        f"{dialect.type_of(step.value.kind)} {step.name} = {identity_of(folded, dialect)};{note}",
-        f"for (int entry = 0; entry < {step.entries.k}; ++entry) {{",
-        *(f"    {ln}" for ln in entry_lines(top, "entry")),
-        *(f"    {ln}" for ln in step_lines(step.entries.steps, kernel, dialect)),
-        f"    {step.name} = {folded_into(folded, step.name, dialect.text(step.value), dialect)};",
-        "}",
-    ]
-    return lines
-
-
-def entry_lines(top: str, index: str) -> list[str]:
-    return [
-        f"const auto {top}_value = {top}.slots[{index}].value;",
-        f"const column_t {top}_column = {top}.slots[{index}].column;",
-    ]

@@ -1,0 +1,74 @@
+"""Row scope as statements: values, gathers, folds over the entries of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fusegen.emit.cuda.dialect import CudaDialect
+from fusegen.emit.cuda.state import folded_into, identity_of
+from fusegen.kernel import Gather, Kernel, Let, ListFold, Param, Step
+from fusegen.monoid import Folded
+
+
+def array_name(param: Param) -> str:
+    """The parameter's own name: values of a row are called as the user calls them."""
+    if param.output:
+        return f"{param.name}_out"
+    return f"{param.name}_in" if param.shape == "row" else param.name
+
+
+def pointer_of(param: Param) -> str:
+    """The variable that points at this row's elements."""
+    return f"{param.name}_row" if param.shape == "element" else param.name
+
+
+def step_lines(steps: Iterable[Step], kernel: Kernel, dialect: CudaDialect) -> list[str]:
+    """Row-scope statements: values, gathers, folds of a list."""
+    lines: list[str] = []
+    for step in steps:
+        note = f"  // {step.note}" if step.note else ""
+        match step:
+            case Let(name=name, expr=expr):
+                lines.append(f"const {dialect.type_of(expr.kind)} {name} = {dialect.text(expr)};{note}")
+            case Gather():
+                lines += _gather_lines(step, kernel, dialect, note)
+            case ListFold():
+                lines += _list_fold_lines(step, kernel, dialect, note)
+    return lines
+
+
+def _gather_lines(step: Gather, kernel: Kernel, dialect: CudaDialect, note: str) -> list[str]:
+    at = f"{step.name}_at"
+    lines = [
+        f"{dialect.real} {step.name} = {dialect.number(float('nan'))};{note}",
+        f"const long long {at} = {dialect.text(step.index)};",
+        f"if ({at} >= 0 && {at} < n_cols) {{",
+    ]
+    for n in step.loads:
+        param = kernel.param(n)
+        raw = dialect.load(f"{pointer_of(param)}[{at}]", param.dtype)
+        lines.append(f"    const {dialect.type_of(param.dtype.kind)} {n} = {raw};")
+    return [*lines, f"    {step.name} = {dialect.text(step.value)};", "}"]
+
+
+def _list_fold_lines(
+    step: ListFold, kernel: Kernel, dialect: CudaDialect, note: str
+) -> list[str]:
+    folded = Folded(step.name, step.fold, step.value, step.value.kind)
+    top = step.entries.top
+    lines = [
+        f"{dialect.type_of(step.value.kind)} {step.name} = {identity_of(folded, dialect)};{note}",
+        f"for (int entry = 0; entry < {step.entries.k}; ++entry) {{",
+        *(f"    {ln}" for ln in entry_lines(top, "entry")),
+        *(f"    {ln}" for ln in step_lines(step.entries.steps, kernel, dialect)),
+        f"    {step.name} = {folded_into(folded, step.name, dialect.text(step.value), dialect)};",
+        "}",
+    ]
+    return lines
+
+
+def entry_lines(top: str, index: str) -> list[str]:
+    return [
+        f"const auto {top}_value = {top}.slots[{index}].value;",
+        f"const column_t {top}_column = {top}.slots[{index}].column;",
+    ]
