@@ -71,18 +71,6 @@ def fuse(graph: g.Graph, derivation: Derivation, form: Form) -> Fusion:
     return Fusion(form=kind, stages=stages, modes=modes, finish=finish, materialised=frozenset())
 
 
-def needs_graph(graph: g.Graph, derivation: Derivation, form: Form) -> nx.DiGraph:
-    """The graph of needs that decides the sweeps, for drawing and for tests."""
-    import networkx as nx
-
-    kind: Form = "online" if form == "auto" else form
-    modes: dict[g.Node, Mode] = {
-        n: _mode(derivation[graph.names[n]], kind) for n in graph.reductions
-    }
-    needs = _needs(graph, modes)
-    return nx.relabel_nodes(needs, {n: graph.names[n] for n in needs})
-
-
 def as_networkx(graph: g.Graph) -> nx.DiGraph:
     """The whole graph, for people: nodes by name, with attributes label, loc and extent."""
     import networkx as nx

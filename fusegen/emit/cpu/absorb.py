@@ -187,7 +187,7 @@ class AbsorbPrinter:
                 value = load(dtype, f"row.{name} + col", self.lanes)
                 lines.append(f"const {self.lanes.type_in(dtype.kind)} {name} = {value};")
         if COLUMN.name in wanted:
-            lines.append("const fg::whole<V> column = fg::columns<V>(col);")
+            lines.append("const fg::whole<V> column = fg::column_numbers<V>(col);")
         for let in lets:
             declared = f"const {self.lanes.type_in(let.expr.kind)} {let.name}"
             lines.append(_with_note(f"{declared} = {self.lanes.text(let.expr)};", let.note))

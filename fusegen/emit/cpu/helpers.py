@@ -1,66 +1,67 @@
-"""The functions of namespace fg: which partial holds each, and which others it calls.
-
-In the order they are emitted. A program gets those that its text names, and what they need.
-"""
+"""The functions and types of namespace fg, one partial each: a program gets those that it uses."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-NEEDS: dict[str, tuple[str, ...]] = {
-    "lanes": (), "infinity": (), "nan": (), "width": (), "like": (), "whole": ("like",),
-    "mask": (), "all": (), "all_if": (), "as": (), "convert": (), "narrow": ("mask",),
-    "inverse": (), "select": ("mask",), "one_where": (), "columns": ("whole",),
-    "lane_by_lane": (),
-    "rarely": (), "greater_of": (), "lesser_of": (), "across": (), "any": ("across", "as"),
-    "highest": ("all", "mask", "across", "any", "rarely", "infinity", "nan"),
-    "lowest": ("all", "mask", "across", "any", "rarely", "infinity", "nan"),
-    "greatest": ("across", "greater_of"), "least": ("across", "lesser_of"),
-    "total": ("across",), "product": ("across",),
-    "lanes_where": ("across",), "precedes": (),
-    "descending": ("lanes_where", "inverse"), "ascending": ("lanes_where", "inverse"),
-    "load": (), "load_float16": ("like", "as", "convert", "select", "all"),
-    "load_bfloat16": ("like", "as", "convert"),
-    "load_float32": ("like", "convert"), "load_float64": ("like", "convert"),
-    "load_int": ("like", "convert", "whole"), "load_bool": ("like", "convert", "mask"),
-    "store": (), "to_single": ("like", "as", "convert", "select", "all"),
-    "store_float16": ("like", "as", "convert", "select", "all", "to_single"),
-    "store_bfloat16": ("like", "as", "convert", "select", "all", "to_single"),
-    "store_float32": ("like", "convert"), "store_float64": ("like", "convert"),
-    "store_int": ("like", "convert", "all", "select"), "store_bool": ("like", "convert", "one_where"),
-    "zero_wins": (), "square": (), "magnitude": (), "sign": ("select", "all"),
-    "is_nan": (), "is_inf": ("magnitude", "infinity"), "is_finite": ("magnitude", "infinity"),
-    "exp_within": ("like", "as"), "exp": ("exp_within", "all"),
-    "exp_below": ("exp_within", "like", "as", "all"), "log": ("lane_by_lane",),
-    "exp2": ("lane_by_lane",), "expm1": ("lane_by_lane",), "log2": ("lane_by_lane",),
-    "log1p": ("lane_by_lane",), "sqrt": ("lane_by_lane",), "tanh": ("lane_by_lane",),
-    "sin": ("lane_by_lane",), "cos": ("lane_by_lane",), "erf": ("lane_by_lane",),
-    "floor": ("lane_by_lane",), "ceil": ("lane_by_lane",), "rint": ("lane_by_lane",),
-    "pow": (), "reciprocal_sqrt": ("sqrt", "all"), "sigmoid": ("exp", "all"),
-    "xlogy": ("log", "zero_wins", "select", "all"),
-    "to_int": ("whole", "convert", "select", "all"),
-    "shift_anchor": (), "scale_anchor": (),
-    "leader": ("precedes",), "lowest_of": (), "best_list": ("precedes", "descending", "lowest_of"),
-    "candidates": ("precedes", "descending"),
-    "offer": (),
-}  # fmt: skip
+from fusegen.emit.render import render
 
-LIBM = frozenset(n for n, needs in NEEDS.items() if needs == ("lane_by_lane",))
-"""C math functions without a vector form of ours."""
+LIBM = (
+    "exp2", "expm1", "log", "log2", "log1p", "sqrt", "tanh", "sin", "cos", "erf", "floor", "ceil",
+    "rint",
+)  # fmt: skip
+"""C math functions without a vector form of ours: lane by lane, all from one partial."""
+
+ORDER = (
+    "lanes", "infinity", "nan", "lowest_of", "piece", "width", "like", "whole", "mask", "all",
+    "all_if", "as", "convert", "narrow", "inverse", "select", "one_where", "column_numbers",
+    "lane_by_lane", "rarely", "greater_of", "lesser_of", "across", "any", "highest", "lowest",
+    "greatest", "least", "total", "product", "lanes_where", "descending", "ascending", "precedes",
+    "load", "load_float16", "load_bfloat16", "load_float32", "load_float64", "load_int",
+    "load_bool", "to_single", "store", "store_float16", "store_bfloat16", "store_float32",
+    "store_float64", "store_int", "store_bool", "zero_wins", "square", "magnitude", "sign",
+    "is_nan", "is_inf", "is_finite", "exp_within", "exp", "exp_below", *LIBM, "pow",
+    "reciprocal_sqrt", "sigmoid", "xlogy", "to_int", "shift_anchor", "scale_anchor", "leader",
+    "best_list", "candidates", "offer",
+)  # fmt: skip
+"""Every helper, after those that it uses itself."""
 
 TYPED = frozenset({"exp_within", "exp", "exp_below", "to_single"})
-"""Helpers whose constants depend on the compute type: one partial each."""
+"""Helpers whose constants depend on the compute type: a partial for each."""
 
 HEADERS = {
-    "candidates": "algorithm", "across": "utility", "all": "type_traits", "convert": "type_traits",
+    "std::nth_element": "algorithm", "std::decay_t": "type_traits",
+    "std::is_arithmetic_v": "type_traits", "std::index_sequence": "utility",
+    "std::memcpy": "cstring", "std::numeric_limits": "limits",
 }  # fmt: skip
-"""Standard headers, besides those that every program includes."""
+"""What a program must include for a name of the standard library, besides cmath and cstdint."""
 
 
-def helpers_of(text: str) -> list[str]:
-    """Names of the helpers that C++ text calls, with their own, in the order of the table."""
-    wanted = set(re.findall(r"\bfg::(\w+)", text))
-    for name in reversed(NEEDS):  # who needs comes after what it needs
-        if name in wanted:
-            wanted |= set(NEEDS[name])
-    return [n for n in NEEDS if n in wanted]
+def helpers_for(text: str, values: Mapping[str, object]) -> list[str]:
+    """The helpers that C++ text calls as `fg::name`, and those that they call, in order."""
+    todo = set(re.findall(r"\bfg::(\w+)", text))
+    found: dict[str, str] = {}
+    while todo:
+        name = todo.pop()
+        found[name] = _helper(name, values)
+        todo |= _names_in(found[name]) - found.keys()
+    return [found[name] for name in ORDER if name in found]
+
+
+def headers_for(text: str) -> list[str]:
+    wanted = {header for name, header in HEADERS.items() if name in text}
+    return sorted({"cmath", "cstdint"} | wanted)
+
+
+def _helper(name: str, values: Mapping[str, object]) -> str:
+    partial = "libm" if name in LIBM else name
+    if name in TYPED:
+        partial = f"{name}_{values['real']}"
+    return render(f"cpu/helpers/{partial}.hpp.j2", {**values, "name": name})
+
+
+def _names_in(text: str) -> set[str]:
+    """Helpers that a helper's code uses: inside namespace fg they stand unqualified."""
+    code = re.sub(r"//.*", "", text)
+    return set(re.findall(r"(?<![:.\w])(\w+)", code)) & set(ORDER)

@@ -8,7 +8,7 @@ from fusegen.emit.banner import banner_lines
 from fusegen.emit.cpu.absorb import AbsorbPrinter, Phase
 from fusegen.emit.cpu.dialect import C_TYPES, CpuDialect
 from fusegen.emit.cpu.finish import FinishPrinter
-from fusegen.emit.cpu.helpers import HEADERS, LIBM, TYPED, helpers_of
+from fusegen.emit.cpu.helpers import headers_for, helpers_for
 from fusegen.emit.cpu.memory import pointer, row_address
 from fusegen.emit.cpu.scope import RowScope
 from fusegen.emit.cpu.state import Field, StateView, state_view
@@ -157,25 +157,15 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> str:
     kernels = [_kernel_view(kernel) for kernel in program.kernels]
     bodies = [render("cpu/kernel.cpp.j2", {**values, "kernel": k}) for k in kernels]
     entries = [render("cpu/partials/entries.cpp.j2", {**values, "kernel": k}) for k in kernels]
-    used = helpers_of("\n".join(bodies))
-    headers = {"cstdint", "cstring", "cmath", "limits"} | {HEADERS[h] for h in used if h in HEADERS}
-    algorithm = schedule.algorithm
-    banner = banner_lines(program, schedule.target.name, schedule.describe(), algorithm)
+    helpers = helpers_for("\n".join(bodies), values)
+    headers = headers_for("\n".join([*helpers, *bodies]))
+    banner = banner_lines(program, schedule.target.name, schedule.describe(),
+                          schedule.algorithm)
     return render(
         "cpu/program.cpp.j2",
-        {
-            **values, "banner": banner, "headers": sorted(headers),
-            "helpers": [_helper(name, values) for name in used],
-            "kernels": bodies, "entries": entries,
-        },
+        {**values, "banner": banner, "headers": headers, "helpers": helpers, "kernels": bodies,
+         "entries": entries},
     )  # fmt: skip
-
-
-def _helper(name: str, values: dict[str, object]) -> str:
-    partial = "libm" if name in LIBM else name
-    if name in TYPED:
-        partial = f"{name}_{values['real']}"
-    return render(f"cpu/helpers/{partial}.hpp.j2", {**values, "name": name})
 
 
 def _kernel_view(kernel: Kernel) -> KernelView:

@@ -42,42 +42,37 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
     }  # fmt: skip
     kernels = [_kernel_view(n, views, schedule, dialect) for n in launches(program, schedule)]
     sweeps = list(views.values())
-    stored = {t for v in sweeps for t, _, _ in v.stores}
     lists = [c for s in program.sweeps for c in s.monoid.lists]
     groups = schedule.seed_groups(lists)
     if lists and groups < schedule.team:
         dialect.use("greater_of")
-    used = _with_needs(dialect.used | _structural(sweeps, schedule))
-    text = render(
-        "cuda/program.cu.j2",
-        {
-            "banner": banner_lines(program, schedule.target.name, schedule.describe(),
-                                   schedule.algorithm),
-            "headers": _headers(program),
-            "used": used,
-            "real": dialect.real,
-            "bits": _bits(dialect),
-            "column_type": "long long" if schedule.wide_columns else "int",
-            "team": schedule.team,
-            "warps": schedule.team // WARP,
-            "one_warp": schedule.team == WARP,
-            "teams_per_block": schedule.teams_per_block,
-            "block_threads": schedule.block_threads,
-            "vectors": schedule.vectors,
-            "width": schedule.width,
-            "items": schedule.items,
-            "seed_groups": groups,
-            "grouped_seed": groups < schedule.team,
-            "slices": schedule.slices,
-            "phased": schedule.load == "peeled",
-            "wide": schedule.width > 1,
-            "loaded": {ld.loader for v in sweeps for ld in v.loads},
-            "stored": bool(stored),
-            "sweeps": sweeps,
-            "kernels": kernels,
-        },
-    )  # fmt: skip
-    return _without_unused(text)
+    context = {
+        **_facts(schedule, dialect),
+        "banner": banner_lines(
+            program, schedule.target.name, schedule.describe(), schedule.algorithm
+        ),
+        "headers": _headers(program),
+        "used": _with_needs(dialect.used | _structural(sweeps)),
+        "seed_groups": groups,
+        "grouped_seed": groups < schedule.team,
+        "loaded": {ld.loader for v in sweeps for ld in v.loads},
+        "stored": any(v.stores for v in sweeps),
+        "sweeps": sweeps,
+        "kernels": kernels,
+    }
+    return _without_unused(render("cuda/program.cu.j2", context))
+
+
+def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
+    """The schedule's numbers, as the templates name them."""
+    return {
+        "real": dialect.real, "bits": _bits(dialect),
+        "column_type": "long long" if schedule.wide_columns else "int",
+        "team": schedule.team, "warps": schedule.team // WARP, "one_warp": schedule.team == WARP,
+        "teams_per_block": schedule.teams_per_block, "block_threads": schedule.block_threads,
+        "vectors": schedule.vectors, "width": schedule.width, "wide": schedule.width > 1,
+        "slices": schedule.slices,
+    }  # fmt: skip
 
 
 def _kernel_view(
@@ -147,7 +142,7 @@ def _bits(dialect: CudaDialect) -> dict[str, str]:
     }
 
 
-def _structural(sweeps: list[SweepView], schedule: CudaSchedule) -> set[str]:
+def _structural(sweeps: list[SweepView]) -> set[str]:
     """Helpers that the structure itself needs."""
     found: set[str] = set()
     if any(v.lists for v in sweeps):
