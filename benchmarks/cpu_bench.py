@@ -99,8 +99,8 @@ def peers(x: np.ndarray) -> dict[str, Callable[[], Any]]:
 
 
 def largest_error(got: Any, want: Any) -> float:
-    """Greatest relative error; outside top-K lists, what is below a thousandth of the greatest value
-    counts as that much (means of noise about 0)."""
+    """Greatest relative error; outside top-K lists, what is below a thousandth of the greatest
+    value counts as that much (means of noise about 0)."""
     got, want = (v if isinstance(v, tuple) else (v,) for v in (got, want))
     worst = 0.0
     for g, w in zip(got, want, strict=True):

@@ -1,4 +1,4 @@
-"""Your own pipeline: inputs per column and per row, several outputs, pipelines calling pipelines."""
+"""Your own pipelines: inputs per column and per row, several outputs, derived in one sweep."""
 
 import numpy as np
 

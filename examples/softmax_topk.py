@@ -1,8 +1,8 @@
 """The paper's own case: softmax, then top-K, of every row.
 
-Unfused it costs 5 memory accesses per element (3 reads and a write for softmax, a read for top-K).
-fusegen proves that softmax keeps the order of x, so top-K may be taken of x itself, in the very sweep
-that finds the maximum and the sum: safe fused 2 accesses, online fused 1.
+Unfused it costs 5 memory accesses per element: 3 reads and a write for softmax, a read for top-K.
+fusegen proves that softmax keeps the order of x, so top-K may be taken of x itself, in the very
+sweep that finds the maximum and the sum: safe fused 2 accesses, online fused 1.
 """
 
 import numpy as np

@@ -157,8 +157,9 @@ def describe(entry: Entry) -> list[str]:
             return [*str(refusal).splitlines()]
         case Commuted(name=name, atom=atom, increasing=increasing, obligations=obligations):
             order = "the order of" if increasing else "the reverse order of"
+            rows = ", ".join(entry.depends_on)
             lines = [f"{name}: f keeps {order} {atom}, so it is taken of {atom} itself,",
-                     f"  and f is applied to what is left ({', '.join(entry.depends_on)})"]  # fmt: skip
+                     f"  and f is applied to what is left ({rows})"]  # fmt: skip
             return lines + [_obligation(o) for o in obligations]
         case Dependent():
             return _describe_dependent(entry)

@@ -109,7 +109,9 @@ def library_case(
     return Case(pipeline, inputs, n_rows, n_cols, {**CONSTANTS.get(name, {}), **constants})
 
 
-def assert_close(got: tuple[np.ndarray, ...], want: tuple[np.ndarray, ...], tolerance: float) -> None:
+def assert_close(
+    got: tuple[np.ndarray, ...], want: tuple[np.ndarray, ...], tolerance: float
+) -> None:
     """NaN where NaN is due; integers within 1 of rounding only where values were rounded."""
     for g, w in zip(got, want, strict=True):
         if g.dtype.kind in "iu" and g.dtype.itemsize == 1:

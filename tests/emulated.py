@@ -18,7 +18,9 @@ RESIDENT_BLOCKS = 3  # fewer than rows, so that the row loop of a bounded grid i
 class EmulatedExecutable:
     """Call as CudaExecutable, with NumPy arrays. Raises SimtError on any violation."""
 
-    def __init__(self, program: Program, schedule: CudaSchedule, source: str, seed: int = 0) -> None:
+    def __init__(
+        self, program: Program, schedule: CudaSchedule, source: str, seed: int = 0
+    ) -> None:
         self.program, self.schedule, self.seed = program, schedule, seed
         self.launches = launches(program, schedule)
         self.module = compile_module(source)

@@ -105,7 +105,7 @@ HARD_ROWS = {
 @pytest.mark.parametrize("row", HARD_ROWS)
 @pytest.mark.parametrize("name", ["softmax_topk", "entropy", "logsumexp", "log_softmax"])
 def test_hard_rows(name: str, row: str) -> None:
-    """Rows on which a running threshold works worst, and masked rows; lists overflow and recover."""
+    """Rows on which a running threshold works worst: lists overflow and recover; masked rows."""
     n = 5000
     x = np.stack([HARD_ROWS[row](n), HARD_ROWS[row](n)[::-1]]).astype(np.float32)
     constants = {"k": 5} if name == "softmax_topk" else {}
@@ -131,7 +131,8 @@ SPECIAL = {
 
 @pytest.mark.parametrize("row", SPECIAL)
 @pytest.mark.parametrize(
-    "name", ["softmax", "logsumexp", "softmax_topk", "var_mean", "norm2", "argmax", "topk", "entropy"]
+    "name",
+    ["softmax", "logsumexp", "softmax_topk", "var_mean", "norm2", "argmax", "topk", "entropy"],
 )
 def test_special_values_follow_the_text(name: str, row: str) -> None:
     x = np.array([SPECIAL[row]], np.float32)

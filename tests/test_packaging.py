@@ -16,10 +16,8 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out)]
+    subprocess.run([*build, str(ROOT)], check=True, capture_output=True)
     (found,) = out.glob("*.whl")
     return found
 
@@ -44,7 +42,6 @@ def test_installed_wheel_works_anywhere(wheel: Path, tmp_path: Path) -> None:
         "np.testing.assert_allclose(fg.library.softmax(x), fg.library.softmax.reference(x))"
     )
     environment = {**os.environ, "PYTHONPATH": str(site), "FUSEGEN_CACHE_DIR": str(tmp_path / "c")}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment,
+                          capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 0, done.stderr

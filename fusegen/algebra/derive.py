@@ -176,6 +176,7 @@ def _refused(
     graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], kind: RefusalKind, why: str
 ) -> Refused:
     what = node.fold.value if isinstance(node, g.Reduce) else f"topk({node.k})"
-    shown = f"{what} ({graph.names[node]}) cannot join the sweep of {', '.join(needs)}: {kind.value}"
+    others = ", ".join(needs)
+    shown = f"{what} ({graph.names[node]}) cannot join the sweep of {others}: {kind.value}"
     fix = "It keeps a sweep of its own; the result is the same."
     return Refused(graph.names[node], needs, Refusal(kind, node.loc, shown, why, fix))

@@ -107,7 +107,9 @@ def obligations_of(setting: Setting, closed: Closed) -> tuple[Obligation, ...]:
         return bool(t.subs(still) == sp.eye(t.shape[0]))
 
     return (
-        obligation("pointwise identity", "h(u at q) = T(p→q) h(u at p) for every x, p, q", pointwise),
+        obligation(
+            "pointwise identity", "h(u at q) = T(p→q) h(u at p) for every x, p, q", pointwise
+        ),
         obligation("read-out", "Σ c_k h_k(u) equals the text", readout),
         obligation("cocycle", "T(q→r) T(p→q) = T(p→r)", cocycle),
         obligation("unit", "T(p→p) = 1", unit),

@@ -205,7 +205,8 @@ def _check(param: Param, array: Array, n_rows: int, n_cols: int) -> None:
     }  # fmt: skip
     dense = param.shape == "row" or array.shape[-1] < 2 or array.strides[-1] == array.itemsize
     whole = array.size == 0 or array.strides[0] % array.itemsize == 0
-    if array.shape != shapes[param.shape] or array.dtype != param.dtype.numpy or not dense or not whole:
+    fits = array.shape == shapes[param.shape] and array.dtype == param.dtype.numpy
+    if not (fits and dense and whole):
         raise InternalError(
             f"{param.name}: {array.dtype} {array.shape} with strides {array.strides} given for "
             f"{param.dtype} {shapes[param.shape]}"

@@ -96,7 +96,8 @@ def _from_interface(given: Any) -> Any:
     try:
         return cupy.from_dlpack(given)
     except (BufferError, RuntimeError, TypeError) as error:
-        raise DTypeError(f"{type(given).__name__} cannot be read through DLPack: {error}") from error
+        name = type(given).__name__
+        raise DTypeError(f"{name} cannot be read through DLPack: {error}") from error
 
 
 def empty(shape: tuple[int, ...], dtype: DType) -> Any:

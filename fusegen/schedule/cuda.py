@@ -1,9 +1,9 @@
 """Choices for a GPU: who owns a row, how wide its loads are, whether rows are split over blocks.
 
-A *team* (one warp or one block) owns a row. It walks the row in tiles; a thread's share of a tile is
-`vectors` vectors of `width` neighbouring elements, the thread's chunk: folded safely inside, merged
-once. Thread chunks merge within the warp by shuffles, warps through shared memory, slices of a
-split row through a workspace, always in the same order.
+A *team* (one warp or one block) owns a row. It walks the row in tiles; a thread's share of a tile
+is `vectors` vectors of `width` neighbouring elements, the thread's chunk: folded safely inside,
+merged once. Thread chunks merge within the warp by shuffles, warps through shared memory, slices of
+a split row through a workspace, always in the same order.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ def select_cuda(
         team, vectors = _fitted(n_vectors, teams, min(8 if lists else 4, most))
     slices = _slices(problem, target, n_vectors, team * vectors)
     return CudaSchedule(
-        target=target, team=team, block_threads=team if team > WARP else 128, vectors=vectors, width=width,
+        target=target, team=team, block_threads=team if team > WARP else 128,
+        vectors=vectors, width=width,
         load=_load_mode(program, problem, width), slices=slices,
         wide_columns=n_cols > _INT_MAX - 2 * 1024 * MAX_ITEMS,
     )  # fmt: skip
@@ -239,7 +240,8 @@ def launches(program: Program, schedule: CudaSchedule) -> tuple[Launch, ...]:
 
 def _launches_of(kernel: Kernel, schedule: CudaSchedule) -> tuple[Launch, ...]:
     spilled = tuple(
-        Scratch(f"{best.name}_slots", "slots", schedule.slots(best), entry_bytes(kernel, best, schedule))
+        Scratch(f"{best.name}_slots", "slots", schedule.slots(best),
+                entry_bytes(kernel, best, schedule))
         for sweep in kernel.sweeps for best in sweep.monoid.lists
         if in_device_memory(kernel, schedule)
     )  # fmt: skip

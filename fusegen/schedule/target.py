@@ -43,22 +43,22 @@ class CpuTarget:
 CUDA_TARGETS = {
     t.arch: t
     for t in (
-        CudaTarget(arch="sm_75", shared_per_block=65536, shared_per_sm=65536, threads_per_sm=1024,
-                   multiprocessors=72, l2_bytes=6 << 20),
-        CudaTarget(arch="sm_80", shared_per_block=166912, shared_per_sm=167936, threads_per_sm=2048,
-                   multiprocessors=108, l2_bytes=40 << 20),
-        CudaTarget(arch="sm_86", shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536,
-                   multiprocessors=84, l2_bytes=6 << 20),
-        CudaTarget(arch="sm_89", shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536,
-                   multiprocessors=142, l2_bytes=72 << 20),
-        CudaTarget(arch="sm_90", shared_per_block=232448, shared_per_sm=233472, threads_per_sm=2048,
-                   multiprocessors=132, l2_bytes=50 << 20),
-        CudaTarget(arch="sm_100", shared_per_block=232448, shared_per_sm=233472, threads_per_sm=2048,
-                   multiprocessors=148, l2_bytes=126 << 20),
-        CudaTarget(arch="sm_103", shared_per_block=232448, shared_per_sm=233472, threads_per_sm=2048,
-                   multiprocessors=148, l2_bytes=126 << 20),
-        CudaTarget(arch="sm_120", shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536,
-                   multiprocessors=188, l2_bytes=96 << 20),
+        CudaTarget(arch="sm_75", shared_per_block=65536, shared_per_sm=65536,
+                   threads_per_sm=1024, multiprocessors=72, l2_bytes=6 << 20),
+        CudaTarget(arch="sm_80", shared_per_block=166912, shared_per_sm=167936,
+                   threads_per_sm=2048, multiprocessors=108, l2_bytes=40 << 20),
+        CudaTarget(arch="sm_86", shared_per_block=101376, shared_per_sm=102400,
+                   threads_per_sm=1536, multiprocessors=84, l2_bytes=6 << 20),
+        CudaTarget(arch="sm_89", shared_per_block=101376, shared_per_sm=102400,
+                   threads_per_sm=1536, multiprocessors=142, l2_bytes=72 << 20),
+        CudaTarget(arch="sm_90", shared_per_block=232448, shared_per_sm=233472,
+                   threads_per_sm=2048, multiprocessors=132, l2_bytes=50 << 20),
+        CudaTarget(arch="sm_100", shared_per_block=232448, shared_per_sm=233472,
+                   threads_per_sm=2048, multiprocessors=148, l2_bytes=126 << 20),
+        CudaTarget(arch="sm_103", shared_per_block=232448, shared_per_sm=233472,
+                   threads_per_sm=2048, multiprocessors=148, l2_bytes=126 << 20),
+        CudaTarget(arch="sm_120", shared_per_block=101376, shared_per_sm=102400,
+                   threads_per_sm=1536, multiprocessors=188, l2_bytes=96 << 20),
     )
 }  # fmt: skip
 
@@ -119,6 +119,6 @@ def target_named(name: str) -> Target:
 def _unknown_gpu(arch: str) -> CudaTarget:
     """A GPU without an entry: the smallest limits any supported GPU has."""
     if int(arch[3:]) < 75:
-        raise ArgumentError(f"{arch} is too old", why="Kernels need compute capability 7.5 or more.")
+        raise ArgumentError(f"{arch} is too old", why="Kernels need compute capability 7.5.")
     return CudaTarget(arch=arch, shared_per_block=65536, shared_per_sm=65536, threads_per_sm=1024,
                       multiprocessors=40, l2_bytes=4 << 20)

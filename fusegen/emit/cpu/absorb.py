@@ -43,17 +43,18 @@ class AbsorbPrinter:
         self.kernel, self.sweep, self.scope = kernel, sweep, scope
         self.row, self.lanes = row, lanes
         self.monoid = sweep.monoid
+        self.ranked: tuple[Best | KBest, ...] = (*self.monoid.best, *self.monoid.lists)
         self.notes = dict(sweep.notes)
-        self.peaks = {c.name: self._peak(c) for c in (*self.monoid.best, *self.monoid.lists)}
+        self.peaks = {c.name: self._peak(c) for c in self.ranked}
 
     def row_values(self) -> tuple[str, ...]:
         """Declarations of the row values that elements meet."""
-        own = [c.name for c in (*self.monoid.folded, *self.monoid.moving)]
+        own = [f.name for f in self.monoid.folded] + [m.name for m in self.monoid.moving]
         return tuple(self.scope.locals(element_exprs(self.sweep), own))
 
     def phases(self) -> list[Phase]:
         found = [self._fold(), self._pivots(), self._sums()]
-        found += [self._select(c) for c in (*self.monoid.best, *self.monoid.lists)]
+        found += [self._select(c) for c in self.ranked]
         found.append(self._stores())
         return [p for p in found if p is not None]
 
@@ -155,7 +156,8 @@ class AbsorbPrinter:
         place = "best" if isinstance(best, Best) else f"{best.k} best"
         return Phase(
             f"{best.name}: a chunk with nothing ahead of the {place} so far holds no candidate.",
-            condition=f"fg::rarely(state.{best.name}.admitted({self._peak_of(best)}))", loop=tuple(loop),
+            condition=f"fg::rarely(state.{best.name}.admitted({self._peak_of(best)}))",
+            loop=tuple(loop),
         )
 
     def _stores(self) -> Phase | None:
@@ -204,8 +206,7 @@ class AbsorbPrinter:
     def _peak_names(self) -> set[str]:
         """Folded components whose value over the chunk alone is needed."""
         return {
-            f.name for c in (*self.monoid.best, *self.monoid.lists) if self.peaks[c.name] is None
-            for f in [self._twin(c)]
+            f.name for c in self.ranked if self.peaks[c.name] is None for f in [self._twin(c)]
         }  # fmt: skip
 
     def _twin(self, best: Best | KBest) -> Folded:
@@ -227,7 +228,9 @@ def _is_extreme(f: Folded) -> bool:
 
 
 def _across(f: Folded) -> str:
-    return f"{f.name}_lanes.across()" if _is_extreme(f) else f"fg::{_ACROSS[f.fold]}({f.name}_lanes)"
+    if _is_extreme(f):
+        return f"{f.name}_lanes.across()"
+    return f"fg::{_ACROSS[f.fold]}({f.name}_lanes)"
 
 
 def _with_note(line: str, note: str) -> str:

@@ -1,7 +1,7 @@
 """How C++ spells expressions, one value at a time or a vector of lanes at a time.
 
-In lane text `V` is the type of a float value: a vector, or the plain type for what is left of a row.
-Row values stay scalars; operators spread them over the lanes, functions are given `fg::all<V>(…)`.
+In lane text `V` is the type of a float value: a vector, or the plain type at the end of a row. Row
+values stay scalars; operators spread them over the lanes, functions are given `fg::all<V>(…)`.
 """
 
 from __future__ import annotations
@@ -139,4 +139,5 @@ class CpuDialect:
 
     def _narrowed(self, kind: Kind, comparison: str) -> str:
         """A comparison of 64-bit integers as a mask of the floats' width."""
-        return f"fg::narrow<V>({comparison})" if kind == "int" and self.narrow else f"({comparison})"
+        wide = kind == "int" and self.narrow
+        return f"fg::narrow<V>({comparison})" if wide else f"({comparison})"

@@ -42,11 +42,12 @@ class RowScope:
         lines = []
         for param in inputs:
             if param.name in wanted:
+                kind = self.dialect.type_of(param.dtype.kind)
                 value = load(param.dtype, f"row.{param.name}", self.dialect)
-                lines.append(f"const {self.dialect.type_of(param.dtype.kind)} {param.name} = {value};")
-        for name, kind in self.known.items():
+                lines.append(f"const {kind} {param.name} = {value};")
+        for name, known in self.known.items():
             if name in wanted:
-                lines.append(f"const {self.dialect.type_of(kind)} {name} = known.{name};")
+                lines.append(f"const {self.dialect.type_of(known)} {name} = known.{name};")
         return lines
 
 
@@ -73,8 +74,9 @@ def step_exprs(steps: Iterable[Step]) -> Iterator[Expr]:
 def element_exprs(sweep: Sweep) -> list[Expr]:
     """Every expression over the elements of a row."""
     monoid = sweep.monoid
-    parts = (*monoid.folded, *monoid.best, *monoid.moving, *monoid.lists)
-    found = [let.expr for let in sweep.lets] + [c.lift for c in parts]
+    found = [let.expr for let in sweep.lets]
+    found += [f.lift for f in monoid.folded] + [m.lift for m in monoid.moving]
+    found += [b.lift for b in monoid.best] + [c.lift for c in monoid.lists]
     found += [r.atom for r in monoid.relatives] + [p.value for p in monoid.pivots]
     return found + [s.value for s in sweep.element_stores]
 

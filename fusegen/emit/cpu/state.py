@@ -60,7 +60,8 @@ def _fields(monoid: Monoid, dialect: CpuDialect) -> list[Field]:
     ]
     for b in monoid.best:
         which = "greatest" if b.largest else "least"
-        found.append(Field(leader_type(b, dialect), b.name, f"column of the {which} {text(b.lift)}"))
+        comment = f"column of the {which} {text(b.lift)}"
+        found.append(Field(leader_type(b, dialect), b.name, comment))
     for p in monoid.pivots:
         rest = "0" if p.action == "shift" else "1"
         of = f"{text(p.value)}, or {rest} where that is no usable number"
@@ -72,7 +73,8 @@ def _fields(monoid: Monoid, dialect: CpuDialect) -> list[Field]:
 
 
 def leader_type(best: Best, dialect: CpuDialect) -> str:
-    return f"fg::leader<{dialect.type_of(best.kind)}, fg::{'descending' if best.largest else 'ascending'}>"
+    order = "descending" if best.largest else "ascending"
+    return f"fg::leader<{dialect.type_of(best.kind)}, fg::{order}>"
 
 
 def list_type(best: KBest, dialect: CpuDialect) -> str:
@@ -195,7 +197,8 @@ def _merge(monoid: Monoid, scope: RowScope, dialect: CpuDialect) -> list[str]:
     for f in rest:
         lines.append(f"state.{f.name} = {folded_into(f, f'state.{f.name}', f'part.{f.name}')};")
     lines += [f"state.{m.name} += part.{m.name};" for m in monoid.moving]
-    return lines + [f"state.{c.name}.merge(part.{c.name});" for c in (*monoid.best, *monoid.lists)]
+    ranked = [c.name for c in monoid.best] + [c.name for c in monoid.lists]
+    return lines + [f"state.{name}.merge(part.{name});" for name in ranked]
 
 
 def is_ordering(pivot: Pivot, monoid: Monoid) -> bool:

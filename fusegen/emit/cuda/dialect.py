@@ -55,7 +55,8 @@ class CudaDialect:
         if math.isinf(value):
             return self.use("kInfinity") if value > 0 else f"-{self.use('kInfinity')}"
         shown = repr(value)
-        return f"{shown}{self.suffix}" if any(c in shown for c in ".en") else f"{shown}.0{self.suffix}"
+        whole = not any(c in shown for c in ".en")
+        return f"{shown}{'.0' if whole else ''}{self.suffix}"
 
     def name(self, var: Var) -> str:
         return f"{self.state}.{var.name[6:]}" if var.name.startswith("state.") else var.name
@@ -104,8 +105,8 @@ class CudaDialect:
             wide = raw
         else:
             return raw if dtype.kind == "bool" else f"static_cast<long long>({raw})"
-        exact = dtype.itemsize * 2 if dtype.itemsize == 2 else dtype.itemsize
-        return wide if exact == {"float": 4, "double": 8}[self.real] else f"static_cast<{self.real}>({wide})"
+        held = "double" if dtype.itemsize == 8 else "float"
+        return wide if held == self.real else f"static_cast<{self.real}>({wide})"
 
     def store(self, value: str, kind: Kind, dtype: DType) -> str:
         """A computed value as an element to store: rounded to nearest, integers clamped."""

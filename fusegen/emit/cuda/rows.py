@@ -29,7 +29,8 @@ def step_lines(steps: Iterable[Step], kernel: Kernel, dialect: CudaDialect) -> l
         note = f"  // {step.note}" if step.note else ""
         match step:
             case Let(name=name, expr=expr):
-                lines.append(f"const {dialect.type_of(expr.kind)} {name} = {dialect.text(expr)};{note}")
+                kind = dialect.type_of(expr.kind)
+                lines.append(f"const {kind} {name} = {dialect.text(expr)};{note}")
             case Gather():
                 lines += _gather_lines(step, kernel, dialect, note)
             case ListFold():

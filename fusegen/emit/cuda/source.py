@@ -85,7 +85,8 @@ def _kernel_view(
     first = elements[0] if elements else None
     phase = ""
     if schedule.load == "peeled" and first is not None:
-        phase = f"reinterpret_cast<unsigned long long>({pointer_of(first)}) / sizeof({C_TYPES[first.dtype.name]})"
+        address = f"reinterpret_cast<unsigned long long>({pointer_of(first)})"
+        phase = f"{address} / sizeof({C_TYPES[first.dtype.name]})"
     return KernelView(
         symbol=launch.symbol, part=launch.part, params=tuple(_params(launch, views)),
         rows=tuple(_row_pointer(p) for p in elements), phase=phase,

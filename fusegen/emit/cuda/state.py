@@ -96,7 +96,8 @@ def _fields(
         worst = lowest(b.kind, dialect) if b.largest else greatest(b.kind, dialect)
         meaning = f"{'greatest' if b.largest else 'least'} {text(b.lift)}"
         found.append(Field(dialect.type_of(b.kind), b.value, worst, meaning))
-        found.append(Field(column_type, b.name, "kNoColumn", _comment("its column", notes.get(b.name))))
+        column = _comment("its column", notes.get(b.name))
+        found.append(Field(column_type, b.name, "kNoColumn", column))
     for m in monoid.moving:
         meaning = f"sum of {text(m.lift)}"
         found.append(Field(dialect.real, m.name, dialect.number(0.0),

@@ -51,7 +51,7 @@ class SweepPrinter:
             row_args=tuple(self._row_args()),
             fold_lines=tuple(self._fold_lines(lists)),
             combine_lines=tuple(self._combine_lines()),
-            anchors=tuple((f"{p.name}_anchor", f"{p.anchor}_of(state)") for p in sweep.monoid.pivots),
+            anchors=tuple((p.anchor, f"{p.anchor}_of(state)") for p in sweep.monoid.pivots),
             lift_lines=tuple(self._lift_lines()),
             store_lines=tuple(self._store_lines()),
             stores=tuple(
@@ -90,7 +90,8 @@ class SweepPrinter:
 
     def _let(self, let: Let) -> str:
         note = f"  // {let.note}" if let.note else ""
-        return f"const {self.dialect.type_of(let.expr.kind)} {let.name} = {self.dialect.text(let.expr)};{note}"
+        kind = self.dialect.type_of(let.expr.kind)
+        return f"const {kind} {let.name} = {self.dialect.text(let.expr)};{note}"
 
     def _fold_lines(self, lists: tuple[ListView, ...]) -> list[str]:
         monoid = self.sweep.monoid
@@ -107,7 +108,8 @@ class SweepPrinter:
         for b in monoid.best:
             order = self.dialect.use("above" if b.largest else "below")
             value = self.dialect.text(b.lift)
-            lines.append(f"if (live && {order}({value}, column, chunk.{b.value}, chunk.{b.name})) {{")
+            ahead = f"{order}({value}, column, chunk.{b.value}, chunk.{b.name})"
+            lines.append(f"if (live && {ahead}) {{")
             lines.append(f"    chunk.{b.value} = {value};")
             lines.append(f"    chunk.{b.name} = column;")
             lines.append("}")
