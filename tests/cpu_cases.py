@@ -206,3 +206,35 @@ ORACLES = {
     centre_of_mass: np_centre_of_mass,
 }
 LEAST_COLUMNS = {softmax_topk: 5, topk: 5, moe_gate: 2}
+
+
+# ---- data ----
+
+
+def arrays_for(fn, n_rows, n_cols, seed=0, dtype="float32"):
+    rng = np.random.default_rng(seed)
+    found = {"x": rng.normal(0, 2, (n_rows, n_cols)).astype(dtype)}
+    for name in inputs_of(fn)[1:]:
+        if name == "labels":
+            found[name] = rng.integers(0, n_cols, n_rows)
+        else:
+            found[name] = rng.normal(0, 1, n_cols).astype(dtype)
+    return found
+
+
+def expected(fn, arrays):
+    wide = {
+        n: a if a.dtype.kind == "i" and n == "labels" else a.astype(np.float64)
+        for n, a in arrays.items()
+    }
+    with np.errstate(all="ignore"):
+        return ORACLES[fn](**wide)
+
+
+def assert_close(got, want, rtol=1e-5, atol=1e-6):
+    assert len(got) == len(want)
+    for g, w in zip(got, want, strict=True):
+        if g.dtype.kind in "ib":
+            np.testing.assert_array_equal(g, w)
+        else:
+            np.testing.assert_allclose(g.astype(np.float64), w, rtol=rtol, atol=atol)

@@ -130,12 +130,12 @@ def _teams(
     `largest`: greatest K of the program's lists, 0 without any."""
     if row_bytes and any(len(k.sweeps) > 1 for k in program.kernels):
         # Later sweeps find the row in L2 if few enough rows are under way (H200, 25,000 float32:
-        # rms_norm 225 µs with 512 threads a row, 393 µs with 224).
-        for team in (128, 256, 512):
+        # rms_norm 225 µs with 512 threads a row, 393 µs with 224; 1024 threads are no better).
+        for team in (128, 256):
             under_way = target.multiprocessors * target.threads_per_sm // team * row_bytes
             if under_way <= target.l2_bytes:
                 return (team,)
-        return (512,) if largest else (1024,)
+        return (512,)
     if largest:
         return (128, 256) if largest <= 128 else (512,)
     return range(128, 513, WARP)
