@@ -17,8 +17,8 @@ from fusegen.runtime.cpu import CpuExecutable
 from fusegen.schedule.cpu import select_cpu
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import host_cpu
-from fusegen.value import PerColumn, PerRow
 from fusegen.trace import trace
+from fusegen.value import PerColumn, PerRow
 
 
 class Traced:
@@ -36,7 +36,7 @@ def inputs_of(fn):
 @cache
 def program(fn, form="online", dtypes=(), constants=()):
     """`dtypes`: pairs (input, DType) for those that are not float32."""
-    types = {name: dt.FLOAT32 for name in inputs_of(fn)} | dict(dtypes)
+    types = dict.fromkeys(inputs_of(fn), dt.FLOAT32) | dict(dtypes)
     graph = trace(Traced(fn), frozenset(types), dict(constants))
     derivation = derive(graph)
     grouping = "sweeps" if form == "unfused" else "rows"
@@ -168,7 +168,8 @@ def np_moe_gate(x):
 
 
 def np_layer_norm(x, weight, bias):
-    return ((x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * weight + bias,)
+    spread = np.sqrt(x.var(1, keepdims=True) + 1e-5)
+    return ((x - x.mean(1, keepdims=True)) / spread * weight + bias,)
 
 
 def np_conditions(x):
@@ -182,7 +183,7 @@ def np_centre_of_mass(x):
 
 def np_quantize(x):
     scale = (abs(x).max(1) / 127).astype("f4")
-    return np.rint((x.astype("f4") / scale[:, None])).astype("int8"), scale
+    return np.rint(x.astype("f4") / scale[:, None]).astype("int8"), scale
 
 
 def np_cross_entropy(x, labels):

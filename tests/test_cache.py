@@ -84,8 +84,16 @@ def test_parts_of_a_key_do_not_run_together(folder):
     assert load_bytes(("ab", "c", ""), ".bin") is None
 
 
-@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b"", lambda b: b[:40] + b"x" + b[41:],
-                                    lambda b: b + b"x", lambda b: b"foreign"])  # fmt: skip
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda b: b[:-1],
+        lambda b: b"",
+        lambda b: b[:40] + b"x" + b[41:],
+        lambda b: b + b"x",
+        lambda b: b"foreign",
+    ],
+)
 def test_damaged_bytes_are_absent(folder, damage):
     store_bytes(("key",), ".bin", b"a payload of some length")
     (path,) = folder.iterdir()

@@ -5,9 +5,28 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cpu_cases import (
-    LEAST_COLUMNS, ORACLES, arrays_for, assert_close, conditions, cross_entropy, executable,
-    expected, extremes, layer_norm, logsumexp, moe_gate, norm, np_logsumexp, np_topk, program, run,
-    softmax, softmax_topk, source, topk, var_mean,
+    LEAST_COLUMNS,
+    ORACLES,
+    arrays_for,
+    assert_close,
+    conditions,
+    cross_entropy,
+    executable,
+    expected,
+    extremes,
+    layer_norm,
+    logsumexp,
+    moe_gate,
+    norm,
+    np_logsumexp,
+    np_topk,
+    program,
+    run,
+    softmax,
+    softmax_topk,
+    source,
+    topk,
+    var_mean,
 )  # fmt: skip
 
 from fusegen import dtypes as dt

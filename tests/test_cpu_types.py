@@ -6,7 +6,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 from cpu_cases import (
-    arrays_for, executable, expected, inputs_of, layer_norm, quantize, run, softmax, softmax_topk,
+    arrays_for,
+    executable,
+    expected,
+    inputs_of,
+    layer_norm,
+    quantize,
+    run,
+    softmax,
+    softmax_topk,
 )  # fmt: skip
 
 from fusegen import dtypes as dt

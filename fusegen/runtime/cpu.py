@@ -32,7 +32,7 @@ Progress = Callable[[float], None]
 # the whole process to flushing subnormals.
 FLAGS = (
     "-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC",
-    "-shared",
+    "-shared", "-Wno-psabi",
 )  # fmt: skip
 
 _BLOCKS_PER_THREAD = 8  # so that no thread waits long for the last

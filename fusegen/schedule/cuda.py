@@ -23,7 +23,7 @@ VECTOR_BYTES = 16
 MAX_ITEMS = 32  # of a thread's chunk: one bit each in a mask of candidates
 MAX_WIDTH = 8
 _SHARED_LIST_BYTES = 32768  # of all lists of a block; larger ones live in device memory
-_INT_MAX = 2**31 - 1
+_NARROW_COLUMNS = 2**30  # up to here a column number plus a few tiles fits 32 bits
 
 LoadMode = Literal["aligned", "peeled", "scalar"]
 """aligned: every row starts on a vector boundary.  peeled: rows start anywhere, all arrays at the
@@ -119,7 +119,7 @@ def select_cuda(
         target=target, team=team, block_threads=team if team > WARP else 128,
         vectors=vectors, width=width,
         load=_load_mode(program, problem, width), slices=slices,
-        wide_columns=n_cols > _INT_MAX - 2 * 1024 * MAX_ITEMS,
+        wide_columns=n_cols > _NARROW_COLUMNS,
     )  # fmt: skip
 
 

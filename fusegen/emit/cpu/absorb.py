@@ -153,9 +153,9 @@ class AbsorbPrinter:
         held = self.lanes.text(best.lift)
         loop = self._items([best.lift])
         loop.append(self._noted(f"fg::offer(state.{best.name}, {held}, col);", best.name))
-        place = "best" if isinstance(best, Best) else f"{best.k} best"
+        rank = "leader" if isinstance(best, Best) or best.k == 1 else f"last of the {best.k}"
         return Phase(
-            f"{best.name}: a chunk with nothing ahead of the {place} so far holds no candidate.",
+            f"{best.name}: only chunks with something ahead of the {rank} so far are searched.",
             condition=f"fg::rarely(state.{best.name}.admitted({self._peak_of(best)}))",
             loop=tuple(loop),
         )

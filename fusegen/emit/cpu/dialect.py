@@ -53,6 +53,8 @@ class CpuDialect:
     def text(self, expr: Expr) -> str:
         """The expression as a full right-hand side."""
         shown = show(expr, self)
+        if isinstance(expr, Call) and expr.op == "where" and shown.startswith("("):
+            shown = shown[1:-1]
         return self._spread(expr, shown) if self.lanes and not expr.varying else shown
 
     def number(self, value: float) -> str:

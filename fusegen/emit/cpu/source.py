@@ -49,12 +49,18 @@ class SweepView:
 
     @property
     def finish_params(self) -> list[str]:
-        known = ["Known& known"] if self.has_known else []
-        return [*(["State& state"] if self.state else []), "const Row& row", *known]
+        row = ["const Row& row"] if self._finish_uses("row.") else []
+        known = ["Known& known"] if self._finish_uses("known.") else []
+        return [*(["State& state"] if self.state else []), *row, *known]
 
     @property
     def finish_args(self) -> list[str]:
-        return self._args("state", known=self.has_known)
+        row = ["row"] if self._finish_uses("row.") else []
+        known = ["known"] if self._finish_uses("known.") else []
+        return [*(["state"] if self.state else []), *row, *known]
+
+    def _finish_uses(self, what: str) -> bool:
+        return any(what in line for line in self.finish)
 
     @property
     def run_params(self) -> list[str]:
@@ -95,7 +101,7 @@ class SweepView:
 
     @property
     def finish_known(self) -> str:
-        return "void* known_values" if self.has_known and self.finish else "void*"
+        return "void* known_values" if self._finish_uses("known.") else "void*"
 
     @property
     def finish_state(self) -> str:
@@ -103,11 +109,24 @@ class SweepView:
 
     @property
     def finish_casts(self) -> list[str]:
+        row = "const Row row = row_of(*arrays, r);"
         known = "Known& known = *static_cast<Known*>(known_values);"
         state = f"auto& state = *static_cast<sweep_{self.number}::State*>(states);"
         return [
-            *([known] if self.has_known and self.finish else []), *([state] if self.state else []),
+            *([row] if self.finish_needs_row else []),
+            *([known] if self._finish_uses("known.") else []),
+            *([state] if self.state else []),
         ]
+
+    @property
+    def finish_needs_row(self) -> bool:
+        return self._finish_uses("row.") or bool(self.merge_row)
+
+    @property
+    def finish_arrays(self) -> str:
+        """The first parameters of the entry point."""
+        table = f"const {self.kernel}::Arrays*"
+        return f"{table} arrays, int64_t r" if self.finish_needs_row else f"{table}, int64_t"
 
 
 @dataclass(frozen=True)
