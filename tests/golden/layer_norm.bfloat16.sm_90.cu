@@ -292,7 +292,7 @@ layer_norm(
             else
                 sweep1_tile<false>(folded1, x_row, start, rank, n_cols);
         }
-        const auto state = team_reduce(folded1);
+        const State state = team_reduce(folded1);
         const float mean_x = state.mean_x_total / static_cast<float>(n_cols);  // library.py:104  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
         const float mean_pow = isfinite(mean_x) ? state.mean_pow / static_cast<float>(n_cols) : kNaN;  // library.py:104  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
         const float add = mean_pow + 1e-05f;  // library.py:104  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)

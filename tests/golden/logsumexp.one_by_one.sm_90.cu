@@ -192,7 +192,7 @@ logsumexp(
             else
                 sweep1_tile<false>(folded1, x_row, start, rank, n_cols);
         }
-        const auto state = team_reduce(folded1);
+        const State state = team_reduce(folded1);
         const float max_x = state.max_x;  // library.py:44  return fg.logsumexp(x)
         const bool isinf_ = isinf(max_x);  // library.py:44  return fg.logsumexp(x)
         const float sum_exp = isfinite(max_x) ? state.sum_exp : kNaN;  // library.py:44  return fg.logsumexp(x)

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 namespace {
@@ -28,6 +29,9 @@ namespace fg {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+
+// Columns folded in one go; longer rows merge pieces of this length, on however many threads.
+constexpr int64_t piece = 262144;
 
 // Elements in a V: 1 for a plain value.
 template <typename V>
@@ -53,7 +57,10 @@ using mask = decltype(V() < V());
 template <typename V, typename S>
 inline V all(S s)
 {
-    return s - V();
+    if constexpr (std::is_arithmetic_v<V>)
+        return static_cast<V>(s);
+    else
+        return static_cast<std::decay_t<decltype(V()[0])>>(s) - V();
 }
 
 // The same bits as another type.
@@ -73,6 +80,14 @@ template <typename V>
 inline V greater_of(V a, V b)
 {
     const V found = a > b ? a : b;  // b where they do not compare
+    return a != a ? a : found;
+}
+
+// The lesser; NaN if either is.
+template <typename V>
+inline V lesser_of(V a, V b)
+{
+    const V found = a < b ? a : b;  // b where they do not compare
     return a != a ? a : found;
 }
 
@@ -118,21 +133,27 @@ inline bool any(M m)
 // lengthen the chain from one element to the next.
 template <typename V>
 struct highest {
-    V lanes = all<V>(-infinity);
+    V so_far = all<V>(-infinity);
     mask<V> nans = mask<V>();
 
     void take(V x)
     {
-        lanes = x > lanes ? x : lanes;
+        so_far = x > so_far ? x : so_far;
         nans |= x != x;
     }
 
     float across() const
     {
-        const float found = fg::across(lanes, [](auto a, auto b) { return a > b ? a : b; });
+        const float found = fg::across(so_far, [](auto a, auto b) { return a > b ? a : b; });
         return rarely(any(nans)) ? nan : found;
     }
 };
+
+template <typename V>
+inline auto least(V v)
+{
+    return across(v, [](auto a, auto b) { return lesser_of(a, b); });
+}
 
 template <typename V>
 inline auto total(V v)
@@ -196,9 +217,6 @@ inline float shift_anchor(float pivot) { return std::isfinite(pivot) ? pivot : 0
 
 }  // namespace fg
 
-// Columns folded in one go; longer rows merge pieces of this length, on however many threads.
-constexpr int64_t piece = 262144;
-
 namespace logsumexp {
 
 // Every array of the launch: its first row, and where the next row starts.
@@ -251,24 +269,23 @@ inline void rebase(State& state, float max_x_anchor)
     state.max_x_anchor = max_x_anchor;
 }
 
-// a = a ⊕ b; b is used up.
+// state ⊕ part, into state; part is used up. With a and b for them:
 //   max_x = max(a.max_x, b.max_x)
 //   sum_exp = a.sum_exp·exp(a.max_x - max_x) + b.sum_exp·exp(b.max_x - max_x)
-inline void merge(State& a, State& b)
+inline void merge(State& state, State& part)
 {
-    const float max_x = fg::greater_of(a.max_x, b.max_x);
+    const float max_x = fg::greater_of(state.max_x, part.max_x);
     const float max_x_anchor = fg::shift_anchor(max_x);
-    rebase(a, max_x_anchor);
-    rebase(b, max_x_anchor);
-    a.max_x = max_x;
-    a.sum_exp += b.sum_exp;
+    rebase(state, max_x_anchor);
+    rebase(part, max_x_anchor);
+    state.max_x = max_x;
+    state.sum_exp += part.sum_exp;
 }
 
 // One chunk, columns [begin, end): a whole number of V.
 template <typename V>
 inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
 {
-
     // 1. What each base monoid makes of the chunk.
     fg::highest<V> max_x_lanes;
     for (int64_t col = begin; col < end; col += fg::width<V>) {
@@ -305,10 +322,10 @@ inline void finish(State& state, const Row& row)
 {
     const float max_x = state.max_x;  // library.py:44  return fg.logsumexp(x)
     const bool isinf_ = std::isinf(max_x);  // library.py:44  return fg.logsumexp(x)
-    const float sum_exp = (std::isfinite(max_x) ? state.sum_exp : fg::nan);  // library.py:44  return fg.logsumexp(x)
+    const float sum_exp = std::isfinite(max_x) ? state.sum_exp : fg::nan;  // library.py:44  return fg.logsumexp(x)
     const float log_ = std::log(sum_exp);  // library.py:44  return fg.logsumexp(x)
     const float add = max_x + log_;  // library.py:44  return fg.logsumexp(x)
-    const float where = (isinf_ ? max_x : add);  // library.py:44  return fg.logsumexp(x)
+    const float where = isinf_ ? max_x : add;  // library.py:44  return fg.logsumexp(x)
     fg::store(row.where, where);  // library.py:44  return fg.logsumexp(x)
 }
 
@@ -318,9 +335,9 @@ inline void run(const Row& row, State* states)
     State& state = states[0];
     State& part = states[1];
     identity(state);
-    fold(state, row, 0, row.n_cols < piece ? row.n_cols : piece);
-    for (int64_t begin = piece; begin < row.n_cols; begin += piece) {
-        const int64_t end = row.n_cols - begin < piece ? row.n_cols : begin + piece;
+    fold(state, row, 0, row.n_cols < fg::piece ? row.n_cols : fg::piece);
+    for (int64_t begin = fg::piece; begin < row.n_cols; begin += fg::piece) {
+        const int64_t end = row.n_cols - begin < fg::piece ? row.n_cols : begin + fg::piece;
         identity(part);
         fold(part, row, begin, end);
         merge(state, part);

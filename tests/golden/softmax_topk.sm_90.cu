@@ -351,7 +351,7 @@ softmax_topk(
             }
             offer(top, top_pending, -kInfinity, rank, top_fetch);
         }
-        const auto state = team_reduce(folded1);
+        const State state = team_reduce(folded1);
         cut(top, rank);
         const float m = state.m;  // library.py:21  m = fg.max(x)
         const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // library.py:22  return fg.exp(x - m) / fg.sum(fg.exp(x - m))

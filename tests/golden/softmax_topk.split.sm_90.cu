@@ -357,7 +357,7 @@ softmax_topk_slices(
             }
             offer(top, top_pending, -kInfinity, rank, top_fetch);
         }
-        const auto state = team_reduce(folded1);
+        const State state = team_reduce(folded1);
         cut(top, rank);
         if (rank == 0) partial_states[row * kSlices + slice] = state;
         for (int entry = rank; entry < 5; entry += kTeam)
@@ -389,7 +389,7 @@ softmax_topk_merge(
         State folded1 = State::identity();
         for (int slice = rank; slice < kSlices; slice += kTeam)
             folded1 = merge(folded1, partial_states[row * kSlices + slice]);
-        const auto state = team_reduce(folded1);
+        const State state = team_reduce(folded1);
         clear(top, top_entries[0], -kInfinity, rank);
         for (int begin = 0; begin < kSlices * 5; begin += kTeam)
             offer(top, begin + rank < kSlices * 5 ? 1u : 0u, -kInfinity, rank, [&](int) {

@@ -398,7 +398,7 @@ softmax_topk_1_m(
             else
                 sweep1_tile<false>(folded1, x_row, start, rank, n_cols);
         }
-        const auto state = team_reduce(folded1);
+        const State1 state = team_reduce(folded1);
         const float m = state.m;  // library.py:21  m = fg.max(x)
         if (rank == 0) {
             m_kept_out[row] = m;  // library.py:21  m = fg.max(x)
@@ -434,7 +434,7 @@ softmax_topk_2_sum_exp(
             else
                 sweep2_tile<false>(folded2, x_row, m_kept, start, rank, n_cols);
         }
-        const auto state = team_reduce(folded2);
+        const State2 state = team_reduce(folded2);
         const float sum_exp = state.sum_exp;  // library.py:22  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
         if (rank == 0) {
             sum_exp_kept_out[row] = sum_exp;  // library.py:22  return fg.exp(x - m) / fg.sum(fg.exp(x - m))

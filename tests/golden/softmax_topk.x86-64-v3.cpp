@@ -34,6 +34,12 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
+template <typename T>
+constexpr T lowest_of = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::min();
+
+// Columns folded in one go; longer rows merge pieces of this length, on however many threads.
+constexpr int64_t piece = 262144;
+
 // Elements in a V: 1 for a plain value.
 template <typename V>
 constexpr int64_t width = sizeof(V) / sizeof(float);
@@ -58,7 +64,10 @@ using mask = decltype(V() < V());
 template <typename V, typename S>
 inline V all(S s)
 {
-    return s - V();
+    if constexpr (std::is_arithmetic_v<V>)
+        return static_cast<V>(s);
+    else
+        return static_cast<std::decay_t<decltype(V()[0])>>(s) - V();
 }
 
 // The same bits as another type.
@@ -71,30 +80,10 @@ inline To as(From from)
     return to;
 }
 
-// The same values as another type.
-template <typename To, typename From>
-inline To convert(From v)
-{
-    if constexpr (std::is_arithmetic_v<From>)
-        return static_cast<To>(v);
-    else
-        return __builtin_convertvector(v, To);
-}
-
 template <typename M>
 inline M inverse(M m)
 {
     return m == M();
-}
-
-// a where m, else b.
-template <typename M, typename T>
-inline T select(M m, T a, T b)
-{
-    if constexpr (sizeof(M) == sizeof(T) || std::is_arithmetic_v<M>)
-        return m ? a : b;
-    else
-        return __builtin_convertvector(m, mask<T>) ? a : b;
 }
 
 inline bool rarely(bool condition) { return __builtin_expect(condition, 0); }
@@ -104,6 +93,14 @@ template <typename V>
 inline V greater_of(V a, V b)
 {
     const V found = a > b ? a : b;  // b where they do not compare
+    return a != a ? a : found;
+}
+
+// The lesser; NaN if either is.
+template <typename V>
+inline V lesser_of(V a, V b)
+{
+    const V found = a < b ? a : b;  // b where they do not compare
     return a != a ? a : found;
 }
 
@@ -149,26 +146,46 @@ inline bool any(M m)
 // lengthen the chain from one element to the next.
 template <typename V>
 struct highest {
-    V lanes = all<V>(-infinity);
+    V so_far = all<V>(-infinity);
     mask<V> nans = mask<V>();
 
     void take(V x)
     {
-        lanes = x > lanes ? x : lanes;
+        so_far = x > so_far ? x : so_far;
         nans |= x != x;
     }
 
     float across() const
     {
-        const float found = fg::across(lanes, [](auto a, auto b) { return a > b ? a : b; });
+        const float found = fg::across(so_far, [](auto a, auto b) { return a > b ? a : b; });
         return rarely(any(nans)) ? nan : found;
     }
 };
 
 template <typename V>
+inline auto least(V v)
+{
+    return across(v, [](auto a, auto b) { return lesser_of(a, b); });
+}
+
+template <typename V>
 inline auto total(V v)
 {
     return across(v, [](auto a, auto b) { return a + b; });
+}
+
+// The lanes where m is set, as bits.
+template <typename M>
+inline uint64_t lanes_where(M m)
+{
+    if constexpr (std::is_arithmetic_v<M>) {
+        return m;
+    } else {
+        M bit;
+        for (size_t i = 0; i < sizeof m / sizeof m[0]; ++i)
+            bit[i] = 1 << i;
+        return across(m & bit, [](auto a, auto b) { return a | b; });
+    }
 }
 
 // The order of lists: greatest first, NaN ahead of all numbers.
@@ -179,11 +196,11 @@ struct descending {
         return (a > b) | ((a != a) & (b == b));
     }
 
-    // Could any of v be ahead of the bar?
+    // The lanes of v that could be ahead of the bar, as bits.
     template <typename V, typename T>
-    static bool admits(V v, T bar)
+    static uint64_t admitted(V v, T bar)
     {
-        return any(inverse(v <= bar));
+        return lanes_where(inverse(v <= bar));
     }
 };
 
@@ -266,9 +283,6 @@ inline V exp_below(V x)
 // What elements are kept relative to: the pivot, or 0 while it is no usable number.
 inline float shift_anchor(float pivot) { return std::isfinite(pivot) ? pivot : 0; }
 
-template <typename T>
-constexpr T lowest_of = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::min();
-
 // The K best values and their columns, best first: NaN, then descending; ties by column.
 template <typename T, int64_t K>
 struct best_list {
@@ -285,25 +299,25 @@ struct best_list {
         }
     }
 
-    // Could any of v enter the list?
+    // The lanes of v that could enter the list, as bits.
     template <typename V>
-    bool admits(V v) const
+    uint64_t admitted(V v) const
     {
-        return columns[K - 1] == none || descending::admits(v, values[K - 1]);
+        const bool is_full = columns[K - 1] != none;
+        return is_full ? descending::admitted(v, values[K - 1]) : ~uint64_t(0) >> (64 - sizeof(V) / sizeof(T));
     }
 
-    // Passes down the list and changes places with every entry it precedes; the last one drops out.
     void offer(T value, int64_t column)
     {
-        for (int64_t i = 0; i < K; ++i) {
-            const T held = values[i];
-            const int64_t at = columns[i];
-            const bool leads = precedes<descending>(value, column, held, at);
-            values[i] = leads ? value : held;
-            columns[i] = leads ? column : at;
-            value = leads ? held : value;
-            column = leads ? at : column;
+        if (!precedes<descending>(value, column, values[K - 1], columns[K - 1]))
+            return;
+        int64_t at = K - 1;
+        for (; at > 0 && precedes<descending>(value, column, values[at - 1], columns[at - 1]); --at) {
+            values[at] = values[at - 1];
+            columns[at] = columns[at - 1];
         }
+        values[at] = value;
+        columns[at] = column;
     }
 
     void merge(const best_list& other)
@@ -311,8 +325,6 @@ struct best_list {
         for (int64_t i = 0; i < K && other.columns[i] != none; ++i)
             offer(other.values[i], other.columns[i]);
     }
-
-    void sort() {}  // it always is
 
     T value(int64_t i) const { return values[i]; }
     int64_t column(int64_t i) const { return columns[i]; }
@@ -325,15 +337,13 @@ inline void offer(L& list, V v, int64_t column)
     if constexpr (std::is_arithmetic_v<V>)
         list.offer(v, column);
     else
-        for (size_t i = 0; i < sizeof v / sizeof v[0]; ++i)
-            if (list.admits(v[i]))
-                list.offer(v[i], column + i);
+        for (uint64_t bits = list.admitted(v); bits != 0; bits &= bits - 1) {
+            const int lane = __builtin_ctzll(bits);
+            list.offer(v[lane], column + lane);
+        }
 }
 
 }  // namespace fg
-
-// Columns folded in one go; longer rows merge pieces of this length, on however many threads.
-constexpr int64_t piece = 262144;
 
 namespace softmax_topk {
 
@@ -391,26 +401,25 @@ inline void rebase(State& state, float m_anchor)
     state.m_anchor = m_anchor;
 }
 
-// a = a ⊕ b; b is used up.
+// state ⊕ part, into state; part is used up. With a and b for them:
 //   m = max(a.m, b.m)
 //   sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
 //   top = best 5 of both lists
-inline void merge(State& a, State& b)
+inline void merge(State& state, State& part)
 {
-    const float m = fg::greater_of(a.m, b.m);
+    const float m = fg::greater_of(state.m, part.m);
     const float m_anchor = fg::shift_anchor(m);
-    rebase(a, m_anchor);
-    rebase(b, m_anchor);
-    a.m = m;
-    a.sum_exp += b.sum_exp;
-    a.top.merge(b.top);
+    rebase(state, m_anchor);
+    rebase(part, m_anchor);
+    state.m = m;
+    state.sum_exp += part.sum_exp;
+    state.top.merge(part.top);
 }
 
 // One chunk, columns [begin, end): a whole number of V.
 template <typename V>
 inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
 {
-
     // 1. What each base monoid makes of the chunk.
     fg::highest<V> m_lanes;
     for (int64_t col = begin; col < end; col += fg::width<V>) {
@@ -435,12 +444,11 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
     }
     state.sum_exp += fg::total(sum_exp_lanes);
 
-    // 4. top: a chunk with nothing ahead of the 5 best so far holds no candidate.
-    if (fg::rarely(state.top.admits(chunk_m))) {
+    // 4. top: only chunks with something ahead of the last of the 5 so far are searched.
+    if (fg::rarely(state.top.admitted(chunk_m))) {
         for (int64_t col = begin; col < end; col += fg::width<V>) {
             const V x = fg::load<V>(row.x + col);
-            if (state.top.admits(x))
-                fg::offer(state.top, x, col);  // library.py:68  return fg.topk(softmax(x), k)
+            fg::offer(state.top, x, col);  // library.py:68  return fg.topk(softmax(x), k)
         }
     }
 }
@@ -459,9 +467,8 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 // The row is folded: its values and results.
 inline void finish(State& state, const Row& row)
 {
-    state.top.sort();
     const float m = state.m;  // library.py:21  m = fg.max(x)
-    const float sum_exp = (std::isfinite(m) ? state.sum_exp : fg::nan);  // library.py:22  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    const float sum_exp = std::isfinite(m) ? state.sum_exp : fg::nan;  // library.py:22  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     for (int64_t entry = 0; entry < 5; ++entry) {
         const float top_value = state.top.value(entry);
         fg::store(row.values + entry, std::exp(top_value - m) / sum_exp);  // library.py:68  return fg.topk(softmax(x), k)
@@ -478,9 +485,9 @@ inline void run(const Row& row, State* states)
     State& state = states[0];
     State& part = states[1];
     identity(state);
-    fold(state, row, 0, row.n_cols < piece ? row.n_cols : piece);
-    for (int64_t begin = piece; begin < row.n_cols; begin += piece) {
-        const int64_t end = row.n_cols - begin < piece ? row.n_cols : begin + piece;
+    fold(state, row, 0, row.n_cols < fg::piece ? row.n_cols : fg::piece);
+    for (int64_t begin = fg::piece; begin < row.n_cols; begin += fg::piece) {
+        const int64_t end = row.n_cols - begin < fg::piece ? row.n_cols : begin + fg::piece;
         identity(part);
         fold(part, row, begin, end);
         merge(state, part);

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 namespace {
@@ -31,6 +32,9 @@ typedef float lanes __attribute__((vector_size(64)));  // 16 at a time
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
+// Columns folded in one go; longer rows merge pieces of this length, on however many threads.
+constexpr int64_t piece = 262144;
+
 // Elements in a V: 1 for a plain value.
 template <typename V>
 constexpr int64_t width = sizeof(V) / sizeof(float);
@@ -39,7 +43,10 @@ constexpr int64_t width = sizeof(V) / sizeof(float);
 template <typename V, typename S>
 inline V all(S s)
 {
-    return s - V();
+    if constexpr (std::is_arithmetic_v<V>)
+        return static_cast<V>(s);
+    else
+        return static_cast<std::decay_t<decltype(V()[0])>>(s) - V();
 }
 
 template <typename T, typename V, size_t... i>
@@ -99,9 +106,6 @@ inline V zero_wins(V a, V b)
 inline float shift_anchor(float pivot) { return std::isfinite(pivot) ? pivot : 0; }
 
 }  // namespace fg
-
-// Columns folded in one go; longer rows merge pieces of this length, on however many threads.
-constexpr int64_t piece = 262144;
 
 namespace var_mean {
 
@@ -166,29 +170,28 @@ inline void rebase(State& state, float mean_x_anchor)
     state.mean_x_anchor = mean_x_anchor;
 }
 
-// a = a ⊕ b; b is used up.
+// state ⊕ part, into state; part is used up. With a and b for them:
 //   mean_x_total = a.mean_x_total + b.mean_x_total
 //   count = a.count + b.count
 //   mean_pow = a.mean_pow + a.count·(a.mean_x - mean_x)·(a.mean_x - mean_x) + a.sum_dev·2·(a.mean_x - mean_x) + b.mean_pow + b.count·(b.mean_x - mean_x)·(b.mean_x - mean_x) + b.sum_dev·2·(b.mean_x - mean_x)
 //   sum_dev = a.count·(a.mean_x - mean_x) + a.sum_dev + b.count·(b.mean_x - mean_x) + b.sum_dev
-inline void merge(State& a, State& b)
+inline void merge(State& state, State& part)
 {
-    const float mean_x_total = a.mean_x_total + b.mean_x_total;
-    const float count = a.count + b.count;
+    const float mean_x_total = state.mean_x_total + part.mean_x_total;
+    const float count = state.count + part.count;
     const float mean_x_anchor = fg::shift_anchor(mean_x_total / count);
-    rebase(a, mean_x_anchor);
-    rebase(b, mean_x_anchor);
-    a.mean_x_total = mean_x_total;
-    a.count = count;
-    a.mean_pow += b.mean_pow;
-    a.sum_dev += b.sum_dev;
+    rebase(state, mean_x_anchor);
+    rebase(part, mean_x_anchor);
+    state.mean_x_total = mean_x_total;
+    state.count = count;
+    state.mean_pow += part.mean_pow;
+    state.sum_dev += part.sum_dev;
 }
 
 // One chunk, columns [begin, end): a whole number of V.
 template <typename V>
 inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
 {
-
     // 1. What each base monoid makes of the chunk.
     V mean_x_total_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
@@ -233,7 +236,7 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 inline void finish(State& state, const Row& row)
 {
     const float mean_x = state.mean_x_total / float(row.n_cols);  // library.py:93  return fg.var(x), fg.mean(x)
-    const float mean_pow = (std::isfinite(mean_x) ? state.mean_pow / float(row.n_cols) : fg::nan);  // library.py:93  return fg.var(x), fg.mean(x)
+    const float mean_pow = std::isfinite(mean_x) ? state.mean_pow / float(row.n_cols) : fg::nan;  // library.py:93  return fg.var(x), fg.mean(x)
     fg::store(row.mean_pow, mean_pow);  // library.py:93  return fg.var(x), fg.mean(x)
     fg::store(row.mean_x, mean_x);  // library.py:93  return fg.var(x), fg.mean(x)
 }
@@ -244,9 +247,9 @@ inline void run(const Row& row, State* states)
     State& state = states[0];
     State& part = states[1];
     identity(state);
-    fold(state, row, 0, row.n_cols < piece ? row.n_cols : piece);
-    for (int64_t begin = piece; begin < row.n_cols; begin += piece) {
-        const int64_t end = row.n_cols - begin < piece ? row.n_cols : begin + piece;
+    fold(state, row, 0, row.n_cols < fg::piece ? row.n_cols : fg::piece);
+    for (int64_t begin = fg::piece; begin < row.n_cols; begin += fg::piece) {
+        const int64_t end = row.n_cols - begin < fg::piece ? row.n_cols : begin + fg::piece;
         identity(part);
         fold(part, row, begin, end);
         merge(state, part);
