@@ -106,22 +106,7 @@ def _is_element(node: g.Node) -> bool:
 
 def row_needs(node: g.Node) -> tuple[g.Reduce | g.TopK, ...]:
     """The reductions whose finished values `node` uses directly."""
-    found: dict[g.Reduce | g.TopK, None] = {}
-    seen: set[g.Node] = set()
-
-    def visit(n: g.Node) -> None:
-        for a in g.operands(n):
-            if a in seen:
-                continue
-            seen.add(a)
-            if g.is_reduction(a):
-                assert isinstance(a, g.Reduce | g.TopK)
-                found[a] = None
-            else:
-                visit(a)
-
-    visit(node)
-    return tuple(found)
+    return tuple(dict.fromkeys(r for a in g.operands(node) for r in g.reductions_of(a)))
 
 
 def _needs(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> nx.DiGraph:

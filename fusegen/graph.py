@@ -215,6 +215,25 @@ def is_reduction(node: Node) -> bool:
     return isinstance(node, Reduce | TopK) and extent(node.arg) is Extent.ELEMENT
 
 
+def reductions_of(node: Node) -> tuple[Reduce | TopK, ...]:
+    """Row reductions that `node` needs or is, without looking inside them; operands first."""
+    found: dict[Reduce | TopK, None] = {}
+    seen: set[Node] = set()
+
+    def visit(n: Node) -> None:
+        if n in seen:
+            return
+        seen.add(n)
+        if isinstance(n, Reduce | TopK) and is_reduction(n):
+            found[n] = None
+            return
+        for a in operands(n):
+            visit(a)
+
+    visit(node)
+    return tuple(found)
+
+
 def topological(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
     """Every node the outputs need, operands first, in a stable order."""
     order: dict[Node, None] = {}

@@ -208,17 +208,30 @@ def test_no_rows_is_no_work():
 # ---- threads ----
 
 
-@pytest.mark.parametrize("fn", [softmax_topk, var_mean, layer_norm], ids=lambda f: f.__name__)
+SPLIT = [softmax_topk, var_mean, layer_norm, cross_entropy, extremes]
+
+
+@pytest.mark.parametrize("fn", SPLIT, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("form", ["online", "unfused"])
 def test_results_do_not_depend_on_the_number_of_threads(fn, form):
     n_cols = 2 * PIECE_COLUMNS + 12345
-    found = executable(fn, form)
+    found = executable(fn, form, dtypes=LABELS if fn is cross_entropy else ())
     arrays = arrays_for(fn, 2, n_cols)
     alone = run(found, arrays, n_cols, threads=1)
     assert_close(alone, expected(fn, arrays), rtol=2e-5, atol=1e-5)
     for threads in (2, 3, 8):
         for a, b in zip(alone, run(found, arrays, n_cols, threads=threads), strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+def test_long_lists_of_pieces_become_one():
+    x = np.random.default_rng(0).integers(0, 3000, (1, 2 * PIECE_COLUMNS + 7)).astype("f4")
+    found = executable(topk, constants=(("k", 700),))
+    for threads in (1, 3):
+        values, columns = run(found, {"x": x}, x.shape[1], threads=threads)
+        want_values, want_columns = np_topk(x, 700)
+        np.testing.assert_array_equal(columns, want_columns)
+        np.testing.assert_array_equal(values, want_values)
 
 
 def test_many_short_rows_on_many_threads():

@@ -19,7 +19,7 @@ from fusegen.algebra.pivot import (
     close,
     unbounded_factor,
 )  # fmt: skip
-from fusegen.algebra.setting import Setting, as_vars, read_setting, reductions_of
+from fusegen.algebra.setting import Setting, as_vars, read_setting
 from fusegen.algebra.symbols import Unmodelled, thaw
 from fusegen.derivation import (
     Base,
@@ -54,7 +54,7 @@ def _entry(
     graph: g.Graph, node: g.Reduce | g.TopK, entries: Mapping[g.Node, Entry]
 ) -> Entry:
     name = graph.names[node]
-    needs = tuple(graph.names[r] for r in reductions_of(node.arg))
+    needs = tuple(graph.names[r] for r in g.reductions_of(node.arg))
     if not needs:
         return Base(name)
     try:

@@ -43,26 +43,6 @@ class Setting:
         return tuple(r for r in self.rows.values() if not r.constant)
 
 
-def reductions_of(node: g.Node) -> tuple[g.Reduce | g.TopK, ...]:
-    """Row reductions that `node` needs, without looking inside them; in topological order."""
-    found: dict[g.Reduce | g.TopK, None] = {}
-    seen: set[g.Node] = set()
-
-    def visit(n: g.Node) -> None:
-        if n in seen:
-            return
-        seen.add(n)
-        if g.is_reduction(n):
-            assert isinstance(n, g.Reduce | g.TopK)
-            found[n] = None
-            return
-        for a in g.operands(n):
-            visit(a)
-
-    visit(node)
-    return tuple(found)
-
-
 def read_setting(
     arg: g.Node, names: Mapping[g.Node, str], entries: Mapping[g.Node, Entry]
 ) -> Setting:
@@ -70,7 +50,7 @@ def read_setting(
     reader = _Reader(names, entries)
     reader.collect_rows(arg)
     reduced = {
-        r.arg for row in reader.rows for r in reductions_of(row) if isinstance(entries[r], Base)
+        r.arg for row in reader.rows for r in g.reductions_of(row) if isinstance(entries[r], Base)
     }
     elements = reader.collect_elements(arg, reduced)
     leaves: dict[g.Node, sp.Expr] = {n: p.symbol for n, p in reader.rows.items()}
@@ -96,7 +76,7 @@ class _Reader:
             for a in g.operands(node):
                 self.collect_rows(a)
             return
-        needs = reductions_of(node)
+        needs = g.reductions_of(node)
         finished = [r for r in needs if not isinstance(self.entries[r], Base)]
         if finished and not isinstance(node, g.Reduce):
             for a in g.operands(node):
@@ -117,7 +97,7 @@ class _Reader:
             if g.extent(n) is not g.Extent.ELEMENT or n in found:
                 return
             if n in reduced or isinstance(n, g.Input | g.Index):
-                if reductions_of(n):
+                if g.reductions_of(n):
                     raise Unmodelled(n)
                 found[n] = self._symbol(n)
                 return

@@ -9,6 +9,7 @@ from fusegen.emit.cpu.dialect import CpuDialect
 from fusegen.emit.cpu.memory import load, store
 from fusegen.emit.cpu.scope import RowScope, element_exprs
 from fusegen.emit.cpu.state import (
+    INSERTION_LIMIT,
     anchor_text,
     folded_into,
     identity_of,
@@ -29,7 +30,8 @@ class Phase:
 
     title: str
     before: tuple[str, ...] = ()
-    condition: str = ""  # the loop runs only if it holds
+    condition: str = ""  # these lines and the loop run only if it holds
+    inside: tuple[str, ...] = ()
     loop: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
 
@@ -153,11 +155,16 @@ class AbsorbPrinter:
         held = self.lanes.text(best.lift)
         loop = self._items([best.lift])
         loop.append(self._noted(f"fg::offer(state.{best.name}, {held}, col);", best.name))
+        inside = []
+        if isinstance(best, KBest) and best.k <= INSERTION_LIMIT:
+            fold = self.peaks[best.name] or self._twin(best)
+            lanes = f"{fold.name}_lanes{'.so_far' if _is_extreme(fold) else ''}"
+            inside.append(f"state.{best.name}.prepare({lanes});")
         rank = "leader" if isinstance(best, Best) or best.k == 1 else f"last of the {best.k}"
         return Phase(
             f"{best.name}: only chunks with something ahead of the {rank} so far are searched.",
             condition=f"fg::rarely(state.{best.name}.admitted({self._peak_of(best)}))",
-            loop=tuple(loop),
+            inside=tuple(inside), loop=tuple(loop),
         )
 
     def _stores(self) -> Phase | None:
