@@ -290,21 +290,45 @@ struct best_list {
 
     T values[K];
     int64_t columns[K];
+    T bound;  // nothing below it can stay, even while the list is not full
 
     void clear()
     {
+        bound = lowest_of<T>;
         for (int64_t i = 0; i < K; ++i) {
             values[i] = lowest_of<T>;
             columns[i] = none;
         }
     }
 
+    bool is_full() const { return columns[K - 1] != none; }
+
     // The lanes of v that could enter the list, as bits.
     template <typename V>
     uint64_t admitted(V v) const
     {
-        const bool is_full = columns[K - 1] != none;
-        return is_full ? descending::admitted(v, values[K - 1]) : ~uint64_t(0) >> (64 - sizeof(V) / sizeof(T));
+        return is_full() ? descending::admitted(v, values[K - 1]) : lanes_where(inverse(v < bound));
+    }
+
+    // Before the first elements: v holds some of them, so the K-th of v bounds the K-th of all.
+    template <typename V>
+    void prepare(V v)
+    {
+        if constexpr (sizeof(V) / sizeof(T) >= K && K > 1)
+            if (!is_full()) {
+                T best[K];
+                for (int64_t i = 0; i < K; ++i)
+                    best[i] = lowest_of<T>;
+                for (size_t lane = 0; lane < sizeof(V) / sizeof(T); ++lane) {
+                    T next = v[lane];
+                    for (int64_t i = 0; i < K; ++i) {
+                        const T held = best[i];
+                        best[i] = next > held ? next : held;
+                        next = next > held ? held : next;
+                    }
+                }
+                bound = best[K - 1];
+            }
     }
 
     void offer(T value, int64_t column)
@@ -446,6 +470,7 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
 
     // 4. top: only chunks with something ahead of the last of the 5 so far are searched.
     if (fg::rarely(state.top.admitted(chunk_m))) {
+        state.top.prepare(m_lanes.so_far);
         for (int64_t col = begin; col < end; col += fg::width<V>) {
             const V x = fg::load<V>(row.x + col);
             fg::offer(state.top, x, col);  // library.py:68  return fg.topk(softmax(x), k)
