@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,8 +38,9 @@ def find_pipeline(name: str) -> Pipeline:
     return found[member]
 
 
+@cache
 def _load(path: Path) -> ModuleType:
-    """Import the user's file as a module; naming it on the command line asks for that."""
+    """Import the user's file as a module, once; naming it on the command line asks for that."""
     if not path.is_file():
         others = [p.as_posix() for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise ArgumentError(f"there is no file {path}", fix=nearest(path.as_posix(), others))
