@@ -45,10 +45,10 @@ class Plan:
 
     def __str__(self) -> str:
         head = (
-            f"{self.form}: {self.algorithm}; {_count(self.sweeps, 'sweep')} in "
-            f"{_count(self.kernels, 'kernel')}, per element "
-            f"{_count(self.reads_per_element, 'read')} and "
-            f"{_count(self.writes_per_element, 'write')}"
+            f"{self.form}: {self.algorithm}; {counted(self.sweeps, 'sweep')} in "
+            f"{counted(self.kernels, 'kernel')}, per element "
+            f"{counted(self.reads_per_element, 'read')} and "
+            f"{counted(self.writes_per_element, 'write')}"
         )
         cells = [("sweep", "algorithm", "reads", "folds", "stores")]
         cells += [
@@ -66,7 +66,8 @@ class Plan:
         return "\n".join([head, *(f"  {line.rstrip()}" for line in lines)])
 
 
-def _count(n: int, what: str) -> str:
+def counted(n: int, what: str) -> str:
+    """`1 read`, `2 reads`."""
     return f"{n} {what}{'' if n == 1 else 's'}"
 
 

@@ -20,7 +20,7 @@ from fusegen.dispatch import Call, Choices
 from fusegen.errors import ArgumentError
 from fusegen.forms import FORMS, check_form
 from fusegen.pipeline import pipeline
-from fusegen.plan import Plan, plan_of, traffic
+from fusegen.plan import Plan, counted, plan_of, traffic
 from fusegen.runtime import arrays as ar
 from fusegen.value import Value
 
@@ -132,8 +132,8 @@ def _print_facts(name: str, args: argparse.Namespace, given: dict[str, Any], cal
     shapes = ", ".join(f"{n} {tuple(a.array.shape)} {a.dtype}" for n, a in call.adopted.items())
     form = plan.form if args.form != "auto" else f"{plan.form} (chosen by auto)"
     print(f"{name:<11} {shapes}")
-    print(f"form        {form}: {plan.reads_per_element} reads and "
-          f"{plan.writes_per_element} writes per element")  # fmt: skip
+    print(f"form        {form}: {counted(plan.reads_per_element, 'read')} and "
+          f"{counted(plan.writes_per_element, 'write')} per element")  # fmt: skip
     print(f"algorithm   {plan.algorithm}")
     print(f"device      {_device(call)}")
 
