@@ -46,7 +46,7 @@ DOORS = {
     "torch": (),
     "scipy": (),
 }
-MAX_FILE, MAX_FUNCTION = 400, 60
+MAX_FILE, MAX_FUNCTION = 310, 45
 
 
 def modules():

@@ -11,6 +11,7 @@ from typing import NoReturn
 from fusegen.cli.commands import COMMANDS, Command
 from fusegen.cli.named import add_constants, find_pipeline
 from fusegen.errors import ArgumentError, BackendError, FusegenError, InternalError
+from fusegen.library import PIPELINES
 from fusegen.names import nearest
 from fusegen.version import __version__
 
@@ -50,9 +51,11 @@ def build_parser(argv: Sequence[str]) -> Parser:
 
 
 def _add_constants(parser: argparse.ArgumentParser, command: Command, rest: Sequence[str]) -> None:
-    named = next((word for word in rest if not word.startswith("-")), None)
-    if named is None:
+    words = [word for word in rest if not word.startswith("-")]
+    if not words:
         return
+    # Values of options stand among them: the pipeline is what looks like one.
+    named = next((w for w in words if w in PIPELINES or ":" in w), words[0])
     try:
         add_constants(parser, find_pipeline(named))
     except FusegenError:
@@ -69,7 +72,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                                 why=f"Commands: {', '.join(COMMANDS)}.",
                                 fix=nearest(words[0], COMMANDS))  # fmt: skip
         args = build_parser(words).parse_args(words)
-        return COMMANDS[args.command].run(args)
+        status = COMMANDS[args.command].run(args)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except InternalError as error:
         print(f"fusegen: internal error, please report it: {error}", file=sys.stderr)
         return 3
@@ -77,8 +85,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         kind = "cannot run" if isinstance(error, BackendError) else "error"
         print(f"fusegen: {kind}: {error}", file=sys.stderr)
         return USER_ERROR
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except KeyboardInterrupt:
         return 130
