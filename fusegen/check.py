@@ -7,7 +7,6 @@ with the text as written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,7 +99,9 @@ class _Splitter:
     """Makes a sweep's state from random pieces, merged along a random tree."""
 
     def __init__(self, rng: np.random.Generator) -> None:
-        self.rng, self.merges, self.pieces = rng, 0, []  # type: ignore[var-annotated]
+        self.rng = rng
+        self.merges = 0
+        self.pieces: list[list[int]] = []
 
     def __call__(self, folder: Folder, n_cols: int) -> State:
         rng = self.rng
@@ -193,8 +194,10 @@ def _has_infinity(inputs: dict[str, Any]) -> bool:
 
 def _scale(inputs: dict[str, Any], want: Any) -> float:
     """The size of the numbers that met in the result, for sums that cancel."""
-    finite: Callable[[Any], float] = lambda v: float(  # noqa: E731
-        np.max(np.abs(v[np.isfinite(v)]), initial=0.0)
-    )
-    sizes = [finite(np.asarray(v, float)) for v in inputs.values()]
-    return max([1.0, finite(np.atleast_1d(want)), *[s * s for s in sizes]])
+    sizes = [_largest(np.asarray(v, float)) for v in inputs.values()]
+    return max([1.0, _largest(np.atleast_1d(want)), *[s * s for s in sizes]])
+
+
+def _largest(values: Any) -> float:
+    """The greatest finite magnitude; 0 if there is none."""
+    return float(np.max(np.abs(values[np.isfinite(values)]), initial=0.0))

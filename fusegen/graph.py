@@ -154,7 +154,7 @@ class Graph:
     @property
     def reductions(self) -> tuple[Reduce | TopK, ...]:
         """Every reduction over a row, in topological order."""
-        return tuple(n for n in self.nodes if is_reduction(n))  # type: ignore[misc]
+        return tuple(n for n in self.nodes if isinstance(n, Reduce | TopK) and is_reduction(n))
 
 
 def operands(node: Node) -> tuple[Node, ...]:

@@ -153,7 +153,7 @@ class Kernel:
     name: str
     compute: DType  # what "float" means: float32 or float64
     params: tuple[Param, ...]
-    prelude: tuple[Let | Gather, ...]  # row values known before the first sweep
+    prelude: tuple[Step, ...]  # row values known before the first sweep
     sweeps: tuple[Sweep, ...]
 
     def param(self, name: str) -> Param:

@@ -53,7 +53,7 @@ class RowScope:
     dtypes: Mapping[str, DType]
     crossing: dict[g.Node, Param]  # row values that travel between kernels, shared by all
     params: dict[str, Param] = field(default_factory=dict)
-    prelude: list[Let | Gather] = field(default_factory=list)
+    prelude: list[Step] = field(default_factory=list)
     sweeps: dict[int, SweepParts] = field(default_factory=dict)
     values: dict[g.Node, Expr] = field(default_factory=dict)
     readouts: dict[g.Node, Callable[[], Expr]] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class RowScope:
     def _steps(self, node: g.Node) -> list[Step]:
         """The list of steps that runs as soon as the node's operands are known here."""
         sweep = self.sweeps.get(self.fusion.finish[node])
-        return self.prelude if sweep is None else sweep.steps  # type: ignore[return-value]
+        return self.prelude if sweep is None else sweep.steps
 
     def _emit(self, node: g.Node, expr: Expr) -> Var:
         name = self.names.of(node)

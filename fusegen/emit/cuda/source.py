@@ -30,6 +30,13 @@ class KernelView:
     last_part: bool  # does this launch finish rows (steps and stores)?
 
 
+HELPERS = (
+    "greater_of", "lesser_of", "zero_wins", "square", "xlogy", "sign", "sigmoid", "to_int",
+    "clamped", "shift_anchor", "scale_anchor", "above", "below",
+)  # fmt: skip
+"""C++ functions that a program gets if it calls them, one partial each."""
+
+
 def cuda_source(program: Program, schedule: CudaSchedule) -> str:
     """The program as CUDA C++; the same program and schedule give the same bytes."""
     dialect = CudaDialect(program.kernels[0].compute)
@@ -46,13 +53,15 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
     groups = schedule.seed_groups(lists)
     if lists and groups < schedule.team:
         dialect.use("greater_of")
+    used = _with_needs(dialect.used | _structural(sweeps))
     context = {
         **_facts(schedule, dialect),
         "banner": banner_lines(
             program, schedule.target.name, schedule.describe(), schedule.algorithm
         ),
         "headers": _headers(program),
-        "used": _with_needs(dialect.used | _structural(sweeps)),
+        "used": used,
+        "helpers": [h for h in HELPERS if h in used],
         "seed_groups": groups,
         "grouped_seed": groups < schedule.team,
         "loaded": {ld.loader for v in sweeps for ld in v.loads},
