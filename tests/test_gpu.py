@@ -100,6 +100,18 @@ def test_torch_tensors_in_and_out(dtype: str) -> None:
     torch.testing.assert_close(picked, want.values, rtol=1e-9, atol=0)
 
 
+def test_other_libraries_through_dlpack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    if jax.default_backend() != "gpu":
+        pytest.skip("JAX has no GPU here")
+    x = jax.random.normal(jax.random.key(0), (40, 3000))
+    found = fg.library.logsumexp(x * 2.0)
+    assert isinstance(found, jax.Array)
+    want = jax.nn.logsumexp(x * 2.0, axis=-1)
+    np.testing.assert_allclose(np.asarray(found), np.asarray(want), rtol=3e-6)
+
+
 def test_callers_stream() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     side = torch.cuda.Stream()

@@ -90,9 +90,10 @@ def from_foreign(given: Any) -> tuple[Any, DType]:
 
 
 def _from_interface(given: Any) -> Any:
+    """Another library's array: by DLPack, which also orders the two libraries' streams."""
     cupy = _cupy()
-    if hasattr(given, "__cuda_array_interface__"):
-        return cupy.asarray(given)
+    if not hasattr(given, "__dlpack__"):
+        return cupy.asarray(given)  # the CUDA array interface
     try:
         return cupy.from_dlpack(given)
     except (BufferError, RuntimeError, TypeError) as error:
@@ -106,12 +107,15 @@ def empty(shape: tuple[int, ...], dtype: DType) -> Any:
 
 
 def to_foreign(array: Any, dtype: DType, like: Any) -> Any:
-    """The array as the kind of object that `like` is, sharing memory."""
+    """The array as the kind of object that `like` is, sharing memory; CuPy's if none is known."""
     if _is_torch(like):
         torch = sys.modules["torch"]
         tensor = torch.from_dlpack(array)
         return tensor.view(torch.bfloat16) if dtype is BFLOAT16 else tensor
-    return array.view(BFLOAT16.numpy) if dtype is BFLOAT16 else array
+    array = array.view(BFLOAT16.numpy) if dtype is BFLOAT16 else array
+    if isinstance(like, _cupy().ndarray) or not hasattr(like, "__array_namespace__"):
+        return array
+    return like.__array_namespace__().from_dlpack(array)  # the array API standard
 
 
 def to_host(array: Any, dtype: DType) -> Any:
