@@ -33,6 +33,7 @@ class RefusalKind(Enum):
     STUCK_ATOM = "not separable"
     UNBOUNDED = "unbounded correction"
     TOO_MANY_STATES = "too many states"
+    MIXED_SIGN = "would cancel"
     NON_MONOTONE = "not monotone"
     ORDER = "needs the finished row"
     UNPROVED = "not proved"

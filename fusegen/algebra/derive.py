@@ -17,6 +17,7 @@ from fusegen.algebra.pivot import (
     NotClosed,
     best_candidate,
     close,
+    raw_moment,
     unbounded_factor,
 )  # fmt: skip
 from fusegen.algebra.setting import Setting, as_vars, read_setting
@@ -97,6 +98,10 @@ def _dependent(
     if candidate.stuck:
         why = f"no pivot separates the row values from the element in {candidate.stuck[0]}."
         return _refused(graph, node, needs, RefusalKind.STUCK_ATOM, why)
+    loose = raw_moment(candidate, changing)
+    if loose is not None:
+        why = f"without a pivot for {loose}, large sums of its powers would cancel in the result."
+        return _refused(graph, node, needs, RefusalKind.MIXED_SIGN, why)
     closed = close(candidate, changing)
     if isinstance(closed, NotClosed):
         return _not_closed(graph, node, needs, closed)

@@ -178,6 +178,18 @@ def _has_exponential_of(coefficient: sp.Expr, changing: frozenset[sp.Symbol]) ->
     return any(e.free_symbols & changing for e in coefficient.atoms(sp.exp))
 
 
+def raw_moment(candidate: Candidate, changing: frozenset[sp.Symbol]) -> sp.Symbol | None:
+    """An element that would be summed as raw moments: powers of it, as it is, whose large sums
+    nearly cancel in the read-out (x² − 2px + p² for (x − p)²). None if there is no such element."""
+    loose = [c.element for c in candidate.choices if c.pivot is None]
+    moving = any(c.free_symbols & changing for c in candidate.terms.values())
+    for element in loose:
+        shapes = {atom.as_independent(element, as_Add=False)[1] for atom in candidate.terms}
+        if moving and len(shapes) > 1:
+            return element
+    return None
+
+
 def close(candidate: Candidate, changing: frozenset[sp.Symbol]) -> Closed | NotClosed:
     """Extend the basis until every moved basis function is a combination of the basis."""
     us = tuple(c.u for c in candidate.choices)
