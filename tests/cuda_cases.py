@@ -13,7 +13,7 @@ from fusegen import library
 from fusegen.compiler import Work, trace_pipeline
 from fusegen.dtypes import BFLOAT16, DType, dtype_of
 from fusegen.pipeline import Pipeline
-from fusegen.runtime.arrays import phase
+from fusegen.runtime.arrays import Rows, as_rows, phase
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import CUDA_TARGETS
 
@@ -60,7 +60,12 @@ class Case:
         """Results of the generated CUDA on the emulator; `shift` elements off alignment."""
         choices.setdefault("n_rows", 100_000)  # rows are not split unless a test says so
         program = self.work(**choices).result("lower")
-        arrays = {n: strided(a, shift) if a.ndim == 2 else a for n, a in self.inputs.items()}
+        rows = Rows((self.n_rows,), self.n_cols, 1)
+        arrays = {
+            i.name: strided(self.inputs[i.name], shift) if self.inputs[i.name].ndim == 2
+            else as_rows(self.inputs[i.name], i.axis, rows)
+            for i in self.work(**choices).graph.inputs
+        }  # fmt: skip
         shapes = {"element": (self.n_rows, self.n_cols), "row": (self.n_rows,)}
         for p in program.outputs:
             shape = shapes.get(p.shape, (self.n_rows, p.k))

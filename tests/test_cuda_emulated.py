@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import simt
-from cuda_cases import LIBRARY, Case, assert_close, library_case
+from cuda_cases import LIBRARY, Case, assert_close, library_case, strided
 
 import fusegen as fg
 
@@ -30,6 +30,14 @@ def test_any_length_and_alignment(name: str, n_cols: int) -> None:
     case = library_case(name, 4, n_cols, **constants)
     for shift in (0, 1, 3):
         assert_close(case.emulate(shift=shift), case.reference(), 3e-6)
+
+
+def test_columns_off_alignment_under_aligned_rows() -> None:
+    """What all rows share may start anywhere in the caller's memory."""
+    case = library_case("layer_norm", 3, 256)
+    for name in ("weight", "bias"):
+        case.inputs[name] = strided(case.inputs[name], 1)
+    assert_close(case.emulate(), case.reference(), 3e-6)
 
 
 @pytest.mark.parametrize("name", LIBRARY)

@@ -222,9 +222,10 @@ def as_rows(array: Any, axis: g.Axis, rows: Rows) -> Any:
     """The array as a kernel reads it; a view of the same memory wherever strides allow."""
     match axis:
         case g.Axis.PER_COLUMN:
-            return _packed(array)
+            # Aligned rows read it in whole vectors, so it must be aligned as they are.
+            return _packed(array, VECTOR)
         case g.Axis.PER_ROW:
-            return _packed(np.broadcast_to(array, rows.lead).reshape(rows.n_rows))
+            return _packed(np.broadcast_to(array, rows.lead).reshape(rows.n_rows), array.itemsize)
         case g.Axis.ELEMENT:
             whole = (*rows.lead[: rows.axis], rows.n_cols, *rows.lead[rows.axis :])
             if array.shape != whole:
@@ -243,8 +244,9 @@ def readable(array: Any) -> bool:
     return bool(col == size and row % size == 0 and address(array) % size == 0)
 
 
-def _packed(array: Any) -> Any:
-    straight = array.strides == (array.itemsize,) and address(array) % array.itemsize == 0
+def _packed(array: Any, boundary: int) -> Any:
+    """Neighbouring elements from a multiple of `boundary` bytes on; a copy where they are not."""
+    straight = array.strides == (array.itemsize,) and address(array) % boundary == 0
     return array if straight else array.copy(order="C")
 
 
