@@ -144,7 +144,7 @@ class _Block:
             inputs = {n: _nudged(np.asarray(a), digit, rng) for n, a in self.inputs.items()}
             (found,) = evaluate(graph, inputs, front.dtypes, self.call.rows.n_cols)
             moved = np.maximum(moved, np.abs(np.broadcast_to(found, want.shape) - want))
-        return moved
+        return np.where(np.isfinite(moved), moved, 0.0)  # what overflows excuses nothing
 
     def _cancellation(self, size: float) -> float:
         """Sums of both signs keep the absolute error of their greatest terms."""
