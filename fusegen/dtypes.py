@@ -27,13 +27,6 @@ class DType:
             return _bfloat16()
         return np.dtype(self.name)
 
-    @property
-    def accumulator(self) -> DType:
-        """The type sums are kept in: float32, or float64 for float64; int64 for integers."""
-        if self.kind == "float":
-            return FLOAT64 if self.name == "float64" else FLOAT32
-        return INT64 if self.kind == "int" else BOOL
-
     def __str__(self) -> str:
         return self.name
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.dtypes import DType
-from fusegen.expr import Expr, Var, walk
+from fusegen.expr import Expr, Var
 from fusegen.loc import Loc
 from fusegen.monoid import Monoid
 
@@ -133,17 +133,6 @@ class Sweep:
     def stores(self) -> tuple[Store, ...]:
         """Everything this sweep writes."""
         return (*self.element_stores, *self.row_stores, *self.list_stores)
-
-    @property
-    def uses_column(self) -> bool:
-        """Does an element expression need the column number?"""
-        exprs = [let.expr for let in self.lets] + [s.value for s in self.element_stores]
-        exprs += [c.lift for c in self.monoid.folded]
-        exprs += [c.lift for c in self.monoid.moving]
-        exprs += [r.atom for r in self.monoid.relatives]
-        return any(e == COLUMN for expr in exprs for e in walk(expr)) or bool(
-            self.monoid.best or self.monoid.lists
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,10 +26,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.dtypes import Kind
-from fusegen.expr import Expr, Var, text, variables
+from fusegen.expr import Expr, Var, text
 
 FoldName = Literal["max", "min", "sum", "prod"]
 Action = Literal["shift", "scale"]
+
+
+def move_name(pivot: str, action: Action) -> str:
+    """Name of δ = anchor(from) − anchor(to), or ρ = anchor(from) / anchor(to)."""
+    return f"{pivot}_{'shift' if action == 'shift' else 'ratio'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +74,7 @@ class Pivot:
 
     @property
     def move(self) -> str:
-        """Name of δ = anchor(from) − anchor(to), or ρ = anchor(from) / anchor(to)."""
-        return f"{self.name}_{'shift' if self.action == 'shift' else 'ratio'}"
+        return move_name(self.name, self.action)
 
     @property
     def anchor(self) -> str:
@@ -188,13 +192,3 @@ class Monoid:
                 shown = shown.replace(f"({pivot.move})", bracketed).replace(pivot.move, bracketed)
             terms.append(f"{side}.{name}" if shown == "1" else f"{side}.{name}·{shown}")
         return " + ".join(terms)
-
-    def element_names(self) -> dict[str, Var]:
-        """Varying names that the lifts use, besides the relatives they define."""
-        found: dict[str, Var] = {}
-        for part in self.components:
-            found |= variables(part.lift)
-        for relative in self.relatives:
-            found.pop(relative.name, None)
-            found |= variables(relative.atom)
-        return {n: v for n, v in found.items() if v.varying}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import sympy as sp
 
 from fusegen.algebra.setting import RowParameter, Setting
-from fusegen.monoid import Action
+from fusegen.monoid import Action, move_name
 
 MAX_BASIS = 6
 _MAX_CANDIDATES = 64
@@ -116,12 +116,12 @@ def _choices(setting: Setting) -> Iterator[tuple[Choice, ...]]:
 def _choice(element: sp.Symbol, row: RowParameter | None, action: Action) -> Choice:
     if row is None:
         return Choice(element, None, action, element, sp.Integer(0))
-    word, step = ("minus", "shift") if action == "shift" else ("over", "ratio")
+    word = "minus" if action == "shift" else "over"
     keeps_sign = True if action == "scale" and element.is_positive else None
     return Choice(
         element, row, action,
         sp.Symbol(f"{element.name}_{word}_{row.symbol.name}", real=True, positive=keeps_sign),
-        sp.Symbol(f"{row.symbol.name}_{step}", real=True,
+        sp.Symbol(move_name(row.symbol.name, action), real=True,
                   positive=True if action == "scale" else None),
     )  # fmt: skip
 

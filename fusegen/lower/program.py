@@ -84,7 +84,7 @@ class _Lowering:
     # ---- building blocks ----
 
     def _scope(self, group: tuple[Stage, ...]) -> RowScope:
-        scope = RowScope(self.names, self.fusion, self.dtypes, _OnDemand(self))
+        scope = RowScope(self.names, self.fusion, self.dtypes, self._cross)
         scope.sweeps = {stage.number: SweepParts(stage.number) for stage in group}
         return scope
 
@@ -162,8 +162,10 @@ class _Lowering:
         kind = self.names.kinds[node]
         return self.compute if kind == "float" else dt.INT64 if kind == "int" else dt.BOOL
 
-    def cross(self, node: g.Node) -> Param:
-        return Param(f"{self.graph.names[node]}_kept", self._kept_dtype(node), "row")
+    def _cross(self, node: g.Node) -> Param:
+        """Where a row value travels between kernels; noted when a later one first asks for it."""
+        kept = Param(f"{self.graph.names[node]}_kept", self._kept_dtype(node), "row")
+        return self.crossing.setdefault(node, kept)
 
     def _output(self, node: g.Node, name: str) -> Param:
         dtype = self._result_dtype(node)
@@ -211,17 +213,6 @@ class _Lowering:
         lines = list(dict.fromkeys(lines))
         lines += [f"own sweep: {r.what}" for r in self.derivation.refusals]
         return tuple(lines)
-
-
-class _OnDemand(dict[g.Node, Param]):
-    """Row values that cross kernels, noted when a later kernel first asks for one."""
-
-    def __init__(self, lowering: _Lowering) -> None:
-        self._lowering = lowering
-
-    def get(self, node: g.Node, default: object = None) -> Param:
-        known = self._lowering.crossing
-        return known.setdefault(node, self._lowering.cross(node))
 
 
 def _purpose(monoid: Monoid) -> str:

@@ -51,7 +51,7 @@ class RowScope:
     names: Names
     fusion: Fusion
     dtypes: Mapping[str, DType]
-    crossing: dict[g.Node, Param]  # row values that travel between kernels, shared by all
+    crossing: Callable[[g.Node], Param]  # where a row value of another kernel comes from
     params: dict[str, Param] = field(default_factory=dict)
     prelude: list[Step] = field(default_factory=list)
     sweeps: dict[int, SweepParts] = field(default_factory=dict)
@@ -111,10 +111,7 @@ class RowScope:
         return finish > 0 and finish not in self.sweeps
 
     def _import(self, node: g.Node) -> Var:
-        param = self.crossing.get(node)
-        if param is None:
-            raise InternalError(f"{self.names.of(node)} does not leave its kernel")
-        self.param(param)
+        param = self.param(self.crossing(node))
         return Var(param.name, self.names.kinds[node])
 
     # ---- lists ----

@@ -10,7 +10,18 @@ from fusegen.derivation import Basis, Dependent, Shifted
 from fusegen.errors import InternalError
 from fusegen.expr import Call, Expr, Lit, Var, call, substitute, walk
 from fusegen.kernel import N_COLS
-from fusegen.monoid import Best, Folded, FoldName, KBest, Monoid, Moving, Pivot, Relative
+from fusegen.lower.scope import convert
+from fusegen.monoid import (
+    Best,
+    Folded,
+    FoldName,
+    KBest,
+    Monoid,
+    Moving,
+    Pivot,
+    Relative,
+    move_name,
+)  # fmt: skip
 
 _PLAIN: dict[g.Fold, FoldName] = {
     g.Fold.MAX: "max", g.Fold.MIN: "min", g.Fold.SUM: "sum", g.Fold.PROD: "prod",
@@ -75,7 +86,7 @@ class StateBuilder:
         return self.fold(_PLAIN[node.fold], lift, name, own=True)
 
     def total(self, name: str, lift: Expr) -> Var:
-        return self.fold("sum", _as_float(lift), f"{name}_total", own=False)
+        return self.fold("sum", convert(lift, "float"), f"{name}_total", own=False)
 
     def arg(self, name: str, lift: Expr, *, largest: bool) -> Var:
         for known in self.best.values():
@@ -134,25 +145,17 @@ class StateBuilder:
         return Var(name)
 
     def _transports(self, entry: Dependent, components: list[Var]) -> None:
-        moves = {
-            f"{s.pivot}_{'shift' if s.action == 'shift' else 'ratio'}": s for s in entry.shifts
-        }
+        moves = {move_name(s.pivot, s.action): self._pivot_of(s) for s in entry.shifts}
+        rename: dict[str, Expr] = {move: Var(pivot.move) for move, pivot in moves.items()}
+        used = tuple(dict.fromkeys(pivot.name for pivot in moves.values()))
         for basis, component in zip(entry.basis, components, strict=True):
             known = self.moving.get(component.name)
             if known is None or known.transport:
                 continue
-            rows: list[tuple[str, Expr]] = []
-            used: dict[str, None] = {}
-            for j, factor in basis.transport:
-                rename: dict[str, Expr] = {}
-                for move, shift in moves.items():
-                    pivot = self._pivot_of(shift)
-                    rename[move] = Var(pivot.move)
-                    used |= {pivot.name: None}
-                rows.append((components[j].name, substitute(factor, rename)))
-            self.moving[component.name] = Moving(
-                component.name, known.lift, tuple(rows), tuple(used)
+            rows = tuple(
+                (components[j].name, substitute(factor, rename)) for j, factor in basis.transport
             )
+            self.moving[component.name] = Moving(component.name, known.lift, rows, used)
 
     def _pivot_of(self, shift: Shifted) -> Pivot:
         relative = self.relatives[shift.name]
@@ -163,10 +166,6 @@ def usable(pivot: Pivot, value: Expr) -> Expr:
     """Is the pivot a number that elements can be compared with?"""
     finite = call("isfinite", value)
     return finite if pivot.action == "shift" else call("and", finite, call("ne", value, Lit(0.0)))
-
-
-def _as_float(expr: Expr) -> Expr:
-    return expr if expr.kind == "float" else call("to_float", expr)
 
 
 def _formula(lift: Expr, relatives: dict[str, Relative]) -> str:

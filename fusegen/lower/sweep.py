@@ -10,9 +10,9 @@ from fusegen.derivation import Commuted, Dependent, Derivation
 from fusegen.errors import InternalError
 from fusegen.expr import Expr, Var, call, substitute, variables
 from fusegen.fusion import Fusion
-from fusegen.kernel import ElementStore, Let, Param, Sweep
+from fusegen.kernel import N_COLS, ElementStore, Let, Param, Sweep
 from fusegen.lower.rows import RowScope, SweepParts
-from fusegen.lower.scope import Names, expression
+from fusegen.lower.scope import Names, convert, expression
 from fusegen.lower.state import NAN, StateBuilder, usable
 
 _MIRROR = {
@@ -87,9 +87,9 @@ class SweepBuilder:
 
     def element(self, node: g.Node) -> Expr:
         """The element expression of a node; shared and named ones get a line of their own."""
-        return expression(node, self.names, lambda n: self._leaf(n, node))
+        return expression(node, self.names, self._leaf)
 
-    def _leaf(self, node: g.Node, root: g.Node) -> Expr | None:
+    def _leaf(self, node: g.Node) -> Expr | None:
         if g.extent(node) is g.Extent.ROW:
             return self.scope.value(node)
         if node in self.stored:
@@ -106,9 +106,7 @@ class SweepBuilder:
         )
         if not own_line:
             return None
-        inner = expression(
-            node, self.names, lambda n: None if n is node else self._leaf(n, root)
-        )
+        inner = expression(node, self.names, lambda n: None if n is node else self._leaf(n))
         self.lets[node] = Let(self.names.of(node), inner, self.names.note(node))
         return self.names.var(node)
 
@@ -157,7 +155,7 @@ class SweepBuilder:
         def readout() -> Expr:
             value = self._spell(total)
             if mean:
-                value = call("div", value, call("to_float", Var("n_cols", "int")))
+                value = call("div", value, call("to_float", N_COLS))
             return call("where", self._usable(entry), value, NAN) if entry.shifts else value
 
         self.scope.readouts[node] = readout
@@ -202,9 +200,7 @@ class SweepBuilder:
         self._count_uses([node])
         value = self.element(node.arg if isinstance(node, g.Cast) else node)
         note = self.names.note(node)
-        kind = self.names.kinds[node]
-        if value.kind != kind:
-            value = call({"float": "to_float", "int": "to_int", "bool": "to_bool"}[kind], value)
+        value = convert(value, self.names.kinds[node])
         return tuple(ElementStore(self.scope.param(p).name, value, note) for p in params)
 
     def build(self, algorithm: str, stores: tuple[ElementStore, ...]) -> Sweep:
@@ -215,5 +211,3 @@ class SweepBuilder:
             element_stores=stores, row_stores=tuple(self.parts.row_stores),
             list_stores=tuple(self.parts.list_stores),
         )  # fmt: skip
-
-

@@ -49,11 +49,6 @@ class CudaSchedule:
         return self.vectors * self.width
 
     @property
-    def tile(self) -> int:
-        """Columns that the team reads at once."""
-        return self.team * self.items
-
-    @property
     def teams_per_block(self) -> int:
         return self.block_threads // self.team
 
@@ -80,7 +75,6 @@ class CudaSchedule:
     def slots(self, best: KBest) -> int:
         """Candidates a list can hold before it is cut back to its K best; a power of two."""
         return 1 << (max(2 * best.k, best.k + self.team, 128) - 1).bit_length()
-
 
     def seed_groups(self, lists: Sequence[KBest]) -> int:
         """Groups of neighbouring threads whose greatest items set a list's first bar.

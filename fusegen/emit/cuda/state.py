@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.emit.cuda.dialect import CudaDialect
-from fusegen.expr import Expr, Lit, rename, text, variables
+from fusegen.expr import Lit, rename, text, variables
 from fusegen.kernel import Sweep
 from fusegen.monoid import Folded, Monoid, Pivot
 
@@ -71,7 +71,7 @@ def identity_of(folded: Folded, dialect: CudaDialect) -> str:
         case "max":
             return lowest(folded.kind, dialect)
         case "min":
-            return "kMaxInt" if folded.kind == "int" else dialect.number(float("inf"))
+            return greatest(folded.kind, dialect)
 
 
 def lowest(kind: str, dialect: CudaDialect) -> str:
@@ -137,15 +137,10 @@ def _combine(monoid: Monoid, dialect: CudaDialect) -> list[str]:
     return lines
 
 
-def members(expr: Expr, holder: str, names: set[str]) -> Expr:
-    """Component names as members of a state variable."""
-    return rename(expr, {n: f"{holder}.{n}" for n in variables(expr) if n in names})
-
-
 def _pivot(pivot: Pivot, dialect: CudaDialect) -> PivotView:
     shift = pivot.action == "shift"
     guard = dialect.use("shift_anchor" if shift else "scale_anchor")
-    value = members(pivot.value, "s", set(variables(pivot.value)))
+    value = rename(pivot.value, {n: f"s.{n}" for n in variables(pivot.value)})
     return PivotView(
         function=pivot.anchor, value=dialect.text(value), guard=guard, move=pivot.move,
         sign="-" if shift else "/",

@@ -45,6 +45,7 @@ class SweepPrinter:
         sweep = self.sweep
         lists = tuple(self._list(c) for c in sweep.monoid.lists)
         by_name = {v.name: v for v in lists}
+        stored = tuple(self._store_lines())
         return SweepView(
             number=sweep.number, algorithm=sweep.algorithm, state=self.state, total=self.total,
             loads=tuple(self._load(self.kernel.param(n)) for n in sweep.loads),
@@ -53,12 +54,12 @@ class SweepPrinter:
             combine_lines=tuple(self._combine_lines()),
             anchors=tuple((p.anchor, f"{p.anchor}_of(state)") for p in sweep.monoid.pivots),
             lift_lines=tuple(self._lift_lines()),
-            store_lines=tuple(self._store_lines()),
+            store_lines=stored,
             stores=tuple(
                 (C_TYPES[self.kernel.param(s.param).dtype.name], s.param, f"{s.param}_items")
                 for s in sweep.element_stores
             ),
-            stores_column=any("column" in ln for ln in self._store_lines()),
+            stores_column=any("column" in ln for ln in stored),
             lists=lists,
             steps=tuple(self._steps(sweep.steps)),
             row_stores=tuple(self._row_stores()),
@@ -68,15 +69,15 @@ class SweepPrinter:
     # ---- elements ----
 
     def _load(self, param: Param) -> LoadView:
-        per_column = param.shape == "per_column"
+        apart = param.shape == "per_column" and self.schedule.load == "peeled"
         return LoadView(
             type=C_TYPES[param.dtype.name], real=self.dialect.type_of(param.dtype.kind),
-            name=param.name, pointer=pointer_of(param), per_column=per_column,
+            name=param.name, pointer=pointer_of(param),
             convert=self.dialect.load(f"{param.name}_stored[i]", param.dtype),
             plain=C_TYPES[param.dtype.name] == self.dialect.type_of(param.dtype.kind),
             shared=param.name in self._listed,
             # Rows may start off a vector boundary; the shared row of columns then does not follow.
-            loader="load_columns" if per_column and self.schedule.load == "peeled" else "load_tile",
+            loader="load_columns" if apart else "load_tile",
         )  # fmt: skip
 
     def _item_lines(self, exprs: list[Expr]) -> list[str]:

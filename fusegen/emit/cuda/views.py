@@ -15,7 +15,6 @@ class LoadView:
     real: str  # type of a loaded item
     name: str
     pointer: str
-    per_column: bool
     convert: str  # item i in the compute type
     loader: str
     plain: bool  # stored as what kernels compute in: nothing to convert
