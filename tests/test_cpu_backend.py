@@ -37,19 +37,13 @@ from fusegen.schedule.cpu import PIECE_COLUMNS, select_cpu
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import CPU_TARGETS, CpuTarget, host_cpu
 
-pytestmark = pytest.mark.skipif(cpu.find_compiler() is None, reason="no C++ compiler")
+pytestmark = [
+    pytest.mark.skipif(cpu.find_compiler() is None, reason="no C++ compiler"),
+    pytest.mark.usefixtures("own_cache"),
+]
 
 COLUMNS = (1, 2, 3, 17, 255, 256, 257, 1000, 5003)
 LABELS = (("labels", dt.INT64),)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o700)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FUSEGEN_CACHE_DIR", str(folder))
-        yield
 
 
 VARIANTS = [("online", None), ("online", 1), ("safe", None), ("unfused", None)]

@@ -21,16 +21,10 @@ from fusegen import dtypes as dt
 from fusegen import lang as fg
 from fusegen.runtime import cpu
 
-pytestmark = pytest.mark.skipif(cpu.find_compiler() is None, reason="no C++ compiler")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o700)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FUSEGEN_CACHE_DIR", str(folder))
-        yield
+pytestmark = [
+    pytest.mark.skipif(cpu.find_compiler() is None, reason="no C++ compiler"),
+    pytest.mark.usefixtures("own_cache"),
+]
 
 
 # ---- functions ----

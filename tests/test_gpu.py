@@ -79,6 +79,13 @@ def test_strides_broadcast_and_axes() -> None:
         assert_close((got,), (fg.library.softmax.reference(x, axis=axis),), 3e-6)
 
 
+def test_columns_off_alignment_under_aligned_rows() -> None:
+    case = library_case("layer_norm", 8, 1024)
+    whole = {n: on_gpu(np.concatenate([a[:1], a])) for n, a in case.inputs.items() if a.ndim == 1}
+    got = fg.library.layer_norm(on_gpu(case.inputs["x"]), whole["weight"][1:], whole["bias"][1:])
+    assert_close((got.get(),), case.reference(), STEP["float32"])
+
+
 def test_same_bits_every_time() -> None:
     case = library_case("softmax_topk", 7, 50_000)
     first = run(case)
