@@ -67,9 +67,10 @@ class Setting:
         symbols = {**self.elements, **{n: r.symbol for n, r in self.rows.items()}}
         return RowSums(self.names, symbols)
 
-    def apart(self) -> Setting | None:
+    @property
+    def apart(self) -> Setting:
         """With elements inside exponentials told from those outside, so that weights and values
-        may have pivots of their own; None where nothing stands on both sides."""
+        may have pivots of their own."""
         f, twins = self.f, []
         for x in self.elements.values():
             hidden = f.replace(sp.exp, lambda e, x=x: sp.exp(e.subs(x, sp.Dummy())))
@@ -78,7 +79,17 @@ class Setting:
                 twin = sp.Symbol(f"{x.name}_weighing", **x.assumptions0)
                 f = f.replace(sp.exp, lambda e, x=x, twin=twin: sp.exp(e.subs(x, twin)))
                 twins.append((twin, x))
-        return replace(self, f=f, twins=tuple(twins)) if twins else None
+        return replace(self, f=f, twins=tuple(twins)) if twins else self
+
+    @property
+    def parts(self) -> tuple[Setting, ...]:
+        """The terms of f as sums of their own; one part where a term has no element, for then
+        the sum of the others may cancel against it."""
+        terms = sp.Add.make_args(self.f)
+        elements = {*self.elements.values(), *(i.symbol for i in self.indicators)}
+        if not all(t.free_symbols & elements for t in terms):
+            return (self,)
+        return tuple(replace(self, f=t) for t in terms)
 
     def row(self, symbol: sp.Symbol) -> RowParameter:
         return next(r for r in self.rows.values() if r.symbol == symbol)
