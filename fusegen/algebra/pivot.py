@@ -123,7 +123,10 @@ def best_candidate(setting: Setting) -> Candidate:
 
 def _choices(setting: Setting) -> Iterator[tuple[Choice, ...]]:
     per_element: list[list[Choice]] = []
-    for element, atom in setting.occurrences:
+    for element, atom, beside in setting.occurrences:
+        if beside is not None:
+            per_element.append([_choice(element, atom, beside, "shift")])
+            continue
         options = []
         for row in (r for r in setting.changing if r.pivotal and _related(setting, atom, r)):
             options.append(_choice(element, atom, row, "shift"))
