@@ -22,6 +22,7 @@ from fusegen.algebra.pivot import (
 )  # fmt: skip
 from fusegen.algebra.setting import Setting, as_vars, read_setting
 from fusegen.algebra.symbols import Unmodelled, thaw
+from fusegen.algebra.witnesses import with_witness
 from fusegen.derivation import (
     Base,
     Basis,
@@ -47,7 +48,7 @@ def derive(graph: g.Graph) -> Derivation:
     start = time.perf_counter()
     entries: dict[g.Node, Entry] = {}
     for node in graph.reductions:
-        entries[node] = _entry(graph, node, entries)
+        entries[node] = with_witness(graph, node, _entry(graph, node, entries), entries)
     return Derivation(graph.name, tuple(entries.values()), time.perf_counter() - start)
 
 
