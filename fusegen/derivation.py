@@ -53,8 +53,8 @@ class Refusal:
 
     def __str__(self) -> str:
         shown = "No small witness was found." if self.witness is None else str(self.witness)
-        lines = (f"{self.loc.short}: {self.what}", self.why, *shown.splitlines(), self.fix)
-        return "\n  ".join(lines)
+        body = "\n".join((self.why, shown, self.fix)).splitlines()
+        return "\n  ".join((f"{self.loc.short}: {self.what}", *body))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,9 @@ Given = tuple[tuple[str, Fraction], ...]
 """Inputs that are not per element, by name: the same in every row and column."""
 
 
+_WIDTH = 86  # of a line's variable part
+
+
 def short(value: float) -> str:
     """Six digits: enough to see a difference."""
     return f"{value:.6g}"
@@ -47,8 +50,8 @@ class Row:
 
 
 def _with(given: Given) -> str:
-    """", with t = 1", or nothing."""
-    return f", with {', '.join(f'{n} = {v}' for n, v in given)}" if given else ""
+    """" (t = 1)", or nothing."""
+    return f" ({', '.join(f'{n} = {v}' for n, v in given)})" if given else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,10 @@ class Confusion:
 
     def __str__(self) -> str:
         same = ", ".join(f"{n} = {v}" for n, v in (("n", str(len(self.first))), *self.shared))
+        rows = f"Rows {self.first} and {self.second}{_with(self.given)}"
+        between = " " if len(rows) + len(same) < _WIDTH else "\n"
         return (
-            f"Rows {self.first} and {self.second} both have {same}{_with(self.given)};\n"
+            f"{rows} both have{between}{same};\n"
             f"after appending {self.then} the text gives {self.results[0]} and {self.results[1]}:\n"
             "a state of these values alone cannot be merged."
         )

@@ -20,9 +20,9 @@ from fusegen.algebra.pivot import (
     raw_moment,
     unbounded_factor,
 )  # fmt: skip
+from fusegen.algebra.refusals import advice, with_witness
 from fusegen.algebra.setting import Setting, as_vars, read_setting
 from fusegen.algebra.symbols import Unmodelled, thaw
-from fusegen.algebra.witnesses import with_witness
 from fusegen.derivation import (
     Base,
     Basis,
@@ -108,8 +108,10 @@ def _dependent(
         return _not_closed(graph, node, needs, closed)
     held = closed.transport.free_symbols - {c.move for c in candidate.choices}
     if held:
-        why = f"the correction depends on {', '.join(sorted(map(str, held)))}, an input per row."
-        return _refused(graph, node, needs, RefusalKind.STUCK_ATOM, why)
+        given = ", ".join(sorted(map(str, held)))
+        why = f"the correction depends on {given}, an input per row."
+        todo = f"To share the sweep, combine {given} with the element before it is reduced."
+        return _refused(graph, node, needs, RefusalKind.STUCK_ATOM, why, todo)
     factor = unbounded_factor(closed)
     if factor is not None:
         why = f"moving the pivot multiplies the sum by {factor}, which has no bound."
@@ -179,10 +181,11 @@ def _unmodelled(
 
 
 def _refused(
-    graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], kind: RefusalKind, why: str
-) -> Refused:
+    graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], kind: RefusalKind, why: str,
+    todo: str | None = None,
+) -> Refused:  # fmt: skip
     what = node.fold.value if isinstance(node, g.Reduce) else f"topk({node.k})"
     others = ", ".join(needs)
     shown = f"{what} ({graph.names[node]}) cannot join the sweep of {others}: {kind.value}"
-    fix = "It keeps a sweep of its own; the result is the same."
+    fix = f"{todo or advice(kind)}\nIt keeps a sweep of its own; the result is the same."
     return Refused(graph.names[node], needs, Refusal(kind, node.loc, shown, why, fix))

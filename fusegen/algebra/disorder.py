@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from fusegen.algebra.short_rows import Rows, ShortRows
 from fusegen.reference import top_columns
 from fusegen.witness import Disorder
 
-_ROWS = 2500
+_ROWS, _LOOKED_AT = 1000, 8
 _LEAST = (g.Fold.MIN, g.Fold.ARGMIN)
 
 
@@ -29,19 +31,21 @@ def disorder(
     if len(setting.elements) != 1:
         return None
     (element,) = setting.elements
-    short = ShortRows(graph, node)
-    start = max(2, short.shortest)
-    for ties in (False, True):
-        for length in range(start, start + 3):
-            rows = short.rows(length, 3, _ROWS)
-            x, f = (v.astype(np.float64) for v in short.values((element, node.arg), rows))
-            wanted = _distinct(x) & np.isfinite(f).all(1)
-            if not ties:
-                wanted &= _distinct(f)
-            for i in np.flatnonzero(wanted):
-                found = _on(short, element, rows[i], x[i], f[i])
-                if found is not None:
-                    return found
+    start = max(2, ShortRows(graph, node).shortest)
+    for ties, step, more in product((False, True), (Fraction(1), Fraction(1, 2)), range(3)):
+        short = ShortRows(graph, node, step=step)
+        rows = short.rows(start + more, 3, _ROWS)
+        x, f = (v.astype(np.float64) for v in short.values((element, node.arg), rows))
+        wanted = _distinct(x) & np.isfinite(f).all(1)
+        if not ties:
+            wanted &= _distinct(f)
+        if not wanted.any():
+            continue
+        rows, x, f = rows[wanted], x[wanted], f[wanted]
+        columns = _picked(node, x, f)
+        for i in np.flatnonzero(_missed(node, f, *columns))[:_LOOKED_AT]:
+            if _is_exact(short, rows[i], columns[0][i]):
+                return _told(short, element, rows[i], x[i], f[i], [c[i] for c in columns])
     return None
 
 
@@ -50,31 +54,46 @@ def _distinct(values: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray((np.abs(np.diff(np.sort(values, axis=1), axis=1)) > 1e-9).all(1))
 
 
-def _on(
-    short: ShortRows, element: g.Node, row: Rows, x: NDArray[Any], f: NDArray[Any]
-) -> Disorder | None:
-    """The witness on this row, if it is one."""
-    node = short.node
-    k = node.k if isinstance(node, g.TopK) else 1
-    sign = -1 if isinstance(node, g.Reduce) and node.fold in _LEAST else 1
-    text, rising, falling = (top_columns(v[None], k)[0] for v in (sign * f, sign * x, -sign * x))
+def _sign(node: g.Reduce | g.TopK) -> int:
+    return -1 if isinstance(node, g.Reduce) and node.fold in _LEAST else 1
+
+
+def _picked(
+    node: g.Reduce | g.TopK, x: NDArray[Any], f: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Columns (rows, K) by f, as the text says; by x; by −x."""
+    k, sign = node.k if isinstance(node, g.TopK) else 1, _sign(node)
+    return top_columns(sign * f, k), top_columns(sign * x, k), top_columns(-sign * x, k)
+
+
+def _missed(
+    node: g.Reduce | g.TopK, f: NDArray[Any], text: NDArray[Any], *others: NDArray[Any]
+) -> NDArray[np.bool_]:
+    """Rows where both orders miss the text's columns, or its value if that is all it gives."""
     if isinstance(node, g.Reduce) and node.fold in (g.Fold.MAX, g.Fold.MIN):
-        missed = all(f[c[0]] != f[text[0]] for c in (rising, falling))
+        best = np.take_along_axis(f, text, axis=1)
+        missed = [(np.take_along_axis(f, c, axis=1) != best).any(1) for c in others]
     else:
-        missed = all((c != text).any() for c in (rising, falling))
-    if not missed or not _is_exact(short, row, sign, text):
-        return None
-    a, b, c = (tuple(int(i) for i in columns) for columns in (text, rising, falling))
-    terms = tuple((float(p), float(q)) for p, q in zip(x, f, strict=True))
-    name = short.graph.names[element]
-    return Disorder(short.row(row), name, short.given, terms, a, b, c)
+        missed = [(c != text).any(1) for c in others]
+    return np.asarray(np.logical_and.reduce(missed))
 
 
-def _is_exact(short: ShortRows, row: Rows, sign: int, columns: NDArray[Any]) -> bool:
+def _is_exact(short: ShortRows, row: Rows, columns: NDArray[Any]) -> bool:
     """Are these the best columns of f in exact arithmetic too?"""
     try:
         (f,) = short.exactly((short.node.arg,), short.row(row))
     except exact.Outside:
         return False
     assert isinstance(f, list)
-    return exact.best_columns([sign * v for v in f], len(columns)) == columns.tolist()
+    signed = [_sign(short.node) * v for v in f]
+    return exact.best_columns(signed, len(columns)) == [int(c) for c in columns]
+
+
+def _told(
+    short: ShortRows, element: g.Node, row: Rows, x: NDArray[Any], f: NDArray[Any],
+    columns: list[NDArray[Any]],
+) -> Disorder:  # fmt: skip
+    text, rising, falling = (tuple(int(i) for i in c) for c in columns)
+    terms = tuple((float(p), float(q)) for p, q in zip(x, f, strict=True))
+    name = short.graph.names[element]
+    return Disorder(short.row(row), name, short.given, terms, text, rising, falling)

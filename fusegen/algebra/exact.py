@@ -1,4 +1,4 @@
-"""The text on one short row in exact arithmetic: fractions, and 50 digits where there is no fraction.
+"""The text on one short row, exactly: in fractions, and in 50 digits where there is no fraction.
 
 Two values are equal when they are the same fraction, or agree to 1e-30. The only importer of
 mpmath, in a context of its own: sympy's precision is untouched.
@@ -41,7 +41,7 @@ def spelled(value: Number) -> str:
     for unit, suffix in ((Fraction(1), ""), (LN2, "·ln 2")):
         near = _simple(_divided(value, unit))
         if near is not None and (near or not suffix):
-            return f"{near}{suffix}"
+            return f"{near}{suffix}".replace("1·", "") if abs(near) == 1 else f"{near}{suffix}"
     return f"{float(value):.6g}"
 
 

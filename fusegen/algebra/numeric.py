@@ -9,24 +9,25 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
+from numpy.typing import NDArray
 
 from fusegen import graph as g
 from fusegen.algebra.pivot import Candidate, best_candidate
 from fusegen.algebra.setting import Setting, as_vars
-from fusegen.algebra.short_rows import ShortRows
+from fusegen.algebra.short_rows import Rows, ShortRows
 from fusegen.algebra.symbols import thaw
 from fusegen.expr import Var, evaluate
 from fusegen.witness import Cancellation, Overflow
 
-_STEP = 100  # exp of it is beyond float32
+_STEP = Fraction(100)  # exp of it is beyond float32
 _LOST = 0.1  # of the result
 
 
 def overflow(graph: g.Graph, node: g.Reduce | g.TopK) -> Overflow | None:
     """A row that float32 holds the result of, but not that of its first columns; or None."""
-    short = ShortRows(graph, node)
+    short = ShortRows(graph, node, step=_STEP)
     for length in (2, 3, 4):
-        rows = _STEP * short.rows(length, 2, 1000, ordered=True)
+        rows = short.rows(length, 2, 1000, ordered=True)
         if not len(rows):
             continue
         (whole,) = short.values((node,), rows, "float32")
@@ -62,18 +63,17 @@ def cancellation(
     return None
 
 
-def _patterns(inputs: int) -> Iterator[tuple[np.ndarray[Any, Any], int]]:
+def _patterns(inputs: int) -> Iterator[tuple[Rows, int]]:
     """(columns, inputs) to be repeated, and to how many columns: far from 0, little apart."""
-    apart = (Fraction(1, 1024), Fraction(1, 2), Fraction(1))
-    for columns, base, step in product((2, 64, 1024, 4096), (0, 64, 4096), apart):
-        for start in sorted({base, columns}):
-            values = np.array([float(start), float(start + step)])
+    for apart, columns in product((1, 1 / 2, 1 / 1024), (2, 64, 1024, 4096)):
+        for start in sorted({0, 64, 4096, columns}):
+            values = np.array([start, start + apart])
             yield np.repeat(values[:, None], inputs, axis=1), columns
             yield np.repeat(values[1:, None], inputs, axis=1), columns
 
 
 def _by_sums(
-    short: ShortRows, setting: Setting, candidate: Candidate, row: np.ndarray[Any, Any]
+    short: ShortRows, setting: Setting, candidate: Candidate, row: Rows
 ) -> float:
     """Σ_k c_k(p) · Σ h_k(u), every operation in float32."""
     nodes = (*setting.elements, *setting.rows)
@@ -96,5 +96,5 @@ def _by_sums(
 
 def _float32(
     expr: sp.Expr, spelled: Mapping[sp.Symbol, Var], env: Mapping[str, Any]
-) -> np.ndarray[Any, Any]:
+) -> NDArray[np.float32]:
     return np.asarray(evaluate(thaw(expr, spelled, frozenset()), env), np.float32)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -15,10 +16,12 @@ import numpy as np
 from fusegen import graph as g
 from fusegen.algebra import exact
 from fusegen.algebra.short_rows import Results, Rows, ShortRows
-from fusegen.witness import Confusion, Ratio, Row, Unit
+from fusegen.witness import Confusion, Ratio, Row
 
 _NATURAL = {"exp", "expm1", "log", "log1p", "sigmoid", "xlogy"}
-_ROWS, _CONTINUATIONS, _TRIED = 2500, 90, 24_000
+_ROUNDING = {"floor", "ceil", "round", "to_int"}
+_ROWS, _CONTINUATIONS = 2500, 90
+_WORK = 2_000_000  # values computed at once: rows × columns × nodes
 _CONFIRMED = 3  # candidates looked at exactly, per pair of lengths
 _DIFFERENT = 1e-6
 
@@ -26,11 +29,7 @@ _DIFFERENT = 1e-6
 def confusion(graph: g.Graph, node: g.Reduce | g.TopK) -> Confusion | None:
     """Two rows with equal length, equal values of `node` and of every reduction it depends on,
     that one continuation tells apart: the smallest found, or None."""
-    units: list[Unit] = ["1"]
-    if any(isinstance(n, g.Map) and n.op in _NATURAL for n in g.topological((node,))):
-        units.append("ln 2")
-    for unit in units:
-        short = ShortRows(graph, node, unit)
+    for short in _spaces(graph, node):
         start = short.shortest
         for length in range(start, max(start + 1, 4) + 1):
             rows, first = _alike(short, length)
@@ -40,6 +39,16 @@ def confusion(graph: g.Graph, node: g.Reduce | g.TopK) -> Confusion | None:
                     if found is not None:
                         return found
     return None
+
+
+def _spaces(graph: g.Graph, node: g.Reduce | g.TopK) -> Iterator[ShortRows]:
+    """Whole numbers; halves where the text rounds; multiples of ln 2 where it takes exp or log."""
+    ops = {n.op for n in g.topological((node,)) if isinstance(n, g.Map)}
+    yield ShortRows(graph, node)
+    if ops & _ROUNDING:
+        yield ShortRows(graph, node, step=Fraction(1, 2))
+    if ops & _NATURAL:
+        yield ShortRows(graph, node, "ln 2")
 
 
 def _watched(node: g.Reduce | g.TopK) -> tuple[g.Node, ...]:
@@ -60,7 +69,7 @@ def _state(node: g.Reduce | g.TopK) -> tuple[g.Reduce | g.TopK, ...]:
 
 def _alike(short: ShortRows, length: int) -> tuple[Rows, Rows]:
     """Rows that share their state with an earlier one; and that one, for each."""
-    rows = short.rows(length, 3, _ROWS)
+    rows = short.rows(length, 3, min(_ROWS, _WORK // (length * len(short.needed))))
     watched = tuple(w for r in _state(short.node) for w in _watched(r))
     if not len(rows):
         return rows, rows
@@ -83,14 +92,16 @@ def _told_apart(
 ) -> Iterator[tuple[Rows, Rows, Rows]]:
     """(earlier row, row, continuation) with different results in float64, smallest rows first."""
     then = short.rows(more, 6 if more == 1 else 3, _CONTINUATIONS)
-    rows, first = (r[: _TRIED // max(1, len(then))] for r in (rows, first))
     if not (len(rows) and len(then)):
         return
+    most = _WORK // (len(then) * (rows.shape[1] + more) * len(short.needed))
+    rows, first = rows[:most], first[:most]
     a, b = _continued(short, first, then), _continued(short, rows, then)
     with np.errstate(invalid="ignore"):
-        differ = (np.abs(a - b) > _DIFFERENT * (1 + np.abs(a))).any(2)
-    differ &= np.isfinite(a).all(2) & np.isfinite(b).all(2)
-    for row in np.flatnonzero(differ.any(1))[:_CONFIRMED]:
+        apart = np.abs(a - b) > _DIFFERENT * (1 + np.abs(a))
+    sound = np.isfinite(a) & np.isfinite(b)
+    differ = np.any(apart, axis=2) & np.all(sound, axis=2)
+    for row in np.flatnonzero(np.any(differ, axis=1))[:_CONFIRMED]:
         yield first[row], rows[row], then[np.argmax(differ[row])]
 
 

@@ -18,8 +18,8 @@ from fusegen.kinds import assumed_dtypes
 from fusegen.reference import evaluate
 from fusegen.witness import Given, Row, Unit
 
-Rows = NDArray[np.int64]
-"""(rows, columns, element inputs)."""
+Rows = NDArray[np.float64]
+"""(rows, columns, element inputs), in the unit of the ShortRows."""
 Results = NDArray[np.float64]
 """(rows, values of the watched nodes, lists side by side)."""
 
@@ -30,13 +30,14 @@ _ORDERED = (g.Fold.ARGMAX, g.Fold.ARGMIN)
 class ShortRows:
     """What `node` needs of its inputs, tried on small rows.
 
-    Element inputs run over whole numbers (conditions over 0 and 1) in units of 1 or ln 2; per-row
-    and per-column inputs are 1 everywhere (column numbers 0).
+    Element inputs run over multiples of `step` (conditions over 0 and 1) in units of 1 or ln 2;
+    per-row and per-column inputs are 1 everywhere (column numbers 0).
     """
 
     graph: g.Graph
     node: g.Reduce | g.TopK
     unit: Unit = "1"
+    step: Fraction = Fraction(1)
 
     @cached_property
     def needed(self) -> tuple[g.Node, ...]:
@@ -76,26 +77,26 @@ class ShortRows:
         where there would be too many. ordered: all orders of the columns, not one of each."""
         ordered = self.ordered if ordered is None else ordered
         for r in range(radius, 0, -1):
+            whole = [float(self.step * v) for v in range(-r, r + 1)]
             values = [
-                (0, 1) if self.dtypes[i.name].kind == "bool" else range(-r, r + 1)
-                for i in self.elements
+                (0.0, 1.0) if self.dtypes[i.name].kind == "bool" else whole for i in self.elements
             ]
             places = list(itertools.product(*values))
             n = len(places)
             if (n**length if ordered else comb(n + length - 1, length)) <= at_most:
                 break
         else:
-            return np.empty((0, length, len(self.elements)), np.int64)
+            return np.empty((0, length, len(self.elements)))
         made = (
             itertools.product(places, repeat=length) if ordered
             else itertools.combinations_with_replacement(places, length)
         )  # fmt: skip
-        found = np.array(list(made), np.int64).reshape(-1, length, len(self.elements))
+        found = np.array(list(made)).reshape(-1, length, len(self.elements))
         size = np.abs(found)
         return found[np.lexsort((size.sum((1, 2)), size.max((1, 2))))]
 
     def values(
-        self, watched: tuple[g.Node, ...], rows: NDArray[Any], width: str = "float64"
+        self, watched: tuple[g.Node, ...], rows: Rows, width: str = "float64"
     ) -> list[NDArray[Any]]:
         """The watched nodes' values by the reference, computed in float32 or float64."""
         count, n_cols = rows.shape[:2]
@@ -127,10 +128,10 @@ class ShortRows:
         }  # fmt: skip
         return exact.evaluate(watched, {**inputs, **dict(self.given)}, len(row))
 
-    def row(self, values: NDArray[Any]) -> Row:
+    def row(self, values: Rows) -> Row:
         """One of the rows, as data."""
         return Row(
-            tuple((e.name, tuple(Fraction(v.item()) for v in values[:, k]))
+            tuple((e.name, tuple(Fraction(float(v)) for v in values[:, k]))
                   for k, e in enumerate(self.elements)),
             self.unit,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A witness for every refusal: which kind of counterexample fits which kind of refusal."""
+"""What comes with a refusal: a counterexample that fits its kind, and what the user can do."""
 
 from __future__ import annotations
 
@@ -45,5 +45,30 @@ def _witness(
             return confusion(graph, node) or ratio(graph, node)
         case RefusalKind.ORDER | RefusalKind.UNPROVED | RefusalKind.TOO_MANY_STATES:
             return confusion(graph, node)
+        case _:
+            assert_never(kind)
+
+
+def advice(kind: RefusalKind) -> str:
+    """How a text that was refused could share a sweep."""
+    match kind:
+        case RefusalKind.KINK:
+            return "To share the sweep, switch at a constant or at an fg.PerRow input."
+        case RefusalKind.STUCK_ATOM:
+            return ("To share the sweep, use row values only as x - m or x / a, "
+                    "in powers, polynomials and exp of them.")  # fmt: skip
+        case RefusalKind.UNBOUNDED:
+            return "To share the sweep, measure from the greatest: exp(x - fg.max(x)) is bounded."
+        case RefusalKind.TOO_MANY_STATES:
+            return "To share the sweep, lower the degree, or return simpler sums."
+        case RefusalKind.MIXED_SIGN:
+            return ("To share the sweep, centre the element on a value of the elements alone, "
+                    "as x - fg.mean(x).")  # fmt: skip
+        case RefusalKind.NON_MONOTONE:
+            return "To share the sweep, order by x itself, or by exp, softmax or tanh of it."
+        case RefusalKind.ORDER:
+            return "To share the sweep, use the row's maximum, or an fg.PerRow input, instead."
+        case RefusalKind.UNPROVED:
+            return "To share the sweep, write it as sums, maxima or minima of simpler expressions."
         case _:
             assert_never(kind)
