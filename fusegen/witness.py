@@ -146,7 +146,10 @@ class Cancellation:
 
 @dataclass(frozen=True, slots=True)
 class Disorder:
-    """A row on which the order of f(x) is not the order of x, nor its reverse."""
+    """A row on which the order of f(x) is not the order of x, nor its reverse.
+
+    `by_…` are the columns that come first: one, or two of a top-K.
+    """
 
     row: Row
     element: str  # the input or expression that f is a function of
@@ -160,14 +163,13 @@ class Disorder:
         f = ", ".join(f"f({short(x)}) = {short(y)}" for x, y in self.terms)
         return (
             f"Row {self.row}{_with(self.given)}: {f};\n"
-            f"the text picks {_columns(self.by_text)}, the order of {self.element} "
-            f"{_columns(self.by_order)}, its reverse {_columns(self.by_reverse)}."
+            f"the first by f: {_columns(self.by_text)}; by {self.element}: "
+            f"{_columns(self.by_order)}; by -{self.element}: {_columns(self.by_reverse)}."
         )
 
 
 def _columns(columns: tuple[int, ...]) -> str:
-    word = "column" if len(columns) == 1 else "columns"
-    return f"{word} {', '.join(map(str, columns))}"
+    return f"{'column' if len(columns) == 1 else 'columns'} {', '.join(map(str, columns))}"
 
 
 Witness = Confusion | Ratio | Overflow | Cancellation | Disorder

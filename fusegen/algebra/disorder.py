@@ -31,10 +31,10 @@ def disorder(
     if len(setting.elements) != 1:
         return None
     (element,) = setting.elements
-    start = max(2, ShortRows(graph, node).shortest)
+    start = max(min(_best(node) + 1, 3), ShortRows(graph, node).shortest_of(node.arg))
     for ties, step, more in product((False, True), (Fraction(1), Fraction(1, 2)), range(3)):
         short = ShortRows(graph, node, step=step)
-        rows = short.rows(start + more, 3, _ROWS)
+        rows = short.rising(start + more, _ROWS)
         x, f = (v.astype(np.float64) for v in short.values((element, node.arg), rows))
         wanted = _distinct(x) & np.isfinite(f).all(1)
         if not ties:
@@ -54,6 +54,11 @@ def _distinct(values: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray((np.abs(np.diff(np.sort(values, axis=1), axis=1)) > 1e-9).all(1))
 
 
+def _best(node: g.Reduce | g.TopK) -> int:
+    """How many columns are compared: the first two of a top-K are enough."""
+    return min(node.k, 2) if isinstance(node, g.TopK) else 1
+
+
 def _sign(node: g.Reduce | g.TopK) -> int:
     return -1 if isinstance(node, g.Reduce) and node.fold in _LEAST else 1
 
@@ -61,8 +66,8 @@ def _sign(node: g.Reduce | g.TopK) -> int:
 def _picked(
     node: g.Reduce | g.TopK, x: NDArray[Any], f: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Columns (rows, K) by f, as the text says; by x; by −x."""
-    k, sign = node.k if isinstance(node, g.TopK) else 1, _sign(node)
+    """The first columns (rows, 1 or 2) by f, as the text says; by x; by −x."""
+    k, sign = _best(node), _sign(node)
     return top_columns(sign * f, k), top_columns(sign * x, k), top_columns(-sign * x, k)
 
 

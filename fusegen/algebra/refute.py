@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 
@@ -19,10 +19,10 @@ from fusegen.algebra.short_rows import Results, Rows, ShortRows
 from fusegen.witness import Confusion, Ratio, Row
 
 _NATURAL = {"exp", "expm1", "log", "log1p", "sigmoid", "xlogy"}
-_ROUNDING = {"floor", "ceil", "round", "to_int"}
+_SWITCHES = {"floor", "ceil", "round", "to_int", "lt", "le", "gt", "ge", "eq", "ne"}
 _ROWS, _CONTINUATIONS = 2500, 90
-_WORK = 2_000_000  # values computed at once: rows × columns × nodes
-_CONFIRMED = 3  # candidates looked at exactly, per pair of lengths
+_WORK = 1_000_000  # values computed at once: rows × columns × nodes
+_PROMISING, _CONFIRMED = 3, 9  # candidates looked at exactly: per pair of lengths, in all
 _DIFFERENT = 1e-6
 
 
@@ -30,25 +30,30 @@ def confusion(graph: g.Graph, node: g.Reduce | g.TopK) -> Confusion | None:
     """Two rows with equal length, equal values of `node` and of every reduction it depends on,
     that one continuation tells apart: the smallest found, or None."""
     for short in _spaces(graph, node):
-        start = short.shortest
-        for length in range(start, max(start + 1, 4) + 1):
-            rows, first = _alike(short, length)
-            for more in (1, 2, 3):
-                for a, b, then in _told_apart(short, rows, first, more):
-                    found = _confirmed(short, short.row(a), short.row(b), short.row(then))
-                    if found is not None:
-                        return found
+        for a, b, then in islice(_candidates(short), _CONFIRMED):
+            found = _confirmed(short, short.row(a), short.row(b), short.row(then))
+            if found is not None:
+                return found
     return None
 
 
 def _spaces(graph: g.Graph, node: g.Reduce | g.TopK) -> Iterator[ShortRows]:
-    """Whole numbers; halves where the text rounds; multiples of ln 2 where it takes exp or log."""
+    """Whole numbers; halves where the text switches; multiples of ln 2 where it takes an exp."""
     ops = {n.op for n in g.topological((node,)) if isinstance(n, g.Map)}
     yield ShortRows(graph, node)
-    if ops & _ROUNDING:
+    if ops & _SWITCHES:
         yield ShortRows(graph, node, step=Fraction(1, 2))
     if ops & _NATURAL:
         yield ShortRows(graph, node, "ln 2")
+
+
+def _candidates(short: ShortRows) -> Iterator[tuple[Rows, Rows, Rows]]:
+    """What float64 finds, shortest first."""
+    start = short.shortest_of(short.node)
+    for length in range(start, max(start + 1, 4) + 1):
+        rows, first = _alike(short, length)
+        for more in (1, 2, 3):
+            yield from _told_apart(short, rows, first, more)
 
 
 def _watched(node: g.Reduce | g.TopK) -> tuple[g.Node, ...]:
@@ -101,7 +106,7 @@ def _told_apart(
         apart = np.abs(a - b) > _DIFFERENT * (1 + np.abs(a))
     sound = np.isfinite(a) & np.isfinite(b)
     differ = np.any(apart, axis=2) & np.all(sound, axis=2)
-    for row in np.flatnonzero(np.any(differ, axis=1))[:_CONFIRMED]:
+    for row in np.flatnonzero(np.any(differ, axis=1))[:_PROMISING]:
         yield first[row], rows[row], then[np.argmax(differ[row])]
 
 

@@ -67,10 +67,9 @@ class ShortRows:
             ) for n in self.needed
         )  # fmt: skip
 
-    @property
-    def shortest(self) -> int:
-        """A top-K needs K columns."""
-        return max((n.k for n in self.needed if isinstance(n, g.TopK)), default=1)
+    def shortest_of(self, node: g.Node) -> int:
+        """Columns that the node needs at least: K for a top-K."""
+        return max((n.k for n in g.topological((node,)) if isinstance(n, g.TopK)), default=1)
 
     def rows(self, length: int, radius: int, at_most: int, ordered: bool | None = None) -> Rows:
         """Rows of this length over −radius … radius, smallest first; of a smaller radius, or none,
@@ -92,8 +91,15 @@ class ShortRows:
             else itertools.combinations_with_replacement(places, length)
         )  # fmt: skip
         found = np.array(list(made)).reshape(-1, length, len(self.elements))
-        size = np.abs(found)
-        return found[np.lexsort((size.sum((1, 2)), size.max((1, 2))))]
+        return _smallest_first(found)
+
+    def rising(self, length: int, at_most: int) -> Rows:
+        """Rows of different values in rising order, the same in every input; smallest first."""
+        radius = max(3, length)
+        values = [float(self.step * v) for v in range(-radius, radius + 1)]
+        made = itertools.islice(itertools.combinations(values, length), at_most)
+        found = np.array(list(made)).reshape(-1, length, 1)
+        return _smallest_first(np.repeat(found, len(self.elements), axis=2))
 
     def values(
         self, watched: tuple[g.Node, ...], rows: Rows, width: str = "float64"
@@ -135,3 +141,8 @@ class ShortRows:
                   for k, e in enumerate(self.elements)),
             self.unit,
         )  # fmt: skip
+
+
+def _smallest_first(rows: Rows) -> Rows:
+    size = np.abs(rows)
+    return rows[np.lexsort((size.sum((1, 2)), size.max((1, 2))))]
