@@ -85,8 +85,10 @@ class Confusion:
 class Ratio:
     """Two terms of one sum that a new element changes by different factors.
 
-    So no single factor moves the sum. It shows that one sum does not suffice; that several do not
-    either rests on the reason given beside it.
+    So no single factor moves the sum: one sum does not suffice. `wider` extends that to as many
+    sums as it has columns, less one: if f(x; p) = Σ_k c_k(p)·h_k(x) with that few k, the matrix of
+    the terms of its first row, after each column of its second is appended alone, would be
+    singular; it is not.
     """
 
     row: Row  # two columns
@@ -94,6 +96,7 @@ class Ratio:
     given: Given
     before: tuple[float, float]
     after: tuple[float, float]
+    wider: tuple[Row, Row] | None = None
 
     @property
     def factors(self) -> tuple[float, float]:
@@ -102,10 +105,22 @@ class Ratio:
     def __str__(self) -> str:
         a, b = map(short, self.factors)
         old, new = (listed(tuple(map(short, t))) for t in (self.before, self.after))
-        return (
+        lines = [
             f"Row {self.row} has the terms {old}{_with(self.given)}; after appending {self.then} "
-            f"they are {new}:\nfactors {a} and {b}, so no single factor moves their sum."
-        )
+            f"they are {new}:",
+            f"factors {a} and {b}, so no single factor moves their sum.",
+        ]
+        if self.wider is not None:
+            row, then = self.wider
+            lines.append(f"Nor do {len(row) - 1} sums suffice: the terms of {row},")
+            lines.append(f"after appending {_one_of(then)}, have rank {len(row)}.")
+        return "\n".join(lines)
+
+
+def _one_of(row: Row) -> str:
+    """A row whose columns are appended one at a time."""
+    first, last = (", ".join(f"{n} = {v[k]}" for n, v in row.values) for k in (0, -1))
+    return f"{first} or … or {last}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +134,10 @@ class Overflow:
     part: float
 
     def __str__(self) -> str:
+        some = "column gives" if self.columns == 1 else f"{self.columns} columns give"
         return (
-            f"Row {self.row} gives {short(self.whole)}{_with(self.given)}, but its first "
-            f"{self.columns} columns give {short(self.part)}:\n"
+            f"Row {self.row} gives {short(self.whole)}{_with(self.given)}, "
+            f"but its first {some} {short(self.part)}:\n"
             "inf in float32, and inf times any factor stays inf."
         )
 

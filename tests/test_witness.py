@@ -13,10 +13,12 @@ import pytest
 from cases import leaves
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mpmath import mp
 
 import fusegen as fg
 from fusegen.algebra import exact
 from fusegen.algebra.derive import derive
+from fusegen.algebra.refute import ratio
 from fusegen.derivation import RefusalKind
 from fusegen.ops import OPS
 from fusegen.witness import Cancellation, Confusion, Disorder, Overflow, Ratio, Row
@@ -48,7 +50,7 @@ def joined(row: Row, then: Row) -> Row:
     return Row(tuple((name, a + b) for (name, a), (_, b) in both), row.unit)
 
 
-# ---- two rows that the state confuses; each text returns its state, and last the refused value ----
+# ---- two rows that the state confuses: texts return their state, the refused value last ----
 
 
 def relu(x):
@@ -211,15 +213,37 @@ def layer_norm_of(x):
     return (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + 1e-5)
 
 
+def mp_softmax(x):
+    powers = [mp.exp(v) for v in x]
+    return [p / mp.fsum(powers) for p in powers]
+
+
+def mp_layer_norm(x):
+    mean = mp.fsum(x) / len(x)
+    var = mp.fsum((v - mean) ** 2 for v in x) / len(x)
+    return [(v - mean) / mp.sqrt(var + mp.mpf("1e-5")) for v in x]
+
+
+def mp_about_the_greatest(x):
+    return [mp.exp(v - max(x)) for v in x]
+
+
 RATIOS = {
-    "temperature": lambda x: fg.exp((x - fg.max(x)) / fg.sqrt(fg.mean(x**2))),
-    "softmax of softmax": lambda x: fg.exp(softmax_of(x) - fg.max(softmax_of(x))),
-    "softmax of layer norm": lambda x: fg.exp(layer_norm_of(x) - fg.max(layer_norm_of(x))),
-}
+    "temperature": (
+        lambda x: fg.exp((x - fg.max(x)) / fg.sqrt(fg.mean(x**2))),
+        lambda x: mp_about_the_greatest(
+            [v / mp.sqrt(mp.fsum(w * w for w in x) / len(x)) for v in x])),
+    "softmax of softmax": (
+        lambda x: fg.exp(softmax_of(x) - fg.max(softmax_of(x))),
+        lambda x: mp_about_the_greatest(mp_softmax(x))),
+    "softmax of layer norm": (
+        lambda x: fg.exp(layer_norm_of(x) - fg.max(layer_norm_of(x))),
+        lambda x: mp_about_the_greatest(mp_layer_norm(x))),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("term", RATIOS.values(), ids=RATIOS.keys())
-def test_no_single_factor_moves_the_sum(term):
+@pytest.mark.parametrize(("term", "digits"), RATIOS.values(), ids=RATIOS.keys())
+def test_no_single_factor_moves_the_sum_nor_do_six_sums(term, digits):
     refusal = refusal_of(fg.pipeline(lambda x: fg.sum(term(x))))
     assert refusal.kind is RefusalKind.STUCK_ATOM
     w = refusal.witness
@@ -230,6 +254,20 @@ def test_no_single_factor_moves_the_sum(term):
     np.testing.assert_allclose(w.after, after, rtol=1e-9)
     one, other = after / before
     assert abs(one - other) > 1e-3 * max(abs(one), abs(other))
+    assert w.wider is not None
+    x, more = (r.floats("x") for r in w.wider)
+    assert len(x) == len(more) == 7
+    with mp.workdps(150):
+        rows = [digits([mp.mpf(v) for v in (*x, b)])[:7] for b in more]
+        assert abs(mp.det(mp.matrix(rows))) > mp.mpf(10) ** -100  # 150 digits were kept
+
+
+@pytest.mark.parametrize(("power", "sums"), [(5, 6), (6, 7)])
+def test_ranks_count_the_sums_that_are_needed(power, sums):
+    graph = fg.pipeline(lambda x: fg.sum((x - fg.mean(x)) ** power)).work().graph
+    found = ratio(graph, graph.reductions[-1])
+    assert found is not None
+    assert (found.wider is None) is (sums <= 6)
 
 
 # ---- float32 ----
@@ -354,7 +392,7 @@ def test_witnesses_do_not_depend_on_hash_seeds():
         "for f, _ in t.CONFUSED.values(): print(t.refusal_of(fg.pipeline(f)))\n"
         "for f, *_ in t.DISORDERED.values():\n"
         "    print(t.refusal_of(fg.pipeline(lambda x: fg.topk(f(x), 2))))\n"
-        "for f in t.RATIOS.values(): print(t.refusal_of(fg.pipeline(lambda x: fg.sum(f(x)))))\n"
+        "for f, _ in t.RATIOS.values(): print(t.refusal_of(fg.pipeline(lambda x: fg.sum(f(x)))))\n"
     )
     root = Path(__file__).parents[1]
     found = set()

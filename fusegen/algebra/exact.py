@@ -1,4 +1,4 @@
-"""The text on one short row, exactly: in fractions, and in 50 digits where there is no fraction.
+"""The text on one short row, exactly: in fractions, and in 100 digits where there is no fraction.
 
 Two values are equal when they are the same fraction, or agree to 1e-30. The only importer of
 mpmath, in a context of its own: sympy's precision is untouched.
@@ -19,9 +19,11 @@ Number = Any  # Fraction, mpf, or bool for conditions
 Values = Number | list[Number]  # a row value, or one per column or list entry
 
 _MP = MPContext()
-_MP.dps = 50
+_MP.dps = 100
 _SAME = _MP.mpf(10) ** -30
-_TIE = _MP.mpf(10) ** -40  # nearer than this, a comparison of inexact numbers sees them equal
+_TIE = _MP.mpf(10) ** -80  # nearer than this, a comparison of inexact numbers sees them equal
+_MOST_BITS = 4096
+_INDEPENDENT = _MP.mpf(10) ** -80
 LN2: Number = _MP.ln2 * 1
 
 
@@ -32,6 +34,12 @@ class Outside(Exception):
 def same(a: Number, b: Number) -> bool:
     gap = abs(_minus(a, b))
     return bool(gap == 0 if isinstance(gap, Fraction) else gap <= _SAME)
+
+
+def independent(rows: Sequence[Sequence[Number]]) -> bool:
+    """Has the square matrix full rank? False also where 100 digits do not tell."""
+    scaled = [[_mpf(v) / max(map(abs, map(_mpf, row))) for v in row] for row in rows]
+    return bool(abs(_MP.det(_MP.matrix(scaled))) > _INDEPENDENT)
 
 
 def spelled(value: Number) -> str:
@@ -111,9 +119,22 @@ def _mapped(op: str, args: list[Values]) -> Values:
     compute = OPERATIONS[op]
     lengths = {len(a) for a in args if isinstance(a, list)}
     if not lengths:
-        return compute(*args)
+        return _tame(compute(*args))
     (length,) = lengths
-    return [compute(*entry) for entry in zip(*(_wide(a, length) for a in args), strict=True)]
+    entries = zip(*(_wide(a, length) for a in args), strict=True)
+    return [_tame(compute(*entry)) for entry in entries]
+
+
+def _tame(value: Number) -> Number:
+    """Fractions with very many digits go on as 100 digits; raises Outside for astronomical ones."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Fraction):
+        bits = max(value.numerator.bit_length(), value.denominator.bit_length())
+        return value if bits <= _MOST_BITS else _mpf(value)
+    if _MP.mag(value) > _MOST_BITS:
+        raise Outside
+    return value
 
 
 def _taken(values: Values, columns: Values) -> Values:

@@ -15,6 +15,7 @@ import numpy as np
 
 from fusegen import graph as g
 from fusegen.algebra import exact
+from fusegen.algebra.pivot import MAX_BASIS
 from fusegen.algebra.short_rows import Results, Rows, ShortRows
 from fusegen.witness import Confusion, Ratio, Row
 
@@ -102,7 +103,7 @@ def _told_apart(
     most = _WORK // (len(then) * (rows.shape[1] + more) * len(short.needed))
     rows, first = rows[:most], first[:most]
     a, b = _continued(short, first, then), _continued(short, rows, then)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(all="ignore"):
         apart = np.abs(a - b) > _DIFFERENT * (1 + np.abs(a))
     sound = np.isfinite(a) & np.isfinite(b)
     differ = np.any(apart, axis=2) & np.all(sound, axis=2)
@@ -171,20 +172,38 @@ def ratio(graph: g.Graph, node: g.Reduce | g.TopK) -> Ratio | None:
     for rows, then in product(short.rows(2, 2, 500), short.rows(1, 2, 30)):
         row, more = short.row(rows), short.row(then)
         try:
-            (before,) = short.exactly((node.arg,), row)
-            (after,) = short.exactly((node.arg,), _joined(row, more))
+            before, after = _terms(short, row), _terms(short, _joined(row, more))
+            pairs = [(float(t[0]), float(t[1])) for t in (before, after)]
+            found = Ratio(row, more, short.given, pairs[0], pairs[1])
+            if all(found.before) and all(found.after) and _unlike(found):
+                return replace(found, wider=_wider(short))
         except exact.Outside:
             continue
-        if not (isinstance(before, list) and isinstance(after, list)):
-            return None
-        found = Ratio(row, more, short.given, *(
-            (float(t[0]), float(t[1])) for t in (before, after)
-        ))  # fmt: skip
-        if all(found.before) and all(found.after) and _unlike(found):
-            return found
     return None
+
+
+def _terms(short: ShortRows, row: Row) -> list[exact.Number]:
+    """What the reduction sums, by column. Raises exact.Outside."""
+    (terms,) = short.exactly((short.node.arg,), row)
+    assert isinstance(terms, list)
+    return terms
 
 
 def _unlike(found: Ratio) -> bool:
     a, b = found.factors
     return abs(a - b) > 1e-3 * max(abs(a), abs(b))
+
+
+def _wider(short: ShortRows) -> tuple[Row, Row] | None:
+    """One element more than sums are allowed, and as many continuations, if they are independent.
+    Raises exact.Outside."""
+    size = MAX_BASIS + 1
+    low = size // 2
+    row, then = (short.row(np.repeat(np.arange(a, a + size)[:, None], len(short.elements), axis=1))
+                 for a in (-low, size - low))  # fmt: skip
+    continued = [
+        _joined(row, replace(then, values=tuple((n, v[k:k + 1]) for n, v in then.values)))
+        for k in range(size)
+    ]
+    terms = [_terms(short, r)[:size] for r in continued]
+    return (row, then) if exact.independent(terms) else None
