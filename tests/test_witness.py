@@ -306,6 +306,22 @@ def test_raw_moments_lose_the_digits_of_the_result():
     assert abs(w.by_sums - w.by_text) > 0.1 * abs(w.by_text)
 
 
+def test_squares_about_a_mean_of_another_element_cancel():
+    pipeline = fg.pipeline(lambda x, y: fg.sum((x * y - fg.mean(y)) ** 2))
+    refusal = refusal_of(pipeline)
+    assert refusal.kind is RefusalKind.MIXED_SIGN
+    w = refusal.witness
+    assert isinstance(w, Cancellation)
+    assert len(w.row) == w.columns == 2
+    assert reference(pipeline, w.row) == pytest.approx(w.by_text, rel=1e-3)
+    x, y = (np.array(w.row.floats(n), np.float32) for n in "xy")
+    mean = np.mean(y, dtype=np.float32)
+    raw = np.sum((x * y) ** 2) - 2 * mean * np.sum(x * y) + 2 * mean * mean
+    assert raw.dtype == np.float32
+    assert abs(raw - w.by_text) > 0.1 * w.by_text
+    assert f"in float32 the sums give {w.by_sums:.6g}" in str(refusal)
+
+
 # ---- order ----
 
 DISORDERED = {

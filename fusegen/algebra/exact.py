@@ -38,7 +38,10 @@ def same(a: Number, b: Number) -> bool:
 
 def independent(rows: Sequence[Sequence[Number]]) -> bool:
     """Has the square matrix full rank? False also where 100 digits do not tell."""
-    scaled = [[_mpf(v) / max(map(abs, map(_mpf, row))) for v in row] for row in rows]
+    sizes = [max(abs(_mpf(v)) for v in row) for row in rows]
+    if not all(sizes):
+        return False
+    scaled = [[_mpf(v) / size for v in row] for row, size in zip(rows, sizes, strict=True)]
     return bool(abs(_MP.det(_MP.matrix(scaled))) > _INDEPENDENT)
 
 

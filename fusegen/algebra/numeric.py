@@ -53,7 +53,7 @@ def cancellation(
         row = np.tile(pattern, (columns // len(pattern), 1))[None]
         text, good = (float(short.values((node,), row, w)[0].item())
                       for w in ("float32", "float64"))  # fmt: skip
-        if not np.isfinite(good) or abs(text - good) > _LOST * abs(good):
+        if not (np.isfinite(good) and abs(text - good) <= _LOST * abs(good)):
             continue  # the text itself has lost it
         total = _by_sums(short, setting, candidate, row)
         if isinstance(node, g.Reduce) and node.fold is g.Fold.MEAN:
@@ -64,12 +64,14 @@ def cancellation(
 
 
 def _patterns(inputs: int) -> Iterator[tuple[Rows, int]]:
-    """(columns, inputs) to be repeated, and to how many columns: far from 0, little apart."""
+    """(columns, inputs) to be repeated, and to how many columns: far from 0, little apart, in all
+    inputs or in one beside ones."""
+    beside = [np.ones(inputs, np.bool_), *(np.eye(inputs, dtype=np.bool_) if inputs > 1 else ())]
     for apart, columns in product((1, 1 / 2, 1 / 1024), (2, 64, 1024, 4096)):
-        for start in sorted({0, 64, 4096, columns}):
-            values = np.array([start, start + apart])
-            yield np.repeat(values[:, None], inputs, axis=1), columns
-            yield np.repeat(values[1:, None], inputs, axis=1), columns
+        for start, chosen in product(sorted({0, 64, 4096, columns}), beside):
+            values = np.where(chosen, np.array([[start], [start + apart]]), 1.0)
+            yield values, columns
+            yield values[1:], columns
 
 
 def _by_sums(

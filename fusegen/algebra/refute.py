@@ -173,12 +173,12 @@ def ratio(graph: g.Graph, node: g.Reduce | g.TopK) -> Ratio | None:
         row, more = short.row(rows), short.row(then)
         try:
             before, after = _terms(short, row), _terms(short, _joined(row, more))
-            pairs = [(float(t[0]), float(t[1])) for t in (before, after)]
-            found = Ratio(row, more, short.given, pairs[0], pairs[1])
-            if all(found.before) and all(found.after) and _unlike(found):
-                return replace(found, wider=_wider(short))
         except exact.Outside:
             continue
+        pairs = [(float(t[0]), float(t[1])) for t in (before, after)]
+        found = Ratio(row, more, short.given, pairs[0], pairs[1])
+        if all(found.before) and all(found.after) and _unlike(found):
+            return replace(found, wider=_wider(short))
     return None
 
 
@@ -195,8 +195,8 @@ def _unlike(found: Ratio) -> bool:
 
 
 def _wider(short: ShortRows) -> tuple[Row, Row] | None:
-    """One element more than sums are allowed, and as many continuations, if they are independent.
-    Raises exact.Outside."""
+    """One element more than sums are allowed, and as many continuations, if their terms are
+    independent."""
     size = MAX_BASIS + 1
     low = size // 2
     row, then = (short.row(np.repeat(np.arange(a, a + size)[:, None], len(short.elements), axis=1))
@@ -205,5 +205,8 @@ def _wider(short: ShortRows) -> tuple[Row, Row] | None:
         _joined(row, replace(then, values=tuple((n, v[k:k + 1]) for n, v in then.values)))
         for k in range(size)
     ]
-    terms = [_terms(short, r)[:size] for r in continued]
+    try:
+        terms = [_terms(short, r)[:size] for r in continued]
+    except exact.Outside:
+        return None
     return (row, then) if exact.independent(terms) else None

@@ -118,7 +118,7 @@ class ShortRows:
             inputs=tuple(n for n in nodes if isinstance(n, g.Input)),
         )  # fmt: skip
         kind = np.float32 if width == "float32" else np.float64
-        found = evaluate(cut, inputs, self.dtypes, n_cols, kind)
+        found = map(np.atleast_1d, evaluate(cut, inputs, self.dtypes, n_cols, kind))
         return [
             np.broadcast_to(f, (count, n_cols if g.extent(n) is g.Extent.ELEMENT else f.shape[-1]))
             for n, f in zip(watched, found, strict=True)
