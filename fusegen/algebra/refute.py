@@ -22,7 +22,7 @@ from fusegen.witness import Confusion, Ratio, Row
 _NATURAL = {"exp", "expm1", "log", "log1p", "sigmoid", "xlogy"}
 _SWITCHES = {"floor", "ceil", "round", "to_int", "lt", "le", "gt", "ge", "eq", "ne"}
 _ROWS, _CONTINUATIONS = 2500, 90
-_WORK = 1_000_000  # values computed at once: rows × columns × nodes
+_WORK = 600_000  # values computed at once: rows × columns × nodes
 _PROMISING, _CONFIRMED = 3, 9  # candidates looked at exactly: per pair of lengths, in all
 _DIFFERENT = 1e-6
 
