@@ -13,7 +13,7 @@ import argparse
 import datetime
 import json
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +39,6 @@ CONSTANTS = {"topk": {"k": 5}, "softmax_topk": {"k": 5}, "moe_gate": {"k": 2}}
 # ---- data ----
 
 
-def _shuffled(normal: Array) -> Array:
-    return normal
-
-
 def _outlier(at: int) -> Callable[[Array], Array]:
     def put(normal: Array) -> Array:
         normal[:, at] = 1000
@@ -57,7 +53,7 @@ def _clustered(normal: Array) -> Array:
 
 
 DATA: dict[str, Callable[[Array], Array]] = {
-    "normal": _shuffled,
+    "normal": lambda n: n,
     "offset 1e3": lambda n: n + 1e3,
     "offset 1e4": lambda n: n + 1e4,
     "scale 1e-25": lambda n: n * 1e-25,
@@ -77,19 +73,14 @@ def inputs_of(name: str, data: str, rows: int, cols: int) -> dict[str, Array]:
     shape = DATA[data]
     normal = rng.standard_normal((rows, cols))
     found: dict[str, Array] = {}
-    for p in PIPELINES[name].traced(frozenset(_required(name)), CONSTANTS.get(name, {})).graph.inputs:
-        if p.name == "labels":
-            found[p.name] = rng.integers(0, cols, rows)
+    signature = PIPELINES[name].signature
+    for given in (n for n in signature.arrays if n not in signature.optional):
+        if given == "labels":
+            found[given] = rng.integers(0, cols, rows)
             continue
         values = 0.6 * normal + 0.8 * rng.standard_normal((rows, cols)) if found else normal.copy()
-        with np.errstate(over="ignore"):
-            found[p.name] = (values if p.name in _WEIGHTS else shape(values)).astype(np.float32)
+        found[given] = (values if given in _WEIGHTS else shape(values)).astype(np.float32)
     return found
-
-
-def _required(name: str) -> Iterator[str]:
-    signature = PIPELINES[name].signature
-    return (n for n in signature.arrays if n not in signature.optional)
 
 
 # ---- errors ----
@@ -104,10 +95,10 @@ def leaves(result: Any) -> list[Array]:
 
 def error(got: Array, want: Array) -> float:
     """‖got − want‖ / ‖want‖, the worst row's for results with columns; inf where a result that
-    float32 can hold is not finite."""
+    float32 can hold is not finite, or the other way round."""
     with np.errstate(all="ignore"):
         held = np.isfinite(want.astype(np.float32))
-        if np.any(held & ~np.isfinite(got)):
+        if np.any(held != np.isfinite(got)):
             return np.inf
         size = np.where(held, want, 0)
         scale = np.maximum(np.max(np.abs(size), axis=-1, keepdims=True), SMALLEST)
@@ -122,24 +113,31 @@ def same_specials(online: Array, safe: Array) -> bool:
     return np.array_equal(online[special], safe[special], equal_nan=True)
 
 
-def measured(name: str, data: str, rows: int, cols: int) -> dict[str, Any]:
-    """One line of the table; the worst result counts, by its ratio to the safe text's."""
-    inputs, constants = inputs_of(name, data, rows, cols), CONSTANTS.get(name, {})
-    pipeline = PIPELINES[name]
+def run_on_cpu(name: str, inputs: dict[str, Array], form: str) -> Any:
+    return PIPELINES[name](*inputs.values(), form=form, **CONSTANTS.get(name, {}))
+
+
+def measured(
+    name: str, data: str, rows: int, cols: int, run: Callable[..., Any] = run_on_cpu
+) -> dict[str, Any]:
+    """One line of the table; the result whose merged form is worst beside the safe text's counts.
+
+    run: gives the results of a pipeline for named inputs in a form, in float32.
+    """
+    inputs = inputs_of(name, data, rows, cols)
     with np.errstate(all="ignore"):
-        want = leaves(pipeline.reference(*inputs.values(), **constants))
-    found = {form: leaves(pipeline(*inputs.values(), form=form, **constants))
-             for form in ("online", "safe")}  # fmt: skip
+        want = leaves(PIPELINES[name].reference(*inputs.values(), **CONSTANTS.get(name, {})))
+    found = {form: leaves(run(name, inputs, form)) for form in ("online", "safe")}
     peer = torch_result(name, inputs)
     if peer is not None:
         found["torch"] = peer
     errors = {form: [error(g, w) for g, w in zip(got, want, strict=True)]
               for form, got in found.items()}  # fmt: skip
-    worst = max(range(len(want)), key=lambda i: excess(errors["online"][i], errors["safe"][i]))
+    over = [excess(o, s) for o, s in zip(errors["online"], errors["safe"], strict=True)]
+    worst = over.index(max(over))
     return {
         "pipeline": name, "data": data, "rows": rows, "cols": cols,
-        **{form: e[worst] for form, e in errors.items()},
-        "excess": excess(errors["online"][worst], errors["safe"][worst]),
+        **{form: e[worst] for form, e in errors.items()}, "excess": over[worst],
         "specials": all(map(same_specials, found["online"], found["safe"])),
     }  # fmt: skip
 

@@ -14,10 +14,15 @@ When the pivot changes from p to q, h(u at q) = T · h(u at p) with T a function
 
 Milakov & Gimelshein 2018, equation 4, is the case u = x − m, h = exp, T = exp(δ).
 
-Guard policy, the only one: a pivot that is no usable number (empty or all −inf rows, ±inf, NaN; for
-scale pivots also 0) is *anchored* at 0 (shift) or 1 (scale) while sums are kept, a sum that is 0
-stays 0 whatever T is, and when the sweep ends the sums that hang on such a pivot are NaN, which is
-what the text gives.
+Guard policy, the only one. A pivot is *usable* if it is finite, and for a scale not 0.
+
+  1. While sums are kept, a pivot that is not usable (no elements, all −inf, +inf, NaN) is anchored
+     at 0 (shift) or 1 (scale).
+  2. A sum that is 0 stays 0, whatever T is.
+  3. When the sweep ends, the sums that hang on a pivot that is not usable are NaN, which is what
+     the text gives.
+
+docs/special_values.md says what follows for users, and where the text differs.
 """
 
 from __future__ import annotations

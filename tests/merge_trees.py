@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from simt import compile_module
 
 from fusegen.compiler import Work, trace_pipeline
 from fusegen.dtypes import dtype_of
-from fusegen.kernel import Kernel, Program
+from fusegen.kernel import Kernel, Param
 from fusegen.pipeline import Pipeline
 from fusegen.runtime.cpu import compiled
 from fusegen.schedule.problem import Problem
@@ -38,49 +38,31 @@ def trees(n_cols: int, unit: int = 1) -> Array:
     return np.array(found, np.int64)
 
 
+Launch = Callable[[Kernel, Sequence[Array], int, int, Array], None]
+"""Runs a kernel on its arrays, in parameter order: n_rows, n_cols, and the tree of each row."""
+
+
 @dataclass(frozen=True)
 class Driven:
     """One pipeline for one backend; `run` gives results for every row and tree."""
 
     work: Work
-    library: Any
-
-    @property
-    def program(self) -> Program:
-        return self.work.program
+    launch: Launch
 
     def run(self, inputs: Mapping[str, Array], shapes: Array) -> tuple[Array, ...]:
         """Results in the order of the outputs, each (n_rows, n_trees, …)."""
-        (kernel,) = self.program.kernels
+        (kernel,) = self.work.program.kernels
         n_rows, n_cols = next(a.shape for a in inputs.values() if a.ndim == 2)
         total = n_rows * len(shapes)
-        names = {self.work.graph.names[i]: i.name for i in self.work.graph.inputs}
-        arrays = {name: np.repeat(inputs[given], len(shapes), axis=0)
-                  for name, given in names.items()}  # fmt: skip
-        results = {p.name: _blank(p, total, n_cols) for p in self.program.outputs}
+        given = {self.work.graph.names[i]: inputs[i.name] for i in self.work.graph.inputs}
+        arrays = {name: np.repeat(array, len(shapes), axis=0) for name, array in given.items()}
+        results = {p.name: _blank(p, total, n_cols) for p in self.work.program.outputs}
         every = [{**arrays, **results}[p.name] for p in kernel.params]
-        self._launch(kernel, every, total, n_cols, np.tile(shapes, (n_rows, 1)))
+        self.launch(kernel, every, total, n_cols, np.tile(shapes, (n_rows, 1)))
         return tuple(r.reshape(n_rows, len(shapes), *r.shape[1:]) for r in results.values())
 
-    def _launch(
-        self, kernel: Kernel, arrays: Sequence[Array], rows: int, n_cols: int, shapes: Array
-    ) -> None:
-        strides = [a.shape[1] if p.shape == "element" else 1 for p, a in zip(kernel.params, arrays)]
-        if isinstance(self.work.target, CpuTarget):
-            words = []
-            for p, array, stride in zip(kernel.params, arrays, strides, strict=True):
-                words += [array.ctypes.data, *([stride] if p.shape in ("element", "row") else [])]
-            table = (ctypes.c_int64 * (len(words) + 1))(*words, n_cols)
-            self.library.drive(table, ctypes.c_int64(rows), ctypes.c_void_p(shapes.ctypes.data))
-            return
-        by_element = [s for p, s in zip(kernel.params, strides) if p.shape == "element"]
-        written = {i for i, p in enumerate(kernel.params) if p.output}
-        self.library.launch(
-            kernel.name, (1,), (1,), [*arrays, *by_element, rows, n_cols, shapes], outputs=written
-        )
 
-
-def _blank(param: Any, rows: int, n_cols: int) -> Array:
+def _blank(param: Param, rows: int, n_cols: int) -> Array:
     shape = {"element": (rows, n_cols), "row": (rows,)}.get(param.shape, (rows, param.k))
     return np.full(shape, -77).astype(param.dtype.numpy)
 
@@ -89,18 +71,17 @@ def drive(
     pipeline: Pipeline, inputs: Mapping[str, Array], constants: Mapping[str, Any],
     target: CpuTarget | CudaTarget,
 ) -> Driven:  # fmt: skip
-    """Emit for the target, add the driver, compile. CPU chunks are one vector, so that the pivot
-    moves inside a piece as well."""
+    """Emit the online form for the target, add the driver, compile.
+
+    CPU chunks are one vector, so that the pivot moves inside a piece as well.
+    """
     dtypes = {n: dtype_of(a.dtype) for n, a in inputs.items()}
     traced = trace_pipeline(pipeline, frozenset(inputs), dict(constants))
     chunk = target.vector_bytes // 4 if isinstance(target, CpuTarget) else None
     problem = Problem(dtypes=dtypes, n_rows=100_000, n_cols=3000)
     work = Work(traced, dtypes, "online", target, problem, chunk)
-    (kernel,) = work.program.kernels
-    if isinstance(target, CpuTarget):
-        path = compiled(work.source + _cpu_driver(kernel), target, kernel.name)
-        return Driven(work, ctypes.CDLL(str(path)))
-    return Driven(work, compile_module(_with_cuda_driver(work.source), check=False))
+    launch = _cpu_launch(work) if isinstance(target, CpuTarget) else _cuda_launch(work)
+    return Driven(work, launch)
 
 
 HOST = host_cpu()
@@ -108,6 +89,25 @@ GPU = CUDA_TARGETS["sm_90"]
 
 
 # ---- C++ ----
+
+
+def _cpu_launch(work: Work) -> Launch:
+    (kernel,) = work.program.kernels
+    path = compiled(work.source + _cpu_driver(kernel), work.schedule.target, kernel.name)
+    library = ctypes.CDLL(str(path))
+
+    def launch(
+        kernel: Kernel, arrays: Sequence[Array], n_rows: int, n_cols: int, shapes: Array
+    ) -> None:
+        words: list[int] = []
+        for param, array in zip(kernel.params, arrays, strict=True):
+            words.append(array.ctypes.data)
+            if param.shape in ("element", "row"):
+                words.append(array.strides[0] // array.itemsize)
+        table = (ctypes.c_int64 * (len(words) + 1))(*words, n_cols)
+        library.drive(table, ctypes.c_int64(n_rows), ctypes.c_void_p(shapes.ctypes.data))
+
+    return launch
 
 
 def _cpu_driver(kernel: Kernel) -> str:
@@ -127,7 +127,8 @@ def _cpu_driver(kernel: Kernel) -> str:
         lines += [
             f"const int64_t size_{n} = {k}_state_bytes_{n}();",
             "for (int piece = 0; piece < 3; ++piece)",
-            f"    {k}_fold_{n}(arrays, r, t[piece], t[piece + 1], known, room + t[4 + piece] * size_{n});",
+            f"    {k}_fold_{n}(arrays, r, t[piece], t[piece + 1], known, "
+            f"room + t[4 + piece] * size_{n});",
             f"if (t[7]) {k}_finish_{n}(arrays, r, 2, known, room + size_{n});",
             f"{k}_finish_{n}(arrays, r, t[7] ? 2 : 3, known, room);",
         ]
@@ -166,8 +167,20 @@ _ALONG_A_TREE = r"""
 """
 
 
-def _with_cuda_driver(source: str) -> str:
+def _cuda_launch(work: Work) -> Launch:
     """The emitted kernel run by one thread, its walk over the row made three walks."""
-    source, found = _FOLD.subn(_ALONG_A_TREE, source)
+    source, found = _FOLD.subn(_ALONG_A_TREE, work.source)
     assert found, "no state is folded"
-    return source.replace("long long n_cols_wide)", "long long n_cols_wide, const long long* trees)")
+    last = "long long n_cols_wide"
+    source = source.replace(f"{last})", f"{last}, const long long* trees)")
+    module = compile_module(source, check=False)
+
+    def launch(
+        kernel: Kernel, arrays: Sequence[Array], n_rows: int, n_cols: int, shapes: Array
+    ) -> None:
+        strides = [n_cols for p in kernel.params if p.shape == "element"]
+        written = {i for i, p in enumerate(kernel.params) if p.output}
+        args = [*arrays, *strides, n_rows, n_cols, shapes]
+        module.launch(kernel.name, (1,), (1,), args, outputs=written)
+
+    return launch

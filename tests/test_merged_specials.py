@@ -25,12 +25,13 @@ from fusegen.runtime.cpu import find_compiler
 Array = np.ndarray[Any, Any]
 INF, NAN = np.inf, np.nan
 PIPELINES = {**fg.library.PIPELINES, **ACCEPTED}
-CONSTANTS: dict[str, dict[str, Any]] = dict.fromkeys(("topk", "softmax_topk", "moe_gate"), {"k": 2})
+LISTS = ("topk", "softmax_topk", "moe_gate")
+CONSTANTS: dict[str, dict[str, Any]] = {name: {"k": 2} for name in LISTS}
 LETTERS = (-INF, -1, 0, 2, INF, NAN)
 SCALED = ("norm2", "lp_norm", "scaled_magnitudes", "absmax_quantize")
 SMALL = 1e-20  # its square is 0 in float32: only a scale pivot keeps it
 FEW = ((-1, 0, 2), (INF, 2, -1), (-INF, 0, 2), (NAN, 1, 1), (0, 0, 0), (2, -INF, -INF))
-"""Rows that a second input takes beside every row of three of the first, and the other way round."""
+"""Rows of three that one input takes beside every row of the other."""
 
 CPU = pytest.param("cpu", marks=pytest.mark.skipif(not find_compiler(), reason="no compiler"))
 CUDA = pytest.param(
@@ -173,9 +174,6 @@ def _lengths(name: str) -> range:
     return range(CONSTANTS.get(name, {}).get("k", 1), 4)
 
 
-LISTS = ("topk", "softmax_topk", "moe_gate")
-
-
 @pytest.mark.parametrize("backend", [CPU, CUDA])
 @pytest.mark.parametrize("name", PIPELINES)
 def test_any_tree_of_any_small_row_gives_the_text(name, backend, pipelines_driven):
@@ -209,8 +207,7 @@ def test_lists_of_a_team_give_the_text(name, backend):
 
 @pytest.mark.parametrize("name", [n for n, d in DEVIATIONS.items() if d.instead is not None])
 def test_deviations_are_needed_and_confined(name):
-    """The text differs from what stands for it on some rows, none of which is all finite unless
-    it has a tie."""
+    """The text differs from what stands for it on some rows, and on none that is all finite."""
     inputs = inputs_of(name, 3)
     at = DEVIATIONS[name].output
     text, instead = text_of(PIPELINES[name], inputs, name)[at], due(name, inputs)[at]
