@@ -105,23 +105,18 @@ def test_argmax_is_numpys(row, target):
 @WHERE
 @CASES
 @pytest.mark.parametrize("label", [0, 1, 3])
-def test_cross_entropy_is_scipys_and_torchs(row, target, label):
-    special = pytest.importorskip("scipy.special")
+def test_cross_entropy_is_torchs(row, target, label):
+    torch = pytest.importorskip("torch")
     x, labels = _row(row), np.array([label])
+    if np.abs(x[np.isfinite(x)]).max(initial=0) > 1e38:
+        pytest.skip("the difference of two logits overflows: inf here, NaN in torch")
     choices = Choices(numpy=target == "numpy", target=host_cpu())
     call = fg.library.cross_entropy.prepare((x, labels), {}, choices=choices)
     call.run()
-    found = call.hand_back()
-    with np.errstate(all="ignore"):
-        wanted = -special.log_softmax(x.astype(float), axis=1)[:, label]
-        np.testing.assert_allclose(found, wanted.astype(np.float32), rtol=2e-6)
-    torch = pytest.importorskip("torch")
-    if INF in row or max(map(abs, row)) > 1e38:
-        return  # torch gives NaN for every label beside +inf, and where the difference overflows
-    losses = torch.nn.functional.cross_entropy(
+    wanted = torch.nn.functional.cross_entropy(
         torch.from_numpy(x), torch.from_numpy(labels), reduction="none"
     )
-    np.testing.assert_allclose(found, losses, rtol=2e-6)
+    np.testing.assert_allclose(call.hand_back(), wanted, rtol=2e-6)
 
 
 @WHERE
