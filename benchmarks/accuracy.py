@@ -13,6 +13,7 @@ import argparse
 import datetime
 import json
 import platform
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -184,7 +185,7 @@ def show(line: dict[str, Any]) -> None:
     ratio = line["online"] / line["safe"] if line["safe"] else float("nan")
     remark = "" if line["specials"] else "  other specials"
     if line["excess"] > 1:
-        remark += f"  {line['excess']:.1f} × the limit"
+        remark += f"  {line['excess']:.2g} × the limit"
     print(f"{line['pipeline']:22s}{line['data']:14s}{line['cols']:7d}{line['online']:9.1e}"
           f"{line['safe']:9.1e}{peer}{ratio:7.2f}{remark}", flush=True)  # fmt: skip
 
@@ -204,22 +205,34 @@ def main() -> None:
                 results.append(measured(name, data, args.rows, cols))
                 show(results[-1])
     if args.output:
-        args.output.write_text(json.dumps(report(results), indent=1) + "\n")
+        args.output.write_text(report(results))
 
 
-def report(results: list[dict[str, Any]]) -> dict[str, Any]:
+def report(results: list[dict[str, Any]]) -> str:
+    """JSON, one result a line; numbers to three digits, infinities as text."""
     try:
         import torch
 
         peer = torch.__version__
     except ImportError:
         peer = None
-    return {
+    compiler = subprocess.run([str(find_compiler()), "--version"], capture_output=True, text=True,
+                              check=True).stdout.splitlines()[0]  # fmt: skip
+    head = {
         "date": datetime.date.today().isoformat(), "target": host_cpu().name,
         "fusegen": fg.__version__, "python": platform.python_version(),
-        "numpy": np.__version__, "torch": peer, "compiler": Path(find_compiler() or "").name,
-        "limit": f"online ≤ {LIMIT:g} × safe + {FLOOR:.1e}", "results": results,
+        "numpy": np.__version__, "torch": peer, "compiler": compiler,
+        "limit": f"online <= {LIMIT:g} * safe + {FLOOR:.1e}",
     }  # fmt: skip
+    lines = [json.dumps({k: _short(v) for k, v in line.items()}) for line in results]
+    shown = json.dumps(head, indent=1).removesuffix("\n}")
+    return shown + ',\n "results": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"
+
+
+def _short(value: Any) -> Any:
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.3g}") if np.isfinite(value) else str(value)
 
 
 if __name__ == "__main__":
