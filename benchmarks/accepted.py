@@ -60,6 +60,41 @@ def fifth_moment(x: Value) -> Value:
 
 
 @fg.pipeline
+def sixth_moment(x: Value) -> Value:
+    """Σ (x − mean)⁶."""
+    return fg.sum((x - fg.mean(x)) ** 6)
+
+
+@fg.pipeline
+def softmax_variance(x: Value, y: Value) -> Value:
+    """Variance of y under softmax(x), about their own mean."""
+    p = fg.library.softmax(x)
+    mu = fg.sum(p * y)
+    return fg.sum(p * (y - mu) ** 2)
+
+
+@fg.pipeline
+def logit_skewness(x: Value) -> Value:
+    """Third moment of x under softmax(x), about their own mean."""
+    p = fg.library.softmax(x)
+    mu = fg.sum(p * x)
+    return fg.sum(p * (x - mu) ** 3)
+
+
+@fg.pipeline
+def ties(x: Value, y: Value) -> tuple[Value, Value]:
+    """How often the maximum of x occurs, and the mean of y there."""
+    at_top = x == fg.max(x)
+    return fg.count(at_top), fg.sum(fg.where(at_top, y, 0)) / fg.count(at_top)
+
+
+@fg.pipeline
+def distance_to_maximum(x: Value) -> Value:
+    """Σ |x − max|."""
+    return fg.sum(fg.abs(x - fg.max(x)))
+
+
+@fg.pipeline
 def kurtosis(x: Value) -> Value:
     """Fourth moment over the square of the second."""
     u = x - fg.mean(x)

@@ -48,12 +48,6 @@ def columns_of_x(x, *, k):
 
 
 @fg.pipeline
-def expected_logit_in_the_limit(x):
-    p = fg.library.softmax(x)
-    return fg.sum(fg.where(p == 0, 0, p * x))
-
-
-@fg.pipeline
 def kl_in_the_limit(x, y):
     p, q = fg.library.log_softmax(x), fg.library.log_softmax(y)
     return fg.sum(fg.where(fg.exp(p) == 0, 0, fg.exp(p) * (p - q)))
@@ -75,7 +69,6 @@ _COUPLED = "a sum that takes others along when its pivot moves may meet inf − 
 DEVIATIONS = {
     "softmax_topk": Deviation(_TIES, 1, instead=columns_of_x),
     "moe_gate": Deviation(_TIES, 1, instead=columns_of_x),
-    "expected_logit": Deviation(_LIMIT, instead=expected_logit_in_the_limit),
     "kl_divergence": Deviation(_LIMIT, instead=kl_in_the_limit),
     "squares_below_maximum": Deviation(_COUPLED, or_nan=True),
     "layer_norm_backward": Deviation(_COUPLED, 1, or_nan=True),
