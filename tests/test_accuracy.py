@@ -39,7 +39,7 @@ def test_the_cpu_is_as_accurate_as_the_safe_text(name: str) -> None:
 @pytest.mark.parametrize("name", PIPELINES)
 def test_the_gpu_source_is_as_accurate_as_the_safe_text(name: str) -> None:
     for data in ("offset 1e4", "scale 1e-25", "scale 1e25", "ascending", "outlier first"):
-        _hold(measured(name, data, 4, 1500, _emulated))
+        _hold(measured(name, data, 8, 1100, _emulated))
 
 
 def _emulated(name: str, inputs: dict[str, np.ndarray], form: str) -> tuple[np.ndarray, ...]:
