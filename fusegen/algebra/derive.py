@@ -120,12 +120,11 @@ def _dependent(
     if kink is not None:
         return _refused(graph, node, needs, RefusalKind.KINK, f"{kink}.")
     changing = frozenset(r.symbol for r in setting.changing)
-    whole = _closed(setting, setting.apart)
-    doubt = _doubt(graph, setting, whole, changing)
-    if doubt is not None and len(parts := setting.parts) > 1:
-        closed = [_closed(p, p.apart) for p in parts]
-        if all(_doubt(graph, p, c, changing) is None for p, c in zip(parts, closed, strict=True)):
-            whole, doubt = joined([c for c in closed if isinstance(c, Closed)]), None
+    whole, doubt = _attempt(graph, setting, changing)
+    if doubt is not None and len(setting.parts) > 1:
+        terms = [_attempt(graph, part, changing) for part in setting.parts]
+        if all(d is None for _, d in terms):
+            whole, doubt = joined([c for c, _ in terms if isinstance(c, Closed)]), None
     if doubt is not None:
         return _refused(graph, node, needs, *doubt)
     assert isinstance(whole, Closed)
@@ -137,12 +136,25 @@ def _dependent(
     return spelled(graph.names[node], needs, setting, whole, obligations)
 
 
-def _closed(setting: Setting, occurring: Setting) -> Closed | NotClosed:
-    """The best pivots with their transport; weights and values may have pivots of their own."""
-    candidate = best_candidate(occurring)
+def _attempt(
+    graph: g.Graph, setting: Setting, changing: frozenset[sp.Symbol]
+) -> tuple[Closed | NotClosed, tuple[RefusalKind, str] | None]:
+    """The best pivots with their transport: first for the differences that the text itself forms,
+    then for any; with the reason not to merge."""
+    whole = _closed(setting.apart, changing)
+    doubt = _doubt(graph, setting, whole, changing)
+    if doubt is None or not setting.apart.twins:
+        return whole, doubt
+    other = _closed(setting, changing)
+    second = _doubt(graph, setting, other, changing)
+    return (other, None) if second is None else (whole, doubt)
+
+
+def _closed(setting: Setting, changing: frozenset[sp.Symbol]) -> Closed | NotClosed:
+    candidate = best_candidate(setting)
     if candidate.stuck:
         return NotClosed(candidate, candidate.stuck[0])
-    return close(candidate, frozenset(r.symbol for r in setting.changing))
+    return close(candidate, changing)
 
 
 def _doubt(
@@ -159,7 +171,7 @@ def _doubt(
         return RefusalKind.MIXED_SIGN, _no_pivot(setting, loose)
     if isinstance(closed, NotClosed):
         return _not_closed(closed)
-    held = closed.transport.free_symbols - {c.move for c in candidate.choices}
+    held = closed.transport.free_symbols - {m for c in candidate.choices for m in c.moves}
     if held:
         why = f"the correction depends on {', '.join(sorted(map(str, held)))}, an input per row."
         return RefusalKind.STUCK_ATOM, why
