@@ -19,8 +19,8 @@ moving sums too (a softmax-weighted mean), and sums about them come after those 
 
 Guard policy, the only one. A pivot is *usable* if it is finite, and for a scale not 0.
 
-  1. While sums are kept, a pivot that is not usable (no elements, all −inf, +inf, NaN) is anchored
-     at 0 (shift) or 1 (scale).
+  1. While sums are kept, a pivot that is not usable (no elements, all −inf, +inf, NaN) is
+     *anchored* at 0 (shift) or 1 (scale). What is only compared with (same) is taken as it is.
   2. A sum that is 0 stays 0, whatever T is.
   3. When the sweep ends, the sums that hang on a pivot that is not usable are NaN, which is what
      the text gives.
