@@ -17,15 +17,10 @@ Milakov & Gimelshein 2018, equation 4, is the case u = x − m, h = exp, T = exp
 Pivots of the first *level* are functions of folded components; those of the next are functions of
 moving sums too (a softmax-weighted mean), and sums about them come after those sums.
 
-Guard policy, the only one. A pivot is *usable* if it is finite, and for a scale not 0.
-
-  1. While sums are kept, a pivot that is not usable (no elements, all −inf, +inf, NaN) is
-     *anchored* at 0 (shift) or 1 (scale). What is only compared with (same) is taken as it is.
-  2. A sum that is 0 stays 0, whatever T is.
-  3. When the sweep ends, the sums that hang on a pivot that is not usable are NaN, which is what
-     the text gives.
-
-docs/special_values.md says what follows for users, and where the text differs.
+Guard policy, the only one; docs/special_values.md says what follows. A pivot is *usable* if it is
+finite, and for a scale not 0. While sums are kept, any other (no elements, all −inf, +inf, NaN) is
+*anchored* at 0 (shift) or 1 (scale); same compares with it as it is. A sum that is 0 stays 0,
+whatever T is. When the sweep ends, the sums that hang on a pivot that is not usable are NaN.
 """
 
 from __future__ import annotations
@@ -40,7 +35,6 @@ from fusegen.expr import Call, Expr, Lit, Var, call, text, variables
 FoldName = Literal["max", "min", "sum", "prod"]
 Action = Literal["shift", "scale", "same"]
 _MOVES: dict[Action, str] = {"shift": "shift", "scale": "ratio", "same": "same"}
-
 
 Anchors = Callable[[str], Expr]
 """Where a pivot stands, by its name."""
