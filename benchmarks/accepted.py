@@ -1,6 +1,7 @@
 """User texts, outside the library, that fusegen merges into fewer sweeps: one of every kind.
 
-`tests/test_merged_specials.py` and `benchmarks/accuracy.py` take them by themselves.
+`tests/test_merged_specials.py`, `tests/test_accuracy.py` and `benchmarks/accuracy.py` take them by
+themselves.
 """
 
 from __future__ import annotations

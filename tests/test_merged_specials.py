@@ -33,10 +33,12 @@ SMALL = 1e-20  # its square is 0 in float32: only a scale pivot keeps it
 FEW = ((-1, 0, 2), (INF, 2, -1), (-INF, 0, 2), (NAN, 1, 1), (0, 0, 0), (2, -INF, -INF))
 """Rows of three that one input takes beside every row of the other."""
 
-CPU = pytest.param("cpu", marks=pytest.mark.skipif(not find_compiler(), reason="no compiler"))
-CUDA = pytest.param(
-    "cuda", marks=pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
-)
+NEEDS_COMPILER = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
+NEEDS_SIMT = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+# On a GPU a list belongs to a team, not to a state: lists have a test of their own.
+BOTH = [pytest.param(name, "cpu", marks=NEEDS_COMPILER) for name in PIPELINES] + [
+    pytest.param(name, "cuda", marks=NEEDS_SIMT) for name in PIPELINES if name not in LISTS
+]
 
 
 # ---- where the merged form is not the text ----
@@ -167,31 +169,28 @@ def _lengths(name: str) -> range:
     return range(CONSTANTS.get(name, {}).get("k", 1), 4)
 
 
-@pytest.mark.parametrize("backend", [CPU, CUDA])
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize(("name", "backend"), BOTH)
 def test_any_tree_of_any_small_row_gives_the_text(name, backend, pipelines_driven):
-    if backend == "cuda" and name in LISTS:
-        return  # lists belong to a team: see below
     run = _driven(pipelines_driven, name, backend).run
     for n in _lengths(name):
         inputs = inputs_of(name, n)
         assert_due(name, inputs, run(inputs, trees(n)))
 
 
-@pytest.mark.parametrize("backend", [CPU])
+@NEEDS_COMPILER
 @pytest.mark.parametrize("name", PIPELINES)
-def test_vectors_give_the_text_too(name, backend, pipelines_driven):
+def test_vectors_give_the_text_too(name, pipelines_driven):
     """Chunks of one vector with mixed lanes: pivots move inside a piece and between pieces."""
     lanes = HOST.vector_bytes // 4
-    run = _driven(pipelines_driven, name, backend).run
+    run = _driven(pipelines_driven, name, "cpu").run
     for n in (2, 3):
         inputs = {a: in_vectors(v, lanes) for a, v in inputs_of(name, n).items()}
         assert_due(name, inputs, run(inputs, trees(n * lanes, lanes)))
 
 
-@pytest.mark.parametrize("backend", [CUDA])
+@NEEDS_SIMT
 @pytest.mark.parametrize("name", LISTS)
-def test_lists_of_a_team_give_the_text(name, backend):
+def test_lists_of_a_team_give_the_text(name):
     for n in _lengths(name):
         inputs = inputs_of(name, n)
         case = Case(PIPELINES[name], inputs, len(inputs["x"]), n, CONSTANTS[name])
