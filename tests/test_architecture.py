@@ -18,7 +18,7 @@ PACKAGE = Path(fusegen.__file__).parent
 LAYERS = (
     ("loc", "version", "sources"),
     ("errors",),
-    ("dtypes", "ops"),
+    ("dtypes", "exact", "ops"),
     ("names",),
     ("expr", "forms", "graph"),
     ("monoid", "kinds"),
@@ -32,7 +32,7 @@ LAYERS = (
     ("compiler", "signature"),
     ("dispatch",),
     ("pipeline", "compare"),
-    ("library", "report", "check"),
+    ("library", "report", "check", "stabilize"),
     ("__init__",),
     ("cli",),
     ("__main__",),

@@ -1,0 +1,169 @@
+"""Exponents: what stands inside exp, as a combination Σ c·n of nodes with constant c.
+
+A value kept as core · exp(Σ c·n) never forms the exponential before it has met its pivot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import isfinite
+
+from fusegen import graph as g
+from fusegen.exact import exact
+from fusegen.loc import Loc
+from fusegen.stabilize.build import fold, literal, op
+
+Exponent = Mapping[g.Node, Fraction]
+
+_BOUNDED = frozenset(("sigmoid", "tanh", "sin", "cos", "erf", "sign"))
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """A value, as core · exp(log)."""
+
+    core: g.Node
+    log: Exponent = field(default_factory=dict)
+
+
+def plus(a: Exponent, b: Exponent, factor: Fraction | int = 1) -> Exponent:
+    """a + factor·b, without zeros."""
+    total = {n: a.get(n, Fraction(0)) + factor * b.get(n, Fraction(0)) for n in (*a, *b)}
+    return {n: c for n, c in total.items() if c}
+
+
+def scaled(a: Exponent, factor: Fraction | int) -> Exponent:
+    return plus({}, a, factor)
+
+
+def constant(node: g.Node) -> Fraction | None:
+    """The exact value of a finite number, None for other nodes."""
+    match node:
+        case g.Literal(value=bool()):
+            return None
+        case g.Literal(value=value) if isfinite(value):
+            return exact(value)
+        case _:
+            return None
+
+
+def linear(node: g.Node) -> Exponent:
+    """The node taken apart into a linear combination."""
+    match node:
+        case g.Map(op="add", args=(a, b)):
+            return plus(linear(a), linear(b))
+        case g.Map(op="sub", args=(a, b)):
+            return plus(linear(a), linear(b), -1)
+        case g.Map(op="neg", args=(a,)):
+            return scaled(linear(a), -1)
+        case g.Map(op="mul", args=(a, b)) if (c := constant(a)) is not None:
+            return scaled(linear(b), c)
+        case g.Map(op="mul", args=(a, b)) if (c := constant(b)) is not None:
+            return scaled(linear(a), c)
+        case g.Map(op="div", args=(a, b)) if (c := constant(b)) is not None and c:
+            return scaled(linear(a), 1 / c)
+        case _:
+            return {node: Fraction(1)}
+
+
+def spelled(exponent: Exponent, loc: Loc) -> g.Node:
+    """The combination as a node: a common factor outside, then sums, then differences."""
+    sizes = {abs(c) for c in exponent.values()}
+    common = sizes.pop() if len(sizes) == 1 else Fraction(1)
+    ordered = sorted(exponent.items(), key=lambda item: item[1] < 0)
+    total: g.Node | None = None
+    for node, c in ordered:
+        term = _multiple(node, abs(c) / common, loc)
+        if total is None:
+            total = term if c > 0 else op("neg", loc, term)
+        else:
+            total = op("add" if c > 0 else "sub", loc, total, term)
+    return literal(0.0, loc) if total is None else _multiple(total, common, loc)
+
+
+def _multiple(node: g.Node, c: Fraction, loc: Loc) -> g.Node:
+    """c·node, with the factor as a literal that stands for exactly c."""
+    if c == 1:
+        return node
+    if exact(float(1 / c)) == 1 / c:
+        return op("div", loc, node, literal(float(1 / c), loc))
+    if exact(float(c)) == c:
+        return op("mul", loc, node, literal(float(c), loc))
+    raised = op("mul", loc, node, literal(float(c.numerator), loc))
+    return op("div", loc, raised, literal(float(c.denominator), loc))
+
+
+def parts(exponent: Exponent) -> tuple[Exponent, Exponent]:
+    """What varies over the row (or a list), and what is one value per row."""
+    varying = {n: c for n, c in exponent.items() if g.extent(n) is not g.Extent.ROW}
+    return varying, {n: c for n, c in exponent.items() if n not in varying}
+
+
+def greatest(varying: Exponent, loc: Loc) -> Exponent:
+    """The greatest value of the combination over the row, itself as a combination."""
+    (first, c), *more = varying.items()
+    if more:
+        first, c = spelled(scaled(varying, 1 / abs(c)), loc), abs(c)
+    return {fold(g.Fold.MAX if c > 0 else g.Fold.MIN, first, loc): c}
+
+
+def is_bounded(exponent: Exponent, loc: Loc) -> bool:
+    """Is it known that exp of the combination cannot overflow?"""
+    varying, rows = parts(exponent)
+    if all(_not_above(n, c) for n, c in exponent.items()):
+        return True
+    if not varying:
+        return False
+    rest = plus(rows, greatest(varying, loc))
+    if all(_not_above(n, c) for n, c in rest.items()):
+        return True
+    ((element, c), *more) = varying.items()
+    return not more and c > 0 and any(
+        rows[r] == -c and _covers(r, element) for r in rows
+    )  # fmt: skip
+
+
+def _not_above(node: g.Node, c: Fraction) -> bool:
+    """Is c·node bounded above by a small number (0, or a constant of the text)?"""
+    match node:
+        case g.Literal():
+            return True
+        case g.Map(op=name) if name in _BOUNDED:
+            return True
+        case g.Map(op="div" | "mul", args=(a, b)) if g.extent(b) is g.Extent.ROW and c > 0:
+            # Divided by a temperature per row: the text has its own maximum.
+            inner = linear(a)
+            return inner != {a: 1} and is_bounded(inner, node.loc)
+        case _:
+            return c < 0 and _never_negative(node)
+
+
+def _never_negative(node: g.Node) -> bool:
+    match node:
+        case g.Map(op="abs" | "square" | "exp" | "sqrt"):
+            return True
+        case g.Map(op="mul", args=(a, b)):
+            return a is b
+        case g.Map(op="pow", args=(_, power)):
+            c = constant(power)
+            return c is not None and c % 2 == 0
+        case g.Map(op="log", args=(g.Reduce(fold=g.Fold.SUM, arg=g.Map(op="exp", args=(e,))),)):
+            varying, rows = parts(linear(e))  # Σ exp(x − max) ≥ 1: the maximum itself counts 1
+            return bool(varying) and not plus(rows, greatest(varying, node.loc))
+        case _:
+            return False
+
+
+def _covers(row: g.Node, element: g.Node) -> bool:
+    """Is row ≥ element everywhere in the row, as max(x) and logsumexp(x) are?"""
+    match row:
+        case g.Reduce(fold=g.Fold.MAX, arg=arg):
+            return arg is element
+        case g.Map(op="add", args=(a, b)):
+            return _covers(a, element) and _never_negative(b)
+        case g.Map(op="where", args=(_, a, b)):
+            return _covers(a, element) and _covers(b, element)
+        case _:
+            return False
