@@ -14,7 +14,7 @@ import sympy as sp
 
 from fusegen import graph as g
 from fusegen.algebra.laws import is_zero, obligation
-from fusegen.algebra.pivot import split
+from fusegen.algebra.pivot import split, spread
 from fusegen.algebra.symbols import Unmodelled, freeze
 from fusegen.derivation import Obligation
 from fusegen.exact import exact
@@ -45,6 +45,7 @@ class _Reader:
     def __init__(self) -> None:
         self.known: dict[g.Node, sp.Expr] = {}
         self.extents: dict[sp.Symbol, g.Extent] = {}
+        self.conditions: set[sp.Symbol] = set()
         self.unknowns: list[tuple[str, sp.Expr, sp.Symbol]] = []
 
     def read(self, node: g.Node) -> sp.Expr:
@@ -53,8 +54,17 @@ class _Reader:
                 found = self._expression(part)
                 if not isinstance(part, g.Literal) and found.has(*_NOT_REAL):
                     raise Unmodelled(part)  # sympy's ∞ obeys no law that a proof could use
-                self.known[part] = found
+                self.known[part] = self._idempotent(found)
         return self.known[node]
+
+    def _idempotent(self, expr: sp.Expr) -> sp.Expr:
+        """c² = c for a condition c."""
+        if not self.conditions & expr.free_symbols:
+            return expr
+        return expr.replace(
+            lambda e: e.is_Pow and e.base in self.conditions and e.exp.is_positive,
+            lambda e: e.base,
+        )
 
     def _symbol(self, name: str, extent: g.Extent, **sign: bool | None) -> sp.Symbol:
         symbol = sp.Symbol(name, real=True, **sign)
@@ -112,7 +122,8 @@ class _Reader:
 
     def _sum(self, expr: sp.Expr, extent: g.Extent) -> sp.Expr:
         total = sp.Integer(0)
-        for h, c in split(expr, self._varying(expr, extent)).items():
+        terms = self._idempotent(spread(expr))
+        for h, c in split(terms, self._varying(expr, extent)).items():
             total += c * (self._length(extent) if h == 1 else self._unknown(
                 f"sum_{extent.name.lower()}", h, positive=True if h.is_positive else None,
                 nonnegative=True if h.is_nonnegative else None))  # fmt: skip
@@ -143,6 +154,7 @@ class _Reader:
             case op if op in _RELATIONS:
                 return self._relation(node, args[0], args[1])
             case "where":
+                self.conditions |= args[0].free_symbols if args[0].is_Symbol else set()
                 return _chosen(*args)
             case _:
                 return freeze(node, dict(zip(node.args, args, strict=True)))

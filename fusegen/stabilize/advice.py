@@ -10,7 +10,7 @@ import numpy as np
 
 from fusegen import graph as g
 from fusegen.compiler import Traced, Work
-from fusegen.stabilize.rules import Finding, Hazard
+from fusegen.stabilize.findings import Finding, Hazard
 from fusegen.stabilize.stabilized import Rewriting, traced_rewriting
 
 
@@ -85,9 +85,9 @@ def _sweeps(before: int, after: int) -> str:
 def _left(found: Rewriting) -> Iterator[str]:
     """Hazards that stay: nothing cancels them, or no proof was found."""
     for f in found.findings:
-        if f.hazard is Hazard.OVERFLOW and f.bare and f not in found.mended:
+        if f in found.left:
             yield f"{f.node.loc.short}: {f.node.loc.text}"
-            yield "    can overflow; nothing in the text cancels its exponential, so it stays."
+            yield "    a sum of exponentials is used as it is, so it overflows where its value does"
     for o in found.obligations:
         if o.status != "proved":
-            yield f"{o.name}: {o.statement}: not proved, so the text stays as written."
+            yield f"{o.statement}: not proved, so it stays as written"

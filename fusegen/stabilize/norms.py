@@ -1,4 +1,4 @@
-"""Norms: (Σ |x|^p)^(1/p) over- and underflows long before the norm does; a·(Σ |x/a|^p)^(1/p) not."""
+"""Norms: (Σ |x|^p)^(1/p) overflows, or is 0, long before the norm is; a·(Σ |x/a|^p)^(1/p) not."""
 
 from __future__ import annotations
 

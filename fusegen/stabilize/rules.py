@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from fractions import Fraction
 
 from fusegen import graph as g
@@ -42,6 +41,7 @@ from fusegen.stabilize.exponent import (
     scaled,
     spelled,
 )
+from fusegen.stabilize.findings import Finding, Hazard
 from fusegen.stabilize.moments import centred
 from fusegen.stabilize.norms import scaled_norm
 from fusegen.value import builder
@@ -52,22 +52,20 @@ _KEEPS_SCALE = frozenset(
 _TESTS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
 
 
-class Hazard(Enum):
-    """What goes wrong in a text's own arithmetic."""
-
-    OVERFLOW = "overflow"
-    CANCELLATION = "cancellation"
-    SCALE = "scale"
-
-
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """A row value of the text with a hazard, and the safe sum that stands for it."""
+class _Log:
+    """A logarithm written as shift + rest, the shift a multiple of max(element)."""
 
-    hazard: Hazard
-    node: g.Node
-    safe: g.Node
-    bare: bool  # nothing in the text holds the exponential down
+    element: g.Node
+    shift: g.Node
+    rest: g.Node
+
+    def belongs_to(self, other: g.Node) -> bool:
+        """Is the other a sum with the element in it, or with the element at some column?"""
+        return any(
+            n is self.element or (isinstance(n, g.Take) and n.arg is self.element)
+            for n in linear(other)
+        )
 
 
 class Rewriter:
@@ -77,6 +75,7 @@ class Rewriter:
         self.findings: dict[g.Node, Finding] = {}
         self._known: dict[g.Node, Scaled] = {}
         self._plain: dict[g.Node, g.Node] = {}
+        self._logs: dict[g.Node, _Log] = {}
 
     def run(self, outputs: Sequence[g.Node]) -> tuple[g.Node, ...]:
         """The outputs, each rewritten as far as that makes it safe."""
@@ -96,6 +95,18 @@ class Rewriter:
         if node in builder().returned:
             builder().returned.add(found.core)
 
+    def mended(self, used: set[g.Node]) -> frozenset[Finding]:
+        """Findings whose safe sum stands in the new text."""
+        return frozenset(f for f in self.findings.values() if f.safe in used)
+
+    def left(self, used: set[g.Node]) -> frozenset[Finding]:
+        """Overflows that the new text still has: nothing holds their exponential down."""
+        return frozenset(
+            f for f in self.findings.values()
+            if f.bare and f.hazard is Hazard.OVERFLOW
+            and {f.node, self._plain.get(f.node)} & used
+        )  # fmt: skip
+
     # ---- a value as a number ----
 
     def _as_number(self, node: g.Node) -> g.Node:
@@ -105,7 +116,8 @@ class Rewriter:
             if not found.log:
                 made = found.core
             elif is_bounded(found.log, node.loc):
-                made = times(found.core, op("exp", node.loc, spelled(found.log, node.loc)), node.loc)
+                weight = op("exp", node.loc, spelled(found.log, node.loc))
+                made = times(found.core, weight, node.loc)
             else:
                 made = self._as_written(node)
             self._plain[node] = made
@@ -139,8 +151,11 @@ class Rewriter:
     def _local(self, node: g.Map) -> Scaled | None:
         """Raw moments and norms: recognised on plain nodes."""
         written = self._as_written(node)
-        if not isinstance(written, g.Map) or g.extent(written) is not g.Extent.ROW:
+        if not isinstance(written, g.Map):
             return None
+        paired = self._paired(written)
+        if paired is not None or g.extent(written) is not g.Extent.ROW:
+            return paired
         difference = written.op in ("add", "sub")
         found = centred(written) if difference else scaled_norm(written)
         if found is None:
@@ -148,6 +163,19 @@ class Rewriter:
         hazard = Hazard.CANCELLATION if difference else Hazard.SCALE
         self.findings[node] = Finding(hazard, node, found[1], True)
         return Scaled(found[0])
+
+    def _paired(self, node: g.Map) -> Scaled | None:
+        """x − (m + log d) = (x − m) − log d: large numbers meet first, and lose no digits."""
+        if node.op != "sub":
+            return None
+        (a, b), loc = node.args, node.loc
+        if b in self._logs and self._logs[b].belongs_to(a):
+            m, d = self._logs[b].shift, self._logs[b].rest
+            return Scaled(op("sub", loc, op("sub", loc, a, m), d))
+        if a in self._logs and self._logs[a].belongs_to(b):
+            m, d = self._logs[a].shift, self._logs[a].rest
+            return Scaled(op("add", loc, op("sub", loc, m, b), d))
+        return None
 
     def _map(self, node: g.Map, inner: list[Scaled]) -> Scaled | None:
         a, b = inner[0], inner[-1]
@@ -186,7 +214,7 @@ class Rewriter:
                 return Scaled(core, scaled(base.log, p))
 
     def _logarithm(self, node: g.Map, inside: Scaled) -> g.Node:
-        """log(core · exp(e)) = e + log(core), and an infinite pivot is the result, as in the text."""
+        """log(core · exp(e)) = e + log(core); an infinite pivot is the result, as in the text."""
         loc, name = node.loc, "log2" if node.op == "log2" else "log"
         e = spelled(inside.log, loc)
         if name == "log2":
@@ -198,11 +226,14 @@ class Rewriter:
             return op("sub", loc, up, op(name, loc, bottom))
         if is_one(core):
             return e
-        total = op("add", loc, e, op(name, loc, core))
+        rest = op(name, loc, core)
+        total = op("add", loc, e, rest)
         (pivot, *more) = inside.log
         if more or not isinstance(pivot, g.Reduce):
             return total
-        return op("where", loc, op("isinf", loc, pivot), e, total)
+        guarded = op("where", loc, op("isinf", loc, pivot), e, total)
+        self._logs[guarded] = _Log(pivot.arg, e, rest)
+        return guarded
 
     def _where(self, node: g.Map, a: Scaled, b: Scaled) -> Scaled | None:
         """Both branches of one scale; or 0 in one of them, which has weight exp(−∞)."""

@@ -13,8 +13,9 @@ from fusegen.errors import ArgumentError, TraceError
 from fusegen.pipeline import Pipeline
 from fusegen.signature import REQUIRED
 from fusegen.stabilize.build import name_of
+from fusegen.stabilize.findings import Finding
 from fusegen.stabilize.proofs import equality
-from fusegen.stabilize.rules import Finding, Rewriter
+from fusegen.stabilize.rules import Rewriter
 from fusegen.trace import inline, trace
 from fusegen.value import Value
 
@@ -27,7 +28,8 @@ class Rewriting:
     """What was found in one trace of a text, and what became of it."""
 
     findings: tuple[Finding, ...]
-    mended: frozenset[Finding]  # those that the new text does not have
+    mended: frozenset[Finding]
+    left: frozenset[Finding]
     obligations: tuple[Obligation, ...]  # one per output that was rewritten
 
 
@@ -65,19 +67,12 @@ class Stabilized(Pipeline):
         return Explanation(self.name, self.original.fn, self.work(**more), stabilized=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    name: str
-    fn: Callable[..., Any]
-
-
 def traced_rewriting(
     fn: Callable[..., Any], present: frozenset[str], constants: dict[str, Any], prove: bool = True
 ) -> tuple[g.Graph, Rewriting]:
     """The safe text's graph, and what was rewritten. Raises TraceError where `fn` does."""
     record: list[Rewriting] = []
-    text = _safe_text(fn, record, prove)
-    graph = trace(_Text(fn.__name__, text), present, constants)
+    graph = trace(Pipeline(_safe_text(fn, record, prove)), present, constants)
     return graph, record[-1]
 
 
@@ -114,7 +109,11 @@ def _safe_text(
 def _rewritten(result: Any, record: list[Rewriting], prove: bool) -> Any:
     """The results of a text in safe form, nested as they were."""
     outputs: list[g.Node] = []
-    _each(result, lambda v: outputs.append(v.node) or v)
+
+    def collect(value: Value) -> None:
+        outputs.append(value.node)
+
+    _each(result, collect)
     rewriter = Rewriter()
     new, obligations = list(rewriter.run(outputs)), []
     for i, old in enumerate(outputs):
@@ -126,9 +125,9 @@ def _rewritten(result: Any, record: list[Rewriting], prove: bool) -> Any:
         if proof.status != "proved":
             new[i] = old
     used = set(g.topological(tuple(new)))
-    findings = tuple(rewriter.findings.values())
-    mended = frozenset(f for f in findings if f.safe in used and f.safe is not f.node)
-    record.append(Rewriting(findings, mended, tuple(obligations)))
+    mended = rewriter.mended(used) if new != outputs else frozenset()
+    record.append(Rewriting(tuple(rewriter.findings.values()), mended, rewriter.left(used),
+                            tuple(obligations)))  # fmt: skip
     fresh = iter(new)
     return _each(result, lambda _: Value(next(fresh)))
 
