@@ -24,10 +24,14 @@ def scaled_norm(node: g.Map) -> tuple[g.Node, g.Node] | None:
     if found is None or found[1] * abs(root[1]) != 1 or g.reductions_of(found[0]):
         return None
     x, loc = found[0], node.loc
-    magnitude = x if isinstance(x, g.Map) and x.op == "abs" else op("abs", loc, x)
+    magnitude = op("abs", loc, x)
     a, name = fold(g.Fold.MAX, magnitude, loc), name_of(x)
     call_it(a, f"{name}_scale" if name else "scale")
-    small = fold(total.fold, substituted(total.arg, x, over(x, a, loc)), total.loc)
+    by_magnitude = magnitude in g.topological((total.arg,))
+    # The algebra knows what was reduced: |x − y| as an element, where x − y would be two.
+    element = x if isinstance(x, g.Input) and not by_magnitude else magnitude
+    scaled_arg = substituted(total.arg, magnitude if by_magnitude else x, over(element, a, loc))
+    small = fold(total.fold, scaled_arg, total.loc)
     inside = substituted(root[0], total, small)
     scaled = op("mul", loc, a, _rooted(node, inside, root[1]))
     zero = op("eq", loc, a, literal(0, loc))
