@@ -101,28 +101,30 @@ def parts(exponent: Exponent) -> tuple[Exponent, Exponent]:
     return varying, {n: c for n, c in exponent.items() if n not in varying}
 
 
+def gathered(exponent: Exponent, loc: Loc) -> Exponent:
+    """The same combination, with all that varies in one node: what is reduced is what is used."""
+    varying, rows = parts(exponent)
+    if len(varying) > 1:
+        c = next(iter(varying.values()))
+        varying = {spelled(scaled(varying, 1 / c), loc): c}
+    return {**varying, **rows}
+
+
 def greatest(varying: Exponent, loc: Loc) -> Exponent:
     """The greatest value of the combination over the row, itself as a combination."""
-    (first, c), *more = varying.items()
-    if more:
-        first, c = spelled(scaled(varying, 1 / abs(c)), loc), abs(c)
-    return {fold(g.Fold.MAX if c > 0 else g.Fold.MIN, first, loc): c}
+    ((node, c),) = gathered(varying, loc).items()
+    return {fold(g.Fold.MAX if c > 0 else g.Fold.MIN, node, loc): c}
 
 
-def is_bounded(exponent: Exponent, loc: Loc) -> bool:
+def is_bounded(exponent: Exponent) -> bool:
     """Is it known that exp of the combination cannot overflow?"""
-    varying, rows = parts(exponent)
     if all(_not_above(n, c) for n, c in exponent.items()):
         return True
-    if not varying:
-        return False
-    rest = plus(rows, greatest(varying, loc))
-    if all(_not_above(n, c) for n, c in rest.items()):
-        return True
-    ((element, c), *more) = varying.items()
-    return not more and c > 0 and any(
-        rows[r] == -c and _covers(r, element) for r in rows
-    )  # fmt: skip
+    varying, rows = parts(exponent)
+    return any(
+        _covers(r, c, varying) and all(_not_above(n, k) for n, k in rows.items() if n is not r)
+        for r, c in rows.items()
+    )
 
 
 def _not_above(node: g.Node, c: Fraction) -> bool:
@@ -132,12 +134,18 @@ def _not_above(node: g.Node, c: Fraction) -> bool:
             return True
         case g.Map(op=name) if name in _BOUNDED:
             return True
-        case g.Map(op="div" | "mul", args=(a, b)) if g.extent(b) is g.Extent.ROW and c > 0:
-            # Divided by a temperature per row: the text has its own maximum.
-            inner = linear(a)
-            return inner != {a: 1} and is_bounded(inner, node.loc)
+        case g.Map(op="div" | "mul", args=(a, b)) if c > 0 and g.extent(b) is g.Extent.ROW:
+            return _is_pivoted(a)
+        case g.Map(op="mul", args=(a, b)) if c > 0 and g.extent(a) is g.Extent.ROW:
+            return _is_pivoted(b)
         case _:
             return c < 0 and _never_negative(node)
+
+
+def _is_pivoted(node: g.Node) -> bool:
+    """Is it x − max(x), before a temperature per row multiplies it?"""
+    inner = linear(node)
+    return inner != {node: 1} and is_bounded(inner)
 
 
 def _never_negative(node: g.Node) -> bool:
@@ -151,19 +159,31 @@ def _never_negative(node: g.Node) -> bool:
             return c is not None and c % 2 == 0
         case g.Map(op="log", args=(g.Reduce(fold=g.Fold.SUM, arg=g.Map(op="exp", args=(e,))),)):
             varying, rows = parts(linear(e))  # Σ exp(x − max) ≥ 1: the maximum itself counts 1
-            return bool(varying) and not plus(rows, greatest(varying, node.loc))
+            return len(rows) == 1 and all(_is_extreme(r, c, varying) for r, c in rows.items())
         case _:
             return False
 
 
-def _covers(row: g.Node, element: g.Node) -> bool:
-    """Is row ≥ element everywhere in the row, as max(x) and logsumexp(x) are?"""
+def _is_extreme(row: g.Node, c: Fraction, varying: Exponent) -> bool:
+    """Is the combination + c·row at most 0, and 0 somewhere, as x − max(x) and min(x) − x are?"""
     match row:
-        case g.Reduce(fold=g.Fold.MAX, arg=arg):
-            return arg is element
-        case g.Map(op="add", args=(a, b)):
-            return _covers(a, element) and _never_negative(b)
-        case g.Map(op="where", args=(_, a, b)):
-            return _covers(a, element) and _covers(b, element)
+        case g.Reduce(fold=g.Fold.MAX | g.Fold.MIN, arg=arg):
+            right = (c < 0) == (row.fold is g.Fold.MAX)
+            return right and scaled(linear(arg), -c) == varying
         case _:
             return False
+
+
+def _covers(row: g.Node, c: Fraction, varying: Exponent) -> bool:
+    """Is the combination + c·row at most 0, as x − logsumexp(x) is?
+
+    An extreme that a constant replaces where it is infinite is one too.
+    """
+    match row:
+        case g.Map(op="add", args=(a, b)):
+            return c < 0 and _covers(a, c, varying) and _never_negative(b)
+        case g.Map(op="where", args=(_, a, b)):
+            found = [_covers(n, c, varying) for n in (a, b) if not isinstance(n, g.Literal)]
+            return bool(found) and all(found)
+        case _:
+            return _is_extreme(row, c, varying)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
+from dataclasses import asdict
 
 from fusegen import graph as g
 from fusegen.derivation import Obligation
@@ -23,9 +24,8 @@ def equality(name: str, old: g.Node, new: g.Node) -> Obligation:
     from fusegen.algebra.equality import prove_equal
 
     found = prove_equal(name, old, new)
-    fields = {n: getattr(found, n) for n in ("name", "statement", "status", "seconds", "engine")}
     with suppress(BackendError):
-        store_bytes(key, ".json", json.dumps(fields).encode())
+        store_bytes(key, ".json", json.dumps(asdict(found)).encode())
     return found
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from fusegen import graph as g
+from fusegen.loc import Loc
 from fusegen.stabilize.build import (
     call_it,
     fold,
@@ -33,6 +34,7 @@ from fusegen.stabilize.exponent import (
     Exponent,
     Scaled,
     constant,
+    gathered,
     greatest,
     is_bounded,
     linear,
@@ -115,9 +117,8 @@ class Rewriter:
             found = self._known[node]
             if not found.log:
                 made = found.core
-            elif is_bounded(found.log, node.loc):
-                weight = op("exp", node.loc, spelled(found.log, node.loc))
-                made = times(found.core, weight, node.loc)
+            elif is_bounded(found.log):
+                made = times(found.core, _weight(found.log, node.loc), node.loc)
             else:
                 made = self._as_written(node)
             self._plain[node] = made
@@ -140,11 +141,13 @@ class Rewriter:
                 found = self._sum(node)
             case g.Take():
                 found = self._take(node)
-        return found if found is not None else Scaled(self._as_written(node))
+        if found is None or not _is_extent_of(found, node):
+            return Scaled(self._as_written(node))
+        return found
 
     def _exp(self, node: g.Map) -> Scaled | None:
         exponent = linear(self._as_number(node.args[0]))
-        if is_bounded(exponent, node.loc):
+        if is_bounded(exponent):
             return None
         return Scaled(literal(1.0, node.loc), exponent)
 
@@ -216,7 +219,7 @@ class Rewriter:
     def _logarithm(self, node: g.Map, inside: Scaled) -> g.Node:
         """log(core · exp(e)) = e + log(core); an infinite pivot is the result, as in the text."""
         loc, name = node.loc, "log2" if node.op == "log2" else "log"
-        e = spelled(inside.log, loc)
+        e = spelled(gathered(inside.log, loc), loc)
         if name == "log2":
             e = op("div", loc, e, op("log", loc, literal(2.0, loc)))
         core = inside.core
@@ -247,9 +250,7 @@ class Rewriter:
         varying, rows = parts(kept.log)
         if not varying:
             return None
-        ((element, c), *more) = varying.items()
-        if more:
-            element, c = spelled(varying, loc), Fraction(1)
+        ((element, c),) = gathered(varying, loc).items()
         nothing = literal(float("-inf") if c > 0 else float("inf"), loc)
         masked = (element, nothing) if first else (nothing, element)
         exponent = plus(rows, {op("where", loc, condition, *masked): c})
@@ -264,11 +265,11 @@ class Rewriter:
         varying, rows = parts(inside.log)
         if not varying:
             return Scaled(fold(node.fold, inside.core, node.loc), rows) if rows else None
-        if is_bounded(inside.log, node.loc):
+        if is_bounded(inside.log):
             return None
         pivot = greatest(varying, node.loc)
         self._name_pivot(pivot)
-        weight = op("exp", node.loc, spelled(plus(varying, pivot, -1), node.loc))
+        weight = _weight(plus(varying, pivot, -1), node.loc)
         safe = fold(node.fold, times(inside.core, weight, node.loc), node.loc)
         self.findings[node] = Finding(Hazard.OVERFLOW, node, safe, not rows)
         return Scaled(safe, plus(rows, pivot))
@@ -292,3 +293,12 @@ class Rewriter:
         core = inside.core
         there = taken(core) if g.extent(core) is g.Extent.ELEMENT else core
         return Scaled(there, plus(rows, {taken(e): c for e, c in varying.items()}))
+
+
+def _weight(log: Exponent, loc: Loc) -> g.Node:
+    return op("exp", loc, spelled(gathered(log, loc), loc))
+
+
+def _is_extent_of(found: Scaled, node: g.Node) -> bool:
+    """exp(x)·exp(−x) is one number per element still, though x is gone."""
+    return g.extent(node) in {g.extent(found.core), *map(g.extent, found.log)}

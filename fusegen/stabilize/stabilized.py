@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,14 @@ class Stabilized(Pipeline):
     def __init__(self, original: Pipeline) -> None:
         super().__init__(_safe_text(original.fn, [], True))
         self.original = original
+
+    def rewriting(self, *, inputs: Collection[str] = (), **constants: Any) -> Rewriting:
+        """What was rewritten, with its proofs; `inputs` names optional inputs to include."""
+        absent = self.signature.optional - set(inputs)
+        present = frozenset(n for n in self.signature.arrays if n not in absent)
+        return traced_rewriting(
+            self.original.fn, present, self.signature.bind_constants(constants)
+        )[1]
 
     def explain(self, **more: Any) -> Explanation:
         """As Pipeline.explain, with what was rewritten and its proof."""
