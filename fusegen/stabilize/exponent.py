@@ -84,13 +84,14 @@ def spelled(exponent: Exponent, loc: Loc) -> g.Node:
 
 
 def _multiple(node: g.Node, c: Fraction, loc: Loc) -> g.Node:
-    """c·node, with the factor as a literal that stands for exactly c."""
+    """c·node, by the shortest literals that stand for exactly c."""
     if c == 1:
         return node
-    if exact(float(1 / c)) == 1 / c:
-        return op("div", loc, node, literal(float(1 / c), loc))
-    if exact(float(c)) == c:
-        return op("mul", loc, node, literal(float(c), loc))
+    up, down = float(c), float(1 / c)
+    if exact(up) == c and len(repr(up)) <= len(repr(down)):
+        return op("mul", loc, node, literal(up, loc))
+    if exact(down) == 1 / c:
+        return op("div", loc, node, literal(down, loc))
     raised = op("mul", loc, node, literal(float(c.numerator), loc))
     return op("div", loc, raised, literal(float(c.denominator), loc))
 
