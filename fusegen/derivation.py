@@ -37,6 +37,7 @@ class RefusalKind(Enum):
     NON_MONOTONE = "not monotone"
     ORDER = "needs the finished row"
     UNPROVED = "not proved"
+    LATE = "not decided in time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +63,23 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    """u = atom − pivot, atom / pivot, or [atom = pivot]. Both are names of graph nodes."""
+    """u = atom − pivot, atom / pivot, [atom = pivot], or (atom − pivot) / unit.
+
+    atom, pivot and unit are names of graph nodes.
+    """
 
     name: str
     atom: str
     pivot: str
     action: Action
+    unit: str = ""
 
     @property
     def text(self) -> str:
         if self.action == "same":
             return f"{self.name} = [{self.atom} = {self.pivot}]"
+        if self.unit:
+            return f"{self.name} = ({self.atom} − {self.pivot}) / {self.unit}"
         return f"{self.name} = {self.atom} {'−' if self.action == 'shift' else '/'} {self.pivot}"
 
 
@@ -168,6 +175,11 @@ class Derivation:
         """With every merged sum's known zeros left out; see `Dependent.without_zeros`."""
         entries = (e.without_zeros if isinstance(e, Dependent) else e for e in self.entries)
         return replace(self, entries=tuple(entries))
+
+    @property
+    def decided(self) -> bool:
+        """Was everything settled in time? If not, the next attempt may settle it."""
+        return all(r.kind is not RefusalKind.LATE for r in self.refusals)
 
     @property
     def proved(self) -> bool:

@@ -30,16 +30,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.dtypes import Kind
-from fusegen.expr import Expr, Lit, Var, call, text, variables
+from fusegen.expr import Call, Expr, Lit, Var, call, text, variables
 
 FoldName = Literal["max", "min", "sum", "prod"]
 Action = Literal["shift", "scale", "same"]
 _MOVES: dict[Action, str] = {"shift": "shift", "scale": "ratio", "same": "same"}
 
 
-def move_name(pivot: str, action: Action) -> str:
-    """Name of δ = anchor(from) − anchor(to), ρ = anchor(from) / anchor(to), or [from = to]."""
-    return f"{pivot}_{_MOVES[action]}"
+Anchors = Callable[[str], Expr]
+"""Where a pivot stands, by its name."""
+
+
+def move_name(pivot: str, action: Action, unit: str = "") -> str:
+    """Name of δ = anchor(from) − anchor(to), ρ = anchor(from) / anchor(to), or [from = to].
+
+    With a unit, δ is divided by the unit's anchor(to)."""
+    return f"{pivot}_{_MOVES[action]}{f'_over_{unit}' if unit else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +82,25 @@ class Pivot:
     name: str
     action: Action
     value: Expr
+    unit: str = ""  # the scale pivot in whose units elements are measured from this one
 
     @property
     def move(self) -> str:
-        return move_name(self.name, self.action)
+        return move_name(self.name, self.action, self.unit)
 
     @property
     def anchor(self) -> str:
         return f"{self.name}_anchor"
 
 
-    def moved(self, start: Expr, end: Expr) -> Expr:
-        """The move between two anchors."""
-        return _relative(self.action, start, end)
+    def moved(self, start: Anchors, end: Anchors) -> Expr:
+        """The move between two places."""
+        return self.relative(start(self.name), end)
+
+    def relative(self, value: Expr, at: Anchors) -> Expr:
+        """A value as seen from the pivot's anchor."""
+        seen = _relative(self.action, value, at(self.name))
+        return call("div", seen, at(self.unit)) if self.unit else seen
 
 
 def _relative(action: Action, value: Expr, anchor: Expr) -> Expr:
@@ -101,6 +113,36 @@ def _relative(action: Action, value: Expr, anchor: Expr) -> Expr:
             return call("where", call("eq", value, anchor), Lit(1.0), Lit(0.0))
 
 
+def _power_of(move: str, factor: Expr) -> tuple[float, int] | None:
+    """The factor as scale · move^degree, if it is one."""
+    match factor:
+        case Lit(value=value):
+            return float(value), 0
+        case Var(name=name) if name == move:
+            return 1.0, 1
+        case Call(op="mul", args=(a, b)):
+            left, right = _power_of(move, a), _power_of(move, b)
+            if left is None or right is None:
+                return None
+            return left[0] * right[0], left[1] + right[1]
+        case _:
+            return None
+
+
+def _horner(move: Var, terms: list[tuple[float, int, Expr]]) -> Expr:
+    """Σ scale · move^degree · sum, by Horner's rule: no power of the move can overflow alone."""
+    total: Expr | None = None
+    for degree in range(max(d for _, d, _ in terms), -1, -1):
+        if total is not None:
+            total = call("zero_wins", move, total)  # what has not moved stays, ±inf too
+        for scale, d, held in terms:
+            if d == degree:
+                term = held if scale == 1.0 else call("mul", Lit(scale), held)
+                total = term if total is None else call("add", term, total)
+    assert total is not None
+    return total
+
+
 @dataclass(frozen=True, slots=True)
 class Relative:
     """u: the element value `atom` relative to a pivot's anchor."""
@@ -108,11 +150,6 @@ class Relative:
     name: str
     atom: Expr
     pivot: str
-    action: Action
-
-    def at(self, anchor: Expr) -> Expr:
-        """u for an anchor."""
-        return _relative(self.action, self.atom, anchor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +234,14 @@ class Monoid:
     def transported(self, moving: Moving, held: Callable[[str], Expr]) -> Expr:
         """Σ of factor · sum, sums by name. A sum that is 0 stays 0 whatever the factor is, and what
         an indicator drops is 0 whatever the sum is."""
+        for pivot in self.pivots:
+            powers = [_power_of(pivot.move, factor) for _, factor in moving.transport]
+            if len(powers) > 1 and all(p is not None for p in powers):
+                known = [p for p in powers if p is not None]
+                return _horner(Var(pivot.move), [
+                    (scale, degree, held(name)) for (scale, degree), (name, _)
+                    in zip(known, moving.transport, strict=True)
+                ])  # fmt: skip
         same = {p.move for p in self.pivots if p.action == "same"}
         total: Expr | None = None
         for name, factor in moving.transport:
@@ -209,6 +254,10 @@ class Monoid:
                     term = call("zero_wins", indicator, term)
             total = term if total is None else call("add", total, term)
         return Lit(0.0) if total is None else total
+
+    def relative(self, relative: Relative, at: Anchors) -> Expr:
+        """u of an element, with the pivots at these places."""
+        return self.pivot(relative.pivot).relative(relative.atom, at)
 
     def pivot(self, name: str) -> Pivot:
         return next(p for p in self.pivots if p.name == name)
@@ -255,6 +304,8 @@ class Monoid:
                 else:
                     sign = "-" if pivot.action == "shift" else "/"
                     bracketed = f"({side}.{atom} {sign} {atom})"
+                if pivot.unit:
+                    bracketed = f"({bracketed} / {pivot.unit})"
                 shown = shown.replace(f"({pivot.move})", bracketed).replace(pivot.move, bracketed)
             terms.append(f"{side}.{name}" if shown == "1" else f"{side}.{name}·{shown}")
         return " + ".join(terms)
