@@ -557,6 +557,30 @@ def test_a_required_constant_is_decided_when_it_is_known():
     np.testing.assert_allclose(stable(x, raw=True), stable(x, raw=False))
 
 
+def test_text_that_needs_what_comes_later_in_the_file():
+    @fg.stabilize
+    @fg.pipeline
+    def early(x):
+        return fg.log(total(fg.exp(x)))
+
+    def total(x):
+        return fg.sum(x)
+
+    np.testing.assert_allclose(early(np.full((2, 4), 300, "float32")), 300 + np.log(4))
+
+
+def test_accepted_cancellation_is_kept():
+    @fg.stabilize
+    @fg.pipeline(allow_cancellation=True)
+    def moments(x):
+        e = fg.exp(x)
+        mu = fg.sum(e * x) / fg.sum(e)
+        return fg.sum(e * (x - mu) ** 2) / fg.sum(e)
+
+    assert moments.allow_cancellation
+    assert moments.plan(form="online").sweeps == 1
+
+
 def test_source_is_the_same_in_every_process(tmp_path):
     code = (
         "import sys, fusegen as fg\n"

@@ -22,17 +22,19 @@ def numerical_advice(
     stabilized: the work is already of the safe text, so say what was done and how it is known.
     """
     constants = dict(work.graph.constants)
-    graph, found = traced_rewriting(fn, frozenset(work.dtypes), constants)
+    safe = traced_rewriting(fn, frozenset(work.dtypes), constants,
+                            allow_cancellation=work.graph.allow_cancellation)  # fmt: skip
+    found = safe.rewriting
     double = any(d.name == "float64" for d in work.dtypes.values())
     lines = [
         line for f in found.findings if f in found.mended
         for line in _mended(f, "float64" if double else "float32", stabilized)
     ]  # fmt: skip
     if found.mended and not stabilized:
-        safe = Work(Traced(graph, g.digest(graph)), work.dtypes, work.form, work.target,
-                    work.problem, work.chunk)  # fmt: skip
+        other = Work(Traced(safe.graph, g.digest(safe.graph)), work.dtypes, work.form,
+                     work.target, work.problem, work.chunk)  # fmt: skip
         lines.append(f"fg.stabilize({name}) writes it safely: {_proofs(found)}, "
-                     f"{_sweeps(work.plan.sweeps, safe.plan.sweeps)}.")  # fmt: skip
+                     f"{_sweeps(work.plan.sweeps, other.plan.sweeps)}.")  # fmt: skip
     elif stabilized:
         lines += [f"{o.status:<10} {o.name}: {o.statement}  ({o.engine}, {o.seconds * 1e3:.1f} ms)"
                   for o in found.obligations]  # fmt: skip

@@ -51,19 +51,26 @@ def constant(node: g.Node) -> Fraction | None:
 
 def linear(node: g.Node) -> Exponent:
     """The node taken apart into a linear combination."""
+    known: dict[g.Node, Exponent] = {}
+    for part in g.topological((node,)):  # each once: shared terms do not double the work
+        known[part] = _combination(part, known)
+    return known[node]
+
+
+def _combination(node: g.Node, known: Mapping[g.Node, Exponent]) -> Exponent:
     match node:
         case g.Map(op="add", args=(a, b)):
-            return plus(linear(a), linear(b))
+            return plus(known[a], known[b])
         case g.Map(op="sub", args=(a, b)):
-            return plus(linear(a), linear(b), -1)
+            return plus(known[a], known[b], -1)
         case g.Map(op="neg", args=(a,)):
-            return scaled(linear(a), -1)
+            return scaled(known[a], -1)
         case g.Map(op="mul", args=(a, b)) if (c := constant(a)) is not None:
-            return scaled(linear(b), c)
+            return scaled(known[b], c)
         case g.Map(op="mul", args=(a, b)) if (c := constant(b)) is not None:
-            return scaled(linear(a), c)
+            return scaled(known[a], c)
         case g.Map(op="div", args=(a, b)) if (c := constant(b)) is not None and c:
-            return scaled(linear(a), 1 / c)
+            return scaled(known[a], 1 / c)
         case _:
             return {node: Fraction(1)}
 

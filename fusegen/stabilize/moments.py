@@ -7,21 +7,21 @@ or not, divided by n, n − 1 or anything else that multiplies both terms.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
 from fusegen import graph as g
-from fusegen.loc import Loc
 from fusegen.stabilize.build import call_it, fold, literal, name_of, op, over, substituted
-from fusegen.stabilize.exponent import constant
+from fusegen.stabilize.exponent import constant, linear, spelled
 
 Factors = frozenset[tuple[g.Node, int]]  # a product of elements: each with its power
 _NOTHING: Factors = frozenset()
+_MAX_DEGREE = 8  # of a product whose pairs are tried
 
 
 @dataclass(frozen=True)
-class _Term:
+class _Product:
     """c · Π atom^power of row values; sums are atoms by what they sum."""
 
     factor: Fraction
@@ -31,43 +31,23 @@ class _Term:
 
 def centred(node: g.Map) -> tuple[g.Node, g.Node] | None:
     """(the difference with central moments, one of their sums); None if nothing would cancel."""
-    terms = list(_terms(node, 1))
-    for i, (sign, first) in enumerate(terms):
-        for j, (other_sign, second) in enumerate(terms):
-            if i == j or (sign == other_sign):
-                continue
-            found = _replacement(first, second)
-            if found is None:
-                continue
-            kept = [(s, found[0] if t is first else t) for s, t in terms if t is not second]
-            return _summed(kept, node.loc), found[1]
+    terms = linear(node)
+    for first, c in terms.items():
+        for second, d in terms.items():
+            found = _replacement(first, second, -d / c) if c * d < 0 else None
+            if found is not None:
+                kept = {found[0] if t is first else t: k for t, k in terms.items()
+                        if t is not second}  # fmt: skip
+                return spelled(kept, node.loc), found[1]
     return None
 
 
-def _terms(node: g.Node, sign: int) -> Iterator[tuple[int, g.Node]]:
-    match node:
-        case g.Map(op="add" | "sub", args=(a, b)):
-            yield from _terms(a, sign)
-            yield from _terms(b, sign if node.op == "add" else -sign)
-        case g.Map(op="neg", args=(a,)):
-            yield from _terms(a, -sign)
-        case _:
-            yield sign, node
-
-
-def _summed(terms: list[tuple[int, g.Node]], loc: Loc) -> g.Node:
-    ordered = sorted(terms, key=lambda term: -term[0])
-    sign, total = ordered[0]
-    total = total if sign > 0 else op("neg", loc, total)
-    for sign, term in ordered[1:]:
-        total = op("add" if sign > 0 else "sub", loc, total, term)
-    return total
-
-
-def _replacement(first: g.Node, second: g.Node) -> tuple[g.Node, g.Node] | None:
-    """`first` with a central moment, if it is the raw one that `second` corrects."""
+def _replacement(
+    first: g.Node, second: g.Node, ratio: Fraction
+) -> tuple[g.Node, g.Node] | None:
+    """`first` with a central moment, if it is the raw one that `second` · ratio corrects."""
     a, b = _read(first), _read(second)
-    if a.factor != b.factor:
+    if a.factor != b.factor * ratio:
         return None
     sums = {**a.sums, **b.sums}
     for raw, node in a.sums.items():
@@ -88,6 +68,8 @@ def _nonzero(powers: Counter[Factors | g.Node]) -> dict[Factors | g.Node, int]:
 
 def _pairs(factors: Counter[g.Node]) -> Iterator[tuple[g.Node, g.Node, Counter[g.Node]]]:
     """Two factors, and the others: in the order of the text."""
+    if factors.total() > _MAX_DEGREE:
+        return
     flat = list(factors.elements())
     for i, p in enumerate(flat):
         for j in range(i + 1, len(flat)):
@@ -120,46 +102,55 @@ def _central(
     return fold(raw.fold, product, loc)
 
 
-def _read(node: g.Node) -> _Term:
+def _read(node: g.Node) -> _Product:
     """A row value as a product."""
+    known: dict[g.Node, _Product] = {}
+    for part in g.topological((node,)):
+        if g.extent(part) is g.Extent.ROW:
+            known[part] = _product(part, known)
+    return known[node]
+
+
+def _product(node: g.Node, known: Mapping[g.Node, _Product]) -> _Product:
     c = constant(node)
     if c is not None:
-        return _Term(c, Counter(), {})
+        return _Product(c, Counter(), {})
     match node:
         case g.Length():
-            return _Term(Fraction(1), Counter([_NOTHING]), {})
+            return _Product(Fraction(1), Counter([_NOTHING]), {})
         case g.Reduce(fold=g.Fold.SUM | g.Fold.MEAN, arg=arg) if g.is_reduction(node):
             inside = _key(_factors(arg))
             powers: Counter[Factors | g.Node] = Counter([inside])
             if node.fold is g.Fold.MEAN:
                 powers.subtract([_NOTHING])
-            return _Term(Fraction(1), powers, {inside: node})
+            return _Product(Fraction(1), powers, {inside: node})
         case g.Map(op="mul", args=(a, b)):
-            return _times(_read(a), _read(b), 1)
-        case g.Map(op="div", args=(a, b)):
-            return _times(_read(a), _read(b), -1)
+            return _times(known[a], known[b], 1)
+        case g.Map(op="div", args=(a, b)) if known[b].factor:
+            return _times(known[a], known[b], -1)
         case g.Map(op="square", args=(a,)) | g.Map(op="pow", args=(a, g.Literal(value=2))):
-            return _times(_read(a), _read(a), 1)
+            return _times(known[a], known[a], 1)
         case _:
-            return _Term(Fraction(1), Counter([node]), {})
+            return _Product(Fraction(1), Counter([node]), {})
 
 
-def _times(a: _Term, b: _Term, sign: int) -> _Term:
+def _times(a: _Product, b: _Product, sign: int) -> _Product:
     powers = Counter(a.powers)
     for atom, power in b.powers.items():
         powers[atom] += sign * power
-    if sign < 0 and b.factor == 0:
-        return a
     factor = a.factor * (b.factor if sign > 0 else 1 / b.factor)
-    return _Term(factor, powers, {**a.sums, **b.sums})
+    return _Product(factor, powers, {**a.sums, **b.sums})
 
 
 def _factors(node: g.Node) -> Counter[g.Node]:
     """An element as a product."""
-    match node:
-        case g.Map(op="mul", args=(a, b)):
-            return _factors(a) + _factors(b)
-        case g.Map(op="square", args=(a,)) | g.Map(op="pow", args=(a, g.Literal(value=2))):
-            return _factors(a) + _factors(a)
-        case _:
-            return Counter([node])
+    known: dict[g.Node, Counter[g.Node]] = {}
+    for part in g.topological((node,)):
+        match part:
+            case g.Map(op="mul", args=(a, b)):
+                known[part] = known[a] + known[b]
+            case g.Map(op="square", args=(a,)) | g.Map(op="pow", args=(a, g.Literal(value=2))):
+                known[part] = known[a] + known[a]
+            case _:
+                known[part] = Counter([part])
+    return known[node]

@@ -57,7 +57,8 @@ class Stabilized(Pipeline):
     """A pipeline made by `fg.stabilize`; `.original` is the one with the user's text."""
 
     def __init__(self, original: Pipeline) -> None:
-        super().__init__(_safe_text(original.fn, [], True))
+        super().__init__(_safe_text(original.fn, [], True),
+                         allow_cancellation=original.allow_cancellation)  # fmt: skip
         self.original = original
 
     def rewriting(self, *, inputs: Collection[str] = (), **constants: Any) -> Rewriting:
@@ -66,7 +67,7 @@ class Stabilized(Pipeline):
         present = frozenset(n for n in self.signature.arrays if n not in absent)
         return traced_rewriting(
             self.original.fn, present, self.signature.bind_constants(constants)
-        )[1]
+        ).rewriting
 
     def explain(self, **more: Any) -> Explanation:
         """As Pipeline.explain, with what was rewritten and its proof."""
@@ -75,13 +76,22 @@ class Stabilized(Pipeline):
         return Explanation(self.name, self.original.fn, self.work(**more), stabilized=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Retraced:
+    """The graph of a safe text, and how it came about."""
+
+    graph: g.Graph
+    rewriting: Rewriting
+
+
 def traced_rewriting(
-    fn: Callable[..., Any], present: frozenset[str], constants: dict[str, Any], prove: bool = True
-) -> tuple[g.Graph, Rewriting]:
-    """The safe text's graph, and what was rewritten. Raises TraceError where `fn` does."""
+    fn: Callable[..., Any], present: frozenset[str], constants: dict[str, Any], *,
+    allow_cancellation: bool = False, prove: bool = True,
+) -> Retraced:  # fmt: skip
+    """Trace the safe text of `fn`, proved or for a first look. Raises TraceError as `fn` does."""
     record: list[Rewriting] = []
-    graph = trace(Pipeline(_safe_text(fn, record, prove)), present, constants)
-    return graph, record[-1]
+    text = Pipeline(_safe_text(fn, record, prove), allow_cancellation=allow_cancellation)
+    return Retraced(trace(text, present, constants), record[-1])
 
 
 def _may_change(pipeline: Pipeline) -> bool:
@@ -91,12 +101,14 @@ def _may_change(pipeline: Pipeline) -> bool:
         return True  # known only when it is called
     for present in (set(signature.arrays), set(signature.arrays) - signature.optional):
         try:
-            _, found = traced_rewriting(
+            found = traced_rewriting(
                 pipeline.fn, frozenset(present), dict(signature.constants), prove=False
             )
         except TraceError:
             continue  # these inputs do not go together
-        if found.mended:
+        except NameError:
+            return True  # it uses what the file defines further down
+        if found.rewriting.mended:
             return True
     return False
 
