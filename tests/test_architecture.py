@@ -18,7 +18,7 @@ PACKAGE = Path(fusegen.__file__).parent
 LAYERS = (
     ("loc", "version", "sources"),
     ("errors",),
-    ("dtypes", "exact", "ops"),
+    ("dtypes", "literals", "ops"),
     ("names",),
     ("expr", "forms", "graph"),
     ("monoid", "kinds", "witness"),

@@ -17,7 +17,7 @@ from fusegen.algebra.laws import is_zero, obligation
 from fusegen.algebra.pivot import split, spread
 from fusegen.algebra.symbols import Unmodelled, freeze
 from fusegen.derivation import Obligation
-from fusegen.exact import exact
+from fusegen.literals import exact
 
 _MAX_NODES = 400  # of both texts together: sympy's time grows with them
 _NOT_REAL = (sp.oo, -sp.oo, sp.zoo, sp.nan)

@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import isfinite
 
 from fusegen import graph as g
-from fusegen.exact import exact
+from fusegen.literals import exact
 from fusegen.loc import Loc
 from fusegen.stabilize.build import fold, literal, op
 
