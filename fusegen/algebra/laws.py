@@ -17,9 +17,10 @@ from collections.abc import Callable
 
 import sympy as sp
 
+from fusegen.algebra.choice import Choice
 from fusegen.algebra.domain import conditions_alone, selection_holds, zero_or_one
 from fusegen.algebra.limits import OBLIGATION_SECONDS, within
-from fusegen.algebra.pivot import Choice, Closed, scales_outside
+from fusegen.algebra.pivot import Closed, scales_outside
 from fusegen.algebra.setting import Setting
 from fusegen.derivation import Obligation, Status
 

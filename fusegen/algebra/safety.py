@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import sympy as sp
 
-from fusegen.algebra.pivot import Candidate, Choice, Closed
+from fusegen.algebra.choice import Choice
+from fusegen.algebra.pivot import Candidate, Closed
 from fusegen.algebra.setting import Setting
 
 
