@@ -1,0 +1,176 @@
+"""fg.grad: the backward pipeline of a pipeline, derived; again row sums and elementwise text.
+
+    dx = fg.grad(fg.library.softmax)(g, x)        # y·(g − Σ g·y), two reads of each element
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from inspect import Parameter
+from typing import Any
+
+from fusegen import graph as g
+from fusegen.adjoint.reverse import Reverse
+from fusegen.adjoint.transplant import Text, transplant
+from fusegen.columns import ColumnGradient
+from fusegen.derivation import Obligation
+from fusegen.dispatch import nest
+from fusegen.errors import ArgumentError, TraceError
+from fusegen.kinds import assumed_dtypes, infer_kinds
+from fusegen.names import nearest
+from fusegen.pipeline import Pipeline
+from fusegen.signature import constants_key
+from fusegen.trace import inline, leaves, unique_names
+from fusegen.value import PerRow, Value, builder, lift
+
+
+class Gradient(Pipeline):
+    """The backward pipeline of `forward`; a Pipeline like any other.
+
+    Positional parameters: one cotangent per float output of `forward` (`grad`, or `grad_<output>`
+    where there are several), shaped like that output, then `forward`'s own arrays. Constants are
+    `forward`'s. It returns the gradient with respect to `wrt`; several as a tuple in that order.
+    A gradient has the shape of the rows, also where its input was broadcast to them.
+    """
+
+    def __init__(self, forward: Pipeline, wrt: tuple[str, ...], base: g.Graph) -> None:
+        self.forward, self.wrt = forward, wrt
+        self._proofs: dict[Any, tuple[Obligation, ...]] = {}
+        self._cotangents = _cotangents(forward, base)
+        own = list(inspect.signature(forward.fn).parameters.values())
+        head = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=shape)
+                for name, shape in self._cotangents.values()]  # fmt: skip
+        doc = f"Gradient of {forward.name} with respect to {', '.join(wrt)}."
+        super().__init__(Text(f"{forward.name}_grad", doc, forward.fn, [*head, *own], self._text))
+
+    def proofs(self, *, inputs: Sequence[str] = (), **constants: Any) -> tuple[Obligation, ...]:
+        """Why a maximum or minimum sends no gradient back: proofs that the outputs do not move
+        with it. `inputs` names optional inputs to include."""
+        arrays = self.signature.arrays
+        present = frozenset(n for n in arrays if n not in self.signature.optional or n in inputs)
+        bound = self.signature.bind_constants(constants)
+        self.traced(present, bound)
+        return self._proofs[present, constants_key(bound)]
+
+    def _text(self, *arrays: Value | None, **constants: Any) -> Any:
+        """The backward text, written while it is traced."""
+        given = dict(zip(self.signature.arrays, arrays, strict=True))
+        own = [given[n] for n in self.forward.signature.arrays]
+        result = list(leaves(inline(self.forward.fn, own, constants)))
+        outputs = {i: v.node for i, v in enumerate(result) if isinstance(v, Value)}
+        wanted = [self._wanted(name, given[name]) for name in self.wrt]
+        names = unique_names(g.topological(tuple(outputs.values())), builder())
+        reverse = Reverse(wanted, names)
+        for position, (name, _) in self._cotangents.items():
+            if position in outputs:
+                reverse.add(outputs[position], lift(given[name]))
+        found = [self._written(reverse, node, name)
+                 for node, name in zip(wanted, self.wrt, strict=True)]  # fmt: skip
+        present = frozenset(n for n, v in given.items() if v is not None)
+        self._proofs[present, constants_key(constants)] = tuple(reverse.proofs)
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def _wanted(self, name: str, value: Value | None) -> g.Input:
+        if value is None:
+            raise ArgumentError(f"{self.name} misses {name}",
+                                why="It is the gradient with respect to this input.")  # fmt: skip
+        assert isinstance(value.node, g.Input)  # the tracer's own: see _inline
+        return value.node
+
+    def _written(self, reverse: Reverse, node: g.Input, name: str) -> Value:
+        if not reverse.found.get(node):
+            raise TraceError(
+                f"{self.forward.name} has the gradient 0 with respect to {name}", where=node.loc,
+                why="No floating-point path without a jump leads from it to an output.",
+                fix="Leave it out of wrt=.",
+            )  # fmt: skip
+        found = Value(reverse.write(node))
+        builder().labels.setdefault(found.node, f"grad_{name}")
+        return found
+
+    def _inline(
+        self, arrays: tuple[Any, ...], named: Any, axis: int, out: Any
+    ) -> Any:
+        """Inside another pipeline: derived on its own first, so that arguments which are equal, or
+        equal to something in the text, are told apart."""
+        if axis != -1 or out is not None:
+            return super()._inline(arrays, named, axis, out)
+        present, constants = self.bind(arrays, named)
+        graph = self.traced(frozenset(present), constants).graph
+        given: dict[g.Node, g.Node] = {i: lift(present[i.name]) for i in graph.inputs}
+        moved = transplant(graph.outputs, given, graph)
+        return nest(graph.structure, [Value(node) for node in moved])
+
+
+def grad(
+    pipeline: Pipeline, wrt: str | Sequence[str] | None = None, **constants: Any
+) -> Gradient | ColumnGradient:
+    """The backward pipeline: grad(p)(cotangents…, arrays…) → gradients.
+
+    wrt: one input or several; by default every element input of floats. Per-row inputs get one
+    value per row. A per-column input (a weight) alone gives a `ColumnGradient`, which sums over
+    all rows. constants: values for those that `pipeline` gives no default, to find its outputs.
+
+    Rules are those of reverse mode, and of torch where a derivative jumps: max and min share
+    evenly between ties; abs has 0 at 0. A maximum that is proved to cancel (softmax, logsumexp,
+    norm2) sends nothing back; `.proofs()` has the proof. Integers, comparisons and rounding have
+    no gradient. Raises ArgumentError, and TraceError for fg.prod, top-K values and inputs that
+    no output depends on.
+    """
+    if not isinstance(pipeline, Pipeline):
+        raise ArgumentError(f"grad takes a pipeline, got {type(pipeline).__name__}",
+                            fix="Decorate the function with @fg.pipeline.")  # fmt: skip
+    bound = pipeline.signature.bind_constants(constants)
+    base = pipeline.traced(frozenset(pipeline.signature.arrays), bound).graph
+    inputs = {i.name: i for i in base.inputs}
+    names = _named(pipeline, base, wrt)
+    columns = [n for n in names if inputs[n].axis is g.Axis.PER_COLUMN]
+    if not columns:
+        return Gradient(pipeline, names, base)
+    if len(names) > 1:
+        raise ArgumentError(f"{columns[0]} is per column: its gradient is a sum over all rows",
+                            fix=f"Ask for it alone: wrt={columns[0]!r}.")  # fmt: skip
+    return ColumnGradient(Gradient(pipeline, names, base))
+
+
+def _named(
+    pipeline: Pipeline, base: g.Graph, wrt: str | Sequence[str] | None
+) -> tuple[str, ...]:
+    """The inputs to differentiate by. Raises ArgumentError for unknown or whole-number ones."""
+    dtypes = assumed_dtypes(base, "float32")
+    floats = [i for i in base.inputs if dtypes[i.name].kind == "float"]
+    if wrt is None:
+        found = tuple(i.name for i in floats if i.axis is g.Axis.ELEMENT)
+        if not found:
+            raise ArgumentError(f"{pipeline.name} has no element input of floats")
+        return found
+    names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
+    for name in names:
+        if name not in dtypes:
+            raise ArgumentError(f"{pipeline.name} has no array {name!r}",
+                                fix=nearest(name, dtypes))  # fmt: skip
+        if name not in {i.name for i in floats}:
+            raise ArgumentError(f"{name} holds {dtypes[name]} values: it has no gradient")
+    if not names or len(set(names)) < len(names):
+        raise ArgumentError("wrt names one input or several, each once")
+    return names
+
+
+def _cotangents(pipeline: Pipeline, base: g.Graph) -> dict[int, tuple[str, type]]:
+    """(name, annotation) of the cotangent by output position."""
+    kinds = infer_kinds(base, assumed_dtypes(base, "float32"))
+    floats = [i for i, n in enumerate(base.outputs) if kinds[n] == "float"]
+    if not floats:
+        raise TraceError(f"{pipeline.name} returns whole numbers and conditions only",
+                         where=base.loc, why="They have no gradient.")  # fmt: skip
+    taken = set(pipeline.signature.arrays) | set(pipeline.signature.constants)
+    found: dict[int, tuple[str, type]] = {}
+    for i in floats:
+        extent = g.extent(base.outputs[i])
+        name = "grad" if len(floats) == 1 else f"grad_{base.output_names[i]}"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        found[i] = (name, PerRow if extent is g.Extent.ROW else Value)
+    return found
