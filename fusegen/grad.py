@@ -21,7 +21,7 @@ from fusegen.kinds import assumed_dtypes, infer_kinds
 from fusegen.names import nearest
 from fusegen.pipeline import Pipeline
 from fusegen.signature import constants_key
-from fusegen.trace import inline, leaves, unique_names
+from fusegen.trace import first_free, inline, leaves, unique_names
 from fusegen.value import PerRow, Value, builder, lift
 
 
@@ -169,8 +169,7 @@ def _cotangents(pipeline: Pipeline, base: g.Graph) -> dict[int, tuple[str, type]
     for i in floats:
         extent = g.extent(base.outputs[i])
         name = "grad" if len(floats) == 1 else f"grad_{base.output_names[i]}"
-        while name in taken:
-            name += "_"
+        name = first_free(name, taken)
         taken.add(name)
         found[i] = (name, PerRow if extent is g.Extent.ROW else Value)
     return found

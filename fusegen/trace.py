@@ -152,13 +152,14 @@ def _output_names(
     taken: set[str] = {n.name for n in names if isinstance(n, g.Input)}
     result = []
     for i in range(len(outputs)):
-        name = _first_free(found[i] if found[i] not in taken else f"{found[i]}_out", taken)
+        name = first_free(found[i] if found[i] not in taken else f"{found[i]}_out", taken)
         taken.add(name)
         result.append(name)
     return tuple(result)
 
 
-def _first_free(name: str, taken: set[str]) -> str:
+def first_free(name: str, taken: set[str]) -> str:
+    """The name itself, or with the first number that makes it new."""
     if name not in taken:
         return name
     return next(f"{name}_{i}" for i in range(2, len(taken) + 3) if f"{name}_{i}" not in taken)
@@ -166,14 +167,18 @@ def _first_free(name: str, taken: set[str]) -> str:
 
 def unique_names(nodes: tuple[g.Node, ...], build: Builder) -> dict[g.Node, str]:
     """The user's names first, then names made from what the node does."""
-    names: dict[g.Node, str] = {n: c_identifier(n.name) for n in nodes if isinstance(n, g.Input)}
-    taken = set(names.values())
+    names: dict[g.Node, str] = {}
+    taken: set[str] = set()
+    for node in nodes:
+        if isinstance(node, g.Input):
+            names[node] = first_free(c_identifier(node.name), taken)  # x_ is x in C++
+            taken.add(names[node])
     for known in (True, False):
         for node in nodes:
             if node in names or (node in build.labels) is not known:
                 continue
             wish = c_identifier(build.labels[node]) if known else _described(node, names)
-            names[node] = _first_free(wish, taken)
+            names[node] = first_free(wish, taken)
             taken.add(names[node])
     return names
 

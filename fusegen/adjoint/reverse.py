@@ -87,7 +87,7 @@ class Reverse:
         adjoints: dict[g.Node, Terms] = {output: tm.of(cotangent)}
         for node in reversed(order):
             terms = adjoints.get(node)
-            if not terms or node not in active:
+            if terms is None or node not in active or self._cancels(output, node) or not terms:
                 continue
             with written_at(node.loc):
                 if len(terms) > _MANY:
@@ -157,10 +157,9 @@ class Reverse:
                 length = builder().add(g.Length(here())).node
                 yield arg, tm.scaled(terms, Fraction(1), frozenset({(length, -1)}))
             case g.Fold.MAX | g.Fold.MIN:
-                if not self._cancels(output, node):
-                    best = Value(arg) == Value(node)
-                    ties = fg.sum(fg.where(best, 1.0, 0.0))
-                    yield arg, _product(terms, tm.choice(best.node) / ties)
+                best = Value(arg) == Value(node)
+                ties = fg.sum(fg.where(best, 1.0, 0.0))
+                yield arg, _product(terms, tm.choice(best.node) / ties)
             case g.Fold.PROD:
                 raise TraceError(
                     "fg.prod has no gradient here", where=node.loc,
@@ -172,10 +171,13 @@ class Reverse:
             case _:
                 assert_never(node.fold)
 
-    def _cancels(self, output: g.Node, pivot: g.Reduce) -> bool:
+    def _cancels(self, output: g.Node, node: g.Node) -> bool:
+        """Is the node a maximum or minimum with which the output is proved not to move?"""
+        if not isinstance(node, g.Reduce) or node.fold not in (g.Fold.MAX, g.Fold.MIN):
+            return False
         from fusegen.algebra.stationary import stationary
 
-        proof = stationary(output, pivot, self.names)
+        proof = stationary(output, node, self.names)
         if proof.status == "proved":
             self.proofs.append(proof)
         return proof.status == "proved"
