@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from fusegen import library
 from fusegen.check import Report, check
+from fusegen.columns import ColumnGradient
 from fusegen.compiled import Compiled, Spec
 from fusegen.errors import (
     ArgumentError,
@@ -27,7 +28,7 @@ from fusegen.errors import (
     ShapeError,
     TraceError,
 )  # fmt: skip
-from fusegen.grad import ColumnGradient, Gradient, grad
+from fusegen.grad import Gradient, grad
 from fusegen.lang import (
     abs,
     all,
@@ -78,11 +79,11 @@ from fusegen.version import __version__
 
 __all__ = [
     "ArgumentError", "BackendError", "ColumnGradient", "Compiled", "DTypeError", "FusegenError",
-    "Gradient", "InternalError", "LawViolation", "PerColumn", "PerRow", "Pipeline", "PipelineError", "Report", "ShapeError",
-    "Spec", "TraceError", "__version__",
-    "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "check", "cos", "count", "erf", "exp",
-    "exp2", "expm1", "floor", "grad", "index", "isfinite", "isinf", "isnan", "length", "library", "log",
-    "log1p", "log2", "logsumexp", "max", "maximum", "mean", "min", "minimum", "pipeline", "prod",
-    "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "sum", "take", "tanh", "topk", "var",
-    "where", "xlogy",
+    "Gradient", "InternalError", "LawViolation", "PerColumn", "PerRow", "Pipeline",
+    "PipelineError", "Report", "ShapeError", "Spec", "TraceError", "__version__",
+    "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "check", "cos", "count", "erf",
+    "exp", "exp2", "expm1", "floor", "grad", "index", "isfinite", "isinf", "isnan", "length",
+    "library", "log", "log1p", "log2", "logsumexp", "max", "maximum", "mean", "min", "minimum",
+    "pipeline", "prod", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "sum", "take",
+    "tanh", "topk", "var", "where", "xlogy",
 ]  # fmt: skip

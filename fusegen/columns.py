@@ -97,7 +97,7 @@ def _split(graph: g.Graph, origin: Pipeline, precision: str) -> Stages:
 
     def statistics_text(*arrays: Value | None, **_: Any) -> dict[str, Value]:
         given = dict(zip(origin.signature.arrays, arrays, strict=True))
-        leaves = {i: _node(given[i.name]) for i in graph.inputs}
+        leaves: dict[g.Node, g.Node] = {i: _node(given[i.name]) for i in graph.inputs}
         moved = transplant(statistics, leaves, graph)
         return {name: fg.cast(Value(n), precision) for name, n in zip(names, moved, strict=True)}
 

@@ -93,7 +93,9 @@ def is_choice(node: g.Node) -> bool:
     """Was it made by `choice`, or is it the same?"""
     match node:
         case g.Map(op="where", args=(_, a, b)):
-            return (is_number(a, 1.0) and (is_number(b, 0.0) or is_absence(b))) or (is_number(a, 0.0) and is_number(b, 1.0))
+            if is_number(a, 1.0):
+                return is_number(b, 0.0) or is_absence(b)
+            return is_number(a, 0.0) and is_number(b, 1.0)
     return False
 
 

@@ -171,7 +171,7 @@ class Writer:
                 continue
             if isinstance(node, g.Reduce) and node.fold is g.Fold.SUM:
                 mean = builder().add(g.Reduce(g.Fold.MEAN, node.arg, here())).node
-                part = frozenset({(node, 1), (length, -1)})
+                part: Product = frozenset({(node, 1), (length, -1)})
                 return self._with_means(tm.times(_without(product, part), frozenset({(mean, 1)})))
         return product
 

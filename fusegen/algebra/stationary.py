@@ -1,7 +1,8 @@
 """Proof that an output does not move with a row value: its share of the gradient is exactly 0.
 
 A stabiliser, such as the maximum of softmax or the scale of a norm, cancels out of the result. Then
-d(output)/d(stabiliser) ≡ 0 over finite reals (and scales > 0), so its one-hot gradient is not built.
+d(output)/d(stabiliser) ≡ 0 over finite reals, so its one-hot gradient is not built. A scale that is
+divided by is taken as > 0: at its least value, 0, it is flat, and 0 is a subgradient.
 
 The total derivative goes through every row sum: Σ is an opaque linear function, D(Σ e) = Σ D(e),
 and factors without an element leave it.
@@ -15,7 +16,13 @@ import sympy as sp
 
 from fusegen import graph as g
 from fusegen.algebra.laws import is_zero, obligation
-from fusegen.algebra.symbols import Unmodelled, freeze, is_positive
+from fusegen.algebra.symbols import (
+    Unmodelled,
+    divisors,
+    freeze,
+    is_nonnegative,
+    is_positive,
+)  # fmt: skip
 from fusegen.derivation import Obligation
 
 
@@ -24,7 +31,7 @@ def stationary(output: g.Node, pivot: g.Reduce, names: Mapping[g.Node, str]) -> 
 
     def prove() -> bool:
         try:
-            total = _Total(pivot, names)
+            total = _Total(output, pivot, names)
             return is_zero(total.derivative(total.value(output)))
         except (Unmodelled, ArithmeticError, TypeError, ValueError, NotImplementedError,
                 RecursionError):  # fmt: skip
@@ -37,9 +44,10 @@ def stationary(output: g.Node, pivot: g.Reduce, names: Mapping[g.Node, str]) -> 
 class _Total:
     """Values as sympy expressions, with one symbol for every linear functional of a row."""
 
-    def __init__(self, pivot: g.Reduce, names: Mapping[g.Node, str]) -> None:
+    def __init__(self, output: g.Node, pivot: g.Reduce, names: Mapping[g.Node, str]) -> None:
         self.names = names
         self.pivot = pivot
+        self.divisors = divisors(output)
         self.known: dict[g.Node, sp.Expr] = {}
         self.elements: list[sp.Symbol] = []
         self.length = sp.Symbol("n_cols", positive=True, integer=True)
@@ -73,7 +81,8 @@ class _Total:
                 return freeze(node, {a: self.known[a] for a in g.operands(node)})
 
     def _symbol(self, node: g.Node) -> sp.Symbol:
-        positive = True if is_positive(node) else None
+        scale = node in self.divisors and is_nonnegative(node)
+        positive = True if scale or is_positive(node) else None
         return sp.Symbol(self.names[node], real=True, positive=positive)
 
     def derivative(self, expr: sp.Expr) -> sp.Expr:
