@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from inspect import Parameter
 from typing import Any
 
@@ -17,6 +18,7 @@ from fusegen.columns import ColumnGradient
 from fusegen.derivation import Obligation
 from fusegen.dispatch import nest
 from fusegen.errors import ArgumentError, TraceError
+from fusegen.kept import kept
 from fusegen.kinds import assumed_dtypes, infer_kinds
 from fusegen.names import nearest
 from fusegen.pipeline import Pipeline
@@ -60,8 +62,7 @@ class Gradient(Pipeline):
         result = list(leaves(inline(self.forward.fn, own, constants)))
         outputs = {i: v.node for i, v in enumerate(result) if isinstance(v, Value)}
         wanted = [self._wanted(name, given[name]) for name in self.wrt]
-        names = unique_names(g.topological(tuple(outputs.values())), builder())
-        reverse = Reverse(wanted, names)
+        reverse = Reverse(wanted, self._prover(own, constants, tuple(outputs.values())))
         for position, (name, _) in self._cotangents.items():
             if position in outputs:
                 reverse.add(outputs[position], lift(given[name]))
@@ -70,6 +71,26 @@ class Gradient(Pipeline):
         present = frozenset(n for n, v in given.items() if v is not None)
         self._proofs[present, constants_key(constants)] = tuple(reverse.proofs)
         return found[0] if len(found) == 1 else tuple(found)
+
+    def _prover(
+        self, own: Sequence[Value | None], constants: dict[str, Any], outputs: tuple[g.Node, ...]
+    ) -> Callable[[g.Node, g.Reduce], Obligation]:
+        """`stationary` for this forward text, its answers kept on disk."""
+        arrays = self.forward.signature.arrays
+        present = frozenset(n for n, v in zip(arrays, own, strict=True) if v is not None)
+        digest = self.forward.traced(present, constants).digest
+        names = unique_names(g.topological(outputs), builder())
+
+        def prove(output: g.Node, pivot: g.Reduce) -> Obligation:
+            from fusegen.algebra.stationary import stationary
+
+            return stationary(output, pivot, names)
+
+        def prover(output: g.Node, pivot: g.Reduce) -> Obligation:
+            key = ("stationary", digest, names[output], names[pivot])
+            return kept(key, functools.partial(prove, output, pivot))
+
+        return prover
 
     def _wanted(self, name: str, value: Value | None) -> g.Input:
         if value is None:
@@ -122,7 +143,18 @@ def grad(
         raise ArgumentError(f"grad takes a pipeline, got {type(pipeline).__name__}",
                             fix="Decorate the function with @fg.pipeline.")  # fmt: skip
     bound = pipeline.signature.bind_constants(constants)
-    base = pipeline.traced(frozenset(pipeline.signature.arrays), bound).graph
+    asked = wrt if wrt is None or isinstance(wrt, str) else tuple(wrt)
+    key = ("grad", asked, constants_key(bound))
+    if key not in pipeline.derived:
+        pipeline.derived[key] = _gradient(pipeline, asked, bound)
+    found: Gradient | ColumnGradient = pipeline.derived[key]
+    return found
+
+
+def _gradient(
+    pipeline: Pipeline, wrt: str | tuple[str, ...] | None, constants: dict[str, Any]
+) -> Gradient | ColumnGradient:
+    base = pipeline.traced(frozenset(pipeline.signature.arrays), constants).graph
     inputs = {i.name: i for i in base.inputs}
     names = _named(pipeline, base, wrt)
     columns = [n for n in names if inputs[n].axis is g.Axis.PER_COLUMN]
@@ -135,7 +167,7 @@ def grad(
 
 
 def _named(
-    pipeline: Pipeline, base: g.Graph, wrt: str | Sequence[str] | None
+    pipeline: Pipeline, base: g.Graph, wrt: str | tuple[str, ...] | None
 ) -> tuple[str, ...]:
     """The inputs to differentiate by. Raises ArgumentError for unknown or whole-number ones."""
     dtypes = assumed_dtypes(base, "float32")
@@ -145,7 +177,7 @@ def _named(
         if not found:
             raise ArgumentError(f"{pipeline.name} has no element input of floats")
         return found
-    names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
+    names = (wrt,) if isinstance(wrt, str) else wrt
     for name in names:
         if name not in dtypes:
             raise ArgumentError(f"{pipeline.name} has no array {name!r}",

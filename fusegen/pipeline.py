@@ -45,6 +45,7 @@ class Pipeline:
         self.signature: Signature = signature_of(fn)
         self._traced: dict[Any, Traced] = {}
         self._fronts: dict[Any, Front] = {}
+        self.derived: dict[Any, Any] = {}  # pipelines made of this one: its gradients
 
     def __repr__(self) -> str:
         s = self.signature

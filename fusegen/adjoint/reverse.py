@@ -11,7 +11,7 @@ Griewank & Walther 2008, Evaluating Derivatives, chapter 3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -74,7 +74,7 @@ class Reverse:
     """Adjoints of `wanted` inputs, one output after another."""
 
     wanted: Sequence[g.Input]
-    names: Mapping[g.Node, str]
+    stationary: Callable[[g.Node, g.Reduce], Obligation]  # does the output move with it?
     writer: Writer = field(default_factory=Writer)
     proofs: list[Obligation] = field(default_factory=list)
     found: dict[g.Node, Terms] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class Reverse:
             case g.Take(arg=arg, index=index):
                 yield arg, _product(terms, tm.one_hot(index))
             case g.Literal() | g.Length() | g.Index() | g.TopK() | g.Part():
-                raise InternalError(f"{self.names[node]} has no adjoint")
+                raise InternalError(f"{g.attributes(node)} has no adjoint")
             case _:
                 assert_never(node)
 
@@ -175,9 +175,7 @@ class Reverse:
         """Is the node a maximum or minimum with which the output is proved not to move?"""
         if not isinstance(node, g.Reduce) or node.fold not in (g.Fold.MAX, g.Fold.MIN):
             return False
-        from fusegen.algebra.stationary import stationary
-
-        proof = stationary(output, node, self.names)
+        proof = self.stationary(output, node)
         if proof.status == "proved":
             self.proofs.append(proof)
         return proof.status == "proved"
