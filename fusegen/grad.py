@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from inspect import Parameter
 from typing import Any
 
@@ -22,6 +22,7 @@ from fusegen.kept import kept
 from fusegen.kinds import assumed_dtypes, infer_kinds
 from fusegen.names import nearest
 from fusegen.pipeline import Pipeline
+from fusegen.report.formula import formula
 from fusegen.signature import constants_key
 from fusegen.trace import first_free, inline, leaves, unique_names
 from fusegen.value import PerRow, Value, builder, lift
@@ -44,16 +45,27 @@ class Gradient(Pipeline):
         head = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=shape)
                 for name, shape in self._cotangents.values()]  # fmt: skip
         doc = f"Gradient of {forward.name} with respect to {', '.join(wrt)}."
-        super().__init__(Text(f"{forward.name}_grad", doc, forward.fn, [*head, *own], self._text))
+        text = Text(f"{forward.name}_grad", doc, forward.fn, [*head, *own], self._text)
+        super().__init__(text, allow_cancellation=forward.allow_cancellation)
 
-    def proofs(self, *, inputs: Sequence[str] = (), **constants: Any) -> tuple[Obligation, ...]:
+    def formula(self, *, inputs: Collection[str] = (), **constants: Any) -> str:
+        """The derived text, one line per value: `grad_x = y·(grad - Σ(grad·y))`."""
+        return formula(self._variant(inputs, constants)[0])
+
+    def proofs(self, *, inputs: Collection[str] = (), **constants: Any) -> tuple[Obligation, ...]:
         """Why a maximum or minimum sends no gradient back: proofs that the outputs do not move
         with it. `inputs` names optional inputs to include."""
+        return self._variant(inputs, constants)[1]
+
+    def _variant(
+        self, inputs: Collection[str], constants: dict[str, Any]
+    ) -> tuple[g.Graph, tuple[Obligation, ...]]:
+        """The text for these optional inputs and constants, and what was proved to write it."""
         arrays = self.signature.arrays
         present = frozenset(n for n in arrays if n not in self.signature.optional or n in inputs)
         bound = self.signature.bind_constants(constants)
-        self.traced(present, bound)
-        return self._proofs[present, constants_key(bound)]
+        graph = self.traced(present, bound).graph
+        return graph, self._proofs[present, constants_key(bound)]
 
     def _text(self, *arrays: Value | None, **constants: Any) -> Any:
         """The backward text, written while it is traced."""
