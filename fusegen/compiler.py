@@ -73,11 +73,23 @@ class Work:
         if name not in self.known:
             one = _BY_NAME[name]
             key = None if one.key is None or _DUMP else (name, *one.key(self))
-            make = functools.partial(_verified, one, self)
-            self.known[name] = found = make() if key is None else kept(key, make)
+            make = functools.partial(self._made, one)
+            found = make() if key is None else kept(key, make, lambda _: self._settled)
+            self.known[name] = found
             if _wants_dump(name):
                 _dump(name, found)
         return self.known[name]
+
+    def _made(self, one: Pass) -> Any:
+        self.known[one.name] = found = one.run(self)
+        one.verify(found)
+        return found
+
+    @property
+    def _settled(self) -> bool:
+        """May results be kept? Not what a busy machine had no time to decide."""
+        derivation: Derivation | None = self.known.get("derive")
+        return derivation is None or derivation.decided
 
     @property
     def graph(self) -> g.Graph:
@@ -121,12 +133,6 @@ class Pass:
     run: Callable[[Work], Any]
     key: Callable[[Work], tuple[str, ...]] | None = None
     verify: Callable[[Any], None] = lambda _: None
-
-
-def _verified(one: Pass, work: Work) -> Any:
-    found = one.run(work)
-    one.verify(found)
-    return found
 
 
 # ---- the passes ----

@@ -14,14 +14,18 @@ from fusegen.sources import sources_digest
 _T = TypeVar("_T")
 
 
-def kept(key: tuple[str, ...], make: Callable[[], _T]) -> _T:
-    """What `make` makes, from disk if it was made before, by these sources, under this key."""
+def kept(key: tuple[str, ...], make: Callable[[], _T], settled: Callable[[_T], bool]) -> _T:
+    """What `make` makes, from disk if it was made before, by these sources, under this key.
+
+    Only what is `settled` is kept: not what a busy machine had no time to decide.
+    """
     whole = (key[0], sources_digest(), *key[1:])
     found: _T | None = _load(whole)
     if found is None:
         found = make()
-        with suppress(BackendError):  # without a private folder nothing is kept
-            store_bytes(whole, ".pickle", pickle.dumps(found))
+        if settled(found):
+            with suppress(BackendError):  # without a private folder nothing is kept
+                store_bytes(whole, ".pickle", pickle.dumps(found))
     return found
 
 
