@@ -17,7 +17,8 @@ from fusegen.errors import ArgumentError, TraceError
 from fusegen.pipeline import Pipeline
 from fusegen.runtime import arrays as ar
 from fusegen.signature import constants_key
-from fusegen.value import PerColumn, PerRow, Value
+from fusegen.trace import is_tracing
+from fusegen.value import PerColumn, PerRow, Value, here
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,10 @@ class ColumnGradient:
 
     def __call__(self, *arrays: Any, axis: int = -1, **named: Any) -> Any:
         """Run both stages; the result has shape (n_cols,). Raises as Pipeline.__call__."""
+        if is_tracing():
+            raise TraceError(f"the column gradient {self.contributions.name} was called inside a "
+                             "pipeline", where=here(), why="It sums over rows; a pipeline works on "
+                             "one row.", fix="Call it on its own.")  # fmt: skip
         present, constants = self.contributions.bind(arrays, named)
         adopted = {n: ar.adopt(n, a) for n, a in present.items()}
         ar.one_device(adopted, "auto")

@@ -226,12 +226,30 @@ def test_entropy_has_gradient_zero_where_a_probability_is():
     np.testing.assert_allclose(found[0, np.isfinite(x[0])], wanted[0], rtol=1e-7, atol=1e-9)
 
 
+def test_divergence_of_masked_rows_is_finite():
+    @fg.pipeline
+    def jensen_shannon(x, y):
+        p, q = softmax(x), softmax(y)
+        m = (p + q) / 2
+        return fg.sum(fg.xlogy(p, p) + fg.xlogy(q, q) - fg.xlogy(p, m) - fg.xlogy(q, m)) / 2
+
+    x, y = rows((2, 6), dtype="float64"), rows((2, 6), 1, "float64")
+    kept = np.ones(6, bool)
+    kept[[1, 4]] = False
+    wanted = differences(jensen_shannon, [x[:, kept], y[:, kept]], [np.ones(2)], 0)
+    x[:, ~kept] = y[:, ~kept] = -np.inf
+    found = fg.grad(jensen_shannon, wrt="x").reference(np.ones(2), x, y)
+    np.testing.assert_array_equal(found[:, ~kept], 0)
+    np.testing.assert_allclose(found[:, kept], wanted, rtol=1e-6, atol=1e-9)
+
+
 def test_guards_and_ties_follow_torch():
     zero = np.array([[0.0, 0, 0], [3, 0, 4]])
     np.testing.assert_allclose(fg.grad(L.norm2)(np.ones(2), zero), [[0, 0, 0], [0.6, 0, 0.8]])
     top = fg.grad(fg.pipeline(lambda_max))
     np.testing.assert_array_equal(top(np.ones(2), np.array([[1.0, 1, 0], [0, 2, 1]])),
                                   [[0.5, 0.5, 0], [0, 1, 0]])  # fmt: skip
+    assert np.isnan(top(np.ones(1), np.array([[1.0, np.nan, 0]]))).all()
     clip = fg.grad(fg.pipeline(clipped))
     np.testing.assert_array_equal(clip(np.ones((1, 3)), np.array([[-1.0, 0, 2]])), [[0, 0.5, 1]])
     bad = fg.grad(L.logsumexp)(np.ones(2), np.array([[-np.inf, -np.inf], [np.inf, 1]]))
@@ -527,5 +545,7 @@ def test_arguments_are_checked():
         fg.grad(rounded)
     with pytest.raises(fg.TraceError, match="whole numbers"):
         fg.grad(L.argmax)
+    with pytest.raises(fg.TraceError, match="inside a pipeline"):
+        fg.pipeline(lambda x: fg.grad(L.rms_norm, wrt="weight")(x, x))(rows())
     with pytest.raises(fg.ArgumentError, match="misses weight"):
         fg.grad(L.rms_norm, wrt="weight")(rows(), rows())

@@ -11,6 +11,7 @@ Griewank & Walther 2008, Evaluating Derivatives, chapter 3.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -159,7 +160,8 @@ class Reverse:
             case g.Fold.MAX | g.Fold.MIN:
                 best = Value(arg) == Value(node)
                 ties = fg.sum(fg.where(best, 1.0, 0.0))
-                yield arg, _product(terms, tm.choice(best.node) / ties)
+                absent = fg.where(ties > 0, 0.0, math.nan)  # NaN equals nothing
+                yield arg, _product(terms, tm.choice(best.node, True, absent) / ties)
             case g.Fold.PROD:
                 raise TraceError(
                     "fg.prod has no gradient here", where=node.loc,

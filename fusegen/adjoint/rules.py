@@ -33,6 +33,12 @@ def _greater(y: Value, a: Value, b: Value) -> tuple[Slope, ...]:
     return (choice((a > b).node), tie), (choice((b > a).node), tie)
 
 
+def _xlogy(y: Value, a: Value, b: Value) -> tuple[Slope, ...]:
+    if a.node is b.node:
+        return fg.log(b), 1
+    return fg.log(b), choice((a == 0).node, False) * a / b  # 0 where a is, also over b = 0
+
+
 def _where(y: Value, condition: Value, a: Value, b: Value) -> tuple[Slope, ...]:
     found = settled(condition.node) if g.extent(condition.node) is g.Extent.ROW else condition.node
     if isinstance(found, bool):
@@ -91,7 +97,7 @@ RULES: dict[str, Rule] = {
     "floor": "flat",
     "ceil": "flat",
     "round": "flat",
-    "xlogy": lambda y, a, b: (fg.log(b), a / b),
+    "xlogy": _xlogy,
     "zero_wins": "internal",
     "where": _where,
     "lt": "flat", "le": "flat", "gt": "flat", "ge": "flat", "eq": "flat", "ne": "flat",

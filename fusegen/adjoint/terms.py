@@ -100,7 +100,7 @@ def is_choice(node: g.Node) -> bool:
 
 
 def is_absence(node: g.Node) -> bool:
-    """0 or NaN per row: what `one_hot` has beside its column, NaN where there is no such column."""
+    """0, or NaN for rows in which nothing can be chosen."""
     match node:
         case g.Map(op="where", args=(_, a, g.Literal(value=float(value)))):
             return is_number(a, 0.0) and math.isnan(value)
