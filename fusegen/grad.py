@@ -41,6 +41,7 @@ class Gradient(Pipeline):
         self.forward, self.wrt = forward, wrt
         self._proofs: dict[Any, tuple[Obligation, ...]] = {}
         self._cotangents = _cotangents(forward, base)
+        self._extents = [g.extent(n) for n in base.outputs]
         own = list(inspect.signature(forward.fn).parameters.values())
         head = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=shape)
                 for name, shape in self._cotangents.values()]  # fmt: skip
@@ -72,12 +73,17 @@ class Gradient(Pipeline):
         given = dict(zip(self.signature.arrays, arrays, strict=True))
         own = [given[n] for n in self.forward.signature.arrays]
         result = list(leaves(inline(self.forward.fn, own, constants)))
-        outputs = {i: v.node for i, v in enumerate(result) if isinstance(v, Value)}
+        outputs = [lift(v) for v in result]
+        if [g.extent(n) for n in outputs] != self._extents:
+            raise TraceError(
+                f"{self.forward.name} returns other outputs than those that its gradient is for",
+                where=outputs[0].loc, why="They depend on its constants or optional inputs.",
+                fix="Pass the constants to fg.grad as well.",
+            )  # fmt: skip
         wanted = [self._wanted(name, given[name]) for name in self.wrt]
-        reverse = Reverse(wanted, self._prover(own, constants, tuple(outputs.values())))
+        reverse = Reverse(wanted, self._prover(own, constants, tuple(outputs)))
         for position, (name, _) in self._cotangents.items():
-            if position in outputs:
-                reverse.add(outputs[position], lift(given[name]))
+            reverse.add(outputs[position], lift(given[name]))
         found = [self._written(reverse, node, name)
                  for node, name in zip(wanted, self.wrt, strict=True)]  # fmt: skip
         present = frozenset(n for n, v in given.items() if v is not None)

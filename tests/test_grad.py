@@ -433,6 +433,21 @@ def test_cotangents_are_named_by_the_outputs():
     np.testing.assert_array_equal(found, x == x.max(1, keepdims=True))
 
 
+def test_outputs_that_depend_on_constants():
+    @fg.pipeline
+    def norms(x, *, both):
+        return (L.norm2(x), fg.sum(fg.abs(x))) if both else L.norm2(x)
+
+    x, one = rows((2, 5), dtype="float64"), np.ones(2)
+    assert len(fg.grad(norms, both=True).signature.arrays) == 3
+    found = fg.grad(norms, both=True)(one, one, x, both=True)
+    np.testing.assert_allclose(found, x / L.norm2(x)[:, None] + np.sign(x), rtol=1e-12)
+    with pytest.raises(fg.TraceError, match="other outputs"):
+        fg.grad(norms, both=True)(one, one, x, both=False)
+    with pytest.raises(fg.ArgumentError, match="needs the constant both"):
+        fg.grad(norms)
+
+
 def test_any_axis_and_shape():
     x, cotangent = rows((2, 6, 3)), rows((2, 6, 3), 1)
     found = fg.grad(softmax)(cotangent, x, axis=1)

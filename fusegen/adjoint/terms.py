@@ -114,10 +114,13 @@ def is_number(node: g.Node, value: float) -> bool:
 
 def one_hot(column: g.Node) -> Value:
     """1 at the column; elsewhere 0, NaN if the row has no such column, as fg.take gives."""
-    at, columns = Value(column), builder().add(g.Length(here()))
-    inside = (at >= 0) & (at < columns)
-    found = builder().add(g.Index(here())) == at
-    return choice(found.node, True, fg.where(inside, 0.0, math.nan))
+    found = builder().add(g.Index(here())) == Value(column)
+    return choice(found.node, True, fg.where(_inside(column), 0.0, math.nan))
+
+
+def _inside(column: g.Node) -> Value:
+    at = Value(column)
+    return (at >= 0) & (at < builder().add(g.Length(here())))
 
 
 def split(product: Product) -> tuple[Product, Product]:
@@ -144,7 +147,8 @@ def column_of(node: g.Node) -> g.Node | None:
     """i of a choice made by `one_hot(i)`."""
     match node:
         case g.Map(op="where", args=(g.Map(op="eq", args=(g.Index(), column)), _, other)):
-            return column if is_choice(node) and is_absence(other) else None
+            if is_choice(node) and is_absence(other):
+                return column if g.operands(other)[0] is _inside(column).node else None
     return None
 
 

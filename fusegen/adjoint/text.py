@@ -8,6 +8,7 @@ taken out of the result.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -109,8 +110,7 @@ class Writer:
         below = [Value(n) for n, e in self._ranked(product) for _ in range(-e)]
         size = abs(coefficient)
         if size != 1 or not above:
-            number = int(size) if size.denominator == 1 and above else float(size)
-            above.insert(0, builder().add(g.Literal(number, here())))
+            above.insert(0, builder().add(g.Literal(_number(size, whole=bool(above)), here())))
         over = _multiplied(above)
         if coefficient < 0:
             over = -over
@@ -191,6 +191,16 @@ class Writer:
         """Factors in the order in which the text made them."""
         rank = {node: i for i, node in enumerate(builder().nodes.values())}
         return sorted(product, key=lambda factor: rank[factor[0]])
+
+
+def _number(size: Fraction, *, whole: bool) -> int | float:
+    """The coefficient as a literal; a whole one stays an integer where it may."""
+    if whole and size.denominator == 1:
+        return int(size)
+    try:
+        return float(size)
+    except OverflowError:
+        return math.inf
 
 
 def _multiplied(values: list[Value]) -> Value:
