@@ -73,7 +73,7 @@ class _Places:
         """Every u by its definition, with the pivots at a place."""
         found = {c.u: c.here.subs(self.place[mark], simultaneous=True) for c in self.choices}
         if mark == "q":
-            found |= {c.u: c.u * _equal(_symbol(c), "p", "q") for c in self.same}
+            found |= {c.u: c.moved.subs(c.move, _equal(_symbol(c), "p", "q")) for c in self.same}
         return {**found, **self.fixed}
 
     def moves(self, start: str, end: str) -> dict[sp.Symbol, sp.Expr]:
@@ -168,6 +168,7 @@ def _agrees(setting: Setting) -> bool:
                 there = place[b.element]
                 place[b.row] = there + gap[b] if b.above else there - gap[b]
         value = {i.symbol: sp.Integer(int(gap[i.bound] == 0)) for i in setting.indicators}
+        value |= {i.contrary: 1 - value[i.symbol] for i in setting.indicators}
         text = _choices_as_symbols(conditions_alone(setting.text.subs(place)))
         if not is_zero(text - _choices_as_symbols(setting.f.subs(value).subs(place))):
             return False

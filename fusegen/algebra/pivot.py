@@ -18,7 +18,7 @@ from fusegen.algebra.domain import Indicator, zero_or_one
 from fusegen.algebra.setting import RowParameter, Setting
 from fusegen.monoid import Action, move_name
 
-MAX_BASIS = 8
+MAX_BASIS = 7
 _ONE = sp.Integer(1)
 _MAX_CANDIDATES = 64
 
@@ -39,6 +39,7 @@ class Choice:
     move: sp.Symbol
     unit: RowParameter | None = None  # w of u = (x − p) / w
     ratio: sp.Symbol = _ONE  # w before / w after; δ is then (p − q) / w after
+    contrary_to: sp.Symbol | None = None  # the indicator [x = p], where u is [x ≠ p]
 
     @property
     def inverse(self) -> sp.Expr:
@@ -54,6 +55,8 @@ class Choice:
         """u at the new pivot, in terms of u at the old one."""
         if self.pivot is None:
             return self.u
+        if self.contrary_to is not None:
+            return self.u + self.contrary_to * (1 - self.move)
         return self.u * self.ratio + self.move if self.action == "shift" else self.u * self.move
 
     @property
@@ -170,7 +173,7 @@ def _choices(setting: Setting) -> Iterator[tuple[Choice, ...]]:
                 options.append(_choice(element, atom, row, "scale"))
         options.append(Choice(element, atom, None, "shift", element, sp.Integer(0)))
         per_element.append(options)
-    per_element += [[_same(setting, i)] for i in setting.indicators]
+    per_element += [[same] for i in setting.indicators for same in _same(setting, i)]
     return itertools.product(*per_element)
 
 
@@ -206,11 +209,13 @@ def _in_units(shift: Choice, unit: RowParameter) -> Choice:
     )  # fmt: skip
 
 
-def _same(setting: Setting, indicator: Indicator) -> Choice:
+def _same(setting: Setting, indicator: Indicator) -> tuple[Choice, Choice]:
+    """[x = p] and [x ≠ p]."""
     row = setting.row(indicator.bound.row)
     move = zero_or_one(move_name(row.symbol.name, "same"))
-    own = indicator.symbol
-    return Choice(own, indicator.bound.element, row, "same", own, move)
+    own, other = indicator.symbol, indicator.contrary
+    equal = Choice(own, indicator.bound.element, row, "same", own, move)
+    return equal, replace(equal, element=other, u=other, contrary_to=own)
 
 
 def _written(
