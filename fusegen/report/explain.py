@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from fusegen.adjoint.transplant import Text
 from fusegen.compiler import Work
 from fusegen.derivation import Derivation, describe
 from fusegen.forms import FORMS
 from fusegen.kernel import Sweep
 from fusegen.plan import plan_of
+from fusegen.report.formula import formula
 from fusegen.stabilize.advice import numerical_advice
 
 
@@ -32,6 +34,8 @@ class Explanation:
         advice = numerical_advice(self.name, self.fn, self.work, self.stabilized)
         if advice:
             yield "Numerical safety", advice
+        if isinstance(self.fn, Text):
+            yield "Derived from it", formula(self.work.graph).splitlines()
         yield "Derivation", [line for entry in self.work.derivation for line in describe(entry)]
         for sweep in self.work.result("lower").sweeps:
             if not sweep.monoid.is_empty:
