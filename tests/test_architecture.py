@@ -22,7 +22,7 @@ LAYERS = (
     ("names",),
     ("expr", "forms", "graph"),
     ("monoid", "kinds"),
-    ("value", "derivation"),
+    ("value", "derivation", "proof"),
     ("trace", "lang", "reference", "algebra"),
     ("fusion", "kernel"),
     ("plan", "lower", "replay"),

@@ -36,6 +36,7 @@ from fusegen.derivation import (
 )  # fmt: skip
 from fusegen.expr import Expr, Var
 from fusegen.ops import OPS
+from fusegen.proof.definitions import definitions_of
 
 _ORDERED = (g.Fold.MAX, g.Fold.MIN, g.Fold.ARGMAX, g.Fold.ARGMIN)
 _SUMS = (g.Fold.SUM, g.Fold.MEAN)
@@ -48,7 +49,8 @@ def derive(graph: g.Graph) -> Derivation:
     entries: dict[g.Node, Entry] = {}
     for node in graph.reductions:
         entries[node] = _entry(graph, node, entries)
-    return Derivation(graph.name, tuple(entries.values()), time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return Derivation(graph.name, tuple(entries.values()), seconds, definitions_of(graph))
 
 
 def _entry(

@@ -1,0 +1,296 @@
+"""A derivation as an argument: what is put, kept, moved, read and proved, in rows.
+
+Everything a renderer shows is decided here, once; the renderers only spell it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from fusegen.derivation import (
+    Base,
+    Commuted,
+    Definition,
+    Dependent,
+    Derivation,
+    Entry,
+    Obligation,
+    Refused,
+    Shifted,
+)  # fmt: skip
+from fusegen.expr import Call, Expr, Lit, Var, call, substitute, variables
+from fusegen.monoid import Action
+from fusegen.proof.notation import Folded, Math, Relation, factors_of, product_of
+from fusegen.proof.symbols import ACTIONS, Symbols
+
+Phrase = tuple[str | Math, ...]
+"""Prose and formulas in turn."""
+
+ONE, ZERO = Lit(1.0), Lit(0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the argument; an empty label continues the row above."""
+
+    label: str
+    phrase: Phrase
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What is said about one reduction."""
+
+    heading: Phrase
+    rows: tuple[Row, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """The whole: sections in the order of the text, and the theorems they lean on."""
+
+    title: str
+    sections: tuple[Section, ...]
+    theorems: tuple[Theorem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Theorem:
+    """Proved in docs/proofs.md; a derivation discharges its conditions."""
+
+    name: str
+    statement: tuple[str, ...]
+
+
+COCYCLE = Theorem("cocycle theorem", (
+    "If h(u at q) = T(p→q)·h(u at p) for every element, T(p→p) = 1 and T(q→r)·T(p→q) = T(p→r),",
+    "then (p, S) ⊕ (q, R) = (p·q, T(p→p·q)·S + T(q→p·q)·R) is associative and commutative, the",
+    "empty row is its identity, and folding a row, in any order and tree, gives (p, Σ h(u at p)).",
+))  # fmt: skip
+MONOTONE = Theorem("monotone lemma", (
+    "If f rises strictly, the order of f(x) is the order of x: max, min, argmax, argmin and top-K",
+    "commute with f. If f falls strictly, they commute with the reverse order.",
+))  # fmt: skip
+
+
+def argument_of(derivation: Derivation) -> Argument:
+    """The derivation, ready to be spelled."""
+    teller = _Teller(derivation)
+    bases = [e for e in derivation if isinstance(e, Base)]
+    sections = [_together(bases, teller)] if bases else []
+    sections += [teller.section(e) for e in derivation if not isinstance(e, Base)]
+    kinds = {type(e) for e in derivation}
+    theorems = [t for kind, t in ((Dependent, COCYCLE), (Commuted, MONOTONE)) if kind in kinds]
+    return Argument(_title(derivation), tuple(sections), tuple(theorems))
+
+
+def _title(derivation: Derivation) -> str:
+    count = {kind: sum(isinstance(e, kind) for e in derivation)
+             for kind in (Base, Dependent, Commuted, Refused)}  # fmt: skip
+    shown = [
+        f"{n} {word}{'s' if n > 1 and plural else ''}"
+        for (n, word, plural) in (
+            (count[Base], "base monoid", True), (count[Dependent], "merged sum", True),
+            (count[Commuted], "commuted", False), (count[Refused], "refused", False),
+        ) if n
+    ]  # fmt: skip
+    total = len(derivation.obligations)
+    proved = sum(o.status == "proved" for o in derivation.obligations)
+    tail = f"; {proved} of {total} obligations proved" if total else ""
+    return f"{derivation.pipeline}: {', '.join(shown) or 'no reductions'}{tail}"
+
+
+def _together(bases: Iterable[Base], teller: _Teller) -> Section:
+    phrase: list[str | Math] = []
+    for base in bases:
+        phrase += [teller.stated(base.name), ","]
+    return Section(("base monoids:", *phrase[:-1]))
+
+
+class _Teller:
+    """Tells entries one after the other; symbols stay the same through the whole argument."""
+
+    def __init__(self, derivation: Derivation) -> None:
+        self.definitions: Mapping[str, Definition] = {d.name: d for d in derivation.definitions}
+        self.symbols = Symbols(derivation)
+
+    def stated(self, name: str) -> Math:
+        """The user's line: name = Σ …"""
+        found = self.definitions.get(name)
+        if found is None:
+            return Var(name)
+        word = "Σ" if found.fold == "sum" else found.fold
+        return Relation(Var(name), Folded(word, found.formula) if word else found.formula)
+
+    def section(self, entry: Entry) -> Section:
+        """One reduction. A new kind of entry is told by a new case here."""
+        match entry:
+            case Base(name=name):
+                return Section((self.stated(name),))
+            case Dependent():
+                return self._dependent(entry)
+            case Commuted():
+                return self._commuted(entry)
+            case Refused(name=name, refusal=refusal):
+                first, *rest = str(refusal).splitlines()
+                rows = [Row("refused", (first,)), *(Row("", (line.strip(),)) for line in rest)]
+                return Section((self.stated(name),), (*self._where(name), *rows))
+            case _:
+                assert_never(entry)
+
+    # ---- sums ----
+
+    def _dependent(self, entry: Dependent) -> Section:
+        pivots = list(dict.fromkeys(s.pivot for s in entry.shifts))
+        verb = "moves" if len(pivots) == 1 else "move"
+        moving = (", and", *_listed([Var(p) for p in pivots]), f"{verb} as the row is read")
+        rows = [
+            *self._where(entry.name, pivots), *self._put(entry), *self._keep(entry),
+            *self._move(entry), Row("read", (self._read(entry),)),
+            *(row for o in entry.obligations for row in self._proved(o, entry)),
+            Row("so", (f"it merges, by the {COCYCLE.name}",)),
+        ]  # fmt: skip
+        return Section((self.stated(entry.name), *(moving if pivots else ())), tuple(rows))
+
+    def _where(self, name: str, also: Iterable[str] = ()) -> Iterator[Row]:
+        """The user's names inside the formula, down to reductions and inputs."""
+        found: dict[str, Definition] = {}
+        queue = [name, *also]
+        while queue:
+            known = self.definitions.get(queue.pop(0))
+            if known is None or (known.fold and known.name != name):
+                continue
+            if known.name != name:
+                found[known.name] = known
+            queue += [v for v in variables(known.formula) if v not in found and v != name]
+        for i, inner in enumerate(found.values()):
+            yield Row("" if i else "where", (Relation(Var(inner.name), inner.formula),))
+
+    def _put(self, entry: Dependent) -> Iterator[Row]:
+        if entry.shifts:
+            puts = [Relation(self.symbols.u(s), ACTIONS[s.action].put(Var(s.atom), Var(s.pivot)))
+                    for s in entry.shifts]  # fmt: skip
+            yield Row("put", _listed(puts))
+
+    def _keep(self, entry: Dependent) -> Iterator[Row]:
+        sums = [Relation(self.symbols.sum(b), Folded("Σ", self.symbols.shown(b.lift)))
+                for b in entry.basis]  # fmt: skip
+        yield Row("keep", _listed(sums))
+
+    def _move(self, entry: Dependent) -> Iterator[Row]:
+        """Every kept sum at the new pivot, from the sums at the old one."""
+        moves: dict[tuple[str, Action], list[Shifted]] = {}
+        for shift in entry.shifts:
+            moves.setdefault((shift.pivot, shift.action), []).append(shift)
+        for i, ((pivot, action), shifts) in enumerate(moves.items()):
+            old, new, motion = Var(pivot), primed(Var(pivot)), ACTIONS[action]
+            by = self.symbols.move(pivot, action)
+            moved = [Relation(primed(self.symbols.u(s)), motion.moved(self.symbols.u(s), by))
+                     for s in shifts]  # fmt: skip
+            phrase = _listed([Relation(by, motion.move(old, new)), *moved])
+            yield Row("" if i else "move", (Relation(old, new, "→"), ":", *phrase))
+        for basis in entry.basis:
+            terms = [(self.symbols.shown(t), self.symbols.sum(entry.basis[j]))
+                     for j, t in basis.transport]  # fmt: skip
+            own = self.symbols.sum(basis)
+            if combination(terms) != own:
+                yield Row("", (Relation(primed(own), combination(terms)),))
+
+    def _read(self, entry: Dependent) -> Math:
+        terms = [(self.symbols.shown(c), self.symbols.sum(b))
+                 for c, b in zip(entry.readout, entry.basis, strict=True)]  # fmt: skip
+        value = combination(terms)
+        stated = self.definitions.get(entry.name)
+        if stated is not None and stated.fold == "mean":
+            value = call("div", value, self.symbols.count)
+        return Relation(Var(entry.name), value)
+
+    def _proved(self, obligation: Obligation, entry: Dependent | Commuted) -> Iterator[Row]:
+        note = f"{obligation.engine}, {obligation.seconds * 1e3:.0f} ms"
+        shown: tuple[str | Math, ...] = (obligation.statement,)
+        if isinstance(entry, Dependent):
+            match obligation.name:
+                case "pointwise identity":
+                    shown = tuple(self._pointwise(entry))
+                case "read-out" if entry.name in self.definitions:
+                    shown = (self._separated(entry),)
+        yield Row(obligation.status, (f"{obligation.name}:", *shown[:1]), note)
+        yield from (Row("", (" " * len(f"{obligation.name}:"), more)) for more in shown[1:])
+
+    def _pointwise(self, entry: Dependent) -> Iterator[Math]:
+        """h(u′) = T h(u), basis function by basis function."""
+        moved: dict[str, Expr] = {s.name: primed(self.symbols.u(s)) for s in entry.shifts}
+        for basis in entry.basis:
+            left = substitute(basis.lift, moved)
+            if left != basis.lift:
+                right = [(self.symbols.shown(t), self.symbols.shown(entry.basis[j].lift))
+                         for j, t in basis.transport]  # fmt: skip
+                yield Relation(left, combination(right))
+
+    def _separated(self, entry: Dependent) -> Math:
+        terms = [(self.symbols.shown(c), self.symbols.shown(b.lift))
+                 for c, b in zip(entry.readout, entry.basis, strict=True)]  # fmt: skip
+        return Relation(self.definitions[entry.name].formula, combination(terms))
+
+    # ---- orders ----
+
+    def _commuted(self, entry: Commuted) -> Section:
+        stated = self.definitions.get(entry.name)
+        word = stated.fold if stated is not None else "the reduction"
+        order = "the order" if entry.increasing else "the reverse order"
+        keep: Phrase = (Folded(word, Var(entry.atom)),)
+        if not entry.increasing:
+            keep = (*keep, "in reverse order")
+        rows = [
+            *self._where(entry.name),
+            Row("since", (f"it has {order} of", Var(entry.atom), ", whatever",
+                          *_listed([Var(n) for n in entry.depends_on]), "will be")),
+            Row("keep", keep),
+            Row("read", ("the text, at the elements that are left",)),
+            *(row for o in entry.obligations for row in self._proved(o, entry)),
+            Row("so", (f"it merges, by the {MONOTONE.name}",)),
+        ]  # fmt: skip
+        return Section((self.stated(entry.name),), tuple(rows))
+
+
+def primed(symbol: Var) -> Var:
+    """The symbol after the pivot moved."""
+    return Var(f"{symbol.name}′")
+
+
+def _listed(items: Iterable[Math]) -> Phrase:
+    phrase: list[str | Math] = []
+    for item in items:
+        phrase += [item, ","]
+    return tuple(phrase[:-1])
+
+
+def combination(terms: Iterable[tuple[Expr, Expr]]) -> Expr:
+    """Σ coefficient · value, written as a person would: no zeros, ones, or double signs."""
+    total: Expr | None = None
+    for coefficient, value in terms:
+        if coefficient == ZERO:
+            continue
+        sign, term = _term(coefficient, value)
+        if total is None:
+            total = term if sign > 0 else call("neg", term)
+        else:
+            total = call("add" if sign > 0 else "sub", total, term)
+    return ZERO if total is None else total
+
+
+def _term(coefficient: Expr, value: Expr) -> tuple[int, Expr]:
+    sign, factors = factors_of(coefficient)
+    match factors:
+        case [Call(op="div", args=(over, under))]:
+            inner, over_factors = factors_of(over)
+            return sign * inner, call("div", _times(over_factors, value), under)
+        case _:
+            return sign, _times(factors, value)
+
+
+def _times(factors: list[Expr], value: Expr) -> Expr:
+    return product_of(factors if value == ONE else [*factors, value])
