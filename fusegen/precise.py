@@ -50,6 +50,8 @@ def exact(value: float | int | bool) -> tuple[Fraction | float, bool]:
     decimal = Fraction(repr(float(value)))
     if len(repr(float(value)).partition("e")[0].strip("-.0").replace(".", "")) <= _CERTAIN_DIGITS:
         return decimal, True
+    if decimal.denominator == 1:
+        return decimal, abs(decimal) <= 2**53
     simple = Fraction(value).limit_denominator(_SIMPLE)
     return (simple, True) if float(simple) == value else (decimal, False)
 

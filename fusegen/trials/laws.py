@@ -177,6 +177,10 @@ def _clashes(
 
 
 def _unlike_text(name: str, found: Any, wanted: Any) -> Iterator[Clash]:
+    if len(wanted) not in (1, len(found)):
+        claim = "the output has as many entries as the text's"
+        yield Clash("text", claim, name, len(found), len(wanted), {})
+        return
     spread = np.broadcast_to(wanted, found.shape)
     for i, (x, y) in enumerate(zip(found, spread, strict=True)):
         if _finite(y) and not _equal(x, y):
