@@ -285,3 +285,25 @@ def test_derivations_and_sources_do_not_depend_on_hash_seeds():
     assert all(run.returncode == 0 for run in runs)
     assert len(found) == 1
     assert found.pop().count('"schema"') == len(L)
+
+
+# ---- the page about it ----
+
+PAGE = (Path(__file__).parents[1] / "docs" / "proofs.md").read_text(encoding="utf-8")
+OUTPUTS = {
+    **{n: lambda p=p: str(p.derivation()) for n, p in L.items()},
+    **{f"check {n}": lambda p=p: str(fg.check(p)) for n, p in L.items()},
+}
+
+
+def _shown():
+    return re.findall(r"<!-- output of: (.+?) -->\n```text\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize(("name", "block"), _shown(), ids=[n for n, _ in _shown()])
+def test_the_page_shows_what_is_printed(name, block):
+    assert block in without_times(OUTPUTS[name]()) + "\n"
+
+
+def test_the_page_shows_the_examples_it_speaks_of():
+    assert {n for n, _ in _shown()} == {"softmax", "var_mean", "entropy", "check entropy"}
