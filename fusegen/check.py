@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fusegen.compiler import Work
-from fusegen.derivation import Derivation, Refusal
+from fusegen.derivation import Commuted, Dependent, Derivation, Refusal
 from fusegen.errors import ArgumentError, LawViolation
 from fusegen.kernel import Kernel
 from fusegen.pipeline import Pipeline
@@ -45,7 +45,9 @@ class Report:
         n = len(self.derivation.obligations)
         lines = [f"{self.pipeline}: {len(proved)} of {n} obligations "
                  f"proved in {self.derivation.seconds * 1e3:.0f} ms"]  # fmt: skip
-        lines += [f"  {o.status:<10} {o.name}: {o.statement}" for o in self.derivation.obligations]
+        merged = (e for e in self.derivation if isinstance(e, Dependent | Commuted))
+        lines += [f"  proved     {e.name}: {', '.join(o.name for o in e.obligations)}"
+                  for e in merged]  # fmt: skip
         lines += [f"  own sweep  {line}" for r in self.refusals for line in str(r).splitlines()[:1]]
         laws = ", ".join(f"{law} {count}" for law, count in self.laws)
         lines += [

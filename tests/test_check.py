@@ -22,7 +22,7 @@ from fusegen.trials.laws import LAWS
 from fusegen.trials.orders import exhaust
 from fusegen.trials.rows import FAMILIES, cases
 from fusegen.trials.specials import by_text
-from fusegen.trials.text import outputs_of
+from fusegen.trials.text import values_of
 
 L = fg.library.PIPELINES
 PIPELINES = [*L.values(), kl_divergence, covariance, skewness_sum, weighted_variance]
@@ -57,7 +57,7 @@ def test_the_same_seed_tries_the_same_rows():
     work = _work(L["entropy"])
 
     def tried(seed):
-        found = cases(work.graph.inputs, work.dtypes, np.random.default_rng(seed))
+        found = cases(work.graph.inputs, work.dtypes, 1, np.random.default_rng(seed))
         return [str(c) for c in found]
 
     assert tried(3) == tried(3) != tried(4)
@@ -68,7 +68,7 @@ def test_the_same_seed_tries_the_same_rows():
 
 def test_rows_begin_short_and_end_ill_conditioned():
     work = _work(L["softmax"])
-    found = list(cases(work.graph.inputs, work.dtypes, np.random.default_rng(0)))
+    found = list(cases(work.graph.inputs, work.dtypes, 1, np.random.default_rng(0)))
     sizes = [c.n_cols for c in found]
     assert sizes == sorted(sizes)
     assert sizes[0] == 1
@@ -135,7 +135,9 @@ def _texts():
         "a threshold on a merged sum": lambda x: fg.where(fg.var(x) >= 0.25, 1.0, 0.0),
         "rounding of a merged sum": lambda x: fg.floor(fg.sum((x - fg.mean(x)) ** 2)),
         "argmax through a function that levels off": lambda x: fg.argmax(fg.tanh(x - fg.mean(x))),
-        "top-K through sigmoid": lambda x: fg.topk(fg.sigmoid(9 * x - fg.max(x)), 2),
+        "top-K through sigmoid": lambda x: fg.topk(fg.sigmoid(90 * x - fg.max(x)), 2),
+        "what is taken at such a column": lambda x: fg.take(
+            x, fg.argmax(fg.tanh(200 * x - fg.mean(x)))),
         "logarithms of negatives": lambda x: fg.sum(fg.log(x)) + fg.sum(fg.sqrt(x)),
         "towers of exponentials": lambda x: fg.sum(fg.exp(fg.exp(fg.exp(x)))),
         "an odd temperature": lambda x: fg.sum(fg.exp((x - fg.max(x)) / 0.7)),
@@ -238,13 +240,14 @@ def test_literals_are_read_as_they_were_meant(value, wanted, certain):
 def test_the_precise_text_is_the_reference(pipeline):
     work = _work(pipeline)
     smallest = 6
-    for case in cases(work.graph.inputs, work.dtypes, np.random.default_rng(1)):
+    for case in cases(work.graph.inputs, work.dtypes, 1, np.random.default_rng(1)):
         if case.n_cols < smallest or case.family not in ("normal", "positive"):
             continue
         arithmetic = precise(50)
         row = {n: np.asarray(arithmetic.functions["to_float"](v)) if v.dtype.kind == "f" else v
                for n, v in case.row.items()}  # fmt: skip
-        found = outputs_of(work.graph, row, case.n_cols, arithmetic)
+        known = values_of(work.graph, row, case.n_cols, arithmetic)
+        found = [known[n] for n in work.graph.outputs]
         wanted = by_text(work.graph, work.dtypes, case.row, case.n_cols)
         for got, want in zip(found, wanted.values(), strict=True):
             spread = np.broadcast_to(np.asarray(got, np.float64), np.shape(want))
@@ -298,6 +301,11 @@ def test_laws_hold_in_every_sweep_of_a_refused_text():
     one = dict(fg.check(L["softmax"]).laws)
     assert dict(report.laws)["associativity"] > one["associativity"]
     assert "own sweep" in str(report)
+
+
+def test_long_lists_meet_the_text_too():
+    report = fg.check(L["softmax_topk"], k=40)
+    assert dict(report.laws)["text"] >= 6
 
 
 def test_check_wants_a_pipeline():

@@ -221,6 +221,8 @@ def test_numbers_are_exact():
         lambda r: r.pop("derivation"),
         lambda r: r["derivation"].update(seconds="soon"),
         lambda r: r["derivation"].update(more=1),
+        lambda r: r["derivation"].update(seconds=float("nan")),
+        lambda r: r["derivation"].update(seconds={"is": "float", "value": "1_0"}),
         lambda r: r["derivation"]["entries"].append({"is": "Basis"}),
         lambda r: r["derivation"]["entries"].append({"is": "os.system", "name": "x"}),
         lambda r: r["derivation"]["entries"][1]["basis"][0]["lift"].update(op="exec"),

@@ -8,6 +8,7 @@ and builds nothing but those classes.
 from __future__ import annotations
 
 import json
+import re
 import types
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -33,7 +34,7 @@ def to_json(derivation: d.Derivation) -> str:
 def from_json(text: str) -> d.Derivation:
     """The derivation of a record. Raises ArgumentError for text that is no such record."""
     try:
-        record = json.loads(text)
+        record = json.loads(text, parse_constant=_no_number)
         if not isinstance(record, dict) or record.get("schema") != SCHEMA:
             raise _Unreadable(f"its schema is not {SCHEMA}")
         found: d.Derivation = _decoded(record.get("derivation"), d.Derivation, "derivation")
@@ -47,6 +48,14 @@ def from_json(text: str) -> d.Derivation:
 
 class _Unreadable(ValueError):
     """What is wrong with a record, and where in it."""
+
+
+def _no_number(word: str) -> None:
+    raise _Unreadable(f"{word} is no JSON")
+
+
+_WRITTEN = {Fraction: re.compile(r"-?\d+(/[1-9]\d*)?"), float: re.compile(r"-?inf|nan")}
+"""Numbers that JSON does not have, by their text."""
 
 
 def _encoded(value: Any) -> Any:
@@ -85,9 +94,11 @@ def _decoded(value: Any, wanted: Any, at: str) -> Any:
         return _object(value, wanted, at)
     elif isinstance(wanted, type) and issubclass(wanted, Enum):
         return wanted(value)
-    elif wanted in (float, Fraction) and isinstance(value, dict):
-        if value.get("is") == wanted.__name__ and isinstance(value.get("value"), str):
-            return wanted(value["value"])
+    elif wanted in _WRITTEN and isinstance(value, dict):
+        shown = value.get("value")
+        if value.get("is") == wanted.__name__ and isinstance(shown, str) \
+                and _WRITTEN[wanted].fullmatch(shown):  # fmt: skip
+            return wanted(shown)
     elif type(value) is wanted or (wanted is types.NoneType and value is None):
         return value
     raise _Unreadable(f"{at} is {_short(value)}")

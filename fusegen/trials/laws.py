@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from fusegen import graph as g
-from fusegen.derivation import Commuted, Dependent, Derivation
+from fusegen.derivation import Dependent, Derivation
 from fusegen.dtypes import DType
 from fusegen.errors import LawViolation
-from fusegen.expr import Lit, walk
-from fusegen.kernel import Kernel
+from fusegen.expr import Expr, Lit, walk
+from fusegen.kernel import Kernel, Let
 from fusegen.ops import OPS
 from fusegen.precise import exact, precise
 from fusegen.replay import Folder, RowReplay, State
-from fusegen.trials.rows import FAMILIES, MODERATE, SMALL, Case, Row, cases
-from fusegen.trials.text import outputs_of
+from fusegen.trials.rows import FAMILIES, SMALL, Case, Row, cases, named
+from fusegen.trials.text import comparable_outputs, values_of
 
 DIGITS, MORE_DIGITS = 50, 150
 TOLERANCE, ROUGH = 1e-30, 1e-12  # relative; rough where a literal's exact value is not certain
@@ -72,13 +72,16 @@ def try_laws(
     counts = Counts(rough=not _literals_are_certain(graph, kernel))
     tolerance = ROUGH if counts.rough else TOLERANCE
     comparable = _comparable(graph, derivation)
-    for case in cases(graph.inputs, dtypes, rng):
+    smallest = max((n.k for n in graph.nodes if isinstance(n, g.TopK)), default=1)
+    for case in cases(graph.inputs, dtypes, smallest, rng):
         counts.rows += 1
-        with_text = case.family in comparable
-        first = _clashes(graph, kernel, case, DIGITS, with_text, counts)
+        with_text = case.family in comparable and case.n_cols >= smallest
+        first = _clashes(graph, kernel, derivation, case, DIGITS, with_text, counts)
         suspects = [c for c in first if c.relative > tolerance]
         if suspects:
-            again = _clashes(graph, kernel, case, MORE_DIGITS, with_text, Counts())
+            again = _clashes(
+                graph, kernel, derivation, case, MORE_DIGITS, with_text, Counts()
+            )
             stays = _staying(suspects, [c for c in again if c.relative > tolerance])
             if stays:
                 _violated(graph, kernel, case, stays[0])
@@ -157,22 +160,21 @@ def _pairs_differ(name: str, left: list[Any], right: list[Any]) -> Iterator[tupl
 
 
 def _clashes(
-    graph: g.Graph, kernel: Kernel, case: Case, digits: int, with_text: bool, counts: Counts
-) -> list[Clash]:
+    graph: g.Graph, kernel: Kernel, derivation: Derivation, case: Case, digits: int,
+    with_text: bool, counts: Counts,
+) -> list[Clash]:  # fmt: skip
     arithmetic = precise(digits)
     row: Row = {n: np.asarray(arithmetic.functions["to_float"](v)) if v.dtype.kind == "f" else v
                 for n, v in case.row.items()}  # fmt: skip
-    named = {graph.names[i]: row[i.name][0] if i.axis is g.Axis.PER_ROW else row[i.name]
-             for i in graph.inputs}  # fmt: skip
     laws = _Laws(case, counts)
-    found = RowReplay(kernel, named, case.n_cols, arithmetic).run(laws)
-    if with_text and case.n_cols >= max(
-        (n.k for n in graph.nodes if isinstance(n, g.TopK)), default=1
-    ):
+    found = RowReplay(kernel, named(graph, row), case.n_cols, arithmetic).run(laws)
+    if with_text:
         counts.tried["text"] += 1
-        wanted = outputs_of(graph, row, case.n_cols, arithmetic)
-        for name, want in zip(graph.output_names, wanted, strict=True):
-            laws.clashes += _unlike_text(name, np.ravel(found[name]), np.ravel(want))
+        known = values_of(graph, row, case.n_cols, arithmetic)
+        comparable = comparable_outputs(graph, derivation, known)
+        for node, name in zip(graph.outputs, graph.output_names, strict=True):
+            if name in comparable:
+                laws.clashes += _unlike_text(name, np.ravel(found[name]), np.ravel(known[node]))
     return laws.clashes
 
 
@@ -212,22 +214,26 @@ def _number(value: Any, digits: int) -> str:
 
 def _literals_are_certain(graph: g.Graph, kernel: Kernel) -> bool:
     """Do the floats in text and operator determine the numbers that they stand for?"""
-    expressions = [e for s in kernel.sweeps for m in s.monoid.moving
-                   for e in (m.lift, *(t for _, t in m.transport))]  # fmt: skip
-    derived = [part.value for e in expressions for part in walk(e) if isinstance(part, Lit)]
-    written = [n.value for n in graph.nodes if isinstance(n, g.Literal)]
+    written = {n.value for n in graph.nodes if isinstance(n, g.Literal)}
+    held = [part.value for e in _derived(kernel) for part in walk(e) if isinstance(part, Lit)]
     decimals = [v for v in written if abs(v) < float("inf")]
-    return all(exact(v)[1] for v in derived) and all(
+    return all(exact(v)[1] for v in held if v not in written) and all(
         exact(v)[0] == Fraction(repr(float(v))) for v in decimals
     )
 
 
-def _comparable(graph: g.Graph, derivation: Derivation) -> frozenset[str]:
-    """Families of rows on which the last digit decides nothing that the text prints.
+def _derived(kernel: Kernel) -> Iterator[Expr]:
+    """Expressions that the algebra may have written: lifts, transports, read-outs."""
+    for sweep in kernel.sweeps:
+        for moving in sweep.monoid.moving:
+            yield from (moving.lift, *(factor for _, factor in moving.transport))
+        yield from (step.expr for step in sweep.steps if isinstance(step, Let))
+        yield from (store.value for store in sweep.row_stores)
 
-    An operation that jumps, on a merged sum, sees exact ties of small integers; orders of a
-    function that levels off, as tanh does, end in ties for large values.
-    """
+
+def _comparable(graph: g.Graph, derivation: Derivation) -> frozenset[str]:
+    """Families of rows on which the last digit decides nothing that the text says: an operation
+    that jumps, on a merged sum, sees exact ties of small integers."""
     found = set(FAMILIES)
     merged = {e.name for e in derivation if isinstance(e, Dependent)}
     touched: set[g.Node] = set()
@@ -240,6 +246,4 @@ def _comparable(graph: g.Graph, derivation: Derivation) -> frozenset[str]:
                 found -= SMALL
         if graph.names[node] in merged:
             touched.add(node)
-    if any(isinstance(e, Commuted) for e in derivation):
-        found &= MODERATE
     return frozenset(found)

@@ -29,7 +29,6 @@ FAMILIES: dict[str, Callable[[Rng, int], Array]] = {
 """All of them finite."""
 
 SMALL = frozenset({"small integers", "ties"})
-MODERATE = SMALL | {"normal", "positive"}
 _SMALL_SIZES = (1, 2, 2, 3, 3, 3, 4, 5)
 _LARGE_SIZES = (6, 13, 24)
 
@@ -57,15 +56,15 @@ def _shown(values: Array) -> str:
 
 
 def cases(
-    inputs: tuple[g.Input, ...], dtypes: Mapping[str, DType], rng: Rng
+    inputs: tuple[g.Input, ...], dtypes: Mapping[str, DType], smallest: int, rng: Rng
 ) -> Iterator[Case]:
-    """Cases of finite rows, the shortest and simplest first."""
+    """Cases of finite rows, the shortest and simplest first; some with `smallest` columns."""
     for n_cols in _SMALL_SIZES:
         for family in sorted(SMALL):
             yield _case(family, n_cols, inputs, dtypes, rng)
-    for n_cols in _LARGE_SIZES:
+    for i, n_cols in enumerate(_LARGE_SIZES):
         for family in FAMILIES:
-            yield _case(family, n_cols, inputs, dtypes, rng)
+            yield _case(family, max(n_cols, smallest + i), inputs, dtypes, rng)
 
 
 def _case(
@@ -91,3 +90,11 @@ def values(
             return rng.integers(0, n_cols, size)
         case "float":
             return np.asarray(family(rng, size), np.float64)
+
+
+def named(graph: g.Graph, row: Row) -> dict[str, Any]:
+    """The row under the kernel's names; per-row inputs as one number."""
+    return {
+        graph.names[i]: row[i.name][0] if i.axis is g.Axis.PER_ROW else row[i.name]
+        for i in graph.inputs
+    }

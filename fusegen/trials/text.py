@@ -8,6 +8,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from fusegen import graph as g
+from fusegen.derivation import Commuted, Derivation
 from fusegen.expr import Arithmetic
 from fusegen.replay import rank
 
@@ -18,18 +19,50 @@ _FOLDS: dict[g.Fold, Callable[[list[Any]], Any]] = {
 }  # fmt: skip
 
 
-def outputs_of(
+Values = Mapping[g.Node, Any]
+"""Numbers for row values, lists of numbers for elements and lists."""
+
+
+def values_of(
     graph: g.Graph, row: Mapping[str, Any], n_cols: int, arithmetic: Arithmetic
-) -> list[Any]:
-    """The graph's outputs: numbers for row values, lists of numbers for elements and lists."""
+) -> Values:
+    """Every value of the text for a row given by input names."""
     known: dict[g.Node, Any] = {}
     for node in graph.nodes:
         known[node] = _value(node, known, row, n_cols, arithmetic)
-    return [known[n] for n in graph.outputs]
+    return known
+
+
+def comparable_outputs(graph: g.Graph, derivation: Derivation, known: Values) -> frozenset[str]:
+    """Outputs that the text and the merged form must agree on, for these values.
+
+    Where f(x) levels off, f(x) ties and x does not: a commuted order then has columns in the order
+    of x (docs/special_values.md), and what hangs on those columns is not compared.
+    """
+    tied = {graph[e.name] for e in derivation if isinstance(e, Commuted) and _ties(graph, e, known)}
+    hanging: set[g.Node] = set()
+    for node in graph.nodes:
+        match node:
+            case g.Part(top=top, field="indices") if top in tied:
+                hanging.add(node)
+            case g.Reduce(fold=g.Fold.ARGMAX | g.Fold.ARGMIN) if node in tied:
+                hanging.add(node)
+            case _ if any(a in hanging for a in g.operands(node)):
+                hanging.add(node)
+    named = zip(graph.outputs, graph.output_names, strict=True)
+    return frozenset(name for node, name in named if node not in hanging)
+
+
+def _ties(graph: g.Graph, entry: Commuted, known: Values) -> bool:
+    """Does f make different elements equal, or NaN?"""
+    node = graph[entry.name]
+    assert isinstance(node, g.Reduce | g.TopK)
+    results, arguments = known[node.arg], known[graph[entry.atom]]
+    return any(v != v for v in results) or len({*results}) < len({*arguments})
 
 
 def _value(
-    node: g.Node, known: Mapping[g.Node, Any], row: Mapping[str, Any], n_cols: int,
+    node: g.Node, known: Values, row: Mapping[str, Any], n_cols: int,
     arithmetic: Arithmetic,
 ) -> Any:  # fmt: skip
     match node:
@@ -64,7 +97,7 @@ def _value(
             assert_never(node)
 
 
-def _elements(node: g.Node, known: Mapping[g.Node, Any], n_cols: int) -> list[Any]:
+def _elements(node: g.Node, known: Values, n_cols: int) -> list[Any]:
     """The values that a reduction folds, one per element, also where all are the same."""
     found = known[node]
     return found if isinstance(found, list) else [found] * n_cols
