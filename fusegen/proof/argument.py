@@ -20,15 +20,15 @@ from fusegen.derivation import (
     Refused,
     Shifted,
 )  # fmt: skip
-from fusegen.expr import Call, Expr, Lit, Var, call, substitute, variables
+from fusegen.expr import Expr, Var, call, substitute, variables
 from fusegen.monoid import Action
-from fusegen.proof.notation import Folded, Math, Relation, factors_of, product_of
+from fusegen.proof.notation import Folded, Math, Relation
 from fusegen.proof.symbols import ACTIONS, Symbols
+from fusegen.proof.terms import combination
+from fusegen.proof.theorems import COCYCLE, MONOTONE, Theorem
 
 Phrase = tuple[str | Math, ...]
 """Prose and formulas in turn."""
-
-ONE, ZERO = Lit(1.0), Lit(0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +55,6 @@ class Argument:
     title: str
     sections: tuple[Section, ...]
     theorems: tuple[Theorem, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Theorem:
-    """Proved in docs/proofs.md; a derivation discharges its conditions."""
-
-    name: str
-    statement: tuple[str, ...]
-
-
-COCYCLE = Theorem("cocycle theorem", (
-    "If h(u at q) = T(p→q)·h(u at p) for every element, T(p→p) = 1 and T(q→r)·T(p→q) = T(p→r),",
-    "then (p, S) ⊕ (q, R) = (p·q, T(p→p·q)·S + T(q→p·q)·R) is associative and commutative, the",
-    "empty row is its identity, and folding a row, in any order and tree, gives (p, Σ h(u at p)).",
-))  # fmt: skip
-MONOTONE = Theorem("monotone lemma", (
-    "If f rises strictly, the order of f(x) is the order of x: max, min, argmax, argmin and top-K",
-    "commute with f. If f falls strictly, they commute with the reverse order.",
-))  # fmt: skip
 
 
 def argument_of(derivation: Derivation) -> Argument:
@@ -266,31 +247,3 @@ def _listed(items: Iterable[Math]) -> Phrase:
     for item in items:
         phrase += [item, ","]
     return tuple(phrase[:-1])
-
-
-def combination(terms: Iterable[tuple[Expr, Expr]]) -> Expr:
-    """Σ coefficient · value, written as a person would: no zeros, ones, or double signs."""
-    total: Expr | None = None
-    for coefficient, value in terms:
-        if coefficient == ZERO:
-            continue
-        sign, term = _term(coefficient, value)
-        if total is None:
-            total = term if sign > 0 else call("neg", term)
-        else:
-            total = call("add" if sign > 0 else "sub", total, term)
-    return ZERO if total is None else total
-
-
-def _term(coefficient: Expr, value: Expr) -> tuple[int, Expr]:
-    sign, factors = factors_of(coefficient)
-    match factors:
-        case [Call(op="div", args=(over, under))]:
-            inner, over_factors = factors_of(over)
-            return sign * inner, call("div", _times(over_factors, value), under)
-        case _:
-            return sign, _times(factors, value)
-
-
-def _times(factors: list[Expr], value: Expr) -> Expr:
-    return product_of(factors if value == ONE else [*factors, value])

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Protocol, assert_never
 
 from fusegen.expr import Call, Expr, Lit, Var
+from fusegen.proof.terms import factors_of, product_of
 
 _RELATIONS = {"lt": "<", "le": "≤", "gt": ">", "ge": "≥", "eq": "=", "ne": "≠",
               "and": "and", "or": "or"}  # fmt: skip
@@ -146,36 +147,6 @@ def _product(expr: Call, to: Notation) -> tuple[str, int]:
 
 def _divides(expr: Expr) -> bool:
     return isinstance(expr, Call) and expr.op in ("div", "rsqrt")
-
-
-def factors_of(expr: Expr) -> tuple[int, list[Expr]]:
-    """Sign and factors of a product; a limit 0·∞ = 0 and x·log y are products to a reader."""
-    match expr:
-        case Call(op="neg", args=(inner,)):
-            sign, factors = factors_of(inner)
-            return -sign, factors
-        case Call(op="zero_wins", args=(weight, value)):
-            return factors_of(Call("mul", (value, weight)))
-        case Call(op="mul", args=(left, right)):
-            s, first = factors_of(left)
-            t, second = factors_of(right)
-            return s * t, [*first, *second]
-        case Call(op="xlogy", args=(left, right)):
-            return 1, [left, Call("log", (right,))]
-        case Lit(value=value) if value == 1 and not isinstance(value, bool):
-            return 1, []
-        case Lit(value=value) if not isinstance(value, bool) and value < 0:
-            return -1, [] if value == -1 else [Lit(-value)]
-        case _:
-            return 1, [expr]
-
-
-def product_of(factors: Sequence[Expr]) -> Expr:
-    """The product; 1 if there are no factors."""
-    total: Expr | None = None
-    for factor in factors:
-        total = factor if total is None else Call("mul", (total, factor))
-    return Lit(1.0) if total is None else total
 
 
 _SUBSCRIPTS = "₀₁₂₃₄₅₆₇₈₉"
