@@ -7,11 +7,11 @@ prints it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal
 
-from fusegen.expr import Expr
+from fusegen.expr import Expr, Lit
 from fusegen.loc import Loc
 from fusegen.monoid import Action
 
@@ -38,6 +38,7 @@ class RefusalKind(Enum):
     NON_MONOTONE = "not monotone"
     ORDER = "needs the finished row"
     UNPROVED = "not proved"
+    LATE = "not decided in time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +74,16 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    """u = atom − pivot or atom / pivot. Both are names of graph nodes."""
+    """u = atom − pivot, atom / pivot, [atom = pivot], or (atom − pivot) / unit.
+
+    atom, pivot and unit are names of graph nodes.
+    """
 
     name: str
     atom: str
     pivot: str
     action: Action
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +102,28 @@ class Dependent:
     depends_on: tuple[str, ...]
     shifts: tuple[Shifted, ...]
     basis: tuple[Basis, ...]
-    readout: tuple[Expr, ...]  # c_k over names of row nodes, one per leading basis function
+    readout: tuple[Expr, ...]  # c_k over names of row nodes, one per basis function
     obligations: tuple[Obligation, ...]
+    known_zero: tuple[int, ...] = ()  # positions of basis functions whose sums are exactly 0
+
+    @property
+    def without_zeros(self) -> Dependent:
+        """Without the known zeros, and what is then needed no more: for moments, the formula of
+        Chan, Golub & LeVeque. Equal in exact arithmetic; in floating point the sums that should be
+        0 hold what the pivot's own rounding left, and those digits are lost."""
+        needed = [k for k, c in enumerate(self.readout) if c != Lit(0.0)]
+        needed = [k for k in needed if k not in self.known_zero]
+        for k in needed:
+            needed += [j for j, _ in self.basis[k].transport
+                       if j not in self.known_zero and j not in needed]  # fmt: skip
+        kept = sorted(needed)
+        basis = tuple(
+            Basis(self.basis[k].lift, tuple((kept.index(j), factor) for j, factor in
+                                            self.basis[k].transport if j in kept))
+            for k in kept
+        )  # fmt: skip
+        return replace(self, basis=basis, readout=tuple(self.readout[k] for k in kept),
+                       known_zero=())  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +173,17 @@ class Derivation:
         return tuple(
             o for e in self.entries if isinstance(e, Dependent | Commuted) for o in e.obligations
         )
+
+    @property
+    def without_zeros(self) -> Derivation:
+        """With every merged sum's known zeros left out; see `Dependent.without_zeros`."""
+        entries = (e.without_zeros if isinstance(e, Dependent) else e for e in self.entries)
+        return replace(self, entries=tuple(entries))
+
+    @property
+    def decided(self) -> bool:
+        """Was everything settled in time? If not, the next attempt may settle it."""
+        return all(r.kind is not RefusalKind.LATE for r in self.refusals)
 
     @property
     def proved(self) -> bool:

@@ -144,6 +144,7 @@ class Graph:
     names: Mapping[Node, str]
     named: frozenset[Node]  # those that the user gave a name, or that a called pipeline returned
     constants: tuple[tuple[str, Any], ...]
+    allow_cancellation: bool = False  # the user accepts read-outs in which digits may cancel
 
     def __getitem__(self, name: str) -> Node:
         for node, known in self.names.items():
@@ -215,6 +216,17 @@ def is_reduction(node: Node) -> bool:
     return isinstance(node, Reduce | TopK) and extent(node.arg) is Extent.ELEMENT
 
 
+def is_column(node: Node) -> bool:
+    """Is the value certainly the number of a column that the row has?"""
+    match node:
+        case Reduce(fold=Fold.ARGMAX | Fold.ARGMIN):
+            return is_reduction(node)
+        case Part(field=field):
+            return field == "indices"
+        case _:
+            return False
+
+
 def reductions_of(node: Node) -> tuple[Reduce | TopK, ...]:
     """Row reductions that `node` needs or is, without looking inside them; operands first."""
     found: dict[Reduce | TopK, None] = {}
@@ -279,6 +291,7 @@ def digest(graph: Graph) -> str:
     """A hash of all that generated source depends on: structure, names, lines; not folders."""
     number = {n: i for i, n in enumerate(graph.nodes)}
     parts = [graph.name, graph.loc.short, repr(graph.structure), repr(graph.output_names)]
+    parts.append(repr(graph.allow_cancellation))
     for node in graph.nodes:
         row = (
             attributes(node),

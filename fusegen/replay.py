@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from fusegen.errors import InternalError
-from fusegen.expr import FLOATS, Arithmetic, Expr, evaluate
+from fusegen.expr import FLOATS, Arithmetic, Expr, Lit, Var, evaluate
 from fusegen.kernel import Entries, Gather, Kernel, Let, ListFold, Step, Sweep
-from fusegen.monoid import FoldName, KBest, Monoid, Pivot
+from fusegen.monoid import FoldName, KBest, Monoid, Moving, Pivot
 
 Env = dict[str, Any]
 Columns = Sequence[int]
@@ -102,12 +102,14 @@ class Folder:
         for c in m.lists:
             held = list(zip(_whole(self.value(c.lift, env), at), at, strict=True))
             state.lists[c.name] = sorted(held, key=rank)[: c.k]
-        anchors = self._anchors(state)
-        for r in m.relatives:
-            atom, anchor = self.value(r.atom, env), anchors[r.pivot]
-            env[r.name] = self.call("sub" if r.action == "shift" else "div", atom, anchor)
-        for v in m.moving:
-            state.parts[v.name] = np.sum(_whole(self.value(v.lift, env), at))
+        for level in m.levels:
+            for p in level.pivots:
+                env[p.anchor] = self._anchor(p, state.parts)
+            known = {p.name for p in level.pivots}
+            for r in (r for r in m.relatives if r.pivot in known):
+                env[r.name] = self.value(m.relative(r, lambda n: Var(m.pivot(n).anchor)), env)
+            for v in level.moving:
+                state.parts[v.name] = np.sum(_whole(self.value(v.lift, env), at))
         return state
 
     def _identity(self) -> State:
@@ -118,21 +120,14 @@ class Folder:
         state.lists = {c.name: [] for c in m.lists}
         return state
 
-    def _anchors(self, state: State) -> dict[str, Any]:
-        return {p.name: self._anchor(p, state.parts) for p in self.monoid.pivots}
-
-    def _anchor(self, pivot: Pivot, parts: Env) -> Any:
-        value = self.value(pivot.value, parts)
-        usable = self.call("isfinite", value) and (pivot.action == "shift" or value != 0)
-        return value if usable else (0.0 if pivot.action == "shift" else 1.0)
-
     def merge(self, a: State, b: State) -> State:
         """a ⊕ b."""
         m, new = self.monoid, State()
         for f in m.folded:
             new.parts[f.name] = _FOLDS[f.fold]([a.parts[f.name], b.parts[f.name]])
-        for v in m.moving:
-            new.parts[v.name] = self._moved(v.name, a, new) + self._moved(v.name, b, new)
+        for level in m.levels:
+            for v in level.moving:
+                new.parts[v.name] = self._moved(v, a, new) + self._moved(v, b, new)
         for c in m.best:
             pairs = [p for p in (a.best[c.name], b.best[c.name]) if p is not None]
             new.best[c.name] = min(pairs, key=lambda p: rank(p, largest=c.largest), default=None)
@@ -140,15 +135,24 @@ class Folder:
             new.lists[k.name] = first_of_both(a.lists[k.name], b.lists[k.name], k.k)
         return new
 
-    def _moved(self, name: str, old: State, new: State) -> Any:
+    def _moved(self, moving: Moving, old: State, new: State) -> Any:
         """One row of T(old → new) applied to the old sums."""
-        start, end = self._anchors(old), self._anchors(new)
         env: Env = {}
-        for p in self.monoid.pivots:
-            p0, p1 = start[p.name], end[p.name]
-            env[p.move] = self.call("sub" if p.action == "shift" else "div", p0, p1)
-        row = next(v for v in self.monoid.moving if v.name == name).transport
-        return np.sum([self.call("zero_wins", old.parts[j], self.value(t, env)) for j, t in row])
+        for name in moving.pivots:
+            p = self.monoid.pivot(name)
+            move = p.moved(lambda n: self._anchored(n, old), lambda n: self._anchored(n, new))
+            env[p.move] = self.value(move, {})
+        return self.value(self.monoid.transported(moving, lambda n: Lit(old.parts[n])), env)
+
+    def _anchored(self, name: str, state: State) -> Lit:
+        return Lit(self._anchor(self.monoid.pivot(name), state.parts))
+
+    def _anchor(self, pivot: Pivot, parts: Env) -> Any:
+        value = self.value(pivot.value, parts)
+        if pivot.action == "same":
+            return value
+        usable = self.call("isfinite", value) and (pivot.action == "shift" or value != 0)
+        return value if usable else (0.0 if pivot.action == "shift" else 1.0)
 
 
 def _whole(value: Any, columns: Any) -> Any:

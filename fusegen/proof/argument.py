@@ -21,10 +21,9 @@ from fusegen.derivation import (
     Shifted,
 )  # fmt: skip
 from fusegen.expr import Expr, Var, call, substitute, variables
-from fusegen.monoid import Action
 from fusegen.proof.notation import Folded, Math, Relation
-from fusegen.proof.symbols import ACTIONS, Symbols
-from fusegen.proof.terms import combination
+from fusegen.proof.symbols import Symbols, primed
+from fusegen.proof.terms import ZERO, combination
 from fusegen.proof.theorems import COCYCLE, MONOTONE, Theorem
 
 Phrase = tuple[str | Math, ...]
@@ -125,12 +124,13 @@ class _Teller:
     # ---- sums ----
 
     def _dependent(self, entry: Dependent) -> Section:
-        pivots = list(dict.fromkeys(s.pivot for s in entry.shifts))
+        pivots = list(dict.fromkeys(n for s in entry.shifts for n in (s.pivot, s.unit) if n))
         verb = "moves" if len(pivots) == 1 else "move"
         moving = (", and", *_listed([Var(p) for p in pivots]), f"{verb} as the row is read")
         rows = [
-            *self._where(entry.name, pivots), *self._put(entry), *self._keep(entry),
-            *self._move(entry), Row("read", (self._read(entry),)),
+            *self._where(entry.name, [*pivots, *(s.atom for s in entry.shifts)]),
+            *self._put(entry), *self._keep(entry),
+            *self._move(entry), *self._zeros(entry), Row("read", (self._read(entry),)),
             *(row for o in entry.obligations for row in self._proved(o, entry)),
             Row("so", (f"it merges, by the {COCYCLE.name}",)),
         ]  # fmt: skip
@@ -152,9 +152,7 @@ class _Teller:
 
     def _put(self, entry: Dependent) -> Iterator[Row]:
         if entry.shifts:
-            puts = [Relation(self.symbols.u(s), ACTIONS[s.action].put(Var(s.atom), Var(s.pivot)))
-                    for s in entry.shifts]  # fmt: skip
-            yield Row("put", _listed(puts))
+            yield Row("put", _listed(self.symbols.put(s) for s in entry.shifts))
 
     def _keep(self, entry: Dependent) -> Iterator[Row]:
         sums = [Relation(self.symbols.sum(b), Folded("Σ", self.symbols.shown(b.lift)))
@@ -163,22 +161,24 @@ class _Teller:
 
     def _move(self, entry: Dependent) -> Iterator[Row]:
         """Every kept sum at the new pivot, from the sums at the old one."""
-        moves: dict[tuple[str, Action], list[Shifted]] = {}
-        for shift in entry.shifts:
-            moves.setdefault((shift.pivot, shift.action), []).append(shift)
-        for i, ((pivot, action), shifts) in enumerate(moves.items()):
-            old, new, motion = Var(pivot), primed(Var(pivot)), ACTIONS[action]
-            by = self.symbols.move(pivot, action)
-            moved = [Relation(primed(self.symbols.u(s)), motion.moved(self.symbols.u(s), by))
-                     for s in shifts]  # fmt: skip
-            phrase = _listed([Relation(by, motion.move(old, new)), *moved])
-            yield Row("" if i else "move", (Relation(old, new, "→"), ":", *phrase))
+        for i, shifts in enumerate(_by_pivot(entry.shifts)):
+            places = dict.fromkeys(n for s in shifts for n in (s.pivot, s.unit) if n)
+            ways = _listed(Relation(Var(n), primed(Var(n)), "→") for n in places)
+            moves = dict.fromkeys(m for s in shifts for m in self.symbols.moves(s))
+            shown = _listed([*moves, *(self.symbols.moved(s) for s in shifts)])
+            yield Row("" if i else "move", (*ways, ":", *shown))
         for basis in entry.basis:
             terms = [(self.symbols.shown(t), self.symbols.sum(entry.basis[j]))
                      for j, t in basis.transport]  # fmt: skip
             own = self.symbols.sum(basis)
             if combination(terms) != own:
                 yield Row("", (Relation(primed(own), combination(terms)),))
+
+    def _zeros(self, entry: Dependent) -> Iterator[Row]:
+        zeros = [Relation(self.symbols.sum(entry.basis[k]), ZERO) for k in entry.known_zero]
+        if zeros:
+            why = ", exactly; kept for what the rounding of the pivot leaves"
+            yield Row("zero", (*_listed(zeros), why))
 
     def _read(self, entry: Dependent) -> Math:
         terms = [(self.symbols.shown(c), self.symbols.sum(b))
@@ -226,7 +226,7 @@ class _Teller:
         if not entry.increasing:
             keep = (*keep, "in reverse order")
         rows = [
-            *self._where(entry.name),
+            *self._where(entry.name, [entry.atom]),
             Row("since", (f"it has {order} of", Var(entry.atom), ", whatever",
                           *_listed([Var(n) for n in entry.depends_on]), "will be")),
             Row("keep", keep),
@@ -237,9 +237,12 @@ class _Teller:
         return Section((self.stated(entry.name),), tuple(rows))
 
 
-def primed(symbol: Var) -> Var:
-    """The symbol after the pivot moved."""
-    return Var(f"{symbol.name}′")
+def _by_pivot(shifts: tuple[Shifted, ...]) -> list[list[Shifted]]:
+    """Those that move together."""
+    found: dict[tuple[str, str, str], list[Shifted]] = {}
+    for shift in shifts:
+        found.setdefault((shift.pivot, shift.action, shift.unit), []).append(shift)
+    return list(found.values())
 
 
 def _listed(items: Iterable[Math]) -> Phrase:

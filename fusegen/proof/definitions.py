@@ -8,12 +8,15 @@ from fusegen.expr import Expr, Lit, Var, call
 
 
 def definitions_of(graph: g.Graph) -> tuple[Definition, ...]:
-    """Every row reduction and every value that the user named, in topological order."""
+    """Every row reduction and every operation, in topological order.
+
+    Formulas are taken apart down to inputs, reductions and what the user named.
+    """
     reductions = frozenset(graph.reductions)
     return tuple(
         _definition(graph, node)
         for node in graph.nodes
-        if node in reductions or (node in graph.named and isinstance(node, g.Map))
+        if node in reductions or isinstance(node, g.Map | g.Cast)
     )
 
 

@@ -54,6 +54,9 @@ class MathML:
     def bracket(self, inner: str) -> str:
         return f"<mrow><mo>(</mo>{inner}<mo>)</mo></mrow>"
 
+    def indicator(self, condition: str) -> str:
+        return f"<mrow><mo>[</mo>{condition}<mo>]</mo></mrow>"
+
     def fold(self, word: str, inner: str) -> str:
         head = "<mo>∑</mo>" if word == "Σ" else f"<mi>{escape(word)}</mi><mspace width='0.3em'/>"
         return f"{head}{inner}"

@@ -8,7 +8,7 @@ from fusegen.derivation import Derivation
 from fusegen.proof.argument import Phrase, Row, argument_of
 from fusegen.proof.notation import parts_of_name, written
 
-_GREEK = {"δ": r"\delta", "ρ": r"\rho"}
+_GREEK = {"δ": r"\delta", "ρ": r"\rho", "κ": r"\kappa"}
 _SIGNS = {"−": "-", "≤": r"\le", "≥": r"\ge", "≠": r"\ne", "→": r"\to", "<": "<", ">": ">",
           "and": r"\wedge", "or": r"\vee"}  # fmt: skip
 _OPERATORS = frozenset({"exp", "log", "tanh", "sin", "cos", "max", "min"})
@@ -16,8 +16,8 @@ _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "_": r"\_", "$": r"\$", "%": r"\%",
     "#": r"\#", "&": r"\&", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
     "Σ": r"$\sum$", "∂": r"$\partial$", "⊕": r"$\oplus$", "→": r"$\to$", "·": r"$\cdot$",
-    "−": "$-$", "δ": r"$\delta$", "ρ": r"$\rho$", "≤": r"$\le$", "≥": r"$\ge$", "<": "$<$",
-    ">": "$>$", "∞": r"$\infty$", "…": r"\dots{}", "|": "$|$",
+    "−": "$-$", "δ": r"$\delta$", "ρ": r"$\rho$", "κ": r"$\kappa$", "≤": r"$\le$", "≥": r"$\ge$",
+    "<": "$<$", ">": "$>$", "∞": r"$\infty$", "…": r"\dots{}", "|": "$|$",
 }  # fmt: skip
 
 
@@ -68,6 +68,9 @@ class Latex:
 
     def bracket(self, inner: str) -> str:
         return rf"\left({inner}\right)"
+
+    def indicator(self, condition: str) -> str:
+        return rf"\left[{condition}\right]"
 
     def fold(self, word: str, inner: str) -> str:
         head = r"\sum" if word == "Σ" else f"\\{word}" if word in _OPERATORS else _operator(word)

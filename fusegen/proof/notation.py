@@ -52,6 +52,7 @@ class Notation(Protocol):
     def magnitude(self, inner: str) -> str: ...
     def apply(self, function: str, arguments: Sequence[str]) -> str: ...
     def bracket(self, inner: str) -> str: ...
+    def indicator(self, condition: str) -> str: ...
     def fold(self, word: str, inner: str) -> str: ...
 
 
@@ -107,6 +108,8 @@ def _call(expr: Call, to: Notation) -> tuple[str, int]:
             return to.root(written(inner, to)), _ATOM
         case Call(op="abs", args=(inner,)):
             return to.magnitude(written(inner, to)), _ATOM
+        case Call(op="where", args=(condition, Lit(value=1), Lit(value=0))):
+            return to.indicator(written(condition, to)), _ATOM  # Iverson's bracket
         case Call(op="to_float" | "to_int", args=(inner,)):
             return written(inner, to, _ATOM), _ATOM
         case Call(op=op, args=(left, right)) if op in _RELATIONS:

@@ -50,6 +50,9 @@ class Plain:
     def bracket(self, inner: str) -> str:
         return f"({inner})"
 
+    def indicator(self, condition: str) -> str:
+        return f"[{condition}]"
+
     def fold(self, word: str, inner: str) -> str:
         return f"{word} {inner}"
 

@@ -20,5 +20,6 @@ COCYCLE = Theorem("cocycle theorem", (
 ))  # fmt: skip
 MONOTONE = Theorem("monotone lemma", (
     "If f rises strictly, the order of f(x) is the order of x: max, min, argmax, argmin and top-K",
-    "commute with f. If f falls strictly, they commute with the reverse order.",
+    "commute with f. If f falls strictly, they commute with the reverse order. If f never falls",
+    "(or never rises), results are the same, but not the columns of those that f makes equal.",
 ))  # fmt: skip
