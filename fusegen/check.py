@@ -48,7 +48,9 @@ class Report:
         merged = (e for e in self.derivation if isinstance(e, Dependent | Commuted))
         lines += [f"  proved     {e.name}: {', '.join(o.name for o in e.obligations)}"
                   for e in merged]  # fmt: skip
-        lines += [f"  own sweep  {line}" for r in self.refusals for line in str(r).splitlines()[:1]]
+        for refusal in self.refusals:
+            first, *rest = str(refusal).splitlines()
+            lines += [f"  own sweep  {first}", *(f"  {'':9}{line}" for line in rest)]
         laws = ", ".join(f"{law} {count}" for law, count in self.laws)
         lines += [
             f"  laws       held to {self.tolerance:g} in {DIGITS} digits: {laws}",

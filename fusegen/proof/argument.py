@@ -177,7 +177,7 @@ class _Teller:
     def _zeros(self, entry: Dependent) -> Iterator[Row]:
         zeros = [Relation(self.symbols.sum(entry.basis[k]), ZERO) for k in entry.known_zero]
         if zeros:
-            why = ", exactly; kept for what the rounding of the pivot leaves"
+            why = ", exactly; kept only for what the rounding of the pivot leaves"
             yield Row("zero", (*_listed(zeros), why))
 
     def _read(self, entry: Dependent) -> Math:

@@ -32,6 +32,8 @@ def try_specials(
 ) -> tuple[int, int]:
     """(rows, merges) tried, all equal to the text. Raises LawViolation with a counterexample."""
     smallest = max([n.k for n in graph.nodes if isinstance(n, g.TopK)], default=1)
+    # x ≤ max x decides no switch where NaN is among the x: docs/special_values.md.
+    ordered = any(o.name == "domain" for o in derivation.obligations)
     rows = 0
     splitter = Splitter(rng)
     for n_cols in sorted({max(n, smallest) for n in (1, 3, 7, smallest + 5)}):
@@ -42,6 +44,8 @@ def try_specials(
             comparable = comparable_outputs(graph, derivation, known)
             outputs = by_text(graph, dtypes, row, n_cols)
             wanted = {n: v for n, v in outputs.items() if n in comparable}
+            if ordered and any(np.isnan(v).any() for v in row.values() if v.dtype.kind == "f"):
+                continue
             for _ in range(_SPLITS):
                 found = RowReplay(kernel, named(graph, row), n_cols).run(splitter)
                 _compare(graph, kernel, found, wanted, row, splitter.pieces)
