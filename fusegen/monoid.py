@@ -17,10 +17,10 @@ Milakov & Gimelshein 2018, equation 4, is the case u = x − m, h = exp, T = exp
 Pivots of the first *level* are functions of folded components; those of the next are functions of
 moving sums too (a softmax-weighted mean), and sums about them come after those sums.
 
-Guard policy, the only one: a pivot that is no usable number (empty or all −inf rows, ±inf, NaN; for
-scale pivots also 0) is *anchored* at 0 (shift) or 1 (scale) while sums are kept, a sum that is 0
-stays 0 whatever T is, and when the sweep ends the sums that hang on such a pivot are NaN, which is
-what the text gives.
+Guard policy, the only one; docs/special_values.md says what follows. A pivot is *usable* if it is
+finite, and for a scale not 0. While sums are kept, any other (no elements, all −inf, +inf, NaN) is
+*anchored* at 0 (shift) or 1 (scale); same compares with it as it is. A sum that is 0 stays 0,
+whatever T is. When the sweep ends, the sums that hang on a pivot that is not usable are NaN.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from fusegen.expr import Call, Expr, Lit, Var, call, text, variables
 FoldName = Literal["max", "min", "sum", "prod"]
 Action = Literal["shift", "scale", "same"]
 _MOVES: dict[Action, str] = {"shift": "shift", "scale": "ratio", "same": "same"}
-
 
 Anchors = Callable[[str], Expr]
 """Where a pivot stands, by its name."""

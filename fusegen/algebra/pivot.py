@@ -18,7 +18,7 @@ from fusegen.algebra.domain import Indicator, zero_or_one
 from fusegen.algebra.setting import RowParameter, Setting
 from fusegen.monoid import Action, move_name
 
-MAX_BASIS = 8
+MAX_BASIS = 7
 _ONE = sp.Integer(1)
 _MAX_CANDIDATES = 64
 

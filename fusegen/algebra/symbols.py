@@ -99,6 +99,7 @@ def _needed(node: g.Node, leaves: Mapping[g.Node, sp.Expr]) -> list[g.Node]:
     return list(order)
 
 
+@functools.lru_cache(maxsize=4096)
 def is_positive(node: g.Node) -> bool:
     """Is the value certainly > 0 for every finite input?"""
     match node:
@@ -128,6 +129,7 @@ def is_positive(node: g.Node) -> bool:
             return False
 
 
+@functools.lru_cache(maxsize=4096)
 def is_nonnegative(node: g.Node) -> bool:
     """Is the value certainly ≥ 0 for every finite input?"""
     if is_positive(node):
