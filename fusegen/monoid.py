@@ -230,8 +230,8 @@ class Monoid:
         return tuple(found)
 
     def transported(self, moving: Moving, held: Callable[[str], Expr]) -> Expr:
-        """Σ of factor · sum, sums by name. A sum that is 0 stays 0 whatever the factor is, and what
-        an indicator drops is 0 whatever the sum is."""
+        """Σ of factor · sum, sums by name. A sum that is 0 stays 0 whatever the factor is; what an
+        indicator drops is 0 whatever the sum is."""
         for pivot in self.pivots:
             powers = [_power_of(pivot.move, factor) for _, factor in moving.transport]
             if len(powers) > 1 and all(p is not None for p in powers):
@@ -245,11 +245,9 @@ class Monoid:
         for name, factor in moving.transport:
             term = held(name)
             if factor != Lit(1.0):
-                dropped = [v for n, v in variables(factor).items() if n in same]
-                if factor not in dropped:
-                    term = call("zero_wins", term, factor)
-                for indicator in dropped:
-                    term = call("zero_wins", indicator, term)
+                drops = same & set(variables(factor))
+                pair = (factor, term) if drops else (term, factor)
+                term = call("zero_wins", *pair)
             total = term if total is None else call("add", total, term)
         return Lit(0.0) if total is None else total
 
