@@ -1,0 +1,1 @@
+"""Random pipelines against the algebra, judged by an oracle that shares nothing with it."""

@@ -1,0 +1,233 @@
+"""Is an accepted entry true? Replays what the derivation says, at 70 digits, against the text.
+
+Nothing here knows how the derivation was found: it takes each entry at its word (fold pieces at
+their own pivots, transport, add, read out) and compares with the text on the whole row.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import mpmath as mp
+
+from fusegen import graph as g
+from fusegen.derivation import Base, Commuted, Dependent, Derivation, Shifted
+from fusegen.monoid import move_name
+
+from .exact import Piece, apply, best, folded, is_nan, spoken
+from .rows import DESIGNS, random_pieces, random_row
+
+TOLERANCE = mp.mpf(10) ** -25  # relative to the sum of the magnitudes that were added
+LONGEST = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A row on which an accepted entry and the text disagree."""
+
+    entry: str
+    why: str
+    row: str
+
+
+@dataclass
+class Tally:
+    """How many comparisons were made, and how many rows have no value by the text."""
+
+    compared: int = 0
+    undefined: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """An entry's state over some columns: Σ h_k at the columns' own pivots, and Σ |…| of all that
+    was added on the way."""
+
+    piece: Piece
+    sums: tuple[Any, ...]
+    sizes: tuple[Any, ...]
+
+
+def check_entries(
+    graph: g.Graph, derivation: Derivation, rng: random.Random, n_rows: int, tally: Tally
+) -> list[Wrong]:
+    """Every accepted entry of the derivation that random rows refute."""
+    found: dict[str, Wrong] = {}
+    inputs = tuple(i.name for i in graph.inputs)
+    designs = list(DESIGNS)
+    rng.shuffle(designs)
+    for i in range(n_rows):
+        n_cols = rng.choice((1, 2, 2, 3, 4, 5, 7, LONGEST))
+        row = random_row(rng, inputs, n_cols, designs[i % len(designs)])
+        whole = Piece(row, tuple(range(n_cols)))
+        pieces = [replace(whole, columns=c, known={}) for c in random_pieces(rng, n_cols)]
+        for entry in derivation:
+            if isinstance(entry, Base) or entry.name in found:
+                continue
+            why = None
+            if isinstance(entry, Dependent):
+                why = _check_sum(graph, derivation, entry, whole, pieces, rng, tally)
+            elif isinstance(entry, Commuted):
+                why = _check_order(graph, entry, whole, tally)
+            if why is not None:
+                found[entry.name] = Wrong(entry.name, why, _shown(row, pieces))
+    return list(found.values())
+
+
+def _shown(row: Mapping[str, Any], pieces: list[Piece]) -> str:
+    values = ", ".join(f"{n} = {[float(v) for v in vs]}" for n, vs in row.items())
+    return f"{values}, pieces {[list(p.columns) for p in pieces]}"
+
+
+# ---- sums ----
+
+
+def _check_sum(
+    graph: g.Graph, derivation: Derivation, entry: Dependent, whole: Piece, pieces: list[Piece],
+    rng: random.Random, tally: Tally,
+) -> str | None:  # fmt: skip
+    node = graph[entry.name]
+    assert isinstance(node, g.Reduce)
+    wanted = whole.value(node)
+    if is_nan(wanted):
+        tally.undefined += 1
+        return None
+    for shift in entry.shifts:
+        late = unknown_on_a_piece(graph, derivation, shift)
+        if late:
+            return f"its pivot {shift.pivot} needs {late}, which no piece of the row knows"
+    states = [fold(graph, entry, piece) for piece in pieces]
+    while len(states) > 1:
+        a = states.pop(rng.randrange(len(states)))
+        i = rng.randrange(len(states))
+        states[i] = merge(graph, entry, a, states[i])
+    (state,) = states
+    got, size = read_out(graph, entry, state)
+    if node.fold is g.Fold.MEAN:
+        got, size = got / len(whole.columns), size / len(whole.columns)
+    tally.compared += 1
+    if is_nan(got):
+        return f"got no number, the text gives {mp.nstr(wanted, 12)}"
+    if abs(got - wanted) > TOLERANCE * (size + abs(wanted)):
+        return f"got {mp.nstr(got, 12)}, the text gives {mp.nstr(wanted, 12)}"
+    return None
+
+
+def unknown_on_a_piece(graph: g.Graph, derivation: Derivation, shift: Shifted) -> str:
+    """A reduction below the pivot that is not part of the state, or ""."""
+    for reduction in g.reductions_of(graph[shift.pivot]):
+        if not isinstance(derivation[graph.names[reduction]], Base | Dependent):
+            return graph.names[reduction]
+    return ""
+
+
+def pivot_of(graph: g.Graph, shift: Shifted, piece: Piece) -> Any:
+    """The pivot over a piece; where it is no usable number, the anchor of monoid.py."""
+    value = piece.value(graph[shift.pivot])
+    if shift.action == "scale":
+        return mp.mpf(1) if is_nan(value) or value == 0 else value
+    return mp.mpf(0) if is_nan(value) else value
+
+
+def _relative(shift: Shifted, atom: Any, pivot: Any) -> Any:
+    return _compared(shift.action, atom, pivot)
+
+
+def _compared(action: str, a: Any, b: Any) -> Any:
+    match action:
+        case "shift":
+            return a - b
+        case "scale":
+            return apply("div", (a, b))
+        case "same":
+            return mp.mpf(1 if a == b else 0)
+        case _:
+            raise NotImplementedError(action)
+
+
+def fold(graph: g.Graph, entry: Dependent, piece: Piece) -> Sums:
+    """Σ h_k(u) over a piece, u relative to the piece's own pivots."""
+    relative: dict[str, list[Any]] = {}
+    for shift in entry.shifts:
+        pivot = pivot_of(graph, shift, piece)
+        relative[shift.name] = [
+            _relative(shift, atom, pivot) for atom in piece.element(graph[shift.atom])
+        ]
+    sums, sizes = [], []
+    for basis in entry.basis:
+        values = [
+            spoken(basis.lift, lambda name, i=i: relative[name][i] if name in relative
+                   else piece.element(graph[name])[i])  # fmt: skip
+            for i in range(len(piece.columns))
+        ]
+        sums.append(mp.fsum(values))
+        sizes.append(mp.fsum(values, absolute=True))
+    return Sums(piece, tuple(sums), tuple(sizes))
+
+
+def merge(graph: g.Graph, entry: Dependent, a: Sums, b: Sums) -> Sums:
+    """a ⊕ b: both moved to the pivots of the union, and added."""
+    union = Piece(a.piece.row, (*a.piece.columns, *b.piece.columns))
+    parts = [moved(graph, entry, s, union) for s in (a, b)]
+    (sums_a, sizes_a), (sums_b, sizes_b) = parts
+    return Sums(
+        union,
+        tuple(p + q for p, q in zip(sums_a, sums_b, strict=True)),
+        tuple(p + q for p, q in zip(sizes_a, sizes_b, strict=True)),
+    )
+
+
+def moved(
+    graph: g.Graph, entry: Dependent, state: Sums, union: Piece
+) -> tuple[list[Any], list[Any]]:
+    """T(own pivots → the union's) applied to the sums, and to their magnitudes."""
+    moves = {
+        move_name(s.pivot, s.action): _compared(
+            s.action, pivot_of(graph, s, state.piece), pivot_of(graph, s, union))
+        for s in entry.shifts
+    }  # fmt: skip
+    sums, sizes = [], []
+    for basis in entry.basis:
+        factors = [(j, spoken(t, moves.__getitem__)) for j, t in basis.transport]
+        held = [(j, t) for j, t in factors if state.sums[j] != 0]  # a sum that is 0 stays 0
+        sums.append(mp.fsum(t * state.sums[j] for j, t in held))
+        sizes.append(mp.fsum(abs(t) * state.sizes[j] for j, t in factors))
+    return sums, sizes
+
+
+def read_out(graph: g.Graph, entry: Dependent, state: Sums) -> tuple[Any, Any]:
+    """Σ c_k S_k over the whole row, and Σ |c_k| |S_k|."""
+    coefficients = [spoken(c, lambda n: state.piece.value(graph[n])) for c in entry.readout]
+    pairs = [(c, s, z) for c, s, z in zip(coefficients, state.sums, state.sizes, strict=True)
+             if c != 0]  # fmt: skip
+    return (mp.fsum(c * s for c, s, _ in pairs), mp.fsum(abs(c) * z for c, _, z in pairs))
+
+
+# ---- orders ----
+
+
+def _check_order(graph: g.Graph, entry: Commuted, whole: Piece, tally: Tally) -> str | None:
+    """reduce(f) must be f of the reduction of the atom, ties to the lowest column."""
+    node = graph[entry.name]
+    assert isinstance(node, g.Reduce | g.TopK)
+    values, atoms = whole.element(node.arg), whole.element(graph[entry.atom])
+    if any(is_nan(v) for v in values):
+        tally.undefined += 1
+        return None
+    signed = atoms if entry.increasing else [-a for a in atoms]
+    by_value = dict(zip(whole.columns, values, strict=True))
+    tally.compared += 1
+    if isinstance(node, g.TopK):
+        got = [column for _, column in best(signed, whole.columns)[: node.k]]
+        want = [column for _, column in best(values, whole.columns)[: node.k]]
+    elif node.fold in (g.Fold.ARGMAX, g.Fold.ARGMIN):
+        got = [int(folded(node.fold, signed, whole.columns))]
+        want = [int(folded(node.fold, values, whole.columns))]
+    else:
+        twin = g.Fold.ARGMAX if node.fold is g.Fold.MAX else g.Fold.ARGMIN
+        got = [by_value[int(folded(twin, signed, whole.columns))]]
+        want = [folded(node.fold, values, whole.columns)]
+    return None if got == want else f"got {got}, the text gives {want}"

@@ -1,0 +1,49 @@
+"""Rows that try to break a merged operator: ties, zeros, clusters, wide spreads, far offsets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import mpmath as mp
+
+Design = Callable[[random.Random, int], list[int]]
+
+# In units of 1/256, so that sums are exact and ties are ties.
+DESIGNS: dict[str, Design] = {
+    "spread": lambda r, n: [r.randint(-900, 900) for _ in range(n)],
+    "ties": lambda r, n: [r.choice((-256, 0, 128, 512)) for _ in range(n)],
+    "constant": lambda r, n: [r.choice((-300, 0, 256))] * n,
+    "wide": lambda r, n: [r.randint(-6000, 6000) for _ in range(n)],
+    "cluster": lambda r, n: [2560 + r.randint(-9, 9) for _ in range(n)],
+    "two clusters": lambda r, n: [r.choice((-2000, 1500)) + r.randint(-5, 5) for _ in range(n)],
+    "outlier": lambda r, n: [r.randint(-100, 100) for _ in range(n - 1)] + [4000],
+    "rising": lambda r, n: sorted(r.randint(-1500, 1500) for _ in range(n)),
+    "positive": lambda r, n: [r.randint(1, 1200) for _ in range(n)],
+    "negative": lambda r, n: [-r.randint(1, 1200) for _ in range(n)],
+}
+
+
+def random_row(
+    rng: random.Random, inputs: tuple[str, ...], n_cols: int, design: str
+) -> dict[str, list[Any]]:
+    """A value per input and column; further inputs are of other designs."""
+    row = {}
+    for name in inputs:
+        values = DESIGNS[design](rng, n_cols)
+        row[name] = [mp.mpf(v) / 256 for v in values]
+        design = rng.choice(tuple(DESIGNS))
+    return row
+
+
+def random_pieces(rng: random.Random, n_cols: int) -> list[tuple[int, ...]]:
+    """Columns cut into one to five pieces; sometimes all single, sometimes out of order."""
+    columns = list(range(n_cols))
+    if rng.random() < 0.3:
+        rng.shuffle(columns)
+    if rng.random() < 0.2:
+        return [(c,) for c in columns]
+    n_pieces = rng.randint(min(2, n_cols), min(5, n_cols))
+    cuts = sorted(rng.sample(range(1, n_cols), n_pieces - 1))
+    return [tuple(columns[a:b]) for a, b in zip([0, *cuts], [*cuts, n_cols], strict=True)]
