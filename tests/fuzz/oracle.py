@@ -6,9 +6,10 @@ their own pivots, transport, add, read out) and compares with the text on the wh
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import mpmath as mp
@@ -18,6 +19,7 @@ from fusegen.derivation import Base, Commuted, Dependent, Derivation, Shifted
 from fusegen.monoid import move_name
 
 from .exact import Piece, apply, best, folded, is_nan, spoken
+from .rounding import text_error
 from .rows import DESIGNS, random_pieces, random_row
 
 TOLERANCE = mp.mpf(10) ** -25  # relative to the sum of the magnitudes that were added
@@ -39,6 +41,7 @@ class Tally:
 
     compared: int = 0
     undefined: int = 0
+    lost: dict[str, float] = field(default_factory=dict)  # entry → see `_lost`
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +112,23 @@ def _check_sum(
     if node.fold is g.Fold.MEAN:
         got, size = got / len(whole.columns), size / len(whole.columns)
     tally.compared += 1
+    tally.lost[entry.name] = max(tally.lost.get(entry.name, 1.0), _lost(node, whole, size, rng))
     if is_nan(got):
         return f"got no number, the text gives {mp.nstr(wanted, 12)}"
     if abs(got - wanted) > TOLERANCE * (size + abs(wanted)):
         return f"got {mp.nstr(got, 12)}, the text gives {mp.nstr(wanted, 12)}"
     return None
+
+
+def _lost(node: g.Reduce, whole: Piece, size: Any, rng: random.Random) -> float:
+    """How many times more rounding the merged sum meets than the text: the magnitudes that were
+    added on the way, over those that the text adds and the errors it makes itself."""
+    count = len(whole.columns) if node.fold is g.Fold.MEAN else 1
+    plain = mp.fsum(whole.element(node.arg), absolute=True) / count
+    if size <= 10 * plain:
+        return 1.0
+    own = text_error(node, whole, rng)
+    return float(size * count / own) if own else math.inf
 
 
 def unknown_on_a_piece(graph: g.Graph, derivation: Derivation, shift: Shifted) -> str:

@@ -17,6 +17,8 @@ DESIGNS: dict[str, Design] = {
     "constant": lambda r, n: [r.choice((-300, 0, 256))] * n,
     "wide": lambda r, n: [r.randint(-6000, 6000) for _ in range(n)],
     "cluster": lambda r, n: [2560 + r.randint(-9, 9) for _ in range(n)],
+    "far cluster": lambda r, n: [262144 + r.randint(-9, 9) for _ in range(n)],
+    "small": lambda r, n: [r.randint(-20, 20) for _ in range(n)],
     "two clusters": lambda r, n: [r.choice((-2000, 1500)) + r.randint(-5, 5) for _ in range(n)],
     "outlier": lambda r, n: [r.randint(-100, 100) for _ in range(n - 1)] + [4000],
     "rising": lambda r, n: sorted(r.randint(-1500, 1500) for _ in range(n)),

@@ -80,7 +80,7 @@ def separation_rank(arg: g.Node, rows: list[Piece]) -> int | None:
     if whole > MAX_RANK:
         return whole
     part = rank([c[:_SMALLER] for c in columns[: len(columns) // 2]])
-    return whole if part == whole else MAX_RANK + 1
+    return whole if whole - part < 2 else MAX_RANK + 1
 
 
 def rank(columns: list[list[Any]]) -> int:
