@@ -76,6 +76,7 @@ class Reader:
     known_on_pieces: frozenset[str]  # reductions whose value over a piece is in the state
     atoms: dict[tuple[Any, ...], Atom] = field(default_factory=dict)
     read: dict[g.Node, Poly] = field(default_factory=dict)
+    exponents: list[Row] = field(default_factory=list)  # of exponentials left in the read-out
 
     def poly(self, node: g.Node) -> Poly:
         """The node's separated form. Raises Stuck."""
@@ -243,11 +244,14 @@ class Reader:
             rate = factor.values[0]
             if pivot.needs <= self.known_on_pieces:
                 return self._exp_of(rate, inner, pivot)
-            row = pivot.with_("mul", self.number(-rate)).with_("exp")
+            exponent = pivot.with_("mul", self.number(-rate))
+            self.exponents.append(exponent)
+            row = exponent.with_("exp")
             return self.product(self.raw("exp", [self.scaled(inner, rate)]), {(): row})
         total: Poly = {(): self.one}
         for monomial, row in poly.items():
             if monomial == ():
+                self.exponents.append(row)
                 part: Poly = {(): row.with_("exp")}
             elif row.constant and len(monomial) == 1 and monomial[0][0].kind == "dev" \
                     and monomial[0][1] == 1:  # fmt: skip
@@ -376,6 +380,8 @@ class Reader:
         holds = {"gt": (False, False, True), "lt": (True, False, False), "ge": (False, True, True),
                  "le": (True, True, False), "eq": (False, True, False),
                  "ne": (True, False, True)}[op]  # fmt: skip
+        if op in ("eq", "ne") and not seen[1] and not self.is_raw(difference):
+            raise self._kink(op, difference)  # not seen is not never
         met = {h for h, s in zip(holds, seen, strict=True) if s}
         if len(met) == 1:
             return _clean({(): self.number(1 if met.pop() else 0)})

@@ -26,6 +26,7 @@ from .rows import random_row
 DIGITS = 2
 _GROWTH = mp.mpf(10) ** 15  # beyond the greatest number that the text meets
 _MOVE = mp.mpf(10) ** -9  # a correction may shrink a sum, not multiply it
+_READ_OUT = 30  # range of an exponent that the read-out may multiply by
 _DESIGNS = ("spread", "ties", "constant", "wide", "cluster", "far cluster", "two clusters",
             "outlier", "small", "positive", "negative", "rising")  # fmt: skip
 
@@ -94,6 +95,8 @@ def judged(graph: g.Graph, node: g.Reduce, known: frozenset[str], seed: int) -> 
         return Safety.NO_FORM
     if not _equals_text(reader, form, node.arg):
         return Safety.NO_FORM
+    if any(max(e.values) - min(e.values) > _READ_OUT for e in reader.exponents):
+        return Safety.UNBOUNDED
     if any(_unbounded(m, rows) for m in form):
         return Safety.UNBOUNDED
     if any(_outgrows(graph, reader, m, rows) for m in form):
