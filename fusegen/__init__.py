@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from fusegen import library
 from fusegen.check import Report, check
+from fusegen.compiled import Compiled, Spec
 from fusegen.errors import (
     ArgumentError,
     BackendError,
@@ -70,7 +71,7 @@ from fusegen.lang import (
     where,
     xlogy,
 )  # fmt: skip
-from fusegen.pipeline import Compiled, Pipeline, Spec, pipeline
+from fusegen.pipeline import Pipeline, pipeline
 from fusegen.value import PerColumn, PerRow
 from fusegen.version import __version__
 

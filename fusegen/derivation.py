@@ -6,11 +6,11 @@ Plain data, free of sympy, so that later passes and the cache need not load it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal
 
-from fusegen.expr import Expr, text
+from fusegen.expr import Expr, Lit, text
 from fusegen.loc import Loc
 from fusegen.monoid import Action
 
@@ -62,7 +62,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    """u = atom − pivot or atom / pivot. Both are names of graph nodes."""
+    """u = atom − pivot, atom / pivot, or [atom = pivot]. Both are names of graph nodes."""
 
     name: str
     atom: str
@@ -71,6 +71,8 @@ class Shifted:
 
     @property
     def text(self) -> str:
+        if self.action == "same":
+            return f"{self.name} = [{self.atom} = {self.pivot}]"
         return f"{self.name} = {self.atom} {'−' if self.action == 'shift' else '/'} {self.pivot}"
 
 
@@ -90,8 +92,28 @@ class Dependent:
     depends_on: tuple[str, ...]
     shifts: tuple[Shifted, ...]
     basis: tuple[Basis, ...]
-    readout: tuple[Expr, ...]  # c_k over names of row nodes, one per leading basis function
+    readout: tuple[Expr, ...]  # c_k over names of row nodes, one per basis function
     obligations: tuple[Obligation, ...]
+    known_zero: tuple[int, ...] = ()  # positions of basis functions whose sums are exactly 0
+
+    @property
+    def without_zeros(self) -> Dependent:
+        """Without the known zeros, and what is then needed no more: for moments, the formula of
+        Chan, Golub & LeVeque. Equal in exact arithmetic; in floating point the sums that should be
+        0 hold what the pivot's own rounding left, and those digits are lost."""
+        needed = [k for k, c in enumerate(self.readout) if c != Lit(0.0)]
+        needed = [k for k in needed if k not in self.known_zero]
+        for k in needed:
+            needed += [j for j, _ in self.basis[k].transport
+                       if j not in self.known_zero and j not in needed]  # fmt: skip
+        kept = sorted(needed)
+        basis = tuple(
+            Basis(self.basis[k].lift, tuple((kept.index(j), factor) for j, factor in
+                                            self.basis[k].transport if j in kept))
+            for k in kept
+        )  # fmt: skip
+        return replace(self, basis=basis, readout=tuple(self.readout[k] for k in kept),
+                       known_zero=())  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +162,12 @@ class Derivation:
         return tuple(
             o for e in self.entries if isinstance(e, Dependent | Commuted) for o in e.obligations
         )
+
+    @property
+    def without_zeros(self) -> Derivation:
+        """With every merged sum's known zeros left out; see `Dependent.without_zeros`."""
+        entries = (e.without_zeros if isinstance(e, Dependent) else e for e in self.entries)
+        return replace(self, entries=tuple(entries))
 
     @property
     def proved(self) -> bool:

@@ -144,6 +144,7 @@ class Graph:
     names: Mapping[Node, str]
     named: frozenset[Node]  # those that the user gave a name, or that a called pipeline returned
     constants: tuple[tuple[str, Any], ...]
+    allow_cancellation: bool = False  # the user accepts read-outs in which digits may cancel
 
     def __getitem__(self, name: str) -> Node:
         for node, known in self.names.items():
@@ -279,6 +280,7 @@ def digest(graph: Graph) -> str:
     """A hash of all that generated source depends on: structure, names, lines; not folders."""
     number = {n: i for i, n in enumerate(graph.nodes)}
     parts = [graph.name, graph.loc.short, repr(graph.structure), repr(graph.output_names)]
+    parts.append(repr(graph.allow_cancellation))
     for node in graph.nodes:
         row = (
             attributes(node),

@@ -4,15 +4,18 @@ A state has three groups of components:
 
   folded    base monoids of the elements themselves: max, min, sum, prod, and (value, column) bests
   moving    sums of basis functions h(u), where u is the element relative to a *pivot*, a function
-            of the folded components: u = x − p (shift) or u = x / p (scale)
+            of other components: u = x − p (shift), u = x / p (scale) or u = [x = p] (same)
   lists     the K best (value, column) pairs
 
 When the pivot changes from p to q, h(u at q) = T · h(u at p) with T a function of the move alone,
-δ = p − q or ρ = p / q. So with S the vector of moving sums,
+δ = p − q, ρ = p / q or [p = q]. So with S the vector of moving sums,
 
   (p, S) ⊕ (q, R) = (p·q, T(p → p·q) S + T(q → p·q) R).
 
 Milakov & Gimelshein 2018, equation 4, is the case u = x − m, h = exp, T = exp(δ).
+
+Pivots of the first *level* are functions of folded components; those of the next are functions of
+moving sums too (a softmax-weighted mean), and sums about them come after those sums.
 
 Guard policy, the only one: a pivot that is no usable number (empty or all −inf rows, ±inf, NaN; for
 scale pivots also 0) is *anchored* at 0 (shift) or 1 (scale) while sums are kept, a sum that is 0
@@ -22,19 +25,21 @@ what the text gives.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.dtypes import Kind
-from fusegen.expr import Expr, Var, text
+from fusegen.expr import Expr, Lit, Var, call, text, variables
 
 FoldName = Literal["max", "min", "sum", "prod"]
-Action = Literal["shift", "scale"]
+Action = Literal["shift", "scale", "same"]
+_MOVES: dict[Action, str] = {"shift": "shift", "scale": "ratio", "same": "same"}
 
 
 def move_name(pivot: str, action: Action) -> str:
-    """Name of δ = anchor(from) − anchor(to), or ρ = anchor(from) / anchor(to)."""
-    return f"{pivot}_{'shift' if action == 'shift' else 'ratio'}"
+    """Name of δ = anchor(from) − anchor(to), ρ = anchor(from) / anchor(to), or [from = to]."""
+    return f"{pivot}_{_MOVES[action]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Pivot:
-    """A row value that moving sums are kept relative to; `value` is over folded components."""
+    """A row value that moving sums are kept relative to; `value` is over other components."""
 
     name: str
     action: Action
@@ -81,6 +86,21 @@ class Pivot:
         return f"{self.name}_anchor"
 
 
+    def moved(self, start: Expr, end: Expr) -> Expr:
+        """The move between two anchors."""
+        return _relative(self.action, start, end)
+
+
+def _relative(action: Action, value: Expr, anchor: Expr) -> Expr:
+    match action:
+        case "shift":
+            return call("sub", value, anchor)
+        case "scale":
+            return call("div", value, anchor)
+        case "same":
+            return call("where", call("eq", value, anchor), Lit(1.0), Lit(0.0))
+
+
 @dataclass(frozen=True, slots=True)
 class Relative:
     """u: the element value `atom` relative to a pivot's anchor."""
@@ -89,6 +109,10 @@ class Relative:
     atom: Expr
     pivot: str
     action: Action
+
+    def at(self, anchor: Expr) -> Expr:
+        """u for an anchor."""
+        return _relative(self.action, self.atom, anchor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +147,14 @@ class KBest:
 Component = Folded | Best | Moving | KBest
 
 
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Pivots that are known together, and the sums that need no later ones."""
+
+    pivots: tuple[Pivot, ...]
+    moving: tuple[Moving, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Monoid:
     """All that one sweep keeps of a row."""
@@ -146,6 +178,37 @@ class Monoid:
     @property
     def has_scalars(self) -> bool:
         return bool(self.folded or self.best or self.moving)
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """Pivots and moving sums in the order in which they become known."""
+        found: list[Level] = []
+        pivots, moving = list(self.pivots), list(self.moving)
+        while pivots:
+            waiting = {m.name for m in moving}
+            ready = tuple(p for p in pivots if not waiting & set(variables(p.value)))
+            pivots = [p for p in pivots if p not in ready]
+            late = {p.name for p in pivots}
+            done = tuple(m for m in moving if not late & set(m.pivots))
+            moving = [m for m in moving if m not in done]
+            found.append(Level(ready, done))
+        return tuple(found)
+
+    def transported(self, moving: Moving, held: Callable[[str], Expr]) -> Expr:
+        """Σ of factor · sum, sums by name. A sum that is 0 stays 0 whatever the factor is, and what
+        an indicator drops is 0 whatever the sum is."""
+        same = {p.move for p in self.pivots if p.action == "same"}
+        total: Expr | None = None
+        for name, factor in moving.transport:
+            term = held(name)
+            if factor != Lit(1.0):
+                dropped = [v for n, v in variables(factor).items() if n in same]
+                if factor not in dropped:
+                    term = call("zero_wins", term, factor)
+                for indicator in dropped:
+                    term = call("zero_wins", indicator, term)
+            total = term if total is None else call("add", total, term)
+        return Lit(0.0) if total is None else total
 
     def pivot(self, name: str) -> Pivot:
         return next(p for p in self.pivots if p.name == name)
@@ -185,10 +248,13 @@ class Monoid:
         for name, factor in moving.transport:
             shown = text(factor, 2)
             for pivot in self.pivots:
-                sign = "-" if pivot.action == "shift" else "/"
                 value = text(pivot.value)
                 atom = value if isinstance(pivot.value, Var) else f"{pivot.name}"
-                bracketed = f"({side}.{atom} {sign} {atom})"
+                if pivot.action == "same":
+                    bracketed = f"[{side}.{atom} = {atom}]"
+                else:
+                    sign = "-" if pivot.action == "shift" else "/"
+                    bracketed = f"({side}.{atom} {sign} {atom})"
                 shown = shown.replace(f"({pivot.move})", bracketed).replace(pivot.move, bracketed)
             terms.append(f"{side}.{name}" if shown == "1" else f"{side}.{name}·{shown}")
         return " + ".join(terms)

@@ -24,6 +24,7 @@ class Traceable(Protocol):
 
     name: str
     fn: Callable[..., Any]
+    allow_cancellation: bool
 
 
 @contextmanager
@@ -96,6 +97,7 @@ def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any
         structure=structure, names=names,
         named=frozenset(n for n in nodes if n in build.labels or n in build.returned),
         constants=tuple(sorted(constants.items())),
+        allow_cancellation=pipeline.allow_cancellation,
     )  # fmt: skip
     _verify(graph)
     return graph

@@ -31,6 +31,7 @@ LAYERS = (
     ("runtime",),
     ("compiler", "signature"),
     ("dispatch",),
+    ("compiled",),
     ("pipeline", "compare"),
     ("library", "report", "check"),
     ("__init__",),

@@ -10,31 +10,34 @@ import sympy as sp
 from fusegen import graph as g
 from fusegen.algebra.kinks import moving_kink
 from fusegen.algebra.laws import obligations_of
-from fusegen.algebra.monotone import direction
+from fusegen.algebra.monotone import trend_of
 from fusegen.algebra.pivot import (
     MAX_BASIS,
+    Candidate,
     Closed,
     NotClosed,
     best_candidate,
     close,
+)  # fmt: skip
+from fusegen.algebra.safety import (
+    cancelling_readout,
+    exponential_readout,
     raw_moment,
     unbounded_factor,
 )  # fmt: skip
-from fusegen.algebra.setting import Setting, as_vars, read_setting
-from fusegen.algebra.symbols import Unmodelled, thaw
+from fusegen.algebra.setting import Setting, read_setting
+from fusegen.algebra.spell import spelled
+from fusegen.algebra.steady import is_steady
+from fusegen.algebra.symbols import Unmodelled
 from fusegen.derivation import (
     Base,
-    Basis,
     Commuted,
-    Dependent,
     Derivation,
     Entry,
     Refusal,
     RefusalKind,
     Refused,
-    Shifted,
 )  # fmt: skip
-from fusegen.expr import Expr, Var
 from fusegen.ops import OPS
 
 _ORDERED = (g.Fold.MAX, g.Fold.MIN, g.Fold.ARGMAX, g.Fold.ARGMIN)
@@ -79,90 +82,107 @@ def _entry(
 def _commuted(
     graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], setting: Setting
 ) -> Entry:
-    sign, proof = direction(setting)
-    if sign == 0:
-        why = f"f is not proved strictly monotone in one element: f = {setting.f}."
+    trend, proof = trend_of(setting)
+    if trend.sign == 0:
+        why = f"f is not proved monotone in one element: f = {setting.f}."
+        return _refused(graph, node, needs, RefusalKind.NON_MONOTONE, why)
+    if not trend.strict and _uses_columns(graph, node):
+        why = f"f = {setting.f} makes different elements equal, and equal ones go to the lowest " \
+              "column: columns taken by the element itself would differ (values alone would not)."
         return _refused(graph, node, needs, RefusalKind.NON_MONOTONE, why)
     (element,) = setting.elements
-    return Commuted(graph.names[node], needs, graph.names[element], sign > 0, (proof,))
+    return Commuted(graph.names[node], needs, graph.names[element], trend.sign > 0, (proof,))
+
+
+def _uses_columns(graph: g.Graph, node: g.Reduce | g.TopK) -> bool:
+    """Does anything ask which column an entry stands in?"""
+    if isinstance(node, g.Reduce):
+        return node.fold in (g.Fold.ARGMAX, g.Fold.ARGMIN)
+    return any(isinstance(n, g.Part) and n.top is node and n.field == "indices"
+               for n in graph.nodes)  # fmt: skip
 
 
 def _dependent(
     graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], setting: Setting
 ) -> Entry:
+    """Merged with one pivot an element; else with pivots of their own for weights and values."""
     kink = moving_kink(setting)
     if kink is not None:
         return _refused(graph, node, needs, RefusalKind.KINK, f"{kink}.")
-    candidate = best_candidate(setting)
+    found = _merged(graph, node, needs, setting, setting)
+    apart = setting.apart() if isinstance(found, Refused) else None
+    if apart is None:
+        return found
+    second = _merged(graph, node, needs, setting, apart)
+    return found if isinstance(second, Refused) else second
+
+
+def _merged(
+    graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], setting: Setting,
+    occurring: Setting,
+) -> Entry:  # fmt: skip
+    """Pivot, transport, safety and proof; `occurring` may tell occurrences of elements apart."""
+    candidate = best_candidate(occurring)
     changing = frozenset(r.symbol for r in setting.changing)
-    if candidate.stuck:
-        why = f"no pivot separates the row values from the element in {candidate.stuck[0]}."
-        return _refused(graph, node, needs, RefusalKind.STUCK_ATOM, why)
-    loose = raw_moment(candidate, changing)
-    if loose is not None:
-        why = f"without a pivot for {loose}, large sums of its powers would cancel in the result."
-        return _refused(graph, node, needs, RefusalKind.MIXED_SIGN, why)
-    closed = close(candidate, changing)
-    if isinstance(closed, NotClosed):
-        return _not_closed(graph, node, needs, closed)
-    held = closed.transport.free_symbols - {c.move for c in candidate.choices}
-    if held:
-        why = f"the correction depends on {', '.join(sorted(map(str, held)))}, an input per row."
-        return _refused(graph, node, needs, RefusalKind.STUCK_ATOM, why)
-    factor = unbounded_factor(closed)
-    if factor is not None:
-        why = f"moving the pivot multiplies the sum by {factor}, which has no bound."
-        return _refused(graph, node, needs, RefusalKind.UNBOUNDED, why)
-    if any(e.free_symbols & changing for c in candidate.terms.values() for e in c.atoms(sp.exp)):
-        why = "the read-out would multiply the sum by an exponential of a row value."
-        return _refused(graph, node, needs, RefusalKind.UNBOUNDED, why)
+    closed = close(candidate, changing) if not candidate.stuck else None
+    doubt = _doubt(graph, setting, candidate, closed, changing)
+    if doubt is not None:
+        return _refused(graph, node, needs, *doubt)
+    assert isinstance(closed, Closed)
     obligations = obligations_of(setting, closed)
     failed = [o for o in obligations if o.status != "proved"]
     if failed:
         why = f"sympy did not prove the {failed[0].name} ({failed[0].statement})."
         return _refused(graph, node, needs, RefusalKind.UNPROVED, why)
-    entry = _spelled(graph.names[node], needs, setting, closed)
-    return Dependent(*entry, obligations)
+    return spelled(graph.names[node], needs, setting, closed, obligations)
 
 
-def _spelled(
-    name: str, needs: tuple[str, ...], setting: Setting, closed: Closed
-) -> tuple[str, tuple[str, ...], tuple[Shifted, ...], tuple[Basis, ...], tuple[Expr, ...]]:
-    """The derivation in fusegen's own expressions."""
-    spelled = as_vars(setting)
-    shifts = []
-    for c in closed.candidate.choices:
-        if c.pivot is None:
-            continue
-        spelled[c.u] = Var(c.u.name, "float", True)
-        spelled[c.move] = Var(c.move.name)
-        shifts.append(Shifted(c.u.name, c.element.name, c.pivot.symbol.name, c.action))
-    relative = frozenset(s.name for s in shifts)
-    moves = frozenset(c.move.name for c in closed.candidate.choices if c.pivot is not None)
-    size = len(closed.basis)
-    basis = tuple(
-        Basis(
-            thaw(closed.basis[k], spelled, relative),
-            tuple((j, thaw(closed.transport[k, j], spelled, moves))
-                  for j in range(size) if closed.transport[k, j] != 0),
-        )
-        for k in range(size)
-    )  # fmt: skip
-    terms = closed.candidate.terms
-    readout = tuple(
-        thaw(sp.factor(terms.get(h, sp.Integer(0))), spelled, frozenset()) for h in closed.basis
-    )
-    return name, needs, tuple(shifts), basis, readout
+def _doubt(
+    graph: g.Graph, setting: Setting, candidate: Candidate, closed: Closed | NotClosed | None,
+    changing: frozenset[sp.Symbol],
+) -> tuple[RefusalKind, str] | None:  # fmt: skip
+    """The first reason not to merge, if there is one."""
+    if closed is None:
+        why = f"no pivot separates the row values from the element in {candidate.stuck[0]}."
+        return RefusalKind.STUCK_ATOM, why
+    careful = not graph.allow_cancellation
+    loose = raw_moment(candidate, changing) if careful else None
+    if loose is not None:
+        return RefusalKind.MIXED_SIGN, _no_pivot(setting, loose)
+    if isinstance(closed, NotClosed):
+        return _not_closed(closed)
+    held = closed.transport.free_symbols - {c.move for c in candidate.choices}
+    if held:
+        why = f"the correction depends on {', '.join(sorted(map(str, held)))}, an input per row."
+        return RefusalKind.STUCK_ATOM, why
+    factor = unbounded_factor(closed)
+    if factor is not None:
+        why = f"moving the pivot multiplies the sum by {factor}, which has no bound."
+        return RefusalKind.UNBOUNDED, why
+    if exponential_readout(candidate, changing):
+        why = "the read-out would multiply the sum by an exponential of a row value."
+        return RefusalKind.UNBOUNDED, why
+    mixed = cancelling_readout(setting, closed) if careful else None
+    if mixed is not None:
+        why = f"a sum of terms of one sign would be read out as the difference {mixed}."
+        return RefusalKind.MIXED_SIGN, why
+    return None
 
 
-def _not_closed(
-    graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], closed: NotClosed
-) -> Refused:
+def _no_pivot(setting: Setting, loose: sp.Symbol) -> str:
+    why = f"without a pivot for {loose}, large sums of its powers would cancel in the result"
+    wild = [r.symbol.name for r in setting.changing if not r.pivotal and not is_steady(r.node)]
+    if wild:
+        why += (f"; {', '.join(wild)} may leave the range of the data while the row is read, for it"
+                " divides by a sum that may pass through 0 (fg.abs or fg.exp of weights would not)")
+    return f"{why}."
+
+
+def _not_closed(closed: NotClosed) -> tuple[RefusalKind, str]:
     if closed.stuck is None:
-        why = f"more than {MAX_BASIS} sums would be needed."
-        return _refused(graph, node, needs, RefusalKind.TOO_MANY_STATES, why)
+        return RefusalKind.TOO_MANY_STATES, f"more than {MAX_BASIS} sums would be needed."
     why = f"moving the pivot leaves {closed.stuck}, which mixes the element and the move."
-    return _refused(graph, node, needs, RefusalKind.STUCK_ATOM, why)
+    return RefusalKind.STUCK_ATOM, why
 
 
 def _unmodelled(

@@ -13,18 +13,24 @@ from dataclasses import dataclass
 
 import sympy as sp
 
+from fusegen.algebra.domain import Indicator, zero_or_one
 from fusegen.algebra.setting import RowParameter, Setting
 from fusegen.monoid import Action, move_name
 
-MAX_BASIS = 6
+MAX_BASIS = 8
 _MAX_CANDIDATES = 64
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One element's pivot; `pivot` None leaves the element as it is."""
+    """One element's pivot; `pivot` None leaves the element as it is.
+
+    `element` is its symbol in f, `atom` the element it stands for: they differ for the twin that
+    stands inside exponentials, and for indicators, which are their own u.
+    """
 
     element: sp.Symbol
+    atom: sp.Symbol
     pivot: RowParameter | None
     action: Action
     u: sp.Symbol
@@ -33,7 +39,7 @@ class Choice:
     @property
     def inverse(self) -> sp.Expr:
         """The element in terms of u and the pivot."""
-        if self.pivot is None:
+        if self.pivot is None or self.action == "same":
             return self.u
         p = self.pivot.symbol
         return self.u + p if self.action == "shift" else self.u * p
@@ -75,6 +81,8 @@ class NotClosed:
 
 def spread(expr: sp.Expr) -> sp.Expr:
     """Expand into a sum of products; logarithms split only where the arguments are positive."""
+    if expr.has(sp.sin, sp.cos):
+        expr = sp.expand_trig(expr)
     return sp.expand(sp.expand_log(sp.expand(expr), force=False))
 
 
@@ -102,35 +110,41 @@ def best_candidate(setting: Setting) -> Candidate:
 
 def _choices(setting: Setting) -> Iterator[tuple[Choice, ...]]:
     per_element: list[list[Choice]] = []
-    for element in setting.elements.values():
+    for element, atom in setting.occurrences:
         options = []
         for row in (r for r in setting.changing if r.pivotal):
-            options.append(_choice(element, row, "shift"))
+            options.append(_choice(element, atom, row, "shift"))
             if row.symbol.is_positive:
-                options.append(_choice(element, row, "scale"))
-        options.append(_choice(element, None, "shift"))
+                options.append(_choice(element, atom, row, "scale"))
+        options.append(Choice(element, atom, None, "shift", element, sp.Integer(0)))
         per_element.append(options)
+    per_element += [[_same(setting, i)] for i in setting.indicators]
     return itertools.product(*per_element)
 
 
-def _choice(element: sp.Symbol, row: RowParameter | None, action: Action) -> Choice:
-    if row is None:
-        return Choice(element, None, action, element, sp.Integer(0))
+def _choice(element: sp.Symbol, atom: sp.Symbol, row: RowParameter, action: Action) -> Choice:
     word = "minus" if action == "shift" else "over"
-    keeps_sign = True if action == "scale" and element.is_positive else None
+    keeps_sign = True if action == "scale" and atom.is_positive else None
     return Choice(
-        element, row, action,
-        sp.Symbol(f"{element.name}_{word}_{row.symbol.name}", real=True, positive=keeps_sign),
+        element, atom, row, action,
+        sp.Symbol(f"{atom.name}_{word}_{row.symbol.name}", real=True, positive=keeps_sign),
         sp.Symbol(move_name(row.symbol.name, action), real=True,
                   positive=True if action == "scale" else None),
     )  # fmt: skip
+
+
+def _same(setting: Setting, indicator: Indicator) -> Choice:
+    row = setting.row(indicator.bound.row)
+    move = zero_or_one(move_name(row.symbol.name, "same"))
+    own = indicator.symbol
+    return Choice(own, indicator.bound.element, row, "same", own, move)
 
 
 def _written(
     setting: Setting, choices: tuple[Choice, ...], changing: frozenset[sp.Symbol]
 ) -> Candidate:
     inverse = {c.element: c.inverse for c in choices}
-    us = tuple(c.u for c in choices)
+    us = tuple(dict.fromkeys(c.u for c in choices))
     terms = split(setting.f.subs(inverse, simultaneous=True), us)
     stuck = tuple(a for a in terms if a.free_symbols & changing)
     pivotal = {r.symbol for r in setting.changing if r.pivotal}
@@ -165,7 +179,7 @@ def _bounded_exponent(exponent: sp.Expr, by_u: dict[sp.Symbol, Choice]) -> bool:
         choice = by_u[u]
         if choice.pivot is None:
             return False
-        if choice.action == "scale":
+        if choice.action != "shift":
             continue
         slope = sp.diff(exponent, u)
         sign = choice.pivot.monotone  # u ≤ 0 under a maximum, u ≥ 0 over a minimum
@@ -178,21 +192,9 @@ def _has_exponential_of(coefficient: sp.Expr, changing: frozenset[sp.Symbol]) ->
     return any(e.free_symbols & changing for e in coefficient.atoms(sp.exp))
 
 
-def raw_moment(candidate: Candidate, changing: frozenset[sp.Symbol]) -> sp.Symbol | None:
-    """An element that would be summed as raw moments: powers of it, as it is, whose large sums
-    nearly cancel in the read-out (x² − 2px + p² for (x − p)²). None if there is no such element."""
-    loose = [c.element for c in candidate.choices if c.pivot is None]
-    moving = any(c.free_symbols & changing for c in candidate.terms.values())
-    for element in loose:
-        shapes = {atom.as_independent(element, as_Add=False)[1] for atom in candidate.terms}
-        if moving and len(shapes) > 1:
-            return element
-    return None
-
-
 def close(candidate: Candidate, changing: frozenset[sp.Symbol]) -> Closed | NotClosed:
     """Extend the basis until every moved basis function is a combination of the basis."""
-    us = tuple(c.u for c in candidate.choices)
+    us = tuple(dict.fromkeys(c.u for c in candidate.choices))
     moved = {c.u: c.moved for c in candidate.choices}
     moves = {c.move for c in candidate.choices if c.pivot is not None}
     basis = sorted(candidate.terms, key=sp.default_sort_key)
@@ -210,19 +212,3 @@ def close(candidate: Candidate, changing: frozenset[sp.Symbol]) -> Closed | NotC
     size = len(basis)
     transport = sp.Matrix(size, size, lambda k, j: rows[k].get(basis[j], sp.Integer(0)))
     return Closed(candidate, tuple(basis), transport)
-
-
-def unbounded_factor(closed: Closed) -> sp.Expr | None:
-    """A correction that can grow exponentially as the row is read, if there is one."""
-    by_move = {c.move: c.pivot for c in closed.candidate.choices if c.pivot is not None}
-    for factor in closed.transport:
-        for e in factor.atoms(sp.exp):
-            for move in e.free_symbols & set(by_move):
-                pivot = by_move[move]
-                # δ = old − new is ≤ 0 for a maximum, ≥ 0 for a minimum.
-                if not (sp.diff(e.args[0], move) * pivot.monotone).is_positive:
-                    return factor
-        for power in factor.atoms(sp.Pow):
-            if power.base in by_move and power.exp.is_negative:
-                return factor
-    return None

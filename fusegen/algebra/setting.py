@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy as sp
 
 from fusegen import graph as g
-from fusegen.algebra.symbols import Unmodelled, freeze, is_positive
-from fusegen.derivation import Base, Entry
+from fusegen.algebra.domain import Bound, Indicator, on_domain, with_indicators
+from fusegen.algebra.rowsums import RowSums, averages
+from fusegen.algebra.steady import is_steady
+from fusegen.algebra.symbols import (
+    Unmodelled,
+    divisors,
+    freeze,
+    is_nonnegative,
+    is_positive,
+)  # fmt: skip
+from fusegen.derivation import Base, Dependent, Entry
 from fusegen.expr import Var
 
 
@@ -20,7 +29,7 @@ class RowParameter:
     node: g.Node
     symbol: sp.Symbol
     constant: bool  # known before the row is read
-    pivotal: bool  # a function of base reductions only, so a pivot can be made of it
+    pivotal: bool  # elements may be kept relative to it while it moves
 
     @property
     def monotone(self) -> int:
@@ -34,37 +43,102 @@ class RowParameter:
 class Setting:
     """f(elements; rows) of one reduction, in sympy."""
 
-    f: sp.Expr
+    text: sp.Expr  # as written
+    f: sp.Expr  # equal to it on the domain
     elements: dict[g.Node, sp.Symbol]
     rows: dict[g.Node, RowParameter]
+    bounds: tuple[Bound, ...]
+    indicators: tuple[Indicator, ...]
+    names: Mapping[g.Node, str]
+    twins: tuple[tuple[sp.Symbol, sp.Symbol], ...] = ()  # inside exponentials → the element
 
     @property
     def changing(self) -> tuple[RowParameter, ...]:
         return tuple(r for r in self.rows.values() if not r.constant)
+
+    @property
+    def occurrences(self) -> tuple[tuple[sp.Symbol, sp.Symbol], ...]:
+        """The element symbols of f, each with the element it stands for."""
+        return (*((s, s) for s in self.elements.values()), *self.twins)
+
+    @property
+    def sums(self) -> RowSums:
+        """Row values as sums over these elements."""
+        symbols = {**self.elements, **{n: r.symbol for n, r in self.rows.items()}}
+        return RowSums(self.names, symbols)
+
+    def apart(self) -> Setting | None:
+        """With elements inside exponentials told from those outside, so that weights and values
+        may have pivots of their own; None where nothing stands on both sides."""
+        f, twins = self.f, []
+        for x in self.elements.values():
+            hidden = f.replace(sp.exp, lambda e, x=x: sp.exp(e.subs(x, sp.Dummy())))
+            inside = any(e.has(x) for e in f.atoms(sp.exp))
+            if inside and hidden.has(x):
+                twin = sp.Symbol(f"{x.name}_weighing", **x.assumptions0)
+                f = f.replace(sp.exp, lambda e, x=x, twin=twin: sp.exp(e.subs(x, twin)))
+                twins.append((twin, x))
+        return replace(self, f=f, twins=tuple(twins)) if twins else None
+
+    def row(self, symbol: sp.Symbol) -> RowParameter:
+        return next(r for r in self.rows.values() if r.symbol == symbol)
 
 
 def read_setting(
     arg: g.Node, names: Mapping[g.Node, str], entries: Mapping[g.Node, Entry]
 ) -> Setting:
     """Split `arg` into elements and row values. Raises Unmodelled where sympy cannot follow."""
-    reader = _Reader(names, entries)
+    reader = _Reader(arg, names, entries)
     reader.collect_rows(arg)
     reduced = {
         r.arg for row in reader.rows for r in g.reductions_of(row) if isinstance(entries[r], Base)
     }
     elements = reader.collect_elements(arg, reduced)
     leaves: dict[g.Node, sp.Expr] = {n: p.symbol for n, p in reader.rows.items()}
-    return Setting(freeze(arg, {**leaves, **elements}), elements, reader.rows)
+    text = freeze(arg, {**leaves, **elements})
+    bounds = _bounds(elements, reader.rows)
+    f, indicators = with_indicators(on_domain(text, bounds), bounds)
+    setting = Setting(text, f, elements, reader.rows, bounds, indicators, names)
+    return replace(setting, rows=_with_averages(setting, entries))
+
+
+def _with_averages(
+    setting: Setting, entries: Mapping[g.Node, Entry]
+) -> dict[g.Node, RowParameter]:
+    """Merged sums that average an element may be pivots too."""
+    rows = dict(setting.rows)
+    for node, row in setting.rows.items():
+        merged = isinstance(node, g.Reduce) and isinstance(entries.get(node), Dependent)
+        if merged and any(averages(node, x, setting.sums) for x in setting.elements):
+            rows[node] = replace(row, pivotal=True)
+    return rows
+
+
+def _bounds(
+    elements: Mapping[g.Node, sp.Symbol], rows: Mapping[g.Node, RowParameter]
+) -> tuple[Bound, ...]:
+    """max x and min x where x itself is an element here."""
+    return tuple(
+        Bound(elements[n.arg], r.symbol, n.fold is g.Fold.MAX)
+        for n, r in rows.items()
+        if isinstance(n, g.Reduce) and n.fold in (g.Fold.MAX, g.Fold.MIN) and n.arg in elements
+    )
 
 
 class _Reader:
-    def __init__(self, names: Mapping[g.Node, str], entries: Mapping[g.Node, Entry]) -> None:
+    def __init__(
+        self, arg: g.Node, names: Mapping[g.Node, str], entries: Mapping[g.Node, Entry]
+    ) -> None:
         self.names, self.entries = names, entries
+        self.divisors = divisors(arg)
         self.rows: dict[g.Node, RowParameter] = {}
 
     def _symbol(self, node: g.Node) -> sp.Symbol:
-        positive = True if is_positive(node) else None
-        return sp.Symbol(self.names[node], real=True, positive=positive)
+        never_negative = is_nonnegative(node)
+        known = {"nonnegative": True} if never_negative else {}
+        if is_positive(node) or (never_negative and node in self.divisors):
+            known = {"positive": True}
+        return sp.Symbol(self.names[node], real=True, **known)
 
     def collect_rows(self, node: g.Node) -> None:
         """Maximal row-valued subtrees over base reductions; others are taken apart."""
@@ -84,7 +158,7 @@ class _Reader:
             return
         if any(isinstance(r, g.TopK) for r in needs):
             raise Unmodelled(node)
-        pivotal = bool(needs) and not finished
+        pivotal = bool(needs) and not finished and is_steady(node)
         self.rows[node] = RowParameter(node, self._symbol(node), not needs, pivotal)
 
     def collect_elements(

@@ -43,6 +43,9 @@ _DIRECT = {
     "isnan": lambda a: sp.false, "isinf": lambda a: sp.false, "isfinite": lambda a: sp.true,
 }  # fmt: skip
 
+_POWERS = ("pow", "exp2")
+_MAX_POWER = 64  # sympy writes powers of numbers out, digit by digit
+
 
 def number(value: float | int | bool) -> sp.Expr:
     """An exact number: 0.7 is 7/10, not the nearest binary fraction."""
@@ -62,6 +65,8 @@ def freeze(node: g.Node, leaves: Mapping[g.Node, sp.Expr]) -> sp.Expr:
                 known[part] = number(value)
             case g.Map(op=op, args=args):
                 operands = [known[a] for a in args]
+                if op in _POWERS and operands[-1].is_number and abs(operands[-1]) > _MAX_POWER:
+                    raise Unmodelled(part)
                 if op in _DIRECT:
                     known[part] = _DIRECT[op](*operands)
                 else:
@@ -116,9 +121,6 @@ def is_positive(node: g.Node) -> bool:
             return is_positive(a)
         case g.Reduce(fold=g.Fold.ARGMAX | g.Fold.ARGMIN):
             return False
-        case g.Reduce(fold=g.Fold.MAX, arg=arg):
-            # A scale of 0 is the guard policy's business, as infinities are.
-            return is_positive(arg) or (isinstance(arg, g.Map) and arg.op == "abs")
         case g.Reduce(arg=arg):
             return is_positive(arg)
         case _:
@@ -137,7 +139,9 @@ def is_nonnegative(node: g.Node) -> bool:
         case g.Map(op="abs" | "sqrt"):
             return True
         case g.Map(op="pow", args=(_, g.Literal(value=value))):
-            return isinstance(value, int) and value % 2 == 0
+            return value % 2 == 0
+        case g.Map(op="where", args=(_, a, b)):
+            return is_nonnegative(a) and is_nonnegative(b)
         case g.Map(op="add" | "mul" | "div" | "minimum", args=(a, b)):
             same = node.op == "mul" and a is b
             return same or (is_nonnegative(a) and is_nonnegative(b))
@@ -149,11 +153,32 @@ def is_nonnegative(node: g.Node) -> bool:
             return False
 
 
+def divisors(node: g.Node) -> frozenset[g.Node]:
+    """What `node` divides by, or takes the logarithm of; products and roots are taken apart.
+
+    Where one of them is 0 the text itself has no value: the guard policy's business, as infinities
+    are. The algebra may take them as positive if they are never negative.
+    """
+    found: set[g.Node] = set()
+
+    def factors(n: g.Node) -> None:
+        found.add(n)
+        if isinstance(n, g.Map) and n.op in ("mul", "div", "sqrt", "abs", "pow", "square"):
+            factors(n.args[0])
+            if n.op == "mul":
+                factors(n.args[1])
+
+    for n in g.topological((node,)):
+        if isinstance(n, g.Map) and n.op in ("div", "rsqrt", "log", "log2"):
+            factors(n.args[-1])
+    return frozenset(found)
+
+
 def thaw(expr: sp.Expr, names: Mapping[sp.Symbol, Var], moving: frozenset[str]) -> Expr:
     """A sympy expression in fusegen's own language.
 
     `moving` names relatives and moves: products of their powers with an exponential are guarded,
-    so that u·exp(u) at u = −inf is 0 (its limit), not NaN.
+    so that u·exp(u) at u = −inf is 0 (its limit), not NaN. So is all that an indicator selects.
     """
     if expr in names:
         return names[expr]
@@ -207,15 +232,17 @@ def _thaw_product(expr: sp.Mul, names: Mapping[sp.Symbol, Var], moving: frozense
     over, under = sp.fraction(expr, exact=True)
     if under != 1 and not under.has(sp.exp):
         return call("div", thaw(over, names, moving), thaw(under, names, moving))
-    exponentials = [a for a in _ordered(expr.args) if isinstance(a, sp.exp)]
+    indicators = [a for a in _ordered(expr.args) if a.is_Symbol and a.is_integer]
+    weights = indicators + [a for a in _ordered(expr.args) if isinstance(a, sp.exp)]
     growing = [
         a for a in _ordered(expr.args)
-        if a not in exponentials and {s.name for s in a.free_symbols} & moving
+        if a not in weights and (indicators or {s.name for s in a.free_symbols} & moving)
+        and not a.is_number
     ]  # fmt: skip
-    others = [a for a in _ordered(expr.args) if a not in exponentials and a not in growing]
-    if not (exponentials and growing):
-        return _product([thaw(a, names, moving) for a in (*others, *growing, *exponentials)])
-    weight = _product([thaw(a, names, moving) for a in exponentials])
+    others = [a for a in _ordered(expr.args) if a not in weights and a not in growing]
+    if not (weights and growing):
+        return _product([thaw(a, names, moving) for a in (*others, *growing, *weights)])
+    weight = _product([thaw(a, names, moving) for a in weights])
     value = _product([thaw(a, names, moving) for a in growing])
     guarded = call("zero_wins", weight, value)
     return _product([*(thaw(a, names, moving) for a in others), guarded])
@@ -224,7 +251,7 @@ def _thaw_product(expr: sp.Mul, names: Mapping[sp.Symbol, Var], moving: frozense
 def _thaw_power(expr: sp.Pow, names: Mapping[sp.Symbol, Var], moving: frozenset[str]) -> Expr:
     base, power = expr.args
     inner = thaw(base, names, moving)
-    if power.is_Integer and 2 <= power <= 4:
+    if power.is_Integer and 2 <= power <= 8:
         return _product([inner] * int(power))
     if power.is_Integer and -4 <= power <= -1:
         return call("div", Lit(1.0), _product([inner] * -int(power)))

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from fusegen import graph as g
 from fusegen.derivation import Basis, Dependent, Shifted
-from fusegen.errors import InternalError
-from fusegen.expr import Call, Expr, Lit, Var, call, substitute, walk
+from fusegen.expr import Call, Expr, Lit, Var, call, substitute, variables, walk
 from fusegen.kernel import N_COLS
 from fusegen.lower.scope import convert
 from fusegen.monoid import (
@@ -46,6 +45,7 @@ class StateBuilder:
     relatives: dict[str, Relative] = field(default_factory=dict)
     moving: dict[str, Moving] = field(default_factory=dict)
     lists: dict[str, KBest] = field(default_factory=dict)
+    kept: dict[str, tuple[str, ...]] = field(default_factory=dict)  # merged sum → its components
 
     def build(self) -> Monoid:
         return Monoid(
@@ -117,6 +117,7 @@ class StateBuilder:
         `spell` puts the sweep's own element expressions in place of graph names.
         """
         components = [self._basis(entry, b, spell) for b in entry.basis]
+        self.kept[entry.name] = tuple(c.name for c in components)
         self._transports(entry, components)
         total: Expr | None = None
         for coefficient, component in zip(entry.readout, components, strict=True):
@@ -125,9 +126,20 @@ class StateBuilder:
             held = as_field(component)
             term: Expr = held if coefficient == ONE else call("mul", coefficient, held)
             total = term if total is None else call("add", total, term)
-        if total is None:
-            raise InternalError(f"{entry.name}: empty read-out")
-        return total
+        return Lit(0.0) if total is None else total  # on its domain the text is 0
+
+    def running(self, entry: Dependent, row: Callable[[str], Expr]) -> Expr:
+        """A merged sum over the elements so far, for pivots; `row` gives row values so far."""
+        total: Expr | None = None
+        for coefficient, name in zip(entry.readout, self.kept[entry.name], strict=True):
+            if coefficient == Lit(0.0):
+                continue
+            put = {n: row(n) for n in variables(coefficient)}
+            held = Var(name)
+            spelled = substitute(coefficient, put)
+            term: Expr = held if coefficient == ONE else call("mul", spelled, held)
+            total = term if total is None else call("add", total, term)
+        return Lit(0.0) if total is None else total
 
     def _basis(self, entry: Dependent, basis: Basis, spell: Callable[[Expr], Expr]) -> Var:
         lift = spell(basis.lift)
@@ -163,7 +175,7 @@ class StateBuilder:
 
 
 def usable(pivot: Pivot, value: Expr) -> Expr:
-    """Is the pivot a number that elements can be compared with?"""
+    """Is the pivot a number that elements can be measured from?"""
     finite = call("isfinite", value)
     return finite if pivot.action == "shift" else call("and", finite, call("ne", value, Lit(0.0)))
 

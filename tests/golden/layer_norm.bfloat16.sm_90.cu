@@ -6,17 +6,17 @@
 // Tree       chunks of 16, merged thread → warp → block
 // Traffic    reads each element twice, writes once
 // Sweep 1    reads x
-//   state    (mean_x_total, count, mean_pow, sum_dev)
-//   identity (0, 0, 0, 0)
+//   state    (mean_x_total, count, mean_pow)
+//   identity (0, 0, 0)
 //   merge    mean_x_total = a.mean_x_total + b.mean_x_total
 //   merge    count = a.count + b.count
-//   merge    mean_pow = a.mean_pow + a.count·(a.mean_x - mean_x)·(a.mean_x - mean_x) + a.sum_dev·2·(a.mean_x - mean_x) + b.mean_pow + b.count·(b.mean_x - mean_x)·(b.mean_x - mean_x) + b.sum_dev·2·(b.mean_x - mean_x)
-//   merge    sum_dev = a.count·(a.mean_x - mean_x) + a.sum_dev + b.count·(b.mean_x - mean_x) + b.sum_dev
+//   merge    mean_pow = a.mean_pow + a.count·(a.mean_x - mean_x)·(a.mean_x - mean_x) + b.mean_pow + b.count·(b.mean_x - mean_x)·(b.mean_x - mean_x)
 // Sweep 2    reads x, weight, bias
 // Proof      pointwise identity: proved
 // Proof      read-out: proved
 // Proof      cocycle: proved
 // Proof      unit: proved
+// Proof      known zero: proved
 
 #include <cuda_bf16.h>
 
@@ -103,11 +103,10 @@ struct State {
     float mean_x_total;  // sum of x   library.py:104  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
     float count;  // sum of 1   library.py:104  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
     float mean_pow;  // sum of x_minus_mean_x·x_minus_mean_x   library.py:104  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
-    float sum_dev;  // sum of x_minus_mean_x   library.py:104  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
 
     static __device__ __forceinline__ State identity()
     {
-        return {0.0f, 0.0f, 0.0f, 0.0f};
+        return {0.0f, 0.0f, 0.0f};
     }
 };
 
@@ -121,16 +120,14 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
 {
     const float mean_x_shift = mean_x_anchor_of(s) - mean_x_anchor_of(at);
     State moved = at;
-    moved.mean_pow = s.mean_pow + zero_wins(s.count, mean_x_shift * mean_x_shift) + zero_wins(s.sum_dev, 2.0f * mean_x_shift);
-    moved.sum_dev = zero_wins(s.count, mean_x_shift) + s.sum_dev;
+    moved.mean_pow = s.mean_pow + zero_wins(s.count, mean_x_shift * mean_x_shift);
     return moved;
 }
 
 // a ⊕ b:
 //   mean_x_total = a.mean_x_total + b.mean_x_total
 //   count = a.count + b.count
-//   mean_pow = a.mean_pow + a.count·(a.mean_x - mean_x)·(a.mean_x - mean_x) + a.sum_dev·2·(a.mean_x - mean_x) + b.mean_pow + b.count·(b.mean_x - mean_x)·(b.mean_x - mean_x) + b.sum_dev·2·(b.mean_x - mean_x)
-//   sum_dev = a.count·(a.mean_x - mean_x) + a.sum_dev + b.count·(b.mean_x - mean_x) + b.sum_dev
+//   mean_pow = a.mean_pow + a.count·(a.mean_x - mean_x)·(a.mean_x - mean_x) + b.mean_pow + b.count·(b.mean_x - mean_x)·(b.mean_x - mean_x)
 __device__ __forceinline__ State merge(const State& a, const State& b)
 {
     State r = State::identity();
@@ -138,7 +135,6 @@ __device__ __forceinline__ State merge(const State& a, const State& b)
     r.count = a.count + b.count;
     const State a_moved = rebase(a, r), b_moved = rebase(b, r);
     r.mean_pow = a_moved.mean_pow + b_moved.mean_pow;
-    r.sum_dev = a_moved.sum_dev + b_moved.sum_dev;
     return r;
 }
 
@@ -151,7 +147,6 @@ __device__ __forceinline__ State warp_reduce(State mine)
         other.mean_x_total = __shfl_xor_sync(0xffffffffu, mine.mean_x_total, lane_mask);
         other.count = __shfl_xor_sync(0xffffffffu, mine.count, lane_mask);
         other.mean_pow = __shfl_xor_sync(0xffffffffu, mine.mean_pow, lane_mask);
-        other.sum_dev = __shfl_xor_sync(0xffffffffu, mine.sum_dev, lane_mask);
         mine = merge(mine, other);
     }
     return mine;
@@ -211,8 +206,6 @@ __device__ __forceinline__ void sweep1_tile(
         const float x_minus_mean_x = x - mean_x_anchor;
         const float mean_pow_term = x_minus_mean_x * x_minus_mean_x;
         state.mean_pow += live ? mean_pow_term : 0;
-        const float sum_dev_term = x_minus_mean_x;
-        state.sum_dev += live ? sum_dev_term : 0;
     }
 }
 

@@ -16,6 +16,7 @@
 // Proof      read-out: proved
 // Proof      cocycle: proved
 // Proof      unit: proved
+// Proof      known zero: proved
 
 #include <cmath>
 #include <cstdint>
