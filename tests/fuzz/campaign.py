@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 import multiprocessing
 import platform
 import random
@@ -24,13 +23,11 @@ from fusegen.derivation import Base, Commuted, Dependent, Derivation, Refused
 
 from .generator import random_case
 from .oracle import Tally, check_entries
-from .safety import Safety, judged
-from .separable import MAX_RANK, monotone_in, sample_rows, separable
+from .truth import truth_of
 
 SLOW = 2.0  # seconds for one derivation; slower ones are listed
 LOSSY = 1e3  # an accepted sum that meets this many times the rounding of the text is listed
 EXAMPLES = 20
-_ORDERED = (g.Fold.MAX, g.Fold.MIN, g.Fold.ARGMAX, g.Fold.ARGMIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +41,7 @@ class Verdict:
     judgement: str  # accepted | false accept | right | missed | undecided
     why: str  # kind of the refusal and of the truth
     text: str
+    said: str = ""  # by the refusal
     lost: float = 1.0
 
     @property
@@ -87,9 +85,11 @@ def judge_case(seed: int, n_rows: int = 10) -> Outcome:
             judgement, why = "accepted", type(entry).__name__
         else:
             judgement, why = judge_refusal(graph, derivation, entry, seed)
-        fold = _fold(graph[entry.name])
-        lost = tally.lost.get(entry.name, 1.0)
-        verdicts.append(Verdict(seed, entry.name, fold, case.family, judgement, why, str(case), lost))
+        verdicts.append(Verdict(
+            seed, entry.name, _fold(graph[entry.name]), case.family, judgement, why, str(case),
+            said=entry.refusal.why if isinstance(entry, Refused) else "",
+            lost=tally.lost.get(entry.name, 1.0),
+        ))  # fmt: skip
     return Outcome(seed, str(case), tuple(verdicts), seconds, tally.compared, tally.undefined)
 
 
@@ -102,25 +102,11 @@ def judge_refusal(
 ) -> tuple[str, str]:
     """("right" | "missed" | "undecided", refusal kind: truth)."""
     node = graph[entry.name]
-    kind = entry.refusal.kind.value
-    inputs = tuple(i.name for i in graph.inputs)
-    rng = random.Random(seed)
-    if isinstance(node, g.TopK) or (isinstance(node, g.Reduce) and node.fold in _ORDERED):
-        rows = [row for rows in sample_rows(rng, inputs) for row in rows[:5]]
-        atom = monotone_in(node.arg, rows)
-        truth = "strictly monotone" if atom else "not monotone"
-        return ("missed" if atom else "right"), f"{kind}: {truth}"
-    assert isinstance(node, g.Reduce)
+    assert isinstance(node, g.Reduce | g.TopK)
     known = frozenset(e.name for e in derivation if isinstance(e, Base | Dependent))
-    safety = judged(graph, node, known, seed)
-    if safety not in (Safety.NO_FORM, Safety.SAFE):
-        return "right", f"{kind}: {safety.value}"
-    rank = separable(node.arg, sample_rows(rng, inputs))
-    if rank is not None and rank > MAX_RANK:
-        return "right", f"{kind}: not separable"
-    if safety is Safety.SAFE:
-        return "missed", f"{kind}: {safety.value}"
-    return "undecided", f"{kind}: " + ("no samples" if rank is None else f"rank {rank}, no form")
+    truth = truth_of(graph, node, known, seed)
+    judgement = {True: "missed", False: "right", None: "undecided"}[truth.mergeable]
+    return judgement, f"{entry.refusal.kind.value}: {truth.why}"
 
 
 # ---- campaigns ----
@@ -182,7 +168,8 @@ def report(campaign: Campaign) -> dict[str, Any]:
         "comparisons": sum(o.compared for o in campaign.outcomes),
         "undefined_rows": sum(o.undefined for o in campaign.outcomes),
         "false_accepts": [_example(v) for v in campaign.of("false accept")],
-        "accepted_but_lossy": [{**_example(v), "times_text": _finite(v.lost)} for v in lossy],
+        "accepted_but_lossy": [{**_example(v), "times_text": float(f"{v.lost:.3g}")}
+                               for v in lossy],
         "derive_seconds": _times(times),
         "slow": [{"seed": o.seed, "seconds": round(o.seconds, 2), "text": o.text} for o in slow],
         "refused": _groups(campaign.verdicts, ("right", "missed", "undecided"), lambda v: v.why),
@@ -193,12 +180,9 @@ def report(campaign: Campaign) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _finite(value: float) -> float | str:
-    return "text exact" if math.isinf(value) else float(f"{value:.3g}")
-
-
 def _example(v: Verdict) -> dict[str, Any]:
-    return {"seed": v.seed, "entry": v.entry, "why": v.why, "text": v.text}
+    said = {"said": v.said} if v.said else {}
+    return {"seed": v.seed, "entry": v.entry, "text": v.text, "why": v.why, **said}
 
 
 def _times(times: list[float]) -> dict[str, float]:

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 import mpmath as mp
 
 from fusegen import graph as g
 
-from .exact import Piece, apply, is_nan, number
+from .exact import Piece, apply, is_nan
 
 _CLOSE = mp.mpf(10) ** -45
 
@@ -40,7 +39,8 @@ class Row:
 
     def with_(self, op: str, *others: Row) -> Row:
         columns = zip(self.values, *(o.values for o in others), strict=True)
-        return Row(tuple(apply(op, v) for v in columns), self.needs.union(*(o.needs for o in others)))
+        needs = self.needs.union(*(o.needs for o in others))
+        return Row(tuple(apply(op, v) for v in columns), needs)
 
     @property
     def constant(self) -> bool:
@@ -99,7 +99,8 @@ class Reader:
         match node:
             case g.Input() | g.Index():
                 values = tuple(tuple(s.value(node)) for s in self.samples)
-                return {((self.atom(("leaf", self.graph.names[node]), "raw", values), 1),): self.one}
+                leaf = self.atom(("leaf", self.graph.names[node]), "raw", values)
+                return {((leaf, 1),): self.one}
             case g.Cast(arg=arg):
                 return self.poly(arg)
             case g.Map(op=op, args=args):

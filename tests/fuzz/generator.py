@@ -135,9 +135,9 @@ def _argument(w: Writer) -> tuple[Term, str]:
     if r < 0.93:
         return x, "real"
     any_parent = w.parent()
-    if any_parent is None or r < 0.95:
+    if any_parent is None or r < 0.94:
         return x * w.constant() + w.constant(), "real"
-    return (x * any_parent.value if r < 0.975 else x + any_parent.value), "real"
+    return (x * any_parent.value if r < 0.98 else x + any_parent.value), "real"
 
 
 def _unary(w: Writer) -> Term:
@@ -145,26 +145,28 @@ def _unary(w: Writer) -> Term:
     tame = sign == "nonpositive"
     c = w.constant()
     return w.pick((
-        (5, lambda: t),
-        (4, lambda: t**2),
-        (1.5, lambda: t**3),
+        (4, lambda: t),
+        (3.5, lambda: t**2),
+        (1.3, lambda: t**3),
         (0.7, lambda: t**4),
-        (7 if tame else 0.8, lambda: fn("exp", t)),
+        (6 if tame else 1, lambda: fn("exp", t)),
         (2 if tame else 0.2, lambda: fn("exp", t * abs(c))),
         (1 if tame else 0.1, lambda: fn("exp", t / 0.7)),
         (0.4, lambda: fn("log", fn("abs", t))),
-        (0.3, lambda: fn("log", fn("exp", t) + 1)),
-        (1.2, lambda: fn("abs", t)),
-        (0.8, lambda: fn("maximum", t, 0)),
-        (0.5, lambda: fn("where", t > 0, t, t * c)),
-        (0.3, lambda: fn("where", t > c, 1, 0)),
+        (0.7, lambda: fn("log", fn("exp", t) + 1)),
+        (1.7, lambda: fn("abs", t)),
+        (1.4, lambda: fn("maximum", t, 0)),
+        (0.8, lambda: fn("where", t > 0, t, t * c)),
+        (0.6, lambda: fn("where", t > c, 1, 0)),
         (0.3, lambda: fn("where", Term("==", (t, Term("number", (0,)))), 1, 0)),
-        (0.4, lambda: fn("sigmoid", t)),
-        (0.4, lambda: fn("tanh", t)),
-        (0.6, lambda: fn("sin", t)),
-        (0.6, lambda: fn("cos", t)),
-        (0.4, lambda: fn("sqrt", fn("abs", t))),
-        (0.2, lambda: 1 / (t**2 + 1)),
+        (1, lambda: fn("sigmoid", t)),
+        (1, lambda: fn("tanh", t)),
+        (0.8, lambda: fn("sin", t)),
+        (0.8, lambda: fn("cos", t)),
+        (0.5, lambda: fn("sqrt", fn("abs", t))),
+        (0.6, lambda: fn("exp", t**2 * -1)),
+        (0.6, lambda: 1 / (t**2 + 1)),
+        (0.3, lambda: fn("floor", t * 4)),
     ))  # fmt: skip
 
 
@@ -191,19 +193,20 @@ def _ordered(w: Writer) -> Term:
     """What an ordered reduction is taken of: monotone maps more often than not."""
     t, _ = _argument(w)
     return w.pick((
-        (5, lambda: t),
-        (3, lambda: fn("exp", t)),
-        (2, lambda: fn("sigmoid", t)),
+        (4, lambda: t),
+        (2.5, lambda: fn("exp", t)),
+        (1.5, lambda: fn("sigmoid", t)),
         (1.5, lambda: fn("tanh", t)),
         (1, lambda: t**3),
+        (1, lambda: t * _unary(w)),
         (1, lambda: t * 2 - 1),
         (1, lambda: 1 - t),
         (1, lambda: fn("log", fn("exp", t) + 1)),
         (1, lambda: t + fn("exp", t)),
-        (1, lambda: fn("abs", t)),
-        (1, lambda: t**2),
-        (0.5, lambda: fn("maximum", t, 0)),
-        (0.5, lambda: fn("sin", t)),
+        (1.5, lambda: fn("abs", t)),
+        (1.5, lambda: t**2),
+        (1, lambda: fn("maximum", t, 0)),
+        (1, lambda: fn("sin", t)),
     ))  # fmt: skip
 
 

@@ -6,16 +6,16 @@ their own pivots, transport, add, read out) and compares with the text on the wh
 
 from __future__ import annotations
 
-import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import mpmath as mp
 
 from fusegen import graph as g
-from fusegen.derivation import Base, Commuted, Dependent, Derivation, Shifted
+from fusegen.derivation import Base, Commuted, Dependent, Derivation, Refused, Shifted
+from fusegen.expr import variables
 from fusegen.monoid import move_name
 
 from .exact import Piece, apply, best, folded, is_nan, spoken
@@ -68,12 +68,13 @@ def check_entries(
         whole = Piece(row, tuple(range(n_cols)))
         pieces = [replace(whole, columns=c, known={}) for c in random_pieces(rng, n_cols)]
         for entry in derivation:
-            if isinstance(entry, Base) or entry.name in found:
+            if entry.name in found or isinstance(entry, Refused):
                 continue
-            why = None
-            if isinstance(entry, Dependent):
+            if isinstance(entry, Base):
+                why = _check_base(graph, entry, whole, pieces)
+            elif isinstance(entry, Dependent):
                 why = _check_sum(graph, derivation, entry, whole, pieces, rng, tally)
-            elif isinstance(entry, Commuted):
+            else:
                 why = _check_order(graph, entry, whole, tally)
             if why is not None:
                 found[entry.name] = Wrong(entry.name, why, _shown(row, pieces))
@@ -83,6 +84,26 @@ def check_entries(
 def _shown(row: Mapping[str, Any], pieces: list[Piece]) -> str:
     values = ", ".join(f"{n} = {[float(v) for v in vs]}" for n, vs in row.items())
     return f"{values}, pieces {[list(p.columns) for p in pieces]}"
+
+
+def _check_base(graph: g.Graph, entry: Base, whole: Piece, pieces: list[Piece]) -> str | None:
+    """The folds of the pieces must fold to that of the row, whatever the pieces are."""
+    node = graph[entry.name]
+    if isinstance(node, g.TopK) or node.fold in (g.Fold.ARGMAX, g.Fold.ARGMIN):
+        depends = [graph.names[r] for r in g.reductions_of(node.arg)]
+        return f"it depends on {', '.join(depends)}" if depends else None
+    wanted = whole.value(node)
+    if is_nan(wanted):
+        return None
+    mean = node.fold is g.Fold.MEAN
+    counts = [len(p.columns) if mean else 1 for p in pieces]
+    parts = [apply("mul", (p.value(node), n)) for p, n in zip(pieces, counts, strict=True)]
+    got = folded(g.Fold.SUM if mean else node.fold, parts, range(len(parts)))
+    got = got / len(whole.columns) if mean else got
+    size = abs(wanted) + mp.fsum((v for v in parts if not is_nan(v)), absolute=True)
+    if not is_nan(got) and abs(got - wanted) <= TOLERANCE * size:
+        return None
+    return f"got {mp.nstr(got, 12)}, the text gives {mp.nstr(wanted, 12)}"
 
 
 # ---- sums ----
@@ -128,7 +149,7 @@ def _lost(node: g.Reduce, whole: Piece, size: Any, rng: random.Random) -> float:
     if size <= 10 * plain:
         return 1.0
     own = text_error(node, whole, rng)
-    return float(size * count / own) if own else math.inf
+    return float(size * count / own) if own else 1.0
 
 
 def unknown_on_a_piece(graph: g.Graph, derivation: Derivation, shift: Shifted) -> str:
@@ -173,9 +194,10 @@ def fold(graph: g.Graph, entry: Dependent, piece: Piece) -> Sums:
         ]
     sums, sizes = [], []
     for basis in entry.basis:
+        names = {n: relative[n] if n in relative else piece.element(graph[n])
+                 for n in variables(basis.lift)}  # fmt: skip
         values = [
-            spoken(basis.lift, lambda name, i=i: relative[name][i] if name in relative
-                   else piece.element(graph[name])[i])  # fmt: skip
+            spoken(basis.lift, {n: vs[i] for n, vs in names.items()}.__getitem__)
             for i in range(len(piece.columns))
         ]
         sums.append(mp.fsum(values))
@@ -224,25 +246,48 @@ def read_out(graph: g.Graph, entry: Dependent, state: Sums) -> tuple[Any, Any]:
 # ---- orders ----
 
 
+_FINE = 4000  # digits: saturating maps bring unequal elements very close together
+
+
 def _check_order(graph: g.Graph, entry: Commuted, whole: Piece, tally: Tally) -> str | None:
     """reduce(f) must be f of the reduction of the atom, ties to the lowest column."""
     node = graph[entry.name]
     assert isinstance(node, g.Reduce | g.TopK)
-    values, atoms = whole.element(node.arg), whole.element(graph[entry.atom])
-    if any(is_nan(v) for v in values):
+    if any(is_nan(v) for v in whole.element(node.arg)):
         tally.undefined += 1
         return None
-    signed = atoms if entry.increasing else [-a for a in atoms]
-    by_value = dict(zip(whole.columns, values, strict=True))
     tally.compared += 1
-    if isinstance(node, g.TopK):
-        got = [column for _, column in best(signed, whole.columns)[: node.k]]
-        want = [column for _, column in best(values, whole.columns)[: node.k]]
-    elif node.fold in (g.Fold.ARGMAX, g.Fold.ARGMIN):
-        got = [int(folded(node.fold, signed, whole.columns))]
-        want = [int(folded(node.fold, values, whole.columns))]
-    else:
-        twin = g.Fold.ARGMAX if node.fold is g.Fold.MAX else g.Fold.ARGMIN
-        got = [by_value[int(folded(twin, signed, whole.columns))]]
-        want = [folded(node.fold, values, whole.columns)]
-    return None if got == want else f"got {got}, the text gives {want}"
+    if _order_differs(graph, node, entry, whole) is None:
+        return None
+    with mp.workdps(_FINE):
+        return _order_differs(graph, node, entry, replace(whole, known={}))
+
+
+def _order_differs(
+    graph: g.Graph, node: g.Reduce | g.TopK, entry: Commuted, whole: Piece
+) -> str | None:
+    values, atoms = whole.element(node.arg), whole.element(graph[entry.atom])
+    signed = atoms if entry.increasing else [-a for a in atoms]
+    least = isinstance(node, g.Reduce) and node.fold in (g.Fold.MIN, g.Fold.ARGMIN)
+    k = node.k if isinstance(node, g.TopK) else 1
+    got = chosen(signed, whole.columns, k, least=least)
+    want = chosen(values, whole.columns, k, least=least)
+    if uses_columns(graph, node):
+        return None if got == want else f"got columns {got}, the text gives {want}"
+    by_column = dict(zip(whole.columns, values, strict=True))
+    if [by_column[c] for c in got] == [by_column[c] for c in want]:
+        return None
+    return f"got the values at {got}, the text gives those at {want}"
+
+
+def chosen(values: list[Any], columns: Sequence[int], k: int, *, least: bool) -> list[int]:
+    """Columns of the k greatest (or least) values, ties to the lowest column."""
+    return [c for _, c in best([-v for v in values] if least else values, columns)[:k]]
+
+
+def uses_columns(graph: g.Graph, node: g.Reduce | g.TopK) -> bool:
+    """Does the pipeline ask which columns were chosen, not only for their values?"""
+    if isinstance(node, g.Reduce):
+        return node.fold in (g.Fold.ARGMAX, g.Fold.ARGMIN)
+    return any(isinstance(n, g.Part) and n.top is node and n.field == "indices"
+               for n in graph.nodes)  # fmt: skip

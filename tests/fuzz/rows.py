@@ -8,6 +8,8 @@ from typing import Any
 
 import mpmath as mp
 
+from .exact import Piece
+
 Design = Callable[[random.Random, int], list[int]]
 
 # In units of 1/256, so that sums are exact and ties are ties.
@@ -37,6 +39,12 @@ def random_row(
         row[name] = [mp.mpf(v) / 256 for v in values]
         design = rng.choice(tuple(DESIGNS))
     return row
+
+
+def plain_row(rng: random.Random, inputs: tuple[str, ...], design: str) -> Piece:
+    """A whole row of a few columns."""
+    n_cols = rng.choice((2, 4, 6, 7))
+    return Piece(random_row(rng, inputs, n_cols, design), tuple(range(n_cols)))
 
 
 def random_pieces(rng: random.Random, n_cols: int) -> list[tuple[int, ...]]:

@@ -21,14 +21,12 @@ from fusegen import graph as g
 from .exact import Piece, is_nan
 from .forms import Monomial, MovingKink, Poly, Reader, Stuck, monomial_value
 from .rounding import text_error
-from .rows import random_row
+from .rows import DESIGNS, plain_row
 
 DIGITS = 2
 _GROWTH = mp.mpf(10) ** 15  # beyond the greatest number that the text meets
 _MOVE = mp.mpf(10) ** -9  # a correction may shrink a sum, not multiply it
-_READ_OUT = 30  # range of an exponent that the read-out may multiply by
-_DESIGNS = ("spread", "ties", "constant", "wide", "cluster", "far cluster", "two clusters",
-            "outlier", "small", "positive", "negative", "rising")  # fmt: skip
+_READ_OUT = 5  # range of an exponent that the read-out may multiply by
 
 
 class Safety(Enum):
@@ -55,14 +53,12 @@ def samples_of(
     which the row values are undefined gives way to the row itself."""
     found: list[Piece] = []
     rows: list[Sample] = []
-    for design in (*_DESIGNS, "spread", "small", "cluster", "wide"):
-        n_cols = rng.choice((4, 6, 7))
-        row = random_row(rng, inputs, n_cols, design)
-        columns = list(range(n_cols))
-        whole = Piece(row, tuple(columns))
+    for design in (*DESIGNS, "spread", "small", "cluster", "cluster", "wide"):
+        whole = plain_row(rng, inputs, design)
         if not _defined(whole, arg):
             continue
-        parts = [Piece(row, tuple(rng.sample(columns, size))) for size in (1, n_cols // 2)]
+        sizes = (1, max(1, len(whole.columns) // 2))
+        parts = [Piece(whole.row, tuple(rng.sample(whole.columns, size))) for size in sizes]
         start = len(found)
         found += [whole, *(part if _defined(part, arg) else whole for part in parts)]
         rows.append(Sample(start, (start + 1, start + 2)))

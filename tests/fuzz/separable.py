@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from typing import Any
 
 import mpmath as mp
@@ -20,6 +21,7 @@ from .exact import Piece, is_nan
 MAX_RANK = 8
 _POOL, _SMALLER, _ROWS = 18, 12, 24
 _SCALES = (256, 10, 2, 2500)  # of the elements in a pool, in 1/256: switches hide at any scale
+_FINE = 500  # digits
 _ZERO = mp.mpf(10) ** -50
 
 
@@ -72,15 +74,21 @@ def separable(arg: g.Node, sets: list[list[Piece]]) -> int | None:
 def separation_rank(arg: g.Node, rows: list[Piece]) -> int | None:
     """The rank of f over elements and rows if it stops growing at MAX_RANK or below; a number
     above MAX_RANK if it does not; None where the text has too few values to tell."""
-    columns = [row.element(arg)[:_POOL] for row in rows]
-    columns = [c for c in columns if not any(is_nan(v) for v in c)]
-    if len(columns) < MAX_RANK + 4:
+    columns = _defined([row.element(arg)[:_POOL] for row in rows])
+    if len(columns) < MAX_RANK + 4 or len(columns[0]) < _SMALLER:
         return None
     whole = rank(columns)
     if whole > MAX_RANK:
         return whole
     part = rank([c[:_SMALLER] for c in columns[: len(columns) // 2]])
     return whole if whole - part < 2 else MAX_RANK + 1
+
+
+def _defined(columns: list[list[Any]]) -> list[list[Any]]:
+    """Without the elements that most rows leave undefined, then without rows that are not whole."""
+    undefined = [sum(is_nan(c[i]) for c in columns) for i in range(_POOL)]
+    kept = [i for i, count in enumerate(undefined) if count <= len(columns) // 3]
+    return [[c[i] for i in kept] for c in columns if not any(is_nan(c[i]) for i in kept)]
 
 
 def rank(columns: list[list[Any]]) -> int:
@@ -105,12 +113,15 @@ def rank(columns: list[list[Any]]) -> int:
     return found
 
 
-def monotone_in(arg: g.Node, rows: list[Piece]) -> g.Node | None:
-    """An element that `arg` is a strictly monotone function of on every row, or None."""
-    for atom in _atoms(arg):
-        signs = {_order(row.element(atom), row.element(arg)) for row in rows}
-        if signs in ({1}, {-1}):
-            return atom
+def monotone_in(arg: g.Node, rows: list[Piece], *, strict: bool) -> g.Node | None:
+    """An element that `arg` follows (or reverses) in order on every row; strict: keeping unequal
+    elements unequal. None if there is none."""
+    with mp.workdps(_FINE):  # saturating maps bring unequal elements very close together
+        finer = [replace(row, known={}) for row in rows]
+        for atom in _atoms(arg):
+            signs = {_order(row.element(atom), row.element(arg), strict) for row in finer}
+            if len(signs - {None}) == 1 and 0 not in signs:
+                return atom
     return None
 
 
@@ -130,15 +141,16 @@ def _atoms(arg: g.Node) -> list[g.Node]:
     return list(found)
 
 
-def _order(atoms: list[Any], values: list[Any]) -> int:
-    """+1 or −1 if values go strictly with or against the atoms, ties with ties; else 0."""
+def _order(atoms: list[Any], values: list[Any], strict: bool) -> int | None:
+    """+1 or −1 if values go with or against the atoms, ties with ties; 0 if neither; None where
+    they cannot tell."""
     if any(is_nan(v) for v in values):
-        return 0
+        return None
     pairs = sorted(zip(atoms, values, strict=True), key=lambda pair: pair[0])
     steps = set()
     for (a, v), (b, w) in itertools.pairwise(pairs):
-        if (a == b) is not (v == w):
+        if (a == b and v != w) or (strict and a != b and v == w):
             return 0
-        if a != b:
+        if v != w:
             steps.add(1 if w > v else -1)
-    return steps.pop() if len(steps) == 1 else 0
+    return (steps.pop() if steps else None) if len(steps) < 2 else 0

@@ -130,11 +130,6 @@ class Case:
         def of_x_y(x: Any, y: Any) -> tuple[Any, ...]:
             return run(x, y)
 
-        text = _Text(f"case_{self.seed}", of_x if self.inputs == ("x",) else of_x_y)
-        return trace(text, frozenset(self.inputs), {})
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    name: str
-    fn: Callable[..., Any]
+        text = of_x if self.inputs == ("x",) else of_x_y
+        text.__name__ = f"case_{self.seed}"
+        return trace(fg.pipeline(text), frozenset(self.inputs), {})
