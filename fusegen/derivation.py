@@ -37,6 +37,7 @@ class RefusalKind(Enum):
     NON_MONOTONE = "not monotone"
     ORDER = "needs the finished row"
     UNPROVED = "not proved"
+    LATE = "not decided in time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,11 @@ class Derivation:
         """With every merged sum's known zeros left out; see `Dependent.without_zeros`."""
         entries = (e.without_zeros if isinstance(e, Dependent) else e for e in self.entries)
         return replace(self, entries=tuple(entries))
+
+    @property
+    def decided(self) -> bool:
+        """Was everything settled in time? If not, the next attempt may settle it."""
+        return all(r.kind is not RefusalKind.LATE for r in self.refusals)
 
     @property
     def proved(self) -> bool:

@@ -216,6 +216,17 @@ def is_reduction(node: Node) -> bool:
     return isinstance(node, Reduce | TopK) and extent(node.arg) is Extent.ELEMENT
 
 
+def is_column(node: Node) -> bool:
+    """Is the value certainly the number of a column that the row has?"""
+    match node:
+        case Reduce(fold=Fold.ARGMAX | Fold.ARGMIN):
+            return is_reduction(node)
+        case Part(field=field):
+            return field == "indices"
+        case _:
+            return False
+
+
 def reductions_of(node: Node) -> tuple[Reduce | TopK, ...]:
     """Row reductions that `node` needs or is, without looking inside them; operands first."""
     found: dict[Reduce | TopK, None] = {}

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.dtypes import Kind
-from fusegen.expr import Expr, Lit, Var, call, text, variables
+from fusegen.expr import Call, Expr, Lit, Var, call, text, variables
 
 FoldName = Literal["max", "min", "sum", "prod"]
 Action = Literal["shift", "scale", "same"]
@@ -99,6 +99,36 @@ def _relative(action: Action, value: Expr, anchor: Expr) -> Expr:
             return call("div", value, anchor)
         case "same":
             return call("where", call("eq", value, anchor), Lit(1.0), Lit(0.0))
+
+
+def _power_of(move: str, factor: Expr) -> tuple[float, int] | None:
+    """The factor as scale · move^degree, if it is one."""
+    match factor:
+        case Lit(value=value):
+            return float(value), 0
+        case Var(name=name) if name == move:
+            return 1.0, 1
+        case Call(op="mul", args=(a, b)):
+            left, right = _power_of(move, a), _power_of(move, b)
+            if left is None or right is None:
+                return None
+            return left[0] * right[0], left[1] + right[1]
+        case _:
+            return None
+
+
+def _horner(move: Var, terms: list[tuple[float, int, Expr]]) -> Expr:
+    """Σ scale · move^degree · sum, by Horner's rule: no power of the move can overflow alone."""
+    total: Expr | None = None
+    for degree in range(max(d for _, d, _ in terms), -1, -1):
+        if total is not None:
+            total = call("zero_wins", move, total)  # what has not moved stays, ±inf too
+        for scale, d, held in terms:
+            if d == degree:
+                term = held if scale == 1.0 else call("mul", Lit(scale), held)
+                total = term if total is None else call("add", term, total)
+    assert total is not None
+    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +227,14 @@ class Monoid:
     def transported(self, moving: Moving, held: Callable[[str], Expr]) -> Expr:
         """Σ of factor · sum, sums by name. A sum that is 0 stays 0 whatever the factor is, and what
         an indicator drops is 0 whatever the sum is."""
+        for pivot in self.pivots:
+            powers = [_power_of(pivot.move, factor) for _, factor in moving.transport]
+            if len(powers) > 1 and all(p is not None for p in powers):
+                known = [p for p in powers if p is not None]
+                return _horner(Var(pivot.move), [
+                    (scale, degree, held(name)) for (scale, degree), (name, _)
+                    in zip(known, moving.transport, strict=True)
+                ])  # fmt: skip
         same = {p.move for p in self.pivots if p.action == "same"}
         total: Expr | None = None
         for name, factor in moving.transport:

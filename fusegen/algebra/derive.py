@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping
 
@@ -10,14 +11,15 @@ import sympy as sp
 from fusegen import graph as g
 from fusegen.algebra.kinks import moving_kink
 from fusegen.algebra.laws import obligations_of
+from fusegen.algebra.limits import REDUCTION_SECONDS, within
 from fusegen.algebra.monotone import trend_of
 from fusegen.algebra.pivot import (
     MAX_BASIS,
-    Candidate,
     Closed,
     NotClosed,
     best_candidate,
     close,
+    joined,
 )  # fmt: skip
 from fusegen.algebra.safety import (
     cancelling_readout,
@@ -50,8 +52,16 @@ def derive(graph: g.Graph) -> Derivation:
     start = time.perf_counter()
     entries: dict[g.Node, Entry] = {}
     for node in graph.reductions:
-        entries[node] = _entry(graph, node, entries)
+        entries[node] = within(
+            REDUCTION_SECONDS, functools.partial(_entry, graph, node, entries), _late(graph, node)
+        )
     return Derivation(graph.name, tuple(entries.values()), time.perf_counter() - start)
+
+
+def _late(graph: g.Graph, node: g.Reduce | g.TopK) -> Entry:
+    needs = tuple(graph.names[r] for r in g.reductions_of(node.arg))
+    why = f"sympy did not decide it within {REDUCTION_SECONDS:g} seconds."
+    return _refused(graph, node, needs, RefusalKind.LATE, why)
 
 
 def _entry(
@@ -105,44 +115,54 @@ def _uses_columns(graph: g.Graph, node: g.Reduce | g.TopK) -> bool:
 def _dependent(
     graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], setting: Setting
 ) -> Entry:
-    """Merged with one pivot an element; else with pivots of their own for weights and values."""
+    """Merged as a whole, else term by term."""
     kink = moving_kink(setting)
     if kink is not None:
         return _refused(graph, node, needs, RefusalKind.KINK, f"{kink}.")
-    found = _merged(graph, node, needs, setting, setting)
-    apart = setting.apart() if isinstance(found, Refused) else None
-    if apart is None:
-        return found
-    second = _merged(graph, node, needs, setting, apart)
-    return found if isinstance(second, Refused) else second
-
-
-def _merged(
-    graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], setting: Setting,
-    occurring: Setting,
-) -> Entry:  # fmt: skip
-    """Pivot, transport, safety and proof; `occurring` may tell occurrences of elements apart."""
-    candidate = best_candidate(occurring)
     changing = frozenset(r.symbol for r in setting.changing)
-    closed = close(candidate, changing) if not candidate.stuck else None
-    doubt = _doubt(graph, setting, candidate, closed, changing)
+    whole, doubt = _attempt(graph, setting, changing)
+    if doubt is not None and len(setting.parts) > 1:
+        terms = [_attempt(graph, part, changing) for part in setting.parts]
+        if all(d is None for _, d in terms):
+            whole, doubt = joined([c for c, _ in terms if isinstance(c, Closed)]), None
     if doubt is not None:
         return _refused(graph, node, needs, *doubt)
-    assert isinstance(closed, Closed)
-    obligations = obligations_of(setting, closed)
+    assert isinstance(whole, Closed)
+    obligations = obligations_of(setting, whole)
     failed = [o for o in obligations if o.status != "proved"]
     if failed:
         why = f"sympy did not prove the {failed[0].name} ({failed[0].statement})."
         return _refused(graph, node, needs, RefusalKind.UNPROVED, why)
-    return spelled(graph.names[node], needs, setting, closed, obligations)
+    return spelled(graph.names[node], needs, setting, whole, obligations)
+
+
+def _attempt(
+    graph: g.Graph, setting: Setting, changing: frozenset[sp.Symbol]
+) -> tuple[Closed | NotClosed, tuple[RefusalKind, str] | None]:
+    """The best pivots with their transport: first for the differences that the text itself forms,
+    then for any; with the reason not to merge."""
+    whole = _closed(setting.apart, changing)
+    doubt = _doubt(graph, setting, whole, changing)
+    if doubt is None or not setting.apart.twins:
+        return whole, doubt
+    other = _closed(setting, changing)
+    second = _doubt(graph, setting, other, changing)
+    return (other, None) if second is None else (whole, doubt)
+
+
+def _closed(setting: Setting, changing: frozenset[sp.Symbol]) -> Closed | NotClosed:
+    candidate = best_candidate(setting)
+    if candidate.stuck:
+        return NotClosed(candidate, candidate.stuck[0])
+    return close(candidate, changing)
 
 
 def _doubt(
-    graph: g.Graph, setting: Setting, candidate: Candidate, closed: Closed | NotClosed | None,
-    changing: frozenset[sp.Symbol],
-) -> tuple[RefusalKind, str] | None:  # fmt: skip
+    graph: g.Graph, setting: Setting, closed: Closed | NotClosed, changing: frozenset[sp.Symbol]
+) -> tuple[RefusalKind, str] | None:
     """The first reason not to merge, if there is one."""
-    if closed is None:
+    candidate = closed.candidate
+    if candidate.stuck:
         why = f"no pivot separates the row values from the element in {candidate.stuck[0]}."
         return RefusalKind.STUCK_ATOM, why
     careful = not graph.allow_cancellation

@@ -29,7 +29,7 @@ _SIMPLIFY_LIMIT = 150  # operations; beyond it simplify may take seconds
 def is_zero(expr: sp.Expr) -> bool:
     """Is the expression identically 0? False means "not shown", never a guess."""
     if expr.has(sp.sin, sp.cos):
-        expr = sp.expand_trig(expr)
+        expr = expr.rewrite(sp.exp)
     spread = sp.expand(sp.expand_log(sp.expand(expr), force=False))
     if spread == 0:
         return True

@@ -10,7 +10,10 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 OBLIGATION_SECONDS = 2.0
-"""For one identity, or one search. Library pipelines need about a hundredth of it."""
+"""For one identity. Library pipelines need about a hundredth of it."""
+
+REDUCTION_SECONDS = 5.0
+"""For all of one reduction: the search for pivots and every proof."""
 
 
 class OutOfTime(BaseException):

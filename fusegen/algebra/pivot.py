@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import sympy as sp
 
+from fusegen import graph as g
 from fusegen.algebra.domain import Indicator, zero_or_one
 from fusegen.algebra.setting import RowParameter, Setting
 from fusegen.monoid import Action, move_name
@@ -83,7 +84,19 @@ def spread(expr: sp.Expr) -> sp.Expr:
     """Expand into a sum of products; logarithms split only where the arguments are positive."""
     if expr.has(sp.sin, sp.cos):
         expr = sp.expand_trig(expr)
-    return sp.expand(sp.expand_log(sp.expand(expr), force=False))
+    return sp.expand(sp.expand_log(sp.expand(_scales_outside(expr)), force=False))
+
+
+def _scales_outside(expr: sp.Expr) -> sp.Expr:
+    """max(0, a·u) = a·max(0, u) for a > 0, and likewise min."""
+    for extreme in expr.atoms(sp.Max, sp.Min):
+        parts = [{f for f in sp.Mul.make_args(a) if f.is_positive and not f.is_number}
+                 for a in extreme.args if a != 0]  # fmt: skip
+        common = sp.Mul(*set.intersection(*parts)) if parts else sp.Integer(1)
+        if common != 1:
+            inner = extreme.func(*(a / common for a in extreme.args))
+            expr = expr.subs(extreme, common * inner)
+    return expr
 
 
 def split(expr: sp.Expr, us: tuple[sp.Symbol, ...]) -> dict[sp.Expr, sp.Expr]:
@@ -110,9 +123,12 @@ def best_candidate(setting: Setting) -> Candidate:
 
 def _choices(setting: Setting) -> Iterator[tuple[Choice, ...]]:
     per_element: list[list[Choice]] = []
-    for element, atom in setting.occurrences:
+    for element, atom, beside in setting.occurrences:
+        if beside is not None:
+            per_element.append([_choice(element, atom, beside, "shift")])
+            continue
         options = []
-        for row in (r for r in setting.changing if r.pivotal):
+        for row in (r for r in setting.changing if r.pivotal and _related(setting, atom, r)):
             options.append(_choice(element, atom, row, "shift"))
             if row.symbol.is_positive:
                 options.append(_choice(element, atom, row, "scale"))
@@ -120,6 +136,16 @@ def _choices(setting: Setting) -> Iterator[tuple[Choice, ...]]:
         per_element.append(options)
     per_element += [[_same(setting, i)] for i in setting.indicators]
     return itertools.product(*per_element)
+
+
+def _related(setting: Setting, atom: sp.Symbol, row: RowParameter) -> bool:
+    """Was the row value made from this element, or does the text put them side by side?"""
+    element = next(n for n, s in setting.elements.items() if s == atom)
+    if element in g.topological((row.node,)):
+        return True
+    beside = setting.text.atoms(sp.Add, sp.Mul)
+    return any({atom, row.symbol} <= set(e.args) | {-a for a in e.args} | {1 / a for a in e.args}
+               for e in beside)  # fmt: skip
 
 
 def _choice(element: sp.Symbol, atom: sp.Symbol, row: RowParameter, action: Action) -> Choice:
@@ -211,4 +237,23 @@ def close(candidate: Candidate, changing: frozenset[sp.Symbol]) -> Closed | NotC
         rows.append(row)
     size = len(basis)
     transport = sp.Matrix(size, size, lambda k, j: rows[k].get(basis[j], sp.Integer(0)))
+    return Closed(candidate, tuple(basis), transport)
+
+
+def joined(parts: list[Closed]) -> Closed:
+    """The bases of independent terms side by side; equal basis functions are shared."""
+    basis = list(dict.fromkeys(h for p in parts for h in p.basis))
+    rows: dict[sp.Expr, dict[sp.Expr, sp.Expr]] = {}
+    terms: dict[sp.Expr, sp.Expr] = {}
+    for p in parts:
+        for k, h in enumerate(p.basis):
+            rows.setdefault(h, {p.basis[j]: p.transport[k, j] for j in range(len(p.basis))})
+        for h, c in p.candidate.terms.items():
+            terms[h] = terms.get(h, sp.Integer(0)) + c
+    choices = {c.u: c for p in parts for c in p.candidate.choices}
+    candidate = Candidate(tuple(choices.values()), terms, (), ())
+    size = len(basis)
+    transport = sp.Matrix(
+        size, size, lambda k, j: rows[basis[k]].get(basis[j], sp.Integer(0))
+    )
     return Closed(candidate, tuple(basis), transport)

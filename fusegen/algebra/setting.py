@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import sympy as sp
@@ -50,16 +50,18 @@ class Setting:
     bounds: tuple[Bound, ...]
     indicators: tuple[Indicator, ...]
     names: Mapping[g.Node, str]
-    twins: tuple[tuple[sp.Symbol, sp.Symbol], ...] = ()  # inside exponentials → the element
+    twins: tuple[tuple[sp.Symbol, sp.Symbol, RowParameter], ...] = ()  # see `apart`
 
     @property
     def changing(self) -> tuple[RowParameter, ...]:
         return tuple(r for r in self.rows.values() if not r.constant)
 
     @property
-    def occurrences(self) -> tuple[tuple[sp.Symbol, sp.Symbol], ...]:
-        """The element symbols of f, each with the element it stands for."""
-        return (*((s, s) for s in self.elements.values()), *self.twins)
+    def occurrences(self) -> tuple[tuple[sp.Symbol, sp.Symbol, RowParameter | None], ...]:
+        """The element symbols of f, the element each stands for, and the row value it stands
+        beside if it is a twin."""
+        plain = [(s, s, None) for s in self.elements.values() if self.f.has(s) or not self.twins]
+        return (*plain, *self.twins)
 
     @property
     def sums(self) -> RowSums:
@@ -67,21 +69,53 @@ class Setting:
         symbols = {**self.elements, **{n: r.symbol for n, r in self.rows.items()}}
         return RowSums(self.names, symbols)
 
-    def apart(self) -> Setting | None:
-        """With elements inside exponentials told from those outside, so that weights and values
-        may have pivots of their own; None where nothing stands on both sides."""
+    @property
+    def apart(self) -> Setting:
+        """With the x of every difference x − p that the text forms told from other x: a weight
+        exp(x − m), a deviation x − q and x itself are then kept each relative to its own."""
         f, twins = self.f, []
         for x in self.elements.values():
-            hidden = f.replace(sp.exp, lambda e, x=x: sp.exp(e.subs(x, sp.Dummy())))
-            inside = any(e.has(x) for e in f.atoms(sp.exp))
-            if inside and hidden.has(x):
-                twin = sp.Symbol(f"{x.name}_weighing", **x.assumptions0)
-                f = f.replace(sp.exp, lambda e, x=x, twin=twin: sp.exp(e.subs(x, twin)))
-                twins.append((twin, x))
-        return replace(self, f=f, twins=tuple(twins)) if twins else None
+            for row in (r for r in self.changing if r.pivotal):
+                twin = sp.Symbol(f"{x.name}_beside_{row.symbol.name}", **x.assumptions0)
+                split = f.replace(*_difference(x, row.symbol, twin))
+                if split != f:
+                    f = split
+                    twins.append((twin, x, row))
+        return replace(self, f=f, twins=tuple(twins)) if twins else self
+
+    @property
+    def parts(self) -> tuple[Setting, ...]:
+        """The terms of f as sums of their own; one part where a term has no element, for then
+        the sum of the others may cancel against it."""
+        terms = sp.Add.make_args(self.f)
+        elements = {*self.elements.values(), *(i.symbol for i in self.indicators)}
+        if not all(t.free_symbols & elements for t in terms):
+            return (self,)
+        return tuple(replace(self, f=t) for t in terms)
 
     def row(self, symbol: sp.Symbol) -> RowParameter:
         return next(r for r in self.rows.values() if r.symbol == symbol)
+
+
+def _difference(
+    x: sp.Symbol, p: sp.Symbol, twin: sp.Symbol
+) -> tuple[Callable[[sp.Expr], bool], Callable[[sp.Expr], sp.Expr]]:
+    """For `replace`: c·x − c·p anywhere in a sum, and the same with the twin for x."""
+
+    def scale(e: sp.Expr, symbol: sp.Symbol) -> sp.Expr | None:
+        return next((c for c, a in (t.as_coeff_Mul() for t in e.args) if a == symbol), None)
+
+    def forms(e: sp.Expr) -> bool:
+        if not isinstance(e, sp.Add):
+            return False
+        c, d = scale(e, x), scale(e, p)
+        return c is not None and d is not None and c + d == 0
+
+    def renamed(e: sp.Expr) -> sp.Expr:
+        c = scale(e, x)
+        return sp.Add(*(c * twin if t == c * x else t for t in e.args))
+
+    return forms, renamed
 
 
 def read_setting(

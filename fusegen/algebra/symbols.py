@@ -5,6 +5,7 @@ Symbols carry what is known about their sign; nothing is assumed that the graph 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import assert_never
 
@@ -142,6 +143,8 @@ def is_nonnegative(node: g.Node) -> bool:
             return value % 2 == 0
         case g.Map(op="where", args=(_, a, b)):
             return is_nonnegative(a) and is_nonnegative(b)
+        case g.Map(op="sub", args=(g.Reduce(fold=g.Fold.MAX, arg=a), g.Reduce() as low)):
+            return low.fold in (g.Fold.MIN, g.Fold.MEAN) and low.arg is a
         case g.Map(op="add" | "mul" | "div" | "minimum", args=(a, b)):
             same = node.op == "mul" and a is b
             return same or (is_nonnegative(a) and is_nonnegative(b))
@@ -192,15 +195,44 @@ def thaw(expr: sp.Expr, names: Mapping[sp.Symbol, Var], moving: frozenset[str]) 
         return call("exp", thaw(expr.args[0], names, moving))
     if isinstance(expr, sp.Pow):
         return _thaw_power(expr, names, moving)
-    inner = [thaw(a, names, moving) for a in expr.args]
-    for op in ("log", "tanh", "sin", "cos", "erf"):
-        if isinstance(expr, _DIRECT[op]):
-            return call(op, *inner)
-    if isinstance(expr, sp.Abs):
-        return call("abs", *inner)
+    if isinstance(expr, sp.Piecewise):
+        return _thaw_cases(expr, names, moving)
+    if expr in (sp.true, sp.false):
+        return Lit(expr == sp.true, "bool")
+    inner = [thaw(a, names, moving) for a in _ordered(expr.args)]
     if isinstance(expr, sp.core.function.AppliedUndef):
-        return call(expr.func.__name__, *inner)
+        return call(expr.func.__name__, *(thaw(a, names, moving) for a in expr.args))
+    for kind, op in _WORDS.items():
+        if isinstance(expr, kind):
+            return functools.reduce(lambda a, b: call(op, a, b), inner) if len(inner) > 1 \
+                else call(op, *inner)
+    for kind, op in _RELATIONS.items():
+        if isinstance(expr, kind):
+            return call(op, *(thaw(a, names, moving) for a in expr.args))
     raise ValueError(f"no spelling for {expr}")
+
+
+_WORDS = {
+    sp.log: "log", sp.tanh: "tanh", sp.sin: "sin", sp.cos: "cos", sp.erf: "erf", sp.Abs: "abs",
+    sp.sign: "sign", sp.floor: "floor", sp.ceiling: "ceil", sp.Max: "maximum", sp.Min: "minimum",
+    sp.And: "and", sp.Or: "or", sp.Not: "not",
+}  # fmt: skip
+_RELATIONS = {
+    sp.StrictLessThan: "lt", sp.LessThan: "le", sp.StrictGreaterThan: "gt", sp.GreaterThan: "ge",
+    sp.Equality: "eq", sp.Unequality: "ne",
+}  # fmt: skip
+
+
+def _thaw_cases(
+    expr: sp.Piecewise, names: Mapping[sp.Symbol, Var], moving: frozenset[str]
+) -> Expr:
+    *cases, (last, condition) = expr.args
+    if condition != sp.true:
+        raise ValueError(f"no spelling for {expr}")
+    total = thaw(last, names, moving)
+    for value, when in reversed(cases):
+        total = call("where", thaw(when, names, moving), thaw(value, names, moving), total)
+    return total
 
 
 def _ordered(args: tuple[sp.Expr, ...]) -> list[sp.Expr]:

@@ -120,7 +120,7 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
 {
     const float mean_x_shift = mean_x_anchor_of(s) - mean_x_anchor_of(at);
     State moved = at;
-    moved.mean_pow = s.mean_pow + zero_wins(s.count, mean_x_shift * mean_x_shift);
+    moved.mean_pow = s.mean_pow + zero_wins(mean_x_shift, zero_wins(mean_x_shift, s.count));
     return moved;
 }
 
