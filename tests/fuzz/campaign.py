@@ -62,7 +62,7 @@ class Outcome:
     failure: str = ""
 
 
-def judge_case(seed: int, n_rows: int = 10) -> Outcome:
+def judge_case(seed: int, n_rows: int = 16) -> Outcome:
     """Derive one random pipeline and judge every entry."""
     case = random_case(seed)
     start = time.perf_counter()
@@ -135,7 +135,7 @@ class Campaign:
         return len(self.of("missed")) / mergeable if mergeable else 0.0
 
 
-def run_campaign(first: int, count: int, processes: int = 1, n_rows: int = 10) -> Campaign:
+def run_campaign(first: int, count: int, processes: int = 1, n_rows: int = 16) -> Campaign:
     """Judge `count` pipelines."""
     start = time.perf_counter()
     seeds = [(seed, n_rows) for seed in range(first, first + count)]

@@ -18,8 +18,19 @@ import mpmath as mp
 from fusegen import graph as g
 
 from .exact import Piece, apply, is_nan
-
-_CLOSE = mp.mpf(10) ** -45
+from .polys import (
+    CLOSE,
+    Atom,
+    Poly,
+    Row,
+    cleaned,
+    key_of,
+    monomial_value,
+    order,
+    plus,
+    times,
+    vector,
+)  # fmt: skip
 
 
 class Stuck(Exception):
@@ -28,43 +39,6 @@ class Stuck(Exception):
 
 class MovingKink(Stuck):
     """A switch whose place moves across the elements: by linear independence there is no form."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row value: one number per sample, and the reductions it needs."""
-
-    values: tuple[Any, ...]
-    needs: frozenset[str] = frozenset()
-
-    def with_(self, op: str, *others: Row) -> Row:
-        columns = zip(self.values, *(o.values for o in others), strict=True)
-        needs = self.needs.union(*(o.needs for o in others))
-        return Row(tuple(apply(op, v) for v in columns), needs)
-
-    @property
-    def constant(self) -> bool:
-        first = self.values[0]
-        return all(abs(v - first) <= _CLOSE * (1 + abs(first)) for v in self.values)
-
-    @property
-    def zero(self) -> bool:
-        return all(abs(v) <= _CLOSE for v in self.values)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Atom:
-    """A factor of a basis function; `rate` and `pivot` say how an exponential moves."""
-
-    key: tuple[Any, ...]
-    kind: str  # raw, dev, exp, tie
-    values: tuple[tuple[Any, ...], ...]  # per sample, per column
-    rate: Any = 0
-    pivot: Row | None = None
-
-
-Monomial = tuple[tuple[Atom, int], ...]  # sorted by key; () is 1
-Poly = dict[Monomial, Row]
 
 
 @dataclass
@@ -93,7 +67,7 @@ class Reader:
             raise Stuck("a row value is undefined on a sample")
         values = tuple(mp.mpf(v) for v in values)
         needs = frozenset(self.graph.names[r] for r in g.reductions_of(node))
-        return _clean({(): Row(values, needs)})
+        return cleaned({(): Row(values, needs)})
 
     def _made(self, node: g.Node) -> Poly:
         match node:
@@ -113,7 +87,7 @@ class Reader:
             return self._where(*args)
         polys = [self.poly(a) for a in args]
         if op in ("add", "sub"):
-            return _clean(_sum(polys[0], self.scaled(polys[1], 1 if op == "add" else -1)))
+            return cleaned(plus(polys[0], self.scaled(polys[1], 1 if op == "add" else -1)))
         if op == "neg":
             return self.scaled(polys[0], -1)
         if op in ("mul", "zero_wins"):
@@ -156,17 +130,17 @@ class Reader:
     def sign(self, poly: Poly) -> tuple[bool, bool, bool]:
         """(is it ever negative, zero, positive?) over all samples."""
         flat = [v for values in self.values(poly) for v in values]
-        return (any(v < -_CLOSE for v in flat), any(abs(v) <= _CLOSE for v in flat),
-                any(v > _CLOSE for v in flat))  # fmt: skip
+        return (any(v < -CLOSE for v in flat), any(abs(v) <= CLOSE for v in flat),
+                any(v > CLOSE for v in flat))  # fmt: skip
 
     def product(self, a: Poly, b: Poly) -> Poly:
         total: Poly = {}
         for m, r in self.settled(a).items():
             for n, s in self.settled(b).items():
-                key = _times(m, n)
+                key = times(m, n)
                 new = r.with_("mul", s)
                 total[key] = total[key].with_("add", new) if key in total else new
-        return _clean(total)
+        return cleaned(total)
 
     def settled(self, poly: Poly) -> Poly:
         """c·E + r as a deviation: c·(E − p) with p = −r/c, if p is known on pieces."""
@@ -176,7 +150,7 @@ class Reader:
         factor, inner, pivot = split
         if pivot.constant or not pivot.needs <= self.known_on_pieces:
             return poly
-        key = ("dev", _key(inner), _vector(pivot))
+        key = ("dev", key_of(inner), vector(pivot))
         values = self.values({**inner, (): pivot.with_("neg")})
         return {((self.atom(key, "dev", values, pivot=pivot), 1),): factor}
 
@@ -186,7 +160,7 @@ class Reader:
         inner = {m: r for m, r in poly.items() if m != ()}
         if not inner or any(a.kind != "raw" for m in inner for a, _ in m):
             return None
-        lead = inner[min(inner, key=_order)]
+        lead = inner[min(inner, key=order)]
         if any(v == 0 for v in lead.values):
             return None
         ratios = {m: r.with_("div", lead) for m, r in inner.items()}
@@ -208,7 +182,7 @@ class Reader:
         )
         if any(is_nan(v) for values in made for v in values):
             raise Stuck(f"{op} is undefined on a sample")
-        return {((self.atom((op, *map(_key, polys)), "raw", made), 1),): self.one}
+        return {((self.atom((op, *map(key_of, polys)), "raw", made), 1),): self.one}
 
     def _single(self, poly: Poly) -> tuple[Row, Poly] | None:
         """(c, atoms) if the form is one product c·Π atoms."""
@@ -222,7 +196,7 @@ class Reader:
     def _function(self, op: str, polys: list[Poly]) -> Poly:
         if all(set(p) <= {()} for p in polys):
             rows = [p.get((), self.number(0)) for p in polys]
-            return _clean({(): rows[0].with_(op, *rows[1:])})
+            return cleaned({(): rows[0].with_(op, *rows[1:])})
         if all(self.is_raw(p) for p in polys):
             return self.raw(op, polys)
         (poly,) = polys
@@ -270,7 +244,7 @@ class Reader:
     def _exp_of(self, rate: Any, inner: Poly, pivot: Row) -> Poly:
         shifted = self.scaled({**inner, (): pivot.with_("neg")}, rate)
         values = tuple(tuple(apply("exp", [v]) for v in vs) for vs in self.values(shifted))
-        key = ("exp", rate, ("dev", _key(inner), _vector(pivot)))
+        key = ("exp", rate, ("dev", key_of(inner), vector(pivot)))
         return {((self.atom(key, "exp", values, rate=rate, pivot=pivot), 1),): self.one}
 
     def _abs(self, poly: Poly) -> Poly:
@@ -298,7 +272,7 @@ class Reader:
         sin, cos = (self.raw(f, [inner]) for f in ("sin", "cos"))
         first, second = (sin, cos) if op == "sin" else (cos, sin)
         turn: Poly = {(): row.with_("sin")}
-        return _clean(_sum(self.product(first, {(): row.with_("cos")}),
+        return cleaned(plus(self.product(first, {(): row.with_("cos")}),
                            self.scaled(self.product(second, turn), 1 if op == "sin" else -1)))
 
     def _log(self, poly: Poly) -> Poly:
@@ -314,8 +288,8 @@ class Reader:
                 part = self.raw("log", [{((atom, 1),): self.one}])
             else:
                 raise Stuck("log of a deviation")
-            total = _sum(total, self.scaled(part, power))
-        return _clean(total)
+            total = plus(total, self.scaled(part, power))
+        return cleaned(total)
 
     def _deviation(self, exponential: Atom) -> Atom:
         values = tuple(tuple(mp.log(v) / exponential.rate for v in vs) for vs in exponential.values)
@@ -347,19 +321,19 @@ class Reader:
         return total
 
     def _greater(self, op: str, a: Poly, b: Poly) -> Poly:
-        below, _, above = self.sign(_sum(a, self.scaled(b, -1)))
+        below, _, above = self.sign(plus(a, self.scaled(b, -1)))
         if not below or not above:
             return a if below is not (op == "maximum") else b
         if self.is_raw(a) and self.is_raw(b):
             return self.raw(op, [a, b])
         single = self._single(a)
-        if set(_clean(b)) or single is None or not self.is_raw(single[1]):
-            raise self._kink(op, _sum(a, self.scaled(b, -1)))
+        if set(cleaned(b)) or single is None or not self.is_raw(single[1]):
+            raise self._kink(op, plus(a, self.scaled(b, -1)))
         return self._by_sign_of_row(single, lambda inner: self.raw(op, [inner, {}]))
 
     def _kink(self, op: str, surface: Poly) -> Stuck:
         """Both signs were seen. E = p with a moving p is a moving kink; else nothing is known."""
-        split = self.affine(_clean(surface))
+        split = self.affine(cleaned(surface))
         moves = split is not None and not split[2].constant
         return MovingKink(op) if moves else Stuck(op)
 
@@ -371,12 +345,12 @@ class Reader:
         zero = self.number(0)
         up: Poly = {(): row.with_("maximum", zero)}
         down: Poly = {(): row.with_("neg").with_("maximum", zero)}
-        return _clean(_sum(self.product(up, made(inner)),
+        return cleaned(plus(self.product(up, made(inner)),
                            self.product(down, made(self.scaled(inner, -1)))))
 
     def _relation(self, op: str, a: Poly, b: Poly) -> Poly:
         """1 where it holds, else 0."""
-        difference = _clean(_sum(a, self.scaled(b, -1)))
+        difference = cleaned(plus(a, self.scaled(b, -1)))
         seen = self.sign(difference)
         holds = {"gt": (False, False, True), "lt": (True, False, False), "ge": (False, True, True),
                  "le": (True, True, False), "eq": (False, True, False),
@@ -385,7 +359,7 @@ class Reader:
             raise self._kink(op, difference)  # not seen is not never
         met = {h for h, s in zip(holds, seen, strict=True) if s}
         if len(met) == 1:
-            return _clean({(): self.number(1 if met.pop() else 0)})
+            return cleaned({(): self.number(1 if met.pop() else 0)})
         if self.is_raw(difference):
             return self.raw(op, [difference, {}])
         single = self._single(difference)
@@ -395,7 +369,7 @@ class Reader:
             raise self._kink(op, difference)
         tie = self._tie(difference)
         closed = holds[1]  # the row value bounds the element: only the tie is left open
-        return tie if closed else _clean(_sum({(): self.one}, self.scaled(tie, -1)))
+        return tie if closed else cleaned(plus({(): self.one}, self.scaled(tie, -1)))
 
     def _tie(self, difference: Poly) -> Poly:
         split = self.affine(difference)
@@ -403,52 +377,13 @@ class Reader:
         _, inner, pivot = split
         if not pivot.needs <= self.known_on_pieces:
             raise Stuck("a tie with a value that pieces do not know")
-        values = tuple(tuple(mp.mpf(1 if abs(v) <= _CLOSE else 0) for v in vs)
+        values = tuple(tuple(mp.mpf(1 if abs(v) <= CLOSE else 0) for v in vs)
                        for vs in self.values(difference))  # fmt: skip
-        return {((self.atom(("tie", _key(inner), _vector(pivot)), "tie", values), 1),): self.one}
+        return {((self.atom(("tie", key_of(inner), vector(pivot)), "tie", values), 1),): self.one}
 
     def _where(self, condition: g.Node, a: g.Node, b: g.Node) -> Poly:
         holds = self.poly(condition)
         if self.is_raw(holds) and set(holds) <= {()}:
             return self.poly(a if holds else b)
-        return _clean(_sum(self.product(holds, self.poly(a)), self.product(
-            _sum({(): self.one}, self.scaled(holds, -1)), self.poly(b))))  # fmt: skip
-
-
-def monomial_value(monomial: Monomial, sample: int, column: int) -> Any:
-    value = mp.mpf(1)
-    for atom, power in monomial:
-        value *= atom.values[sample][column] ** power
-    return value
-
-
-def _sum(a: Poly, b: Poly) -> Poly:
-    total = dict(a)
-    for m, r in b.items():
-        total[m] = total[m].with_("add", r) if m in total else r
-    return total
-
-
-def _clean(poly: Poly) -> Poly:
-    return {m: r for m, r in poly.items() if not r.zero}
-
-
-def _times(a: Monomial, b: Monomial) -> Monomial:
-    powers = dict(a)
-    for atom, power in b:
-        powers[atom] = powers.get(atom, 0) + power
-        if atom.kind == "tie":
-            powers[atom] = 1
-    return tuple(sorted(powers.items(), key=lambda pair: repr(pair[0].key)))
-
-
-def _order(monomial: Monomial) -> str:
-    return repr([(a.key, p) for a, p in monomial])
-
-
-def _vector(row: Row) -> str:
-    return ",".join(mp.nstr(v, 30) for v in row.values)
-
-
-def _key(poly: Poly) -> tuple[Any, ...]:
-    return tuple(sorted((_order(m), mp.nstr(r.values[0], 30)) for m, r in poly.items()))
+        return cleaned(plus(self.product(holds, self.poly(a)), self.product(
+            plus({(): self.one}, self.scaled(holds, -1)), self.poly(b))))  # fmt: skip

@@ -26,7 +26,20 @@ DESIGNS: dict[str, Design] = {
     "rising": lambda r, n: sorted(r.randint(-1500, 1500) for _ in range(n)),
     "positive": lambda r, n: [r.randint(1, 1200) for _ in range(n)],
     "negative": lambda r, n: [-r.randint(1, 1200) for _ in range(n)],
+    "maximum 0": lambda r, n: _placed(r, [0] + [-r.randint(0, 1500) for _ in range(n - 1)]),
+    "minimum 0": lambda r, n: _placed(r, [0] + [r.randint(0, 1500) for _ in range(n - 1)]),
+    "mean 0": lambda r, n: _placed(r, _opposite([r.randint(1, 900) for _ in range(n)])),
 }
+
+
+def _placed(rng: random.Random, values: list[int]) -> list[int]:
+    return rng.sample(values, len(values))
+
+
+def _opposite(values: list[int]) -> list[int]:
+    """Pairs v, −v; 0 for the odd one."""
+    half = len(values) // 2
+    return values[:half] + [-v for v in values[:half]] + [0] * (len(values) % 2)
 
 
 def random_row(

@@ -19,7 +19,8 @@ import mpmath as mp
 from fusegen import graph as g
 
 from .exact import Piece, is_nan
-from .forms import Monomial, MovingKink, Poly, Reader, Stuck, monomial_value
+from .forms import MovingKink, Reader, Stuck
+from .polys import Monomial, Poly, monomial_value
 from .rounding import text_error
 from .rows import DESIGNS, plain_row
 
