@@ -63,17 +63,23 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    """u = atom − pivot, atom / pivot, or [atom = pivot]. Both are names of graph nodes."""
+    """u = atom − pivot, atom / pivot, [atom = pivot], or (atom − pivot) / unit.
+
+    atom, pivot and unit are names of graph nodes.
+    """
 
     name: str
     atom: str
     pivot: str
     action: Action
+    unit: str = ""
 
     @property
     def text(self) -> str:
         if self.action == "same":
             return f"{self.name} = [{self.atom} = {self.pivot}]"
+        if self.unit:
+            return f"{self.name} = ({self.atom} − {self.pivot}) / {self.unit}"
         return f"{self.name} = {self.atom} {'−' if self.action == 'shift' else '/'} {self.pivot}"
 
 

@@ -105,7 +105,7 @@ def _pivots_move(graph: g.Graph, entry: Entry, modes: Mapping[g.Node, Mode]) -> 
     """Are the pivots known while the sweep runs? Those made of merged sums are if these are."""
     if not isinstance(entry, Dependent):
         return True
-    pivots = [graph[s.pivot] for s in entry.shifts]
+    pivots = [graph[n] for s in entry.shifts for n in (s.pivot, s.unit) if n]
     return all(modes[r] == "merged" or not g.reductions_of(r.arg)
                for p in pivots for r in g.reductions_of(p))  # fmt: skip
 

@@ -37,9 +37,15 @@ Action = Literal["shift", "scale", "same"]
 _MOVES: dict[Action, str] = {"shift": "shift", "scale": "ratio", "same": "same"}
 
 
-def move_name(pivot: str, action: Action) -> str:
-    """Name of δ = anchor(from) − anchor(to), ρ = anchor(from) / anchor(to), or [from = to]."""
-    return f"{pivot}_{_MOVES[action]}"
+Anchors = Callable[[str], Expr]
+"""Where a pivot stands, by its name."""
+
+
+def move_name(pivot: str, action: Action, unit: str = "") -> str:
+    """Name of δ = anchor(from) − anchor(to), ρ = anchor(from) / anchor(to), or [from = to].
+
+    With a unit, δ is divided by the unit's anchor(to)."""
+    return f"{pivot}_{_MOVES[action]}{f'_over_{unit}' if unit else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +82,25 @@ class Pivot:
     name: str
     action: Action
     value: Expr
+    unit: str = ""  # the scale pivot in whose units elements are measured from this one
 
     @property
     def move(self) -> str:
-        return move_name(self.name, self.action)
+        return move_name(self.name, self.action, self.unit)
 
     @property
     def anchor(self) -> str:
         return f"{self.name}_anchor"
 
 
-    def moved(self, start: Expr, end: Expr) -> Expr:
-        """The move between two anchors."""
-        return _relative(self.action, start, end)
+    def moved(self, start: Anchors, end: Anchors) -> Expr:
+        """The move between two places."""
+        return self.relative(start(self.name), end)
+
+    def relative(self, value: Expr, at: Anchors) -> Expr:
+        """A value as seen from the pivot's anchor."""
+        seen = _relative(self.action, value, at(self.name))
+        return call("div", seen, at(self.unit)) if self.unit else seen
 
 
 def _relative(action: Action, value: Expr, anchor: Expr) -> Expr:
@@ -138,11 +150,6 @@ class Relative:
     name: str
     atom: Expr
     pivot: str
-    action: Action
-
-    def at(self, anchor: Expr) -> Expr:
-        """u for an anchor."""
-        return _relative(self.action, self.atom, anchor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +255,10 @@ class Monoid:
             total = term if total is None else call("add", total, term)
         return Lit(0.0) if total is None else total
 
+    def relative(self, relative: Relative, at: Anchors) -> Expr:
+        """u of an element, with the pivots at these places."""
+        return self.pivot(relative.pivot).relative(relative.atom, at)
+
     def pivot(self, name: str) -> Pivot:
         return next(p for p in self.pivots if p.name == name)
 
@@ -293,6 +304,8 @@ class Monoid:
                 else:
                     sign = "-" if pivot.action == "shift" else "/"
                     bracketed = f"({side}.{atom} {sign} {atom})"
+                if pivot.unit:
+                    bracketed = f"({bracketed} / {pivot.unit})"
                 shown = shown.replace(f"({pivot.move})", bracketed).replace(pivot.move, bracketed)
             terms.append(f"{side}.{name}" if shown == "1" else f"{side}.{name}·{shown}")
         return " + ".join(terms)

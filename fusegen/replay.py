@@ -79,7 +79,7 @@ class Folder:
                 env[p.anchor] = _anchor(p, state.parts)
             known = {p.name for p in level.pivots}
             for r in (r for r in m.relatives if r.pivot in known):
-                env[r.name] = evaluate(r.at(Var(m.pivot(r.pivot).anchor)), env)
+                env[r.name] = evaluate(m.relative(r, lambda n: Var(m.pivot(n).anchor)), env)
             for v in level.moving:
                 state.parts[v.name] = np.sum(_whole(evaluate(v.lift, env), at))
         return state
@@ -112,7 +112,8 @@ class Folder:
         env: Env = {}
         for name in moving.pivots:
             p = self.monoid.pivot(name)
-            move = p.moved(Lit(_anchor(p, old.parts)), Lit(_anchor(p, new.parts)))
+            move = p.moved(lambda n: Lit(_anchor(self.monoid.pivot(n), old.parts)),
+                           lambda n: Lit(_anchor(self.monoid.pivot(n), new.parts)))  # fmt: skip
             env[p.move] = evaluate(move, {})
         return evaluate(self.monoid.transported(moving, lambda n: Lit(old.parts[n])), env)
 

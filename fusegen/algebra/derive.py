@@ -171,7 +171,7 @@ def _doubt(
         return RefusalKind.MIXED_SIGN, _no_pivot(setting, loose)
     if isinstance(closed, NotClosed):
         return _not_closed(closed)
-    held = closed.transport.free_symbols - {c.move for c in candidate.choices}
+    held = closed.transport.free_symbols - {m for c in candidate.choices for m in c.moves}
     if held:
         why = f"the correction depends on {', '.join(sorted(map(str, held)))}, an input per row."
         return RefusalKind.STUCK_ATOM, why

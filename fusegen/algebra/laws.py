@@ -46,16 +46,6 @@ def obligation(name: str, statement: str, prove: Callable[[], bool]) -> Obligati
     return Obligation(name, statement, status, time.perf_counter() - start)
 
 
-def _at(choice: Choice, p: sp.Symbol) -> sp.Expr:
-    """u with the pivot at p, from its definition."""
-    x = choice.atom
-    return x - p if choice.action == "shift" else x / p
-
-
-def _move(choice: Choice, p: sp.Symbol, q: sp.Symbol) -> sp.Expr:
-    return p - q if choice.action == "shift" else p / q
-
-
 def _equal(pivot: sp.Symbol, start: str, end: str) -> sp.Symbol:
     return zero_or_one(f"{pivot.name}_{start}_is_{end}")
 
@@ -76,20 +66,26 @@ class _Places:
         self.same = [c for c in choices if c.action == "same"]
         self.choices = [c for c in choices if c.pivot is not None and c not in self.same]
         self.fixed = {c.u: c.atom for c in choices if c.pivot is None}
-        symbols = {_symbol(c) for c in self.choices}
-        self.place = {m: {s: _twin(s, m) for s in symbols} for m in "pqr"}
+        rows = {r.symbol for c in self.choices for r in (c.pivot, c.unit) if r is not None}
+        self.place = {m: {s: _twin(s, m) for s in rows} for m in "pqr"}
 
     def u_at(self, mark: str) -> dict[sp.Symbol, sp.Expr]:
-        found = {c.u: _at(c, self.place[mark][_symbol(c)]) for c in self.choices}
+        """Every u by its definition, with the pivots at a place."""
+        found = {c.u: c.here.subs(self.place[mark], simultaneous=True) for c in self.choices}
         if mark == "q":
             found |= {c.u: c.u * _equal(_symbol(c), "p", "q") for c in self.same}
         return {**found, **self.fixed}
 
     def moves(self, start: str, end: str) -> dict[sp.Symbol, sp.Expr]:
-        found = {
-            c.move: _move(c, self.place[start][_symbol(c)], self.place[end][_symbol(c)])
-            for c in self.choices
-        }
+        """Every move by its definition."""
+        found: dict[sp.Symbol, sp.Expr] = {}
+        for c in self.choices:
+            p, q = (self.place[mark][_symbol(c)] for mark in (start, end))
+            if c.unit is None:
+                found[c.move] = p - q if c.action == "shift" else p / q
+            else:
+                v, w = (self.place[mark][c.unit.symbol] for mark in (start, end))
+                found |= {c.move: (p - q) / w, c.ratio: v / w}
         steps = [("p", "q"), ("q", "r")] if (start, end) == ("p", "r") else [(start, end)]
         for c in self.same:
             found[c.move] = sp.Mul(*(_equal(_symbol(c), a, b) for a, b in steps))
@@ -97,7 +93,8 @@ class _Places:
 
     def still(self) -> dict[sp.Symbol, sp.Integer]:
         """The moves where nothing moves."""
-        return {
+        found = {c.ratio: sp.Integer(1) for c in self.choices if c.unit}
+        return found | {
             c.move: sp.Integer(0 if c.action == "shift" else 1) for c in (*self.choices, *self.same)
         }
 
@@ -119,7 +116,7 @@ def obligations_of(setting: Setting, closed: Closed) -> tuple[Obligation, ...]:
         return _all_zero(new - t.subs(places.moves("p", "q"), simultaneous=True) * old)
 
     def readout() -> bool:
-        here = places.fixed | {c.u: _at(c, _symbol(c)) for c in places.choices}
+        here = {c.u: c.here for c in choices}
         total = sum(c * a.subs(here, simultaneous=True)
                     for a, c in closed.candidate.terms.items())  # fmt: skip
         return is_zero(total - setting.f)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy as sp
 
@@ -19,6 +19,7 @@ from fusegen.algebra.setting import RowParameter, Setting
 from fusegen.monoid import Action, move_name
 
 MAX_BASIS = 8
+_ONE = sp.Integer(1)
 _MAX_CANDIDATES = 64
 
 
@@ -36,6 +37,8 @@ class Choice:
     action: Action
     u: sp.Symbol
     move: sp.Symbol
+    unit: RowParameter | None = None  # w of u = (x − p) / w
+    ratio: sp.Symbol = _ONE  # w before / w after; δ is then (p − q) / w after
 
     @property
     def inverse(self) -> sp.Expr:
@@ -43,14 +46,30 @@ class Choice:
         if self.pivot is None or self.action == "same":
             return self.u
         p = self.pivot.symbol
-        return self.u + p if self.action == "shift" else self.u * p
+        scale = self.unit.symbol if self.unit else _ONE
+        return self.u * scale + p if self.action == "shift" else self.u * p
 
     @property
     def moved(self) -> sp.Expr:
         """u at the new pivot, in terms of u at the old one."""
         if self.pivot is None:
             return self.u
-        return self.u + self.move if self.action == "shift" else self.u * self.move
+        return self.u * self.ratio + self.move if self.action == "shift" else self.u * self.move
+
+    @property
+    def moves(self) -> set[sp.Symbol]:
+        """The symbols that T may depend on."""
+        return {self.move, self.ratio} if self.unit else {self.move}
+
+    @property
+    def here(self) -> sp.Expr:
+        """u in terms of the element and the pivot."""
+        if self.pivot is None or self.action == "same":
+            return self.atom if self.pivot is None else self.u
+        p = self.pivot.symbol
+        if self.action == "scale":
+            return self.atom / p
+        return (self.atom - p) / self.unit.symbol if self.unit else self.atom - p
 
 
 @dataclass(frozen=True)
@@ -125,7 +144,10 @@ def _choices(setting: Setting) -> Iterator[tuple[Choice, ...]]:
     per_element: list[list[Choice]] = []
     for element, atom, beside in setting.occurrences:
         if beside is not None:
-            per_element.append([_choice(element, atom, beside, "shift")])
+            shift = _choice(element, atom, beside, "shift")
+            units = [r for r in setting.changing if r.pivotal and r.symbol.is_positive
+                     and setting.f.has(r.symbol) and _related(setting, atom, r)]  # fmt: skip
+            per_element.append([*(_in_units(shift, w) for w in units), shift])
             continue
         options = []
         for row in (r for r in setting.changing if r.pivotal and _related(setting, atom, r)):
@@ -156,6 +178,17 @@ def _choice(element: sp.Symbol, atom: sp.Symbol, row: RowParameter, action: Acti
         sp.Symbol(f"{atom.name}_{word}_{row.symbol.name}", real=True, positive=keeps_sign),
         sp.Symbol(move_name(row.symbol.name, action), real=True,
                   positive=True if action == "scale" else None),
+    )  # fmt: skip
+
+
+def _in_units(shift: Choice, unit: RowParameter) -> Choice:
+    """u = (x − p) / w: measured from p in units of w."""
+    assert shift.pivot is not None
+    w = unit.symbol.name
+    return replace(
+        shift, unit=unit, ratio=sp.Symbol(move_name(w, "scale"), positive=True),
+        u=sp.Symbol(f"{shift.u.name}_over_{w}", real=True),
+        move=sp.Symbol(move_name(shift.pivot.symbol.name, "shift", w), real=True),
     )  # fmt: skip
 
 
@@ -222,7 +255,7 @@ def close(candidate: Candidate, changing: frozenset[sp.Symbol]) -> Closed | NotC
     """Extend the basis until every moved basis function is a combination of the basis."""
     us = tuple(dict.fromkeys(c.u for c in candidate.choices))
     moved = {c.u: c.moved for c in candidate.choices}
-    moves = {c.move for c in candidate.choices if c.pivot is not None}
+    moves = {m for c in candidate.choices if c.pivot is not None for m in c.moves}
     basis = sorted(candidate.terms, key=sp.default_sort_key)
     rows: list[dict[sp.Expr, sp.Expr]] = []
     while len(rows) < len(basis):

@@ -36,6 +36,7 @@ def exponential_readout(candidate: Candidate, changing: frozenset[sp.Symbol]) ->
 def unbounded_factor(closed: Closed) -> sp.Expr | None:
     """A correction that can grow exponentially as the row is read, if there is one."""
     by_move = {c.move: c.pivot for c in closed.candidate.choices if c.pivot is not None}
+    by_move |= {c.ratio: c.unit for c in closed.candidate.choices if c.unit is not None}
     for factor in closed.transport:
         for e in factor.atoms(sp.exp):
             for move in e.free_symbols & set(by_move):

@@ -27,10 +27,15 @@ def spelled(
         if c.pivot is None:
             words[c.u] = words[c.atom]
         else:
-            words[c.u], words[c.move] = Var(c.u.name, "float", True), Var(c.move.name)
-            shifts[c.u.name] = Shifted(c.u.name, c.atom.name, c.pivot.symbol.name, c.action)
+            words[c.u] = Var(c.u.name, "float", True)
+            words |= {m: Var(m.name) for m in c.moves}
+            unit = c.unit.symbol.name if c.unit else ""
+            pivot = c.pivot.symbol.name
+            shifts[c.u.name] = Shifted(c.u.name, c.atom.name, pivot, c.action, unit)
     relative = frozenset(shifts)
-    moves = frozenset(c.move.name for c in closed.candidate.choices if c.pivot is not None)
+    moves = frozenset(
+        m.name for c in closed.candidate.choices if c.pivot is not None for m in c.moves
+    )
     size = len(closed.basis)
     basis = tuple(
         Basis(
@@ -52,8 +57,7 @@ def spelled(
 def _known_zeros(setting: Setting, closed: Closed) -> tuple[list[int], list[Obligation]]:
     """Basis functions whose sum over any part of a row is 0 by the definition of its pivot."""
     choices = closed.candidate.choices
-    here = {c.u: c.atom - c.pivot.symbol if c.pivot and c.action == "shift" else c.u
-            for c in choices}  # fmt: skip
+    here = {c.u: c.here for c in choices}
     about = {c.u for c in choices if c.pivot is not None and not c.pivot.monotone
              and c.action == "shift"}  # fmt: skip
     found, proofs = [], []

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fusegen import graph as g
-from fusegen.derivation import Basis, Dependent, Shifted
+from fusegen.derivation import Basis, Dependent
+from fusegen.errors import InternalError
 from fusegen.expr import Call, Expr, Lit, Var, call, substitute, variables, walk
 from fusegen.kernel import N_COLS
 from fusegen.lower.scope import convert
 from fusegen.monoid import (
+    Action,
     Best,
     Folded,
     FoldName,
@@ -99,17 +101,16 @@ class StateBuilder:
         self.lists[name] = KBest(name, k, lift, lift.kind)
         return self.lists[name]
 
-    def pivot(self, shift: Shifted, value: Expr) -> Pivot:
-        known = self.pivots.get(shift.pivot)
-        if known is not None and known.action == shift.action:
-            return known
-        name = shift.pivot if known is None else f"{shift.pivot}_{shift.action}"
-        self.pivots[name] = Pivot(name, shift.action, value)
-        return self.pivots[name]
+    def pivot(self, wish: str, action: Action, value: Expr, unit: str = "") -> Pivot:
+        """The pivot of this value, action and unit; named after the row value if that is free."""
+        for name in (wish, f"{wish}_{action}", f"{wish}_in_{unit}"):
+            known = self.pivots.setdefault(name, Pivot(name, action, value, unit))
+            if (known.action, known.unit) == (action, unit):
+                return known
+        raise InternalError(f"no name left for the pivot {wish}")
 
-    def relative(self, shift: Shifted, atom: Expr, pivot: Pivot) -> Relative:
-        relative = Relative(shift.name, atom, pivot.name, shift.action)
-        return self.relatives.setdefault(shift.name, relative)
+    def relative(self, name: str, atom: Expr, pivot: Pivot) -> Relative:
+        return self.relatives.setdefault(name, Relative(name, atom, pivot.name))
 
     def merged(self, entry: Dependent, spell: Callable[[Expr], Expr]) -> Expr:
         """A dependent sum; its read-out over components and row names, NaN on a bad pivot.
@@ -157,7 +158,12 @@ class StateBuilder:
         return Var(name)
 
     def _transports(self, entry: Dependent, components: list[Var]) -> None:
-        moves = {move_name(s.pivot, s.action): self._pivot_of(s) for s in entry.shifts}
+        moves: dict[str, Pivot] = {}
+        for s in entry.shifts:
+            pivot = self.pivots[self.relatives[s.name].pivot]
+            moves[move_name(s.pivot, s.action, s.unit)] = pivot
+            if s.unit:
+                moves[move_name(s.unit, "scale")] = self.pivots[pivot.unit]
         rename: dict[str, Expr] = {move: Var(pivot.move) for move, pivot in moves.items()}
         used = tuple(dict.fromkeys(pivot.name for pivot in moves.values()))
         for basis, component in zip(entry.basis, components, strict=True):
@@ -168,11 +174,6 @@ class StateBuilder:
                 (components[j].name, substitute(factor, rename)) for j, factor in basis.transport
             )
             self.moving[component.name] = Moving(component.name, known.lift, rows, used)
-
-    def _pivot_of(self, shift: Shifted) -> Pivot:
-        relative = self.relatives[shift.name]
-        return self.pivots[relative.pivot]
-
 
 def usable(pivot: Pivot, value: Expr) -> Expr:
     """Is the pivot a number that elements can be measured from?"""

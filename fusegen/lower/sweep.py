@@ -146,9 +146,12 @@ class SweepBuilder:
 
     def _fold_merged(self, node: g.Reduce | g.TopK, entry: Dependent) -> None:
         graph = self.names.graph
-        for shift in entry.shifts:
-            pivot = self.state.pivot(shift, self._so_far(graph[shift.pivot]))
-            self.state.relative(shift, self.element(graph[shift.atom]), pivot)
+        for s in entry.shifts:
+            unit = ""
+            if s.unit:
+                unit = self.state.pivot(s.unit, "scale", self._so_far(graph[s.unit])).name
+            pivot = self.state.pivot(s.pivot, s.action, self._so_far(graph[s.pivot]), unit)
+            self.state.relative(s.name, self.element(graph[s.atom]), pivot)
         total = self.state.merged(entry, self._spell)
         mean = isinstance(node, g.Reduce) and node.fold is g.Fold.MEAN
 
@@ -168,6 +171,9 @@ class SweepBuilder:
             pivot = self.state.pivots[self.state.relatives[shift.name].pivot]
             if pivot.action != "same":
                 tests[pivot.name] = usable(pivot, self.scope.value(self.names.graph[shift.pivot]))
+            if pivot.unit:
+                unit = self.state.pivots[pivot.unit]
+                tests[unit.name] = usable(unit, self.scope.value(self.names.graph[shift.unit]))
         if not tests:
             return None
         first, *rest = tests.values()

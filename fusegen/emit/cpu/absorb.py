@@ -136,7 +136,7 @@ class AbsorbPrinter:
         relatives = [r for r in self.monoid.relatives if r.name in used]
         loop = self._items([*lifts, *(r.atom for r in relatives)])
         for r in relatives:
-            u = r.at(Var(f"state.{self.monoid.pivot(r.pivot).anchor}"))
+            u = self.monoid.relative(r, lambda n: Var(f"state.{self.monoid.pivot(n).anchor}"))
             loop.append(f"const V {r.name} = {self.lanes.text(u)};")
         for m in moving:
             loop.append(self._noted(f"{m.name}_lanes += {lanes.text(m.lift)};", m.name))
@@ -153,8 +153,9 @@ class AbsorbPrinter:
         tops = {f.name: f.lift for f in self.monoid.folded if f.fold == "max"}
         return frozenset(
             r.name for r in self.monoid.relatives
-            if r.action == "shift" and isinstance(value := self.monoid.pivot(r.pivot).value, Var)
-            and tops.get(value.name) == r.atom
+            for pivot in (self.monoid.pivot(r.pivot),)
+            if pivot.action == "shift" and not pivot.unit and isinstance(pivot.value, Var)
+            and tops.get(pivot.value.name) == r.atom
         )  # fmt: skip
 
     def _select(self, best: Best | KBest) -> Phase:

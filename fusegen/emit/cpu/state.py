@@ -131,7 +131,10 @@ def _rebase(monoid: Monoid, dialect: CpuDialect) -> list[str]:
     used = {n for m in monoid.moving for _, factor in m.transport for n in variables(factor)}
     for p in monoid.pivots:
         if p.move in used:
-            move = dialect.text(p.moved(Var(f"state.{p.anchor}"), Var(p.anchor)))
+            move = dialect.text(p.moved(
+                lambda n: Var(f"state.{monoid.pivot(n).anchor}"),
+                lambda n: Var(monoid.pivot(n).anchor),
+            ))  # fmt: skip
             lines.append(f"const {dialect.real} {p.move} = {move};")
     lines += _moved(monoid, dialect)
     return lines + [f"state.{p.anchor} = {p.anchor};" for p in monoid.pivots]

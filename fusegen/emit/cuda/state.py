@@ -138,20 +138,23 @@ def _combine(monoid: Monoid, dialect: CudaDialect) -> list[str]:
     return lines
 
 
-def _pivot(pivot: Pivot, dialect: CudaDialect) -> PivotView:
+def _pivot(pivot: Pivot, monoid: Monoid, dialect: CudaDialect) -> PivotView:
     value = dialect.text(rename(pivot.value, {n: f"s.{n}" for n in variables(pivot.value)}))
     if pivot.action != "same":
         value = f"{dialect.use(f'{pivot.action}_anchor')}({value})"
-    start, end = Var(f"{pivot.anchor}_of(s)"), Var(f"{pivot.anchor}_of(at)")
+    moved = pivot.moved(
+        lambda n: Var(f"{monoid.pivot(n).anchor}_of(s)"),
+        lambda n: Var(f"{monoid.pivot(n).anchor}_of(at)"),
+    )
     return PivotView(function=pivot.anchor, value=value, move=pivot.move,
-                     moved=dialect.text(pivot.moved(start, end)))  # fmt: skip
+                     moved=dialect.text(moved))  # fmt: skip
 
 
 def _levels(monoid: Monoid, dialect: CudaDialect) -> list[LevelView]:
     found: list[LevelView] = []
     known: list[PivotView] = []
     for number, level in enumerate(monoid.levels):
-        own = [_pivot(p, dialect) for p in level.pivots]
+        own = [_pivot(p, monoid, dialect) for p in level.pivots]
         known += own
         needed = {n for m in level.moving for _, factor in m.transport for n in variables(factor)}
         found.append(LevelView(

@@ -154,7 +154,7 @@ class SweepPrinter:
         relatives = [r for r in monoid.relatives if r.name in used]
         lines = self._item_lines([r.atom for r in relatives] + [m.lift for m in moving])
         for r in relatives:
-            u = self.dialect.text(r.at(Var(monoid.pivot(r.pivot).anchor)))
+            u = self.dialect.text(monoid.relative(r, lambda n: Var(monoid.pivot(n).anchor)))
             lines.append(f"const {self.dialect.real} {r.name} = {u};")
         # The term is computed either way: a select is cheaper than a branch per item.
         for m in moving:
