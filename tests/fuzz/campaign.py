@@ -23,6 +23,7 @@ from fusegen.derivation import Base, Commuted, Dependent, Derivation, Refused
 
 from .generator import random_case
 from .oracle import Tally, check_entries
+from .terms import Case
 from .truth import truth_of
 
 SLOW = 2.0  # seconds for one derivation; slower ones are listed
@@ -65,13 +66,16 @@ class Outcome:
 def judge_case(seed: int, n_rows: int = 16) -> Outcome:
     """Derive one random pipeline and judge every entry."""
     case = random_case(seed)
-    start = time.perf_counter()
     try:
-        graph = case.graph()
-        start = time.perf_counter()
-        derivation = derive(graph)
+        return _judged(case, n_rows)
     except Exception as error:  # any exception is a finding
         return Outcome(seed, str(case), failure=f"{type(error).__name__}: {error}")
+
+
+def _judged(case: Case, n_rows: int) -> Outcome:
+    graph, seed = case.graph(), case.seed
+    start = time.perf_counter()
+    derivation = derive(graph)
     seconds = time.perf_counter() - start
     rng, tally = random.Random(seed), Tally()
     wrong = {w.entry: w for w in check_entries(graph, derivation, rng, n_rows, tally)}

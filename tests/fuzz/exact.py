@@ -101,10 +101,15 @@ Row = Mapping[str, Sequence[Any]]
 
 @dataclass
 class Piece:
-    """Some columns of a row; values of graph nodes over them, computed when asked for."""
+    """Some columns of a row; values of graph nodes over them, computed when asked for.
+
+    `length` is what fg.length says: it is known before a row is read, so a piece knows that of the
+    whole row, and a set of samples may share one.
+    """
 
     row: Row
     columns: tuple[int, ...]
+    length: int
     known: dict[g.Node, Any] = field(default_factory=dict)
 
     def element(self, node: g.Node) -> list[Any]:
@@ -125,7 +130,7 @@ class Piece:
             case g.Index():
                 return [mp.mpf(c) for c in self.columns]
             case g.Length():
-                return mp.mpf(len(self.columns))
+                return mp.mpf(self.length)
             case g.Literal(value=value):
                 return number(value)
             case g.Cast(arg=arg):

@@ -65,7 +65,7 @@ def check_entries(
     for i in range(n_rows):
         n_cols = rng.choice((1, 2, 2, 3, 4, 5, 7, LONGEST))
         row = random_row(rng, inputs, n_cols, designs[i % len(designs)])
-        whole = Piece(row, tuple(range(n_cols)))
+        whole = Piece(row, tuple(range(n_cols)), n_cols)
         pieces = [replace(whole, columns=c, known={}) for c in random_pieces(rng, n_cols)]
         for entry in derivation:
             if entry.name in found or isinstance(entry, Refused):
@@ -153,48 +153,60 @@ def _lost(node: g.Reduce, whole: Piece, size: Any, rng: random.Random) -> float:
 
 
 def unknown_on_a_piece(graph: g.Graph, derivation: Derivation, shift: Shifted) -> str:
-    """A reduction below the pivot that is not part of the state, or ""."""
-    for reduction in g.reductions_of(graph[shift.pivot]):
-        if not isinstance(derivation[graph.names[reduction]], Base | Dependent):
-            return graph.names[reduction]
+    """A reduction below the pivot or its unit that is not part of the state, or ""."""
+    for name in (shift.pivot, *([shift.unit] if shift.unit else [])):
+        for reduction in g.reductions_of(graph[name]):
+            if not isinstance(derivation[graph.names[reduction]], Base | Dependent):
+                return graph.names[reduction]
     return ""
 
 
-def pivot_of(graph: g.Graph, shift: Shifted, piece: Piece) -> Any:
-    """The pivot over a piece; where it is no usable number, the anchor of monoid.py."""
-    value = piece.value(graph[shift.pivot])
-    if shift.action == "scale":
+def anchor(graph: g.Graph, name: str, action: str, piece: Piece) -> Any:
+    """A pivot over a piece; where it is no usable number, 0 to shift by or 1 to scale by."""
+    value = piece.value(graph[name])
+    if action == "scale":
         return mp.mpf(1) if is_nan(value) or value == 0 else value
     return mp.mpf(0) if is_nan(value) else value
 
 
-def _relative(shift: Shifted, atom: Any, pivot: Any) -> Any:
-    return _compared(shift.action, atom, pivot)
-
-
-def _compared(action: str, a: Any, b: Any) -> Any:
+def _seen(action: str, value: Any, pivot: Any) -> Any:
+    """A value as seen from a pivot."""
     match action:
         case "shift":
-            return a - b
+            return value - pivot
         case "scale":
-            return apply("div", (a, b))
+            return value / pivot
         case "same":
-            return mp.mpf(1 if a == b else 0)
+            return mp.mpf(1 if value == pivot else 0)
         case _:
             raise NotImplementedError(action)
 
 
+def relative(graph: g.Graph, shift: Shifted, value: Any, piece: Piece) -> Any:
+    """u of a value (an element, or a pivot that moves here), at the piece's own pivots."""
+    seen = _seen(shift.action, value, anchor(graph, shift.pivot, shift.action, piece))
+    return seen / anchor(graph, shift.unit, "scale", piece) if shift.unit else seen
+
+
+def moves_between(graph: g.Graph, entry: Dependent, old: Piece, new: Piece) -> dict[str, Any]:
+    """Every move the transport may name."""
+    moves = {}
+    for s in entry.shifts:
+        start = anchor(graph, s.pivot, s.action, old)
+        moves[move_name(s.pivot, s.action, s.unit)] = relative(graph, s, start, new)
+        if s.unit:
+            units = (anchor(graph, s.unit, "scale", piece) for piece in (old, new))
+            moves[move_name(s.unit, "scale")] = _seen("scale", *units)
+    return moves
+
+
 def fold(graph: g.Graph, entry: Dependent, piece: Piece) -> Sums:
     """Σ h_k(u) over a piece, u relative to the piece's own pivots."""
-    relative: dict[str, list[Any]] = {}
-    for shift in entry.shifts:
-        pivot = pivot_of(graph, shift, piece)
-        relative[shift.name] = [
-            _relative(shift, atom, pivot) for atom in piece.element(graph[shift.atom])
-        ]
+    seen = {s.name: [relative(graph, s, atom, piece) for atom in piece.element(graph[s.atom])]
+            for s in entry.shifts}  # fmt: skip
     sums, sizes = [], []
     for basis in entry.basis:
-        names = {n: relative[n] if n in relative else piece.element(graph[n])
+        names = {n: seen[n] if n in seen else piece.element(graph[n])
                  for n in variables(basis.lift)}  # fmt: skip
         values = [
             spoken(basis.lift, {n: vs[i] for n, vs in names.items()}.__getitem__)
@@ -207,7 +219,7 @@ def fold(graph: g.Graph, entry: Dependent, piece: Piece) -> Sums:
 
 def merge(graph: g.Graph, entry: Dependent, a: Sums, b: Sums) -> Sums:
     """a ⊕ b: both moved to the pivots of the union, and added."""
-    union = Piece(a.piece.row, (*a.piece.columns, *b.piece.columns))
+    union = replace(a.piece, columns=(*a.piece.columns, *b.piece.columns), known={})
     parts = [moved(graph, entry, s, union) for s in (a, b)]
     (sums_a, sizes_a), (sums_b, sizes_b) = parts
     return Sums(
@@ -221,11 +233,7 @@ def moved(
     graph: g.Graph, entry: Dependent, state: Sums, union: Piece
 ) -> tuple[list[Any], list[Any]]:
     """T(own pivots → the union's) applied to the sums, and to their magnitudes."""
-    moves = {
-        move_name(s.pivot, s.action): _compared(
-            s.action, pivot_of(graph, s, state.piece), pivot_of(graph, s, union))
-        for s in entry.shifts
-    }  # fmt: skip
+    moves = moves_between(graph, entry, state.piece, union)
     sums, sizes = [], []
     for basis in entry.basis:
         factors = [(j, spoken(t, moves.__getitem__)) for j, t in basis.transport]

@@ -23,7 +23,7 @@ def text_error(node: g.Reduce, piece: Piece, rng: random.Random) -> Any:
     exact = piece.element(node.arg)
     changes = []
     for _ in range(3):
-        rough = _Rough(piece.row, piece.columns, rng=rng).element(node.arg)
+        rough = _Rough(piece.row, piece.columns, piece.length, rng=rng).element(node.arg)
         pairs = [(a, b) for a, b in zip(rough, exact, strict=True) if not is_nan(a)]
         changes.append(mp.fsum(abs(a - b) for a, b in pairs))
     return mp.fsum(exact, absolute=True) + max(changes) / _STEP

@@ -54,10 +54,16 @@ def random_row(
     return row
 
 
-def plain_row(rng: random.Random, inputs: tuple[str, ...], design: str) -> Piece:
-    """A whole row of a few columns."""
-    n_cols = rng.choice((2, 4, 6, 7))
-    return Piece(random_row(rng, inputs, n_cols, design), tuple(range(n_cols)))
+LENGTHS = (2, 4, 6, 7)
+
+
+def plain_row(
+    rng: random.Random, inputs: tuple[str, ...], design: str, n_cols: int = 0, length: int = 0
+) -> Piece:
+    """A whole row of a few columns; `length` may say another number of them."""
+    n_cols = n_cols or rng.choice(LENGTHS)
+    row = random_row(rng, inputs, n_cols, design)
+    return Piece(row, tuple(range(n_cols)), length or n_cols)
 
 
 def random_pieces(rng: random.Random, n_cols: int) -> list[tuple[int, ...]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -22,7 +22,7 @@ from .exact import Piece, is_nan
 from .forms import MovingKink, Reader, Stuck
 from .polys import Monomial, Poly, monomial_value
 from .rounding import text_error
-from .rows import DESIGNS, plain_row
+from .rows import DESIGNS, LENGTHS, plain_row
 
 DIGITS = 2
 _GROWTH = mp.mpf(10) ** 15  # beyond the greatest number that the text meets
@@ -54,12 +54,16 @@ def samples_of(
     which the row values are undefined gives way to the row itself."""
     found: list[Piece] = []
     rows: list[Sample] = []
-    for design in (*DESIGNS, "spread", "small", "cluster", "cluster", "wide"):
-        whole = plain_row(rng, inputs, design)
+    length = rng.choice(LENGTHS)
+    designs = [(design, 0) for design in (*DESIGNS, "spread", "small", "cluster", "wide")]
+    designs += [(design, length) for design in ("cluster", "far cluster", "small", "spread")]
+    for design, n_cols in designs:
+        whole = plain_row(rng, inputs, design, n_cols, length)
         if not _defined(whole, arg):
             continue
         sizes = (1, max(1, len(whole.columns) // 2))
-        parts = [Piece(whole.row, tuple(rng.sample(whole.columns, size))) for size in sizes]
+        parts = [replace(whole, columns=tuple(rng.sample(whole.columns, size)), known={})
+                 for size in sizes]  # fmt: skip
         start = len(found)
         found += [whole, *(part if _defined(part, arg) else whole for part in parts)]
         rows.append(Sample(start, (start + 1, start + 2)))

@@ -45,7 +45,8 @@ def _rows_of_scale(rng: random.Random, inputs: tuple[str, ...], scale: int) -> l
             values += [_value(rng, reach) for _ in range(size)]
             row[name] = values
         n_cols = min(len(v) for v in row.values())
-        rows.append(Piece({n: v[:n_cols] for n, v in row.items()}, tuple(range(n_cols))))
+        row = {n: v[:n_cols] for n, v in row.items()}
+        rows.append(Piece(row, tuple(range(n_cols)), length=_POOL))
     return rows
 
 
