@@ -6,9 +6,10 @@ import random
 from dataclasses import replace
 
 import pytest
-from fuzz.campaign import report, run_campaign, table
+from fuzz.campaign import report, run_campaign
 from fuzz.generator import random_case
 from fuzz.oracle import Tally, check_entries
+from fuzz.page import page, table
 from fuzz.rows import DESIGNS, plain_row
 from fuzz.separable import monotone_in
 from fuzz.truth import truth_of
@@ -225,3 +226,11 @@ def test_weak_monotony_is_enough_for_values_only():
     assert isinstance(arg, g.Map)
     assert monotone_in(arg, rows, strict=False) is not None
     assert monotone_in(arg, rows, strict=True) is None
+
+
+def test_the_page_quotes_the_figures(campaign):
+    found = report(campaign)
+    shown = page(found)
+    assert f"| accepted | {found['reductions']['accepted']} |" in shown
+    assert f"{found['missed_share']:.1%}" in shown
+    assert all(kind.split(": ")[0] in shown for kind in found["refused"]["missed"])

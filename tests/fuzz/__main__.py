@@ -6,7 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
-from .campaign import judge_case, report, run_campaign, table
+from .campaign import judge_case, report, run_campaign
+from .page import page, table
 
 
 def main() -> None:
@@ -14,6 +15,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=2000, help="how many pipelines")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--output", type=Path, help="where the figures go, as JSON")
+    parser.add_argument("--page", type=Path, help="where the figures go, as a page for people")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--one", type=int, metavar="SEED", help="judge one pipeline and show it")
     args = parser.parse_args()
@@ -25,6 +27,8 @@ def main() -> None:
     print(table(found))
     if args.output:
         args.output.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    if args.page:
+        args.page.write_text(page(found))
 
 
 if __name__ == "__main__":

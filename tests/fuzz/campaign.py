@@ -90,7 +90,8 @@ def _judged(case: Case, n_rows: int) -> Outcome:
         else:
             judgement, why = judge_refusal(graph, derivation, entry, seed)
         verdicts.append(Verdict(
-            seed, entry.name, _fold(graph[entry.name]), case.family, judgement, why, str(case),
+            seed, entry.name, _fold(graph[entry.name]), case.family, judgement, why,
+            str(case.about(entry.name)),
             said=entry.refusal.why if isinstance(entry, Refused) else "",
             lost=tally.lost.get(entry.name, 1.0),
         ))  # fmt: skip
@@ -226,23 +227,3 @@ def _examples(verdicts: Iterable[Verdict]) -> dict[str, list[dict[str, Any]]]:
     for v in sorted(verdicts, key=lambda v: len(v.text)):
         groups.setdefault(v.why, []).append(v)
     return {why: [_example(v) for v in vs[:EXAMPLES]] for why, vs in sorted(groups.items())}
-
-
-def table(found: dict[str, Any]) -> str:
-    """The figures as a short text."""
-    counts, times = found["reductions"], found["derive_seconds"]
-    lines = [
-        f"{found['pipelines']} random pipelines, {sum(counts.values())} dependent reductions, "
-        f"{found['comparisons']} exact replays, {found['seconds']} s",
-        f"  accepted {counts.get('accepted', 0)}, of these false {len(found['false_accepts'])}",
-        f"  refused rightly {counts.get('right', 0)}, undecided {counts.get('undecided', 0)}",
-        f"  missed {counts.get('missed', 0)}: {found['missed_share']:.1%} of the "
-        f"{found['mergeable']} that could be merged",
-        f"  exceptions {len(found['exceptions'])}, accepted but lossy "
-        f"{len(found['accepted_but_lossy'])}, slower than {SLOW:g} s {len(found['slow'])}",
-        f"  derive: median {times['median'] * 1e3:.0f} ms, p95 {times['p95'] * 1e3:.0f} ms, "
-        f"max {times['max'] * 1e3:.0f} ms",
-    ]
-    for judgement, kinds in found["refused"].items():
-        lines += [f"  {judgement:<9} {n:>5}  {why}" for why, n in kinds.items()]
-    return "\n".join(lines)

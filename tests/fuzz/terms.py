@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import fusegen as fg
@@ -112,6 +112,21 @@ class Case:
     def __str__(self) -> str:
         body = "; ".join(map(str, self.lines))
         return f"({', '.join(self.inputs)}): {body}; return {', '.join(self.outputs)}"
+
+    def about(self, entry: str) -> Case:
+        """Only the lines that this reduction needs; all of them where it has no line of its own."""
+        lines = {line.name: line for line in self.lines}
+        lists = [line.name for line in self.lines if line.part is not None]
+        goal = entry if entry in lines else lists[0] if len(lists) == 1 else None
+        if goal is None:
+            return self
+        needed, todo = {goal}, [goal]
+        while todo:
+            below = (names_of(lines[todo.pop()].value) & set(lines)) - needed
+            needed |= below
+            todo += sorted(below)
+        kept = tuple(line for line in self.lines if line.name in needed)
+        return replace(self, lines=kept, outputs=(goal,))
 
     def graph(self) -> g.Graph:
         """The pipeline traced by fusegen."""
