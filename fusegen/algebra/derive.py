@@ -25,6 +25,7 @@ from fusegen.algebra.safety import (
     cancelling_readout,
     exponential_readout,
     raw_moment,
+    rewritten_readout,
     unbounded_factor,
 )  # fmt: skip
 from fusegen.algebra.setting import Setting, read_setting
@@ -146,8 +147,10 @@ def _attempt(
     if doubt is None or not setting.apart.twins:
         return whole, doubt
     other = _closed(setting, changing)
-    second = _doubt(graph, setting, other, changing)
-    return (other, None) if second is None else (whole, doubt)
+    lossy = not graph.allow_cancellation and rewritten_readout(other.candidate, changing)
+    if lossy or _doubt(graph, setting, other, changing) is not None:
+        return whole, doubt
+    return other, None
 
 
 def _closed(setting: Setting, changing: frozenset[sp.Symbol]) -> Closed | NotClosed:

@@ -49,6 +49,27 @@ class Indicator:
     bound: Bound
 
 
+def conditions_alone(f: sp.Expr) -> sp.Expr:
+    """f with positive factors taken out of comparisons with 0, and choices written as sums:
+    where(c, a, b) = a·[c] + b·[not c]. What c does not depend on then stands outside."""
+    for relation in f.atoms(sp.core.relational.Relational):
+        factors = sp.Mul.make_args(sp.factor_terms(relation.lhs - relation.rhs))
+        kept = sp.Mul(*(a for a in factors if not a.is_positive))
+        if len(factors) > 1 and kept.free_symbols:
+            f = f.subs(relation, relation.func(kept, 0))
+    return f.replace(lambda e: isinstance(e, sp.Piecewise) and len(e.args) == 2, _as_sum)
+
+
+def _as_sum(choice: sp.Piecewise) -> sp.Expr:
+    (a, condition), (b, _) = choice.args
+    return a * _holds(condition) + b * _holds(sp.Not(condition))
+
+
+def _holds(condition: sp.Expr) -> sp.Expr:
+    """[condition], 1 or 0."""
+    return sp.Piecewise((sp.Integer(1), condition), (sp.Integer(0), True))
+
+
 def zero_or_one(name: str) -> sp.Symbol:
     return sp.Symbol(name, integer=True, nonnegative=True)
 

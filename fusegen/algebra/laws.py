@@ -17,9 +17,9 @@ from collections.abc import Callable
 
 import sympy as sp
 
-from fusegen.algebra.domain import selection_holds, zero_or_one
+from fusegen.algebra.domain import conditions_alone, selection_holds, zero_or_one
 from fusegen.algebra.limits import OBLIGATION_SECONDS, within
-from fusegen.algebra.pivot import Choice, Closed
+from fusegen.algebra.pivot import Choice, Closed, scales_outside
 from fusegen.algebra.setting import Setting
 from fusegen.derivation import Obligation, Status
 
@@ -30,7 +30,7 @@ def is_zero(expr: sp.Expr) -> bool:
     """Is the expression identically 0? False means "not shown", never a guess."""
     if expr.has(sp.sin, sp.cos):
         expr = expr.rewrite(sp.exp)
-    spread = sp.expand(sp.expand_log(sp.expand(expr), force=False))
+    spread = sp.expand(sp.expand_log(sp.expand(scales_outside(expr)), force=False))
     if spread == 0:
         return True
     merged = sp.powsimp(spread)
@@ -145,8 +145,9 @@ def _domain(setting: Setting) -> tuple[Obligation, ...]:
     """That the text may be replaced by what it is on the domain, and the selection law."""
     found = []
     if setting.f != setting.text:
-        known = ", ".join(str(b) for b in setting.bounds)
-        found.append(obligation("domain", f"switches decided by {known}", lambda: _agrees(setting)))
+        known = ", ".join(str(b) for b in setting.bounds) or "the signs of its factors"
+        found.append(obligation("domain", f"switches follow from {known}",
+                                functools.partial(_agrees, setting)))  # fmt: skip
     for i in setting.indicators:
         order = "x ≤ p ≤ q" if i.bound.above else "x ≥ p ≥ q"
         law = functools.partial(selection_holds, i.bound.above)
@@ -167,9 +168,26 @@ def _agrees(setting: Setting) -> bool:
                 there = place[b.element]
                 place[b.row] = there + gap[b] if b.above else there - gap[b]
         value = {i.symbol: sp.Integer(int(gap[i.bound] == 0)) for i in setting.indicators}
-        if not is_zero(setting.text.subs(place) - setting.f.subs(value).subs(place)):
+        text = _choices_as_symbols(conditions_alone(setting.text.subs(place)))
+        if not is_zero(text - _choices_as_symbols(setting.f.subs(value).subs(place))):
             return False
     return True
+
+
+def _choices_as_symbols(expr: sp.Expr) -> sp.Expr:
+    """[c] as an opaque symbol, [not c] as 1 less it."""
+    known: dict[sp.Expr, sp.Symbol] = {}
+
+    def symbol(choice: sp.Piecewise) -> sp.Expr:
+        condition = choice.args[0][1]
+        if sp.Not(condition) in known or str(sp.Not(condition)) < str(condition):
+            return 1 - known.setdefault(sp.Not(condition), zero_or_one(f"[{sp.Not(condition)}]"))
+        return known.setdefault(condition, zero_or_one(f"[{condition}]"))
+
+    def chooses(e: sp.Expr) -> bool:
+        return isinstance(e, sp.Piecewise) and [v for v, _ in e.args] == [1, 0]
+
+    return expr.replace(chooses, symbol)
 
 
 def _all_zero(matrix: sp.Matrix) -> bool:

@@ -143,10 +143,8 @@ def _by_slope(f: sp.Expr, x: sp.Symbol) -> Trend:
         candidate = shape(slope)
         if candidate.is_positive or candidate.is_negative:
             return Trend(1 if candidate.is_positive else -1, True)
-        # A polynomial's slope is 0 at finitely many points: between them f is strict.
-        if candidate.is_polynomial(x) and candidate != 0:
-            if candidate.is_nonnegative:
-                return Trend(1, True)
-            if candidate.is_nonpositive:
-                return Trend(-1, True)
+        # A polynomial's slope, unless it is 0 throughout, is 0 at finitely many points.
+        strict = candidate.is_polynomial(x) and bool(sp.Poly(candidate, x).LC().is_nonzero)
+        if strict and (candidate.is_nonnegative or candidate.is_nonpositive):
+            return Trend(1 if candidate.is_nonnegative else -1, True)
     return _UNKNOWN

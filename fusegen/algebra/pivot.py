@@ -100,13 +100,27 @@ class NotClosed:
 
 
 def spread(expr: sp.Expr) -> sp.Expr:
-    """Expand into a sum of products; logarithms split only where the arguments are positive."""
+    """Expand into a sum of products; logarithms split only where the arguments are positive.
+
+    Denominators stay factors of their own: expanded together they would mix what they separate.
+    """
     if expr.has(sp.sin, sp.cos):
         expr = sp.expand_trig(expr)
-    return sp.expand(sp.expand_log(sp.expand(_scales_outside(expr)), force=False))
+    held: dict[sp.Symbol, sp.Expr] = {}
+
+    def hold(power: sp.Pow) -> sp.Symbol:
+        name = sp.Dummy(real=True, positive=power.is_positive or None)
+        held[name] = power
+        return name
+
+    expr = expr.replace(lambda e: e.is_Pow and e.exp.is_negative and e.base.is_Add, hold)
+    expr = sp.expand(sp.expand_log(sp.expand(scales_outside(expr)), force=False))
+    while expr.has(*held) if held else False:
+        expr = expr.xreplace(held)
+    return expr
 
 
-def _scales_outside(expr: sp.Expr) -> sp.Expr:
+def scales_outside(expr: sp.Expr) -> sp.Expr:
     """max(0, a·u) = a·max(0, u) for a > 0, and likewise min."""
     for extreme in expr.atoms(sp.Max, sp.Min):
         parts = [{f for f in sp.Mul.make_args(a) if f.is_positive and not f.is_number}
@@ -209,8 +223,8 @@ def _written(
     pivotal = {r.symbol for r in setting.changing if r.pivotal}
     score = (
         len(stuck),
-        sum(_explodes(a, choices) for a in terms),
         sum(_has_exponential_of(c, changing) for c in terms.values()),
+        sum(_explodes(a, choices) for a in terms),
         sum(len(c.free_symbols & pivotal) for c in terms.values()),
         sum(c.pivot is not None and not _wanted(setting, c) for c in choices),
         len(terms),

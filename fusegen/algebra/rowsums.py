@@ -99,7 +99,10 @@ def averages(node: g.Node, element: g.Node, sums: RowSums) -> bool:
     if not isinstance(node, g.Reduce) or node.fold is not g.Fold.SUM:
         return False
     x = sums.symbols[element]
-    weight = sp.cancel(sums.element(node.arg) / x)
+    try:
+        weight = sp.cancel(sums.element(node.arg) / x)
+    except Unmodelled:
+        return False  # made of other elements
     if not weight.is_nonnegative:
         return False
     return bool(sp.simplify(row_sum(weight, sums.elements) - 1) == 0)

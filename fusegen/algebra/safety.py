@@ -18,12 +18,23 @@ def raw_moment(candidate: Candidate, changing: frozenset[sp.Symbol]) -> sp.Symbo
     """An element that would be summed as raw moments: powers of it, as it is, whose large sums
     nearly cancel in the read-out (x² − 2px + p² for (x − p)²). None if there is no such element."""
     loose = [c.element for c in candidate.choices if c.pivot is None]
-    moving = any(c.free_symbols & changing for c in candidate.terms.values())
+    # Σ h(x) + n·c(p) subtracts what the text subtracts, element by element.
+    moving = any(c.free_symbols & changing for a, c in candidate.terms.items() if a != 1)
     for element in loose:
         shapes = {atom.as_independent(element, as_Add=False)[1] for atom in candidate.terms}
         if moving and len(shapes) > 1:
             return element
     return None
+
+
+def rewritten_readout(candidate: Candidate, changing: frozenset[sp.Symbol]) -> bool:
+    """Would one sum be read out as several, weighed by row values in powers that the text does
+    not form? (Σ x·(x − m) by x = u + m: m·Σ u + Σ u².)"""
+    moving = [c for c in candidate.terms.values() if c.free_symbols & changing]
+    return len(candidate.terms) > 1 and any(
+        not c.is_constant(*changing) and sp.numer(sp.together(c)).free_symbols & changing
+        for c in moving
+    )
 
 
 def exponential_readout(candidate: Candidate, changing: frozenset[sp.Symbol]) -> bool:

@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 import sympy as sp
 
 from fusegen import graph as g
-from fusegen.algebra.domain import Bound, Indicator, on_domain, with_indicators
+from fusegen.algebra.domain import (
+    Bound,
+    Indicator,
+    conditions_alone,
+    on_domain,
+    with_indicators,
+)  # fmt: skip
 from fusegen.algebra.rowsums import RowSums, averages
 from fusegen.algebra.steady import is_steady
 from fusegen.algebra.symbols import (
@@ -132,6 +138,8 @@ def read_setting(
     text = freeze(arg, {**leaves, **elements})
     bounds = _bounds(elements, reader.rows)
     f, indicators = with_indicators(on_domain(text, bounds), bounds)
+    if f.has(sp.Piecewise):
+        f = conditions_alone(f)
     setting = Setting(text, f, elements, reader.rows, bounds, indicators, names)
     return replace(setting, rows=_with_averages(setting, entries))
 
@@ -151,12 +159,15 @@ def _with_averages(
 def _bounds(
     elements: Mapping[g.Node, sp.Symbol], rows: Mapping[g.Node, RowParameter]
 ) -> tuple[Bound, ...]:
-    """max x and min x where x itself is an element here."""
-    return tuple(
-        Bound(elements[n.arg], r.symbol, n.fold is g.Fold.MAX)
-        for n, r in rows.items()
-        if isinstance(n, g.Reduce) and n.fold in (g.Fold.MAX, g.Fold.MIN) and n.arg in elements
-    )
+    """max x, min x and max |x| where x itself is an element here."""
+    found = []
+    for n, r in rows.items():
+        match n:
+            case g.Reduce(fold=g.Fold.MAX | g.Fold.MIN as fold, arg=arg) if arg in elements:
+                found.append(Bound(elements[arg], r.symbol, fold is g.Fold.MAX))
+            case g.Reduce(fold=g.Fold.MAX, arg=g.Map(op="abs", args=(x,))) if x in elements:
+                found.append(Bound(elements[x], r.symbol, True))
+    return tuple(found)
 
 
 class _Reader:

@@ -261,6 +261,11 @@ def _product(factors: list[Expr]) -> Expr:
 def _thaw_product(expr: sp.Mul, names: Mapping[sp.Symbol, Var], moving: frozenset[str]) -> Expr:
     if expr.args[0] == -1:
         return call("neg", thaw(-expr, names, moving))
+    choice = next((a for a in _ordered(expr.args) if isinstance(a, sp.Piecewise)
+                   and [v for v, _ in a.args] == [1, 0]), None)  # fmt: skip
+    if choice is not None:
+        rest = thaw(sp.Mul(*(a for a in expr.args if a != choice)), names, moving)
+        return call("where", thaw(choice.args[0][1], names, moving), rest, Lit(0.0))
     over, under = sp.fraction(expr, exact=True)
     if under != 1 and not under.has(sp.exp):
         return call("div", thaw(over, names, moving), thaw(under, names, moving))
