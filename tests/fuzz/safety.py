@@ -27,6 +27,7 @@ from .rows import DESIGNS, LENGTHS, plain_row
 DIGITS = 2
 _GROWTH = mp.mpf(10) ** 15  # beyond the greatest number that the text meets
 _MOVE = mp.mpf(10) ** -9  # a correction may shrink a sum, not multiply it
+_LONG = 40  # columns
 _READ_OUT = 5  # range of an exponent that the read-out may multiply by
 
 
@@ -57,6 +58,7 @@ def samples_of(
     length = rng.choice(LENGTHS)
     designs = [(design, 0) for design in (*DESIGNS, "spread", "small", "cluster", "wide")]
     designs += [(design, length) for design in ("cluster", "far cluster", "small", "spread")]
+    designs += [("spread", _LONG)]  # sums grow with the row
     for design, n_cols in designs:
         whole = plain_row(rng, inputs, design, n_cols, length)
         if not _defined(whole, arg):
