@@ -13,6 +13,7 @@ from typing import Literal
 from fusegen.expr import Expr, Lit, text
 from fusegen.loc import Loc
 from fusegen.monoid import Action
+from fusegen.witness import Witness
 
 Status = Literal["proved", "not proved"]
 
@@ -49,9 +50,12 @@ class Refusal:
     what: str
     why: str
     fix: str
+    witness: Witness | None = None  # a counterexample to check by hand
 
     def __str__(self) -> str:
-        return f"{self.loc.short}: {self.what}\n  {self.why}\n  {self.fix}"
+        shown = "No small witness was found." if self.witness is None else str(self.witness)
+        body = "\n".join((self.why, shown, self.fix)).splitlines()
+        return "\n  ".join((f"{self.loc.short}: {self.what}", *body))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ LAYERS = (
     ("dtypes", "ops"),
     ("names",),
     ("expr", "forms", "graph"),
-    ("monoid", "kinds"),
+    ("monoid", "kinds", "witness"),
     ("value", "derivation"),
     ("trace", "lang", "reference", "algebra"),
     ("fusion", "kernel"),
@@ -40,6 +40,7 @@ LAYERS = (
 )
 DOORS = {
     "sympy": ("algebra/",),
+    "mpmath": ("algebra/exact.py",),
     "networkx": ("fusion.py",),
     "jinja2": ("emit/render.py",),
     "cupy": ("runtime/cuda.py",),
