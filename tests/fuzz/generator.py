@@ -135,9 +135,9 @@ def _argument(w: Writer) -> tuple[Term, str]:
     if r < 0.93:
         return x, "real"
     any_parent = w.parent()
-    if any_parent is None or r < 0.94:
+    if any_parent is None or r < 0.92:
         return x * w.constant() + w.constant(), "real"
-    return (x * any_parent.value if r < 0.98 else x + any_parent.value), "real"
+    return (x * any_parent.value if r < 0.97 else x + any_parent.value), "real"
 
 
 def _unary(w: Writer) -> Term:
@@ -154,18 +154,18 @@ def _unary(w: Writer) -> Term:
         (1 if tame else 0.1, lambda: fn("exp", t / 0.7)),
         (0.4, lambda: fn("log", fn("abs", t))),
         (0.7, lambda: fn("log", fn("exp", t) + 1)),
-        (1.7, lambda: fn("abs", t)),
-        (1.4, lambda: fn("maximum", t, 0)),
+        (2.2, lambda: fn("abs", t)),
+        (1.8, lambda: fn("maximum", t, 0)),
         (0.8, lambda: fn("where", t > 0, t, t * c)),
-        (0.6, lambda: fn("where", t > c, 1, 0)),
+        (0.9, lambda: fn("where", t > c, 1, 0)),
         (0.3, lambda: fn("where", Term("==", (t, Term("number", (0,)))), 1, 0)),
-        (1, lambda: fn("sigmoid", t)),
-        (1, lambda: fn("tanh", t)),
+        (1.6, lambda: fn("sigmoid", t)),
+        (1.6, lambda: fn("tanh", t)),
         (0.8, lambda: fn("sin", t)),
         (0.8, lambda: fn("cos", t)),
         (0.5, lambda: fn("sqrt", fn("abs", t))),
-        (0.6, lambda: fn("exp", t**2 * -1)),
-        (0.6, lambda: 1 / (t**2 + 1)),
+        (1, lambda: fn("exp", t**2 * -1)),
+        (1, lambda: 1 / (t**2 + 1)),
         (0.3, lambda: fn("floor", t * 4)),
     ))  # fmt: skip
 
@@ -174,19 +174,22 @@ def _expression(w: Writer) -> Term:
     row = w.parent()
     positive = w.parent(positive=True)
     other = name(w.rng.choice(w.inputs))
-    return w.pick((
+    makers = [
         (40, lambda: _unary(w)),
         (22, lambda: _unary(w) * _unary(w)),
         (8, lambda: _unary(w) * other),
         (9, lambda: _unary(w) + _unary(w) * w.constant()),
-        (8 if positive else 0, lambda: _unary(w) / positive.value),  # type: ignore[union-attr]
-        (3 if row else 0, lambda: _unary(w) * row.value),  # type: ignore[union-attr]
-        (2 if row else 0, lambda: _unary(w) - row.value),  # type: ignore[union-attr]
         (3, lambda: _unary(w) * _unary(w) * _unary(w)),
         (2, lambda: _unary(w) * fn("index", other)),
-        (3 if w.maps else 0, lambda: fn("xlogy", w.maps[0], w.maps[0])),
-        (3 if w.maps else 0, lambda: (w.maps[0] - w.constant()) ** 2),
-    ))  # fmt: skip
+    ]
+    if positive:
+        makers += [(8, lambda: _unary(w) / positive.value)]
+    if row:
+        makers += [(3, lambda: _unary(w) * row.value), (2, lambda: _unary(w) - row.value)]
+    if w.maps:
+        makers += [(3, lambda: fn("xlogy", w.maps[0], w.maps[0])),
+                   (3, lambda: (w.maps[0] - w.constant()) ** 2)]  # fmt: skip
+    return w.pick(makers)
 
 
 def _ordered(w: Writer) -> Term:
