@@ -81,7 +81,7 @@ def _judged(case: Case, n_rows: int) -> Outcome:
     wrong = {w.entry: w for w in check_entries(graph, derivation, rng, n_rows, tally)}
     verdicts = []
     for entry in derivation:
-        if isinstance(entry, Base):
+        if isinstance(entry, Base) and entry.name not in wrong:
             continue
         if entry.name in wrong:
             judgement, why = "false accept", f"{wrong[entry.name].why} ({wrong[entry.name].row})"

@@ -62,11 +62,12 @@ class Writer:
     def constant(self) -> float:
         return self.rng.choice(_CONSTANTS)
 
-    def parent(self, of: str | None = None, **wanted: object) -> Parent | None:
-        """A parent with these attributes, or None."""
+    def parent(
+        self, of: str | None = None, kinds: Sequence[str] = (), *, positive: bool = False
+    ) -> Parent | None:
+        """A parent of this input and of one of these kinds (of any, by default), or None."""
         fit = [p for p in self.parents if (of is None or p.of == of)
-               and all(getattr(p, key) in (value if isinstance(value, tuple) else (value,))
-                       for key, value in wanted.items())]  # fmt: skip
+               and (not kinds or p.kind in kinds) and (p.positive or not positive)]  # fmt: skip
         return self.rng.choice(fit) if fit else None
 
 
@@ -119,7 +120,7 @@ def _argument(w: Writer) -> tuple[Term, str]:
     """An element, mostly relative to a parent; and "nonpositive", "nonnegative" or "real"."""
     z = w.rng.choice(w.inputs)
     x, r = name(z), w.rng.random()
-    shift = w.parent(z, kind=("max", "min", "mean", "max", "absmax"))
+    shift = w.parent(z, ("max", "min", "mean", "absmax"))
     scale = w.parent(z, positive=True) or w.parent(positive=True)
     if r < 0.44 and shift:
         if shift.kind == "max" and w.rng.random() < 0.9:
