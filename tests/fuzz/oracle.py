@@ -255,6 +255,7 @@ def read_out(graph: g.Graph, entry: Dependent, state: Sums) -> tuple[Any, Any]:
 
 
 _FINE = 4000  # digits: saturating maps bring unequal elements very close together
+_SATURATING = ("exp", "exp2", "sigmoid", "tanh", "erf")
 
 
 def _check_order(graph: g.Graph, entry: Commuted, whole: Piece, tally: Tally) -> str | None:
@@ -264,11 +265,22 @@ def _check_order(graph: g.Graph, entry: Commuted, whole: Piece, tally: Tally) ->
     if any(is_nan(v) for v in whole.element(node.arg)):
         tally.undefined += 1
         return None
+    if _saturated(graph, whole):
+        tally.undefined += 1
+        return None
     tally.compared += 1
     if _order_differs(graph, node, entry, whole) is None:
         return None
     with mp.workdps(_FINE):
         return _order_differs(graph, node, entry, replace(whole, known={}))
+
+
+def _saturated(graph: g.Graph, whole: Piece) -> bool:
+    """Do exponentials differ from a limit only beyond the digits that are looked at?"""
+    return any(
+        abs(v) > _FINE for n in graph.nodes if isinstance(n, g.Map) and n.op in _SATURATING
+        for v in whole.element(n.args[0]) if not is_nan(v)
+    )  # fmt: skip
 
 
 def _order_differs(
