@@ -72,6 +72,7 @@ from fusegen.lang import (
     xlogy,
 )  # fmt: skip
 from fusegen.pipeline import Pipeline, pipeline
+from fusegen.stabilize import stabilize
 from fusegen.value import PerColumn, PerRow
 from fusegen.version import __version__
 
@@ -82,6 +83,6 @@ __all__ = [
     "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "check", "cos", "count", "erf", "exp",
     "exp2", "expm1", "floor", "index", "isfinite", "isinf", "isnan", "length", "library", "log",
     "log1p", "log2", "logsumexp", "max", "maximum", "mean", "min", "minimum", "pipeline", "prod",
-    "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "sum", "take", "tanh", "topk", "var",
-    "where", "xlogy",
+    "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "stabilize", "sum", "take", "tanh", "topk",
+    "var", "where", "xlogy",
 ]  # fmt: skip

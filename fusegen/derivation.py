@@ -35,6 +35,7 @@ class RefusalKind(Enum):
     UNBOUNDED = "unbounded correction"
     TOO_MANY_STATES = "too many states"
     MIXED_SIGN = "would cancel"
+    RANGE = "would overflow"
     NON_MONOTONE = "not monotone"
     ORDER = "needs the finished row"
     UNPROVED = "not proved"

@@ -17,10 +17,10 @@ Milakov & Gimelshein 2018, equation 4, is the case u = x − m, h = exp, T = exp
 Pivots of the first *level* are functions of folded components; those of the next are functions of
 moving sums too (a softmax-weighted mean), and sums about them come after those sums.
 
-Guard policy, the only one: a pivot that is no usable number (empty or all −inf rows, ±inf, NaN; for
-scale pivots also 0) is *anchored* at 0 (shift) or 1 (scale) while sums are kept, a sum that is 0
-stays 0 whatever T is, and when the sweep ends the sums that hang on such a pivot are NaN, which is
-what the text gives.
+Guard policy, the only one; docs/special_values.md says what follows. A pivot is *usable* if it is
+finite, and for a scale not 0. While sums are kept, any other (no elements, all −inf, +inf, NaN) is
+*anchored* at 0 (shift) or 1 (scale); same compares with it as it is. A sum that is 0 stays 0,
+whatever T is. When the sweep ends, the sums that hang on a pivot that is not usable are NaN.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from fusegen.expr import Call, Expr, Lit, Var, call, text, variables
 FoldName = Literal["max", "min", "sum", "prod"]
 Action = Literal["shift", "scale", "same"]
 _MOVES: dict[Action, str] = {"shift": "shift", "scale": "ratio", "same": "same"}
-
 
 Anchors = Callable[[str], Expr]
 """Where a pivot stands, by its name."""
@@ -232,8 +231,8 @@ class Monoid:
         return tuple(found)
 
     def transported(self, moving: Moving, held: Callable[[str], Expr]) -> Expr:
-        """Σ of factor · sum, sums by name. A sum that is 0 stays 0 whatever the factor is, and what
-        an indicator drops is 0 whatever the sum is."""
+        """Σ of factor · sum, sums by name. A sum that is 0 stays 0 whatever the factor is; what an
+        indicator drops is 0 whatever the sum is."""
         for pivot in self.pivots:
             powers = [_power_of(pivot.move, factor) for _, factor in moving.transport]
             if len(powers) > 1 and all(p is not None for p in powers):
@@ -247,11 +246,9 @@ class Monoid:
         for name, factor in moving.transport:
             term = held(name)
             if factor != Lit(1.0):
-                dropped = [v for n, v in variables(factor).items() if n in same]
-                if factor not in dropped:
-                    term = call("zero_wins", term, factor)
-                for indicator in dropped:
-                    term = call("zero_wins", indicator, term)
+                drops = same & set(variables(factor))
+                pair = (factor, term) if drops else (term, factor)
+                term = call("zero_wins", *pair)
             total = term if total is None else call("add", total, term)
         return Lit(0.0) if total is None else total
 

@@ -71,7 +71,7 @@ def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any
     Raises TraceError, pointing at the user's line, for anything that is not a row pipeline.
     """
     fn = pipeline.fn
-    code = fn.__code__
+    code = inspect.unwrap(fn).__code__
     where = Loc(code.co_filename, code.co_firstlineno, f"def {fn.__name__}(…)")
     build = Builder(codes={code})
     args: list[Value | None] = []

@@ -13,7 +13,7 @@ from algebra_cases import ACCEPTED, REFUSED
 from cases import covariance, kl_divergence, skewness_sum, weighted_variance
 
 import fusegen as fg
-from fusegen.algebra import derive, laws
+from fusegen.algebra import derive, laws, merge
 from fusegen.derivation import Commuted, Dependent, RefusalKind
 from fusegen.expr import Lit
 
@@ -159,7 +159,7 @@ def test_nothing_hangs(monkeypatch):
         while True:
             pass
 
-    monkeypatch.setattr(derive, "best_candidate", hang)
+    monkeypatch.setattr(merge, "best_candidate", hang)
     monkeypatch.setattr(derive, "REDUCTION_SECONDS", 0.2)
 
     def text(x):

@@ -18,7 +18,7 @@ PACKAGE = Path(fusegen.__file__).parent
 LAYERS = (
     ("loc", "version", "sources"),
     ("errors",),
-    ("dtypes", "ops"),
+    ("dtypes", "literals", "ops"),
     ("names",),
     ("expr", "forms", "graph"),
     ("monoid", "kinds", "witness"),
@@ -33,7 +33,7 @@ LAYERS = (
     ("dispatch",),
     ("compiled",),
     ("pipeline", "compare"),
-    ("library", "report", "check"),
+    ("library", "report", "check", "stabilize"),
     ("__init__",),
     ("cli",),
     ("__main__",),

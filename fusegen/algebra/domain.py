@@ -43,10 +43,15 @@ class Bound:
 
 @dataclass(frozen=True)
 class Indicator:
-    """[element = row], 1 or 0."""
+    """[element = row] and its contrary, each 1 or 0."""
 
     symbol: sp.Symbol
     bound: Bound
+
+    @property
+    def contrary(self) -> sp.Symbol:
+        """[element ≠ row], a symbol of its own: sums of either need no difference of sums."""
+        return zero_or_one(f"{self.bound.element.name}_is_not_{self.bound.row.name}")
 
 
 def conditions_alone(f: sp.Expr) -> sp.Expr:
@@ -87,7 +92,7 @@ def with_indicators(
 ) -> tuple[sp.Expr, tuple[Indicator, ...]]:
     """f with the conditions that say element = row value written as indicators.
 
-    A condition c inside f is taken out by cases: f = f|¬c + [c]·(f|c − f|¬c).
+    A condition c inside f is taken out by cases: f = [c]·f|c + [not c]·f|not c.
     """
     found: dict[sp.Symbol, Indicator] = {}
     for b in bounds:
@@ -100,9 +105,8 @@ def with_indicators(
                 holds[condition] = sp.true if says else sp.false
                 fails[condition] = sp.false if says else sp.true
         if holds:
-            at, off = f.subs(holds), f.subs(fails)
-            f = off + symbol * (at - off)
             found[symbol] = Indicator(symbol, b)
+            f = symbol * f.subs(holds) + found[symbol].contrary * f.subs(fails)
     return f, tuple(found.values())
 
 

@@ -17,9 +17,10 @@ from collections.abc import Callable
 
 import sympy as sp
 
+from fusegen.algebra.choice import Choice
 from fusegen.algebra.domain import conditions_alone, selection_holds, zero_or_one
 from fusegen.algebra.limits import OBLIGATION_SECONDS, within
-from fusegen.algebra.pivot import Choice, Closed, scales_outside
+from fusegen.algebra.pivot import Closed, scales_outside
 from fusegen.algebra.setting import Setting
 from fusegen.derivation import Obligation, Status
 
@@ -73,7 +74,7 @@ class _Places:
         """Every u by its definition, with the pivots at a place."""
         found = {c.u: c.here.subs(self.place[mark], simultaneous=True) for c in self.choices}
         if mark == "q":
-            found |= {c.u: c.u * _equal(_symbol(c), "p", "q") for c in self.same}
+            found |= {c.u: c.moved.subs(c.move, _equal(_symbol(c), "p", "q")) for c in self.same}
         return {**found, **self.fixed}
 
     def moves(self, start: str, end: str) -> dict[sp.Symbol, sp.Expr]:
@@ -168,6 +169,7 @@ def _agrees(setting: Setting) -> bool:
                 there = place[b.element]
                 place[b.row] = there + gap[b] if b.above else there - gap[b]
         value = {i.symbol: sp.Integer(int(gap[i.bound] == 0)) for i in setting.indicators}
+        value |= {i.contrary: 1 - value[i.symbol] for i in setting.indicators}
         text = _choices_as_symbols(conditions_alone(setting.text.subs(place)))
         if not is_zero(text - _choices_as_symbols(setting.f.subs(value).subs(place))):
             return False

@@ -19,6 +19,7 @@ from fusegen.algebra.pivot import (
 from fusegen.algebra.safety import (
     cancelling_readout,
     exponential_readout,
+    out_of_range,
     raw_moment,
     rewritten_readout,
     unbounded_factor,
@@ -109,6 +110,10 @@ def _doubt(setting: Setting, closed: Closed | NotClosed, brave: bool) -> Doubt |
     if exponential_readout(candidate, changing):
         why = "the read-out would multiply the sum by an exponential of a row value."
         return Doubt(RefusalKind.UNBOUNDED, why)
+    large = out_of_range(setting, closed)
+    if large is not None:
+        why = f"Σ {large} overflows, or vanishes, where the quotients that the text forms do not."
+        return Doubt(RefusalKind.RANGE, why)
     mixed = cancelling_readout(setting, closed)
     if mixed is not None and not brave:
         why = f"a sum of terms of one sign would be read out as the difference {mixed}."

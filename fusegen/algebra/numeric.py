@@ -85,7 +85,7 @@ def _by_sums(
     spelled = as_vars(setting)
     for c in candidate.choices:
         if c.action == "same" and c.pivot is not None:
-            env[c.u.name] = np.float32(env[c.atom.name] == env[c.pivot.symbol.name])
+            env[c.u.name] = np.asarray(env[c.atom.name] == env[c.pivot.symbol.name], np.float32)
         elif c.pivot is not None:
             env[c.u.name] = _float32(c.here, spelled, env)
         spelled[c.u] = Var(c.u.name, "float", True)

@@ -39,7 +39,7 @@ def _witness(
             return disorder(graph, node, setting) or confusion(graph, node)
         case RefusalKind.MIXED_SIGN:
             return cancellation(graph, node, read_setting(node.arg, graph.names, entries))
-        case RefusalKind.UNBOUNDED:
+        case RefusalKind.UNBOUNDED | RefusalKind.RANGE:
             return overflow(graph, node)
         case RefusalKind.KINK | RefusalKind.STUCK_ATOM:
             return confusion(graph, node) or ratio(graph, node)
@@ -61,6 +61,8 @@ def advice(kind: RefusalKind) -> str:
                     "in powers, polynomials and exp of them.")  # fmt: skip
         case RefusalKind.UNBOUNDED:
             return "To share the sweep, measure from the greatest: exp(x - fg.max(x)) is bounded."
+        case RefusalKind.RANGE:
+            return "To share the sweep, divide by a maximum or a sum of magnitudes: fg.abs(x)."
         case RefusalKind.TOO_MANY_STATES:
             return "To share the sweep, lower the degree, or return simpler sums."
         case RefusalKind.MIXED_SIGN:

@@ -36,9 +36,12 @@ def _symbol(atom: sp.Expr) -> sp.Symbol:
 class RowSums:
     """Row values written out in symbols Σ[atom] and extremes; `symbols` are those already named."""
 
-    def __init__(self, names: Mapping[g.Node, str], symbols: Mapping[g.Node, sp.Symbol]) -> None:
+    def __init__(
+        self, names: Mapping[g.Node, str], symbols: Mapping[g.Node, sp.Symbol],
+        selectors: frozenset[sp.Symbol],
+    ) -> None:  # fmt: skip
         self.names, self.symbols = names, dict(symbols)
-        self.elements = frozenset(
+        self.elements = selectors | frozenset(
             s for n, s in symbols.items() if g.extent(n) is g.Extent.ELEMENT
         )
         self.known: dict[g.Node, sp.Expr] = {}

@@ -4,13 +4,15 @@
   R2  no read-out coefficient grows exponentially with a row value
   R3  no correction grows exponentially as the pivot moves; polynomial drift is accepted
   R4  a sum of terms of one sign is not read out as a difference
+  R5  powers of x over powers of a row value stay quotients: x² alone leaves the range first
 """
 
 from __future__ import annotations
 
 import sympy as sp
 
-from fusegen.algebra.pivot import Candidate, Choice, Closed
+from fusegen.algebra.choice import Choice
+from fusegen.algebra.pivot import Candidate, Closed
 from fusegen.algebra.setting import Setting
 
 
@@ -71,6 +73,21 @@ def cancelling_readout(setting: Setting, closed: Closed) -> sp.Expr | None:
     if len(signs) == 1 and 0 not in signs:
         return None
     return sum(c * sp.Symbol(f"S_{k + 1}") for k, (c, _) in enumerate(terms))
+
+
+def out_of_range(setting: Setting, closed: Closed) -> sp.Expr | None:
+    """A sum of powers of a plain element that the text forms only divided by a base row value,
+    (x / p)²: the square overflows where the quotient does not."""
+    loose = {c.u for c in closed.candidate.choices if c.pivot is None}
+    for h, c in closed.candidate.terms.items():
+        powers = {f.base for f in h.atoms(sp.Pow) if f.base in loose and (f.exp - 2).is_nonnegative}
+        divided = any(
+            r.symbol == f.base and r.base and (f.exp + 2).is_nonpositive
+            for f in c.atoms(sp.Pow) for r in setting.changing
+        )  # fmt: skip
+        if powers and divided:
+            return h
+    return None
 
 
 def _by_distance(setting: Setting, f: sp.Expr) -> sp.Expr:

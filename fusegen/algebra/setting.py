@@ -35,6 +35,7 @@ class RowParameter:
     node: g.Node
     symbol: sp.Symbol
     constant: bool  # known before the row is read
+    base: bool  # made of base reductions only
     pivotal: bool  # elements may be kept relative to it while it moves
 
     @property
@@ -73,7 +74,12 @@ class Setting:
     def sums(self) -> RowSums:
         """Row values as sums over these elements."""
         symbols = {**self.elements, **{n: r.symbol for n, r in self.rows.items()}}
-        return RowSums(self.names, symbols)
+        return RowSums(self.names, symbols, self.selectors)
+
+    @property
+    def selectors(self) -> frozenset[sp.Symbol]:
+        """The indicators and their contraries, which vary with the element."""
+        return frozenset(s for i in self.indicators for s in (i.symbol, i.contrary))
 
     @property
     def apart(self) -> Setting:
@@ -94,7 +100,7 @@ class Setting:
         """The terms of f as sums of their own; one part where a term has no element, for then
         the sum of the others may cancel against it."""
         terms = sp.Add.make_args(self.f)
-        elements = {*self.elements.values(), *(i.symbol for i in self.indicators)}
+        elements = {*self.elements.values(), *self.selectors}
         if not all(t.free_symbols & elements for t in terms):
             return (self,)
         return tuple(replace(self, f=t) for t in terms)
@@ -203,8 +209,10 @@ class _Reader:
             return
         if any(isinstance(r, g.TopK) for r in needs):
             raise Unmodelled(node)
-        pivotal = bool(needs) and not finished and is_steady(node)
-        self.rows[node] = RowParameter(node, self._symbol(node), not needs, pivotal)
+        base = bool(needs) and not finished
+        self.rows[node] = RowParameter(
+            node, self._symbol(node), not needs, base, base and is_steady(node)
+        )
 
     def collect_elements(
         self, node: g.Node, reduced: set[g.Node]

@@ -12,7 +12,7 @@ from fusegen.algebra.rowsums import vanishes
 from fusegen.algebra.setting import Setting, as_vars
 from fusegen.algebra.symbols import thaw
 from fusegen.derivation import Basis, Dependent, Obligation, Shifted
-from fusegen.expr import Var
+from fusegen.expr import Expr, Lit, Var, call
 
 
 def spelled(
@@ -21,13 +21,16 @@ def spelled(
 ) -> Dependent:  # fmt: skip
     """The entry of a merged sum."""
     zeros, proofs = _known_zeros(setting, closed)
-    words = as_vars(setting)
+    words: dict[sp.Symbol, Expr] = {**as_vars(setting)}
     shifts: dict[str, Shifted] = {}
     for c in closed.candidate.choices:
         if c.pivot is None:
             words[c.u] = words[c.atom]
         else:
             words[c.u] = Var(c.u.name, "float", True)
+            if c.contrary_to is not None:
+                words[c.u] = call("sub", Lit(1.0), words[c.contrary_to])
+                continue
             words |= {m: Var(m.name) for m in c.moves}
             unit = c.unit.symbol.name if c.unit else ""
             pivot = c.pivot.symbol.name

@@ -8,6 +8,8 @@ of what they are made of; sums of one sign only grow; a quotient whose denominat
 
 from __future__ import annotations
 
+import functools
+
 from fusegen import graph as g
 from fusegen.algebra.symbols import is_nonnegative
 
@@ -15,6 +17,7 @@ _TAME = ("add", "sub", "mul", "neg", "abs", "maximum", "minimum", "sqrt", "exp",
          "exp2", "square", "where", "isinf", "eq", "gt", "lt")  # fmt: skip
 
 
+@functools.lru_cache(maxsize=4096)
 def is_steady(node: g.Node) -> bool:
     """Does the value of a part of the row stay in the range that the row's elements span?"""
     match node:

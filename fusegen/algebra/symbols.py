@@ -12,7 +12,7 @@ from typing import assert_never
 import sympy as sp
 
 from fusegen import graph as g
-from fusegen.expr import Expr, Lit, Var, call
+from fusegen.expr import Expr, Lit, call
 
 
 class Unmodelled(Exception):
@@ -99,6 +99,7 @@ def _needed(node: g.Node, leaves: Mapping[g.Node, sp.Expr]) -> list[g.Node]:
     return list(order)
 
 
+@functools.lru_cache(maxsize=4096)
 def is_positive(node: g.Node) -> bool:
     """Is the value certainly > 0 for every finite input?"""
     match node:
@@ -128,6 +129,7 @@ def is_positive(node: g.Node) -> bool:
             return False
 
 
+@functools.lru_cache(maxsize=4096)
 def is_nonnegative(node: g.Node) -> bool:
     """Is the value certainly ≥ 0 for every finite input?"""
     if is_positive(node):
@@ -177,7 +179,7 @@ def divisors(node: g.Node) -> frozenset[g.Node]:
     return frozenset(found)
 
 
-def thaw(expr: sp.Expr, names: Mapping[sp.Symbol, Var], moving: frozenset[str]) -> Expr:
+def thaw(expr: sp.Expr, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]) -> Expr:
     """A sympy expression in fusegen's own language.
 
     `moving` names relatives and moves: products of their powers with an exponential are guarded,
@@ -224,7 +226,7 @@ _RELATIONS = {
 
 
 def _thaw_cases(
-    expr: sp.Piecewise, names: Mapping[sp.Symbol, Var], moving: frozenset[str]
+    expr: sp.Piecewise, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]
 ) -> Expr:
     *cases, (last, condition) = expr.args
     if condition != sp.true:
@@ -239,7 +241,7 @@ def _ordered(args: tuple[sp.Expr, ...]) -> list[sp.Expr]:
     return sorted(args, key=sp.default_sort_key)
 
 
-def _thaw_sum(expr: sp.Add, names: Mapping[sp.Symbol, Var], moving: frozenset[str]) -> Expr:
+def _thaw_sum(expr: sp.Add, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]) -> Expr:
     plus = [t for t in _ordered(expr.args) if not t.could_extract_minus_sign()]
     minus = [-t for t in _ordered(expr.args) if t.could_extract_minus_sign()]
     terms = [thaw(t, names, moving) for t in plus]
@@ -258,7 +260,7 @@ def _product(factors: list[Expr]) -> Expr:
     return total
 
 
-def _thaw_product(expr: sp.Mul, names: Mapping[sp.Symbol, Var], moving: frozenset[str]) -> Expr:
+def _thaw_product(expr: sp.Mul, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]) -> Expr:
     if expr.args[0] == -1:
         return call("neg", thaw(-expr, names, moving))
     choice = next((a for a in _ordered(expr.args) if isinstance(a, sp.Piecewise)
@@ -285,7 +287,7 @@ def _thaw_product(expr: sp.Mul, names: Mapping[sp.Symbol, Var], moving: frozense
     return _product([*(thaw(a, names, moving) for a in others), guarded])
 
 
-def _thaw_power(expr: sp.Pow, names: Mapping[sp.Symbol, Var], moving: frozenset[str]) -> Expr:
+def _thaw_power(expr: sp.Pow, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]) -> Expr:
     base, power = expr.args
     inner = thaw(base, names, moving)
     if power.is_Integer and 2 <= power <= 8:
