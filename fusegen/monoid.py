@@ -91,7 +91,6 @@ class Pivot:
     def anchor(self) -> str:
         return f"{self.name}_anchor"
 
-
     def moved(self, start: Anchors, end: Anchors) -> Expr:
         """The move between two places."""
         return self.relative(start(self.name), end)

@@ -97,6 +97,7 @@ class Builder:
     labels: dict[g.Node, str] = field(default_factory=dict)
     returned: set[g.Node] = field(default_factory=set)
     codes: set[CodeType] = field(default_factory=set)
+    at: Loc | None = None  # the line that new nodes belong to, where it is not the caller's
 
     def add(self, node: g.Node) -> Value:
         key = (g.attributes(node), tuple(id(a) for a in g.operands(node)))
@@ -126,6 +127,9 @@ def builder() -> Builder:
 
 def here() -> Loc:
     """The nearest line of the stack that is not the language itself."""
+    active = ACTIVE.get()
+    if active is not None and active.at is not None:
+        return active.at
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename in _LANGUAGE_FILES:
         frame = frame.f_back
