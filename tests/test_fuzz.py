@@ -17,7 +17,7 @@ from fuzz.truth import truth_of
 import fusegen as fg
 from fusegen import graph as g
 from fusegen.algebra.derive import derive
-from fusegen.derivation import Base, Basis, Commuted, Dependent, Derivation
+from fusegen.derivation import Base, Basis, Commuted, Dependent
 from fusegen.expr import Lit, Var, call
 from fusegen.trace import trace
 
@@ -70,7 +70,7 @@ def test_cases_are_their_seeds():
 
 def _wrong(graph, entries):
     """What the oracle says of a derivation with these entries."""
-    derivation = Derivation(graph.name, tuple(entries), 0.0)
+    derivation = replace(derive(graph), entries=tuple(entries))
     return {w.entry for w in check_entries(graph, derivation, random.Random(1), 12, Tally())}
 
 
