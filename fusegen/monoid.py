@@ -249,8 +249,9 @@ class Monoid:
         return tuple(found)
 
     def transported(self, moving: Moving, side: str) -> Expr:
-        """Σ of factor · sum, sums as members of `side`. A sum that is 0 stays 0 whatever the factor is; what an
-        indicator drops is 0 whatever the sum is."""
+        """Σ of factor · sum, sums as members of `side`. A sum that is 0 stays 0 whatever the factor
+        is; what an indicator drops is 0 whatever the sum is."""
+
         def held(name: str) -> Expr:
             return Var(f"{side}.{name}", moving.kind)
 
