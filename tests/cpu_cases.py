@@ -41,7 +41,8 @@ def program(fn, form="online", dtypes=(), constants=()):
     graph = trace(Traced(fn), frozenset(types), dict(constants))
     derivation = derive(graph)
     grouping = "sweeps" if form == "unfused" else "rows"
-    return lower(graph, derivation, fuse(graph, derivation, form, infer_kinds(graph, types)), types, grouping)
+    fusion = fuse(graph, derivation, form, infer_kinds(graph, types))
+    return lower(graph, derivation, fusion, types, grouping)
 
 
 def source(made, chunk=None, target=None):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from algebra_cases import ACCEPTED
 from emulated import EmulatedExecutable
 
 from fusegen import library
@@ -112,6 +113,17 @@ def library_case(
         case "weighted_mean":
             inputs = {"scores": normal(n_rows, n_cols), "values": normal(n_rows, n_cols)}
     return Case(pipeline, inputs, n_rows, n_cols, {**CONSTANTS.get(name, {}), **constants})
+
+
+def accepted_case(name: str, n_rows: int, n_cols: int, dtype: str = "float32") -> Case:
+    """One of the pipelines that the algebra accepts, with ties at the top of its rows."""
+    rng = np.random.default_rng(1)
+    pipeline = ACCEPTED[name]
+    inputs = {n: rng.standard_normal((n_rows, n_cols)) for n in pipeline.signature.arrays}
+    for x in inputs.values():
+        x[:, n_cols // 3] = x[:, n_cols // 2] = x.max(axis=1) + 0.5
+    kind = dtype_of(dtype).numpy
+    return Case(pipeline, {n: x.astype(kind) for n, x in inputs.items()}, n_rows, n_cols)
 
 
 def assert_close(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import nvrtc
 import pytest
-from cuda_cases import LIBRARY, library_case
+from algebra_cases import ACCEPTED
+from cuda_cases import LIBRARY, accepted_case, library_case
 
 pytestmark = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 
@@ -18,13 +19,22 @@ MOST_REGISTERS = 168
 def test_library_compiles_within_budget(name: str, arch: str) -> None:
     for n_cols, form in ((1000, "online"), (25_000, "online"), (25_000, "unfused")):
         source = library_case(name, 1, n_cols).work(form=form, arch=arch, n_rows=4000).source
-        compiled = nvrtc.compile_for(source, arch)
-        assert compiled.reports, "ptxas reported no kernel"
-        assert compiled.seconds < MOST_SECONDS
-        for report in compiled.reports:
-            assert report.spill_bytes <= MOST_SPILL, report
-            assert report.registers <= MOST_REGISTERS, report
-            assert report.shared_bytes <= 48 * 1024, report
+        _within_budget(source, arch)
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_what_the_algebra_accepts_compiles_within_budget(name: str) -> None:
+    _within_budget(accepted_case(name, 1, 4096).work(n_rows=4000).source, "sm_90")
+
+
+def _within_budget(source: str, arch: str) -> None:
+    compiled = nvrtc.compile_for(source, arch)
+    assert compiled.reports, "ptxas reported no kernel"
+    assert compiled.seconds < MOST_SECONDS
+    for report in compiled.reports:
+        assert report.spill_bytes <= MOST_SPILL, report
+        assert report.registers <= MOST_REGISTERS, report
+        assert report.shared_bytes <= 48 * 1024, report
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import simt
-from cuda_cases import LIBRARY, Case, assert_close, library_case, strided
+from algebra_cases import ACCEPTED
+from cuda_cases import LIBRARY, Case, accepted_case, assert_close, library_case, strided
 
 import fusegen as fg
 
@@ -21,6 +22,12 @@ def test_library_in_every_form(name: str, form: str) -> None:
     for n_rows, n_cols, shift in ((5, 70, 1), (3, 2500, 0)):
         case = library_case(name, n_rows, n_cols)
         assert_close(case.emulate(form=form, shift=shift), case.reference(), 3e-6)
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_what_the_algebra_accepts(name: str) -> None:
+    case = accepted_case(name, 3, 1501)
+    assert_close(case.emulate(), case.reference(), 4e-5)
 
 
 @pytest.mark.parametrize("n_cols", [1, 2, 3, 5, 31, 33, 127, 129, 1023, 1025, 4097])

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_cases import CONSTANTS, LIBRARY, assert_close, library_case
+from algebra_cases import ACCEPTED
+from cuda_cases import CONSTANTS, LIBRARY, accepted_case, assert_close, library_case
 
 import fusegen as fg
 
@@ -39,6 +40,38 @@ def test_library_in_every_form(name: str, form: str) -> None:
         constants = {"k": 1} if n_cols == 1 and "k" in CONSTANTS.get(name, {}) else {}
         case = library_case(name, n_rows, n_cols, **constants)
         assert_close(run(case, form=form), case.reference(), STEP["float32"])
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_what_the_algebra_accepts(name: str) -> None:
+    for n_rows, n_cols in ((37, 63), (300, 4096), (3, 25_001), (2, 300_000)):
+        for dtype, step in (("float32", 4e-5), ("float64", 1e-10)):
+            case = accepted_case(name, n_rows, n_cols, dtype)
+            assert_close(run(case, form="online"), case.reference(), step)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp", "entropy", "norm2"])
+def test_gradients(name: str) -> None:
+    import cupy
+
+    rng = np.random.default_rng(5)
+    p = fg.library.PIPELINES[name]
+    backward = fg.grad(p)
+    x = rng.standard_normal((50, 5003))
+    g = rng.standard_normal(np.shape(p(x)))
+    got = backward(cupy.asarray(g), cupy.asarray(x)).get()
+    np.testing.assert_allclose(got, backward.reference(g, x), rtol=1e-9, atol=1e-12)
+
+
+def test_gradients_of_weights_sum_over_rows() -> None:
+    import cupy
+
+    rng = np.random.default_rng(6)
+    g, x, w, b = (rng.standard_normal(s) for s in ((70, 515), (70, 515), 515, 515))
+    backward = fg.grad(fg.library.layer_norm, wrt="weight")
+    got = backward(*map(cupy.asarray, (g, x, w, b))).get()
+    xhat = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(got, (g * xhat).sum(0), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
