@@ -25,6 +25,7 @@ from fusegen.errors import (
     PipelineError,
     ShapeError,
     TraceError,
+    UnprovedLaw,
 )  # fmt: skip
 from fusegen.lang import (
     abs,
@@ -70,17 +71,18 @@ from fusegen.lang import (
     where,
     xlogy,
 )  # fmt: skip
+from fusegen.own import OwnMonoid, monoid, product, reduce
 from fusegen.pipeline import Compiled, Pipeline, Spec, pipeline
 from fusegen.value import PerColumn, PerRow
 from fusegen.version import __version__
 
 __all__ = [
     "ArgumentError", "BackendError", "Compiled", "DTypeError", "FusegenError", "InternalError",
-    "LawViolation", "PerColumn", "PerRow", "Pipeline", "PipelineError", "Report", "ShapeError",
-    "Spec", "TraceError", "__version__",
+    "LawViolation", "OwnMonoid", "PerColumn", "PerRow", "Pipeline", "PipelineError", "Report", "ShapeError",
+    "Spec", "TraceError", "UnprovedLaw", "__version__",
     "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "check", "cos", "count", "erf", "exp",
     "exp2", "expm1", "floor", "index", "isfinite", "isinf", "isnan", "length", "library", "log",
-    "log1p", "log2", "logsumexp", "max", "maximum", "mean", "min", "minimum", "pipeline", "prod",
-    "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "sum", "take", "tanh", "topk", "var",
+    "log1p", "log2", "logsumexp", "max", "maximum", "mean", "min", "minimum", "monoid", "pipeline", "prod",
+    "product", "reduce", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "sum", "take", "tanh", "topk", "var",
     "where", "xlogy",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any, assert_never
 from fusegen.dtypes import DType
 from fusegen.errors import InternalError
 from fusegen.loc import Loc
+from fusegen.operator import Operator
 
 
 class Extent(Enum):
@@ -124,7 +125,26 @@ class Take:
     loc: Loc
 
 
-Node = Input | Literal | Length | Index | Map | Cast | Reduce | TopK | Part | Take
+@dataclass(frozen=True, slots=True, eq=False)
+class Own:
+    """The user's own monoid folded over a row; `args` are the lifted elements, by field."""
+
+    operator: Operator
+    args: tuple[Node, ...]
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """One number of the state that an Own leaves."""
+
+    own: Own
+    name: str
+    loc: Loc
+
+
+Node = Input | Literal | Length | Index | Map | Cast | Reduce | TopK | Part | Take | Own | Field
+Reduction = Reduce | TopK | Own
 
 Structure = int | tuple["Structure", ...] | dict[str, "Structure"]
 """How outputs are nested: leaves are positions in `Graph.outputs`."""
@@ -152,17 +172,19 @@ class Graph:
         raise KeyError(name)
 
     @property
-    def reductions(self) -> tuple[Reduce | TopK, ...]:
+    def reductions(self) -> tuple[Reduction, ...]:
         """Every reduction over a row, in topological order."""
-        return tuple(n for n in self.nodes if isinstance(n, Reduce | TopK) and is_reduction(n))
+        return tuple(n for n in self.nodes if isinstance(n, Reduction) and is_reduction(n))
 
 
 def operands(node: Node) -> tuple[Node, ...]:
     match node:
         case Input() | Literal() | Length() | Index():
             return ()
-        case Map(args=args):
+        case Map(args=args) | Own(args=args):
             return args
+        case Field(own=own):
+            return (own,)
         case Cast(arg=arg) | Reduce(arg=arg) | TopK(arg=arg):
             return (arg,)
         case Part(top=top):
@@ -179,7 +201,7 @@ def extent(node: Node) -> Extent:
             return Extent.ROW if axis is Axis.PER_ROW else Extent.ELEMENT
         case Index():
             return Extent.ELEMENT
-        case Literal() | Length() | Reduce():
+        case Literal() | Length() | Reduce() | Own() | Field():
             return Extent.ROW
         case TopK() | Part():
             return Extent.LIST
@@ -212,19 +234,21 @@ def lists_of(node: Node) -> frozenset[TopK]:
 
 def is_reduction(node: Node) -> bool:
     """Does this node fold a whole row? (Folds of a K-entry list do not.)"""
+    if isinstance(node, Own):
+        return True
     return isinstance(node, Reduce | TopK) and extent(node.arg) is Extent.ELEMENT
 
 
-def reductions_of(node: Node) -> tuple[Reduce | TopK, ...]:
+def reductions_of(node: Node) -> tuple[Reduction, ...]:
     """Row reductions that `node` needs or is, without looking inside them; operands first."""
-    found: dict[Reduce | TopK, None] = {}
+    found: dict[Reduction, None] = {}
     seen: set[Node] = set()
 
     def visit(n: Node) -> None:
         if n in seen:
             return
         seen.add(n)
-        if isinstance(n, Reduce | TopK) and is_reduction(n):
+        if isinstance(n, Reduction) and is_reduction(n):
             found[n] = None
             return
         for a in operands(n):
@@ -271,6 +295,10 @@ def attributes(node: Node) -> tuple[Any, ...]:
             return ("part", field)
         case Take():
             return ("take",)
+        case Own(operator=operator):
+            return ("own", operator.name, operator.key)
+        case Field(name=name):
+            return ("field", name)
         case _:
             assert_never(node)
 

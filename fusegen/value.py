@@ -21,7 +21,9 @@ from fusegen.loc import Loc
 from fusegen.ops import OPS
 
 _PACKAGE = Path(__file__).parent
-_LANGUAGE_FILES = {str(_PACKAGE / f) for f in ("value.py", "trace.py", "lang.py", "pipeline.py")}
+_LANGUAGE_FILES = {
+    str(_PACKAGE / f) for f in ("value.py", "trace.py", "lang.py", "own.py", "pipeline.py")
+}
 
 
 @dataclass(eq=False)
