@@ -5,16 +5,17 @@ Plain data, free of sympy, so that later passes and the cache need not load it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from typing import Any, Literal
 
 from fusegen.expr import Expr, text
 from fusegen.loc import Loc
 from fusegen.monoid import Action
+from fusegen.operator import Law, State
 
-Status = Literal["proved", "not proved"]
+Status = Literal["proved", "not proved", "assumed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,25 @@ class Refusal:
 
     def __str__(self) -> str:
         return f"{self.loc.short}: {self.what}\n  {self.why}\n  {self.fix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """States for which a law of a monoid fails; exact numbers where there are such.
+
+    `pieces`: the elements that each state is made of. `sides`: what the law says is equal, and is
+    not; `parts`: what they are computed from.
+    """
+
+    law: Law
+    pieces: Mapping[str, Sequence[tuple[Any, ...]]]
+    states: Mapping[str, State]
+    parts: Mapping[str, State]
+    sides: Mapping[str, State]
+    text: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +134,20 @@ class Refused:
     refusal: Refusal
 
 
-Entry = Base | Dependent | Commuted | Refused
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A monoid of the user's own: laws proved or assumed; `ordered`: merged in row order only."""
+
+    name: str
+    depends_on: tuple[str, ...]
+    monoid: str
+    ordered: bool
+    obligations: tuple[Obligation, ...]
+    note: str  # why in row order
+    refusal: Refusal | None  # why it waits for what it depends on
+
+
+Entry = Base | Dependent | Commuted | Refused | Own
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +166,19 @@ class Derivation:
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
-        return tuple(e.refusal for e in self.entries if isinstance(e, Refused))
+        found = (e.refusal for e in self.entries if isinstance(e, Refused | Own))
+        return tuple(r for r in found if r is not None)
 
     @property
     def obligations(self) -> tuple[Obligation, ...]:
         return tuple(
-            o for e in self.entries if isinstance(e, Dependent | Commuted) for o in e.obligations
+            o for e in self.entries if isinstance(e, Dependent | Commuted | Own)
+            for o in e.obligations
         )
 
     @property
     def proved(self) -> bool:
-        return all(o.status == "proved" for o in self.obligations)
+        return all(o.status != "not proved" for o in self.obligations)
 
     def __str__(self) -> str:
         return "\n".join(line for entry in self.entries for line in describe(entry))
@@ -162,8 +197,17 @@ def describe(entry: Entry) -> list[str]:
             lines = [f"{name}: f keeps {order} {atom}, so it is taken of {atom} itself,",
                      f"  and f is applied to what is left ({rows})"]  # fmt: skip
             return lines + [_obligation(o) for o in obligations]
+        case Own():
+            return _describe_own(entry)
         case Dependent():
             return _describe_dependent(entry)
+
+
+def _describe_own(entry: Own) -> list[str]:
+    lines = [f"{entry.name}: your monoid {entry.monoid}"]
+    lines += [_obligation(o) for o in entry.obligations]
+    lines += [f"  merged in row order: {entry.note}"] if entry.ordered else []
+    return lines + (str(entry.refusal).splitlines() if entry.refusal else [])
 
 
 def _describe_dependent(entry: Dependent) -> list[str]:

@@ -19,6 +19,8 @@ from fusegen.forms import Form
 if TYPE_CHECKING:
     import networkx as nx  # loaded where it is used: a run from the cache never needs it
 
+_LABELLED = ("map", "reduce", "part", "own", "field")  # nodes that a drawing calls by what they do
+
 Mode = Literal["text", "merged", "commuted"]
 """text: folded as written; merged: kept relative to a moving pivot; commuted: taken of the atom."""
 
@@ -28,7 +30,7 @@ class Stage:
     """One sweep: the reductions it folds and the element values it stores."""
 
     number: int
-    folds: tuple[g.Reduce | g.TopK, ...]
+    folds: tuple[g.Reduction, ...]
     stores: tuple[g.Node, ...]
 
 
@@ -78,7 +80,7 @@ def as_networkx(graph: g.Graph) -> nx.DiGraph:
     drawn: nx.DiGraph = nx.DiGraph(name=graph.name)
     for node in graph.nodes:
         what = g.attributes(node)
-        label = str(what[1]) if len(what) > 1 and what[0] in ("map", "reduce", "part") else what[0]
+        label = str(what[1]) if len(what) > 1 and what[0] in _LABELLED else what[0]
         drawn.add_node(
             graph.names[node], label=label, loc=str(node.loc), extent=g.extent(node).value,
             output=node in graph.outputs,
@@ -104,7 +106,7 @@ def _is_element(node: g.Node) -> bool:
     return g.extent(node) is g.Extent.ELEMENT
 
 
-def row_needs(node: g.Node) -> tuple[g.Reduce | g.TopK, ...]:
+def row_needs(node: g.Node) -> tuple[g.Reduction, ...]:
     """The reductions whose finished values `node` uses directly."""
     return tuple(dict.fromkeys(r for a in g.operands(node) for r in g.reductions_of(a)))
 
@@ -140,7 +142,7 @@ def _keep_lists_alive(graph: g.Graph, needs: nx.DiGraph) -> None:
                 needs.add_edge(row, top, wait=0)
 
 
-def _meets(node: g.Node) -> tuple[g.Reduce | g.TopK, ...]:
+def _meets(node: g.Node) -> tuple[g.Reduction, ...]:
     """Row reductions combined with a list: also those inside the list's own element expression."""
     found = dict.fromkeys(row_needs(node))
     for top in [r for r in found if isinstance(r, g.TopK)]:
