@@ -92,7 +92,7 @@ def _check_lifted(node: g.Own, kinds: Mapping[g.Node, Kind], weak: set[g.Node]) 
     """Every lifted value must be what its field of the identity is."""
     for field, arg in zip(node.operator.fields, node.args, strict=True):
         check_field(node.operator.name, "lift", field.name, field.kind,
-                    kinds[arg], arg in weak, arg.loc)  # fmt: skip
+                    kinds[arg], arg in weak, node.loc)  # fmt: skip
 
 
 def check_field(

@@ -1,10 +1,11 @@
 """The merged monoid of a sweep: state, identity, lift, merge, project.
 
-A state has three groups of components:
+A state has four groups of components:
 
   folded    base monoids of the elements themselves: max, min, sum, prod, and (value, column) bests
   moving    sums of basis functions h(u), where u is the element relative to a *pivot*, a function
             of the folded components: u = x − p (shift) or u = x / p (scale)
+  own       states of the user's own monoids, which know nothing of pivots
   lists     the K best (value, column) pairs
 
 When the pivot changes from p to q, h(u at q) = T · h(u at p) with T a function of the move alone,
@@ -27,6 +28,7 @@ from typing import Literal
 
 from fusegen.dtypes import Kind
 from fusegen.expr import Expr, Var, text
+from fusegen.operator import Operator
 
 FoldName = Literal["max", "min", "sum", "prod"]
 Action = Literal["shift", "scale"]
@@ -120,7 +122,33 @@ class KBest:
         return f"{self.name}_column"
 
 
-Component = Folded | Best | Moving | KBest
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A monoid of the user's own: its state is one member, a struct of its operator's fields.
+
+    `ordered`: states must merge in row order, the left one left.
+    """
+
+    name: str
+    type: str  # of the struct, one per operator of a program
+    operator: Operator
+    lifts: tuple[Expr, ...]  # of element values, by field
+    ordered: bool
+
+    @property
+    def merge_text(self) -> tuple[str, ...]:
+        """⊕ as a person would write it: steps and fields."""
+        lines = [f"{n} = {text(e)}" for n, e in self.operator.steps]
+        found = [f"{f.name} = {text(f.merge)}" for f in self.operator.fields]
+        return (*lines, *(ln for ln in found if ln not in lines and not _echoes(ln)))
+
+
+def _echoes(line: str) -> bool:
+    left, _, right = line.partition(" = ")
+    return left == right
+
+
+Component = Folded | Best | Moving | KBest | Own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,12 +160,23 @@ class Monoid:
     pivots: tuple[Pivot, ...] = ()
     relatives: tuple[Relative, ...] = ()
     moving: tuple[Moving, ...] = ()
+    own: tuple[Own, ...] = ()
     lists: tuple[KBest, ...] = ()
 
     @property
     def components(self) -> tuple[Component, ...]:
         """Every component, in the order of the state."""
-        return (*self.folded, *self.best, *self.moving, *self.lists)
+        return (*self.folded, *self.best, *self.moving, *self.own, *self.lists)
+
+    @property
+    def operators(self) -> tuple[Own, ...]:
+        """The user's own monoids, each once however many states it has."""
+        return tuple({c.type: c for c in self.own}.values())
+
+    @property
+    def ordered(self) -> bool:
+        """Must states merge in row order?"""
+        return any(c.ordered for c in self.own)
 
     @property
     def is_empty(self) -> bool:
@@ -145,7 +184,7 @@ class Monoid:
 
     @property
     def has_scalars(self) -> bool:
-        return bool(self.folded or self.best or self.moving)
+        return bool(self.folded or self.best or self.moving or self.own)
 
     def pivot(self, name: str) -> Pivot:
         return next(p for p in self.pivots if p.name == name)
@@ -161,6 +200,7 @@ class Monoid:
         zero = {"max": "-inf", "min": "+inf", "sum": "0", "prod": "1"}
         parts = [zero[c.fold] for c in self.folded]
         parts += ["none" for _ in self.best] + ["0" for _ in self.moving]
+        parts += [f"{c.type} of nothing" for c in self.own]
         parts += ["empty" for _ in self.lists]
         return f"({', '.join(parts)})"
 
@@ -177,6 +217,10 @@ class Monoid:
             lines.append(f"{b.name} = column of the {'greater' if b.largest else 'lesser'} value")
         for m in self.moving:
             lines.append(f"{m.name} = {self._moved(m, 'a')} + {self._moved(m, 'b')}")
+        for c in self.own:
+            order = ", in row order" if c.ordered else ""
+            lines.append(f"{c.name} = a.{c.name} ⊕ b.{c.name} of {c.operator.name}{order}:")
+            lines += [f"  {line}" for line in c.merge_text]
         lines += [f"{c.name} = best {c.k} of both lists" for c in self.lists]
         return tuple(lines)
 

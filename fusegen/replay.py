@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from fusegen.errors import InternalError
 from fusegen.expr import evaluate
 from fusegen.kernel import Entries, Gather, Kernel, Let, ListFold, Step, Sweep
-from fusegen.monoid import FoldName, KBest, Monoid, Pivot
+from fusegen.monoid import FoldName, KBest, Monoid, Own, Pivot
 from fusegen.ops import zero_wins
 
 Env = dict[str, Any]
@@ -36,6 +37,7 @@ class State:
 
     parts: Env = field(default_factory=dict)
     best: dict[str, tuple[Any, int] | None] = field(default_factory=dict)
+    own: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     lists: dict[str, list[tuple[Any, int]]] = field(default_factory=dict)
 
 
@@ -75,6 +77,7 @@ class Folder:
         for c in m.lists:
             held = list(zip(_whole(evaluate(c.lift, env), at), at, strict=True))
             state.lists[c.name] = sorted(held, key=rank)[: c.k]
+        state.own = {c.name: self._fold_own(c, env, at) for c in m.own}
         anchors = self._anchors(state)
         for r in m.relatives:
             atom, anchor = evaluate(r.atom, env), anchors[r.pivot]
@@ -83,11 +86,22 @@ class Folder:
             state.parts[v.name] = np.sum(_whole(evaluate(v.lift, env), at))
         return state
 
+    @staticmethod
+    def _fold_own(own: Own, env: Env, at: Any) -> Mapping[str, Any]:
+        """lift(x₀) ⊕ lift(x₁) ⊕ …, in the order of the columns."""
+        fields = own.operator.fields
+        lifted = [_whole(evaluate(e, env), at) for e in own.lifts]
+        states = [
+            {f.name: v[i] for f, v in zip(fields, lifted, strict=True)} for i in range(len(at))
+        ]
+        return reduce(lambda a, b: own.operator.merge(a, b, evaluate), states)
+
     def _identity(self) -> State:
         m = self.monoid
         state = State({f.name: _UNITS[f.fold] for f in m.folded})
         state.parts |= {v.name: 0.0 for v in m.moving}
         state.best = {b.name: None for b in m.best}
+        state.own = {c.name: c.operator.identity for c in m.own}
         state.lists = {c.name: [] for c in m.lists}
         return state
 
@@ -104,6 +118,8 @@ class Folder:
         for c in m.best:
             pairs = [p for p in (a.best[c.name], b.best[c.name]) if p is not None]
             new.best[c.name] = min(pairs, key=lambda p: rank(p, largest=c.largest), default=None)
+        for o in m.own:
+            new.own[o.name] = o.operator.merge(a.own[o.name], b.own[o.name], evaluate)
         for k in m.lists:
             new.lists[k.name] = sorted(a.lists[k.name] + b.lists[k.name], key=rank)[: k.k]
         return new
@@ -158,6 +174,8 @@ class RowReplay:
     def _finish(self, monoid: Monoid, state: State) -> None:
         for name, value in state.parts.items():
             self.env[f"state.{name}"] = value
+        for own, fields in state.own.items():
+            self.env |= {f"state.{own}.{n}": v for n, v in fields.items()}
         for b in monoid.best:
             pair = state.best[b.name]
             if pair is None:

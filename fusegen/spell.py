@@ -7,7 +7,7 @@ from types import CodeType
 
 from fusegen import graph as g
 from fusegen.dtypes import BOOL, FLOAT64, INT64, DType, Kind
-from fusegen.errors import TraceError
+from fusegen.errors import DTypeError, TraceError
 from fusegen.expr import Expr, Lit, Var, call
 from fusegen.kinds import check_field, kinds_of
 from fusegen.loc import Loc
@@ -30,7 +30,7 @@ def operator_of(
     codes: set[CodeType], ordered: bool, assumed: tuple[Law, ...], loc: Loc,
 ) -> Operator:  # fmt: skip
     """Trace lift and merge by themselves. Raises TraceError or DTypeError at the user's line."""
-    variables, lifted = _lifted(lift, elements, name, loc)
+    variables, lifted = _lifted(lift, elements, identity, name, loc)
     steps, merged = _merged(merge, identity, codes, name, loc)
     fields = zip(identity.items(), lifted, merged, strict=True)
     return Operator(
@@ -43,7 +43,7 @@ def operator_of(
 
 
 def _lifted(
-    lift: Lift, elements: tuple[str, ...], name: str, loc: Loc
+    lift: Lift, elements: tuple[str, ...], identity: Mapping[str, Lit], name: str, loc: Loc
 ) -> tuple[tuple[Var, ...], list[Expr]]:
     """Lift as the proofs see it. Kinds do not matter there; pipelines trace it once more."""
     build = Builder()
@@ -52,10 +52,9 @@ def _lifted(
         results = lift(*map(build.add, inputs))
     made = set(build.nodes.values())
     _check_elementwise(made, name, "lift")
-    conditions = {n for m in made if isinstance(m, g.Map) for n in _conditions(m)}
-    known: dict[g.Node, Expr] = {
-        i: Var(c_identifier(i.name), "bool" if i in conditions else "float", True) for i in inputs
-    }
+    nodes = [n for n in g.topological((*inputs, *results)) if n in made]
+    kinds = _element_kinds(inputs, nodes, dict(zip(results, identity.values(), strict=True)))
+    known: dict[g.Node, Expr] = {i: Var(c_identifier(i.name), kinds[i], True) for i in inputs}
     for node in g.topological(tuple(results)):
         if node not in known and node in made:
             known[node] = _plain(node, known)
@@ -63,6 +62,24 @@ def _lifted(
             known[node] = Var(f"captured_{len(known)}")
     variables = [e for e in known.values() if isinstance(e, Var)]
     return tuple(variables), [known[n] for n in results]
+
+
+def _element_kinds(
+    inputs: list[g.Input], nodes: Sequence[g.Node], wanted: Mapping[g.Node, Lit]
+) -> dict[g.Input, Kind]:
+    """What elements lift takes: conditions where it uses them so, whole numbers where fields ask
+    for such, else floats."""
+    conditions = {n for m in nodes if isinstance(m, g.Map) for n in _conditions(m)}
+    fields = {n: z.kind for n, z in wanted.items() if n in nodes}
+    for number in ("float", "int"):
+        found: dict[g.Input, Kind] = {i: "bool" if i in conditions else number for i in inputs}
+        try:
+            kinds = kinds_of(nodes, {i.name: _DTYPES[k] for i, k in found.items()}, set())
+        except (DTypeError, KeyError):  # KeyError: below a captured value, which has no kind yet
+            continue
+        if not any(k == "int" and kinds[n] == "float" for n, k in fields.items()):
+            return found
+    return {i: "bool" if i in conditions else "float" for i in inputs}
 
 
 def _conditions(node: g.Map) -> tuple[g.Node, ...]:

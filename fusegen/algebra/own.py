@@ -73,7 +73,7 @@ def own_entry(graph: g.Graph, node: g.Own) -> dv.Own:
 
 
 def _required(operator: Operator, where: Loc) -> tuple[Obligation, ...]:
-    laws: tuple[Law, ...] = ("identity", "associative")
+    laws: tuple[Law, ...] = ("associative", "identity")
     for law in laws:
         found = finding(operator, law)
         if found.counterexample is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.dtypes import Kind
 from fusegen.emit.cpu.dialect import CpuDialect
+from fusegen.emit.cpu.own import OwnView, own_view
 from fusegen.emit.cpu.scope import RowScope
 from fusegen.expr import Expr, Lit, Var, call, rename, text, variables
 from fusegen.kernel import Sweep
@@ -26,6 +27,7 @@ class Field:
 class StateView:
     """What the state partial prints."""
 
+    owns: tuple[OwnView, ...]
     fields: tuple[Field, ...]
     identity: tuple[str, ...]
     law: tuple[str, ...]
@@ -43,7 +45,9 @@ class StateView:
 def state_view(sweep: Sweep, scope: RowScope, dialect: CpuDialect) -> StateView:
     monoid = sweep.monoid
     merge = _merge(monoid, scope, dialect)
+    lanes = replace(dialect, lanes=True)
     return StateView(
+        owns=tuple(own_view(c, lanes) for c in monoid.operators),
         fields=tuple(_fields(monoid, dialect)),
         identity=tuple(_identity(monoid, dialect)),
         law=monoid.merge_text,
@@ -67,6 +71,8 @@ def _fields(monoid: Monoid, dialect: CpuDialect) -> list[Field]:
         of = f"{text(p.value)}, or {rest} where that is no usable number"
         found.append(Field(dialect.real, p.anchor, of))
     found += [Field(dialect.real, m.name, f"sum of {text(m.lift)}") for m in monoid.moving]
+    for o in monoid.own:
+        found.append(Field(f"{o.type}<{dialect.real}>", o.name, o.operator.name))
     for c in monoid.lists:
         found.append(Field(list_type(c, dialect), c.name, f"top {c.k} of {text(c.lift)}"))
     return found
@@ -109,6 +115,7 @@ def _identity(monoid: Monoid, dialect: CpuDialect) -> list[str]:
     for p in monoid.pivots:
         lines.append(f"state.{p.anchor} = {dialect.number(0.0 if p.action == 'shift' else 1.0)};")
     lines += [f"state.{m.name} = {dialect.number(0.0)};" for m in monoid.moving]
+    lines += [f"state.{o.name} = {o.type}<{dialect.real}>::identity();" for o in monoid.own]
     return lines + [f"state.{c.name}.clear();" for c in monoid.lists]
 
 
@@ -197,6 +204,7 @@ def _merge(monoid: Monoid, scope: RowScope, dialect: CpuDialect) -> list[str]:
     for f in rest:
         lines.append(f"state.{f.name} = {folded_into(f, f'state.{f.name}', f'part.{f.name}')};")
     lines += [f"state.{m.name} += part.{m.name};" for m in monoid.moving]
+    lines += [f"state.{o.name} = merge(state.{o.name}, part.{o.name});" for o in monoid.own]
     ranked = [c.name for c in monoid.best] + [c.name for c in monoid.lists]
     return lines + [f"state.{name}.merge(part.{name});" for name in ranked]
 
