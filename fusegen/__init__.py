@@ -78,11 +78,11 @@ from fusegen.version import __version__
 
 __all__ = [
     "ArgumentError", "BackendError", "Compiled", "DTypeError", "FusegenError", "InternalError",
-    "LawViolation", "OwnMonoid", "PerColumn", "PerRow", "Pipeline", "PipelineError", "Report", "ShapeError",
-    "Spec", "TraceError", "UnprovedLaw", "__version__",
+    "LawViolation", "OwnMonoid", "PerColumn", "PerRow", "Pipeline", "PipelineError", "Report",
+    "ShapeError", "Spec", "TraceError", "UnprovedLaw", "__version__",
     "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "check", "cos", "count", "erf", "exp",
     "exp2", "expm1", "floor", "index", "isfinite", "isinf", "isnan", "length", "library", "log",
-    "log1p", "log2", "logsumexp", "max", "maximum", "mean", "min", "minimum", "monoid", "pipeline", "prod",
-    "product", "reduce", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "sum", "take", "tanh", "topk", "var",
-    "where", "xlogy",
+    "log1p", "log2", "logsumexp", "max", "maximum", "mean", "min", "minimum", "monoid", "pipeline",
+    "prod", "product", "reduce", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "sum", "take",
+    "tanh", "topk", "var", "where", "xlogy",
 ]  # fmt: skip

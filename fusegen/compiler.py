@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fusegen import graph as g
 from fusegen.derivation import Derivation
+from fusegen.digest import digest
 from fusegen.dtypes import DType
 from fusegen.errors import ArgumentError, BackendError, InternalError
 from fusegen.forms import Form, Grouping
@@ -55,7 +56,7 @@ def trace_pipeline(
     graph = trace(pipeline, present, constants)
     if _wants_dump("trace"):
         _dump("trace", "\n".join(f"{graph.names[n]}: {g.attributes(n)}" for n in graph.nodes))
-    return Traced(graph, g.digest(graph))
+    return Traced(graph, digest(graph))
 
 
 @dataclass

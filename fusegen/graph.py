@@ -6,7 +6,6 @@ An element node has one value per position, a row node one per row, a list node 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -301,22 +300,3 @@ def attributes(node: Node) -> tuple[Any, ...]:
             return ("field", name)
         case _:
             assert_never(node)
-
-
-def digest(graph: Graph) -> str:
-    """A hash of all that generated source depends on: structure, names, lines; not folders."""
-    number = {n: i for i, n in enumerate(graph.nodes)}
-    parts = [graph.name, graph.loc.short, repr(graph.structure), repr(graph.output_names)]
-    for node in graph.nodes:
-        row = (
-            attributes(node),
-            [number[a] for a in operands(node)],
-            graph.names[node],
-            node in graph.named,
-            node.loc.short,
-            node.loc.text,
-        )
-        parts.append(repr(row))
-    parts.append(repr([number[n] for n in graph.outputs]))
-    parts.append(repr([i.name for i in graph.inputs]))
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

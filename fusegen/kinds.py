@@ -58,14 +58,8 @@ def _kind(
             return dtype.kind
         case g.Map():
             return _map_kind(node, kinds, weak)
-        case g.Reduce(fold=fold, arg=arg):
-            if fold in (g.Fold.ARGMAX, g.Fold.ARGMIN):
-                return "int"
-            if fold is g.Fold.MEAN and kinds[arg] != "float" and arg not in weak:
-                raise _needs_float(node, "mean", arg, kinds[arg])
-            if kinds[arg] == "bool":
-                raise _no_bool(node, fold.value)
-            return "float" if fold is g.Fold.MEAN else kinds[arg]
+        case g.Reduce():
+            return _reduce_kind(node, kinds, weak)
         case g.TopK(arg=arg):
             if kinds[arg] == "bool":
                 raise _no_bool(node, "topk")
@@ -86,6 +80,17 @@ def _kind(
             return next(f.kind for f in own.operator.fields if f.name == name)
         case _:
             assert_never(node)
+
+
+def _reduce_kind(node: g.Reduce, kinds: Mapping[g.Node, Kind], weak: set[g.Node]) -> Kind:
+    fold, arg = node.fold, node.arg
+    if fold in (g.Fold.ARGMAX, g.Fold.ARGMIN):
+        return "int"
+    if fold is g.Fold.MEAN and kinds[arg] != "float" and arg not in weak:
+        raise _needs_float(node, "mean", arg, kinds[arg])
+    if kinds[arg] == "bool":
+        raise _no_bool(node, fold.value)
+    return "float" if fold is g.Fold.MEAN else kinds[arg]
 
 
 def _check_lifted(node: g.Own, kinds: Mapping[g.Node, Kind], weak: set[g.Node]) -> None:

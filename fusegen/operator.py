@@ -55,7 +55,9 @@ class Operator:
     def identity(self) -> State:
         return {f.name: f.identity.value for f in self.fields}
 
-    def merge(self, a: State, b: State, evaluate: Callable[[Expr, Mapping[str, Any]], Any]) -> State:
+    def merge(
+        self, a: State, b: State, evaluate: Callable[[Expr, Mapping[str, Any]], Any]
+    ) -> State:
         """a ⊕ b, in the numbers that `evaluate` computes with."""
         env = {f"{side}.{n}": v for side, state in (("a", a), ("b", b)) for n, v in state.items()}
         for name, expr in self.steps:

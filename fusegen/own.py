@@ -124,7 +124,7 @@ def monoid(
                                 fix=nearest(str(law), LAWS))  # fmt: skip
     if commutative is True:
         raise ArgumentError("commutative=True is for fusegen to find out", where=where,
-                            fix='Leave it out, or rely on it: assume=("commutative",).')  # fmt: skip
+                            fix='Leave it out, or assume=("commutative",).')  # fmt: skip
     _named_fields(identity, where)
     given = merge.__name__ if name is None else name
     return OwnMonoid(
@@ -135,7 +135,7 @@ def monoid(
 
 
 def product(*monoids: OwnMonoid, name: str | None = None) -> OwnMonoid:
-    """Several monoids over the same elements as one, whose state and result are tuples of theirs."""
+    """Monoids over the same elements as one; its state and result are tuples of theirs."""
     where = here()
     if not monoids or len({len(m.elements) for m in monoids}) != 1:
         raise ArgumentError("a product needs monoids that take the same number of elements",

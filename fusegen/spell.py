@@ -148,13 +148,17 @@ def _with_steps(
         if node in known or isinstance(node, g.Literal) or not (named or uses.get(node, 0) > 1):
             continue
         own = _leaf_except(node, known)
-        wish = c_identifier(labels.get(node) or getattr(node, "op", "part"))
+        wish = c_identifier(labels[node] if node in labels else _described(node))
         step = next(n for n in _numbered(wish) if n not in taken)
         taken.add(step)
         steps.append((step, expression(node, names, own)))
         known[node] = Var(step, kinds[node], True)
     results = [expression(n, names, known.get) for n in graph.outputs]
     return tuple(steps), [convert(e, k) for e, k in zip(results, wanted, strict=True)]
+
+
+def _described(node: g.Node) -> str:
+    return node.op if isinstance(node, g.Map) else "part"
 
 
 def _leaf_except(node: g.Node, known: Mapping[g.Node, Expr]) -> Callable[[g.Node], Expr | None]:

@@ -51,8 +51,9 @@ def derive(graph: g.Graph) -> Derivation:
     start = time.perf_counter()
     entries: dict[g.Node, Entry] = {}
     for node in graph.reductions:
-        own = isinstance(node, g.Own)
-        entries[node] = own_entry(graph, node) if own else _entry(graph, node, entries)
+        entries[node] = (
+            own_entry(graph, node) if isinstance(node, g.Own) else _entry(graph, node, entries)
+        )
     return Derivation(graph.name, tuple(entries.values()), time.perf_counter() - start)
 
 

@@ -51,7 +51,7 @@ class Search:
 
     @cached_property
     def pool(self) -> tuple[Element, ...]:
-        """Elements to make lists of, the smallest first; NaN and infinities if they are asked for."""
+        """Elements to make lists of, the smallest first; NaN and inf where merge asks for them."""
         fields = self.operator.fields
         asked = {op for f in fields for e in (f.lift, f.merge) for op in ops_of(e)}
         special = [exact(float("nan"))] if asked & {"isnan", "isfinite"} else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from fusegen import graph as g
@@ -141,8 +141,10 @@ class SweepBuilder:
         held = self.state.monoid(node, entry.name, lifts, ordered=entry.ordered)
         for part in self.names.graph.nodes:
             if isinstance(part, g.Field) and part.own is node:
-                member = Var(f"state.{held.name}.{part.name}", self.names.kinds[part])
-                self.scope.readouts[part] = lambda member=member: member
+                self.scope.readouts[part] = self._member(held.name, part)
+
+    def _member(self, own: str, part: g.Field) -> Callable[[], Expr]:
+        return lambda: Var(f"state.{own}.{part.name}", self.names.kinds[part])
 
     def _fold_commuted(self, node: g.Reduce | g.TopK, entry: Commuted) -> None:
         atom = self.names.graph[entry.atom]

@@ -29,7 +29,8 @@ def own_view(own: Own, lanes: CpuDialect) -> OwnView:
         fields=tuple((lanes.type_in(f.kind), f.name) for f in operator.fields),
         identity=tuple(f"e.{f.name} = {lanes.text(f.identity)};" for f in operator.fields),
         lane=tuple(
-            f"fg::lane({f.name}, i){' != 0' if f.kind == 'bool' else ''}" for f in operator.fields
+            f"fg::in_lane({f.name}, i)" + (" != 0" if f.kind == "bool" else "")
+            for f in operator.fields
         ),
         steps=tuple(
             f"const {lanes.type_in(e.kind)} {n} = {lanes.text(e)};" for n, e in operator.steps

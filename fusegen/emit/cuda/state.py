@@ -42,6 +42,9 @@ class StateView:
     combine: tuple[str, ...]  # statements that set r's folded members from a and b
     pivots: tuple[PivotView, ...]
     moved: tuple[tuple[str, str], ...]  # member, its value at another state's pivots
+    shuffled: tuple[str, ...]  # members, and members of members, that travel between lanes
+    keeps_sides: bool  # do warps merge with the lower lanes on the left?
+    ordered: bool  # must the whole team?
     law: tuple[str, ...]
 
     @property
@@ -58,6 +61,8 @@ def state_view(sweep: Sweep, name: str, dialect: CudaDialect, column_type: str) 
         combine=tuple(_combine(monoid, dialect)),
         pivots=tuple(_pivot(p, dialect) for p in monoid.pivots),
         moved=tuple(_moved(monoid, dialect)),
+        shuffled=tuple(_shuffled(monoid)),
+        keeps_sides=bool(monoid.own), ordered=monoid.ordered,
         law=tuple(monoid.merge_text),
     )
 
@@ -102,7 +107,17 @@ def _fields(
         meaning = f"sum of {text(m.lift)}"
         found.append(Field(dialect.real, m.name, dialect.number(0.0),
                            _comment(meaning, notes.get(m.name))))  # fmt: skip
+    for o in monoid.own:
+        found.append(Field(o.type, o.name, f"{o.type}::identity()",
+                           _comment(o.operator.name, notes.get(o.name))))  # fmt: skip
     return tuple(found)
+
+
+def _shuffled(monoid: Monoid) -> list[str]:
+    names = [f.name for f in monoid.folded]
+    names += [n for b in monoid.best for n in (b.value, b.name)]
+    names += [m.name for m in monoid.moving]
+    return names + [f"{o.name}.{f.name}" for o in monoid.own for f in o.operator.fields]
 
 
 def _comment(meaning: str, note: str | None) -> str:
@@ -134,7 +149,7 @@ def _combine(monoid: Monoid, dialect: CudaDialect) -> list[str]:
         )
         lines.append(f"r.{b.value} = {b.name}_is_a ? a.{b.value} : b.{b.value};")
         lines.append(f"r.{b.name} = {b.name}_is_a ? a.{b.name} : b.{b.name};")
-    return lines
+    return lines + [f"r.{o.name} = merge(a.{o.name}, b.{o.name});" for o in monoid.own]
 
 
 def _pivot(pivot: Pivot, dialect: CudaDialect) -> PivotView:
