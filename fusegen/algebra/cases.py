@@ -10,7 +10,7 @@ another is harmless: what is shown there is shown of nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import sympy as sp
@@ -35,11 +35,24 @@ class Undecided(Exception):
 
 
 @dataclass(frozen=True)
+class Guard:
+    """Where the symbol `flag` is `truth`, `number` is `value`."""
+
+    flag: sp.Symbol
+    truth: bool
+    number: sp.Expr
+    value: sp.Expr
+
+
+@dataclass(frozen=True)
 class Case:
-    """What is assumed: symbols that stand for something else, and signs of other differences."""
+    """What is assumed: symbols that stand for something else, signs of other differences, facts
+    (values that are ≥ 0) and guards."""
 
     values: Mapping[sp.Symbol, sp.Expr] = field(default_factory=dict)
     signs: Mapping[sp.Expr, int] = field(default_factory=dict)
+    facts: tuple[sp.Expr, ...] = ()
+    guards: tuple[Guard, ...] = ()
 
     def value(self, of: sp.Expr) -> sp.Expr:
         """A symbol, or an expression of symbols, as this case knows it."""
@@ -48,23 +61,34 @@ class Case:
     def sign(self, difference: sp.Expr) -> int:
         """+1, 0 or −1. Raises Undecided."""
         d = sp.expand(difference)
-        if d.is_zero:
+        known = self.bounds(d)
+        if ">" in known or "<" in known:
+            return 1 if ">" in known else -1
+        if d.is_zero or {"≥", "≤"} <= known:
             return 0
-        if d.is_extended_positive:
-            return 1
-        if d.is_extended_negative:
-            return -1
-        for known, factor in ((d, 1), (sp.expand(-d), -1)):
-            if known in self.signs:
-                return factor * self.signs[known]
         raise Undecided(difference=d)
 
     def bounds(self, value: sp.Expr) -> set[str]:
-        """Which of > 0, ≥ 0 and ≤ 0 are known to hold of a value."""
-        sign = self.signs.get(value, -self.signs.get(-value, 0))  # 0 if nothing is assumed
-        found = {">": value.is_positive or sign > 0, "≥": value.is_nonnegative or sign > 0,
-                 "≤": value.is_nonpositive or sign < 0}  # fmt: skip
-        return {s for s, holds in found.items() if holds}
+        """Which of > 0, ≥ 0, < 0 and ≤ 0 are known to hold of a value."""
+        value = sp.expand(value)
+        opposite = sp.expand(-value)
+        above, below = self._above(value), self._above(opposite)
+        return above | {{">": "<", "≥": "≤"}[s] for s in below}
+
+    def _above(self, value: sp.Expr) -> set[str]:
+        """> and ≥, from sympy, from what is assumed, or as a fact plus something ≥ 0."""
+        sign = self.signs.get(value, -self.signs.get(sp.expand(-value), 2))  # −2: not assumed
+        if value.is_extended_positive or sign == 1:
+            return {">", "≥"}
+        at_least = value.is_extended_nonnegative or value.is_zero or sign == 0
+        found = {"≥"} if at_least else set()
+        for fact in map(self.value, self.facts):
+            if fact.free_symbols - fact.atoms(sp.Dummy) <= value.free_symbols:  # but for gaps
+                rest = sp.expand(value - fact)
+                if rest.is_positive:
+                    return {">", "≥"}
+                found |= {"≥"} if rest.is_nonnegative else set()
+        return found
 
     def truth(self, value: sp.Basic) -> bool:
         """A condition's truth. Raises Undecided for a symbol."""
@@ -89,26 +113,42 @@ def cases(run: Callable[[Case], T], start: Case, go_on: Callable[[int], bool]) -
 
 def _split(case: Case, undecided: Undecided) -> list[Case]:
     if undecided.truth is not None:
-        both = (sp.true, sp.false)
-        return [Case({**case.values, undecided.truth: t}, case.signs) for t in both]
+        both = (_decided(case, undecided.truth, truth) for truth in (True, False))
+        return [c for c in both if c is not None]
     d = undecided.difference
     assert d is not None
-    possible = [s for s, not_so in ((1, d.is_nonpositive), (0, False), (-1, d.is_nonnegative))
-                if not not_so]  # fmt: skip
-    return [_where(case, d, sign) for sign in possible]
+    known = case.bounds(d)
+    possible = {1: "≤" not in known, 0: True, -1: "≥" not in known}
+    found = [_where(case, d, sign) for sign, so in possible.items() if so]
+    return [c for c in found if not any(c.value(f).is_negative for f in c.facts)]
+
+
+def _decided(case: Case, flag: sp.Symbol, truth: bool) -> Case | None:
+    """The case with the flag, and what it guards; None if that cannot be."""
+    case = replace(case, values={**case.values, flag: sp.sympify(truth)})
+    for guard in case.guards:
+        if guard.flag == flag and guard.truth is truth:
+            gap = sp.expand(case.value(guard.number - guard.value))
+            if {">", "<"} & case.bounds(gap):
+                return None
+            case = case if gap == 0 else _where(case, gap, 0)
+    return case
 
 
 def _where(case: Case, difference: sp.Expr, sign: int) -> Case:
     """The case with one more assumption: the difference has this sign."""
     found = _solved(difference, sign)
     if found is None:
-        return Case(case.values, {**case.signs, difference: sign})
+        return replace(case, signs={**case.signs, difference: sign})
     symbol, rest, slope = found
-    gap = sign * _gap(all(s.is_integer for s in difference.free_symbols)) if sign else sp.S.Zero
-    put = {symbol: sp.expand((gap - rest) / slope)}
+    gap = sign * _gap(bool(difference.is_integer)) if sign else sp.S.Zero
+    return _with(case, {symbol: sp.expand((gap - rest) / slope)})
+
+
+def _with(case: Case, put: Mapping[sp.Symbol, sp.Expr]) -> Case:
     values = {s: _put(v, put) for s, v in case.values.items()}
     signs = {sp.expand(_put(d, put)): s for d, s in case.signs.items()}
-    return Case({**values, **put}, signs)
+    return replace(case, values={**values, **put}, signs=signs)
 
 
 def _gap(whole: bool) -> sp.Expr:
@@ -132,7 +172,10 @@ def _solved(difference: sp.Expr, sign: int) -> tuple[sp.Symbol, sp.Expr, sp.Expr
         if not slope.is_number or slope == 0:
             continue
         rest = sp.expand(difference - slope * symbol)
-        bounded = symbol.is_nonnegative and not (-rest / slope).is_nonnegative
+        place = -rest / slope
+        bounded = (symbol.is_nonnegative and not place.is_nonnegative) or (
+            symbol.is_nonpositive and not place.is_nonpositive
+        )
         falls = (slope * sign).is_negative
         found.append(((bool(bounded), bool(falls)), symbol, rest, slope))
     return min(found, key=lambda f: f[0])[1:] if found else None

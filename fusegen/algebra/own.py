@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from fusegen import derivation as dv
 from fusegen import graph as g
+from fusegen.algebra.invariants import Induction, Invariants
 from fusegen.algebra.proof import Proof
 from fusegen.algebra.refute import Search
 from fusegen.derivation import Counterexample, Obligation
@@ -111,11 +112,30 @@ def finding(operator: Operator, law: Law) -> Finding:
     agreed = f"{search.tried[law]} small examples agree"
     if counterexample is not None:
         return Finding(law, False, counterexample, agreed, _STATEMENTS[law], _since(start))
-    proof = Proof(operator)
-    proved, how = proof.attempt(law)
-    known = ", ".join(f"{n} {s} 0" for n, s in proof.signs.items())
-    statement = f"{_STATEMENTS[law]} for all finite states{f' with {known}' if known else ''}"
-    return Finding(law, proved, None, f"{how}; {agreed}", statement, _since(start))
+    known = invariants(operator)
+    proved, how = Proof(operator, known).attempt(law)
+    if not proved:
+        more = facts(operator)
+        if more.facts:
+            known = more
+            proved, how = Proof(operator, known).attempt(law)
+    states = f"all finite states{f' with {known}' if str(known) else ''}"
+    return Finding(law, proved, None, f"{how}; {agreed}", f"{_STATEMENTS[law]} for {states}",
+                   _since(start))  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def invariants(operator: Operator) -> Invariants:
+    """The signs of a state's fields."""
+    return Induction(operator).signs()
+
+
+@lru_cache(maxsize=256)
+def facts(operator: Operator) -> Invariants:
+    """And what else holds of them, for laws that signs do not prove."""
+    search = Search(operator, _SEARCH_SECONDS)
+    samples = [search.state(piece) for piece in search.lists("identity") if piece]
+    return Induction(operator).facts(invariants(operator), samples)
 
 
 def _since(start: float) -> float:

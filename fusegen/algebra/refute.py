@@ -64,13 +64,13 @@ class Search:
         return tuple(sorted(product(*choices), key=_size))
 
     def lists(self, law: Law) -> Iterator[Piece]:
-        until = time.perf_counter() + self.seconds
+        until = time.thread_time() + self.seconds
         for length in range(_LONGEST[law] + 1):
             if len(self.pool) ** length > _MOST_LISTS:
                 return
             for found in sorted(product(self.pool, repeat=length),
                                 key=lambda p: sum(map(_size, p))):  # fmt: skip
-                if time.perf_counter() > until:
+                if time.thread_time() > until:
                     return
                 yield found
 
