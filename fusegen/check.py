@@ -94,6 +94,7 @@ def reducing(monoid: OwnMonoid) -> Pipeline:
     parameters = [inspect.Parameter(n, kind) for n in monoid.elements]
     reduced.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     reduced.__name__ = monoid.name
+    reduced.__wrapped__ = monoid.merge  # type: ignore[attr-defined]  # whose text explains it
     return Pipeline(reduced)
 
 

@@ -136,6 +136,10 @@ class Own:
     ordered: bool
 
     @property
+    def identity_text(self) -> str:
+        return f"{self.type}({', '.join(text(f.identity) for f in self.operator.fields)})"
+
+    @property
     def merge_text(self) -> tuple[str, ...]:
         """⊕ as a person would write it: steps and fields."""
         lines = [f"{n} = {text(e)}" for n, e in self.operator.steps]
@@ -200,7 +204,7 @@ class Monoid:
         zero = {"max": "-inf", "min": "+inf", "sum": "0", "prod": "1"}
         parts = [zero[c.fold] for c in self.folded]
         parts += ["none" for _ in self.best] + ["0" for _ in self.moving]
-        parts += [f"{c.type} of nothing" for c in self.own]
+        parts += [c.identity_text for c in self.own]
         parts += ["empty" for _ in self.lists]
         return f"({', '.join(parts)})"
 

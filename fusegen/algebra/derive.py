@@ -51,9 +51,8 @@ def derive(graph: g.Graph) -> Derivation:
     start = time.perf_counter()
     entries: dict[g.Node, Entry] = {}
     for node in graph.reductions:
-        entries[node] = (
-            own_entry(graph, node) if isinstance(node, g.Own) else _entry(graph, node, entries)
-        )
+        entries[node] = own_entry(graph, node, entries) if isinstance(node, g.Own) else \
+            _entry(graph, node, entries)  # fmt: skip
     return Derivation(graph.name, tuple(entries.values()), time.perf_counter() - start)
 
 

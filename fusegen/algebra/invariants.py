@@ -21,7 +21,7 @@ from fusegen.algebra.exact import same
 from fusegen.expr import Expr, Lit, ops_of
 from fusegen.operator import Operator
 
-_SECONDS = 0.9
+_SECONDS = 0.6  # for the signs, and for all else
 _ASSUMED = {">": "positive", "≥": "nonnegative", "≤": "nonpositive"}  # as sympy calls them
 
 State = Mapping[str, sp.Basic]
@@ -50,7 +50,8 @@ class Tied:
 
     def __str__(self) -> str:
         shown = self.flag if self.truth else f"not {self.flag}"
-        return f"{self.number} = {self.constant if self.other is None else self.other} where {shown}"
+        value = self.constant if self.other is None else self.other
+        return f"{self.number} = {value} where {shown}"
 
     def value(self, state: State) -> sp.Basic:
         """What the number then is."""

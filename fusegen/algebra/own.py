@@ -10,8 +10,9 @@ needs no part in associativity and commutativity: there they follow from its neu
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from fusegen import derivation as dv
 from fusegen import graph as g
@@ -24,6 +25,7 @@ from fusegen.loc import Loc
 from fusegen.operator import Law, Operator
 
 _SEARCH_SECONDS = 0.1  # per law
+_REQUIRED: tuple[Law, ...] = ("associative", "identity")
 
 _STATEMENTS: dict[Law, str] = {
     "associative": "(a ⊕ b) ⊕ c = a ⊕ (b ⊕ c)",
@@ -52,39 +54,43 @@ class Finding:
     seconds: float
 
 
-def own_entry(graph: g.Graph, node: g.Own) -> dv.Own:
+def own_entry(graph: g.Graph, node: g.Own, known: Mapping[g.Node, dv.Entry]) -> dv.Own:
     """The laws, and whether the reduction waits for others. Raises LawViolation, UnprovedLaw."""
-    operator, name = node.operator, graph.names[node]
+    name = graph.names[node]
     needs = tuple(dict.fromkeys(graph.names[r] for a in node.args for r in g.reductions_of(a)))
-    found = _required(operator, node.loc)
-    ordered, note = _order(operator)
-    if not ordered:
-        found += (_obligation(operator, finding(operator, "commutative")),)
     refusal = _waits(node, name, needs) if needs else None
-    return dv.Own(name, needs, operator.name, ordered, found, note, refusal)
+    for other, entry in known.items():
+        if isinstance(entry, dv.Own) and isinstance(other, g.Own) \
+                and other.operator.key == node.operator.key:  # fmt: skip
+            return replace(entry, name=name, depends_on=needs, refusal=refusal)
+    laws = Laws(node.operator)
+    obligations = tuple(_required(laws, law, node.loc) for law in _REQUIRED)
+    ordered, note = _order(laws, node.loc)
+    if not ordered:
+        obligations += (_obligation(laws.operator, laws.finding("commutative")),)
+    return dv.Own(name, needs, node.operator.name, ordered, obligations, note, refusal)
 
 
-def _required(operator: Operator, where: Loc) -> tuple[Obligation, ...]:
-    laws: tuple[Law, ...] = ("associative", "identity")
-    for law in laws:
-        found = finding(operator, law)
-        if found.counterexample is not None:
-            raise _violation(operator, found, where)
-        if not found.proved and law not in operator.assumed:
-            raise _unproved(operator, found, where)
-    return tuple(_obligation(operator, finding(operator, law)) for law in laws)
-
-
-def _order(operator: Operator) -> tuple[bool, str]:
-    """(is the order of states kept?, why)."""
-    if operator.ordered:
-        return True, "commutative=False"
-    found = finding(operator, "commutative")
+def _required(laws: Laws, law: Law, where: Loc) -> Obligation:
+    found = laws.finding(law)
     if found.counterexample is not None:
-        if "commutative" in operator.assumed:
-            raise _violation(operator, found, operator.loc)
+        raise _violation(laws.operator, found, where)
+    if not found.proved and law not in laws.operator.assumed:
+        raise _unproved(laws.operator, found, where)
+    return _obligation(laws.operator, found)
+
+
+def _order(laws: Laws, where: Loc) -> tuple[bool, str]:
+    """(is the order of states kept?, why)."""
+    if laws.operator.ordered:
+        return True, "commutative=False"
+    assumed = "commutative" in laws.operator.assumed
+    found = laws.finding("commutative")
+    if found.counterexample is not None:
+        if assumed:
+            raise _violation(laws.operator, found, where)
         return True, "; ".join(found.counterexample.text)
-    if found.proved or "commutative" in operator.assumed:
+    if found.proved or assumed:
         return False, ""
     return True, f"a ⊕ b = b ⊕ a is not proved ({found.tried})"
 
@@ -103,39 +109,45 @@ def _waits(node: g.Own, name: str, needs: tuple[str, ...]) -> dv.Refusal:
 # ---- findings ----
 
 
-@lru_cache(maxsize=256)
-def finding(operator: Operator, law: Law) -> Finding:
-    """Refute or prove; bounded in time."""
-    start = time.perf_counter()
-    search = Search(operator, _SEARCH_SECONDS)
-    counterexample = search.counterexample(law)
-    agreed = f"{search.tried[law]} small examples agree"
-    if counterexample is not None:
-        return Finding(law, False, counterexample, agreed, _STATEMENTS[law], _since(start))
-    known = invariants(operator)
-    proved, how = Proof(operator, known).attempt(law)
-    if not proved:
-        more = facts(operator)
-        if more.facts:
-            known = more
-            proved, how = Proof(operator, known).attempt(law)
-    states = f"all finite states{f' with {known}' if str(known) else ''}"
-    return Finding(law, proved, None, f"{how}; {agreed}", f"{_STATEMENTS[law]} for {states}",
-                   _since(start))  # fmt: skip
+@dataclass
+class Laws:
+    """The laws of one operator, each refuted or attempted once."""
 
+    operator: Operator
+    known: dict[Law, Finding] = field(default_factory=dict)
 
-@lru_cache(maxsize=256)
-def invariants(operator: Operator) -> Invariants:
-    """The signs of a state's fields."""
-    return Induction(operator).signs()
+    def finding(self, law: Law) -> Finding:
+        if law not in self.known:
+            self.known[law] = self._found(law)
+        return self.known[law]
 
+    def _found(self, law: Law) -> Finding:
+        start = time.perf_counter()
+        search = Search(self.operator, _SEARCH_SECONDS)
+        counterexample = search.counterexample(law)
+        agreed = f"{search.tried[law]} small examples agree"
+        if counterexample is not None:
+            return Finding(law, False, counterexample, agreed, _STATEMENTS[law], _since(start))
+        known = self.signs
+        proved, how = Proof(self.operator, known).attempt(law)
+        if not proved and self.facts.facts:
+            known = self.facts
+            proved, how = Proof(self.operator, known).attempt(law)
+        states = f"all finite states{f' with {known}' if str(known) else ''}"
+        return Finding(law, proved, None, f"{how}; {agreed}", f"{_STATEMENTS[law]} for {states}",
+                       _since(start))  # fmt: skip
 
-@lru_cache(maxsize=256)
-def facts(operator: Operator) -> Invariants:
-    """And what else holds of them, for laws that signs do not prove."""
-    search = Search(operator, _SEARCH_SECONDS)
-    samples = [search.state(piece) for piece in search.lists("identity") if piece]
-    return Induction(operator).facts(invariants(operator), samples)
+    @cached_property
+    def signs(self) -> Invariants:
+        """The signs of a state's fields."""
+        return Induction(self.operator).signs()
+
+    @cached_property
+    def facts(self) -> Invariants:
+        """And what else holds of them, for laws that signs do not prove."""
+        search = Search(self.operator, _SEARCH_SECONDS)
+        samples = [search.state(piece) for piece in search.lists("identity") if piece]
+        return Induction(self.operator).facts(self.signs, samples)
 
 
 def _since(start: float) -> float:
