@@ -115,8 +115,10 @@ def _merged(
     with tracing(build):
         results = merge(*([build.add(i) for i in side] for side in sides))
     nodes = g.topological((*inputs, *results))
-    _check_elementwise(nodes, name, "merge")
-    foreign = next((n for n in nodes if n not in set(build.nodes.values())), None)
+    made = set(build.nodes.values())
+    _check_elementwise([n for n in nodes if n in made], name, "merge")
+    used = (*results, *(a for n in nodes if n in made for a in g.operands(n)))
+    foreign = next((n for n in used if n not in made), None)
     if foreign is not None:
         raise TraceError(f"{name}: merge uses a value of the pipeline", where=foreign.loc,
                          why="States merge without the row that they came from.",

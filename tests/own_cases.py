@@ -192,8 +192,9 @@ def statistics(x):
     """A commutative monoid beside what fusegen derives by itself."""
     own = fg.reduce(welford, x)
     greatest, ties = fg.reduce(max_count, x)
-    return {"mean": own["mean"], "variance": own["variance"], "ties": ties, "greatest": greatest,
-            "spread": fg.max(x) - fg.min(x), "derived": fg.var(x)}  # fmt: skip
+    spread = fg.max(x) - fg.min(x)
+    derived = fg.var(x)
+    return {**own, "ties": ties, "greatest": greatest, "spread": spread, "derived": derived}
 
 
 @fg.pipeline
