@@ -71,7 +71,8 @@ assert next(iter(filtered.derivation())).ordered
 
 try:
     fg.check(mean_of_means)
-    raise AssertionError("a mean of means is no monoid")
+    refuted = ""
 except fg.LawViolation as error:
-    print(error)
-    assert "a ⊕ (b ⊕ c) = 1/4" in str(error)
+    refuted = str(error)
+print(refuted)
+assert "(a ⊕ b) ⊕ c = 1/2; a ⊕ (b ⊕ c) = 1/4" in refuted

@@ -65,7 +65,8 @@ def _functions(text: str) -> set[str]:
     """Names of device functions (kernels and exported entry points are called from outside)."""
     inner = text.split('extern "C"')[0]
     pattern = re.compile(r"^[ ]*(?:[\w:<>&*,]+ )+(\w+)\(", re.MULTILINE)
-    return {name for name in pattern.findall(inner) if name not in ("alignas", "return", "if", "__attribute__")}
+    words = {"alignas", "return", "if", "__attribute__"}
+    return {name for name in pattern.findall(inner) if name not in words}
 
 
 def test_the_same_bytes_in_another_process() -> None:

@@ -275,16 +275,16 @@ def test_errors_stand_at_the_line(what):
 
 
 @pytest.mark.parametrize(("arguments", "what"), [
-    (dict(identity={}), "the identity is empty"),
-    (dict(identity="zero"), "the identity has 'zero'"),
-    (dict(merge=lambda a: a), "merge takes two states"),
-    (dict(project=lambda a, b: a), "project takes one state"),
-    (dict(lift=np.exp), "lift must be a function"),
-    (dict(assume=("asociative",)), "Did you mean 'associative'?"),
-    (dict(commutative=True), 'assume=("commutative",)'),
+    ({"identity": {}}, "the identity is empty"),
+    ({"identity": "zero"}, "the identity has 'zero'"),
+    ({"merge": lambda a: a}, "merge takes two states"),
+    ({"project": lambda a, b: a}, "project takes one state"),
+    ({"lift": np.exp}, "lift must be a function"),
+    ({"assume": ("asociative",)}, "Did you mean 'associative'?"),
+    ({"commutative": True}, 'assume=("commutative",)'),
 ])  # fmt: skip
 def test_errors_of_the_definition(arguments, what):
-    good = dict(identity=0.0, lift=lambda x: x, merge=lambda a, b: a + b)
+    good = {"identity": 0.0, "lift": lambda x: x, "merge": lambda a, b: a + b}
     with pytest.raises(fg.ArgumentError) as caught:
         fg.monoid(**{**good, **arguments})
     assert what in str(caught.value)
