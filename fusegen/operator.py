@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fusegen.dtypes import Kind
-from fusegen.expr import Expr, Lit, Var
+from fusegen.expr import Expr, Lit, Var, ops_of
 from fusegen.loc import Loc
 
 Law = Literal["associative", "identity", "commutative"]
@@ -50,6 +50,12 @@ class Operator:
         """All that proofs and generated source depend on."""
         return repr((self.name, self.elements, self.fields, self.steps, self.ordered, self.assumed,
                      self.loc.short))  # fmt: skip
+
+    @property
+    def operations(self) -> frozenset[str]:
+        """Everything that lift and merge do."""
+        exprs = [e for f in self.fields for e in (f.lift, f.merge)] + [e for _, e in self.steps]
+        return frozenset(op for e in exprs for op in ops_of(e))
 
     @property
     def identity(self) -> State:

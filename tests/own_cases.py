@@ -90,6 +90,17 @@ def _softmax_merge(a, b):
     return {"m": m, "d": parts[0] + parts[1]}
 
 
+log_add_exp = fg.monoid(
+    name="log_add_exp", identity=-INF, lift=lambda x: x, merge=lambda a, b: _log_add_exp(a, b)
+)
+
+
+def _log_add_exp(a, b):
+    m = fg.maximum(a, b)
+    base = fg.where(fg.isinf(m), 0, m)
+    return base + fg.log(fg.exp(a - base) + fg.exp(b - base))
+
+
 complex_product = fg.monoid(
     name="complex_product", identity=(1.0, 0.0), lift=lambda re, im: (re, im),
     merge=lambda a, b: (a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]),
@@ -141,11 +152,11 @@ longest_run = fg.monoid(name="longest_run", identity=EMPTY_RUN, lift=one_run, me
 PROVED = {
     m.name: m for m in (
         welford, recurrence, max_count, last_number, first_number, depth, argmin, online_softmax,
-        complex_product, matrix_product, moments, parity, whole_sum,
+        log_add_exp, complex_product, matrix_product, moments, parity, whole_sum,
     )
 }  # fmt: skip
-COMMUTATIVE = {"welford", "max_count", "online_softmax", "complex_product", "moments", "parity",
-               "whole_sum"}  # fmt: skip
+COMMUTATIVE = {"welford", "max_count", "online_softmax", "log_add_exp", "complex_product",
+               "moments", "parity", "whole_sum"}  # fmt: skip
 
 
 # ---- what is no monoid ----

@@ -177,6 +177,33 @@ def test_what_is_lifted_may_depend_on_another_reduction():
     fg.check(centred)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_row_values_and_counts_may_be_lifted(target):
+    """An element that lift ignores, a value per row beside an element, awkward names."""
+    awkward = fg.monoid(
+        name="merge", identity={"state": 0.0, "i": 0, "lane": False},
+        lift=lambda item, row: {"state": item * row, "i": 1, "lane": item > row},
+        merge=lambda a, b: {"state": a["state"] + b["state"], "i": a["i"] + b["i"],
+                            "lane": a["lane"] | b["lane"]},
+    )  # fmt: skip
+    ones = fg.monoid(0, lambda x: 1, lambda a, b: a + b, name="ones")
+
+    @fg.pipeline
+    def mixed(x, scale: fg.PerRow):
+        return fg.reduce(awkward, x, scale), fg.reduce(ones, x), fg.reduce(awkward, x, fg.max(x))
+
+    x, scale = whole_rows((3, 77)), np.array([1, -2, 3], "f4")
+    per_row, count, per_max = mixed.compile(x, scale, target=target)(x, scale)
+    np.testing.assert_allclose(per_row["state"], x.sum(1) * scale)
+    np.testing.assert_array_equal(per_row["lane"], (x > scale[:, None]).any(1))
+    np.testing.assert_array_equal(count, 77)
+    np.testing.assert_array_equal(per_row["i"], 77)
+    np.testing.assert_allclose(per_max["state"], x.sum(1) * x.max(1))
+    if simt.available() is None:
+        case = Case(mixed, {"x": x, "scale": scale}, 3, 77)
+        assert_close(case.emulate(), tuple(leaves(mixed.reference(x, scale))), 1e-6)
+
+
 def test_sums_may_follow_its_result():
     """A row value of one's own is no pivot that could move: what uses it reads the row again."""
 

@@ -53,6 +53,7 @@ class Case:
     signs: Mapping[sp.Expr, int] = field(default_factory=dict)
     facts: tuple[sp.Expr, ...] = ()
     guards: tuple[Guard, ...] = ()
+    whole: bool = False  # leave max and min as they are, without asking which it is
 
     def value(self, of: sp.Expr) -> sp.Expr:
         """A symbol, or an expression of symbols, as this case knows it."""
@@ -235,6 +236,8 @@ def _operation(op: str, args: list[sp.Basic], case: Case) -> sp.Basic:
         return sp.sympify(_COMPARED[op](_difference_sign(args, case)))
     if sp.nan in args:
         return sp.nan
+    if op in ("maximum", "minimum") and case.whole:
+        return apply(op, *args)
     if op in ("maximum", "minimum"):
         return args[0] if (_difference_sign(args, case) > 0) is (op == "maximum") else args[1]
     if op in ("abs", "sign"):

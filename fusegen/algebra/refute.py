@@ -14,7 +14,7 @@ from itertools import product
 
 from fusegen.algebra.exact import Number, evaluate, exact, same, shown
 from fusegen.derivation import Counterexample
-from fusegen.expr import Var, ops_of
+from fusegen.expr import Var
 from fusegen.operator import Law, Operator, State
 
 _POOLS: dict[int, tuple[int, ...]] = {1: (0, 1, -1, 2, -2, 3), 2: (0, 1, -1, 2)}
@@ -52,8 +52,7 @@ class Search:
     @cached_property
     def pool(self) -> tuple[Element, ...]:
         """Elements to make lists of, the smallest first; NaN and inf where merge asks for them."""
-        fields = self.operator.fields
-        asked = {op for f in fields for e in (f.lift, f.merge) for op in ops_of(e)}
+        asked = self.operator.operations
         special = [exact(float("nan"))] if asked & {"isnan", "isfinite"} else []
         special += [exact(float("inf"))] if asked & {"isinf", "isfinite"} else []
         numbers = [*_POOLS.get(len(self.operator.elements), (0, 1)), *special]

@@ -181,7 +181,9 @@ def type_names(graph: g.Graph) -> dict[str, str]:
         if isinstance(node, g.Own) and node.operator.key not in found:
             words = node.operator.name.split("_")
             wish = "".join(w[:1].upper() + w[1:] for w in words)
-            taken = {*found.values(), *graph.names.values(), *_TYPES}
+            operator = node.operator
+            inner = [f.name for f in operator.fields] + [n for n, _ in operator.steps]
+            taken = {*found.values(), *graph.names.values(), *inner, *_TYPES}
             wish = f"{wish}Monoid" if wish.startswith("State") or wish in taken else wish
             found[node.operator.key] = next(
                 n for i in range(1, len(taken) + 2) if (n := wish if i == 1 else f"{wish}{i}")

@@ -29,7 +29,7 @@ def own_view(own: Own, lanes: CpuDialect) -> OwnView:
         fields=tuple((lanes.type_in(f.kind), f.name) for f in operator.fields),
         identity=tuple(f"e.{f.name} = {lanes.text(f.identity)};" for f in operator.fields),
         lane=tuple(
-            f"fg::in_lane({f.name}, i)" + (" != 0" if f.kind == "bool" else "")
+            f"fg::in_lane({f.name}, item)" + (" != 0" if f.kind == "bool" else "")
             for f in operator.fields
         ),
         steps=tuple(
