@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fusegen as fg
-from fusegen.algebra.exact import evaluate, exact, same
-from fusegen.algebra.own import Laws
+from fusegen.algebra.own.exact import evaluate, exact, same
+from fusegen.algebra.own.laws import Laws
 from fusegen.expr import evaluate as in_numpy
 
 

@@ -11,7 +11,7 @@ from fusegen import graph as g
 from fusegen.algebra.kinks import moving_kink
 from fusegen.algebra.laws import obligations_of
 from fusegen.algebra.monotone import direction
-from fusegen.algebra.own import own_entry
+from fusegen.algebra.own.laws import own_entry
 from fusegen.algebra.pivot import (
     MAX_BASIS,
     Closed,

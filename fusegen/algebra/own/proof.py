@@ -1,7 +1,7 @@
 """Proofs of the laws of a monoid of the user's own, by sympy, in every case that merge has.
 
 A state is a symbol for every field. Nothing is assumed of them but what lift gives and merge keeps
-(`algebra.invariants`), and that they are finite.
+(`invariants`), and that they are finite.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import sympy as sp
 
-from fusegen.algebra.cases import Case, OutOfBounds, cases, evaluate
-from fusegen.algebra.invariants import Invariants, Merged, State
 from fusegen.algebra.laws import is_zero
+from fusegen.algebra.own.cases import Case, OutOfBounds, cases, evaluate
+from fusegen.algebra.own.invariants import Invariants, Merged, State
 from fusegen.operator import Law, Operator
 
 _SECONDS = 0.6  # for a law

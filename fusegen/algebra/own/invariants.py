@@ -16,8 +16,8 @@ from itertools import permutations, product
 import sympy as sp
 
 from fusegen import operator as op
-from fusegen.algebra.cases import Case, Guard, OutOfBounds, cases, evaluate
-from fusegen.algebra.exact import same
+from fusegen.algebra.own.cases import Case, Guard, OutOfBounds, cases, evaluate
+from fusegen.algebra.own.exact import same
 from fusegen.expr import Expr, Lit, ops_of
 from fusegen.operator import Operator
 

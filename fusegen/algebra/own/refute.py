@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 
-from fusegen.algebra.exact import Number, evaluate, exact, same, shown
+from fusegen.algebra.own.exact import Number, evaluate, exact, same, shown
 from fusegen.derivation import Counterexample
 from fusegen.expr import Var
 from fusegen.operator import Law, Operator, State

@@ -16,9 +16,9 @@ from functools import cached_property
 
 from fusegen import derivation as dv
 from fusegen import graph as g
-from fusegen.algebra.invariants import Induction, Invariants
-from fusegen.algebra.proof import Proof
-from fusegen.algebra.refute import Search
+from fusegen.algebra.own.invariants import Induction, Invariants
+from fusegen.algebra.own.proof import Proof
+from fusegen.algebra.own.refute import Search
 from fusegen.derivation import Counterexample, Obligation
 from fusegen.errors import LawViolation, UnprovedLaw
 from fusegen.loc import Loc
