@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from fusegen import library
 from fusegen.check import Report, check
+from fusegen.compiled import Compiled, Spec
 from fusegen.errors import (
     ArgumentError,
     BackendError,
@@ -72,7 +73,8 @@ from fusegen.lang import (
     xlogy,
 )  # fmt: skip
 from fusegen.own import OwnMonoid, monoid, product, reduce
-from fusegen.pipeline import Compiled, Pipeline, Spec, pipeline
+from fusegen.pipeline import Pipeline, pipeline
+from fusegen.stabilize import stabilize
 from fusegen.value import PerColumn, PerRow
 from fusegen.version import __version__
 
@@ -83,6 +85,6 @@ __all__ = [
     "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "check", "cos", "count", "erf", "exp",
     "exp2", "expm1", "floor", "index", "isfinite", "isinf", "isnan", "length", "library", "log",
     "log1p", "log2", "logsumexp", "max", "maximum", "mean", "min", "minimum", "monoid", "pipeline",
-    "prod", "product", "reduce", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "sum", "take",
-    "tanh", "topk", "var", "where", "xlogy",
+    "prod", "product", "reduce", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "stabilize",
+    "sum", "take", "tanh", "topk", "var", "where", "xlogy",
 ]  # fmt: skip

@@ -49,7 +49,9 @@ class Report:
         lines = [f"{self.pipeline}: {len(proved)} of {n} obligations "
                  f"proved in {self.derivation.seconds * 1e3:.0f} ms"]  # fmt: skip
         lines += [f"  {o.status:<10} {o.name}: {o.statement}" for o in self.derivation.obligations]
-        lines += [f"  own sweep  {line}" for r in self.refusals for line in str(r).splitlines()[:1]]
+        for refusal in self.refusals:
+            first, *rest = str(refusal).splitlines()
+            lines += [f"  own sweep  {first}", *(f"  {'':9}{line}" for line in rest)]
         lines.append(f"  replayed   {self.rows} rows, {self.merges} random merges: "
                      "all equal to the text")  # fmt: skip
         return "\n".join(lines)

@@ -79,12 +79,19 @@ class Work:
             if kept is None:
                 kept = one.run(self)
                 one.verify(kept)
-                if one.key is not None:
+                self.known[name] = kept
+                if one.key is not None and self._settled:
                     _store(name, one.key(self), kept)
             self.known[name] = kept
             if _wants_dump(name):
                 _dump(name, kept)
         return self.known[name]
+
+    @property
+    def _settled(self) -> bool:
+        """May results be kept? Not what a busy machine had no time to decide."""
+        derivation: Derivation | None = self.known.get("derive")
+        return derivation is None or derivation.decided
 
     @property
     def graph(self) -> g.Graph:

@@ -6,14 +6,15 @@ Plain data, free of sympy, so that later passes and the cache need not load it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Literal
 
-from fusegen.expr import Expr, text
+from fusegen.expr import Expr, Lit, text
 from fusegen.loc import Loc
 from fusegen.monoid import Action
 from fusegen.operator import Law, State
+from fusegen.witness import Witness
 
 Status = Literal["proved", "not proved", "assumed"]
 
@@ -35,9 +36,11 @@ class RefusalKind(Enum):
     UNBOUNDED = "unbounded correction"
     TOO_MANY_STATES = "too many states"
     MIXED_SIGN = "would cancel"
+    RANGE = "would overflow"
     NON_MONOTONE = "not monotone"
     ORDER = "needs the finished row"
     UNPROVED = "not proved"
+    LATE = "not decided in time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +52,12 @@ class Refusal:
     what: str
     why: str
     fix: str
+    witness: Witness | None = None  # a counterexample to check by hand
 
     def __str__(self) -> str:
-        return f"{self.loc.short}: {self.what}\n  {self.why}\n  {self.fix}"
+        shown = "No small witness was found." if self.witness is None else str(self.witness)
+        body = "\n".join((self.why, shown, self.fix)).splitlines()
+        return "\n  ".join((f"{self.loc.short}: {self.what}", *body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +88,23 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    """u = atom − pivot or atom / pivot. Both are names of graph nodes."""
+    """u = atom − pivot, atom / pivot, [atom = pivot], or (atom − pivot) / unit.
+
+    atom, pivot and unit are names of graph nodes.
+    """
 
     name: str
     atom: str
     pivot: str
     action: Action
+    unit: str = ""
 
     @property
     def text(self) -> str:
+        if self.action == "same":
+            return f"{self.name} = [{self.atom} = {self.pivot}]"
+        if self.unit:
+            return f"{self.name} = ({self.atom} − {self.pivot}) / {self.unit}"
         return f"{self.name} = {self.atom} {'−' if self.action == 'shift' else '/'} {self.pivot}"
 
 
@@ -110,8 +124,28 @@ class Dependent:
     depends_on: tuple[str, ...]
     shifts: tuple[Shifted, ...]
     basis: tuple[Basis, ...]
-    readout: tuple[Expr, ...]  # c_k over names of row nodes, one per leading basis function
+    readout: tuple[Expr, ...]  # c_k over names of row nodes, one per basis function
     obligations: tuple[Obligation, ...]
+    known_zero: tuple[int, ...] = ()  # positions of basis functions whose sums are exactly 0
+
+    @property
+    def without_zeros(self) -> Dependent:
+        """Without the known zeros, and what is then needed no more: for moments, the formula of
+        Chan, Golub & LeVeque. Equal in exact arithmetic; in floating point the sums that should be
+        0 hold what the pivot's own rounding left, and those digits are lost."""
+        needed = [k for k, c in enumerate(self.readout) if c != Lit(0.0)]
+        needed = [k for k in needed if k not in self.known_zero]
+        for k in needed:
+            needed += [j for j, _ in self.basis[k].transport
+                       if j not in self.known_zero and j not in needed]  # fmt: skip
+        kept = sorted(needed)
+        basis = tuple(
+            Basis(self.basis[k].lift, tuple((kept.index(j), factor) for j, factor in
+                                            self.basis[k].transport if j in kept))
+            for k in kept
+        )  # fmt: skip
+        return replace(self, basis=basis, readout=tuple(self.readout[k] for k in kept),
+                       known_zero=())  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +209,17 @@ class Derivation:
             o for e in self.entries if isinstance(e, Dependent | Commuted | Own)
             for o in e.obligations
         )
+
+    @property
+    def without_zeros(self) -> Derivation:
+        """With every merged sum's known zeros left out; see `Dependent.without_zeros`."""
+        entries = (e.without_zeros if isinstance(e, Dependent) else e for e in self.entries)
+        return replace(self, entries=tuple(entries))
+
+    @property
+    def decided(self) -> bool:
+        """Was everything settled in time? If not, the next attempt may settle it."""
+        return all(r.kind is not RefusalKind.LATE for r in self.refusals)
 
     @property
     def proved(self) -> bool:

@@ -48,13 +48,14 @@ class Fusion:
 def fuse(graph: g.Graph, derivation: Derivation, form: Form) -> Fusion:
     """Assign every reduction and every stored element value to a sweep."""
     kind: Form = "online" if form == "auto" else form
-    entries = {n: derivation[graph.names[n]] for n in graph.reductions}
+    entries: dict[g.Node, Entry] = {n: derivation[graph.names[n]] for n in graph.reductions}
     modes: dict[g.Node, Mode] = {n: _mode(entries[n], kind) for n in graph.reductions}
     if kind == "unfused":
         return _one_per_sweep(graph, modes)
     level = _levels(graph, modes)
     while late := [
-        n for n in level if modes[n] == "merged" and level[n] < _finish(graph, level)[n]
+        n for n in level if modes[n] == "merged"
+        and (level[n] < _finish(graph, level)[n] or not _pivots_move(graph, entries[n], modes))
     ]:  # fmt: skip
         # Its read-out would meet a row value of a later sweep: fold the text there instead.
         modes = {**modes, late[0]: "text"}
@@ -100,6 +101,15 @@ def _mode(entry: Entry, form: Form) -> Mode:
             return "commuted"
         case _:
             return "text"
+
+
+def _pivots_move(graph: g.Graph, entry: Entry, modes: Mapping[g.Node, Mode]) -> bool:
+    """Are the pivots known while the sweep runs? Those made of merged sums are if these are."""
+    if not isinstance(entry, Dependent):
+        return True
+    pivots = [graph[n] for s in entry.shifts for n in (s.pivot, s.unit) if n]
+    return all(modes[r] == "merged" or not row_needs(r)
+               for p in pivots for r in g.reductions_of(p))  # fmt: skip
 
 
 def _is_element(node: g.Node) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, assert_never
+from weakref import WeakKeyDictionary
 
 from fusegen.dtypes import DType
 from fusegen.errors import InternalError
@@ -45,34 +46,34 @@ class Fold(Enum):
     ARGMIN = "argmin"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Input:
     name: str
     axis: Axis
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Literal:
     value: float | int | bool
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Length:
     """Number of columns of the row."""
 
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Index:
     """Column number of the element, from 0."""
 
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Map:
     """An elementwise operation of `ops.OPS`."""
 
@@ -81,14 +82,14 @@ class Map:
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Cast:
     dtype: DType
     arg: Node
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Reduce:
     """A base reduction over the row of an element, or over the K entries of a list."""
 
@@ -97,7 +98,7 @@ class Reduce:
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class TopK:
     """Values and column numbers of the K greatest, best first; see `Part`."""
 
@@ -106,7 +107,7 @@ class TopK:
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Part:
     """One of a TopK's two lists."""
 
@@ -115,7 +116,7 @@ class Part:
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Take:
     """The element `arg` at column `index` (a row value or a list of them)."""
 
@@ -124,7 +125,7 @@ class Take:
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Own:
     """The user's own monoid folded over a row; `args` are the lifted elements, by field."""
 
@@ -133,7 +134,7 @@ class Own:
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Field:
     """One number of the state that an Own leaves."""
 
@@ -163,6 +164,7 @@ class Graph:
     names: Mapping[Node, str]
     named: frozenset[Node]  # those that the user gave a name, or that a called pipeline returned
     constants: tuple[tuple[str, Any], ...]
+    allow_cancellation: bool = False  # the user accepts read-outs in which digits may cancel
 
     def __getitem__(self, name: str) -> Node:
         for node, known in self.names.items():
@@ -194,7 +196,18 @@ def operands(node: Node) -> tuple[Node, ...]:
             assert_never(node)
 
 
+_EXTENTS: WeakKeyDictionary[Node, Extent] = WeakKeyDictionary()
+
+
 def extent(node: Node) -> Extent:
+    """How many values the node has. Remembered: shared nodes are reached by many ways."""
+    known = _EXTENTS.get(node)
+    if known is None:
+        known = _EXTENTS[node] = _extent(node)
+    return known
+
+
+def _extent(node: Node) -> Extent:
     match node:
         case Input(axis=axis):
             return Extent.ROW if axis is Axis.PER_ROW else Extent.ELEMENT
@@ -219,16 +232,24 @@ def extent(node: Node) -> Extent:
 
 def lists_of(node: Node) -> frozenset[TopK]:
     """The top-K results whose entries this list node belongs to (none for other extents)."""
-    match node:
-        case Part(top=top):
-            return frozenset({top})
-        case TopK():
-            return frozenset({node})
-        case Map() | Cast() | Take():
-            inner = (node.index,) if isinstance(node, Take) else operands(node)
-            return frozenset(t for a in inner for t in lists_of(a))
-        case _:
-            return frozenset()
+    found: set[TopK] = set()
+    todo, seen = [node], {node}
+    while todo:
+        match todo.pop():
+            case Part(top=top) | (TopK() as top):
+                found.add(top)
+                inner: tuple[Node, ...] = ()
+            case Take(index=index):
+                inner = (index,)
+            case Map(args=args):
+                inner = args
+            case Cast(arg=arg):
+                inner = (arg,)
+            case _:
+                inner = ()
+        todo += [n for n in inner if n not in seen]
+        seen.update(inner)
+    return frozenset(found)
 
 
 def is_reduction(node: Node) -> bool:
@@ -236,6 +257,17 @@ def is_reduction(node: Node) -> bool:
     if isinstance(node, Own):
         return True
     return isinstance(node, Reduce | TopK) and extent(node.arg) is Extent.ELEMENT
+
+
+def is_column(node: Node) -> bool:
+    """Is the value certainly the number of a column that the row has?"""
+    match node:
+        case Reduce(fold=Fold.ARGMAX | Fold.ARGMIN):
+            return is_reduction(node)
+        case Part(field=field):
+            return field == "indices"
+        case _:
+            return False
 
 
 def reductions_of(node: Node) -> tuple[Reduction, ...]:

@@ -70,9 +70,9 @@ def _kind(
             if kinds[index] != "int":
                 raise DTypeError("take needs whole numbers as index", where=node.loc,
                                  fix="Pass integers, or fg.cast(index, 'int64').")  # fmt: skip
-            if kinds[arg] != "float":
-                raise _needs_float(node, "take", arg, kinds[arg])
-            return "float"
+            if kinds[arg] != "float" and not g.is_column(index):
+                raise _needs_float(node, "take", arg, kinds[arg])  # NaN out of range
+            return kinds[arg]
         case g.Own():
             _check_lifted(node, kinds, weak)
             return "float"  # never asked for: a state is read field by field

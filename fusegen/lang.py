@@ -23,6 +23,18 @@ def _reduce(fold: g.Fold, x: Operand) -> Value:
     return builder().add(g.Reduce(fold, node, here()))
 
 
+def _picked(node: g.Node) -> g.Take | None:
+    """Σ_j [j = i]·y_j = y_i, where i is certainly a column of the row."""
+    match node:
+        case g.Map(op="where", args=(g.Map(op="eq", args=(a, b)), y, g.Literal(value=0))):
+            at = b if isinstance(a, g.Index) else a
+            other = a if at is b else b
+            whole = g.extent(y) is g.Extent.ELEMENT and g.extent(at) is g.Extent.ROW
+            if isinstance(other, g.Index) and g.is_column(at) and whole:
+                return g.Take(y, at, here())
+    return None
+
+
 def _element(what: str, x: Operand) -> g.Node:
     node = lift(x)
     if g.extent(node) is not g.Extent.ELEMENT:
@@ -47,8 +59,12 @@ def min(x: Operand) -> Value:
 
 
 def sum(x: Operand) -> Value:
-    """Sum, accumulated in float32 (float64 for float64 inputs, int64 for integers)."""
-    return _reduce(g.Fold.SUM, x)
+    """Sum, accumulated in float32 (float64 for float64 inputs, int64 for integers).
+
+    Σ where(index = i, y, 0) with i an argmax or argmin is y at that column: nothing is summed.
+    """
+    picked = _picked(lift(x))
+    return _reduce(g.Fold.SUM, x) if picked is None else builder().add(picked)
 
 
 def prod(x: Operand) -> Value:

@@ -79,9 +79,11 @@ def entropy(x: Value) -> Value:
 def cross_entropy(x: Value, labels: PerRow) -> Value:
     """−log softmax(x)[label] per row; labels are integers, NaN where one is out of range.
 
-    As torch.nn.functional.cross_entropy(reduction="none").
+    As torch.nn.functional.cross_entropy(reduction="none"). Not logsumexp(x) − x[label], which
+    loses the digits of an offset common to all logits.
     """
-    return fg.logsumexp(x) - fg.take(x, labels)
+    m = fg.max(x)
+    return fg.log(fg.sum(fg.exp(x - m))) - (fg.take(x, labels) - m)
 
 
 @pipeline

@@ -4,39 +4,49 @@ A state has four groups of components:
 
   folded    base monoids of the elements themselves: max, min, sum, prod, and (value, column) bests
   moving    sums of basis functions h(u), where u is the element relative to a *pivot*, a function
-            of the folded components: u = x − p (shift) or u = x / p (scale)
+            of other components: u = x − p (shift), u = x / p (scale) or u = [x = p] (same)
   own       states of the user's own monoids, which know nothing of pivots
   lists     the K best (value, column) pairs
 
 When the pivot changes from p to q, h(u at q) = T · h(u at p) with T a function of the move alone,
-δ = p − q or ρ = p / q. So with S the vector of moving sums,
+δ = p − q, ρ = p / q or [p = q]. So with S the vector of moving sums,
 
   (p, S) ⊕ (q, R) = (p·q, T(p → p·q) S + T(q → p·q) R).
 
 Milakov & Gimelshein 2018, equation 4, is the case u = x − m, h = exp, T = exp(δ).
 
-Guard policy, the only one: a pivot that is no usable number (empty or all −inf rows, ±inf, NaN; for
-scale pivots also 0) is *anchored* at 0 (shift) or 1 (scale) while sums are kept, a sum that is 0
-stays 0 whatever T is, and when the sweep ends the sums that hang on such a pivot are NaN, which is
-what the text gives.
+Pivots of the first *level* are functions of folded components; those of the next are functions of
+moving sums too (a softmax-weighted mean), and sums about them come after those sums.
+
+Guard policy, the only one; docs/special_values.md says what follows. A pivot is *usable* if it is
+finite, and for a scale not 0. While sums are kept, any other (no elements, all −inf, +inf, NaN) is
+*anchored* at 0 (shift) or 1 (scale); same compares with it as it is. A sum that is 0 stays 0,
+whatever T is. When the sweep ends, the sums that hang on a pivot that is not usable are NaN.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.dtypes import Kind
-from fusegen.expr import Expr, Var, text
+from fusegen.expr import Call, Expr, Lit, Var, call, text, variables
 from fusegen.operator import Operator
 
 FoldName = Literal["max", "min", "sum", "prod"]
-Action = Literal["shift", "scale"]
+Action = Literal["shift", "scale", "same"]
+_MOVES: dict[Action, str] = {"shift": "shift", "scale": "ratio", "same": "same"}
+
+Anchors = Callable[[str], Expr]
+"""Where a pivot stands, by its name."""
 
 
-def move_name(pivot: str, action: Action) -> str:
-    """Name of δ = anchor(from) − anchor(to), or ρ = anchor(from) / anchor(to)."""
-    return f"{pivot}_{'shift' if action == 'shift' else 'ratio'}"
+def move_name(pivot: str, action: Action, unit: str = "") -> str:
+    """Name of δ = anchor(from) − anchor(to), ρ = anchor(from) / anchor(to), or [from = to].
+
+    With a unit, δ is divided by the unit's anchor(to)."""
+    return f"{pivot}_{_MOVES[action]}{f'_over_{unit}' if unit else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +78,70 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Pivot:
-    """A row value that moving sums are kept relative to; `value` is over folded components."""
+    """A row value that moving sums are kept relative to; `value` is over other components."""
 
     name: str
     action: Action
     value: Expr
+    unit: str = ""  # the scale pivot in whose units elements are measured from this one
 
     @property
     def move(self) -> str:
-        return move_name(self.name, self.action)
+        return move_name(self.name, self.action, self.unit)
 
     @property
     def anchor(self) -> str:
         return f"{self.name}_anchor"
+
+
+    def moved(self, start: Anchors, end: Anchors) -> Expr:
+        """The move between two places."""
+        return self.relative(start(self.name), end)
+
+    def relative(self, value: Expr, at: Anchors) -> Expr:
+        """A value as seen from the pivot's anchor."""
+        seen = _relative(self.action, value, at(self.name))
+        return call("div", seen, at(self.unit)) if self.unit else seen
+
+
+def _relative(action: Action, value: Expr, anchor: Expr) -> Expr:
+    match action:
+        case "shift":
+            return call("sub", value, anchor)
+        case "scale":
+            return call("div", value, anchor)
+        case "same":
+            return call("where", call("eq", value, anchor), Lit(1.0), Lit(0.0))
+
+
+def _power_of(move: str, factor: Expr) -> tuple[float, int] | None:
+    """The factor as scale · move^degree, if it is one."""
+    match factor:
+        case Lit(value=value):
+            return float(value), 0
+        case Var(name=name) if name == move:
+            return 1.0, 1
+        case Call(op="mul", args=(a, b)):
+            left, right = _power_of(move, a), _power_of(move, b)
+            if left is None or right is None:
+                return None
+            return left[0] * right[0], left[1] + right[1]
+        case _:
+            return None
+
+
+def _horner(move: Var, terms: list[tuple[float, int, Expr]]) -> Expr:
+    """Σ scale · move^degree · sum, by Horner's rule: no power of the move can overflow alone."""
+    total: Expr | None = None
+    for degree in range(max(d for _, d, _ in terms), -1, -1):
+        if total is not None:
+            total = call("zero_wins", move, total)  # what has not moved stays, ±inf too
+        for scale, d, held in terms:
+            if d == degree:
+                term = held if scale == 1.0 else call("mul", Lit(scale), held)
+                total = term if total is None else call("add", term, total)
+    assert total is not None
+    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +151,6 @@ class Relative:
     name: str
     atom: Expr
     pivot: str
-    action: Action
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +215,14 @@ def _echoes(line: str) -> bool:
 Component = Folded | Best | Moving | KBest | Own
 
 
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Pivots that are known together, and the sums that need no later ones."""
+
+    pivots: tuple[Pivot, ...]
+    moving: tuple[Moving, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Monoid:
     """All that one sweep keeps of a row."""
@@ -189,6 +257,47 @@ class Monoid:
     @property
     def has_scalars(self) -> bool:
         return bool(self.folded or self.best or self.moving or self.own)
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """Pivots and moving sums in the order in which they become known."""
+        found: list[Level] = []
+        pivots, moving = list(self.pivots), list(self.moving)
+        while pivots:
+            waiting = {m.name for m in moving}
+            ready = tuple(p for p in pivots if not waiting & set(variables(p.value)))
+            pivots = [p for p in pivots if p not in ready]
+            late = {p.name for p in pivots}
+            done = tuple(m for m in moving if not late & set(m.pivots))
+            moving = [m for m in moving if m not in done]
+            found.append(Level(ready, done))
+        return tuple(found)
+
+    def transported(self, moving: Moving, held: Callable[[str], Expr]) -> Expr:
+        """Σ of factor · sum, sums by name. A sum that is 0 stays 0 whatever the factor is; what an
+        indicator drops is 0 whatever the sum is."""
+        for pivot in self.pivots:
+            powers = [_power_of(pivot.move, factor) for _, factor in moving.transport]
+            if len(powers) > 1 and all(p is not None for p in powers):
+                known = [p for p in powers if p is not None]
+                return _horner(Var(pivot.move), [
+                    (scale, degree, held(name)) for (scale, degree), (name, _)
+                    in zip(known, moving.transport, strict=True)
+                ])  # fmt: skip
+        same = {p.move for p in self.pivots if p.action == "same"}
+        total: Expr | None = None
+        for name, factor in moving.transport:
+            term = held(name)
+            if factor != Lit(1.0):
+                drops = same & set(variables(factor))
+                pair = (factor, term) if drops else (term, factor)
+                term = call("zero_wins", *pair)
+            total = term if total is None else call("add", total, term)
+        return Lit(0.0) if total is None else total
+
+    def relative(self, relative: Relative, at: Anchors) -> Expr:
+        """u of an element, with the pivots at these places."""
+        return self.pivot(relative.pivot).relative(relative.atom, at)
 
     def pivot(self, name: str) -> Pivot:
         return next(p for p in self.pivots if p.name == name)
@@ -233,10 +342,15 @@ class Monoid:
         for name, factor in moving.transport:
             shown = text(factor, 2)
             for pivot in self.pivots:
-                sign = "-" if pivot.action == "shift" else "/"
                 value = text(pivot.value)
                 atom = value if isinstance(pivot.value, Var) else f"{pivot.name}"
-                bracketed = f"({side}.{atom} {sign} {atom})"
+                if pivot.action == "same":
+                    bracketed = f"[{side}.{atom} = {atom}]"
+                else:
+                    sign = "-" if pivot.action == "shift" else "/"
+                    bracketed = f"({side}.{atom} {sign} {atom})"
+                if pivot.unit:
+                    bracketed = f"({bracketed} / {pivot.unit})"
                 shown = shown.replace(f"({pivot.move})", bracketed).replace(pivot.move, bracketed)
             terms.append(f"{side}.{name}" if shown == "1" else f"{side}.{name}·{shown}")
         return " + ".join(terms)

@@ -1,12 +1,13 @@
-"""What users hold: a Pipeline, and a Pipeline compiled for given types."""
+"""What users hold: a Pipeline."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, overload
 
+from fusegen.compiled import Compiled, Spec
 from fusegen.compiler import Traced, Work, trace_pipeline
 from fusegen.derivation import Derivation
 from fusegen.dispatch import Call, Choices, Front, nest, no_source, prepare
@@ -18,7 +19,7 @@ from fusegen.plan import Plan
 from fusegen.runtime import arrays as ar
 from fusegen.runtime.results import new_result
 from fusegen.schedule.problem import Problem
-from fusegen.schedule.target import CudaTarget, Target, host_cpu, target_named
+from fusegen.schedule.target import Target, host_cpu, target_named
 from fusegen.signature import Signature, constants_key, signature_of
 from fusegen.trace import inline, is_tracing
 
@@ -26,14 +27,6 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from fusegen.report.explain import Explanation
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """An array that is not there yet: for compiling without data."""
-
-    shape: tuple[int, ...]
-    dtype: Any = "float32"
 
 
 class Pipeline:
@@ -44,9 +37,10 @@ class Pipeline:
     compile-time constants.
     """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], *, allow_cancellation: bool = False) -> None:
         functools.update_wrapper(self, fn)
         self.fn = fn
+        self.allow_cancellation = allow_cancellation
         self.name: str = fn.__name__
         self.signature: Signature = signature_of(fn)
         self._traced: dict[Any, Traced] = {}
@@ -136,7 +130,7 @@ class Pipeline:
         front = self.front(dtypes, values, choices)
         rows = ar.rows_of(front.graph.inputs, shapes, -1)
         ar.check_k(front.graph, rows.n_cols)
-        return Compiled(self, values, choices, front, rows, deterministic)
+        return Compiled(self.signature, choices, front, rows, deterministic)
 
     # ---- what it compiles to ----
 
@@ -230,62 +224,24 @@ class Pipeline:
         return inline(self.fn, [present.get(n) for n in self.signature.arrays], constants)
 
 
-def pipeline(fn: Callable[..., Any]) -> Pipeline:
-    """Turn a function on rows into a Pipeline. Raises TraceError for unusable parameters."""
-    return Pipeline(fn)
+@overload
+def pipeline(fn: Callable[..., Any]) -> Pipeline: ...
+@overload
+def pipeline(*, allow_cancellation: bool) -> Callable[[Callable[..., Any]], Pipeline]: ...
 
 
-class Compiled:
-    """A pipeline compiled for given types, constants, form and target; call it with arrays.
+def pipeline(
+    fn: Callable[..., Any] | None = None, *, allow_cancellation: bool = False
+) -> Pipeline | Callable[[Callable[..., Any]], Pipeline]:
+    """Turn a function on rows into a Pipeline. Raises TraceError for unusable parameters.
 
-    `.source` generated text, `.plan` sweeps and accesses, `.schedule` the backend's choices,
-    `.derivation` what was proved. Other shapes than those compiled for are served too.
+    allow_cancellation: merge also sums whose read-out is a difference of larger sums. The form is
+    equal in exact arithmetic, but may lose digits where the text keeps them; without it such a sum
+    keeps a sweep of its own.
     """
-
-    def __init__(
-        self, owner: Pipeline, constants: dict[str, Any], choices: Choices, front: Front,
-        rows: ar.Rows, deterministic: bool,
-    ) -> None:  # fmt: skip
-        self.pipeline, self.constants, self.choices = owner, constants, choices
-        self.deterministic = deterministic
-        self._front = front
-        target = choices.target or host_cpu()
-        problem = Problem(dtypes=front.dtypes, n_rows=rows.n_rows, n_cols=rows.n_cols)
-        self.work: Work = front.work(target, problem)
-        if not choices.numpy and not isinstance(target, CudaTarget) and rows.n_rows:
-            front.executable("cpu", 0, (rows.n_rows, rows.n_cols), (True, True))
-
-    def __call__(self, *arrays: Any, axis: int = -1, out: Any = None, **named: Any) -> Any:
-        """Run on arrays of the types compiled for; see Pipeline.__call__."""
-        present = self.pipeline.signature.bind_arrays(arrays, named)
-        adopted = {n: ar.adopt(n, a) for n, a in present.items()}
-        found = {n: a.dtype for n, a in adopted.items()}
-        if found != dict(self._front.dtypes):
-            wanted = ", ".join(f"{n} {d}" for n, d in self._front.dtypes.items())
-            shown = ", ".join(f"{n} {d}" for n, d in found.items())
-            raise ArgumentError(f"compiled for {wanted}; called with {shown}",
-                                fix="Compile again, or convert the arrays.")  # fmt: skip
-        call = prepare(self._front, adopted, ar.one_device(adopted, "auto"), axis, out)
-        call.run()
-        return call.hand_back()
-
-    @property
-    def source(self) -> str:
-        if self.choices.numpy:
-            raise no_source()
-        return self.work.source
-
-    @property
-    def plan(self) -> Plan:
-        return self.work.plan
-
-    @property
-    def schedule(self) -> Any:
-        return self.work.schedule
-
-    @property
-    def derivation(self) -> Derivation:
-        return self.work.derivation
+    if fn is None:
+        return functools.partial(Pipeline, allow_cancellation=allow_cancellation)
+    return Pipeline(fn, allow_cancellation=allow_cancellation)
 
 
 def _target(name: str | None) -> Target | None:

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from fusegen.errors import InternalError
-from fusegen.expr import evaluate
+from fusegen.expr import Lit, Var, evaluate
 from fusegen.kernel import Entries, Gather, Kernel, Let, ListFold, Step, Sweep
-from fusegen.monoid import FoldName, KBest, Monoid, Own, Pivot
-from fusegen.ops import zero_wins
+from fusegen.monoid import FoldName, KBest, Monoid, Moving, Own, Pivot
 
 Env = dict[str, Any]
 Columns = Sequence[int]
@@ -78,12 +77,14 @@ class Folder:
             held = list(zip(_whole(evaluate(c.lift, env), at), at, strict=True))
             state.lists[c.name] = sorted(held, key=rank)[: c.k]
         state.own = {c.name: self._fold_own(c, env, at) for c in m.own}
-        anchors = self._anchors(state)
-        for r in m.relatives:
-            atom, anchor = evaluate(r.atom, env), anchors[r.pivot]
-            env[r.name] = atom - anchor if r.action == "shift" else atom / anchor
-        for v in m.moving:
-            state.parts[v.name] = np.sum(_whole(evaluate(v.lift, env), at))
+        for level in m.levels:
+            for p in level.pivots:
+                env[p.anchor] = _anchor(p, state.parts)
+            known = {p.name for p in level.pivots}
+            for r in (r for r in m.relatives if r.pivot in known):
+                env[r.name] = evaluate(m.relative(r, lambda n: Var(m.pivot(n).anchor)), env)
+            for v in level.moving:
+                state.parts[v.name] = np.sum(_whole(evaluate(v.lift, env), at))
         return state
 
     @staticmethod
@@ -105,16 +106,14 @@ class Folder:
         state.lists = {c.name: [] for c in m.lists}
         return state
 
-    def _anchors(self, state: State) -> dict[str, Any]:
-        return {p.name: _anchor(p, state.parts) for p in self.monoid.pivots}
-
     def merge(self, a: State, b: State) -> State:
         """a ⊕ b."""
         m, new = self.monoid, State()
         for f in m.folded:
             new.parts[f.name] = _FOLDS[f.fold]([a.parts[f.name], b.parts[f.name]])
-        for v in m.moving:
-            new.parts[v.name] = self._moved(v.name, a, new) + self._moved(v.name, b, new)
+        for level in m.levels:
+            for v in level.moving:
+                new.parts[v.name] = self._moved(v, a, new) + self._moved(v, b, new)
         for c in m.best:
             pairs = [p for p in (a.best[c.name], b.best[c.name]) if p is not None]
             new.best[c.name] = min(pairs, key=lambda p: rank(p, largest=c.largest), default=None)
@@ -124,19 +123,21 @@ class Folder:
             new.lists[k.name] = sorted(a.lists[k.name] + b.lists[k.name], key=rank)[: k.k]
         return new
 
-    def _moved(self, name: str, old: State, new: State) -> Any:
+    def _moved(self, moving: Moving, old: State, new: State) -> Any:
         """One row of T(old → new) applied to the old sums."""
-        start, end = self._anchors(old), self._anchors(new)
         env: Env = {}
-        for p in self.monoid.pivots:
-            p0, p1 = start[p.name], end[p.name]
-            env[p.move] = p0 - p1 if p.action == "shift" else p0 / p1
-        row = next(v for v in self.monoid.moving if v.name == name).transport
-        return np.sum([zero_wins(old.parts[j], evaluate(t, env)) for j, t in row])
+        for name in moving.pivots:
+            p = self.monoid.pivot(name)
+            move = p.moved(lambda n: Lit(_anchor(self.monoid.pivot(n), old.parts)),
+                           lambda n: Lit(_anchor(self.monoid.pivot(n), new.parts)))  # fmt: skip
+            env[p.move] = evaluate(move, {})
+        return evaluate(self.monoid.transported(moving, lambda n: Lit(old.parts[n])), env)
 
 
 def _anchor(pivot: Pivot, parts: Env) -> Any:
     value = evaluate(pivot.value, parts)
+    if pivot.action == "same":
+        return value
     usable = np.isfinite(value) and (pivot.action == "shift" or value != 0)
     return value if usable else (0.0 if pivot.action == "shift" else 1.0)
 

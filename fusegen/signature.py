@@ -94,7 +94,7 @@ def constants_key(constants: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def signature_of(fn: Callable[..., Any]) -> Signature:
     """Read a function's parameters. Raises TraceError for forms a pipeline cannot have."""
-    code = fn.__code__
+    code = inspect.unwrap(fn).__code__
     where = Loc(code.co_filename, code.co_firstlineno, f"def {fn.__name__}(…)")
     arrays: list[str] = []
     optional: set[str] = set()

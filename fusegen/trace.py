@@ -24,6 +24,7 @@ class Traceable(Protocol):
 
     name: str
     fn: Callable[..., Any]
+    allow_cancellation: bool
 
 
 @contextmanager
@@ -71,7 +72,7 @@ def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any
     Raises TraceError, pointing at the user's line, for anything that is not a row pipeline.
     """
     fn = pipeline.fn
-    code = fn.__code__
+    code = inspect.unwrap(fn).__code__
     where = Loc(code.co_filename, code.co_firstlineno, f"def {fn.__name__}(…)")
     build = Builder(codes={code})
     args: list[Value | None] = []
@@ -97,6 +98,7 @@ def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any
         structure=structure, names=names,
         named=frozenset(n for n in nodes if n in build.labels or n in build.returned),
         constants=tuple(sorted(constants.items())),
+        allow_cancellation=pipeline.allow_cancellation,
     )  # fmt: skip
     _verify(graph)
     return graph

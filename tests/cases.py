@@ -58,5 +58,6 @@ def covariance(x, y):
 
 @fg.pipeline
 def weighted_variance(x, w):
+    w = fg.abs(w)
     mu = fg.sum(w * x) / fg.sum(w)
     return fg.sum(w * (x - mu) ** 2) / fg.sum(w)

@@ -25,7 +25,7 @@ class Traced:
     """What `trace` needs of a pipeline."""
 
     def __init__(self, fn):
-        self.fn, self.name = fn, fn.__name__
+        self.fn, self.name, self.allow_cancellation = fn, fn.__name__, False
 
 
 def inputs_of(fn):

@@ -108,7 +108,7 @@ def test_no_counterexample_is_shorter(name):
     numbers = [abs(float(e[0])) for piece in found.pieces.values() for e in piece]
     for values in itertools.product((0, 1, -1), repeat=3):
         if sum(map(abs, values)) < sum(numbers):
-            a, b, c = ({f.name: evaluate(f.lift, {"x": v}) for f in monoid.operator.fields}
+            a, b, c = ({f.name: evaluate(f.lift, {"x": exact(v)}) for f in monoid.operator.fields}
                        for v in values)  # fmt: skip
             join = lambda p, q: monoid.operator.merge(p, q, evaluate)  # noqa: E731
             left, right = join(join(a, b), c), join(a, join(b, c))
@@ -202,7 +202,8 @@ def test_invariants_hold_of_every_state(values, data):
         if hasattr(fact, "less"):
             assert state[fact.less] <= state[fact.more]
         elif state[fact.flag] is fact.truth:
-            assert same(state[fact.number], state[fact.other] if fact.other else fact.constant)
+            tied = state[fact.other] if fact.other else exact(fact.constant)
+            assert same(state[fact.number], tied)
 
 
 @pytest.mark.parametrize(("op", "args", "value"), [

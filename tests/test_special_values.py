@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import TARGETS
+from cases import TARGETS, leaves
 
 import fusegen as fg
 from fusegen.dispatch import Choices
@@ -67,13 +67,71 @@ def test_softmax_and_topk_are_torchs(row, target):
     np.testing.assert_array_equal(np.take_along_axis(x, indices, 1), values)
 
 
+TORCHS = {
+    "log_softmax": lambda torch, x: torch.log_softmax(x, -1),
+    "logsumexp": lambda torch, x: torch.logsumexp(x, -1),
+    "entropy": lambda torch, x: torch.special.entr(torch.softmax(x, -1)).sum(-1),
+    "norm2": lambda torch, x: torch.linalg.vector_norm(x.double(), dim=-1),
+    "var_mean": lambda torch, x: (torch.var(x, -1, correction=0), torch.mean(x, -1)),
+}
+
+
 @WHERE
 @CASES
-def test_logsumexp_is_scipys(row, target):
+@pytest.mark.parametrize("name", TORCHS)
+def test_row_values_are_torchs(row, target, name):
+    torch = pytest.importorskip("torch")
+    x = _row(row)
+    if name == "var_mean" and np.abs(x[np.isfinite(x)]).max(initial=0) > 1e38:
+        pytest.skip("squares overflow; torch and the text then differ in inf and NaN")
+    wanted = TORCHS[name](torch, torch.from_numpy(x))
+    for got, want in zip(np.atleast_2d(run(name, x, target)), leaves(wanted), strict=True):
+        with np.errstate(over="ignore"):
+            wide = want.numpy().astype(np.float32)
+        np.testing.assert_allclose(got.reshape(wide.shape), wide, rtol=2e-6)
+
+
+@WHERE
+@CASES
+def test_argmax_is_numpys(row, target):
+    """torch's where there is one greatest element; ties are numpy's and torch documents none."""
+    x = _row(row)
+    assert run("argmax", x, target).tolist() == [np.argmax(x[0])]
+    torch = pytest.importorskip("torch")
+    at = torch.argmax(torch.from_numpy(x), -1).numpy()
+    np.testing.assert_array_equal(np.take_along_axis(x, at[:, None], 1)[:, 0], [x[0].max()])
+
+
+@WHERE
+@CASES
+@pytest.mark.parametrize("label", [0, 1, 3])
+def test_cross_entropy_is_torchs(row, target, label):
+    torch = pytest.importorskip("torch")
+    x, labels = _row(row), np.array([label])
+    if np.abs(x[np.isfinite(x)]).max(initial=0) > 1e38:
+        pytest.skip("the difference of two logits overflows: inf here, NaN in torch")
+    choices = Choices(numpy=target == "numpy", target=host_cpu())
+    call = fg.library.cross_entropy.prepare((x, labels), {}, choices=choices)
+    call.run()
+    wanted = torch.nn.functional.cross_entropy(
+        torch.from_numpy(x), torch.from_numpy(labels), reduction="none"
+    )
+    np.testing.assert_allclose(call.hand_back(), wanted, rtol=2e-6)
+
+
+@WHERE
+@CASES
+def test_logsumexp_softmax_and_entropy_are_scipys(row, target):
     special = pytest.importorskip("scipy.special")
     x = _row(row)
-    wanted = special.logsumexp(x.astype(float), axis=1)
-    np.testing.assert_allclose(run("logsumexp", x, target), wanted, rtol=2e-6)
+    with np.errstate(all="ignore"):
+        p = special.softmax(x.astype(float), axis=1)
+        wanted = {
+            "logsumexp": special.logsumexp(x.astype(float), axis=1),
+            "softmax": p, "entropy": special.entr(p).sum(axis=1),
+        }  # fmt: skip
+    for name, want in wanted.items():
+        np.testing.assert_allclose(run(name, x, target), want, rtol=2e-6, err_msg=name)
 
 
 @WHERE

@@ -10,12 +10,17 @@ The checks work on x, p and q themselves, not on the substitution that found T.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import time
 from collections.abc import Callable
 
 import sympy as sp
 
-from fusegen.algebra.pivot import Choice, Closed
+from fusegen.algebra.choice import Choice
+from fusegen.algebra.domain import conditions_alone, selection_holds, zero_or_one
+from fusegen.algebra.limits import OBLIGATION_SECONDS, within
+from fusegen.algebra.pivot import Closed, scales_outside
 from fusegen.algebra.setting import Setting
 from fusegen.derivation import Obligation, Status
 
@@ -24,7 +29,9 @@ _SIMPLIFY_LIMIT = 150  # operations; beyond it simplify may take seconds
 
 def is_zero(expr: sp.Expr) -> bool:
     """Is the expression identically 0? False means "not shown", never a guess."""
-    spread = sp.expand(sp.expand_log(sp.expand(expr), force=False))
+    if expr.has(sp.sin, sp.cos):
+        expr = expr.rewrite(sp.exp)
+    spread = sp.expand(sp.expand_log(sp.expand(scales_outside(expr)), force=False))
     if spread == 0:
         return True
     merged = sp.powsimp(spread)
@@ -34,43 +41,62 @@ def is_zero(expr: sp.Expr) -> bool:
 
 
 def obligation(name: str, statement: str, prove: Callable[[], bool]) -> Obligation:
+    """The statement with its status; what takes too long is not proved."""
     start = time.perf_counter()
-    status: Status = "proved" if prove() else "not proved"
+    status: Status = "proved" if within(OBLIGATION_SECONDS, prove, False) else "not proved"
     return Obligation(name, statement, status, time.perf_counter() - start)
 
 
-def _at(choice: Choice, p: sp.Symbol) -> sp.Expr:
-    """u with the pivot at p, from its definition."""
-    x = choice.element
-    return x - p if choice.action == "shift" else x / p
-
-
-def _move(choice: Choice, p: sp.Symbol, q: sp.Symbol) -> sp.Expr:
-    return p - q if choice.action == "shift" else p / q
+def _equal(pivot: sp.Symbol, start: str, end: str) -> sp.Symbol:
+    return zero_or_one(f"{pivot.name}_{start}_is_{end}")
 
 
 def _twin(symbol: sp.Symbol, mark: str) -> sp.Symbol:
-    known = {k: v for k, v in symbol.assumptions0.items() if k in ("real", "positive") and v}
+    kept = ("real", "positive", "nonnegative")
+    known = {k: v for k, v in symbol.assumptions0.items() if k in kept and v}
     return sp.Symbol(f"{symbol.name}_{mark}", **known)
 
 
 class _Places:
-    """Three values p, q, r for every pivot, and what u and the moves are there."""
+    """Three values p, q, r for every pivot, and what u and the moves are there.
+
+    Indicators follow the selection law: [x = q] = [x = p]·[p = q], [p = r] = [p = q]·[q = r].
+    """
 
     def __init__(self, choices: tuple[Choice, ...]) -> None:
-        self.choices = [c for c in choices if c.pivot is not None]
-        self.fixed = {c.u: c.element for c in choices if c.pivot is None}
-        symbols = {c.pivot.symbol for c in self.choices if c.pivot is not None}
-        self.place = {m: {s: _twin(s, m) for s in symbols} for m in "pqr"}
+        self.same = [c for c in choices if c.action == "same"]
+        self.choices = [c for c in choices if c.pivot is not None and c not in self.same]
+        self.fixed = {c.u: c.atom for c in choices if c.pivot is None}
+        rows = {r.symbol for c in self.choices for r in (c.pivot, c.unit) if r is not None}
+        self.place = {m: {s: _twin(s, m) for s in rows} for m in "pqr"}
 
     def u_at(self, mark: str) -> dict[sp.Symbol, sp.Expr]:
-        found = {c.u: _at(c, self.place[mark][_symbol(c)]) for c in self.choices}
+        """Every u by its definition, with the pivots at a place."""
+        found = {c.u: c.here.subs(self.place[mark], simultaneous=True) for c in self.choices}
+        if mark == "q":
+            found |= {c.u: c.moved.subs(c.move, _equal(_symbol(c), "p", "q")) for c in self.same}
         return {**found, **self.fixed}
 
     def moves(self, start: str, end: str) -> dict[sp.Symbol, sp.Expr]:
-        return {
-            c.move: _move(c, self.place[start][_symbol(c)], self.place[end][_symbol(c)])
-            for c in self.choices
+        """Every move by its definition."""
+        found: dict[sp.Symbol, sp.Expr] = {}
+        for c in self.choices:
+            p, q = (self.place[mark][_symbol(c)] for mark in (start, end))
+            if c.unit is None:
+                found[c.move] = p - q if c.action == "shift" else p / q
+            else:
+                v, w = (self.place[mark][c.unit.symbol] for mark in (start, end))
+                found |= {c.move: (p - q) / w, c.ratio: v / w}
+        steps = [("p", "q"), ("q", "r")] if (start, end) == ("p", "r") else [(start, end)]
+        for c in self.same:
+            found[c.move] = sp.Mul(*(_equal(_symbol(c), a, b) for a, b in steps))
+        return found
+
+    def still(self) -> dict[sp.Symbol, sp.Integer]:
+        """The moves where nothing moves."""
+        found = {c.ratio: sp.Integer(1) for c in self.choices if c.unit}
+        return found | {
+            c.move: sp.Integer(0 if c.action == "shift" else 1) for c in (*self.choices, *self.same)
         }
 
 
@@ -91,7 +117,7 @@ def obligations_of(setting: Setting, closed: Closed) -> tuple[Obligation, ...]:
         return _all_zero(new - t.subs(places.moves("p", "q"), simultaneous=True) * old)
 
     def readout() -> bool:
-        here = {c.u: _at(c, _symbol(c)) if c.pivot else c.element for c in choices}
+        here = {c.u: c.here for c in choices}
         total = sum(c * a.subs(here, simultaneous=True)
                     for a, c in closed.candidate.terms.items())  # fmt: skip
         return is_zero(total - setting.f)
@@ -103,10 +129,10 @@ def obligations_of(setting: Setting, closed: Closed) -> tuple[Obligation, ...]:
         return _all_zero(two_steps - t.subs(places.moves("p", "r"), simultaneous=True))
 
     def unit() -> bool:
-        still = {c.move: sp.Integer(0 if c.action == "shift" else 1) for c in places.choices}
-        return bool(t.subs(still) == sp.eye(t.shape[0]))
+        return bool(t.subs(places.still()) == sp.eye(t.shape[0]))
 
     return (
+        *_domain(setting),
         obligation(
             "pointwise identity", "h(u at q) = T(p→q) h(u at p) for every x, p, q", pointwise
         ),
@@ -114,6 +140,56 @@ def obligations_of(setting: Setting, closed: Closed) -> tuple[Obligation, ...]:
         obligation("cocycle", "T(q→r) T(p→q) = T(p→r)", cocycle),
         obligation("unit", "T(p→p) = 1", unit),
     )  # fmt: skip
+
+
+def _domain(setting: Setting) -> tuple[Obligation, ...]:
+    """That the text may be replaced by what it is on the domain, and the selection law."""
+    found = []
+    if setting.f != setting.text:
+        known = ", ".join(str(b) for b in setting.bounds) or "the signs of its factors"
+        found.append(obligation("domain", f"switches follow from {known}",
+                                functools.partial(_agrees, setting)))  # fmt: skip
+    for i in setting.indicators:
+        order = "x ≤ p ≤ q" if i.bound.above else "x ≥ p ≥ q"
+        law = functools.partial(selection_holds, i.bound.above)
+        found.append(obligation("selection", f"[x = q] = [x = p]·[p = q] for {order}", law))
+    return tuple(found)
+
+
+def _agrees(setting: Setting) -> bool:
+    """f equals the text with every element at, and strictly inside, each of its bounds."""
+    for touching in itertools.product((True, False), repeat=len(setting.bounds)):
+        gap = {b: sp.Integer(0) if at else sp.Symbol(f"gap_{k}", positive=True)
+               for k, (b, at) in enumerate(zip(setting.bounds, touching, strict=True))}  # fmt: skip
+        place: dict[sp.Expr, sp.Expr] = {}
+        for b in setting.bounds:
+            if b.element not in place:
+                place[b.element] = b.row - gap[b] if b.above else b.row + gap[b]
+            else:  # the other extreme, from where the element is now
+                there = place[b.element]
+                place[b.row] = there + gap[b] if b.above else there - gap[b]
+        value = {i.symbol: sp.Integer(int(gap[i.bound] == 0)) for i in setting.indicators}
+        value |= {i.contrary: 1 - value[i.symbol] for i in setting.indicators}
+        text = _choices_as_symbols(conditions_alone(setting.text.subs(place)))
+        if not is_zero(text - _choices_as_symbols(setting.f.subs(value).subs(place))):
+            return False
+    return True
+
+
+def _choices_as_symbols(expr: sp.Expr) -> sp.Expr:
+    """[c] as an opaque symbol, [not c] as 1 less it."""
+    known: dict[sp.Expr, sp.Symbol] = {}
+
+    def symbol(choice: sp.Piecewise) -> sp.Expr:
+        condition = choice.args[0][1]
+        if sp.Not(condition) in known or str(sp.Not(condition)) < str(condition):
+            return 1 - known.setdefault(sp.Not(condition), zero_or_one(f"[{sp.Not(condition)}]"))
+        return known.setdefault(condition, zero_or_one(f"[{condition}]"))
+
+    def chooses(e: sp.Expr) -> bool:
+        return isinstance(e, sp.Piecewise) and [v for v, _ in e.args] == [1, 0]
+
+    return expr.replace(chooses, symbol)
 
 
 def _all_zero(matrix: sp.Matrix) -> bool:

@@ -8,42 +8,15 @@ then the vector of sums Σ h_k(u) moves by a matrix T of the move alone (δ = p 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import sympy as sp
 
-from fusegen.algebra.setting import RowParameter, Setting
-from fusegen.monoid import Action, move_name
+from fusegen.algebra.choice import Choice, all_choices
+from fusegen.algebra.setting import Setting
 
-MAX_BASIS = 6
+MAX_BASIS = 7
 _MAX_CANDIDATES = 64
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One element's pivot; `pivot` None leaves the element as it is."""
-
-    element: sp.Symbol
-    pivot: RowParameter | None
-    action: Action
-    u: sp.Symbol
-    move: sp.Symbol
-
-    @property
-    def inverse(self) -> sp.Expr:
-        """The element in terms of u and the pivot."""
-        if self.pivot is None:
-            return self.u
-        p = self.pivot.symbol
-        return self.u + p if self.action == "shift" else self.u * p
-
-    @property
-    def moved(self) -> sp.Expr:
-        """u at the new pivot, in terms of u at the old one."""
-        if self.pivot is None:
-            return self.u
-        return self.u + self.move if self.action == "shift" else self.u * self.move
 
 
 @dataclass(frozen=True)
@@ -74,8 +47,36 @@ class NotClosed:
 
 
 def spread(expr: sp.Expr) -> sp.Expr:
-    """Expand into a sum of products; logarithms split only where the arguments are positive."""
-    return sp.expand(sp.expand_log(sp.expand(expr), force=False))
+    """Expand into a sum of products; logarithms split only where the arguments are positive.
+
+    Denominators stay factors of their own: expanded together they would mix what they separate.
+    """
+    if expr.has(sp.sin, sp.cos):
+        expr = sp.expand_trig(expr)
+    held: dict[sp.Symbol, sp.Expr] = {}
+
+    def hold(power: sp.Pow) -> sp.Symbol:
+        name = sp.Dummy(real=True, positive=power.is_positive or None)
+        held[name] = power
+        return name
+
+    expr = expr.replace(lambda e: e.is_Pow and e.exp.is_negative and e.base.is_Add, hold)
+    expr = sp.expand(sp.expand_log(sp.expand(scales_outside(expr)), force=False))
+    while expr.has(*held) if held else False:
+        expr = expr.xreplace(held)
+    return expr
+
+
+def scales_outside(expr: sp.Expr) -> sp.Expr:
+    """max(0, a·u) = a·max(0, u) for a > 0, and likewise min."""
+    for extreme in expr.atoms(sp.Max, sp.Min):
+        parts = [{f for f in sp.Mul.make_args(a) if f.is_positive and not f.is_number}
+                 for a in extreme.args if a != 0]  # fmt: skip
+        common = sp.Mul(*set.intersection(*parts)) if parts else sp.Integer(1)
+        if common != 1:
+            inner = extreme.func(*(a / common for a in extreme.args))
+            expr = expr.subs(extreme, common * inner)
+    return expr
 
 
 def split(expr: sp.Expr, us: tuple[sp.Symbol, ...]) -> dict[sp.Expr, sp.Expr]:
@@ -92,7 +93,7 @@ def best_candidate(setting: Setting) -> Candidate:
     """The pivots that separate f best; numeric safety first, size second."""
     changing = frozenset(r.symbol for r in setting.changing)
     found: Candidate | None = None
-    for choices in itertools.islice(_choices(setting), _MAX_CANDIDATES):
+    for choices in itertools.islice(all_choices(setting), _MAX_CANDIDATES):
         candidate = _written(setting, choices, changing)
         if found is None or candidate.score < found.score:
             found = candidate
@@ -100,44 +101,18 @@ def best_candidate(setting: Setting) -> Candidate:
     return found
 
 
-def _choices(setting: Setting) -> Iterator[tuple[Choice, ...]]:
-    per_element: list[list[Choice]] = []
-    for element in setting.elements.values():
-        options = []
-        for row in (r for r in setting.changing if r.pivotal):
-            options.append(_choice(element, row, "shift"))
-            if row.symbol.is_positive:
-                options.append(_choice(element, row, "scale"))
-        options.append(_choice(element, None, "shift"))
-        per_element.append(options)
-    return itertools.product(*per_element)
-
-
-def _choice(element: sp.Symbol, row: RowParameter | None, action: Action) -> Choice:
-    if row is None:
-        return Choice(element, None, action, element, sp.Integer(0))
-    word = "minus" if action == "shift" else "over"
-    keeps_sign = True if action == "scale" and element.is_positive else None
-    return Choice(
-        element, row, action,
-        sp.Symbol(f"{element.name}_{word}_{row.symbol.name}", real=True, positive=keeps_sign),
-        sp.Symbol(move_name(row.symbol.name, action), real=True,
-                  positive=True if action == "scale" else None),
-    )  # fmt: skip
-
-
 def _written(
     setting: Setting, choices: tuple[Choice, ...], changing: frozenset[sp.Symbol]
 ) -> Candidate:
     inverse = {c.element: c.inverse for c in choices}
-    us = tuple(c.u for c in choices)
+    us = tuple(dict.fromkeys(c.u for c in choices))
     terms = split(setting.f.subs(inverse, simultaneous=True), us)
     stuck = tuple(a for a in terms if a.free_symbols & changing)
     pivotal = {r.symbol for r in setting.changing if r.pivotal}
     score = (
         len(stuck),
-        sum(_explodes(a, choices) for a in terms),
         sum(_has_exponential_of(c, changing) for c in terms.values()),
+        sum(_explodes(a, choices) for a in terms),
         sum(len(c.free_symbols & pivotal) for c in terms.values()),
         sum(c.pivot is not None and not _wanted(setting, c) for c in choices),
         len(terms),
@@ -165,7 +140,7 @@ def _bounded_exponent(exponent: sp.Expr, by_u: dict[sp.Symbol, Choice]) -> bool:
         choice = by_u[u]
         if choice.pivot is None:
             return False
-        if choice.action == "scale":
+        if choice.action != "shift":
             continue
         slope = sp.diff(exponent, u)
         sign = choice.pivot.monotone  # u ≤ 0 under a maximum, u ≥ 0 over a minimum
@@ -178,23 +153,11 @@ def _has_exponential_of(coefficient: sp.Expr, changing: frozenset[sp.Symbol]) ->
     return any(e.free_symbols & changing for e in coefficient.atoms(sp.exp))
 
 
-def raw_moment(candidate: Candidate, changing: frozenset[sp.Symbol]) -> sp.Symbol | None:
-    """An element that would be summed as raw moments: powers of it, as it is, whose large sums
-    nearly cancel in the read-out (x² − 2px + p² for (x − p)²). None if there is no such element."""
-    loose = [c.element for c in candidate.choices if c.pivot is None]
-    moving = any(c.free_symbols & changing for c in candidate.terms.values())
-    for element in loose:
-        shapes = {atom.as_independent(element, as_Add=False)[1] for atom in candidate.terms}
-        if moving and len(shapes) > 1:
-            return element
-    return None
-
-
 def close(candidate: Candidate, changing: frozenset[sp.Symbol]) -> Closed | NotClosed:
     """Extend the basis until every moved basis function is a combination of the basis."""
-    us = tuple(c.u for c in candidate.choices)
+    us = tuple(dict.fromkeys(c.u for c in candidate.choices))
     moved = {c.u: c.moved for c in candidate.choices}
-    moves = {c.move for c in candidate.choices if c.pivot is not None}
+    moves = {m for c in candidate.choices if c.pivot is not None for m in c.moves}
     basis = sorted(candidate.terms, key=sp.default_sort_key)
     rows: list[dict[sp.Expr, sp.Expr]] = []
     while len(rows) < len(basis):
@@ -212,17 +175,20 @@ def close(candidate: Candidate, changing: frozenset[sp.Symbol]) -> Closed | NotC
     return Closed(candidate, tuple(basis), transport)
 
 
-def unbounded_factor(closed: Closed) -> sp.Expr | None:
-    """A correction that can grow exponentially as the row is read, if there is one."""
-    by_move = {c.move: c.pivot for c in closed.candidate.choices if c.pivot is not None}
-    for factor in closed.transport:
-        for e in factor.atoms(sp.exp):
-            for move in e.free_symbols & set(by_move):
-                pivot = by_move[move]
-                # δ = old − new is ≤ 0 for a maximum, ≥ 0 for a minimum.
-                if not (sp.diff(e.args[0], move) * pivot.monotone).is_positive:
-                    return factor
-        for power in factor.atoms(sp.Pow):
-            if power.base in by_move and power.exp.is_negative:
-                return factor
-    return None
+def joined(parts: list[Closed]) -> Closed:
+    """The bases of independent terms side by side; equal basis functions are shared."""
+    basis = list(dict.fromkeys(h for p in parts for h in p.basis))
+    rows: dict[sp.Expr, dict[sp.Expr, sp.Expr]] = {}
+    terms: dict[sp.Expr, sp.Expr] = {}
+    for p in parts:
+        for k, h in enumerate(p.basis):
+            rows.setdefault(h, {p.basis[j]: p.transport[k, j] for j in range(len(p.basis))})
+        for h, c in p.candidate.terms.items():
+            terms[h] = terms.get(h, sp.Integer(0)) + c
+    choices = {c.u: c for p in parts for c in p.candidate.choices}
+    candidate = Candidate(tuple(choices.values()), terms, (), ())
+    size = len(basis)
+    transport = sp.Matrix(
+        size, size, lambda k, j: rows[basis[k]].get(basis[j], sp.Integer(0))
+    )
+    return Closed(candidate, tuple(basis), transport)

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import sympy as sp
 
 from fusegen import graph as g
-from fusegen.algebra.symbols import Unmodelled, freeze, is_positive
-from fusegen.derivation import Base, Entry
+from fusegen.algebra.domain import (
+    Bound,
+    Indicator,
+    conditions_alone,
+    on_domain,
+    with_indicators,
+)  # fmt: skip
+from fusegen.algebra.rowsums import RowSums, averages
+from fusegen.algebra.steady import is_steady
+from fusegen.algebra.symbols import (
+    Unmodelled,
+    divisors,
+    freeze,
+    is_nonnegative,
+    is_positive,
+)  # fmt: skip
+from fusegen.derivation import Base, Dependent, Entry
 from fusegen.expr import Var
 
 
@@ -20,7 +35,8 @@ class RowParameter:
     node: g.Node
     symbol: sp.Symbol
     constant: bool  # known before the row is read
-    pivotal: bool  # a function of base reductions only, so a pivot can be made of it
+    base: bool  # made of base reductions only
+    pivotal: bool  # elements may be kept relative to it while it moves
 
     @property
     def monotone(self) -> int:
@@ -34,20 +50,91 @@ class RowParameter:
 class Setting:
     """f(elements; rows) of one reduction, in sympy."""
 
-    f: sp.Expr
+    text: sp.Expr  # as written
+    f: sp.Expr  # equal to it on the domain
     elements: dict[g.Node, sp.Symbol]
     rows: dict[g.Node, RowParameter]
+    bounds: tuple[Bound, ...]
+    indicators: tuple[Indicator, ...]
+    names: Mapping[g.Node, str]
+    twins: tuple[tuple[sp.Symbol, sp.Symbol, RowParameter], ...] = ()  # see `apart`
 
     @property
     def changing(self) -> tuple[RowParameter, ...]:
         return tuple(r for r in self.rows.values() if not r.constant)
+
+    @property
+    def occurrences(self) -> tuple[tuple[sp.Symbol, sp.Symbol, RowParameter | None], ...]:
+        """The element symbols of f, the element each stands for, and the row value it stands
+        beside if it is a twin."""
+        plain = [(s, s, None) for s in self.elements.values() if self.f.has(s) or not self.twins]
+        return (*plain, *self.twins)
+
+    @property
+    def sums(self) -> RowSums:
+        """Row values as sums over these elements."""
+        symbols = {**self.elements, **{n: r.symbol for n, r in self.rows.items()}}
+        return RowSums(self.names, symbols, self.selectors)
+
+    @property
+    def selectors(self) -> frozenset[sp.Symbol]:
+        """The indicators and their contraries, which vary with the element."""
+        return frozenset(s for i in self.indicators for s in (i.symbol, i.contrary))
+
+    @property
+    def apart(self) -> Setting:
+        """With the x of every difference x − p that the text forms told from other x: a weight
+        exp(x − m), a deviation x − q and x itself are then kept each relative to its own."""
+        f, twins = self.f, []
+        for x in self.elements.values():
+            for row in (r for r in self.changing if r.pivotal):
+                twin = sp.Symbol(f"{x.name}_beside_{row.symbol.name}", **x.assumptions0)
+                split = f.replace(*_difference(x, row.symbol, twin))
+                if split != f:
+                    f = split
+                    twins.append((twin, x, row))
+        return replace(self, f=f, twins=tuple(twins)) if twins else self
+
+    @property
+    def parts(self) -> tuple[Setting, ...]:
+        """The terms of f as sums of their own; one part where a term has no element, for then
+        the sum of the others may cancel against it."""
+        terms = sp.Add.make_args(self.f)
+        elements = {*self.elements.values(), *self.selectors}
+        if not all(t.free_symbols & elements for t in terms):
+            return (self,)
+        return tuple(replace(self, f=t) for t in terms)
+
+    def row(self, symbol: sp.Symbol) -> RowParameter:
+        return next(r for r in self.rows.values() if r.symbol == symbol)
+
+
+def _difference(
+    x: sp.Symbol, p: sp.Symbol, twin: sp.Symbol
+) -> tuple[Callable[[sp.Expr], bool], Callable[[sp.Expr], sp.Expr]]:
+    """For `replace`: c·x − c·p anywhere in a sum, and the same with the twin for x."""
+
+    def scale(e: sp.Expr, symbol: sp.Symbol) -> sp.Expr | None:
+        return next((c for c, a in (t.as_coeff_Mul() for t in e.args) if a == symbol), None)
+
+    def forms(e: sp.Expr) -> bool:
+        if not isinstance(e, sp.Add):
+            return False
+        c, d = scale(e, x), scale(e, p)
+        return c is not None and d is not None and c + d == 0
+
+    def renamed(e: sp.Expr) -> sp.Expr:
+        c = scale(e, x)
+        return sp.Add(*(c * twin if t == c * x else t for t in e.args))
+
+    return forms, renamed
 
 
 def read_setting(
     arg: g.Node, names: Mapping[g.Node, str], entries: Mapping[g.Node, Entry]
 ) -> Setting:
     """Split `arg` into elements and row values. Raises Unmodelled where sympy cannot follow."""
-    reader = _Reader(names, entries)
+    reader = _Reader(arg, names, entries)
     reader.collect_rows(arg)
     reduced = {
         r.arg for row in reader.rows for r in g.reductions_of(row)
@@ -55,17 +142,55 @@ def read_setting(
     }
     elements = reader.collect_elements(arg, reduced)
     leaves: dict[g.Node, sp.Expr] = {n: p.symbol for n, p in reader.rows.items()}
-    return Setting(freeze(arg, {**leaves, **elements}), elements, reader.rows)
+    text = freeze(arg, {**leaves, **elements})
+    bounds = _bounds(elements, reader.rows)
+    f, indicators = with_indicators(on_domain(text, bounds), bounds)
+    if f.has(sp.Piecewise):
+        f = conditions_alone(f)
+    setting = Setting(text, f, elements, reader.rows, bounds, indicators, names)
+    return replace(setting, rows=_with_averages(setting, entries))
+
+
+def _with_averages(
+    setting: Setting, entries: Mapping[g.Node, Entry]
+) -> dict[g.Node, RowParameter]:
+    """Merged sums that average an element may be pivots too."""
+    rows = dict(setting.rows)
+    for node, row in setting.rows.items():
+        merged = isinstance(node, g.Reduce) and isinstance(entries.get(node), Dependent)
+        if merged and any(averages(node, x, setting.sums) for x in setting.elements):
+            rows[node] = replace(row, pivotal=True)
+    return rows
+
+
+def _bounds(
+    elements: Mapping[g.Node, sp.Symbol], rows: Mapping[g.Node, RowParameter]
+) -> tuple[Bound, ...]:
+    """max x, min x and max |x| where x itself is an element here."""
+    found = []
+    for n, r in rows.items():
+        match n:
+            case g.Reduce(fold=g.Fold.MAX | g.Fold.MIN as fold, arg=arg) if arg in elements:
+                found.append(Bound(elements[arg], r.symbol, fold is g.Fold.MAX))
+            case g.Reduce(fold=g.Fold.MAX, arg=g.Map(op="abs", args=(x,))) if x in elements:
+                found.append(Bound(elements[x], r.symbol, True))
+    return tuple(found)
 
 
 class _Reader:
-    def __init__(self, names: Mapping[g.Node, str], entries: Mapping[g.Node, Entry]) -> None:
+    def __init__(
+        self, arg: g.Node, names: Mapping[g.Node, str], entries: Mapping[g.Node, Entry]
+    ) -> None:
         self.names, self.entries = names, entries
+        self.divisors = divisors(arg)
         self.rows: dict[g.Node, RowParameter] = {}
 
     def _symbol(self, node: g.Node) -> sp.Symbol:
-        positive = True if is_positive(node) else None
-        return sp.Symbol(self.names[node], real=True, positive=positive)
+        never_negative = is_nonnegative(node)
+        known = {"nonnegative": True} if never_negative else {}
+        if is_positive(node) or (never_negative and node in self.divisors):
+            known = {"positive": True}
+        return sp.Symbol(self.names[node], real=True, **known)
 
     def collect_rows(self, node: g.Node) -> None:
         """Maximal row-valued subtrees over base reductions; others are taken apart."""
@@ -78,7 +203,9 @@ class _Reader:
                 self.collect_rows(a)
             return
         if isinstance(node, g.Field):
-            self.rows[node] = RowParameter(node, self._symbol(node), constant=False, pivotal=False)
+            self.rows[node] = RowParameter(
+                node, self._symbol(node), constant=False, base=False, pivotal=False
+            )
             return
         needs = g.reductions_of(node)
         finished = [r for r in needs if not isinstance(self.entries[r], Base)]
@@ -88,8 +215,10 @@ class _Reader:
             return
         if any(isinstance(r, g.TopK) for r in needs):
             raise Unmodelled(node)
-        pivotal = bool(needs) and not finished
-        self.rows[node] = RowParameter(node, self._symbol(node), not needs, pivotal)
+        base = bool(needs) and not finished
+        self.rows[node] = RowParameter(
+            node, self._symbol(node), not needs, base, base and is_steady(node)
+        )
 
     def collect_elements(
         self, node: g.Node, reduced: set[g.Node]

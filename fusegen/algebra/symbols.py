@@ -5,13 +5,14 @@ Symbols carry what is known about their sign; nothing is assumed that the graph 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import assert_never
 
 import sympy as sp
 
 from fusegen import graph as g
-from fusegen.expr import Expr, Lit, Var, call
+from fusegen.expr import Expr, Lit, call
 
 
 class Unmodelled(Exception):
@@ -43,6 +44,9 @@ _DIRECT = {
     "isnan": lambda a: sp.false, "isinf": lambda a: sp.false, "isfinite": lambda a: sp.true,
 }  # fmt: skip
 
+_POWERS = ("pow", "exp2")
+_MAX_POWER = 64  # sympy writes powers of numbers out, digit by digit
+
 
 def number(value: float | int | bool) -> sp.Expr:
     """An exact number: 0.7 is 7/10, not the nearest binary fraction."""
@@ -66,7 +70,10 @@ def freeze(node: g.Node, leaves: Mapping[g.Node, sp.Expr]) -> sp.Expr:
                     raise Unmodelled(part)
                 known[part] = number(value)
             case g.Map(op=op, args=args):
-                known[part] = apply(op, *(known[a] for a in args))
+                operands = [known[a] for a in args]
+                if op in _POWERS and operands[-1].is_number and abs(operands[-1]) > _MAX_POWER:
+                    raise Unmodelled(part)
+                known[part] = apply(op, *operands)
             case g.Cast(dtype=dtype, arg=arg) if dtype.kind == "float":
                 known[part] = known[arg]
             case g.Cast() | g.Input() | g.Length() | g.Index() | g.Reduce() | g.TopK():
@@ -94,6 +101,7 @@ def _needed(node: g.Node, leaves: Mapping[g.Node, sp.Expr]) -> list[g.Node]:
     return list(order)
 
 
+@functools.lru_cache(maxsize=4096)
 def is_positive(node: g.Node) -> bool:
     """Is the value certainly > 0 for every finite input?"""
     match node:
@@ -117,15 +125,13 @@ def is_positive(node: g.Node) -> bool:
             return is_positive(a)
         case g.Reduce(fold=g.Fold.ARGMAX | g.Fold.ARGMIN):
             return False
-        case g.Reduce(fold=g.Fold.MAX, arg=arg):
-            # A scale of 0 is the guard policy's business, as infinities are.
-            return is_positive(arg) or (isinstance(arg, g.Map) and arg.op == "abs")
         case g.Reduce(arg=arg):
             return is_positive(arg)
         case _:
             return False
 
 
+@functools.lru_cache(maxsize=4096)
 def is_nonnegative(node: g.Node) -> bool:
     """Is the value certainly ≥ 0 for every finite input?"""
     if is_positive(node):
@@ -138,7 +144,11 @@ def is_nonnegative(node: g.Node) -> bool:
         case g.Map(op="abs" | "sqrt"):
             return True
         case g.Map(op="pow", args=(_, g.Literal(value=value))):
-            return isinstance(value, int) and value % 2 == 0
+            return value % 2 == 0
+        case g.Map(op="where", args=(_, a, b)):
+            return is_nonnegative(a) and is_nonnegative(b)
+        case g.Map(op="sub", args=(g.Reduce(fold=g.Fold.MAX, arg=a), g.Reduce() as low)):
+            return low.fold in (g.Fold.MIN, g.Fold.MEAN) and low.arg is a
         case g.Map(op="add" | "mul" | "div" | "minimum", args=(a, b)):
             same = node.op == "mul" and a is b
             return same or (is_nonnegative(a) and is_nonnegative(b))
@@ -150,11 +160,32 @@ def is_nonnegative(node: g.Node) -> bool:
             return False
 
 
-def thaw(expr: sp.Expr, names: Mapping[sp.Symbol, Var], moving: frozenset[str]) -> Expr:
+def divisors(node: g.Node) -> frozenset[g.Node]:
+    """What `node` divides by, or takes the logarithm of; products and roots are taken apart.
+
+    Where one of them is 0 the text itself has no value: the guard policy's business, as infinities
+    are. The algebra may take them as positive if they are never negative.
+    """
+    found: set[g.Node] = set()
+
+    def factors(n: g.Node) -> None:
+        found.add(n)
+        if isinstance(n, g.Map) and n.op in ("mul", "div", "sqrt", "abs", "pow", "square"):
+            factors(n.args[0])
+            if n.op == "mul":
+                factors(n.args[1])
+
+    for n in g.topological((node,)):
+        if isinstance(n, g.Map) and n.op in ("div", "rsqrt", "log", "log2"):
+            factors(n.args[-1])
+    return frozenset(found)
+
+
+def thaw(expr: sp.Expr, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]) -> Expr:
     """A sympy expression in fusegen's own language.
 
     `moving` names relatives and moves: products of their powers with an exponential are guarded,
-    so that u·exp(u) at u = −inf is 0 (its limit), not NaN.
+    so that u·exp(u) at u = −inf is 0 (its limit), not NaN. So is all that an indicator selects.
     """
     if expr in names:
         return names[expr]
@@ -168,22 +199,51 @@ def thaw(expr: sp.Expr, names: Mapping[sp.Symbol, Var], moving: frozenset[str]) 
         return call("exp", thaw(expr.args[0], names, moving))
     if isinstance(expr, sp.Pow):
         return _thaw_power(expr, names, moving)
-    inner = [thaw(a, names, moving) for a in expr.args]
-    for op in ("log", "tanh", "sin", "cos", "erf"):
-        if isinstance(expr, _DIRECT[op]):
-            return call(op, *inner)
-    if isinstance(expr, sp.Abs):
-        return call("abs", *inner)
+    if isinstance(expr, sp.Piecewise):
+        return _thaw_cases(expr, names, moving)
+    if expr in (sp.true, sp.false):
+        return Lit(expr == sp.true, "bool")
+    inner = [thaw(a, names, moving) for a in _ordered(expr.args)]
     if isinstance(expr, sp.core.function.AppliedUndef):
-        return call(expr.func.__name__, *inner)
+        return call(expr.func.__name__, *(thaw(a, names, moving) for a in expr.args))
+    for kind, op in _WORDS.items():
+        if isinstance(expr, kind):
+            return functools.reduce(lambda a, b: call(op, a, b), inner) if len(inner) > 1 \
+                else call(op, *inner)
+    for kind, op in _RELATIONS.items():
+        if isinstance(expr, kind):
+            return call(op, *(thaw(a, names, moving) for a in expr.args))
     raise ValueError(f"no spelling for {expr}")
+
+
+_WORDS = {
+    sp.log: "log", sp.tanh: "tanh", sp.sin: "sin", sp.cos: "cos", sp.erf: "erf", sp.Abs: "abs",
+    sp.sign: "sign", sp.floor: "floor", sp.ceiling: "ceil", sp.Max: "maximum", sp.Min: "minimum",
+    sp.And: "and", sp.Or: "or", sp.Not: "not",
+}  # fmt: skip
+_RELATIONS = {
+    sp.StrictLessThan: "lt", sp.LessThan: "le", sp.StrictGreaterThan: "gt", sp.GreaterThan: "ge",
+    sp.Equality: "eq", sp.Unequality: "ne",
+}  # fmt: skip
+
+
+def _thaw_cases(
+    expr: sp.Piecewise, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]
+) -> Expr:
+    *cases, (last, condition) = expr.args
+    if condition != sp.true:
+        raise ValueError(f"no spelling for {expr}")
+    total = thaw(last, names, moving)
+    for value, when in reversed(cases):
+        total = call("where", thaw(when, names, moving), thaw(value, names, moving), total)
+    return total
 
 
 def _ordered(args: tuple[sp.Expr, ...]) -> list[sp.Expr]:
     return sorted(args, key=sp.default_sort_key)
 
 
-def _thaw_sum(expr: sp.Add, names: Mapping[sp.Symbol, Var], moving: frozenset[str]) -> Expr:
+def _thaw_sum(expr: sp.Add, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]) -> Expr:
     plus = [t for t in _ordered(expr.args) if not t.could_extract_minus_sign()]
     minus = [-t for t in _ordered(expr.args) if t.could_extract_minus_sign()]
     terms = [thaw(t, names, moving) for t in plus]
@@ -202,30 +262,37 @@ def _product(factors: list[Expr]) -> Expr:
     return total
 
 
-def _thaw_product(expr: sp.Mul, names: Mapping[sp.Symbol, Var], moving: frozenset[str]) -> Expr:
+def _thaw_product(expr: sp.Mul, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]) -> Expr:
     if expr.args[0] == -1:
         return call("neg", thaw(-expr, names, moving))
+    choice = next((a for a in _ordered(expr.args) if isinstance(a, sp.Piecewise)
+                   and [v for v, _ in a.args] == [1, 0]), None)  # fmt: skip
+    if choice is not None:
+        rest = thaw(sp.Mul(*(a for a in expr.args if a != choice)), names, moving)
+        return call("where", thaw(choice.args[0][1], names, moving), rest, Lit(0.0))
     over, under = sp.fraction(expr, exact=True)
     if under != 1 and not under.has(sp.exp):
         return call("div", thaw(over, names, moving), thaw(under, names, moving))
-    exponentials = [a for a in _ordered(expr.args) if isinstance(a, sp.exp)]
+    indicators = [a for a in _ordered(expr.args) if a.is_Symbol and a.is_integer]
+    weights = indicators + [a for a in _ordered(expr.args) if isinstance(a, sp.exp)]
     growing = [
         a for a in _ordered(expr.args)
-        if a not in exponentials and {s.name for s in a.free_symbols} & moving
+        if a not in weights and (indicators or {s.name for s in a.free_symbols} & moving)
+        and not a.is_number
     ]  # fmt: skip
-    others = [a for a in _ordered(expr.args) if a not in exponentials and a not in growing]
-    if not (exponentials and growing):
-        return _product([thaw(a, names, moving) for a in (*others, *growing, *exponentials)])
-    weight = _product([thaw(a, names, moving) for a in exponentials])
+    others = [a for a in _ordered(expr.args) if a not in weights and a not in growing]
+    if not (weights and growing):
+        return _product([thaw(a, names, moving) for a in (*others, *growing, *weights)])
+    weight = _product([thaw(a, names, moving) for a in weights])
     value = _product([thaw(a, names, moving) for a in growing])
     guarded = call("zero_wins", weight, value)
     return _product([*(thaw(a, names, moving) for a in others), guarded])
 
 
-def _thaw_power(expr: sp.Pow, names: Mapping[sp.Symbol, Var], moving: frozenset[str]) -> Expr:
+def _thaw_power(expr: sp.Pow, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]) -> Expr:
     base, power = expr.args
     inner = thaw(base, names, moving)
-    if power.is_Integer and 2 <= power <= 4:
+    if power.is_Integer and 2 <= power <= 8:
         return _product([inner] * int(power))
     if power.is_Integer and -4 <= power <= -1:
         return call("div", Lit(1.0), _product([inner] * -int(power)))

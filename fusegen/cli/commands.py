@@ -14,6 +14,8 @@ from fusegen.cli.run import add_run_arguments, run
 from fusegen.errors import LawViolation
 from fusegen.forms import FORMS
 from fusegen.library import PIPELINES
+from fusegen.pipeline import Pipeline
+from fusegen.stabilize import stabilize
 
 _OWN = "PIPELINE is a library name (fusegen list) or path.py:name; a monoid made by\n" \
        "fg.monoid stands for the pipeline that reduces its elements with it.\n" \
@@ -52,6 +54,12 @@ def _add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--with", dest="inputs", action="append", default=[], metavar="INPUT",
                         help="include this optional input")  # fmt: skip
+    parser.add_argument("--stabilize", action="store_true", help="rewrite naive text safely first")
+
+
+def _chosen(args: argparse.Namespace) -> Pipeline:
+    found = find_pipeline(args.pipeline)
+    return stabilize(found) if args.stabilize else found
 
 
 def _compile_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -76,7 +84,7 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
 
 
 def _explain(args: argparse.Namespace) -> int:
-    page = find_pipeline(args.pipeline).explain(**_compile_options(args))
+    page = _chosen(args).explain(**_compile_options(args))
     if args.html is not None:
         args.html.write_text(page._repr_html_(), encoding="utf-8")
     else:
@@ -93,7 +101,7 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
 
 
 def _source(args: argparse.Namespace) -> int:
-    text = find_pipeline(args.pipeline).source(**_compile_options(args))
+    text = _chosen(args).source(**_compile_options(args))
     if args.output is not None:
         args.output.write_text(text, encoding="utf-8")
     else:

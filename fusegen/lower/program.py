@@ -40,7 +40,10 @@ class _Lowering:
         self, graph: g.Graph, derivation: Derivation, fusion: Fusion,
         dtypes: Mapping[str, DType], grouping: Grouping,
     ) -> None:  # fmt: skip
-        self.graph, self.derivation, self.fusion, self.dtypes = graph, derivation, fusion, dtypes
+        self.graph, self.fusion, self.dtypes = graph, fusion, dtypes
+        # Known zeros hold digits that inputs of 16 bits do not have.
+        narrow = all(d.kind == "float" and d.itemsize < 4 for d in dtypes.values())
+        self.derivation = derivation.without_zeros if narrow else derivation
         self.names = Names(graph, infer_kinds(graph, dtypes))
         self.compute = compute_dtype(graph, dtypes)
         whole = grouping == "rows" and fusion.form != "unfused"

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from fusegen import graph as g
-from fusegen.derivation import Basis, Dependent, Shifted
+from fusegen.derivation import Basis, Dependent
 from fusegen.errors import InternalError
-from fusegen.expr import Call, Expr, Lit, Var, call, substitute, walk
+from fusegen.expr import Call, Expr, Lit, Var, call, substitute, variables, walk
 from fusegen.kernel import N_COLS
 from fusegen.lower.scope import convert
 from fusegen.monoid import (
+    Action,
     Best,
     Folded,
     FoldName,
@@ -49,6 +50,7 @@ class StateBuilder:
     moving: dict[str, Moving] = field(default_factory=dict)
     own: dict[str, Own] = field(default_factory=dict)
     lists: dict[str, KBest] = field(default_factory=dict)
+    kept: dict[str, tuple[str, ...]] = field(default_factory=dict)  # merged sum → its components
 
     def build(self) -> Monoid:
         return Monoid(
@@ -108,17 +110,16 @@ class StateBuilder:
         self.own[name] = Own(name, self.types[operator.key], operator, lifts, ordered)
         return self.own[name]
 
-    def pivot(self, shift: Shifted, value: Expr) -> Pivot:
-        known = self.pivots.get(shift.pivot)
-        if known is not None and known.action == shift.action:
-            return known
-        name = shift.pivot if known is None else f"{shift.pivot}_{shift.action}"
-        self.pivots[name] = Pivot(name, shift.action, value)
-        return self.pivots[name]
+    def pivot(self, wish: str, action: Action, value: Expr, unit: str = "") -> Pivot:
+        """The pivot of this value, action and unit; named after the row value if that is free."""
+        for name in (wish, f"{wish}_{action}", f"{wish}_in_{unit}"):
+            known = self.pivots.setdefault(name, Pivot(name, action, value, unit))
+            if (known.action, known.unit) == (action, unit):
+                return known
+        raise InternalError(f"no name left for the pivot {wish}")
 
-    def relative(self, shift: Shifted, atom: Expr, pivot: Pivot) -> Relative:
-        relative = Relative(shift.name, atom, pivot.name, shift.action)
-        return self.relatives.setdefault(shift.name, relative)
+    def relative(self, name: str, atom: Expr, pivot: Pivot) -> Relative:
+        return self.relatives.setdefault(name, Relative(name, atom, pivot.name))
 
     def merged(self, entry: Dependent, spell: Callable[[Expr], Expr]) -> Expr:
         """A dependent sum; its read-out over components and row names, NaN on a bad pivot.
@@ -126,6 +127,7 @@ class StateBuilder:
         `spell` puts the sweep's own element expressions in place of graph names.
         """
         components = [self._basis(entry, b, spell) for b in entry.basis]
+        self.kept[entry.name] = tuple(c.name for c in components)
         self._transports(entry, components)
         total: Expr | None = None
         for coefficient, component in zip(entry.readout, components, strict=True):
@@ -134,9 +136,20 @@ class StateBuilder:
             held = as_field(component)
             term: Expr = held if coefficient == ONE else call("mul", coefficient, held)
             total = term if total is None else call("add", total, term)
-        if total is None:
-            raise InternalError(f"{entry.name}: empty read-out")
-        return total
+        return Lit(0.0) if total is None else total  # on its domain the text is 0
+
+    def running(self, entry: Dependent, row: Callable[[str], Expr]) -> Expr:
+        """A merged sum over the elements so far, for pivots; `row` gives row values so far."""
+        total: Expr | None = None
+        for coefficient, name in zip(entry.readout, self.kept[entry.name], strict=True):
+            if coefficient == Lit(0.0):
+                continue
+            put = {n: row(n) for n in variables(coefficient)}
+            held = Var(name)
+            spelled = substitute(coefficient, put)
+            term: Expr = held if coefficient == ONE else call("mul", spelled, held)
+            total = term if total is None else call("add", total, term)
+        return Lit(0.0) if total is None else total
 
     def _basis(self, entry: Dependent, basis: Basis, spell: Callable[[Expr], Expr]) -> Var:
         lift = spell(basis.lift)
@@ -154,7 +167,12 @@ class StateBuilder:
         return Var(name)
 
     def _transports(self, entry: Dependent, components: list[Var]) -> None:
-        moves = {move_name(s.pivot, s.action): self._pivot_of(s) for s in entry.shifts}
+        moves: dict[str, Pivot] = {}
+        for s in entry.shifts:
+            pivot = self.pivots[self.relatives[s.name].pivot]
+            moves[move_name(s.pivot, s.action, s.unit)] = pivot
+            if s.unit:
+                moves[move_name(s.unit, "scale")] = self.pivots[pivot.unit]
         rename: dict[str, Expr] = {move: Var(pivot.move) for move, pivot in moves.items()}
         used = tuple(dict.fromkeys(pivot.name for pivot in moves.values()))
         for basis, component in zip(entry.basis, components, strict=True):
@@ -165,11 +183,6 @@ class StateBuilder:
                 (components[j].name, substitute(factor, rename)) for j, factor in basis.transport
             )
             self.moving[component.name] = Moving(component.name, known.lift, rows, used)
-
-    def _pivot_of(self, shift: Shifted) -> Pivot:
-        relative = self.relatives[shift.name]
-        return self.pivots[relative.pivot]
-
 
 _TYPES = frozenset({"State", "Row", "Known", "Arrays", "Entry", "KBest", "Vector"})
 
@@ -193,7 +206,7 @@ def type_names(graph: g.Graph) -> dict[str, str]:
 
 
 def usable(pivot: Pivot, value: Expr) -> Expr:
-    """Is the pivot a number that elements can be compared with?"""
+    """Is the pivot a number that elements can be measured from?"""
     finite = call("isfinite", value)
     return finite if pivot.action == "shift" else call("and", finite, call("ne", value, Lit(0.0)))
 

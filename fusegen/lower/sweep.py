@@ -13,7 +13,7 @@ from fusegen.fusion import Fusion
 from fusegen.kernel import N_COLS, ElementStore, Let, Param, Sweep
 from fusegen.lower.rows import RowScope, SweepParts
 from fusegen.lower.scope import Names, convert, expression
-from fusegen.lower.state import NAN, StateBuilder, type_names, usable
+from fusegen.lower.state import NAN, ONE, StateBuilder, type_names, usable
 
 _MIRROR = {
     g.Fold.MAX: g.Fold.MIN, g.Fold.MIN: g.Fold.MAX,
@@ -164,9 +164,12 @@ class SweepBuilder:
 
     def _fold_merged(self, node: g.Reduce | g.TopK, entry: Dependent) -> None:
         graph = self.names.graph
-        for shift in entry.shifts:
-            pivot = self.state.pivot(shift, self._so_far(graph[shift.pivot]))
-            self.state.relative(shift, self.element(graph[shift.atom]), pivot)
+        for s in entry.shifts:
+            unit = ""
+            if s.unit:
+                unit = self.state.pivot(s.unit, "scale", self._so_far(graph[s.unit])).name
+            pivot = self.state.pivot(s.pivot, s.action, self._so_far(graph[s.pivot]), unit)
+            self.state.relative(s.name, self.element(graph[s.atom]), pivot)
         total = self.state.merged(entry, self._spell)
         mean = isinstance(node, g.Reduce) and node.fold is g.Fold.MEAN
 
@@ -174,15 +177,23 @@ class SweepBuilder:
             value = self._spell(total)
             if mean:
                 value = call("div", value, call("to_float", N_COLS))
-            return call("where", self._usable(entry), value, NAN) if entry.shifts else value
+            usable = self._usable(entry)
+            return value if usable is None else call("where", usable, value, NAN)
 
         self.scope.readouts[node] = readout
 
-    def _usable(self, entry: Dependent) -> Expr:
+    def _usable(self, entry: Dependent) -> Expr | None:
+        """Are all its pivots numbers? None if it has none that must be."""
         tests: dict[str, Expr] = {}
         for shift in entry.shifts:
             pivot = self.state.pivots[self.state.relatives[shift.name].pivot]
-            tests[pivot.name] = usable(pivot, self.scope.value(self.names.graph[shift.pivot]))
+            if pivot.action != "same":
+                tests[pivot.name] = usable(pivot, self.scope.value(self.names.graph[shift.pivot]))
+            if pivot.unit:
+                unit = self.state.pivots[pivot.unit]
+                tests[unit.name] = usable(unit, self.scope.value(self.names.graph[shift.unit]))
+        if not tests:
+            return None
         first, *rest = tests.values()
         for test in rest:
             first = call("and", first, test)
@@ -195,10 +206,21 @@ class SweepBuilder:
             if g.is_reduction(n):
                 if not isinstance(n, g.Reduce):
                     raise InternalError("a list cannot be a pivot")
+                entry = self.derivation[self.names.of(n)]
+                if isinstance(entry, Dependent):
+                    return self._merged_so_far(n, entry)
                 return self.state.so_far(n, self.names.of(n), self.element(n.arg))
+            if isinstance(n, g.Length):
+                return self.state.fold("sum", ONE, "count", own=False)
             return self.scope.value(n) if isinstance(n, g.Input) else None
 
         return expression(node, self.names, leaf)
+
+    def _merged_so_far(self, node: g.Reduce, entry: Dependent) -> Expr:
+        total = self.state.running(entry, lambda name: self._so_far(self.names.graph[name]))
+        if node.fold is g.Fold.MEAN:
+            return call("div", total, self.state.fold("sum", ONE, "count", own=False))
+        return total
 
     def _spell(self, expr: Expr) -> Expr:
         """Graph names in a derived expression, in this sweep's own terms."""

@@ -14,6 +14,7 @@ from fusegen.derivation import Derivation, describe
 from fusegen.forms import FORMS
 from fusegen.kernel import Sweep
 from fusegen.plan import plan_of
+from fusegen.stabilize.advice import numerical_advice
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,14 @@ class Explanation:
     name: str
     fn: Callable[..., Any]
     work: Work
+    stabilized: bool = False  # the work is of the text that fg.stabilize made of fn
 
     def sections(self) -> Iterator[tuple[str, list[str]]]:
         """(heading, lines) in order."""
         yield "Text", self._text()
+        advice = numerical_advice(self.name, self.fn, self.work, self.stabilized)
+        if advice:
+            yield "Numerical safety", advice
         yield "Derivation", [line for entry in self.work.derivation for line in describe(entry)]
         for sweep in self.work.result("lower").sweeps:
             if not sweep.monoid.is_empty:

@@ -54,7 +54,7 @@ class CpuExecutable:
     def __init__(self, program: Program, schedule: CpuSchedule, source: str) -> None:
         """Compile, or load from the cache. Raises BackendError, or InternalError for bad source."""
         self.program, self.schedule = program, schedule
-        self.path = _compiled(source, schedule.target, program.name)
+        self.path = compiled(source, schedule.target, program.name)
         library = ctypes.CDLL(str(self.path))
         self._launches = [_Launch(kernel, library) for kernel in program.kernels]
 
@@ -229,7 +229,7 @@ def _counted(progress: Progress | None, total: int) -> Callable[[int], None] | N
 # ---- compiling ----
 
 
-def _compiled(source: str, target: CpuTarget, name: str) -> Path:
+def compiled(source: str, target: CpuTarget, name: str) -> Path:
     """The shared library of the source, from the cache if it is there."""
     _check_target(target)
     compiler = find_compiler()

@@ -30,6 +30,7 @@
 // Proof      read-out: proved
 // Proof      cocycle: proved
 // Proof      unit: proved
+// Proof      known zero: proved
 
 constexpr int kTeam = 224;                  // threads that own a row
 constexpr int kBlockThreads = 224;
@@ -176,8 +177,8 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
 {
     const float mean_x_shift = mean_x_anchor_of(s) - mean_x_anchor_of(at);
     State moved = at;
-    moved.derived = s.derived + zero_wins(s.count, mean_x_shift * mean_x_shift) + zero_wins(s.sum_dev, 2.0f * mean_x_shift);
-    moved.sum_dev = zero_wins(s.count, mean_x_shift) + s.sum_dev;
+    moved.derived = s.derived + zero_wins(mean_x_shift, 2.0f * s.sum_dev + zero_wins(mean_x_shift, s.count));
+    moved.sum_dev = s.sum_dev + zero_wins(mean_x_shift, s.count);
     return moved;
 }
 

@@ -30,6 +30,7 @@
 // Proof      read-out: proved
 // Proof      cocycle: proved
 // Proof      unit: proved
+// Proof      known zero: proved
 
 #include <cmath>
 #include <cstdint>
@@ -432,8 +433,8 @@ inline void identity(State& state)
 inline void rebase(State& state, float mean_x_anchor)
 {
     const float mean_x_shift = state.mean_x_anchor - mean_x_anchor;
-    const float derived = state.derived + fg::zero_wins(state.count, mean_x_shift * mean_x_shift) + fg::zero_wins(state.sum_dev, 2.0f * mean_x_shift);
-    const float sum_dev = fg::zero_wins(state.count, mean_x_shift) + state.sum_dev;
+    const float derived = state.derived + fg::zero_wins(mean_x_shift, 2.0f * state.sum_dev + fg::zero_wins(mean_x_shift, state.count));
+    const float sum_dev = state.sum_dev + fg::zero_wins(mean_x_shift, state.count);
     state.derived = derived;
     state.sum_dev = sum_dev;
     state.mean_x_anchor = mean_x_anchor;

@@ -17,7 +17,7 @@ import sympy as sp
 
 from fusegen import operator as op
 from fusegen.algebra.own.cases import Case, Guard, OutOfBounds, cases, evaluate
-from fusegen.algebra.own.exact import same
+from fusegen.algebra.own.exact import exact, same
 from fusegen.expr import Expr, Lit, ops_of
 from fusegen.operator import Operator
 
@@ -265,7 +265,7 @@ def _suggested(operator: Operator, samples: Collection[op.State]) -> Iterator[Fa
     flags = [f.name for f in operator.fields if f.kind == "bool"]
     for flag, truth, number in product(flags, (True, False), numbers):
         where = [s for s in samples if s[flag] is truth]
-        if where and all(same(s[number], operator.identity[number]) for s in where):
+        if where and all(same(s[number], exact(operator.identity[number])) for s in where):
             yield Tied(flag, truth, number, None, operator.identity[number])
             continue
         others = [o for o in numbers if o != number and kinds[o] == kinds[number]]

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 
-from fusegen.algebra.own.exact import Number, evaluate, exact, same, shown
+from fusegen.algebra.exact import Number
+from fusegen.algebra.own.exact import evaluate, exact, same, shown
 from fusegen.derivation import Counterexample
 from fusegen.expr import Var
 from fusegen.operator import Law, Operator, State
@@ -55,9 +56,9 @@ class Search:
         asked = self.operator.operations
         special = [exact(float("nan"))] if asked & {"isnan", "isfinite"} else []
         special += [exact(float("inf"))] if asked & {"isinf", "isfinite"} else []
-        numbers = [*_POOLS.get(len(self.operator.elements), (0, 1)), *special]
+        numbers = [*map(exact, _POOLS.get(len(self.operator.elements), (0, 1))), *special]
         choices = [
-            [1] if not v.varying else [False, True] if v.kind == "bool" else numbers
+            [exact(1)] if not v.varying else [False, True] if v.kind == "bool" else numbers
             for v in self.operator.elements
         ]  # a captured row value is the same for every element
         return tuple(sorted(product(*choices), key=_size))

@@ -12,6 +12,7 @@ from fusegen.emit.cpu.scope import RowScope, element_exprs
 from fusegen.emit.cpu.state import (
     INSERTION_LIMIT,
     anchor_text,
+    anchors_for,
     folded_into,
     identity_of,
     is_count,
@@ -19,7 +20,7 @@ from fusegen.emit.cpu.state import (
 )  # fmt: skip
 from fusegen.expr import Expr, Var, variables
 from fusegen.kernel import COLUMN, Kernel, Let, Sweep
-from fusegen.monoid import Best, Folded, KBest, Own
+from fusegen.monoid import Best, Folded, KBest, Level, Own
 
 _ACROSS = {"sum": "total", "prod": "product", "max": "greatest", "min": "least"}
 _EXTREME = {"max": "highest", "min": "lowest"}
@@ -56,7 +57,9 @@ class AbsorbPrinter:
         return tuple(self.scope.locals(element_exprs(self.sweep), own))
 
     def phases(self) -> list[Phase]:
-        found = [self._fold(), self._pivots(), self._sums()]
+        found = [self._fold()]
+        for number, level in enumerate(self.monoid.levels):
+            found += [self._pivots(number, level), self._sums(number, level)]
         found += [self._own(c) for c in self.monoid.own]
         found += [self._select(c) for c in self.ranked]
         found.append(self._stores())
@@ -102,29 +105,30 @@ class AbsorbPrinter:
         part = f"chunk_{f.name}" if f.name in shared else _across(f)
         return folded_into(f, f"state.{f.name}", part)
 
-    def _pivots(self) -> Phase | None:
+    def _pivots(self, number: int, level: Level) -> Phase:
         """The pivots with this chunk in, and the sums so far moved to them."""
-        pivots = self.monoid.pivots
-        if not pivots:
-            return None
+        first = number == 0
         shared = self._peak_names()
         lines = [
             f"const {self.row.type_of(f.kind)} {f.name} = {self._joined(f, shared)};"
-            for f in self.monoid.folded
-        ]
-        for p in pivots:
+            for f in self.monoid.folded if first
+        ]  # fmt: skip
+        for p in level.pivots:
             lines.append(f"const {self.row.real} {p.anchor} = {anchor_text(p, self.row)};")
-        moved = " || ".join(f"{p.anchor} != state.{p.anchor}" for p in pivots)
-        if all(is_ordering(p, self.monoid) for p in pivots):
+        moved = " || ".join(f"{p.anchor} != state.{p.anchor}" for p in level.pivots)
+        if all(is_ordering(p, self.monoid) for p in level.pivots):
             moved = f"fg::rarely({moved})"
         lines.append(f"if ({moved})")
-        lines.append(f"    rebase(state, {', '.join(p.anchor for p in pivots)});")
-        lines += [f"state.{f.name} = {f.name};" for f in self.monoid.folded]
+        lines.append(f"    rebase(state, {anchors_for(self.monoid, number, 'state')});")
+        lines += [f"state.{f.name} = {f.name};" for f in self.monoid.folded if first]
+        if number > 0:
+            before = self.monoid.levels[number - 1]
+            lines += [f"state.{m.name} = {m.name};" for m in before.moving]
         return Phase("Where the pivots are now; the sums so far follow them.", tuple(lines))
 
-    def _sums(self) -> Phase | None:
+    def _sums(self, number: int, level: Level) -> Phase | None:
         """Moving sums of the chunk at the pivots' anchors."""
-        moving = self.monoid.moving
+        moving = level.moving
         if not moving:
             return None
         lanes = replace(self.lanes, below=self._below())
@@ -134,12 +138,15 @@ class AbsorbPrinter:
         relatives = [r for r in self.monoid.relatives if r.name in used]
         loop = self._items([*lifts, *(r.atom for r in relatives)])
         for r in relatives:
-            sign = "-" if r.action == "shift" else "/"
-            anchor = f"state.{self.monoid.pivot(r.pivot).anchor}"
-            loop.append(f"const V {r.name} = {self.lanes.text(r.atom)} {sign} {anchor};")
+            u = self.monoid.relative(r, lambda n: Var(f"state.{self.monoid.pivot(n).anchor}"))
+            loop.append(f"const V {r.name} = {self.lanes.text(u)};")
         for m in moving:
             loop.append(self._noted(f"{m.name}_lanes += {lanes.text(m.lift)};", m.name))
-        after = [f"state.{m.name} += fg::total({m.name}_lanes);" for m in moving]
+        if number + 1 < len(self.monoid.levels):  # later pivots move the sums so far first
+            after = [f"const {self.row.real} {m.name} = state.{m.name} + fg::total({m.name}_lanes);"
+                     for m in moving]  # fmt: skip
+        else:
+            after = [f"state.{m.name} += fg::total({m.name}_lanes);" for m in moving]
         return Phase("Sums relative to the pivots.", tuple(before), loop=tuple(loop),
                      after=tuple(after))  # fmt: skip
 
@@ -148,8 +155,9 @@ class AbsorbPrinter:
         tops = {f.name: f.lift for f in self.monoid.folded if f.fold == "max"}
         return frozenset(
             r.name for r in self.monoid.relatives
-            if r.action == "shift" and isinstance(value := self.monoid.pivot(r.pivot).value, Var)
-            and tops.get(value.name) == r.atom
+            for pivot in (self.monoid.pivot(r.pivot),)
+            if pivot.action == "shift" and not pivot.unit and isinstance(pivot.value, Var)
+            and tops.get(pivot.value.name) == r.atom
         )  # fmt: skip
 
     def _own(self, own: Own) -> Phase:

@@ -8,7 +8,7 @@ from fusegen.dtypes import Kind
 from fusegen.emit.cpu.dialect import CpuDialect
 from fusegen.emit.cpu.own import OwnView, own_view
 from fusegen.emit.cpu.scope import RowScope
-from fusegen.expr import Expr, Lit, Var, call, rename, text, variables
+from fusegen.expr import Lit, Var, rename, text, variables
 from fusegen.kernel import Sweep
 from fusegen.monoid import Best, Folded, KBest, Monoid, Moving, Pivot
 
@@ -67,8 +67,8 @@ def _fields(monoid: Monoid, dialect: CpuDialect) -> list[Field]:
         comment = f"column of the {which} {text(b.lift)}"
         found.append(Field(leader_type(b, dialect), b.name, comment))
     for p in monoid.pivots:
-        rest = "0" if p.action == "shift" else "1"
-        of = f"{text(p.value)}, or {rest} where that is no usable number"
+        rest = {"shift": ", or 0", "scale": ", or 1", "same": ""}[p.action]
+        of = f"{text(p.value)}{rest} where that is no usable number" if rest else text(p.value)
         found.append(Field(dialect.real, p.anchor, of))
     found += [Field(dialect.real, m.name, f"sum of {text(m.lift)}") for m in monoid.moving]
     for o in monoid.own:
@@ -113,10 +113,18 @@ def _identity(monoid: Monoid, dialect: CpuDialect) -> list[str]:
     lines = [f"state.{f.name} = {identity_of(f, dialect)};" for f in monoid.folded]
     lines += [f"state.{c.name}.clear();" for c in monoid.best]
     for p in monoid.pivots:
-        lines.append(f"state.{p.anchor} = {dialect.number(0.0 if p.action == 'shift' else 1.0)};")
+        lines.append(f"state.{p.anchor} = {_first_anchor(p, monoid, dialect)};")
     lines += [f"state.{m.name} = {dialect.number(0.0)};" for m in monoid.moving]
     lines += [f"state.{o.name} = {o.type}<{dialect.real}>::identity();" for o in monoid.own]
     return lines + [f"state.{c.name}.clear();" for c in monoid.lists]
+
+
+def _first_anchor(pivot: Pivot, monoid: Monoid, dialect: CpuDialect) -> str:
+    """The anchor before any element."""
+    if pivot.action == "same":
+        (name,) = variables(pivot.value)
+        return identity_of(next(f for f in monoid.folded if f.name == name), dialect)
+    return dialect.number(0.0 if pivot.action == "shift" else 1.0)
 
 
 # ---- rebase ----
@@ -130,18 +138,22 @@ def _rebase(monoid: Monoid, dialect: CpuDialect) -> list[str]:
     used = {n for m in monoid.moving for _, factor in m.transport for n in variables(factor)}
     for p in monoid.pivots:
         if p.move in used:
-            sign = "-" if p.action == "shift" else "/"
-            lines.append(f"const {dialect.real} {p.move} = state.{p.anchor} {sign} {p.anchor};")
+            move = dialect.text(p.moved(
+                lambda n: Var(f"state.{monoid.pivot(n).anchor}"),
+                lambda n: Var(monoid.pivot(n).anchor),
+            ))  # fmt: skip
+            lines.append(f"const {dialect.real} {p.move} = {move};")
     lines += _moved(monoid, dialect)
     return lines + [f"state.{p.anchor} = {p.anchor};" for p in monoid.pivots]
 
 
 def _moved(monoid: Monoid, dialect: CpuDialect) -> list[str]:
     moving = [m for m in monoid.moving if not _stays(m)]
+    new = [dialect.text(monoid.transported(m, lambda n: Var(f"state.{n}"))) for m in moving]
     if len(moving) == 1:
-        return [f"state.{moving[0].name} = {dialect.text(_transported(moving[0]))};"]
+        return [f"state.{moving[0].name} = {new[0]};"]
     lines = [
-        f"const {dialect.real} {m.name} = {dialect.text(_transported(m))};" for m in moving
+        f"const {dialect.real} {m.name} = {value};" for m, value in zip(moving, new, strict=True)
     ]
     return lines + [f"state.{m.name} = {m.name};" for m in moving]
 
@@ -150,24 +162,13 @@ def _stays(moving: Moving) -> bool:
     return moving.transport == ((moving.name, Lit(1.0)),)
 
 
-def _transported(moving: Moving) -> Expr:
-    """Σ of factor · sum; a sum that is 0 stays 0 whatever the factor is."""
-    total: Expr | None = None
-    for name, factor in moving.transport:
-        held = Var(f"state.{name}")
-        term: Expr = held if factor == Lit(1.0) else call("zero_wins", held, factor)
-        total = term if total is None else call("add", total, term)
-    assert total is not None, moving.name
-    return total
-
-
 # ---- merge ----
 
 
 def anchor_text(pivot: Pivot, dialect: CpuDialect, names: dict[str, str] | None = None) -> str:
-    """The pivot's anchor as a function of folded values."""
-    value = rename(pivot.value, names or {})
-    return f"fg::{pivot.action}_anchor({dialect.text(value)})"
+    """The pivot's anchor as a function of other components."""
+    value = dialect.text(rename(pivot.value, names or {}))
+    return value if pivot.action == "same" else f"fg::{pivot.action}_anchor({value})"
 
 
 def folded_into(folded: Folded, left: str, right: str) -> str:
@@ -184,29 +185,40 @@ def folded_into(folded: Folded, left: str, right: str) -> str:
 
 
 def _merge(monoid: Monoid, scope: RowScope, dialect: CpuDialect) -> list[str]:
+    used = {n for p in monoid.pivots for n in variables(p.value)}
     lines: list[str] = []
     if monoid.pivots:
-        values = [p.value for p in monoid.pivots]
-        used = {n for v in values for n in variables(v)}
-        lines += scope.locals(values, own=[f.name for f in monoid.folded])
-        for f in monoid.folded:
-            if f.name in used:
-                value = folded_into(f, f"state.{f.name}", f"part.{f.name}")
-                lines.append(f"const {dialect.type_of(f.kind)} {f.name} = {value};")
-        for p in monoid.pivots:
+        own = [f.name for f in monoid.folded] + [m.name for m in monoid.moving]
+        lines += scope.locals([p.value for p in monoid.pivots], own=own)
+    first = [f for f in monoid.folded if f.name in used]
+    for f in first:
+        value = folded_into(f, f"state.{f.name}", f"part.{f.name}")
+        lines.append(f"const {dialect.type_of(f.kind)} {f.name} = {value};")
+    for number, level in enumerate(monoid.levels):
+        for p in level.pivots:
             lines.append(f"const {dialect.real} {p.anchor} = {anchor_text(p, dialect)};")
-        anchors = ", ".join(p.anchor for p in monoid.pivots)
-        lines += [f"rebase({side}, {anchors});" for side in ("state", "part")]
-        lines += [f"state.{f.name} = {f.name};" for f in monoid.folded if f.name in used]
-        rest = [f for f in monoid.folded if f.name not in used]
-    else:
-        rest = list(monoid.folded)
-    for f in rest:
-        lines.append(f"state.{f.name} = {folded_into(f, f'state.{f.name}', f'part.{f.name}')};")
+        for side in ("state", "part"):
+            lines.append(f"rebase({side}, {anchors_for(monoid, number, side)});")
+        for m in level.moving:
+            if m.name in used:
+                total = f"state.{m.name} + part.{m.name}"
+                lines.append(f"const {dialect.real} {m.name} = {total};")
+    lines += [f"state.{f.name} = {f.name};" for f in first]
+    for f in monoid.folded:
+        if f not in first:
+            lines.append(f"state.{f.name} = {folded_into(f, f'state.{f.name}', f'part.{f.name}')};")
     lines += [f"state.{m.name} += part.{m.name};" for m in monoid.moving]
     lines += [f"state.{o.name} = merge(state.{o.name}, part.{o.name});" for o in monoid.own]
     ranked = [c.name for c in monoid.best] + [c.name for c in monoid.lists]
     return lines + [f"state.{name}.merge(part.{name});" for name in ranked]
+
+
+def anchors_for(monoid: Monoid, number: int, side: str) -> str:
+    """Arguments of rebase at a level: pivots of later levels stay where that side has them."""
+    here = {p.name for level in monoid.levels[: number + 1] for p in level.pivots}
+    return ", ".join(
+        p.anchor if p.name in here else f"{side}.{p.anchor}" for p in monoid.pivots
+    )
 
 
 def is_ordering(pivot: Pivot, monoid: Monoid) -> bool:

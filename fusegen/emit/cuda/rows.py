@@ -40,8 +40,9 @@ def step_lines(steps: Iterable[Step], kernel: Kernel, dialect: CudaDialect) -> l
 
 def _gather_lines(step: Gather, kernel: Kernel, dialect: CudaDialect, note: str) -> list[str]:
     at = f"{step.name}_at"
+    outside = dialect.number(float("nan")) if step.value.kind == "float" else "0"
     lines = [
-        f"{dialect.real} {step.name} = {dialect.number(float('nan'))};{note}",
+        f"{dialect.type_of(step.value.kind)} {step.name} = {outside};{note}",
         f"const long long {at} = {dialect.text(step.index)};",
         f"if ({at} >= 0 && {at} < n_cols) {{",
     ]

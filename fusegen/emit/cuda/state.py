@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.emit.cuda.dialect import CudaDialect
-from fusegen.expr import Lit, rename, text, variables
+from fusegen.expr import Var, rename, text, variables
 from fusegen.kernel import Sweep
 from fusegen.monoid import Folded, Monoid, Pivot
-
-ONE = Lit(1.0)
 
 
 @dataclass(frozen=True)
@@ -27,10 +25,19 @@ class PivotView:
     """A pivot's anchor as a function of the state, and its move."""
 
     function: str
-    value: str  # over members of `s`
-    guard: str  # shift_anchor | scale_anchor
+    value: str  # over members of `s`, guarded
     move: str
-    sign: str  # how a move is formed: - or /
+    moved: str  # the move from the pivot of `s` to that of `at`
+
+
+@dataclass(frozen=True)
+class LevelView:
+    """Pivots known together and the sums about them; `suffix` tells levels apart."""
+
+    suffix: str
+    pivots: tuple[PivotView, ...]
+    moves: tuple[PivotView, ...]  # of this and earlier levels, as the sums need them
+    moved: tuple[tuple[str, str], ...]  # member, its value at another state's pivots
 
 
 @dataclass(frozen=True)
@@ -40,16 +47,11 @@ class StateView:
     name: str
     fields: tuple[Field, ...]
     combine: tuple[str, ...]  # statements that set r's folded members from a and b
-    pivots: tuple[PivotView, ...]
-    moved: tuple[tuple[str, str], ...]  # member, its value at another state's pivots
+    levels: tuple[LevelView, ...]
     shuffled: tuple[str, ...]  # members, and members of members, that travel between lanes
     keeps_sides: bool  # do warps merge with the lower lanes on the left?
     ordered: bool  # must the whole team?
     law: tuple[str, ...]
-
-    @property
-    def moving(self) -> tuple[str, ...]:
-        return tuple(name for name, _ in self.moved)
 
 
 def state_view(sweep: Sweep, name: str, dialect: CudaDialect, column_type: str) -> StateView:
@@ -59,8 +61,7 @@ def state_view(sweep: Sweep, name: str, dialect: CudaDialect, column_type: str) 
         name=name,
         fields=_fields(monoid, notes, dialect, column_type),
         combine=tuple(_combine(monoid, dialect)),
-        pivots=tuple(_pivot(p, dialect) for p in monoid.pivots),
-        moved=tuple(_moved(monoid, dialect)),
+        levels=tuple(_levels(monoid, dialect)),
         shuffled=tuple(_shuffled(monoid)),
         keeps_sides=bool(monoid.own), ordered=monoid.ordered,
         law=tuple(monoid.merge_text),
@@ -152,24 +153,29 @@ def _combine(monoid: Monoid, dialect: CudaDialect) -> list[str]:
     return lines + [f"r.{o.name} = merge(a.{o.name}, b.{o.name});" for o in monoid.own]
 
 
-def _pivot(pivot: Pivot, dialect: CudaDialect) -> PivotView:
-    shift = pivot.action == "shift"
-    guard = dialect.use("shift_anchor" if shift else "scale_anchor")
-    value = rename(pivot.value, {n: f"s.{n}" for n in variables(pivot.value)})
-    return PivotView(
-        function=pivot.anchor, value=dialect.text(value), guard=guard, move=pivot.move,
-        sign="-" if shift else "/",
-    )  # fmt: skip
+def _pivot(pivot: Pivot, monoid: Monoid, dialect: CudaDialect) -> PivotView:
+    value = dialect.text(rename(pivot.value, {n: f"s.{n}" for n in variables(pivot.value)}))
+    if pivot.action != "same":
+        value = f"{dialect.use(f'{pivot.action}_anchor')}({value})"
+    moved = pivot.moved(
+        lambda n: Var(f"{monoid.pivot(n).anchor}_of(s)"),
+        lambda n: Var(f"{monoid.pivot(n).anchor}_of(at)"),
+    )
+    return PivotView(function=pivot.anchor, value=value, move=pivot.move,
+                     moved=dialect.text(moved))  # fmt: skip
 
 
-def _moved(monoid: Monoid, dialect: CudaDialect) -> list[tuple[str, str]]:
-    found = []
-    for m in monoid.moving:
-        terms = []
-        for name, factor in m.transport:
-            if factor == ONE:
-                terms.append(f"s.{name}")
-            else:
-                terms.append(f"{dialect.use('zero_wins')}(s.{name}, {dialect.text(factor)})")
-        found.append((m.name, " + ".join(terms)))
+def _levels(monoid: Monoid, dialect: CudaDialect) -> list[LevelView]:
+    found: list[LevelView] = []
+    known: list[PivotView] = []
+    for number, level in enumerate(monoid.levels):
+        own = [_pivot(p, monoid, dialect) for p in level.pivots]
+        known += own
+        needed = {n for m in level.moving for _, factor in m.transport for n in variables(factor)}
+        found.append(LevelView(
+            suffix=f"_{number + 1}" if number else "", pivots=tuple(own),
+            moves=tuple(p for p in known if p.move in needed),
+            moved=tuple((m.name, dialect.text(monoid.transported(m, lambda n: Var(f"s.{n}"))))
+                        for m in level.moving),
+        ))  # fmt: skip
     return found

@@ -8,10 +8,10 @@ from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
 from fusegen.emit.cuda.own import fold_lines as own_lines
 from fusegen.emit.cuda.rows import array_name, pointer_of, step_lines
 from fusegen.emit.cuda.state import folded_into, lowest, state_view
-from fusegen.emit.cuda.views import ListView, LoadView, SweepView
+from fusegen.emit.cuda.views import LiftView, ListView, LoadView, SweepView
 from fusegen.expr import Expr, Var, variables
 from fusegen.kernel import Kernel, Let, Param, Step, Sweep
-from fusegen.monoid import Best, Folded, KBest, Own
+from fusegen.monoid import Best, Folded, KBest, Moving, Own
 from fusegen.schedule.cuda import CudaSchedule, in_device_memory
 
 
@@ -53,8 +53,7 @@ class SweepPrinter:
             row_args=tuple(self._row_args()),
             fold_lines=tuple(self._fold_lines(lists)),
             combine_lines=tuple(self._combine_lines()),
-            anchors=tuple((p.anchor, f"{p.anchor}_of(state)") for p in sweep.monoid.pivots),
-            lift_lines=tuple(self._lift_lines()),
+            lifts=tuple(self._lifts()),
             store_lines=stored,
             stores=tuple(
                 (C_TYPES[self.kernel.param(s.param).dtype.name], s.param, f"{s.param}_items")
@@ -142,20 +141,28 @@ class SweepPrinter:
         own = self.sweep.monoid.own
         return lines + [f"next.{o.name} = merge(state.{o.name}, chunk.{o.name});" for o in own]
 
-    def _lift_lines(self) -> list[str]:
+    def _lifts(self) -> list[LiftView]:
+        """How the chunk's moving sums are made, level by level."""
         monoid = self.sweep.monoid
-        if not monoid.moving:
-            return []
-        used = {n for m in monoid.moving for n in variables(m.lift)}
+        views = self.state.levels if self.state else ()
+        return [
+            LiftView(
+                suffix=view.suffix, lines=tuple(self._lift_lines(level.moving)),
+                anchors=tuple((p.anchor, f"{p.anchor}_of(state)") for p in level.pivots),
+            )
+            for level, view in zip(monoid.levels, views, strict=True)
+        ]  # fmt: skip
+
+    def _lift_lines(self, moving: Iterable[Moving]) -> list[str]:
+        monoid = self.sweep.monoid
+        used = {n for m in moving for n in variables(m.lift)}
         relatives = [r for r in monoid.relatives if r.name in used]
-        lines = self._item_lines([r.atom for r in relatives] + [m.lift for m in monoid.moving])
+        lines = self._item_lines([r.atom for r in relatives] + [m.lift for m in moving])
         for r in relatives:
-            sign = "-" if r.action == "shift" else "/"
-            atom = self.dialect.text(r.atom)
-            atom = atom if isinstance(r.atom, Var) else f"({atom})"
-            lines.append(f"const {self.dialect.real} {r.name} = {atom} {sign} {r.pivot}_anchor;")
+            u = self.dialect.text(monoid.relative(r, lambda n: Var(monoid.pivot(n).anchor)))
+            lines.append(f"const {self.dialect.real} {r.name} = {u};")
         # The term is computed either way: a select is cheaper than a branch per item.
-        for m in monoid.moving:
+        for m in moving:
             lines.append(f"const {self.dialect.real} {m.name}_term = {self.dialect.text(m.lift)};")
             lines.append(f"state.{m.name} += live ? {m.name}_term : 0;")
         return lines

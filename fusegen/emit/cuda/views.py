@@ -41,6 +41,15 @@ class ListView:
 
 
 @dataclass(frozen=True)
+class LiftView:
+    """How a chunk's sums about one level of pivots are made; `suffix` names the rebase."""
+
+    suffix: str
+    anchors: tuple[tuple[str, str], ...]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class SweepView:
     """Everything a template prints for one sweep."""
 
@@ -52,8 +61,7 @@ class SweepView:
     row_args: tuple[tuple[str, str], ...]  # type, name: row values the elements use
     fold_lines: tuple[str, ...]
     combine_lines: tuple[str, ...]
-    anchors: tuple[tuple[str, str], ...]
-    lift_lines: tuple[str, ...]
+    lifts: tuple[LiftView, ...]
     store_lines: tuple[str, ...]
     stores: tuple[tuple[str, str, str], ...]  # element type, param, items variable
     stores_column: bool  # do stored values depend on the column number?

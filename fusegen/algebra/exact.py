@@ -1,0 +1,295 @@
+"""The text on one short row, exactly: in fractions, and in 100 digits where there is no fraction.
+
+Two values are equal when they are the same fraction, or agree to 1e-30. The only importer of
+mpmath, in a context of its own: sympy's precision is untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from math import isqrt
+from typing import Any, assert_never
+
+from mpmath import MPContext
+
+from fusegen import graph as g
+
+Number = Any  # Fraction, mpf, or bool for conditions
+Values = Number | list[Number]  # a row value, or one per column or list entry
+
+_MP = MPContext()
+_MP.dps = 100
+_SAME = _MP.mpf(10) ** -30
+_TIE = _MP.mpf(10) ** -80  # nearer than this, a comparison of inexact numbers sees them equal
+_MOST_BITS = 4096
+_INDEPENDENT = _MP.mpf(10) ** -80
+LN2: Number = _MP.ln2 * 1
+
+
+class Outside(Exception):
+    """The row leaves what can be computed here: a division by 0, a column that is not there."""
+
+
+def same(a: Number, b: Number) -> bool:
+    gap = abs(_minus(a, b))
+    return bool(gap == 0 if isinstance(gap, Fraction) else gap <= _SAME)
+
+
+def independent(rows: Sequence[Sequence[Number]]) -> bool:
+    """Has the square matrix full rank? False also where 100 digits do not tell."""
+    sizes = [max(abs(_mpf(v)) for v in row) for row in rows]
+    if not all(sizes):
+        return False
+    scaled = [[_mpf(v) / size for v in row] for row, size in zip(rows, sizes, strict=True)]
+    return bool(abs(_MP.det(_MP.matrix(scaled))) > _INDEPENDENT)
+
+
+def spelled(value: Number) -> str:
+    """As a fraction, or a fraction of ln 2, where it is a simple one; else six digits."""
+    if isinstance(value, bool):
+        return str(value)
+    for unit, suffix in ((Fraction(1), ""), (LN2, "·ln 2")):
+        near = _simple(_divided(value, unit))
+        if near is not None and (near or not suffix):
+            return f"{near}{suffix}".replace("1·", "") if abs(near) == 1 else f"{near}{suffix}"
+    return f"{float(value):.6g}"
+
+
+def _simple(value: Number) -> Fraction | None:
+    if isinstance(value, Fraction):
+        return value if value.denominator < 1000 else None
+    near = Fraction(str(_MP.nstr(value, 30))).limit_denominator(999)
+    return near if same(value, near) else None
+
+
+def evaluate(
+    nodes: Sequence[g.Node], inputs: Mapping[str, Values], n_cols: int
+) -> list[Values]:
+    """Values of the nodes for one row. Raises Outside."""
+    known: dict[g.Node, Values] = {}
+    for node in g.topological(tuple(nodes)):
+        known[node] = _value(node, known, inputs, n_cols)
+    return [known[n] for n in nodes]
+
+
+def _value(
+    node: g.Node, known: Mapping[g.Node, Values], inputs: Mapping[str, Values], n_cols: int
+) -> Values:
+    match node:
+        case g.Input(name=name):
+            return inputs[name]
+        case g.Literal(value=value):
+            return _literal(value)
+        case g.Length():
+            return Fraction(n_cols)
+        case g.Index():
+            return [Fraction(i) for i in range(n_cols)]
+        case g.Map(op=op, args=args):
+            return _mapped(op, [known[a] for a in args])
+        case g.Cast(dtype=dtype, arg=arg):
+            if dtype.kind == "float":
+                return known[arg]
+            return _mapped("to_int" if dtype.kind == "int" else "to_bool", [known[arg]])
+        case g.Reduce(fold=fold, arg=arg):
+            return _folded(fold, _wide(known[arg], n_cols))
+        case g.TopK(arg=arg, k=k):
+            return [Fraction(c) for c in best_columns(_wide(known[arg], n_cols), k)]
+        case g.Part(top=top, field=field):
+            columns = known[top]
+            return columns if field == "indices" else _taken(known[top.arg], columns)
+        case g.Take(arg=arg, index=index):
+            return _taken(_wide(known[arg], n_cols), known[index])
+        case g.Own() | g.Field():
+            raise Outside  # the user's own monoids have a search of their own
+        case _:
+            assert_never(node)
+
+
+def _literal(value: float | int | bool) -> Number:
+    if isinstance(value, bool):
+        return value
+    if not float("-inf") < value < float("inf"):
+        raise Outside
+    return Fraction(repr(value))
+
+
+def _wide(values: Values, n_cols: int) -> list[Number]:
+    return values if isinstance(values, list) else [values] * n_cols
+
+
+def _mapped(op: str, args: list[Values]) -> Values:
+    if op not in OPERATIONS:
+        raise Outside
+    compute = OPERATIONS[op]
+    lengths = {len(a) for a in args if isinstance(a, list)}
+    if not lengths:
+        return _tame(compute(*args))
+    (length,) = lengths
+    entries = zip(*(_wide(a, length) for a in args), strict=True)
+    return [_tame(compute(*entry)) for entry in entries]
+
+
+def _tame(value: Number) -> Number:
+    """Fractions with very many digits go on as 100 digits; raises Outside for astronomical ones."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Fraction):
+        bits = max(value.numerator.bit_length(), value.denominator.bit_length())
+        return value if bits <= _MOST_BITS else _mpf(value)
+    if _MP.mag(value) > _MOST_BITS:
+        raise Outside
+    return value
+
+
+def _taken(values: Values, columns: Values) -> Values:
+    assert isinstance(values, list)
+    found = []
+    for column in columns if isinstance(columns, list) else [columns]:
+        if not 0 <= column < len(values):
+            raise Outside
+        found.append(values[int(column)])
+    return found if isinstance(columns, list) else found[0]
+
+
+def best_columns(values: list[Number], k: int) -> list[int]:
+    """Columns of the k greatest, best first, ties to the lowest column."""
+    left = list(range(len(values)))
+    found = []
+    for _ in range(k):
+        best = left[0]
+        for column in left[1:]:
+            if _less(values[best], values[column]):
+                best = column
+        left.remove(best)
+        found.append(best)
+    return found
+
+
+def _folded(fold: g.Fold, values: list[Number]) -> Number:
+    match fold:
+        case g.Fold.SUM | g.Fold.MEAN:
+            total = sum(values, Fraction(0))
+            return total if fold is g.Fold.SUM else total / len(values)
+        case g.Fold.PROD:
+            product: Number = Fraction(1)
+            for v in values:
+                product = product * v
+            return product
+        case g.Fold.MAX | g.Fold.ARGMAX:
+            (column,) = best_columns(values, 1)
+            return values[column] if fold is g.Fold.MAX else Fraction(column)
+        case g.Fold.MIN | g.Fold.ARGMIN:
+            (column,) = best_columns([-v for v in values], 1)
+            return values[column] if fold is g.Fold.MIN else Fraction(column)
+        case _:
+            assert_never(fold)
+
+
+# ---- operations of one or more numbers ----
+
+
+def _less(a: Number, b: Number) -> bool:
+    gap = _minus(b, a)
+    return bool(gap > (0 if isinstance(gap, Fraction) else _TIE))
+
+
+def _equal(a: Number, b: Number) -> bool:
+    return not _less(a, b) and not _less(b, a)
+
+
+def _floor(a: Number) -> Fraction:
+    if isinstance(a, Fraction):
+        return Fraction(a.__floor__())
+    return Fraction(int(_MP.floor(a + _TIE)))
+
+
+def _round(a: Number) -> Fraction:
+    """Halves to even; what is within a tie of a half is one."""
+    if isinstance(a, Fraction):
+        return Fraction(round(a))
+    twice = _floor(2 * a)
+    return Fraction(round(twice / 2)) if _equal(2 * a, twice) else _floor(a + Fraction(1, 2))
+
+
+def _minus(a: Number, b: Number) -> Number:
+    return a + -b  # mpf adds fractions from either side, and nothing else
+
+
+def _divided(a: Number, b: Number) -> Number:
+    if b == 0:
+        raise Outside
+    return a / b if isinstance(a, Fraction) and isinstance(b, Fraction) else _mpf(a) / _mpf(b)
+
+
+def _power(a: Number, b: Number) -> Number:
+    whole = isinstance(b, Fraction) and b.denominator == 1
+    if whole and abs(b) < 100 and (a != 0 or b >= 0):
+        return a ** int(b)
+    if not a > 0:
+        raise Outside
+    return _MP.power(_mpf(a), _mpf(b))
+
+
+def _root(a: Number) -> Number:
+    if a < 0:
+        raise Outside
+    if isinstance(a, Fraction):
+        over, under = isqrt(a.numerator), isqrt(a.denominator)
+        if over * over == a.numerator and under * under == a.denominator:
+            return Fraction(over, under)
+    return _MP.sqrt(_mpf(a))
+
+
+def _mpf(a: Number) -> Number:
+    return _MP.mpf(a.numerator) / a.denominator if isinstance(a, Fraction) else a
+
+
+def _exp(a: Number) -> Number:
+    if abs(a) > 1000:
+        raise Outside
+    return Fraction(1) if a == 0 else _MP.exp(_mpf(a))
+
+
+def _log(a: Number) -> Number:
+    if not a > 0:
+        raise Outside
+    return Fraction(0) if a == 1 else _MP.log(_mpf(a))
+
+
+def _exp2(a: Number) -> Number:
+    whole = isinstance(a, Fraction) and a.denominator == 1 and abs(a) < 1000
+    return Fraction(2) ** int(a) if whole else _exp(a * LN2)
+
+
+def _xlogy(a: Number, b: Number) -> Number:
+    return Fraction(0) if a == 0 else a * _log(b)
+
+
+def _odd(f: Callable[[Number], Number]) -> Callable[[Number], Number]:
+    """A function with f(0) = 0, exact there."""
+    return lambda a: Fraction(0) if a == 0 else f(_mpf(a))
+
+
+OPERATIONS: Mapping[str, Callable[..., Number]] = {
+    "add": lambda a, b: a + b, "sub": _minus, "mul": lambda a, b: a * b,
+    "div": _divided, "neg": lambda a: -a, "pow": _power, "square": lambda a: a * a,
+    "abs": abs, "sign": lambda a: Fraction(int(_less(0, a)) - int(_less(a, 0))),
+    "maximum": lambda a, b: b if _less(a, b) else a,
+    "minimum": lambda a, b: b if _less(b, a) else a,
+    "exp": _exp, "exp2": _exp2, "expm1": lambda a: _exp(a) - 1,
+    "log": _log, "log2": lambda a: _log(a) / LN2, "log1p": lambda a: _log(1 + a),
+    "sqrt": _root, "rsqrt": lambda a: _divided(Fraction(1), _root(a)),
+    "tanh": _odd(_MP.tanh), "sin": _odd(_MP.sin), "cos": lambda a: _MP.cos(_mpf(a)),
+    "erf": _odd(_MP.erf), "sigmoid": lambda a: 1 / (1 + _exp(-a)),
+    "floor": _floor, "ceil": lambda a: -_floor(-a), "round": _round,
+    "xlogy": _xlogy, "zero_wins": lambda a, b: a * b,
+    "where": lambda c, a, b: a if c else b,
+    "lt": _less, "le": lambda a, b: not _less(b, a), "gt": lambda a, b: _less(b, a),
+    "ge": lambda a, b: not _less(a, b), "eq": _equal, "ne": lambda a, b: not _equal(a, b),
+    "isnan": lambda a: False, "isinf": lambda a: False, "isfinite": lambda a: True,
+    "and": lambda a, b: a and b, "or": lambda a, b: a or b, "not": lambda a: not a,
+    "to_float": lambda a: Fraction(a), "to_int": lambda a: -_floor(-a) if a < 0 else _floor(a),
+    "to_bool": lambda a: a != 0,
+}  # fmt: skip
+"""Every elementwise operation on finite numbers; raises Outside where it has no finite result."""

@@ -1,0 +1,80 @@
+"""What comes with a refusal: a counterexample that fits its kind, and what the user can do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import assert_never
+
+from fusegen import graph as g
+from fusegen.algebra.disorder import disorder
+from fusegen.algebra.numeric import cancellation, overflow
+from fusegen.algebra.refute import confusion, ratio
+from fusegen.algebra.setting import read_setting
+from fusegen.algebra.symbols import Unmodelled
+from fusegen.derivation import Entry, RefusalKind, Refused
+from fusegen.errors import FusegenError
+from fusegen.witness import Witness
+
+
+def with_witness(
+    graph: g.Graph, node: g.Reduce | g.TopK, entry: Entry, entries: Mapping[g.Node, Entry]
+) -> Entry:
+    """The entry; a refusal with its witness, where a small one is found. Never raises for that."""
+    if not isinstance(entry, Refused):
+        return entry
+    try:
+        witness = _witness(graph, node, entry.refusal.kind, entries)
+    except (FusegenError, Unmodelled, ArithmeticError, ValueError):
+        return entry  # the text takes no small floating-point rows
+    return replace(entry, refusal=replace(entry.refusal, witness=witness))
+
+
+def _witness(
+    graph: g.Graph, node: g.Reduce | g.TopK, kind: RefusalKind, entries: Mapping[g.Node, Entry]
+) -> Witness | None:
+    match kind:
+        case RefusalKind.NON_MONOTONE:
+            setting = read_setting(node.arg, graph.names, entries)
+            return disorder(graph, node, setting) or confusion(graph, node)
+        case RefusalKind.MIXED_SIGN:
+            return cancellation(graph, node, read_setting(node.arg, graph.names, entries))
+        case RefusalKind.UNBOUNDED | RefusalKind.RANGE:
+            return overflow(graph, node)
+        case RefusalKind.KINK | RefusalKind.STUCK_ATOM:
+            return confusion(graph, node) or ratio(graph, node)
+        case RefusalKind.ORDER | RefusalKind.UNPROVED | RefusalKind.TOO_MANY_STATES:
+            return confusion(graph, node)
+        case RefusalKind.LATE:
+            return None
+        case _:
+            assert_never(kind)
+
+
+def advice(kind: RefusalKind) -> str:
+    """How a text that was refused could share a sweep."""
+    match kind:
+        case RefusalKind.KINK:
+            return "To share the sweep, switch at a constant or at an fg.PerRow input."
+        case RefusalKind.STUCK_ATOM:
+            return ("To share the sweep, use row values only as x - m or x / a, "
+                    "in powers, polynomials and exp of them.")  # fmt: skip
+        case RefusalKind.UNBOUNDED:
+            return "To share the sweep, measure from the greatest: exp(x - fg.max(x)) is bounded."
+        case RefusalKind.RANGE:
+            return "To share the sweep, divide by a maximum or a sum of magnitudes: fg.abs(x)."
+        case RefusalKind.TOO_MANY_STATES:
+            return "To share the sweep, lower the degree, or return simpler sums."
+        case RefusalKind.MIXED_SIGN:
+            return ("To share the sweep, centre the element on a value of the elements alone, "
+                    "as x - fg.mean(x).")  # fmt: skip
+        case RefusalKind.NON_MONOTONE:
+            return "To share the sweep, order by x itself, or by exp, softmax or tanh of it."
+        case RefusalKind.ORDER:
+            return "To share the sweep, use the row's maximum, or an fg.PerRow input, instead."
+        case RefusalKind.LATE:
+            return "Try again on a machine with less to do, or write it in simpler sums."
+        case RefusalKind.UNPROVED:
+            return "To share the sweep, write it as sums, maxima or minima of simpler expressions."
+        case _:
+            assert_never(kind)

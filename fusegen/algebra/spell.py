@@ -1,0 +1,81 @@
+"""A closed basis as a derivation, in fusegen's own expressions."""
+
+from __future__ import annotations
+
+import functools
+
+import sympy as sp
+
+from fusegen.algebra.laws import obligation
+from fusegen.algebra.pivot import Closed
+from fusegen.algebra.rowsums import vanishes
+from fusegen.algebra.setting import Setting, as_vars
+from fusegen.algebra.symbols import thaw
+from fusegen.derivation import Basis, Dependent, Obligation, Shifted
+from fusegen.expr import Expr, Lit, Var, call
+
+
+def spelled(
+    name: str, needs: tuple[str, ...], setting: Setting, closed: Closed,
+    obligations: tuple[Obligation, ...],
+) -> Dependent:  # fmt: skip
+    """The entry of a merged sum."""
+    zeros, proofs = _known_zeros(setting, closed)
+    words: dict[sp.Symbol, Expr] = {**as_vars(setting)}
+    shifts: dict[str, Shifted] = {}
+    for c in closed.candidate.choices:
+        if c.pivot is None:
+            words[c.u] = words[c.atom]
+        else:
+            words[c.u] = Var(c.u.name, "float", True)
+            if c.contrary_to is not None:
+                words[c.u] = call("sub", Lit(1.0), words[c.contrary_to])
+                continue
+            words |= {m: Var(m.name) for m in c.moves}
+            unit = c.unit.symbol.name if c.unit else ""
+            pivot = c.pivot.symbol.name
+            shifts[c.u.name] = Shifted(c.u.name, c.atom.name, pivot, c.action, unit)
+    relative = frozenset(shifts)
+    moves = frozenset(
+        m.name for c in closed.candidate.choices if c.pivot is not None for m in c.moves
+    )
+    size = len(closed.basis)
+    basis = tuple(
+        Basis(
+            thaw(closed.basis[k], words, relative),
+            tuple((j, thaw(closed.transport[k, j], words, moves))
+                  for j in range(size) if closed.transport[k, j] != 0),
+        )
+        for k in range(size)
+    )  # fmt: skip
+    terms = closed.candidate.terms
+    readout = tuple(
+        thaw(_shorter(terms.get(h, sp.Integer(0))), words, frozenset()) for h in closed.basis
+    )
+    return Dependent(
+        name, needs, tuple(shifts.values()), basis, readout, (*obligations, *proofs), tuple(zeros)
+    )
+
+
+def _known_zeros(setting: Setting, closed: Closed) -> tuple[list[int], list[Obligation]]:
+    """Basis functions whose sum over any part of a row is 0 by the definition of its pivot."""
+    choices = closed.candidate.choices
+    here = {c.u: c.here for c in choices}
+    about = {c.u for c in choices if c.pivot is not None and not c.pivot.monotone
+             and c.action == "shift"}  # fmt: skip
+    found, proofs = [], []
+    for k, h in enumerate(closed.basis):
+        # Only terms linear in a deviation can average out.
+        if any(sp.diff(h, u, 2) == 0 != sp.diff(h, u) for u in about & h.free_symbols):
+            at = h.subs(here, simultaneous=True)
+            prove = functools.partial(vanishes, at, setting.sums)
+            proof = obligation("known zero", f"Σ {at} = 0 over any part of a row", prove)
+            if proof.status == "proved":
+                found.append(k)
+                proofs.append(proof)
+    return found, proofs
+
+
+def _shorter(coefficient: sp.Expr) -> sp.Expr:
+    factored = sp.factor(coefficient)
+    return factored if factored.count_ops() < coefficient.count_ops() else coefficient

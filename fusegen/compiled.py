@@ -1,0 +1,76 @@
+"""A pipeline compiled for given types, and what stands for arrays that are not there yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fusegen.compiler import Work
+from fusegen.derivation import Derivation
+from fusegen.dispatch import Choices, Front, no_source, prepare
+from fusegen.errors import ArgumentError
+from fusegen.plan import Plan
+from fusegen.runtime import arrays as ar
+from fusegen.schedule.problem import Problem
+from fusegen.schedule.target import CudaTarget, host_cpu
+from fusegen.signature import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """An array that is not there yet: for compiling without data."""
+
+    shape: tuple[int, ...]
+    dtype: Any = "float32"
+
+
+class Compiled:
+    """A pipeline compiled for given types, constants, form and target; call it with arrays.
+
+    `.source` generated text, `.plan` sweeps and accesses, `.schedule` the backend's choices,
+    `.derivation` what was proved. Other shapes than those compiled for are served too.
+    """
+
+    def __init__(
+        self, signature: Signature, choices: Choices, front: Front, rows: ar.Rows,
+        deterministic: bool,
+    ) -> None:  # fmt: skip
+        self.signature, self.choices, self.deterministic = signature, choices, deterministic
+        self._front = front
+        target = choices.target or host_cpu()
+        problem = Problem(dtypes=front.dtypes, n_rows=rows.n_rows, n_cols=rows.n_cols)
+        self.work: Work = front.work(target, problem)
+        if not choices.numpy and not isinstance(target, CudaTarget) and rows.n_rows:
+            front.executable("cpu", 0, (rows.n_rows, rows.n_cols), (True, True))
+
+    def __call__(self, *arrays: Any, axis: int = -1, out: Any = None, **named: Any) -> Any:
+        """Run on arrays of the types compiled for; see Pipeline.__call__."""
+        present = self.signature.bind_arrays(arrays, named)
+        adopted = {n: ar.adopt(n, a) for n, a in present.items()}
+        found = {n: a.dtype for n, a in adopted.items()}
+        if found != dict(self._front.dtypes):
+            wanted = ", ".join(f"{n} {d}" for n, d in self._front.dtypes.items())
+            shown = ", ".join(f"{n} {d}" for n, d in found.items())
+            raise ArgumentError(f"compiled for {wanted}; called with {shown}",
+                                fix="Compile again, or convert the arrays.")  # fmt: skip
+        call = prepare(self._front, adopted, ar.one_device(adopted, "auto"), axis, out)
+        call.run()
+        return call.hand_back()
+
+    @property
+    def source(self) -> str:
+        if self.choices.numpy:
+            raise no_source()
+        return self.work.source
+
+    @property
+    def plan(self) -> Plan:
+        return self.work.plan
+
+    @property
+    def schedule(self) -> Any:
+        return self.work.schedule
+
+    @property
+    def derivation(self) -> Derivation:
+        return self.work.derivation

@@ -1,0 +1,381 @@
+"""What the algebra must merge and what it must refuse, as a user would write it."""
+
+from __future__ import annotations
+
+import fusegen as fg
+from fusegen.derivation import RefusalKind
+
+ACCEPTED: dict[str, fg.Pipeline] = {}
+REFUSED: dict[str, tuple[fg.Pipeline, RefusalKind]] = {}
+
+
+def accepted(fn):
+    ACCEPTED[fn.__name__] = fg.pipeline(fn)
+    return fn
+
+
+def refused(kind):
+    def note(fn):
+        REFUSED[fn.__name__] = (fg.pipeline(fn), kind)
+        return fn
+
+    return note
+
+
+def softmax_of(x):
+    m = fg.max(x)
+    return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+
+
+def log_softmax_of(x):
+    m = fg.max(x)
+    return x - m - fg.log(fg.sum(fg.exp(x - m)))
+
+
+# ---- one sweep ----
+
+
+@accepted
+def normaliser_at_a_temperature(x):
+    m = fg.max(x)
+    return fg.sum(fg.exp((x - m) / 0.7))
+
+
+@accepted
+def attention(s, v):
+    return fg.sum(softmax_of(s) * v)
+
+
+@accepted
+def entropy(x):
+    return -fg.sum(fg.xlogy(softmax_of(x), softmax_of(x)))
+
+
+@accepted
+def focal(x):
+    p = softmax_of(x)
+    return fg.sum(p * p * (x - fg.max(x)))
+
+
+@accepted
+def divergence_of_two_softmaxes(x, y):
+    return fg.sum(softmax_of(x) * (log_softmax_of(x) - log_softmax_of(y)))
+
+
+@accepted
+def moment_2(x):
+    mu = fg.mean(x)
+    return fg.mean((x - mu) ** 2)
+
+
+@accepted
+def moment_3(x):
+    mu = fg.mean(x)
+    return fg.mean((x - mu) ** 3)
+
+
+@accepted
+def moment_4(x):
+    mu = fg.mean(x)
+    return fg.mean((x - mu) ** 4)
+
+
+@accepted
+def moment_5(x):
+    mu = fg.mean(x)
+    return fg.mean((x - mu) ** 5)
+
+
+@accepted
+def moment_6(x):
+    mu = fg.mean(x)
+    return fg.mean((x - mu) ** 6)
+
+
+@accepted
+def weighted_variance(x, w):
+    w = fg.abs(w)
+    nu = fg.sum(w * x) / fg.sum(w)
+    return fg.sum(w * (x - nu) ** 2) / fg.sum(w)
+
+
+@accepted
+def covariance(x, y):
+    return fg.mean((x - fg.mean(x)) * (y - fg.mean(y)))
+
+
+@accepted
+def correlation(x, y):
+    u, v = x - fg.mean(x), y - fg.mean(y)
+    return fg.sum(u * v) / fg.sqrt(fg.sum(u * u) * fg.sum(v * v))
+
+
+@accepted
+def two_norm(x):
+    a = fg.max(fg.abs(x))
+    return a * fg.sqrt(fg.sum((x / a) ** 2))
+
+
+@accepted
+def power_norm(x):
+    a = fg.max(fg.abs(x))
+    return a * fg.sum((fg.abs(x) / a) ** 2.5) ** 0.4
+
+
+@accepted
+def magnitudes_over_the_greatest(x):
+    return fg.sum(fg.abs(x) / fg.max(fg.abs(x)))
+
+
+@accepted
+def cosine_similarity(x, y):
+    return fg.sum(x * y) / fg.sqrt(fg.sum(x * x) * fg.sum(y * y))
+
+
+@accepted
+def squares_below_the_maximum(x):
+    return fg.sum((x - fg.max(x)) ** 2)
+
+
+@accepted
+def squared_probabilities(x):
+    return fg.sum(softmax_of(x) ** 2)
+
+
+@accepted
+def softmax_weighted_mean(x):
+    return fg.sum(softmax_of(x) * x)
+
+
+@accepted
+def softmax_weighted_variance(x):
+    y = softmax_of(x)
+    nu = fg.sum(y * x)
+    return fg.sum(y * (x - nu) ** 2)
+
+
+@accepted
+def squares_between_the_extremes(x):
+    lo, hi = fg.min(x), fg.max(x)
+    return fg.sum(((x - lo) / (hi - lo)) ** 2)
+
+
+@accepted
+def standardised_third_moment(x):
+    mu = fg.mean(x)
+    s = fg.sqrt(fg.mean((x - mu) ** 2))
+    return fg.mean(((x - mu) / s) ** 3)
+
+
+@accepted
+def row_sum_of_softmax(x):
+    return fg.sum(softmax_of(x))
+
+
+@accepted
+def layer_norm_backward_sums(g, x):
+    mu = fg.mean(x)
+    xhat = (x - mu) * fg.rsqrt(fg.mean((x - mu) ** 2) + 1e-5)
+    return fg.mean(g), fg.mean(g * xhat)
+
+
+@accepted
+def rms_norm_backward_sum(g, x, w):
+    xhat = x * fg.rsqrt(fg.mean(x * x) + 1e-6)
+    return fg.mean(g * w * xhat)
+
+
+@accepted
+def rotation_about_the_mean(x):
+    return fg.sum(fg.cos(x - fg.mean(x)))
+
+
+@accepted
+def independent_terms(x, y):
+    return fg.sum((x - fg.mean(x)) ** 2 + fg.exp(y - fg.max(y)) + fg.maximum(x, 0.0))
+
+
+@accepted
+def value_beside_its_weight(x):
+    return fg.sum(fg.exp(x - fg.max(x)) * fg.cos(x))
+
+
+@accepted
+def relu_below_the_maximum(x):
+    return fg.sum(fg.maximum(x - fg.max(x), 0) + fg.abs(x))
+
+
+@accepted
+def distance_to_the_maximum(x):
+    return fg.sum(fg.abs(x - fg.max(x)))
+
+
+@accepted
+def tie_count(x):
+    return fg.count(x == fg.max(x))
+
+
+@accepted
+def count_below_the_maximum(x):
+    return fg.count(x < fg.max(x))
+
+
+@accepted
+def sum_where_greatest(x, y):
+    return fg.sum(fg.where(x >= fg.max(x), y, 0.0))
+
+
+@accepted
+def pick_at_the_greatest(x, y):
+    return fg.sum(fg.where(fg.index(y) == fg.argmax(x), y, 0.0))
+
+
+@accepted
+def topk_of_softmax(x):
+    return fg.topk(softmax_of(x), 3)
+
+
+@accepted
+def topk_of_a_cube(x):
+    return fg.topk((x - fg.mean(x)) ** 3, 3)
+
+
+@accepted
+def topk_of_silu_above_the_minimum(x):
+    t = x - fg.min(x)
+    return fg.topk(t * fg.sigmoid(t), 3)
+
+
+@accepted
+def topk_values_of_relu(x):
+    values, _ = fg.topk(fg.maximum(x - fg.mean(x), 0.0), 3)
+    return values
+
+
+@accepted
+def max_of_relu(x):
+    return fg.max(fg.maximum(x - fg.mean(x), 0.0))
+
+
+@accepted
+def argmax_of_scaled(x):
+    return fg.argmax(fg.exp(x / fg.sum(fg.abs(x))))
+
+
+# ---- a sweep of its own ----
+
+
+@refused(RefusalKind.KINK)
+def relu_about_the_mean(x):
+    return fg.sum(fg.maximum(x - fg.mean(x), 0))
+
+
+@refused(RefusalKind.KINK)
+def absolute_deviation(x):
+    return fg.sum(fg.abs(x - fg.mean(x)))
+
+
+@refused(RefusalKind.KINK)
+def count_above_the_mean(x):
+    return fg.count(x > fg.mean(x))
+
+
+@refused(RefusalKind.KINK)
+def count_of_likely(x):
+    y = softmax_of(x)
+    return fg.count(y > fg.mean(y))
+
+
+@refused(RefusalKind.STUCK_ATOM)
+def rounding_by_the_greatest(x):
+    return fg.sum(fg.round(4 * x / fg.max(fg.abs(x))))
+
+
+@refused(RefusalKind.ORDER)
+def sum_of_the_upper_part(x):
+    values, _ = fg.topk(x, 2)
+    return fg.sum(fg.where(x >= fg.min(values), x, 0.0))
+
+
+@refused(RefusalKind.STUCK_ATOM)
+def gaussian_about_the_mean(x):
+    return fg.sum(fg.exp(-((x - fg.mean(x)) ** 2)))
+
+
+@refused(RefusalKind.STUCK_ATOM)
+def tanh_about_the_mean(x):
+    return fg.sum(fg.tanh(x - fg.mean(x)))
+
+
+@refused(RefusalKind.STUCK_ATOM)
+def softplus_below_the_maximum(x):
+    return fg.sum(fg.log1p(fg.exp(x - fg.max(x))))
+
+
+@refused(RefusalKind.STUCK_ATOM)
+def temperature_from_the_data(x):
+    return fg.sum(fg.exp((x - fg.max(x)) / fg.sqrt(fg.mean(x * x))))
+
+
+@refused(RefusalKind.STUCK_ATOM)
+def softmax_of_softmax(x):
+    return fg.sum(fg.exp(softmax_of(x)))
+
+
+@refused(RefusalKind.STUCK_ATOM)
+def softmax_of_layer_norm(x):
+    mu = fg.mean(x)
+    y = (x - mu) * fg.rsqrt(fg.mean((x - mu) ** 2) + 1e-5)
+    return fg.sum(fg.exp(y - fg.max(y)))
+
+
+@refused(RefusalKind.UNBOUNDED)
+def exp_about_the_mean(x):
+    return fg.sum(fg.exp(x - fg.mean(x)))
+
+
+@refused(RefusalKind.STUCK_ATOM)
+def cauchy_about_the_mean(x):
+    return fg.sum(1 / (1 + (x - fg.mean(x)) ** 2))
+
+
+@refused(RefusalKind.STUCK_ATOM)
+def sine_of_a_product(x):
+    return fg.sum(fg.sin(x * fg.max(x)))
+
+
+@refused(RefusalKind.NON_MONOTONE)
+def topk_of_squares(x):
+    return fg.topk((x - fg.mean(x)) ** 2, 2)
+
+
+@refused(RefusalKind.NON_MONOTONE)
+def topk_of_relu(x):
+    return fg.topk(fg.maximum(x - fg.mean(x), 0.0), 2)
+
+
+@refused(RefusalKind.NON_MONOTONE)
+def topk_of_silu_below_the_maximum(x):
+    t = x - fg.max(x)
+    return fg.topk(t * fg.sigmoid(t), 2)
+
+
+@refused(RefusalKind.MIXED_SIGN)
+def spread_of_probabilities(x):
+    return fg.sum((softmax_of(x) - 1.0 / fg.length(x)) ** 2)
+
+
+@refused(RefusalKind.MIXED_SIGN)
+def variance_with_weights_of_any_sign(x, w):
+    nu = fg.sum(w * x) / fg.sum(w)
+    return fg.sum(w * (x - nu) ** 2) / fg.sum(w)
+
+
+@refused(RefusalKind.MIXED_SIGN)
+def squares_about_a_sum(x):
+    return fg.sum((x - fg.sum(fg.exp(x - fg.max(x)))) ** 2)
+
+
+@refused(RefusalKind.UNPROVED)
+def product_of_shifts(x):
+    return fg.prod(x - fg.max(x))

@@ -1,0 +1,466 @@
+"""Every refusal's counterexample, recomputed with the reference: what it claims is so."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from math import isinf, log
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cases import leaves
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp
+
+import fusegen as fg
+from fusegen.algebra import exact
+from fusegen.algebra.derive import derive
+from fusegen.algebra.pivot import MAX_BASIS
+from fusegen.algebra.refute import ratio
+from fusegen.derivation import RefusalKind
+from fusegen.ops import OPS
+from fusegen.witness import Cancellation, Confusion, Disorder, Overflow, Ratio, Row
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+def softmax_of(x):
+    return fg.exp(x - fg.max(x)) / fg.sum(fg.exp(x - fg.max(x)))
+
+
+def refusal_of(pipeline):
+    """The refusal of the last reduction, derived afresh."""
+    graph = pipeline.traced(frozenset(pipeline.signature.arrays), {}).graph
+    return derive(graph).refusals[-1]
+
+
+def reference(pipeline, row: Row, inputs=()):
+    """All results of the text on one row, as one list of numbers."""
+    names = pipeline.signature.arrays
+    arrays = [np.array([row.floats(n)]) if n not in inputs else inputs[n] for n in names]
+    found = leaves(pipeline.reference(*arrays))
+    return np.concatenate([np.asarray(f, np.float64).reshape(-1) for f in found])
+
+
+def joined(row: Row, then: Row) -> Row:
+    assert row.unit == then.unit
+    both = zip(row.values, then.values, strict=True)
+    return Row(tuple((name, a + b) for (name, a), (_, b) in both), row.unit)
+
+
+# ---- two rows that the state confuses: texts return their state, the refused value last ----
+
+
+def relu(x):
+    m = fg.mean(x)
+    return m, fg.sum(fg.maximum(x - m, 0))
+
+
+def deviation(x):
+    m = fg.mean(x)
+    return m, fg.sum(fg.abs(x - m))
+
+
+def above_the_mean(x):
+    m = fg.mean(x)
+    return m, fg.count(x > m)
+
+
+def likely(x):
+    m, y = fg.max(x), softmax_of(x)
+    return m, fg.sum(fg.exp(x - m)), fg.mean(y), fg.count(y > fg.mean(y))
+
+
+def quantized(levels):
+    def text(x):
+        a = fg.max(fg.abs(x))
+        return a, fg.sum(fg.round(levels * x / a))
+
+    return text
+
+
+def near_the_second(x):
+    values, columns = fg.topk(x, 2)
+    return values, columns, fg.count(x > fg.min(values) - 2)
+
+
+def above_an_element(x):
+    i = fg.argmin(fg.abs(x - 1))
+    return i, fg.min(fg.abs(x - 1)), fg.count(x > fg.take(x, i))
+
+
+def gaussian(x):
+    m = fg.mean(x)
+    return m, fg.sum(fg.exp(-((x - m) ** 2)))
+
+
+def tanh(x):
+    m = fg.mean(x)
+    return m, fg.sum(fg.tanh(x - m))
+
+
+def softplus(x):
+    m = fg.max(x)
+    return m, fg.sum(fg.log1p(fg.exp(x - m)))
+
+
+def sine(x):
+    m = fg.max(x)
+    return m, fg.sum(fg.sin(x * m))
+
+
+def cauchy(x):
+    m = fg.mean(x)
+    return m, fg.sum(1 / (1 + (x - m) ** 2))
+
+
+def seventh(x):
+    m = fg.mean(x)
+    return m, fg.sum((x - m) ** 7)
+
+
+def floors(x):
+    m = fg.max(x)
+    return m, fg.sum(fg.floor(x - m))
+
+
+def two_inputs(x, y):
+    m = fg.mean(y)
+    return m, fg.sum(fg.maximum(x - m, 0))
+
+
+def by_position(x):
+    m = fg.mean(x)
+    return m, fg.sum(fg.index(x) * fg.maximum(x - m, 0))
+
+
+CONFUSED = {
+    "relu": (relu, RefusalKind.KINK),
+    "absolute deviation": (deviation, RefusalKind.KINK),
+    "threshold": (above_the_mean, RefusalKind.KINK),
+    "threshold of softmax": (likely, RefusalKind.KINK),
+    "rounding, 4 levels": (quantized(4), RefusalKind.STUCK_ATOM),
+    "rounding, 127 levels": (quantized(127), RefusalKind.STUCK_ATOM),
+    "near the second greatest": (near_the_second, None),
+    "above an element": (above_an_element, RefusalKind.ORDER),
+    "gaussian": (gaussian, RefusalKind.STUCK_ATOM),
+    "tanh": (tanh, RefusalKind.STUCK_ATOM),
+    "softplus": (softplus, RefusalKind.STUCK_ATOM),
+    "sine of a product": (sine, RefusalKind.STUCK_ATOM),
+    "cauchy": (cauchy, RefusalKind.STUCK_ATOM),
+    "seventh moment": (seventh, RefusalKind.TOO_MANY_STATES),
+    "floor": (floors, RefusalKind.KINK),
+    "two inputs": (two_inputs, RefusalKind.KINK),
+    "positions": (by_position, RefusalKind.KINK),
+}
+
+
+@pytest.mark.parametrize(("text", "kind"), CONFUSED.values(), ids=CONFUSED.keys())
+def test_equal_states_have_different_futures(text, kind):
+    pipeline = fg.pipeline(text)
+    refusal = refusal_of(pipeline)
+    assert kind is None or refusal.kind is kind
+    w = refusal.witness
+    assert isinstance(w, Confusion)
+    assert len(w.first) == len(w.second) <= 6
+    first, second = reference(pipeline, w.first), reference(pipeline, w.second)
+    assert len(w.shared) == len(leaves(pipeline.reference(*([np.ones(6)] * len(w.first.values)))))
+    np.testing.assert_allclose(first, second, rtol=1e-12, atol=1e-12)
+    a, b = (reference(pipeline, joined(r, w.then))[-1] for r in (w.first, w.second))
+    assert abs(a - b) > 1e-6
+    for shown, value in zip(w.results, (a, b), strict=True):
+        assert _number(shown) == pytest.approx(value, rel=1e-5)
+    assert _number(w.shared[-1][1]) == pytest.approx(first[-1], rel=1e-5, abs=1e-12)
+
+
+def _number(shown: str) -> float:
+    """As witnesses print numbers: 3/2, 0.75, 2·ln 2."""
+    scale = log(2) if shown.endswith("ln 2") else 1.0
+    plain = shown.removesuffix("ln 2").removesuffix("·")
+    over, _, under = (plain if plain not in ("", "-") else f"{plain}1").partition("/")
+    return float(over) / float(under or 1) * scale
+
+
+def test_the_message_can_be_checked_by_hand():
+    shown = str(refusal_of(fg.pipeline(above_the_mean)))
+    assert "Rows x = (-1, 0) and x = (-2, 1) both have n = 2, m = -1/2, sum_where = 1;" in shown
+    assert "after appending x = (1) the text gives 1 and 2:" in shown
+    assert shown.splitlines()[-1].strip() == "It keeps a sweep of its own; the result is the same."
+    assert "·ln 2" in str(refusal_of(fg.pipeline(softplus)))
+
+
+def test_inputs_per_row_are_told():
+    @fg.pipeline
+    def scaled(x, t: fg.PerRow):
+        m = fg.mean(x)
+        return m, fg.sum(fg.maximum(x - m * t, 0))
+
+    w = refusal_of(scaled).witness
+    assert isinstance(w, Confusion)
+    assert w.given == (("t", 1),)
+    assert "(t = 1)" in str(w)
+    a, b = (reference(scaled, joined(r, w.then), {"t": np.ones(1)})[-1]
+            for r in (w.first, w.second))  # fmt: skip
+    assert abs(a - b) > 1e-6
+
+
+# ---- terms that move by different factors ----
+
+
+def layer_norm_of(x):
+    return (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + 1e-5)
+
+
+def mp_softmax(x):
+    powers = [mp.exp(v) for v in x]
+    return [p / mp.fsum(powers) for p in powers]
+
+
+def mp_layer_norm(x):
+    mean = mp.fsum(x) / len(x)
+    var = mp.fsum((v - mean) ** 2 for v in x) / len(x)
+    return [(v - mean) / mp.sqrt(var + mp.mpf("1e-5")) for v in x]
+
+
+def mp_about_the_greatest(x):
+    return [mp.exp(v - max(x)) for v in x]
+
+
+RATIOS = {
+    "temperature": (
+        lambda x: fg.exp((x - fg.max(x)) / fg.sqrt(fg.mean(x**2))),
+        lambda x: mp_about_the_greatest(
+            [v / mp.sqrt(mp.fsum(w * w for w in x) / len(x)) for v in x])),
+    "softmax of softmax": (
+        lambda x: fg.exp(softmax_of(x) - fg.max(softmax_of(x))),
+        lambda x: mp_about_the_greatest(mp_softmax(x))),
+    "softmax of layer norm": (
+        lambda x: fg.exp(layer_norm_of(x) - fg.max(layer_norm_of(x))),
+        lambda x: mp_about_the_greatest(mp_layer_norm(x))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("term", "digits"), RATIOS.values(), ids=RATIOS.keys())
+def test_no_single_factor_moves_the_sum_nor_do_several(term, digits):
+    refusal = refusal_of(fg.pipeline(lambda x: fg.sum(term(x))))
+    assert refusal.kind is RefusalKind.STUCK_ATOM
+    w = refusal.witness
+    assert isinstance(w, Ratio)
+    terms = fg.pipeline(lambda x: term(x))
+    before, after = (reference(terms, r)[:2] for r in (w.row, joined(w.row, w.then)))
+    np.testing.assert_allclose(w.before, before, rtol=1e-9)
+    np.testing.assert_allclose(w.after, after, rtol=1e-9)
+    one, other = after / before
+    assert abs(one - other) > 1e-3 * max(abs(one), abs(other))
+    assert w.wider is not None
+    x, more = (r.floats("x") for r in w.wider)
+    assert len(x) == len(more) == MAX_BASIS + 1
+    with mp.workdps(150):
+        rows = [digits([mp.mpf(v) for v in (*x, b)])[: len(x)] for b in more]
+        assert abs(mp.det(mp.matrix(rows))) > mp.mpf(10) ** -100  # 150 digits were kept
+
+
+@pytest.mark.parametrize(("power", "sums"), [(6, 7), (7, 8)])
+def test_ranks_count_the_sums_that_are_needed(power, sums):
+    graph = fg.pipeline(lambda x: fg.sum((x - fg.mean(x)) ** power)).work().graph
+    found = ratio(graph, graph.reductions[-1])
+    assert found is not None
+    assert (found.wider is None) is (sums <= MAX_BASIS)
+
+
+# ---- float32 ----
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_unbounded_correction_overflows_on_a_short_row(sign):
+    pipeline = fg.pipeline(lambda x: fg.sum(fg.exp(sign * (x - fg.mean(x)))))
+    refusal = refusal_of(pipeline)
+    assert refusal.kind is RefusalKind.UNBOUNDED
+    w = refusal.witness
+    assert isinstance(w, Overflow)
+    x = np.array(w.row.floats("x"))
+    whole, part = pipeline.reference(x), pipeline.reference(x[: w.columns])
+    assert whole == pytest.approx(w.whole)
+    assert part == pytest.approx(w.part)
+    assert whole < FLOAT32_MAX < part
+    with np.errstate(over="ignore"):
+        assert isinf(np.float32(part))
+
+
+def test_raw_moments_lose_the_digits_of_the_result():
+    def text(x):
+        return fg.sum((x - fg.sum(fg.exp(x - fg.max(x)))) ** 2)
+
+    refusal = refusal_of(fg.pipeline(text))
+    assert refusal.kind is RefusalKind.MIXED_SIGN
+    w = refusal.witness
+    assert isinstance(w, Cancellation)
+    x = np.resize(np.array(w.row.floats("x"), np.float32), w.columns)
+    assert w.by_text == pytest.approx(float(fg.pipeline(text).reference(x)), rel=0.1)
+    s = np.sum(np.exp(x - x.max()), dtype=np.float32)
+    moments = [np.sum(x**k, dtype=np.float32) for k in (0, 1, 2)]
+    raw = moments[2] - np.float32(2) * s * moments[1] + s * s * moments[0]
+    assert abs(raw - w.by_text) > 0.1 * abs(w.by_text)
+    assert abs(w.by_sums - w.by_text) > 0.1 * abs(w.by_text)
+
+
+def test_squares_about_a_mean_of_another_element_cancel():
+    pipeline = fg.pipeline(lambda x, y: fg.sum((x * y - fg.mean(y)) ** 2))
+    refusal = refusal_of(pipeline)
+    assert refusal.kind is RefusalKind.MIXED_SIGN
+    w = refusal.witness
+    assert isinstance(w, Cancellation)
+    assert len(w.row) == w.columns == 2
+    assert reference(pipeline, w.row) == pytest.approx(w.by_text, rel=1e-3)
+    x, y = (np.array(w.row.floats(n), np.float32) for n in "xy")
+    mean = np.mean(y, dtype=np.float32)
+    raw = np.sum((x * y) ** 2) - 2 * mean * np.sum(x * y) + 2 * mean * mean
+    assert raw.dtype == np.float32
+    assert abs(raw - w.by_text) > 0.1 * w.by_text
+    assert f"in float32 the sums give {w.by_sums:.6g}" in str(refusal)
+
+
+# ---- order ----
+
+DISORDERED = {
+    "square": (lambda x: (x - fg.mean(x)) ** 2, "topk", False),
+    "magnitude": (lambda x: fg.abs(x - fg.mean(x)), "topk", False),
+    "silu": (lambda x: (x - fg.max(x)) * fg.sigmoid(x - fg.max(x)), "topk", False),
+    "least silu": (lambda x: (x - fg.max(x)) * fg.sigmoid(x - fg.max(x)), "argmin", False),
+    "relu": (lambda x: fg.maximum(x - fg.mean(x), 0), "topk", True),
+    "floor": (lambda x: fg.floor(x - fg.max(x)), "topk", True),
+    "least magnitude": (lambda x: fg.abs(x - fg.mean(x)), "argmin", False),
+}
+
+
+@pytest.mark.parametrize(("f", "how", "flat"), DISORDERED.values(), ids=DISORDERED.keys())
+def test_the_order_of_f_is_not_that_of_x(f, how, flat):
+    def columns(g):
+        found = fg.pipeline(lambda x: fg.topk(g(x), 2)[1] if how == "topk" else fg.argmin(g(x)))
+        return lambda x: tuple(np.atleast_1d(found.reference(x)).tolist())
+
+    pipeline = fg.pipeline(lambda x: fg.topk(f(x), 2) if how == "topk" else fg.argmin(f(x)))
+    refusal = refusal_of(pipeline)
+    assert refusal.kind is RefusalKind.NON_MONOTONE
+    w = refusal.witness
+    assert isinstance(w, Disorder)
+    x = np.array(w.row.floats("x"))
+    values = fg.pipeline(lambda x: f(x)).reference(x)
+    np.testing.assert_allclose(w.terms, np.stack([x, values], 1), atol=1e-12)
+    assert (len(set(values)) < len(values)) is flat
+    assert columns(f)(x) == w.by_text
+    assert columns(lambda x: x * 1.0)(x) == w.by_order != w.by_text
+    assert columns(lambda x: -x)(x) == w.by_reverse != w.by_text
+
+
+def test_a_top_k_of_many_columns_has_a_short_witness():
+    refusal = refusal_of(fg.pipeline(lambda x: fg.topk(fg.abs(x - fg.mean(x)), 40)))
+    assert isinstance(refusal.witness, Disorder)
+    assert len(refusal.witness.row) == 3
+
+
+# ---- none, where there is none; every kind has its advice ----
+
+NONE = {
+    "magnitudes about the greatest": lambda x: fg.sum(fg.abs(x - fg.take(x, fg.argmax(x)))),
+    "always 0": lambda x: fg.prod(x - fg.max(x)),
+    "cube": lambda x: fg.topk((x - fg.mean(x)) ** 3, 2),
+}
+
+
+@pytest.mark.parametrize("text", NONE.values(), ids=NONE.keys())
+def test_what_could_be_merged_has_no_witness(text):
+    found = derive(fg.pipeline(text).traced(frozenset("x"), {}).graph).refusals
+    for refusal in found:  # the algebra may learn to merge them
+        assert refusal.witness is None
+        assert "No small witness was found." in str(refusal)
+
+
+def test_texts_that_take_no_floats_are_refused_all_the_same():
+    @fg.pipeline
+    def looked_up(x, i):
+        return fg.sum(fg.abs(x - fg.take(x, fg.max(i))))
+
+    assert refusal_of(looked_up).witness is None
+
+
+def test_explain_and_check_show_the_witness(capsys):
+    pipeline = fg.pipeline(relu)
+    for page in (str(pipeline.explain()), str(fg.check(pipeline))):
+        assert "after appending x = (1) the text gives 5/2 and 9/4" in page
+        assert "fg.PerRow" in page
+
+
+def test_refusals_are_plain_data():
+    for text, _ in CONFUSED.values():
+        refusal = refusal_of(fg.pipeline(text))
+        copy = pickle.loads(pickle.dumps(refusal))
+        assert copy == refusal
+        assert str(copy) == str(refusal)
+
+
+def test_witnesses_do_not_depend_on_hash_seeds():
+    script = (
+        "import sys; sys.path.insert(0, 'tests')\n"
+        "import fusegen as fg, test_witness as t\n"
+        "for f, _ in t.CONFUSED.values(): print(t.refusal_of(fg.pipeline(f)))\n"
+        "for f, *_ in t.DISORDERED.values():\n"
+        "    print(t.refusal_of(fg.pipeline(lambda x: fg.topk(f(x), 2))))\n"
+        "for f, _ in t.RATIOS.values(): print(t.refusal_of(fg.pipeline(lambda x: fg.sum(f(x)))))\n"
+    )
+    root = Path(__file__).parents[1]
+    found = set()
+    for seed in ("0", "1"):
+        run = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root,
+            env={"PYTHONHASHSEED": seed, "PATH": "/usr/bin:/bin",
+                 "PYTHONPATH": str(Path(fg.__file__).parents[1])},
+        )  # fmt: skip
+        found.add(run.stdout)
+    assert len(found) == 1
+    assert "after appending" in found.pop()
+
+
+# ---- the exact arithmetic ----
+
+
+def test_every_operation_has_an_exact_meaning():
+    assert set(exact.OPERATIONS) == set(OPS)
+
+
+SMALL = st.lists(st.integers(-3, 3), min_size=5, max_size=7)
+TEXTS = [
+    # A row of equal probabilities compares 1/n with a mean that float64 rounds.
+    *(fg.pipeline(f) for f, _ in CONFUSED.values() if f not in (two_inputs, likely)),
+    *(fg.library.PIPELINES[n] for n in (
+        "softmax", "log_softmax", "logsumexp", "entropy", "var_mean", "softmax_topk", "norm2",
+        "layer_norm", "rms_norm", "moe_gate", "argmax",
+    )),
+]  # fmt: skip
+
+
+@given(values=SMALL, which=st.sampled_from(TEXTS))
+@settings(max_examples=150, deadline=None)
+def test_exact_arithmetic_agrees_with_the_reference(values, which):
+    graph = which.work(inputs=()).graph
+    try:
+        found = exact.evaluate(graph.outputs, {"x": [exact.Fraction(v) for v in values]},
+                               len(values))  # fmt: skip
+    except exact.Outside:
+        return
+    wanted = leaves(which.reference(np.array(values, np.float64)))
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(np.array(a, np.float64), np.asarray(b, np.float64),
+                                   rtol=1e-9, atol=1e-9)  # fmt: skip
+
+
+def test_numbers_are_spelled_as_simple_fractions():
+    third = exact.Fraction(1, 3)
+    assert exact.spelled(third) == "1/3"
+    assert exact.spelled(exact.LN2 * 2 * third) == "2/3·ln 2"
+    assert exact.spelled(-exact.LN2) == "-ln 2"
+    assert exact.spelled(exact.OPERATIONS["exp"](exact.LN2 * 3)) == "8"
+    assert exact.spelled(exact.OPERATIONS["exp"](third)) == "1.39561"
