@@ -7,7 +7,8 @@ import fusegen as fg
 
 @fg.pipeline
 def weighted_moments(x, w):
-    """Mean and variance of x under weights w of the same shape."""
+    """Mean and variance of x under weights w ≥ 0 of the same shape."""
+    w = fg.abs(w)  # says that the mean stays among the x: only then may it be a moving pivot
     total = fg.sum(w)
     mu = fg.sum(w * x) / total
     return {"mean": mu, "variance": fg.sum(w * (x - mu) ** 2) / total}

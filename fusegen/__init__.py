@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from fusegen import library
 from fusegen.check import Report, check
+from fusegen.columns import ColumnGradient
 from fusegen.compiled import Compiled, Spec
 from fusegen.errors import (
     ArgumentError,
@@ -28,6 +29,7 @@ from fusegen.errors import (
     TraceError,
     UnprovedLaw,
 )  # fmt: skip
+from fusegen.grad import Gradient, grad
 from fusegen.lang import (
     abs,
     all,
@@ -79,12 +81,12 @@ from fusegen.value import PerColumn, PerRow
 from fusegen.version import __version__
 
 __all__ = [
-    "ArgumentError", "BackendError", "Compiled", "DTypeError", "FusegenError", "InternalError",
-    "LawViolation", "OwnMonoid", "PerColumn", "PerRow", "Pipeline", "PipelineError", "Report",
-    "ShapeError", "Spec", "TraceError", "UnprovedLaw", "__version__",
-    "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "check", "cos", "count", "erf", "exp",
-    "exp2", "expm1", "floor", "index", "isfinite", "isinf", "isnan", "length", "library", "log",
-    "log1p", "log2", "logsumexp", "max", "maximum", "mean", "min", "minimum", "monoid", "pipeline",
-    "prod", "product", "reduce", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "stabilize",
-    "sum", "take", "tanh", "topk", "var", "where", "xlogy",
+    "ArgumentError", "BackendError", "ColumnGradient", "Compiled", "DTypeError", "FusegenError",
+    "Gradient", "InternalError", "LawViolation", "OwnMonoid", "PerColumn", "PerRow", "Pipeline",
+    "PipelineError", "Report", "ShapeError", "Spec", "TraceError", "UnprovedLaw", "__version__",
+    "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "check", "cos", "count", "erf",
+    "exp", "exp2", "expm1", "floor", "grad", "index", "isfinite", "isinf", "isnan", "length",
+    "library", "log", "log1p", "log2", "logsumexp", "max", "maximum", "mean", "min", "minimum",
+    "monoid", "pipeline", "prod", "product", "reduce", "round", "rsqrt", "sigmoid", "sign", "sin",
+    "sqrt", "stabilize", "sum", "take", "tanh", "topk", "var", "where", "xlogy",
 ]  # fmt: skip

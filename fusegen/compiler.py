@@ -7,28 +7,26 @@ networkx nor jinja2. FUSEGEN_DUMP=<pass>|all prints results to stderr, every pas
 
 from __future__ import annotations
 
+import functools
 import os
-import pickle
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fusegen import graph as g
 from fusegen.derivation import Derivation
-from fusegen.digest import digest
+from fusegen.digest import attributes, digest
 from fusegen.dtypes import DType
-from fusegen.errors import ArgumentError, BackendError, InternalError
+from fusegen.errors import ArgumentError, InternalError
 from fusegen.forms import Form, Grouping
+from fusegen.kept import kept
 from fusegen.kernel import Kernel, Program
 from fusegen.kinds import infer_kinds
 from fusegen.plan import Plan, plan_of
-from fusegen.runtime.cache import load_bytes, store_bytes
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import CpuTarget, CudaTarget, Target
-from fusegen.sources import sources_digest
 from fusegen.trace import Traceable, trace
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ def trace_pipeline(
     """Run the user's function on symbolic values."""
     graph = trace(pipeline, present, constants)
     if _wants_dump("trace"):
-        _dump("trace", "\n".join(f"{graph.names[n]}: {g.attributes(n)}" for n in graph.nodes))
+        _dump("trace", "\n".join(f"{graph.names[n]}: {attributes(n)}" for n in graph.nodes))
     return Traced(graph, digest(graph))
 
 
@@ -75,17 +73,18 @@ class Work:
         """The result of a pass: known, on disk, or made now."""
         if name not in self.known:
             one = _BY_NAME[name]
-            kept = None if one.key is None or _DUMP else _load(name, one.key(self))
-            if kept is None:
-                kept = one.run(self)
-                one.verify(kept)
-                self.known[name] = kept
-                if one.key is not None and self._settled:
-                    _store(name, one.key(self), kept)
-            self.known[name] = kept
+            key = None if one.key is None or _DUMP else (name, *one.key(self))
+            make = functools.partial(self._made, one)
+            found = make() if key is None else kept(key, make, lambda _: self._settled)
+            self.known[name] = found
             if _wants_dump(name):
-                _dump(name, kept)
+                _dump(name, found)
         return self.known[name]
+
+    def _made(self, one: Pass) -> Any:
+        self.known[one.name] = found = one.run(self)
+        one.verify(found)
+        return found
 
     @property
     def _settled(self) -> bool:
@@ -273,24 +272,9 @@ def numpy_executable(work: Work) -> Executable:
     )  # fmt: skip
 
 
-# ---- results on disk, and dumps ----
+# ---- dumps ----
 
 _DUMP = os.environ.get("FUSEGEN_DUMP", "")
-
-
-def _load(name: str, key: tuple[str, ...]) -> Any:
-    try:
-        data = load_bytes((name, sources_digest(), *key), ".pickle")
-        return None if data is None else pickle.loads(data)
-    except BackendError:
-        return None  # no private folder: everything is made in this process
-    except (pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError):
-        return None  # written by something else: make it again
-
-
-def _store(name: str, key: tuple[str, ...], value: Any) -> None:
-    with suppress(BackendError):  # without a private folder nothing is kept
-        store_bytes((name, sources_digest(), *key), ".pickle", pickle.dumps(value))
 
 
 def _wants_dump(name: str) -> bool:

@@ -1,6 +1,7 @@
 """What the algebra found out about each reduction of a pipeline, and how it is known.
 
-Plain data, free of sympy, so that later passes and the cache need not load it.
+Plain data, free of sympy, so that later passes and the cache need not load it. `fusegen.proof`
+prints it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Literal
 
-from fusegen.expr import Expr, Lit, text
+from fusegen.expr import Expr, Lit
 from fusegen.loc import Loc
 from fusegen.monoid import Action
 from fusegen.operator import Law, State
@@ -80,6 +81,16 @@ class Counterexample:
 
 
 @dataclass(frozen=True, slots=True)
+class Definition:
+    """A line of the user's text: name = fold of formula, or name = formula where fold is ""."""
+
+    name: str
+    fold: str  # max, min, sum, mean, prod, argmax, argmin, top 5, or ""
+    formula: Expr  # over names of graph nodes
+    where: str  # file.py:12
+
+
+@dataclass(frozen=True, slots=True)
 class Base:
     """Depends on no other reduction: a plain monoid."""
 
@@ -98,14 +109,6 @@ class Shifted:
     pivot: str
     action: Action
     unit: str = ""
-
-    @property
-    def text(self) -> str:
-        if self.action == "same":
-            return f"{self.name} = [{self.atom} = {self.pivot}]"
-        if self.unit:
-            return f"{self.name} = ({self.atom} − {self.pivot}) / {self.unit}"
-        return f"{self.name} = {self.atom} {'−' if self.action == 'shift' else '/'} {self.pivot}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +194,7 @@ class Derivation:
     pipeline: str
     entries: tuple[Entry, ...]
     seconds: float
+    definitions: tuple[Definition, ...]  # the user's text, in topological order
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
@@ -226,53 +230,31 @@ class Derivation:
         return all(o.status != "not proved" for o in self.obligations)
 
     def __str__(self) -> str:
-        return "\n".join(line for entry in self.entries for line in describe(entry))
+        """The derivation as a short argument that a person can follow."""
+        from fusegen.proof.text import as_text
 
+        return as_text(self)
 
-def describe(entry: Entry) -> list[str]:
-    """The entry as a short argument a person can follow."""
-    match entry:
-        case Base(name=name):
-            return [f"{name}: a base monoid"]
-        case Refused(refusal=refusal):
-            return [*str(refusal).splitlines()]
-        case Commuted(name=name, atom=atom, increasing=increasing, obligations=obligations):
-            order = "the order of" if increasing else "the reverse order of"
-            rows = ", ".join(entry.depends_on)
-            lines = [f"{name}: f keeps {order} {atom}, so it is taken of {atom} itself,",
-                     f"  and f is applied to what is left ({rows})"]  # fmt: skip
-            return lines + [_obligation(o) for o in obligations]
-        case Own():
-            return _describe_own(entry)
-        case Dependent():
-            return _describe_dependent(entry)
+    def _repr_html_(self) -> str:
+        from fusegen.proof.html import as_html
 
+        return as_html(self)
 
-def _describe_own(entry: Own) -> list[str]:
-    lines = [f"{entry.name}: your monoid {entry.monoid}"]
-    lines += [_obligation(o) for o in entry.obligations]
-    lines += [f"  merged in row order: {entry.note}"] if entry.ordered else []
-    return lines + (str(entry.refusal).splitlines() if entry.refusal else [])
+    def latex(self) -> str:
+        """The argument as a LaTeX fragment; needs amsmath."""
+        from fusegen.proof.latex import as_latex
 
+        return as_latex(self)
 
-def _describe_dependent(entry: Dependent) -> list[str]:
-    lines = [f"{entry.name}: depends on {', '.join(entry.depends_on)}"]
-    lines += [f"  put {s.text}" for s in entry.shifts]
-    sums = [f"Σ {text(b.lift)}" for b in entry.basis]
-    read = " + ".join(
-        s if text(c) == "1" else f"{text(c, 2)}·{s}"
-        for c, s in zip(entry.readout, sums, strict=True)
-        if text(c) != "0"
-    )
-    lines.append(f"  read-out   {entry.name} = {read}")
-    for own, basis in zip(sums, entry.basis, strict=True):
-        terms = [
-            sums[j] if text(factor) == "1" else f"{text(factor, 2)}·{sums[j]}"
-            for j, factor in basis.transport
-        ]
-        lines.append(f"  transport  {own} at the new pivot = {' + '.join(terms)}")
-    return lines + [_obligation(o) for o in entry.obligations]
+    def to_json(self) -> str:
+        """All of it, exactly: `Derivation.from_json(d.to_json()) == d`."""
+        from fusegen.proof.record import to_json
 
+        return to_json(self)
 
-def _obligation(o: Obligation) -> str:
-    return f"  {o.status:<10} {o.name}: {o.statement}  [{o.engine}, {o.seconds * 1e3:.0f} ms]"
+    @staticmethod
+    def from_json(text: str) -> Derivation:
+        """What `to_json` wrote. Raises ArgumentError for anything else."""
+        from fusegen.proof.record import from_json
+
+        return from_json(text)

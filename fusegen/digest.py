@@ -1,10 +1,40 @@
-"""The name under which what was made of a graph is kept."""
+"""What tells nodes from one another, and graphs: the name under which things are kept."""
 
 from __future__ import annotations
 
 import hashlib
+from typing import Any, assert_never
 
 from fusegen import graph as g
+
+
+def attributes(node: g.Node) -> tuple[Any, ...]:
+    """What tells a node from others with the same operands; hashable, without the location."""
+    match node:
+        case g.Input(name=name, axis=axis):
+            return ("input", name, axis.value)
+        case g.Literal(value=value):
+            return ("literal", type(value).__name__, repr(value))
+        case g.Length() | g.Index():
+            return (type(node).__name__.lower(),)
+        case g.Map(op=op):
+            return ("map", op)
+        case g.Cast(dtype=dtype):
+            return ("cast", dtype.name)
+        case g.Reduce(fold=fold):
+            return ("reduce", fold.value)
+        case g.TopK(k=k):
+            return ("topk", k)
+        case g.Part(field=field):
+            return ("part", field)
+        case g.Take():
+            return ("take",)
+        case g.Own(operator=operator):
+            return ("own", operator.name, operator.key)
+        case g.Field(name=name):
+            return ("field", name)
+        case _:
+            assert_never(node)
 
 
 def digest(graph: g.Graph) -> str:
@@ -14,7 +44,7 @@ def digest(graph: g.Graph) -> str:
     parts.append(repr(graph.allow_cancellation))
     for node in graph.nodes:
         row = (
-            g.attributes(node),
+            attributes(node),
             [number[a] for a in g.operands(node)],
             graph.names[node],
             node in graph.named,

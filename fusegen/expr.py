@@ -6,7 +6,7 @@ algebra returns Exprs, schedules arrange them, printers spell them. Never sympy'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -112,15 +112,27 @@ def rename(expr: Expr, names: Mapping[str, str]) -> Expr:
     return substitute(expr, values)
 
 
-def evaluate(expr: Expr, env: Mapping[str, Any]) -> Any:
-    """`expr` by NumPy, for replays of derived operators."""
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """What expressions are computed with: a function per operation, and how literals are read."""
+
+    functions: Mapping[str, Callable[..., Any]]
+    literal: Callable[[float | int | bool], Any]
+
+
+FLOATS = Arithmetic({name: op.numpy for name, op in OPS.items()}, lambda value: value)
+"""NumPy's."""
+
+
+def evaluate(expr: Expr, env: Mapping[str, Any], arithmetic: Arithmetic = FLOATS) -> Any:
+    """The value of `expr`, for replays of derived operators."""
     match expr:
         case Var(name=name):
             return env[name]
         case Lit(value=value):
-            return value
+            return arithmetic.literal(value)
         case Call(op=op, args=args):
-            return OPS[op].numpy(*(evaluate(a, env) for a in args))
+            return arithmetic.functions[op](*(evaluate(a, env, arithmetic) for a in args))
 
 
 _INFIX_TEXT = {

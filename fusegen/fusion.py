@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fusegen import graph as g
 from fusegen.derivation import Commuted, Dependent, Derivation, Entry
+from fusegen.digest import attributes
 from fusegen.errors import PipelineError
 from fusegen.forms import Form
 
@@ -80,7 +81,7 @@ def as_networkx(graph: g.Graph) -> nx.DiGraph:
 
     drawn: nx.DiGraph = nx.DiGraph(name=graph.name)
     for node in graph.nodes:
-        what = g.attributes(node)
+        what = attributes(node)
         label = str(what[1]) if len(what) > 1 and what[0] in _LABELLED else what[0]
         drawn.add_node(
             graph.names[node], label=label, loc=str(node.loc), extent=g.extent(node).value,

@@ -303,32 +303,3 @@ def topological(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
         stack.append((node, True))
         stack.extend((a, False) for a in reversed(operands(node)) if a not in order)
     return tuple(order)
-
-
-def attributes(node: Node) -> tuple[Any, ...]:
-    """What tells a node from others with the same operands; hashable, without the location."""
-    match node:
-        case Input(name=name, axis=axis):
-            return ("input", name, axis.value)
-        case Literal(value=value):
-            return ("literal", type(value).__name__, repr(value))
-        case Length() | Index():
-            return (type(node).__name__.lower(),)
-        case Map(op=op):
-            return ("map", op)
-        case Cast(dtype=dtype):
-            return ("cast", dtype.name)
-        case Reduce(fold=fold):
-            return ("reduce", fold.value)
-        case TopK(k=k):
-            return ("topk", k)
-        case Part(field=field):
-            return ("part", field)
-        case Take():
-            return ("take",)
-        case Own(operator=operator):
-            return ("own", operator.name, operator.key)
-        case Field(name=name):
-            return ("field", name)
-        case _:
-            assert_never(node)

@@ -167,6 +167,8 @@ def assumed_dtypes(graph: g.Graph, dtype: DTypes) -> dict[str, DType]:
             raise ArgumentError(f"dtype names {name!r}, which is no input of this call")
     usual = dtype_of("float32" if isinstance(dtype, Mapping) else dtype)
     indices = {n.index for n in graph.nodes if isinstance(n, g.Take)}
+    indices |= {a for n in graph.nodes if isinstance(n, g.Map) and n.op == "eq"
+                and any(isinstance(i, g.Index) for i in n.args) for a in n.args}  # fmt: skip
     conditions = {n.args[0] for n in graph.nodes if isinstance(n, g.Map) and n.op == "where"}
     conditions |= {a for n in graph.nodes if isinstance(n, g.Map) and n.op in ("and", "or", "not")
                    for a in n.args}  # fmt: skip

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.dtypes import Kind
-from fusegen.expr import Call, Expr, Lit, Var, call, text, variables
+from fusegen.expr import Call, Expr, Lit, Var, call, variables
 from fusegen.operator import Operator
 
 FoldName = Literal["max", "min", "sum", "prod"]
@@ -92,7 +92,6 @@ class Pivot:
     @property
     def anchor(self) -> str:
         return f"{self.name}_anchor"
-
 
     def moved(self, start: Anchors, end: Anchors) -> Expr:
         """The move between two places."""
@@ -195,22 +194,6 @@ class Own:
     lifts: tuple[Expr, ...]  # of element values, by field
     ordered: bool
 
-    @property
-    def identity_text(self) -> str:
-        return f"{self.type}({', '.join(text(f.identity) for f in self.operator.fields)})"
-
-    @property
-    def merge_text(self) -> tuple[str, ...]:
-        """⊕ as a person would write it: steps and fields."""
-        lines = [f"{n} = {text(e)}" for n, e in self.operator.steps]
-        found = [f"{f.name} = {text(f.merge)}" for f in self.operator.fields]
-        return (*lines, *(ln for ln in found if ln not in lines and not _echoes(ln)))
-
-
-def _echoes(line: str) -> bool:
-    left, _, right = line.partition(" = ")
-    return left == right
-
 
 Component = Folded | Best | Moving | KBest | Own
 
@@ -301,56 +284,3 @@ class Monoid:
 
     def pivot(self, name: str) -> Pivot:
         return next(p for p in self.pivots if p.name == name)
-
-    @property
-    def state_text(self) -> str:
-        names = [c.name for c in self.components if not isinstance(c, KBest)]
-        names += [f"top {c.k} of {text(c.lift)}" for c in self.lists]
-        return f"({', '.join(names)})"
-
-    @property
-    def identity_text(self) -> str:
-        zero = {"max": "-inf", "min": "+inf", "sum": "0", "prod": "1"}
-        parts = [zero[c.fold] for c in self.folded]
-        parts += ["none" for _ in self.best] + ["0" for _ in self.moving]
-        parts += [c.identity_text for c in self.own]
-        parts += ["empty" for _ in self.lists]
-        return f"({', '.join(parts)})"
-
-    @property
-    def merge_text(self) -> tuple[str, ...]:
-        """One line per component: how two states a and b become one."""
-        lines = []
-        for f in self.folded:
-            if f.fold in ("max", "min"):
-                lines.append(f"{f.name} = {f.fold}(a.{f.name}, b.{f.name})")
-            else:
-                lines.append(f"{f.name} = a.{f.name} {'+' if f.fold == 'sum' else '·'} b.{f.name}")
-        for b in self.best:
-            lines.append(f"{b.name} = column of the {'greater' if b.largest else 'lesser'} value")
-        for m in self.moving:
-            lines.append(f"{m.name} = {self._moved(m, 'a')} + {self._moved(m, 'b')}")
-        for c in self.own:
-            order = ", in row order" if c.ordered else ""
-            lines.append(f"{c.name} = a.{c.name} ⊕ b.{c.name} of {c.operator.name}{order}:")
-            lines += [f"  {line}" for line in c.merge_text]
-        lines += [f"{c.name} = best {c.k} of both lists" for c in self.lists]
-        return tuple(lines)
-
-    def _moved(self, moving: Moving, side: str) -> str:
-        terms = []
-        for name, factor in moving.transport:
-            shown = text(factor, 2)
-            for pivot in self.pivots:
-                value = text(pivot.value)
-                atom = value if isinstance(pivot.value, Var) else f"{pivot.name}"
-                if pivot.action == "same":
-                    bracketed = f"[{side}.{atom} = {atom}]"
-                else:
-                    sign = "-" if pivot.action == "shift" else "/"
-                    bracketed = f"({side}.{atom} {sign} {atom})"
-                if pivot.unit:
-                    bracketed = f"({bracketed} / {pivot.unit})"
-                shown = shown.replace(f"({pivot.move})", bracketed).replace(pivot.move, bracketed)
-            terms.append(f"{side}.{name}" if shown == "1" else f"{side}.{name}·{shown}")
-        return " + ".join(terms)

@@ -62,7 +62,7 @@ class Operator:
         return {f.name: f.identity.value for f in self.fields}
 
     def merge(
-        self, a: State, b: State, evaluate: Callable[[Expr, Mapping[str, Any]], Any]
+        self, a: State, b: State, evaluate: Callable[[Expr, dict[str, Any]], Any]
     ) -> State:
         """a ⊕ b, in the numbers that `evaluate` computes with."""
         env = {f"{side}.{n}": v for side, state in (("a", a), ("b", b)) for n, v in state.items()}

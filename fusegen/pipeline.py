@@ -45,6 +45,7 @@ class Pipeline:
         self.signature: Signature = signature_of(fn)
         self._traced: dict[Any, Traced] = {}
         self._fronts: dict[Any, Front] = {}
+        self.derived: dict[Any, Any] = {}  # pipelines made of this one: its gradients
 
     def __repr__(self) -> str:
         s = self.signature
@@ -78,7 +79,7 @@ class Pipeline:
         form: str = "auto", device: str = "auto", choices: Choices | None = None,
     ) -> Call:  # fmt: skip
         """Everything of a call but running it; `named` holds constants and arrays by name."""
-        present, constants = self._bind(arrays, named)
+        present, constants = self.bind(arrays, named)
         adopted = {n: ar.adopt(n, a) for n, a in present.items()}
         place = ar.one_device(adopted, device)
         chosen = choices if choices is not None else Choices(form=check_form(form))
@@ -89,7 +90,7 @@ class Pipeline:
         """The text as written, in NumPy float64 (int64 for integers); always NumPy arrays."""
         from fusegen.runtime.numpy_path import oracle
 
-        present, values = self._bind(arrays, constants)
+        present, values = self.bind(arrays, constants)
         adopted = {n: ar.on_host(ar.adopt(n, a)) for n, a in present.items()}
         graph = self.traced(frozenset(adopted), values).graph
         rows = ar.rows_of(graph.inputs, {n: a.array.shape for n, a in adopted.items()}, axis)
@@ -114,7 +115,7 @@ class Pipeline:
         deterministic: the same bits on every run. Every schedule there is today does that.
         chunk: elements folded safely inside before two states merge; 1 is the textbook online form.
         """
-        present, values = self._bind(arrays, constants)
+        present, values = self.bind(arrays, constants)
         choices = Choices(form=check_form(form), chunk=_check_chunk(chunk),
                           target=_target(target), numpy=target == "numpy")  # fmt: skip
         shapes, dtypes, place = {}, {}, None
@@ -206,9 +207,10 @@ class Pipeline:
             found = self._fronts[key] = Front(traced, dtypes, choices)
         return found
 
-    def _bind(
+    def bind(
         self, arrays: tuple[Any, ...], named: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(arrays that are present, constants) by name. Raises ArgumentError."""
         by_name = {n: v for n, v in named.items() if n in self.signature.arrays}
         rest = {n: v for n, v in named.items() if n not in by_name}
         constants = self.signature.bind_constants(rest)
@@ -220,7 +222,7 @@ class Pipeline:
         if axis != -1 or out is not None:
             raise TraceError(f"{self.name} was called with axis or out inside a pipeline",
                              fix="There it works on the row that is being traced.")  # fmt: skip
-        present, constants = self._bind(arrays, named)
+        present, constants = self.bind(arrays, named)
         return inline(self.fn, [present.get(n) for n in self.signature.arrays], constants)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType
 
 from fusegen import graph as g
+from fusegen.digest import attributes
 from fusegen.dtypes import BOOL, FLOAT64, INT64, DType, Kind
 from fusegen.errors import DTypeError, TraceError
 from fusegen.expr import Expr, Lit, Var, call
@@ -180,7 +181,7 @@ def _check_elementwise(nodes: Iterable[g.Node], name: str, what: str) -> None:
                              why="States are kept in float32/float64, int64 and bool.",
                              fix="Cast the result of the pipeline.")  # fmt: skip
         if not isinstance(node, g.Input | g.Literal | g.Map | g.Cast):
-            kind = g.attributes(node)[0]
+            kind = attributes(node)[0]
             shown = node.fold.value if isinstance(node, g.Reduce) else kind
             raise TraceError(f"{name}: {what} contains {shown}", where=node.loc,
                              why=f"{what} is elementwise: it sees no row that it could reduce.",

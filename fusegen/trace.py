@@ -45,7 +45,7 @@ def inline(fn: Callable[..., Any], args: Sequence[object], constants: dict[str, 
     build = builder()
     build.codes.add(fn.__code__)
     result = fn(*args, **constants)
-    for value in _leaves(result):
+    for value in leaves(result):
         if isinstance(value, Value):
             build.returned.add(value.node)
     return result
@@ -91,7 +91,7 @@ def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any
     outputs: list[g.Node] = []
     structure = _flatten(result, outputs, where, build)
     nodes = g.topological((*inputs, *outputs))
-    names = _unique_names(nodes, build)
+    names = unique_names(nodes, build)
     graph = g.Graph(
         name=c_identifier(pipeline.name), loc=where, inputs=tuple(inputs), nodes=nodes,
         outputs=tuple(outputs), output_names=_output_names(structure, outputs, names),
@@ -104,13 +104,14 @@ def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any
     return graph
 
 
-def _leaves(result: object) -> Iterator[object]:
+def leaves(result: object) -> Iterator[object]:
+    """What a function returned, without its nesting, in the order of `Graph.outputs`."""
     if isinstance(result, tuple | list):
         for item in result:
-            yield from _leaves(item)
+            yield from leaves(item)
     elif isinstance(result, dict):
         for item in result.values():
-            yield from _leaves(item)
+            yield from leaves(item)
     else:
         yield result
 
@@ -154,28 +155,33 @@ def _output_names(
     taken: set[str] = {n.name for n in names if isinstance(n, g.Input)}
     result = []
     for i in range(len(outputs)):
-        name = _first_free(found[i] if found[i] not in taken else f"{found[i]}_out", taken)
+        name = first_free(found[i] if found[i] not in taken else f"{found[i]}_out", taken)
         taken.add(name)
         result.append(name)
     return tuple(result)
 
 
-def _first_free(name: str, taken: set[str]) -> str:
+def first_free(name: str, taken: set[str]) -> str:
+    """The name itself, or with the first number that makes it new."""
     if name not in taken:
         return name
     return next(f"{name}_{i}" for i in range(2, len(taken) + 3) if f"{name}_{i}" not in taken)
 
 
-def _unique_names(nodes: tuple[g.Node, ...], build: Builder) -> dict[g.Node, str]:
+def unique_names(nodes: tuple[g.Node, ...], build: Builder) -> dict[g.Node, str]:
     """The user's names first, then names made from what the node does."""
-    names: dict[g.Node, str] = {n: c_identifier(n.name) for n in nodes if isinstance(n, g.Input)}
-    taken = set(names.values())
+    names: dict[g.Node, str] = {}
+    taken: set[str] = set()
+    for node in nodes:
+        if isinstance(node, g.Input):
+            names[node] = first_free(c_identifier(node.name), taken)  # x_ is x in C++
+            taken.add(names[node])
     for known in (True, False):
         for node in nodes:
             if node in names or (node in build.labels) is not known:
                 continue
             wish = c_identifier(build.labels[node]) if known else _described(node, names)
-            names[node] = _first_free(wish, taken)
+            names[node] = first_free(wish, taken)
             taken.add(names[node])
     return names
 

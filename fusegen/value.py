@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fusegen import graph as g
+from fusegen.digest import attributes
 from fusegen.errors import TraceError
 from fusegen.loc import Loc
 from fusegen.ops import OPS
@@ -99,9 +100,10 @@ class Builder:
     labels: dict[g.Node, str] = field(default_factory=dict)
     returned: set[g.Node] = field(default_factory=set)
     codes: set[CodeType] = field(default_factory=set)
+    at: Loc | None = None  # the line that new nodes belong to, where it is not the caller's
 
     def add(self, node: g.Node) -> Value:
-        key = (g.attributes(node), tuple(id(a) for a in g.operands(node)))
+        key = (attributes(node), tuple(id(a) for a in g.operands(node)))
         return Value(self.nodes.setdefault(key, node))
 
     def label(self, frame: FrameType, event: str, _arg: object) -> None:
@@ -128,6 +130,9 @@ def builder() -> Builder:
 
 def here() -> Loc:
     """The nearest line of the stack that is not the language itself."""
+    active = ACTIVE.get()
+    if active is not None and active.at is not None:
+        return active.at
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename in _LANGUAGE_FILES:
         frame = frame.f_back

@@ -170,7 +170,7 @@ def test_source_is_written_or_shown(fusegen, tmp_path):
 def test_check_and_doctor(fusegen):
     status, out, _ = fusegen("check entropy")
     assert status == 0
-    assert "replayed" in out
+    assert "homomorphism" in out
     status, out, _ = fusegen("doctor")
     assert status == 0
     assert all(word in out for word in ("CPU kernels", "GPU kernels", "cache", "numpy"))

@@ -24,6 +24,7 @@ from fusegen.derivation import (
     Refused,
 )  # fmt: skip
 from fusegen.ops import OPS
+from fusegen.proof.definitions import definitions_of
 
 _ORDERED = (g.Fold.MAX, g.Fold.MIN, g.Fold.ARGMAX, g.Fold.ARGMIN)
 _SUMS = (g.Fold.SUM, g.Fold.MEAN)
@@ -45,7 +46,8 @@ def derive(graph: g.Graph) -> Derivation:
             REDUCTION_SECONDS, functools.partial(_entry, graph, node, entries), _late(graph, node)
         )
         entries[node] = with_witness(graph, node, entry, entries)
-    return Derivation(graph.name, tuple(entries.values()), time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return Derivation(graph.name, tuple(entries.values()), seconds, definitions_of(graph))
 
 
 def _late(graph: g.Graph, node: g.Reduce | g.TopK) -> Entry:

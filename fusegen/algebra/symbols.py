@@ -12,6 +12,7 @@ from typing import assert_never
 import sympy as sp
 
 from fusegen import graph as g
+from fusegen.digest import attributes
 from fusegen.expr import Expr, Lit, call
 
 
@@ -20,7 +21,7 @@ class Unmodelled(Exception):
 
     def __init__(self, node: g.Node) -> None:
         self.node = node
-        super().__init__(str(g.attributes(node)))
+        super().__init__(str(attributes(node)))
 
 
 _DIRECT = {

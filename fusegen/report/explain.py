@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from fusegen.adjoint.transplant import Text
 from fusegen.compiler import Work
-from fusegen.derivation import Derivation, describe
+from fusegen.derivation import Derivation
 from fusegen.forms import FORMS
 from fusegen.kernel import Sweep
+from fusegen.monoid_text import identity_text, merge_text, state_text
 from fusegen.plan import plan_of
+from fusegen.report.formula import formula
 from fusegen.stabilize.advice import numerical_advice
 
 
@@ -32,7 +35,9 @@ class Explanation:
         advice = numerical_advice(self.name, self.fn, self.work, self.stabilized)
         if advice:
             yield "Numerical safety", advice
-        yield "Derivation", [line for entry in self.work.derivation for line in describe(entry)]
+        if isinstance(self.fn, Text):
+            yield "Derived from it", formula(self.work.graph).splitlines()
+        yield "Derivation", str(self.work.derivation).splitlines()
         for sweep in self.work.result("lower").sweeps:
             if not sweep.monoid.is_empty:
                 yield f"Operator of sweep {sweep.number}", _operator(sweep)
@@ -66,31 +71,28 @@ class Explanation:
     def _repr_html_(self) -> str:
         parts = [f"<h3>{escape(self.title)}</h3>"]
         for heading, body in self.sections():
-            inner = escape("\n".join(body))
-            parts.append(f"<h4>{escape(heading)}</h4>\n<pre>{inner}</pre>")
+            inner = f"<pre>{escape(chr(10).join(body))}</pre>"
+            if heading == "Derivation":
+                inner = self.work.derivation._repr_html_()
+            parts.append(f"<h4>{escape(heading)}</h4>\n{inner}")
         return "\n".join(["<div>", *parts, "</div>"])
 
 
 def _operator(sweep: Sweep) -> list[str]:
     m = sweep.monoid
-    merges = [f"a ⊕ b      {m.merge_text[0]}", *(f"           {t}" for t in m.merge_text[1:])]
-    return [f"state      {m.state_text}", f"identity   {m.identity_text}", *merges]
+    first, *rest = merge_text(m)
+    merges = [f"a ⊕ b      {first}", *(f"           {t}" for t in rest)]
+    return [f"state      {state_text(m)}", f"identity   {identity_text(m)}", *merges]
 
 
 def _proof(derivation: Derivation) -> list[str]:
     if not derivation.obligations:
         return ["nothing to prove: base monoids only" if not derivation.refusals
                 else "nothing was merged"]  # fmt: skip
-    lines = []
-    for entry in derivation:
-        for o in getattr(entry, "obligations", ()):
-            lines.append(
-                f"{o.status:<10} {entry.name}: {o.name}  ({o.engine}, {o.seconds * 1e3:.1f} ms)"
-            )
-    return [
-        *lines,
-        f"{len(derivation.obligations)} obligations, {derivation.seconds * 1e3:.0f} ms in all",
-    ]
+    proved = sum(o.status == "proved" for o in derivation.obligations)
+    engines = ", ".join(sorted({o.engine for o in derivation.obligations}))
+    return [f"{proved} of {len(derivation.obligations)} obligations proved by {engines}, "
+            f"{derivation.seconds * 1e3:.0f} ms in all"]  # fmt: skip
 
 
 def _forms(work: Work) -> list[str]:

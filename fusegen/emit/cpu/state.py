@@ -11,6 +11,7 @@ from fusegen.emit.cpu.scope import RowScope
 from fusegen.expr import Lit, Var, rename, text, variables
 from fusegen.kernel import Sweep
 from fusegen.monoid import Best, Folded, KBest, Monoid, Moving, Pivot
+from fusegen.monoid_text import merge_text
 
 INSERTION_LIMIT = 32
 """Longest list kept sorted by insertion; longer ones gather candidates and select."""
@@ -50,7 +51,7 @@ def state_view(sweep: Sweep, scope: RowScope, dialect: CpuDialect) -> StateView:
         owns=tuple(own_view(c, lanes) for c in monoid.operators),
         fields=tuple(_fields(monoid, dialect)),
         identity=tuple(_identity(monoid, dialect)),
-        law=monoid.merge_text,
+        law=merge_text(monoid),
         anchors=tuple(f"{dialect.real} {p.anchor}" for p in monoid.pivots),
         rebase=tuple(_rebase(monoid, dialect)),
         merge=tuple(merge),

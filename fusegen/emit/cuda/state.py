@@ -8,6 +8,7 @@ from fusegen.emit.cuda.dialect import CudaDialect
 from fusegen.expr import Var, rename, text, variables
 from fusegen.kernel import Sweep
 from fusegen.monoid import Folded, Monoid, Pivot
+from fusegen.monoid_text import merge_text
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def state_view(sweep: Sweep, name: str, dialect: CudaDialect, column_type: str) 
         levels=tuple(_levels(monoid, dialect)),
         shuffled=tuple(_shuffled(monoid)),
         keeps_sides=bool(monoid.own), ordered=monoid.ordered,
-        law=tuple(monoid.merge_text),
+        law=merge_text(monoid),
     )
 
 

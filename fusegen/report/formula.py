@@ -1,0 +1,62 @@
+"""A traced graph as a person would write it: one line per named value and output."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import assert_never
+
+from fusegen import graph as g
+from fusegen.expr import Expr, Lit, Var, call, text
+
+_FOLDS = {g.Fold.SUM: "Σ", g.Fold.PROD: "Π"}
+
+
+def formula(graph: g.Graph) -> str:
+    """`y = exp(x - m) / Σ(exp(x - m))` and so on, in the order of computation; row values that are
+    used again have a line of their own."""
+    uses = Counter(a for n in graph.nodes for a in set(g.operands(n)))
+    spoken: set[g.Node] = {
+        n for n in graph.nodes
+        if not isinstance(n, g.Input | g.Literal | g.Length | g.Index)
+        and (n in graph.named or n in graph.outputs
+             or (uses[n] > 1 and g.extent(n) is g.Extent.ROW))
+    }  # fmt: skip
+    lines = []
+    for node in (n for n in graph.nodes if n in spoken):
+        lines.append(f"{graph.names[node]} = {text(_written(node, node, graph, spoken))}")
+    lines += [f"{name} = {graph.names[n]}" for n, name in
+              zip(graph.outputs, graph.output_names, strict=True) if n not in spoken]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _written(node: g.Node, top: g.Node, graph: g.Graph, spoken: set[g.Node]) -> Expr:
+    if node in spoken and node is not top:
+        return Var(graph.names[node])
+    inner = [_written(a, top, graph, spoken) for a in g.operands(node)]
+    match node:
+        case g.Literal(value=value):
+            return Lit(value)
+        case g.Map(op=op):
+            return call(op, *inner)
+        case g.Input(name=name):
+            return Var(name)
+        case g.Length():
+            return Var("n_cols")
+        case g.Index():
+            return Var("column")
+        case g.Cast(dtype=dtype):
+            return Var(f"{dtype.name}({text(inner[0])})")
+        case g.Reduce(fold=fold):
+            return Var(f"{_FOLDS.get(fold, fold.value)}({text(inner[0])})")
+        case g.TopK(k=k):
+            return Var(f"top{k}({text(inner[0])})")
+        case g.Part(field=field):
+            return Var(f"{text(inner[0])}.{field}")
+        case g.Take():
+            return Var(f"{text(inner[0], 9)}[{text(inner[1])}]")
+        case g.Own(operator=operator):
+            return Var(f"{operator.name}({', '.join(map(text, inner))})")
+        case g.Field(name=name):
+            return Var(f"{text(inner[0])}.{name}")
+        case _:
+            assert_never(node)

@@ -1,0 +1,150 @@
+"""What IEEE arithmetic does to a merged operator: ±inf, NaN, zeros and empty pieces in float64.
+
+The proofs speak of finite reals; monoid.py's guard policy decides the rest, and these trials
+compare it with the text as written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fusegen import graph as g
+from fusegen.derivation import Derivation
+from fusegen.dtypes import FLOAT64, INT64, DType
+from fusegen.errors import LawViolation
+from fusegen.expr import FLOATS
+from fusegen.kernel import Kernel
+from fusegen.replay import Folder, RowReplay, State
+from fusegen.runtime.numpy_path import oracle
+from fusegen.trials.rows import FAMILIES, Rng, Row, named, values
+from fusegen.trials.text import comparable_outputs, values_of
+
+TOLERANCE = 1e-9  # relative, float64; pieces of a row lose a few digits to polynomial moves
+_SPECIALS = (None, 0.0, -np.inf, np.inf, np.nan)
+_SPLITS = 4  # random splits and merge orders per row
+
+
+def try_specials(
+    graph: g.Graph, kernel: Kernel, derivation: Derivation, dtypes: Mapping[str, DType], rng: Rng
+) -> tuple[int, int]:
+    """(rows, merges) tried, all equal to the text. Raises LawViolation with a counterexample."""
+    smallest = max([n.k for n in graph.nodes if isinstance(n, g.TopK)], default=1)
+    # x ≤ max x decides no switch where NaN is among the x: docs/special_values.md.
+    ordered = any(o.name == "domain" for o in derivation.obligations)
+    rows = 0
+    splitter = Splitter(rng)
+    for n_cols in sorted({max(n, smallest) for n in (1, 3, 7, smallest + 5)}):
+        for special in _SPECIALS:
+            row = _row(graph, dtypes, n_cols, special, rng)
+            with np.errstate(all="ignore"):
+                known = values_of(graph, row, n_cols, FLOATS)
+            comparable = comparable_outputs(graph, derivation, known)
+            outputs = by_text(graph, dtypes, row, n_cols)
+            wanted = {n: v for n, v in outputs.items() if n in comparable}
+            if ordered and any(np.isnan(v).any() for v in row.values() if v.dtype.kind == "f"):
+                continue
+            for _ in range(_SPLITS):
+                found = RowReplay(kernel, named(graph, row), n_cols).run(splitter)
+                _compare(graph, kernel, found, wanted, row, splitter.pieces)
+            rows += 1
+    return rows, splitter.merges
+
+
+class Splitter:
+    """Makes a sweep's state from random pieces, merged along a random tree."""
+
+    def __init__(self, rng: Rng) -> None:
+        self.rng = rng
+        self.merges = 0
+        self.pieces: list[list[int]] = []
+
+    def __call__(self, folder: Folder, n_cols: int) -> State:
+        rng = self.rng
+        ordered = folder.monoid.ordered
+        mixed = not ordered and rng.random() < 0.3
+        columns = rng.permutation(n_cols) if mixed else np.arange(n_cols)
+        n_cuts = int(rng.integers(0, n_cols + 2))
+        cuts = np.sort(rng.integers(0, n_cols + 1, n_cuts))  # equal cuts make empty pieces
+        self.pieces = [p.tolist() for p in np.split(columns, cuts)]
+        states = [folder.fold(p) for p in self.pieces]
+        while len(states) > 1:
+            i = int(rng.integers(len(states) - ordered))
+            a = states.pop(i)
+            j = i if ordered else int(rng.integers(len(states)))
+            states[j] = folder.merge(a, states[j])
+            self.merges += 1
+        return states[0]
+
+
+def _row(
+    graph: g.Graph, dtypes: Mapping[str, DType], n_cols: int, special: float | None, rng: Rng
+) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for node in graph.inputs:
+        family = FAMILIES["normal" if rng.random() < 0.7 else "positive"]
+        found = values(node, n_cols, dtypes[node.name], family, rng)
+        if special is not None and node.axis is g.Axis.ELEMENT and found.dtype.kind == "f":
+            found[rng.random(len(found)) < 0.4] = special
+        row[node.name] = found
+    return row
+
+
+def by_text(
+    graph: g.Graph, dtypes: Mapping[str, DType], row: Row, n_cols: int
+) -> dict[str, Any]:
+    """Outputs of the text as written, by name."""
+    wide = {"float": FLOAT64, "int": INT64}
+    run = oracle(graph, {n: wide.get(d.kind, d) for n, d in dtypes.items()})
+    arrays = {
+        graph.names[i]: row[i.name][None, :] if i.axis is g.Axis.ELEMENT else row[i.name]
+        for i in graph.inputs
+    }
+    sizes = {"row": None, "element": n_cols}
+    results = {}
+    for p in run.outputs:
+        cols = p.k if p.shape == "list" else sizes[p.shape]
+        results[p.name] = np.empty((1,) if cols is None else (1, cols), p.dtype.numpy)
+    run({**arrays, **results}, 1, n_cols, threads=1)
+    return {n: r[0] for n, r in results.items()}
+
+
+def _compare(
+    graph: g.Graph, kernel: Kernel, found: Mapping[str, Any], wanted: Mapping[str, Any], row: Row,
+    pieces: list[list[int]],
+) -> None:  # fmt: skip
+    for name, want in wanted.items():
+        got = np.asarray(found[name])
+        if got.dtype.kind == "f" and want.dtype.kind == "f":
+            scale = _scale(row, want)
+            same = np.isclose(got, want, rtol=TOLERANCE, atol=TOLERANCE * scale, equal_nan=True)
+            # Where infinite data leads the text out of the reals (0 · inf), monoid.py's guard
+            # policy decides, not the proof.
+            same = same | (~np.isfinite(want) & _has_infinity(row))
+        else:
+            same = np.asarray(got.astype(want.dtype) == want)
+        if not np.all(same):
+            shown = ", ".join(f"{n} = {v.tolist()}" for n, v in row.items())
+            raise LawViolation(
+                f"{kernel.name}: {name} differs from the text", where=graph.loc,
+                why=f"Row {shown}, merged from columns {pieces}: got {got.tolist()}, "
+                f"the text gives {want.tolist()}.",
+                fix="Please report this: a proof and its replay disagree.",
+            )  # fmt: skip
+
+
+def _has_infinity(row: Row) -> bool:
+    return any(bool(np.any(np.isinf(v))) for v in row.values() if v.dtype.kind == "f")
+
+
+def _scale(row: Row, want: Any) -> float:
+    """The size of the numbers that met in the result, for sums that cancel."""
+    sizes = [_largest(np.asarray(v, float)) for v in row.values()]
+    return max([1.0, _largest(np.atleast_1d(want)), *[s * s for s in sizes]])
+
+
+def _largest(numbers: Any) -> float:
+    """The greatest finite magnitude; 0 if there is none."""
+    return float(np.max(np.abs(numbers[np.isfinite(numbers)]), initial=0.0))
