@@ -115,7 +115,7 @@ def lowered(work: Work, derivation: Derivation) -> Kernel:
     from fusegen.fusion import fuse
     from fusegen.lower.program import lower
 
-    fusion = fuse(work.graph, derivation, "online")
+    fusion = fuse(work.graph, derivation, "online", work.result("kinds"))
     (kernel,) = lower(work.graph, derivation, fusion, work.dtypes, "rows").kernels
     return kernel
 

@@ -152,7 +152,7 @@ def _derive(work: Work) -> Derivation:
 def _fuse(work: Work) -> Fusion:
     from fusegen.fusion import fuse
 
-    return fuse(work.graph, work.derivation, work.form)
+    return fuse(work.graph, work.derivation, work.form, work.result("kinds"))
 
 
 def _lowered(work: Work, grouping: Grouping) -> Program:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Literal
 
-from fusegen.expr import Expr, Lit
+from fusegen.expr import Call, Expr, Lit, Var, walk
 from fusegen.loc import Loc
 from fusegen.monoid import Action
 from fusegen.operator import Law, State
@@ -130,6 +130,14 @@ class Dependent:
     readout: tuple[Expr, ...]  # c_k over names of row nodes, one per basis function
     obligations: tuple[Obligation, ...]
     known_zero: tuple[int, ...] = ()  # positions of basis functions whose sums are exactly 0
+
+    @property
+    def counts(self) -> bool:
+        """Does it only count elements that equal an extreme, or do not?"""
+        found = {s.name for s in self.shifts if s.action == "same"}
+        variables = {e.name for b in self.basis for e in walk(b.lift) if isinstance(e, Var)}
+        whole = all(not isinstance(b.lift, Call) or b.lift.op == "sub" for b in self.basis)
+        return whole and variables <= found and set(self.readout) <= {Lit(0.0), Lit(1.0)}
 
     @property
     def without_zeros(self) -> Dependent:

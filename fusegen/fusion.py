@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from fusegen import graph as g
 from fusegen.derivation import Commuted, Dependent, Derivation, Entry
 from fusegen.digest import attributes
+from fusegen.dtypes import Kind
 from fusegen.errors import PipelineError
 from fusegen.forms import Form
 
@@ -46,11 +47,16 @@ class Fusion:
     materialised: frozenset[g.Node]  # element values that are written out and read back
 
 
-def fuse(graph: g.Graph, derivation: Derivation, form: Form) -> Fusion:
+def fuse(
+    graph: g.Graph, derivation: Derivation, form: Form, kinds: Mapping[g.Node, Kind]
+) -> Fusion:
     """Assign every reduction and every stored element value to a sweep."""
     kind: Form = "online" if form == "auto" else form
     entries: dict[g.Node, Entry] = {n: derivation[graph.names[n]] for n in graph.reductions}
     modes: dict[g.Node, Mode] = {n: _mode(entries[n], kind) for n in graph.reductions}
+    for node in graph.reductions:
+        if not isinstance(node, g.Own) and _inexact(graph, node, entries[node], kinds):
+            modes[node] = "text"
     if kind == "unfused":
         return _one_per_sweep(graph, modes)
     level = _levels(graph, modes)
@@ -102,6 +108,17 @@ def _mode(entry: Entry, form: Form) -> Mode:
             return "commuted"
         case _:
             return "text"
+
+
+def _inexact(
+    graph: g.Graph, node: g.Reduce | g.TopK, entry: Entry, kinds: Mapping[g.Node, Kind]
+) -> bool:
+    """Would merging make whole numbers floats? They are summed and compared exactly, as written;
+    counts of what equals an extreme stay whole when merged."""
+    if not isinstance(entry, Dependent):
+        return False
+    whole = any(kinds[graph[s.atom]] == "int" for s in entry.shifts if s.action == "same")
+    return whole or (kinds[node] == "int" and not entry.counts)
 
 
 def _pivots_move(graph: g.Graph, entry: Entry, modes: Mapping[g.Node, Mode]) -> bool:

@@ -26,6 +26,7 @@ whatever T is. When the sweep ends, the sums that hang on a pivot that is not us
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -113,6 +114,17 @@ def _relative(action: Action, value: Expr, anchor: Expr) -> Expr:
             return call("where", call("eq", value, anchor), Lit(1.0), Lit(0.0))
 
 
+def _counted(moving: Moving, held: Anchors) -> Expr:
+    """A count where every factor is 0 or 1."""
+    nothing = Lit(0, "int")
+    terms = [
+        held(name) if factor == Lit(1.0)
+        else call("where", call("ne", factor, Lit(0.0)), held(name), nothing)
+        for name, factor in moving.transport
+    ]  # fmt: skip
+    return functools.reduce(lambda a, b: call("add", a, b), terms)
+
+
 def _power_of(move: str, factor: Expr) -> tuple[float, int] | None:
     """The factor as scale · move^degree, if it is one."""
     match factor:
@@ -154,12 +166,19 @@ class Relative:
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """Σ lift(u); `transport` gives T's row: pairs (component, factor over the pivots' moves)."""
+    """Σ lift(u); `transport` gives T's row: pairs (component, factor over the pivots' moves).
+
+    Counts are whole numbers: their factors are 0 or 1.
+    """
 
     name: str
     lift: Expr
     transport: tuple[tuple[str, Expr], ...]
     pivots: tuple[str, ...]
+
+    @property
+    def kind(self) -> Kind:
+        return self.lift.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,16 +202,13 @@ class KBest:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A monoid of the user's own: its state is one member, a struct of its operator's fields.
-
-    `ordered`: states must merge in row order, the left one left.
-    """
+    """A monoid of the user's own: its state is one member, a struct of its operator's fields."""
 
     name: str
     type: str  # of the struct, one per operator of a program
     operator: Operator
     lifts: tuple[Expr, ...]  # of element values, by field
-    ordered: bool
+    ordered: bool  # states must merge in row order, the left one left
 
 
 Component = Folded | Best | Moving | KBest | Own
@@ -256,9 +272,15 @@ class Monoid:
             found.append(Level(ready, done))
         return tuple(found)
 
-    def transported(self, moving: Moving, held: Callable[[str], Expr]) -> Expr:
-        """Σ of factor · sum, sums by name. A sum that is 0 stays 0 whatever the factor is; what an
-        indicator drops is 0 whatever the sum is."""
+    def transported(self, moving: Moving, side: str) -> Expr:
+        """Σ of factor · sum, sums as members of `side`. A sum that is 0 stays 0 whatever the factor
+        is; what an indicator drops is 0 whatever the sum is."""
+
+        def held(name: str) -> Expr:
+            return Var(f"{side}.{name}", moving.kind)
+
+        if moving.kind == "int":
+            return _counted(moving, held)
         for pivot in self.pivots:
             powers = [_power_of(pivot.move, factor) for _, factor in moving.transport]
             if len(powers) > 1 and all(p is not None for p in powers):

@@ -159,7 +159,8 @@ class Folder:
             p = self.monoid.pivot(name)
             move = p.moved(lambda n: self._anchored(n, old), lambda n: self._anchored(n, new))
             env[p.move] = self.value(move, {})
-        return self.value(self.monoid.transported(moving, lambda n: Lit(old.parts[n])), env)
+        env |= {f"old.{n}": v for n, v in old.parts.items()}
+        return self.value(self.monoid.transported(moving, "old"), env)
 
     def _anchored(self, name: str, state: State) -> Lit:
         return Lit(self._anchor(self.monoid.pivot(name), state.parts))

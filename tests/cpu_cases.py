@@ -12,6 +12,7 @@ from fusegen import lang as fg
 from fusegen.algebra.derive import derive
 from fusegen.emit.cpu import cpu_source
 from fusegen.fusion import fuse
+from fusegen.kinds import infer_kinds
 from fusegen.lower.program import lower
 from fusegen.runtime.cpu import CpuExecutable
 from fusegen.schedule.cpu import select_cpu
@@ -40,7 +41,8 @@ def program(fn, form="online", dtypes=(), constants=()):
     graph = trace(Traced(fn), frozenset(types), dict(constants))
     derivation = derive(graph)
     grouping = "sweeps" if form == "unfused" else "rows"
-    return lower(graph, derivation, fuse(graph, derivation, form), types, grouping)
+    fusion = fuse(graph, derivation, form, infer_kinds(graph, types))
+    return lower(graph, derivation, fusion, types, grouping)
 
 
 def source(made, chunk=None, target=None):

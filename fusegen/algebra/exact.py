@@ -39,10 +39,16 @@ def same(a: Number, b: Number) -> bool:
 def independent(rows: Sequence[Sequence[Number]]) -> bool:
     """Has the square matrix full rank? False also where 100 digits do not tell."""
     sizes = [max(abs(_mpf(v)) for v in row) for row in rows]
-    if not all(sizes):
+    columns = [max(abs(_mpf(v)) for v in column) for column in zip(*rows, strict=True)]
+    if not all(_MP.isfinite(size) and size for size in (*sizes, *columns)):
         return False
     scaled = [[_mpf(v) / size for v in row] for row, size in zip(rows, sizes, strict=True)]
     return bool(abs(_MP.det(_MP.matrix(scaled))) > _INDEPENDENT)
+
+
+def apart(a: Number, b: Number) -> float:
+    """|a − b|."""
+    return float(abs(_mpf(a) - _mpf(b)))
 
 
 def spelled(value: Number) -> str:

@@ -92,7 +92,7 @@ def _doubt(setting: Setting, closed: Closed | NotClosed, brave: bool) -> Doubt |
     if candidate.stuck:
         why = f"no pivot separates the row values from the element in {candidate.stuck[0]}."
         return Doubt(RefusalKind.STUCK_ATOM, why)
-    loose = raw_moment(candidate, changing)
+    loose = raw_moment(candidate, setting)
     if loose is not None and not brave:
         return Doubt(RefusalKind.MIXED_SIGN, _no_pivot(setting, loose), ALLOW)
     if isinstance(closed, NotClosed):

@@ -25,6 +25,7 @@ _ROWS, _CONTINUATIONS = 2500, 90
 _WORK = 600_000  # values computed at once: rows × columns × nodes
 _PROMISING, _CONFIRMED = 3, 9  # candidates looked at exactly: per pair of lengths, in all
 _DIFFERENT = 1e-6
+_RATIOS = 400  # pairs of rows looked at, in 100 digits each
 
 
 def confusion(graph: g.Graph, node: g.Reduce | g.TopK) -> Confusion | None:
@@ -142,7 +143,7 @@ def _confirmed(short: ShortRows, a: Row, b: Row, then: Row) -> Confusion | None:
         return None
     if not all(exact.same(x, y) for x, y in zip(*map(_flat, before), strict=True)):
         return None
-    if all(abs(x - y) <= _DIFFERENT for x, y in zip(*map(_flat, after), strict=True)):
+    if all(exact.apart(x, y) <= _DIFFERENT for x, y in zip(*map(_flat, after), strict=True)):
         return None
     names = (n for r in state for n in _names(short.graph, r))
     shared = tuple((n, _shown(v)) for n, v in zip(names, before[0], strict=True))
@@ -169,7 +170,7 @@ def ratio(graph: g.Graph, node: g.Reduce | g.TopK) -> Ratio | None:
     short = ShortRows(graph, node)
     if short.ordered:
         return None
-    for rows, then in product(short.rows(2, 2, 500), short.rows(1, 2, 30)):
+    for rows, then in islice(product(short.rows(2, 2, 100), short.rows(1, 2, 10)), _RATIOS):
         row, more = short.row(rows), short.row(then)
         try:
             before, after = _terms(short, row), _terms(short, _joined(row, more))

@@ -16,12 +16,16 @@ from fusegen.algebra.pivot import Candidate, Closed
 from fusegen.algebra.setting import Setting
 
 
-def raw_moment(candidate: Candidate, changing: frozenset[sp.Symbol]) -> sp.Symbol | None:
+def raw_moment(candidate: Candidate, setting: Setting) -> sp.Symbol | None:
     """An element that would be summed as raw moments: powers of it, as it is, whose large sums
     nearly cancel in the read-out (x² − 2px + p² for (x − p)²). None if there is no such element."""
     loose = [c.element for c in candidate.choices if c.pivot is None]
-    # Σ h(x) + n·c(p) subtracts what the text subtracts, element by element.
-    moving = any(c.free_symbols & changing for a, c in candidate.terms.items() if a != 1)
+    changing = {r.symbol for r in setting.changing}
+    exact = {b.row for b in setting.bounds}
+    # Σ h(x) + n·c(p) subtracts what the text subtracts, element by element; an extreme is exact
+    # there, and near its elements.
+    moving = any(c.free_symbols & (changing if a != 1 else exact)
+                 for a, c in candidate.terms.items())  # fmt: skip
     for element in loose:
         shapes = {atom.as_independent(element, as_Add=False)[1] for atom in candidate.terms}
         if moving and len(shapes) > 1:

@@ -121,12 +121,16 @@ class StateBuilder:
     def relative(self, name: str, atom: Expr, pivot: Pivot) -> Relative:
         return self.relatives.setdefault(name, Relative(name, atom, pivot.name))
 
-    def merged(self, entry: Dependent, spell: Callable[[Expr], Expr]) -> Expr:
+    def merged(
+        self, entry: Dependent, spell: Callable[[Expr], Expr], *, whole: bool = False
+    ) -> Expr:
         """A dependent sum; its read-out over components and row names, NaN on a bad pivot.
 
-        `spell` puts the sweep's own element expressions in place of graph names.
+        `spell` puts the sweep's own element expressions in place of graph names; `whole`: it
+        counts, in whole numbers.
         """
-        components = [self._basis(entry, b, spell) for b in entry.basis]
+        put = (lambda e: _whole(spell(e))) if whole else spell
+        components = [self._basis(entry, b, put) for b in entry.basis]
         self.kept[entry.name] = tuple(c.name for c in components)
         self._transports(entry, components)
         total: Expr | None = None
@@ -155,7 +159,7 @@ class StateBuilder:
         lift = spell(basis.lift)
         for known in self.moving.values():
             if known.lift == lift:
-                return Var(known.name)
+                return Var(known.name, known.kind)
         if not any(isinstance(e, Var) and e.name in self.relatives for e in walk(lift)):
             wish = "count" if lift == ONE else f"sum_{_formula(lift, self.relatives)}"
             return self.fold("sum", lift, wish, own=False)
@@ -164,7 +168,7 @@ class StateBuilder:
         wish = f"sum_{_formula(lift, self.relatives)}"
         name = entry.name if own and entry.name not in self.moving else self._free(wish)
         self.moving[name] = Moving(name, lift, (), ())
-        return Var(name)
+        return Var(name, lift.kind)
 
     def _transports(self, entry: Dependent, components: list[Var]) -> None:
         moves: dict[str, Pivot] = {}
@@ -203,6 +207,13 @@ def type_names(graph: g.Graph) -> dict[str, str]:
                 not in taken
             )  # fmt: skip
     return found
+
+
+def _whole(lift: Expr) -> Expr:
+    """A lift that is 0 or 1, as a whole number."""
+    if lift == ONE:
+        return Lit(1, "int")
+    return call("where", call("ne", lift, Lit(0.0)), Lit(1, "int"), Lit(0, "int"))
 
 
 def usable(pivot: Pivot, value: Expr) -> Expr:

@@ -167,10 +167,10 @@ class SweepBuilder:
         for s in entry.shifts:
             unit = ""
             if s.unit:
-                unit = self.state.pivot(s.unit, "scale", self._so_far(graph[s.unit])).name
-            pivot = self.state.pivot(s.pivot, s.action, self._so_far(graph[s.pivot]), unit)
-            self.state.relative(s.name, self.element(graph[s.atom]), pivot)
-        total = self.state.merged(entry, self._spell)
+                unit = self.state.pivot(s.unit, "scale", self._running(graph[s.unit])).name
+            pivot = self.state.pivot(s.pivot, s.action, self._running(graph[s.pivot]), unit)
+            self.state.relative(s.name, convert(self.element(graph[s.atom]), "float"), pivot)
+        total = self.state.merged(entry, self._spell, whole=self.names.kinds[node] == "int")
         mean = isinstance(node, g.Reduce) and node.fold is g.Fold.MEAN
 
         def readout() -> Expr:
@@ -198,6 +198,9 @@ class SweepBuilder:
         for test in rest:
             first = call("and", first, test)
         return first
+
+    def _running(self, node: g.Node) -> Expr:
+        return convert(self._so_far(node), "float")
 
     def _so_far(self, node: g.Node) -> Expr:
         """A pivot's value over the elements folded so far."""
@@ -231,7 +234,8 @@ class SweepBuilder:
             if var.name in known and var.name not in self.state.relatives:
                 node = graph[var.name]
                 row = g.extent(node) is not g.Extent.ELEMENT
-                put[var.name] = self.scope.value(node) if row else self.element(node)
+                held = self.scope.value(node) if row else self.element(node)
+                put[var.name] = convert(held, "float")
         return substitute(expr, put)
 
     # ---- stores ----

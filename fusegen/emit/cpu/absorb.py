@@ -20,7 +20,7 @@ from fusegen.emit.cpu.state import (
 )  # fmt: skip
 from fusegen.expr import Expr, Var, variables
 from fusegen.kernel import COLUMN, Kernel, Let, Sweep
-from fusegen.monoid import Best, Folded, KBest, Level, Own
+from fusegen.monoid import Best, Folded, KBest, Level, Moving, Own
 
 _ACROSS = {"sum": "total", "prod": "product", "max": "greatest", "min": "least"}
 _EXTREME = {"max": "highest", "min": "lowest"}
@@ -132,7 +132,7 @@ class AbsorbPrinter:
         if not moving:
             return None
         lanes = replace(self.lanes, below=self._below())
-        before = [f"V {m.name}_lanes = fg::all<V>({self.row.number(0.0)});" for m in moving]
+        before = [self._no_sum(m) for m in moving]
         lifts = [m.lift for m in moving]
         used = {n for e in lifts for n in variables(e)}
         relatives = [r for r in self.monoid.relatives if r.name in used]
@@ -143,12 +143,17 @@ class AbsorbPrinter:
         for m in moving:
             loop.append(self._noted(f"{m.name}_lanes += {lanes.text(m.lift)};", m.name))
         if number + 1 < len(self.monoid.levels):  # later pivots move the sums so far first
-            after = [f"const {self.row.real} {m.name} = state.{m.name} + fg::total({m.name}_lanes);"
-                     for m in moving]  # fmt: skip
+            after = [f"const {self.row.type_of(m.kind)} {m.name} = "
+                     f"state.{m.name} + fg::total({m.name}_lanes);" for m in moving]  # fmt: skip
         else:
             after = [f"state.{m.name} += fg::total({m.name}_lanes);" for m in moving]
         return Phase("Sums relative to the pivots.", tuple(before), loop=tuple(loop),
                      after=tuple(after))  # fmt: skip
+
+    def _no_sum(self, moving: Moving) -> str:
+        kind = self.lanes.type_in(moving.kind)
+        zero = "0" if moving.kind == "int" else self.row.number(0.0)
+        return f"{kind} {moving.name}_lanes = fg::all<{kind}>({zero});"
 
     def _below(self) -> frozenset[str]:
         """Relatives that are never above 0: they are relative to the greatest of themselves."""

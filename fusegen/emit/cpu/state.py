@@ -71,7 +71,9 @@ def _fields(monoid: Monoid, dialect: CpuDialect) -> list[Field]:
         rest = {"shift": ", or 0", "scale": ", or 1", "same": ""}[p.action]
         of = f"{text(p.value)}{rest} where that is no usable number" if rest else text(p.value)
         found.append(Field(dialect.real, p.anchor, of))
-    found += [Field(dialect.real, m.name, f"sum of {text(m.lift)}") for m in monoid.moving]
+    found += [
+        Field(dialect.type_of(m.kind), m.name, f"sum of {text(m.lift)}") for m in monoid.moving
+    ]
     for o in monoid.own:
         found.append(Field(f"{o.type}<{dialect.real}>", o.name, o.operator.name))
     for c in monoid.lists:
@@ -115,7 +117,9 @@ def _identity(monoid: Monoid, dialect: CpuDialect) -> list[str]:
     lines += [f"state.{c.name}.clear();" for c in monoid.best]
     for p in monoid.pivots:
         lines.append(f"state.{p.anchor} = {_first_anchor(p, monoid, dialect)};")
-    lines += [f"state.{m.name} = {dialect.number(0.0)};" for m in monoid.moving]
+    for m in monoid.moving:
+        zero = "0" if m.kind == "int" else dialect.number(0.0)
+        lines.append(f"state.{m.name} = {zero};")
     lines += [f"state.{o.name} = {o.type}<{dialect.real}>::identity();" for o in monoid.own]
     return lines + [f"state.{c.name}.clear();" for c in monoid.lists]
 
@@ -150,11 +154,14 @@ def _rebase(monoid: Monoid, dialect: CpuDialect) -> list[str]:
 
 def _moved(monoid: Monoid, dialect: CpuDialect) -> list[str]:
     moving = [m for m in monoid.moving if not _stays(m)]
-    new = [dialect.text(monoid.transported(m, lambda n: Var(f"state.{n}"))) for m in moving]
+    new = [
+        dialect.text(monoid.transported(m, "state")) for m in moving
+    ]
     if len(moving) == 1:
         return [f"state.{moving[0].name} = {new[0]};"]
     lines = [
-        f"const {dialect.real} {m.name} = {value};" for m, value in zip(moving, new, strict=True)
+        f"const {dialect.type_of(m.kind)} {m.name} = {value};"
+        for m, value in zip(moving, new, strict=True)
     ]
     return lines + [f"state.{m.name} = {m.name};" for m in moving]
 
@@ -203,7 +210,7 @@ def _merge(monoid: Monoid, scope: RowScope, dialect: CpuDialect) -> list[str]:
         for m in level.moving:
             if m.name in used:
                 total = f"state.{m.name} + part.{m.name}"
-                lines.append(f"const {dialect.real} {m.name} = {total};")
+                lines.append(f"const {dialect.type_of(m.kind)} {m.name} = {total};")
     lines += [f"state.{f.name} = {f.name};" for f in first]
     for f in monoid.folded:
         if f not in first:

@@ -107,7 +107,8 @@ def _fields(
         found.append(Field(column_type, b.name, "kNoColumn", column))
     for m in monoid.moving:
         meaning = f"sum of {text(m.lift)}"
-        found.append(Field(dialect.real, m.name, dialect.number(0.0),
+        zero = "0" if m.kind == "int" else dialect.number(0.0)
+        found.append(Field(dialect.type_of(m.kind), m.name, zero,
                            _comment(meaning, notes.get(m.name))))  # fmt: skip
     for o in monoid.own:
         found.append(Field(o.type, o.name, f"{o.type}::identity()",
@@ -176,7 +177,8 @@ def _levels(monoid: Monoid, dialect: CudaDialect) -> list[LevelView]:
         found.append(LevelView(
             suffix=f"_{number + 1}" if number else "", pivots=tuple(own),
             moves=tuple(p for p in known if p.move in needed),
-            moved=tuple((m.name, dialect.text(monoid.transported(m, lambda n: Var(f"s.{n}"))))
-                        for m in level.moving),
+            moved=tuple(
+                (m.name, dialect.text(monoid.transported(m, "s"))) for m in level.moving
+            ),
         ))  # fmt: skip
     return found

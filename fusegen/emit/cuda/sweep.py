@@ -163,7 +163,8 @@ class SweepPrinter:
             lines.append(f"const {self.dialect.real} {r.name} = {u};")
         # The term is computed either way: a select is cheaper than a branch per item.
         for m in moving:
-            lines.append(f"const {self.dialect.real} {m.name}_term = {self.dialect.text(m.lift)};")
+            kind = self.dialect.type_of(m.kind)
+            lines.append(f"const {kind} {m.name}_term = {self.dialect.text(m.lift)};")
             lines.append(f"state.{m.name} += live ? {m.name}_term : 0;")
         return lines
 
