@@ -39,8 +39,8 @@ class State:
 
     parts: Env = field(default_factory=dict)
     best: dict[str, tuple[Any, int] | None] = field(default_factory=dict)
-    own: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     lists: dict[str, Pairs] = field(default_factory=dict)
+    own: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def rank(pair: tuple[Any, int], *, largest: bool = True) -> tuple[Any, ...]:
