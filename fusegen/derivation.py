@@ -130,6 +130,7 @@ class Dependent:
     readout: tuple[Expr, ...]  # c_k over names of row nodes, one per basis function
     obligations: tuple[Obligation, ...]
     known_zero: tuple[int, ...] = ()  # positions of basis functions whose sums are exactly 0
+    ordered: tuple[str, ...] = ()  # extremes whose order with the elements was used: not if NaN
 
     @property
     def counts(self) -> bool:

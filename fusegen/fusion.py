@@ -118,7 +118,8 @@ def _inexact(
     if not isinstance(entry, Dependent):
         return False
     whole = any(kinds[graph[s.atom]] == "int" for s in entry.shifts if s.action == "same")
-    return whole or (kinds[node] == "int" and not entry.counts)
+    # Where NaN takes the order away there is no whole number to say so.
+    return whole or (kinds[node] == "int" and not (entry.counts and not entry.ordered))
 
 
 def _pivots_move(graph: g.Graph, entry: Entry, modes: Mapping[g.Node, Mode]) -> bool:

@@ -93,9 +93,14 @@ def _related(setting: Setting, atom: sp.Symbol, row: RowParameter) -> bool:
     element = next(n for n, s in setting.elements.items() if s == atom)
     if element in g.topological((row.node,)):
         return True
-    beside = setting.text.atoms(sp.Add, sp.Mul)
-    return any({atom, row.symbol} <= set(e.args) | {-a for a in e.args} | {1 / a for a in e.args}
-               for e in beside)  # fmt: skip
+    x, p = atom, row.symbol
+    for e in setting.text.atoms(sp.Add, sp.Mul):
+        if {x, p} <= {a for t in e.args for a in (t, -t)}:
+            return True
+        powers = {a.as_base_exp() for a in e.args}
+        if x in (b for b, _ in powers) and any(b == p and n.is_negative for b, n in powers):
+            return True
+    return False
 
 
 def _choice(element: sp.Symbol, atom: sp.Symbol, row: RowParameter, action: Action) -> Choice:

@@ -51,7 +51,8 @@ def disorder(
 
 def _distinct(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Rows whose values are all different."""
-    return np.asarray((np.abs(np.diff(np.sort(values, axis=1), axis=1)) > 1e-9).all(1))
+    with np.errstate(invalid="ignore"):  # infinities apart from each other are NaN, so not apart
+        return np.asarray((np.abs(np.diff(np.sort(values, axis=1), axis=1)) > 1e-9).all(1))
 
 
 def _best(node: g.Reduce | g.TopK) -> int:

@@ -79,12 +79,22 @@ def zero_or_one(name: str) -> sp.Symbol:
     return sp.Symbol(name, integer=True, nonnegative=True)
 
 
-def on_domain(f: sp.Expr, bounds: tuple[Bound, ...]) -> sp.Expr:
-    """f with every switch folded that the bounds decide."""
+def on_domain(f: sp.Expr, bounds: tuple[Bound, ...]) -> tuple[sp.Expr, tuple[Bound, ...]]:
+    """f with every switch folded that the bounds decide, and the bounds that decided one."""
+    used = []
     for b in bounds:
         if f.has(*_SWITCHES):
-            f = f.subs(b.element, b.inside).subs(b.distance, b.outside)
-    return f
+            known = f.subs(b.element, b.inside).subs(b.distance, b.outside)
+            if len(known.atoms(*_SWITCHES)) < len(f.atoms(*_SWITCHES)):
+                f = known
+                used.append(b)
+    return f, tuple(used)
+
+
+def less_than(f: sp.Expr, bounds: tuple[Bound, ...]) -> tuple[Bound, ...]:
+    """Bounds that f compares with by < or >, which NaN fails as it fails ≥ and ≤."""
+    strict = f.atoms(sp.StrictLessThan, sp.StrictGreaterThan)
+    return tuple(b for b in bounds if any(_says_equal(c, b) is False for c in strict))
 
 
 def with_indicators(

@@ -68,7 +68,10 @@ def spread(expr: sp.Expr) -> sp.Expr:
 
 
 def scales_outside(expr: sp.Expr) -> sp.Expr:
-    """max(0, a·u) = a·max(0, u) for a > 0, and likewise min."""
+    """max(0, a·u) = a·max(0, u) for a > 0, and likewise min; |a·u| = |a|·|u|."""
+    for size in expr.atoms(sp.Abs):
+        if isinstance(size.args[0], sp.Mul):
+            expr = expr.subs(size, sp.Mul(*(sp.Abs(a) for a in size.args[0].args)))
     for extreme in expr.atoms(sp.Max, sp.Min):
         parts = [{f for f in sp.Mul.make_args(a) if f.is_positive and not f.is_number}
                  for a in extreme.args if a != 0]  # fmt: skip
@@ -113,6 +116,8 @@ def _written(
         len(stuck),
         sum(_has_exponential_of(c, changing) for c in terms.values()),
         sum(_explodes(a, choices) for a in terms),
+        sum((p.exp + 2).is_nonpositive is True and p.base in pivotal
+            for c in terms.values() for p in c.atoms(sp.Pow)),
         sum(len(c.free_symbols & pivotal) for c in terms.values()),
         sum(c.pivot is not None and not _wanted(setting, c) for c in choices),
         len(terms),

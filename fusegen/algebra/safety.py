@@ -12,6 +12,7 @@ from __future__ import annotations
 import sympy as sp
 
 from fusegen.algebra.choice import Choice
+from fusegen.algebra.domain import Bound
 from fusegen.algebra.pivot import Candidate, Closed
 from fusegen.algebra.setting import Setting
 
@@ -21,7 +22,7 @@ def raw_moment(candidate: Candidate, setting: Setting) -> sp.Symbol | None:
     nearly cancel in the read-out (x² − 2px + p² for (x − p)²). None if there is no such element."""
     loose = [c.element for c in candidate.choices if c.pivot is None]
     changing = {r.symbol for r in setting.changing}
-    exact = {b.row for b in setting.bounds}
+    exact = {b.row for b in setting.bounds if _vanishes_at(setting.f, b)}
     # Σ h(x) + n·c(p) subtracts what the text subtracts, element by element; an extreme is exact
     # there, and near its elements.
     moving = any(c.free_symbols & (changing if a != 1 else exact)
@@ -31,6 +32,12 @@ def raw_moment(candidate: Candidate, setting: Setting) -> sp.Symbol | None:
         if moving and len(shapes) > 1:
             return element
     return None
+
+
+def _vanishes_at(f: sp.Expr, bound: Bound) -> bool:
+    """Is f 0 for an element that equals the extreme, where that is positive or negative?"""
+    at = [sp.Symbol("at", positive=True), -sp.Symbol("at", positive=True)]
+    return any(f.subs({bound.element: v, bound.row: v}, simultaneous=True) == 0 for v in at)
 
 
 def rewritten_readout(candidate: Candidate, changing: frozenset[sp.Symbol]) -> bool:

@@ -12,6 +12,7 @@ from fusegen.algebra.domain import (
     Bound,
     Indicator,
     conditions_alone,
+    less_than,
     on_domain,
     with_indicators,
 )  # fmt: skip
@@ -57,6 +58,7 @@ class Setting:
     bounds: tuple[Bound, ...]
     indicators: tuple[Indicator, ...]
     names: Mapping[g.Node, str]
+    ordered: tuple[sp.Symbol, ...]  # row values that must be numbers for f to equal the text
     twins: tuple[tuple[sp.Symbol, sp.Symbol, RowParameter], ...] = ()  # see `apart`
 
     @property
@@ -144,10 +146,12 @@ def read_setting(
     leaves: dict[g.Node, sp.Expr] = {n: p.symbol for n, p in reader.rows.items()}
     text = freeze(arg, {**leaves, **elements})
     bounds = _bounds(elements, reader.rows)
-    f, indicators = with_indicators(on_domain(text, bounds), bounds)
+    f, used = on_domain(text, bounds)
+    ordered = dict.fromkeys(b.row for b in (*used, *less_than(f, bounds)))
+    f, indicators = with_indicators(f, bounds)
     if f.has(sp.Piecewise):
         f = conditions_alone(f)
-    setting = Setting(text, f, elements, reader.rows, bounds, indicators, names)
+    setting = Setting(text, f, elements, reader.rows, bounds, indicators, names, tuple(ordered))
     return replace(setting, rows=_with_averages(setting, entries))
 
 

@@ -53,7 +53,8 @@ def spelled(
         thaw(_shorter(terms.get(h, sp.Integer(0))), words, frozenset()) for h in closed.basis
     )
     return Dependent(
-        name, needs, tuple(shifts.values()), basis, readout, (*obligations, *proofs), tuple(zeros)
+        name, needs, tuple(shifts.values()), basis, readout, (*obligations, *proofs), tuple(zeros),
+        tuple(s.name for s in setting.ordered),
     )
 
 

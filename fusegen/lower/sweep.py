@@ -192,6 +192,9 @@ class SweepBuilder:
             if pivot.unit:
                 unit = self.state.pivots[pivot.unit]
                 tests[unit.name] = usable(unit, self.scope.value(self.names.graph[shift.unit]))
+        for name in entry.ordered:
+            value = self.scope.value(self.names.graph[name])
+            tests.setdefault(name, call("not", call("isnan", value)))
         if not tests:
             return None
         first, *rest = tests.values()
