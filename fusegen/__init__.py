@@ -27,6 +27,7 @@ from fusegen.errors import (
     PipelineError,
     ShapeError,
     TraceError,
+    UnprovedLaw,
 )  # fmt: skip
 from fusegen.grad import Gradient, grad
 from fusegen.lang import (
@@ -73,6 +74,7 @@ from fusegen.lang import (
     where,
     xlogy,
 )  # fmt: skip
+from fusegen.own import OwnMonoid, monoid, product, reduce
 from fusegen.pipeline import Pipeline, pipeline
 from fusegen.stabilize import stabilize
 from fusegen.value import PerColumn, PerRow
@@ -80,11 +82,11 @@ from fusegen.version import __version__
 
 __all__ = [
     "ArgumentError", "BackendError", "ColumnGradient", "Compiled", "DTypeError", "FusegenError",
-    "Gradient", "InternalError", "LawViolation", "PerColumn", "PerRow", "Pipeline",
-    "PipelineError", "Report", "ShapeError", "Spec", "TraceError", "__version__",
+    "Gradient", "InternalError", "LawViolation", "OwnMonoid", "PerColumn", "PerRow", "Pipeline",
+    "PipelineError", "Report", "ShapeError", "Spec", "TraceError", "UnprovedLaw", "__version__",
     "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "check", "cos", "count", "erf",
     "exp", "exp2", "expm1", "floor", "grad", "index", "isfinite", "isinf", "isnan", "length",
     "library", "log", "log1p", "log2", "logsumexp", "max", "maximum", "mean", "min", "minimum",
-    "pipeline", "prod", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "stabilize", "sum",
-    "take", "tanh", "topk", "var", "where", "xlogy",
+    "monoid", "pipeline", "prod", "product", "reduce", "round", "rsqrt", "sigmoid", "sign", "sin",
+    "sqrt", "stabilize", "sum", "take", "tanh", "topk", "var", "where", "xlogy",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fusegen import graph as g
 from fusegen.derivation import Derivation
+from fusegen.digest import attributes, digest
 from fusegen.dtypes import DType
 from fusegen.errors import ArgumentError, InternalError
 from fusegen.forms import Form, Grouping
@@ -52,8 +53,8 @@ def trace_pipeline(
     """Run the user's function on symbolic values."""
     graph = trace(pipeline, present, constants)
     if _wants_dump("trace"):
-        _dump("trace", "\n".join(f"{graph.names[n]}: {g.attributes(n)}" for n in graph.nodes))
-    return Traced(graph, g.digest(graph))
+        _dump("trace", "\n".join(f"{graph.names[n]}: {attributes(n)}" for n in graph.nodes))
+    return Traced(graph, digest(graph))
 
 
 @dataclass

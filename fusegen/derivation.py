@@ -6,17 +6,18 @@ prints it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Literal
+from typing import Any, Literal
 
 from fusegen.expr import Call, Expr, Lit, Var, walk
 from fusegen.loc import Loc
 from fusegen.monoid import Action
+from fusegen.operator import Law, State
 from fusegen.witness import Witness
 
-Status = Literal["proved", "not proved"]
+Status = Literal["proved", "not proved", "assumed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,25 @@ class Refusal:
         shown = "No small witness was found." if self.witness is None else str(self.witness)
         body = "\n".join((self.why, shown, self.fix)).splitlines()
         return "\n  ".join((f"{self.loc.short}: {self.what}", *body))
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """States for which a law of a monoid fails; exact numbers where there are such.
+
+    `pieces`: the elements that each state is made of. `sides`: what the law says is equal, and is
+    not; `parts`: what they are computed from.
+    """
+
+    law: Law
+    pieces: Mapping[str, Sequence[tuple[Any, ...]]]
+    states: Mapping[str, State]
+    parts: Mapping[str, State]
+    sides: Mapping[str, State]
+    text: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +180,20 @@ class Refused:
     refusal: Refusal
 
 
-Entry = Base | Dependent | Commuted | Refused
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A monoid of the user's own: laws proved or assumed; `ordered`: merged in row order only."""
+
+    name: str
+    depends_on: tuple[str, ...]
+    monoid: str
+    ordered: bool
+    obligations: tuple[Obligation, ...]
+    note: str  # why in row order
+    refusal: Refusal | None  # why it waits for what it depends on
+
+
+Entry = Base | Dependent | Commuted | Refused | Own
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +213,14 @@ class Derivation:
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
-        return tuple(e.refusal for e in self.entries if isinstance(e, Refused))
+        found = (e.refusal for e in self.entries if isinstance(e, Refused | Own))
+        return tuple(r for r in found if r is not None)
 
     @property
     def obligations(self) -> tuple[Obligation, ...]:
         return tuple(
-            o for e in self.entries if isinstance(e, Dependent | Commuted) for o in e.obligations
+            o for e in self.entries if isinstance(e, Dependent | Commuted | Own)
+            for o in e.obligations
         )
 
     @property
@@ -201,7 +236,7 @@ class Derivation:
 
     @property
     def proved(self) -> bool:
-        return all(o.status == "proved" for o in self.obligations)
+        return all(o.status != "not proved" for o in self.obligations)
 
     def __str__(self) -> str:
         """The derivation as a short argument that a person can follow."""

@@ -47,6 +47,17 @@ class ArgumentError(PipelineError):
 class LawViolation(PipelineError):
     """A law that a merged operator must obey is false; carries the counterexample."""
 
+    def __init__(
+        self, what: str, *, where: Loc | None = None, why: str = "", fix: str = "",
+        counterexample: object = None,
+    ) -> None:  # fmt: skip
+        self.counterexample = counterexample  # derivation.Counterexample of a monoid of one's own
+        super().__init__(what, where=where, why=why, fix=fix)
+
+
+class UnprovedLaw(PipelineError):
+    """A law of a monoid of the user's own was neither proved nor refuted, and not assumed."""
+
 
 class BackendError(FusegenError):
     """A backend cannot run here (no compiler, no CuPy, no device); says what to install."""

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Literal
 
 from fusegen import graph as g
 from fusegen.derivation import Commuted, Dependent, Derivation, Entry
+from fusegen.digest import attributes
 from fusegen.dtypes import Kind
 from fusegen.errors import PipelineError
 from fusegen.forms import Form
 
 if TYPE_CHECKING:
     import networkx as nx  # loaded where it is used: a run from the cache never needs it
+
+_LABELLED = ("map", "reduce", "part", "own", "field")  # nodes that a drawing calls by what they do
 
 Mode = Literal["text", "merged", "commuted"]
 """text: folded as written; merged: kept relative to a moving pivot; commuted: taken of the atom."""
@@ -29,7 +32,7 @@ class Stage:
     """One sweep: the reductions it folds and the element values it stores."""
 
     number: int
-    folds: tuple[g.Reduce | g.TopK, ...]
+    folds: tuple[g.Reduction, ...]
     stores: tuple[g.Node, ...]
 
 
@@ -51,8 +54,9 @@ def fuse(
     kind: Form = "online" if form == "auto" else form
     entries: dict[g.Node, Entry] = {n: derivation[graph.names[n]] for n in graph.reductions}
     modes: dict[g.Node, Mode] = {n: _mode(entries[n], kind) for n in graph.reductions}
-    for node in [n for n in graph.reductions if _inexact(graph, n, entries[n], kinds)]:
-        modes[node] = "text"
+    for node in graph.reductions:
+        if not isinstance(node, g.Own) and _inexact(graph, node, entries[node], kinds):
+            modes[node] = "text"
     if kind == "unfused":
         return _one_per_sweep(graph, modes)
     level = _levels(graph, modes)
@@ -83,8 +87,8 @@ def as_networkx(graph: g.Graph) -> nx.DiGraph:
 
     drawn: nx.DiGraph = nx.DiGraph(name=graph.name)
     for node in graph.nodes:
-        what = g.attributes(node)
-        label = str(what[1]) if len(what) > 1 and what[0] in ("map", "reduce", "part") else what[0]
+        what = attributes(node)
+        label = str(what[1]) if len(what) > 1 and what[0] in _LABELLED else what[0]
         drawn.add_node(
             graph.names[node], label=label, loc=str(node.loc), extent=g.extent(node).value,
             output=node in graph.outputs,
@@ -123,7 +127,7 @@ def _pivots_move(graph: g.Graph, entry: Entry, modes: Mapping[g.Node, Mode]) -> 
     if not isinstance(entry, Dependent):
         return True
     pivots = [graph[n] for s in entry.shifts for n in (s.pivot, s.unit) if n]
-    return all(modes[r] == "merged" or not g.reductions_of(r.arg)
+    return all(modes[r] == "merged" or not row_needs(r)
                for p in pivots for r in g.reductions_of(p))  # fmt: skip
 
 
@@ -131,7 +135,7 @@ def _is_element(node: g.Node) -> bool:
     return g.extent(node) is g.Extent.ELEMENT
 
 
-def row_needs(node: g.Node) -> tuple[g.Reduce | g.TopK, ...]:
+def row_needs(node: g.Node) -> tuple[g.Reduction, ...]:
     """The reductions whose finished values `node` uses directly."""
     return tuple(dict.fromkeys(r for a in g.operands(node) for r in g.reductions_of(a)))
 
@@ -167,7 +171,7 @@ def _keep_lists_alive(graph: g.Graph, needs: nx.DiGraph) -> None:
                 needs.add_edge(row, top, wait=0)
 
 
-def _meets(node: g.Node) -> tuple[g.Reduce | g.TopK, ...]:
+def _meets(node: g.Node) -> tuple[g.Reduction, ...]:
     """Row reductions combined with a list: also those inside the list's own element expression."""
     found = dict.fromkeys(row_needs(node))
     for top in [r for r in found if isinstance(r, g.TopK)]:

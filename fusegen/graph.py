@@ -6,7 +6,6 @@ An element node has one value per position, a row node one per row, a list node 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -16,6 +15,7 @@ from weakref import WeakKeyDictionary
 from fusegen.dtypes import DType
 from fusegen.errors import InternalError
 from fusegen.loc import Loc
+from fusegen.operator import Operator
 
 
 class Extent(Enum):
@@ -125,7 +125,26 @@ class Take:
     loc: Loc
 
 
-Node = Input | Literal | Length | Index | Map | Cast | Reduce | TopK | Part | Take
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Own:
+    """The user's own monoid folded over a row; `args` are the lifted elements, by field."""
+
+    operator: Operator
+    args: tuple[Node, ...]
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Field:
+    """One number of the state that an Own leaves."""
+
+    own: Own
+    name: str
+    loc: Loc
+
+
+Node = Input | Literal | Length | Index | Map | Cast | Reduce | TopK | Part | Take | Own | Field
+Reduction = Reduce | TopK | Own
 
 Structure = int | tuple["Structure", ...] | dict[str, "Structure"]
 """How outputs are nested: leaves are positions in `Graph.outputs`."""
@@ -154,17 +173,19 @@ class Graph:
         raise KeyError(name)
 
     @property
-    def reductions(self) -> tuple[Reduce | TopK, ...]:
+    def reductions(self) -> tuple[Reduction, ...]:
         """Every reduction over a row, in topological order."""
-        return tuple(n for n in self.nodes if isinstance(n, Reduce | TopK) and is_reduction(n))
+        return tuple(n for n in self.nodes if isinstance(n, Reduction) and is_reduction(n))
 
 
 def operands(node: Node) -> tuple[Node, ...]:
     match node:
         case Input() | Literal() | Length() | Index():
             return ()
-        case Map(args=args):
+        case Map(args=args) | Own(args=args):
             return args
+        case Field(own=own):
+            return (own,)
         case Cast(arg=arg) | Reduce(arg=arg) | TopK(arg=arg):
             return (arg,)
         case Part(top=top):
@@ -192,7 +213,7 @@ def _extent(node: Node) -> Extent:
             return Extent.ROW if axis is Axis.PER_ROW else Extent.ELEMENT
         case Index():
             return Extent.ELEMENT
-        case Literal() | Length() | Reduce():
+        case Literal() | Length() | Reduce() | Own() | Field():
             return Extent.ROW
         case TopK() | Part():
             return Extent.LIST
@@ -233,6 +254,8 @@ def lists_of(node: Node) -> frozenset[TopK]:
 
 def is_reduction(node: Node) -> bool:
     """Does this node fold a whole row? (Folds of a K-entry list do not.)"""
+    if isinstance(node, Own):
+        return True
     return isinstance(node, Reduce | TopK) and extent(node.arg) is Extent.ELEMENT
 
 
@@ -247,16 +270,16 @@ def is_column(node: Node) -> bool:
             return False
 
 
-def reductions_of(node: Node) -> tuple[Reduce | TopK, ...]:
+def reductions_of(node: Node) -> tuple[Reduction, ...]:
     """Row reductions that `node` needs or is, without looking inside them; operands first."""
-    found: dict[Reduce | TopK, None] = {}
+    found: dict[Reduction, None] = {}
     seen: set[Node] = set()
 
     def visit(n: Node) -> None:
         if n in seen:
             return
         seen.add(n)
-        if isinstance(n, Reduce | TopK) and is_reduction(n):
+        if isinstance(n, Reduction) and is_reduction(n):
             found[n] = None
             return
         for a in operands(n):
@@ -280,48 +303,3 @@ def topological(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
         stack.append((node, True))
         stack.extend((a, False) for a in reversed(operands(node)) if a not in order)
     return tuple(order)
-
-
-def attributes(node: Node) -> tuple[Any, ...]:
-    """What tells a node from others with the same operands; hashable, without the location."""
-    match node:
-        case Input(name=name, axis=axis):
-            return ("input", name, axis.value)
-        case Literal(value=value):
-            return ("literal", type(value).__name__, repr(value))
-        case Length() | Index():
-            return (type(node).__name__.lower(),)
-        case Map(op=op):
-            return ("map", op)
-        case Cast(dtype=dtype):
-            return ("cast", dtype.name)
-        case Reduce(fold=fold):
-            return ("reduce", fold.value)
-        case TopK(k=k):
-            return ("topk", k)
-        case Part(field=field):
-            return ("part", field)
-        case Take():
-            return ("take",)
-        case _:
-            assert_never(node)
-
-
-def digest(graph: Graph) -> str:
-    """A hash of all that generated source depends on: structure, names, lines; not folders."""
-    number = {n: i for i, n in enumerate(graph.nodes)}
-    parts = [graph.name, graph.loc.short, repr(graph.structure), repr(graph.output_names)]
-    parts.append(repr(graph.allow_cancellation))
-    for node in graph.nodes:
-        row = (
-            attributes(node),
-            [number[a] for a in operands(node)],
-            graph.names[node],
-            node in graph.named,
-            node.loc.short,
-            node.loc.text,
-        )
-        parts.append(repr(row))
-    parts.append(repr([number[n] for n in graph.outputs]))
-    parts.append(repr([i.name for i in graph.inputs]))
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

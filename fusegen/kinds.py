@@ -6,12 +6,13 @@ integer type never does so silently: the user casts it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 
 from fusegen import graph as g
 from fusegen.dtypes import BOOL, INT64, DType, Kind, dtype_of
 from fusegen.errors import ArgumentError, DTypeError
+from fusegen.loc import Loc
 from fusegen.ops import OPS
 
 DTypes = str | Any | Mapping[str, Any]
@@ -20,11 +21,17 @@ DTypes = str | Any | Mapping[str, Any]
 
 def infer_kinds(graph: g.Graph, dtypes: Mapping[str, DType]) -> dict[g.Node, Kind]:
     """Kind of every node. Raises DTypeError at the user's line where an operation has none."""
+    return kinds_of(graph.nodes, dtypes, set())
+
+
+def kinds_of(
+    nodes: Iterable[g.Node], dtypes: Mapping[str, DType], weak: set[g.Node]
+) -> dict[g.Node, Kind]:
+    """Kinds of nodes in topological order; those that are weak are added to `weak`."""
     kinds: dict[g.Node, Kind] = {}
-    weak: set[g.Node] = set()
-    for node in graph.nodes:
+    for node in nodes:
         kinds[node] = _kind(node, kinds, weak, dtypes)
-        if isinstance(node, g.Length | g.Index) or (
+        if isinstance(node, g.Length | g.Index | g.Field) or (
             isinstance(node, g.Literal) and isinstance(node.value, int)
         ):
             weak.add(node)
@@ -51,14 +58,8 @@ def _kind(
             return dtype.kind
         case g.Map():
             return _map_kind(node, kinds, weak)
-        case g.Reduce(fold=fold, arg=arg):
-            if fold in (g.Fold.ARGMAX, g.Fold.ARGMIN):
-                return "int"
-            if fold is g.Fold.MEAN and kinds[arg] != "float" and arg not in weak:
-                raise _needs_float(node, "mean", arg, kinds[arg])
-            if kinds[arg] == "bool":
-                raise _no_bool(node, fold.value)
-            return "float" if fold is g.Fold.MEAN else kinds[arg]
+        case g.Reduce():
+            return _reduce_kind(node, kinds, weak)
         case g.TopK(arg=arg):
             if kinds[arg] == "bool":
                 raise _no_bool(node, "topk")
@@ -72,8 +73,46 @@ def _kind(
             if kinds[arg] != "float" and not g.is_column(index):
                 raise _needs_float(node, "take", arg, kinds[arg])  # NaN out of range
             return kinds[arg]
+        case g.Own():
+            _check_lifted(node, kinds, weak)
+            return "float"  # never asked for: a state is read field by field
+        case g.Field(own=own, name=name):
+            return next(f.kind for f in own.operator.fields if f.name == name)
         case _:
             assert_never(node)
+
+
+def _reduce_kind(node: g.Reduce, kinds: Mapping[g.Node, Kind], weak: set[g.Node]) -> Kind:
+    fold, arg = node.fold, node.arg
+    if fold in (g.Fold.ARGMAX, g.Fold.ARGMIN):
+        return "int"
+    if fold is g.Fold.MEAN and kinds[arg] != "float" and arg not in weak:
+        raise _needs_float(node, "mean", arg, kinds[arg])
+    if kinds[arg] == "bool":
+        raise _no_bool(node, fold.value)
+    return "float" if fold is g.Fold.MEAN else kinds[arg]
+
+
+def _check_lifted(node: g.Own, kinds: Mapping[g.Node, Kind], weak: set[g.Node]) -> None:
+    """Every lifted value must be what its field of the identity is."""
+    for field, arg in zip(node.operator.fields, node.args, strict=True):
+        check_field(node.operator.name, "lift", field.name, field.kind,
+                    kinds[arg], arg in weak, node.loc)  # fmt: skip
+
+
+def check_field(
+    monoid: str, what: str, field: str, kind: Kind, found: Kind, weak: bool, where: Loc
+) -> None:
+    """Raises DTypeError where lift or merge makes another kind than the identity has."""
+    if found == kind or (kind == "float" and found == "int" and weak):
+        return
+    example = {"float": "0.0", "int": "0", "bool": "False"}[found]
+    dtype = {"float": "float32", "int": "int64", "bool": "bool"}[kind]
+    raise DTypeError(
+        f"{monoid}: {what} makes {field} {found}, but its identity is {kind}", where=where,
+        why="A field of the state has the kind of its identity, in lift and in merge.",
+        fix=f"Write its identity as {found}, such as {example}, or fg.cast(…, {dtype!r}).",
+    )  # fmt: skip
 
 
 def _literal_kind(value: float) -> Kind:

@@ -1,10 +1,11 @@
 """The merged monoid of a sweep: state, identity, lift, merge, project.
 
-A state has three groups of components:
+A state has four groups of components:
 
   folded    base monoids of the elements themselves: max, min, sum, prod, and (value, column) bests
   moving    sums of basis functions h(u), where u is the element relative to a *pivot*, a function
             of other components: u = x − p (shift), u = x / p (scale) or u = [x = p] (same)
+  own       states of the user's own monoids, which know nothing of pivots
   lists     the K best (value, column) pairs
 
 When the pivot changes from p to q, h(u at q) = T · h(u at p) with T a function of the move alone,
@@ -31,7 +32,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.dtypes import Kind
-from fusegen.expr import Call, Expr, Lit, Var, call, text, variables
+from fusegen.expr import Call, Expr, Lit, Var, call, variables
+from fusegen.operator import Operator
 
 FoldName = Literal["max", "min", "sum", "prod"]
 Action = Literal["shift", "scale", "same"]
@@ -198,7 +200,18 @@ class KBest:
         return f"{self.name}_column"
 
 
-Component = Folded | Best | Moving | KBest
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A monoid of the user's own: its state is one member, a struct of its operator's fields."""
+
+    name: str
+    type: str  # of the struct, one per operator of a program
+    operator: Operator
+    lifts: tuple[Expr, ...]  # of element values, by field
+    ordered: bool  # states must merge in row order, the left one left
+
+
+Component = Folded | Best | Moving | KBest | Own
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +231,23 @@ class Monoid:
     pivots: tuple[Pivot, ...] = ()
     relatives: tuple[Relative, ...] = ()
     moving: tuple[Moving, ...] = ()
+    own: tuple[Own, ...] = ()
     lists: tuple[KBest, ...] = ()
 
     @property
     def components(self) -> tuple[Component, ...]:
         """Every component, in the order of the state."""
-        return (*self.folded, *self.best, *self.moving, *self.lists)
+        return (*self.folded, *self.best, *self.moving, *self.own, *self.lists)
+
+    @property
+    def operators(self) -> tuple[Own, ...]:
+        """The user's own monoids, each once however many states it has."""
+        return tuple({c.type: c for c in self.own}.values())
+
+    @property
+    def ordered(self) -> bool:
+        """Must states merge in row order?"""
+        return any(c.ordered for c in self.own)
 
     @property
     def is_empty(self) -> bool:
@@ -231,7 +255,7 @@ class Monoid:
 
     @property
     def has_scalars(self) -> bool:
-        return bool(self.folded or self.best or self.moving)
+        return bool(self.folded or self.best or self.moving or self.own)
 
     @property
     def levels(self) -> tuple[Level, ...]:
@@ -282,51 +306,3 @@ class Monoid:
 
     def pivot(self, name: str) -> Pivot:
         return next(p for p in self.pivots if p.name == name)
-
-    @property
-    def state_text(self) -> str:
-        names = [c.name for c in self.components if not isinstance(c, KBest)]
-        names += [f"top {c.k} of {text(c.lift)}" for c in self.lists]
-        return f"({', '.join(names)})"
-
-    @property
-    def identity_text(self) -> str:
-        zero = {"max": "-inf", "min": "+inf", "sum": "0", "prod": "1"}
-        parts = [zero[c.fold] for c in self.folded]
-        parts += ["none" for _ in self.best] + ["0" for _ in self.moving]
-        parts += ["empty" for _ in self.lists]
-        return f"({', '.join(parts)})"
-
-    @property
-    def merge_text(self) -> tuple[str, ...]:
-        """One line per component: how two states a and b become one."""
-        lines = []
-        for f in self.folded:
-            if f.fold in ("max", "min"):
-                lines.append(f"{f.name} = {f.fold}(a.{f.name}, b.{f.name})")
-            else:
-                lines.append(f"{f.name} = a.{f.name} {'+' if f.fold == 'sum' else '·'} b.{f.name}")
-        for b in self.best:
-            lines.append(f"{b.name} = column of the {'greater' if b.largest else 'lesser'} value")
-        for m in self.moving:
-            lines.append(f"{m.name} = {self._moved(m, 'a')} + {self._moved(m, 'b')}")
-        lines += [f"{c.name} = best {c.k} of both lists" for c in self.lists]
-        return tuple(lines)
-
-    def _moved(self, moving: Moving, side: str) -> str:
-        terms = []
-        for name, factor in moving.transport:
-            shown = text(factor, 2)
-            for pivot in self.pivots:
-                value = text(pivot.value)
-                atom = value if isinstance(pivot.value, Var) else f"{pivot.name}"
-                if pivot.action == "same":
-                    bracketed = f"[{side}.{atom} = {atom}]"
-                else:
-                    sign = "-" if pivot.action == "shift" else "/"
-                    bracketed = f"({side}.{atom} {sign} {atom})"
-                if pivot.unit:
-                    bracketed = f"({bracketed} / {pivot.unit})"
-                shown = shown.replace(f"({pivot.move})", bracketed).replace(pivot.move, bracketed)
-            terms.append(f"{side}.{name}" if shown == "1" else f"{side}.{name}·{shown}")
-        return " + ".join(terms)

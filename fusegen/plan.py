@@ -106,7 +106,8 @@ def algorithm(program: Program, chunk: int | None = None) -> str:
         return "naive, exp without its maximum as written"
     if len(folding) > 1:
         return "safe, the row read again per dependent level"
-    return "one fold of base monoids" if folding else "elementwise"
+    own = " and your own" if any(s.monoid.own for s in folding) else ""
+    return f"one fold of base monoids{own}" if folding else "elementwise"
 
 
 def _online(chunk: int | None) -> str:

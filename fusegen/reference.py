@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fusegen import graph as g
 from fusegen.dtypes import DType, Kind
+from fusegen.expr import evaluate as evaluate_expr
 from fusegen.kinds import infer_kinds
 from fusegen.ops import OPS, saturate
 
@@ -47,6 +48,7 @@ class _Interpreter:
         self.inputs, self.kinds, self.n_cols = inputs, kinds, n_cols
         self.float = np.dtype(float_dtype)
         self.known: dict[g.Node, Array] = {}
+        self.states: dict[g.Own, Mapping[str, Array]] = {}
         uses: dict[g.Node, int] = {n: graph.outputs.count(n) for n in graph.nodes}
         for node in graph.nodes:
             for arg in _inputs_of(node):
@@ -105,8 +107,26 @@ class _Interpreter:
                 return np.take_along_axis(self._reducible(top.arg), columns, axis=1)
             case g.Take(arg=arg, index=index):
                 return take(self._reducible(arg), self.known[index])
+            case g.Own():
+                self.states[node] = self._own(node)
+                return np.empty(0)  # a state is read field by field
+            case g.Field(own=own, name=name):
+                return self.states[own][name]
             case _:
                 assert_never(node)
+
+    def _own(self, node: g.Own) -> Mapping[str, Array]:
+        """identity ⊕ lift(x₀) ⊕ lift(x₁) ⊕ …, from left to right, for all rows at once."""
+        fields = node.operator.fields
+        lifted = {f.name: self._as(self.known[a], f.kind)
+                  for f, a in zip(fields, node.args, strict=True)}  # fmt: skip
+        state = {f.name: self._as([[f.identity.value]], f.kind) for f in fields}
+        for column in range(self.n_cols):
+            here = {n: v[:, column : column + 1] if v.ndim and v.shape[-1] > 1 else v
+                    for n, v in lifted.items()}  # fmt: skip
+            merged = node.operator.merge(state, here, evaluate_expr)
+            state = {f.name: self._as(merged[f.name], f.kind) for f in fields}
+        return state
 
     def _reducible(self, node: g.Node) -> Array:
         """An operand of a reduction with its last axis at full length."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from fusegen.errors import InternalError
 from fusegen.expr import FLOATS, Arithmetic, Expr, Lit, Var, evaluate
 from fusegen.kernel import Entries, Gather, Kernel, Let, ListFold, Step, Sweep
-from fusegen.monoid import FoldName, KBest, Monoid, Moving, Pivot
+from fusegen.monoid import FoldName, KBest, Monoid, Moving, Own, Pivot
 
 Env = dict[str, Any]
 Columns = Sequence[int]
@@ -39,6 +40,7 @@ class State:
     parts: Env = field(default_factory=dict)
     best: dict[str, tuple[Any, int] | None] = field(default_factory=dict)
     lists: dict[str, Pairs] = field(default_factory=dict)
+    own: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def rank(pair: tuple[Any, int], *, largest: bool = True) -> tuple[Any, ...]:
@@ -102,6 +104,7 @@ class Folder:
         for c in m.lists:
             held = list(zip(_whole(self.value(c.lift, env), at), at, strict=True))
             state.lists[c.name] = sorted(held, key=rank)[: c.k]
+        state.own = {c.name: self._fold_own(c, env, at) for c in m.own}
         for level in m.levels:
             for p in level.pivots:
                 env[p.anchor] = self._anchor(p, state.parts)
@@ -112,11 +115,23 @@ class Folder:
                 state.parts[v.name] = np.sum(_whole(self.value(v.lift, env), at))
         return state
 
+    def _fold_own(self, own: Own, env: Env, at: Any) -> Mapping[str, Any]:
+        """lift(x₀) ⊕ lift(x₁) ⊕ …, in the order of the columns."""
+        fields = own.operator.fields
+        lifted = [_whole(self.value(e, env), at) for e in own.lifts]
+        states = [
+            {f.name: v[i] for f, v in zip(fields, lifted, strict=True)} for i in range(len(at))
+        ]
+        return reduce(lambda a, b: own.operator.merge(a, b, self.value), states)
+
     def _identity(self) -> State:
         m = self.monoid
         state = State({f.name: _UNITS[f.fold] for f in m.folded})
         state.parts |= {v.name: 0.0 for v in m.moving}
         state.best = {b.name: None for b in m.best}
+        state.own = {
+            c.name: {f.name: self.value(f.identity, {}) for f in c.operator.fields} for c in m.own
+        }
         state.lists = {c.name: [] for c in m.lists}
         return state
 
@@ -131,6 +146,8 @@ class Folder:
         for c in m.best:
             pairs = [p for p in (a.best[c.name], b.best[c.name]) if p is not None]
             new.best[c.name] = min(pairs, key=lambda p: rank(p, largest=c.largest), default=None)
+        for o in m.own:
+            new.own[o.name] = o.operator.merge(a.own[o.name], b.own[o.name], self.value)
         for k in m.lists:
             new.lists[k.name] = first_of_both(a.lists[k.name], b.lists[k.name], k.k)
         return new
@@ -195,6 +212,8 @@ class RowReplay:
     def _finish(self, monoid: Monoid, state: State) -> None:
         for name, value in state.parts.items():
             self.env[f"state.{name}"] = value
+        for own, fields in state.own.items():
+            self.env |= {f"state.{own}.{n}": v for n, v in fields.items()}
         for b in monoid.best:
             pair = state.best[b.name]
             if pair is None:

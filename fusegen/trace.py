@@ -28,7 +28,8 @@ class Traceable(Protocol):
 
 
 @contextmanager
-def _tracing(build: Builder) -> Iterator[None]:
+def tracing(build: Builder) -> Iterator[None]:
+    """Operations go to this graph; when traced functions return, their locals name its nodes."""
     token = ACTIVE.set(build)
     before = sys.getprofile()
     sys.setprofile(build.label)
@@ -85,7 +86,7 @@ def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any
         node = g.Input(name, axis_of(parameter.annotation), where)
         inputs.append(node)
         args.append(build.add(node))
-    with _tracing(build):
+    with tracing(build):
         result = fn(*args, **constants)
     outputs: list[g.Node] = []
     structure = _flatten(result, outputs, where, build)
@@ -194,6 +195,10 @@ def _described(node: g.Node, names: dict[g.Node, str]) -> str:
             return "top"
         case g.Part(field=field_name):
             return field_name
+        case g.Own(operator=operator):
+            return f"{operator.name}_state"
+        case g.Field(own=own, name=name):
+            return f"{own.operator.name}_{name}"
         case g.Map(op=op):
             return c_identifier(op)
         case _:

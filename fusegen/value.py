@@ -16,12 +16,15 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fusegen import graph as g
+from fusegen.digest import attributes
 from fusegen.errors import TraceError
 from fusegen.loc import Loc
 from fusegen.ops import OPS
 
 _PACKAGE = Path(__file__).parent
-_LANGUAGE_FILES = {str(_PACKAGE / f) for f in ("value.py", "trace.py", "lang.py", "pipeline.py")}
+_LANGUAGE_FILES = {
+    str(_PACKAGE / f) for f in ("value.py", "trace.py", "lang.py", "own.py", "pipeline.py")
+}
 
 
 @dataclass(eq=False)
@@ -100,7 +103,7 @@ class Builder:
     at: Loc | None = None  # the line that new nodes belong to, where it is not the caller's
 
     def add(self, node: g.Node) -> Value:
-        key = (g.attributes(node), tuple(id(a) for a in g.operands(node)))
+        key = (attributes(node), tuple(id(a) for a in g.operands(node)))
         return Value(self.nodes.setdefault(key, node))
 
     def label(self, frame: FrameType, event: str, _arg: object) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import own_cases
 import pytest
 
 from fusegen import library
@@ -26,13 +27,17 @@ SOURCES: dict[str, tuple[str, dict[str, object]]] = {
         "layer_norm", {"target": "sm_90", "dtype": "bfloat16", "inputs": ("weight", "bias")}),
     "softmax_topk.x86-64-v3.cpp": ("softmax_topk", {"target": "x86-64-v3", "k": 5}),
     "var_mean.x86-64-v4.cpp": ("var_mean", {"target": "x86-64-v4"}),
+    "statistics.sm_90.cu": ("statistics", {"target": "sm_90", "n_cols": 25_000}),
+    "statistics.x86-64-v3.cpp": ("statistics", {"target": "x86-64-v3"}),
+    "scan.split.sm_90.cu": ("scan", {"target": "sm_90", "n_rows": 4, "n_cols": 1_000_000}),
+    "scan.x86-64-v3.cpp": ("scan", {"target": "x86-64-v3"}),
     "logsumexp.one_by_one.x86-64-v3.cpp": ("logsumexp", {"target": "x86-64-v3", "chunk": 1}),
 }  # fmt: skip
 
 
 def emit(name: str) -> str:
     pipeline, options = SOURCES[name]
-    found: Pipeline = getattr(library, pipeline)
+    found: Pipeline = getattr(library, pipeline, None) or getattr(own_cases, pipeline)
     return found.source(**options)  # type: ignore[arg-type]
 
 
@@ -60,7 +65,8 @@ def _functions(text: str) -> set[str]:
     """Names of device functions (kernels and exported entry points are called from outside)."""
     inner = text.split('extern "C"')[0]
     pattern = re.compile(r"^[ ]*(?:[\w:<>&*,]+ )+(\w+)\(", re.MULTILINE)
-    return {name for name in pattern.findall(inner) if name not in ("alignas", "return", "if")}
+    words = {"alignas", "return", "if", "__attribute__"}
+    return {name for name in pattern.findall(inner) if name not in words}
 
 
 def test_the_same_bytes_in_another_process() -> None:

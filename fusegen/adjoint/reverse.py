@@ -25,6 +25,7 @@ from fusegen.adjoint.rules import RULES
 from fusegen.adjoint.terms import Terms
 from fusegen.adjoint.text import Writer
 from fusegen.derivation import Obligation
+from fusegen.digest import attributes
 from fusegen.errors import InternalError, TraceError
 from fusegen.loc import Loc
 from fusegen.value import Operand, Value, builder, here, lift
@@ -131,8 +132,10 @@ class Reverse:
                 yield from self._reduce(node, terms, output)
             case g.Take(arg=arg, index=index):
                 yield arg, _product(terms, tm.one_hot(index))
+            case g.Own() | g.Field():
+                _refuse_own(node)
             case g.Literal() | g.Length() | g.Index() | g.TopK() | g.Part():
-                raise InternalError(f"{g.attributes(node)} has no adjoint")
+                raise InternalError(f"{attributes(node)} has no adjoint")
             case _:
                 assert_never(node)
 
@@ -186,6 +189,14 @@ class Reverse:
 def _product(terms: Terms, factor: Operand) -> Terms:
     coefficient, product = tm.factors(lift(factor))
     return tm.scaled(terms, coefficient, product) if coefficient else {}
+
+
+def _refuse_own(node: g.Node) -> NoReturn:
+    raise TraceError(
+        "a monoid of one's own has no gradient here", where=node.loc,
+        why="Its merge says how states join, not how the result follows one element.",
+        fix="Write the reduction with fg.sum, fg.max and the rest.",
+    )  # fmt: skip
 
 
 def _refuse_list(node: g.Node) -> NoReturn:

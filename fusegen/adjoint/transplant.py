@@ -36,6 +36,12 @@ def _with_operands(node: g.Node, visit: Callable[[g.Node], g.Node]) -> g.Node:
             return node
         case g.Map(args=args):
             return replace(node, args=tuple(visit(a) for a in args))
+        case g.Own(args=args):
+            return replace(node, args=tuple(visit(a) for a in args))
+        case g.Field(own=own):
+            state = visit(own)
+            assert isinstance(state, g.Own)
+            return replace(node, own=state)
         case g.Cast(arg=arg) | g.Reduce(arg=arg) | g.TopK(arg=arg):
             return replace(node, arg=visit(arg))
         case g.Part(top=top):

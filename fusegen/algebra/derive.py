@@ -10,6 +10,7 @@ from fusegen import graph as g
 from fusegen.algebra.limits import REDUCTION_SECONDS, within
 from fusegen.algebra.merge import Doubt, merged
 from fusegen.algebra.monotone import trend_of
+from fusegen.algebra.own.laws import own_entry
 from fusegen.algebra.refusals import advice, with_witness
 from fusegen.algebra.setting import Setting, read_setting
 from fusegen.algebra.symbols import Unmodelled
@@ -31,10 +32,16 @@ _MAX_NODES = 200  # of one element expression: sympy's time grows with it
 
 
 def derive(graph: g.Graph) -> Derivation:
-    """Classify every row reduction of the graph; never raises for what it cannot prove."""
+    """Classify every row reduction of the graph; never raises for what it cannot prove.
+
+    Only the laws of the user's own monoids must hold: raises LawViolation or UnprovedLaw.
+    """
     start = time.perf_counter()
     entries: dict[g.Node, Entry] = {}
     for node in graph.reductions:
+        if isinstance(node, g.Own):
+            entries[node] = own_entry(graph, node, entries)
+            continue
         entry = within(
             REDUCTION_SECONDS, functools.partial(_entry, graph, node, entries), _late(graph, node)
         )

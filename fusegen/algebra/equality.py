@@ -112,6 +112,11 @@ class _Reader:
                 return self._unknown(field, self.known[top], g.Extent.LIST)
             case g.Take():
                 return self._take(node)
+            case g.Own(operator=operator, args=args):
+                lifted = sp.Function("lifted")(*(self.known[a] for a in args))
+                return self._unknown(operator.key, lifted)
+            case g.Field(own=own, name=name):
+                return self._unknown(name, self.known[own])
 
     def _length(self, extent: g.Extent) -> sp.Symbol:
         return self._symbol(f"#{extent.name}", g.Extent.ROW, positive=True)

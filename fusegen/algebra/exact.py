@@ -106,6 +106,8 @@ def _value(
             return columns if field == "indices" else _taken(known[top.arg], columns)
         case g.Take(arg=arg, index=index):
             return _taken(_wide(known[arg], n_cols), known[index])
+        case g.Own() | g.Field():
+            raise Outside  # the user's own monoids have a search of their own
         case _:
             assert_never(node)
 

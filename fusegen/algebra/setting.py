@@ -139,7 +139,8 @@ def read_setting(
     reader = _Reader(arg, names, entries)
     reader.collect_rows(arg)
     reduced = {
-        r.arg for row in reader.rows for r in g.reductions_of(row) if isinstance(entries[r], Base)
+        r.arg for row in reader.rows for r in g.reductions_of(row)
+        if isinstance(entries[r], Base) and not isinstance(r, g.Own)
     }
     elements = reader.collect_elements(arg, reduced)
     leaves: dict[g.Node, sp.Expr] = {n: p.symbol for n, p in reader.rows.items()}
@@ -204,6 +205,11 @@ class _Reader:
         if g.extent(node) is not g.Extent.ROW:
             for a in g.operands(node):
                 self.collect_rows(a)
+            return
+        if isinstance(node, g.Field):
+            self.rows[node] = RowParameter(
+                node, self._symbol(node), constant=False, base=False, pivotal=False
+            )
             return
         needs = g.reductions_of(node)
         finished = [r for r in needs if not isinstance(self.entries[r], Base)]

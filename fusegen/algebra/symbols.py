@@ -12,6 +12,7 @@ from typing import assert_never
 import sympy as sp
 
 from fusegen import graph as g
+from fusegen.digest import attributes
 from fusegen.expr import Expr, Lit, call
 
 
@@ -20,7 +21,7 @@ class Unmodelled(Exception):
 
     def __init__(self, node: g.Node) -> None:
         self.node = node
-        super().__init__(str(g.attributes(node)))
+        super().__init__(str(attributes(node)))
 
 
 _DIRECT = {
@@ -55,6 +56,11 @@ def number(value: float | int | bool) -> sp.Expr:
     return sp.Integer(value) if isinstance(value, int) else sp.Rational(repr(value))
 
 
+def apply(op: str, *args: sp.Expr) -> sp.Expr:
+    """The operation in sympy; one that it does not know is a function of which nothing is known."""
+    return _DIRECT[op](*args) if op in _DIRECT else sp.Function(op, real=True)(*args)
+
+
 def freeze(node: g.Node, leaves: Mapping[g.Node, sp.Expr]) -> sp.Expr:
     """The node as a sympy expression over `leaves`. Raises Unmodelled."""
     known: dict[g.Node, sp.Expr] = dict(leaves)
@@ -68,15 +74,12 @@ def freeze(node: g.Node, leaves: Mapping[g.Node, sp.Expr]) -> sp.Expr:
                 operands = [known[a] for a in args]
                 if op in _POWERS and operands[-1].is_number and abs(operands[-1]) > _MAX_POWER:
                     raise Unmodelled(part)
-                if op in _DIRECT:
-                    known[part] = _DIRECT[op](*operands)
-                else:
-                    known[part] = sp.Function(op, real=True)(*operands)
+                known[part] = apply(op, *operands)
             case g.Cast(dtype=dtype, arg=arg) if dtype.kind == "float":
                 known[part] = known[arg]
             case g.Cast() | g.Input() | g.Length() | g.Index() | g.Reduce() | g.TopK():
                 raise Unmodelled(part)
-            case g.Part() | g.Take():
+            case g.Part() | g.Take() | g.Own() | g.Field():
                 raise Unmodelled(part)
             case _:
                 assert_never(part)
@@ -90,7 +93,7 @@ def _needed(node: g.Node, leaves: Mapping[g.Node, sp.Expr]) -> list[g.Node]:
     def visit(n: g.Node) -> None:
         if n in leaves or n in order:
             return
-        if not isinstance(n, g.Reduce | g.TopK | g.Part | g.Take):
+        if not isinstance(n, g.Reduce | g.TopK | g.Part | g.Take | g.Own | g.Field):
             for a in g.operands(n):
                 visit(a)
         order[n] = None

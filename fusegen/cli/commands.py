@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fusegen.cli.named import constants_of, find_pipeline
+from fusegen.cli.named import constants_of, find_named, find_pipeline
 from fusegen.cli.run import add_run_arguments, run
 from fusegen.errors import LawViolation
 from fusegen.forms import FORMS
@@ -17,7 +17,8 @@ from fusegen.library import PIPELINES
 from fusegen.pipeline import Pipeline
 from fusegen.stabilize import stabilize
 
-_OWN = "PIPELINE is a library name (fusegen list) or path.py:name.\n" \
+_OWN = "PIPELINE is a library name (fusegen list) or path.py:name; a monoid made by\n" \
+       "fg.monoid stands for the pipeline that reduces its elements with it.\n" \
        "Every keyword constant of the pipeline is an option, for example --k 5."  # fmt: skip
 
 
@@ -141,7 +142,7 @@ def _check(args: argparse.Namespace) -> int:
     from fusegen.check import check
 
     try:
-        print(check(find_pipeline(args.pipeline), seed=args.seed, **constants_of(args)))
+        print(check(find_named(args.pipeline), seed=args.seed, **constants_of(args)))
     except LawViolation as error:
         print(f"fusegen: a law is violated: {error}", file=sys.stderr)
         return 1

@@ -10,9 +10,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from fusegen.check import reducing
 from fusegen.errors import ArgumentError
 from fusegen.library import PIPELINES
 from fusegen.names import nearest
+from fusegen.own import OwnMonoid
 from fusegen.pipeline import Pipeline
 from fusegen.signature import REQUIRED
 
@@ -20,7 +22,13 @@ _PREFIX = "constant_"
 
 
 def find_pipeline(name: str) -> Pipeline:
-    """The pipeline called `name`. Raises ArgumentError with the nearest right name."""
+    """The pipeline called `name`; a monoid of one's own as the pipeline that reduces with it."""
+    found = find_named(name)
+    return reducing(found) if isinstance(found, OwnMonoid) else found
+
+
+def find_named(name: str) -> Pipeline | OwnMonoid:
+    """What is called `name`. Raises ArgumentError with the nearest right name."""
     path, colon, member = name.rpartition(":")
     if not colon:
         if name in PIPELINES:
@@ -30,7 +38,7 @@ def find_pipeline(name: str) -> Pipeline:
             fix=nearest(name, PIPELINES) or "Your own pipelines are path.py:name.",
         )  # fmt: skip
     module = _load(Path(path))
-    found = {n: v for n, v in vars(module).items() if isinstance(v, Pipeline)}
+    found = {n: v for n, v in vars(module).items() if isinstance(v, Pipeline | OwnMonoid)}
     if member not in found:
         raise ArgumentError(f"{path} has no pipeline {member!r}",
                             why=f"It has {', '.join(found) or 'none'}.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusegen.kernel import Program
+from fusegen.monoid_text import identity_text, merge_text, state_text
 from fusegen.version import __version__
 
 
@@ -22,9 +23,9 @@ def banner_lines(program: Program, target: str, schedule: str, algorithm: str) -
         monoid = sweep.monoid
         lines.append(f"Sweep {sweep.number}    reads {', '.join(sweep.loads) or 'nothing'}")
         if not monoid.is_empty:
-            lines.append(f"  state    {monoid.state_text}")
-            lines.append(f"  identity {monoid.identity_text}")
-            lines += [f"  merge    {part}" for part in monoid.merge_text]
+            lines.append(f"  state    {state_text(monoid)}")
+            lines.append(f"  identity {identity_text(monoid)}")
+            lines += [f"  merge    {part}" for part in merge_text(monoid)]
     return lines + [f"Proof      {line}" for line in program.proof]
 
 

@@ -73,9 +73,9 @@ class RowScope:
                 found: Expr = self._input(node)
             case g.Map() | g.Cast():
                 found = self._map(node)
-            case g.Reduce() if node in self.readouts:
+            case g.Reduce() | g.Field() if node in self.readouts:
                 found = self._emit(node, self.readouts[node]())
-            case g.Reduce() | g.Take() if self._is_foreign(node):
+            case g.Reduce() | g.Field() | g.Take() if self._is_foreign(node):
                 found = self._import(node)
             case g.Reduce():
                 found = self._list_fold(node)

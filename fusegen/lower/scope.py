@@ -56,7 +56,8 @@ def expression(node: g.Node, names: Names, leaf: Leaf) -> Expr:
             return call(op, *_match_kinds(op, inner, names.kinds[node]))
         case g.Cast(arg=arg):
             return convert(expression(arg, names, leaf), names.kinds[node])
-        case g.Input() | g.Reduce() | g.TopK() | g.Part() | g.Take():
+        case (g.Input() | g.Reduce() | g.TopK() | g.Part() | g.Take() | g.Own()
+              | g.Field()):  # fmt: skip
             raise InternalError(f"{names.of(node)} is not known in this scope")
         case _:
             assert_never(node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from fusegen import graph as g
@@ -19,6 +19,7 @@ from fusegen.monoid import (
     KBest,
     Monoid,
     Moving,
+    Own,
     Pivot,
     Relative,
     move_name,
@@ -41,11 +42,13 @@ class StateBuilder:
     """Collects components; `names` are taken by the graph and may not be reused for others."""
 
     taken: set[str]
+    types: Mapping[str, str]  # of the states of the user's own operators, by the operator's key
     folded: dict[str, Folded] = field(default_factory=dict)
     best: dict[str, Best] = field(default_factory=dict)
     pivots: dict[str, Pivot] = field(default_factory=dict)
     relatives: dict[str, Relative] = field(default_factory=dict)
     moving: dict[str, Moving] = field(default_factory=dict)
+    own: dict[str, Own] = field(default_factory=dict)
     lists: dict[str, KBest] = field(default_factory=dict)
     kept: dict[str, tuple[str, ...]] = field(default_factory=dict)  # merged sum → its components
 
@@ -53,7 +56,8 @@ class StateBuilder:
         return Monoid(
             folded=tuple(self.folded.values()), best=tuple(self.best.values()),
             pivots=tuple(self.pivots.values()), relatives=tuple(self.relatives.values()),
-            moving=tuple(self.moving.values()), lists=tuple(self.lists.values()),
+            moving=tuple(self.moving.values()), own=tuple(self.own.values()),
+            lists=tuple(self.lists.values()),
         )  # fmt: skip
 
     def _free(self, wish: str) -> str:
@@ -100,6 +104,11 @@ class StateBuilder:
     def top(self, name: str, k: int, lift: Expr) -> KBest:
         self.lists[name] = KBest(name, k, lift, lift.kind)
         return self.lists[name]
+
+    def monoid(self, node: g.Own, name: str, lifts: tuple[Expr, ...], *, ordered: bool) -> Own:
+        operator = node.operator
+        self.own[name] = Own(name, self.types[operator.key], operator, lifts, ordered)
+        return self.own[name]
 
     def pivot(self, wish: str, action: Action, value: Expr, unit: str = "") -> Pivot:
         """The pivot of this value, action and unit; named after the row value if that is free."""
@@ -178,6 +187,27 @@ class StateBuilder:
                 (components[j].name, substitute(factor, rename)) for j, factor in basis.transport
             )
             self.moving[component.name] = Moving(component.name, known.lift, rows, used)
+
+_TYPES = frozenset({"State", "Row", "Known", "Arrays", "Entry", "KBest", "Vector"})
+
+
+def type_names(graph: g.Graph) -> dict[str, str]:
+    """A C++ type for the states of every operator of the user's own, by its key."""
+    found: dict[str, str] = {}
+    for node in graph.nodes:
+        if isinstance(node, g.Own) and node.operator.key not in found:
+            words = node.operator.name.split("_")
+            wish = "".join(w[:1].upper() + w[1:] for w in words)
+            operator = node.operator
+            inner = [f.name for f in operator.fields] + [n for n, _ in operator.steps]
+            taken = {*found.values(), *graph.names.values(), *inner, *_TYPES}
+            wish = f"{wish}Monoid" if wish.startswith("State") or wish in taken else wish
+            found[node.operator.key] = next(
+                n for i in range(1, len(taken) + 2) if (n := wish if i == 1 else f"{wish}{i}")
+                not in taken
+            )  # fmt: skip
+    return found
+
 
 def _whole(lift: Expr) -> Expr:
     """A lift that is 0 or 1, as a whole number."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from fusegen import graph as g
-from fusegen.derivation import Commuted, Dependent, Derivation
+from fusegen.derivation import Commuted, Dependent, Derivation, Own
 from fusegen.errors import InternalError
 from fusegen.expr import Expr, Var, call, substitute, variables
 from fusegen.fusion import Fusion
 from fusegen.kernel import N_COLS, ElementStore, Let, Param, Sweep
 from fusegen.lower.rows import RowScope, SweepParts
 from fusegen.lower.scope import Names, convert, expression
-from fusegen.lower.state import NAN, ONE, StateBuilder, usable
+from fusegen.lower.state import NAN, ONE, StateBuilder, type_names, usable
 
 _MIRROR = {
     g.Fold.MAX: g.Fold.MIN, g.Fold.MIN: g.Fold.MAX,
@@ -38,9 +38,10 @@ class SweepBuilder:
     notes: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.state = StateBuilder(set(self.names.graph.names.values()))
+        graph = self.names.graph
+        self.state = StateBuilder(set(graph.names.values()), type_names(graph))
 
-    def fold(self, reductions: Iterable[g.Reduce | g.TopK]) -> None:
+    def fold(self, reductions: Iterable[g.Reduction]) -> None:
         """Put the reductions into the state, and their row values into the scope."""
         todo = list(reductions)
         self._count_uses([root for r in todo for root in self._roots(r)])
@@ -52,9 +53,9 @@ class SweepBuilder:
 
     def _components(self) -> set[str]:
         s = self.state
-        return {*s.folded, *s.best, *s.moving, *s.lists}
+        return {*s.folded, *s.best, *s.moving, *s.own, *s.lists}
 
-    def _roots(self, node: g.Reduce | g.TopK) -> list[g.Node]:
+    def _roots(self, node: g.Reduction) -> list[g.Node]:
         """The element nodes that folding this reduction evaluates."""
         entry = self.derivation[self.names.of(node)]
         graph = self.names.graph
@@ -66,7 +67,7 @@ class SweepBuilder:
             case "commuted", Commuted(atom=atom):
                 return [graph[atom]]
             case _:
-                return [node.arg]
+                return [a for a in g.operands(node) if not isinstance(a, g.Literal)]
 
     def _count_uses(self, roots: list[g.Node]) -> None:
         seen: set[g.Node] = set()
@@ -112,9 +113,13 @@ class SweepBuilder:
 
     # ---- reductions ----
 
-    def _fold_one(self, node: g.Reduce | g.TopK) -> None:
+    def _fold_one(self, node: g.Reduction) -> None:
         name = self.names.of(node)
         entry = self.derivation[name]
+        if isinstance(node, g.Own):
+            assert isinstance(entry, Own)
+            self._fold_own(node, entry)
+            return
         match self.fusion.modes[node], entry:
             case "merged", Dependent():
                 self._fold_merged(node, entry)
@@ -127,6 +132,19 @@ class SweepBuilder:
                 assert isinstance(node, g.Reduce)
                 value = self.state.plain(node, name, self.element(node.arg))
                 self.scope.readouts[node] = lambda: value
+
+    def _fold_own(self, node: g.Own, entry: Own) -> None:
+        lifts = tuple(
+            convert(self.element(a), f.kind)
+            for f, a in zip(node.operator.fields, node.args, strict=True)
+        )
+        held = self.state.monoid(node, entry.name, lifts, ordered=entry.ordered)
+        for part in self.names.graph.nodes:
+            if isinstance(part, g.Field) and part.own is node:
+                self.scope.readouts[part] = self._member(held.name, part)
+
+    def _member(self, own: str, part: g.Field) -> Callable[[], Expr]:
+        return lambda: Var(f"state.{own}.{part.name}", self.names.kinds[part])
 
     def _fold_commuted(self, node: g.Reduce | g.TopK, entry: Commuted) -> None:
         atom = self.names.graph[entry.atom]

@@ -17,6 +17,7 @@ from fusegen.derivation import (
     Derivation,
     Entry,
     Obligation,
+    Own,
     Refused,
     Shifted,
 )  # fmt: skip
@@ -69,12 +70,13 @@ def argument_of(derivation: Derivation) -> Argument:
 
 def _title(derivation: Derivation) -> str:
     count = {kind: sum(isinstance(e, kind) for e in derivation)
-             for kind in (Base, Dependent, Commuted, Refused)}  # fmt: skip
+             for kind in (Base, Dependent, Commuted, Own, Refused)}  # fmt: skip
     shown = [
         f"{n} {word}{'s' if n > 1 and plural else ''}"
         for (n, word, plural) in (
             (count[Base], "base monoid", True), (count[Dependent], "merged sum", True),
-            (count[Commuted], "commuted", False), (count[Refused], "refused", False),
+            (count[Commuted], "commuted", False),
+            (count[Own], "monoid of your own", False), (count[Refused], "refused", False),
         ) if n
     ]  # fmt: skip
     total = len(derivation.obligations)
@@ -118,8 +120,19 @@ class _Teller:
                 first, *rest = str(refusal).splitlines()
                 rows = [Row("refused", (first,)), *(Row("", (line.strip(),)) for line in rest)]
                 return Section((self.stated(name),), (*self._where(name), *rows))
+            case Own():
+                return self._own(entry)
             case _:
                 assert_never(entry)
+
+    def _own(self, entry: Own) -> Section:
+        rows = [row for o in entry.obligations for row in self._proved(o, entry)]
+        if entry.ordered:
+            rows.append(Row("order", (f"kept, as the row has it: {entry.note}",)))
+        for i, line in enumerate(str(entry.refusal).splitlines() if entry.refusal else []):
+            rows.append(Row("" if i else "refused", (line.strip(),)))
+        stated = f"is the state of your monoid {entry.monoid}"
+        return Section((Var(entry.name), stated), tuple(rows))
 
     # ---- sums ----
 
@@ -189,7 +202,9 @@ class _Teller:
             value = call("div", value, self.symbols.count)
         return Relation(Var(entry.name), value)
 
-    def _proved(self, obligation: Obligation, entry: Dependent | Commuted) -> Iterator[Row]:
+    def _proved(
+        self, obligation: Obligation, entry: Dependent | Commuted | Own
+    ) -> Iterator[Row]:
         note = f"{obligation.engine}, {obligation.seconds * 1e3:.0f} ms"
         shown: tuple[str | Math, ...] = (obligation.statement,)
         if isinstance(entry, Dependent):

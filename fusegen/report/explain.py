@@ -14,6 +14,7 @@ from fusegen.compiler import Work
 from fusegen.derivation import Derivation
 from fusegen.forms import FORMS
 from fusegen.kernel import Sweep
+from fusegen.monoid_text import identity_text, merge_text, state_text
 from fusegen.plan import plan_of
 from fusegen.report.formula import formula
 from fusegen.stabilize.advice import numerical_advice
@@ -79,8 +80,9 @@ class Explanation:
 
 def _operator(sweep: Sweep) -> list[str]:
     m = sweep.monoid
-    merges = [f"a ⊕ b      {m.merge_text[0]}", *(f"           {t}" for t in m.merge_text[1:])]
-    return [f"state      {m.state_text}", f"identity   {m.identity_text}", *merges]
+    first, *rest = merge_text(m)
+    merges = [f"a ⊕ b      {first}", *(f"           {t}" for t in rest)]
+    return [f"state      {state_text(m)}", f"identity   {identity_text(m)}", *merges]
 
 
 def _proof(derivation: Derivation) -> list[str]:

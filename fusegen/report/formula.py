@@ -54,5 +54,9 @@ def _written(node: g.Node, top: g.Node, graph: g.Graph, spoken: set[g.Node]) -> 
             return Var(f"{text(inner[0])}.{field}")
         case g.Take():
             return Var(f"{text(inner[0], 9)}[{text(inner[1])}]")
+        case g.Own(operator=operator):
+            return Var(f"{operator.name}({', '.join(map(text, inner))})")
+        case g.Field(name=name):
+            return Var(f"{text(inner[0])}.{name}")
         case _:
             assert_never(node)

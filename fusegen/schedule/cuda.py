@@ -99,6 +99,8 @@ def select_cuda(
     # Each loaded array takes registers for a whole chunk: more arrays, smaller chunks.
     arrays = max((len(s.loads) for s in program.sweeps), default=1)
     most = max(1, (chunk or MAX_ITEMS // (1 if arrays <= 1 else 2)) // width)
+    if any(s.monoid.ordered for s in program.sweeps):
+        most = 1  # a thread's items are then neighbours, and threads stand in row order
     lists = [c for s in program.sweeps for c in s.monoid.lists]
     largest = max((c.k for c in lists), default=0)
     if n_vectors <= WARP * min(8, most) and largest <= WARP:
@@ -272,6 +274,7 @@ def _partial_scratch(
     found = []
     if sweep.monoid.has_scalars:
         fields = len(sweep.monoid.folded) + len(sweep.monoid.moving) + 2 * len(sweep.monoid.best)
+        fields += sum(len(own.operator.fields) for own in sweep.monoid.own)
         # Every field is at most 8 bytes and the struct is padded to its widest: an upper bound.
         found.append(Scratch("partial_states", "states", schedule.slices, 8 * fields))
     for best in sweep.monoid.lists:

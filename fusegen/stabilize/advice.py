@@ -8,8 +8,8 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from fusegen import graph as g
 from fusegen.compiler import Traced, Work
+from fusegen.digest import digest
 from fusegen.stabilize.findings import Finding, Hazard
 from fusegen.stabilize.stabilized import Rewriting, traced_rewriting
 
@@ -31,7 +31,7 @@ def numerical_advice(
         for line in _mended(f, "float64" if double else "float32", stabilized)
     ]  # fmt: skip
     if found.mended and not stabilized:
-        other = Work(Traced(safe.graph, g.digest(safe.graph)), work.dtypes, work.form,
+        other = Work(Traced(safe.graph, digest(safe.graph)), work.dtypes, work.form,
                      work.target, work.problem, work.chunk)  # fmt: skip
         lines.append(f"fg.stabilize({name}) writes it safely: {_proofs(found)}, "
                      f"{_sweeps(work.plan.sweeps, other.plan.sweeps)}.")  # fmt: skip

@@ -58,6 +58,12 @@ def rebuilt(node: g.Node, new: Callable[[g.Node], g.Node]) -> g.Node:
             made: g.Node = node
         case g.Map(args=args):
             made = dataclasses.replace(node, args=tuple(new(a) for a in args))
+        case g.Own(args=args):
+            made = dataclasses.replace(node, args=tuple(new(a) for a in args))
+        case g.Field(own=own):
+            state = new(own)
+            assert isinstance(state, g.Own)
+            made = dataclasses.replace(node, own=state)
         case g.Cast(arg=arg) | g.Reduce(arg=arg) | g.TopK(arg=arg):
             made = dataclasses.replace(node, arg=new(arg))
         case g.Part(top=top):

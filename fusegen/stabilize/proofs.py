@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 from fusegen import graph as g
 from fusegen.derivation import Obligation
+from fusegen.digest import attributes
 from fusegen.errors import BackendError
 from fusegen.runtime.cache import load_bytes, store_bytes
 from fusegen.sources import sources_digest
@@ -32,5 +33,5 @@ def equality(name: str, old: g.Node, new: g.Node) -> Obligation:
 def _fingerprint(*ends: g.Node) -> str:
     """A hash of what the nodes compute."""
     number = {n: i for i, n in enumerate(g.topological(ends))}
-    rows = [(g.attributes(n), [number[a] for a in g.operands(n)]) for n in number]
+    rows = [(attributes(n), [number[a] for a in g.operands(n)]) for n in number]
     return hashlib.sha256(repr((rows, [number[e] for e in ends])).encode()).hexdigest()

@@ -45,6 +45,13 @@ class Case:
     def n_cols(self) -> int:
         return sum(map(len, self.pieces))
 
+    @property
+    def in_order(self) -> tuple[list[int], ...]:
+        """Neighbouring columns, as many in each piece: for states that keep the row's order."""
+        first, second = len(self.pieces[0]), len(self.pieces[0]) + len(self.pieces[1])
+        columns = list(range(self.n_cols))
+        return columns[:first], columns[first:second], columns[second:]
+
     def __str__(self) -> str:
         shown = ", ".join(f"{name} = {_shown(v)}" for name, v in self.row.items())
         return f"row {shown} in pieces of columns {', '.join(map(str, self.pieces))}"

@@ -64,15 +64,17 @@ class Splitter:
 
     def __call__(self, folder: Folder, n_cols: int) -> State:
         rng = self.rng
-        columns = rng.permutation(n_cols) if rng.random() < 0.3 else np.arange(n_cols)
+        ordered = folder.monoid.ordered
+        mixed = not ordered and rng.random() < 0.3
+        columns = rng.permutation(n_cols) if mixed else np.arange(n_cols)
         n_cuts = int(rng.integers(0, n_cols + 2))
         cuts = np.sort(rng.integers(0, n_cols + 1, n_cuts))  # equal cuts make empty pieces
         self.pieces = [p.tolist() for p in np.split(columns, cuts)]
         states = [folder.fold(p) for p in self.pieces]
         while len(states) > 1:
-            i = int(rng.integers(len(states)))
+            i = int(rng.integers(len(states) - ordered))
             a = states.pop(i)
-            j = int(rng.integers(len(states)))
+            j = i if ordered else int(rng.integers(len(states)))
             states[j] = folder.merge(a, states[j])
             self.merges += 1
         return states[0]

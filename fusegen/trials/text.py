@@ -9,7 +9,7 @@ import numpy as np
 
 from fusegen import graph as g
 from fusegen.derivation import Commuted, Derivation
-from fusegen.expr import Arithmetic
+from fusegen.expr import Arithmetic, evaluate
 from fusegen.replay import rank
 
 _FOLDS: dict[g.Fold, Callable[[list[Any]], Any]] = {
@@ -93,8 +93,22 @@ def _value(
         case g.Take(arg=arg, index=index):
             elements = _elements(arg, known, n_cols)
             return _each(lambda c: elements[int(c)] if 0 <= c < n_cols else np.nan, [known[index]])
+        case g.Own():
+            return _own(node, [_elements(a, known, n_cols) for a in node.args], arithmetic)
+        case g.Field(own=own, name=name):
+            return known[own][name]
         case _:
             assert_never(node)
+
+
+def _own(node: g.Own, lifted: list[list[Any]], arithmetic: Arithmetic) -> Mapping[str, Any]:
+    """identity ⊕ lift(x₀) ⊕ lift(x₁) ⊕ …"""
+    fields = node.operator.fields
+    state: Mapping[str, Any] = {f.name: evaluate(f.identity, {}, arithmetic) for f in fields}
+    for values in zip(*lifted, strict=True):
+        element = {f.name: v for f, v in zip(fields, values, strict=True)}
+        state = node.operator.merge(state, element, lambda e, env: evaluate(e, env, arithmetic))
+    return state
 
 
 def _elements(node: g.Node, known: Values, n_cols: int) -> list[Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from fusegen.emit.cpu.dialect import CpuDialect
 from fusegen.emit.cpu.memory import load, store
+from fusegen.emit.cpu.own import lifted
 from fusegen.emit.cpu.scope import RowScope, element_exprs
 from fusegen.emit.cpu.state import (
     INSERTION_LIMIT,
@@ -19,7 +20,7 @@ from fusegen.emit.cpu.state import (
 )  # fmt: skip
 from fusegen.expr import Expr, Var, variables
 from fusegen.kernel import COLUMN, Kernel, Let, Sweep
-from fusegen.monoid import Best, Folded, KBest, Level, Moving
+from fusegen.monoid import Best, Folded, KBest, Level, Moving, Own
 
 _ACROSS = {"sum": "total", "prod": "product", "max": "greatest", "min": "least"}
 _EXTREME = {"max": "highest", "min": "lowest"}
@@ -59,6 +60,7 @@ class AbsorbPrinter:
         found = [self._fold()]
         for number, level in enumerate(self.monoid.levels):
             found += [self._pivots(number, level), self._sums(number, level)]
+        found += [self._own(c) for c in self.monoid.own]
         found += [self._select(c) for c in self.ranked]
         found.append(self._stores())
         return [p for p in found if p is not None]
@@ -162,6 +164,24 @@ class AbsorbPrinter:
             if pivot.action == "shift" and not pivot.unit and isinstance(pivot.value, Var)
             and tops.get(pivot.value.name) == r.atom
         )  # fmt: skip
+
+    def _own(self, own: Own) -> Phase:
+        """A monoid of the user's own: lane by lane and then over the lanes, or in row order."""
+        item, total = f"{own.name}_item", f"{own.name}_lanes"
+        loop = self._items(own.lifts) + lifted(own, item, self.lanes)
+        loop[-1] = self._noted(loop[-1], own.name)
+        over_lanes = "for (int64_t lane = 0; lane < fg::width<V>; ++lane)"
+        if own.ordered:
+            joined = f"state.{own.name} = merge(state.{own.name}, {item}.lane(lane));"
+            return Phase(f"{own.name}: one element after the other, as the row has them.",
+                         loop=(*loop, over_lanes, f"    {joined}"))  # fmt: skip
+        joined = f"state.{own.name} = merge(state.{own.name}, {total}.lane(lane));"
+        return Phase(
+            f"{own.name}: every lane by itself, then the lanes.",
+            before=(f"auto {total} = {own.type}<V>::identity();",),
+            loop=(*loop, f"{total} = merge({total}, {item});"),
+            after=(over_lanes, f"    {joined}"),
+        )
 
     def _select(self, best: Best | KBest) -> Phase:
         """Candidates for a list or a leader; most chunks hold none."""

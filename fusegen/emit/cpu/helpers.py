@@ -16,8 +16,9 @@ LIBM = (
 ORDER = (
     "lanes", "infinity", "nan", "lowest_of", "piece", "width", "like", "whole", "mask", "all",
     "all_if", "as", "convert", "narrow", "inverse", "select", "one_where", "column_numbers",
-    "lane_by_lane", "rarely", "greater_of", "lesser_of", "across", "any", "highest", "lowest",
-    "greatest", "least", "total", "product", "lanes_where", "descending", "ascending", "precedes",
+    "lane_by_lane", "in_lane", "rarely", "greater_of", "lesser_of", "across", "any", "highest",
+    "lowest", "greatest", "least", "total", "product", "lanes_where", "descending", "ascending",
+    "precedes",
     "load", "load_float16", "load_bfloat16", "load_float32", "load_float64", "load_int",
     "load_bool", "to_single", "store", "store_float16", "store_bfloat16", "store_float32",
     "store_float64", "store_int", "store_bool", "zero_wins", "square", "magnitude", "sign",

@@ -76,6 +76,7 @@ def element_exprs(sweep: Sweep) -> list[Expr]:
     monoid = sweep.monoid
     found = [let.expr for let in sweep.lets]
     found += [f.lift for f in monoid.folded] + [m.lift for m in monoid.moving]
+    found += [lift for o in monoid.own for lift in o.lifts]
     found += [b.lift for b in monoid.best] + [c.lift for c in monoid.lists]
     found += [r.atom for r in monoid.relatives] + [p.value for p in monoid.pivots]
     return found + [s.value for s in sweep.element_stores]

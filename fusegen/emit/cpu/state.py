@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.dtypes import Kind
 from fusegen.emit.cpu.dialect import CpuDialect
+from fusegen.emit.cpu.own import OwnView, own_view
 from fusegen.emit.cpu.scope import RowScope
 from fusegen.expr import Lit, Var, rename, text, variables
 from fusegen.kernel import Sweep
 from fusegen.monoid import Best, Folded, KBest, Monoid, Moving, Pivot
+from fusegen.monoid_text import merge_text
 
 INSERTION_LIMIT = 32
 """Longest list kept sorted by insertion; longer ones gather candidates and select."""
@@ -26,6 +28,7 @@ class Field:
 class StateView:
     """What the state partial prints."""
 
+    owns: tuple[OwnView, ...]
     fields: tuple[Field, ...]
     identity: tuple[str, ...]
     law: tuple[str, ...]
@@ -43,10 +46,12 @@ class StateView:
 def state_view(sweep: Sweep, scope: RowScope, dialect: CpuDialect) -> StateView:
     monoid = sweep.monoid
     merge = _merge(monoid, scope, dialect)
+    lanes = replace(dialect, lanes=True)
     return StateView(
+        owns=tuple(own_view(c, lanes) for c in monoid.operators),
         fields=tuple(_fields(monoid, dialect)),
         identity=tuple(_identity(monoid, dialect)),
-        law=monoid.merge_text,
+        law=merge_text(monoid),
         anchors=tuple(f"{dialect.real} {p.anchor}" for p in monoid.pivots),
         rebase=tuple(_rebase(monoid, dialect)),
         merge=tuple(merge),
@@ -69,6 +74,8 @@ def _fields(monoid: Monoid, dialect: CpuDialect) -> list[Field]:
     found += [
         Field(dialect.type_of(m.kind), m.name, f"sum of {text(m.lift)}") for m in monoid.moving
     ]
+    for o in monoid.own:
+        found.append(Field(f"{o.type}<{dialect.real}>", o.name, o.operator.name))
     for c in monoid.lists:
         found.append(Field(list_type(c, dialect), c.name, f"top {c.k} of {text(c.lift)}"))
     return found
@@ -113,6 +120,7 @@ def _identity(monoid: Monoid, dialect: CpuDialect) -> list[str]:
     for m in monoid.moving:
         zero = "0" if m.kind == "int" else dialect.number(0.0)
         lines.append(f"state.{m.name} = {zero};")
+    lines += [f"state.{o.name} = {o.type}<{dialect.real}>::identity();" for o in monoid.own]
     return lines + [f"state.{c.name}.clear();" for c in monoid.lists]
 
 
@@ -208,6 +216,7 @@ def _merge(monoid: Monoid, scope: RowScope, dialect: CpuDialect) -> list[str]:
         if f not in first:
             lines.append(f"state.{f.name} = {folded_into(f, f'state.{f.name}', f'part.{f.name}')};")
     lines += [f"state.{m.name} += part.{m.name};" for m in monoid.moving]
+    lines += [f"state.{o.name} = merge(state.{o.name}, part.{o.name});" for o in monoid.own]
     ranked = [c.name for c in monoid.best] + [c.name for c in monoid.lists]
     return lines + [f"state.{name}.merge(part.{name});" for name in ranked]
 

@@ -62,7 +62,8 @@ class CudaDialect:
         return f"{self.state}.{var.name[6:]}" if var.name.startswith("state.") else var.name
 
     def argument(self, expr: Expr, shown: str, call: Call) -> str:
-        return shown
+        whole = isinstance(expr, Lit) and expr.kind == "int" and call.op in HELPER_OPS
+        return f"{shown}LL" if whole else shown  # helpers are templates of one type
 
     def function(self, call: Call, args: list[str]) -> str | None:
         op = OPS[call.op]

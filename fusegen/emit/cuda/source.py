@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from fusegen.emit.banner import banner_lines
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
+from fusegen.emit.cuda.own import own_view
 from fusegen.emit.cuda.rows import array_name, pointer_of, step_lines
 from fusegen.emit.cuda.sweep import SweepPrinter
 from fusegen.emit.cuda.views import SweepView
 from fusegen.emit.render import render
 from fusegen.kernel import Param, Program
+from fusegen.monoid import Own
 from fusegen.schedule.cuda import CudaSchedule, Launch, launches
 from fusegen.schedule.target import WARP
 
@@ -53,6 +55,7 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
     groups = schedule.seed_groups(lists)
     if lists and groups < schedule.team:
         dialect.use("greater_of")
+    owns = [own_view(c, dialect) for c in _operators(program)]
     used = _with_needs(dialect.used | _structural(sweeps))
     context = {
         **_facts(schedule, dialect),
@@ -66,10 +69,16 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
         "grouped_seed": groups < schedule.team,
         "loaded": {ld.loader for v in sweeps for ld in v.loads},
         "stored": any(v.stores for v in sweeps),
+        "owns": owns,
         "sweeps": sweeps,
         "kernels": kernels,
     }
     return _without_unused(render("cuda/program.cu.j2", context))
+
+
+def _operators(program: Program) -> list[Own]:
+    """The user's own monoids, each once."""
+    return list({c.type: c for s in program.sweeps for c in s.monoid.operators}.values())
 
 
 def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:

@@ -8,6 +8,7 @@ from fusegen.emit.cuda.dialect import CudaDialect
 from fusegen.expr import Var, rename, text, variables
 from fusegen.kernel import Sweep
 from fusegen.monoid import Folded, Monoid, Pivot
+from fusegen.monoid_text import merge_text
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,9 @@ class StateView:
     fields: tuple[Field, ...]
     combine: tuple[str, ...]  # statements that set r's folded members from a and b
     levels: tuple[LevelView, ...]
+    shuffled: tuple[str, ...]  # members, and members of members, that travel between lanes
+    keeps_sides: bool  # do warps merge with the lower lanes on the left?
+    ordered: bool  # must the whole team?
     law: tuple[str, ...]
 
 
@@ -59,7 +63,9 @@ def state_view(sweep: Sweep, name: str, dialect: CudaDialect, column_type: str) 
         fields=_fields(monoid, notes, dialect, column_type),
         combine=tuple(_combine(monoid, dialect)),
         levels=tuple(_levels(monoid, dialect)),
-        law=tuple(monoid.merge_text),
+        shuffled=tuple(_shuffled(monoid)),
+        keeps_sides=bool(monoid.own), ordered=monoid.ordered,
+        law=merge_text(monoid),
     )
 
 
@@ -104,7 +110,17 @@ def _fields(
         zero = "0" if m.kind == "int" else dialect.number(0.0)
         found.append(Field(dialect.type_of(m.kind), m.name, zero,
                            _comment(meaning, notes.get(m.name))))  # fmt: skip
+    for o in monoid.own:
+        found.append(Field(o.type, o.name, f"{o.type}::identity()",
+                           _comment(o.operator.name, notes.get(o.name))))  # fmt: skip
     return tuple(found)
+
+
+def _shuffled(monoid: Monoid) -> list[str]:
+    names = [f.name for f in monoid.folded]
+    names += [n for b in monoid.best for n in (b.value, b.name)]
+    names += [m.name for m in monoid.moving]
+    return names + [f"{o.name}.{f.name}" for o in monoid.own for f in o.operator.fields]
 
 
 def _comment(meaning: str, note: str | None) -> str:
@@ -136,7 +152,7 @@ def _combine(monoid: Monoid, dialect: CudaDialect) -> list[str]:
         )
         lines.append(f"r.{b.value} = {b.name}_is_a ? a.{b.value} : b.{b.value};")
         lines.append(f"r.{b.name} = {b.name}_is_a ? a.{b.name} : b.{b.name};")
-    return lines
+    return lines + [f"r.{o.name} = merge(a.{o.name}, b.{o.name});" for o in monoid.own]
 
 
 def _pivot(pivot: Pivot, monoid: Monoid, dialect: CudaDialect) -> PivotView:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
+from fusegen.emit.cuda.own import fold_lines as own_lines
 from fusegen.emit.cuda.rows import array_name, pointer_of, step_lines
 from fusegen.emit.cuda.state import folded_into, lowest, state_view
 from fusegen.emit.cuda.views import LiftView, ListView, LoadView, SweepView
 from fusegen.expr import Expr, Var, variables
 from fusegen.kernel import Kernel, Let, Param, Step, Sweep
-from fusegen.monoid import Best, Folded, KBest, Moving
+from fusegen.monoid import Best, Folded, KBest, Moving, Own
 from fusegen.schedule.cuda import CudaSchedule, in_device_memory
 
 
@@ -97,7 +98,7 @@ class SweepPrinter:
         monoid = self.sweep.monoid
         peaks = [c for c, v in zip(monoid.lists, lists, strict=True) if v.own_peak]
         read: list[Folded | Best | KBest] = [*monoid.folded, *monoid.best, *peaks]
-        exprs = [c.lift for c in read]
+        exprs = [c.lift for c in read] + [lift for o in monoid.own for lift in o.lifts]
         if not exprs:
             return []
         lines = self._item_lines(exprs)
@@ -113,6 +114,9 @@ class SweepPrinter:
             lines.append(f"    chunk.{b.value} = {value};")
             lines.append(f"    chunk.{b.name} = column;")
             lines.append("}")
+        notes = dict(self.sweep.notes)
+        for o in monoid.own:
+            lines += own_lines(o, notes.get(o.name, ""), self.dialect)
         for c, v in zip(monoid.lists, lists, strict=True):
             if v.own_peak:
                 self.dialect.use("greater_of")
@@ -134,7 +138,8 @@ class SweepPrinter:
             lines.append(f"    next.{b.value} = chunk.{b.value};")
             lines.append(f"    next.{b.name} = chunk.{b.name};")
             lines.append("}")
-        return lines
+        own = self.sweep.monoid.own
+        return lines + [f"next.{o.name} = merge(state.{o.name}, chunk.{o.name});" for o in own]
 
     def _lifts(self) -> list[LiftView]:
         """How the chunk's moving sums are made, level by level."""
@@ -179,7 +184,8 @@ class SweepPrinter:
         """Row values that element expressions use, in order of first use."""
         monoid = self.sweep.monoid
         exprs: list[Expr] = [let.expr for let in self.sweep.lets]
-        exprs += [c.lift for c in monoid.components]
+        exprs += [c.lift for c in monoid.components if not isinstance(c, Own)]
+        exprs += [lift for o in monoid.own for lift in o.lifts]
         exprs += [r.atom for r in monoid.relatives]
         exprs += [s.value for s in self.sweep.element_stores]
         local = {r.name for r in monoid.relatives} | {let.name for let in self.sweep.lets}

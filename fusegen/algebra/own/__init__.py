@@ -1,0 +1,1 @@
+"""Monoids of the user's own: their laws refuted by numbers, or proved by sympy."""

@@ -1,0 +1,66 @@
+"""Lift and merge in exact numbers, and by IEEE arithmetic where there is no finite number.
+
+Finite numbers are those of `algebra.exact`; infinities and NaN are Python's floats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fusegen.algebra.exact import OPERATIONS, Number, Outside, spelled
+from fusegen.algebra.exact import same as same_number
+from fusegen.expr import Call, Expr, Lit, Var
+from fusegen.ops import OPS
+
+
+def evaluate(expr: Expr, env: Mapping[str, Number]) -> Number:
+    """The expression's value; of `where`, only the chosen side is looked at."""
+    match expr:
+        case Var(name=name):
+            return env[name]
+        case Lit(value=value):
+            return exact(value)
+        case Call(op="where", args=(condition, then, other)):
+            return evaluate(then if evaluate(condition, env) else other, env)
+        case Call(op=op, args=args):
+            return _computed(op, [evaluate(a, env) for a in args])
+
+
+def exact(value: Any) -> Number:
+    """A number as it is written: 0.1 is 1/10."""
+    if isinstance(value, bool | Fraction):
+        return value
+    return Fraction(repr(value)) if math.isfinite(value) else float(value)
+
+
+def same(a: Number, b: Number) -> bool:
+    """Equal; NaN equals NaN."""
+    if isinstance(a, float) or isinstance(b, float):
+        return isinstance(a, float) and isinstance(b, float) and (a == b or (a != a and b != b))
+    return bool(a == b) if isinstance(a, bool) else same_number(a, b)
+
+
+def shown(value: Number) -> str:
+    """As a person writes it: 3, -1/2, true, inf; six digits where it has no fraction."""
+    if isinstance(value, bool | float):
+        return str(value).lower()
+    return spelled(value)
+
+
+def _computed(op: str, args: list[Number]) -> Number:
+    special = any(isinstance(a, float) for a in args)
+    if not special and op in OPERATIONS:
+        try:
+            return OPERATIONS[op](*args)
+        except Outside:
+            pass
+    with np.errstate(all="ignore"):
+        found = OPS[op].numpy(*(a if isinstance(a, bool) else float(a) for a in args)).item()
+    if op in ("maximum", "minimum") and math.isfinite(found):
+        return next(a for a in args if not isinstance(a, float))  # of which the rest is ±inf
+    return found if isinstance(found, bool) else exact(found)

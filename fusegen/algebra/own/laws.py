@@ -1,0 +1,180 @@
+"""The laws of a monoid of the user's own: refuted by numbers, proved by sympy, or neither.
+
+Its fold is a homomorphism by construction: a row's state is lift(x₀) ⊕ lift(x₁) ⊕ …, however it is
+cut, once ⊕ is associative and the identity is neutral. The laws are shown for the states that a
+row can lead to: fields that lift makes positive (or not negative) and merge keeps so are taken to
+be, and nothing else is assumed of them but that they are finite. A state that holds the identity
+needs no part in associativity and commutativity: there they follow from its neutrality.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from fusegen import derivation as dv
+from fusegen import graph as g
+from fusegen.algebra.own.invariants import Induction, Invariants
+from fusegen.algebra.own.proof import Proof
+from fusegen.algebra.own.refute import Search
+from fusegen.derivation import Counterexample, Obligation
+from fusegen.errors import LawViolation, UnprovedLaw
+from fusegen.loc import Loc
+from fusegen.operator import Law, Operator
+
+_SEARCH_SECONDS = 0.1  # per law
+_REQUIRED: tuple[Law, ...] = ("associative", "identity")
+
+_STATEMENTS: dict[Law, str] = {
+    "associative": "(a ⊕ b) ⊕ c = a ⊕ (b ⊕ c)",
+    "identity": "e ⊕ a = a = a ⊕ e",
+    "commutative": "a ⊕ b = b ⊕ a",
+}
+_NOUNS: dict[Law, str] = {
+    "associative": "associativity", "identity": "neutrality", "commutative": "commutativity",
+}  # fmt: skip
+_MEANS: dict[Law, str] = {
+    "associative": "Rows are cut into pieces, and states merge in whatever grouping is fastest.",
+    "identity": "Pieces may be empty: their state must change nothing, from either side.",
+    "commutative": "Leave it out of assume: its states then merge in row order.",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is known of one law."""
+
+    law: Law
+    proved: bool
+    counterexample: Counterexample | None
+    tried: str
+    statement: str
+    seconds: float
+
+
+def own_entry(graph: g.Graph, node: g.Own, known: Mapping[g.Node, dv.Entry]) -> dv.Own:
+    """The laws, and whether the reduction waits for others. Raises LawViolation, UnprovedLaw."""
+    name = graph.names[node]
+    needs = tuple(dict.fromkeys(graph.names[r] for a in node.args for r in g.reductions_of(a)))
+    refusal = _waits(node, name, needs) if needs else None
+    for other, entry in known.items():
+        if isinstance(entry, dv.Own) and isinstance(other, g.Own) \
+                and other.operator.key == node.operator.key:  # fmt: skip
+            return replace(entry, name=name, depends_on=needs, refusal=refusal)
+    laws = Laws(node.operator)
+    obligations = tuple(_required(laws, law, node.loc) for law in _REQUIRED)
+    ordered, note = _order(laws, node.loc)
+    if not ordered:
+        obligations += (_obligation(laws.operator, laws.finding("commutative")),)
+    return dv.Own(name, needs, node.operator.name, ordered, obligations, note, refusal)
+
+
+def _required(laws: Laws, law: Law, where: Loc) -> Obligation:
+    found = laws.finding(law)
+    if found.counterexample is not None:
+        raise _violation(laws.operator, found, where)
+    if not found.proved and law not in laws.operator.assumed:
+        raise _unproved(laws.operator, found, where)
+    return _obligation(laws.operator, found)
+
+
+def _order(laws: Laws, where: Loc) -> tuple[bool, str]:
+    """(is the order of states kept?, why)."""
+    if laws.operator.ordered:
+        return True, "commutative=False"
+    assumed = "commutative" in laws.operator.assumed
+    found = laws.finding("commutative")
+    if found.counterexample is not None:
+        if assumed:
+            raise _violation(laws.operator, found, where)
+        return True, "; ".join(found.counterexample.text)
+    if found.proved or assumed:
+        return False, ""
+    return True, f"a ⊕ b = b ⊕ a is not proved ({found.tried})"
+
+
+def _waits(node: g.Own, name: str, needs: tuple[str, ...]) -> dv.Refusal:
+    others = ", ".join(needs)
+    return dv.Refusal(
+        dv.RefusalKind.ORDER, node.loc,
+        f"{node.operator.name} ({name}) cannot join the sweep of {others}: "
+        f"{dv.RefusalKind.ORDER.value}",
+        f"What it lifts depends on {others}; its own merge says nothing of how that moves.",
+        "It keeps a sweep of its own; the result is the same.",
+    )  # fmt: skip
+
+
+# ---- findings ----
+
+
+@dataclass
+class Laws:
+    """The laws of one operator, each refuted or attempted once."""
+
+    operator: Operator
+    known: dict[Law, Finding] = field(default_factory=dict)
+
+    def finding(self, law: Law) -> Finding:
+        if law not in self.known:
+            self.known[law] = self._found(law)
+        return self.known[law]
+
+    def _found(self, law: Law) -> Finding:
+        start = time.perf_counter()
+        search = Search(self.operator, _SEARCH_SECONDS)
+        counterexample = search.counterexample(law)
+        agreed = f"{search.tried[law]} small examples agree"
+        if counterexample is not None:
+            return Finding(law, False, counterexample, agreed, _STATEMENTS[law], _since(start))
+        known = self.signs
+        proved, how = Proof(self.operator, known).attempt(law)
+        if not proved and self.facts.facts:
+            known = self.facts
+            proved, how = Proof(self.operator, known).attempt(law)
+        states = f"all finite states{f' with {known}' if str(known) else ''}"
+        return Finding(law, proved, None, f"{how}; {agreed}", f"{_STATEMENTS[law]} for {states}",
+                       _since(start))  # fmt: skip
+
+    @cached_property
+    def signs(self) -> Invariants:
+        """The signs of a state's fields."""
+        return Induction(self.operator).signs()
+
+    @cached_property
+    def facts(self) -> Invariants:
+        """And what else holds of them, for laws that signs do not prove."""
+        search = Search(self.operator, _SEARCH_SECONDS)
+        samples = [search.state(piece) for piece in search.lists("identity") if piece]
+        return Induction(self.operator).facts(self.signs, samples)
+
+
+def _since(start: float) -> float:
+    return time.perf_counter() - start
+
+
+# ---- for people ----
+
+
+def _obligation(operator: Operator, found: Finding) -> Obligation:
+    engine = "sympy" if found.proved else f"{operator.loc.short}, assume=({found.law!r},)"
+    return Obligation(found.law, found.statement, "proved" if found.proved else "assumed",
+                      found.seconds, engine)  # fmt: skip
+
+
+def _violation(operator: Operator, found: Finding, where: Loc) -> LawViolation:
+    assert found.counterexample is not None
+    text = "\n  ".join(found.counterexample.text)
+    return LawViolation(
+        f"{operator.name}: {_NOUNS[found.law]} fails: {found.statement} is false", where=where,
+        why=text, fix=_MEANS[found.law], counterexample=found.counterexample,
+    )  # fmt: skip
+
+
+def _unproved(operator: Operator, found: Finding, where: Loc) -> UnprovedLaw:
+    return UnprovedLaw(
+        f"{operator.name}: {found.statement} is neither proved nor refuted", where=where,
+        why=f"Tried: {found.tried}.",
+        fix=f"If you know that it holds, say so: fg.monoid(…, assume=({found.law!r},)).",
+    )  # fmt: skip

@@ -1,0 +1,164 @@
+"""Counterexamples to the laws of a monoid: the smallest states first, in exact numbers.
+
+States are those that short lists of small numbers lead to. Lists come by their length, then by the
+size of what is in them, so that the first that breaks a law needs no shrinking.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+
+from fusegen.algebra.exact import Number
+from fusegen.algebra.own.exact import evaluate, exact, same, shown
+from fusegen.derivation import Counterexample
+from fusegen.expr import Var
+from fusegen.operator import Law, Operator, State
+
+_POOLS: dict[int, tuple[int, ...]] = {1: (0, 1, -1, 2, -2, 3), 2: (0, 1, -1, 2)}
+_LONGEST = {"associative": 5, "commutative": 4, "identity": 3}
+_MOST_LISTS = 10_000  # of one length: more are not looked at
+
+Element = tuple[Number, ...]
+Piece = tuple[Element, ...]
+
+
+@dataclass
+class Search:
+    """The states of an operator, and how many of them a law was tried on."""
+
+    operator: Operator
+    seconds: float
+    tried: dict[Law, int] = field(default_factory=dict)
+    known: dict[Piece, State] = field(default_factory=dict)
+
+    def state(self, piece: Piece) -> State:
+        """identity for an empty piece, else lift(x₀) ⊕ lift(x₁) ⊕ …"""
+        if piece not in self.known:
+            if not piece:
+                self.known[piece] = {f.name: exact(f.identity.value) for f in self.operator.fields}
+            elif len(piece) == 1:
+                env = dict(zip((v.name for v in self.operator.elements), piece[0], strict=True))
+                self.known[piece] = {f.name: evaluate(f.lift, env) for f in self.operator.fields}
+            else:
+                self.known[piece] = self.merge(self.state(piece[:-1]), self.state(piece[-1:]))
+        return self.known[piece]
+
+    def merge(self, a: State, b: State) -> State:
+        return self.operator.merge(a, b, evaluate)
+
+    @cached_property
+    def pool(self) -> tuple[Element, ...]:
+        """Elements to make lists of, the smallest first; NaN and inf where merge asks for them."""
+        asked = self.operator.operations
+        special = [exact(float("nan"))] if asked & {"isnan", "isfinite"} else []
+        special += [exact(float("inf"))] if asked & {"isinf", "isfinite"} else []
+        numbers = [*map(exact, _POOLS.get(len(self.operator.elements), (0, 1))), *special]
+        choices = [
+            [exact(1)] if not v.varying else [False, True] if v.kind == "bool" else numbers
+            for v in self.operator.elements
+        ]  # a captured row value is the same for every element
+        return tuple(sorted(product(*choices), key=_size))
+
+    def lists(self, law: Law) -> Iterator[Piece]:
+        until = time.thread_time() + self.seconds
+        for length in range(_LONGEST[law] + 1):
+            if len(self.pool) ** length > _MOST_LISTS:
+                return
+            for found in sorted(product(self.pool, repeat=length),
+                                key=lambda p: sum(map(_size, p))):  # fmt: skip
+                if time.thread_time() > until:
+                    return
+                yield found
+
+    def counterexample(self, law: Law) -> Counterexample | None:
+        """The smallest states that break the law, if any were found."""
+        self.tried[law] = 0
+        for found in self.lists(law):
+            for pieces in _cut(found, law):
+                self.tried[law] += 1
+                broken = self._broken(law, pieces)
+                if broken is not None:
+                    return broken
+        return None
+
+    def _broken(self, law: Law, pieces: tuple[Piece, ...]) -> Counterexample | None:
+        states = [self.state(p) for p in pieces]
+        match law:
+            case "associative":
+                a, b, c = states
+                ab, bc = self.merge(a, b), self.merge(b, c)
+                sides = {"(a ⊕ b) ⊕ c": self.merge(ab, c), "a ⊕ (b ⊕ c)": self.merge(a, bc)}
+                parts = {"a ⊕ b": ab, "b ⊕ c": bc}
+            case "commutative":
+                a, b = states
+                sides, parts = {"a ⊕ b": self.merge(a, b), "b ⊕ a": self.merge(b, a)}, {}
+            case "identity":
+                empty, a = self.state(()), states[0]
+                left = {"e ⊕ a": self.merge(empty, a), "a": a}
+                right = {"a ⊕ e": self.merge(a, empty), "a": a}
+                sides, parts = (right if _equal(*left.values()) else left), {}
+        if _equal(*sides.values()):
+            return None
+        named = dict(zip("abc", states, strict=False))
+        if law == "identity":
+            named = {"e": self.state(()), **named}
+            pieces = ((), *pieces)
+        return Counterexample(
+            law=law, pieces=dict(zip(named, pieces, strict=True)), states=named, parts=parts,
+            sides=sides, text=tuple(_lines(self.operator, named, pieces, parts, sides)),
+        )  # fmt: skip
+
+
+def _size(element: object) -> float:
+    if isinstance(element, tuple):
+        return sum(map(_size, element))
+    size = abs(float(element))  # type: ignore[arg-type]
+    negative = 0.5 if float(element) < 0 else 0.0  # type: ignore[arg-type]
+    return size + negative if size < 100 else 100.0
+
+
+def _cut(found: Piece, law: Law) -> Iterator[tuple[Piece, ...]]:
+    """The list in as many pieces as the law speaks of; none empty but where e itself is meant."""
+    n = len(found)
+    match law:
+        case "identity":
+            yield (found,)
+        case "commutative":
+            yield from ((found[:i], found[i:]) for i in range(1, n))
+        case "associative":
+            yield from ((found[:i], found[i:j], found[j:])
+                        for j in range(2, n) for i in range(1, j))  # fmt: skip
+
+
+def _equal(a: State, b: State) -> bool:
+    return all(same(a[n], b[n]) for n in a)
+
+
+# ---- for people ----
+
+
+def _lines(
+    operator: Operator, states: dict[str, State], pieces: tuple[Piece, ...],
+    parts: dict[str, State], sides: dict[str, State],
+) -> Iterator[str]:  # fmt: skip
+    for (name, state), piece in zip(states.items(), pieces, strict=True):
+        of = f"the state of {show_piece(piece, operator.elements)}" if piece else "the identity"
+        yield f"{name} = {show_state(state)}, {of}"
+    both = {**parts, **sides}
+    yield "; ".join(f"{n} = {show_state(s)}" for n, s in both.items() if n not in states)
+
+
+def show_state(state: State) -> str:
+    if list(state) == ["value"]:
+        return shown(state["value"])
+    return f"{{{', '.join(f'{n}: {shown(v)}' for n, v in state.items())}}}"
+
+
+def show_piece(piece: Piece, elements: tuple[Var, ...]) -> str:
+    if len(elements) == 1:
+        return f"[{', '.join(shown(e[0]) for e in piece)}]"
+    return f"[{', '.join('(' + ', '.join(map(shown, e)) + ')' for e in piece)}]"

@@ -1,0 +1,189 @@
+"""From the functions of a monoid of the user's own to an Operator: traced once, spelled out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import CodeType
+
+from fusegen import graph as g
+from fusegen.digest import attributes
+from fusegen.dtypes import BOOL, FLOAT64, INT64, DType, Kind
+from fusegen.errors import DTypeError, TraceError
+from fusegen.expr import Expr, Lit, Var, call
+from fusegen.kinds import check_field, kinds_of
+from fusegen.loc import Loc
+from fusegen.lower.scope import Names, convert, expression
+from fusegen.names import c_identifier
+from fusegen.operator import Law, Operator, StateField
+from fusegen.trace import tracing
+from fusegen.value import Builder, Value
+
+_DTYPES: dict[Kind, DType] = {"float": FLOAT64, "int": INT64, "bool": BOOL}
+_CASTS = {"float": "to_float", "int": "to_int", "bool": "to_bool"}
+_TAKEN = {"a", "b", "r", "fg", "V"}  # names that the emitted merge uses itself
+
+Lift = Callable[..., list[g.Node]]
+Merge = Callable[[Sequence[Value], Sequence[Value]], list[g.Node]]
+
+
+def operator_of(
+    *, name: str, identity: Mapping[str, Lit], elements: tuple[str, ...], lift: Lift, merge: Merge,
+    codes: set[CodeType], ordered: bool, assumed: tuple[Law, ...], loc: Loc,
+) -> Operator:  # fmt: skip
+    """Trace lift and merge by themselves. Raises TraceError or DTypeError at the user's line."""
+    variables, lifted = _lifted(lift, elements, identity, name, loc)
+    steps, merged = _merged(merge, identity, codes, name, loc)
+    fields = zip(identity.items(), lifted, merged, strict=True)
+    return Operator(
+        name=name, elements=variables, steps=steps, ordered=ordered, assumed=assumed, loc=loc,
+        fields=tuple(StateField(n, zero, up, both) for (n, zero), up, both in fields),
+    )  # fmt: skip
+
+
+# ---- lift ----
+
+
+def _lifted(
+    lift: Lift, elements: tuple[str, ...], identity: Mapping[str, Lit], name: str, loc: Loc
+) -> tuple[tuple[Var, ...], list[Expr]]:
+    """Lift as the proofs see it. Kinds do not matter there; pipelines trace it once more."""
+    build = Builder()
+    inputs = [g.Input(n, g.Axis.ELEMENT, loc) for n in elements]
+    with tracing(build):
+        results = lift(*map(build.add, inputs))
+    made = set(build.nodes.values())
+    _check_elementwise(made, name, "lift")
+    nodes = [n for n in g.topological((*inputs, *results)) if n in made]
+    kinds = _element_kinds(inputs, nodes, dict(zip(results, identity.values(), strict=True)))
+    known: dict[g.Node, Expr] = {i: Var(c_identifier(i.name), kinds[i], True) for i in inputs}
+    for node in g.topological(tuple(results)):
+        if node not in known and node in made:
+            known[node] = _plain(node, known)
+        elif node not in known:  # a value of the pipeline around it: any number, to the proof
+            known[node] = Var(f"captured_{len(known)}")
+    variables = [e for e in known.values() if isinstance(e, Var)]
+    return tuple(variables), [known[n] for n in results]
+
+
+def _element_kinds(
+    inputs: list[g.Input], nodes: Sequence[g.Node], wanted: Mapping[g.Node, Lit]
+) -> dict[g.Input, Kind]:
+    """What elements lift takes: conditions where it uses them so, whole numbers where fields ask
+    for such, else floats."""
+    conditions = {n for m in nodes if isinstance(m, g.Map) for n in _conditions(m)}
+    fields = {n: z.kind for n, z in wanted.items() if n in nodes}
+    for number in ("float", "int"):
+        found: dict[g.Input, Kind] = {i: "bool" if i in conditions else number for i in inputs}
+        try:
+            kinds = kinds_of(nodes, {i.name: _DTYPES[k] for i, k in found.items()}, set())
+        except (DTypeError, KeyError):  # KeyError: below a captured value, which has no kind yet
+            continue
+        if not any(k == "int" and kinds[n] == "float" for n, k in fields.items()):
+            return found
+    return {i: "bool" if i in conditions else "float" for i in inputs}
+
+
+def _conditions(node: g.Map) -> tuple[g.Node, ...]:
+    if node.op == "where":
+        return node.args[:1]
+    return node.args if node.op in ("and", "or", "not") else ()
+
+
+def _plain(node: g.Node, known: Mapping[g.Node, Expr]) -> Expr:
+    match node:
+        case g.Literal(value=value):
+            return Lit(value)
+        case g.Map(op=op, args=args):
+            return call(op, *(known[a] for a in args))
+        case g.Cast(dtype=dtype, arg=arg):
+            return call(_CASTS[dtype.kind], known[arg])
+        case _:
+            raise AssertionError(node)  # _check_elementwise lets no other through
+
+
+# ---- merge ----
+
+
+def _merged(
+    merge: Merge, identity: Mapping[str, Lit], codes: set[CodeType], name: str, loc: Loc
+) -> tuple[tuple[tuple[str, Expr], ...], list[Expr]]:
+    """The steps of merge and its value for every field, over a.<field> and b.<field>."""
+    build = Builder(codes=codes)
+    sides = [
+        [g.Input(f"{side}.{n}", g.Axis.ELEMENT, loc) for n in identity] for side in ("a", "b")
+    ]
+    inputs = [*sides[0], *sides[1]]
+    with tracing(build):
+        results = merge(*([build.add(i) for i in side] for side in sides))
+    nodes = g.topological((*inputs, *results))
+    made = set(build.nodes.values())
+    _check_elementwise([n for n in nodes if n in made], name, "merge")
+    used = (*results, *(a for n in nodes if n in made for a in g.operands(n)))
+    foreign = next((n for n in used if n not in made), None)
+    if foreign is not None:
+        raise TraceError(f"{name}: merge uses a value of the pipeline", where=foreign.loc,
+                         why="States merge without the row that they came from.",
+                         fix="Put what merge needs into the state.")  # fmt: skip
+    dtypes = {i.name: _DTYPES[identity[i.name[2:]].kind] for i in inputs}
+    weak: set[g.Node] = {i for i in inputs if dtypes[i.name] is INT64}
+    kinds = kinds_of(nodes, dtypes, weak)
+    for field, node in zip(identity, results, strict=True):
+        check_field(name, "merge", field, identity[field].kind, kinds[node], node in weak, node.loc)
+    graph = g.Graph(
+        name=name, loc=loc, inputs=tuple(inputs), nodes=nodes, outputs=tuple(results),
+        output_names=(), structure=0, names={}, named=frozenset(), constants=(),
+    )  # fmt: skip
+    return _with_steps(graph, kinds, build.labels, [z.kind for z in identity.values()])
+
+
+def _with_steps(
+    graph: g.Graph, kinds: Mapping[g.Node, Kind], labels: Mapping[g.Node, str], wanted: list[Kind]
+) -> tuple[tuple[tuple[str, Expr], ...], list[Expr]]:
+    """Values that are named or used twice get a line of their own."""
+    uses: dict[g.Node, int] = {}
+    for node in graph.nodes:
+        for arg in g.operands(node):
+            uses[arg] = uses.get(arg, 0) + 1
+    known: dict[g.Node, Expr] = {i: Var(i.name, kinds[i], True) for i in graph.inputs}
+    taken, steps, names = set(_TAKEN), [], Names(graph, kinds)
+    for node in graph.nodes:
+        named = node in labels and uses.get(node, 0) > 0
+        if node in known or isinstance(node, g.Literal) or not (named or uses.get(node, 0) > 1):
+            continue
+        own = _leaf_except(node, known)
+        wish = c_identifier(labels[node] if node in labels else _described(node))
+        step = next(n for n in _numbered(wish) if n not in taken)
+        taken.add(step)
+        steps.append((step, expression(node, names, own)))
+        known[node] = Var(step, kinds[node], True)
+    results = [expression(n, names, known.get) for n in graph.outputs]
+    return tuple(steps), [convert(e, k) for e, k in zip(results, wanted, strict=True)]
+
+
+def _described(node: g.Node) -> str:
+    return node.op if isinstance(node, g.Map) else "part"
+
+
+def _leaf_except(node: g.Node, known: Mapping[g.Node, Expr]) -> Callable[[g.Node], Expr | None]:
+    return lambda n: None if n is node else known.get(n)
+
+
+def _numbered(wish: str) -> Iterable[str]:
+    return (wish if i == 1 else f"{wish}_{i}" for i in range(1, 1000))
+
+
+def _check_elementwise(nodes: Iterable[g.Node], name: str, what: str) -> None:
+    """lift and merge speak of one element, or of two states: nothing else is in sight."""
+    narrow = ("float32", "float64", "int64", "bool")
+    for node in nodes:
+        if isinstance(node, g.Cast) and node.dtype.name not in narrow:
+            raise TraceError(f"{name}: {what} casts to {node.dtype}", where=node.loc,
+                             why="States are kept in float32/float64, int64 and bool.",
+                             fix="Cast the result of the pipeline.")  # fmt: skip
+        if not isinstance(node, g.Input | g.Literal | g.Map | g.Cast):
+            kind = attributes(node)[0]
+            shown = node.fold.value if isinstance(node, g.Reduce) else kind
+            raise TraceError(f"{name}: {what} contains {shown}", where=node.loc,
+                             why=f"{what} is elementwise: it sees no row that it could reduce.",
+                             fix="Reduce in the pipeline, with fg.reduce around this monoid.",
+                             )  # fmt: skip
