@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import accepted
+
 import fusegen as fg
 from fusegen.derivation import RefusalKind
 
-ACCEPTED: dict[str, fg.Pipeline] = {}
+ACCEPTED: dict[str, fg.Pipeline] = dict(accepted.ACCEPTED)
 REFUSED: dict[str, tuple[fg.Pipeline, RefusalKind]] = {}
 
 
-def accepted(fn):
+def also_accepted(fn):
     ACCEPTED[fn.__name__] = fg.pipeline(fn)
     return fn
 
@@ -27,237 +29,136 @@ def softmax_of(x):
     return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 
 
-def log_softmax_of(x):
-    m = fg.max(x)
-    return x - m - fg.log(fg.sum(fg.exp(x - m)))
-
-
 # ---- one sweep ----
 
 
-@accepted
+@also_accepted
 def normaliser_at_a_temperature(x):
     m = fg.max(x)
     return fg.sum(fg.exp((x - m) / 0.7))
 
 
-@accepted
-def attention(s, v):
-    return fg.sum(softmax_of(s) * v)
-
-
-@accepted
+@also_accepted
 def entropy(x):
     return -fg.sum(fg.xlogy(softmax_of(x), softmax_of(x)))
 
 
-@accepted
+@also_accepted
 def focal(x):
     p = softmax_of(x)
     return fg.sum(p * p * (x - fg.max(x)))
 
 
-@accepted
-def divergence_of_two_softmaxes(x, y):
-    return fg.sum(softmax_of(x) * (log_softmax_of(x) - log_softmax_of(y)))
-
-
-@accepted
+@also_accepted
 def moment_2(x):
     mu = fg.mean(x)
     return fg.mean((x - mu) ** 2)
 
 
-@accepted
-def moment_3(x):
-    mu = fg.mean(x)
-    return fg.mean((x - mu) ** 3)
-
-
-@accepted
-def moment_4(x):
-    mu = fg.mean(x)
-    return fg.mean((x - mu) ** 4)
-
-
-@accepted
-def moment_5(x):
-    mu = fg.mean(x)
-    return fg.mean((x - mu) ** 5)
-
-
-@accepted
-def moment_6(x):
-    mu = fg.mean(x)
-    return fg.mean((x - mu) ** 6)
-
-
-@accepted
-def weighted_variance(x, w):
-    w = fg.abs(w)
-    nu = fg.sum(w * x) / fg.sum(w)
-    return fg.sum(w * (x - nu) ** 2) / fg.sum(w)
-
-
-@accepted
-def covariance(x, y):
-    return fg.mean((x - fg.mean(x)) * (y - fg.mean(y)))
-
-
-@accepted
-def correlation(x, y):
-    u, v = x - fg.mean(x), y - fg.mean(y)
-    return fg.sum(u * v) / fg.sqrt(fg.sum(u * u) * fg.sum(v * v))
-
-
-@accepted
+@also_accepted
 def two_norm(x):
     a = fg.max(fg.abs(x))
     return a * fg.sqrt(fg.sum((x / a) ** 2))
 
 
-@accepted
-def power_norm(x):
-    a = fg.max(fg.abs(x))
-    return a * fg.sum((fg.abs(x) / a) ** 2.5) ** 0.4
-
-
-@accepted
-def magnitudes_over_the_greatest(x):
-    return fg.sum(fg.abs(x) / fg.max(fg.abs(x)))
-
-
-@accepted
+@also_accepted
 def cosine_similarity(x, y):
     return fg.sum(x * y) / fg.sqrt(fg.sum(x * x) * fg.sum(y * y))
 
 
-@accepted
-def squares_below_the_maximum(x):
-    return fg.sum((x - fg.max(x)) ** 2)
-
-
-@accepted
-def squared_probabilities(x):
-    return fg.sum(softmax_of(x) ** 2)
-
-
-@accepted
-def softmax_weighted_mean(x):
-    return fg.sum(softmax_of(x) * x)
-
-
-@accepted
+@also_accepted
 def softmax_weighted_variance(x):
     y = softmax_of(x)
     nu = fg.sum(y * x)
     return fg.sum(y * (x - nu) ** 2)
 
 
-@accepted
+@also_accepted
 def squares_between_the_extremes(x):
     lo, hi = fg.min(x), fg.max(x)
     return fg.sum(((x - lo) / (hi - lo)) ** 2)
 
 
-@accepted
+@also_accepted
 def standardised_third_moment(x):
     mu = fg.mean(x)
     s = fg.sqrt(fg.mean((x - mu) ** 2))
     return fg.mean(((x - mu) / s) ** 3)
 
 
-@accepted
+@also_accepted
 def row_sum_of_softmax(x):
     return fg.sum(softmax_of(x))
 
 
-@accepted
-def layer_norm_backward_sums(g, x):
-    mu = fg.mean(x)
-    xhat = (x - mu) * fg.rsqrt(fg.mean((x - mu) ** 2) + 1e-5)
-    return fg.mean(g), fg.mean(g * xhat)
-
-
-@accepted
-def rms_norm_backward_sum(g, x, w):
-    xhat = x * fg.rsqrt(fg.mean(x * x) + 1e-6)
-    return fg.mean(g * w * xhat)
-
-
-@accepted
+@also_accepted
 def rotation_about_the_mean(x):
     return fg.sum(fg.cos(x - fg.mean(x)))
 
 
-@accepted
+@also_accepted
 def independent_terms(x, y):
     return fg.sum((x - fg.mean(x)) ** 2 + fg.exp(y - fg.max(y)) + fg.maximum(x, 0.0))
 
 
-@accepted
+@also_accepted
 def value_beside_its_weight(x):
     return fg.sum(fg.exp(x - fg.max(x)) * fg.cos(x))
 
 
-@accepted
+@also_accepted
 def relu_below_the_maximum(x):
     return fg.sum(fg.maximum(x - fg.max(x), 0) + fg.abs(x))
 
 
-@accepted
-def distance_to_the_maximum(x):
-    return fg.sum(fg.abs(x - fg.max(x)))
-
-
-@accepted
+@also_accepted
 def tie_count(x):
     return fg.count(x == fg.max(x))
 
 
-@accepted
+@also_accepted
 def count_below_the_maximum(x):
     return fg.sum(fg.where(x < fg.max(x), 1.0, 0.0))
 
 
-@accepted
+@also_accepted
 def sum_where_greatest(x, y):
     return fg.sum(fg.where(x >= fg.max(x), y, 0.0))
 
 
-@accepted
+@also_accepted
 def pick_at_the_greatest(x, y):
     return fg.sum(fg.where(fg.index(y) == fg.argmax(x), y, 0.0))
 
 
-@accepted
+@also_accepted
 def topk_of_softmax(x):
     return fg.topk(softmax_of(x), 3)
 
 
-@accepted
+@also_accepted
 def topk_of_a_cube(x):
     return fg.topk((x - fg.mean(x)) ** 3, 3)
 
 
-@accepted
+@also_accepted
 def topk_of_silu_above_the_minimum(x):
     t = x - fg.min(x)
     return fg.topk(t * fg.sigmoid(t), 3)
 
 
-@accepted
+@also_accepted
 def topk_values_of_relu(x):
     values, _ = fg.topk(fg.maximum(x - fg.mean(x), 0.0), 3)
     return values
 
 
-@accepted
+@also_accepted
 def max_of_relu(x):
     return fg.max(fg.maximum(x - fg.mean(x), 0.0))
 
 
-@accepted
+@also_accepted
 def argmax_of_scaled(x):
     return fg.argmax(fg.exp(x / fg.sum(fg.abs(x))))
 
