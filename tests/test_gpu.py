@@ -6,9 +6,10 @@ import threading
 from typing import Any
 
 import numpy as np
+import own_cases as own
 import pytest
 from algebra_cases import ACCEPTED
-from cuda_cases import CONSTANTS, LIBRARY, accepted_case, assert_close, library_case
+from cuda_cases import CONSTANTS, LIBRARY, Case, accepted_case, assert_close, library_case
 
 import fusegen as fg
 
@@ -48,6 +49,22 @@ def test_what_the_algebra_accepts(name: str) -> None:
         for dtype, step in (("float32", 4e-5), ("float64", 1e-10)):
             case = accepted_case(name, n_rows, n_cols, dtype)
             assert_close(run(case, form="online"), case.reference(), step)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (9, 31), (300, 1025), (4, 40_001), (2, 300_000)])
+def test_monoids_of_ones_own(shape: tuple[int, int]) -> None:
+    """Commutative ones in any order; others in the row's own, exactly."""
+    rng = np.random.default_rng(shape[1])
+    x = rng.integers(-3, 4, shape).astype(np.float32)
+    case = Case(own.statistics, {"x": x}, *shape)
+    found = own.statistics(on_gpu(x))
+    assert_close(tuple(v.get() for v in found.values()),
+                 tuple(case.pipeline.reference(x).values()), 3e-6)  # fmt: skip
+    a = rng.choice([-1, 1, 0], shape, p=[0.45, 0.53, 0.02]).astype(np.float32)
+    h = np.zeros(shape[0])
+    for j in range(shape[1]):
+        h = a[:, j] * h + x[:, j]
+    np.testing.assert_array_equal(own.scan(on_gpu(a), on_gpu(x)).get(), h)
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp", "entropy", "norm2"])

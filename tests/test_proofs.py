@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from algebra_cases import ACCEPTED
 from cases import covariance, kl_divergence, skewness_sum, weighted_variance
 from hypothesis import given
 from hypothesis import strategies as st
@@ -294,6 +295,8 @@ def test_derivations_and_sources_do_not_depend_on_hash_seeds():
 PAGE = (Path(__file__).parents[1] / "docs" / "proofs.md").read_text(encoding="utf-8")
 OUTPUTS = {
     **{n: lambda p=p: str(p.derivation()) for n, p in L.items()},
+    "softmax_weighted_variance":
+        lambda: str(ACCEPTED["softmax_weighted_variance"].derivation()),
     **{f"check {n}": lambda p=p: str(fg.check(p)) for n, p in L.items()},
 }
 
@@ -308,4 +311,5 @@ def test_the_page_shows_what_is_printed(name, block):
 
 
 def test_the_page_shows_the_examples_it_speaks_of():
-    assert {n for n, _ in _shown()} == {"softmax", "var_mean", "entropy", "check entropy"}
+    assert {n for n, _ in _shown()} == {
+        "softmax", "var_mean", "entropy", "softmax_weighted_variance", "check entropy"}

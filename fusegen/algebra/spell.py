@@ -12,7 +12,7 @@ from fusegen.algebra.rowsums import vanishes
 from fusegen.algebra.setting import Setting, as_vars
 from fusegen.algebra.symbols import thaw
 from fusegen.derivation import Basis, Dependent, Obligation, Shifted
-from fusegen.expr import Expr, Lit, Var, call
+from fusegen.expr import Expr, Lit, Var, call, text
 
 
 def spelled(
@@ -70,7 +70,8 @@ def _known_zeros(setting: Setting, closed: Closed) -> tuple[list[int], list[Obli
         if any(sp.diff(h, u, 2) == 0 != sp.diff(h, u) for u in about & h.free_symbols):
             at = h.subs(here, simultaneous=True)
             prove = functools.partial(vanishes, at, setting.sums)
-            proof = obligation("known zero", f"Σ {at} = 0 over any part of a row", prove)
+            shown = text(thaw(at, as_vars(setting), frozenset()), 2)
+            proof = obligation("known zero", f"Σ {shown} = 0 over any part of a row", prove)
             if proof.status == "proved":
                 found.append(k)
                 proofs.append(proof)
