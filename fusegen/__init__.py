@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from fusegen import library
 from fusegen.check import Report, check
-from fusegen.columns import ColumnGradient
 from fusegen.compiled import Compiled, Spec
 from fusegen.errors import (
     ArgumentError,
@@ -30,6 +29,7 @@ from fusegen.errors import (
     UnprovedLaw,
 )  # fmt: skip
 from fusegen.grad import Gradient, grad
+from fusegen.grad_columns import ColumnGradient
 from fusegen.lang import (
     abs,
     all,

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from fusegen.expr import Call, Expr, Lit, Var, walk
 from fusegen.loc import Loc
 from fusegen.monoid import Action
-from fusegen.operator import Law, State
+from fusegen.own_operator import Law, State
 from fusegen.witness import Witness
 
 Status = Literal["proved", "not proved", "assumed"]

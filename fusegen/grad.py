@@ -14,10 +14,10 @@ from typing import Any
 from fusegen import graph as g
 from fusegen.adjoint.reverse import Reverse
 from fusegen.adjoint.transplant import Text, transplant
-from fusegen.columns import ColumnGradient
 from fusegen.derivation import Obligation
 from fusegen.dispatch import nest
 from fusegen.errors import ArgumentError, TraceError
+from fusegen.grad_columns import ColumnGradient
 from fusegen.kept import kept
 from fusegen.kinds import assumed_dtypes, infer_kinds
 from fusegen.names import nearest

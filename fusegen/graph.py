@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from fusegen.dtypes import DType
 from fusegen.errors import InternalError
 from fusegen.loc import Loc
-from fusegen.operator import Operator
+from fusegen.own_operator import Operator
 
 
 class Extent(Enum):

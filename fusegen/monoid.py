@@ -33,7 +33,7 @@ from typing import Literal
 
 from fusegen.dtypes import Kind
 from fusegen.expr import Call, Expr, Lit, Var, call, variables
-from fusegen.operator import Operator
+from fusegen.own_operator import Operator
 
 FoldName = Literal["max", "min", "sum", "prod"]
 Action = Literal["shift", "scale", "same"]

@@ -21,8 +21,8 @@ from fusegen.errors import ArgumentError, TraceError
 from fusegen.expr import Lit
 from fusegen.loc import Loc
 from fusegen.names import c_identifier, nearest
-from fusegen.operator import Law, Operator
-from fusegen.spell import operator_of
+from fusegen.own_operator import Law, Operator
+from fusegen.own_spelling import operator_of
 from fusegen.value import Operand, Value, builder, here
 from fusegen.value import lift as node_of
 

@@ -15,11 +15,11 @@ from itertools import permutations, product
 
 import sympy as sp
 
-from fusegen import operator as op
+from fusegen import own_operator as op
 from fusegen.algebra.own.cases import Case, Guard, OutOfBounds, cases, evaluate
 from fusegen.algebra.own.exact import exact, same
 from fusegen.expr import Expr, Lit, ops_of
-from fusegen.operator import Operator
+from fusegen.own_operator import Operator
 
 _SECONDS = 0.6  # for the signs, and for all else
 _ASSUMED = {">": "positive", "≥": "nonnegative", "≤": "nonpositive"}  # as sympy calls them

@@ -22,7 +22,7 @@ from fusegen.algebra.own.refute import Search
 from fusegen.derivation import Counterexample, Obligation
 from fusegen.errors import LawViolation, UnprovedLaw
 from fusegen.loc import Loc
-from fusegen.operator import Law, Operator
+from fusegen.own_operator import Law, Operator
 
 _SEARCH_SECONDS = 0.1  # per law
 _REQUIRED: tuple[Law, ...] = ("associative", "identity")

@@ -15,7 +15,7 @@ import sympy as sp
 from fusegen.algebra.laws import is_zero
 from fusegen.algebra.own.cases import Case, OutOfBounds, cases, evaluate
 from fusegen.algebra.own.invariants import Invariants, Merged, State
-from fusegen.operator import Law, Operator
+from fusegen.own_operator import Law, Operator
 
 _SECONDS = 0.6  # for a law
 _MOST_CASES = 600

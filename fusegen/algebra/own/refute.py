@@ -16,7 +16,7 @@ from fusegen.algebra.exact import Number
 from fusegen.algebra.own.exact import evaluate, exact, same, shown
 from fusegen.derivation import Counterexample
 from fusegen.expr import Var
-from fusegen.operator import Law, Operator, State
+from fusegen.own_operator import Law, Operator, State
 
 _POOLS: dict[int, tuple[int, ...]] = {1: (0, 1, -1, 2, -2, 3), 2: (0, 1, -1, 2)}
 _LONGEST = {"associative": 5, "commutative": 4, "identity": 3}

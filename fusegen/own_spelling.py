@@ -14,7 +14,7 @@ from fusegen.kinds import check_field, kinds_of
 from fusegen.loc import Loc
 from fusegen.lower.scope import Names, convert, expression
 from fusegen.names import c_identifier
-from fusegen.operator import Law, Operator, StateField
+from fusegen.own_operator import Law, Operator, StateField
 from fusegen.trace import tracing
 from fusegen.value import Builder, Value
 
