@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
@@ -241,6 +242,9 @@ def pipeline(
     equal in exact arithmetic, but may lose digits where the text keeps them; without it such a sum
     keeps a sweep of its own.
     """
+    if fn is not None and not inspect.isfunction(inspect.unwrap(fn)):
+        raise ArgumentError(f"pipeline takes a function, got {type(fn).__name__}",
+                            fix="Write @fg.pipeline above def.")  # fmt: skip
     if fn is None:
         return functools.partial(Pipeline, allow_cancellation=allow_cancellation)
     return Pipeline(fn, allow_cancellation=allow_cancellation)

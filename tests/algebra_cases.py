@@ -193,9 +193,9 @@ def rounding_by_the_greatest(x):
 
 
 @refused(RefusalKind.ORDER)
-def sum_of_the_upper_part(x):
+def count_near_the_second_greatest(x):
     values, _ = fg.topk(x, 2)
-    return fg.sum(fg.where(x >= fg.min(values), x, 0.0))
+    return fg.count(x > fg.min(values) - 2)
 
 
 @refused(RefusalKind.STUCK_ATOM)

@@ -65,6 +65,7 @@ def test_refusals_keep_a_sweep_and_say_why(pipeline, kind):
     assert refusal.loc.file.endswith("algebra_cases.py")
     assert refusal.why
     assert refusal.fix
+    assert refusal.witness is not None or kind is RefusalKind.UNPROVED
     assert pipeline.plan(form="online").sweeps > 1
 
 

@@ -13,7 +13,7 @@ from fusegen.algebra.monotone import trend_of
 from fusegen.algebra.own.laws import own_entry
 from fusegen.algebra.refusals import advice, with_witness
 from fusegen.algebra.setting import Setting, read_setting
-from fusegen.algebra.symbols import Unmodelled
+from fusegen.algebra.symbols import Unmodelled, told
 from fusegen.derivation import (
     Base,
     Commuted,
@@ -23,7 +23,6 @@ from fusegen.derivation import (
     RefusalKind,
     Refused,
 )  # fmt: skip
-from fusegen.ops import OPS
 from fusegen.proof.definitions import definitions_of
 
 _ORDERED = (g.Fold.MAX, g.Fold.MIN, g.Fold.ARGMAX, g.Fold.ARGMIN)
@@ -86,11 +85,11 @@ def _commuted(
 ) -> Entry:
     trend, proof = trend_of(setting)
     if trend.sign == 0:
-        why = f"f is not proved monotone in one element: f = {setting.f}."
+        why = f"f is not proved monotone in one element: f = {told(setting.f)}."
         return _refused(graph, node, needs, RefusalKind.NON_MONOTONE, why)
     if not trend.strict and _uses_columns(graph, node):
-        why = f"f = {setting.f} makes different elements equal, and equal ones go to the lowest " \
-              "column: columns taken by the element itself would differ (values alone would not)."
+        why = f"f = {told(setting.f)} makes different elements equal, and equal ones go to the " \
+              "lowest column: columns taken by the element itself would differ (values would not)."
         return _refused(graph, node, needs, RefusalKind.NON_MONOTONE, why)
     (element,) = setting.elements
     return Commuted(graph.names[node], needs, graph.names[element], trend.sign > 0, (proof,))
@@ -116,9 +115,8 @@ def _dependent(
 def _unmodelled(
     graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], stuck: g.Node
 ) -> Refused:
-    if isinstance(stuck, g.Map | g.Cast) and not (
-        isinstance(stuck, g.Map) and stuck.op in OPS and g.extent(stuck) is g.Extent.LIST
-    ):
+    ordered = [n for n in g.topological((stuck,)) if isinstance(n, g.TopK | g.Take)]
+    if isinstance(stuck, g.Map | g.Cast) and not ordered:
         why = f"the algebra has no model of {graph.names[stuck]} ({stuck.loc.short})."
         return _refused(graph, node, needs, RefusalKind.UNPROVED, why)
     why = f"it uses {graph.names[stuck]}, which exists only when the row is finished."

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import sympy as sp
 
 from fusegen.algebra.setting import Setting
+from fusegen.algebra.symbols import told
 
 _SWITCHES = (sp.Max, sp.Min, sp.Abs, sp.sign, sp.floor, sp.ceiling)
 
@@ -25,8 +26,10 @@ class Kink:
     movers: tuple[str, ...]
 
     def __str__(self) -> str:
-        where = f"at {self.element} = {self.place}" if self.place is not None else "at a point"
-        return f"{self.atom} switches {where}, which moves with {', '.join(self.movers)}"
+        where = "at a point"
+        if self.place is not None:
+            where = f"at {self.element} = {told(self.place)}"
+        return f"{told(self.atom)} switches {where}, which moves with {', '.join(self.movers)}"
 
 
 def moving_kink(setting: Setting) -> Kink | None:

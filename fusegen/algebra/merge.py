@@ -27,6 +27,7 @@ from fusegen.algebra.safety import (
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.spell import spelled
 from fusegen.algebra.steady import is_steady
+from fusegen.algebra.symbols import told
 from fusegen.derivation import Dependent, RefusalKind
 
 
@@ -90,7 +91,8 @@ def _doubt(setting: Setting, closed: Closed | NotClosed, brave: bool) -> Doubt |
     candidate = closed.candidate
     changing = frozenset(r.symbol for r in setting.changing)
     if candidate.stuck:
-        why = f"no pivot separates the row values from the element in {candidate.stuck[0]}."
+        stuck = told(candidate.stuck[0])
+        why = f"no pivot separates the row values from the element in {stuck}."
         return Doubt(RefusalKind.STUCK_ATOM, why)
     loose = raw_moment(candidate, setting)
     if loose is not None and not brave:
@@ -105,18 +107,18 @@ def _doubt(setting: Setting, closed: Closed | NotClosed, brave: bool) -> Doubt |
         return Doubt(RefusalKind.STUCK_ATOM, why, todo)
     factor = unbounded_factor(closed)
     if factor is not None:
-        why = f"moving the pivot multiplies the sum by {factor}, which has no bound."
+        why = f"moving the pivot multiplies the sum by {told(factor)}, which has no bound."
         return Doubt(RefusalKind.UNBOUNDED, why)
     if exponential_readout(candidate, changing):
         why = "the read-out would multiply the sum by an exponential of a row value."
         return Doubt(RefusalKind.UNBOUNDED, why)
     large = out_of_range(setting, closed)
     if large is not None:
-        why = f"Σ {large} overflows, or vanishes, where the quotients that the text forms do not."
+        why = f"Σ {told(large)} overflows, or vanishes, where the text's quotients do not."
         return Doubt(RefusalKind.RANGE, why)
     mixed = cancelling_readout(setting, closed)
     if mixed is not None and not brave:
-        why = f"a sum of terms of one sign would be read out as the difference {mixed}."
+        why = f"a sum of terms of one sign would be read out as the difference {told(mixed)}."
         return Doubt(RefusalKind.MIXED_SIGN, why, ALLOW)
     return None
 
@@ -137,5 +139,5 @@ def _no_pivot(setting: Setting, loose: sp.Symbol) -> str:
 def _not_closed(closed: NotClosed) -> Doubt:
     if closed.stuck is None:
         return Doubt(RefusalKind.TOO_MANY_STATES, f"more than {MAX_BASIS} sums would be needed.")
-    why = f"moving the pivot leaves {closed.stuck}, which mixes the element and the move."
+    why = f"moving the pivot leaves {told(closed.stuck)}, which mixes the element and the move."
     return Doubt(RefusalKind.STUCK_ATOM, why)

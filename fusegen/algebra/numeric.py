@@ -15,7 +15,7 @@ from fusegen import graph as g
 from fusegen.algebra.pivot import Candidate, best_candidate
 from fusegen.algebra.setting import Setting, as_vars
 from fusegen.algebra.short_rows import Rows, ShortRows
-from fusegen.algebra.symbols import thaw
+from fusegen.algebra.thaw import thaw
 from fusegen.expr import Var, evaluate
 from fusegen.witness import Cancellation, Overflow
 

@@ -43,11 +43,8 @@ def _vanishes_at(f: sp.Expr, bound: Bound) -> bool:
 def rewritten_readout(candidate: Candidate, changing: frozenset[sp.Symbol]) -> bool:
     """Would one sum be read out as several, weighed by row values in powers that the text does
     not form? (Σ x·(x − m) by x = u + m: m·Σ u + Σ u².)"""
-    moving = [c for c in candidate.terms.values() if c.free_symbols & changing]
-    return len(candidate.terms) > 1 and any(
-        not c.is_constant(*changing) and sp.numer(sp.together(c)).free_symbols & changing
-        for c in moving
-    )
+    weights = (sp.numer(sp.together(c)) for c in candidate.terms.values())
+    return len(candidate.terms) > 1 and any(w.free_symbols & changing for w in weights)
 
 
 def exponential_readout(candidate: Candidate, changing: frozenset[sp.Symbol]) -> bool:

@@ -10,7 +10,7 @@ from fusegen.algebra.laws import obligation
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.rowsums import vanishes
 from fusegen.algebra.setting import Setting, as_vars
-from fusegen.algebra.symbols import thaw
+from fusegen.algebra.thaw import thaw
 from fusegen.derivation import Basis, Dependent, Obligation, Shifted
 from fusegen.expr import Expr, Lit, Var, call, text
 

@@ -1,4 +1,4 @@
-"""Between fusegen's expressions and sympy's: `freeze` goes in, `thaw` comes out.
+"""From fusegen's graph to sympy: `freeze`; `thaw.py` leads back.
 
 Symbols carry what is known about their sign; nothing is assumed that the graph does not imply.
 """
@@ -13,7 +13,6 @@ import sympy as sp
 
 from fusegen import graph as g
 from fusegen.digest import attributes
-from fusegen.expr import Expr, Lit, call
 
 
 class Unmodelled(Exception):
@@ -161,6 +160,11 @@ def is_nonnegative(node: g.Node) -> bool:
             return False
 
 
+def told(expr: sp.Expr) -> str:
+    """The expression for messages."""
+    return str(expr).replace("**", "^").replace("*", "·")
+
+
 def divisors(node: g.Node) -> frozenset[g.Node]:
     """What `node` divides by, or takes the logarithm of; products and roots are taken apart.
 
@@ -180,125 +184,3 @@ def divisors(node: g.Node) -> frozenset[g.Node]:
         if isinstance(n, g.Map) and n.op in ("div", "rsqrt", "log", "log2"):
             factors(n.args[-1])
     return frozenset(found)
-
-
-def thaw(expr: sp.Expr, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]) -> Expr:
-    """A sympy expression in fusegen's own language.
-
-    `moving` names relatives and moves: products of their powers with an exponential are guarded,
-    so that u·exp(u) at u = −inf is 0 (its limit), not NaN. So is all that an indicator selects.
-    """
-    if expr in names:
-        return names[expr]
-    if expr.is_Integer or expr.is_Rational or expr.is_Float:
-        return Lit(float(expr))
-    if isinstance(expr, sp.Add):
-        return _thaw_sum(expr, names, moving)
-    if isinstance(expr, sp.Mul):
-        return _thaw_product(expr, names, moving)
-    if isinstance(expr, sp.exp):
-        return call("exp", thaw(expr.args[0], names, moving))
-    if isinstance(expr, sp.Pow):
-        return _thaw_power(expr, names, moving)
-    if isinstance(expr, sp.Piecewise):
-        return _thaw_cases(expr, names, moving)
-    if expr in (sp.true, sp.false):
-        return Lit(expr == sp.true, "bool")
-    inner = [thaw(a, names, moving) for a in _ordered(expr.args)]
-    if isinstance(expr, sp.core.function.AppliedUndef):
-        return call(expr.func.__name__, *(thaw(a, names, moving) for a in expr.args))
-    for kind, op in _WORDS.items():
-        if isinstance(expr, kind):
-            return functools.reduce(lambda a, b: call(op, a, b), inner) if len(inner) > 1 \
-                else call(op, *inner)
-    for kind, op in _RELATIONS.items():
-        if isinstance(expr, kind):
-            return call(op, *(thaw(a, names, moving) for a in expr.args))
-    raise ValueError(f"no spelling for {expr}")
-
-
-_WORDS = {
-    sp.log: "log", sp.tanh: "tanh", sp.sin: "sin", sp.cos: "cos", sp.erf: "erf", sp.Abs: "abs",
-    sp.sign: "sign", sp.floor: "floor", sp.ceiling: "ceil", sp.Max: "maximum", sp.Min: "minimum",
-    sp.And: "and", sp.Or: "or", sp.Not: "not",
-}  # fmt: skip
-_RELATIONS = {
-    sp.StrictLessThan: "lt", sp.LessThan: "le", sp.StrictGreaterThan: "gt", sp.GreaterThan: "ge",
-    sp.Equality: "eq", sp.Unequality: "ne",
-}  # fmt: skip
-
-
-def _thaw_cases(
-    expr: sp.Piecewise, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]
-) -> Expr:
-    *cases, (last, condition) = expr.args
-    if condition != sp.true:
-        raise ValueError(f"no spelling for {expr}")
-    total = thaw(last, names, moving)
-    for value, when in reversed(cases):
-        total = call("where", thaw(when, names, moving), thaw(value, names, moving), total)
-    return total
-
-
-def _ordered(args: tuple[sp.Expr, ...]) -> list[sp.Expr]:
-    return sorted(args, key=sp.default_sort_key)
-
-
-def _thaw_sum(expr: sp.Add, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]) -> Expr:
-    plus = [t for t in _ordered(expr.args) if not t.could_extract_minus_sign()]
-    minus = [-t for t in _ordered(expr.args) if t.could_extract_minus_sign()]
-    terms = [thaw(t, names, moving) for t in plus]
-    total = terms[0] if terms else call("neg", thaw(minus.pop(0), names, moving))
-    for term in terms[1:]:
-        total = call("add", total, term)
-    for t in minus:
-        total = call("sub", total, thaw(t, names, moving))
-    return total
-
-
-def _product(factors: list[Expr]) -> Expr:
-    total = factors[0] if factors else Lit(1.0)
-    for factor in factors[1:]:
-        total = call("mul", total, factor)
-    return total
-
-
-def _thaw_product(expr: sp.Mul, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]) -> Expr:
-    if expr.args[0] == -1:
-        return call("neg", thaw(-expr, names, moving))
-    choice = next((a for a in _ordered(expr.args) if isinstance(a, sp.Piecewise)
-                   and [v for v, _ in a.args] == [1, 0]), None)  # fmt: skip
-    if choice is not None:
-        rest = thaw(sp.Mul(*(a for a in expr.args if a != choice)), names, moving)
-        return call("where", thaw(choice.args[0][1], names, moving), rest, Lit(0.0))
-    over, under = sp.fraction(expr, exact=True)
-    if under != 1 and not under.has(sp.exp):
-        return call("div", thaw(over, names, moving), thaw(under, names, moving))
-    indicators = [a for a in _ordered(expr.args) if a.is_Symbol and a.is_integer]
-    weights = indicators + [a for a in _ordered(expr.args) if isinstance(a, sp.exp)]
-    growing = [
-        a for a in _ordered(expr.args)
-        if a not in weights and (indicators or {s.name for s in a.free_symbols} & moving)
-        and not a.is_number
-    ]  # fmt: skip
-    others = [a for a in _ordered(expr.args) if a not in weights and a not in growing]
-    if not (weights and growing):
-        return _product([thaw(a, names, moving) for a in (*others, *growing, *weights)])
-    weight = _product([thaw(a, names, moving) for a in weights])
-    value = _product([thaw(a, names, moving) for a in growing])
-    guarded = call("zero_wins", weight, value)
-    return _product([*(thaw(a, names, moving) for a in others), guarded])
-
-
-def _thaw_power(expr: sp.Pow, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]) -> Expr:
-    base, power = expr.args
-    inner = thaw(base, names, moving)
-    if power.is_Integer and 2 <= power <= 8:
-        return _product([inner] * int(power))
-    if power.is_Integer and -4 <= power <= -1:
-        return call("div", Lit(1.0), _product([inner] * -int(power)))
-    if power == sp.Rational(1, 2):
-        return call("sqrt", inner)
-    if power == sp.Rational(-1, 2):
-        return call("rsqrt", inner)
-    return call("pow", inner, thaw(power, names, moving))
