@@ -131,6 +131,7 @@ class Dependent:
     obligations: tuple[Obligation, ...]
     known_zero: tuple[int, ...] = ()  # positions of basis functions whose sums are exactly 0
     ordered: tuple[str, ...] = ()  # extremes whose order with the elements was used: not if NaN
+    finite: tuple[str, ...] = ()  # extremes whose distance was: only if they are finite
 
     @property
     def counts(self) -> bool:

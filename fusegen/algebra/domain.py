@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import sympy as sp
 
-_SWITCHES = (sp.Max, sp.Min, sp.Abs, sp.sign, sp.Piecewise, sp.core.relational.Relational)
+_OF_VALUES = (sp.Max, sp.Min, sp.Abs, sp.sign)
+_SWITCHES = (*_OF_VALUES, sp.Piecewise, sp.core.relational.Relational)
 
 
 @dataclass(frozen=True)
@@ -79,16 +80,21 @@ def zero_or_one(name: str) -> sp.Symbol:
     return sp.Symbol(name, integer=True, nonnegative=True)
 
 
-def on_domain(f: sp.Expr, bounds: tuple[Bound, ...]) -> tuple[sp.Expr, tuple[Bound, ...]]:
-    """f with every switch folded that the bounds decide, and the bounds that decided one."""
-    used = []
+def on_domain(
+    f: sp.Expr, bounds: tuple[Bound, ...]
+) -> tuple[sp.Expr, tuple[Bound, ...], tuple[Bound, ...]]:
+    """f with every switch folded that the bounds decide; the bounds that decided one; and those
+    that decided one of a difference, x − max x, which is NaN where the extreme is infinite."""
+    used, differences = [], []
     for b in bounds:
         if f.has(*_SWITCHES):
             known = f.subs(b.element, b.inside).subs(b.distance, b.outside)
             if len(known.atoms(*_SWITCHES)) < len(f.atoms(*_SWITCHES)):
+                if len(known.atoms(*_OF_VALUES)) < len(f.atoms(*_OF_VALUES)):
+                    differences.append(b)
                 f = known
                 used.append(b)
-    return f, tuple(used)
+    return f, tuple(used), tuple(differences)
 
 
 def less_than(f: sp.Expr, bounds: tuple[Bound, ...]) -> tuple[Bound, ...]:

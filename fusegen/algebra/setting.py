@@ -58,7 +58,8 @@ class Setting:
     bounds: tuple[Bound, ...]
     indicators: tuple[Indicator, ...]
     names: Mapping[g.Node, str]
-    ordered: tuple[sp.Symbol, ...]  # row values that must be numbers for f to equal the text
+    ordered: tuple[sp.Symbol, ...]  # row values that must not be NaN for f to equal the text
+    finite: tuple[sp.Symbol, ...]  # those that must be finite numbers
     twins: tuple[tuple[sp.Symbol, sp.Symbol, RowParameter], ...] = ()  # see `apart`
 
     @property
@@ -146,12 +147,15 @@ def read_setting(
     leaves: dict[g.Node, sp.Expr] = {n: p.symbol for n, p in reader.rows.items()}
     text = freeze(arg, {**leaves, **elements})
     bounds = _bounds(elements, reader.rows)
-    f, used = on_domain(text, bounds)
+    f, used, differences = on_domain(text, bounds)
     ordered = dict.fromkeys(b.row for b in (*used, *less_than(f, bounds)))
     f, indicators = with_indicators(f, bounds)
     if f.has(sp.Piecewise):
         f = conditions_alone(f)
-    setting = Setting(text, f, elements, reader.rows, bounds, indicators, names, tuple(ordered))
+    finite = tuple(b.row for b in differences)
+    setting = Setting(
+        text, f, elements, reader.rows, bounds, indicators, names, tuple(ordered), finite
+    )
     return replace(setting, rows=_with_averages(setting, entries))
 
 

@@ -54,7 +54,7 @@ def spelled(
     )
     return Dependent(
         name, needs, tuple(shifts.values()), basis, readout, (*obligations, *proofs), tuple(zeros),
-        tuple(s.name for s in setting.ordered),
+        tuple(s.name for s in setting.ordered), tuple(s.name for s in setting.finite),
     )
 
 

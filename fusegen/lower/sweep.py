@@ -194,7 +194,9 @@ class SweepBuilder:
                 tests[unit.name] = usable(unit, self.scope.value(self.names.graph[shift.unit]))
         for name in entry.ordered:
             value = self.scope.value(self.names.graph[name])
-            tests.setdefault(name, call("not", call("isnan", value)))
+            known = call("isfinite", value) if name in entry.finite else \
+                call("not", call("isnan", value))
+            tests.setdefault(name, known)
         if not tests:
             return None
         first, *rest = tests.values()
