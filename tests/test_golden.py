@@ -10,6 +10,7 @@ from pathlib import Path
 
 import own_cases
 import pytest
+from algebra_cases import ACCEPTED
 
 from fusegen import library
 from fusegen.pipeline import Pipeline
@@ -27,6 +28,13 @@ SOURCES: dict[str, tuple[str, dict[str, object]]] = {
         "layer_norm", {"target": "sm_90", "dtype": "bfloat16", "inputs": ("weight", "bias")}),
     "softmax_topk.x86-64-v3.cpp": ("softmax_topk", {"target": "x86-64-v3", "k": 5}),
     "var_mean.x86-64-v4.cpp": ("var_mean", {"target": "x86-64-v4"}),
+    "softmax_weighted_variance.sm_90.cu": (
+        "softmax_weighted_variance", {"target": "sm_90", "n_cols": 25_000}),
+    "softmax_weighted_variance.x86-64-v3.cpp": (
+        "softmax_weighted_variance", {"target": "x86-64-v3"}),
+    "tie_count.sm_90.cu": ("tie_count", {"target": "sm_90", "n_cols": 25_000}),
+    "squares_between_the_extremes.x86-64-v3.cpp": (
+        "squares_between_the_extremes", {"target": "x86-64-v3"}),
     "statistics.sm_90.cu": ("statistics", {"target": "sm_90", "n_cols": 25_000}),
     "statistics.x86-64-v3.cpp": ("statistics", {"target": "x86-64-v3"}),
     "scan.split.sm_90.cu": ("scan", {"target": "sm_90", "n_rows": 4, "n_cols": 1_000_000}),
@@ -37,7 +45,8 @@ SOURCES: dict[str, tuple[str, dict[str, object]]] = {
 
 def emit(name: str) -> str:
     pipeline, options = SOURCES[name]
-    found: Pipeline = getattr(library, pipeline, None) or getattr(own_cases, pipeline)
+    texts = {**vars(own_cases), **ACCEPTED, **library.PIPELINES}
+    found: Pipeline = texts[pipeline]
     return found.source(**options)  # type: ignore[arg-type]
 
 
