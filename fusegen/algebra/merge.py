@@ -51,7 +51,9 @@ def merged(
     if isinstance(whole, Doubt) and len(setting.parts) > 1:
         terms = [_attempt(part, brave) for part in setting.parts]
         found = [t for t in terms if isinstance(t, Closed)]
-        whole = joined(found) if len(found) == len(terms) else whole
+        if len(found) == len(terms):
+            both = joined(found)
+            whole = (None if brave else _cancels(setting, both)) or both
     if isinstance(whole, Doubt):
         return whole
     obligations = obligations_of(setting, whole)
@@ -116,11 +118,15 @@ def _doubt(setting: Setting, closed: Closed | NotClosed, brave: bool) -> Doubt |
     if large is not None:
         why = f"Σ {told(large)} overflows, or vanishes, where the text's quotients do not."
         return Doubt(RefusalKind.RANGE, why)
+    return None if brave else _cancels(setting, closed)
+
+
+def _cancels(setting: Setting, closed: Closed) -> Doubt | None:
     mixed = cancelling_readout(setting, closed)
-    if mixed is not None and not brave:
-        why = f"a sum of terms of one sign would be read out as the difference {told(mixed)}."
-        return Doubt(RefusalKind.MIXED_SIGN, why, ALLOW)
-    return None
+    if mixed is None:
+        return None
+    why = f"a sum of terms of one sign would be read out as the difference {told(mixed)}."
+    return Doubt(RefusalKind.MIXED_SIGN, why, ALLOW)
 
 
 ALLOW = ("To share the sweep, centre the element on a value of the elements alone, as x - "
