@@ -21,7 +21,7 @@ class Choice:
     """One element's pivot; `pivot` None leaves the element as it is.
 
     `element` is its symbol in f, `atom` the element it stands for: they differ for the twin that
-    stands inside exponentials, and for indicators, which are their own u.
+    stands beside a row value, and for indicators, which are their own u.
     """
 
     element: sp.Symbol

@@ -20,7 +20,7 @@ import sympy as sp
 from fusegen.algebra.choice import Choice
 from fusegen.algebra.domain import conditions_alone, selection_holds, zero_or_one
 from fusegen.algebra.limits import OBLIGATION_SECONDS, within
-from fusegen.algebra.pivot import Closed, scales_outside
+from fusegen.algebra.pivot import Closed, expanded
 from fusegen.algebra.setting import Setting
 from fusegen.derivation import Obligation, Status
 
@@ -31,7 +31,7 @@ def is_zero(expr: sp.Expr) -> bool:
     """Is the expression identically 0? False means "not shown", never a guess."""
     if expr.has(sp.sin, sp.cos):
         expr = expr.rewrite(sp.exp)
-    spread = sp.expand(sp.expand_log(sp.expand(scales_outside(expr)), force=False))
+    spread = expanded(expr)
     if spread == 0:
         return True
     merged = sp.powsimp(spread)

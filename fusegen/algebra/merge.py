@@ -48,8 +48,9 @@ def merged(
     if kink is not None:
         return Doubt(RefusalKind.KINK, f"{kink}.")
     whole = _attempt(setting, brave)
-    if isinstance(whole, Doubt) and len(setting.parts) > 1:
-        terms = [_attempt(part, brave) for part in setting.parts]
+    parts = setting.parts
+    if isinstance(whole, Doubt) and len(parts) > 1:
+        terms = [_attempt(part, brave) for part in parts]
         found = [t for t in terms if isinstance(t, Closed)]
         if len(found) == len(terms):
             both = joined(found)
@@ -67,11 +68,12 @@ def merged(
 def _attempt(setting: Setting, brave: bool) -> Closed | Doubt:
     """The best pivots with their transport: first for the differences that the text itself forms,
     then for any."""
-    first = _closed(setting.apart)
+    apart = setting.apart
+    first = _closed(apart)
     doubt = _doubt(setting, first, brave)
     if doubt is None and isinstance(first, Closed):
         return first
-    if setting.apart.twins:
+    if apart.twins:
         other = _closed(setting)
         changing = frozenset(r.symbol for r in setting.changing)
         lossy = not brave and rewritten_readout(other.candidate, changing)
@@ -98,7 +100,7 @@ def _doubt(setting: Setting, closed: Closed | NotClosed, brave: bool) -> Doubt |
         return Doubt(RefusalKind.STUCK_ATOM, why)
     loose = raw_moment(candidate, setting)
     if loose is not None and not brave:
-        return Doubt(RefusalKind.MIXED_SIGN, _no_pivot(setting, loose), ALLOW)
+        return Doubt(RefusalKind.MIXED_SIGN, _no_pivot(setting, loose))
     if isinstance(closed, NotClosed):
         return _not_closed(closed)
     held = closed.transport.free_symbols - {m for c in candidate.choices for m in c.moves}
@@ -126,11 +128,7 @@ def _cancels(setting: Setting, closed: Closed) -> Doubt | None:
     if mixed is None:
         return None
     why = f"a sum of terms of one sign would be read out as the difference {told(mixed)}."
-    return Doubt(RefusalKind.MIXED_SIGN, why, ALLOW)
-
-
-ALLOW = ("To share the sweep, centre the element on a value of the elements alone, as x - "
-         "fg.mean(x), or accept the lost digits: @fg.pipeline(allow_cancellation=True).")
+    return Doubt(RefusalKind.MIXED_SIGN, why)
 
 
 def _no_pivot(setting: Setting, loose: sp.Symbol) -> str:

@@ -61,13 +61,18 @@ def spread(expr: sp.Expr) -> sp.Expr:
         return name
 
     expr = expr.replace(lambda e: e.is_Pow and e.exp.is_negative and e.base.is_Add, hold)
-    expr = sp.expand(sp.expand_log(sp.expand(scales_outside(expr)), force=False))
+    expr = expanded(expr)
     while expr.has(*held) if held else False:
         expr = expr.xreplace(held)
     return expr
 
 
-def scales_outside(expr: sp.Expr) -> sp.Expr:
+def expanded(expr: sp.Expr) -> sp.Expr:
+    """Products and logarithms multiplied out, as far as the signs known of their factors allow."""
+    return sp.expand(sp.expand_log(sp.expand(_scales_outside(expr)), force=False))
+
+
+def _scales_outside(expr: sp.Expr) -> sp.Expr:
     """max(0, a·u) = a·max(0, u) for a > 0, and likewise min; |a·u| = |a|·|u|."""
     for size in expr.atoms(sp.Abs):
         if isinstance(size.args[0], sp.Mul):

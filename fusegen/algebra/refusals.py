@@ -66,8 +66,9 @@ def advice(kind: RefusalKind) -> str:
         case RefusalKind.TOO_MANY_STATES:
             return "To share the sweep, lower the degree, or return simpler sums."
         case RefusalKind.MIXED_SIGN:
-            return ("To share the sweep, centre the element on a value of the elements alone, "
-                    "as x - fg.mean(x).")  # fmt: skip
+            return ("To share the sweep, centre the element on a value of the elements alone, as "
+                    "x - fg.mean(x), or accept the lost digits: "
+                    "@fg.pipeline(allow_cancellation=True).")  # fmt: skip
         case RefusalKind.NON_MONOTONE:
             return "To share the sweep, order by x itself, or by exp, softmax or tanh of it."
         case RefusalKind.ORDER:

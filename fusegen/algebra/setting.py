@@ -20,10 +20,10 @@ from fusegen.algebra.rowsums import RowSums, averages
 from fusegen.algebra.steady import is_steady
 from fusegen.algebra.symbols import (
     Unmodelled,
+    counts_as_positive,
     divisors,
     freeze,
     is_nonnegative,
-    is_positive,
 )  # fmt: skip
 from fusegen.derivation import Base, Dependent, Entry
 from fusegen.expr import Var
@@ -163,10 +163,10 @@ def _with_averages(
     setting: Setting, entries: Mapping[g.Node, Entry]
 ) -> dict[g.Node, RowParameter]:
     """Merged sums that average an element may be pivots too."""
-    rows = dict(setting.rows)
+    rows, sums = dict(setting.rows), setting.sums
     for node, row in setting.rows.items():
         merged = isinstance(node, g.Reduce) and isinstance(entries.get(node), Dependent)
-        if merged and any(averages(node, x, setting.sums) for x in setting.elements):
+        if merged and any(averages(node, x, sums) for x in setting.elements):
             rows[node] = replace(row, pivotal=True)
     return rows
 
@@ -194,9 +194,8 @@ class _Reader:
         self.rows: dict[g.Node, RowParameter] = {}
 
     def _symbol(self, node: g.Node) -> sp.Symbol:
-        never_negative = is_nonnegative(node)
-        known = {"nonnegative": True} if never_negative else {}
-        if is_positive(node) or (never_negative and node in self.divisors):
+        known = {"nonnegative": True} if is_nonnegative(node) else {}
+        if counts_as_positive(node, self.divisors):
             known = {"positive": True}
         return sp.Symbol(self.names[node], real=True, **known)
 

@@ -64,12 +64,12 @@ def _known_zeros(setting: Setting, closed: Closed) -> tuple[list[int], list[Obli
     here = {c.u: c.here for c in choices}
     about = {c.u for c in choices if c.pivot is not None and not c.pivot.monotone
              and c.action == "shift"}  # fmt: skip
-    found, proofs = [], []
+    found, proofs, sums = [], [], setting.sums
     for k, h in enumerate(closed.basis):
         # Only terms linear in a deviation can average out.
         if any(sp.diff(h, u, 2) == 0 != sp.diff(h, u) for u in about & h.free_symbols):
             at = h.subs(here, simultaneous=True)
-            prove = functools.partial(vanishes, at, setting.sums)
+            prove = functools.partial(vanishes, at, sums)
             shown = text(thaw(at, as_vars(setting), frozenset()), 2)
             proof = obligation("known zero", f"Σ {shown} = 0 over any part of a row", prove)
             if proof.status == "proved":

@@ -16,13 +16,7 @@ import sympy as sp
 
 from fusegen import graph as g
 from fusegen.algebra.laws import is_zero, obligation
-from fusegen.algebra.symbols import (
-    Unmodelled,
-    divisors,
-    freeze,
-    is_nonnegative,
-    is_positive,
-)  # fmt: skip
+from fusegen.algebra.symbols import Unmodelled, counts_as_positive, divisors, freeze
 from fusegen.derivation import Obligation
 
 
@@ -81,8 +75,7 @@ class _Total:
                 return freeze(node, {a: self.known[a] for a in g.operands(node)})
 
     def _symbol(self, node: g.Node) -> sp.Symbol:
-        scale = node in self.divisors and is_nonnegative(node)
-        positive = True if scale or is_positive(node) else None
+        positive = True if counts_as_positive(node, self.divisors) else None
         return sp.Symbol(self.names[node], real=True, positive=positive)
 
     def derivative(self, expr: sp.Expr) -> sp.Expr:

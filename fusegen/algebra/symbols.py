@@ -160,6 +160,11 @@ def is_nonnegative(node: g.Node) -> bool:
             return False
 
 
+def counts_as_positive(node: g.Node, divided_by: frozenset[g.Node]) -> bool:
+    """Is it > 0, or ≥ 0 and divided by?"""
+    return is_positive(node) or (node in divided_by and is_nonnegative(node))
+
+
 def told(expr: sp.Expr) -> str:
     """The expression for messages."""
     return str(expr).replace("**", "^").replace("*", "·")

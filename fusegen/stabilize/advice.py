@@ -10,6 +10,7 @@ import numpy as np
 
 from fusegen.compiler import Traced, Work
 from fusegen.digest import digest
+from fusegen.plan import counted
 from fusegen.stabilize.findings import Finding, Hazard
 from fusegen.stabilize.stabilized import Rewriting, traced_rewriting
 
@@ -80,7 +81,7 @@ def _proofs(found: Rewriting) -> str:
 
 
 def _sweeps(before: int, after: int) -> str:
-    shown = f"{after} sweep{'s' if after != 1 else ''}"
+    shown = counted(after, "sweep")
     return f"{shown}, as before" if before == after else f"{shown} instead of {before}"
 
 

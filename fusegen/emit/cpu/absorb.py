@@ -17,6 +17,7 @@ from fusegen.emit.cpu.state import (
     identity_of,
     is_count,
     is_ordering,
+    zero_of,
 )  # fmt: skip
 from fusegen.expr import Expr, Var, variables
 from fusegen.kernel import COLUMN, Kernel, Let, Sweep
@@ -152,7 +153,7 @@ class AbsorbPrinter:
 
     def _no_sum(self, moving: Moving) -> str:
         kind = self.lanes.type_in(moving.kind)
-        zero = "0" if moving.kind == "int" else self.row.number(0.0)
+        zero = zero_of(moving.kind, self.row)
         return f"{kind} {moving.name}_lanes = fg::all<{kind}>({zero});"
 
     def _below(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ from fusegen.dtypes import Kind
 from fusegen.emit.cpu.dialect import CpuDialect
 from fusegen.emit.cpu.own import OwnView, own_view
 from fusegen.emit.cpu.scope import RowScope
-from fusegen.expr import Lit, Var, rename, text, variables
+from fusegen.expr import Lit, Var, text, variables
 from fusegen.kernel import Sweep
 from fusegen.monoid import Best, Folded, KBest, Monoid, Moving, Pivot
 from fusegen.monoid_text import merge_text
@@ -95,13 +95,18 @@ def identity_of(folded: Folded, dialect: CpuDialect) -> str:
     whole = folded.kind == "int"
     match folded.fold:
         case "sum":
-            return "0" if whole else dialect.number(0.0)
+            return zero_of(folded.kind, dialect)
         case "prod":
             return "1" if whole else dialect.number(1.0)
         case "max":
             return lowest(folded.kind)
         case "min":
             return highest(folded.kind)
+
+
+def zero_of(kind: Kind, dialect: CpuDialect) -> str:
+    """The sum of nothing."""
+    return "0" if kind == "int" else dialect.number(0.0)
 
 
 def lowest(kind: Kind) -> str:
@@ -117,9 +122,7 @@ def _identity(monoid: Monoid, dialect: CpuDialect) -> list[str]:
     lines += [f"state.{c.name}.clear();" for c in monoid.best]
     for p in monoid.pivots:
         lines.append(f"state.{p.anchor} = {_first_anchor(p, monoid, dialect)};")
-    for m in monoid.moving:
-        zero = "0" if m.kind == "int" else dialect.number(0.0)
-        lines.append(f"state.{m.name} = {zero};")
+    lines += [f"state.{m.name} = {zero_of(m.kind, dialect)};" for m in monoid.moving]
     lines += [f"state.{o.name} = {o.type}<{dialect.real}>::identity();" for o in monoid.own]
     return lines + [f"state.{c.name}.clear();" for c in monoid.lists]
 
@@ -173,9 +176,9 @@ def _stays(moving: Moving) -> bool:
 # ---- merge ----
 
 
-def anchor_text(pivot: Pivot, dialect: CpuDialect, names: dict[str, str] | None = None) -> str:
+def anchor_text(pivot: Pivot, dialect: CpuDialect) -> str:
     """The pivot's anchor as a function of other components."""
-    value = dialect.text(rename(pivot.value, names or {}))
+    value = dialect.text(pivot.value)
     return value if pivot.action == "same" else f"fg::{pivot.action}_anchor({value})"
 
 

@@ -72,13 +72,18 @@ def state_view(sweep: Sweep, name: str, dialect: CudaDialect, column_type: str) 
 def identity_of(folded: Folded, dialect: CudaDialect) -> str:
     match folded.fold:
         case "sum":
-            return "0" if folded.kind == "int" else dialect.number(0.0)
+            return zero_of(folded.kind, dialect)
         case "prod":
             return "1" if folded.kind == "int" else dialect.number(1.0)
         case "max":
             return lowest(folded.kind, dialect)
         case "min":
             return greatest(folded.kind, dialect)
+
+
+def zero_of(kind: str, dialect: CudaDialect) -> str:
+    """The sum of nothing."""
+    return "0" if kind == "int" else dialect.number(0.0)
 
 
 def lowest(kind: str, dialect: CudaDialect) -> str:
@@ -107,8 +112,7 @@ def _fields(
         found.append(Field(column_type, b.name, "kNoColumn", column))
     for m in monoid.moving:
         meaning = f"sum of {text(m.lift)}"
-        zero = "0" if m.kind == "int" else dialect.number(0.0)
-        found.append(Field(dialect.type_of(m.kind), m.name, zero,
+        found.append(Field(dialect.type_of(m.kind), m.name, zero_of(m.kind, dialect),
                            _comment(meaning, notes.get(m.name))))  # fmt: skip
     for o in monoid.own:
         found.append(Field(o.type, o.name, f"{o.type}::identity()",
