@@ -38,7 +38,7 @@ class EmulatedExecutable:
             self._launch(launch, grid, held, kept, n_rows, n_cols)
 
     def _grid(self, launch: Launch, n_rows: int) -> int:
-        blocks = -(-n_rows // self.schedule.teams_per_block)
+        blocks = -(-n_rows // launch.rows_per_block)
         if launch.limited:
             blocks = min(blocks, RESIDENT_BLOCKS)
         return blocks * launch.grid_rows
@@ -61,7 +61,7 @@ class EmulatedExecutable:
             if p.shape == "element":
                 args.append(held[p.name].strides[0] // held[p.name].itemsize)
         self.module.launch(
-            launch.symbol, (grid,), (self.schedule.block_threads,), [*args, n_rows, n_cols],
+            launch.symbol, (grid,), (launch.threads,), [*args, n_rows, n_cols],
             outputs=written | scratch, initialised=readable, seed=self.seed,
         )  # fmt: skip
 

@@ -216,14 +216,14 @@ class CudaExecutable:
             for scratch in launch.scratch:
                 kept.setdefault(scratch.name, self._scratch(scratch, n_rows, grid))
             args = self._arguments(launch, held, kept, n_rows, n_cols)
-            function((grid,), (self.schedule.block_threads,), args)
+            function((grid,), (launch.threads,), args)
 
     def _workspace(self, n_rows: int, n_cols: int) -> dict[str, Any]:
         shapes = {"element": (n_rows, padded_stride(n_cols)), "row": (n_rows,)}
         return {p.name: empty(shapes[p.shape], p.dtype) for p in self.program.workspace}
 
     def _grid(self, launch: Launch, n_rows: int) -> int:
-        blocks = -(-n_rows // self.schedule.teams_per_block)
+        blocks = -(-n_rows // launch.rows_per_block)
         if launch.limited:
             blocks = min(blocks, self._most_resident)
         return min(blocks, _MOST_BLOCKS // launch.grid_rows) * launch.grid_rows

@@ -195,11 +195,15 @@ def _slices(problem: Problem, target: CudaTarget, n_vectors: int, tile: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Device memory a launch needs beside the program's arrays."""
+    """Device memory a launch needs beside the program's arrays.
+
+    Tickets are 64-bit counters that only ever grow: zero before the first launch that uses them,
+    then kept for the launches that follow on the same stream.
+    """
 
     name: str
-    kind: Literal["states", "entries", "slots"]
-    count: int  # states or entries per row; slots per team
+    kind: Literal["states", "entries", "slots", "tickets"]
+    count: int  # states, entries or tickets per row; slots per team
     entry_bytes: int
 
     @property
@@ -214,14 +218,19 @@ def padded_stride(n_cols: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One `__global__` function: its part of a kernel, and its parameters in order."""
+    """One `__global__` function: its part of a kernel, its parameters in order, its grid."""
 
     symbol: str
     kernel: Kernel
     part: Literal["whole", "slices", "merge"]
     params: tuple[Param, ...]
     scratch: tuple[Scratch, ...]
-    grid_rows: int  # teams per row: 1, or the slices
+    threads: int  # of a block
+    rows_per_block: int  # teams side by side in a block
+    grid_rows: int  # blocks that share a row: 1, the slices, or a cluster
+    shared_bytes: int = 0  # dynamic shared memory of a block
+    cluster: int = 1  # neighbouring blocks that form a cluster; 1: none
+    together: bool = False  # blocks wait for one another: all must be on the device at once
 
     @property
     def limited(self) -> bool:
@@ -241,22 +250,24 @@ def _launches_of(kernel: Kernel, schedule: CudaSchedule) -> tuple[Launch, ...]:
         for sweep in kernel.sweeps for best in sweep.monoid.lists
         if in_device_memory(kernel, schedule)
     )  # fmt: skip
+    shape = {"threads": schedule.block_threads, "rows_per_block": schedule.teams_per_block}
     if schedule.slices == 1:
         return (Launch(symbol=kernel.name, kernel=kernel, part="whole", params=kernel.params,
-                       scratch=spilled, grid_rows=1),)  # fmt: skip
+                       scratch=spilled, **shape, grid_rows=1),)  # fmt: skip
     (sweep,) = kernel.sweeps
     if sweep.monoid.is_empty:
         return (Launch(symbol=kernel.name, kernel=kernel, part="slices", params=kernel.params,
-                       scratch=(), grid_rows=schedule.slices),)  # fmt: skip
+                       scratch=(), **shape, grid_rows=schedule.slices),)  # fmt: skip
     partial = _partial_scratch(kernel, sweep, schedule)
     gathered = {n for g in _gathers(kernel, sweep) for n in g.loads}
     read = tuple(p for p in kernel.params if not p.output)
     finishing = tuple(p for p in kernel.params if p.name not in sweep.loads or p.name in gathered)
     fold = Launch(symbol=f"{kernel.name}_slices", kernel=kernel, part="slices",
-                  params=read, scratch=partial + spilled,
+                  params=read, scratch=partial + spilled, **shape,
                   grid_rows=schedule.slices)  # fmt: skip
     merge = Launch(symbol=f"{kernel.name}_merge", kernel=kernel, part="merge",
-                   params=finishing, scratch=partial + spilled, grid_rows=1)  # fmt: skip
+                   params=finishing, scratch=partial + spilled, **shape,
+                   grid_rows=1)  # fmt: skip
     return fold, merge
 
 
