@@ -166,7 +166,7 @@ def _select_schedule(work: Work) -> Any:
     program: Program = work.result("lower")
     match work.target:
         case CudaTarget():
-            from fusegen.schedule.cuda import select_cuda
+            from fusegen.schedule.select import select_cuda
 
             return select_cuda(program, work.problem, work.target, work.chunk)
         case CpuTarget():

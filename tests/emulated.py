@@ -10,7 +10,8 @@ from simt import compile_module
 
 from fusegen.dtypes import BFLOAT16
 from fusegen.kernel import Param, Program
-from fusegen.schedule.cuda import CudaSchedule, Launch, Scratch, launches, padded_stride
+from fusegen.schedule.cuda import CudaSchedule
+from fusegen.schedule.launch import Launch, Scratch, launches, padded_stride
 
 RESIDENT_BLOCKS = 3  # fewer than rows, so that the row loop of a bounded grid is exercised
 
@@ -34,7 +35,7 @@ class EmulatedExecutable:
         for launch in self.launches:
             grid = self._grid(launch, n_rows)
             for scratch in launch.scratch:
-                kept.setdefault(scratch.name, self._scratch(scratch, n_rows, grid))
+                kept.setdefault(scratch.name, self._scratch(scratch, launch, n_rows, grid))
             self._launch(launch, grid, held, kept, n_rows, n_cols)
 
     def _grid(self, launch: Launch, n_rows: int) -> int:
@@ -43,9 +44,10 @@ class EmulatedExecutable:
             blocks = min(blocks, RESIDENT_BLOCKS)
         return blocks * launch.grid_rows
 
-    def _scratch(self, scratch: Scratch, n_rows: int, grid: int) -> np.ndarray:
-        owners = grid * self.schedule.teams_per_block if scratch.per_team else n_rows
-        return np.full(owners * scratch.count * scratch.entry_bytes, 0xFF, np.uint8)
+    def _scratch(self, scratch: Scratch, launch: Launch, n_rows: int, grid: int) -> np.ndarray:
+        owners = grid * launch.rows_per_block if scratch.per_team else n_rows
+        fill = 0 if scratch.kind == "tickets" else 0xFF
+        return np.full(owners * scratch.count * scratch.entry_bytes, fill, np.uint8)
 
     def _launch(
         self, launch: Launch, grid: int, held: Mapping[str, Any], kept: Mapping[str, Any],
@@ -56,13 +58,14 @@ class EmulatedExecutable:
         args += [kept[s.name] for s in launch.scratch]
         written = {i for i, p in enumerate(launch.params) if p.output}
         scratch = set(range(first, len(args)))
-        readable = scratch if launch.part == "merge" else set()
+        readable = scratch if launch.splits else set()
         for p in launch.params:
             if p.shape == "element":
                 args.append(held[p.name].strides[0] // held[p.name].itemsize)
         self.module.launch(
             launch.symbol, (grid,), (launch.threads,), [*args, n_rows, n_cols],
             outputs=written | scratch, initialised=readable, seed=self.seed,
+            shared_bytes=launch.shared_bytes, cluster=launch.cluster,
         )  # fmt: skip
 
 

@@ -60,7 +60,7 @@ def test_rows_split_over_blocks(name: str) -> None:
     case = library_case(name, 2, 70_001)
     got = case.emulate(n_rows=2)
     assert_close(got, case.reference(), 3e-6)
-    assert case.work(n_rows=2).schedule.slices > 1
+    assert case.work(n_rows=2).schedule.blocks > 1
 
 
 @pytest.mark.parametrize("name", ["logsumexp", "var_mean", "softmax_topk", "norm2", "entropy"])
@@ -108,7 +108,7 @@ def test_lists_that_exceed_shared_memory() -> None:
 
 
 def _launches(case: Case) -> tuple:  # type: ignore[type-arg]
-    from fusegen.schedule.cuda import launches
+    from fusegen.schedule.launch import launches
 
     work = case.work(n_rows=1000)
     return launches(work.program, work.schedule)

@@ -18,7 +18,8 @@ import numpy as np
 from fusegen.dtypes import BFLOAT16, DType, dtype_of
 from fusegen.errors import BackendError, DTypeError
 from fusegen.kernel import Program
-from fusegen.schedule.cuda import CudaSchedule, Launch, Scratch, launches, padded_stride
+from fusegen.schedule.cuda import CudaSchedule
+from fusegen.schedule.launch import Launch, Scratch, launches, padded_stride
 from fusegen.schedule.target import CudaTarget, target_named
 
 _OPTIONS = ("-std=c++17",)
@@ -214,7 +215,7 @@ class CudaExecutable:
         for launch, function in zip(self.launches, self._functions, strict=True):
             grid = self._grid(launch, n_rows)
             for scratch in launch.scratch:
-                kept.setdefault(scratch.name, self._scratch(scratch, n_rows, grid))
+                kept.setdefault(scratch.name, self._scratch(scratch, launch, n_rows, grid))
             args = self._arguments(launch, held, kept, n_rows, n_cols)
             function((grid,), (launch.threads,), args)
 
@@ -228,8 +229,8 @@ class CudaExecutable:
             blocks = min(blocks, self._most_resident)
         return min(blocks, _MOST_BLOCKS // launch.grid_rows) * launch.grid_rows
 
-    def _scratch(self, scratch: Scratch, n_rows: int, grid: int) -> Any:
-        owners = grid * self.schedule.teams_per_block if scratch.per_team else n_rows
+    def _scratch(self, scratch: Scratch, launch: Launch, n_rows: int, grid: int) -> Any:
+        owners = grid * launch.rows_per_block if scratch.per_team else n_rows
         return _cupy().empty(owners * scratch.count * scratch.entry_bytes, np.uint8)
 
     def _arguments(

@@ -30,6 +30,11 @@ class CudaTarget:
     def name(self) -> str:
         return self.arch
 
+    @property
+    def clusters(self) -> bool:
+        """Can blocks form clusters and read one another's shared memory?"""
+        return int(self.arch[3:]) >= 90
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuTarget:

@@ -8,6 +8,7 @@ from fusegen.emit.cuda.dialect import CudaDialect
 from fusegen.emit.cuda.state import folded_into, identity_of
 from fusegen.kernel import Gather, Kernel, Let, ListFold, Param, Step
 from fusegen.monoid import Folded
+from fusegen.schedule.cuda import CudaSchedule
 
 
 def array_name(param: Param) -> str:
@@ -20,6 +21,12 @@ def array_name(param: Param) -> str:
 def pointer_of(param: Param) -> str:
     """The variable that points at this row's elements."""
     return f"{param.name}_row" if param.shape == "element" else param.name
+
+
+def body_of(param: Param, schedule: CudaSchedule) -> str:
+    """The variable that points at the first whole vector of this row's elements."""
+    split = schedule.load == "peeled" and param.shape == "element"
+    return f"{param.name}_body" if split else pointer_of(param)
 
 
 def step_lines(steps: Iterable[Step], kernel: Kernel, dialect: CudaDialect) -> list[str]:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from fusegen.emit.banner import banner_lines
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
 from fusegen.emit.cuda.own import own_view
-from fusegen.emit.cuda.rows import array_name, pointer_of, step_lines
+from fusegen.emit.cuda.rows import array_name, body_of, pointer_of, step_lines
 from fusegen.emit.cuda.sweep import SweepPrinter
 from fusegen.emit.cuda.views import SweepView
 from fusegen.emit.render import render
 from fusegen.kernel import Param, Program
 from fusegen.monoid import Own
-from fusegen.schedule.cuda import CudaSchedule, Launch, launches
+from fusegen.schedule.cuda import CudaSchedule
+from fusegen.schedule.launch import Launch, kept_params, launches
 from fusegen.schedule.target import WARP
 
 
@@ -23,13 +24,31 @@ class KernelView:
     """One `__global__` function."""
 
     symbol: str
-    part: str
     params: tuple[str, ...]
+    first_row: str  # this team's
+    loops: bool  # does a team take several rows?
+    splits: bool
+    home: str
     rows: tuple[tuple[str, str, str], ...]  # declared type, row pointer, initial value
-    phase: str  # element type and pointer that the head is measured on; "" if rows are aligned
+    phase: str  # element type and pointer that the head is measured on; "" if rows are whole vectors
+    bodies: tuple[tuple[str, str, str], ...]  # likewise, pointers to the first whole vector
+    has_edge: str  # condition on this thread's block or row, with its "&&"
+    keeps: tuple[str, ...]  # statements that bring on chip what stays there
     prelude: tuple[str, ...]
     sweeps: tuple[SweepView, ...]
-    last_part: bool  # does this launch finish rows (steps and stores)?
+    writes_rows: str  # condition: does this thread write the row's values?
+
+    @property
+    def edges(self) -> bool:
+        return bool(self.phase)
+
+    @property
+    def visits(self) -> bool:
+        return any(s.visits for s in self.sweeps)
+
+    @property
+    def head(self) -> str:
+        return "head + " if self.phase else ""
 
 
 HELPERS = (
@@ -53,26 +72,29 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
     sweeps = list(views.values())
     lists = [c for s in program.sweeps for c in s.monoid.lists]
     groups = schedule.seed_groups(lists)
-    if lists and groups < schedule.team:
+    if lists and groups < schedule.team_threads:
         dialect.use("greater_of")
     owns = [own_view(c, dialect) for c in _operators(program)]
     used = _with_needs(dialect.used | _structural(sweeps))
     context = {
         **_facts(schedule, dialect),
-        "banner": banner_lines(
-            program, schedule.target.name, schedule.describe(), schedule.algorithm
-        ),
+        "banner": banner_lines(program, schedule.target.name, schedule.shape, schedule.algorithm),
         "headers": _headers(program),
         "used": used,
         "helpers": [h for h in HELPERS if h in used],
         "seed_groups": groups,
-        "grouped_seed": groups < schedule.team,
-        "loaded": {ld.loader for v in sweeps for ld in v.loads},
+        "grouped_seed": groups < schedule.team_threads,
+        "loads": {ld.loader for v in sweeps for ld in v.loads},
+        "narrow_kept": any(
+            p.dtype.itemsize < 4 for k in program.kernels for p in kept_params(k, schedule)
+        ),
         "stored": any(v.stores for v in sweeps),
+        "splits": any(k.splits for k in kernels),
+        "meets_again": any(k.loops for k in kernels) or any(s.monoid.ordered for s in program.sweeps),
         "owns": owns,
         "sweeps": sweeps,
         "kernels": kernels,
-    }
+    }  # fmt: skip
     return _without_unused(render("cuda/program.cu.j2", context))
 
 
@@ -83,13 +105,17 @@ def _operators(program: Program) -> list[Own]:
 
 def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
     """The schedule's numbers, as the templates name them."""
+    lanes = schedule.team == "lanes"
     return {
         "real": dialect.real, "bits": _bits(dialect),
         "column_type": "long long" if schedule.wide_columns else "int",
-        "team": schedule.team, "warps": schedule.team // WARP, "one_warp": schedule.team == WARP,
-        "teams_per_block": schedule.teams_per_block, "block_threads": schedule.block_threads,
+        "team_kind": schedule.team, "team": schedule.team_threads,
+        "runtime_team": not (lanes or schedule.fixed),
+        "one_warp": lanes and schedule.lanes == WARP,
+        "partial_warps": lanes and schedule.lanes < WARP,
+        "rows_per_block": schedule.rows_per_block, "most_threads": schedule.most_threads,
         "vectors": schedule.vectors, "width": schedule.width, "wide": schedule.width > 1,
-        "slices": schedule.slices,
+        "sliced": schedule.team in ("cluster", "grid"),
     }  # fmt: skip
 
 
@@ -97,21 +123,78 @@ def _kernel_view(
     launch: Launch, views: dict[int, SweepView], schedule: CudaSchedule, dialect: CudaDialect
 ) -> KernelView:
     kernel = launch.kernel
-    sweeps = tuple(views[s.number] for s in kernel.sweeps)
-    folds_only = launch.part == "slices" and any(v.state or v.lists for v in sweeps)
     elements = [p for p in launch.params if p.shape == "element"]
-    first = elements[0] if elements else None
-    phase = ""
-    if schedule.load == "peeled" and first is not None:
+    phase, bodies = "", []
+    if schedule.load == "peeled" and elements:
+        first = elements[0]
         address = f"reinterpret_cast<unsigned long long>({pointer_of(first)})"
-        phase = f"{address} / sizeof({C_TYPES[first.dtype.name]})"
+        phase = f"({address} / sizeof({C_TYPES[first.dtype.name]}))"
+        bodies = [(_pointer_type(p), body_of(p, schedule), f"{pointer_of(p)} + head")
+                  for p in elements]  # fmt: skip
+    sliced = schedule.team in ("cluster", "grid")
+    partial = schedule.team == "lanes" and schedule.lanes < WARP
     return KernelView(
-        symbol=launch.symbol, part=launch.part, params=tuple(_params(launch, views)),
-        rows=tuple(_row_pointer(p) for p in elements), phase=phase,
+        symbol=launch.symbol, params=tuple(_params(launch, views)),
+        first_row=_first_row(schedule), loops=launch.limited, splits=launch.splits,
+        home=schedule.home,
+        rows=tuple(
+            (_pointer_type(p), pointer_of(p), f"{array_name(p)} + row * {p.name}_stride")
+            for p in elements
+        ),
+        phase=phase, bodies=tuple(bodies),
+        has_edge="slice == 0 && " if sliced else "mine < n_rows && " if partial else "",
+        keeps=tuple(_keeps(launch, schedule)),
         prelude=(*_row_values(launch, dialect), *step_lines(kernel.prelude, kernel, dialect)),
-        sweeps=sweeps,
-        last_part=not folds_only,
+        sweeps=tuple(views[s.number] for s in kernel.sweeps),
+        writes_rows="rank == 0" + (
+            " && slice == 0" if sliced and not launch.splits else " && mine < n_rows" if partial
+            else ""
+        ),
     )  # fmt: skip
+
+
+def _first_row(schedule: CudaSchedule) -> str:
+    if schedule.team in ("cluster", "grid"):
+        return "blockIdx.x / blocks"
+    if schedule.rows_per_block == 1:
+        return "blockIdx.x"
+    return "static_cast<long long>(blockIdx.x) * kRowsPerBlock + team"
+
+
+def _keeps(launch: Launch, schedule: CudaSchedule) -> list[str]:
+    """Statements that bring what stays on chip, before anything waits."""
+    kept = kept_params(launch.kernel, schedule)
+    lines = ["// Bring the row on chip."] if kept else []
+    if schedule.home == "registers":
+        lines += ["const column_t at = begin + rank;", "const int live = live_vectors(at, end);"]
+    edges = [
+        f"const {C_TYPES[p.dtype.name]} {p.name}_edge[1] = "
+        f"{{edge >= 0 ? {pointer_of(p)}[edge] : {C_TYPES[p.dtype.name]}{{}}}};"
+        for p in kept if schedule.load == "peeled"
+    ]  # fmt: skip
+    if schedule.home == "registers":
+        for p in kept:
+            lines.append(f"Vector<{C_TYPES[p.dtype.name]}> {p.name}_kept[kVectors];")
+            lines.append(f"keep_chunk({p.name}_kept, {body_of(p, schedule)}, at, live);")
+        return lines + edges
+    if not kept:
+        return []
+    lines.append("extern __shared__ __align__(16) unsigned char slices[];")
+    before = ""
+    for p in kept:
+        kind = f"Vector<{C_TYPES[p.dtype.name]}>"
+        start = f"{before} + (end > begin ? end - begin : 0)" if before else "slices"
+        lines.append(f"{kind}* {p.name}_slots = reinterpret_cast<{kind}*>({start});")
+        before = f"{p.name}_slots"
+    lines += [
+        "const column_t per_group = vectors_per_group(end - begin);",
+        "for (int group = 0; group < kGroups; ++group) {",
+        *(f"    fetch_group({p.name}_slots, {body_of(p, schedule)}, begin, end - begin, "
+          "group * per_group, per_group);" for p in kept),
+        "    end_group();",
+        "}",
+    ]  # fmt: skip
+    return lines + edges
 
 
 def _params(launch: Launch, views: dict[int, SweepView]) -> list[str]:
@@ -123,9 +206,10 @@ def _params(launch: Launch, views: dict[int, SweepView]) -> list[str]:
     sweeps = [views[s.number] for s in launch.kernel.sweeps]
     lists = {v.name: v for s in sweeps for v in s.lists}
     for s in launch.scratch:
-        if s.kind == "states":
-            state = next(v.state.name for v in sweeps if v.state)
-            kind = state
+        if s.kind == "tickets":
+            kind = "unsigned long long"
+        elif s.kind == "states":
+            kind = next(v.state.name for v in sweeps if v.state)
         else:
             kind = f"Entry<{lists[s.name.rsplit('_', 1)[0]].value_type}>"
         lines.append(f"{kind}* __restrict__ {s.name}")
@@ -133,10 +217,8 @@ def _params(launch: Launch, views: dict[int, SweepView]) -> list[str]:
     return [*lines, "long long n_rows", "long long n_cols_wide"]
 
 
-def _row_pointer(param: Param) -> tuple[str, str, str]:
-    const = "" if param.output else "const "
-    kind = f"{const}{C_TYPES[param.dtype.name]}*"
-    return kind, pointer_of(param), f"{array_name(param)} + row * {param.name}_stride"
+def _pointer_type(param: Param) -> str:
+    return f"{'' if param.output else 'const '}{C_TYPES[param.dtype.name]}*"
 
 
 def _row_values(launch: Launch, dialect: CudaDialect) -> list[str]:

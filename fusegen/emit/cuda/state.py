@@ -49,7 +49,8 @@ class StateView:
     fields: tuple[Field, ...]
     combine: tuple[str, ...]  # statements that set r's folded members from a and b
     levels: tuple[LevelView, ...]
-    shuffled: tuple[str, ...]  # members, and members of members, that travel between lanes
+    folded: tuple[str, ...]  # members that need no pivot
+    shuffled: tuple[str, ...]  # all members, and members of members, that travel between lanes
     keeps_sides: bool  # do warps merge with the lower lanes on the left?
     ordered: bool  # must the whole team?
     law: tuple[str, ...]
@@ -63,7 +64,7 @@ def state_view(sweep: Sweep, name: str, dialect: CudaDialect, column_type: str) 
         fields=_fields(monoid, notes, dialect, column_type),
         combine=tuple(_combine(monoid, dialect)),
         levels=tuple(_levels(monoid, dialect)),
-        shuffled=tuple(_shuffled(monoid)),
+        folded=tuple(_folded(monoid)), shuffled=tuple(_shuffled(monoid)),
         keeps_sides=bool(monoid.own), ordered=monoid.ordered,
         law=merge_text(monoid),
     )
@@ -120,10 +121,13 @@ def _fields(
     return tuple(found)
 
 
+def _folded(monoid: Monoid) -> list[str]:
+    return [*(f.name for f in monoid.folded),
+            *(n for b in monoid.best for n in (b.value, b.name))]  # fmt: skip
+
+
 def _shuffled(monoid: Monoid) -> list[str]:
-    names = [f.name for f in monoid.folded]
-    names += [n for b in monoid.best for n in (b.value, b.name)]
-    names += [m.name for m in monoid.moving]
+    names = _folded(monoid) + [m.name for m in monoid.moving]
     return names + [f"{o.name}.{f.name}" for o in monoid.own for f in o.operator.fields]
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
 from fusegen.emit.cuda.own import fold_lines as own_lines
-from fusegen.emit.cuda.rows import array_name, pointer_of, step_lines
+from fusegen.emit.cuda.rows import array_name, body_of, pointer_of, step_lines
 from fusegen.emit.cuda.state import folded_into, lowest, state_view
 from fusegen.emit.cuda.views import LiftView, ListView, LoadView, SweepView
 from fusegen.expr import Expr, Var, variables
 from fusegen.kernel import Kernel, Let, Param, Step, Sweep
 from fusegen.monoid import Best, Folded, KBest, Moving, Own
-from fusegen.schedule.cuda import CudaSchedule, in_device_memory
+from fusegen.schedule.cuda import CudaSchedule
+from fusegen.schedule.launch import in_device_memory, kept_params
 
 
 def needed(sweep: Sweep, exprs: Iterable[Expr]) -> tuple[list[str], list[Let]]:
@@ -24,6 +27,12 @@ def needed(sweep: Sweep, exprs: Iterable[Expr]) -> tuple[list[str], list[Let]]:
             lets.insert(0, let)
             wanted |= set(variables(let.expr))
     return [n for n in sweep.loads if n in wanted], lets
+
+
+_REDUCE = {
+    "lanes": "lanes_reduce<kTeam>", "block": "block_reduce", "grid": "block_reduce",
+    "cluster": "cluster_reduce",
+}  # fmt: skip
 
 
 class SweepPrinter:
@@ -45,48 +54,116 @@ class SweepPrinter:
     def view(self) -> SweepView:
         sweep = self.sweep
         lists = tuple(self._list(c) for c in sweep.monoid.lists)
-        by_name = {v.name: v for v in lists}
+        loads = tuple(self._load(self.kernel.param(n)) for n in sweep.loads)
+        folded = tuple(self._fold_lines(lists))
+        lifts = tuple(self._lifts())
         stored = tuple(self._store_lines())
-        return SweepView(
-            number=sweep.number, algorithm=sweep.algorithm, state=self.state, total=self.total,
-            loads=tuple(self._load(self.kernel.param(n)) for n in sweep.loads),
-            row_args=tuple(self._row_args()),
-            fold_lines=tuple(self._fold_lines(lists)),
-            combine_lines=tuple(self._combine_lines()),
-            lifts=tuple(self._lifts()),
-            store_lines=stored,
-            stores=tuple(
-                (C_TYPES[self.kernel.param(s.param).dtype.name], s.param, f"{s.param}_items")
-                for s in sweep.element_stores
-            ),
-            stores_column=any("column" in ln for ln in stored),
-            lists=lists,
-            steps=tuple(self._steps(sweep.steps)),
+        found = SweepView(
+            number=sweep.number, first=sweep is self.kernel.sweeps[0], algorithm=sweep.algorithm,
+            state=self.state, total=self.total, part=f"part_of_{self.total}",
+            reduce=_REDUCE[self.schedule.team], meeting=self._meeting(),
+            loads=loads, brings=tuple(ln for ld in loads for ln in self._bring(ld)),
+            fold_params=(), fold_args="", edge_fold_args="", fold_lines=folded, lifts=lifts,
+            map_params=(), map_args="", edge_map_args="", store_lines=stored,
+            stores=tuple(self._stores()), lists=lists, steps=tuple(self._steps(sweep.steps)),
             row_stores=tuple(self._row_stores()),
-            list_stores=tuple(self._list_stores(by_name)),
+            list_stores=tuple(self._list_stores({v.name: v for v in lists})),
         )  # fmt: skip
+        return self._with_functions(found)
+
+    def _meeting(self) -> str:
+        return "" if self.schedule.team == "lanes" else f"meeting{self.sweep.number}"
+
+    # ---- functions ----
+
+    def _with_functions(self, view: SweepView) -> SweepView:
+        """Parameters and arguments of the fold and of the map: only what their lines use."""
+        lifted = [ln for lift in view.lifts for ln in lift.lines]
+        fold = [f"{view.state.name}& state"] if view.state else []
+        state = "tile_state" if view.state and view.state.ordered else f"folded{view.number}"
+        fold_args = [state] if view.state else []
+        peaks = [(f"{t.value_type}& {t.name}_peak_out", f"{t.name}_peak") for t in view.lists]
+        fold += [p for p, _ in peaks]
+        fold_args += [a for _, a in peaks]
+        used, args, edges = self._used([*view.fold_lines, *lifted], view.fold_columns)
+        maps = [f"{kind} (&{items})[kCount]" for kind, _, items, _ in view.stores]
+        map_args = [items for _, _, items, _ in view.stores]
+        map_edges = [f"{param}_edge" for _, param, _, _ in view.stores]
+        map_used, map_more, map_edge = self._used(view.store_lines, view.map_column)
+        return replace(
+            view, fold_params=(*fold, *used), fold_args=", ".join([*fold_args, *args]),
+            edge_fold_args=", ".join([*fold_args, *edges]),
+            map_params=(*maps, *map_used), map_args=", ".join([*map_args, *map_more]),
+            edge_map_args=", ".join([*map_edges, *map_edge]),
+        )  # fmt: skip
+
+    def _used(
+        self, lines: Iterable[str], columns: bool
+    ) -> tuple[list[str], list[str], list[str]]:
+        """Parameters, arguments for a chunk, and arguments for an element at the edge."""
+        words = set(re.findall(r"\w+", " ".join(lines)))
+        params, args, edges = [], [], []
+        for name in self.sweep.loads:
+            if f"{name}_items" in words:
+                kind = C_TYPES[self.kernel.param(name).dtype.name]
+                params.append(f"const {kind} (&{name}_items)[kCount]")
+                args.append(f"{name}_items")
+                edges.append(f"{name}_edge")
+        for kind, name in self._row_values():
+            if name in words:
+                params.append(f"{kind} {name}")
+                args.append(name)
+                edges.append(name)
+        if "n_cols" in words:
+            params.append("column_t n_cols")
+            args.append("n_cols")
+            edges.append("n_cols")
+        if columns:
+            params.append("const Columns& column_of")
+            args.append("column_of")
+            edges.append("edge_column")
+        return params, args, edges
 
     # ---- elements ----
 
     def _load(self, param: Param) -> LoadView:
         apart = param.shape == "per_column" and self.schedule.load == "peeled"
+        kept = param in kept_params(self.kernel, self.schedule)
+        brought = {"registers": "keep_chunk", "shared": "fetch_slice"}
         return LoadView(
-            type=C_TYPES[param.dtype.name], real=self.dialect.type_of(param.dtype.kind),
-            name=param.name, pointer=pointer_of(param),
-            convert=self.dialect.load(f"{param.name}_stored[i]", param.dtype),
-            plain=C_TYPES[param.dtype.name] == self.dialect.type_of(param.dtype.kind),
-            shared=param.name in self._listed,
+            type=C_TYPES[param.dtype.name], name=param.name, pointer=pointer_of(param), kept=kept,
             # Rows may start off a vector boundary; the shared row of columns then does not follow.
-            loader="load_columns" if apart else "load_tile",
+            loader=brought[self.schedule.home] if kept else "load_columns" if apart
+            else "load_items",
         )  # fmt: skip
+
+    def _bring(self, load: LoadView) -> list[str]:
+        """Statements that fetch the items of a chunk of this array."""
+        items = f"{load.name}_items"
+        filled = {
+            "load_items": f"load_items({items}, {self._body(load)}, at, live)",
+            "load_columns": f"load_columns({items}, {load.pointer}, column_of, live)",
+            "keep_chunk": f"kept_items({items}, {load.name}_kept)",
+            "fetch_slice": f"read_items({items}, {load.name}_slots, at - begin, live)",
+        }[load.loader]  # fmt: skip
+        return [f"{load.type} {items}[kItems];", f"{filled};"]
+
+    def _body(self, load: LoadView) -> str:
+        return body_of(self.kernel.param(load.name), self.schedule)
+
+    def _stores(self) -> Iterable[tuple[str, str, str, str]]:
+        for s in self.sweep.element_stores:
+            param = self.kernel.param(s.param)
+            yield C_TYPES[param.dtype.name], s.param, f"{s.param}_items", body_of(param, self.schedule)
 
     def _item_lines(self, exprs: list[Expr]) -> list[str]:
         """The loads and lets that an item needs, as declarations inside the item loop."""
         loads, lets = needed(self.sweep, exprs)
-        lines = [
-            f"const {self.dialect.type_of(self.kernel.param(n).dtype.kind)} {n} = {n}_items[i];"
-            for n in loads
-        ]
+        lines = []
+        for n in loads:
+            dtype = self.kernel.param(n).dtype
+            value = self.dialect.load(f"{n}_items[i]", dtype)
+            lines.append(f"const {self.dialect.type_of(dtype.kind)} {n} = {value};")
         return lines + [self._let(let) for let in lets]
 
     def _let(self, let: Let) -> str:
@@ -123,23 +200,6 @@ class SweepPrinter:
                 joined = f"greater_of({v.peak}, {self.dialect.text(c.lift)})"
                 lines.append(f"{v.peak} = live ? {joined} : {v.peak};")
         return lines
-
-    def _combine_lines(self) -> list[str]:
-        """How the chunk's folded members join the state's."""
-        lines = []
-        for f in self.sweep.monoid.folded:
-            joined = folded_into(f, f"state.{f.name}", f"chunk.{f.name}", self.dialect)
-            lines.append(f"next.{f.name} = {joined};")
-        for b in self.sweep.monoid.best:
-            order = self.dialect.use("above" if b.largest else "below")
-            lines.append(
-                f"if ({order}(chunk.{b.value}, chunk.{b.name}, state.{b.value}, state.{b.name})) {{"
-            )
-            lines.append(f"    next.{b.value} = chunk.{b.value};")
-            lines.append(f"    next.{b.name} = chunk.{b.name};")
-            lines.append("}")
-        own = self.sweep.monoid.own
-        return lines + [f"next.{o.name} = merge(state.{o.name}, chunk.{o.name});" for o in own]
 
     def _lifts(self) -> list[LiftView]:
         """How the chunk's moving sums are made, level by level."""
@@ -180,7 +240,7 @@ class SweepPrinter:
             lines.append(f"{s.param}_items[i] = {shown};{note}")
         return lines
 
-    def _row_args(self) -> list[tuple[str, str]]:
+    def _row_values(self) -> list[tuple[str, str]]:
         """Row values that element expressions use, in order of first use."""
         monoid = self.sweep.monoid
         exprs: list[Expr] = [let.expr for let in self.sweep.lets]
@@ -208,10 +268,17 @@ class SweepPrinter:
             peak=f"chunk.{same.name}" if same else f"{best.name}_peak", own_peak=same is None,
             lines=tuple(self._candidate_lines(best)),
             item_lines=tuple(self._item_lines([best.lift])), value=self.dialect.text(best.lift),
-            seeded=best.k <= self.schedule.team, bitonic=slots > 1024,
-            spilled=in_device_memory(self.kernel, self.schedule),
+            seeded=best.k <= self.schedule.team_threads, bitonic=slots > 1024,
+            spilled=in_device_memory(self.kernel, self.schedule), memory=self._memory(best, slots),
             worst=lowest(best.kind, self.dialect),
         )  # fmt: skip
+
+    def _memory(self, best: KBest, slots: int) -> str:
+        several = self.schedule.rows_per_block > 1
+        if not in_device_memory(self.kernel, self.schedule):
+            return f"{best.name}_entries[{'team' if several else '0'}]"
+        owner = f"(blockIdx.x * kRowsPerBlock{' + team' if several else ''})"
+        return f"{best.name}_slots + {owner} * {slots}LL"
 
     def _candidate_lines(self, best: KBest) -> list[str]:
         loads, lets = needed(self.sweep, [best.lift])

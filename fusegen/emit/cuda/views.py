@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from fusegen.emit.cuda.state import StateView
@@ -9,16 +10,13 @@ from fusegen.emit.cuda.state import StateView
 
 @dataclass(frozen=True)
 class LoadView:
-    """One element array as the tile function reads it."""
+    """One element array as a sweep reads it."""
 
     type: str
-    real: str  # type of a loaded item
     name: str
     pointer: str
-    convert: str  # item i in the compute type
-    loader: str
-    plain: bool  # stored as what kernels compute in: nothing to convert
-    shared: bool  # its items are looked at again for candidates
+    kept: bool  # is it on chip from the first sweep on?
+    loader: str  # the function that brings its items
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,7 @@ class ListView:
     seeded: bool
     bitonic: bool
     spilled: bool
+    memory: str  # where its slots are
     worst: str
 
 
@@ -48,23 +47,36 @@ class LiftView:
     anchors: tuple[tuple[str, str], ...]
     lines: tuple[str, ...]
 
+    @property
+    def column(self) -> bool:
+        """Do its lines use the column number?"""
+        return uses_column(self.lines)
+
 
 @dataclass(frozen=True)
 class SweepView:
     """Everything a template prints for one sweep."""
 
     number: int
+    first: bool  # of its kernel
     algorithm: str
     state: StateView | None
     total: str  # the row's state once folded
+    part: str  # a block's, where blocks share a row
+    reduce: str  # the function that merges the team's states
+    meeting: str  # shared memory where its warps meet; "" for teams inside a warp
     loads: tuple[LoadView, ...]
-    row_args: tuple[tuple[str, str], ...]  # type, name: row values the elements use
+    brings: tuple[str, ...]  # statements that declare and fill the items of a chunk
+    fold_params: tuple[str, ...]
+    fold_args: str
+    edge_fold_args: str
     fold_lines: tuple[str, ...]
-    combine_lines: tuple[str, ...]
     lifts: tuple[LiftView, ...]
+    map_params: tuple[str, ...]
+    map_args: str
+    edge_map_args: str
     store_lines: tuple[str, ...]
-    stores: tuple[tuple[str, str, str], ...]  # element type, param, items variable
-    stores_column: bool  # do stored values depend on the column number?
+    stores: tuple[tuple[str, str, str, str], ...]  # element type, param, items, pointer to vectors
     lists: tuple[ListView, ...]
     steps: tuple[str, ...]
     row_stores: tuple[str, ...]
@@ -74,3 +86,38 @@ class SweepView:
     def visits(self) -> bool:
         """Does the sweep go over the row at all?"""
         return self.state is not None or bool(self.lists or self.stores)
+
+    @property
+    def folds(self) -> bool:
+        return bool(self.fold_lines or self.lifts)
+
+    @property
+    def combines(self) -> bool:
+        """Do a chunk's folded members join the state's?"""
+        return self.state is not None and bool(self.state.combine)
+
+    @property
+    def fold_column(self) -> bool:
+        return uses_column(self.fold_lines)
+
+    @property
+    def fold_columns(self) -> bool:
+        return self.fold_column or any(lift.column for lift in self.lifts)
+
+    @property
+    def map_column(self) -> bool:
+        return uses_column(self.store_lines)
+
+    @property
+    def edge_column_of(self) -> bool:
+        return self.fold_columns or self.map_column
+
+    @property
+    def column_of(self) -> bool:
+        """Is the column of an item asked for anywhere?"""
+        by_column = any(ld.loader == "load_columns" for ld in self.loads)
+        return self.edge_column_of or by_column or bool(self.lists)
+
+
+def uses_column(lines: tuple[str, ...]) -> bool:
+    return any(re.search(r"\bcolumn\b", line) for line in lines)

@@ -1,0 +1,129 @@
+"""From a program and a schedule to launches: parameters, scratch memory, grids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fusegen.kernel import Kernel, Param, Program, Sweep
+from fusegen.monoid import KBest
+from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule
+
+_SHARED_LIST_BYTES = 32768  # of all lists of a block; larger ones live in device memory
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Device memory a launch needs beside the program's arrays.
+
+    Tickets are 64-bit counters that only ever grow: zero before the first launch that uses them,
+    then kept for the launches that follow on the same stream.
+    """
+
+    name: str
+    kind: Literal["states", "entries", "slots", "tickets"]
+    count: int  # states, entries or tickets per row; slots per team
+    entry_bytes: int
+
+    @property
+    def per_team(self) -> bool:
+        return self.kind == "slots"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One `__global__` function: its part of a kernel, its parameters in order, its grid."""
+
+    symbol: str
+    kernel: Kernel
+    splits: bool  # do blocks share rows, the last of a row's blocks merging what they found?
+    params: tuple[Param, ...]
+    scratch: tuple[Scratch, ...]
+    threads: int  # of a block
+    rows_per_block: int  # teams side by side in a block
+    grid_rows: int  # blocks that share a row: 1, the slices, or a cluster
+    shared_bytes: int = 0  # dynamic shared memory of a block
+    cluster: int = 1  # neighbouring blocks that form a cluster; 1: none
+    together: bool = False  # blocks wait for one another: all must be on the device at once
+
+    @property
+    def limited(self) -> bool:
+        """Does scratch per team bound the grid?"""
+        return any(s.per_team for s in self.scratch)
+
+
+def padded_stride(n_cols: int) -> int:
+    """Row stride, in elements, of element arrays between kernels: every row is aligned."""
+    return -(-n_cols // VECTOR_BYTES) * VECTOR_BYTES
+
+
+def launches(program: Program, schedule: CudaSchedule) -> tuple[Launch, ...]:
+    """Every launch of the program, in order."""
+    return tuple(_launch(k, schedule) for k in program.kernels)
+
+
+def _launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
+    scratch = tuple(
+        Scratch(f"{best.name}_slots", "slots", schedule.slots(best),
+                entry_bytes(kernel, best, schedule))
+        for sweep in kernel.sweeps for best in sweep.monoid.lists
+        if in_device_memory(kernel, schedule)
+    )  # fmt: skip
+    splits = schedule.team == "grid" and not kernel.sweeps[0].monoid.is_empty
+    if splits:
+        (sweep,) = kernel.sweeps
+        tickets = Scratch("tickets", "tickets", 1, 8)
+        scratch = (*_partials(kernel, sweep, schedule), *scratch, tickets)
+    return Launch(
+        symbol=kernel.name, kernel=kernel, splits=splits, params=kernel.params, scratch=scratch,
+        threads=schedule.threads, rows_per_block=schedule.rows_per_block,
+        grid_rows=schedule.blocks, shared_bytes=shared_bytes(kernel, schedule),
+        cluster=schedule.blocks if schedule.team == "cluster" else 1,
+    )  # fmt: skip
+
+
+def kept_params(kernel: Kernel, schedule: CudaSchedule) -> tuple[Param, ...]:
+    """Element arrays that stay on chip: read by the first sweep and by a later one."""
+    if schedule.home == "device":
+        return ()
+    later = {n for s in kernel.sweeps[1:] for n in s.loads}
+    found = [kernel.param(n) for n in kernel.sweeps[0].loads if n in later]
+    return tuple(p for p in found if p.shape == "element")
+
+
+def shared_bytes(kernel: Kernel, schedule: CudaSchedule) -> int:
+    """Dynamic shared memory of a block: its slices of the arrays that stay on chip."""
+    if schedule.home != "shared":
+        return 0
+    kept = sum(p.dtype.itemsize for p in kept_params(kernel, schedule))
+    return schedule.slice_vectors * schedule.width * kept
+
+
+def _partials(kernel: Kernel, sweep: Sweep, schedule: CudaSchedule) -> tuple[Scratch, ...]:
+    """What each of a row's blocks leaves for the last one."""
+    found = []
+    if sweep.monoid.has_scalars:
+        fields = len(sweep.monoid.folded) + len(sweep.monoid.moving) + 2 * len(sweep.monoid.best)
+        fields += sum(len(own.operator.fields) for own in sweep.monoid.own)
+        # Every field is at most 8 bytes and the struct is padded to its widest: an upper bound.
+        found.append(Scratch("partial_states", "states", schedule.blocks, 8 * fields))
+    for best in sweep.monoid.lists:
+        size = entry_bytes(kernel, best, schedule)
+        found.append(Scratch(f"{best.name}_partial", "entries", schedule.blocks * best.k, size))
+    return tuple(found)
+
+
+def entry_bytes(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> int:
+    """Size of a (value, column) pair."""
+    value = 8 if best.kind == "int" else kernel.compute.itemsize
+    column = 8 if schedule.wide_columns else 4
+    return 16 if 8 in (value, column) else 8
+
+
+def in_device_memory(kernel: Kernel, schedule: CudaSchedule) -> bool:
+    """Do the kernel's lists exceed what a block can keep in static shared memory?"""
+    total = sum(
+        schedule.slots(best) * entry_bytes(kernel, best, schedule)
+        for sweep in kernel.sweeps for best in sweep.monoid.lists
+    )  # fmt: skip
+    return total * schedule.rows_per_block > _SHARED_LIST_BYTES
