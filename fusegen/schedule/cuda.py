@@ -63,7 +63,9 @@ class CudaSchedule:
         """Threads that a block of the same source may have: fewer where chunks are long."""
         if self.fixed or self.team == "lanes":
             return self.threads
-        return 1024 if self.vectors <= 4 else 512
+        if self.home != "registers":
+            return 512
+        return 1024 if self.vectors <= 4 else 512 if self.vectors <= 8 else 256
 
     @property
     def grouping(self) -> Grouping:

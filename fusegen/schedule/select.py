@@ -101,7 +101,7 @@ class _Menu:
             one = replace(self.base, home="registers", vectors=vectors, threads=max(64, threads))
             if threads <= one.most_threads:
                 yield self._priced(one)
-        for threads in (128, 256, 512, 1024):
+        for threads in (128, 256, 512):
             if threads * 4 < 2 * self.n_vectors:
                 yield self._priced(replace(self.base, threads=threads))
 

@@ -25,11 +25,13 @@ HELPER_OPS = frozenset(
 class CudaDialect:
     """Spelling for one compute type; records which helper functions the text calls."""
 
-    def __init__(self, compute: DType) -> None:
+    def __init__(self, compute: DType, *, narrow: bool = False) -> None:
         self.real = C_TYPES[compute.name]
+        self.narrow = narrow  # are all inputs and outputs of 16 bits?
         self.suffix = "f" if compute.itemsize == 4 else ""
         self.used: set[str] = set()
         self.state = "state"  # the variable that `state.<component>` means at present
+        self.divisors: dict[str, None] | None = None  # row values divided by; None at row scope
 
     def type_of(self, kind: Kind) -> str:
         return {"float": self.real, "int": "long long", "bool": "bool"}[kind]
@@ -68,6 +70,10 @@ class CudaDialect:
     def function(self, call: Call, args: list[str]) -> str | None:
         op = OPS[call.op]
         match call.op:
+            case "div" if self._by_row_value(call):
+                return self._divided(args)
+            case "exp" if self.narrow:
+                return f"{self.use('exp_narrow')}({args[0]})"
             case "where":
                 return f"({self._bracket(call.args[0], args[0])} ? {args[1]} : {args[2]})"
             case "abs":
@@ -88,6 +94,17 @@ class CudaDialect:
                 return f"{op.c}{self.suffix}({', '.join(args)})"
             case _:
                 return None
+
+    def _by_row_value(self, call: Call) -> bool:
+        by = call.args[1]
+        same = isinstance(by, Var) and not by.varying and by.kind == "float"
+        return same and self.divisors is not None and self.real == "float"
+
+    def _divided(self, args: list[str]) -> str:
+        assert self.divisors is not None
+        self.use("divisor")
+        self.divisors[args[1]] = None
+        return f"{divisor_name(args[1])}.under({args[0]})"
 
     @staticmethod
     def _bracket(condition: Expr, shown: str) -> str:
@@ -120,6 +137,10 @@ class CudaDialect:
         if dtype.kind == "int" and dtype.name != "int64":
             return f"{self.use('clamped')}<{C_TYPES[dtype.name]}>({value}, {_LIMITS[dtype.name]})"
         return value
+
+
+def divisor_name(value: str) -> str:
+    return f"{value.replace('.', '_')}_divisor"
 
 
 _LIMITS = {

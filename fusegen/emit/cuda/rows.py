@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fusegen.emit.cuda.dialect import CudaDialect
+from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
 from fusegen.emit.cuda.state import folded_into, identity_of
 from fusegen.kernel import Gather, Kernel, Let, ListFold, Param, Step
 from fusegen.monoid import Folded
@@ -27,6 +27,12 @@ def body_of(param: Param, schedule: CudaSchedule) -> str:
     """The variable that points at the first whole vector of this row's elements."""
     split = schedule.load == "peeled" and param.shape == "element"
     return f"{param.name}_body" if split else pointer_of(param)
+
+
+def edge_lines(param: Param) -> list[str]:
+    """Statements that read this thread's element at the edges of the row."""
+    return [f"Items<{C_TYPES[param.dtype.name]}, 1> {param.name}_edge = {{}};",
+            f"if (edge >= 0) {param.name}_edge.set(0, {pointer_of(param)}[edge]);"]  # fmt: skip
 
 
 def step_lines(steps: Iterable[Step], kernel: Kernel, dialect: CudaDialect) -> list[str]:

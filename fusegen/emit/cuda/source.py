@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fusegen.emit.banner import banner_lines
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
 from fusegen.emit.cuda.own import own_view
-from fusegen.emit.cuda.rows import array_name, body_of, pointer_of, step_lines
+from fusegen.emit.cuda.rows import array_name, body_of, edge_lines, pointer_of, step_lines
 from fusegen.emit.cuda.sweep import SweepPrinter
 from fusegen.emit.cuda.views import SweepView
 from fusegen.emit.render import render
@@ -52,7 +52,7 @@ class KernelView:
 
 
 HELPERS = (
-    "greater_of", "lesser_of", "zero_wins", "square", "xlogy", "sign", "sigmoid", "to_int",
+    "divisor", "exp_narrow", "greater_of", "lesser_of", "zero_wins", "square", "xlogy", "sign", "sigmoid", "to_int",
     "clamped", "shift_anchor", "scale_anchor", "above", "below",
 )  # fmt: skip
 """C++ functions that a program gets if it calls them, one partial each."""
@@ -60,7 +60,7 @@ HELPERS = (
 
 def cuda_source(program: Program, schedule: CudaSchedule) -> str:
     """The program as CUDA C++; the same program and schedule give the same bytes."""
-    dialect = CudaDialect(program.kernels[0].compute)
+    dialect = CudaDialect(program.kernels[0].compute, narrow=_is_narrow(program))
     several = sum(s.monoid.has_scalars for s in program.sweeps) > 1
     views = {
         sweep.number: SweepPrinter(
@@ -85,9 +85,7 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
         "seed_groups": groups,
         "grouped_seed": groups < schedule.team_threads,
         "loads": {ld.loader for v in sweeps for ld in v.loads},
-        "narrow_kept": any(
-            p.dtype.itemsize < 4 for k in program.kernels for p in kept_params(k, schedule)
-        ),
+        "narrow": any(v.repacked for v in sweeps),
         "stored": any(v.stores for v in sweeps),
         "splits": any(k.splits for k in kernels),
         "meets_again": any(k.loops for k in kernels) or any(s.monoid.ordered for s in program.sweeps),
@@ -96,6 +94,12 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
         "kernels": kernels,
     }  # fmt: skip
     return _without_unused(render("cuda/program.cu.j2", context))
+
+
+def _is_narrow(program: Program) -> bool:
+    """Have all floating inputs and outputs 16 bits?"""
+    kinds = [p.dtype for p in (*program.inputs, *program.outputs) if p.dtype.kind == "float"]
+    return program.kernels[0].compute.itemsize == 4 and all(d.itemsize == 2 for d in kinds)
 
 
 def _operators(program: Program) -> list[Own]:
@@ -116,6 +120,7 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
         "rows_per_block": schedule.rows_per_block, "most_threads": schedule.most_threads,
         "vectors": schedule.vectors, "width": schedule.width, "wide": schedule.width > 1,
         "sliced": schedule.team in ("cluster", "grid"),
+        "nan_max": dialect.real == "float" and int(schedule.target.arch[3:]) >= 80,
     }  # fmt: skip
 
 
@@ -164,26 +169,20 @@ def _first_row(schedule: CudaSchedule) -> str:
 def _keeps(launch: Launch, schedule: CudaSchedule) -> list[str]:
     """Statements that bring what stays on chip, before anything waits."""
     kept = kept_params(launch.kernel, schedule)
-    lines = ["// Bring the row on chip."] if kept else []
+    edges = [ln for p in kept if schedule.load == "peeled" for ln in edge_lines(p)]
     if schedule.home == "registers":
-        lines += ["const column_t at = begin + rank;", "const int live = live_vectors(at, end);"]
-    edges = [
-        f"const {C_TYPES[p.dtype.name]} {p.name}_edge[1] = "
-        f"{{edge >= 0 ? {pointer_of(p)}[edge] : {C_TYPES[p.dtype.name]}{{}}}};"
-        for p in kept if schedule.load == "peeled"
-    ]  # fmt: skip
-    if schedule.home == "registers":
+        lines = ["const column_t at = begin + rank;", "const int live = live_vectors(at, end);"]
         for p in kept:
-            lines.append(f"Vector<{C_TYPES[p.dtype.name]}> {p.name}_kept[kVectors];")
-            lines.append(f"keep_chunk({p.name}_kept, {body_of(p, schedule)}, at, live);")
+            lines.append(f"Items<{C_TYPES[p.dtype.name]}, kItems> {p.name}_items;")
+            lines.append(f"load_items({p.name}_items, {body_of(p, schedule)}, at, live);")
         return lines + edges
     if not kept:
         return []
-    lines.append("extern __shared__ __align__(16) unsigned char slices[];")
+    lines = ["// Bring the row on chip.", "extern __shared__ __align__(16) unsigned char slices[];"]
     before = ""
     for p in kept:
-        kind = f"Vector<{C_TYPES[p.dtype.name]}>"
-        start = f"{before} + (end > begin ? end - begin : 0)" if before else "slices"
+        kind = C_TYPES[p.dtype.name]
+        start = f"{before} + (end > begin ? end - begin : 0) * kWidth" if before else "slices"
         lines.append(f"{kind}* {p.name}_slots = reinterpret_cast<{kind}*>({start});")
         before = f"{p.name}_slots"
     lines += [

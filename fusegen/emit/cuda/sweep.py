@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
-from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
+from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect, divisor_name
 from fusegen.emit.cuda.own import fold_lines as own_lines
-from fusegen.emit.cuda.rows import array_name, body_of, pointer_of, step_lines
+from fusegen.emit.cuda.rows import array_name, body_of, edge_lines, pointer_of, step_lines
 from fusegen.emit.cuda.state import folded_into, lowest, state_view
 from fusegen.emit.cuda.views import LiftView, ListView, LoadView, SweepView
 from fusegen.expr import Expr, Var, variables
@@ -57,14 +58,15 @@ class SweepPrinter:
         loads = tuple(self._load(self.kernel.param(n)) for n in sweep.loads)
         folded = tuple(self._fold_lines(lists))
         lifts = tuple(self._lifts())
-        stored = tuple(self._store_lines())
+        stored, map_divisors = self._divided(self._store_lines)
         found = SweepView(
             number=sweep.number, first=sweep is self.kernel.sweeps[0], algorithm=sweep.algorithm,
             state=self.state, total=self.total, part=f"part_of_{self.total}",
             reduce=_REDUCE[self.schedule.team], meeting=self._meeting(),
             loads=loads, brings=tuple(ln for ld in loads for ln in self._bring(ld)),
             fold_params=(), fold_args="", edge_fold_args="", fold_lines=folded, lifts=lifts,
-            map_params=(), map_args="", edge_map_args="", store_lines=stored,
+            map_params=(), map_args="", edge_map_args="",
+            map_divisors=map_divisors, store_lines=stored,
             stores=tuple(self._stores()), lists=lists, steps=tuple(self._steps(sweep.steps)),
             row_stores=tuple(self._row_stores()),
             list_stores=tuple(self._list_stores({v.name: v for v in lists})),
@@ -78,7 +80,7 @@ class SweepPrinter:
 
     def _with_functions(self, view: SweepView) -> SweepView:
         """Parameters and arguments of the fold and of the map: only what their lines use."""
-        lifted = [ln for lift in view.lifts for ln in lift.lines]
+        lifted = [ln for lift in view.lifts for ln in (*lift.divisors, *lift.lines)]
         fold = [f"{view.state.name}& state"] if view.state else []
         state = "tile_state" if view.state and view.state.ordered else f"folded{view.number}"
         fold_args = [state] if view.state else []
@@ -86,10 +88,12 @@ class SweepPrinter:
         fold += [p for p, _ in peaks]
         fold_args += [a for _, a in peaks]
         used, args, edges = self._used([*view.fold_lines, *lifted], view.fold_columns)
-        maps = [f"{kind} (&{items})[kCount]" for kind, _, items, _ in view.stores]
+        maps = [f"Items<{kind}, kCount>& {items}" for kind, _, items, _ in view.stores]
         map_args = [items for _, _, items, _ in view.stores]
         map_edges = [f"{param}_edge" for _, param, _, _ in view.stores]
-        map_used, map_more, map_edge = self._used(view.store_lines, view.map_column)
+        map_used, map_more, map_edge = self._used(
+            [*view.map_divisors, *view.store_lines], view.map_column
+        )
         return replace(
             view, fold_params=(*fold, *used), fold_args=", ".join([*fold_args, *args]),
             edge_fold_args=", ".join([*fold_args, *edges]),
@@ -105,8 +109,9 @@ class SweepPrinter:
         params, args, edges = [], [], []
         for name in self.sweep.loads:
             if f"{name}_items" in words:
-                kind = C_TYPES[self.kernel.param(name).dtype.name]
-                params.append(f"const {kind} (&{name}_items)[kCount]")
+                dtype = self.kernel.param(name).dtype
+                kind, constant = C_TYPES[dtype.name], "const " if dtype.itemsize >= 4 else ""
+                params.append(f"{constant}Items<{kind}, kCount>& {name}_items")
                 args.append(f"{name}_items")
                 edges.append(f"{name}_edge")
         for kind, name in self._row_values():
@@ -129,9 +134,10 @@ class SweepPrinter:
     def _load(self, param: Param) -> LoadView:
         apart = param.shape == "per_column" and self.schedule.load == "peeled"
         kept = param in kept_params(self.kernel, self.schedule)
-        brought = {"registers": "keep_chunk", "shared": "fetch_slice"}
+        brought = {"registers": "", "shared": "fetch_slice"}
         return LoadView(
             type=C_TYPES[param.dtype.name], name=param.name, pointer=pointer_of(param), kept=kept,
+            narrow=param.dtype.itemsize < 4, edge=tuple(edge_lines(param)),
             # Rows may start off a vector boundary; the shared row of columns then does not follow.
             loader=brought[self.schedule.home] if kept else "load_columns" if apart
             else "load_items",
@@ -140,13 +146,15 @@ class SweepPrinter:
     def _bring(self, load: LoadView) -> list[str]:
         """Statements that fetch the items of a chunk of this array."""
         items = f"{load.name}_items"
+        if not load.loader:  # in registers already
+            later = self.sweep is not self.kernel.sweeps[0]
+            return [f"{items}.repack();"] if load.narrow and later else []
         filled = {
             "load_items": f"load_items({items}, {self._body(load)}, at, live)",
             "load_columns": f"load_columns({items}, {load.pointer}, column_of, live)",
-            "keep_chunk": f"kept_items({items}, {load.name}_kept)",
             "fetch_slice": f"read_items({items}, {load.name}_slots, at - begin, live)",
         }[load.loader]  # fmt: skip
-        return [f"{load.type} {items}[kItems];", f"{filled};"]
+        return [f"Items<{load.type}, kItems> {items};", f"{filled};"]
 
     def _body(self, load: LoadView) -> str:
         return body_of(self.kernel.param(load.name), self.schedule)
@@ -205,13 +213,26 @@ class SweepPrinter:
         """How the chunk's moving sums are made, level by level."""
         monoid = self.sweep.monoid
         views = self.state.levels if self.state else ()
-        return [
-            LiftView(
-                suffix=view.suffix, lines=tuple(self._lift_lines(level.moving)),
+        found: list[LiftView] = []
+        declared: set[str] = set()
+        for level, view in zip(monoid.levels, views, strict=True):
+            lines, divisors = self._divided(partial(self._lift_lines, level.moving))
+            found.append(LiftView(
+                suffix=view.suffix, lines=lines,
+                divisors=tuple(d for d in divisors if d not in declared),
                 anchors=tuple((p.anchor, f"{p.anchor}_of(state)") for p in level.pivots),
-            )
-            for level, view in zip(monoid.levels, views, strict=True)
-        ]  # fmt: skip
+            ))  # fmt: skip
+            declared |= set(divisors)
+        return found
+
+    def _divided(
+        self, make: Callable[[], list[str]]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Lines for elements, and declarations of the row values that they divide by."""
+        self.dialect.divisors = {}
+        lines = tuple(make())
+        values, self.dialect.divisors = self.dialect.divisors, None
+        return lines, tuple(f"const Divisor {divisor_name(v)}({v});" for v in values)
 
     def _lift_lines(self, moving: Iterable[Moving]) -> list[str]:
         monoid = self.sweep.monoid
@@ -237,7 +258,7 @@ class SweepPrinter:
             dtype = self.kernel.param(s.param).dtype
             shown = self.dialect.store(self.dialect.text(s.value), s.value.kind, dtype)
             note = f"  // {s.note}" if s.note else ""
-            lines.append(f"{s.param}_items[i] = {shown};{note}")
+            lines.append(f"{s.param}_items.set(i, {shown});{note}")
         return lines
 
     def _row_values(self) -> list[tuple[str, str]]:

@@ -16,7 +16,9 @@ class LoadView:
     name: str
     pointer: str
     kept: bool  # is it on chip from the first sweep on?
+    narrow: bool  # are several elements packed into a register?
     loader: str  # the function that brings its items
+    edge: tuple[str, ...]  # statements that read this thread's element at the edges of the row
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class LiftView:
 
     suffix: str
     anchors: tuple[tuple[str, str], ...]
+    divisors: tuple[str, ...]  # their declarations
     lines: tuple[str, ...]
 
     @property
@@ -75,6 +78,7 @@ class SweepView:
     map_params: tuple[str, ...]
     map_args: str
     edge_map_args: str
+    map_divisors: tuple[str, ...]  # their declarations
     store_lines: tuple[str, ...]
     stores: tuple[tuple[str, str, str, str], ...]  # element type, param, items, pointer to vectors
     lists: tuple[ListView, ...]
@@ -86,6 +90,14 @@ class SweepView:
     def visits(self) -> bool:
         """Does the sweep go over the row at all?"""
         return self.state is not None or bool(self.lists or self.stores)
+
+    @property
+    def repacked(self) -> tuple[str, ...]:
+        """Loads that are unpacked once more for the sums, so that fewer registers hold them."""
+        if not self.lifts:
+            return ()
+        lifted = " ".join(ln for lift in self.lifts for ln in lift.lines)
+        return tuple(ld.name for ld in self.loads if ld.narrow and f"{ld.name}_items[" in lifted)
 
     @property
     def folds(self) -> bool:
