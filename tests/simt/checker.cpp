@@ -178,6 +178,26 @@ void check_access(const void* pointer, size_t bytes, AccessKind kind, Site site)
     fail_at(site, "out-of-bounds %s: address %p belongs to no buffer", name_of(kind), pointer);
 }
 
+// Data that the kernel itself writes must not be loaded through the read-only path.
+void check_constant(const void* pointer, Site site) {
+    if (!machine->checking) return;
+    const Buffer* buffer = find_buffer(static_cast<const char*>(pointer));
+    if (buffer != nullptr && !buffer->initialised.empty()) {
+        fail_at(site, "ld.global.nc of output argument %u: it is only for what no thread writes "
+                "while the kernel runs", buffer->argument);
+    }
+}
+
+void check_inside_buffer(const void* pointer, size_t bytes, const char* operation, Site site) {
+    if (!machine->checking) return;
+    const char* address = static_cast<const char*>(pointer);
+    for (const Buffer& buffer : machine->buffers) {
+        const AddressRange range = {buffer.device, buffer.bytes};
+        if (range.contains(address) && range.bytes - (address - range.begin) >= bytes) return;
+    }
+    fail_at(site, "out-of-bounds %s: %zu bytes at %p lie in no buffer", operation, bytes, pointer);
+}
+
 void require_aligned(const void* pointer, size_t alignment, const char* operation, int line) {
     if (reinterpret_cast<uintptr_t>(pointer) % alignment == 0) return;
     fail(line, "misaligned access: %s of %p needs an alignment of %zu bytes", operation, pointer,

@@ -12,7 +12,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from simt.arguments import Argument, PackedArgument, Parameter, pack_arguments
-from simt.source import find_inline_assembly, find_kernels
+from simt.assembly import AssemblyError, translate_assembly
+from simt.source import find_kernels
 from simt.toolchain import CompileError, available, build_module, source_line
 
 _MAX_THREADS_PER_BLOCK = 1024
@@ -52,14 +53,13 @@ def compile_module(source: str, *, check: bool = True) -> SimtModule:
     reason = available()
     if reason is not None:
         raise SimtError(reason)
-    assembly_line = find_inline_assembly(source)
-    if assembly_line is not None:
-        message = f"line {assembly_line}: inline assembly cannot run on the CPU"
-        raise SimtError(message, line=assembly_line)
     if not find_kernels(source):
         raise SimtError("the source has no __global__ function")
     try:
-        library = build_module(source, check=check)
+        library = build_module(translate_assembly(source), check=check)
+    except AssemblyError as error:
+        message = f"line {error.line}: inline assembly: {error}"
+        raise SimtError(message, line=error.line) from None
     except CompileError as error:
         raise SimtError(f"the kernel does not compile:\n{error}") from None
     return SimtModule(source, library, check=check)

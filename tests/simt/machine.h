@@ -186,6 +186,8 @@ struct Site {
     const void* instruction = nullptr;
 };
 void check_access(const void* address, size_t bytes, AccessKind kind, Site site);
+void check_constant(const void* address, Site site);
+void check_inside_buffer(const void* address, size_t bytes, const char* operation, Site site);
 
 // failure.cpp: record_failure keeps only the first failure; fail_at ends the running thread for good.
 void record_failure(const Thread* thread, Site site, const char* format, va_list values);

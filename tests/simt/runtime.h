@@ -40,6 +40,25 @@ BarrierVotes block_barrier(bool predicate, int line);
 void cluster_barrier(int line);
 void* map_shared_rank(void* pointer, unsigned rank, int line);
 
+// ---- Assembly ----------------------------------------------------------------------------------
+
+enum class Space { generic, global, shared_cta, shared_cluster };
+
+struct Access {
+    Space space;
+    bool strong;    // volatile, relaxed, acquire or release: others may be waiting for it
+    bool constant;  // .nc: nobody writes there while the kernel runs
+};
+
+void* locate(Space space, uint64_t address, int line);
+uint32_t shared_address(const void* pointer, int line);
+uint32_t map_shared_address(uint32_t address, unsigned rank, int line);
+void assembly_load(void* to, size_t bytes, Access how, uint64_t address, int line);
+void assembly_store(const void* from, size_t bytes, Access how, uint64_t address, int line);
+void prefetch(uint64_t address, uint64_t bytes, int line);
+
+// ---- Warps -------------------------------------------------------------------------------------
+
 unsigned lane_id();
 void warp_sync(unsigned mask, int line);
 unsigned warp_ballot(unsigned mask, bool predicate, int line);
