@@ -63,6 +63,7 @@ void assembly_load(void* to, size_t bytes, Access how, uint64_t address, int lin
     require_aligned(from, bytes, "ld", line);
     check_access(from, bytes, AccessKind::read, site);
     if (how.constant) check_constant(from, site);
+    if (how.strong) let_others_run(from, site);
     memcpy(to, from, bytes);
 }
 
@@ -70,7 +71,9 @@ void assembly_store(const void* from, size_t bytes, Access how, uint64_t address
     void* to = locate(how.space, address, line);
     require_aligned(to, bytes, "st", line);
     check_access(to, bytes, AccessKind::write, Site{.line = line});
+    machine->changes += 1;
     memcpy(to, from, bytes);
+    if (how.strong) let_others_run(to, Site{.line = line});
 }
 
 void prefetch(uint64_t address, uint64_t bytes, int line) {
