@@ -1,5 +1,6 @@
 // Judges every memory access of a kernel: bounds, permissions, initialisation, races.
 #include <algorithm>
+#include <cstring>
 
 #include "machine.h"
 
@@ -50,6 +51,7 @@ void check_global(Buffer& buffer, const char* address, size_t bytes, AccessKind 
     if (kind != AccessKind::read && !buffer.writable) {
         fail_at(site, "write to read-only input: argument %u, byte %td", buffer.argument, offset);
     }
+    if (kind == AccessKind::write) machine->changes += 1;
     if (buffer.initialised.empty()) return;
     if (kind != AccessKind::write) check_initialised(buffer, offset, bytes, site);
     std::fill_n(buffer.initialised.begin() + offset, bytes, true);
@@ -57,14 +59,24 @@ void check_global(Buffer& buffer, const char* address, size_t bytes, AccessKind 
 
 // ---- Shared memory -----------------------------------------------------------------------------
 
+// Whether a barrier of the cluster is between the earlier access and what `thread` does now.
+bool ordered_by_cluster(const SharedAccess& earlier, const Thread& thread) {
+    uint32_t phase = earlier.cluster_arrivals;
+    if (phase >= thread.cluster_known) return false;
+    const unsigned threads = machine->threads_per_block();
+    const Block& block = thread.block->cluster->blocks[earlier.thread / threads];
+    const auto& releases = block.threads[earlier.thread % threads].cluster_arrivals;
+    while (phase < thread.cluster_known && !releases[phase]) ++phase;
+    return phase < thread.cluster_known;
+}
+
 // Whether nothing orders the earlier access before what `thread` does now.
 bool unordered(const SharedAccess& earlier, const Thread& thread) {
     if (earlier.time < thread.block->start_time) return false;
     if (earlier.thread == thread.cluster_index) return false;
+    if (ordered_by_cluster(earlier, thread)) return false;
     const unsigned threads_per_block = machine->threads_per_block();
-    if (earlier.thread / threads_per_block != thread.block->rank) {
-        return earlier.time >= machine->cluster_barrier_time;
-    }
+    if (earlier.thread / threads_per_block != thread.block->rank) return true;
     if (earlier.time < thread.block->barrier_time) return false;
     const unsigned earlier_index = earlier.thread % threads_per_block;
     if (earlier_index / warp_width != thread.index / warp_width) return true;
@@ -118,26 +130,60 @@ void record_read(SharedByte& cell, const SharedAccess& access) {
     cell.read = access;
 }
 
-void check_shared(Block& owner, size_t offset, size_t bytes, AccessKind kind, Site site) {
+[[noreturn]] void report_pending(const Block& owner, AccessKind kind, size_t offset, Site site) {
+    const unsigned index = owner.shadow[offset].write.thread % machine->threads_per_block();
+    int line = 0;
+    for (const AsyncCopy& copy : owner.threads[index].copies) {
+        if (offset - copy.offset < copy.bytes) line = copy.line;
+    }
+    const SharedPlace place = place_of(offset);
+    fail_at(site, "%s of %s shared memory, byte %zu, into which thread %u copies asynchronously "
+            "since line %d: it has not waited for that", name_of(kind), place.array, place.offset,
+            index, line);
+}
+
+// Another block's memory exists from the first barrier of the cluster to that block's end.
+void check_remote(Block& owner, Site site) {
     const Thread& thread = *machine->current;
+    if (thread.cluster_known == 0) {
+        fail_at(site, "accesses another block's shared memory before the first cluster barrier: "
+                "that block may not have started");
+    }
+    if (owner.exited == owner.threads.size()) {
+        fail_at(site, "accesses the shared memory of block rank %u, which has exited", owner.rank);
+    }
+    owner.remote_accesses[thread.cluster_index] = thread.cluster_arrivals.size() + 1;
+}
+
+SharedAccess access_now(bool atomic) {
+    const Thread& thread = *machine->current;
+    return {
+        .time = machine->time,
+        .lane_clock = thread.seen[thread.lane()],
+        .cluster_arrivals = static_cast<uint32_t>(thread.cluster_arrivals.size()),
+        .thread = static_cast<uint16_t>(thread.cluster_index),
+        .atomic = atomic,
+    };
+}
+
+void check_shared(Block& owner, size_t offset, size_t bytes, AccessKind kind, Site site) {
     if (offset + bytes > machine->shared.used_bytes()) {
         const SharedPlace place = place_of(offset);
         fail_at(site, "out-of-bounds shared %s: %zu bytes at byte %zu of dynamic shared memory, "
                 "which has %zu bytes", name_of(kind), bytes, place.offset,
                 machine->shared.dynamic_bytes);
     }
-    const SharedAccess access = {
-        .time = machine->time,
-        .thread = thread.cluster_index,
-        .lane_clock = thread.seen[thread.lane()],
-        .atomic = kind == AccessKind::atomic,
-    };
+    if (&owner != machine->current->block) check_remote(owner, site);
+    const SharedAccess access = access_now(kind == AccessKind::atomic);
     for (size_t i = offset; i < offset + bytes; ++i) {
         SharedByte& cell = owner.shadow[i];
         if (kind != AccessKind::write && cell.write.time < owner.start_time) {
             const SharedPlace place = place_of(i);
             fail_at(site, "read of uninitialised shared memory: %s shared memory, byte %zu",
                     place.array, place.offset);
+        }
+        if (cell.write.pending && cell.write.time >= owner.start_time) {
+            report_pending(owner, kind, i, site);
         }
         check_race(cell, kind, i, site);
         // An atomic access counts as a write: that is what others have to be ordered with.
@@ -148,7 +194,7 @@ void check_shared(Block& owner, size_t offset, size_t bytes, AccessKind kind, Si
 
 // Another block's shared memory, as map_shared_rank points to it; null if it is none.
 Block* find_peer(const char* address) {
-    for (Block& block : machine->cluster) {
+    for (Block& block : machine->current->block->cluster->blocks) {
         const AddressRange saved = {block.shared.data(), block.shared.size()};
         if (saved.contains(address)) return &block;
     }
@@ -178,19 +224,52 @@ void check_access(const void* pointer, size_t bytes, AccessKind kind, Site site)
     fail_at(site, "out-of-bounds %s: address %p belongs to no buffer", name_of(kind), pointer);
 }
 
+void start_shared_copy(const void* address, size_t bytes) {
+    const size_t offset = static_cast<const char*>(address) - machine->shared.segment.begin;
+    for (size_t i = offset; i < offset + bytes; ++i) machine->live->shadow[i].write.pending = true;
+}
+
+void finish_shared_copy(size_t offset, size_t bytes) {
+    for (size_t i = offset; i < offset + bytes; ++i) machine->live->shadow[i].write = access_now(false);
+}
+
+// Data that the kernel itself writes must not be loaded through the read-only path.
+void check_constant(const void* pointer, Site site) {
+    if (!machine->checking) return;
+    const Buffer* buffer = find_buffer(static_cast<const char*>(pointer));
+    if (buffer != nullptr && !buffer->initialised.empty()) {
+        fail_at(site, "ld.global.nc of output argument %u: it is only for what no thread writes "
+                "while the kernel runs", buffer->argument);
+    }
+}
+
+void check_inside_buffer(const void* pointer, size_t bytes, const char* operation, Site site) {
+    if (!machine->checking) return;
+    const char* address = static_cast<const char*>(pointer);
+    for (const Buffer& buffer : machine->buffers) {
+        const AddressRange range = {buffer.device, buffer.bytes};
+        if (range.contains(address) && range.bytes - (address - range.begin) >= bytes) return;
+    }
+    fail_at(site, "out-of-bounds %s: %zu bytes at %p lie in no buffer", operation, bytes, pointer);
+}
+
 void require_aligned(const void* pointer, size_t alignment, const char* operation, int line) {
     if (reinterpret_cast<uintptr_t>(pointer) % alignment == 0) return;
     fail(line, "misaligned access: %s of %p needs an alignment of %zu bytes", operation, pointer,
          alignment);
 }
 
-AtomicScope::AtomicScope(const void* pointer, size_t bytes, int line) {
+AtomicScope::AtomicScope(const void* pointer, size_t bytes, int line)
+    : place_(pointer), bytes_(bytes), line_(line) {
     check_access(pointer, bytes, AccessKind::atomic, Site{.line = line});
-    if (machine != nullptr) machine->muted = true;
+    memcpy(&old_, pointer, bytes);
+    machine->muted = true;
 }
 
 AtomicScope::~AtomicScope() {
-    if (machine != nullptr) machine->muted = false;
+    machine->muted = false;
+    if (memcmp(&old_, place_, bytes_) != 0) machine->changes += 1;
+    let_others_run(place_, Site{.line = line_});
 }
 
 }  // namespace simt

@@ -31,8 +31,10 @@ const char* name_of(Collective kind) {
 // Everything a lane of the mask did before the collective happens before what any does after it.
 void merge_clocks(Warp& warp, unsigned mask) {
     std::array<uint32_t, warp_width> merged{};
+    uint32_t cluster_known = 0;
     for (unsigned lane = 0; lane < warp_width; ++lane) {
         if (!(mask >> lane & 1)) continue;
+        cluster_known = std::max(cluster_known, warp.threads[lane].cluster_known);
         const auto& seen = warp.threads[lane].seen;
         for (unsigned i = 0; i < warp_width; ++i) merged[i] = std::max(merged[i], seen[i]);
     }
@@ -40,12 +42,14 @@ void merge_clocks(Warp& warp, unsigned mask) {
         if (!(mask >> lane & 1)) continue;
         warp.threads[lane].seen = merged;
         warp.threads[lane].seen[lane] += 1;
+        warp.threads[lane].cluster_known = cluster_known;
     }
 }
 
 void release_rendezvous(Warp& warp, Rendezvous& rendezvous) {
     rendezvous.arrived = 0;
     rendezvous.round ^= 1;
+    machine->changes += 1;
     merge_clocks(warp, rendezvous.mask);
     for (unsigned lane = 0; lane < warp_width; ++lane) {
         if (rendezvous.mask >> lane & 1) warp.threads[lane].state = ThreadState::ready;
@@ -87,7 +91,7 @@ const std::array<uint64_t, warp_width>& exchange(unsigned mask, Collective kind,
     if (rendezvous.arrived == mask) {
         release_rendezvous(warp, rendezvous);
     } else {
-        wait(ThreadState::at_collective, line);
+        wait(ThreadState::at_collective, Site{.line = line});
     }
     return values;
 }

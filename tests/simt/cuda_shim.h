@@ -53,4 +53,5 @@ SIMT_INLINE void __trap(SIMT_LINE) { simt::fail(line, "__trap()"); }
 #include "shim/intrinsics.h"
 #include "shim/kernel_export.h"
 #include "shim/memory.h"
+#include "shim/ptx.h"
 #include "shim/warp.h"

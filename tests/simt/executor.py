@@ -12,10 +12,13 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from simt.arguments import Argument, PackedArgument, Parameter, pack_arguments
-from simt.source import find_inline_assembly, find_kernels
+from simt.assembly import AssemblyError, translate_assembly
+from simt.source import find_kernels
 from simt.toolchain import CompileError, available, build_module, source_line
 
 _MAX_THREADS_PER_BLOCK = 1024
+_MAX_BLOCKS_TOGETHER = 64
+_MAX_THREADS_TOGETHER = 24 * 1024  # each stack takes two of the 65530 maps a process may have
 _MAX_DESCRIPTION_BYTES = 64 * 1024  # of a kernel's parameters, which CUDA limits to 32 KiB
 
 # Fault handlers and alternate signal stacks belong to the process: one launch at a time.
@@ -52,14 +55,13 @@ def compile_module(source: str, *, check: bool = True) -> SimtModule:
     reason = available()
     if reason is not None:
         raise SimtError(reason)
-    assembly_line = find_inline_assembly(source)
-    if assembly_line is not None:
-        message = f"line {assembly_line}: inline assembly cannot run on the CPU"
-        raise SimtError(message, line=assembly_line)
     if not find_kernels(source):
         raise SimtError("the source has no __global__ function")
     try:
-        library = build_module(source, check=check)
+        library = build_module(translate_assembly(source), check=check)
+    except AssemblyError as error:
+        message = f"line {error.line}: inline assembly: {error}"
+        raise SimtError(message, line=error.line) from None
     except CompileError as error:
         raise SimtError(f"the kernel does not compile:\n{error}") from None
     return SimtModule(source, library, check=check)
@@ -89,6 +91,7 @@ class SimtModule:
         shared_bytes: int = 0,
         seed: int = 0,
         cluster: int = 1,
+        together: bool = False,
     ) -> None:
         """Run a kernel over a grid; the results are in the output arrays afterwards.
 
@@ -101,6 +104,11 @@ class SimtModule:
         Seed 0 runs blocks and threads in order, every other seed in a random order of its own.
         ``cluster`` consecutive blocks along x form a cluster.
 
+        Blocks, or clusters, run one after another, and one that waits for a later one is reported.
+        ``together`` runs all of them at once: what one writes to global memory, others may wait for
+        in a loop of volatile, ``ld.relaxed``, ``ld.acquire`` or atomic accesses. Without checks,
+        the volatile ones are not seen, and such a loop never ends.
+
         Raises SimtError on the first violation, and leaves the arrays as they were.
         """
         packed = pack_arguments(self._parameters_of(kernel), args, outputs, initialised)
@@ -112,6 +120,7 @@ class SimtModule:
             block=_extent(block, "block"),
             cluster_size=cluster,
             checking=self._check,
+            together=together,
             shared_bytes=shared_bytes,
             seed=seed,
         )
@@ -163,6 +172,7 @@ class _Request(ctypes.Structure):
         ("block", ctypes.c_uint * 3),
         ("cluster_size", ctypes.c_uint),
         ("checking", ctypes.c_int),
+        ("together", ctypes.c_int),
         ("shared_bytes", ctypes.c_size_t),
         ("seed", ctypes.c_uint64),
     )
@@ -191,5 +201,11 @@ def _validate(request: _Request) -> None:
     threads = request.block[0] * request.block[1] * request.block[2]
     if threads > _MAX_THREADS_PER_BLOCK:
         raise ValueError(f"a block has at most {_MAX_THREADS_PER_BLOCK} threads, not {threads}")
+    blocks = request.grid[0] * request.grid[1] * request.grid[2]
+    too_many = blocks > _MAX_BLOCKS_TOGETHER or blocks * threads > _MAX_THREADS_TOGETHER
+    if request.together and too_many:
+        limits = f"{_MAX_BLOCKS_TOGETHER} blocks and {_MAX_THREADS_TOGETHER} threads"
+        message = f"at most {limits} run together, not {blocks} blocks of {threads} threads"
+        raise ValueError(message)
     if request.cluster_size < 1 or request.grid[0] % request.cluster_size:
         raise ValueError("the grid's x extent must be a multiple of the cluster size")

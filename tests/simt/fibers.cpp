@@ -56,7 +56,7 @@ void* prepare_stack(char* stack_end) {
 }
 
 char* stack_end(const Thread& thread) {
-    return machine->stacks.begin + (thread.cluster_index + 1) * stack_bytes;
+    return thread.stack + stack_bytes;
 }
 
 void resume(Thread& thread) {

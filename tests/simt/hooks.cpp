@@ -21,6 +21,14 @@ extern "C" {
     void __tsan_write##bytes(void* address) {                           \
         simt::check_access(address, bytes, AccessKind::write, CALLER);  \
     }                                                                   \
+    void __tsan_volatile_read##bytes(void* address) {                   \
+        simt::check_access(address, bytes, AccessKind::read, CALLER);   \
+        simt::let_others_run(address, CALLER);                          \
+    }                                                                   \
+    void __tsan_volatile_write##bytes(void* address) {                  \
+        simt::check_access(address, bytes, AccessKind::write, CALLER);  \
+        simt::let_others_run(address, CALLER);                          \
+    }                                                                   \
     void __tsan_unaligned_read##bytes(void* address) {                  \
         simt::check_access(address, bytes, AccessKind::read, CALLER);   \
     }                                                                   \

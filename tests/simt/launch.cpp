@@ -29,6 +29,7 @@ struct LaunchRequest {
     unsigned block[3];
     unsigned cluster_size;
     int checking;
+    int together;
     size_t shared_bytes;
     uint64_t seed;
 };
@@ -179,18 +180,22 @@ private:
 };
 
 void allocate_blocks(Machine& m) {
-    m.cluster.resize(m.cluster_size);
-    if (!m.checking) return;
     const size_t bytes = m.shared.used_bytes() + 1;
-    for (Block& block : m.cluster) {
-        block.shadow.reset(static_cast<SharedByte*>(std::calloc(bytes, sizeof(SharedByte))));
+    for (Cluster& cluster : m.clusters) {
+        cluster.blocks = std::vector<Block>(m.cluster_size);
+        for (Block& block : cluster.blocks) {
+            if (!m.checking) continue;
+            block.shadow.reset(static_cast<SharedByte*>(std::calloc(bytes, sizeof(SharedByte))));
+        }
     }
 }
 
 void run(Machine& m, const LaunchRequest& request) {
     Arguments arguments(request, m.buffers);
     m.arguments = arguments.pointers();
-    const size_t threads = size_t{m.threads_per_block()} * m.cluster_size;
+    const size_t blocks = m.together ? m.grid.x * m.grid.y * m.grid.z : m.cluster_size;
+    const size_t threads = size_t{m.threads_per_block()} * blocks;
+    m.clusters = std::vector<Cluster>(blocks / m.cluster_size);
     const Mapping stacks = map_stacks(threads);
     m.stacks = {stacks.begin(), threads * stack_bytes};
     allocate_blocks(m);
@@ -213,6 +218,7 @@ extern "C" __attribute__((visibility("default"))) int simt_launch(const LaunchRe
     m.block = {request->block[0], request->block[1], request->block[2]};
     m.cluster_size = request->cluster_size;
     m.checking = request->checking;
+    m.together = request->together;
     m.shuffling = request->seed != 0;
     m.random.seed(request->seed);
     m.kernel = request->kernel;
@@ -223,15 +229,3 @@ extern "C" __attribute__((visibility("default"))) int simt_launch(const LaunchRe
     simt::machine = nullptr;
     return m.failed;
 }
-
-namespace simt {
-
-void* map_shared_rank(void* pointer, unsigned rank, int line) {
-    Machine& m = *machine;
-    if (rank >= m.cluster_size) fail(line, "map_shared_rank: no rank %u in the cluster", rank);
-    if (!m.shared.segment.contains(pointer)) fail(line, "map_shared_rank: not shared memory");
-    if (&m.cluster[rank] == m.live) return pointer;
-    return m.cluster[rank].shared.data() + (static_cast<char*>(pointer) - m.shared.segment.begin);
-}
-
-}  // namespace simt

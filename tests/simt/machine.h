@@ -1,7 +1,7 @@
 // The simulated machine: what scheduler, checker and launcher share.
 //
-// One launch runs at a time per module.  Its blocks (or clusters of blocks) run one after another;
-// the threads of a block are fibers on one CPU thread, which switch only where they have to wait.
+// One launch runs at a time per module.  Its blocks (or clusters of blocks) run one after another,
+// or all together; threads are fibers on one CPU thread, which switch only where they have to wait.
 #pragma once
 
 #include <array>
@@ -20,17 +20,46 @@ namespace simt {
 constexpr unsigned warp_width = 32;
 
 struct Block;
+struct Cluster;
 
-enum class ThreadState { ready, at_block_barrier, at_cluster_barrier, at_collective, exited };
+enum class ThreadState {
+    ready, yielded, at_block_barrier, at_cluster_barrier, at_collective, exited
+};
+
+// Where the kernel does something: known as a line, or as an instruction.
+struct Site {
+    int line = 0;
+    const void* instruction = nullptr;
+};
+
+// A copy into the block's shared memory that its thread has not waited for.
+struct AsyncCopy {
+    uint32_t group;
+    uint32_t offset;
+    uint32_t bytes;
+    int line;
+    std::array<char, 16> data;
+};
 
 struct Thread {
     ThreadContext context;
     Block* block;
     unsigned index;          // in the block
     unsigned cluster_index;  // in the cluster
+    char* stack;
     void* stack_pointer;     // while it does not run
     ThreadState state;
-    int line;  // of the call it waits in
+    Site site;               // of the call it waits in
+    const void* polled;      // where it looked when it last let others run
+
+    std::vector<AsyncCopy> copies;
+    uint32_t copy_groups;    // how many it has committed
+
+    // Of the cluster's barrier: one entry for each arrival, whether it releases what came before;
+    // how often the thread has waited; and how many phases it knows of, from waits or from others.
+    std::vector<bool> cluster_arrivals;
+    uint32_t cluster_waits;
+    uint32_t cluster_known;
 
     // A vector clock over the lanes of the warp: how far this thread has seen each lane advance.
     // The own entry counts the collectives it took part in.
@@ -60,12 +89,15 @@ struct Warp {
     std::deque<Rendezvous> rendezvous;  // one for each mask; references stay valid
 };
 
-// Who accessed a byte of shared memory, and when on the machine's clock and on its lane's clock.
+// Who accessed a byte of shared memory, and when: on the machine's clock, on its lane's clock, and
+// by its arrivals at the cluster's barrier.
 struct SharedAccess {
     uint32_t time = 0;  // 0: never
-    uint32_t thread = 0;
     uint32_t lane_clock = 0;
+    uint32_t cluster_arrivals = 0;
+    uint16_t thread = 0;
     bool atomic = false;
+    bool pending = false;  // an asynchronous copy that its thread has not waited for
 };
 
 struct SharedByte {
@@ -80,6 +112,7 @@ struct FreeDeleter {
 };
 
 struct Block {
+    Cluster* cluster = nullptr;
     std::vector<Thread> threads;
     std::vector<Warp> warps;
     unsigned rank = 0;  // in the cluster
@@ -93,6 +126,14 @@ struct Block {
     std::vector<char> shared;   // the shared memory, while another block of the cluster is live
     // Zero pages until touched, and kept from block to block.
     std::unique_ptr<SharedByte[], FreeDeleter> shadow;
+    // By thread of the cluster: the arrivals, plus one, at its latest access from another block.
+    std::vector<uint32_t> remote_accesses;
+};
+
+struct Cluster {
+    std::vector<Block> blocks;
+    unsigned arrived = 0;  // threads, in the current phase of the barrier
+    uint32_t phases = 0;   // completed
 };
 
 // A kernel's buffer, copied between two inaccessible guard zones.
@@ -137,6 +178,7 @@ struct Machine {
     unsigned cluster_size = 1;
     bool checking = true;
     bool shuffling = false;
+    bool together = false;
     std::mt19937_64 random;
     void (*kernel)(void**) = nullptr;
     void** arguments = nullptr;
@@ -146,12 +188,12 @@ struct Machine {
     SharedWindow shared;
     std::vector<Buffer> buffers;
 
-    std::vector<Block> cluster;  // the blocks that run now
+    std::vector<Cluster> clusters;  // those that run now
     Block* live = nullptr;       // the one whose shared memory is in the window
     Thread* current = nullptr;   // null while the scheduler runs
     uint32_t time = 1;           // advances when a barrier is released and when a cluster starts
-    uint32_t cluster_barrier_time = 0;
-    unsigned at_cluster_barrier = 0;
+    uint64_t changes = 0;        // what others may have waited for: writes, barriers, exits
+    uint64_t looks = 0;          // polls of another place than the thread's last
     bool muted = false;          // inside an atomic operation
     uint64_t accesses_in_a_row = 0;  // since the current thread was resumed
 
@@ -173,19 +215,28 @@ char* stack_end(const Thread& thread);
 
 // scheduler.cpp: runs every block; stops early when the machine has failed.
 void run_grid(Machine& machine);
-void wait(ThreadState state, int line);
+void wait(ThreadState state, Site site);
 void finish_thread();
+
+// Lets other threads run, if the place is one that threads wait for: not shared or local memory.
+void let_others_run(const void* place, Site site);
+
+// cluster.cpp
+void leave_cluster(const Thread& thread);
+
+// copies.cpp
+void check_copies_done(const Thread& thread);
 
 // collectives.cpp
 void leave_warp(const Thread& thread);
 
 // checker.cpp
 enum class AccessKind { read, write, atomic };
-struct Site {
-    int line = 0;
-    const void* instruction = nullptr;
-};
 void check_access(const void* address, size_t bytes, AccessKind kind, Site site);
+void start_shared_copy(const void* address, size_t bytes);
+void finish_shared_copy(size_t offset, size_t bytes);
+void check_constant(const void* address, Site site);
+void check_inside_buffer(const void* address, size_t bytes, const char* operation, Site site);
 
 // failure.cpp: record_failure keeps only the first failure; fail_at ends the running thread for good.
 void record_failure(const Thread* thread, Site site, const char* format, va_list values);

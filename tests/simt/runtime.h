@@ -37,8 +37,33 @@ struct BarrierVotes {
 };
 
 BarrierVotes block_barrier(bool predicate, int line);
-void cluster_barrier(int line);
+void cluster_arrive(bool release, int line);
+void cluster_wait(int line);
+void yield(int line);
 void* map_shared_rank(void* pointer, unsigned rank, int line);
+
+// ---- Assembly ----------------------------------------------------------------------------------
+
+enum class Space { generic, global, shared_cta, shared_cluster };
+
+struct Access {
+    Space space;
+    bool strong;    // volatile, relaxed, acquire or release: others may be waiting for it
+    bool constant;  // .nc: nobody writes there while the kernel runs
+};
+
+void* locate(Space space, uint64_t address, int line);
+uint32_t shared_address(const void* pointer, int line);
+uint32_t map_shared_address(uint32_t address, unsigned rank, int line);
+void assembly_load(void* to, size_t bytes, Access how, uint64_t address, int line);
+void assembly_store(const void* from, size_t bytes, Access how, uint64_t address, int line);
+void copy_async(uint32_t to, uint64_t from, uint32_t bytes, uint32_t read, int line);
+void commit_copies();
+void wait_copies(uint32_t groups_left);
+void wait_all_copies();
+void prefetch(uint64_t address, uint64_t bytes, int line);
+
+// ---- Warps -------------------------------------------------------------------------------------
 
 unsigned lane_id();
 void warp_sync(unsigned mask, int line);
@@ -52,12 +77,18 @@ uint64_t warp_reduce(unsigned mask, uint64_t bits, uint64_t (*combine)(uint64_t,
 void require_aligned(const void* pointer, size_t alignment, const char* operation, int line);
 
 // Reports one atomic access, and mutes the instrumentation of the plain read and write that
-// implement it.  Threads only ever switch at barriers and collectives, so these are indivisible.
+// implement it.  Threads switch only afterwards, so these are indivisible.
 class AtomicScope {
 public:
     AtomicScope(const void* pointer, size_t bytes, int line);
     ~AtomicScope();
     AtomicScope(const AtomicScope&) = delete;
+
+private:
+    const void* place_;
+    size_t bytes_;
+    uint64_t old_ = 0;
+    int line_;
 };
 
 }  // namespace simt

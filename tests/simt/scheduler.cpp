@@ -8,10 +8,10 @@ namespace simt {
 
 Machine* machine = nullptr;
 
-void wait(ThreadState state, int line) {
+void wait(ThreadState state, Site site) {
     Thread& thread = *machine->current;
     thread.state = state;
-    thread.line = line;
+    thread.site = site;
     suspend();
 }
 
@@ -25,15 +25,14 @@ void release_block_barrier(Block& block) {
     block.barrier_result = {.count = votes, .all = votes == threads, .any = votes > 0};
     block.at_barrier = block.barrier_votes = 0;
     block.barrier_time = ++machine->time;
-    for (Thread& thread : block.threads) thread.state = ThreadState::ready;
-}
-
-void release_cluster_barrier() {
-    machine->at_cluster_barrier = 0;
-    machine->cluster_barrier_time = ++machine->time;
-    for (Block& block : machine->cluster) {
-        block.barrier_time = machine->time;
-        for (Thread& thread : block.threads) thread.state = ThreadState::ready;
+    machine->changes += 1;
+    uint32_t cluster_known = 0;
+    for (const Thread& thread : block.threads) {
+        cluster_known = std::max(cluster_known, thread.cluster_known);
+    }
+    for (Thread& thread : block.threads) {
+        thread.state = ThreadState::ready;
+        thread.cluster_known = cluster_known;
     }
 }
 
@@ -50,23 +49,19 @@ void make_live(Block& block) {
     m.live = &block;
 }
 
-void run_ready_threads(Block& block, std::vector<Thread*>& ready) {
+void collect_ready_threads(Block& block, std::vector<Thread*>& ready) {
     ready.clear();
     for (Thread& thread : block.threads) {
         if (thread.state == ThreadState::ready) ready.push_back(&thread);
     }
     if (machine->shuffling) std::shuffle(ready.begin(), ready.end(), machine->random);
-    for (Thread* thread : ready) {
-        resume(*thread);
-        if (machine->failed) return;
-    }
 }
 
-void report_deadlock() {
+void report_deadlock(const std::vector<Block*>& blocks) {
     const Thread* first = nullptr;
     unsigned at_barrier = 0, at_cluster_barrier = 0, at_collective = 0, exited = 0;
-    for (const Block& block : machine->cluster) {
-        for (const Thread& thread : block.threads) {
+    for (const Block* block : blocks) {
+        for (const Thread& thread : block->threads) {
             at_barrier += thread.state == ThreadState::at_block_barrier;
             at_cluster_barrier += thread.state == ThreadState::at_cluster_barrier;
             at_collective += thread.state == ThreadState::at_collective;
@@ -77,29 +72,86 @@ void report_deadlock() {
             if (thread.state != ThreadState::exited && better) first = &thread;
         }
     }
-    record_failure(first, Site{.line = first->line},
+    record_failure(first, first->site,
                    "deadlock: %u threads wait at __syncthreads, %u in warp collectives, "
                    "%u at a cluster barrier, %u have exited",
                    at_barrier, at_collective, at_cluster_barrier, exited);
 }
 
-void run_cluster() {
+// Notices that all threads only look again and again at what nobody changes.
+class SpinWatch {
+public:
+    // To be called after each round; the limits are far above what any thread waits for.
+    bool hopeless() {
+        const Machine& m = *machine;
+        unchanged_ = m.changes == changes_ ? unchanged_ + 1 : 0;
+        unmoved_ = m.changes == changes_ && m.looks == looks_ ? unmoved_ + 1 : 0;
+        changes_ = m.changes;
+        looks_ = m.looks;
+        return unmoved_ > max_rounds_at_one_place || unchanged_ > max_rounds_without_change;
+    }
+
+private:
+    static constexpr unsigned max_rounds_at_one_place = 2000;
+    static constexpr unsigned max_rounds_without_change = 200'000;
+    uint64_t changes_ = 0, looks_ = 0;
+    unsigned unchanged_ = 0, unmoved_ = 0;
+};
+
+void report_spin(const std::vector<Block*>& blocks) {
+    const Thread* first = nullptr;
+    unsigned count = 0;
+    for (const Block* block : blocks) {
+        for (const Thread& thread : block->threads) {
+            if (thread.state != ThreadState::yielded) continue;
+            if (count++ == 0) first = &thread;
+        }
+    }
+    record_failure(first, first->site, "endless wait: %u threads poll memory that no thread that "
+                   "runs now will change", count);
+}
+
+// Runs the threads that can run until all have to wait; in a random order, it may also stop before,
+// so that blocks overtake one another.  Returns whether any thread ran.
+bool run_block(Block& block, std::vector<Thread*>& ready) {
+    for (Thread& thread : block.threads) {
+        if (thread.state == ThreadState::yielded) thread.state = ThreadState::ready;
+    }
+    bool any = false;
+    for (;;) {
+        collect_ready_threads(block, ready);
+        if (ready.empty()) return any;
+        any = true;
+        make_live(block);
+        for (Thread* thread : ready) {
+            resume(*thread);
+            if (machine->failed) return any;
+        }
+        if (machine->shuffling && machine->together && machine->random() % 2) return any;
+    }
+}
+
+// Runs the clusters in `machine->clusters` to their ends.
+void run_clusters() {
+    Machine& m = *machine;
+    std::vector<Block*> blocks;
+    for (Cluster& cluster : m.clusters) {
+        for (Block& block : cluster.blocks) blocks.push_back(&block);
+    }
     std::vector<Thread*> ready;
-    const unsigned total = machine->cluster_size * machine->threads_per_block();
+    SpinWatch watch;
     for (;;) {
         bool progress = false;
-        unsigned exited = 0;
-        for (Block& block : machine->cluster) {
-            make_live(block);
-            do {
-                run_ready_threads(block, ready);
-                progress |= !ready.empty();
-            } while (!ready.empty() && !machine->failed);
-            if (machine->failed) return;
-            exited += block.exited;
+        size_t finished = 0;
+        if (m.shuffling) std::shuffle(blocks.begin(), blocks.end(), m.random);
+        for (Block* block : blocks) {
+            progress |= run_block(*block, ready);
+            if (m.failed) return;
+            finished += block->exited == block->threads.size();
         }
-        if (exited == total) return;
-        if (!progress) return report_deadlock();
+        if (finished == blocks.size()) return;
+        if (!progress) return report_deadlock(blocks);
+        if (watch.hopeless()) return report_spin(blocks);
     }
 }
 
@@ -117,21 +169,27 @@ void start_thread(Thread& thread, Block& block, unsigned index, uint3 block_inde
     thread.index = index;
     thread.cluster_index = block.rank * machine->threads_per_block() + index;
     thread.state = ThreadState::ready;
-    thread.line = 0;
+    thread.site = {};
+    thread.polled = nullptr;
+    thread.copies.clear();
+    thread.copy_groups = 0;
+    thread.cluster_arrivals.clear();
+    thread.cluster_waits = thread.cluster_known = 0;
     thread.seen.fill(0);
     thread.seen[thread.lane()] = 1;
-    thread.stack_pointer = prepare_stack(stack_end(thread));
 }
 
 void start_block(Block& block, unsigned rank, unsigned linear_index) {
-    const dim3 grid = machine->grid;
+    const Machine& m = *machine;
+    const dim3 grid = m.grid;
     const uint3 index = {linear_index % grid.x, linear_index / grid.x % grid.y,
                          linear_index / grid.x / grid.y};
-    const unsigned threads = machine->threads_per_block();
+    const unsigned threads = m.threads_per_block();
     block.rank = rank;
     block.exited = block.at_barrier = block.barrier_votes = 0;
+    block.remote_accesses.assign(m.cluster_size * threads, 0);
     block.start_time = block.barrier_time = machine->time;
-    block.shared.assign(machine->shared.used_bytes(), static_cast<char>(0xff));  // NaN as a float
+    block.shared.assign(m.shared.used_bytes(), static_cast<char>(0xff));  // NaN as a float
     block.threads.resize(threads);
     for (unsigned i = 0; i < threads; ++i) start_thread(block.threads[i], block, i, index);
     block.warps.assign((threads + warp_width - 1) / warp_width, Warp{});
@@ -140,6 +198,34 @@ void start_block(Block& block, unsigned rank, unsigned linear_index) {
         block.warps[w].threads = &block.threads[w * warp_width];
         block.warps[w].present = lanes == warp_width ? ~0u : (1u << lanes) - 1;
     }
+}
+
+void start_cluster(size_t slot, unsigned linear_index) {
+    const Machine& m = *machine;
+    Cluster& cluster = machine->clusters[slot];
+    cluster.arrived = cluster.phases = 0;
+    const size_t threads = m.threads_per_block();
+    for (unsigned rank = 0; rank < m.cluster_size; ++rank) {
+        Block& block = cluster.blocks[rank];
+        block.cluster = &cluster;
+        start_block(block, rank, linear_index * m.cluster_size + rank);
+        char* stacks = m.stacks.begin + (slot * m.cluster_size + rank) * threads * stack_bytes;
+        for (Thread& thread : block.threads) {
+            thread.stack = stacks + thread.index * stack_bytes;
+            thread.stack_pointer = prepare_stack(stack_end(thread));
+        }
+    }
+}
+
+// Whether a place is global memory, or at least nothing that belongs to a block or thread.
+bool others_may_change(const void* place) {
+    const Machine& m = *machine;
+    if (m.stacks.contains(place) || m.shared.segment.contains(place)) return false;
+    for (const Block& block : m.current->block->cluster->blocks) {
+        if (AddressRange{const_cast<char*>(block.shared.data()), block.shared.size()}.contains(place))
+            return false;
+    }
+    return true;
 }
 
 }  // namespace
@@ -160,20 +246,9 @@ BarrierVotes block_barrier(bool predicate, int line) {
     if (++block.at_barrier == threads) {
         release_block_barrier(block);
     } else {
-        wait(ThreadState::at_block_barrier, line);
+        wait(ThreadState::at_block_barrier, Site{.line = line});
     }
     return block.barrier_result;
-}
-
-void cluster_barrier(int line) {
-    unsigned exited = 0;
-    for (const Block& block : machine->cluster) exited += block.exited;
-    if (exited) fail(line, "divergent cluster barrier: %u threads have exited", exited);
-    if (++machine->at_cluster_barrier == machine->cluster_size * machine->threads_per_block()) {
-        release_cluster_barrier();
-    } else {
-        wait(ThreadState::at_cluster_barrier, line);
-    }
 }
 
 // A thread that exits while others wait for it would leave them waiting.
@@ -184,26 +259,36 @@ void finish_thread() {
         fail(block.barrier_line, "divergent barrier: exits while %u threads wait at __syncthreads",
              block.at_barrier);
     }
-    if (machine->at_cluster_barrier) fail(0, "divergent cluster barrier: exits while others wait");
+    check_copies_done(thread);
+    leave_cluster(thread);
     leave_warp(thread);
     block.exited += 1;
+    machine->changes += 1;
     thread.state = ThreadState::exited;
     suspend();
+}
+
+void yield(int line) { wait(ThreadState::yielded, Site{.line = line}); }
+
+void let_others_run(const void* place, Site site) {
+    Machine* m = machine;
+    if (m == nullptr || m->current == nullptr || m->muted || !others_may_change(place)) return;
+    Thread& thread = *m->current;
+    if (thread.polled != place) m->looks += 1;
+    thread.polled = place;
+    wait(ThreadState::yielded, site);
 }
 
 void run_grid(Machine& m) {
     std::vector<unsigned> order(m.grid.x * m.grid.y * m.grid.z / m.cluster_size);
     for (unsigned i = 0; i < order.size(); ++i) order[i] = i;
     if (m.shuffling) std::shuffle(order.begin(), order.end(), m.random);
-    for (unsigned cluster : order) {
+    const size_t at_once = m.clusters.size();
+    for (size_t first = 0; first < order.size(); first += at_once) {
         ++m.time;
         m.live = nullptr;
-        m.cluster_barrier_time = m.time;
-        m.at_cluster_barrier = 0;
-        for (unsigned rank = 0; rank < m.cluster_size; ++rank) {
-            start_block(m.cluster[rank], rank, cluster * m.cluster_size + rank);
-        }
-        run_cluster();
+        for (size_t slot = 0; slot < at_once; ++slot) start_cluster(slot, order[first + slot]);
+        run_clusters();
         if (m.failed) return;
     }
 }

@@ -8,7 +8,6 @@ _COMMENT_OR_STRING = re.compile(
     r"""//[^\n]* | /\*.*?\*/ | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'""",
     re.DOTALL | re.VERBOSE,
 )
-_INLINE_ASSEMBLY = re.compile(r"\b(?:asm|__asm__|__asm)\b(?:\s*\w+)*\s*\(")
 _KERNEL = re.compile(
     r"""__global__ \s+ (?:__launch_bounds__|__cluster_dims__|\(.*?\)|void|static|\s)*
         \b (\w+) \s* \(""",
@@ -21,11 +20,13 @@ def blank_comments_and_strings(source: str) -> str:
     return _COMMENT_OR_STRING.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source)
 
 
-def find_inline_assembly(source: str) -> int | None:
-    """Return the line number of the first ``asm`` statement, if there is one."""
-    code = blank_comments_and_strings(source)
-    match = _INLINE_ASSEMBLY.search(code)
-    return code.count("\n", 0, match.start()) + 1 if match else None
+def blank_comments(source: str) -> str:
+    """Return the source with comments replaced by spaces; literals and line numbers are kept."""
+
+    def blank(match: re.Match[str]) -> str:
+        return re.sub(r"[^\n]", " ", match[0]) if match[0].startswith("/") else match[0]
+
+    return _COMMENT_OR_STRING.sub(blank, source)
 
 
 def find_kernels(source: str) -> list[str]:

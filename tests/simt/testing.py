@@ -71,6 +71,7 @@ CLUSTER_SUM = kernel(
     __shared__ float from_all[4];
     auto cluster = cooperative_groups::this_cluster();
     const unsigned rank = cluster.block_rank();
+    cluster.sync();  // 0
     if (threadIdx.x == 0) {
         part = x[blockIdx.x];
         *cluster.map_shared_rank(&from_all[rank], 0) = 10.f * x[blockIdx.x];

@@ -42,6 +42,7 @@ _KERNEL_FLAGS = [
 ]
 _CHECK_FLAGS = [
     "-fsanitize=thread",
+    "--param=tsan-distinguish-volatile=1",  # threads wait for one another through them
     "-fsanitize=alignment,bounds,integer-divide-by-zero,shift-exponent,signed-integer-overflow",
     "-fno-sanitize-recover=all",
 ]

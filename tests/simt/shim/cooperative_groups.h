@@ -12,7 +12,10 @@ struct thread_block {
 };
 
 struct cluster_group {
-    static void sync(SIMT_LINE) { simt::cluster_barrier(line); }
+    static void sync(SIMT_LINE) {
+        simt::cluster_arrive(true, line);
+        simt::cluster_wait(line);
+    }
     static unsigned block_rank() { return simt::context.cluster_rank; }
     static unsigned num_blocks() { return simt::context.cluster_size; }
     template <class T>

@@ -29,6 +29,12 @@ SIMT_CACHED_STORE(__stcg)
 SIMT_CACHED_STORE(__stcs)
 #undef SIMT_CACHED_STORE
 
+SIMT_INLINE size_t __cvta_generic_to_shared(const void* pointer, SIMT_LINE) {
+    return simt::shared_address(pointer, line);
+}
+
+SIMT_INLINE void __nanosleep(unsigned, SIMT_LINE) { simt::yield(line); }
+
 // All threads run on one CPU thread, in program order: there is nothing to fence.
 SIMT_INLINE void __threadfence() {}
 SIMT_INLINE void __threadfence_block() {}
