@@ -169,7 +169,10 @@ def _first_row(schedule: CudaSchedule) -> str:
 def _keeps(launch: Launch, schedule: CudaSchedule) -> list[str]:
     """Statements that bring what stays on chip, before anything waits."""
     kept = kept_params(launch.kernel, schedule)
-    edges = [ln for p in kept if schedule.load == "peeled" for ln in edge_lines(p)]
+    edges = []
+    if schedule.load == "peeled":
+        read = dict.fromkeys(n for s in launch.kernel.sweeps for n in s.loads)
+        edges = [ln for n in read for ln in edge_lines(launch.kernel.param(n))]
     if schedule.home == "registers":
         lines = ["const column_t at = begin + rank;", "const int live = live_vectors(at, end);"]
         for p in kept:
@@ -177,7 +180,7 @@ def _keeps(launch: Launch, schedule: CudaSchedule) -> list[str]:
             lines.append(f"load_items({p.name}_items, {body_of(p, schedule)}, at, live);")
         return lines + edges
     if not kept:
-        return []
+        return edges
     lines = ["// Bring the row on chip.", "extern __shared__ __align__(16) unsigned char slices[];"]
     before = ""
     for p in kept:

@@ -9,7 +9,7 @@ from functools import partial
 
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect, divisor_name
 from fusegen.emit.cuda.own import fold_lines as own_lines
-from fusegen.emit.cuda.rows import array_name, body_of, edge_lines, pointer_of, step_lines
+from fusegen.emit.cuda.rows import array_name, body_of, pointer_of, step_lines
 from fusegen.emit.cuda.state import folded_into, lowest, state_view
 from fusegen.emit.cuda.views import LiftView, ListView, LoadView, SweepView
 from fusegen.expr import Expr, Var, variables
@@ -137,7 +137,7 @@ class SweepPrinter:
         brought = {"registers": "", "shared": "fetch_slice"}
         return LoadView(
             type=C_TYPES[param.dtype.name], name=param.name, pointer=pointer_of(param), kept=kept,
-            narrow=param.dtype.itemsize < 4, edge=tuple(edge_lines(param)),
+            narrow=param.dtype.itemsize < 4,
             # Rows may start off a vector boundary; the shared row of columns then does not follow.
             loader=brought[self.schedule.home] if kept else "load_columns" if apart
             else "load_items",

@@ -18,7 +18,6 @@ class LoadView:
     kept: bool  # is it on chip from the first sweep on?
     narrow: bool  # are several elements packed into a register?
     loader: str  # the function that brings its items
-    edge: tuple[str, ...]  # statements that read this thread's element at the edges of the row
 
 
 @dataclass(frozen=True)
