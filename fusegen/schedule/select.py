@@ -96,14 +96,15 @@ class _Menu:
     # ---- a block ----
 
     def _blocks(self) -> Iterator[Candidate]:
-        for vectors in (4, 8, 16):
+        for vectors in (2, 4, 8, 16):
             threads = -(-self.n_vectors // (vectors * WARP)) * WARP
             one = replace(self.base, home="registers", vectors=vectors, threads=max(64, threads))
             if threads <= one.most_threads:
                 yield self._priced(one)
-        for threads in (128, 256, 512):
-            if threads * 4 < 2 * self.n_vectors:
-                yield self._priced(replace(self.base, threads=threads))
+        for vectors in (4, 8):
+            for threads in (128, 256, 512):
+                if threads * vectors < 2 * self.n_vectors:
+                    yield self._priced(replace(self.base, threads=threads, vectors=vectors))
 
     def _on_chip(self) -> Iterator[Candidate]:
         for blocks in (1, 2, 4, 8, 16) if self.target.clusters else (1,):
@@ -127,13 +128,13 @@ class _Menu:
 
     def _split(self) -> Iterator[Candidate]:
         rows = self.problem.n_rows
-        if not rows or 2 * rows > self.target.multiprocessors:
+        if not rows or self.sweeps > 1:
             return
         for threads in (128, 256, 512):
-            wanted = -(-2 * self.target.multiprocessors // rows)
-            blocks = min(256, self.n_vectors // (threads * 4), wanted)
-            if blocks > 1:
-                yield self._priced(replace(self.base, team="grid", threads=threads, blocks=blocks))
+            wanted = -(-4 * self.target.multiprocessors // rows)
+            for blocks in (2, 4, 8, wanted):
+                if 1 < blocks <= self.n_vectors // (threads * 4):
+                    yield self._priced(replace(self.base, team="grid", threads=threads, blocks=blocks))
 
     # ---- lists, own monoids that keep row order, chunks that the user set ----
 

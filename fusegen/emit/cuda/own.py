@@ -35,10 +35,10 @@ def own_view(own: Own, dialect: CudaDialect) -> OwnView:
 
 
 def fold_lines(own: Own, note: str, dialect: CudaDialect) -> list[str]:
-    """Statements that merge an item, if it is live, into the chunk's state."""
+    """Statements that merge an item into the chunk's state."""
     item, chunk = f"{own.name}_item", f"chunk.{own.name}"
     lines = [f"{own.type} {item};"]
     for f, lift in zip(own.operator.fields, own.lifts, strict=True):
         lines.append(f"{item}.{f.name} = {dialect.text(lift)};")
     note = f"  // {note}" if note else ""
-    return [*lines, f"if (live) {chunk} = merge({chunk}, {item});{note}"]
+    return [*lines, f"{chunk} = merge({chunk}, {item});{note}"]

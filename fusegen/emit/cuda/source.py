@@ -85,7 +85,7 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
         "seed_groups": groups,
         "grouped_seed": groups < schedule.team_threads,
         "loads": {ld.loader for v in sweeps for ld in v.loads},
-        "narrow": any(v.repacked for v in sweeps),
+        "narrow": any(v.repacked or any(".repack" in ln for ln in v.brings) for v in sweeps),
         "stored": any(v.stores for v in sweeps),
         "splits": any(k.splits for k in kernels),
         "meets_again": any(k.loops for k in kernels) or any(s.monoid.ordered for s in program.sweeps),
@@ -174,7 +174,8 @@ def _keeps(launch: Launch, schedule: CudaSchedule) -> list[str]:
         read = dict.fromkeys(n for s in launch.kernel.sweeps for n in s.loads)
         edges = [ln for n in read for ln in edge_lines(launch.kernel.param(n))]
     if schedule.home == "registers":
-        lines = ["const column_t at = begin + rank;", "const int live = live_vectors(at, end);"]
+        lines = ["const column_t at = begin + rank;", "const int live = live_vectors(at, end);",
+                 "const bool whole = __all_sync(0xffffffffu, live == kVectors);"]  # fmt: skip
         for p in kept:
             lines.append(f"Items<{C_TYPES[p.dtype.name]}, kItems> {p.name}_items;")
             lines.append(f"load_items({p.name}_items, {body_of(p, schedule)}, at, live);")

@@ -60,7 +60,8 @@ class SweepPrinter:
         lifts = tuple(self._lifts())
         stored, map_divisors = self._divided(self._store_lines)
         found = SweepView(
-            number=sweep.number, first=sweep is self.kernel.sweeps[0], algorithm=sweep.algorithm,
+            number=sweep.number, first=sweep is self.kernel.sweeps[0],
+            items=self.schedule.items, algorithm=sweep.algorithm,
             state=self.state, total=self.total, part=f"part_of_{self.total}",
             reduce=_REDUCE[self.schedule.team], meeting=self._meeting(),
             loads=loads, brings=tuple(ln for ld in loads for ln in self._bring(ld)),
@@ -149,8 +150,9 @@ class SweepPrinter:
         if not load.loader:  # in registers already
             later = self.sweep is not self.kernel.sweeps[0]
             return [f"{items}.repack();"] if load.narrow and later else []
+        shared = "<true>" if self.kernel.param(load.name).shape == "per_column" else ""
         filled = {
-            "load_items": f"load_items({items}, {self._body(load)}, at, live)",
+            "load_items": f"load_items{shared}({items}, {self._body(load)}, at, live)",
             "load_columns": f"load_columns({items}, {load.pointer}, column_of, live)",
             "fetch_slice": f"read_items({items}, {load.name}_slots, at - begin, live)",
         }[load.loader]  # fmt: skip
@@ -190,12 +192,12 @@ class SweepPrinter:
         for f in monoid.folded:
             value = self.dialect.text(f.lift)
             joined = folded_into(f, f"chunk.{f.name}", value, self.dialect)
-            lines.append(f"chunk.{f.name} = live ? {joined} : chunk.{f.name};")
+            lines.append(f"chunk.{f.name} = {joined};")
         for b in monoid.best:
             order = self.dialect.use("above" if b.largest else "below")
             value = self.dialect.text(b.lift)
             ahead = f"{order}({value}, column, chunk.{b.value}, chunk.{b.name})"
-            lines.append(f"if (live && {ahead}) {{")
+            lines.append(f"if ({ahead}) {{")
             lines.append(f"    chunk.{b.value} = {value};")
             lines.append(f"    chunk.{b.name} = column;")
             lines.append("}")
@@ -206,7 +208,7 @@ class SweepPrinter:
             if v.own_peak:
                 self.dialect.use("greater_of")
                 joined = f"greater_of({v.peak}, {self.dialect.text(c.lift)})"
-                lines.append(f"{v.peak} = live ? {joined} : {v.peak};")
+                lines.append(f"{v.peak} = {joined};")
         return lines
 
     def _lifts(self) -> list[LiftView]:
@@ -242,11 +244,7 @@ class SweepPrinter:
         for r in relatives:
             u = self.dialect.text(monoid.relative(r, lambda n: Var(monoid.pivot(n).anchor)))
             lines.append(f"const {self.dialect.real} {r.name} = {u};")
-        # The term is computed either way: a select is cheaper than a branch per item.
-        for m in moving:
-            kind = self.dialect.type_of(m.kind)
-            lines.append(f"const {kind} {m.name}_term = {self.dialect.text(m.lift)};")
-            lines.append(f"state.{m.name} += live ? {m.name}_term : 0;")
+        lines += [f"state.{m.name} += {self.dialect.text(m.lift)};" for m in moving]
         return lines
 
     def _store_lines(self) -> list[str]:

@@ -61,6 +61,7 @@ class SweepView:
 
     number: int
     first: bool  # of its kernel
+    items: int  # of a chunk
     algorithm: str
     state: StateView | None
     total: str  # the row's state once folded
@@ -93,7 +94,7 @@ class SweepView:
     @property
     def repacked(self) -> tuple[str, ...]:
         """Loads that are unpacked once more for the sums, so that fewer registers hold them."""
-        if not self.lifts:
+        if not self.lifts or self.items <= 32:
             return ()
         lifted = " ".join(ln for lift in self.lifts for ln in lift.lines)
         return tuple(ld.name for ld in self.loads if ld.narrow and f"{ld.name}_items[" in lifted)
