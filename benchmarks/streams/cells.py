@@ -6,8 +6,11 @@ import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Literal
 
 ITEMSIZE = {"float32": 4, "bfloat16": 2}
+Kind = Literal["read", "copy"]
+"""What a work's least time is: reading its bytes, or reading and writing as many."""
 BOTH = ("float32", "bfloat16")
 MIB = 1 << 20
 
@@ -60,7 +63,7 @@ class Cell:
         return f"{self.group}: {self.name}"
 
     @property
-    def limit(self) -> str:
+    def limit(self) -> Kind:
         return "copy" if WORKS[self.work].full else "read"
 
     @property

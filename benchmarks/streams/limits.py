@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Literal
+from typing import Any
 
 import cupy
 import torch
-
+from streams.cells import Kind
 from streams.timing import Timer
 
-Kind = Literal["read", "copy"]
 VECTOR = 16
 SOURCE = r"""
 static __device__ __forceinline__ uint4 load(const uint4* from)
@@ -34,6 +33,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) read_all(
     const long long tile = (long long)THREADS * LOADS, step = gridDim.x * tile;
     unsigned folded = 0;
     long long start = blockIdx.x * tile;
+#pragma unroll 1
     for (; start + tile <= n; start += step) {
         uint4 v[LOADS];
 #pragma unroll
@@ -41,6 +41,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) read_all(
 #pragma unroll
         for (int j = 0; j < LOADS; ++j) folded ^= fold(v[j]);
     }
+#pragma unroll 1
     for (long long i = start + threadIdx.x; i < n; i += THREADS) folded ^= fold(load(x + i));
     if (folded == 0x9e3779b9u) out[0] = folded;  // so that no load is left out
 }
@@ -50,6 +51,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) copy_all(
 {
     const long long tile = (long long)THREADS * LOADS, step = gridDim.x * tile;
     long long start = blockIdx.x * tile;
+#pragma unroll 1
     for (; start + tile <= n; start += step) {
         uint4 v[LOADS];
 #pragma unroll
@@ -57,6 +59,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) copy_all(
 #pragma unroll
         for (int j = 0; j < LOADS; ++j) y[start + j * THREADS + threadIdx.x] = v[j];
     }
+#pragma unroll 1
     for (long long i = start + threadIdx.x; i < n; i += THREADS) y[i] = load(x + i);
 }
 """

@@ -37,7 +37,7 @@ RELATIVE = ("softmax", "naive_softmax")
 """Works whose every element is held to its own size; the others to 1 + |value|."""
 TOLERANCE = {"float32": 3e-5, "bfloat16": 2.0**-8}
 """float32: exp of arguments near −30 loses that many units; bfloat16: one rounding is 2⁻⁹."""
-_DOUBLES = 1 << 27  # elements that are compared at a time
+_ELEMENTS = 1 << 27  # that are made, or compared in float64, at a time
 
 
 # ---- data ----
@@ -45,15 +45,28 @@ _DOUBLES = 1 << 27  # elements that are compared at a time
 
 def inputs_of(cell: Cell) -> tuple[torch.Tensor, ...]:
     """Fresh x (normal, scaled by 3) and side inputs (normal weights, any labels) on the GPU."""
+    x, *side = memory_of(cell)
+    rows = max(1, _ELEMENTS // x.shape[1])
+    for start in range(0, x.shape[0], rows):
+        part = x[start : start + rows]
+        part.copy_(torch.randn(part.shape, device="cuda").mul_(3))
+    for one, name in zip(side, WORKS[cell.work].side, strict=True):
+        if name == "labels":
+            one.random_((cell.rows, cell.cols)[cell.axis])
+        else:
+            one.normal_()
+    return x, *side
+
+
+def memory_of(cell: Cell) -> tuple[torch.Tensor, ...]:
+    """x and side inputs as `inputs_of` makes them, but never written to."""
     dtype, shape = DTYPES[cell.dtype], (cell.rows, cell.cols)
     reduced = shape[cell.axis]
-    x = torch.randn(shape, device="cuda").mul_(3).to(dtype)
-    side = {
-        "weight": lambda: torch.randn(reduced, device="cuda").to(dtype),
-        "bias": lambda: torch.randn(reduced, device="cuda").to(dtype),
-        "labels": lambda: torch.randint(reduced, (x.numel() // reduced,), device="cuda"),
-    }
-    return x, *(side[name]() for name in WORKS[cell.work].side)
+    others = cell.rows * cell.cols // reduced
+    sides = {"weight": (reduced, dtype), "bias": (reduced, dtype), "labels": (others, torch.int64)}
+    x = torch.empty(shape, dtype=dtype, device="cuda")
+    return x, *(torch.empty(size, dtype=kind, device="cuda")
+                for size, kind in (sides[name] for name in WORKS[cell.work].side))  # fmt: skip
 
 
 def outputs_of(cell: Cell) -> Any:
@@ -88,7 +101,7 @@ def largest_error(cell: Cell, got: Any, inputs: tuple[torch.Tensor, ...]) -> flo
     _check_shapes(cell, rows, results)
     per_row = [name == "labels" for name in work.side]
     floor = 1e-30 if cell.work in RELATIVE else 1.0
-    step = max(1, _DOUBLES // rows.shape[1])
+    step = max(1, _ELEMENTS // rows.shape[1])
     worst = []
     for start in range(0, rows.shape[0], step):
         part = slice(start, start + step)
