@@ -10,6 +10,7 @@ from typing import Any
 
 import cupy
 import torch
+
 from streams.cells import Kind
 from streams.timing import Timer
 

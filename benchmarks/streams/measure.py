@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 import torch
+
+import fusegen as fg
 from streams import peers
 from streams.cells import Cell
 from streams.limits import Limits
 from streams.texts import TOLERANCE, inputs_of, largest_error, memory_of, outputs_of, poison
 from streams.timing import Timer
-
-import fusegen as fg
 
 ROTATED = 2  # input sets; the cache is flushed as well
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import torch
+
 from streams.cells import Cell
 from streams.texts import TEXTS, TOLERANCE, largest_error
 from streams.timing import Timer

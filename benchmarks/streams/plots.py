@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from streams.cells import FIGURES, PAPER
 from streams.summary import Record, best_peer, grouped
@@ -35,7 +36,7 @@ def draw(report: Record, folder: Path) -> list[Path]:
                 for group, rows in FIGURES.items() if group in groups}  # fmt: skip
     found = []
     for name, figure in figures.items():
-        figure.text(0.995, 0.005, _source(report), ha="right", va="bottom", fontsize=6, color=TEXT)
+        figure.text(0.005, 0.005, _source(report), va="bottom", fontsize=6, color=TEXT)
         for ending in (".svg", ".png"):
             path = folder / f"{name}{ending}"
             metadata = {"Date": None} if ending == ".svg" else None
@@ -52,44 +53,49 @@ def _source(report: Record) -> str:
 def shares(records: Sequence[Record], title: str) -> Figure:
     """Share of the limit against columns: a panel per dtype, a line per work, best peer dotted."""
     dtypes = list(dict.fromkeys(r["dtype"] for r in records))
-    works = list(dict.fromkeys(r["work"] for r in records))
-    figure = Figure(figsize=(4.6 * len(dtypes) + 0.4, 3.9), layout="constrained")
+    series = list(dict.fromkeys(map(_series, records)))
+    figure = Figure(figsize=(4.3 * len(dtypes) + 2, 3.9), layout="constrained")
     panels = figure.subplots(1, len(dtypes), sharey=True, squeeze=False)[0]
-    top = max(1.0, *(r["share"] for r in records))
+    known: dict[str, Any] = {}
     for axes, dtype in zip(panels, dtypes, strict=True):
-        here = [r for r in records if r["dtype"] == dtype]
-        for work, colour, marker in zip(works, COLOURS, MARKERS, strict=False):
-            members = sorted((r for r in here if r["work"] == work), key=lambda r: r["cols"])
-            _line(axes, [(r["cols"], 100 * r["share"]) for r in members], work, colour, marker)
+        here = sorted((r for r in records if r["dtype"] == dtype), key=lambda r: r["cols"])
+        for name, colour, marker in zip(series, COLOURS, MARKERS, strict=False):
+            members = [r for r in here if _series(r) == name]
+            _line(axes, [(r["cols"], 100 * r["share"]) for r in members], name, colour, marker)
             _dotted(axes, members, colour)
-        _frame(axes, dtype, {r["cols"] for r in here})
         for target in {r["target"] for r in here}:
-            axes.axhline(100 * target, color=TEXT, linewidth=0.8, linestyle=(0, (6, 3)))
-            axes.annotate(f"target {100 * target:.0f} %", (0.01, 100 * target), fontsize=7,
-                          xycoords=("axes fraction", "data"), va="bottom", color=TEXT)  # fmt: skip
-        axes.set_ylim(0, 100 * top + 6)
-    panels[0].set_ylabel("share of the limit, %")
-    handles, labels = panels[0].get_legend_handles_labels()
+            axes.axhline(100 * target, label=f"target: {100 * target:.0f} %", color=TEXT,
+                         linewidth=0.8, linestyle=(0, (6, 3)))  # fmt: skip
+        _frame(axes, dtype, {r["cols"] for r in here})
+        known |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    panels[0].set_ylim(0, 100 * max(1.0, *(r["share"] for r in records)) + 6)
+    panels[0].set_ylabel("share of the limit, %", fontsize=9)
     if any(best_peer(r)[1] for r in records):
-        handles.append(panels[0].plot([], [], color=TEXT, linestyle=":")[0])
-        labels.append("best peer, same colour")
-    panels[-1].legend(handles, labels, fontsize=7, loc="lower right", framealpha=0.9)
+        known["best peer, same colour"] = Line2D([], [], color=TEXT, linestyle=":")
+    figure.legend(known.values(), known.keys(), fontsize=8, loc="outside right center")
     figure.suptitle(title, fontsize=11)
     return figure
 
 
+def _series(record: Record) -> str:
+    """The line that a cell is a point of."""
+    odd = ", odd columns" if record["cols"] % 2 else ""
+    return f"{record['work']}{odd}"
+
+
 def paper(records: Sequence[Record], rows: int) -> Figure:
     """Elements per second against columns, for the naive, safe and online softmax."""
-    figure = Figure(figsize=(5.6, 3.9), layout="constrained")
+    figure = Figure(figsize=(6.2, 3.9), layout="constrained")
     axes = figure.subplots()
     for (label, work, form), colour, marker in zip(PAPER, COLOURS, MARKERS, strict=False):
         members = sorted((r for r in records if (r["work"], r["form"]) == (work, form)),
                          key=lambda r: r["cols"])  # fmt: skip
-        _line(axes, [(r["cols"], r["elements_per_s"]) for r in members], label, colour, marker)
+        points = [(r["cols"], r["elements_per_s"] * 1e-9) for r in members]
+        _line(axes, points, label, colour, marker)
     _frame(axes, f"softmax, {rows} rows, float32", {r["cols"] for r in records})
-    axes.set_ylabel("elements per second")
+    axes.set_ylabel("10⁹ elements per second", fontsize=9)
     axes.set_ylim(bottom=0)
-    axes.legend(fontsize=8, loc="upper left", framealpha=0.9)
+    figure.legend(fontsize=8, loc="outside right center")
     return figure
 
 
@@ -111,8 +117,8 @@ def _dotted(axes: Axes, members: Iterable[Record], colour: str) -> None:
 def _frame(axes: Axes, title: str, columns: set[int]) -> None:
     axes.set_title(title, fontsize=10)
     axes.set_xscale("log", base=2)
-    decades = _spread(sorted(columns))
-    axes.set_xticks(decades, [_short(c) for c in decades], fontsize=7, rotation=45)
+    ticks = _spread(sorted(columns))
+    axes.set_xticks(ticks, [f"{c:,}" for c in ticks], fontsize=7, rotation=45)
     axes.set_xticks([], minor=True)
     axes.tick_params(axis="y", labelsize=8)
     axes.set_xlabel("columns", fontsize=9)
@@ -127,7 +133,3 @@ def _spread(columns: Sequence[int]) -> list[int]:
         if not found or c >= 1.4 * found[-1]:
             found.append(c)
     return found
-
-
-def _short(columns: int) -> str:
-    return f"{columns:,}"

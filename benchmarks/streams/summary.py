@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 Record = dict[str, Any]
-HEAD = (f"{'work':14s}{'rows × cols':>20s} {'dtype':9s}{'limit µs':>10s}{'fusegen µs':>11s}"
+HEAD = (f"{'work':19s}{'rows × cols':>20s} {'dtype':9s}{'limit µs':>10s}{'fusegen µs':>11s}"
         f"{'share':>8s}  {'best peer':20s}{'ratio':>6s}  schedule")  # fmt: skip
 _WORDS = ((r"row per (\w+) \((\d+) threads\)", r"\1 of \2"), (r",? ?sm_\d+a?", ""),
           (r" elements per thread and tile", ""), (r" × ", "×"), (r" threads", ""),
@@ -19,7 +19,7 @@ def line(record: Record) -> str:
     """One cell as a line under HEAD."""
     shape = f"{record['rows']}×{record['cols']}" + (" ax 0" if record["axis"] == 0 else "")
     work = record["work"] + ("" if record["form"] == "auto" else f":{record['form']}")
-    start = f"{work:14s}{shape:>20s} {record['dtype']:9s}"
+    start = f"{work:19s}{shape:>20s} {record['dtype']:9s}"
     if record["status"] == "ERROR":
         return f"{start}ERROR {record['message']}"
     mark = "<" if missed(record) else " "

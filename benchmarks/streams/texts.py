@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+
 from streams.cells import WORKS, Cell
 
 Text = Callable[..., Any]
