@@ -18,7 +18,6 @@ import platform
 import secrets
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +94,10 @@ def _measured(args: argparse.Namespace, wanted: list[Cell]) -> dict[str, Any]:
     """The report of a run; its lines are printed as they come."""
     seed = secrets.randbelow(2**31) if args.seed is None else args.seed
     repetitions = QUICK if args.quick else FULL
-    make: partial[Measurer] = partial(_Here, repetitions, args.peers, seed)
+
+    def make() -> Measurer:
+        return _Here(repetitions, args.peers, seed)
+
     run = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": _said("git", "rev-parse", "HEAD"), "python": platform.python_version(),

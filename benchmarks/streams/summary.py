@@ -43,7 +43,7 @@ def shortened(schedule: str) -> str:
 
 def peers_note(record: Record) -> str:
     """Why there is no peer's time."""
-    notes = [f"{name}: {p['note']}" for name, p in record.get("peers", {}).items() if "note" in p]
+    notes = [f"{name}: {p.get('note', 'wrong')}" for name, p in record.get("peers", {}).items()]
     return notes[0][:20] if notes else "none"
 
 

@@ -36,8 +36,8 @@ TEXTS: dict[str, Text] = {
 last axis only."""
 RELATIVE = ("softmax", "naive_softmax")
 """Works whose every element is held to its own size; the others to 1 + |value|."""
-TOLERANCE = {"float32": 3e-5, "bfloat16": 2.0**-8}
-"""float32: exp of arguments near −30 loses that many units; bfloat16: one rounding is 2⁻⁹."""
+TOLERANCE = {"float32": 3e-5, "bfloat16": 6e-3}
+"""float32: exp of arguments near −30 loses that many units; bfloat16: one rounding is 2⁻⁸."""
 _ELEMENTS = 1 << 27  # that are made, or compared in float64, at a time
 
 

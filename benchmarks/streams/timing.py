@@ -51,15 +51,15 @@ class Timer:
 
     def _cycles(self, calls: Sequence[Callable[[], Any]]) -> int:
         """Warm up, and say how long the device must sleep while the host queues a call."""
-        longest = 0.0
+        took = 0.0
         for _ in "ab":  # the first round compiles and allocates
             for call in calls:
                 torch.cuda.synchronize()
                 start = time.perf_counter()
                 call()
-                longest = time.perf_counter() - start
+                took = time.perf_counter() - start
         torch.cuda.synchronize()
-        return max(_LEAST_CYCLES, int(2 * longest * _CYCLES_PER_SECOND))
+        return max(_LEAST_CYCLES, int(2 * took * _CYCLES_PER_SECOND))
 
     def _one(self, call: Callable[[], Any], cycles: int) -> float:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in "se")
