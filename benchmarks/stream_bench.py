@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib.util
 import json
 import os
 import platform
@@ -70,6 +71,7 @@ def _arguments() -> argparse.Namespace:
                         help="processes that compile kernels ahead; 0: none")
     parser.add_argument("--seconds", type=float, default=90, help="longest wait for one cell")
     parser.add_argument("--seed", type=int, help="of the random inputs; default: a fresh one")
+    parser.add_argument("--commit", help="what is measured, where git cannot say it")
     parser.add_argument("--list", action="store_true", help="show the cells' keys and stop")
     parser.add_argument("--merge", nargs="+", type=Path, metavar="JSON",
                         help="measure nothing: print and save several results as one")  # fmt: skip
@@ -78,6 +80,8 @@ def _arguments() -> argparse.Namespace:
     for peer in found.peers:
         if peer not in PEERS:
             parser.error(f"unknown peer {peer!r}; peers are {', '.join(PEERS)}")
+    if found.plots and importlib.util.find_spec("matplotlib") is None:
+        parser.error("--plots needs matplotlib")
     return found
 
 
@@ -100,7 +104,8 @@ def _measured(args: argparse.Namespace, wanted: list[Cell]) -> dict[str, Any]:
 
     run = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": _said("git", "rev-parse", "HEAD"), "python": platform.python_version(),
+        "commit": args.commit or _said("git", "describe", "--always", "--dirty", "--abbrev=40"),
+        "python": platform.python_version(),
         "driver": _said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
         "peers": list(args.peers), "repetitions": repetitions, "seed": seed, "only": args.only,
     }  # fmt: skip
@@ -142,7 +147,7 @@ def main() -> int:
             print("\n".join(c.key for c in wanted))
             return 0
         if args.jobs:
-            for message in compile_ahead(wanted, _compile, args.jobs):
+            for message in compile_ahead(wanted, _compile, min(args.jobs, len(wanted))):
                 print(f"compiling ahead failed: {message}", file=sys.stderr)
         report = _measured(args, wanted)
     print(f"\n{summary.summary(report['cells'])}")
@@ -156,7 +161,7 @@ def main() -> int:
         from streams.counters import run_and_print
 
         beside = args.output.with_suffix(".counters.json") if args.output else None
-        status |= run_and_print(beside)
+        status = max(status, run_and_print(beside))
     return status
 
 

@@ -161,6 +161,8 @@ def test_the_summary_names_worst_missed_faster_and_wrong() -> None:
     assert "worst 93.0 % (logsumexp 1000x256 float32), 1 of 3 missed" in shown
     assert "compile is faster, 0.90×: logsumexp 1000x1024 float32" in shown
     assert "target 1.20×: worst 1.25×" in shown
+    assert "\nall: 5 cells, 3 below their target, 1 wrong, 1 failed\n" in shown
+    assert shown.endswith("liger: not installed (3 cells)")
     assert "ERROR logsumexp 1000x512 float32, WRONG logsumexp 1000x2048 float32" in shown
 
 

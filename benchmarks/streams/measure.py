@@ -35,7 +35,7 @@ class Bench:
         inputs = [inputs_of(cell) for _ in range(ROTATED)]
         out = outputs_of(cell)
         options = {"axis": cell.axis, "form": cell.form, "out": out}
-        executable = pipeline.prepare(inputs[0], {}, **options).executable
+        executable: Any = pipeline.prepare(inputs[0], {}, **options).executable
         limit = self._limits.of(cell.limit, cell.input_bytes)
         times = self._timer.times([partial(pipeline, *one, **options) for one in inputs])
         error = max(self._error(cell, pipeline, one, options) for one in inputs)

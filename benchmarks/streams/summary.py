@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -85,7 +86,18 @@ def summary(records: Sequence[Record]) -> str:
     lines = []
     for group, members in grouped(records).items():
         lines += _of_group(group, members)
-    return "\n".join(lines)
+    count = {status: sum(r["status"] == status for r in records) for status in ("WRONG", "ERROR")}
+    lines.append(f"all: {len(records)} cells, {sum(map(missed, records))} below their target, "
+                 f"{count['WRONG']} wrong, {count['ERROR']} failed")  # fmt: skip
+    return "\n".join([*lines, *_not_measured(records)])
+
+
+def _not_measured(records: Sequence[Record]) -> list[str]:
+    """Why peers have no times, and in how many cells."""
+    notes = Counter(f"{name}: {peer.get('note', 'wrong').splitlines()[0][:120]}"
+                    for r in records for name, peer in r.get("peers", {}).items()
+                    if not peer.get("right"))  # fmt: skip
+    return [f"{note} ({n} cells)" for note, n in notes.items()]
 
 
 def _of_group(group: str, members: list[Record]) -> list[str]:
