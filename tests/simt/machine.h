@@ -116,6 +116,7 @@ struct Block {
     std::vector<Thread> threads;
     std::vector<Warp> warps;
     unsigned rank = 0;  // in the cluster
+    unsigned slowness = 1;  // it runs in one of so many rounds
     unsigned exited = 0;
     unsigned at_barrier = 0;
     int barrier_line = 0;

@@ -134,10 +134,15 @@ def _registers(text: str, count: int) -> str:
 # ---- Instructions --------------------------------------------------------------------------------
 
 
-def _none(_: re.Match[str], operands: Sequence[str]) -> str:
-    if operands:
-        raise ValueError("it has no operands")
-    return "(void)0"
+def _alone(call: str) -> Rule:
+    """Make the rule of an instruction without operands."""
+
+    def rule(_: re.Match[str], operands: Sequence[str]) -> str:
+        if operands:
+            raise ValueError("it has no operands")
+        return call
+
+    return rule
 
 
 def _function(match: re.Match[str], operands: Sequence[str]) -> str:
@@ -180,6 +185,25 @@ def _atomic(match: re.Match[str], operands: Sequence[str]) -> str:
     inputs = [f"simt::ptx::bits<{value_type}>({_value(value)})" for value in values]
     call = f"{_ATOMICS[match['op']]}({', '.join([place, *inputs])}, __LINE__)"
     return f"simt::ptx::put_bits({result[0]}, {call})" if result else call
+
+
+def _copy_async(match: re.Match[str], operands: Sequence[str]) -> str:
+    to, source, size, *read = operands
+    if size not in {"cg": ("16",), "ca": ("4", "8", "16")}[match["cache"]] or len(read) > 1:
+        raise ValueError(f"cp.async.{match['cache']} cannot copy {size} bytes")
+    values = [_address(to), _address(source), size, _value(read[0]) if read else size]
+    return f"simt::copy_async({', '.join(values)}, __LINE__)"
+
+
+def _wait_copies(_: re.Match[str], operands: Sequence[str]) -> str:
+    (groups,) = operands
+    return f"simt::wait_copies({_value(groups)})"
+
+
+def _map_address(_: re.Match[str], operands: Sequence[str]) -> str:
+    to, address, rank = map(_value, operands)
+    mapped = f"simt::map_shared_address({address}, {rank}, __LINE__)"
+    return f"simt::ptx::put_bits({to}, {mapped})"
 
 
 def _prefetch(match: re.Match[str], operands: Sequence[str]) -> str:
@@ -231,11 +255,31 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     ),
     (r"prefetch\.global\.L[12](?:::evict_\w+)?", _prefetch),
     (r"cp\.async\.bulk\.prefetch\.L2\.global", _prefetch),
+    (
+        r"cp\.async\.(?P<cache>ca|cg)\.shared(?:::cta)?\.global(?:\.L2::(?:64|128|256)B)?",
+        _copy_async,
+    ),
+    (r"cp\.async\.commit_group", _alone("simt::commit_copies()")),
+    (r"cp\.async\.wait_group", _wait_copies),
+    (r"cp\.async\.wait_all", _alone("simt::wait_all_copies()")),
+    (r"mapa\.shared::cluster\.u32", _map_address),
+    (
+        r"barrier\.cluster\.arrive(?:\.release)?(?:\.aligned)?",
+        _alone("simt::cluster_arrive(true, __LINE__)"),
+    ),
+    (
+        r"barrier\.cluster\.arrive\.relaxed(?:\.aligned)?",
+        _alone("simt::cluster_arrive(false, __LINE__)"),
+    ),
+    (
+        r"barrier\.cluster\.wait(?:\.acquire)?(?:\.aligned)?",
+        _alone("simt::cluster_wait(__LINE__)"),
+    ),
     (r"mov\.(?:[bus](?:16|32|64)|f32|f64)", _move),
     (r"selp\.(?:[bus](?:16|32|64)|f32|f64)", _select),
     (r"bra(?:\.uni)?", _branch),
     (r"nanosleep\.u32", _sleep),
-    (r"membar\.(?:cta|gl|sys)", _none),
-    (rf"fence(?:\.(?:sc|acq_rel|acquire|release))?\.{_SCOPE}", _none),
-    (r"griddepcontrol\.(?:wait|launch_dependents)", _none),
+    (r"membar\.(?:cta|gl|sys)", _alone("(void)0")),
+    (rf"fence(?:\.(?:sc|acq_rel|acquire|release))?\.{_SCOPE}", _alone("(void)0")),
+    (r"griddepcontrol\.(?:wait|launch_dependents)", _alone("(void)0")),
 )

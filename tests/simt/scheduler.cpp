@@ -145,7 +145,8 @@ void run_clusters() {
         size_t finished = 0;
         if (m.shuffling) std::shuffle(blocks.begin(), blocks.end(), m.random);
         for (Block* block : blocks) {
-            progress |= run_block(*block, ready);
+            const bool pauses = m.random() % block->slowness != 0;
+            progress |= pauses || run_block(*block, ready);
             if (m.failed) return;
             finished += block->exited == block->threads.size();
         }
@@ -201,14 +202,15 @@ void start_block(Block& block, unsigned rank, unsigned linear_index) {
 }
 
 void start_cluster(size_t slot, unsigned linear_index) {
-    const Machine& m = *machine;
-    Cluster& cluster = machine->clusters[slot];
+    Machine& m = *machine;
+    Cluster& cluster = m.clusters[slot];
     cluster.arrived = cluster.phases = 0;
     const size_t threads = m.threads_per_block();
     for (unsigned rank = 0; rank < m.cluster_size; ++rank) {
         Block& block = cluster.blocks[rank];
         block.cluster = &cluster;
         start_block(block, rank, linear_index * m.cluster_size + rank);
+        block.slowness = m.shuffling && m.together ? 1u << m.random() % 6 : 1;
         char* stacks = m.stacks.begin + (slot * m.cluster_size + rank) * threads * stack_bytes;
         for (Thread& thread : block.threads) {
             thread.stack = stacks + thread.index * stack_bytes;
