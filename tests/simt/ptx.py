@@ -161,8 +161,11 @@ def _function(match: re.Match[str], operands: Sequence[str]) -> str:
 
 def _access(match: re.Match[str], operands: Sequence[str]) -> str:
     load = match["name"] == "ld"
-    registers, address = operands if load else reversed(operands)
     parts = match.groupdict()
+    first, second, *policy = operands
+    if len(policy) != (1 if parts["hint"] else 0):
+        raise ValueError("wrong number of operands")
+    registers, address = (first, second) if load else (second, first)
     how = f"{{simt::Space::{_SPACES[parts['space'] or '']}, {_flag(match['strong'])}"
     how += f", {_flag(parts.get('nc'))}}}"
     count = int((parts["vector"] or ".v1")[2:])
@@ -223,6 +226,13 @@ def _select(_: re.Match[str], operands: Sequence[str]) -> str:
     return f"{to} = {predicate} ? {yes} : {no}"
 
 
+def _policy(_: re.Match[str], operands: Sequence[str]) -> str:
+    to, fraction = operands
+    if not 0 < float(fraction) <= 1:
+        raise ValueError("the fraction lies in (0, 1]")
+    return f"simt::ptx::put_bits({_value(to)}, uint64_t{{1}})"
+
+
 def _branch(_: re.Match[str], operands: Sequence[str]) -> str:
     (label,) = operands
     return f"goto simt_label_{label}"
@@ -235,7 +245,7 @@ def _sleep(_: re.Match[str], operands: Sequence[str]) -> str:
 
 _SCOPE = r"(?:cta|cluster|gpu|sys)"
 _SPACE = r"(?P<space>\.global|\.shared(?:::cta|::cluster)?)?"
-_PRIORITY = r"(?:\.L1::(?:evict_\w+|no_allocate))?(?:\.L2::evict_\w+)?"
+_PRIORITY = r"(?:\.L1::(?:evict_\w+|no_allocate))?(?P<hint>\.L2::cache_hint)?"
 _VALUE = r"(?P<vector>\.v[24])?\.(?P<type>[bus](?:8|16|32|64)|f32|f64)"
 _LOAD_ORDER = rf"(?:\.weak|(?P<strong>\.volatile|\.(?:relaxed|acquire)\.{_SCOPE}))?"
 _STORE_ORDER = rf"(?:\.weak|(?P<strong>\.volatile|\.(?:relaxed|release)\.{_SCOPE}))?"
@@ -254,6 +264,7 @@ _RULES: tuple[tuple[str, Rule], ...] = (
         _atomic,
     ),
     (r"prefetch\.global\.L[12](?:::evict_\w+)?", _prefetch),
+    (r"createpolicy\.fractional\.L2::evict_\w+\.b64", _policy),
     (r"cp\.async\.bulk\.prefetch\.L2\.global", _prefetch),
     (
         r"cp\.async\.(?P<cache>ca|cg)\.shared(?:::cta)?\.global(?:\.L2::(?:64|128|256)B)?",

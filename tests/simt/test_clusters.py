@@ -138,7 +138,7 @@ def test_a_write_between_arriving_and_waiting_is_not_released() -> None:
     body = ALL_TO_ALL.replace("arrive();  // written", late).replace("r < blocks()", "r < 8")
     body = body.replace("sum += sums[r];", "if (r < blocks() || r == 7) sum += sums[r];")
     body = body.replace("__syncthreads();  // part", "").replace("= part", "= mine")
-    with pytest.raises(SimtError, match="shared-memory race|uninitialised shared"):
+    with pytest.raises(SimtError, match=r"shared-memory race|uninitialised shared"):
         launch(body)
     ordered = body.replace("wait();  // written", "__syncthreads(); wait();")
     assert launch(ordered)[0, 0] == 7
@@ -155,5 +155,5 @@ def test_one_thread_may_learn_of_the_barrier_from_another() -> None:
     y[blockIdx.x * blockDim.x + threadIdx.x] = s;
     if (threadIdx.x >= 32) wait();"""
     assert launch(body)[3, 63] == 2
-    with pytest.raises(SimtError, match="shared-memory race|uninitialised shared"):
+    with pytest.raises(SimtError, match=r"shared-memory race|uninitialised shared"):
         launch(body.replace("__syncthreads();", ""))

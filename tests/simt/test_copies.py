@@ -52,8 +52,10 @@ def launch(body: str, tiles: int, seed: int, check: bool = True) -> tuple[Any, A
     x, y = aligned_floats(tiles * 256), nans(64)
     x[:] = iota(x.size)
     module = compile_module(kernel(body, PARAMETERS, PRELUDE), check=check)
-    args = [x, y, tiles]
-    module.launch("k", (1,), (64,), args, outputs={1}, shared_bytes=3 * 64 * 16, seed=seed)
+    shared_bytes = 3 * 64 * 16
+    module.launch(
+        "k", (1,), (64,), [x, y, tiles], outputs={1}, shared_bytes=shared_bytes, seed=seed
+    )
     return x, y
 
 

@@ -78,6 +78,11 @@ def launch(
     return y
 
 
+def launch_often(body: str, together: bool) -> None:
+    for seed in range(1, 8):
+        launch(body, seed=seed, together=together)
+
+
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_last_block_merges(seed: int, together: bool) -> None:
@@ -88,10 +93,9 @@ def test_the_last_block_merges(seed: int, together: bool) -> None:
 
 @pytest.mark.parametrize("together", [False, True])
 def test_no_other_block_must_merge(together: bool) -> None:
+    body = LAST_MERGES.replace("== gridDim.x - 1", "== gridDim.x - 2")
     with pytest.raises(SimtError, match="read of uninitialised output: argument 2"):
-        for seed in range(1, 8):
-            body = LAST_MERGES.replace("== gridDim.x - 1", "== gridDim.x - 2")
-            launch(body, seed=seed, together=together)
+        launch_often(body, together=together)
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -137,8 +141,7 @@ def test_blocks_that_run_one_after_another_cannot_wait_for_later_ones() -> None:
 def test_mutants(old: str, new: str, pattern: str) -> None:
     assert old in ALL_WAIT
     with pytest.raises(SimtError, match=pattern):
-        for seed in range(1, 8):
-            launch(ALL_WAIT.replace(old, new), seed=seed, together=True)
+        launch_often(ALL_WAIT.replace(old, new), together=True)
 
 
 def test_an_endless_wait_over_several_places_is_found() -> None:
