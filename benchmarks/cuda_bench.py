@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import statistics
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,65 +20,10 @@ from typing import Any
 import cupy
 import torch
 import torch.nn.functional as F
+from streams.limits import Limits
+from streams.timing import Timer
 
 import fusegen as fg
-
-READ_KERNEL = r"""
-extern "C" __global__ void read_all(const float4* __restrict__ x, float* out, long long n)
-{
-    float total = 0;
-    const long long step = (long long)gridDim.x * blockDim.x;
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    for (; i + 3 * step < n; i += 4 * step) {
-        const float4 a = x[i], b = x[i + step], c = x[i + 2 * step], d = x[i + 3 * step];
-        total += a.x + a.y + a.z + a.w + b.x + b.y + b.z + b.w;
-        total += c.x + c.y + c.z + c.w + d.x + d.y + d.z + d.w;
-    }
-    for (; i < n; i += step) total += x[i].x;
-    if (total == 1.2345e-30f) out[0] = total;
-}
-"""
-SHAPES = ((528, 512), (1056, 256), (2112, 256), (264, 1024), (4000, 256))  # blocks, threads
-
-
-class Timer:
-    """Device time of one call, the cache flushed before it."""
-
-    def __init__(self, repetitions: int) -> None:
-        self.repetitions = repetitions
-        self.flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-
-    def microseconds(self, calls: list[Callable[[], Any]]) -> float:
-        """Median over repetitions, going round `calls` (one per rotated input)."""
-        for call in calls:
-            call()
-        torch.cuda.synchronize()
-        times = []
-        for i in range(self.repetitions):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in "se")
-            self.flush.zero_()
-            torch.cuda._sleep(600_000)  # the host queues the call meanwhile
-            start.record()
-            calls[i % len(calls)]()
-            end.record()
-            torch.cuda.synchronize()
-            times.append(start.elapsed_time(end) * 1e3)
-        return statistics.median(times)
-
-
-def read_limit(timer: Timer, inputs: list[torch.Tensor]) -> float:
-    """Microseconds to read one input's bytes."""
-    kernel = cupy.RawKernel(READ_KERNEL, "read_all")
-    out = cupy.zeros(1, "float32")
-    best = float("inf")
-    for blocks, threads in SHAPES:
-        calls = [
-            partial(kernel, (blocks,), (threads,),
-                    (x.data_ptr(), out, x.numel() * x.element_size() // 16))
-            for x in inputs
-        ]  # fmt: skip
-        best = min(best, timer.microseconds(calls))
-    return best
 
 
 def torch_softmax_topk(x: torch.Tensor, k: int) -> Any:
@@ -121,13 +65,13 @@ def poison(shape_like: Any) -> Any:
 
 
 def case(
-    timer: Timer, name: str, constants: dict[str, Any], peer: Callable[..., Any],
+    timer: Timer, limits: Limits, name: str, constants: dict[str, Any], peer: Callable[..., Any],
     rows: int, cols: int, dtype: torch.dtype, forms: tuple[str, ...],
 ) -> list[dict[str, Any]]:  # fmt: skip
     pipeline = getattr(fg.library, name)
     copies = max(2, min(4, (256 << 20) // (rows * cols * dtype.itemsize)))
     inputs = [(torch.randn(rows, cols, device="cuda") * 3).to(dtype) for _ in range(copies)]
-    limit = read_limit(timer, inputs)
+    limit = limits.read(rows * cols * dtype.itemsize).us
     peer_us = timer.microseconds([partial(peer, x) for x in inputs])
     want = peer(inputs[0].double())
     found = []
@@ -161,6 +105,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.manual_seed(0)
     timer = Timer(30 if args.quick else 40)
+    limits = Limits(timer)
     shapes = [(4000, 25000, torch.float32)]
     if not args.quick:
         shapes += [(32768, 1024, torch.float32), (4000, 129024, torch.float32),
@@ -171,7 +116,7 @@ def main() -> None:
             every = name in ("softmax_topk", "softmax") and constants.get("k", 5) == 5
             forms = ("online", "safe", "unfused") if every else ("online",)
             try:
-                results += case(timer, name, constants, peer, rows, cols, dtype, forms)
+                results += case(timer, limits, name, constants, peer, rows, cols, dtype, forms)
             except Exception as error:  # one cell must not lose the others
                 print(f"{name} {rows}x{cols} {dtype}: {type(error).__name__}: {error}", flush=True)
                 results.append({"pipeline": name, "rows": rows, "cols": cols, "failed": str(error)})

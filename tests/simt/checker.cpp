@@ -62,7 +62,7 @@ void check_global(Buffer& buffer, const char* address, size_t bytes, AccessKind 
 // Whether a barrier of the cluster is between the earlier access and what `thread` does now.
 bool ordered_by_cluster(const SharedAccess& earlier, const Thread& thread) {
     uint32_t phase = earlier.cluster_arrivals;
-    if (phase >= thread.cluster_known) return false;
+    if (phase >= thread.cluster_known || by_bulk_copy(earlier)) return false;
     const unsigned threads = machine->threads_per_block();
     const Block& block = thread.block->cluster->blocks[earlier.thread / threads];
     const auto& releases = block.threads[earlier.thread % threads].cluster_arrivals;
@@ -74,7 +74,8 @@ bool ordered_by_cluster(const SharedAccess& earlier, const Thread& thread) {
 bool unordered(const SharedAccess& earlier, const Thread& thread) {
     if (earlier.time < thread.block->start_time) return false;
     if (earlier.thread == thread.cluster_index) return false;
-    if (ordered_by_cluster(earlier, thread)) return false;
+    if (ordered_by_cluster(earlier, thread) || ordered_by_mbarrier(earlier, thread)) return false;
+    if (by_bulk_copy(earlier)) return true;
     const unsigned threads_per_block = machine->threads_per_block();
     if (earlier.thread / threads_per_block != thread.block->rank) return true;
     if (earlier.time < thread.block->barrier_time) return false;
@@ -98,6 +99,11 @@ SharedPlace place_of(size_t offset) {
 [[noreturn]] void report_race(const SharedAccess& earlier, const char* earlier_name,
                               AccessKind kind, size_t offset, Site site) {
     const SharedPlace place = place_of(offset);
+    if (by_bulk_copy(earlier)) {
+        fail_at(site, "shared-memory race: %s of %s shared memory, byte %zu, by a thread that has "
+                "not seen the mbarrier of the bulk copy complete", name_of(kind), place.array,
+                place.offset);
+    }
     fail_at(site, "shared-memory race: %s of %s shared memory, byte %zu, and nothing orders it "
             "after the %s by thread %u", name_of(kind), place.array, place.offset, earlier_name,
             earlier.thread % machine->threads_per_block());
@@ -135,6 +141,11 @@ void record_read(SharedByte& cell, const SharedAccess& access) {
     int line = 0;
     for (const AsyncCopy& copy : owner.threads[index].copies) {
         if (offset - copy.offset < copy.bytes) line = copy.line;
+    }
+    for (const auto& [place, barrier] : owner.mbarriers) {
+        for (const BulkCopy& copy : barrier.copies) {
+            if (offset - copy.offset < copy.data.size()) line = copy.line;
+        }
     }
     const SharedPlace place = place_of(offset);
     fail_at(site, "%s of %s shared memory, byte %zu, into which thread %u copies asynchronously "

@@ -74,7 +74,9 @@ void leave_cluster(const Thread& thread) {
         fail(0, "exits between arriving and waiting at the cluster barrier");
     }
     if (block.cluster->arrived) fail(0, "divergent cluster barrier: exits while others wait");
-    if (block.exited + 1 == block.threads.size()) check_remote_accesses(thread);
+    if (block.exited + 1 < block.threads.size()) return;
+    check_remote_accesses(thread);
+    check_bulk_copies_done(block);
 }
 
 void* map_shared_rank(void* pointer, unsigned rank, int line) {

@@ -17,6 +17,7 @@ from simt.source import find_kernels
 from simt.toolchain import CompileError, available, build_module, source_line
 
 _MAX_THREADS_PER_BLOCK = 1024
+_MAX_BLOCKS_PER_CLUSTER = 16
 _MAX_BLOCKS_TOGETHER = 64
 _MAX_THREADS_TOGETHER = 24 * 1024  # each stack takes two of the 65530 maps a process may have
 _MAX_DESCRIPTION_BYTES = 64 * 1024  # of a kernel's parameters, which CUDA limits to 32 KiB
@@ -207,5 +208,7 @@ def _validate(request: _Request) -> None:
         limits = f"{_MAX_BLOCKS_TOGETHER} blocks and {_MAX_THREADS_TOGETHER} threads"
         message = f"at most {limits} run together, not {blocks} blocks of {threads} threads"
         raise ValueError(message)
+    if request.cluster_size > _MAX_BLOCKS_PER_CLUSTER:
+        raise ValueError(f"a cluster has at most {_MAX_BLOCKS_PER_CLUSTER} blocks of the grid")
     if request.cluster_size < 1 or request.grid[0] % request.cluster_size:
         raise ValueError("the grid's x extent must be a multiple of the cluster size")

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
+#include <map>
 #include <memory>
 #include <random>
 #include <vector>
@@ -41,6 +42,33 @@ struct AsyncCopy {
     std::array<char, 16> data;
 };
 
+// What a thread learns through an mbarrier: of each warp of the cluster its lanes' clocks, of each
+// block the time of its barrier, and the phases of the cluster's barrier.
+struct Knowledge {
+    std::map<uint16_t, std::array<uint32_t, warp_width>> clocks;
+    std::map<unsigned, uint32_t> times;
+    uint32_t cluster_phases = 0;
+};
+using SharedKnowledge = std::shared_ptr<const Knowledge>;
+
+struct BulkCopy {
+    size_t offset;
+    int line;
+    std::vector<char> data;
+};
+
+struct MBarrier {
+    uint32_t count = 0;    // arrivals that complete a phase
+    uint32_t pending = 0;  // of them, in the current phase
+    uint32_t phase = 0;    // the current one
+    int64_t bytes_expected = 0;
+    uint16_t engine = 0;   // the clock of its bulk copies, and how many have landed
+    uint32_t landed = 0;
+    std::vector<BulkCopy> copies;
+    SharedKnowledge gathered;  // from all arrivals
+    SharedKnowledge released;  // at the end of the latest phase
+};
+
 struct Thread {
     ThreadContext context;
     Block* block;
@@ -60,6 +88,8 @@ struct Thread {
     std::vector<bool> cluster_arrivals;
     uint32_t cluster_waits;
     uint32_t cluster_known;
+
+    SharedKnowledge acquired;  // from mbarriers; null at first
 
     // A vector clock over the lanes of the warp: how far this thread has seen each lane advance.
     // The own entry counts the collectives it took part in.
@@ -116,6 +146,7 @@ struct Block {
     std::vector<Thread> threads;
     std::vector<Warp> warps;
     unsigned rank = 0;  // in the cluster
+    unsigned slowness = 1;  // it runs in one of so many rounds
     unsigned exited = 0;
     unsigned at_barrier = 0;
     int barrier_line = 0;
@@ -128,12 +159,14 @@ struct Block {
     std::unique_ptr<SharedByte[], FreeDeleter> shadow;
     // By thread of the cluster: the arrivals, plus one, at its latest access from another block.
     std::vector<uint32_t> remote_accesses;
+    std::map<size_t, MBarrier> mbarriers;  // by offset in the shared memory
 };
 
 struct Cluster {
     std::vector<Block> blocks;
     unsigned arrived = 0;  // threads, in the current phase of the barrier
     uint32_t phases = 0;   // completed
+    unsigned mbarriers = 0;  // initialised
 };
 
 // A kernel's buffer, copied between two inaccessible guard zones.
@@ -213,6 +246,9 @@ void resume(Thread& thread);
 void suspend();
 char* stack_end(const Thread& thread);
 
+// start.cpp: puts a cluster, by its number in the grid, into a slot of `machine->clusters`.
+void start_cluster(size_t slot, unsigned number);
+
 // scheduler.cpp: runs every block; stops early when the machine has failed.
 void run_grid(Machine& machine);
 void wait(ThreadState state, Site site);
@@ -226,6 +262,12 @@ void leave_cluster(const Thread& thread);
 
 // copies.cpp
 void check_copies_done(const Thread& thread);
+
+// mbarrier.cpp
+SharedKnowledge join(const SharedKnowledge& a, const SharedKnowledge& b);
+bool by_bulk_copy(const SharedAccess& access);
+bool ordered_by_mbarrier(const SharedAccess& earlier, const Thread& thread);
+void check_bulk_copies_done(const Block& block);
 
 // collectives.cpp
 void leave_warp(const Thread& thread);

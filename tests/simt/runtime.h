@@ -61,6 +61,11 @@ void copy_async(uint32_t to, uint64_t from, uint32_t bytes, uint32_t read, int l
 void commit_copies();
 void wait_copies(uint32_t groups_left);
 void wait_all_copies();
+void init_mbarrier(uint64_t address, uint32_t count, int line);
+void expect_bytes(uint64_t address, uint32_t bytes, int line);
+void arrive_mbarrier(Space space, uint64_t address, uint32_t count, int line);
+bool poll_mbarrier(uint64_t address, uint32_t parity, int line);
+void copy_bulk(uint64_t to, uint64_t from, uint32_t bytes, uint64_t mbarrier, int line);
 void prefetch(uint64_t address, uint64_t bytes, int line);
 
 // ---- Warps -------------------------------------------------------------------------------------

@@ -27,12 +27,15 @@ void release_block_barrier(Block& block) {
     block.barrier_time = ++machine->time;
     machine->changes += 1;
     uint32_t cluster_known = 0;
+    SharedKnowledge acquired;
     for (const Thread& thread : block.threads) {
         cluster_known = std::max(cluster_known, thread.cluster_known);
+        acquired = join(acquired, thread.acquired);
     }
     for (Thread& thread : block.threads) {
         thread.state = ThreadState::ready;
         thread.cluster_known = cluster_known;
+        thread.acquired = acquired;
     }
 }
 
@@ -145,75 +148,14 @@ void run_clusters() {
         size_t finished = 0;
         if (m.shuffling) std::shuffle(blocks.begin(), blocks.end(), m.random);
         for (Block* block : blocks) {
-            progress |= run_block(*block, ready);
+            const bool pauses = m.random() % block->slowness != 0;
+            progress |= pauses || run_block(*block, ready);
             if (m.failed) return;
             finished += block->exited == block->threads.size();
         }
         if (finished == blocks.size()) return;
         if (!progress) return report_deadlock(blocks);
         if (watch.hopeless()) return report_spin(blocks);
-    }
-}
-
-void start_thread(Thread& thread, Block& block, unsigned index, uint3 block_index) {
-    const dim3 size = machine->block;
-    thread.context = {
-        .thread_index = {index % size.x, index / size.x % size.y, index / size.x / size.y},
-        .block_index = block_index,
-        .block_dim = size,
-        .grid_dim = machine->grid,
-        .cluster_rank = block.rank,
-        .cluster_size = machine->cluster_size,
-    };
-    thread.block = &block;
-    thread.index = index;
-    thread.cluster_index = block.rank * machine->threads_per_block() + index;
-    thread.state = ThreadState::ready;
-    thread.site = {};
-    thread.polled = nullptr;
-    thread.copies.clear();
-    thread.copy_groups = 0;
-    thread.cluster_arrivals.clear();
-    thread.cluster_waits = thread.cluster_known = 0;
-    thread.seen.fill(0);
-    thread.seen[thread.lane()] = 1;
-}
-
-void start_block(Block& block, unsigned rank, unsigned linear_index) {
-    const Machine& m = *machine;
-    const dim3 grid = m.grid;
-    const uint3 index = {linear_index % grid.x, linear_index / grid.x % grid.y,
-                         linear_index / grid.x / grid.y};
-    const unsigned threads = m.threads_per_block();
-    block.rank = rank;
-    block.exited = block.at_barrier = block.barrier_votes = 0;
-    block.remote_accesses.assign(m.cluster_size * threads, 0);
-    block.start_time = block.barrier_time = machine->time;
-    block.shared.assign(m.shared.used_bytes(), static_cast<char>(0xff));  // NaN as a float
-    block.threads.resize(threads);
-    for (unsigned i = 0; i < threads; ++i) start_thread(block.threads[i], block, i, index);
-    block.warps.assign((threads + warp_width - 1) / warp_width, Warp{});
-    for (unsigned w = 0; w < block.warps.size(); ++w) {
-        const unsigned lanes = std::min(warp_width, threads - w * warp_width);
-        block.warps[w].threads = &block.threads[w * warp_width];
-        block.warps[w].present = lanes == warp_width ? ~0u : (1u << lanes) - 1;
-    }
-}
-
-void start_cluster(size_t slot, unsigned linear_index) {
-    const Machine& m = *machine;
-    Cluster& cluster = machine->clusters[slot];
-    cluster.arrived = cluster.phases = 0;
-    const size_t threads = m.threads_per_block();
-    for (unsigned rank = 0; rank < m.cluster_size; ++rank) {
-        Block& block = cluster.blocks[rank];
-        block.cluster = &cluster;
-        start_block(block, rank, linear_index * m.cluster_size + rank);
-        char* stacks = m.stacks.begin + (slot * m.cluster_size + rank) * threads * stack_bytes;
-        for (Thread& thread : block.threads) {
-            thread.stack = stacks + thread.index * stack_bytes;
-            thread.stack_pointer = prepare_stack(stack_end(thread));
-        }
     }
 }
 

@@ -47,7 +47,8 @@ def test_arguments_that_do_not_fit_are_refused(args: list[Any], error: type[Exce
 
 def test_launch_shapes_that_do_not_fit_are_refused() -> None:
     module = compile_module(kernel("", ""))
-    for grid, block, cluster in [((0,), (1,), 1), ((1,), (1025,), 1), ((3,), (1,), 2)]:
+    wrong = [((0,), (1,), 1), ((1,), (1025,), 1), ((3,), (1,), 2), ((17,), (1,), 17)]
+    for grid, block, cluster in wrong:
         with pytest.raises(ValueError, match=r"grid|block"):
             module.launch("k", grid, block, [], cluster=cluster)
     with pytest.raises(ValueError, match="no kernel 'other'"):

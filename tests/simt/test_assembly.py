@@ -73,7 +73,7 @@ def test_maximum_and_minimum_with_nan() -> None:
 LOADS = {
     "ld.global.nc.L1::no_allocate.v4.u32": 4,
     "ld.global.nc.L1::no_allocate.L2::256B.v4.f32": 4,
-    "ld.global.nc.L1::evict_first.L2::evict_last.v2.b32": 2,
+    "ld.global.nc.L1::evict_first.v2.b32": 2,
     "ld.global.L2::128B.u32": 1,
     "ld.global.cs.v4.u32": 4,
     "ld.relaxed.gpu.global.u32": 1,
@@ -82,7 +82,7 @@ LOADS = {
 }
 STORES = {
     "st.global.v4.u32": 4,
-    "st.global.L1::no_allocate.L2::evict_first.v4.b32": 4,
+    "st.global.L1::no_allocate.v4.b32": 4,
     "st.global.cs.v2.f32": 2,
     "st.release.gpu.global.u32": 1,
     "st.relaxed.gpu.global.u32": 1,
@@ -129,6 +129,17 @@ def check_copy(body: str) -> None:
     x[:] = iota(256)
     compile_module(kernel(body)).launch("k", (1,), (64,), [x, y], outputs={1})
     np.testing.assert_array_equal(x, y)
+
+
+def test_cache_policies() -> None:
+    body = """
+    unsigned long long policy; float v;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.f32 %0, [%1], %2;"
+                 : "=f"(v) : "l"(x + threadIdx.x), "l"(policy));
+    asm volatile("st.global.L2::cache_hint.f32 [%0], %1, %2;"
+                 :: "l"(y + threadIdx.x), "f"(v), "l"(policy) : "memory");"""
+    np.testing.assert_array_equal(run(body), iota(64))
 
 
 def test_narrow_loads_extend_to_the_register() -> None:
@@ -261,6 +272,8 @@ def test_a_prefetch_inside_a_buffer_is_harmless() -> None:
         ('asm("ld.global.u32 %0, [%2];" : "=r"(a) : "l"(x));', "no operand %2"),
         ('asm("ld.global.v2.u32 %0, [%1];" : "=r"(a) : "l"(x));', "2 registers expected"),
         ('asm("ld.global.u32 %0, %1;" : "=r"(a) : "l"(x));', "no address '%1'"),
+        ('asm("ld.global.L2::evict_last.u32 %0, [%1];" : "=r"(a) : "l"(x));', "is not an instr"),
+        ('asm("ld.global.L2::cache_hint.u32 %0, [%1];" : "=r"(a) : "l"(x));', "wrong number"),
         ('asm("mov.u32 %0, %%smid;" : "=r"(a));', "no special register %%smid"),
         ('asm("mov.u32 %0, 1" : "=r"(a));', "no semicolon"),
         ('asm("mov.u32 %0, 1;" : "=q"(a));', "cannot read the operand"),
