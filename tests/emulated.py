@@ -45,7 +45,7 @@ class EmulatedExecutable:
         return blocks * launch.grid_rows
 
     def _scratch(self, scratch: Scratch, launch: Launch, n_rows: int, grid: int) -> np.ndarray:
-        owners = grid * launch.rows_per_block if scratch.per_team else n_rows
+        owners = grid * launch.rows_per_block if scratch.per == "team" else n_rows
         fill = 0 if scratch.kind == "tickets" else 0xFF
         return np.full(owners * scratch.count * scratch.entry_bytes, fill, np.uint8)
 

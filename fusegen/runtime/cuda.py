@@ -230,7 +230,7 @@ class CudaExecutable:
         return min(blocks, _MOST_BLOCKS // launch.grid_rows) * launch.grid_rows
 
     def _scratch(self, scratch: Scratch, launch: Launch, n_rows: int, grid: int) -> Any:
-        owners = grid * launch.rows_per_block if scratch.per_team else n_rows
+        owners = grid * launch.rows_per_block if scratch.per == "team" else n_rows
         return _cupy().empty(owners * scratch.count * scratch.entry_bytes, np.uint8)
 
     def _arguments(

@@ -23,8 +23,9 @@ LoadMode = Literal["aligned", "peeled", "scalar"]
 same offset from a boundary.  scalar: no common boundary, one element per access."""
 
 Team = Literal["lanes", "block", "cluster", "grid"]
-Home = Literal["device", "registers", "shared"]
-"""Where a row stays from its first sweep to its last: later sweeps read it from there."""
+Home = Literal["device", "registers", "shared", "chip"]
+"""Where a row stays from its first sweep to its last: later sweeps read it from there.  chip: in
+registers and in shared memory, and the next row comes in where this one leaves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +42,9 @@ class CudaSchedule:
     width: int  # elements per vector
     load: LoadMode
     wide_columns: bool = False  # n_cols does not fit 32 bits
+    steady: bool = False  # does a team go from row to row, keeping what all rows share?
     fixed: bool = False  # is the number of threads part of the source?
-    slice_vectors: int = 0  # of a row in shared memory: vectors that a block has room for
+    slice_vectors: int = 0  # of a row in shared memory: vectors that a block makes room for
 
     @property
     def items(self) -> int:
@@ -63,13 +65,12 @@ class CudaSchedule:
         """Threads that a block of the same source may have: fewer where chunks are long."""
         if self.fixed or self.team == "lanes":
             return self.threads
-        if self.home != "registers":
-            return 512
-        return 1024 if self.vectors <= 4 else 512 if self.vectors <= 8 else 256
+        most = {1: 1024, 2: 1024, 3: 1024, 4: 1024, 6: 512, 8: 512}.get(self.vectors, 256)
+        return next(n for n in (256, 512, 1024) if self.threads <= n <= most or n == most)
 
     @property
     def grouping(self) -> Grouping:
-        return "sweeps" if self.team == "grid" else "rows"
+        return "sweeps" if self.team == "grid" and self.home == "device" else "rows"
 
     @property
     def algorithm(self) -> str:
@@ -87,10 +88,11 @@ class CudaSchedule:
             "lanes": f"{self.lanes} lanes", "block": "block", "cluster": "cluster of blocks",
             "grid": "several blocks",
         }[self.team]  # fmt: skip
-        stays = {"device": "", "registers": "in registers, ", "shared": "in shared memory, "}
+        stays = {"device": "", "registers": "in registers, ", "shared": "in shared memory, ",
+                 "chip": "in registers and shared memory, "}  # fmt: skip
         return (
             f"row per {owner}, {stays[self.home]} {self.vectors} × {self.width} elements per thread "
-            f"and chunk, {self.load} loads"
+            f"and chunk, {self.load} loads{', from row to row' if self.steady else ''}"
         )
 
     def describe(self) -> str:

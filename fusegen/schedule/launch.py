@@ -22,12 +22,9 @@ class Scratch:
 
     name: str
     kind: Literal["states", "entries", "slots", "tickets"]
-    count: int  # states, entries or tickets per row; slots per team
+    per: Literal["row", "team"]  # a team: the blocks, or the part of a block, that share a row
+    count: int  # states, entries, slots or tickets
     entry_bytes: int
-
-    @property
-    def per_team(self) -> bool:
-        return self.kind == "slots"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +42,20 @@ class Launch:
     shared_bytes: int = 0  # dynamic shared memory of a block
     cluster: int = 1  # neighbouring blocks that form a cluster; 1: none
     together: bool = False  # blocks wait for one another: all must be on the device at once
+    steady: bool = False  # does a team go from row to row?
+    shares: bool = False  # do blocks all over the grid share rows?
 
     @property
     def limited(self) -> bool:
-        """Does scratch per team bound the grid?"""
-        return any(s.per_team for s in self.scratch)
+        """Does every team take several rows, so that the grid is what the device can hold?"""
+        return self.together or self.steady or any(s.per == "team" for s in self.scratch)
+
+    @property
+    def scalars(self) -> tuple[str, ...]:
+        """The 64-bit arguments after the pointers, by name."""
+        strides = [f"{p.name}_stride" for p in self.params if p.shape == "element"]
+        shared = ["blocks_of_a_row"] if self.shares else []
+        return (*strides, "n_rows", "n_cols", *shared)
 
 
 def padded_stride(n_cols: int) -> int:
@@ -64,21 +70,27 @@ def launches(program: Program, schedule: CudaSchedule) -> tuple[Launch, ...]:
 
 def _launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
     scratch = tuple(
-        Scratch(f"{best.name}_slots", "slots", schedule.slots(best),
+        Scratch(f"{best.name}_slots", "slots", "team", schedule.slots(best),
                 entry_bytes(kernel, best, schedule))
         for sweep in kernel.sweeps for best in sweep.monoid.lists
         if in_device_memory(kernel, schedule)
     )  # fmt: skip
-    splits = schedule.team == "grid" and not kernel.sweeps[0].monoid.is_empty
+    chip, grid = schedule.home == "chip", schedule.team == "grid"
+    splits = grid and not chip and not kernel.sweeps[0].monoid.is_empty
     if splits:
         (sweep,) = kernel.sweeps
-        tickets = Scratch("tickets", "tickets", 1, 8)
+        tickets = Scratch("tickets", "tickets", "row", 1, 8)
         scratch = (*_partials(kernel, sweep, schedule), *scratch, tickets)
+    if grid and chip:
+        states = Scratch("partial_states", "states", "team", 2 * schedule.blocks,
+                         state_bytes(kernel.sweeps[0]))  # fmt: skip
+        scratch = (states, Scratch("tickets", "tickets", "team", 1, 8))
     return Launch(
         symbol=kernel.name, kernel=kernel, splits=splits, params=kernel.params, scratch=scratch,
         threads=schedule.threads, rows_per_block=schedule.rows_per_block,
         grid_rows=schedule.blocks, shared_bytes=shared_bytes(kernel, schedule),
         cluster=schedule.blocks if schedule.team == "cluster" else 1,
+        together=grid and chip, steady=schedule.steady, shares=grid,
     )  # fmt: skip
 
 
@@ -91,9 +103,17 @@ def kept_params(kernel: Kernel, schedule: CudaSchedule) -> tuple[Param, ...]:
     return tuple(p for p in found if p.shape == "element")
 
 
+def shared_params(kernel: Kernel, schedule: CudaSchedule) -> tuple[Param, ...]:
+    """Arrays of columns that a thread keeps in registers from row to row."""
+    if not schedule.steady or schedule.home != "registers":
+        return ()
+    found = dict.fromkeys(n for s in kernel.sweeps for n in s.loads)
+    return tuple(p for p in map(kernel.param, found) if p.shape == "per_column")
+
+
 def shared_bytes(kernel: Kernel, schedule: CudaSchedule) -> int:
     """Dynamic shared memory of a block: its slices of the arrays that stay on chip."""
-    if schedule.home != "shared":
+    if schedule.home not in ("shared", "chip"):
         return 0
     kept = sum(p.dtype.itemsize for p in kept_params(kernel, schedule))
     return schedule.slice_vectors * schedule.width * kept
@@ -103,14 +123,19 @@ def _partials(kernel: Kernel, sweep: Sweep, schedule: CudaSchedule) -> tuple[Scr
     """What each of a row's blocks leaves for the last one."""
     found = []
     if sweep.monoid.has_scalars:
-        fields = len(sweep.monoid.folded) + len(sweep.monoid.moving) + 2 * len(sweep.monoid.best)
-        fields += sum(len(own.operator.fields) for own in sweep.monoid.own)
-        # Every field is at most 8 bytes and the struct is padded to its widest: an upper bound.
-        found.append(Scratch("partial_states", "states", schedule.blocks, 8 * fields))
+        found.append(
+            Scratch("partial_states", "states", "row", schedule.blocks, state_bytes(sweep))
+        )
     for best in sweep.monoid.lists:
         size = entry_bytes(kernel, best, schedule)
-        found.append(Scratch(f"{best.name}_partial", "entries", schedule.blocks * best.k, size))
+        found.append(Scratch(f"{best.name}_partial", "entries", "row", schedule.blocks * best.k, size))
     return tuple(found)
+
+
+def state_bytes(sweep: Sweep) -> int:
+    """An upper bound of a state's size: a field has at most 8 bytes, and so has the padding."""
+    fields = len(sweep.monoid.folded) + len(sweep.monoid.moving) + 2 * len(sweep.monoid.best)
+    return 8 * (fields + sum(len(own.operator.fields) for own in sweep.monoid.own))
 
 
 def entry_bytes(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> int:

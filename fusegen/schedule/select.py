@@ -66,6 +66,7 @@ class _Menu:
             target=self.target, team="block", home="device", threads=256, vectors=4,
             width=self.width, load=self.load, wide_columns=self.n_cols > _NARROW_COLUMNS,
         )  # fmt: skip
+        self.columns = any(p.shape == "per_column" for p in self.program.inputs)
         vector = replace(self.base, home="shared", slice_vectors=1)
         self.kept_bytes = sum(  # of one vector of every array that stays on chip
             p.dtype.itemsize * self.width for p in kept_params(self.program.kernels[0], vector)
@@ -79,6 +80,7 @@ class _Menu:
         yield from self._blocks()
         if self.sweeps > 1 and self.kept_bytes:
             yield from self._on_chip()
+            yield from self._chip()
         yield from self._split()
 
     # ---- teams inside a warp ----
@@ -90,8 +92,11 @@ class _Menu:
             for vectors in (1, 2, 3, 4, 6, 8):
                 room = lanes * vectors
                 if self.n_vectors <= room < 2 * self.n_vectors + lanes:
-                    yield self._priced(replace(self.base, team="lanes", home="registers",
-                                               lanes=lanes, threads=128, vectors=vectors))
+                    one = replace(self.base, team="lanes", home="registers", lanes=lanes,
+                                  threads=128, vectors=vectors)  # fmt: skip
+                    yield self._priced(one)
+                    if self.columns and self.load == "aligned" and lanes == WARP:
+                        yield self._priced(replace(one, steady=True))
 
     # ---- a block ----
 
@@ -101,8 +106,10 @@ class _Menu:
             one = replace(self.base, home="registers", vectors=vectors, threads=max(64, threads))
             if threads <= one.most_threads:
                 yield self._priced(one)
+                if self.columns and self.load == "aligned":
+                    yield self._priced(replace(one, steady=True))
         for vectors in (4, 8):
-            for threads in (128, 256, 512):
+            for threads in (128, 256, 512, 1024):
                 if threads * vectors < 2 * self.n_vectors:
                     yield self._priced(replace(self.base, threads=threads, vectors=vectors))
 
@@ -123,6 +130,33 @@ class _Menu:
                               threads=max(64, threads), blocks=blocks)
                 if threads <= one.most_threads:
                     yield self._priced(one)
+
+    def _chip(self) -> Iterator[Candidate]:
+        """Rows in registers and shared memory, the next one coming in where this one leaves."""
+        states = sum(s.monoid.has_scalars for s in self.program.sweeps)
+        if self.load != "aligned" or not self.target.clusters or states != 1:
+            return
+        for per_sm in (1, 2):
+            room = (self.target.shared_per_sm // per_sm - 20480) // self.kept_bytes
+            for threads, vectors in ((512, 4), (512, 8), (256, 8)):
+                if threads * vectors * per_sm > 8192:
+                    continue
+                held = threads * vectors
+                most = room + held
+                for blocks in (1, 2, 4, 8, 16):
+                    share = -(-self.n_vectors // blocks)
+                    if held < share <= most:
+                        yield self._priced(replace(
+                            self.base, team="cluster" if blocks > 1 else "block", home="chip", steady=True,
+                            threads=threads, vectors=vectors, blocks=blocks,
+                            slice_vectors=share - held))
+                least = -(-self.n_vectors // most)
+                for blocks in (least, least + 1):
+                    share = -(-self.n_vectors // blocks)
+                    if 8 < blocks <= self.target.multiprocessors and held < share:
+                        yield self._priced(replace(
+                            self.base, team="grid", home="chip", steady=True, threads=threads, vectors=vectors,
+                            blocks=blocks, slice_vectors=share - held))
 
     # ---- few rows ----
 

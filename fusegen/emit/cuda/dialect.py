@@ -72,6 +72,10 @@ class CudaDialect:
         match call.op:
             case "div" if self._by_row_value(call):
                 return self._divided(args)
+            case "zero_wins" if call.args[0] == Call("exp", (call.args[1],)):
+                if self.narrow:
+                    self.use("exp_narrow")
+                return f"{self.use('exp_times')}({args[1]})"
             case "exp" if self.narrow:
                 return f"{self.use('exp_narrow')}({args[0]})"
             case "where":

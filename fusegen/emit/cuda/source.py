@@ -6,16 +6,17 @@ import re
 from dataclasses import dataclass
 
 from fusegen.emit.banner import banner_lines
+from fusegen.emit.cuda.chip import ChipPrinter
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
 from fusegen.emit.cuda.own import own_view
-from fusegen.emit.cuda.rows import array_name, body_of, edge_lines, pointer_of, step_lines
+from fusegen.emit.cuda.rows import array_name, body_of, pointer_of, step_lines
 from fusegen.emit.cuda.sweep import SweepPrinter
 from fusegen.emit.cuda.views import SweepView
 from fusegen.emit.render import render
 from fusegen.kernel import Param, Program
 from fusegen.monoid import Own
 from fusegen.schedule.cuda import CudaSchedule
-from fusegen.schedule.launch import Launch, kept_params, launches
+from fusegen.schedule.launch import Launch, launches
 from fusegen.schedule.target import WARP
 
 
@@ -26,17 +27,28 @@ class KernelView:
     symbol: str
     params: tuple[str, ...]
     first_row: str  # this team's
+    row_step: str  # from one row of a team to its next
     loops: bool  # does a team take several rows?
+    steady: bool  # does a team go from row to row?
     splits: bool
     home: str
     rows: tuple[tuple[str, str, str], ...]  # declared type, row pointer, initial value
     phase: str  # element type and pointer that the head is measured on; "" if rows are whole vectors
     bodies: tuple[tuple[str, str, str], ...]  # likewise, pointers to the first whole vector
     has_edge: str  # condition on this thread's block or row, with its "&&"
+    span: tuple[str, ...]  # statements that say which vectors of the row are this thread's
     keeps: tuple[str, ...]  # statements that bring on chip what stays there
+    first_fetch: tuple[str, ...]  # likewise, of a team's first row
+    refill: tuple[str, ...]  # and of its next one, in registers
+    refill_group: tuple[str, ...]  # and in shared memory
     prelude: tuple[str, ...]
     sweeps: tuple[SweepView, ...]
     writes_rows: str  # condition: does this thread write the row's values?
+
+    @property
+    def parity(self) -> bool:
+        """Do rows alternate between two places to meet?"""
+        return self.steady and any(s.meeting for s in self.sweeps)
 
     @property
     def edges(self) -> bool:
@@ -52,7 +64,7 @@ class KernelView:
 
 
 HELPERS = (
-    "divisor", "exp_narrow", "greater_of", "lesser_of", "zero_wins", "square", "xlogy", "sign", "sigmoid", "to_int",
+    "divisor", "exp_narrow", "exp_times", "greater_of", "lesser_of", "zero_wins", "square", "xlogy", "sign", "sigmoid", "to_int",
     "clamped", "shift_anchor", "scale_anchor", "above", "below",
 )  # fmt: skip
 """C++ functions that a program gets if it calls them, one partial each."""
@@ -68,7 +80,8 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
         ).view()
         for kernel in program.kernels for sweep in kernel.sweeps
     }  # fmt: skip
-    kernels = [_kernel_view(n, views, schedule, dialect) for n in launches(program, schedule)]
+    launched = launches(program, schedule)
+    kernels = [_kernel_view(n, views, schedule, dialect) for n in launched]
     sweeps = list(views.values())
     lists = [c for s in program.sweeps for c in s.monoid.lists]
     groups = schedule.seed_groups(lists)
@@ -85,10 +98,11 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
         "seed_groups": groups,
         "grouped_seed": groups < schedule.team_threads,
         "loads": {ld.loader for v in sweeps for ld in v.loads},
-        "narrow": any(v.repacked or any(".repack" in ln for ln in v.brings) for v in sweeps),
+        "narrow": any(v.repacked or any(".repack" in ln for ln in (*v.brings, *v.held)) for v in sweeps),
         "stored": any(v.stores for v in sweeps),
         "splits": any(k.splits for k in kernels),
-        "meets_again": any(k.loops for k in kernels) or any(s.monoid.ordered for s in program.sweeps),
+        "together": any(n.together for n in launched),
+        "meets_again": any(k.loops and not k.parity for k in kernels) or any(s.monoid.ordered for s in program.sweeps),
         "owns": owns,
         "sweeps": sweeps,
         "kernels": kernels,
@@ -119,7 +133,10 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
         "partial_warps": lanes and schedule.lanes < WARP,
         "rows_per_block": schedule.rows_per_block, "most_threads": schedule.most_threads,
         "vectors": schedule.vectors, "width": schedule.width, "wide": schedule.width > 1,
+        "step": "kRestVectors" if schedule.home == "chip" else "kVectors",
         "sliced": schedule.team in ("cluster", "grid"),
+        "exp": "exp_narrow" if dialect.narrow else f"exp{dialect.suffix}",
+        "lowest": "-3.402823466e38f" if dialect.real == "float" else "-1.7976931348623157e308",
         "nan_max": dialect.real == "float" and int(schedule.target.arch[3:]) >= 80,
     }  # fmt: skip
 
@@ -138,17 +155,19 @@ def _kernel_view(
                   for p in elements]  # fmt: skip
     sliced = schedule.team in ("cluster", "grid")
     partial = schedule.team == "lanes" and schedule.lanes < WARP
+    chip = ChipPrinter(launch, schedule)
     return KernelView(
         symbol=launch.symbol, params=tuple(_params(launch, views)),
-        first_row=_first_row(schedule), loops=launch.limited, splits=launch.splits,
-        home=schedule.home,
+        first_row=_first_row(schedule), row_step=_row_step(schedule), loops=launch.limited,
+        steady=launch.steady, splits=launch.splits, home=schedule.home,
         rows=tuple(
             (_pointer_type(p), pointer_of(p), f"{array_name(p)} + row * {p.name}_stride")
             for p in elements
         ),
         phase=phase, bodies=tuple(bodies),
         has_edge="slice == 0 && " if sliced else "mine < n_rows && " if partial else "",
-        keeps=tuple(_keeps(launch, schedule)),
+        span=chip.span, keeps=chip.keeps, first_fetch=chip.first_fetch, refill=chip.refill,
+        refill_group=chip.refill_group,
         prelude=(*_row_values(launch, dialect), *step_lines(kernel.prelude, kernel, dialect)),
         sweeps=tuple(views[s.number] for s in kernel.sweeps),
         writes_rows="rank == 0" + (
@@ -166,38 +185,14 @@ def _first_row(schedule: CudaSchedule) -> str:
     return "static_cast<long long>(blockIdx.x) * kRowsPerBlock + team"
 
 
-def _keeps(launch: Launch, schedule: CudaSchedule) -> list[str]:
-    """Statements that bring what stays on chip, before anything waits."""
-    kept = kept_params(launch.kernel, schedule)
-    edges = []
-    if schedule.load == "peeled":
-        read = dict.fromkeys(n for s in launch.kernel.sweeps for n in s.loads)
-        edges = [ln for n in read for ln in edge_lines(launch.kernel.param(n))]
-    if schedule.home == "registers":
-        lines = ["const column_t at = begin + rank;", "const int live = live_vectors(at, end);",
-                 "const bool whole = __all_sync(0xffffffffu, live == kVectors);"]  # fmt: skip
-        for p in kept:
-            lines.append(f"Items<{C_TYPES[p.dtype.name]}, kItems> {p.name}_items;")
-            lines.append(f"load_items({p.name}_items, {body_of(p, schedule)}, at, live);")
-        return lines + edges
-    if not kept:
-        return edges
-    lines = ["// Bring the row on chip.", "extern __shared__ __align__(16) unsigned char slices[];"]
-    before = ""
-    for p in kept:
-        kind = C_TYPES[p.dtype.name]
-        start = f"{before} + (end > begin ? end - begin : 0) * kWidth" if before else "slices"
-        lines.append(f"{kind}* {p.name}_slots = reinterpret_cast<{kind}*>({start});")
-        before = f"{p.name}_slots"
-    lines += [
-        "const column_t per_group = vectors_per_group(end - begin);",
-        "for (int group = 0; group < kGroups; ++group) {",
-        *(f"    fetch_group({p.name}_slots, {body_of(p, schedule)}, begin, end - begin, "
-          "group * per_group, per_group);" for p in kept),
-        "    end_group();",
-        "}",
-    ]  # fmt: skip
-    return lines + edges
+def _row_step(schedule: CudaSchedule) -> str:
+    if schedule.team in ("cluster", "grid"):
+        return "gridDim.x / blocks"
+    rows = " * kRowsPerBlock" if schedule.rows_per_block > 1 else ""
+    return f"static_cast<long long>(gridDim.x){rows}"
+
+
+_SCALARS = {"n_cols": "n_cols_wide"}
 
 
 def _params(launch: Launch, views: dict[int, SweepView]) -> list[str]:
@@ -216,8 +211,7 @@ def _params(launch: Launch, views: dict[int, SweepView]) -> list[str]:
         else:
             kind = f"Entry<{lists[s.name.rsplit('_', 1)[0]].value_type}>"
         lines.append(f"{kind}* __restrict__ {s.name}")
-    lines += [f"long long {p.name}_stride" for p in launch.params if p.shape == "element"]
-    return [*lines, "long long n_rows", "long long n_cols_wide"]
+    return lines + [f"long long {_SCALARS.get(name, name)}" for name in launch.scalars]
 
 
 def _pointer_type(param: Param) -> str:

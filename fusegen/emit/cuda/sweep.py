@@ -16,7 +16,7 @@ from fusegen.expr import Expr, Var, variables
 from fusegen.kernel import Kernel, Let, Param, Step, Sweep
 from fusegen.monoid import Best, Folded, KBest, Moving, Own
 from fusegen.schedule.cuda import CudaSchedule
-from fusegen.schedule.launch import in_device_memory, kept_params
+from fusegen.schedule.launch import in_device_memory, kept_params, shared_params
 
 
 def needed(sweep: Sweep, exprs: Iterable[Expr]) -> tuple[list[str], list[Let]]:
@@ -29,11 +29,6 @@ def needed(sweep: Sweep, exprs: Iterable[Expr]) -> tuple[list[str], list[Let]]:
             wanted |= set(variables(let.expr))
     return [n for n in sweep.loads if n in wanted], lets
 
-
-_REDUCE = {
-    "lanes": "lanes_reduce<kTeam>", "block": "block_reduce", "grid": "block_reduce",
-    "cluster": "cluster_reduce",
-}  # fmt: skip
 
 
 class SweepPrinter:
@@ -61,10 +56,12 @@ class SweepPrinter:
         stored, map_divisors = self._divided(self._store_lines)
         found = SweepView(
             number=sweep.number, first=sweep is self.kernel.sweeps[0],
+            last=sweep is [s for s in self.kernel.sweeps if s.loads or s.element_stores][-1],
             items=self.schedule.items, algorithm=sweep.algorithm,
             state=self.state, total=self.total, part=f"part_of_{self.total}",
-            reduce=_REDUCE[self.schedule.team], meeting=self._meeting(),
+            reduce=self._reduce(), meeting=self._meeting(), meeting_array=self._meeting_array(),
             loads=loads, brings=tuple(ln for ld in loads for ln in self._bring(ld)),
+            held=tuple(ln for ld in loads for ln in self._held(ld)),
             fold_params=(), fold_args="", edge_fold_args="", fold_lines=folded, lifts=lifts,
             map_params=(), map_args="", edge_map_args="",
             map_divisors=map_divisors, store_lines=stored,
@@ -74,8 +71,33 @@ class SweepPrinter:
         )  # fmt: skip
         return self._with_functions(found)
 
+    # ---- where warps and blocks meet ----
+
+    def _reduce(self) -> str:
+        together = self.schedule.steady
+        return {
+            "lanes": "lanes_reduce<kTeam>", "block": "block_reduce", "cluster": "cluster_reduce",
+            "grid": "grid_reduce" if together else "block_reduce",
+        }[self.schedule.team]  # fmt: skip
+
     def _meeting(self) -> str:
-        return "" if self.schedule.team == "lanes" else f"meeting{self.sweep.number}"
+        """Arguments of the reduction but the first, each with its comma."""
+        if self.schedule.team == "lanes":
+            return ""
+        steady = self.schedule.steady
+        place = f", meeting{self.sweep.number}{'[parity]' if steady else ''}"
+        if self.schedule.team != "grid" or not steady:
+            return place
+        team = "blockIdx.x / blocks"
+        return (f"{place}, partial_states + ({team} * 2 + parity) * blocks, "
+                f"tickets + {team}, blocks, slice")  # fmt: skip
+
+    def _meeting_array(self) -> str:
+        if self.schedule.team == "lanes":
+            return ""
+        size = "16 * kMostThreads / 32" if self.schedule.team == "cluster" else "kMostThreads / 32"
+        rows = "[2]" if self.schedule.steady else ""
+        return f"meeting{self.sweep.number}{rows}[{size}]"
 
     # ---- functions ----
 
@@ -134,8 +156,9 @@ class SweepPrinter:
 
     def _load(self, param: Param) -> LoadView:
         apart = param.shape == "per_column" and self.schedule.load == "peeled"
-        kept = param in kept_params(self.kernel, self.schedule)
-        brought = {"registers": "", "shared": "fetch_slice"}
+        stays = shared_params(self.kernel, self.schedule)
+        kept = param in (*kept_params(self.kernel, self.schedule), *stays)
+        brought = {"registers": "", "shared": "fetch_slice", "chip": "fetch_slice"}
         return LoadView(
             type=C_TYPES[param.dtype.name], name=param.name, pointer=pointer_of(param), kept=kept,
             narrow=param.dtype.itemsize < 4,
@@ -154,9 +177,22 @@ class SweepPrinter:
         filled = {
             "load_items": f"load_items{shared}({items}, {self._body(load)}, at, live)",
             "load_columns": f"load_columns({items}, {load.pointer}, column_of, live)",
-            "fetch_slice": f"read_items({items}, {load.name}_slots, at - begin, live)",
+            "fetch_slice": f"read_items({items}, {load.name}_slots, at - {self._origin}, live)",
         }[load.loader]  # fmt: skip
         return [f"Items<{load.type}, kItems> {items};", f"{filled};"]
+
+    @property
+    def _origin(self) -> str:
+        """The first vector that is in shared memory."""
+        return "rest" if self.schedule.home == "chip" else "begin"
+
+    def _held(self, load: LoadView) -> list[str]:
+        """As _bring, of the chunk in registers."""
+        if not load.kept:
+            return self._bring(load)
+        items = f"{load.name}_items"
+        again = load.narrow and self.sweep is not self.kernel.sweeps[0]
+        return [f"auto& {items} = {load.name}_held;", *([f"{items}.repack();"] if again else [])]
 
     def _body(self, load: LoadView) -> str:
         return body_of(self.kernel.param(load.name), self.schedule)

@@ -61,15 +61,18 @@ class SweepView:
 
     number: int
     first: bool  # of its kernel
+    last: bool  # of those that go over the row
     items: int  # of a chunk
     algorithm: str
     state: StateView | None
     total: str  # the row's state once folded
     part: str  # a block's, where blocks share a row
     reduce: str  # the function that merges the team's states
-    meeting: str  # shared memory where its warps meet; "" for teams inside a warp
+    meeting: str  # what else it takes: where warps and blocks meet
+    meeting_array: str  # its declaration; "" for teams inside a warp
     loads: tuple[LoadView, ...]
     brings: tuple[str, ...]  # statements that declare and fill the items of a chunk
+    held: tuple[str, ...]  # likewise of the chunk in registers, where the rest is elsewhere
     fold_params: tuple[str, ...]
     fold_args: str
     edge_fold_args: str
