@@ -41,6 +41,7 @@ class CudaSchedule:
     vectors: int  # per thread and chunk
     width: int  # elements per vector
     load: LoadMode
+    past_l1: bool = False  # do loads of rows leave L1 alone?
     wide_columns: bool = False  # n_cols does not fit 32 bits
     steady: bool = False  # does a team go from row to row, keeping what all rows share?
     fixed: bool = False  # is the number of threads part of the source?
@@ -65,8 +66,7 @@ class CudaSchedule:
         """Threads that a block of the same source may have: fewer where chunks are long."""
         if self.fixed or self.team == "lanes":
             return self.threads
-        most = {1: 1024, 2: 1024, 3: 1024, 4: 1024, 6: 512, 8: 512}.get(self.vectors, 256)
-        return next(n for n in (256, 512, 1024) if self.threads <= n <= most or n == most)
+        return 1024 if self.vectors <= 4 else 512 if self.vectors <= 8 else 256
 
     @property
     def grouping(self) -> Grouping:
@@ -92,7 +92,7 @@ class CudaSchedule:
                  "chip": "in registers and shared memory, "}  # fmt: skip
         return (
             f"row per {owner}, {stays[self.home]} {self.vectors} × {self.width} elements per thread "
-            f"and chunk, {self.load} loads{', from row to row' if self.steady else ''}"
+            f"and chunk, {self.load} loads{' past L1' if self.past_l1 else ''}{', from row to row' if self.steady else ''}"
         )
 
     def describe(self) -> str:

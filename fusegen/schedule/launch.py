@@ -103,14 +103,6 @@ def kept_params(kernel: Kernel, schedule: CudaSchedule) -> tuple[Param, ...]:
     return tuple(p for p in found if p.shape == "element")
 
 
-def shared_params(kernel: Kernel, schedule: CudaSchedule) -> tuple[Param, ...]:
-    """Arrays of columns that a thread keeps in registers from row to row."""
-    if not schedule.steady or schedule.home != "registers":
-        return ()
-    found = dict.fromkeys(n for s in kernel.sweeps for n in s.loads)
-    return tuple(p for p in map(kernel.param, found) if p.shape == "per_column")
-
-
 def shared_bytes(kernel: Kernel, schedule: CudaSchedule) -> int:
     """Dynamic shared memory of a block: its slices of the arrays that stay on chip."""
     if schedule.home not in ("shared", "chip"):

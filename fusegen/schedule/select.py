@@ -20,6 +20,7 @@ from fusegen.schedule.target import WARP, CudaTarget
 MAX_ITEMS = 32  # of a chunk whose candidates for a list are told apart by a bit each
 MAX_WIDTH = 8
 _NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 bits
+_LONG_ROW = 1 << 16  # bytes; shorter rows that are only read are read a little faster past L1
 _TYPICAL_COLUMNS = 8192  # where the length of a row is not known
 
 
@@ -62,11 +63,13 @@ class _Menu:
         self.lists = [c for s in self.program.sweeps for c in s.monoid.lists]
         self.ordered = any(s.monoid.ordered for s in self.program.sweeps)
         self.sweeps = max(len(k.sweeps) for k in self.program.kernels)
+        stores = any(s.element_stores for s in self.program.sweeps)
+        row_bytes = self.n_vectors * VECTOR_BYTES
         self.base = CudaSchedule(
             target=self.target, team="block", home="device", threads=256, vectors=4,
-            width=self.width, load=self.load, wide_columns=self.n_cols > _NARROW_COLUMNS,
+            width=self.width, load=self.load,
+            past_l1=not stores and row_bytes < _LONG_ROW and self.width > 1, wide_columns=self.n_cols > _NARROW_COLUMNS,
         )  # fmt: skip
-        self.columns = any(p.shape == "per_column" for p in self.program.inputs)
         vector = replace(self.base, home="shared", slice_vectors=1)
         self.kept_bytes = sum(  # of one vector of every array that stays on chip
             p.dtype.itemsize * self.width for p in kept_params(self.program.kernels[0], vector)
@@ -92,26 +95,24 @@ class _Menu:
             for vectors in (1, 2, 3, 4, 6, 8):
                 room = lanes * vectors
                 if self.n_vectors <= room < 2 * self.n_vectors + lanes:
-                    one = replace(self.base, team="lanes", home="registers", lanes=lanes,
-                                  threads=128, vectors=vectors)  # fmt: skip
-                    yield self._priced(one)
-                    if self.columns and self.load == "aligned" and lanes == WARP:
-                        yield self._priced(replace(one, steady=True))
+                    yield self._priced(replace(self.base, team="lanes", home="registers",
+                                               lanes=lanes, threads=128, vectors=vectors))
 
     # ---- a block ----
 
     def _blocks(self) -> Iterator[Candidate]:
         for vectors in (2, 4, 8, 16):
+            if vectors * self.width > 64:
+                continue
             threads = -(-self.n_vectors // (vectors * WARP)) * WARP
             one = replace(self.base, home="registers", vectors=vectors, threads=max(64, threads))
             if threads <= one.most_threads:
                 yield self._priced(one)
-                if self.columns and self.load == "aligned":
-                    yield self._priced(replace(one, steady=True))
         for vectors in (4, 8):
             for threads in (128, 256, 512, 1024):
-                if threads * vectors < 2 * self.n_vectors:
-                    yield self._priced(replace(self.base, threads=threads, vectors=vectors))
+                one = replace(self.base, threads=threads, vectors=vectors)
+                if threads * vectors < 2 * self.n_vectors and threads <= one.most_threads:
+                    yield self._priced(one)
 
     def _on_chip(self) -> Iterator[Candidate]:
         for blocks in (1, 2, 4, 8, 16) if self.target.clusters else (1,):
@@ -124,7 +125,7 @@ class _Menu:
                     yield self._priced(one)
             if blocks == 1:
                 continue
-            for vectors in (4, 8, 16):
+            for vectors in (4, 8):
                 threads = -(-share // (vectors * WARP)) * WARP
                 one = replace(self.base, team="cluster", home="registers", vectors=vectors,
                               threads=max(64, threads), blocks=blocks)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fusegen.emit.cuda.dialect import C_TYPES
-from fusegen.emit.cuda.rows import array_name, body_of, edge_lines, pointer_of
+from fusegen.emit.cuda.rows import array_name, body_of, edge_lines
 from fusegen.kernel import Param
 from fusegen.schedule.cuda import CudaSchedule
-from fusegen.schedule.launch import Launch, kept_params, shared_params
+from fusegen.schedule.launch import Launch, kept_params
 
 
 class ChipPrinter:
@@ -52,13 +52,9 @@ class ChipPrinter:
 
     @property
     def first_fetch(self) -> tuple[str, ...]:
-        """Bring a team's first row on chip, or what all its rows share."""
+        """Bring a team's first row on chip."""
         if self.schedule.home != "chip":
-            return tuple(
-                ln for p in shared_params(self.kernel, self.schedule)
-                for ln in (f"Items<{C_TYPES[p.dtype.name]}, kItems> {p.name}_items;",
-                           f"load_items<true>({p.name}_items, {pointer_of(p)}, at, live);")
-            )  # fmt: skip
+            return ()
         rows = [f"{array_name(p)} + first_row * {p.name}_stride" for p in self.kept]
         held = [f"Items<{C_TYPES[p.dtype.name]}, kItems> {p.name}_held;" for p in self.kept]
         loads = [
@@ -76,10 +72,12 @@ class ChipPrinter:
             f"const {C_TYPES[p.dtype.name]}* next_{p.name} = {p.name}_row + row_step * {p.name}_stride;"
             for p in self.kept
         ]
-        loads = [
-            f"if (more) load_items({p.name}_held, next_{p.name}, held_at, held_live);"
-            for p in self.kept
-        ]
+        loads = []
+        for p in self.kept:
+            kind = f"Items<{C_TYPES[p.dtype.name]}, kItems>"
+            loads += [f"{kind} {p.name}_fresh;  // undefined after the last row",
+                      f"if (more) load_items({p.name}_fresh, next_{p.name}, held_at, held_live);",
+                      f"{p.name}_held = {p.name}_fresh;"]  # fmt: skip
         return ("const bool more = row + row_step < n_rows;", *rows, *loads)
 
     @property

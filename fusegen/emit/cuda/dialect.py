@@ -32,6 +32,7 @@ class CudaDialect:
         self.used: set[str] = set()
         self.state = "state"  # the variable that `state.<component>` means at present
         self.divisors: dict[str, None] | None = None  # row values divided by; None at row scope
+        self.roughly = False  # may quotients be off by a few roundings?
 
     def type_of(self, kind: Kind) -> str:
         return {"float": self.real, "int": "long long", "bool": "bool"}[kind]
@@ -70,6 +71,8 @@ class CudaDialect:
     def function(self, call: Call, args: list[str]) -> str | None:
         op = OPS[call.op]
         match call.op:
+            case "div" if self.roughly and self.real == "float" and call.kind == "float":
+                return f"__fdividef({', '.join(args)})"
             case "div" if self._by_row_value(call):
                 return self._divided(args)
             case "zero_wins" if call.args[0] == Call("exp", (call.args[1],)):

@@ -133,6 +133,7 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
         "partial_warps": lanes and schedule.lanes < WARP,
         "rows_per_block": schedule.rows_per_block, "most_threads": schedule.most_threads,
         "vectors": schedule.vectors, "width": schedule.width, "wide": schedule.width > 1,
+        "past_l1": schedule.past_l1,
         "step": "kRestVectors" if schedule.home == "chip" else "kVectors",
         "sliced": schedule.team in ("cluster", "grid"),
         "exp": "exp_narrow" if dialect.narrow else f"exp{dialect.suffix}",
@@ -267,7 +268,7 @@ def _with_needs(used: set[str]) -> set[str]:
 
 
 def _without_unused(text: str) -> str:
-    """Drop constants that nothing refers to."""
+    """Drop constants that nothing refers to, and then those that only these referred to."""
     lines = text.splitlines(keepends=True)
     kept = []
     for line in lines:
@@ -275,4 +276,5 @@ def _without_unused(text: str) -> str:
         if name and len(re.findall(rf"\b{name[1]}\b", text)) == 1:
             continue
         kept.append(line)
-    return "".join(kept)
+    shorter = "".join(kept)
+    return shorter if shorter == text else _without_unused(shorter)

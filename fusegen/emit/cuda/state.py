@@ -164,7 +164,10 @@ def _combine(monoid: Monoid, dialect: CudaDialect) -> list[str]:
 
 
 def _pivot(pivot: Pivot, monoid: Monoid, dialect: CudaDialect) -> PivotView:
+    # Sums may be kept about any value: one near the pivot, the same for equal states, will do.
+    dialect.roughly = True
     value = dialect.text(rename(pivot.value, {n: f"s.{n}" for n in variables(pivot.value)}))
+    dialect.roughly = False
     if pivot.action != "same":
         value = f"{dialect.use(f'{pivot.action}_anchor')}({value})"
     moved = pivot.moved(

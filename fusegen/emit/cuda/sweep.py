@@ -16,7 +16,7 @@ from fusegen.expr import Expr, Var, variables
 from fusegen.kernel import Kernel, Let, Param, Step, Sweep
 from fusegen.monoid import Best, Folded, KBest, Moving, Own
 from fusegen.schedule.cuda import CudaSchedule
-from fusegen.schedule.launch import in_device_memory, kept_params, shared_params
+from fusegen.schedule.launch import in_device_memory, kept_params
 
 
 def needed(sweep: Sweep, exprs: Iterable[Expr]) -> tuple[list[str], list[Let]]:
@@ -156,8 +156,7 @@ class SweepPrinter:
 
     def _load(self, param: Param) -> LoadView:
         apart = param.shape == "per_column" and self.schedule.load == "peeled"
-        stays = shared_params(self.kernel, self.schedule)
-        kept = param in (*kept_params(self.kernel, self.schedule), *stays)
+        kept = param in kept_params(self.kernel, self.schedule)
         brought = {"registers": "", "shared": "fetch_slice", "chip": "fetch_slice"}
         return LoadView(
             type=C_TYPES[param.dtype.name], name=param.name, pointer=pointer_of(param), kept=kept,
@@ -173,7 +172,8 @@ class SweepPrinter:
         if not load.loader:  # in registers already
             later = self.sweep is not self.kernel.sweeps[0]
             return [f"{items}.repack();"] if load.narrow and later else []
-        shared = "<true>" if self.kernel.param(load.name).shape == "per_column" else ""
+        once = self.kernel.param(load.name).shape == "element" and self.schedule.past_l1
+        shared = "<true>" if once else ""
         filled = {
             "load_items": f"load_items{shared}({items}, {self._body(load)}, at, live)",
             "load_columns": f"load_columns({items}, {load.pointer}, column_of, live)",
