@@ -40,6 +40,7 @@ BarrierVotes block_barrier(bool predicate, int line);
 void cluster_arrive(bool release, int line);
 void cluster_wait(int line);
 void yield(int line);
+void fence();  // of gpu scope
 void* map_shared_rank(void* pointer, unsigned rank, int line);
 
 // ---- Assembly ----------------------------------------------------------------------------------
