@@ -87,10 +87,10 @@ def _atomic(match: re.Match[str], operands: Sequence[str]) -> str:
 
 def _copy_async(match: re.Match[str], operands: Sequence[str]) -> str:
     to, source, size, *read = operands
-    if size not in {"cg": ("16",), "ca": ("4", "8", "16")}[match["cache"]] or len(read) > 1:
-        raise ValueError(f"cp.async.{match['cache']} cannot copy {size} bytes")
-    values = [spell_address(to), spell_address(source), size]
-    values.append(spell_value(read[0]) if read else size)
+    if len(read) > 1:
+        raise ValueError("wrong number of operands")
+    values = [spell_address(to), spell_address(source), "16" if match["cache"] == "cg" else "4"]
+    values += map(spell_value, [size, *(read or [size])])
     return f"simt::copy_async({', '.join(values)}, __LINE__)"
 
 
@@ -170,6 +170,13 @@ def _policy(_: re.Match[str], operands: Sequence[str]) -> str:
     return f"simt::ptx::put_bits({spell_value(to)}, uint64_t{{1}})"
 
 
+def _compare(match: re.Match[str], operands: Sequence[str]) -> str:
+    predicate, *values = map(spell_value, operands)
+    kind = REGISTER_TYPES[match["type"]]
+    left, right = (f"simt::ptx::bits<{kind}>({value})" for value in values)
+    return f"{predicate} = {left} {_COMPARISONS[match['op']]} {right}"
+
+
 def _branch(_: re.Match[str], operands: Sequence[str]) -> str:
     (label,) = operands
     return f"goto simt_label_{label}"
@@ -180,6 +187,7 @@ def _sleep(_: re.Match[str], operands: Sequence[str]) -> str:
     return f"__nanosleep({spell_value(duration)}, __LINE__)"
 
 
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _SCOPE = r"(?:cta|cluster|gpu|sys)"
 _SPACE = r"(?P<space>\.global|\.shared(?:::cta|::cluster)?)?"
 _PRIORITY = r"(?:\.L1::(?:evict_\w+|no_allocate))?(?P<hint>\.L2::cache_hint)?"
@@ -252,6 +260,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ),
     (r"mov\.(?:[bus](?:16|32|64)|f32|f64)", _move),
     (r"selp\.(?:[bus](?:16|32|64)|f32|f64)", _select),
+    (rf"setp\.(?P<op>{'|'.join(_COMPARISONS)})\.(?P<type>[bus](?:16|32|64)|f32|f64)", _compare),
     (r"bra(?:\.uni)?", _branch),
     (r"nanosleep\.u32", _sleep),
     (r"membar\.cta|fence\.(?:sc|acq_rel)\.(?:cta|cluster)", _alone("(void)0")),
