@@ -156,8 +156,8 @@ def test_a_copy_under_a_predicate() -> None:
     asm volatile("{.reg .pred p; setp.lt.u32 p, %0, 16;\\n"
                  "@p cp.async.cg.shared.global.L2::128B [%1], [%2], %3; }"
                  :: "r"(threadIdx.x),
-                    "r"((unsigned)__cvta_generic_to_shared(s + 4 * threadIdx.x)),
-                    "l"(x + 4 * threadIdx.x), "n"(16));
+                    "r"((unsigned)__cvta_generic_to_shared(s + 4 * (threadIdx.x % 16))),
+                    "l"(x + 4 * (threadIdx.x % 16)), "n"(16));
     commit(); wait<0>();
     __syncwarp();
     y[threadIdx.x] = s[2 * threadIdx.x];""")
