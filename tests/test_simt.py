@@ -250,9 +250,9 @@ def test_misaligned_vector_write() -> None:
 @pytest.mark.parametrize(
     ("body", "pattern"),
     [
-        ("int n = threadIdx.x; y[0] = 0x7fffffff + n;", "signed integer overflow"),
-        ("int n = threadIdx.x; y[0] = 5 / n;", "integer division by zero"),
-        ("int n = threadIdx.x; y[0] = 5 >> (n + 32);", "shift"),
+        ("int n = threadIdx.x; y[n] = 0x7fffffff + n;", "signed integer overflow"),
+        ("int n = threadIdx.x; y[n] = 5 / n;", "integer division by zero"),
+        ("int n = threadIdx.x; y[n] = 5 >> (n + 32);", "shift"),
         ("__builtin_assume(threadIdx.x < 9);", "__builtin_assume.* fails"),
         ("if (threadIdx.x == 3) __trap();", "__trap"),
     ],

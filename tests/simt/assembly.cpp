@@ -61,18 +61,21 @@ void assembly_load(void* to, size_t bytes, Access how, uint64_t address, int lin
     const Site site = {.line = line};
     const void* from = locate(how.space, address, line);
     require_aligned(from, bytes, "ld", line);
-    check_access(from, bytes, AccessKind::read, site);
+    check_access(from, bytes, how.strong ? AccessKind::poll : AccessKind::read, site);
     if (how.constant) check_constant(from, site);
     if (how.strong) let_others_run(from, site);
     memcpy(to, from, bytes);
+    if (how.strong) observe(from);
 }
 
 void assembly_store(const void* from, size_t bytes, Access how, uint64_t address, int line) {
     void* to = locate(how.space, address, line);
     require_aligned(to, bytes, "st", line);
-    check_access(to, bytes, AccessKind::write, Site{.line = line});
+    const AccessKind kind = how.strong ? AccessKind::post : AccessKind::write;
+    check_access(to, bytes, kind, Site{.line = line});
     machine->changes += 1;
     memcpy(to, from, bytes);
+    if (how.strong) post(to);
     if (how.strong) let_others_run(to, Site{.line = line});
 }
 

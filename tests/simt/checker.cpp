@@ -1,4 +1,4 @@
-// Judges every memory access of a kernel: bounds, permissions, initialisation, races.
+// Judges every memory access of a kernel: bounds, permissions, initialisation, and races.
 #include <algorithm>
 #include <cstring>
 
@@ -16,8 +16,8 @@ constexpr uint64_t max_accesses_in_a_row = 50'000'000;
 
 const char* name_of(AccessKind kind) {
     switch (kind) {
-        case AccessKind::read: return "read";
-        case AccessKind::write: return "write";
+        case AccessKind::read: case AccessKind::poll: return "read";
+        case AccessKind::write: case AccessKind::post: return "write";
         case AccessKind::atomic: return "atomic access";
     }
     return "access";
@@ -42,47 +42,7 @@ void check_initialised(const Buffer& buffer, size_t offset, size_t bytes, Site s
     }
 }
 
-void check_global(Buffer& buffer, const char* address, size_t bytes, AccessKind kind, Site site) {
-    const ptrdiff_t offset = address - buffer.device;
-    if (offset < 0 || offset + bytes > buffer.bytes) {
-        fail_at(site, "out-of-bounds global %s: %zu bytes at offset %td of argument %u, "
-                "which has %zu bytes", name_of(kind), bytes, offset, buffer.argument, buffer.bytes);
-    }
-    if (kind != AccessKind::read && !buffer.writable) {
-        fail_at(site, "write to read-only input: argument %u, byte %td", buffer.argument, offset);
-    }
-    if (kind == AccessKind::write) machine->changes += 1;
-    if (buffer.initialised.empty()) return;
-    if (kind != AccessKind::write) check_initialised(buffer, offset, bytes, site);
-    std::fill_n(buffer.initialised.begin() + offset, bytes, true);
-}
-
 // ---- Shared memory -----------------------------------------------------------------------------
-
-// Whether a barrier of the cluster is between the earlier access and what `thread` does now.
-bool ordered_by_cluster(const SharedAccess& earlier, const Thread& thread) {
-    uint32_t phase = earlier.cluster_arrivals;
-    if (phase >= thread.cluster_known || by_bulk_copy(earlier)) return false;
-    const unsigned threads = machine->threads_per_block();
-    const Block& block = thread.block->cluster->blocks[earlier.thread / threads];
-    const auto& releases = block.threads[earlier.thread % threads].cluster_arrivals;
-    while (phase < thread.cluster_known && !releases[phase]) ++phase;
-    return phase < thread.cluster_known;
-}
-
-// Whether nothing orders the earlier access before what `thread` does now.
-bool unordered(const SharedAccess& earlier, const Thread& thread) {
-    if (earlier.time < thread.block->start_time) return false;
-    if (earlier.thread == thread.cluster_index) return false;
-    if (ordered_by_cluster(earlier, thread) || ordered_by_mbarrier(earlier, thread)) return false;
-    if (by_bulk_copy(earlier)) return true;
-    const unsigned threads_per_block = machine->threads_per_block();
-    if (earlier.thread / threads_per_block != thread.block->rank) return true;
-    if (earlier.time < thread.block->barrier_time) return false;
-    const unsigned earlier_index = earlier.thread % threads_per_block;
-    if (earlier_index / warp_width != thread.index / warp_width) return true;
-    return earlier.lane_clock > thread.seen[earlier_index % warp_width];
-}
 
 // Names a place in shared memory as the kernel's author thinks of it.
 struct SharedPlace {
@@ -96,7 +56,7 @@ SharedPlace place_of(size_t offset) {
     return {"static", offset};
 }
 
-[[noreturn]] void report_race(const SharedAccess& earlier, const char* earlier_name,
+[[noreturn]] void report_race(const MemoryAccess& earlier, const char* earlier_name,
                               AccessKind kind, size_t offset, Site site) {
     const SharedPlace place = place_of(offset);
     if (by_bulk_copy(earlier)) {
@@ -107,33 +67,6 @@ SharedPlace place_of(size_t offset) {
     fail_at(site, "shared-memory race: %s of %s shared memory, byte %zu, and nothing orders it "
             "after the %s by thread %u", name_of(kind), place.array, place.offset, earlier_name,
             earlier.thread % machine->threads_per_block());
-}
-
-void check_race(const SharedByte& cell, AccessKind kind, size_t offset, Site site) {
-    const Thread& thread = *machine->current;
-    const bool atomic = kind == AccessKind::atomic;
-    if (unordered(cell.write, thread) && !(atomic && cell.write.atomic)) {
-        report_race(cell.write, "write", kind, offset, site);
-    }
-    if (kind == AccessKind::read) return;
-    for (const SharedAccess* read : {&cell.read, &cell.read_same_warp, &cell.read_other_warp}) {
-        if (unordered(*read, thread) && !(atomic && read->atomic)) {
-            report_race(*read, "read", kind, offset, site);
-        }
-    }
-}
-
-// Keeps, of all reads, those that a later write is most likely to race with: with the latest reads
-// of two different warps at hand, no race between warps is missed.
-void record_read(SharedByte& cell, const SharedAccess& access) {
-    const SharedAccess& latest = cell.read;
-    if (latest.thread / warp_width != access.thread / warp_width) {
-        cell.read_other_warp = latest;
-        cell.read_same_warp = {};
-    } else if (latest.thread != access.thread) {
-        cell.read_same_warp = latest;
-    }
-    cell.read = access;
 }
 
 [[noreturn]] void report_pending(const Block& owner, AccessKind kind, size_t offset, Site site) {
@@ -166,17 +99,6 @@ void check_remote(Block& owner, Site site) {
     owner.remote_accesses[thread.cluster_index] = thread.cluster_arrivals.size() + 1;
 }
 
-SharedAccess access_now(bool atomic) {
-    const Thread& thread = *machine->current;
-    return {
-        .time = machine->time,
-        .lane_clock = thread.seen[thread.lane()],
-        .cluster_arrivals = static_cast<uint32_t>(thread.cluster_arrivals.size()),
-        .thread = static_cast<uint16_t>(thread.cluster_index),
-        .atomic = atomic,
-    };
-}
-
 void check_shared(Block& owner, size_t offset, size_t bytes, AccessKind kind, Site site) {
     if (offset + bytes > machine->shared.used_bytes()) {
         const SharedPlace place = place_of(offset);
@@ -184,10 +106,12 @@ void check_shared(Block& owner, size_t offset, size_t bytes, AccessKind kind, Si
                 "which has %zu bytes", name_of(kind), bytes, place.offset,
                 machine->shared.dynamic_bytes);
     }
+    if (kind == AccessKind::poll) kind = AccessKind::read;
+    if (kind == AccessKind::post) kind = AccessKind::write;
     if (&owner != machine->current->block) check_remote(owner, site);
-    const SharedAccess access = access_now(kind == AccessKind::atomic);
+    const MemoryAccess access = access_now(kind == AccessKind::atomic);
     for (size_t i = offset; i < offset + bytes; ++i) {
-        SharedByte& cell = owner.shadow[i];
+        MemoryByte& cell = owner.shadow[i];
         if (kind != AccessKind::write && cell.write.time < owner.start_time) {
             const SharedPlace place = place_of(i);
             fail_at(site, "read of uninitialised shared memory: %s shared memory, byte %zu",
@@ -196,11 +120,56 @@ void check_shared(Block& owner, size_t offset, size_t bytes, AccessKind kind, Si
         if (cell.write.pending && cell.write.time >= owner.start_time) {
             report_pending(owner, kind, i, site);
         }
-        check_race(cell, kind, i, site);
+        const bool read = kind == AccessKind::read;
+        if (const MemoryAccess* earlier = find_race(cell, read, access.atomic, false)) {
+            report_race(*earlier, earlier == &cell.write ? "write" : "read", kind, i, site);
+        }
         // An atomic access counts as a write: that is what others have to be ordered with.
-        if (kind == AccessKind::read) record_read(cell, access);
+        if (read) record_read(cell, access);
         else cell.write = access;
     }
+}
+
+// ---- Global memory -----------------------------------------------------------------------------
+
+// Whether an access looks at memory, rather than, or before, changing it.
+bool reads(AccessKind kind) { return kind != AccessKind::write && kind != AccessKind::post; }
+
+void check_global_race(Buffer& buffer, size_t offset, size_t bytes, AccessKind kind, Site site) {
+    const bool strong = kind != AccessKind::read && kind != AccessKind::write;
+    const bool read = kind == AccessKind::read || kind == AccessKind::poll;
+    const MemoryAccess access = access_now(strong);
+    for (size_t i = offset; i < offset + bytes; ++i) {
+        MemoryByte& cell = buffer.shadow[i];
+        if (const MemoryAccess* earlier = find_race(cell, read, strong, true)) {
+            const unsigned threads = machine->threads_per_block();
+            const unsigned block = earlier->cluster * machine->cluster_size;
+            fail_at(site, "global-memory race: %s of argument %u, byte %zu, and nothing orders it "
+                    "after the %s by thread %u of block %u", name_of(kind), buffer.argument, i,
+                    earlier == &cell.write ? "write" : "read", earlier->thread % threads,
+                    block + earlier->thread / threads);
+        }
+        if (read) record_read(cell, access);
+        else cell.write = access;
+    }
+}
+
+void check_global(Buffer& buffer, const char* address, size_t bytes, AccessKind kind, Site site) {
+    const ptrdiff_t offset = address - buffer.device;
+    if (offset < 0 || offset + bytes > buffer.bytes) {
+        fail_at(site, "out-of-bounds global %s: %zu bytes at offset %td of argument %u, "
+                "which has %zu bytes", name_of(kind), bytes, offset, buffer.argument, buffer.bytes);
+    }
+    const bool reads_only = kind == AccessKind::read || kind == AccessKind::poll;
+    if (!reads_only && !buffer.writable) {
+        fail_at(site, "write to read-only input: argument %u, byte %td", buffer.argument, offset);
+    }
+    if (!reads(kind)) machine->changes += 1;
+    if (!buffer.initialised.empty()) {
+        if (reads(kind)) check_initialised(buffer, offset, bytes, site);
+        std::fill_n(buffer.initialised.begin() + offset, bytes, true);
+    }
+    if (buffer.writable) check_global_race(buffer, offset, bytes, kind, site);
 }
 
 // Another block's shared memory, as map_shared_rank points to it; null if it is none.
@@ -280,6 +249,8 @@ AtomicScope::AtomicScope(const void* pointer, size_t bytes, int line)
 AtomicScope::~AtomicScope() {
     machine->muted = false;
     if (memcmp(&old_, place_, bytes_) != 0) machine->changes += 1;
+    observe(place_);
+    post(place_);
     let_others_run(place_, Site{.line = line_});
 }
 

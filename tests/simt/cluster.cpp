@@ -14,6 +14,7 @@ size_t threads_of(const Cluster& cluster) {
 void release_cluster_barrier(Cluster& cluster) {
     cluster.arrived = 0;
     cluster.phases += 1;
+    cluster.phase_times.push_back(++machine->time);
     machine->changes += 1;
     for (Block& block : cluster.blocks) {
         for (Thread& thread : block.threads) {

@@ -32,11 +32,12 @@ const char* name_of(Collective kind) {
 void merge_clocks(Warp& warp, unsigned mask) {
     std::array<uint32_t, warp_width> merged{};
     uint32_t cluster_known = 0;
-    SharedKnowledge acquired;
+    SharedKnowledge acquired, fenced;
     for (unsigned lane = 0; lane < warp_width; ++lane) {
         if (!(mask >> lane & 1)) continue;
         cluster_known = std::max(cluster_known, warp.threads[lane].cluster_known);
         acquired = join(acquired, warp.threads[lane].acquired);
+        fenced = join(fenced, warp.threads[lane].fenced);
         const auto& seen = warp.threads[lane].seen;
         for (unsigned i = 0; i < warp_width; ++i) merged[i] = std::max(merged[i], seen[i]);
     }
@@ -46,6 +47,7 @@ void merge_clocks(Warp& warp, unsigned mask) {
         warp.threads[lane].seen[lane] += 1;
         warp.threads[lane].cluster_known = cluster_known;
         warp.threads[lane].acquired = acquired;
+        warp.threads[lane].fenced = fenced;
     }
 }
 

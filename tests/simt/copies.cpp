@@ -25,9 +25,13 @@ void finish_copies(uint32_t end) {
 
 }  // namespace
 
-void copy_async(uint32_t to, uint64_t from, uint32_t bytes, uint32_t read, int line) {
+void copy_async(uint32_t to, uint64_t from, uint32_t least, uint32_t bytes, uint32_t read,
+                int line) {
     Thread& thread = *machine->current;
     const Site site = {.line = line};
+    if (bytes < least || (bytes != 4 && bytes != 8 && bytes != 16)) {
+        fail(line, "cp.async.%s cannot copy %u bytes", least == 16 ? "cg" : "ca", bytes);
+    }
     char* target = static_cast<char*>(locate(Space::shared_cta, to, line));
     const void* source = locate(Space::global, from, line);
     if (read > bytes) fail(line, "cp.async: reads %u bytes for a copy of %u", read, bytes);

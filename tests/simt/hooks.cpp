@@ -22,12 +22,14 @@ extern "C" {
         simt::check_access(address, bytes, AccessKind::write, CALLER);  \
     }                                                                   \
     void __tsan_volatile_read##bytes(void* address) {                   \
-        simt::check_access(address, bytes, AccessKind::read, CALLER);   \
+        simt::check_access(address, bytes, AccessKind::poll, CALLER);   \
         simt::let_others_run(address, CALLER);                          \
+        simt::observe(address);                                         \
     }                                                                   \
     void __tsan_volatile_write##bytes(void* address) {                  \
-        simt::check_access(address, bytes, AccessKind::write, CALLER);  \
+        simt::check_access(address, bytes, AccessKind::post, CALLER);   \
         simt::let_others_run(address, CALLER);                          \
+        simt::post(address);                                            \
     }                                                                   \
     void __tsan_unaligned_read##bytes(void* address) {                  \
         simt::check_access(address, bytes, AccessKind::read, CALLER);   \

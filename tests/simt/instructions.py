@@ -56,7 +56,15 @@ def _access(match: re.Match[str], operands: Sequence[str]) -> str:
     count = int((parts["vector"] or ".v1")[2:])
     function = f"simt::ptx::{'load' if load else 'store'}<{REGISTER_TYPES[parts['type']]}>"
     arguments = [how, spell_address(address), spell_registers(registers, count)]
-    return f"{function}(__LINE__, {', '.join(arguments)})"
+    return _fenced(match["strong"] or "", f"{function}(__LINE__, {', '.join(arguments)})")
+
+
+def _fenced(order: str, call: str) -> str:
+    """Put fences where the order of memory demands them; that of a block or cluster does not."""
+    wide = order.endswith((".gpu", ".sys")) or order in (".acquire", ".release", ".acq_rel")
+    before = "simt::fence(), " if wide and re.match(r"\.(release|acq_rel)", order) else ""
+    after = ", simt::fence()" if wide and re.match(r"\.(acquire|acq_rel)", order) else ""
+    return f"{before}{call}{after}"
 
 
 def _flag(part: str | None) -> str:
@@ -73,15 +81,16 @@ def _atomic(match: re.Match[str], operands: Sequence[str]) -> str:
     place = f"simt::ptx::place<{value_type}>(__LINE__, {space}, {spell_address(address)})"
     inputs = [f"simt::ptx::bits<{value_type}>({spell_value(value)})" for value in values]
     call = f"{_ATOMICS[match['op']]}({', '.join([place, *inputs])}, __LINE__)"
-    return f"simt::ptx::put_bits({result[0]}, {call})" if result else call
+    call = f"simt::ptx::put_bits({result[0]}, {call})" if result else call
+    return _fenced(match["order"] or "", call)
 
 
 def _copy_async(match: re.Match[str], operands: Sequence[str]) -> str:
     to, source, size, *read = operands
-    if size not in {"cg": ("16",), "ca": ("4", "8", "16")}[match["cache"]] or len(read) > 1:
-        raise ValueError(f"cp.async.{match['cache']} cannot copy {size} bytes")
-    values = [spell_address(to), spell_address(source), size]
-    values.append(spell_value(read[0]) if read else size)
+    if len(read) > 1:
+        raise ValueError("wrong number of operands")
+    values = [spell_address(to), spell_address(source), "16" if match["cache"] == "cg" else "4"]
+    values += map(spell_value, [size, *(read or [size])])
     return f"simt::copy_async({', '.join(values)}, __LINE__)"
 
 
@@ -161,6 +170,13 @@ def _policy(_: re.Match[str], operands: Sequence[str]) -> str:
     return f"simt::ptx::put_bits({spell_value(to)}, uint64_t{{1}})"
 
 
+def _compare(match: re.Match[str], operands: Sequence[str]) -> str:
+    predicate, *values = map(spell_value, operands)
+    kind = REGISTER_TYPES[match["type"]]
+    left, right = (f"simt::ptx::bits<{kind}>({value})" for value in values)
+    return f"{predicate} = {left} {_COMPARISONS[match['op']]} {right}"
+
+
 def _branch(_: re.Match[str], operands: Sequence[str]) -> str:
     (label,) = operands
     return f"goto simt_label_{label}"
@@ -171,6 +187,7 @@ def _sleep(_: re.Match[str], operands: Sequence[str]) -> str:
     return f"__nanosleep({spell_value(duration)}, __LINE__)"
 
 
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _SCOPE = r"(?:cta|cluster|gpu|sys)"
 _SPACE = r"(?P<space>\.global|\.shared(?:::cta|::cluster)?)?"
 _PRIORITY = r"(?:\.L1::(?:evict_\w+|no_allocate))?(?P<hint>\.L2::cache_hint)?"
@@ -187,7 +204,8 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ),
     (rf"(?P<name>st){_STORE_ORDER}{_SPACE}(?:\.c[gs]|\.w[bt])?{_PRIORITY}{_VALUE}", _access),
     (
-        rf"(?P<name>red|atom)(?:\.(?:relaxed|acquire|release|acq_rel))?(?:\.{_SCOPE})?{_SPACE}"
+        rf"(?P<name>red|atom)(?P<order>(?:\.(?:relaxed|acquire|release|acq_rel))?(?:\.{_SCOPE})?)"
+        rf"{_SPACE}"
         rf"\.(?P<op>{'|'.join(_ATOMICS)})\.(?P<type>[bus](?:32|64)|f32|f64)",
         _atomic,
     ),
@@ -242,9 +260,10 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ),
     (r"mov\.(?:[bus](?:16|32|64)|f32|f64)", _move),
     (r"selp\.(?:[bus](?:16|32|64)|f32|f64)", _select),
+    (rf"setp\.(?P<op>{'|'.join(_COMPARISONS)})\.(?P<type>[bus](?:16|32|64)|f32|f64)", _compare),
     (r"bra(?:\.uni)?", _branch),
     (r"nanosleep\.u32", _sleep),
-    (r"membar\.(?:cta|gl|sys)", _alone("(void)0")),
-    (rf"fence(?:\.(?:sc|acq_rel|acquire|release))?\.{_SCOPE}", _alone("(void)0")),
+    (r"membar\.cta|fence\.(?:sc|acq_rel)\.(?:cta|cluster)", _alone("(void)0")),
+    (r"membar\.(?:gl|sys)|fence\.(?:sc|acq_rel)\.(?:gpu|sys)", _alone("simt::fence()")),
     (r"griddepcontrol\.(?:wait|launch_dependents)", _alone("(void)0")),
 )

@@ -171,6 +171,7 @@ private:
             .bytes = argument.bytes,
             .writable = false,
             .initialised = std::vector<bool>(argument.bytes, false),
+            .shadow = nullptr,
         });
     }
 
@@ -179,13 +180,21 @@ private:
     std::vector<void*> pointers_;
 };
 
+void allocate_shadows(Machine& m) {
+    for (Buffer& buffer : m.buffers) {
+        if (!m.checking || !buffer.writable) continue;
+        void* cells = std::calloc(buffer.bytes + 1, sizeof(MemoryByte));
+        buffer.shadow.reset(static_cast<MemoryByte*>(cells));
+    }
+}
+
 void allocate_blocks(Machine& m) {
     const size_t bytes = m.shared.used_bytes() + 1;
     for (Cluster& cluster : m.clusters) {
         cluster.blocks = std::vector<Block>(m.cluster_size);
         for (Block& block : cluster.blocks) {
             if (!m.checking) continue;
-            block.shadow.reset(static_cast<SharedByte*>(std::calloc(bytes, sizeof(SharedByte))));
+            block.shadow.reset(static_cast<MemoryByte*>(std::calloc(bytes, sizeof(MemoryByte))));
         }
     }
 }
@@ -199,6 +208,7 @@ void run(Machine& m, const LaunchRequest& request) {
     const Mapping stacks = map_stacks(threads);
     m.stacks = {stacks.begin(), threads * stack_bytes};
     allocate_blocks(m);
+    allocate_shadows(m);
     {
         const FaultGuard guard;
         run_grid(m);

@@ -12,13 +12,13 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <unordered_map>
 #include <vector>
 
+#include "records.h"
 #include "runtime.h"
 
 namespace simt {
-
-constexpr unsigned warp_width = 32;
 
 struct Block;
 struct Cluster;
@@ -31,42 +31,6 @@ enum class ThreadState {
 struct Site {
     int line = 0;
     const void* instruction = nullptr;
-};
-
-// A copy into the block's shared memory that its thread has not waited for.
-struct AsyncCopy {
-    uint32_t group;
-    uint32_t offset;
-    uint32_t bytes;
-    int line;
-    std::array<char, 16> data;
-};
-
-// What a thread learns through an mbarrier: of each warp of the cluster its lanes' clocks, of each
-// block the time of its barrier, and the phases of the cluster's barrier.
-struct Knowledge {
-    std::map<uint16_t, std::array<uint32_t, warp_width>> clocks;
-    std::map<unsigned, uint32_t> times;
-    uint32_t cluster_phases = 0;
-};
-using SharedKnowledge = std::shared_ptr<const Knowledge>;
-
-struct BulkCopy {
-    size_t offset;
-    int line;
-    std::vector<char> data;
-};
-
-struct MBarrier {
-    uint32_t count = 0;    // arrivals that complete a phase
-    uint32_t pending = 0;  // of them, in the current phase
-    uint32_t phase = 0;    // the current one
-    int64_t bytes_expected = 0;
-    uint16_t engine = 0;   // the clock of its bulk copies, and how many have landed
-    uint32_t landed = 0;
-    std::vector<BulkCopy> copies;
-    SharedKnowledge gathered;  // from all arrivals
-    SharedKnowledge released;  // at the end of the latest phase
 };
 
 struct Thread {
@@ -89,7 +53,9 @@ struct Thread {
     uint32_t cluster_waits;
     uint32_t cluster_known;
 
-    SharedKnowledge acquired;  // from mbarriers; null at first
+    SharedKnowledge acquired;  // null at first, as the others
+    SharedKnowledge observed;  // by relaxed loads: it counts from the next fence on
+    SharedKnowledge fenced;    // what relaxed stores pass on since the latest fence
 
     // A vector clock over the lanes of the warp: how far this thread has seen each lane advance.
     // The own entry counts the collectives it took part in.
@@ -119,24 +85,6 @@ struct Warp {
     std::deque<Rendezvous> rendezvous;  // one for each mask; references stay valid
 };
 
-// Who accessed a byte of shared memory, and when: on the machine's clock, on its lane's clock, and
-// by its arrivals at the cluster's barrier.
-struct SharedAccess {
-    uint32_t time = 0;  // 0: never
-    uint32_t lane_clock = 0;
-    uint32_t cluster_arrivals = 0;
-    uint16_t thread = 0;
-    bool atomic = false;
-    bool pending = false;  // an asynchronous copy that its thread has not waited for
-};
-
-struct SharedByte {
-    SharedAccess write;
-    SharedAccess read;             // the latest read
-    SharedAccess read_same_warp;   // the latest read by another lane of that warp
-    SharedAccess read_other_warp;  // the latest read by another warp
-};
-
 struct FreeDeleter {
     void operator()(void* pointer) const { std::free(pointer); }
 };
@@ -156,7 +104,7 @@ struct Block {
     uint32_t barrier_time = 0;  // of the latest release
     std::vector<char> shared;   // the shared memory, while another block of the cluster is live
     // Zero pages until touched, and kept from block to block.
-    std::unique_ptr<SharedByte[], FreeDeleter> shadow;
+    std::unique_ptr<MemoryByte[], FreeDeleter> shadow;
     // By thread of the cluster: the arrivals, plus one, at its latest access from another block.
     std::vector<uint32_t> remote_accesses;
     std::map<size_t, MBarrier> mbarriers;  // by offset in the shared memory
@@ -164,8 +112,10 @@ struct Block {
 
 struct Cluster {
     std::vector<Block> blocks;
+    uint32_t number = 0;   // in the grid
     unsigned arrived = 0;  // threads, in the current phase of the barrier
     uint32_t phases = 0;   // completed
+    std::vector<uint32_t> phase_times;
     unsigned mbarriers = 0;  // initialised
 };
 
@@ -177,6 +127,7 @@ struct Buffer {
     size_t bytes;
     bool writable;
     std::vector<bool> initialised;  // by byte; empty if all are
+    std::unique_ptr<MemoryByte[], FreeDeleter> shadow;  // of a writable one
 };
 
 // What went wrong first, in the form the launcher's caller reads.
@@ -220,6 +171,7 @@ struct Machine {
     AddressRange stacks;
     SharedWindow shared;
     std::vector<Buffer> buffers;
+    std::unordered_map<const void*, SharedKnowledge> posted;  // by place in global memory
 
     std::vector<Cluster> clusters;  // those that run now
     Block* live = nullptr;       // the one whose shared memory is in the window
@@ -263,17 +215,30 @@ void leave_cluster(const Thread& thread);
 // copies.cpp
 void check_copies_done(const Thread& thread);
 
-// mbarrier.cpp
+// knowledge.cpp
+constexpr uint16_t first_engine = 1 << 15;
+bool by_bulk_copy(const MemoryAccess& access);
 SharedKnowledge join(const SharedKnowledge& a, const SharedKnowledge& b);
-bool by_bulk_copy(const SharedAccess& access);
-bool ordered_by_mbarrier(const SharedAccess& earlier, const Thread& thread);
+SharedKnowledge publish(Thread& thread);
+uint64_t engine_key(uint16_t engine);
+bool known(const MemoryAccess& earlier, const Thread& thread);
+void observe(const void* place);
+void post(const void* place);
+
+// mbarrier.cpp
 void check_bulk_copies_done(const Block& block);
 
 // collectives.cpp
 void leave_warp(const Thread& thread);
 
+// races.cpp
+MemoryAccess access_now(bool atomic);
+const MemoryAccess* find_race(const MemoryByte& cell, bool read, bool atomic, bool global);
+void record_read(MemoryByte& cell, const MemoryAccess& access);
+
 // checker.cpp
-enum class AccessKind { read, write, atomic };
+// Polls and posts are the strong reads and writes of global memory, through which threads meet.
+enum class AccessKind { read, write, atomic, poll, post };
 void check_access(const void* address, size_t bytes, AccessKind kind, Site site);
 void start_shared_copy(const void* address, size_t bytes);
 void finish_shared_copy(size_t offset, size_t bytes);

@@ -9,64 +9,6 @@
 
 namespace simt {
 
-// ---- What threads know -------------------------------------------------------------------------
-
-SharedKnowledge join(const SharedKnowledge& a, const SharedKnowledge& b) {
-    if (a == b || b == nullptr) return a;
-    if (a == nullptr) return b;
-    auto joined = std::make_shared<Knowledge>(*a);
-    for (const auto& [warp, clocks] : b->clocks) {
-        auto& known = joined->clocks[warp];
-        for (unsigned i = 0; i < warp_width; ++i) known[i] = std::max(known[i], clocks[i]);
-    }
-    for (const auto& [rank, time] : b->times) {
-        joined->times[rank] = std::max(joined->times[rank], time);
-    }
-    joined->cluster_phases = std::max(joined->cluster_phases, b->cluster_phases);
-    return joined;
-}
-
-namespace {
-
-// Bulk copies take the place of a warp of their own for each mbarrier, after those of all blocks.
-constexpr uint16_t first_engine = 1 << 15;
-
-uint16_t warp_id(unsigned rank, unsigned thread) {
-    const unsigned warps = (machine->threads_per_block() + warp_width - 1) / warp_width;
-    return rank * warps + thread / warp_width;
-}
-
-// What the thread did until now, and what it knows.
-SharedKnowledge publish(Thread& thread) {
-    auto own = std::make_shared<Knowledge>();
-    own->clocks[warp_id(thread.block->rank, thread.index)] = thread.seen;
-    own->times[thread.block->rank] = thread.block->barrier_time;
-    own->cluster_phases = thread.cluster_known;
-    thread.seen[thread.lane()] += 1;
-    return join(own, thread.acquired);
-}
-
-}  // namespace
-
-bool by_bulk_copy(const SharedAccess& access) { return access.thread >= first_engine; }
-
-bool ordered_by_mbarrier(const SharedAccess& earlier, const Thread& thread) {
-    if (thread.acquired == nullptr) return false;
-    unsigned warp = earlier.thread, lane = 0;
-    if (!by_bulk_copy(earlier)) {
-        const unsigned rank = earlier.thread / machine->threads_per_block();
-        const unsigned index = earlier.thread % machine->threads_per_block();
-        const auto time = thread.acquired->times.find(rank);
-        if (time != thread.acquired->times.end() && earlier.time < time->second) return true;
-        warp = warp_id(rank, index);
-        lane = index % warp_width;
-    }
-    const auto clocks = thread.acquired->clocks.find(warp);
-    return clocks != thread.acquired->clocks.end() && earlier.lane_clock <= clocks->second[lane];
-}
-
-// ---- The barrier -------------------------------------------------------------------------------
-
 namespace {
 
 // Every use but the first initialisation counts as an atomic access to the eight bytes.
@@ -98,13 +40,14 @@ void land_copies(MBarrier& barrier) {
         barrier.landed += 1;
         if (!machine->checking) continue;
         for (size_t i = 0; i < copy.data.size(); ++i) {
-            SharedAccess& write = machine->live->shadow[copy.offset + i].write;
+            MemoryAccess& write = machine->live->shadow[copy.offset + i].write;
             write = {.time = machine->time, .lane_clock = barrier.landed, .thread = barrier.engine};
+            write.cluster = machine->live->cluster->number;
         }
     }
     if (barrier.copies.empty()) return;
     auto landed = std::make_shared<Knowledge>();
-    landed->clocks[barrier.engine].fill(barrier.landed);
+    landed->clocks[engine_key(barrier.engine)].fill(barrier.landed);
     barrier.gathered = join(barrier.gathered, landed);
     barrier.copies.clear();
     complete_phase(barrier);
@@ -149,7 +92,9 @@ bool poll_mbarrier(uint64_t address, uint32_t parity, int line) {
     Thread& thread = *machine->current;
     thread.acquired = join(thread.acquired, barrier.released);
     if (barrier.released != nullptr) {
-        thread.cluster_known = std::max(thread.cluster_known, barrier.released->cluster_phases);
+        const auto& phases = barrier.released->cluster_phases;
+        const auto own = phases.find(thread.block->cluster->number);
+        if (own != phases.end()) thread.cluster_known = std::max(thread.cluster_known, own->second);
     }
     return true;
 }

@@ -34,7 +34,7 @@ def spell_value(text: str) -> str:
             raise ValueError(f"no special register {match[0]}")
         return _SPECIAL_REGISTERS[match[1]]
     if re.fullmatch(r"-?(?:0x[0-9a-fA-F]+|\d+)", text):
-        return text
+        return f"simt::ptx::Immediate{{(long long){text}}}"
     if match := re.fullmatch(r"0[fF]([0-9a-fA-F]{8})", text):
         return f"__uint_as_float(0x{match[1]}u)"
     if re.fullmatch(r"[A-Za-z_]\w*", text):

@@ -40,6 +40,7 @@ BarrierVotes block_barrier(bool predicate, int line);
 void cluster_arrive(bool release, int line);
 void cluster_wait(int line);
 void yield(int line);
+void fence();  // of gpu scope
 void* map_shared_rank(void* pointer, unsigned rank, int line);
 
 // ---- Assembly ----------------------------------------------------------------------------------
@@ -57,7 +58,8 @@ uint32_t shared_address(const void* pointer, int line);
 uint32_t map_shared_address(uint32_t address, unsigned rank, int line);
 void assembly_load(void* to, size_t bytes, Access how, uint64_t address, int line);
 void assembly_store(const void* from, size_t bytes, Access how, uint64_t address, int line);
-void copy_async(uint32_t to, uint64_t from, uint32_t bytes, uint32_t read, int line);
+void copy_async(uint32_t to, uint64_t from, uint32_t least, uint32_t bytes, uint32_t read,
+                int line);
 void commit_copies();
 void wait_copies(uint32_t groups_left);
 void wait_all_copies();

@@ -27,15 +27,17 @@ void release_block_barrier(Block& block) {
     block.barrier_time = ++machine->time;
     machine->changes += 1;
     uint32_t cluster_known = 0;
-    SharedKnowledge acquired;
+    SharedKnowledge acquired, fenced;
     for (const Thread& thread : block.threads) {
         cluster_known = std::max(cluster_known, thread.cluster_known);
         acquired = join(acquired, thread.acquired);
+        fenced = join(fenced, thread.fenced);
     }
     for (Thread& thread : block.threads) {
         thread.state = ThreadState::ready;
         thread.cluster_known = cluster_known;
         thread.acquired = acquired;
+        thread.fenced = fenced;
     }
 }
 

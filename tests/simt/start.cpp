@@ -27,7 +27,7 @@ void start_thread(Thread& thread, Block& block, unsigned index, uint3 block_inde
     thread.copy_groups = 0;
     thread.cluster_arrivals.clear();
     thread.cluster_waits = thread.cluster_known = 0;
-    thread.acquired.reset();
+    thread.acquired = thread.observed = thread.fenced = nullptr;
     thread.seen.fill(0);
     thread.seen[thread.lane()] = 1;
 }
@@ -59,7 +59,9 @@ void start_block(Block& block, unsigned rank, unsigned linear_index) {
 void start_cluster(size_t slot, unsigned number) {
     Machine& m = *machine;
     Cluster& cluster = m.clusters[slot];
+    cluster.number = number;
     cluster.arrived = cluster.phases = cluster.mbarriers = 0;
+    cluster.phase_times.clear();
     const size_t threads = m.threads_per_block();
     for (unsigned rank = 0; rank < m.cluster_size; ++rank) {
         Block& block = cluster.blocks[rank];

@@ -157,3 +157,29 @@ def test_one_thread_may_learn_of_the_barrier_from_another() -> None:
     assert launch(body)[3, 63] == 2
     with pytest.raises(SimtError, match=r"shared-memory race|uninitialised shared"):
         launch(body.replace("__syncthreads();", ""))
+
+
+def test_remote_stores_of_every_width_and_remote_atomics() -> None:
+    body = """
+    __shared__ __align__(16) unsigned s[16];
+    if (threadIdx.x == 0) s[12] = 5;
+    arrive(); wait();
+    const unsigned to = of_rank(s, rank() ^ 1);
+    if (threadIdx.x == 0) {
+        asm volatile("st.shared::cluster.u32 [%0], %1;" :: "r"(to), "r"(1u) : "memory");
+        asm volatile("st.shared::cluster.b64 [%0 + 8], %1;" :: "r"(to), "l"(3ull << 32 | 2u));
+        asm volatile("st.shared::cluster.v2.u32 [%0+16], {%1, %2};" :: "r"(to), "r"(4u), "r"(5u));
+        asm volatile("st.shared::cluster.v4.f32 [%0+32], {%1, %1, %2, %2};"
+                     :: "r"(to), "f"(1.f), "f"(2.f));
+    }
+    asm volatile("red.relaxed.cluster.shared::cluster.add.u32 [%0 + 48], %1;"
+                 :: "r"(to), "r"(1u) : "memory");
+    arrive(); wait();
+    if (threadIdx.x == 0) {
+        bool good = s[0] == 1 && s[2] == 2 && s[3] == 3 && s[4] == 4 && s[5] == 5;
+        good &= s[8] == 0x3f800000u && s[11] == 0x40000000u && s[12] == 5 + 64;
+        y[blockIdx.x * 64] = good;
+    }"""
+    assert launch(body)[:, 0].all()
+    with pytest.raises(SimtError, match="misaligned access: st"):
+        launch(body.replace("[%0+32]", "[%0+24]"))

@@ -143,6 +143,22 @@ def test_misuse(statements: str, pattern: str) -> None:
     assert caught.value.thread == (0, 0, 0)
 
 
-def test_a_size_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(SimtError, match=r"line 13: .*cp.async.cg cannot copy 8 bytes"):
-        single('asm volatile("cp.async.cg.shared.global [%0], [%1], 8;" :: "r"(0), "l"(x));')
+@pytest.mark.parametrize(("cache", "size"), [("cg", 8), ("ca", 2), ("ca", 32)])
+def test_a_size_that_does_not_exist(cache: str, size: int) -> None:
+    to = '"r"((unsigned)__cvta_generic_to_shared(s))'
+    copy = f"cp.async.{cache}.shared.global [%0], [%1], %2;"
+    with pytest.raises(SimtError, match=rf"line 13: cp.async.{cache} cannot copy {size} bytes"):
+        single(f'asm volatile("{copy}" :: {to}, "l"(x), "n"({size}));')
+
+
+def test_a_copy_under_a_predicate() -> None:
+    y = single("""
+    asm volatile("{.reg .pred p; setp.lt.u32 p, %0, 16;\\n"
+                 "@p cp.async.cg.shared.global.L2::128B [%1], [%2], %3; }"
+                 :: "r"(threadIdx.x),
+                    "r"((unsigned)__cvta_generic_to_shared(s + 4 * (threadIdx.x % 16))),
+                    "l"(x + 4 * (threadIdx.x % 16)), "n"(16));
+    commit(); wait<0>();
+    __syncwarp();
+    y[threadIdx.x] = s[2 * threadIdx.x];""")
+    np.testing.assert_array_equal(y, 2 * iota(32))

@@ -94,7 +94,7 @@ def test_the_last_block_merges(seed: int, together: bool) -> None:
 @pytest.mark.parametrize("together", [False, True])
 def test_no_other_block_must_merge(together: bool) -> None:
     body = LAST_MERGES.replace("== gridDim.x - 1", "== gridDim.x - 2")
-    with pytest.raises(SimtError, match="read of uninitialised output: argument 2"):
+    with pytest.raises(SimtError, match=r"read of uninitialised output: argument 2|memory race"):
         launch_often(body, together=together)
 
 
@@ -117,9 +117,13 @@ def test_all_blocks_wait_for_all(seed: int, cluster: int, blocks: int, check: bo
     ],
 )
 def test_ways_to_wait(wait: str) -> None:
+    """Relaxed accesses need a fence after them."""
     for seed in SEEDS:
-        y = launch(ALL_WAIT.replace(WAIT, wait), seed=seed, together=True)
+        body = ALL_WAIT.replace(WAIT, f"{wait}\n__threadfence();")
+        y = launch(body, seed=seed, together=True)
         np.testing.assert_array_equal(y, 2 * 10 + 15 + iota(5) + 3)
+        with pytest.raises(SimtError, match="global-memory race: read of argument 2"):
+            launch(ALL_WAIT.replace(WAIT, wait), seed=seed, together=True)
 
 
 def test_blocks_that_run_one_after_another_cannot_wait_for_later_ones() -> None:
@@ -134,8 +138,9 @@ def test_blocks_that_run_one_after_another_cannot_wait_for_later_ones() -> None:
     [
         ("phase * gridDim.x", "phase * gridDim.x + 1", "endless wait: 5 threads"),
         ("release_add(flags, 1ull);", "", "endless wait: 5 threads"),
-        (WAIT, "", "read of uninitialised output: argument 2"),
-        ("release_add(flags, 1ull);", "release_add(flags, 2ull);", "read of uninitialised output"),
+        (WAIT, "", "read of uninitialised output: argument 2|global-memory race: read of"),
+        ("release_add(flags, 1ull);", "release_add(flags, 2ull);", "uninitialised|memory race"),
+        ("        __syncthreads();\n        float sum", "        float sum", "memory race|uninit"),
     ],
 )
 def test_mutants(old: str, new: str, pattern: str) -> None:
@@ -188,8 +193,97 @@ def test_loops_of_blocks_run_together() -> None:
     float sum = 0.f;
     each([&](auto i) { sum += x[i]; });
     for (int m = 4; m > 0; m >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, m, 8);
-    if (threadIdx.x % 8 == 0) y[threadIdx.x / 8] = sum;
+    if (blockIdx.x == 0 && threadIdx.x % 8 == 0) y[threadIdx.x / 8] = sum;
     __syncwarp(0xffffffffu);"""
     y = launch(body, 8)
     expected = np.pad(iota(100), (0, 28)).reshape(2, 8, 8).sum(axis=(0, 2))
     np.testing.assert_array_equal(y, expected)
+
+
+# ---- Races in global memory ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("sum);\n        __threadfence();", "sum);"),  # before the ticket
+        ("__threadfence();\n        float sum", "float sum"),  # after it
+        ("__threadfence();", "__threadfence_block();"),
+        ("atomicAdd(flags, 1ull)", "flags[0]++"),
+        ("partials + blockIdx.x, sum", "partials, sum"),
+    ],
+)
+def test_what_the_last_block_must_not_leave_out(old: str, new: str, together: bool) -> None:
+    assert old in LAST_MERGES
+    for seed in SEEDS:
+        with pytest.raises(SimtError, match=r"global-memory race|uninitialised output"):
+            launch(LAST_MERGES.replace(old, new), seed=seed, together=together)
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        'asm volatile("red.relaxed.gpu.global.add.u64 [%0], 1;" :: "l"(flags) : "memory");',
+        'asm volatile("red.release.cta.global.add.u64 [%0], 1;" :: "l"(flags) : "memory");',
+        "atomicAdd(flags, 1ull);",
+    ],
+)
+def test_an_arrival_that_releases_nothing(release: str) -> None:
+    body = ALL_WAIT.replace("release_add(flags, 1ull);", release)
+    for seed in SEEDS:
+        assert not np.isnan(launch(body, seed=seed, together=True)).any()
+        with pytest.raises(SimtError, match="global-memory race: read of argument 2"):
+            launch(body.replace("__threadfence();", ""), seed=seed, together=True)
+
+
+@pytest.mark.parametrize("sync", ["__syncthreads();", "__syncwarp();"])
+def test_a_fence_may_precede_the_barrier_in_front_of_the_ticket(sync: str) -> None:
+    body = f"""
+    __shared__ bool last;
+    if (threadIdx.x == 5) {{ partials[blockIdx.x] = x[blockIdx.x]; __threadfence(); }}
+    {sync}
+    if (threadIdx.x == 0) last = atomicAdd(flags, 1ull) == gridDim.x - 1;
+    __syncthreads();
+    if (threadIdx.x == 0 && last) {{
+        __threadfence();
+        for (int b = 0; b < gridDim.x; ++b) y[b] = partials[b];
+    }}"""
+    for together in (False, True):
+        for seed in SEEDS:
+            y = launch(body, seed=seed, together=together)
+            np.testing.assert_array_equal(y, iota(5))
+            for missing in (sync, "__threadfence(); }", "__threadfence();\n"):
+                broken = body.replace(missing, "}" if "}" in missing else "", 1)
+                with pytest.raises(SimtError, match="memory race"):
+                    launch(broken, seed=seed, together=together)
+
+
+def test_two_blocks_or_threads_write_one_place() -> None:
+    with pytest.raises(SimtError, match="after the write by thread 0 of block 0"):
+        launch("if (threadIdx.x == 0) y[0] = 1.f;", 2)
+    with pytest.raises(SimtError, match="write of argument 1, byte 0, and nothing orders it"):
+        launch("if (threadIdx.x < 2) y[0] = 1.f;", 2)
+
+
+def test_barriers_order_global_memory() -> None:
+    body = """
+    if (threadIdx.x < 5) partials[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    if (threadIdx.x < 5) y[threadIdx.x] = partials[4 - threadIdx.x];
+    __syncwarp();
+    if (threadIdx.x == 0) partials[1] = y[3];"""
+
+    def once(text: str, seed: int) -> Any:
+        y, partials = nans(5), nans(5)
+        module = compile_module(kernel(text, PARAMETERS, PRELUDE))
+        flags = np.zeros(1, dtype=np.uint64)
+        arguments: list[Any] = [iota(1), y, partials, flags, 1]
+        module.launch("k", (1,), (64,), arguments, outputs={1, 2}, seed=seed)
+        return y
+
+    for seed in SEEDS:
+        np.testing.assert_array_equal(once(body, seed), iota(5)[::-1])
+        for missing in ("__syncthreads();", "__syncwarp();"):
+            with pytest.raises(SimtError, match=r"memory race|uninitialised output"):
+                once(body.replace(missing, ""), seed)

@@ -35,7 +35,7 @@ SIMT_INLINE size_t __cvta_generic_to_shared(const void* pointer, SIMT_LINE) {
 
 SIMT_INLINE void __nanosleep(unsigned, SIMT_LINE) { simt::yield(line); }
 
-// All threads run on one CPU thread, in program order: there is nothing to fence.
-SIMT_INLINE void __threadfence() {}
+// All threads run on one CPU thread, in program order; fences only count for what threads know.
+SIMT_INLINE void __threadfence() { simt::fence(); }
 SIMT_INLINE void __threadfence_block() {}
-SIMT_INLINE void __threadfence_system() {}
+SIMT_INLINE void __threadfence_system() { simt::fence(); }

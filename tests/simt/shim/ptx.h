@@ -33,11 +33,25 @@ SIMT_INLINE auto input(T value) {
     }
 }
 
+// An integer in the text: it takes the size of the instruction.
+struct Immediate {
+    long long value;
+    template <class T>
+        requires std::is_integral_v<T>
+    operator T() const {
+        return static_cast<T>(value);
+    }
+};
+
 // A register taken as another type of the same size.
 template <class To, class From>
 SIMT_INLINE To bits(From value) {
-    static_assert(sizeof(To) == sizeof(From), "the register has another size than the instruction");
-    return std::bit_cast<To>(value);
+    if constexpr (std::is_same_v<From, Immediate>) {
+        return value;
+    } else {
+        static_assert(sizeof(To) == sizeof(From), "the register has another size");
+        return std::bit_cast<To>(value);
+    }
 }
 
 template <class To, class From>
@@ -102,7 +116,9 @@ SIMT_INLINE void store(int line, Access how, uint64_t address, Registers... regi
     static_assert(sizeof...(Registers) * sizeof(T) <= 16, "a vector has at most 16 bytes");
     const auto narrow = [](auto value) {
         using Value = decltype(value);
-        if constexpr (sizeof(Value) == sizeof(T)) {
+        if constexpr (std::is_same_v<Value, Immediate>) {
+            return static_cast<T>(value);
+        } else if constexpr (sizeof(Value) == sizeof(T)) {
             return std::bit_cast<T>(value);
         } else {
             static_assert(sizeof(Value) > sizeof(T) && std::is_integral_v<T>,
