@@ -66,7 +66,16 @@ class CudaSchedule:
         """Threads that a block of the same source may have: fewer where chunks are long."""
         if self.fixed or self.team == "lanes":
             return self.threads
-        return 1024 if self.vectors <= 4 else 512 if self.vectors <= 8 else 256
+        if self.vectors <= 4:
+            return 1024
+        return 256 if self.home == "registers" and self.vectors <= 8 else 512
+
+    @property
+    def least_blocks(self) -> int:
+        """Blocks of that size that a multiprocessor shall have registers for."""
+        if self.fixed or self.home == "chip":
+            return 1
+        return 3 if self.most_threads == 256 and self.vectors > 4 else 1
 
     @property
     def grouping(self) -> Grouping:

@@ -1,8 +1,6 @@
 """Which schedule a program gets on a GPU: every candidate with its price, the cheapest first.
 
-The price of a candidate is the time to move its bytes over what it is expected to reach of the
-memory's speed. Figures are measured ones for an H200 (benchmarks/results); other targets scale them
-by their facts. The same program, problem and target give the same schedule.
+The same program, problem and target give the same schedule.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from fusegen.errors import ArgumentError
 from fusegen.kernel import Program
 from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule, LoadMode
 from fusegen.schedule.launch import kept_params, shared_bytes
+from fusegen.schedule.price import Price, Work, price_of
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import WARP, CudaTarget
 
@@ -21,15 +20,17 @@ MAX_ITEMS = 32  # of a chunk whose candidates for a list are told apart by a bit
 MAX_WIDTH = 8
 _NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 bits
 _LONG_ROW = 1 << 16  # bytes; shorter rows that are only read are read a little faster past L1
+_STATIC_SHARED = 8192  # bytes of a block that are not its slice: states on their way, and CUDA's own
+_MOST_SLICES = 256  # blocks that share a row
 _TYPICAL_COLUMNS = 8192  # where the length of a row is not known
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A schedule and its price: time relative to the limit that bytes set, 1 at best."""
+    """A schedule and its price."""
 
     schedule: CudaSchedule
-    price: float
+    price: Price
 
 
 def select_cuda(
@@ -44,8 +45,8 @@ def candidates(
 ) -> tuple[Candidate, ...]:
     """Every schedule worth a thought, cheapest first."""
     menu = _Menu(program, problem, target, chunk)
-    found = {c.schedule: c for c in menu.all()}
-    return tuple(sorted(found.values(), key=lambda c: (c.price, repr(c.schedule))))
+    found = {one: Candidate(one, price_of(one, menu.work)) for one in menu.all()}
+    return tuple(sorted(found.values(), key=lambda c: (c.price.total, repr(c.schedule))))
 
 
 @dataclass
@@ -62,118 +63,123 @@ class _Menu:
         self.n_vectors = max(1, self.n_cols // self.width)
         self.lists = [c for s in self.program.sweeps for c in s.monoid.lists]
         self.ordered = any(s.monoid.ordered for s in self.program.sweeps)
-        self.sweeps = max(len(k.sweeps) for k in self.program.kernels)
+        kernel = self.program.kernels[0]
         stores = any(s.element_stores for s in self.program.sweeps)
-        row_bytes = self.n_vectors * VECTOR_BYTES
         self.base = CudaSchedule(
             target=self.target, team="block", home="device", threads=256, vectors=4,
-            width=self.width, load=self.load,
-            past_l1=not stores and row_bytes < _LONG_ROW and self.width > 1, wide_columns=self.n_cols > _NARROW_COLUMNS,
+            width=self.width, load=self.load, wide_columns=self.n_cols > _NARROW_COLUMNS,
+            past_l1=not stores and self.width > 1 and self.n_vectors * VECTOR_BYTES < _LONG_ROW,
         )  # fmt: skip
         vector = replace(self.base, home="shared", slice_vectors=1)
-        self.kept_bytes = sum(  # of one vector of every array that stays on chip
-            p.dtype.itemsize * self.width for p in kept_params(self.program.kernels[0], vector)
-        )
+        self.kept_bytes = shared_bytes(kernel, vector)
+        kept = {p.name for p in kept_params(kernel, vector)}
+        self.work = Work(
+            rows=self.problem.n_rows or None, vectors=self.n_vectors,
+            sweeps=max(len(k.sweeps) for k in self.program.kernels), stores=stores,
+            extra=max(sum(n not in kept for n in s.loads) for s in kernel.sweeps) if kept else 0,
+            vector_bytes=max(VECTOR_BYTES, self.kept_bytes),
+        )  # fmt: skip
 
-    def all(self) -> Iterator[Candidate]:
+    def all(self) -> Iterator[CudaSchedule]:
         if self.lists or self.ordered or self.chunk is not None:
             yield self._plain()
             return
         yield from self._lanes()
         yield from self._blocks()
-        if self.sweeps > 1 and self.kept_bytes:
-            yield from self._on_chip()
+        if self.work.sweeps > 1 and self.kept_bytes:
+            yield from self._shared()
+        few = bool(self.problem.n_rows) and 2 * (self.problem.n_rows or 0) <= self.target.multiprocessors
+        if self.target.clusters and (self.work.sweeps > 1 or few):
+            yield from self._clusters()
+        if self.target.clusters and self.work.sweeps > 1 and self.kept_bytes:
             yield from self._chip()
         yield from self._split()
 
     # ---- teams inside a warp ----
 
-    def _lanes(self) -> Iterator[Candidate]:
+    def _lanes(self) -> Iterator[CudaSchedule]:
         for lanes in (8, 16, 32):
             if self.load == "peeled" and lanes < 2 * (self.width - 1):
                 continue  # a lane takes one element of the edges at most
             for vectors in (1, 2, 3, 4, 6, 8):
                 room = lanes * vectors
                 if self.n_vectors <= room < 2 * self.n_vectors + lanes:
-                    yield self._priced(replace(self.base, team="lanes", home="registers",
-                                               lanes=lanes, threads=128, vectors=vectors))
+                    yield replace(self.base, team="lanes", home="registers", lanes=lanes,
+                                  threads=128, vectors=vectors)
 
     # ---- a block ----
 
-    def _blocks(self) -> Iterator[Candidate]:
-        for vectors in (2, 4, 8, 16):
-            if vectors * self.width > 64:
-                continue
-            threads = -(-self.n_vectors // (vectors * WARP)) * WARP
-            one = replace(self.base, home="registers", vectors=vectors, threads=max(64, threads))
-            if threads <= one.most_threads:
-                yield self._priced(one)
+    def _blocks(self) -> Iterator[CudaSchedule]:
+        yield from self._in_registers(self.base, self.n_vectors, (2, 4, 8))
         for vectors in (4, 8):
             for threads in (128, 256, 512, 1024):
                 one = replace(self.base, threads=threads, vectors=vectors)
                 if threads * vectors < 2 * self.n_vectors and threads <= one.most_threads:
-                    yield self._priced(one)
+                    yield one
 
-    def _on_chip(self) -> Iterator[Candidate]:
-        for blocks in (1, 2, 4, 8, 16) if self.target.clusters else (1,):
-            share = -(-self.n_vectors // blocks)
-            for threads, vectors in ((128, 4), (256, 2), (256, 4), (512, 2), (512, 4)):
-                one = replace(self.base, team="cluster" if blocks > 1 else "block", home="shared",
-                              threads=threads, vectors=vectors, blocks=blocks, slice_vectors=share)
-                room = shared_bytes(self.program.kernels[0], one)
-                if threads * vectors <= share and room + 16384 <= self.target.shared_per_block:
-                    yield self._priced(one)
-            if blocks == 1:
-                continue
-            for vectors in (4, 8):
-                threads = -(-share // (vectors * WARP)) * WARP
-                one = replace(self.base, team="cluster", home="registers", vectors=vectors,
-                              threads=max(64, threads), blocks=blocks)
-                if threads <= one.most_threads:
-                    yield self._priced(one)
+    def _in_registers(
+        self, base: CudaSchedule, vectors: int, chunks: tuple[int, ...]
+    ) -> Iterator[CudaSchedule]:
+        """As many threads as hold these vectors, all in registers."""
+        for chunk in chunks:
+            threads = max(2 * WARP, -(-vectors // (chunk * WARP)) * WARP)
+            one = replace(base, home="registers", vectors=chunk, threads=threads)
+            if threads <= one.most_threads:
+                yield one
 
-    def _chip(self) -> Iterator[Candidate]:
+    def _shared(self, blocks: int = 1) -> Iterator[CudaSchedule]:
+        share = -(-self.n_vectors // blocks)
+        for threads, vectors in ((128, 4), (256, 2), (256, 4), (512, 2), (512, 4)):
+            one = replace(self.base, team="cluster" if blocks > 1 else "block", home="shared",
+                          threads=threads, vectors=vectors, blocks=blocks, slice_vectors=share)
+            room = share * self.kept_bytes + _STATIC_SHARED
+            if threads * vectors <= share and room <= self.target.shared_per_block:
+                yield one
+
+    # ---- clusters, and rows that fill many multiprocessors ----
+
+    def _clusters(self) -> Iterator[CudaSchedule]:
+        for blocks in (2, 4, 8, 16):
+            if self.work.sweeps > 1 and self.kept_bytes:
+                yield from self._shared(blocks)
+            base = replace(self.base, team="cluster", blocks=blocks)
+            yield from self._in_registers(base, -(-self.n_vectors // blocks), (4, 8))
+
+    def _chip(self) -> Iterator[CudaSchedule]:
         """Rows in registers and shared memory, the next one coming in where this one leaves."""
-        states = sum(s.monoid.has_scalars for s in self.program.sweeps)
-        if self.load != "aligned" or not self.target.clusters or states != 1:
+        if self.load != "aligned" or sum(s.monoid.has_scalars for s in self.program.sweeps) != 1:
             return
-        for per_sm in (1, 2):
-            room = (self.target.shared_per_sm // per_sm - 20480) // self.kept_bytes
-            for threads, vectors in ((512, 4), (512, 8), (256, 8)):
-                if threads * vectors * per_sm > 8192:
+        for per_sm, threads, vectors in ((1, 512, 4), (1, 512, 12), (2, 512, 4)):
+            held = threads * vectors
+            room = (self.target.shared_per_sm // per_sm - _STATIC_SHARED) // self.kept_bytes
+            least = -(-self.n_vectors // (room + held))
+            for blocks in {least, least + 1, *(n for n in (2, 4, 8, 16) if n >= least)}:
+                share = -(-self.n_vectors // blocks)
+                if not 1 < blocks <= self.target.multiprocessors * per_sm or share <= held:
                     continue
-                held = threads * vectors
-                most = room + held
-                for blocks in (1, 2, 4, 8, 16):
-                    share = -(-self.n_vectors // blocks)
-                    if held < share <= most:
-                        yield self._priced(replace(
-                            self.base, team="cluster" if blocks > 1 else "block", home="chip", steady=True,
-                            threads=threads, vectors=vectors, blocks=blocks,
-                            slice_vectors=share - held))
-                least = -(-self.n_vectors // most)
-                for blocks in (least, least + 1):
-                    share = -(-self.n_vectors // blocks)
-                    if 8 < blocks <= self.target.multiprocessors and held < share:
-                        yield self._priced(replace(
-                            self.base, team="grid", home="chip", steady=True, threads=threads, vectors=vectors,
-                            blocks=blocks, slice_vectors=share - held))
+                one = replace(self.base, home="chip", steady=True, threads=threads, blocks=blocks,
+                              vectors=vectors, slice_vectors=share - held)  # fmt: skip
+                yield replace(one, team="grid")
+                if blocks in (2, 4, 8, 16):
+                    yield replace(one, team="cluster")
 
-    # ---- few rows ----
-
-    def _split(self) -> Iterator[Candidate]:
+    def _split(self) -> Iterator[CudaSchedule]:
+        """Rows split over the grid; the last of a row's blocks merges what they found."""
         rows = self.problem.n_rows
-        if not rows or self.sweeps > 1:
+        if not rows or rows > 4 * self.target.multiprocessors:
+            return
+        if self.work.sweeps > 1 and self.target.clusters and self.kept_bytes:
             return
         for threads in (128, 256, 512):
-            wanted = -(-4 * self.target.multiprocessors // rows)
-            for blocks in (2, 4, 8, wanted):
-                if 1 < blocks <= self.n_vectors // (threads * 4):
-                    yield self._priced(replace(self.base, team="grid", threads=threads, blocks=blocks))
+            chunks = -(-self.n_vectors // (threads * 4))
+            wanted = -(-8 * self.target.multiprocessors // rows)
+            for blocks in {2, 4, 8, min(wanted, chunks), min(2 * wanted, chunks)}:
+                if 1 < blocks <= min(chunks, _MOST_SLICES):
+                    yield replace(self.base, team="grid", threads=threads, blocks=blocks)
 
     # ---- lists, own monoids that keep row order, chunks that the user set ----
 
-    def _plain(self) -> Candidate:
+    def _plain(self) -> CudaSchedule:
         most = max(1, (self.chunk or MAX_ITEMS) // self.width)
         if self.ordered:
             most = 1  # a thread's items are then neighbours, and threads stand in row order
@@ -181,21 +187,14 @@ class _Menu:
         rows = self.problem.n_rows
         vectors = min(most, -(-self.n_vectors // WARP))
         if self.n_vectors <= WARP * vectors and largest <= WARP:
-            one = replace(self.base, team="lanes", threads=128, vectors=vectors)
-        else:
-            threads = 256 if largest <= 128 else 512
-            one = replace(self.base, threads=threads, vectors=min(8 if self.lists else 4, most),
-                          fixed=True)
-            chunks = self.n_vectors // (threads * one.vectors)
-            if rows and 2 * rows <= self.target.multiprocessors and chunks >= 8:
-                blocks = min(-(-2 * self.target.multiprocessors // rows), chunks // 4, 64)
-                one = replace(one, team="grid", blocks=max(1, blocks))
-        return Candidate(one, 1.0)
-
-    # ---- prices ----
-
-    def _priced(self, one: CudaSchedule) -> Candidate:
-        return Candidate(one, 1.0)
+            return replace(self.base, team="lanes", threads=128, vectors=vectors)
+        one = replace(self.base, threads=256 if largest <= 128 else 512,
+                      vectors=min(8 if self.lists else 4, most), fixed=True)  # fmt: skip
+        chunks = self.n_vectors // (one.threads * one.vectors)
+        if not rows or 2 * rows > self.target.multiprocessors or chunks < 8:
+            return one
+        blocks = min(-(-2 * self.target.multiprocessors // rows), chunks // 4, 64)
+        return replace(one, team="grid", blocks=max(1, blocks))
 
 
 def _access(

@@ -132,6 +132,7 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
         "one_warp": lanes and schedule.lanes == WARP,
         "partial_warps": lanes and schedule.lanes < WARP,
         "rows_per_block": schedule.rows_per_block, "most_threads": schedule.most_threads,
+        "least_blocks": schedule.least_blocks,
         "vectors": schedule.vectors, "width": schedule.width, "wide": schedule.width > 1,
         "past_l1": schedule.past_l1,
         "step": "kRestVectors" if schedule.home == "chip" else "kVectors",

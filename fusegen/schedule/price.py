@@ -1,0 +1,155 @@
+"""What a schedule is expected to cost: the time to move the bytes, times what it loses on the way.
+
+Every figure is fitted to measurements on an H200 (benchmarks/results/candidates.json); other targets
+differ by their facts. Prices only have to put schedules in order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fusegen.schedule.cuda import CudaSchedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a program does to a row. `rows` None: many."""
+
+    rows: int | None
+    vectors: int  # of a row
+    sweeps: int
+    stores: bool  # does it write arrays of the rows' size?
+    extra: int  # arrays beside those on chip that one sweep reads
+    vector_bytes: int  # of one vector in every array that can stay on chip
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """For many rows, factors by which a schedule is slower than the memory, with what causes each;
+    for few rows, microseconds that add up."""
+
+    parts: tuple[tuple[str, float], ...]
+    adds: bool
+
+    @property
+    def total(self) -> float:
+        figures = [figure for _, figure in self.parts]
+        return sum(figures) if self.adds else math.prod(figures)
+
+    def __str__(self) -> str:
+        if self.adds:
+            return f"{self.total:.1f} µs: " + " + ".join(f"{w} {n:.1f}" for w, n in self.parts if n)
+        shown = [f"{what} {factor:.2f}" for what, factor in self.parts if factor >= 1.005]
+        return f"{self.total:.2f}" + (f": {' · '.join(shown)}" if shown else "")
+
+
+def price_of(one: CudaSchedule, work: Work) -> Price:
+    """Price of a schedule for this work. Prices of the same work can be compared."""
+    if work.rows is not None and 2 * work.rows <= one.target.multiprocessors:
+        return Price(tuple(_latencies(one, work, work.rows)), adds=True)
+    factors = [("home", _home(one, work)), ("merges", _merges(one, work)), ("fit", _fit(one, work)),
+               ("registers", _registers(one, work)), ("threads", _threads(one, work))]  # fmt: skip
+    if work.rows is not None:
+        factors.append(("parallelism", _parallelism(one, work, work.rows)))
+    return Price(tuple(factors), adds=False)
+
+
+# ---- few rows: microseconds ----
+
+
+def _latencies(one: CudaSchedule, work: Work, rows: int) -> list[tuple[str, float]]:
+    share = -(-work.vectors // one.blocks) * one.width  # elements of a block
+    sweeps = 2 if work.stores else 1
+    per_sm = max(1, _resident(one, work))
+    blocks = -(-rows // one.rows_per_block) * one.blocks
+    rounds = -(-blocks // (per_sm * one.target.multiprocessors))
+    beside = min(per_sm, -(-blocks // one.target.multiprocessors))  # blocks on one multiprocessor
+    lengths = share * one.rows_per_block * beside * 1e-4 * sweeps
+    again = 0.6 if one.home == "device" and work.sweeps > 1 else 0.0
+    thread = share / one.team_threads * 0.02
+    meeting = {"lanes": 0.0, "block": 0.1 + 0.0004 * one.threads,
+               "cluster": 1.2 + 0.02 * one.blocks, "grid": 2.2}[one.team]  # fmt: skip
+    return [("launch and first load", 3.7), ("elements", rounds * (lengths + thread) * (1 + again)),
+            ("merges", rounds * meeting)]  # fmt: skip
+
+
+# ---- many rows: factors ----
+
+
+def _home(one: CudaSchedule, work: Work) -> float:
+    """Sweeps after the first find the row on chip, or read it again."""
+    match one.home:
+        case "registers":
+            late = 0.06 if one.width == 8 and work.stores and one.threads > 256 else 0.0
+            return 1.02 + late + (0.02 if one.threads > 512 else 0.0) + _shared_row(one)
+        case "shared":
+            return 1.035 + _shared_row(one)
+        case "chip":
+            return 1.19 + (0.02 if one.team == "cluster" else 0.0)
+        case "device":
+            return 1.0 + (0.6 if work.sweeps > 1 else 0.02)
+
+
+def _shared_row(one: CudaSchedule) -> float:
+    """Blocks of a cluster wait for one another."""
+    return {1: 0.0, 2: 0.02, 4: 0.08, 8: 0.09, 16: 0.12}.get(one.blocks, 0.12)
+
+
+def _merges(one: CudaSchedule, work: Work) -> float:
+    """States that meet, for every element that a thread folded."""
+    chunks = 1.0
+    if one.home != "registers":
+        per_block = work.vectors / one.blocks
+        chunks = max(1.0, per_block / (one.threads * one.vectors))
+    heavy = 1.6 if one.width == 8 else 0.5
+    weight = heavy * (0.4 if one.team == "lanes" else 1.0) * (0.5 if work.stores else 1.0)
+    chunk = 0.25 * heavy / one.items  # every chunk moves the sums once
+    return 1.0 + weight / (one.items * chunks) + (chunk if chunks > 1 else 0.0)
+
+
+def _fit(one: CudaSchedule, work: Work) -> float:
+    """Threads that find nothing in the last chunk of a row."""
+    share = -(-work.vectors // one.blocks)
+    chunk = one.team_threads * one.vectors
+    chunks = -(-share // chunk)
+    waste = chunks * chunk / share - 1.0
+    return 1.0 + waste * (0.15 if chunks == 1 else 0.06)
+
+
+def _registers(one: CudaSchedule, work: Work) -> float:
+    """Long chunks leave room for fewer threads."""
+    held = one.items * (1 + work.extra if work.stores else 1)
+    limit = 64 if not work.stores else 32
+    return 1.0 + 0.02 * max(0.0, held / limit - 1.0) + (0.01 if one.vectors > 4 and work.stores else 0)
+
+
+def _threads(one: CudaSchedule, work: Work) -> float:
+    """Where shared memory has room for few blocks, they need many threads."""
+    if one.home not in ("shared", "chip"):
+        return 1.0
+    return 1.0 + 0.1 * max(0.0, 512 / (_resident(one, work) * one.threads) - 1.0)
+
+
+def _resident(one: CudaSchedule, work: Work) -> int:
+    """Blocks of a multiprocessor, at the registers that kernels of this kind use."""
+    registers = 32 + 4 * one.vectors * (2 if one.width == 8 else 1)
+    found = min(one.target.threads_per_sm // one.threads,
+                one.target.registers_per_sm // (registers * one.threads))  # fmt: skip
+    if one.slice_vectors:
+        found = min(found, one.target.shared_per_sm // (one.slice_vectors * work.vector_bytes + 4096))
+    return max(1, found)
+
+
+def _parallelism(one: CudaSchedule, work: Work, rows: int) -> float:
+    """Few blocks neither keep enough loads under way nor share the rows evenly."""
+    if one.steady:
+        return 1.0
+    target = one.target
+    blocks = -(-rows // one.rows_per_block) * one.blocks
+    under_way = blocks * one.threads * min(one.vectors, 4) * 16
+    starved = max(1.0, target.multiprocessors * 32768 / under_way)
+    slots = target.multiprocessors * _resident(one, work)
+    waves = blocks / slots
+    uneven = -(-blocks // slots) / waves if 1.0 < waves < 4.0 else 1.0
+    return starved * (1.0 + 0.1 * (uneven - 1.0))
