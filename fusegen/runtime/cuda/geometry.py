@@ -1,0 +1,112 @@
+"""Grids and memory of launches: the one place that reads `schedule.cuda.Launch`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fusegen.errors import BackendError, InternalError
+from fusegen.kernel import Program
+from fusegen.runtime.driver import Driver, Geometry
+from fusegen.schedule.cuda import CudaSchedule, Launch, Scratch, padded_stride
+
+_MOST_BLOCKS = 2**31 - 1
+_RESIDENT_BLOCKS = 4  # per multiprocessor, where scratch memory per block bounds the grid
+_BOUNDARY = 256  # bytes; every array in a room starts on one
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The facts of a device that bound a grid."""
+
+    index: int
+    multiprocessors: int
+
+
+def geometry_of(
+    launch: Launch, n_rows: int, driver: Driver, function: int, device: Device
+) -> Geometry:
+    """Blocks for so many rows; a grid that is too small walks over the rows in steps."""
+    blocks = -(-n_rows // launch.rows_per_block)
+    if launch.limited:
+        blocks = min(blocks, device.multiprocessors * _RESIDENT_BLOCKS)
+    blocks = min(blocks, _MOST_BLOCKS // launch.grid_rows)
+    if launch.together:
+        blocks = min(blocks, _at_once(launch, driver, function, device))
+    grid = blocks * launch.grid_rows
+    if grid % launch.cluster:
+        raise InternalError(f"{launch.symbol}: {grid} blocks in clusters of {launch.cluster}")
+    return Geometry(grid=grid, threads=launch.threads, shared_bytes=launch.shared_bytes,
+                    cluster=launch.cluster, together=launch.together)  # fmt: skip
+
+
+def _at_once(launch: Launch, driver: Driver, function: int, device: Device) -> int:
+    """Rows, or groups of rows side by side in a block, that the device can work on at a time."""
+    one = Geometry(grid=launch.grid_rows, threads=launch.threads, shared_bytes=launch.shared_bytes,
+                   cluster=launch.cluster)  # fmt: skip
+    fits = driver.blocks_at_once(function, one, device.multiprocessors)
+    if fits < launch.grid_rows:
+        raise BackendError(
+            f"{launch.symbol} needs {launch.grid_rows} blocks at once, this device holds {fits} "
+            f"of {launch.threads} threads and {launch.shared_bytes} bytes of shared memory"
+        )
+    return fits // launch.grid_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Arrays of one call that lie in one allocation: bytes, and where each begins."""
+
+    n_bytes: int
+    offsets: Mapping[str, int]
+
+
+def room_of(
+    program: Program, schedule: CudaSchedule, launches: tuple[Launch, ...],
+    grids: tuple[Geometry, ...], n_rows: int, n_cols: int,
+) -> Room:  # fmt: skip
+    """Arrays between kernels, and scratch memory of any kind but tickets."""
+    sizes = {}
+    for p in program.workspace:
+        elements = {"element": n_rows * padded_stride(n_cols), "row": n_rows}[p.shape]
+        sizes[p.name] = elements * p.dtype.itemsize
+    for launch, shape in zip(launches, grids, strict=True):
+        for scratch in launch.scratch:
+            if scratch.kind != "tickets":
+                owners = shape.grid * schedule.teams_per_block if scratch.per_team else n_rows
+                size = owners * scratch.count * scratch.entry_bytes
+                sizes[scratch.name] = max(size, sizes.get(scratch.name, 0))
+    offsets, end = {}, 0
+    for name, size in sizes.items():
+        offsets[name] = end
+        end += -(-size // _BOUNDARY) * _BOUNDARY
+    return Room(end, offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Tickets of a launch. Launches of another grid, or for other rows, have others."""
+
+    name: str
+    n_bytes: int
+    n_rows: int
+    grid: int
+
+
+def counters_of(
+    launches: tuple[Launch, ...], grids: tuple[Geometry, ...], n_rows: int
+) -> tuple[Counters, ...]:
+    """Every launch's tickets; a ticket serves one launch of a program, never two."""
+    found: dict[str, Counters] = {}
+    for launch, shape in zip(launches, grids, strict=True):
+        for scratch in launch.scratch:
+            if scratch.kind == "tickets":
+                if scratch.name in found:
+                    raise InternalError(f"{launch.symbol} shares {scratch.name} with another")
+                found[scratch.name] = Counters(scratch.name, _ticket_bytes(scratch, n_rows),
+                                               n_rows, shape.grid)  # fmt: skip
+    return tuple(found.values())
+
+
+def _ticket_bytes(scratch: Scratch, n_rows: int) -> int:
+    return n_rows * scratch.count * scratch.entry_bytes
