@@ -81,9 +81,7 @@ def time_calls(call: Callable[[], object], repetitions: int) -> list[float]:
 @cache
 def context_reader() -> Callable[[], int]:
     """What tells this thread's current context; 0 in a thread that has not met the device yet."""
-    from cupy.cuda import driver
-
-    found: Callable[[], int] = driver.ctxGetCurrent
+    found: Callable[[], int] = cupy_module().cuda.driver.ctxGetCurrent
     return found
 
 
