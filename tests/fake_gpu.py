@@ -41,7 +41,7 @@ class Gpu:
         self.set_attributes: list[tuple[int, int, int]] = []
         self.zeroed: list[tuple[int, int, int]] = []
         self.fits = MULTIPROCESSORS * BLOCKS_PER_SM
-        self.pause = 0.0
+        self.pause, self.fails = 0.0, 0  # seconds within a launch; what a launch returns
 
     # ---- threads ----
 
@@ -95,6 +95,16 @@ class Gpu:
                 return start + size - pointer
         raise AssertionError(f"{pointer:#x} is not allocated, or no more")
 
+    def module_of(self, built: simt.SimtModule | None) -> Any:
+        """A loaded module; without one, kernels do nothing."""
+
+        def get_function(symbol: str) -> Any:
+            handle = 0xF000 + len(self.functions)
+            self.functions[handle] = (built, symbol, self.current)
+            return types.SimpleNamespace(kernel=types.SimpleNamespace(ptr=handle))
+
+        return types.SimpleNamespace(get_function=get_function)
+
     # ---- the driver's functions ----
 
     def cuGetErrorName(self, code: Any, text: Any) -> int:
@@ -136,6 +146,8 @@ class Gpu:
         if self.pause:
             time.sleep(self.pause)  # another thread may write meanwhile
         assert self._read(room, function.value, params) == seen
+        if self.fails:
+            return self.fails
         if self.context != 0xC000 + seen["device"]:
             return INVALID_CONTEXT
         if seen["grid"] % max(1, seen["attributes"].get(4, (1,))[0]):
@@ -271,14 +283,8 @@ class _Device:
 def _cupy(gpu: Gpu) -> Any:
     Array.gpu = _Device.gpu = gpu
 
-    def get_function(module: Any, symbol: str) -> Any:
-        handle = 0xF000 + len(gpu.functions)
-        gpu.functions[handle] = (module, symbol, gpu.current)
-        return types.SimpleNamespace(kernel=types.SimpleNamespace(ptr=handle))
-
     def module(code: str, options: Any) -> Any:
-        built = simt.compile_module(code, check=False)
-        return types.SimpleNamespace(get_function=lambda symbol: get_function(built, symbol))
+        return gpu.module_of(simt.compile_module(code, check=False))
 
     def from_external(stream: Any) -> Any:
         return gpu.on_stream(stream.__cuda_stream__()[1], "cupy", gpu.current)

@@ -139,9 +139,10 @@ def one_device(adopted: Mapping[str, Adopted], wanted: str) -> Device:
     """Where all the arrays live. Raises ArgumentError if that is two places or not `wanted`."""
     if len({a.place for a in adopted.values()}) > 1:
         where = ", ".join(f"{n} on {a.place}" for n, a in adopted.items())
-        raise ArgumentError("the arrays live on different devices", why=where + ".",
-                            fix="Move them to one: nothing is copied between devices silently.",
-                            )  # fmt: skip
+        raise ArgumentError(
+            "the arrays live on different devices", why=where + ".",
+            fix="Move them to one: nothing is copied between devices silently.",
+        )  # fmt: skip
     place = next(iter(adopted.values())).device
     if wanted not in ("auto", place):
         if wanted not in ("cpu", "cuda"):
@@ -281,8 +282,7 @@ def need_cuda() -> None:
 
 def cuda_target() -> CudaTarget:
     """The current device's facts."""
-    found: CudaTarget = cuda_runtime().current_target()
-    return found
+    return cuda_runtime().current_target()  # type: ignore[no-any-return]
 
 
 def caller_stream(adopted: Mapping[str, Adopted]) -> AbstractContextManager[Any]:
@@ -290,8 +290,7 @@ def caller_stream(adopted: Mapping[str, Adopted]) -> AbstractContextManager[Any]
     like = next(iter(adopted.values()))
     if like.device == "cpu":
         return nullcontext()
-    found: AbstractContextManager[Any] = cuda_runtime().caller_stream(like.given, like.index)
-    return found
+    return cuda_runtime().caller_stream(like.given, like.index)  # type: ignore[no-any-return]
 
 
 def on_host(adopted: Adopted) -> Adopted:
