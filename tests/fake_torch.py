@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
+import fake_cupy
 import fake_gpu
 import numpy as np
 
@@ -82,5 +83,5 @@ def tensor(values: Any, index: int = 0, kind: type[Tensor] = Tensor, **flags: An
     """A tensor of these values on a GPU."""
     import sys
 
-    found = fake_gpu.array(values, index)
+    found = fake_cupy.array(values, index)
     return kind(found.host, getattr(sys.modules["torch"], str(found.dtype)), index, **flags)

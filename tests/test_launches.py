@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import fake_cupy
 import fake_gpu
 import fake_torch
 import numpy as np
 import pytest
-from fake_gpu import array
+from fake_cupy import array
 from test_calls import rows
 
 import fusegen as fg
@@ -29,7 +30,7 @@ Change = Callable[[tuple[Launch, ...]], tuple[Launch, ...]]
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_gpu.Gpu]:
     """Kernels without code: what a launch says is all that counts."""
     monkeypatch.setattr(recall, "_READERS", {})
-    with fake_gpu.installed(monkeypatch) as found:
+    with fake_cupy.installed(monkeypatch) as found:
         monkeypatch.setitem(sys.modules, "torch", fake_torch.module(found))
         empty = found.module_of(None)
         monkeypatch.setattr(sys.modules["cupy"], "RawModule", lambda **_: empty)
@@ -112,7 +113,7 @@ def test_scratch_lies_in_one_allocation_apart_and_aligned(gpu, changed):
     for kind in (array, fake_torch.tensor):
         for _ in range(2):
             total(kind(rows(2, 5000)))
-            x, out, states, slots, *_ = gpu.launched[-1]["words"]
+            _, _, states, slots, *_ = gpu.launched[-1]["words"]
             assert states % 256 == 0
             assert slots - states == 256  # 2 rows × 3 × 8 bytes, rounded up
 
@@ -122,7 +123,7 @@ def test_an_error_is_named(gpu, changed):
     x = array(rows(3, 50))
     total(x)
     gpu.fails = 719
-    with pytest.raises(BackendError, match="launching .*: CUDA_ERROR_719"):
+    with pytest.raises(BackendError, match=r"launching .*: CUDA_ERROR_719"):
         total(x)
 
 
@@ -138,13 +139,13 @@ def test_a_launch_inside_a_launch_has_arguments_of_its_own(gpu):
     launcher = Launcher(Driver(gpu), "outer", 7, Geometry(grid=1, threads=32), 1, (5, -6))
     inner = iter([1])
 
-    class Address:
+    class Eleven:
         def __index__(self) -> int:
             for _ in inner:
                 launcher.launch(0, [22])
             return 11
 
-    launcher.launch(0, [Address(11)])
+    launcher.launch(0, [Eleven()])
     assert [n["words"] for n in gpu.launched] == [[22, 5, -6], [11, 5, -6]]
 
 
