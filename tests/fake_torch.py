@@ -67,13 +67,15 @@ def module(gpu: fake_gpu.Gpu) -> Any:
     """What stands in sys.modules as torch."""
     kinds = {n: _DType(n) for n in _NAMES}
 
-    def empty(shape: Any, *, dtype: Any, device: Any) -> Tensor:
-        size = int(np.prod(shape)) * dtype.numpy.itemsize
-        host = gpu.allocate(size, device.index).view(dtype.numpy).reshape(shape)
+    def empty_strided(shape: Any, stride: Any, *, dtype: Any, device: Any) -> Tensor:
+        kind = dtype.numpy
+        flat = gpu.allocate(int(np.prod(shape)) * kind.itemsize, device.index).view(kind)
+        steps = [s * kind.itemsize for s in stride]
+        host = np.lib.stride_tricks.as_strided(flat, shape, steps)
         return Tensor(host, dtype, device.index)
 
     return types.SimpleNamespace(
-        Tensor=Tensor, nn=types.SimpleNamespace(Parameter=Parameter), empty=empty,
+        Tensor=Tensor, nn=types.SimpleNamespace(Parameter=Parameter), empty_strided=empty_strided,
         device=lambda kind, index: types.SimpleNamespace(type=kind, index=index),
         _C=types.SimpleNamespace(_cuda_getCurrentRawStream=lambda i: gpu.stream("torch", i)),
         **kinds)  # fmt: skip

@@ -62,7 +62,7 @@ def adopt(name: str, given: Any) -> Adopted:
         found = _adopt_numpy(name, given)
     elif library == "torch":
         found = _adopt_torch(name, given)
-    elif _is_on_gpu(given):
+    elif library == "cupy" or _is_on_gpu(given):
         found = _adopt_gpu(given, "cupy" if library == "cupy" else "foreign")
     elif hasattr(given, "__dlpack__") and not isinstance(given, np.generic):
         array = np.from_dlpack(given)

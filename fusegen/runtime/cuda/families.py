@@ -6,6 +6,7 @@ from: it knows the stream it works on, and torch's knows the graphs it captures.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -113,6 +114,9 @@ def _torch_maker(
 ) -> Callable[[], Any]:
     """Makes tensors on `device`, current or not; `order`: how to permute them."""
     torch = sys.modules["torch"]
-    make = partial(torch.empty, shape, dtype=getattr(torch, dtype.name),
+    steps = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    places = range(len(shape)) if order is None else order
+    # Of torch's ways to make a tensor, the one that costs the host least.
+    return partial(torch.empty_strided, tuple(shape[i] for i in places),
+                   tuple(steps[i] for i in places), dtype=getattr(torch, dtype.name),
                    device=torch.device("cuda", device))  # fmt: skip
-    return make if order is None else lambda: make().permute(order)
