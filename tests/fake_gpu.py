@@ -35,7 +35,7 @@ class Gpu:
         self.graphs: dict[int, list[Any]] = {}  # by the stream that is captured
         self.stream_ids: dict[int, int] = {}
         self.launched: list[dict[str, Any]] = []
-        self.set_attributes: list[tuple[int, int, int]] = []
+        self.attributes: dict[tuple[int, int], int] = {}  # (function, which) → value
         self.zeroed: list[tuple[int, int, int]] = []
         self.fits = MULTIPROCESSORS * BLOCKS_PER_SM
         self.pause, self.fails = 0.0, 0  # seconds within a launch; what a launch returns
@@ -111,7 +111,12 @@ class Gpu:
     cuGetErrorString = cuGetErrorName
 
     def cuFuncSetAttribute(self, function: Any, attribute: Any, value: Any) -> int:
-        self.set_attributes.append((function.value, attribute.value, value.value))
+        self.attributes[function.value, attribute.value] = value.value
+        return 0
+
+    def cuFuncGetAttribute(self, found: Any, attribute: Any, function: Any) -> int:
+        default = {8: 48 << 10, 14: 0}[attribute.value]
+        found._obj.value = self.attributes.get((function.value, attribute.value), default)
         return 0
 
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, found: Any, *_: Any) -> int:

@@ -78,7 +78,15 @@ def test_a_launch_has_its_geometry_and_attributes(gpu, changed):
         seen = gpu.launched[-1]
         assert (seen["grid"], seen["threads"], seen["shared"]) == (48, 256, 100_000)
         assert seen["attributes"] == {4: (16, 1, 1)}
-    assert {(a, v) for _, a, v in gpu.set_attributes} == {(8, 100_000), (14, 1)}
+    (function,) = gpu.functions
+    assert gpu.attributes == {(function, 8): 100_000, (function, 14): 1}
+
+
+def test_executables_of_one_source_share_its_functions_permissions(gpu):
+    driver = Driver(gpu)
+    for wanted in (1000, 90_000, 60_000, 0):
+        driver.allow(7, wanted, 1)
+    assert gpu.attributes == {(7, 8): 90_000}
 
 
 def test_blocks_that_wait_for_one_another_fit_the_device(gpu, changed):

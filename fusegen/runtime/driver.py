@@ -16,9 +16,7 @@ from typing import Any
 
 from fusegen.errors import BackendError
 
-STATIC_SHARED_BYTES = 48 << 10  # what any block may have; more is asked for by the function
-PORTABLE_CLUSTER = 8  # blocks; more is asked for by the function
-
+_PORTABLE_CLUSTER = 8  # blocks; more needs the function's permission
 _COOPERATIVE, _CLUSTER = 2, 4  # CUlaunchAttributeID
 _MAX_SHARED, _ANY_CLUSTER = 8, 14  # CUfunction_attribute
 _CAPTURE_ACTIVE = 1  # CUstreamCaptureStatus
@@ -26,7 +24,8 @@ _STREAM_AT = 32  # of hStream in CUlaunchConfig
 
 
 _FUNCTIONS = (
-    "cuGetErrorName", "cuGetErrorString", "cuFuncSetAttribute", "cuLaunchKernelEx",
+    "cuGetErrorName", "cuGetErrorString", "cuFuncGetAttribute", "cuFuncSetAttribute",
+    "cuLaunchKernelEx",
     "cuOccupancyMaxActiveClusters", "cuOccupancyMaxActiveBlocksPerMultiprocessor",
     "cuStreamIsCapturing", "cuStreamGetId", "cuStreamSynchronize", "cuMemsetD8Async",
 )  # fmt: skip
@@ -81,16 +80,19 @@ class Driver:
             raise self.error(code, what)
 
     def allow(self, function: int, shared_bytes: int, cluster: int) -> None:
-        """Let a function have more shared memory or larger clusters than any device has."""
-        wanted = []
-        if shared_bytes > STATIC_SHARED_BYTES:
-            wanted.append((_MAX_SHARED, shared_bytes))
-        if cluster > PORTABLE_CLUSTER:
-            wanted.append((_ANY_CLUSTER, 1))
-        for attribute, value in wanted:
-            code = self.library.cuFuncSetAttribute(
-                ctypes.c_void_p(function), ctypes.c_int(attribute), ctypes.c_int(value)
+        """Let a function have as much dynamic shared memory, and clusters as large, as it needs.
+
+        Executables of one source share its functions: what one was given is not taken away.
+        """
+        for attribute, wanted in ((_MAX_SHARED, shared_bytes), (_ANY_CLUSTER, cluster > _PORTABLE_CLUSTER)):
+            has = ctypes.c_int()
+            code = self.library.cuFuncGetAttribute(
+                ctypes.byref(has), ctypes.c_int(attribute), ctypes.c_void_p(function)
             )
+            if not code and has.value < wanted:
+                code = self.library.cuFuncSetAttribute(
+                    ctypes.c_void_p(function), ctypes.c_int(attribute), ctypes.c_int(wanted)
+                )
             self._check(code, f"{shared_bytes} bytes of shared memory, clusters of {cluster}")
 
     def blocks_at_once(self, function: int, geometry: Geometry, multiprocessors: int) -> int:
