@@ -115,7 +115,7 @@ class Gpu:
         return 0
 
     def cuFuncGetAttribute(self, found: Any, attribute: Any, function: Any) -> int:
-        default = {8: 48 << 10, 14: 0}[attribute.value]
+        default = {1: 400, 8: 48 << 10, 14: 0}[attribute.value]
         found._obj.value = self.attributes.get((function.value, attribute.value), default)
         return 0
 

@@ -84,8 +84,11 @@ def test_a_launch_has_its_geometry_and_attributes(gpu, changed):
 
 def test_executables_of_one_source_share_its_functions_permissions(gpu):
     driver = Driver(gpu)
-    for wanted in (1000, 90_000, 60_000, 0):
-        driver.allow(7, wanted, 1)
+    driver.allow(7, 48_000, 1)
+    assert not gpu.attributes
+    for wanted in (49_000, 90_000, 60_000, 0):
+        driver.allow(7, wanted, 1)  # beside 400 bytes of static shared memory
+        assert gpu.attributes[7, 8] >= wanted
     assert gpu.attributes == {(7, 8): 90_000}
 
 

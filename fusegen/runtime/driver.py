@@ -16,17 +16,16 @@ from typing import Any
 
 from fusegen.errors import BackendError
 
-_PORTABLE_CLUSTER = 8  # blocks; more needs the function's permission
+_SHARED_BYTES = 48 << 10  # of a block, static and dynamic; more needs permission
+_PORTABLE_CLUSTER = 8  # blocks; more needs permission
 _COOPERATIVE, _CLUSTER = 2, 4  # CUlaunchAttributeID
-_MAX_SHARED, _ANY_CLUSTER = 8, 14  # CUfunction_attribute
+_STATIC_SHARED, _MAX_SHARED, _ANY_CLUSTER = 1, 8, 14  # CUfunction_attribute
 _CAPTURE_ACTIVE = 1  # CUstreamCaptureStatus
 _STREAM_AT = 32  # of hStream in CUlaunchConfig
-
-
 _FUNCTIONS = (
     "cuGetErrorName", "cuGetErrorString", "cuFuncGetAttribute", "cuFuncSetAttribute",
-    "cuLaunchKernelEx",
-    "cuOccupancyMaxActiveClusters", "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+    "cuLaunchKernelEx", "cuOccupancyMaxActiveClusters",
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor",
     "cuStreamIsCapturing", "cuStreamGetId", "cuStreamSynchronize", "cuMemsetD8Async",
 )  # fmt: skip
 
@@ -84,16 +83,27 @@ class Driver:
 
         Executables of one source share its functions: what one was given is not taken away.
         """
-        for attribute, wanted in ((_MAX_SHARED, shared_bytes), (_ANY_CLUSTER, cluster > _PORTABLE_CLUSTER)):
-            has = ctypes.c_int()
-            code = self.library.cuFuncGetAttribute(
-                ctypes.byref(has), ctypes.c_int(attribute), ctypes.c_void_p(function)
-            )
-            if not code and has.value < wanted:
-                code = self.library.cuFuncSetAttribute(
-                    ctypes.c_void_p(function), ctypes.c_int(attribute), ctypes.c_int(wanted)
-                )
-            self._check(code, f"{shared_bytes} bytes of shared memory, clusters of {cluster}")
+        static = self._attribute(function, _STATIC_SHARED)
+        if static + shared_bytes > _SHARED_BYTES:
+            least = self._attribute(function, _MAX_SHARED)
+            self._allow(function, _MAX_SHARED, max(least, shared_bytes),
+                        f"{static} + {shared_bytes} bytes of shared memory")  # fmt: skip
+        if cluster > _PORTABLE_CLUSTER:
+            self._allow(function, _ANY_CLUSTER, 1, f"clusters of {cluster} blocks")
+
+    def _attribute(self, function: int, number: int) -> int:
+        found = ctypes.c_int()
+        code = self.library.cuFuncGetAttribute(
+            ctypes.byref(found), ctypes.c_int(number), ctypes.c_void_p(function)
+        )
+        self._check(code, "asking for a function's attribute")
+        return found.value
+
+    def _allow(self, function: int, number: int, value: int, what: str) -> None:
+        code = self.library.cuFuncSetAttribute(
+            ctypes.c_void_p(function), ctypes.c_int(number), ctypes.c_int(value)
+        )
+        self._check(code, f"this device does not allow {what}")
 
     def blocks_at_once(self, function: int, geometry: Geometry, multiprocessors: int) -> int:
         """Blocks of such a launch that the device can hold at the same time."""
