@@ -19,6 +19,7 @@ from fusegen.runtime.cuda.geometry import (
     counters_of,
     geometry_of,
     room_of,
+    scratch_name,
 )
 from fusegen.runtime.cuda.tickets import Tickets
 from fusegen.runtime.driver import Launcher, driver
@@ -103,11 +104,12 @@ class CudaExecutable:
                       for n, f in zip(self.launches, self._functions, strict=True))  # fmt: skip
         found = []
         for launch, function, grid in zip(self.launches, self._functions, grids, strict=True):
-            names = (*(p.name for p in launch.params), *(s.name for s in launch.scratch))
+            names = (*(p.name for p in launch.params),
+                     *(scratch_name(launch, s) for s in launch.scratch))  # fmt: skip
             rows = tuple(strides[p.name] for p in launch.params if p.shape == "element")
             found.append((Launcher(self.driver, launch.symbol, function, grid, len(names),
                                    (*rows, n_rows, n_cols)), names))  # fmt: skip
-        room = room_of(self.program, self.schedule, self.launches, grids, n_rows, n_cols)
+        room = room_of(self.program, self.launches, grids, n_rows, n_cols)
         return Plan(tuple(found), room, counters_of(self.launches, grids, n_rows))
 
     def maker(self, family: Family) -> Callable[[int], tuple[int, Any]]:

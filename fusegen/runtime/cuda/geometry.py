@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fusegen.errors import BackendError, InternalError
 from fusegen.kernel import Program
 from fusegen.runtime.driver import Driver, Geometry
-from fusegen.schedule.cuda import CudaSchedule, Launch, Scratch, padded_stride
+from fusegen.schedule.cuda import Launch, Scratch, padded_stride
 
 _MOST_BLOCKS = 2**31 - 1
 _RESIDENT_BLOCKS = 4  # per multiprocessor, where scratch memory per block bounds the grid
@@ -62,8 +62,8 @@ class Room:
 
 
 def room_of(
-    program: Program, schedule: CudaSchedule, launches: tuple[Launch, ...],
-    grids: tuple[Geometry, ...], n_rows: int, n_cols: int,
+    program: Program, launches: tuple[Launch, ...], grids: tuple[Geometry, ...], n_rows: int,
+    n_cols: int,
 ) -> Room:  # fmt: skip
     """Arrays between kernels, and scratch memory of any kind but tickets."""
     sizes = {}
@@ -72,8 +72,8 @@ def room_of(
         sizes[p.name] = elements * p.dtype.itemsize
     for launch, shape in zip(launches, grids, strict=True):
         for scratch in launch.scratch:
-            if scratch.kind != "tickets":
-                owners = shape.grid * schedule.teams_per_block if scratch.per_team else n_rows
+            if scratch.kind != "tickets":  # launches that name the same array take turns in it
+                owners = shape.grid * launch.rows_per_block if scratch.per_team else n_rows
                 size = owners * scratch.count * scratch.entry_bytes
                 sizes[scratch.name] = max(size, sizes.get(scratch.name, 0))
     offsets, end = {}, 0
@@ -85,7 +85,7 @@ def room_of(
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Tickets of a launch. Launches of another grid, or for other rows, have others."""
+    """Tickets of one launch. Other launches, also for other rows or in other grids, have others."""
 
     name: str
     n_bytes: int
@@ -96,17 +96,15 @@ class Counters:
 def counters_of(
     launches: tuple[Launch, ...], grids: tuple[Geometry, ...], n_rows: int
 ) -> tuple[Counters, ...]:
-    """Every launch's tickets; a ticket serves one launch of a program, never two."""
-    found: dict[str, Counters] = {}
-    for launch, shape in zip(launches, grids, strict=True):
-        for scratch in launch.scratch:
-            if scratch.kind == "tickets":
-                if scratch.name in found:
-                    raise InternalError(f"{launch.symbol} shares {scratch.name} with another")
-                found[scratch.name] = Counters(scratch.name, _ticket_bytes(scratch, n_rows),
-                                               n_rows, shape.grid)  # fmt: skip
-    return tuple(found.values())
+    """Every launch's tickets."""
+    return tuple(
+        Counters(scratch_name(launch, scratch), n_rows * scratch.count * scratch.entry_bytes,
+                 n_rows, shape.grid)
+        for launch, shape in zip(launches, grids, strict=True)
+        for scratch in launch.scratch if scratch.kind == "tickets"
+    )  # fmt: skip
 
 
-def _ticket_bytes(scratch: Scratch, n_rows: int) -> int:
-    return n_rows * scratch.count * scratch.entry_bytes
+def scratch_name(launch: Launch, scratch: Scratch) -> str:
+    """Tells apart what launches of a program must not share."""
+    return f"{launch.symbol}.{scratch.name}" if scratch.kind == "tickets" else scratch.name
