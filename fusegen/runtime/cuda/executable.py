@@ -28,6 +28,7 @@ from fusegen.schedule.cuda import CudaSchedule, Launch, launches, padded_stride
 _OPTIONS = ("-std=c++17",)
 _MOST_PLANS = 1024  # more and the memory starts afresh
 
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """An executable for one shape: launches with the names of their pointers, and their memory."""
