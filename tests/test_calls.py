@@ -292,6 +292,25 @@ def test_a_graph_replays_on_new_data(gpu, looks):
         same(made, p.reference(y))
 
 
+@pytest.mark.parametrize("form", ["auto", "unfused"])
+def test_blocks_that_share_rows_serve_calls_and_graphs_in_turn(gpu, looks, form):
+    """Whatever they leave behind for one another is right again for the next launch."""
+    p, x = fresh(), array(rows(1, 70_001))
+    out = array(np.zeros((1, 70_001), "f4"))
+    p(x, out=out, form=form)
+    with gpu.on_stream(0x77), gpu.capture(0x77) as graph:
+        p(x, out=out, form=form)
+    assert max(n["grid"] for n in gpu.launched) > 1
+    for seed in range(3):
+        x[...] = rows(1, 70_001, seed=seed)
+        want = p.reference(x.get())
+        for write in (lambda: p(x, out=out, form=form), lambda: gpu.replay(graph)):
+            out[...] = np.float32(-1)
+            write()
+            same(out, want)
+    assert len(looks) == 1
+
+
 def test_compiling_during_a_capture_is_refused(gpu):
     p, x = fresh(), array(rows(3, 40))
     refused = pytest.raises(fg.BackendError, match=r"during a graph capture\. Call it once")
