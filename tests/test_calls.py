@@ -295,19 +295,20 @@ def test_a_graph_replays_on_new_data(gpu, looks):
 @pytest.mark.parametrize("form", ["auto", "unfused"])
 def test_blocks_that_share_rows_serve_calls_and_graphs_in_turn(gpu, looks, form):
     """Whatever they leave behind for one another is right again for the next launch."""
-    p, x = fresh(), array(rows(1, 70_001))
-    out = array(np.zeros((1, 70_001), "f4"))
-    p(x, out=out, form=form)
+    p, x = fresh("softmax_topk"), array(rows(1, 70_001))
+    out = values, indices = array(np.zeros((1, 5), "f4")), array(np.zeros((1, 5), "i8"))
+    p(x, k=5, out=out, form=form)
     with gpu.on_stream(0x77), gpu.capture(0x77) as graph:
-        p(x, out=out, form=form)
+        p(x, k=5, out=out, form=form)
     assert max(n["grid"] for n in gpu.launched) > 1
     for seed in range(3):
         x[...] = rows(1, 70_001, seed=seed)
-        want = p.reference(x.get())
-        for write in (lambda: p(x, out=out, form=form), lambda: gpu.replay(graph)):
-            out[...] = np.float32(-1)
+        wanted = p.reference(x.get(), k=5)
+        for write in (lambda: p(x, k=5, out=out, form=form), lambda: gpu.replay(graph)):
+            values[...], indices[...] = np.float32(-1), -1
             write()
-            same(out, want)
+            same(values, wanted[0])
+            np.testing.assert_array_equal(indices.get(), wanted[1])
     assert len(looks) == 1
 
 

@@ -141,24 +141,74 @@ def test_a_torch_graph_replays_on_new_data(shape: tuple[int, int], form: str) ->
         del junk
 
 
+def split_rows(seed: int) -> np.ndarray:
+    """Rows that blocks share: what they leave for one another must be right for the next launch."""
+    return rows(2, 200_000, seed=seed)
+
+
 def test_a_torch_graph_of_many_launches() -> None:
     """More captured launches of rows that are split than any memory set aside for them."""
-    torch, p = need_torch(), fresh("logsumexp")
-    x = torch.from_numpy(rows(2, 200_000)).cuda()
-    out = torch.empty(400, 2, device="cuda")
-    p(x, out=out[0])
+    torch, p, n = need_torch(), fresh("softmax_topk"), 1200
+    x = torch.from_numpy(split_rows(0)).cuda()
+    values = torch.empty(n, 2, 5, device="cuda")
+    indices = torch.empty(n, 2, 5, device="cuda", dtype=torch.int64)
+    p(x, k=5, out=(values[0], indices[0]))
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for i in range(400):
-            p(x, out=out[i])
-    new = rows(2, 200_000, seed=5)
-    x.copy_(torch.from_numpy(new))
+        for i in range(n):
+            p(x, k=5, out=(values[i], indices[i]))
+    x.copy_(torch.from_numpy(split_rows(5)))
+    want = p.reference(split_rows(5), k=5)
     for _ in range(3):
-        out.fill_(float("nan"))
+        values.fill_(float("nan"))
         graph.replay()
+        p(x, k=5)
         torch.cuda.synchronize()
-        same(out, np.broadcast_to(p.reference(new), (400, 2)))
+        same(values, np.broadcast_to(want[0], (n, 2, 5)))
+        np.testing.assert_array_equal(indices.cpu().numpy(), np.broadcast_to(want[1], (n, 2, 5)))
+
+
+def test_split_rows_on_streams_and_in_a_graph_at_once() -> None:
+    """A graph on one stream, ordinary calls on two others and from two threads."""
+    import cupy
+
+    p, x = fresh("softmax_topk"), cupy.asarray(split_rows(0))
+    want = p.reference(split_rows(0), k=5)
+    out = cupy.empty((2, 5), "float32"), cupy.empty((2, 5), "int64")
+    p(x, k=5, out=out)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
+    with stream:
+        stream.begin_capture()
+        for _ in range(5):
+            p(x, k=5, out=out)
+        graph = stream.end_capture()
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with cupy.cuda.Stream(non_blocking=True) as own:
+                for _ in range(20):
+                    found = [p(x, k=5) for _ in range(10)]
+                    own.synchronize()
+                    for values, indices in found:
+                        same(values, want[0])
+                        np.testing.assert_array_equal(indices.get(), want[1])
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for t in threads:
+        t.start()
+    for _ in range(50):
+        graph.launch(stream)
+        stream.synchronize()
+        same(out[0], want[0])
+        np.testing.assert_array_equal(out[1].get(), want[1])
+    for t in threads:
+        t.join()
+    assert not failed, failed[0]
 
 
 def test_compiling_during_a_capture_is_refused() -> None:
