@@ -124,28 +124,32 @@ def _spell(
                 pointers.append(pointer)
         for name, value in named.items():
             read = _READERS.get(type(value))
-            part, pointer = constant_key(value), None
-            if read is not None:
+            if read is None:
+                key.append((name, constant_key(value)))
+            else:
                 part, pointer = read(value)
+                key.append((name, part))
                 pointers.append(pointer)
-            key.append((name, part))
         if out is not None:
-            for name, array in _given(out):
-                part, pointer = _READERS[type(array)](array)
-                key.append(("out", name, part))
-                pointers.append(pointer)
+            places, given = _given(out)
+            key.append(("out", type(out), places))
+            for array in given:
+                part, pointer = (None, None) if array is None else _READERS[type(array)](array)
+                key.append(part)
+                if pointer is not None:
+                    pointers.append(pointer)
     except (KeyError, TypeError, RuntimeError):  # no reader, None from it, or its library's refusal
         return None
     return tuple(key), pointers
 
 
-def _given(out: Any) -> list[tuple[Any, Any]]:
-    """(where it stands in out=, array) of what out= gives; nothing deeper than one level."""
+def _given(out: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """(where they stand in out=, the arrays or None there); nothing deeper than one level."""
     if isinstance(out, tuple | list):
-        return [(i, a) for i, a in enumerate(out) if a is not None]
+        return tuple(range(len(out))), tuple(out)
     if isinstance(out, dict):
-        return [(k, a) for k, a in out.items() if a is not None]
-    return [(None, out)]
+        return tuple(out), tuple(out.values())
+    return (None,), (out,)
 
 
 def _ready(call: Call, order: list[str], pointers: list[int], out: Any) -> Ready | None:
@@ -153,7 +157,9 @@ def _ready(call: Call, order: list[str], pointers: list[int], out: Any) -> Ready
     front, like = call.front, next(iter(call.adopted.values()))
     structure = front.graph.structure
     places: dict[int, Any] = {}  # output → where it stands in out=
-    for place, _ in [] if out is None else _given(out):
+    for place, array in () if out is None else zip(*_given(out), strict=True):
+        if array is None:
+            continue
         leaf = structure if isinstance(structure, int) else structure[place]
         if not isinstance(leaf, int) or leaf in places:
             return None

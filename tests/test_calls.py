@@ -133,7 +133,24 @@ def test_results_are_written_where_out_says(gpu, looks):
         np.testing.assert_array_equal(got[0].get(), wanted[0])
         with pytest.raises(fg.ShapeError, match="has shape"):
             p(array(x), k=2, out=(array(np.zeros((4, 3), "f4")), indices))
-    assert len(looks) == 2 + 2
+        with pytest.raises(fg.ArgumentError, match="a tuple of 2"):
+            p(array(x), k=2, out={0: values, 1: indices})
+        with pytest.raises(fg.ArgumentError, match="a tuple of 2"):
+            p(array(x), k=2, out=(values, indices, None))
+    assert len(looks) == 2 + 3 * 2
+
+    @fg.pipeline
+    def named(x: Any) -> Any:
+        return {"least": fg.min(x), "most": fg.max(x)}
+
+    before = len(looks)
+    for _ in range(2):
+        most = array(np.zeros(4, "f4"))
+        got = named(array(x), out={"least": None, "most": most})
+        assert got["most"] is most
+        np.testing.assert_array_equal(got["least"].get(), x.min(1))
+        np.testing.assert_array_equal(most.get(), x.max(1))
+    assert len(looks) == before + 1
 
     one, out = fresh("logsumexp"), array(np.zeros(4, "f4"))
     for _ in range(2):
