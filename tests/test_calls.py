@@ -293,6 +293,23 @@ def test_zero_rows_and_other_libraries_arrays_take_the_full_look(gpu, looks):
         assert p(array(rows(0, 7))).shape == (0, 7)
     assert len(looks) == 2
     assert not gpu.launched
+    x = rows(3, 40)
+    for index in (1, 0):
+        for _ in range(2):
+            got = p(Other(x, index))
+            assert type(got) is fake_cupy.Array
+            assert gpu.launched[-1]["device"] == index
+            same(got, p.reference(x))
+    assert len(looks) == 2 + 4
+
+
+class Other:
+    """Another library's array: all that is known of it is where its memory is."""
+
+    def __init__(self, values: np.ndarray, index: int) -> None:
+        self._array = array(values, index)
+        self.host, self.index = self._array.host, index
+        self.__cuda_array_interface__ = self._array.__cuda_array_interface__
 
 
 def test_a_graph_replays_on_new_data(gpu, looks):
