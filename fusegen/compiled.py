@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +62,15 @@ class Compiled:
         call.run()
         self._recall.learn(call, arrays, named, out, (axis,))
         return call.hand_back()
+
+    def load(self, adopted: Mapping[str, ar.Adopted]) -> None:
+        """Make the kernels for arrays on a GPU: then calls with others like them, also the first,
+        may be captured into a graph."""
+        on_gpu = all(a.device == "cuda" for a in adopted.values())
+        if on_gpu and isinstance(self.choices.target, CudaTarget):
+            call = prepare(self._front, adopted, "cuda", -1, None)
+            if call.rows.n_rows:
+                call.load()
 
     @property
     def source(self) -> str:

@@ -158,6 +158,11 @@ class Call:
                  != ar.address(self.adopted[i.name].array)]  # fmt: skip
         return found + [r.written for r in self.results if r.copy]
 
+    def load(self) -> Executable:
+        """Compile and load what serves this call, on the arrays' device."""
+        with ar.caller_stream(self.adopted):
+            return self.executable
+
     def run(self, **options: Any) -> None:
         """Fill the results; `options` (threads, progress) go to CPU executables."""
         if self.rows.n_rows == 0:

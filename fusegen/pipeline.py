@@ -139,7 +139,10 @@ class Pipeline:
         front = self.front(dtypes, values, choices)
         rows = ar.rows_of(front.graph.inputs, shapes, -1)
         ar.check_k(front.graph, rows.n_cols)
-        return Compiled(self.signature, choices, front, rows, deterministic)
+        found = Compiled(self.signature, choices, front, rows, deterministic)
+        if len(there) == len(present):
+            found.load(there)
+        return found
 
     # ---- what it compiles to ----
 
