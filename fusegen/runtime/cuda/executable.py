@@ -18,8 +18,9 @@ from fusegen.runtime.cuda.geometry import (
     Room,
     counters_of,
     geometry_of,
+    numbers_of,
+    pointers_of,
     room_of,
-    scratch_name,
 )
 from fusegen.runtime.cuda.tickets import Tickets
 from fusegen.runtime.driver import Launcher, driver
@@ -105,11 +106,10 @@ class CudaExecutable:
                       for n, f in zip(self.launches, self._functions, strict=True))  # fmt: skip
         found = []
         for launch, function, grid in zip(self.launches, self._functions, grids, strict=True):
-            names = (*(p.name for p in launch.params),
-                     *(scratch_name(launch, s) for s in launch.scratch))  # fmt: skip
-            rows = tuple(strides[p.name] for p in launch.params if p.shape == "element")
-            found.append((Launcher(self.driver, launch.symbol, function, grid, len(names),
-                                   (*rows, n_rows, n_cols)), names))  # fmt: skip
+            names = pointers_of(launch)
+            numbers = numbers_of(launch, strides, n_rows, n_cols)
+            found.append((Launcher(self.driver, launch.symbol, function, grid, len(names), numbers),
+                          names))  # fmt: skip
         room = room_of(self.program, self.launches, grids, n_rows, n_cols)
         return Plan(tuple(found), room, counters_of(self.launches, grids, n_rows))
 

@@ -73,8 +73,7 @@ def room_of(
     for launch, shape in zip(launches, grids, strict=True):
         for scratch in launch.scratch:
             if scratch.kind != "tickets":  # launches that name the same array take turns in it
-                owners = shape.grid * launch.rows_per_block if scratch.per_team else n_rows
-                size = owners * scratch.count * scratch.entry_bytes
+                size = _scratch_bytes(launch, scratch, shape.grid, n_rows)
                 sizes[scratch.name] = max(size, sizes.get(scratch.name, 0))
     offsets, end = {}, 0
     for name, size in sizes.items():
@@ -98,13 +97,31 @@ def counters_of(
 ) -> tuple[Counters, ...]:
     """Every launch's tickets."""
     return tuple(
-        Counters(scratch_name(launch, scratch), n_rows * scratch.count * scratch.entry_bytes,
-                 n_rows, shape.grid)
+        Counters(_scratch_name(launch, scratch),
+                 _scratch_bytes(launch, scratch, shape.grid, n_rows), n_rows, shape.grid)
         for launch, shape in zip(launches, grids, strict=True)
         for scratch in launch.scratch if scratch.kind == "tickets"
     )  # fmt: skip
 
 
-def scratch_name(launch: Launch, scratch: Scratch) -> str:
+def _scratch_bytes(launch: Launch, scratch: Scratch, grid: int, n_rows: int) -> int:
+    owners = grid * launch.rows_per_block if scratch.per_team else n_rows
+    return owners * scratch.count * scratch.entry_bytes
+
+
+def numbers_of(
+    launch: Launch, strides: Mapping[str, int], n_rows: int, n_cols: int
+) -> tuple[int, ...]:
+    """A kernel's 64-bit arguments after its pointers; strides of rows, in elements."""
+    rows = (strides[p.name] for p in launch.params if p.shape == "element")
+    return (*rows, n_rows, n_cols)
+
+
+def pointers_of(launch: Launch) -> tuple[str, ...]:
+    """Names of a kernel's pointers, in order."""
+    return (*(p.name for p in launch.params), *(_scratch_name(launch, s) for s in launch.scratch))
+
+
+def _scratch_name(launch: Launch, scratch: Scratch) -> str:
     """Tells apart what launches of a program must not share."""
     return f"{launch.symbol}.{scratch.name}" if scratch.kind == "tickets" else scratch.name
