@@ -187,7 +187,8 @@ class Gpu:
             args.append(self._array(word, parameter, seen["device"]) if parameter.pointer else word)
         arrays = {i for i, a in enumerate(args) if isinstance(a, np.ndarray)}
         module.launch(seen["symbol"], (seen["grid"],), (seen["threads"],), args, outputs=arrays,
-                      initialised=arrays, shared_bytes=seen["shared"])  # fmt: skip
+                      initialised=arrays, shared_bytes=seen["shared"],
+                      cluster=seen["attributes"].get(4, (1,))[0])  # fmt: skip
 
     def _array(self, pointer: int, parameter: Any, index: int) -> np.ndarray:
         known = parameter.letter in "fiu"
