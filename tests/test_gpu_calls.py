@@ -308,7 +308,8 @@ def test_kernels_run_on_the_arrays_device() -> None:
                 got = p(array)
                 assert got.device.id == index
                 assert cupy.cuda.Device().id == 0
-                same(got, want)
+                with cupy.cuda.Device(index):
+                    same(got, want)
 
     both()
     failed: list[BaseException] = []
