@@ -115,8 +115,7 @@ class Gpu:
         return 0
 
     def cuFuncGetAttribute(self, found: Any, attribute: Any, function: Any) -> int:
-        default = {1: 400, 8: 48 << 10, 14: 0}[attribute.value]
-        found._obj.value = self.attributes.get((function.value, attribute.value), default)
+        found._obj.value = {1: 400}[attribute.value]  # static shared bytes
         return 0
 
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, found: Any, *_: Any) -> int:

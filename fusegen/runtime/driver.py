@@ -64,6 +64,7 @@ class Driver:
         if missing:
             raise BackendError(f"the CUDA driver has no {missing[0]}: it is older than CUDA 12")
         self.library = library
+        self._allowed: dict[int, int] = {}  # function → dynamic shared bytes
 
     def error(self, code: int, what: str) -> BackendError:
         """The driver's own words for an error."""
@@ -83,21 +84,17 @@ class Driver:
 
         Executables of one source share its functions: what one was given is not taken away.
         """
-        static = self._attribute(function, _STATIC_SHARED)
-        if static + shared_bytes > _SHARED_BYTES:
-            least = self._attribute(function, _MAX_SHARED)
-            self._allow(function, _MAX_SHARED, max(least, shared_bytes),
-                        f"{static} + {shared_bytes} bytes of shared memory")  # fmt: skip
+        static = ctypes.c_int()
+        code = self.library.cuFuncGetAttribute(
+            ctypes.byref(static), ctypes.c_int(_STATIC_SHARED), ctypes.c_void_p(function)
+        )
+        self._check(code, "asking for a function's static shared memory")
+        if static.value + shared_bytes > _SHARED_BYTES:
+            most = self._allowed[function] = max(shared_bytes, self._allowed.get(function, 0))
+            self._allow(function, _MAX_SHARED, most,
+                        f"{static.value} + {shared_bytes} bytes of shared memory")  # fmt: skip
         if cluster > _PORTABLE_CLUSTER:
             self._allow(function, _ANY_CLUSTER, 1, f"clusters of {cluster} blocks")
-
-    def _attribute(self, function: int, number: int) -> int:
-        found = ctypes.c_int()
-        code = self.library.cuFuncGetAttribute(
-            ctypes.byref(found), ctypes.c_int(number), ctypes.c_void_p(function)
-        )
-        self._check(code, "asking for a function's attribute")
-        return found.value
 
     def _allow(self, function: int, number: int, value: int, what: str) -> None:
         code = self.library.cuFuncSetAttribute(
