@@ -90,9 +90,10 @@ class Driver:
         )
         self._check(code, "asking for a function's static shared memory")
         if static.value + shared_bytes > _SHARED_BYTES:
-            most = self._allowed[function] = max(shared_bytes, self._allowed.get(function, 0))
+            most = max(shared_bytes, self._allowed.get(function, 0))
             self._allow(function, _MAX_SHARED, most,
                         f"{static.value} + {shared_bytes} bytes of shared memory")  # fmt: skip
+            self._allowed[function] = most
         if cluster > _PORTABLE_CLUSTER:
             self._allow(function, _ANY_CLUSTER, 1, f"clusters of {cluster} blocks")
 
