@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from fusegen.derivation import Derivation
 from fusegen.dispatch import Choices, Front, no_source, prepare
 from fusegen.errors import ArgumentError
 from fusegen.plan import Plan
+from fusegen.recall import MISS, Recall
 from fusegen.runtime import arrays as ar
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import CudaTarget, host_cpu
@@ -36,7 +38,7 @@ class Compiled:
         deterministic: bool,
     ) -> None:  # fmt: skip
         self.signature, self.choices, self.deterministic = signature, choices, deterministic
-        self._front = front
+        self._front, self._recall = front, Recall(signature.arrays)
         target = choices.target or host_cpu()
         problem = Problem(dtypes=front.dtypes, n_rows=rows.n_rows, n_cols=rows.n_cols)
         self.work: Work = front.work(target, problem)
@@ -45,6 +47,9 @@ class Compiled:
 
     def __call__(self, *arrays: Any, axis: int = -1, out: Any = None, **named: Any) -> Any:
         """Run on arrays of the types compiled for; see Pipeline.__call__."""
+        done = self._recall.find(arrays, named, out, (axis,))
+        if done is not MISS:
+            return done
         present = self.signature.bind_arrays(arrays, named)
         adopted = {n: ar.adopt(n, a) for n, a in present.items()}
         found = {n: a.dtype for n, a in adopted.items()}
@@ -55,7 +60,17 @@ class Compiled:
                                 fix="Compile again, or convert the arrays.")  # fmt: skip
         call = prepare(self._front, adopted, ar.one_device(adopted, "auto"), axis, out)
         call.run()
+        self._recall.learn(call, arrays, named, out, (axis,))
         return call.hand_back()
+
+    def load(self, adopted: Mapping[str, ar.Adopted]) -> None:
+        """Make the kernels for arrays on a GPU: then calls with others like them, also the first,
+        may be captured into a graph."""
+        on_gpu = all(a.device == "cuda" for a in adopted.values())
+        if on_gpu and isinstance(self.choices.target, CudaTarget):
+            call = prepare(self._front, adopted, "cuda", -1, None)
+            if call.rows.n_rows:
+                call.load()
 
     @property
     def source(self) -> str:

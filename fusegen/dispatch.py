@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from fusegen import graph as g
@@ -136,27 +137,47 @@ class Call:
     arrays: dict[str, Any]
     results: list[rs.Result]
 
-    @property
+    @cached_property
     def executable(self) -> Executable:
         elements = [self.arrays[p.name] for p in (*self.front.program.inputs, *self.front.outputs)
                     if p.shape == "element"]  # fmt: skip
         shape = (self.rows.n_rows, self.rows.n_cols)
-        place = ar.device_index() if self.device == "cuda" else 0
-        return self.front.executable(self.device, place, shape, ar.phase(elements))
+        return self.front.executable(self.device, self.like.index, shape, ar.phase(elements))
+
+    @property
+    def like(self) -> ar.Adopted:
+        """The array whose kind and place results have."""
+        return next(iter(self.adopted.values()))
+
+    @property
+    def copies(self) -> list[Any]:
+        """What kernels read or write beside the caller's memory and results that were made."""
+        graph = self.front.graph
+        found = [self.arrays[graph.names[i]] for i in graph.inputs
+                 if ar.address(self.arrays[graph.names[i]])
+                 != ar.address(self.adopted[i.name].array)]  # fmt: skip
+        return found + [r.written for r in self.results if r.copy]
+
+    def load(self) -> Executable:
+        """Compile and load what serves this call, on the arrays' device."""
+        with ar.caller_stream(self.adopted):
+            return self.executable
 
     def run(self, **options: Any) -> None:
         """Fill the results; `options` (threads, progress) go to CPU executables."""
         if self.rows.n_rows == 0:
             return
+        if self.device == "cuda":
+            family = ar.cuda_runtime().family_of(self.like.given)
+            options = {"family": family, "copies": self.copies}
         with ar.caller_stream(self.adopted):
             self.executable(self.arrays, self.rows.n_rows, self.rows.n_cols, **options)
 
     def hand_back(self) -> Any:
         """The results as the user's kind of arrays, nested as the pipeline returns them."""
-        like = next(iter(self.adopted.values()))
         with ar.caller_stream(self.adopted):
             found = [
-                rs.hand_back(r, p, self.rows, like)
+                rs.hand_back(r, p, self.rows, self.like)
                 for r, p in zip(self.results, self.front.outputs, strict=True)
             ]
         return nest(self.front.graph.structure, found)

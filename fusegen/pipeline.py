@@ -17,6 +17,7 @@ from fusegen.errors import ArgumentError, TraceError
 from fusegen.forms import check_form
 from fusegen.kinds import DTypes, assumed_dtypes
 from fusegen.plan import Plan
+from fusegen.recall import MISS, Recall
 from fusegen.runtime import arrays as ar
 from fusegen.runtime.results import new_result
 from fusegen.schedule.problem import Problem
@@ -46,6 +47,7 @@ class Pipeline:
         self.signature: Signature = signature_of(fn)
         self._traced: dict[Any, Traced] = {}
         self._fronts: dict[Any, Front] = {}
+        self._recall = Recall(self.signature.arrays)
         self.derived: dict[Any, Any] = {}  # pipelines made of this one: its gradients
 
     def __repr__(self) -> str:
@@ -71,8 +73,13 @@ class Pipeline:
         """
         if is_tracing():
             return self._inline(arrays, constants, axis, out)
+        rest = (axis, form, device)
+        found = self._recall.find(arrays, constants, out, rest)
+        if found is not MISS:
+            return found
         call = self.prepare(arrays, constants, axis=axis, out=out, form=form, device=device)
         call.run()
+        self._recall.learn(call, arrays, constants, out, rest)
         return call.hand_back()
 
     def prepare(
@@ -119,20 +126,23 @@ class Pipeline:
         present, values = self.bind(arrays, constants)
         choices = Choices(form=check_form(form), chunk=_check_chunk(chunk),
                           target=_target(target), numpy=target == "numpy")  # fmt: skip
-        shapes, dtypes, place = {}, {}, None
+        shapes, dtypes, there = {}, {}, {}
         for name, given in present.items():
             if isinstance(given, Spec):
                 shapes[name], dtypes[name] = tuple(given.shape), dtype_of(given.dtype)
             else:
                 adopted = ar.adopt(name, given)
                 shapes[name], dtypes[name] = tuple(adopted.array.shape), adopted.dtype
-                place = adopted.device
+                there[name] = adopted
         if choices.target is None:
-            choices = replace(choices, target=ar.cuda_target() if place == "cuda" else host_cpu())
+            choices = replace(choices, target=_target_of(there))
         front = self.front(dtypes, values, choices)
         rows = ar.rows_of(front.graph.inputs, shapes, -1)
         ar.check_k(front.graph, rows.n_cols)
-        return Compiled(self.signature, choices, front, rows, deterministic)
+        found = Compiled(self.signature, choices, front, rows, deterministic)
+        if len(there) == len(present):
+            found.load(there)
+        return found
 
     # ---- what it compiles to ----
 
@@ -252,6 +262,14 @@ def pipeline(
 
 def _target(name: str | None) -> Target | None:
     return None if name is None or name == "numpy" else target_named(name)
+
+
+def _target_of(adopted: Mapping[str, ar.Adopted]) -> Target:
+    """Where the arrays live; this machine's CPU without any."""
+    if not adopted or ar.one_device(adopted, "auto") == "cpu":
+        return host_cpu()
+    with ar.caller_stream(adopted):
+        return ar.cuda_target()
 
 
 def _check_chunk(chunk: int | None) -> int | None:

@@ -89,7 +89,17 @@ class Signature:
 
 def constants_key(constants: Mapping[str, Any]) -> tuple[Any, ...]:
     """A hashable key that tells 1 from True and from 1.0."""
-    return tuple((n, type(v), repr(v) if isinstance(v, float) else v) for n, v in constants.items())
+    return tuple((n, constant_key(v)) for n, v in constants.items())
+
+
+def constant_key(value: Any) -> tuple[type, Any]:
+    """One constant's part of the key: also tells 0.0 from -0.0, and NaN equals NaN."""
+    key = value
+    if isinstance(value, float) and (value == 0.0 or value != value):
+        key = repr(value)
+    elif isinstance(value, tuple):
+        key = tuple(map(constant_key, value))
+    return type(value), key
 
 
 def signature_of(fn: Callable[..., Any]) -> Signature:

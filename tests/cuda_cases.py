@@ -15,6 +15,7 @@ from fusegen.compiler import Work, trace_pipeline
 from fusegen.dtypes import BFLOAT16, DType, dtype_of
 from fusegen.pipeline import Pipeline
 from fusegen.runtime.arrays import Rows, as_rows, phase
+from fusegen.schedule.cuda import CudaSchedule
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import CUDA_TARGETS
 
@@ -57,7 +58,9 @@ class Case:
         found = self.pipeline.reference(*self.inputs.values(), **self.constants)
         return found if isinstance(found, tuple) else (found,)
 
-    def emulate(self, seed: int = 0, shift: int = 0, **choices: Any) -> tuple[np.ndarray, ...]:
+    def emulate(
+        self, seed: int = 0, shift: int = 0, schedule: CudaSchedule | None = None, **choices: Any
+    ) -> tuple[np.ndarray, ...]:
         """Results of the generated CUDA on the emulator; `shift` elements off alignment."""
         choices.setdefault("n_rows", 100_000)  # rows are not split unless a test says so
         program = self.work(**choices).result("lower")
@@ -77,6 +80,8 @@ class Case:
                     if p.shape == "element"]  # fmt: skip
         aligned, in_phase = phase(elements)
         work = self.work(**{"aligned": aligned, "in_phase": in_phase, **choices})
+        if schedule is not None:
+            work.known["select_schedule"] = schedule
         run = EmulatedExecutable(work.program, work.schedule, work.source, seed)
         run(arrays, self.n_rows, self.n_cols)
         return tuple(arrays[p.name] for p in program.outputs)

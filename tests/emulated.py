@@ -13,7 +13,7 @@ from fusegen.kernel import Param, Program
 from fusegen.schedule.cuda import CudaSchedule
 from fusegen.schedule.launch import Launch, Scratch, launches, padded_stride
 
-RESIDENT_BLOCKS = 3  # fewer than rows, so that the row loop of a bounded grid is exercised
+RESIDENT_TEAMS = 2  # fewer than rows, so that the row loop of a bounded grid is exercised
 
 
 class EmulatedExecutable:
@@ -41,7 +41,7 @@ class EmulatedExecutable:
     def _grid(self, launch: Launch, n_rows: int) -> int:
         blocks = -(-n_rows // launch.rows_per_block)
         if launch.limited:
-            blocks = min(blocks, RESIDENT_BLOCKS)
+            blocks = min(blocks, RESIDENT_TEAMS)
         return blocks * launch.grid_rows
 
     def _scratch(self, scratch: Scratch, launch: Launch, n_rows: int, grid: int) -> np.ndarray:
@@ -58,14 +58,14 @@ class EmulatedExecutable:
         args += [kept[s.name] for s in launch.scratch]
         written = {i for i, p in enumerate(launch.params) if p.output}
         scratch = set(range(first, len(args)))
-        readable = scratch if launch.splits else set()
-        for p in launch.params:
-            if p.shape == "element":
-                args.append(held[p.name].strides[0] // held[p.name].itemsize)
+        known = {f"{p.name}_stride": held[p.name].strides[0] // held[p.name].itemsize
+                 for p in launch.params if p.shape == "element"}  # fmt: skip
+        known |= {"n_rows": n_rows, "n_cols": n_cols, "blocks_of_a_row": launch.grid_rows}
         self.module.launch(
-            launch.symbol, (grid,), (launch.threads,), [*args, n_rows, n_cols],
-            outputs=written | scratch, initialised=readable, seed=self.seed,
-            shared_bytes=launch.shared_bytes, cluster=launch.cluster,
+            launch.symbol, (grid,), (launch.threads,), [*args, *(known[n] for n in launch.scalars)],
+            outputs=written | scratch, initialised=scratch if launch.shares else set(),
+            seed=self.seed, shared_bytes=launch.shared_bytes, cluster=launch.cluster,
+            together=launch.together,
         )  # fmt: skip
 
 

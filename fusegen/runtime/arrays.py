@@ -41,6 +41,11 @@ class Adopted:
     device: Device
     family: Family
     given: Any  # the user's own object
+    index: int = 0  # of the GPU
+
+    @property
+    def place(self) -> str:
+        return self.device if self.device == "cpu" else f"GPU {self.index}"
 
 
 def cuda_runtime() -> ModuleType:
@@ -57,9 +62,8 @@ def adopt(name: str, given: Any) -> Adopted:
         found = _adopt_numpy(name, given)
     elif library == "torch":
         found = _adopt_torch(name, given)
-    elif _is_on_gpu(given):
-        array, dtype = cuda_runtime().from_foreign(given)
-        found = Adopted(array, dtype, "cuda", "cupy" if library == "cupy" else "foreign", given)
+    elif library == "cupy" or _is_on_gpu(given):
+        found = _adopt_gpu(given, "cupy" if library == "cupy" else "foreign")
     elif hasattr(given, "__dlpack__") and not isinstance(given, np.generic):
         array = np.from_dlpack(given)
         found = Adopted(array, _dtype(name, array.dtype), "cpu", "numpy", given)
@@ -95,10 +99,9 @@ def _dtype(name: str, dtype: Any) -> DType:
 def _adopt_numpy(name: str, given: Any) -> Adopted:
     if isinstance(given, np.ma.MaskedArray):
         raise ArgumentError(
-            f"{name} is a masked array",
-            why="Its mask would be ignored.",
+            f"{name} is a masked array", why="Its mask would be ignored.",
             fix=f"{name}.filled(-numpy.inf), or another neutral value.",
-        )
+        )  # fmt: skip
     dtype = _dtype(name, given.dtype)
     array = np.asarray(given)
     if not array.dtype.isnative:
@@ -110,9 +113,11 @@ def _adopt_torch(name: str, given: Any) -> Adopted:
     if given.requires_grad:
         raise ArgumentError(f"{name} requires a gradient", why="fusegen does not record one.",
                             fix=f"Pass {name}.detach().")  # fmt: skip
+    if given.is_neg():
+        raise ArgumentError(f"{name} is a view that negates what lies in memory",
+                            fix=f"Pass {name}.resolve_neg().")  # fmt: skip
     if given.device.type == "cuda":
-        array, dtype = cuda_runtime().from_foreign(given)
-        return Adopted(array, dtype, "cuda", "foreign", given)
+        return _adopt_gpu(given, "torch")
     if given.device.type != "cpu":
         raise ArgumentError(f"{name} is on device {given.device}",
                             why="There are kernels for CPUs and CUDA.",
@@ -125,17 +130,20 @@ def _adopt_torch(name: str, given: Any) -> Adopted:
     return Adopted(given.numpy(), dtype, "cpu", "torch", given)
 
 
+def _adopt_gpu(given: Any, family: Family) -> Adopted:
+    array, dtype = cuda_runtime().from_foreign(given)
+    return Adopted(array, dtype, "cuda", family, given, array.data.device_id)
+
+
 def one_device(adopted: Mapping[str, Adopted], wanted: str) -> Device:
     """Where all the arrays live. Raises ArgumentError if that is two places or not `wanted`."""
-    places = {a.device for a in adopted.values()}
-    if len(places) > 1:
-        where = ", ".join(f"{n} on {a.device}" for n, a in adopted.items())
+    if len({a.place for a in adopted.values()}) > 1:
+        where = ", ".join(f"{n} on {a.place}" for n, a in adopted.items())
         raise ArgumentError(
-            "the arrays live on different devices",
-            why=where + ".",
+            "the arrays live on different devices", why=where + ".",
             fix="Move them to one: nothing is copied between devices silently.",
-        )
-    (place,) = places
+        )  # fmt: skip
+    place = next(iter(adopted.values())).device
     if wanted not in ("auto", place):
         if wanted not in ("cpu", "cuda"):
             raise ArgumentError(f"unknown device {wanted!r}", why="Devices: auto, cpu, cuda.")
@@ -193,10 +201,9 @@ def _check_side_input(node: g.Input, shape: Shape, rows: Rows) -> None:
         case g.Axis.PER_COLUMN:
             if shape != (rows.n_cols,):
                 raise ShapeError(
-                    f"{node.name} has shape {shape}, not ({rows.n_cols},)",
-                    where=node.loc,
+                    f"{node.name} has shape {shape}, not ({rows.n_cols},)", where=node.loc,
                     why="It is per column: one value for each.",
-                )
+                )  # fmt: skip
         case g.Axis.PER_ROW:
             try:
                 fits = np.broadcast_shapes(shape, rows.lead) == rows.lead
@@ -204,10 +211,9 @@ def _check_side_input(node: g.Input, shape: Shape, rows: Rows) -> None:
                 fits = False
             if not fits:
                 raise ShapeError(
-                    f"{node.name} has shape {shape}, the rows have {rows.lead}",
-                    where=node.loc,
+                    f"{node.name} has shape {shape}, the rows have {rows.lead}", where=node.loc,
                     why="It is per row: one value for each.",
-                )
+                )  # fmt: skip
 
 
 def check_k(graph: g.Graph, n_cols: int) -> None:
@@ -276,23 +282,15 @@ def need_cuda() -> None:
 
 def cuda_target() -> CudaTarget:
     """The current device's facts."""
-    found: CudaTarget = cuda_runtime().current_target()
-    return found
-
-
-def device_index() -> int:
-    """The current CUDA device."""
-    found: int = cuda_runtime().device_index()
-    return found
+    return cuda_runtime().current_target()  # type: ignore[no-any-return]
 
 
 def caller_stream(adopted: Mapping[str, Adopted]) -> AbstractContextManager[Any]:
-    """The stream that the caller's own library works on (torch's is not CuPy's); none on a CPU."""
+    """The arrays' device, and the stream that the caller's own library works on there."""
     like = next(iter(adopted.values()))
     if like.device == "cpu":
         return nullcontext()
-    found: AbstractContextManager[Any] = cuda_runtime().caller_stream(like.given)
-    return found
+    return cuda_runtime().caller_stream(like.given, like.index)  # type: ignore[no-any-return]
 
 
 def on_host(adopted: Adopted) -> Adopted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,8 @@ class Result:
 
     written: Any
     shaped: Any
-    given: Any = None  # the user's out= object
+    own: Any = None  # the same memory as the user's library has it: out=, or made by it
+    given: bool = False  # own is the user's out= object
     copy: bool = False  # written is not the user's memory
 
 
@@ -48,12 +49,25 @@ def _shaped(written: Any, param: Param, rows: Rows) -> Any:
 
 def new_result(param: Param, rows: Rows, like: Adopted) -> Result:
     """Fresh memory for an output, on the device of the inputs."""
-    shape = _kernel_shape(param, rows)
     if like.device == "cuda":
-        written = cuda_runtime().empty(shape, param.dtype)
-    else:
-        written = np.empty(shape, param.dtype.numpy)
+        own = maker(param, rows, like)()
+        shaped, _ = cuda_runtime().from_foreign(own)
+        return Result(_flat(shaped, param, rows), shaped, own)
+    written = np.empty(_kernel_shape(param, rows), param.dtype.numpy)
     return Result(written, _shaped(written, param, rows))
+
+
+def maker(param: Param, rows: Rows, like: Adopted) -> Callable[[], Any]:
+    """What makes arrays for an output on a GPU, of the user's library and shape: rows lie as
+    kernels write them. The device must be current."""
+    shape, order = result_shape(param, rows), None
+    if param.shape != "row" and rows.axis != len(rows.lead):
+        shape = (*rows.lead, shape[rows.axis])
+        lead = iter(range(len(rows.lead)))
+        order = tuple(len(rows.lead) if i == rows.axis else next(lead) for i in range(len(shape)))
+    family = cuda_runtime().family_of(like.given)
+    made: Callable[[], Any] = family.maker(shape, param.dtype, like.index, order)
+    return made
 
 
 def given_result(
@@ -64,8 +78,8 @@ def given_result(
     taken = adopt(name, out)
     like = next(iter(inputs.values()))
     shape = result_shape(param, rows)
-    if taken.device != like.device:
-        raise ArgumentError(f"{name} is on {taken.device}, the inputs on {like.device}")
+    if taken.place != like.place:
+        raise ArgumentError(f"{name} is on {taken.place}, the inputs on {like.place}")
     if tuple(taken.array.shape) != shape:
         raise ShapeError(f"{name} has shape {tuple(taken.array.shape)}, the result {shape}")
     if taken.dtype != param.dtype:
@@ -85,22 +99,26 @@ def given_result(
 
 
 def _write_through(array: Any, param: Param, rows: Rows, out: Any, like: Adopted) -> Result:
-    moved = array
-    if param.shape != "row" and rows.axis != len(rows.lead):
-        moved = np.moveaxis(array, rows.axis, -1)
-    flat = moved.reshape(_kernel_shape(param, rows))
+    flat = _flat(array, param, rows)
     packed = flat.flags.c_contiguous or (param.shape == "element" and readable(flat))
     # reshape copies where it must; then the result is written elsewhere and moved at the end.
     same = flat.size == 0 or (address(flat) == address(array) and np.may_share_memory(flat, array))
     if packed and same and address(flat) % flat.itemsize == 0:
-        return Result(flat, array, out)
+        return Result(flat, array, out, given=True)
     fresh = new_result(param, rows, like)
-    return Result(fresh.written, array, out, copy=True)
+    return Result(fresh.written, array, out, given=True, copy=True)
+
+
+def _flat(array: Any, param: Param, rows: Rows) -> Any:
+    """The user's shape as kernels have it; a view wherever strides allow."""
+    if param.shape != "row" and rows.axis != len(rows.lead):
+        array = np.moveaxis(array, rows.axis, -1)
+    return array.reshape(_kernel_shape(param, rows))
 
 
 def check_distinct(results: list[Result]) -> None:
     """Two outputs must not share memory."""
-    given = [r for r in results if r.given is not None]
+    given = [r for r in results if r.given]
     for i, one in enumerate(given):
         for other in given[i + 1 :]:
             if np.may_share_memory(one.shaped, other.shaped):
@@ -110,17 +128,19 @@ def check_distinct(results: list[Result]) -> None:
 
 def hand_back(result: Result, param: Param, rows: Rows, like: Adopted) -> Any:
     """The output as the kind of array that came in; the user's own object for out=."""
-    if result.given is not None:
-        if result.copy:
-            result.shaped[...] = _shaped(result.written, param, rows)
-        return result.given
+    if result.copy:
+        result.shaped[...] = _shaped(result.written, param, rows)
     match like.family:
+        case _ if result.given:
+            return result.own
         case "numpy":
             return result.shaped
-        case "torch":
+        case "torch" if like.device == "cpu":
             return _to_torch(result.shaped, param.dtype)
-        case "cupy" | "foreign":
-            return cuda_runtime().to_foreign(result.shaped, param.dtype, like.given)
+        case "torch" | "cupy":
+            return result.own
+        case "foreign":
+            return cuda_runtime().to_foreign(result.own, like.given)
 
 
 def _to_torch(array: Any, dtype: DType) -> Any:

@@ -45,6 +45,7 @@ class CudaSchedule:
     wide_columns: bool = False  # n_cols does not fit 32 bits
     steady: bool = False  # does a team go from row to row, keeping what all rows share?
     fixed: bool = False  # is the number of threads part of the source?
+    per_sm: int = 1  # blocks that a multiprocessor shall have room for
     slice_vectors: int = 0  # of a row in shared memory: vectors that a block makes room for
 
     @property
@@ -66,6 +67,8 @@ class CudaSchedule:
         """Threads that a block of the same source may have: fewer where chunks are long."""
         if self.fixed or self.team == "lanes":
             return self.threads
+        if self.home == "chip":
+            return 512
         if self.vectors <= 4:
             return 1024
         return 256 if self.home == "registers" and self.vectors <= 8 else 512
@@ -74,7 +77,7 @@ class CudaSchedule:
     def least_blocks(self) -> int:
         """Blocks of that size that a multiprocessor shall have registers for."""
         if self.fixed or self.home == "chip":
-            return 1
+            return self.per_sm
         return 3 if self.most_threads == 256 and self.vectors > 4 else 1
 
     @property

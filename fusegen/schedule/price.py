@@ -88,12 +88,13 @@ def _home(one: CudaSchedule, work: Work) -> float:
         case "chip":
             return 1.19 + (0.02 if one.team == "cluster" else 0.0)
         case "device":
-            return 1.0 + (0.6 if work.sweeps > 1 else 0.02)
+            short = 0.004 * max(0, 512 // one.threads - 1)
+            return 1.02 + short + (0.6 if work.sweeps > 1 else 0.0)
 
 
 def _shared_row(one: CudaSchedule) -> float:
     """Blocks of a cluster wait for one another."""
-    return {1: 0.0, 2: 0.02, 4: 0.08, 8: 0.09, 16: 0.12}.get(one.blocks, 0.12)
+    return {1: 0.0, 2: 0.02, 4: 0.08, 8: 0.09}.get(one.blocks, 0.12)
 
 
 def _merges(one: CudaSchedule, work: Work) -> float:
@@ -128,7 +129,10 @@ def _threads(one: CudaSchedule, work: Work) -> float:
     """Where shared memory has room for few blocks, they need many threads."""
     if one.home not in ("shared", "chip"):
         return 1.0
-    return 1.0 + 0.1 * max(0.0, 512 / (_resident(one, work) * one.threads) - 1.0)
+    wanted = 512 * (1 + work.extra)
+    here = _resident(one, work) * one.threads
+    alone = 0.1 if one.blocks == 16 and here == one.threads else 0.0  # 7 clusters on 132 of them
+    return 1.0 + 0.1 * max(0.0, wanted / here - 1.0) + alone
 
 
 def _resident(one: CudaSchedule, work: Work) -> int:

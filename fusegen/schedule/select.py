@@ -149,7 +149,9 @@ class _Menu:
         """Rows in registers and shared memory, the next one coming in where this one leaves."""
         if self.load != "aligned" or sum(s.monoid.has_scalars for s in self.program.sweeps) != 1:
             return
-        for per_sm, threads, vectors in ((1, 512, 4), (1, 512, 12), (2, 512, 4)):
+        for per_sm, threads, vectors in ((1, 512, 4), (1, 512, 8), (1, 512, 12), (2, 512, 4)):
+            if vectors * self.width > 64:
+                continue
             held = threads * vectors
             room = (self.target.shared_per_sm // per_sm - _STATIC_SHARED) // self.kept_bytes
             least = -(-self.n_vectors // (room + held))
@@ -157,8 +159,8 @@ class _Menu:
                 share = -(-self.n_vectors // blocks)
                 if not 1 < blocks <= self.target.multiprocessors * per_sm or share <= held:
                     continue
-                one = replace(self.base, home="chip", steady=True, threads=threads, blocks=blocks,
-                              vectors=vectors, slice_vectors=share - held)  # fmt: skip
+                one = replace(self.base, home="chip", steady=True, per_sm=per_sm, threads=threads,
+                              blocks=blocks, vectors=vectors, slice_vectors=share - held)  # fmt: skip
                 yield replace(one, team="grid")
                 if blocks in (2, 4, 8, 16):
                     yield replace(one, team="cluster")

@@ -198,7 +198,7 @@ _SCALARS = {"n_cols": "n_cols_wide"}
 
 
 def _params(launch: Launch, views: dict[int, SweepView]) -> list[str]:
-    """The C++ parameter list; runtime/cuda.py passes arguments in this very order."""
+    """The C++ parameter list; runtime/cuda/geometry.py passes arguments in this very order."""
     lines = []
     for p in launch.params:
         const = "" if p.output else "const "

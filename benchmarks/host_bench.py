@@ -1,0 +1,124 @@
+"""What a call on GPU arrays costs the host, beside a bare kernel launch and torch.
+
+    python benchmarks/host_bench.py [--output benchmarks/results/NAME.json]
+
+Microseconds per call: the median over groups of calls, the device awaited between groups so that
+its queue stays short. Rows are few: the device is done before the host.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cupy
+
+import fusegen as fg
+
+ROWS, COLS = 16, 1024
+GROUP, GROUPS, WARM_UP = 100, 200, 20
+
+KERNEL = r"""
+extern "C" __global__ void copy(const float* __restrict__ x, float* out, long long n)
+{
+    const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = x[i];
+}
+"""
+
+
+def microseconds(call: Callable[[], Any], groups: int = GROUPS) -> float:
+    """Of the host, per call."""
+    times = []
+    for group in range(WARM_UP + groups):
+        cupy.cuda.Device().synchronize()
+        start = time.perf_counter()
+        for _ in range(GROUP):
+            call()
+        if group >= WARM_UP:
+            times.append(time.perf_counter() - start)
+    cupy.cuda.Device().synchronize()
+    return statistics.median(times) / GROUP * 1e6
+
+
+def bare_launch() -> Callable[[], Any]:
+    """A kernel by CuPy's own launcher, nothing allocated."""
+    kernel = cupy.RawKernel(KERNEL, "copy")
+    x = cupy.zeros((ROWS, COLS), "float32")
+    out, n = cupy.empty_like(x), x.size
+    return lambda: kernel((ROWS,), (COLS,), (x, out, n))
+
+
+def calls_of(pipeline: Any, x: Any, constants: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The ways to call a pipeline on one array."""
+    out = pipeline(x, **constants)
+    compiled = pipeline.compile(x, **constants)
+    yield "pipeline", partial(pipeline, x, **constants)
+    yield "pipeline, out=", partial(pipeline, x, out=out, **constants)
+    yield "compiled", partial(compiled, x)
+    yield "compiled, out=", partial(compiled, x, out=out)
+
+
+def fusegen_calls(x: Any) -> Iterator[tuple[str, Any]]:
+    for name, constants in (("softmax", {}), ("logsumexp", {}), ("softmax_topk", {"k": 5})):
+        for way, call in calls_of(getattr(fg.library, name), x, constants):
+            yield f"{name}, {way}", call
+
+
+def torch_calls() -> Iterator[tuple[str, Any]]:
+    """fusegen's and torch's own, on a tensor; nothing where torch is not installed."""
+    try:
+        import torch
+    except ImportError:
+        return
+    x = torch.randn(ROWS, COLS, device="cuda")
+    out = torch.empty_like(x)
+    for name, call in fusegen_calls(x):
+        yield f"torch tensor: {name}", call
+    yield "torch.softmax", partial(torch.softmax, x, -1)
+    yield "torch.softmax, out=", partial(torch.softmax, x, -1, out=out)
+    yield "torch.logsumexp", partial(torch.logsumexp, x, -1)
+
+
+def measure() -> dict[str, float]:
+    """Every case's microseconds, printed as they come."""
+    x = cupy.random.standard_normal((ROWS, COLS), dtype=cupy.float32)
+    cases = [("bare CuPy launch", bare_launch())]
+    cases += [(f"CuPy array: {name}", call) for name, call in fusegen_calls(x)]
+    cases += torch_calls()
+    found: dict[str, float] = {}
+    for name, call in cases:
+        found[name] = microseconds(call)
+        ratio = found[name] / found["bare CuPy launch"]
+        print(f"{name:48s}{found[name]:8.2f} us {ratio:6.2f} × a bare launch", flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path)
+    args = parser.parse_args()
+    found = measure()
+    report = {
+        "date": datetime.date.today().isoformat(), "fusegen": fg.__version__,
+        "gpu": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(),
+        "cpu": platform.processor() or platform.machine(), "python": platform.python_version(),
+        "cupy": cupy.__version__, "driver": cupy.cuda.runtime.driverGetVersion(),
+        "rows": ROWS, "cols": COLS, "method": f"median of {GROUPS} groups of {GROUP} calls",
+        "microseconds": found,
+    }  # fmt: skip
+    if args.output:
+        args.output.parent.mkdir(parents=True, exist_ok=True)
+        args.output.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

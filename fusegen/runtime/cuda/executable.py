@@ -1,0 +1,187 @@
+"""Generated CUDA on one device: compiled by CuPy (NVRTC), which keeps modules on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+from fusegen.dtypes import UINT8
+from fusegen.errors import BackendError
+from fusegen.kernel import Program
+from fusegen.runtime.cuda.device import bind_context, context_reader, cupy_module, device_index
+from fusegen.runtime.cuda.families import Family, cupy_family
+from fusegen.runtime.cuda.geometry import (
+    Counters,
+    Device,
+    Room,
+    counters_of,
+    geometry_of,
+    numbers_of,
+    pointers_of,
+    room_of,
+)
+from fusegen.runtime.cuda.tickets import Tickets
+from fusegen.runtime.driver import Launcher, driver
+from fusegen.schedule.cuda import CudaSchedule
+from fusegen.schedule.launch import Launch, launches, padded_stride
+
+_OPTIONS = ("-std=c++17",)
+_MOST_PLANS = 1024  # more and the memory starts afresh
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An executable for one shape: launches with the names of their pointers, and their memory."""
+
+    launchers: tuple[tuple[Launcher, tuple[str, ...]], ...]
+    room: Room
+    counters: tuple[Counters, ...]
+
+
+class CudaExecutable:
+    """A program compiled for the current device.
+
+    Call with every parameter's array by name: element (n_rows, n_cols) with unit column stride,
+    per_column and row 1-D and contiguous, list (n_rows, k). Raises BackendError if NVRTC refuses,
+    if the device cannot hold the blocks that must run together, or during a graph capture.
+    """
+
+    def __init__(self, program: Program, schedule: CudaSchedule, source: str) -> None:
+        self.program, self.schedule, self.source = program, schedule, source
+        self.launches = launches(program, schedule)
+        bind_context()
+        self.context, self.driver = context_reader()(), driver()
+        cupy = cupy_module()
+        attributes = cupy.cuda.Device().attributes
+        self.device = Device(device_index(), attributes["MultiProcessorCount"])
+        stream = cupy_family().stream(self.device.index)
+        if self.driver.capturing(stream):
+            raise BackendError(f"{program.name} would have to be compiled during a graph capture. "
+                               "Call it once, with arrays like these, before.")  # fmt: skip
+        self._kept, self._functions = _load(source, self.launches)
+        for launch, function in zip(self.launches, self._functions, strict=True):
+            self.driver.allow(function, launch.shared_bytes, launch.cluster)
+        counted = any(s.kind == "tickets" for n in self.launches for s in n.scratch)
+        self.tickets = Tickets(self.driver, stream, self.maker(cupy_family())) if counted else None
+        self.captured: list[Any] = []  # memory that graphs use
+        self._plans: dict[Any, Plan] = {}
+
+    def __call__(
+        self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, *,
+        family: Family | None = None, copies: Sequence[Any] = (),
+    ) -> None:  # fmt: skip
+        """Queue the launches on CuPy's current stream; results are ready when it is.
+
+        arrays: CuPy's. family: whose memory to take beside them; CuPy's unless given.
+        copies: those of the arrays that nobody else keeps.
+        """
+        stream = cupy_family().stream(self.device.index)
+        bound = self.bound(arrays, n_rows, n_cols, tuple(arrays), family or cupy_family())
+        bound.run([a.data.ptr for a in arrays.values()], stream)
+        if copies and self.driver.capturing(stream):
+            self.captured += copies
+
+    def bound(
+        self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, order: tuple[str, ...],
+        family: Family,
+    ) -> Bound:  # fmt: skip
+        """Launches for arrays that lie like these, whose addresses will come in this order."""
+        strides = {n: a.strides[0] // a.itemsize for n, a in arrays.items()}
+        return Bound(self, self.plan(strides, n_rows, n_cols), order, family)
+
+    def plan(self, strides: Mapping[str, int], n_rows: int, n_cols: int) -> Plan:
+        """Launches for arrays of these row strides, in elements."""
+        whole = {**strides, **{p.name: padded_stride(n_cols) for p in self.program.workspace}}
+        key = (tuple(whole.items()), n_rows, n_cols)
+        found = self._plans.get(key)
+        if found is None:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            found = self._plans[key] = self._plan(whole, n_rows, n_cols)
+        return found
+
+    def _plan(self, strides: Mapping[str, int], n_rows: int, n_cols: int) -> Plan:
+        grids = tuple(geometry_of(n, n_rows, self.driver, f, self.device)
+                      for n, f in zip(self.launches, self._functions, strict=True))  # fmt: skip
+        found = []
+        for launch, function, grid in zip(self.launches, self._functions, grids, strict=True):
+            names = pointers_of(launch)
+            numbers = numbers_of(launch, strides, n_rows, n_cols)
+            found.append((Launcher(self.driver, launch.symbol, function, grid, len(names), numbers),
+                          names))  # fmt: skip
+        room = room_of(self.program, self.launches, grids, n_rows, n_cols)
+        return Plan(tuple(found), room, counters_of(self.launches, grids, n_rows))
+
+    def maker(self, family: Family) -> Callable[[int], tuple[int, Any]]:
+        """Device memory of a family's; the device must be current."""
+
+        def make(n_bytes: int) -> tuple[int, Any]:
+            memory = family.maker((n_bytes,), UINT8, self.device.index, None)()
+            return family.pointer(memory), memory
+
+        return make
+
+
+class Bound:
+    """A plan whose callers give addresses in one order."""
+
+    def __init__(
+        self, executable: CudaExecutable, plan: Plan, order: tuple[str, ...], family: Family
+    ) -> None:
+        every = (*order, *plan.room.offsets, *(c.name for c in plan.counters))
+        at = {n: i for i, n in enumerate(every)}
+        self._steps = tuple((launcher, _picker([at[n] for n in names]))
+                            for launcher, names in plan.launchers)  # fmt: skip
+        self._executable, self._plan = executable, plan
+        self._offsets = tuple(plan.room.offsets.values())
+        self._bare = not self._offsets and not plan.counters
+        (first, names), *more = plan.launchers
+        self._straight = first if self._bare and not more and names == order else None
+        self._make, self._keeps = executable.maker(family), family.keeps_captured
+
+    def run(self, pointers: list[int], stream: int) -> None:
+        """Queue the launches; the device's context must be current. Appends to `pointers`."""
+        if self._straight is not None:
+            self._straight.launch(stream, pointers)
+            return
+        held = None if self._bare else self._provide(pointers, stream)
+        for launcher, pick in self._steps:
+            launcher.launch(stream, pick(pointers))
+        del held  # not before: the memory may be given out again, in order on this stream
+
+    def _provide(self, pointers: list[int], stream: int) -> list[Any]:
+        """Addresses of scratch memory; what comes back keeps it."""
+        held: list[Any] = []
+        if self._offsets:
+            start, memory = self._make(self._plan.room.n_bytes)
+            pointers += [start + offset for offset in self._offsets]
+            held.append(memory)
+            if not self._keeps and self._executable.driver.capturing(stream):
+                self._executable.captured.append(memory)  # replays come when this call is over
+        for counters in self._plan.counters:
+            assert self._executable.tickets is not None
+            pointer, memory = self._executable.tickets.take(counters, stream, self._make)
+            pointers.append(pointer)
+            held.append(memory)
+        return held
+
+
+def _picker(indices: list[int]) -> Callable[[list[int]], Sequence[int]]:
+    """A launch's pointers out of all."""
+    if len(indices) == 1:
+        (only,) = indices
+        return lambda pointers: (pointers[only],)
+    return itemgetter(*indices)
+
+
+def _load(source: str, symbols: tuple[Launch, ...]) -> tuple[list[Any], list[int]]:
+    """(what keeps the module loaded, function handles). Raises BackendError."""
+    cupy = cupy_module()
+    module = cupy.RawModule(code=source, options=_OPTIONS)
+    try:
+        kernels = [module.get_function(n.symbol).kernel for n in symbols]
+    except cupy.cuda.compiler.CompileException as error:
+        raise BackendError(f"NVRTC refused the generated source: {error}") from error
+    return [module, *kernels], [k.ptr for k in kernels]

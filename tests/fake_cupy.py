@@ -1,0 +1,144 @@
+"""As much of CuPy as fusegen asks; the memory and the driver are tests/fake_gpu.py's."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import simt
+from fake_gpu import MULTIPROCESSORS, Gpu
+
+from fusegen.runtime import cuda, driver
+from fusegen.runtime.cuda import device, executable, families
+
+
+class Array:
+    """cupy.ndarray, as far as fusegen goes: NumPy's in memory of a device's."""
+
+    gpu: Gpu
+    __module__ = "cupy"
+
+    def __init__(self, shape: Any, dtype: Any = float, host: Any = None, index: int = -1) -> None:
+        self.index = self.gpu.current if index < 0 else index
+        if host is None:
+            size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+            host = self.gpu.allocate(size, self.index).view(dtype).reshape(shape)
+        self.host = host
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.host, name)
+
+    @property
+    def data(self) -> Any:
+        return types.SimpleNamespace(ptr=self.host.ctypes.data, device_id=self.index)
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        return self.host.__array_interface__
+
+    def _like(self, host: np.ndarray) -> Array:
+        """A view, or memory of the device's own for a copy that NumPy made."""
+        if host.size == 0 or np.may_share_memory(host, self.host):
+            return Array(host.shape, host.dtype, host, self.index)
+        found = Array(host.shape, host.dtype, index=self.index)
+        found.host[...] = host
+        return found
+
+    def __array_function__(self, function: Any, kinds: Any, args: Any, kwargs: Any) -> Any:
+        plain = [a.host if isinstance(a, Array) else a for a in args]
+        found = function(*plain, **kwargs)
+        return self._like(found) if isinstance(found, np.ndarray) else found
+
+    def __getitem__(self, key: Any) -> Array:
+        return self._like(self.host[key])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.host[key] = value.host if isinstance(value, Array) else value
+
+    def reshape(self, *shape: Any) -> Array:
+        return self._like(self.host.reshape(*shape))
+
+    def transpose(self, *order: Any) -> Array:
+        return self._like(self.host.transpose(*order))
+
+    def view(self, kind: Any) -> Array:
+        return self._like(self.host.view(kind))
+
+    def copy(self, order: str = "C") -> Array:
+        return self._like(self.host.copy(order=order))
+
+    def get(self) -> np.ndarray:
+        return self.host.copy()
+
+
+def array(values: Any, index: int = 0, shift: int = 0) -> Any:
+    """A CuPy array of these values on a GPU, `shift` elements off alignment."""
+    host = np.asarray(values)
+    whole = Array(host.size + shift, host.dtype, index=index)
+    found = whole[shift:].reshape(host.shape)
+    found[...] = host
+    return found
+
+
+class _Device:
+    gpu: Gpu
+
+    def __init__(self, index: int | None = None) -> None:
+        self.id = self.gpu.current if index is None else index
+        self.compute_capability, self.attributes = "90", {"MultiProcessorCount": MULTIPROCESSORS}
+
+    def __enter__(self) -> None:
+        self.before = self.gpu.current
+        self.gpu.current = self.id
+
+    def __exit__(self, *_: Any) -> None:
+        self.gpu.current = self.before
+
+
+def _cupy(gpu: Gpu) -> Any:
+    Array.gpu = _Device.gpu = gpu
+
+    def module(code: str, options: Any) -> Any:
+        return gpu.module_of(simt.compile_module(code, check=False))
+
+    def from_external(stream: Any) -> Any:
+        return gpu.on_stream(stream.__cuda_stream__()[1], "cupy", gpu.current)
+
+    def asarray(given: Any) -> Any:
+        return Array((), float, given.host, given.index)
+
+    def bind() -> None:
+        gpu.current = gpu.current
+
+    streams = types.SimpleNamespace(from_external=from_external)
+    return types.SimpleNamespace(
+        ndarray=Array, asarray=asarray, asnumpy=lambda a: a.get(), RawModule=module,
+        cuda=types.SimpleNamespace(
+            Device=_Device, Stream=streams,
+            driver=types.SimpleNamespace(ctxGetCurrent=lambda: gpu.context),
+            compiler=types.SimpleNamespace(CompileException=simt.SimtError),
+            get_current_stream=lambda i: types.SimpleNamespace(ptr=gpu.stream("cupy", i)),
+            runtime=types.SimpleNamespace(getDevice=lambda: gpu.current, memGetInfo=bind,
+                                          getDeviceCount=lambda: 2)),
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def installed(patch: pytest.MonkeyPatch) -> Iterator[Gpu]:
+    """A fresh machine for one test."""
+    gpu = Gpu()
+    caches = (device.cupy_module, device.available, device.context_reader, families.cupy_family,
+              families.torch_family)  # fmt: skip
+    patch.setitem(sys.modules, "cupy", _cupy(gpu))
+    patch.setattr(executable, "driver", lambda: driver.Driver(gpu))
+    for kept in caches:
+        kept.cache_clear()
+    assert cuda.available() is None
+    yield gpu
+    for kept in caches:
+        kept.cache_clear()

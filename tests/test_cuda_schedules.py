@@ -1,0 +1,94 @@
+"""Every kind of schedule, whatever its price: the emitted CUDA gives the text's results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import simt
+from cuda_cases import Case, assert_close, library_case
+
+from fusegen.schedule.cuda import CudaSchedule
+from fusegen.schedule.select import candidates
+from fusegen.schedule.target import CUDA_TARGETS
+
+pytestmark = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+
+MOST_TOGETHER = 64  # blocks that the emulator runs at a time
+
+
+def kinds_of(case: Case, aligned: bool, n_rows: int) -> dict[str, CudaSchedule]:
+    """One schedule for every kind of source that is offered, the smallest that way."""
+    work = case.work(aligned=aligned, n_rows=n_rows)
+    found: dict[str, CudaSchedule] = {}
+    for c in candidates(work.result("lower"), work.problem, CUDA_TARGETS["sm_90"]):
+        s = c.schedule
+        waits = s.steady and s.team == "grid"
+        if waits and s.blocks * min(2, case.n_rows) > MOST_TOGETHER:
+            continue
+        kind = f"{s.shape}, {s.lanes} lanes"
+        if kind not in found or s.blocks * s.threads < found[kind].blocks * found[kind].threads:
+            found[kind] = s
+    return found
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "logsumexp", "var_mean", "cross_entropy"])
+@pytest.mark.parametrize("n_cols", [96, 1600, 9000])
+def test_every_kind_of_schedule(name: str, n_cols: int) -> None:
+    case = library_case(name, 3, n_cols)
+    for n_rows in (100_000, 3):
+        for schedule in kinds_of(case, True, n_rows).values():
+            assert_close(case.emulate(schedule=schedule, seed=1), case.reference(), 3e-6)
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "logsumexp", "entropy"])
+@pytest.mark.parametrize("n_cols", [95, 1601, 9001])
+def test_every_kind_on_rows_off_alignment(name: str, n_cols: int) -> None:
+    case = library_case(name, 3, n_cols)
+    for schedule in kinds_of(case, False, 100_000).values():
+        assert_close(case.emulate(schedule=schedule, seed=2, shift=1), case.reference(), 3e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "var_mean"])
+def test_every_kind_of_other_types(name: str, dtype: str) -> None:
+    case = library_case(name, 2, 4096, dtype)
+    step = {"float16": 2e-3, "bfloat16": 1.6e-2, "float64": 1e-12}[dtype]
+    for schedule in kinds_of(case, True, 100_000).values():
+        assert_close(case.emulate(schedule=schedule), case.reference(), step)
+
+
+def chip(case: Case, team: str, blocks: int) -> CudaSchedule:
+    """Rows in registers and shared memory, much smaller than any that would be chosen."""
+    work = case.work(aligned=True)
+    base = next(
+        c.schedule for c in candidates(work.result("lower"), work.problem, CUDA_TARGETS["sm_90"])
+        if c.schedule.home == "shared"
+    )  # fmt: skip
+    share = -(-(case.n_cols // base.width) // blocks)
+    return CudaSchedule(
+        target=base.target, team=team, home="chip", threads=64, blocks=blocks, vectors=2,  # type: ignore[arg-type]
+        width=base.width, load="aligned", steady=True, slice_vectors=share - 128,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("blocks", [2, 3, 7])
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "rms_norm"])
+def test_rows_that_come_in_where_others_leave(name: str, blocks: int) -> None:
+    """Several rows for each team, blocks that wait for one another, in any order."""
+    case = library_case(name, 5, 8192)
+    for seed in (0, 4):
+        got = case.emulate(schedule=chip(case, "grid", blocks), seed=seed)
+        assert_close(got, case.reference(), 3e-6)
+    if blocks == 2:
+        got = case.emulate(schedule=chip(case, "cluster", blocks), seed=1)
+        assert_close(got, case.reference(), 3e-6)
+
+
+def test_the_same_bits_in_any_order() -> None:
+    case = library_case("softmax", 4, 8192)
+    for team, blocks in (("grid", 3), ("cluster", 2)):
+        schedule = chip(case, team, blocks)
+        first = case.emulate(schedule=schedule, seed=0)
+        for seed in (1, 2):
+            for a, b in zip(first, case.emulate(schedule=schedule, seed=seed), strict=True):
+                np.testing.assert_array_equal(a, b)
