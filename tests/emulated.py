@@ -46,8 +46,9 @@ class EmulatedExecutable:
 
     def _scratch(self, scratch: Scratch, launch: Launch, n_rows: int, grid: int) -> np.ndarray:
         owners = grid * launch.rows_per_block if scratch.per == "team" else n_rows
-        fill = 0 if scratch.kind == "tickets" else 0xFF
-        return np.full(owners * scratch.count * scratch.entry_bytes, fill, np.uint8)
+        if scratch.kind == "tickets":
+            return np.zeros(owners * scratch.count, np.uint64)
+        return np.full(owners * scratch.count * scratch.entry_bytes, 0xFF, np.uint8)
 
     def _launch(
         self, launch: Launch, grid: int, held: Mapping[str, Any], kept: Mapping[str, Any],

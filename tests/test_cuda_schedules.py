@@ -16,9 +16,11 @@ pytestmark = pytest.mark.skipif(simt.available() is not None, reason=str(simt.av
 MOST_TOGETHER = 64  # blocks that the emulator runs at a time
 
 
-def kinds_of(case: Case, aligned: bool, n_rows: int) -> dict[str, CudaSchedule]:
+def kinds_of(
+    case: Case, aligned: bool, n_rows: int, in_phase: bool = True
+) -> dict[str, CudaSchedule]:
     """One schedule for every kind of source that is offered, the smallest that way."""
-    work = case.work(aligned=aligned, n_rows=n_rows)
+    work = case.work(aligned=aligned, n_rows=n_rows, in_phase=in_phase)
     found: dict[str, CudaSchedule] = {}
     for c in candidates(work.result("lower"), work.problem, CUDA_TARGETS["sm_90"]):
         s = c.schedule
@@ -46,6 +48,16 @@ def test_every_kind_on_rows_off_alignment(name: str, n_cols: int) -> None:
     case = library_case(name, 3, n_cols)
     for schedule in kinds_of(case, False, 100_000).values():
         assert_close(case.emulate(schedule=schedule, seed=2, shift=1), case.reference(), 3e-6)
+
+
+@pytest.mark.parametrize("n_cols", [97, 2500])
+def test_every_kind_on_rows_out_of_phase(n_cols: int) -> None:
+    """Results at other offsets from a boundary than the rows: one element at a time."""
+    case = library_case("softmax", 3, n_cols)
+    for schedule in kinds_of(case, False, 100_000, in_phase=False).values():
+        assert schedule.load == "scalar"
+        got = case.emulate(schedule=schedule, shift=1, in_phase=False)
+        assert_close(got, case.reference(), 3e-6)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])

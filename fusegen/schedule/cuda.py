@@ -76,9 +76,7 @@ class CudaSchedule:
     @property
     def least_blocks(self) -> int:
         """Blocks of that size that a multiprocessor shall have registers for."""
-        if self.fixed or self.home == "chip":
-            return self.per_sm
-        return 3 if self.most_threads == 256 and self.vectors > 4 else 1
+        return 3 if self.most_threads == 256 and not self.fixed else self.per_sm
 
     @property
     def grouping(self) -> Grouping:

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from fusegen.schedule.cuda import CudaSchedule
+from fusegen.schedule.target import CudaTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,10 @@ class Work:
     stores: bool  # does it write arrays of the rows' size?
     extra: int  # arrays beside those on chip that one sweep reads
     vector_bytes: int  # of one vector in every array that can stay on chip
+
+    def few(self, target: CudaTarget) -> bool:
+        """Would whole rows leave most multiprocessors idle?"""
+        return self.rows is not None and 2 * self.rows <= target.multiprocessors
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,7 @@ class Price:
 
 def price_of(one: CudaSchedule, work: Work) -> Price:
     """Price of a schedule for this work. Prices of the same work can be compared."""
-    if work.rows is not None and 2 * work.rows <= one.target.multiprocessors:
+    if work.rows is not None and work.few(one.target):
         return Price(tuple(_latencies(one, work, work.rows)), adds=True)
     factors = [("home", _home(one, work)), ("merges", _merges(one, work)), ("fit", _fit(one, work)),
                ("registers", _registers(one, work)), ("threads", _threads(one, work))]  # fmt: skip
@@ -69,7 +74,7 @@ def _latencies(one: CudaSchedule, work: Work, rows: int) -> list[tuple[str, floa
     again = 0.6 if one.home == "device" and work.sweeps > 1 else 0.0
     thread = share / one.team_threads * 0.02
     meeting = {"lanes": 0.0, "block": 0.1 + 0.0004 * one.threads,
-               "cluster": 1.2 + 0.02 * one.blocks, "grid": 2.2}[one.team]  # fmt: skip
+               "cluster": 1.2 + 0.02 * one.blocks + 0.0015 * one.threads, "grid": 2.6}[one.team]  # fmt: skip
     return [("launch and first load", 3.7), ("elements", rounds * (lengths + thread) * (1 + again)),
             ("merges", rounds * meeting)]  # fmt: skip
 
@@ -82,11 +87,15 @@ def _home(one: CudaSchedule, work: Work) -> float:
     match one.home:
         case "registers":
             late = 0.06 if one.width == 8 and work.stores and one.threads > 256 else 0.0
+            late += 0.15 if one.blocks > 1 else 0.0
+            late += work.extra * (0.06 if one.width == 8 else 0.02) if one.team == "block" else 0.0
             return 1.02 + late + (0.02 if one.threads > 512 else 0.0) + _shared_row(one)
         case "shared":
-            return 1.035 + _shared_row(one)
+            thin = 0.1 if work.extra and one.width == 8 and one.vectors < 4 else 0.0
+            return 1.035 + thin + _shared_row(one)
         case "chip":
-            return 1.19 + (0.02 if one.team == "cluster" else 0.0)
+            packed = 0.1 if one.width == 8 else 0.02 if one.per_sm == 1 else 0.0
+            return 1.16 + packed
         case "device":
             short = 0.004 * max(0, 512 // one.threads - 1)
             return 1.02 + short + (0.6 if work.sweeps > 1 else 0.0)
@@ -127,17 +136,19 @@ def _registers(one: CudaSchedule, work: Work) -> float:
 
 def _threads(one: CudaSchedule, work: Work) -> float:
     """Where shared memory has room for few blocks, they need many threads."""
-    if one.home not in ("shared", "chip"):
-        return 1.0
-    wanted = 512 * (1 + work.extra)
     here = _resident(one, work) * one.threads
+    if one.home in ("device", "registers"):
+        return 1.0 + 0.2 * max(0.0, 768 / here - 1.0)
+    wanted = 512 * (1 + work.extra)
+    if one.load == "peeled" and here < 1024:
+        wanted = 768
     alone = 0.1 if one.blocks == 16 and here == one.threads else 0.0  # 7 clusters on 132 of them
     return 1.0 + 0.1 * max(0.0, wanted / here - 1.0) + alone
 
 
 def _resident(one: CudaSchedule, work: Work) -> int:
     """Blocks of a multiprocessor, at the registers that kernels of this kind use."""
-    registers = 32 + 4 * one.vectors * (2 if one.width == 8 else 1)
+    registers = 16 + max(16, one.items)
     found = min(one.target.threads_per_sm // one.threads,
                 one.target.registers_per_sm // (registers * one.threads))  # fmt: skip
     if one.slice_vectors:
@@ -147,9 +158,11 @@ def _resident(one: CudaSchedule, work: Work) -> int:
 
 def _parallelism(one: CudaSchedule, work: Work, rows: int) -> float:
     """Few blocks neither keep enough loads under way nor share the rows evenly."""
-    if one.steady:
-        return 1.0
     target = one.target
+    if one.steady:
+        teams = target.multiprocessors * one.per_sm // one.blocks
+        idle = target.multiprocessors * one.per_sm / (teams * one.blocks)
+        return (1.0 + 0.4 * (idle - 1.0)) * -(-rows // teams) * teams / rows
     blocks = -(-rows // one.rows_per_block) * one.blocks
     under_way = blocks * one.threads * min(one.vectors, 4) * 16
     starved = max(1.0, target.multiprocessors * 32768 / under_way)

@@ -19,8 +19,8 @@ from fusegen.schedule.target import WARP, CudaTarget
 MAX_ITEMS = 32  # of a chunk whose candidates for a list are told apart by a bit each
 MAX_WIDTH = 8
 _NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 bits
-_LONG_ROW = 1 << 16  # bytes; shorter rows that are only read are read a little faster past L1
 _STATIC_SHARED = 8192  # bytes of a block that are not its slice: states on their way, and CUDA's own
+_CHIP_THREADS = 512  # of a block whose rows come in where others leave
 _MOST_SLICES = 256  # blocks that share a row
 _TYPICAL_COLUMNS = 8192  # where the length of a row is not known
 
@@ -68,11 +68,14 @@ class _Menu:
         self.base = CudaSchedule(
             target=self.target, team="block", home="device", threads=256, vectors=4,
             width=self.width, load=self.load, wide_columns=self.n_cols > _NARROW_COLUMNS,
-            past_l1=not stores and self.width > 1 and self.n_vectors * VECTOR_BYTES < _LONG_ROW,
         )  # fmt: skip
+        # Short rows that are only read are read a little faster past L1.
+        self.held = replace(self.base, home="registers", past_l1=not stores and self.width > 1)
         vector = replace(self.base, home="shared", slice_vectors=1)
-        self.kept_bytes = shared_bytes(kernel, vector)
-        kept = {p.name for p in kept_params(kernel, vector)}
+        kept = {p.name: p.dtype.itemsize * self.width for p in kept_params(kernel, vector)}
+        # Copies to shared memory are 16 bytes each.
+        whole = all(size % VECTOR_BYTES == 0 for size in kept.values())
+        self.kept_bytes = shared_bytes(kernel, vector) if whole else 0
         self.work = Work(
             rows=self.problem.n_rows or None, vectors=self.n_vectors,
             sweeps=max(len(k.sweeps) for k in self.program.kernels), stores=stores,
@@ -88,8 +91,7 @@ class _Menu:
         yield from self._blocks()
         if self.work.sweeps > 1 and self.kept_bytes:
             yield from self._shared()
-        few = bool(self.problem.n_rows) and 2 * (self.problem.n_rows or 0) <= self.target.multiprocessors
-        if self.target.clusters and (self.work.sweeps > 1 or few):
+        if self.target.clusters and (self.work.sweeps > 1 or self.work.few(self.target)):
             yield from self._clusters()
         if self.target.clusters and self.work.sweeps > 1 and self.kept_bytes:
             yield from self._chip()
@@ -98,24 +100,23 @@ class _Menu:
     # ---- teams inside a warp ----
 
     def _lanes(self) -> Iterator[CudaSchedule]:
-        for lanes in (8, 16, 32):
-            if self.load == "peeled" and lanes < 2 * (self.width - 1):
-                continue  # a lane takes one element of the edges at most
-            for vectors in (1, 2, 3, 4, 6, 8):
-                room = lanes * vectors
-                if self.n_vectors <= room < 2 * self.n_vectors + lanes:
-                    yield replace(self.base, team="lanes", home="registers", lanes=lanes,
-                                  threads=128, vectors=vectors)
+        # A lane takes one element of the edges at most.
+        few = 16 if self.load == "peeled" and self.width > 4 else 8
+        for lanes, chunks in ((few, (1, 2, 4, 8)), (WARP, (2, 4, 8))):
+            for vectors in chunks:
+                if self.n_vectors <= lanes * vectors < 2 * self.n_vectors + lanes:
+                    yield replace(self.held, team="lanes", lanes=lanes, threads=128,
+                                  vectors=vectors)
 
     # ---- a block ----
 
     def _blocks(self) -> Iterator[CudaSchedule]:
-        yield from self._in_registers(self.base, self.n_vectors, (2, 4, 8))
-        for vectors in (4, 8):
-            for threads in (128, 256, 512, 1024):
-                one = replace(self.base, threads=threads, vectors=vectors)
-                if threads * vectors < 2 * self.n_vectors and threads <= one.most_threads:
-                    yield one
+        chunks = (2, 4) if self.work.stores else (4, 8)
+        yield from self._in_registers(self.held, self.n_vectors, chunks)
+        for threads in (128, 256, 512):
+            vectors = 4 if self.work.stores else 8
+            if threads * vectors < 2 * self.n_vectors:
+                yield replace(self.base, threads=threads, vectors=vectors)
 
     def _in_registers(
         self, base: CudaSchedule, vectors: int, chunks: tuple[int, ...]
@@ -123,18 +124,18 @@ class _Menu:
         """As many threads as hold these vectors, all in registers."""
         for chunk in chunks:
             threads = max(2 * WARP, -(-vectors // (chunk * WARP)) * WARP)
-            one = replace(base, home="registers", vectors=chunk, threads=threads)
+            one = replace(base, vectors=chunk, threads=threads)
             if threads <= one.most_threads:
                 yield one
 
     def _shared(self, blocks: int = 1) -> Iterator[CudaSchedule]:
         share = -(-self.n_vectors // blocks)
-        for threads, vectors in ((128, 4), (256, 2), (256, 4), (512, 2), (512, 4)):
-            one = replace(self.base, team="cluster" if blocks > 1 else "block", home="shared",
-                          threads=threads, vectors=vectors, blocks=blocks, slice_vectors=share)
-            room = share * self.kept_bytes + _STATIC_SHARED
-            if threads * vectors <= share and room <= self.target.shared_per_block:
-                yield one
+        if share * self.kept_bytes + _STATIC_SHARED > self.target.shared_per_block:
+            return
+        for threads in (128, 256, 512):
+            if threads * 4 <= share:
+                yield replace(self.base, team="cluster" if blocks > 1 else "block", home="shared",
+                              threads=threads, vectors=4, blocks=blocks, slice_vectors=share)
 
     # ---- clusters, and rows that fill many multiprocessors ----
 
@@ -142,28 +143,30 @@ class _Menu:
         for blocks in (2, 4, 8, 16):
             if self.work.sweeps > 1 and self.kept_bytes:
                 yield from self._shared(blocks)
-            base = replace(self.base, team="cluster", blocks=blocks)
+            base = replace(self.held, team="cluster", blocks=blocks)
             yield from self._in_registers(base, -(-self.n_vectors // blocks), (4, 8))
 
     def _chip(self) -> Iterator[CudaSchedule]:
         """Rows in registers and shared memory, the next one coming in where this one leaves."""
         if self.load != "aligned" or sum(s.monoid.has_scalars for s in self.program.sweeps) != 1:
             return
-        for per_sm, threads, vectors in ((1, 512, 4), (1, 512, 8), (1, 512, 12), (2, 512, 4)):
-            if vectors * self.width > 64:
-                continue
-            held = threads * vectors
+        # (blocks on a multiprocessor, vectors in registers): two are better, where chunks are small
+        # enough for that; for a few rows, all that the registers hold.
+        homes = ((2, 4), (1, 12)) if self.width < MAX_WIDTH else ((1, 4),)
+        for per_sm, vectors in homes:
+            held = _CHIP_THREADS * vectors
             room = (self.target.shared_per_sm // per_sm - _STATIC_SHARED) // self.kept_bytes
+            slots = self.target.multiprocessors * per_sm
             least = -(-self.n_vectors // (room + held))
-            for blocks in {least, least + 1, *(n for n in (2, 4, 8, 16) if n >= least)}:
+            teams = slots // least
+            for blocks in {slots // n for n in (teams, teams - 1) if n > 0}:  # no one stands idle
                 share = -(-self.n_vectors // blocks)
-                if not 1 < blocks <= self.target.multiprocessors * per_sm or share <= held:
-                    continue
-                one = replace(self.base, home="chip", steady=True, per_sm=per_sm, threads=threads,
-                              blocks=blocks, vectors=vectors, slice_vectors=share - held)  # fmt: skip
-                yield replace(one, team="grid")
-                if blocks in (2, 4, 8, 16):
-                    yield replace(one, team="cluster")
+                if blocks > 1 and share > held:
+                    yield replace(
+                        self.base, team="grid", home="chip", steady=True, per_sm=per_sm,
+                        threads=_CHIP_THREADS, blocks=blocks, vectors=vectors,
+                        slice_vectors=share - held,
+                    )  # fmt: skip
 
     def _split(self) -> Iterator[CudaSchedule]:
         """Rows split over the grid; the last of a row's blocks merges what they found."""

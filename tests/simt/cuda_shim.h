@@ -50,6 +50,7 @@ static constexpr int warpSize = 32;
 SIMT_INLINE void __trap(SIMT_LINE) { simt::fail(line, "__trap()"); }
 
 #include "shim/atomics.h"
+#include "shim/clusters.h"
 #include "shim/intrinsics.h"
 #include "shim/kernel_export.h"
 #include "shim/memory.h"
