@@ -187,15 +187,9 @@ def _ready(call: Call, order: list[str], pointers: list[int], out: Any) -> Ready
 
 def _apart(views: list[Any], n_inputs: int) -> tuple[_Apart, ...]:
     """Every given output against every input and every other output."""
-    reach = [_reach(v) for v in views]
+    ends = [rs.reach(v) for v in views]
     pairs = [(i, j) for i in range(n_inputs, len(views)) for j in range(i)]
-    return tuple((i, j, reach[j][0] - reach[i][1], reach[j][1] - reach[i][0]) for i, j in pairs)
-
-
-def _reach(array: Any) -> tuple[int, int]:
-    """Bytes from the first element to the lowest, and to behind the highest."""
-    ends = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
-    return sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends) + int(array.itemsize)
+    return tuple((i, j, ends[j][0] - ends[i][1], ends[j][1] - ends[i][0]) for i, j in pairs)
 
 
 def _finish(

@@ -33,7 +33,10 @@ def kinds_of(
     return found
 
 
-@pytest.mark.parametrize("name", ["softmax", "layer_norm", "logsumexp", "var_mean", "cross_entropy"])
+NAMES = ["softmax", "layer_norm", "logsumexp", "var_mean", "cross_entropy"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n_cols", [96, 1600, 9000])
 def test_every_kind_of_schedule(name: str, n_cols: int) -> None:
     case = library_case(name, 3, n_cols)

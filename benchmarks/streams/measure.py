@@ -20,7 +20,7 @@ ROTATED = 2  # input sets; the cache is flushed as well
 
 
 class Bench:
-    """Measures cells on the current device; limits are kept between cells."""
+    """Measures cells on the current device."""
 
     def __init__(self, repetitions: int, peer_names: tuple[str, ...], seed: int) -> None:
         torch.manual_seed(seed)
@@ -36,7 +36,8 @@ class Bench:
         out = outputs_of(cell)
         options = {"axis": cell.axis, "form": cell.form, "out": out}
         executable: Any = pipeline.prepare(inputs[0], {}, **options).executable
-        limit = self._limits.of(cell.limit, cell.input_bytes)
+        limit = self._limits.over(cell.limit, [one[0] for one in inputs],
+                                  out if cell.limit == "copy" else None)
         times = self._timer.times([partial(pipeline, *one, **options) for one in inputs])
         error = max(self._error(cell, pipeline, one, options) for one in inputs)
         us = statistics.median(times)

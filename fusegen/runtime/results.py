@@ -26,6 +26,19 @@ class Result:
     copy: bool = False  # written is not the user's memory
 
 
+def reach(array: Any) -> tuple[int, int]:
+    """Bytes from the first element to the lowest, and to behind the highest."""
+    ends = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
+    return sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends) + int(array.itemsize)
+
+
+def overlap(one: Any, other: Any) -> bool:
+    """May two arrays of the same kind, NumPy's or CuPy's, share memory?"""
+    (low, high), (lowest, highest) = reach(one), reach(other)
+    apart = address(one) - address(other)
+    return one.size > 0 < other.size and lowest - high < apart < highest - low
+
+
 def result_shape(param: Param, rows: Rows) -> Shape:
     """The user's shape: row values lose the axis, lists have K there."""
     if param.shape == "row":
@@ -89,7 +102,7 @@ def given_result(
     ):
         raise ArgumentError(f"{name} cannot be written to", why="It is read-only or converted.")
     for other, source in inputs.items():
-        if np.may_share_memory(taken.array, source.array):
+        if overlap(taken.array, source.array):
             raise ArgumentError(
                 f"{name} overlaps the input {other}",
                 why="Rows are read more than once and by many threads at a time.",
@@ -102,7 +115,7 @@ def _write_through(array: Any, param: Param, rows: Rows, out: Any, like: Adopted
     flat = _flat(array, param, rows)
     packed = flat.flags.c_contiguous or (param.shape == "element" and readable(flat))
     # reshape copies where it must; then the result is written elsewhere and moved at the end.
-    same = flat.size == 0 or (address(flat) == address(array) and np.may_share_memory(flat, array))
+    same = flat.size == 0 or (address(flat) == address(array) and overlap(flat, array))
     if packed and same and address(flat) % flat.itemsize == 0:
         return Result(flat, array, out, given=True)
     fresh = new_result(param, rows, like)
@@ -121,7 +134,7 @@ def check_distinct(results: list[Result]) -> None:
     given = [r for r in results if r.given]
     for i, one in enumerate(given):
         for other in given[i + 1 :]:
-            if np.may_share_memory(one.shaped, other.shaped):
+            if overlap(one.shaped, other.shaped):
                 raise ArgumentError("two of the out= arrays overlap",
                                     fix="Give each output memory of its own.")  # fmt: skip
 

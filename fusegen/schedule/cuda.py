@@ -98,11 +98,11 @@ class CudaSchedule:
             "lanes": f"{self.lanes} lanes", "block": "block", "cluster": "cluster of blocks",
             "grid": "several blocks",
         }[self.team]  # fmt: skip
-        stays = {"device": "", "registers": "in registers, ", "shared": "in shared memory, ",
-                 "chip": "in registers and shared memory, "}  # fmt: skip
+        stays = {"device": "", "registers": " in registers", "shared": " in shared memory",
+                 "chip": " in registers and shared memory, from row to row"}  # fmt: skip
         return (
-            f"row per {owner}, {stays[self.home]} {self.vectors} × {self.width} elements per thread "
-            f"and chunk, {self.load} loads{' past L1' if self.past_l1 else ''}{', from row to row' if self.steady else ''}"
+            f"row per {owner}{stays[self.home]}, {self.vectors} × {self.width} elements per thread "
+            f"and chunk, {self.load} loads{' past L1' if self.past_l1 else ''}"
         )
 
     def describe(self) -> str:

@@ -120,7 +120,8 @@ def _partials(kernel: Kernel, sweep: Sweep, schedule: CudaSchedule) -> tuple[Scr
         )
     for best in sweep.monoid.lists:
         size = entry_bytes(kernel, best, schedule)
-        found.append(Scratch(f"{best.name}_partial", "entries", "row", schedule.blocks * best.k, size))
+        count = schedule.blocks * best.k
+        found.append(Scratch(f"{best.name}_partial", "entries", "row", count, size))
     return tuple(found)
 
 

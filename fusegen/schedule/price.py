@@ -1,7 +1,7 @@
 """What a schedule is expected to cost: the time to move the bytes, times what it loses on the way.
 
-Every figure is fitted to measurements on an H200 (benchmarks/results/candidates.json); other targets
-differ by their facts. Prices only have to put schedules in order.
+Every figure is fitted to measurements on an H200 (benchmarks/results/candidates.json); other
+targets differ by their facts. Prices only have to put schedules in order.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def _latencies(one: CudaSchedule, work: Work, rows: int) -> list[tuple[str, floa
     again = 0.6 if one.home == "device" and work.sweeps > 1 else 0.0
     thread = share / one.team_threads * 0.02
     meeting = {"lanes": 0.0, "block": 0.1 + 0.0004 * one.threads,
-               "cluster": 1.2 + 0.02 * one.blocks + 0.0015 * one.threads, "grid": 2.6}[one.team]  # fmt: skip
+               "cluster": 1.2 + 0.02 * one.blocks + 0.0015 * one.threads,
+               "grid": 2.6}[one.team]  # fmt: skip
     return [("launch and first load", 3.7), ("elements", rounds * (lengths + thread) * (1 + again)),
             ("merges", rounds * meeting)]  # fmt: skip
 
@@ -131,7 +132,8 @@ def _registers(one: CudaSchedule, work: Work) -> float:
     """Long chunks leave room for fewer threads."""
     held = one.items * (1 + work.extra if work.stores else 1)
     limit = 64 if not work.stores else 32
-    return 1.0 + 0.02 * max(0.0, held / limit - 1.0) + (0.01 if one.vectors > 4 and work.stores else 0)
+    wide = 0.01 if one.vectors > 4 and work.stores else 0.0
+    return 1.0 + 0.02 * max(0.0, held / limit - 1.0) + wide
 
 
 def _threads(one: CudaSchedule, work: Work) -> float:
@@ -152,7 +154,8 @@ def _resident(one: CudaSchedule, work: Work) -> int:
     found = min(one.target.threads_per_sm // one.threads,
                 one.target.registers_per_sm // (registers * one.threads))  # fmt: skip
     if one.slice_vectors:
-        found = min(found, one.target.shared_per_sm // (one.slice_vectors * work.vector_bytes + 4096))
+        room = one.slice_vectors * work.vector_bytes + 4096
+        found = min(found, one.target.shared_per_sm // room)
     return max(1, found)
 
 

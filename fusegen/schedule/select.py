@@ -19,7 +19,7 @@ from fusegen.schedule.target import WARP, CudaTarget
 MAX_ITEMS = 32  # of a chunk whose candidates for a list are told apart by a bit each
 MAX_WIDTH = 8
 _NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 bits
-_STATIC_SHARED = 8192  # bytes of a block that are not its slice: states on their way, and CUDA's own
+_STATIC_SHARED = 8192  # bytes of a block beside its slice: states that meet, and CUDA's own
 _CHIP_THREADS = 512  # of a block whose rows come in where others leave
 _MOST_SLICES = 256  # blocks that share a row
 _TYPICAL_COLUMNS = 8192  # where the length of a row is not known

@@ -26,7 +26,7 @@ class ChipPrinter:
                 return ("const column_t at = begin + rank;", *_live("at", "live"))
             case "chip":
                 return ("const column_t held_at = begin + rank;", *_live("held_at", "held_live"),
-                        "const column_t rest = begin + kVectors * kTeam;  // first one in shared memory",
+                        "const column_t rest = begin + kVectors * kTeam;  // the first in slices",
                         *self._slots("end > rest ? end - rest : 0"),
                         "const column_t per_group = vectors_per_group(end - rest);")  # fmt: skip
             case "shared" if self.kept:
@@ -69,7 +69,8 @@ class ChipPrinter:
         if self.schedule.home != "chip":
             return ()
         rows = [
-            f"const {C_TYPES[p.dtype.name]}* next_{p.name} = {p.name}_row + row_step * {p.name}_stride;"
+            f"const {C_TYPES[p.dtype.name]}* next_{p.name} = "
+            f"{p.name}_row + row_step * {p.name}_stride;"
             for p in self.kept
         ]
         loads = []

@@ -33,7 +33,7 @@ class KernelView:
     splits: bool
     home: str
     rows: tuple[tuple[str, str, str], ...]  # declared type, row pointer, initial value
-    phase: str  # element type and pointer that the head is measured on; "" if rows are whole vectors
+    phase: str  # what the head is measured on, in elements; "" if rows are whole vectors
     bodies: tuple[tuple[str, str, str], ...]  # likewise, pointers to the first whole vector
     has_edge: str  # condition on this thread's block or row, with its "&&"
     span: tuple[str, ...]  # statements that say which vectors of the row are this thread's
@@ -64,8 +64,9 @@ class KernelView:
 
 
 HELPERS = (
-    "divisor", "exp_narrow", "exp_times", "greater_of", "lesser_of", "zero_wins", "square", "xlogy", "sign", "sigmoid", "to_int",
-    "clamped", "shift_anchor", "scale_anchor", "above", "below",
+    "divisor", "exp_narrow", "exp_times", "greater_of", "lesser_of", "zero_wins", "square",
+    "xlogy", "sign", "sigmoid", "to_int", "clamped", "shift_anchor", "scale_anchor", "above",
+    "below",
 )  # fmt: skip
 """C++ functions that a program gets if it calls them, one partial each."""
 
@@ -98,11 +99,12 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
         "seed_groups": groups,
         "grouped_seed": groups < schedule.team_threads,
         "loads": {ld.loader for v in sweeps for ld in v.loads},
-        "narrow": any(v.repacked or any(".repack" in ln for ln in (*v.brings, *v.held)) for v in sweeps),
+        "narrow": any(v.repacks for v in sweeps),
         "stored": any(v.stores for v in sweeps),
         "splits": any(k.splits for k in kernels),
         "together": any(n.together for n in launched),
-        "meets_again": any(k.loops and not k.parity for k in kernels) or any(s.monoid.ordered for s in program.sweeps),
+        "meets_again": any(k.loops and not k.parity for k in kernels)
+        or any(s.monoid.ordered for s in program.sweeps),
         "owns": owns,
         "sweeps": sweeps,
         "kernels": kernels,

@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 
-from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect, divisor_name
-from fusegen.emit.cuda.own import fold_lines as own_lines
+from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
+from fusegen.emit.cuda.elements import ElementPrinter, needed
+from fusegen.emit.cuda.meeting import meeting_arguments, meeting_array, reduce_function
 from fusegen.emit.cuda.rows import array_name, body_of, pointer_of, step_lines
-from fusegen.emit.cuda.state import folded_into, lowest, state_view
-from fusegen.emit.cuda.views import LiftView, ListView, LoadView, SweepView
-from fusegen.expr import Expr, Var, variables
-from fusegen.kernel import Kernel, Let, Param, Step, Sweep
-from fusegen.monoid import Best, Folded, KBest, Moving, Own
+from fusegen.emit.cuda.state import lowest, state_view
+from fusegen.emit.cuda.views import ListView, LoadView, SweepView
+from fusegen.kernel import Kernel, Param, Step, Sweep
+from fusegen.monoid import KBest
 from fusegen.schedule.cuda import CudaSchedule
 from fusegen.schedule.launch import in_device_memory, kept_params
-
-
-def needed(sweep: Sweep, exprs: Iterable[Expr]) -> tuple[list[str], list[Let]]:
-    """Loads and lets, in order, that these element expressions use."""
-    wanted: set[str] = {n for e in exprs for n in variables(e)}
-    lets: list[Let] = []
-    for let in reversed(sweep.lets):
-        if let.name in wanted:
-            lets.insert(0, let)
-            wanted |= set(variables(let.expr))
-    return [n for n in sweep.loads if n in wanted], lets
-
 
 
 class SweepPrinter:
@@ -41,25 +28,27 @@ class SweepPrinter:
         several = sum(s.monoid.has_scalars for s in kernel.sweeps) > 1
         self.total = f"state{sweep.number}" if several else "state"
         self.column_type = "long long" if schedule.wide_columns else "int"
-        self._listed = {n for c in sweep.monoid.lists for n in needed(sweep, [c.lift])[0]}
         self.state = (
             state_view(sweep, state, dialect, self.column_type)
             if sweep.monoid.has_scalars else None
         )  # fmt: skip
+        self.elements = ElementPrinter(kernel, sweep, dialect, self.state)
 
     def view(self) -> SweepView:
         sweep = self.sweep
         lists = tuple(self._list(c) for c in sweep.monoid.lists)
         loads = tuple(self._load(self.kernel.param(n)) for n in sweep.loads)
-        folded = tuple(self._fold_lines(lists))
-        lifts = tuple(self._lifts())
-        stored, map_divisors = self._divided(self._store_lines)
+        folded = tuple(self.elements.fold_lines(lists))
+        lifts = tuple(self.elements.lifts())
+        stored, map_divisors = self.elements.divided(self.elements.store_lines)
         found = SweepView(
             number=sweep.number, first=sweep is self.kernel.sweeps[0],
             last=sweep is [s for s in self.kernel.sweeps if s.loads or s.element_stores][-1],
             items=self.schedule.items, algorithm=sweep.algorithm,
             state=self.state, total=self.total, part=f"part_of_{self.total}",
-            reduce=self._reduce(), meeting=self._meeting(), meeting_array=self._meeting_array(),
+            reduce=reduce_function(self.schedule),
+            meeting=meeting_arguments(self.schedule, sweep.number),
+            meeting_array=meeting_array(self.schedule, sweep.number),
             loads=loads, brings=tuple(ln for ld in loads for ln in self._bring(ld)),
             held=tuple(ln for ld in loads for ln in self._held(ld)),
             fold_params=(), fold_args="", edge_fold_args="", fold_lines=folded, lifts=lifts,
@@ -70,34 +59,6 @@ class SweepPrinter:
             list_stores=tuple(self._list_stores({v.name: v for v in lists})),
         )  # fmt: skip
         return self._with_functions(found)
-
-    # ---- where warps and blocks meet ----
-
-    def _reduce(self) -> str:
-        together = self.schedule.steady
-        return {
-            "lanes": "lanes_reduce<kTeam>", "block": "block_reduce", "cluster": "cluster_reduce",
-            "grid": "grid_reduce" if together else "block_reduce",
-        }[self.schedule.team]  # fmt: skip
-
-    def _meeting(self) -> str:
-        """Arguments of the reduction but the first, each with its comma."""
-        if self.schedule.team == "lanes":
-            return ""
-        steady = self.schedule.steady
-        place = f", meeting{self.sweep.number}{'[parity]' if steady else ''}"
-        if self.schedule.team != "grid" or not steady:
-            return place
-        team = "blockIdx.x / blocks"
-        return (f"{place}, partial_states + ({team} * 2 + parity) * blocks, "
-                f"tickets + {team}, blocks, slice")  # fmt: skip
-
-    def _meeting_array(self) -> str:
-        if self.schedule.team == "lanes":
-            return ""
-        size = "16 * kMostThreads / 32" if self.schedule.team == "cluster" else "kMostThreads / 32"
-        rows = "[2]" if self.schedule.steady else ""
-        return f"meeting{self.sweep.number}{rows}[{size}]"
 
     # ---- functions ----
 
@@ -137,7 +98,7 @@ class SweepPrinter:
                 params.append(f"{constant}Items<{kind}, kCount>& {name}_items")
                 args.append(f"{name}_items")
                 edges.append(f"{name}_edge")
-        for kind, name in self._row_values():
+        for kind, name in self.elements.row_values():
             if name in words:
                 params.append(f"{kind} {name}")
                 args.append(name)
@@ -200,116 +161,8 @@ class SweepPrinter:
     def _stores(self) -> Iterable[tuple[str, str, str, str]]:
         for s in self.sweep.element_stores:
             param = self.kernel.param(s.param)
-            yield C_TYPES[param.dtype.name], s.param, f"{s.param}_items", body_of(param, self.schedule)
-
-    def _item_lines(self, exprs: list[Expr]) -> list[str]:
-        """The loads and lets that an item needs, as declarations inside the item loop."""
-        loads, lets = needed(self.sweep, exprs)
-        lines = []
-        for n in loads:
-            dtype = self.kernel.param(n).dtype
-            value = self.dialect.load(f"{n}_items[i]", dtype)
-            lines.append(f"const {self.dialect.type_of(dtype.kind)} {n} = {value};")
-        return lines + [self._let(let) for let in lets]
-
-    def _let(self, let: Let) -> str:
-        note = f"  // {let.note}" if let.note else ""
-        kind = self.dialect.type_of(let.expr.kind)
-        return f"const {kind} {let.name} = {self.dialect.text(let.expr)};{note}"
-
-    def _fold_lines(self, lists: tuple[ListView, ...]) -> list[str]:
-        monoid = self.sweep.monoid
-        peaks = [c for c, v in zip(monoid.lists, lists, strict=True) if v.own_peak]
-        read: list[Folded | Best | KBest] = [*monoid.folded, *monoid.best, *peaks]
-        exprs = [c.lift for c in read] + [lift for o in monoid.own for lift in o.lifts]
-        if not exprs:
-            return []
-        lines = self._item_lines(exprs)
-        for f in monoid.folded:
-            value = self.dialect.text(f.lift)
-            joined = folded_into(f, f"chunk.{f.name}", value, self.dialect)
-            lines.append(f"chunk.{f.name} = {joined};")
-        for b in monoid.best:
-            order = self.dialect.use("above" if b.largest else "below")
-            value = self.dialect.text(b.lift)
-            ahead = f"{order}({value}, column, chunk.{b.value}, chunk.{b.name})"
-            lines.append(f"if ({ahead}) {{")
-            lines.append(f"    chunk.{b.value} = {value};")
-            lines.append(f"    chunk.{b.name} = column;")
-            lines.append("}")
-        notes = dict(self.sweep.notes)
-        for o in monoid.own:
-            lines += own_lines(o, notes.get(o.name, ""), self.dialect)
-        for c, v in zip(monoid.lists, lists, strict=True):
-            if v.own_peak:
-                self.dialect.use("greater_of")
-                joined = f"greater_of({v.peak}, {self.dialect.text(c.lift)})"
-                lines.append(f"{v.peak} = {joined};")
-        return lines
-
-    def _lifts(self) -> list[LiftView]:
-        """How the chunk's moving sums are made, level by level."""
-        monoid = self.sweep.monoid
-        views = self.state.levels if self.state else ()
-        found: list[LiftView] = []
-        declared: set[str] = set()
-        for level, view in zip(monoid.levels, views, strict=True):
-            lines, divisors = self._divided(partial(self._lift_lines, level.moving))
-            found.append(LiftView(
-                suffix=view.suffix, lines=lines,
-                divisors=tuple(d for d in divisors if d not in declared),
-                anchors=tuple((p.anchor, f"{p.anchor}_of(state)") for p in level.pivots),
-            ))  # fmt: skip
-            declared |= set(divisors)
-        return found
-
-    def _divided(
-        self, make: Callable[[], list[str]]
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Lines for elements, and declarations of the row values that they divide by."""
-        self.dialect.divisors = {}
-        lines = tuple(make())
-        values, self.dialect.divisors = self.dialect.divisors, None
-        return lines, tuple(f"const Divisor {divisor_name(v)}({v});" for v in values)
-
-    def _lift_lines(self, moving: Iterable[Moving]) -> list[str]:
-        monoid = self.sweep.monoid
-        used = {n for m in moving for n in variables(m.lift)}
-        relatives = [r for r in monoid.relatives if r.name in used]
-        lines = self._item_lines([r.atom for r in relatives] + [m.lift for m in moving])
-        for r in relatives:
-            u = self.dialect.text(monoid.relative(r, lambda n: Var(monoid.pivot(n).anchor)))
-            lines.append(f"const {self.dialect.real} {r.name} = {u};")
-        lines += [f"state.{m.name} += {self.dialect.text(m.lift)};" for m in moving]
-        return lines
-
-    def _store_lines(self) -> list[str]:
-        stores = self.sweep.element_stores
-        if not stores:
-            return []
-        lines = self._item_lines([s.value for s in stores])
-        for s in stores:
-            dtype = self.kernel.param(s.param).dtype
-            shown = self.dialect.store(self.dialect.text(s.value), s.value.kind, dtype)
-            note = f"  // {s.note}" if s.note else ""
-            lines.append(f"{s.param}_items.set(i, {shown});{note}")
-        return lines
-
-    def _row_values(self) -> list[tuple[str, str]]:
-        """Row values that element expressions use, in order of first use."""
-        monoid = self.sweep.monoid
-        exprs: list[Expr] = [let.expr for let in self.sweep.lets]
-        exprs += [c.lift for c in monoid.components if not isinstance(c, Own)]
-        exprs += [lift for o in monoid.own for lift in o.lifts]
-        exprs += [r.atom for r in monoid.relatives]
-        exprs += [s.value for s in self.sweep.element_stores]
-        local = {r.name for r in monoid.relatives} | {let.name for let in self.sweep.lets}
-        found: dict[str, str] = {}
-        for expr in exprs:
-            for var in variables(expr).values():
-                if not var.varying and var.name not in local and var.name != "n_cols":
-                    found.setdefault(var.name, self.dialect.type_of(var.kind))
-        return [(kind, name) for name, kind in found.items()]
+            body = body_of(param, self.schedule)
+            yield C_TYPES[param.dtype.name], s.param, f"{s.param}_items", body
 
     # ---- lists ----
 
@@ -322,7 +175,8 @@ class SweepPrinter:
             name=best.name, k=best.k, slots=slots, value_type=self.dialect.type_of(best.kind),
             peak=f"chunk.{same.name}" if same else f"{best.name}_peak", own_peak=same is None,
             lines=tuple(self._candidate_lines(best)),
-            item_lines=tuple(self._item_lines([best.lift])), value=self.dialect.text(best.lift),
+            item_lines=tuple(self.elements.item_lines([best.lift])),
+            value=self.dialect.text(best.lift),
             seeded=best.k <= self.schedule.team_threads, bitonic=slots > 1024,
             spilled=in_device_memory(self.kernel, self.schedule), memory=self._memory(best, slots),
             worst=lowest(best.kind, self.dialect),
@@ -343,7 +197,7 @@ class SweepPrinter:
             kind = self.dialect.type_of(param.dtype.kind)
             raw = self.dialect.load(f"{pointer_of(param)}[column]", param.dtype)
             lines.append(f"const {kind} {n} = {raw};")
-        return lines + [self._let(let) for let in lets]
+        return lines + [self.elements.let(let) for let in lets]
 
     # ---- row scope ----
 

@@ -103,6 +103,10 @@ class SweepView:
         return tuple(ld.name for ld in self.loads if ld.narrow and f"{ld.name}_items[" in lifted)
 
     @property
+    def repacks(self) -> bool:
+        return bool(self.repacked) or any(".repack" in ln for ln in (*self.brings, *self.held))
+
+    @property
     def folds(self) -> bool:
         return bool(self.fold_lines or self.lifts)
 

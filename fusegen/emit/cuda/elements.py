@@ -1,0 +1,143 @@
+"""What a sweep does with elements, spelled out: fold, move the sums, lift, map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from fusegen.emit.cuda.dialect import CudaDialect, divisor_name
+from fusegen.emit.cuda.own import fold_lines as own_lines
+from fusegen.emit.cuda.state import StateView, folded_into
+from fusegen.emit.cuda.views import LiftView, ListView
+from fusegen.expr import Expr, Var, variables
+from fusegen.kernel import Kernel, Let, Sweep
+from fusegen.monoid import Best, Folded, KBest, Moving, Own
+
+
+def needed(sweep: Sweep, exprs: Iterable[Expr]) -> tuple[list[str], list[Let]]:
+    """Loads and lets, in order, that these element expressions use."""
+    wanted: set[str] = {n for e in exprs for n in variables(e)}
+    lets: list[Let] = []
+    for let in reversed(sweep.lets):
+        if let.name in wanted:
+            lets.insert(0, let)
+            wanted |= set(variables(let.expr))
+    return [n for n in sweep.loads if n in wanted], lets
+
+
+class ElementPrinter:
+    """Lines inside the loops over a chunk's items."""
+
+    def __init__(
+        self, kernel: Kernel, sweep: Sweep, dialect: CudaDialect, state: StateView | None
+    ) -> None:
+        self.kernel, self.sweep, self.dialect, self.state = kernel, sweep, dialect, state
+
+    def item_lines(self, exprs: list[Expr]) -> list[str]:
+        """The loads and lets that an item needs, as declarations inside the item loop."""
+        loads, lets = needed(self.sweep, exprs)
+        lines = []
+        for n in loads:
+            dtype = self.kernel.param(n).dtype
+            value = self.dialect.load(f"{n}_items[i]", dtype)
+            lines.append(f"const {self.dialect.type_of(dtype.kind)} {n} = {value};")
+        return lines + [self.let(let) for let in lets]
+
+    def let(self, let: Let) -> str:
+        note = f"  // {let.note}" if let.note else ""
+        kind = self.dialect.type_of(let.expr.kind)
+        return f"const {kind} {let.name} = {self.dialect.text(let.expr)};{note}"
+
+    def fold_lines(self, lists: tuple[ListView, ...]) -> list[str]:
+        monoid = self.sweep.monoid
+        peaks = [c for c, v in zip(monoid.lists, lists, strict=True) if v.own_peak]
+        read: list[Folded | Best | KBest] = [*monoid.folded, *monoid.best, *peaks]
+        exprs = [c.lift for c in read] + [lift for o in monoid.own for lift in o.lifts]
+        if not exprs:
+            return []
+        lines = self.item_lines(exprs)
+        for f in monoid.folded:
+            value = self.dialect.text(f.lift)
+            joined = folded_into(f, f"chunk.{f.name}", value, self.dialect)
+            lines.append(f"chunk.{f.name} = {joined};")
+        for b in monoid.best:
+            order = self.dialect.use("above" if b.largest else "below")
+            value = self.dialect.text(b.lift)
+            ahead = f"{order}({value}, column, chunk.{b.value}, chunk.{b.name})"
+            lines.append(f"if ({ahead}) {{")
+            lines.append(f"    chunk.{b.value} = {value};")
+            lines.append(f"    chunk.{b.name} = column;")
+            lines.append("}")
+        notes = dict(self.sweep.notes)
+        for o in monoid.own:
+            lines += own_lines(o, notes.get(o.name, ""), self.dialect)
+        for c, v in zip(monoid.lists, lists, strict=True):
+            if v.own_peak:
+                self.dialect.use("greater_of")
+                joined = f"greater_of({v.peak}, {self.dialect.text(c.lift)})"
+                lines.append(f"{v.peak} = {joined};")
+        return lines
+
+    def lifts(self) -> list[LiftView]:
+        """How the chunk's moving sums are made, level by level."""
+        monoid = self.sweep.monoid
+        views = self.state.levels if self.state else ()
+        found: list[LiftView] = []
+        declared: set[str] = set()
+        for level, view in zip(monoid.levels, views, strict=True):
+            lines, divisors = self.divided(partial(self.lift_lines, level.moving))
+            found.append(LiftView(
+                suffix=view.suffix, lines=lines,
+                divisors=tuple(d for d in divisors if d not in declared),
+                anchors=tuple((p.anchor, f"{p.anchor}_of(state)") for p in level.pivots),
+            ))  # fmt: skip
+            declared |= set(divisors)
+        return found
+
+    def divided(
+        self, make: Callable[[], list[str]]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Lines for elements, and declarations of the row values that they divide by."""
+        self.dialect.divisors = {}
+        lines = tuple(make())
+        values, self.dialect.divisors = self.dialect.divisors, None
+        return lines, tuple(f"const Divisor {divisor_name(v)}({v});" for v in values)
+
+    def lift_lines(self, moving: Iterable[Moving]) -> list[str]:
+        monoid = self.sweep.monoid
+        used = {n for m in moving for n in variables(m.lift)}
+        relatives = [r for r in monoid.relatives if r.name in used]
+        lines = self.item_lines([r.atom for r in relatives] + [m.lift for m in moving])
+        for r in relatives:
+            u = self.dialect.text(monoid.relative(r, lambda n: Var(monoid.pivot(n).anchor)))
+            lines.append(f"const {self.dialect.real} {r.name} = {u};")
+        lines += [f"state.{m.name} += {self.dialect.text(m.lift)};" for m in moving]
+        return lines
+
+    def store_lines(self) -> list[str]:
+        stores = self.sweep.element_stores
+        if not stores:
+            return []
+        lines = self.item_lines([s.value for s in stores])
+        for s in stores:
+            dtype = self.kernel.param(s.param).dtype
+            shown = self.dialect.store(self.dialect.text(s.value), s.value.kind, dtype)
+            note = f"  // {s.note}" if s.note else ""
+            lines.append(f"{s.param}_items.set(i, {shown});{note}")
+        return lines
+
+    def row_values(self) -> list[tuple[str, str]]:
+        """Row values that element expressions use, in order of first use."""
+        monoid = self.sweep.monoid
+        exprs: list[Expr] = [let.expr for let in self.sweep.lets]
+        exprs += [c.lift for c in monoid.components if not isinstance(c, Own)]
+        exprs += [lift for o in monoid.own for lift in o.lifts]
+        exprs += [r.atom for r in monoid.relatives]
+        exprs += [s.value for s in self.sweep.element_stores]
+        local = {r.name for r in monoid.relatives} | {let.name for let in self.sweep.lets}
+        found: dict[str, str] = {}
+        for expr in exprs:
+            for var in variables(expr).values():
+                if not var.varying and var.name not in local and var.name != "n_cols":
+                    found.setdefault(var.name, self.dialect.type_of(var.kind))
+        return [(kind, name) for name, kind in found.items()]
