@@ -22,6 +22,7 @@ from fusegen.dtypes import dtype_of
 from fusegen.kernel import Kernel, Param
 from fusegen.pipeline import Pipeline
 from fusegen.runtime.cpu import compiled
+from fusegen.schedule.cuda import CudaSchedule
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import CUDA_TARGETS, CpuTarget, CudaTarget, host_cpu
 
@@ -150,14 +151,14 @@ extern "C" void drive(const {k}::Arrays* arrays, int64_t rows, const int64_t* tr
 _FOLD = re.compile(
     r" +(?P<state>\w+) (?P<folded>folded\d+) = (?P=state)::identity\(\);\n"
     r"(?P<loop>.*?)"
-    r" +const (?P=state) (?P<total>\w+) = team_reduce\((?P=folded)\);\n",
+    r" +const (?P=state) (?P<total>\w+) = block_reduce\((?P=folded), \w+\);\n",
     re.DOTALL,
 )
 _ALONG_A_TREE = r"""
         const long long* t = trees + 8 * row;
         \g<state> pieces[3];
         for (int piece = 0; piece < 3; ++piece) {
-            const column_t begin = t[piece], end = t[piece + 1], n_cols = end;
+            const column_t begin = t[piece], end = t[piece + 1];
             \g<state> \g<folded> = \g<state>::identity();
 \g<loop>
             pieces[t[4 + piece]] = \g<folded>;
@@ -168,7 +169,11 @@ _ALONG_A_TREE = r"""
 
 
 def _cuda_launch(work: Work) -> Launch:
-    """The emitted kernel run by one thread, its walk over the row made three walks."""
+    """The emitted kernel run by one thread, its walk over the row made three walks, in chunks of
+    two elements, so that the pivot moves inside a piece as well."""
+    work.known["select_schedule"] = CudaSchedule(
+        target=GPU, team="block", home="device", threads=64, vectors=2, width=1, load="scalar"
+    )
     source, found = _FOLD.subn(_ALONG_A_TREE, work.source)
     assert found, "no state is folded"
     last = "long long n_cols_wide"
@@ -181,6 +186,6 @@ def _cuda_launch(work: Work) -> Launch:
         strides = [n_cols for p in kernel.params if p.shape == "element"]
         written = {i for i, p in enumerate(kernel.params) if p.output}
         args = [*arrays, *strides, n_rows, n_cols, shapes]
-        module.launch(kernel.name, (1,), (1,), args, outputs=written)
+        module.launch(kernel.name, (n_rows,), (1,), args, outputs=written)
 
     return launch

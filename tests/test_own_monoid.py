@@ -248,7 +248,7 @@ def test_row_order_is_kept_on_the_gpu(n_cols, choices):
     (got,) = case.emulate(**choices)
     np.testing.assert_array_equal(got, scanned(a, b))
     if "n_rows" in choices:
-        assert case.work(n_rows=2).schedule.slices > 1
+        assert case.work(n_rows=2).schedule.blocks > 1
 
 
 @emulated

@@ -45,6 +45,7 @@ class CudaSchedule:
     wide_columns: bool = False  # n_cols does not fit 32 bits
     steady: bool = False  # does a team go from row to row, keeping what all rows share?
     fixed: bool = False  # is the number of threads part of the source?
+    registers: Literal[64, 80, 128, 255] = 64  # that a thread may use
     per_sm: int = 1  # blocks that a multiprocessor shall have room for
     slice_vectors: int = 0  # of a row in shared memory: vectors that a block makes room for
 
@@ -64,19 +65,15 @@ class CudaSchedule:
 
     @property
     def most_threads(self) -> int:
-        """Threads that a block of the same source may have: fewer where chunks are long."""
+        """Threads that a block of the same source may have."""
         if self.fixed or self.team == "lanes":
             return self.threads
-        if self.home == "chip":
-            return 512
-        if self.vectors <= 4:
-            return 1024
-        return 256 if self.home == "registers" and self.vectors <= 8 else 512
+        return {64: 1024, 80: 256, 128: 512, 255: 256}[self.registers]
 
     @property
     def least_blocks(self) -> int:
         """Blocks of that size that a multiprocessor shall have registers for."""
-        return 3 if self.most_threads == 256 and not self.fixed else self.per_sm
+        return 3 if self.registers == 80 and self.most_threads == 256 else 1
 
     @property
     def grouping(self) -> Grouping:

@@ -150,13 +150,17 @@ def _threads(one: CudaSchedule, work: Work) -> float:
 
 def _resident(one: CudaSchedule, work: Work) -> int:
     """Blocks of a multiprocessor, at the registers that kernels of this kind use."""
-    registers = 16 + max(16, one.items)
     found = min(one.target.threads_per_sm // one.threads,
-                one.target.registers_per_sm // (registers * one.threads))  # fmt: skip
+                one.target.registers_per_sm // (_used(one) * one.threads))  # fmt: skip
     if one.slice_vectors:
         room = one.slice_vectors * work.vector_bytes + 4096
         found = min(found, one.target.shared_per_sm // room)
     return max(1, found)
+
+
+def _used(one: CudaSchedule) -> int:
+    """Registers that a thread uses, of those that it may."""
+    return min(one.registers, 16 + max(16, one.items))
 
 
 def _parallelism(one: CudaSchedule, work: Work, rows: int) -> float:

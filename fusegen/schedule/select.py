@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from fusegen.errors import ArgumentError
-from fusegen.kernel import Program
+from fusegen.kernel import Kernel, Program, Sweep
 from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule, LoadMode
 from fusegen.schedule.launch import kept_params, shared_bytes
 from fusegen.schedule.price import Price, Work, price_of
@@ -22,6 +23,10 @@ _NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 
 _STATIC_SHARED = 8192  # bytes of a block beside its slice: states that meet, and CUDA's own
 _CHIP_THREADS = 512  # of a block whose rows come in where others leave
 _MOST_SLICES = 256  # blocks that share a row
+_REGISTERS: tuple[tuple[int, Literal[64, 80, 128, 255]], ...] = (
+    (80, 64), (92, 80), (150, 128), (10**6, 255),
+)  # fmt: skip
+"""Words that a thread has to hold at a time, by a rough count, and registers that do for them."""
 _TYPICAL_COLUMNS = 8192  # where the length of a row is not known
 
 
@@ -45,7 +50,9 @@ def candidates(
 ) -> tuple[Candidate, ...]:
     """Every schedule worth a thought, cheapest first."""
     menu = _Menu(program, problem, target, chunk)
-    found = {one: Candidate(one, price_of(one, menu.work)) for one in menu.all()}
+    fits = (menu.with_registers(one) for one in menu.all())
+    found = {one: Candidate(one, price_of(one, menu.work))
+             for one in fits if one.threads <= one.most_threads}  # fmt: skip
     return tuple(sorted(found.values(), key=lambda c: (c.price.total, repr(c.schedule))))
 
 
@@ -64,6 +71,12 @@ class _Menu:
         self.lists = [c for s in self.program.sweeps for c in s.monoid.lists]
         self.ordered = any(s.monoid.ordered for s in self.program.sweeps)
         kernel = self.program.kernels[0]
+        self.state = max(
+            4 * max(0, len(s.monoid.components) - 2) + 24 * max(0, len(s.monoid.levels) - 1)
+            for s in self.program.sweeps
+        )
+        self.wide = kernel.compute.itemsize == 8
+        self.words = max(_words(k, s, self.width) for k in self.program.kernels for s in k.sweeps)
         stores = any(s.element_stores for s in self.program.sweeps)
         self.base = CudaSchedule(
             target=self.target, team="block", home="device", threads=256, vectors=4,
@@ -97,6 +110,15 @@ class _Menu:
             yield from self._chip()
         yield from self._split()
 
+    def with_registers(self, one: CudaSchedule) -> CudaSchedule:
+        """As many registers as a thread needs: fewer make room for more threads."""
+        if one.home == "chip":
+            return replace(one, registers=128 if one.per_sm == 1 else 64)
+        need = 24 + self.state + one.vectors * self.words + (56 if self.wide else 0)
+        if self.width == MAX_WIDTH:
+            need += 32 if one.items >= 32 else one.items  # unpacked, beside what is packed
+        return replace(one, registers=next(n for most, n in _REGISTERS if need <= most))
+
     # ---- teams inside a warp ----
 
     def _lanes(self) -> Iterator[CudaSchedule]:
@@ -125,8 +147,7 @@ class _Menu:
         for chunk in chunks:
             threads = max(2 * WARP, -(-vectors // (chunk * WARP)) * WARP)
             one = replace(base, vectors=chunk, threads=threads)
-            if threads <= one.most_threads:
-                yield one
+            yield one
 
     def _shared(self, blocks: int = 1) -> Iterator[CudaSchedule]:
         share = -(-self.n_vectors // blocks)
@@ -152,7 +173,7 @@ class _Menu:
             return
         # (blocks on a multiprocessor, vectors in registers): two are better, where chunks are small
         # enough for that; for a few rows, all that the registers hold.
-        homes = ((2, 4), (1, 12)) if self.width < MAX_WIDTH else ((1, 4),)
+        homes = ((2, 4), (1, 12)) if self.width < MAX_WIDTH and not self.wide else ((1, 4),)
         for per_sm, vectors in homes:
             held = _CHIP_THREADS * vectors
             room = (self.target.shared_per_sm // per_sm - _STATIC_SHARED) // self.kept_bytes
@@ -200,6 +221,13 @@ class _Menu:
             return one
         blocks = min(-(-2 * self.target.multiprocessors // rows), chunks // 4, 64)
         return replace(one, team="grid", blocks=max(1, blocks))
+
+
+def _words(kernel: Kernel, sweep: Sweep, width: int) -> int:
+    """Registers for one vector of every array that a sweep reads; half for one that it writes."""
+    read = sum(kernel.param(n).dtype.itemsize for n in sweep.loads)
+    written = sum(kernel.param(s.param).dtype.itemsize for s in sweep.element_stores)
+    return -(-(2 * read + written) * width // 8)
 
 
 def _access(
