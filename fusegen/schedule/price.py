@@ -74,8 +74,8 @@ def _latencies(one: CudaSchedule, work: Work, rows: int) -> list[tuple[str, floa
     again = 0.6 if one.home == "device" and work.sweeps > 1 else 0.0
     thread = share / one.team_threads * 0.02
     meeting = {"lanes": 0.0, "block": 0.1 + 0.0004 * one.threads,
-               "cluster": 1.2 + 0.02 * one.blocks + 0.0015 * one.threads,
-               "grid": 2.6}[one.team]  # fmt: skip
+               "cluster": 1.2 + 0.05 * one.blocks + 0.0015 * one.threads,
+               "grid": 3.2}[one.team]  # fmt: skip
     return [("launch and first load", 3.7), ("elements", rounds * (lengths + thread) * (1 + again)),
             ("merges", rounds * meeting)]  # fmt: skip
 
@@ -95,8 +95,7 @@ def _home(one: CudaSchedule, work: Work) -> float:
             thin = 0.1 if work.extra and one.width == 8 and one.vectors < 4 else 0.0
             return 1.035 + thin + _shared_row(one)
         case "chip":
-            packed = 0.1 if one.width == 8 else 0.02 if one.per_sm == 1 else 0.0
-            return 1.16 + packed
+            return 1.16 + (0.02 if one.per_sm == 1 else 0.0)
         case "device":
             short = 0.004 * max(0, 512 // one.threads - 1)
             return 1.02 + short + (0.6 if work.sweeps > 1 else 0.0)
@@ -141,9 +140,7 @@ def _threads(one: CudaSchedule, work: Work) -> float:
     here = _resident(one, work) * one.threads
     if one.home in ("device", "registers"):
         return 1.0 + 0.2 * max(0.0, 768 / here - 1.0)
-    wanted = 512 * (1 + work.extra)
-    if one.load == "peeled" and here < 1024:
-        wanted = 768
+    wanted = 768 if one.load == "peeled" and here < 1024 else 512
     alone = 0.1 if one.blocks == 16 and here == one.threads else 0.0  # 7 clusters on 132 of them
     return 1.0 + 0.1 * max(0.0, wanted / here - 1.0) + alone
 

@@ -24,7 +24,7 @@ _STATIC_SHARED = 8192  # bytes of a block beside its slice: states that meet, an
 _CHIP_THREADS = 512  # of a block whose rows come in where others leave
 _MOST_SLICES = 256  # blocks that share a row
 _REGISTERS: tuple[tuple[int, Literal[64, 80, 128, 255]], ...] = (
-    (80, 64), (92, 80), (150, 128), (10**6, 255),
+    (84, 64), (92, 80), (150, 128), (10**6, 255),
 )  # fmt: skip
 """Words that a thread has to hold at a time, by a rough count, and registers that do for them."""
 _TYPICAL_COLUMNS = 8192  # where the length of a row is not known

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
 from fusegen.emit.cuda.state import folded_into, identity_of
+from fusegen.expr import variables
 from fusegen.kernel import Gather, Kernel, Let, ListFold, Param, Step
 from fusegen.monoid import Folded
 from fusegen.schedule.cuda import CudaSchedule
@@ -49,6 +50,33 @@ def step_lines(steps: Iterable[Step], kernel: Kernel, dialect: CudaDialect) -> l
             case ListFold():
                 lines += _list_fold_lines(step, kernel, dialect, note)
     return lines
+
+
+def early_steps(kernel: Kernel) -> tuple[Step, ...]:
+    """Row values of the first sweep that do not wait for its state: gathers, above all, whose
+    memory is far away. They are computed before the sweep."""
+    sweep = kernel.sweeps[0]
+    late: set[str] = set()
+    found = []
+    for step in sweep.steps:
+        used = _names_used(step)
+        if used is None or late & used or any(n.startswith("state.") for n in used):
+            late.add(step.name)
+        else:
+            found.append(step)
+    return tuple(found) if any(isinstance(s, Gather) for s in found) else ()
+
+
+def _names_used(step: Step) -> set[str] | None:
+    """Names that a step's expressions use; None if it is over the entries of a list."""
+    match step:
+        case Let(expr=expr):
+            return set(variables(expr))
+        case Gather(index=index, value=value, lets=lets):
+            exprs = (index, value, *(let.expr for let in lets))
+            return {n for e in exprs for n in variables(e)}
+        case ListFold():
+            return None
 
 
 def _gather_lines(step: Gather, kernel: Kernel, dialect: CudaDialect, note: str) -> list[str]:

@@ -9,7 +9,7 @@ from fusegen.emit.banner import banner_lines
 from fusegen.emit.cuda.chip import ChipPrinter
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
 from fusegen.emit.cuda.own import own_view
-from fusegen.emit.cuda.rows import array_name, body_of, pointer_of, step_lines
+from fusegen.emit.cuda.rows import array_name, body_of, early_steps, pointer_of, step_lines
 from fusegen.emit.cuda.sweep import SweepPrinter
 from fusegen.emit.cuda.views import SweepView
 from fusegen.emit.render import render
@@ -172,7 +172,10 @@ def _kernel_view(
         has_edge="slice == 0 && " if sliced else "mine < n_rows && " if partial else "",
         span=chip.span, keeps=chip.keeps, first_fetch=chip.first_fetch, refill=chip.refill,
         refill_group=chip.refill_group,
-        prelude=(*_row_values(launch, dialect), *step_lines(kernel.prelude, kernel, dialect)),
+        prelude=(
+            *_row_values(launch, dialect),
+            *step_lines((*kernel.prelude, *early_steps(kernel)), kernel, dialect),
+        ),
         sweeps=tuple(views[s.number] for s in kernel.sweeps),
         writes_rows="rank == 0" + (
             " && slice == 0" if sliced and not launch.splits else " && mine < n_rows" if partial

@@ -9,7 +9,7 @@ from dataclasses import replace
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
 from fusegen.emit.cuda.elements import ElementPrinter, needed
 from fusegen.emit.cuda.meeting import meeting_arguments, meeting_array, reduce_function
-from fusegen.emit.cuda.rows import array_name, body_of, pointer_of, step_lines
+from fusegen.emit.cuda.rows import array_name, body_of, early_steps, pointer_of, step_lines
 from fusegen.emit.cuda.state import lowest, state_view
 from fusegen.emit.cuda.views import ListView, LoadView, SweepView
 from fusegen.kernel import Kernel, Param, Step, Sweep
@@ -54,7 +54,7 @@ class SweepPrinter:
             fold_params=(), fold_args="", edge_fold_args="", fold_lines=folded, lifts=lifts,
             map_params=(), map_args="", edge_map_args="",
             map_divisors=map_divisors, store_lines=stored,
-            stores=tuple(self._stores()), lists=lists, steps=tuple(self._steps(sweep.steps)),
+            stores=tuple(self._stores()), lists=lists, steps=tuple(self._steps(self._late_steps())),
             row_stores=tuple(self._row_stores()),
             list_stores=tuple(self._list_stores({v.name: v for v in lists})),
         )  # fmt: skip
@@ -200,6 +200,10 @@ class SweepPrinter:
         return lines + [self.elements.let(let) for let in lets]
 
     # ---- row scope ----
+
+    def _late_steps(self) -> list[Step]:
+        early = early_steps(self.kernel) if self.sweep is self.kernel.sweeps[0] else ()
+        return [s for s in self.sweep.steps if s not in early]
 
     def _steps(self, steps: Iterable[Step]) -> list[str]:
         self.dialect.state = self.total
