@@ -11,6 +11,7 @@ pytestmark = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.
 
 MOST_SECONDS = 3.0
 MOST_SPILL = 128  # bytes of a thread: registers saved around the rare call that cuts a list
+MOST_SPILL_AROUND_CALLS = 256  # pow, sin and their like are functions, not instructions
 MOST_REGISTERS = 168
 
 
@@ -24,15 +25,16 @@ def test_library_compiles_within_budget(name: str, arch: str) -> None:
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_what_the_algebra_accepts_compiles_within_budget(name: str) -> None:
-    _within_budget(accepted_case(name, 1, 4096).work(n_rows=4000).source, "sm_90")
+    source = accepted_case(name, 1, 4096).work(n_rows=4000).source
+    _within_budget(source, "sm_90", MOST_SPILL_AROUND_CALLS)
 
 
-def _within_budget(source: str, arch: str) -> None:
+def _within_budget(source: str, arch: str, most_spill: int = MOST_SPILL) -> None:
     compiled = nvrtc.compile_for(source, arch)
     assert compiled.reports, "ptxas reported no kernel"
     assert compiled.seconds < MOST_SECONDS
     for report in compiled.reports:
-        assert report.spill_bytes <= MOST_SPILL, report
+        assert report.spill_bytes <= most_spill, report
         assert report.registers <= MOST_REGISTERS, report
         assert report.shared_bytes <= 48 * 1024, report
 

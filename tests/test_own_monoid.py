@@ -268,7 +268,7 @@ def test_nvrtc_compiles(pipeline, options):
     for arch in ("sm_80", "sm_90"):
         found = nvrtc.compile_for(pipeline.source(target=arch, **options), arch)
         assert found.reports
-        assert all(r.spill_bytes <= 64 for r in found.reports)
+        assert all(r.spill_bytes <= 192 for r in found.reports)  # around calls of exp
 
 
 # ---- errors ----

@@ -75,7 +75,7 @@ def _latencies(one: CudaSchedule, work: Work, rows: int) -> list[tuple[str, floa
     thread = share / one.team_threads * 0.02
     meeting = {"lanes": 0.0, "block": 0.1 + 0.0004 * one.threads,
                "cluster": 1.2 + 0.05 * one.blocks + 0.0015 * one.threads,
-               "grid": 3.2}[one.team]  # fmt: skip
+               "grid": 4.0}[one.team]  # fmt: skip
     return [("launch and first load", 3.7), ("elements", rounds * (lengths + thread) * (1 + again)),
             ("merges", rounds * meeting)]  # fmt: skip
 
@@ -103,7 +103,7 @@ def _home(one: CudaSchedule, work: Work) -> float:
 
 def _shared_row(one: CudaSchedule) -> float:
     """Blocks of a cluster wait for one another."""
-    return {1: 0.0, 2: 0.02, 4: 0.08, 8: 0.09}.get(one.blocks, 0.12)
+    return {1: 0.0, 2: 0.02, 4: 0.095, 8: 0.085}.get(one.blocks, 0.12)
 
 
 def _merges(one: CudaSchedule, work: Work) -> float:
@@ -131,7 +131,7 @@ def _registers(one: CudaSchedule, work: Work) -> float:
     """Long chunks leave room for fewer threads."""
     held = one.items * (1 + work.extra if work.stores else 1)
     limit = 64 if not work.stores else 32
-    wide = 0.01 if one.vectors > 4 and work.stores else 0.0
+    wide = 0.02 if one.team == "lanes" and one.lanes == 32 and one.vectors > 4 else 0.0
     return 1.0 + 0.02 * max(0.0, held / limit - 1.0) + wide
 
 
@@ -142,6 +142,8 @@ def _threads(one: CudaSchedule, work: Work) -> float:
         return 1.0 + 0.2 * max(0.0, 768 / here - 1.0)
     wanted = 768 if one.load == "peeled" and here < 1024 else 512
     alone = 0.1 if one.blocks == 16 and here == one.threads else 0.0  # 7 clusters on 132 of them
+    if one.load == "peeled" and here == one.threads:
+        alone += 0.07
     return 1.0 + 0.1 * max(0.0, wanted / here - 1.0) + alone
 
 

@@ -56,12 +56,6 @@ struct Items {
     {
         memcpy(reinterpret_cast<char*>(word) + i * sizeof(T), &item, sizeof(T));
     }
-    // Forgets what was unpacked: a chunk takes half the registers until it is unpacked again.
-    __device__ __forceinline__ void repack()
-    {
-#pragma unroll
-        for (unsigned& w : word) asm volatile("" : "+r"(w));
-    }
 };
 
 // How many of a thread's kCount vectors, the first at `at` and kTeam apart, lie before `end`.

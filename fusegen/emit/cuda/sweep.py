@@ -148,7 +148,9 @@ class SweepPrinter:
         return "rest" if self.schedule.home == "chip" else "begin"
 
     def _held(self, load: LoadView) -> list[str]:
-        """As _bring, of the chunk in registers."""
+        """As _bring, of the chunk in registers, where the rest of a row is elsewhere."""
+        if self.schedule.home != "chip":
+            return []
         if not load.kept:
             return self._bring(load)
         items = f"{load.name}_items"
