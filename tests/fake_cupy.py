@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import simt
-from fake_gpu import MULTIPROCESSORS, Gpu
+from fake_gpu import L2_BYTES, MULTIPROCESSORS, NAME, Gpu
 
 from fusegen.runtime import cuda, driver
 from fusegen.runtime.cuda import device, executable, families
@@ -90,7 +90,8 @@ class _Device:
 
     def __init__(self, index: int | None = None) -> None:
         self.id = self.gpu.current if index is None else index
-        self.compute_capability, self.attributes = "90", {"MultiProcessorCount": MULTIPROCESSORS}
+        self.compute_capability = "90"
+        self.attributes = {"MultiProcessorCount": MULTIPROCESSORS, "L2CacheSize": L2_BYTES}
 
     def __enter__(self) -> None:
         self.before = self.gpu.current
@@ -124,6 +125,7 @@ def _cupy(gpu: Gpu) -> Any:
             compiler=types.SimpleNamespace(CompileException=simt.SimtError),
             get_current_stream=lambda i: types.SimpleNamespace(ptr=gpu.stream("cupy", i)),
             runtime=types.SimpleNamespace(getDevice=lambda: gpu.current, memGetInfo=bind,
+                                          getDeviceProperties=lambda _: {"name": NAME},
                                           getDeviceCount=lambda: 2)),
     )  # fmt: skip
 

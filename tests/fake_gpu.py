@@ -22,6 +22,7 @@ import simt
 from fusegen.runtime import driver
 
 MULTIPROCESSORS, BLOCKS_PER_SM = 2, 4
+L2_BYTES, NAME = 1 << 16, b"Fake 2"
 INVALID_CONTEXT, INVALID_VALUE = 201, 1
 
 

@@ -38,10 +38,12 @@ def available() -> str | None:
 
 
 def current_target() -> CudaTarget:
-    """Facts of the current device."""
-    found = target_named(f"sm_{cupy_module().cuda.Device().compute_capability}")
+    """Facts of the current device: its architecture's limits, its own counts."""
+    device = cupy_module().cuda.Device()
+    found = target_named(f"sm_{device.compute_capability}")
     assert isinstance(found, CudaTarget)
-    return found
+    counts = device.attributes
+    return found.on(device_name(), counts["MultiProcessorCount"], counts["L2CacheSize"])
 
 
 def device_index() -> int:

@@ -28,7 +28,7 @@ def geometry_of(
 ) -> Geometry:
     """Blocks for so many rows; a grid that is too small walks over the rows in steps."""
     blocks = -(-n_rows // launch.rows_per_block)
-    if launch.steady:
+    if launch.steady or launch.together:
         blocks = min(blocks, _at_once(launch, driver, function, device))
     elif launch.limited:
         blocks = min(blocks, device.multiprocessors * _RESIDENT_BLOCKS)
