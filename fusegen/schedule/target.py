@@ -151,3 +151,13 @@ def _unknown_gpu(arch: str) -> CudaTarget:
     return CudaTarget(arch=arch, product="unknown", shared_per_block=49152, shared_per_sm=65536,
                       threads_per_sm=1024, blocks_per_sm=16, multiprocessors=40, l2_bytes=4 << 20,
                       bandwidth=320e9)  # fmt: skip
+
+
+def on_device(wanted: CudaTarget, here: CudaTarget) -> CudaTarget:
+    """The wanted architecture's limits with the counts of the device that is there. Raises
+    ArgumentError where the device is older."""
+    if int(wanted.arch[3:]) > int(here.arch[3:]):
+        raise ArgumentError(f"compiled for {wanted.arch}, the device is {here.arch}",
+                            why="It lacks what the newer architecture has.",
+                            fix="Leave target out: then the device is asked.")  # fmt: skip
+    return wanted.on(here.product, here.multiprocessors, here.l2_bytes)
