@@ -1,4 +1,4 @@
-"""deterministic=True: a row's bits depend on its length and place, not on how many rows there are."""
+"""deterministic=True: a row's bits depend on its length and place, not on the number of rows."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ def test_many_rows_do_not_pay_much() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("arch", "n_cols"), [("sm_90", 96), ("sm_90", 2048), ("sm_90", 25_000),
                                               ("sm_80", 25_000)])  # fmt: skip
-def test_the_same_bits_alone_and_among_others(name: str, dtype: str, arch: str, n_cols: int) -> None:
+def test_the_same_bits_alone_and_among_others(
+    name: str, dtype: str, arch: str, n_cols: int
+) -> None:
     whole = library_case(name, 200 if n_cols < 1000 else 4, n_cols, dtype)
     schedule = choice(whole, arch, None)
     every = whole.emulate(arch=arch, schedule=schedule)
