@@ -65,16 +65,12 @@ class Compiled:
 
     def tune(self, adopted: Mapping[str, ar.Adopted], given: Mapping[str, Any]) -> None:
         """Measure the choice for these arrays. Raises ArgumentError where that is impossible."""
-        specs = [n for n in given if n not in adopted]
-        where = "Specs have no data" if specs else "the arrays are on the CPU"
-        if specs or any(a.device == "cpu" for a in adopted.values()):
-            raise ArgumentError(f"tune=True measures on a GPU, {where}",
-                                why="A CPU has one schedule." if not specs else
-                                f"{', '.join(specs)} stands for an array that is not there.",
+        missing = [n for n in given if n not in adopted]
+        if missing:
+            raise ArgumentError(f"tune measures on arrays, {', '.join(missing)} is a Spec",
+                                why="There are no data to run on.",
                                 fix="Give arrays that live on a GPU, or leave tune out.")  # fmt: skip
-        if not isinstance(self.choices.target, CudaTarget):
-            raise ArgumentError("tune=True measures on a GPU, the target is not one")
-        call = prepare(self._front, adopted, "cuda", -1, None)
+        call = prepare(self._front, adopted, ar.one_device(adopted, "auto"), -1, None)
         if call.rows.n_rows:
             self.work, self.tuned = call.tune()
 

@@ -187,7 +187,14 @@ class Call:
         return found + [r.written for r in self.results if r.copy]
 
     def tune(self) -> tuple[Work, Tuned]:
-        """Measure the choice for calls like this one. Raises BackendError."""
+        """Measure the choice for calls like this one. Raises ArgumentError, BackendError."""
+        if self.device == "cpu":
+            raise ArgumentError("tune measures on a GPU, the arrays are on the CPU",
+                                why="There is one schedule for a CPU.",
+                                fix="Move the arrays to a GPU, or leave tune out.")  # fmt: skip
+        if self.front.choices.deterministic:
+            raise ArgumentError("tune and deterministic exclude one another",
+                                why="What is fastest depends on the number of rows.")  # fmt: skip
         outputs = self.front.outputs
         family = ar.cuda_runtime().family_of(self.like.given)
 

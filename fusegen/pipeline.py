@@ -22,7 +22,7 @@ from fusegen.runtime import arrays as ar
 from fusegen.runtime.results import new_result
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import Target, host_cpu, target_named
-from fusegen.signature import Signature, constants_key, signature_of
+from fusegen.signature import Signature, check_flag, constants_key, signature_of
 from fusegen.trace import inline, is_tracing
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Pipeline:
         found = self._recall.find(arrays, constants, out, rest)
         if found is not MISS:
             return found
-        choices = Choices(form=check_form(form), deterministic=_truth(deterministic))
+        choices = Choices(form=check_form(form), deterministic=check_flag("deterministic", deterministic))
         call = self.prepare(arrays, constants, axis=axis, out=out, device=device, choices=choices)
         call.run()
         self._recall.learn(call, arrays, constants, out, rest)
@@ -133,8 +133,9 @@ class Pipeline:
         """
         present, values = self.bind(arrays, constants)
         choices = Choices(form=check_form(form), chunk=_check_chunk(chunk), target=_target(target),
-                          numpy=target == "numpy", deterministic=_truth(deterministic),
-                          tune=_check_tune(tune, deterministic))  # fmt: skip
+                          numpy=target == "numpy",
+                          deterministic=check_flag("deterministic", deterministic),
+                          tune=check_flag("tune", tune))  # fmt: skip
         shapes, dtypes, there = {}, {}, {}
         for name, given in present.items():
             if isinstance(given, Spec):
@@ -174,7 +175,7 @@ class Pipeline:
         dtypes = assumed_dtypes(self.traced(present, values).graph, dtype)
         choices = Choices(form=check_form(form), chunk=_check_chunk(chunk), target=found)
         problem = Problem(dtypes=dtypes, n_rows=n_rows, n_cols=n_cols,
-                          any_rows=_truth(deterministic))  # fmt: skip
+                          any_rows=check_flag("deterministic", deterministic))  # fmt: skip
         return self.front(dtypes, values, choices).work(found or host_cpu(), problem)
 
     def source(self, target: str = "sm_90", dtype: DTypes = "float32", n_cols: int | None = None,
@@ -288,18 +289,3 @@ def _check_chunk(chunk: int | None) -> int | None:
     if chunk is not None and (not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1):
         raise ArgumentError(f"chunk must be a whole number of elements ≥ 1, got {chunk!r}")
     return chunk
-
-
-def _truth(deterministic: bool) -> bool:
-    if not isinstance(deterministic, bool):
-        raise ArgumentError(f"deterministic must be True or False, got {deterministic!r}")
-    return deterministic
-
-
-def _check_tune(tune: bool, deterministic: bool) -> bool:
-    if not isinstance(tune, bool):
-        raise ArgumentError(f"tune must be True or False, got {tune!r}")
-    if tune and deterministic:
-        raise ArgumentError("tune=True and deterministic=True exclude one another",
-                            why="What is fastest depends on the number of rows.")  # fmt: skip
-    return tune

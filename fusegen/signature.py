@@ -93,6 +93,13 @@ class Signature:
                              fix=nearest(name, [*known, *_OF_CALLS]))  # fmt: skip
 
 
+def check_flag(name: str, value: Any) -> bool:
+    """An argument that is True or False and nothing else. Raises ArgumentError."""
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
 def constants_key(constants: Mapping[str, Any]) -> tuple[Any, ...]:
     """A hashable key that tells 1 from True and from 1.0."""
     return tuple((n, constant_key(v)) for n, v in constants.items())

@@ -167,12 +167,16 @@ def test_not_during_a_capture(gpu):
     assert len(graph) == 1
 
 
-@pytest.mark.parametrize("given", [rows(3, 40), fg.Spec((3, 40))])
-def test_only_on_arrays_that_live_on_a_gpu(gpu, given):
-    with pytest.raises(ArgumentError, match="tune=True measures on a GPU"):
-        fresh().compile(given, tune=True)
-    with pytest.raises(ArgumentError, match="tune=True measures on a GPU"):
-        fresh().compile(given, tune=True, target="sm_90")
+@pytest.mark.parametrize(("given", "why"), [(rows(3, 40), "are on the CPU"),
+                                            (fg.Spec((3, 40)), "x is a Spec")])  # fmt: skip
+def test_only_on_arrays_that_live_on_a_gpu(gpu, given, why):
+    for target in (None, "sm_90"):
+        with pytest.raises(ArgumentError, match=why):
+            fresh().compile(given, tune=True, target=target)
+    with pytest.raises(ArgumentError, match="compiled for"):
+        fresh().compile(array(rows(3, 40)), tune=True, target="cpu")
+    with pytest.raises(ArgumentError, match="compiled for sm_100, the device is sm_90"):
+        fresh().compile(array(rows(3, 40)), tune=True, target="sm_100")
 
 
 def test_arguments_that_make_no_sense(gpu):

@@ -97,8 +97,9 @@ def run(args: argparse.Namespace) -> int:
     choices = Choices(form=check_form(args.form), chunk=args.chunk, tune=args.tune,
                       deterministic=args.deterministic)  # fmt: skip
     call = owner.prepare((), {**given, **constants}, axis=args.axis, choices=choices)
-    if args.tune:
-        _tune(call, progress)
+    if args.tune and call.rows.n_rows:
+        progress.say("measuring schedules")
+        call.tune()
     progress.say("compiling and running")
     first = _run_once(call, progress)
     _print_facts(owner.name, args, given, call)
@@ -108,17 +109,6 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None:
         _write(args.output, call)
     return _checked(call, progress) if args.check else 0
-
-
-def _tune(call: Call, progress: Progress) -> None:
-    if call.front.choices.deterministic:
-        raise ArgumentError("--tune and --deterministic exclude one another",
-                            why="What is fastest depends on the number of rows.")  # fmt: skip
-    if call.device == "cpu":
-        raise ArgumentError("--tune measures on a GPU, this runs on the CPU")
-    if call.rows.n_rows:
-        progress.say("measuring schedules")
-        call.tune()
 
 
 def _placed(given: dict[str, Any], device: str) -> dict[str, Any]:
