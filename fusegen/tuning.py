@@ -146,7 +146,7 @@ def _launcher(run: CudaExecutable, trial: Trial) -> _Launch:
 def _times(runs: Mapping[CudaSchedule, _Launch], l2_bytes: int) -> dict[CudaSchedule, float]:
     """Median seconds of each, in turns, with nothing of its arrays in the L2 cache."""
     cuda = ar.cuda_runtime()
-    flush = cuda.flusher(2 * l2_bytes)
+    flush = cuda.flusher(4 * l2_bytes)  # long enough to queue a launch
     found: dict[CudaSchedule, list[float]] = {one: [] for one in runs}
     for turn in range(_WARM + _TIMES):
         for one, launch in runs.items():

@@ -200,3 +200,32 @@ def test_on_a_cpu_it_changes_nothing(name: str) -> None:
             part = call(x[start:stop].copy())
             part = part if isinstance(part, tuple) else (part,)
             assert bits(part) == bits(tuple(w[start:stop] for w in whole))
+
+
+# ---- its benchmark ----
+
+
+def test_the_benchmark_compares_few_rows_and_many() -> None:
+    import determinism
+
+    every = list(determinism.cells(False))
+    assert len(set(every)) == len(every)
+    assert {c.few for c in determinism.cells(True)} == {True, False}
+    for c in every:
+        assert (2 * c.rows <= 132) == c.few
+        assert c.cols % 8 == 0
+    found = [{**vars(c), "ratio": 4.0 if c.few and c.rows == 1 else 1.0} for c in every]
+    text = determinism.summary(found)
+    assert "few rows: 1.414 times" in text
+    assert "at worst 4.00 (logsumexp 1x1024 float32)" in text
+    assert "many rows: 1.000" in text
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_the_benchmark_sees_bits(good: bool) -> None:
+    import determinism
+
+    torch = pytest.importorskip("torch")
+    x = torch.randn(9, 40)
+    noise = 0.0 if good else 1e-7
+    assert determinism.same_bits(lambda a: a.sum(-1) + noise * len(a), x) == good

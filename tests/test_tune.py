@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,7 +110,7 @@ def test_every_launch_finds_a_cold_cache(gpu):
     x = array(rows(6, 2400))
     gpu.zeroed.clear()
     fresh().compile(x, tune=True)
-    flushes = [z for z in gpu.zeroed if z[1] == 2 * fake_gpu.L2_BYTES]
+    flushes = [z for z in gpu.zeroed if z[1] == 4 * fake_gpu.L2_BYTES]
     timed = len(flushes)
     assert len({z[0] for z in flushes}) == 1
     assert timed % (tuning._WARM + 3) == 0
@@ -187,6 +188,29 @@ def test_arguments_that_make_no_sense(gpu):
         fresh().compile(x, tune="yes")
     with pytest.raises(ArgumentError, match="argument of compile"):
         fresh()(x, tune=True)
+
+
+def test_threads_that_ask_at_once_measure_once(gpu):
+    x = array(rows(6, 2400))
+    fresh().compile(x, tune=True)
+    once = len(gpu.launched)
+    y = array(rows(5, 2400))
+    found: list[Any] = []
+
+    def work() -> None:
+        gpu.current = 0
+        found.append(fresh().compile(y, tune=True).tuned)
+
+    gpu.launched.clear()
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert found[0] is not None
+    assert all(f == found[0] for f in found)
+    assert len(found) == 4
+    assert len(gpu.launched) <= once + 4
 
 
 def test_no_rows_are_nothing_to_measure(gpu):
