@@ -62,7 +62,8 @@ def summary(found: list[dict[str, Any]]) -> str:
         mean = math.exp(sum(math.log(r["ratio"]) for r in here) / len(here))
         worst = max(here, key=lambda r: r["ratio"])
         lines.append(f"{name}: {mean:.3f} times the default's time, at worst "
-                     f"{worst['ratio']:.2f} ({worst['work']} {worst['rows']}x{worst['cols']} {worst['dtype']})")  # fmt: skip
+                     f"{worst['ratio']:.2f} ({worst['work']} {worst['rows']}x{worst['cols']} "
+                     f"{worst['dtype']})")  # fmt: skip
     return "\n".join(lines)
 
 

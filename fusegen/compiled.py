@@ -69,7 +69,7 @@ class Compiled:
         if missing:
             raise ArgumentError(f"tune measures on arrays, {', '.join(missing)} is a Spec",
                                 why="There are no data to run on.",
-                                fix="Give arrays that live on a GPU, or leave tune out.")  # fmt: skip
+                                fix="Give arrays on a GPU, or leave tune out.")  # fmt: skip
         call = prepare(self._front, adopted, ar.one_device(adopted, "auto"), -1, None)
         if call.rows.n_rows:
             self.work, self.tuned = call.tune()

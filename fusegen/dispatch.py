@@ -109,7 +109,7 @@ class Front:
                        in_phase=phase[1], any_rows=self.choices.deterministic)  # fmt: skip
 
     def tune(self, key: _Key, trial: Callable[[], Trial]) -> tuple[Work, Tuned]:
-        """Measure the choice for one shape, unless it is known; later calls of that shape use it."""
+        """Measure the choice for one shape, unless it is known; its later calls use it."""
         device, _, shape, phase = key
         with _LOCK:
             work = self.work(self._target(device), self.problem(shape, phase))

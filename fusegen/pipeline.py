@@ -78,7 +78,8 @@ class Pipeline:
         found = self._recall.find(arrays, constants, out, rest)
         if found is not MISS:
             return found
-        choices = Choices(form=check_form(form), deterministic=check_flag("deterministic", deterministic))
+        one_tree = check_flag("deterministic", deterministic)
+        choices = Choices(form=check_form(form), deterministic=one_tree)
         call = self.prepare(arrays, constants, axis=axis, out=out, device=device, choices=choices)
         call.run()
         self._recall.learn(call, arrays, constants, out, rest)

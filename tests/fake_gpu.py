@@ -166,7 +166,8 @@ class Gpu:
         table = (driver._Attribute * config.count).from_address(config.attributes)
         module, symbol, index = self.functions[function]
         words = [ctypes.c_int64.from_address(p).value for p in params]
-        return {"module": module, "symbol": symbol, "source": self.sources.get(function, ""), "device": index, "words": words,
+        return {"module": module, "symbol": symbol, "source": self.sources.get(function, ""),
+                "device": index, "words": words,
                 "grid": config.grid[0], "threads": config.block[0], "shared": config.shared,
                 "stream": config.stream or 0,
                 "attributes": {a.id: tuple(a.value[:3]) for a in table}}  # fmt: skip

@@ -157,6 +157,25 @@ def test_calls_give_the_same_bits_for_one_row_and_for_200(
                     assert part == e[start * size : stop * size]
 
 
+@pytest.mark.parametrize("n_cols", [1025, 4098])
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_off_alignment_depend_on_where_they_begin(
+    gpu: fake_gpu.Gpu, name: str, n_cols: int
+) -> None:
+    """Rows 0, 4 and 8 begin on boundaries: there they are like a row that is alone."""
+    p = fg.Pipeline(getattr(fg.library, name).fn)
+    x = np.random.default_rng(0).standard_normal((9, n_cols)).astype("f4")
+
+    def call(a: Any) -> Any:
+        return p(a, deterministic=True)
+
+    every = pieces(array(x), call=call)
+    for row in (0, 4, 8):
+        for e, part in zip(every, pieces(array(x[row : row + 1]), call=call), strict=True):
+            size = len(e) // 9
+            assert part == e[row * size : (row + 1) * size]
+
+
 def test_without_it_few_rows_are_cut_up(gpu: fake_gpu.Gpu) -> None:
     """The choice is a part of what is remembered: the two do not mix."""
     p = fg.Pipeline(fg.library.logsumexp.fn)
@@ -188,14 +207,15 @@ def test_the_source_says_what_compiling_gives() -> None:
     assert p.compile(spec, target="sm_90", deterministic=True).schedule == work.schedule
 
 
+@pytest.mark.parametrize(("n_rows", "n_cols"), [(200, 1000), (7, 700_001)])
 @pytest.mark.parametrize("name", NAMES)
-def test_on_a_cpu_it_changes_nothing(name: str) -> None:
+def test_on_a_cpu_it_changes_nothing(name: str, n_rows: int, n_cols: int) -> None:
     """There the tree depends on the length alone, whoever asks."""
     p = getattr(fg.library, name)
-    x = np.random.default_rng(0).standard_normal((200, 1000)).astype("f4")
+    x = np.random.default_rng(0).standard_normal((n_rows, n_cols)).astype("f4")
     whole = p(x, deterministic=True)
     whole = whole if isinstance(whole, tuple) else (whole,)
-    for start, stop in ((0, 1), (199, 200), (3, 6)):
+    for start, stop in ((0, 1), (n_rows - 1, n_rows), (3, 6)):
         for call in (p, lambda a: p(a, deterministic=True)):
             part = call(x[start:stop].copy())
             part = part if isinstance(part, tuple) else (part,)

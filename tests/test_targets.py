@@ -1,4 +1,4 @@
-"""Facts about GPUs, and schedules that keep to them: every target, cut-down devices, unknown ones."""
+"""Facts about GPUs, and schedules that keep to them: on every target, on cut-down devices."""
 
 from __future__ import annotations
 

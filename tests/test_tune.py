@@ -219,6 +219,26 @@ def test_no_rows_are_nothing_to_measure(gpu):
     assert compiled(array(rows(0, 40))).shape == (0, 40)
 
 
+def test_the_command_line_measures_before_it_runs(gpu, monkeypatch, capsys):
+    from fusegen.cli import main
+    from fusegen.runtime import cuda
+
+    monkeypatch.setattr(cuda, "to_device", lambda a, dtype: array(a))
+    monkeypatch.setattr(cuda, "synchronize", lambda: None)
+    favour(gpu, "shared memory")
+    line = ["run", "softmax", "--rows", "6", "--cols", "2400", "--repeat", "1"]
+    shared = []
+    for more in ([], ["--tune"], ["--tune"]):
+        gpu.launched.clear()
+        assert main([*line, *more]) == 0
+        shared.append((sum("row per block, in shared" in n["source"] for n in gpu.launched),
+                       len(gpu.launched)))  # fmt: skip
+    assert shared[0][0] == 0
+    assert shared[1][0] > 0
+    assert 0 < shared[2][0] < shared[1][0]  # the second time it is known
+    assert "µs" in capsys.readouterr().out
+
+
 def test_lists_have_one_schedule(gpu):
     compiled = fresh("topk").compile(array(rows(3, 400)), tune=True, k=3)
     assert compiled.tuned is not None

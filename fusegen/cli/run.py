@@ -60,7 +60,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--deterministic", action="store_true",
                         help="bits of a row that do not depend on the number of rows")  # fmt: skip
     parser.add_argument("--tune", action="store_true",
-                        help="measure the best few schedules first (GPU), and remember the fastest")  # fmt: skip
+                        help="measure the best few schedules first (GPU); kept")  # fmt: skip
     parser.add_argument(
         "--repeat", type=int, metavar="N", help="timed runs (about a second's worth)"
     )
