@@ -52,7 +52,7 @@ def offered(target: CudaTarget, name: str) -> list[tuple[CudaSchedule, tuple[Lau
     return [(s, launches(whole if s.grouping == "rows" else apart, s)) for s in found]
 
 
-@pytest.mark.parametrize("count", [None, 1, 5, 7, 16, 30, 131])
+@pytest.mark.parametrize("count", [None, 1, 7, 30])
 @pytest.mark.parametrize("arch", TARGETS)
 def test_what_is_offered_fits(arch: str, count: int | None) -> None:
     """Also on a device with fewer multiprocessors: blocks that wait for one another above all."""
