@@ -13,9 +13,9 @@ from fusegen.errors import ArgumentError
 from fusegen.plan import Plan
 from fusegen.recall import MISS, Recall
 from fusegen.runtime import arrays as ar
-from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import CudaTarget, host_cpu
 from fusegen.signature import Signature
+from fusegen.tuning import Tuned
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +30,18 @@ class Compiled:
     """A pipeline compiled for given types, constants, form and target; call it with arrays.
 
     `.source` generated text, `.plan` sweeps and accesses, `.schedule` the backend's choices,
-    `.derivation` what was proved. Other shapes than those compiled for are served too.
+    `.derivation` what was proved, `.tuned` what was measured, if anything. Other shapes than those
+    compiled for are served too.
     """
 
     def __init__(
-        self, signature: Signature, choices: Choices, front: Front, rows: ar.Rows,
-        deterministic: bool,
-    ) -> None:  # fmt: skip
-        self.signature, self.choices, self.deterministic = signature, choices, deterministic
+        self, signature: Signature, choices: Choices, front: Front, rows: ar.Rows
+    ) -> None:
+        self.signature, self.choices = signature, choices
+        self.tuned: Tuned | None = None
         self._front, self._recall = front, Recall(signature.arrays)
         target = choices.target or host_cpu()
-        problem = Problem(dtypes=front.dtypes, n_rows=rows.n_rows, n_cols=rows.n_cols)
-        self.work: Work = front.work(target, problem)
+        self.work: Work = front.work(target, front.problem((rows.n_rows, rows.n_cols)))
         if not choices.numpy and not isinstance(target, CudaTarget) and rows.n_rows:
             front.executable("cpu", 0, (rows.n_rows, rows.n_cols), (True, True))
 
@@ -62,6 +62,17 @@ class Compiled:
         call.run()
         self._recall.learn(call, arrays, named, out, (axis,))
         return call.hand_back()
+
+    def tune(self, adopted: Mapping[str, ar.Adopted], given: Mapping[str, Any]) -> None:
+        """Measure the choice for these arrays. Raises ArgumentError where that is impossible."""
+        missing = [n for n in given if n not in adopted]
+        if missing:
+            raise ArgumentError(f"tune measures on arrays, {', '.join(missing)} is a Spec",
+                                why="There are no data to run on.",
+                                fix="Give arrays on a GPU, or leave tune out.")  # fmt: skip
+        call = prepare(self._front, adopted, ar.one_device(adopted, "auto"), -1, None)
+        if call.rows.n_rows:
+            self.work, self.tuned = call.tune()
 
     def load(self, adopted: Mapping[str, ar.Adopted]) -> None:
         """Make the kernels for arrays on a GPU: then calls with others like them, also the first,

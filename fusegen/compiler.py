@@ -97,6 +97,12 @@ class Work:
         return self.traced.graph
 
     @property
+    def front_key(self) -> tuple[str, ...]:
+        """All that the program depends on before it has a target."""
+        types = ",".join(f"{n}:{d.name}" for n, d in sorted(self.dtypes.items()))
+        return (self.traced.digest, types, self.form)
+
+    @property
     def derivation(self) -> Derivation:
         found: Derivation = self.result("derive")
         return found
@@ -216,13 +222,8 @@ def _verify_kernel(kernel: Kernel) -> None:
             raise InternalError(f"{kernel.name}, sweep {sweep.number}: unknown {sorted(wrong)}")
 
 
-def _front_key(work: Work) -> tuple[str, ...]:
-    types = ",".join(f"{n}:{d.name}" for n, d in sorted(work.dtypes.items()))
-    return (work.traced.digest, types, work.form)
-
-
 def _schedule_key(work: Work) -> tuple[str, ...]:
-    return (*_front_key(work), work.target.name, repr(work.schedule))
+    return (*work.front_key, work.target.name, repr(work.schedule))
 
 
 PASSES: tuple[Pass, ...] = (
@@ -230,10 +231,11 @@ PASSES: tuple[Pass, ...] = (
     Pass("kinds", _kinds),
     Pass("derive", _derive, key=lambda work: (work.traced.digest,)),
     Pass("fuse", _fuse),
-    Pass("lower", lambda work: _lowered(work, "rows"), key=_front_key, verify=_verify_program),
+    Pass("lower", lambda work: _lowered(work, "rows"), verify=_verify_program,
+         key=lambda work: work.front_key), #X=_verify_program),
     Pass("select_schedule", _select_schedule),
     Pass("regroup", _regroup, verify=_verify_program,
-         key=lambda work: (*_front_key(work), _grouping(work))),
+         key=lambda work: (*work.front_key, _grouping(work))),
     Pass("emit", _emit, key=_schedule_key),
 )  # fmt: skip
 _BY_NAME = {p.name: p for p in PASSES}

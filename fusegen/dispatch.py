@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,10 +17,14 @@ from fusegen.kernel import Param, Program
 from fusegen.runtime import arrays as ar
 from fusegen.runtime import results as rs
 from fusegen.schedule.problem import Problem
-from fusegen.schedule.target import CpuTarget, CudaTarget, Target, host_cpu
+from fusegen.schedule.target import CpuTarget, CudaTarget, Target, host_cpu, on_device
+from fusegen.tuning import Trial, Tuned, tune
 
 _MOST_SHAPES = 1024  # remembered per types; more and the memory starts afresh
 _LOCK = threading.RLock()
+
+_Key = tuple[ar.Device, int, tuple[int, int], tuple[bool, bool]]
+"""Device, its number, (rows, columns), (aligned, in phase)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,8 @@ class Choices:
     chunk: int | None = None
     target: Target | None = None
     numpy: bool = False  # the path without a compiler, even if there is one
+    deterministic: bool = False  # may the tree of a row depend on its length and place alone?
+    tune: bool = False  # is the schedule measured, for the shape compiled for?
 
 
 @dataclass
@@ -43,6 +49,7 @@ class Front:
     program: Program = field(init=False)
     by_shape: dict[tuple[Any, ...], Executable] = field(default_factory=dict)
     by_schedule: dict[Any, Executable] = field(default_factory=dict)
+    tuned: dict[_Key, Tuned] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._first = self.work(host_cpu(), Problem(dtypes=self.dtypes))
@@ -82,18 +89,34 @@ class Front:
     def _executable(
         self, device: ar.Device, place: int, shape: tuple[int, int], phase: tuple[bool, bool]
     ) -> Executable:
-        problem = Problem(dtypes=self.dtypes, n_rows=shape[0], n_cols=shape[1],
-                          aligned=phase[0], in_phase=phase[1])  # fmt: skip
         if self.choices.numpy and device == "cpu":
             return numpy_executable(self._first)
         target = self._target(device)
         if isinstance(target, CpuTarget) and not _has_compiler():
             return numpy_executable(self._first)
-        work = self.work(target, problem)
+        work = self.work(target, self.problem(shape, phase))
+        measured = self.tuned.get((device, place, shape, phase))
+        if measured is not None:
+            work.known["select_schedule"] = measured.schedule
         key = (target, place, work.schedule)  # modules are loaded per device
         if key not in self.by_schedule:
             self.by_schedule[key] = executable(work)
         return self.by_schedule[key]
+
+    def problem(self, shape: tuple[int, int], phase: tuple[bool, bool] = (True, True)) -> Problem:
+        """What is asked of a kernel for rows of this shape that lie like this in memory."""
+        return Problem(dtypes=self.dtypes, n_rows=shape[0], n_cols=shape[1], aligned=phase[0],
+                       in_phase=phase[1], any_rows=self.choices.deterministic)  # fmt: skip
+
+    def tune(self, key: _Key, trial: Callable[[], Trial]) -> tuple[Work, Tuned]:
+        """Measure the choice for one shape, unless it is known; its later calls use it."""
+        device, _, shape, phase = key
+        with _LOCK:
+            work = self.work(self._target(device), self.problem(shape, phase))
+            self.tuned[key] = found = tune(work, trial)
+            self.by_shape.pop(key, None)
+            work.known["select_schedule"] = found.schedule
+            return work, found
 
     def _target(self, device: ar.Device) -> Target:
         wanted = self.choices.target
@@ -107,7 +130,7 @@ class Front:
                 return ar.cuda_target()
             case "cuda", CudaTarget():
                 ar.need_cuda()
-                return wanted
+                return on_device(wanted, ar.cuda_target())
             case _:
                 raise ArgumentError(
                     f"compiled for {wanted.name if wanted else 'auto'}, the arrays are on {device}",
@@ -139,10 +162,15 @@ class Call:
 
     @cached_property
     def executable(self) -> Executable:
+        return self.front.executable(*self.key)
+
+    @property
+    def key(self) -> _Key:
+        """All that the choice of an executable depends on, beside the front."""
         elements = [self.arrays[p.name] for p in (*self.front.program.inputs, *self.front.outputs)
                     if p.shape == "element"]  # fmt: skip
         shape = (self.rows.n_rows, self.rows.n_cols)
-        return self.front.executable(self.device, self.like.index, shape, ar.phase(elements))
+        return self.device, self.like.index, shape, ar.phase(elements)
 
     @property
     def like(self) -> ar.Adopted:
@@ -157,6 +185,25 @@ class Call:
                  if ar.address(self.arrays[graph.names[i]])
                  != ar.address(self.adopted[i.name].array)]  # fmt: skip
         return found + [r.written for r in self.results if r.copy]
+
+    def tune(self) -> tuple[Work, Tuned]:
+        """Measure the choice for calls like this one. Raises ArgumentError, BackendError."""
+        if self.device == "cpu":
+            raise ArgumentError("tune measures on a GPU, the arrays are on the CPU",
+                                why="There is one schedule for a CPU.",
+                                fix="Move the arrays to a GPU, or leave tune out.")  # fmt: skip
+        if self.front.choices.deterministic:
+            raise ArgumentError("tune and deterministic exclude one another",
+                                why="What is fastest depends on the number of rows.")  # fmt: skip
+        outputs = self.front.outputs
+        family = ar.cuda_runtime().family_of(self.like.given)
+
+        def trial() -> Trial:
+            made = {p.name: rs.new_result(p, self.rows, self.like).written for p in outputs}
+            return Trial({**self.arrays, **made}, outputs, self.key[2], family)
+
+        with ar.caller_stream(self.adopted):
+            return self.front.tune(self.key, trial)
 
     def load(self) -> Executable:
         """Compile and load what serves this call, on the arrays' device."""

@@ -19,14 +19,19 @@ def kept(key: tuple[str, ...], make: Callable[[], _T], settled: Callable[[_T], b
 
     Only what is `settled` is kept: not what a busy machine had no time to decide.
     """
-    whole = (key[0], sources_digest(), *key[1:])
-    found: _T | None = _load(whole)
+    found: _T | None = known(key)
     if found is None:
         found = make()
         if settled(found):
+            whole = (key[0], sources_digest(), *key[1:])
             with suppress(BackendError):  # without a private folder nothing is kept
                 store_bytes(whole, ".pickle", pickle.dumps(found))
     return found
+
+
+def known(key: tuple[str, ...]) -> Any:
+    """What `kept` has under this key; None if nothing."""
+    return _load((key[0], sources_digest(), *key[1:]))
 
 
 def _load(key: tuple[str, ...]) -> Any:

@@ -22,7 +22,7 @@ from fusegen.runtime import arrays as ar
 from fusegen.runtime.results import new_result
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import Target, host_cpu, target_named
-from fusegen.signature import Signature, constants_key, signature_of
+from fusegen.signature import Signature, check_flag, constants_key, signature_of
 from fusegen.trace import inline, is_tracing
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Pipeline:
 
     def __call__(
         self, *arrays: Any, axis: int = -1, out: Any = None, form: str = "auto",
-        device: str = "auto", **constants: Any,
+        device: str = "auto", deterministic: bool = False, **constants: Any,
     ) -> Any:  # fmt: skip
         """Run where the arrays live; results are arrays of the same kind.
 
@@ -68,16 +68,19 @@ class Pipeline:
         `axis`; per-row inputs have the other axes' shape, per-column inputs (n_cols,).
         out: an array, or a tuple or dict like the outputs, to write into.
         form: auto, online, safe or unfused. device: auto, cpu or cuda, must be where the data is.
+        deterministic: a row's bits do not depend on the number of rows; see `compile`.
         Row values have the other axes' shape; lists have K where the reduced axis was.
         Raises ArgumentError, ShapeError, DTypeError, TraceError, or BackendError.
         """
         if is_tracing():
             return self._inline(arrays, constants, axis, out)
-        rest = (axis, form, device)
+        rest = (axis, form, device, deterministic)
         found = self._recall.find(arrays, constants, out, rest)
         if found is not MISS:
             return found
-        call = self.prepare(arrays, constants, axis=axis, out=out, form=form, device=device)
+        one_tree = check_flag("deterministic", deterministic)
+        choices = Choices(form=check_form(form), deterministic=one_tree)
+        call = self.prepare(arrays, constants, axis=axis, out=out, device=device, choices=choices)
         call.run()
         self._recall.learn(call, arrays, constants, out, rest)
         return call.hand_back()
@@ -115,17 +118,25 @@ class Pipeline:
 
     def compile(
         self, *arrays: Any, form: str = "auto", target: str | None = None,
-        deterministic: bool = True, chunk: int | None = None, **constants: Any,
+        deterministic: bool = False, tune: bool = False, chunk: int | None = None,
+        **constants: Any,
     ) -> Compiled:  # fmt: skip
         """Compile once for these arrays or `fg.Spec`s; see `Compiled`.
 
         target: "cpu", a CPU level, "sm_90"…, "numpy" (no compiler); None: where the arrays live.
-        deterministic: the same bits on every run. Every schedule there is today does that.
+        deterministic: the bits of a row depend on its length, the types, the device and how rows
+        lie to 16-byte boundaries, never on how many rows there are or which one it is. Without it
+        few rows may be cut up otherwise than many. The same call gives the same bits either way.
+        tune: measure the best few schedules on these arrays, which must live on a GPU, and use the
+        fastest for their shape, here and in later processes (`Compiled.tuned`); other calls, and
+        other shapes, do not take part. A second or so; memory for two more sets of results.
         chunk: elements folded safely inside before two states merge; 1 is the textbook online form.
         """
         present, values = self.bind(arrays, constants)
-        choices = Choices(form=check_form(form), chunk=_check_chunk(chunk),
-                          target=_target(target), numpy=target == "numpy")  # fmt: skip
+        choices = Choices(form=check_form(form), chunk=_check_chunk(chunk), target=_target(target),
+                          numpy=target == "numpy",
+                          deterministic=check_flag("deterministic", deterministic),
+                          tune=check_flag("tune", tune))  # fmt: skip
         shapes, dtypes, there = {}, {}, {}
         for name, given in present.items():
             if isinstance(given, Spec):
@@ -139,7 +150,9 @@ class Pipeline:
         front = self.front(dtypes, values, choices)
         rows = ar.rows_of(front.graph.inputs, shapes, -1)
         ar.check_k(front.graph, rows.n_cols)
-        found = Compiled(self.signature, choices, front, rows, deterministic)
+        found = Compiled(self.signature, choices, front, rows)
+        if tune:
+            found.tune(there, present)
         if len(there) == len(present):
             found.load(there)
         return found
@@ -149,7 +162,7 @@ class Pipeline:
     def work(
         self, *, target: str = "cpu", dtype: DTypes = "float32", n_cols: int | None = None,
         form: str = "auto", chunk: int | None = None, inputs: Collection[str] = (),
-        n_rows: int | None = None, **constants: Any,
+        n_rows: int | None = None, deterministic: bool = False, **constants: Any,
     ) -> Work:  # fmt: skip
         """A compilation for types instead of arrays; `inputs` names optional inputs to include."""
         for name in inputs:
@@ -162,7 +175,8 @@ class Pipeline:
         assert found is not None or target == "numpy"
         dtypes = assumed_dtypes(self.traced(present, values).graph, dtype)
         choices = Choices(form=check_form(form), chunk=_check_chunk(chunk), target=found)
-        problem = Problem(dtypes=dtypes, n_rows=n_rows, n_cols=n_cols)
+        problem = Problem(dtypes=dtypes, n_rows=n_rows, n_cols=n_cols,
+                          any_rows=check_flag("deterministic", deterministic))  # fmt: skip
         return self.front(dtypes, values, choices).work(found or host_cpu(), problem)
 
     def source(self, target: str = "sm_90", dtype: DTypes = "float32", n_cols: int | None = None,

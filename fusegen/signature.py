@@ -19,12 +19,14 @@ RESERVED = frozenset(
         "device",
         "target",
         "deterministic",
+        "tune",
         "chunk",
         "dtype",
         "n_cols",
         "inputs",
     ]
 )
+_OF_CALLS = ("axis", "out", "form", "device", "deterministic")
 REQUIRED = inspect.Parameter.empty
 
 
@@ -82,9 +84,20 @@ class Signature:
 
     def _unknown(self, name: str) -> ArgumentError:
         known = [*self.constants, *self.arrays]
+        if name in RESERVED:
+            return ArgumentError(f"{self.name} was called with {name}",
+                                 why="It is an argument of compile, source or explain, not of a "
+                                     "call.")  # fmt: skip
         listed = f"Constants: {', '.join(self.constants) or 'none'}. It takes {self._takes()}."
         return ArgumentError(f"{self.name} has no parameter {name!r}", why=listed,
-                             fix=nearest(name, [*known, *RESERVED]))  # fmt: skip
+                             fix=nearest(name, [*known, *_OF_CALLS]))  # fmt: skip
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """An argument that is True or False and nothing else. Raises ArgumentError."""
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name} must be True or False, got {value!r}")
+    return value
 
 
 def constants_key(constants: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import simt
-from fake_gpu import MULTIPROCESSORS, Gpu
+from fake_gpu import L2_BYTES, MULTIPROCESSORS, NAME, Gpu
 
 from fusegen.runtime import cuda, driver
 from fusegen.runtime.cuda import device, executable, families
@@ -90,7 +90,8 @@ class _Device:
 
     def __init__(self, index: int | None = None) -> None:
         self.id = self.gpu.current if index is None else index
-        self.compute_capability, self.attributes = "90", {"MultiProcessorCount": MULTIPROCESSORS}
+        self.compute_capability = "90"
+        self.attributes = {"MultiProcessorCount": MULTIPROCESSORS, "L2CacheSize": L2_BYTES}
 
     def __enter__(self) -> None:
         self.before = self.gpu.current
@@ -100,11 +101,24 @@ class _Device:
         self.gpu.current = self.before
 
 
+class _Event:
+    """A point in the machine's time."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu, self.time = gpu, 0.0
+
+    def record(self) -> None:
+        self.time = self.gpu.clock
+
+    def synchronize(self) -> None:
+        """All work is done when it was queued."""
+
+
 def _cupy(gpu: Gpu) -> Any:
     Array.gpu = _Device.gpu = gpu
 
     def module(code: str, options: Any) -> Any:
-        return gpu.module_of(simt.compile_module(code, check=False))
+        return gpu.module_of(simt.compile_module(code, check=False), code)
 
     def from_external(stream: Any) -> Any:
         return gpu.on_stream(stream.__cuda_stream__()[1], "cupy", gpu.current)
@@ -119,11 +133,13 @@ def _cupy(gpu: Gpu) -> Any:
     return types.SimpleNamespace(
         ndarray=Array, asarray=asarray, asnumpy=lambda a: a.get(), RawModule=module,
         cuda=types.SimpleNamespace(
-            Device=_Device, Stream=streams,
+            Device=_Device, Stream=streams, Event=lambda: _Event(gpu),
+            get_elapsed_time=lambda start, end: (end.time - start.time) * 1e3,
             driver=types.SimpleNamespace(ctxGetCurrent=lambda: gpu.context),
             compiler=types.SimpleNamespace(CompileException=simt.SimtError),
             get_current_stream=lambda i: types.SimpleNamespace(ptr=gpu.stream("cupy", i)),
             runtime=types.SimpleNamespace(getDevice=lambda: gpu.current, memGetInfo=bind,
+                                          getDeviceProperties=lambda _: {"name": NAME},
                                           getDeviceCount=lambda: 2)),
     )  # fmt: skip
 
@@ -132,8 +148,8 @@ def _cupy(gpu: Gpu) -> Any:
 def installed(patch: pytest.MonkeyPatch) -> Iterator[Gpu]:
     """A fresh machine for one test."""
     gpu = Gpu()
-    caches = (device.cupy_module, device.available, device.context_reader, families.cupy_family,
-              families.torch_family)  # fmt: skip
+    caches = (device.cupy_module, device.available, device.context_reader, device._target,
+              families.cupy_family, families.torch_family)  # fmt: skip
     patch.setitem(sys.modules, "cupy", _cupy(gpu))
     patch.setattr(executable, "driver", lambda: driver.Driver(gpu))
     for kept in caches:

@@ -22,6 +22,7 @@ import simt
 from fusegen.runtime import driver
 
 MULTIPROCESSORS, BLOCKS_PER_SM = 2, 4
+L2_BYTES, NAME = 1 << 16, b"Fake 2"
 INVALID_CONTEXT, INVALID_VALUE = 201, 1
 
 
@@ -32,6 +33,7 @@ class Gpu:
         self.mine = threading.local()
         self.live: dict[int, tuple[int, int]] = {}  # address → (bytes, device)
         self.functions: dict[int, tuple[Any, str, int]] = {}
+        self.sources: dict[int, str] = {}  # by function
         self.graphs: dict[int, list[Any]] = {}  # by the stream that is captured
         self.stream_ids: dict[int, int] = {}
         self.launched: list[dict[str, Any]] = []
@@ -39,6 +41,7 @@ class Gpu:
         self.zeroed: list[tuple[int, int, int]] = []
         self.fits = MULTIPROCESSORS * BLOCKS_PER_SM
         self.pause, self.fails = 0.0, 0  # seconds within a launch; what a launch returns
+        self.clock, self.takes = 0.0, lambda seen: 1e-6  # the machine's time; seconds of a launch
 
     # ---- threads ----
 
@@ -92,12 +95,13 @@ class Gpu:
                 return start + size - pointer
         raise AssertionError(f"{pointer:#x} is not allocated, or no more")
 
-    def module_of(self, built: simt.SimtModule | None) -> Any:
+    def module_of(self, built: simt.SimtModule | None, source: str = "") -> Any:
         """A loaded module; without one, kernels do nothing."""
 
         def get_function(symbol: str) -> Any:
             handle = 0xF000 + len(self.functions)
             self.functions[handle] = (built, symbol, self.current)
+            self.sources[handle] = source
             return types.SimpleNamespace(kernel=types.SimpleNamespace(ptr=handle))
 
         return types.SimpleNamespace(get_function=get_function)
@@ -154,6 +158,7 @@ class Gpu:
         if seen["grid"] % max(1, seen["attributes"].get(4, (1,))[0]):
             return INVALID_VALUE
         self.launched.append(seen)
+        self.clock += self.takes(seen)
         return self._queue(seen["stream"], lambda: self._run(seen))
 
     def _read(self, room: Any, function: int, params: Any) -> dict[str, Any]:
@@ -161,7 +166,8 @@ class Gpu:
         table = (driver._Attribute * config.count).from_address(config.attributes)
         module, symbol, index = self.functions[function]
         words = [ctypes.c_int64.from_address(p).value for p in params]
-        return {"module": module, "symbol": symbol, "device": index, "words": words,
+        return {"module": module, "symbol": symbol, "source": self.sources.get(function, ""),
+                "device": index, "words": words,
                 "grid": config.grid[0], "threads": config.block[0], "shared": config.shared,
                 "stream": config.stream or 0,
                 "attributes": {a.id: tuple(a.value[:3]) for a in table}}  # fmt: skip

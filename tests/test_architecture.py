@@ -31,6 +31,7 @@ LAYERS = (
     ("emit",),
     ("runtime",),
     ("compiler", "signature", "kept"),
+    ("tuning",),
     ("dispatch",),
     ("recall",),
     ("compiled",),

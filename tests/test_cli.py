@@ -108,6 +108,7 @@ def test_own_pipelines_are_files(fusegen, tmp_path):
         ("check softmx", "'softmax'"), ("graph softmax -o g.sgv", ".svg"),
         ("run topk --k 50 --cols 9 --rows 2", "k ≤ 9"),
         ("run softmax --input none.npy", "none.npy"),
+        ("run softmax --rows 2 --cols 9 --device cpu --tune", "measures on a GPU"),
     ],
 )  # fmt: skip
 def test_mistakes_exit_with_2_and_a_hint(fusegen, line, hint):

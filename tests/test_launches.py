@@ -71,7 +71,15 @@ def weighted(x: Any, w: fg.PerColumn) -> Any:
     return fg.sum(x * w)
 
 
+def test_a_cluster_that_does_not_fit_is_named(gpu, changed):
+    gpu.fits = 8
+    total = changed(rows_per_block=1, grid_rows=16, cluster=16)
+    with pytest.raises(BackendError, match="needs 16 blocks at once, this device holds 0"):
+        total(array(rows(3, 5000)))
+
+
 def test_a_launch_has_its_geometry_and_attributes(gpu, changed):
+    gpu.fits = 16
     total = changed(threads=256, rows_per_block=1, grid_rows=16, shared_bytes=100_000, cluster=16)
     for _ in range(2):
         total(array(rows(3, 5000)))

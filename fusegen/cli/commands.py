@@ -52,6 +52,8 @@ def _add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="elements folded before two states merge; 1: one at a time",
     )
+    parser.add_argument("--deterministic", action="store_true",
+                        help="one choice for any number of rows")  # fmt: skip
     parser.add_argument("--with", dest="inputs", action="append", default=[], metavar="INPUT",
                         help="include this optional input")  # fmt: skip
     parser.add_argument("--stabilize", action="store_true", help="rewrite naive text safely first")
@@ -65,7 +67,8 @@ def _chosen(args: argparse.Namespace) -> Pipeline:
 def _compile_options(args: argparse.Namespace) -> dict[str, Any]:
     return dict(
         form=args.form, dtype=args.dtype, n_cols=args.n_cols, n_rows=args.n_rows, chunk=args.chunk,
-        inputs=tuple(args.inputs), target=args.target, **constants_of(args),
+        inputs=tuple(args.inputs), target=args.target, deterministic=args.deterministic,
+        **constants_of(args),
     )  # fmt: skip
 
 

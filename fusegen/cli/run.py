@@ -57,6 +57,10 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="elements folded before two states merge; 1: one at a time",
     )
+    parser.add_argument("--deterministic", action="store_true",
+                        help="bits of a row that do not depend on the number of rows")  # fmt: skip
+    parser.add_argument("--tune", action="store_true",
+                        help="measure the best few schedules first (GPU); kept")  # fmt: skip
     parser.add_argument(
         "--repeat", type=int, metavar="N", help="timed runs (about a second's worth)"
     )
@@ -90,8 +94,12 @@ def run(args: argparse.Namespace) -> int:
     progress.say("making input" if args.input is None else f"reading {args.input}")
     given = inputs_of(owner, args, constants)
     given = _placed(given, args.device)
-    choices = Choices(form=check_form(args.form), chunk=args.chunk)
+    choices = Choices(form=check_form(args.form), chunk=args.chunk, tune=args.tune,
+                      deterministic=args.deterministic)  # fmt: skip
     call = owner.prepare((), {**given, **constants}, axis=args.axis, choices=choices)
+    if args.tune and call.rows.n_rows:
+        progress.say("measuring schedules")
+        call.tune()
     progress.say("compiling and running")
     first = _run_once(call, progress)
     _print_facts(owner.name, args, given, call)

@@ -17,6 +17,8 @@ from fusegen.kernel import Sweep
 from fusegen.monoid_text import identity_text, merge_text, state_text
 from fusegen.plan import plan_of
 from fusegen.report.formula import formula
+from fusegen.report.selection import selection
+from fusegen.schedule.target import CudaTarget
 from fusegen.stabilize.advice import numerical_advice
 
 
@@ -48,6 +50,8 @@ class Explanation:
         yield "Plan", str(self.work.plan).splitlines()
         yield "Forms", _forms(self.work)
         yield "Schedule", [_describe(self.work.schedule)]
+        if isinstance(self.work.target, CudaTarget):
+            yield "Selection", selection(self.work)
 
     def _text(self) -> list[str]:
         try:

@@ -132,12 +132,12 @@ class Driver:
         self._check(code, "asking for the stream's number")
         return found.value
 
-    def zero(self, pointer: int, n_bytes: int, stream: int) -> None:
-        """Queue a fill with zeros; in a capture, a node of the graph."""
+    def fill(self, pointer: int, n_bytes: int, stream: int, byte: int = 0) -> None:
+        """Queue a fill with one byte's value; in a capture, a node of the graph."""
         code = self.library.cuMemsetD8Async(
-            ctypes.c_uint64(pointer), ctypes.c_ubyte(0), ctypes.c_size_t(n_bytes),
+            ctypes.c_uint64(pointer), ctypes.c_ubyte(byte), ctypes.c_size_t(n_bytes),
             ctypes.c_void_p(stream))  # fmt: skip
-        self._check(code, f"zeroing {n_bytes} bytes")
+        self._check(code, f"filling {n_bytes} bytes")
 
     def wait(self, stream: int) -> None:
         """Until the stream has done all that was queued."""

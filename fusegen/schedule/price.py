@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from fusegen.schedule.cuda import CudaSchedule
 from fusegen.schedule.target import CudaTarget
 
+_LATENCY = 0.9e-6  # seconds that a load takes where memory is busy
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
@@ -57,6 +59,8 @@ def price_of(one: CudaSchedule, work: Work) -> Price:
                ("registers", _registers(one, work)), ("threads", _threads(one, work))]  # fmt: skip
     if work.rows is not None:
         factors.append(("parallelism", _parallelism(one, work, work.rows)))
+    elif one.team == "grid" and one.home == "device":
+        factors.append(("meeting", _meeting(one, work)))
     return Price(tuple(factors), adds=False)
 
 
@@ -149,7 +153,7 @@ def _threads(one: CudaSchedule, work: Work) -> float:
 
 def _resident(one: CudaSchedule, work: Work) -> int:
     """Blocks of a multiprocessor, at the registers that kernels of this kind use."""
-    found = min(one.target.threads_per_sm // one.threads,
+    found = min(one.target.threads_per_sm // one.threads, one.target.blocks_per_sm,
                 one.target.registers_per_sm // (_used(one) * one.threads))  # fmt: skip
     if one.slice_vectors:
         room = one.slice_vectors * work.vector_bytes + 4096
@@ -162,6 +166,13 @@ def _used(one: CudaSchedule) -> int:
     return min(one.registers, 16 + max(16, one.items))
 
 
+def _meeting(one: CudaSchedule, work: Work) -> float:
+    """A block that has read its part of a row looks who is last, and loads nothing meanwhile."""
+    part = work.vectors / one.blocks * work.vector_bytes
+    life = _resident(one, work) * part / (one.target.bandwidth / one.target.multiprocessors)
+    return 1.0 + 1.3e-6 / life
+
+
 def _parallelism(one: CudaSchedule, work: Work, rows: int) -> float:
     """Few blocks neither keep enough loads under way nor share the rows evenly."""
     target = one.target
@@ -171,7 +182,7 @@ def _parallelism(one: CudaSchedule, work: Work, rows: int) -> float:
         return (1.0 + 0.4 * (idle - 1.0)) * -(-rows // teams) * teams / rows
     blocks = -(-rows // one.rows_per_block) * one.blocks
     under_way = blocks * one.threads * min(one.vectors, 4) * 16
-    starved = max(1.0, target.multiprocessors * 32768 / under_way)
+    starved = max(1.0, target.bandwidth * _LATENCY / under_way)
     slots = target.multiprocessors * _resident(one, work)
     waves = blocks / slots
     uneven = -(-blocks // slots) / waves if 1.0 < waves < 4.0 else 1.0

@@ -12,6 +12,8 @@ from fusegen.dtypes import DType
 class Problem:
     """`n_rows`, `n_cols` None: unknown, as in `source()` without a shape.
 
+    `any_rows`: the choice must not depend on the number of rows, and do for few and for many.
+
     `aligned`: every element array starts every row on a 16-byte boundary.  `in_phase`: they do
     not, but all element arrays are off by the same number of elements in every row, so 16-byte
     accesses work after a common head.
@@ -20,5 +22,6 @@ class Problem:
     dtypes: Mapping[str, DType]  # by input name
     n_rows: int | None = None
     n_cols: int | None = None
+    any_rows: bool = False
     aligned: bool = True
     in_phase: bool = True

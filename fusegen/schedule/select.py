@@ -5,7 +5,7 @@ The same program, problem and target give the same schedule.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -28,6 +28,7 @@ _REGISTERS: tuple[tuple[int, Literal[64, 80, 128, 255]], ...] = (
 )  # fmt: skip
 """Words that a thread has to hold at a time, by a rough count, and registers that do for them."""
 _TYPICAL_COLUMNS = 8192  # where the length of a row is not known
+_ROWS = (("one row", 1, 1), ("16 rows", 16, 1), ("many rows³", None, 3))  # one choice for all
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,32 @@ def candidates(
     program: Program, problem: Problem, target: CudaTarget, chunk: int | None = None
 ) -> tuple[Candidate, ...]:
     """Every schedule worth a thought, cheapest first."""
+    if problem.any_rows:
+        return _for_any_rows(program, problem, target, chunk)
     menu = _Menu(program, problem, target, chunk)
-    fits = (menu.with_registers(one) for one in menu.all())
-    found = {one: Candidate(one, price_of(one, menu.work))
-             for one in fits if one.threads <= one.most_threads}  # fmt: skip
-    return tuple(sorted(found.values(), key=lambda c: (c.price.total, repr(c.schedule))))
+    found = {one: Candidate(one, price_of(one, menu.work)) for one in menu.fitting()}
+    return _sorted(found.values())
+
+
+def _for_any_rows(
+    program: Program, problem: Problem, target: CudaTarget, chunk: int | None
+) -> tuple[Candidate, ...]:
+    """Everything offered for few rows or for many, priced by how many times slower than the best
+    it is for each. Many rows count most: time is lost where there is much to do."""
+    regrets: dict[CudaSchedule, list[tuple[str, float]]] = {}
+    menus = [_Menu(program, replace(problem, n_rows=n, any_rows=False), target, chunk)
+             for _, n, _ in _ROWS]  # fmt: skip
+    offered = dict.fromkeys(one for menu in menus for one in menu.fitting())
+    for (name, _, weight), menu in zip(_ROWS, menus, strict=True):
+        prices = {one: price_of(one, menu.work).total for one in offered}
+        least = min(prices.values())
+        for one, price in prices.items():
+            regrets.setdefault(one, []).append((name, (price / least) ** weight))
+    return _sorted(Candidate(one, Price(tuple(r), adds=False)) for one, r in regrets.items())
+
+
+def _sorted(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    return tuple(sorted(found, key=lambda c: (c.price.total, repr(c.schedule))))
 
 
 @dataclass
@@ -110,7 +132,13 @@ class _Menu:
             yield from self._chip()
         yield from self._split()
 
-    def with_registers(self, one: CudaSchedule) -> CudaSchedule:
+    def fitting(self) -> Iterator[CudaSchedule]:
+        """What blocks of that size have registers for."""
+        for one in map(self._with_registers, self.all()):
+            if one.threads <= one.most_threads:
+                yield one
+
+    def _with_registers(self, one: CudaSchedule) -> CudaSchedule:
         """As many registers as a thread needs: fewer make room for more threads."""
         if one.home == "chip":
             return replace(one, registers=128 if one.per_sm == 1 else 64)
@@ -161,7 +189,9 @@ class _Menu:
     # ---- clusters, and rows that fill many multiprocessors ----
 
     def _clusters(self) -> Iterator[CudaSchedule]:
-        for blocks in (2, 4, 8, 16):
+        # A multiprocessor in a part of the chip that is switched off is no cluster's.
+        most = min(self.target.largest_cluster, self.target.multiprocessors // 2)
+        for blocks in (n for n in (2, 4, 8, 16) if n <= most):
             if self.work.sweeps > 1 and self.kept_bytes:
                 yield from self._shared(blocks)
             base = replace(self.held, team="cluster", blocks=blocks)

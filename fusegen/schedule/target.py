@@ -1,9 +1,9 @@
-"""Facts about hardware. Figures carry their unit and source; nothing here is a choice."""
+"""Facts about hardware: docs/targets.md has the source of each figure; nothing here is a choice."""
 
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -14,14 +14,21 @@ WARP = 32  # lanes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaTarget:
-    """One compute capability. Limits: CUDA C++ Programming Guide, "Technical Specifications"."""
+    """One compute capability, and a product that has it; docs/targets.md names the sources.
+
+    Where a device is there, its own counts stand in the product's place (`on`).
+    """
 
     arch: str
+    product: str  # whose counts follow the limits
     shared_per_block: int  # bytes a block may opt in to
     shared_per_sm: int  # bytes
     threads_per_sm: int
-    multiprocessors: int  # of the largest product, NVIDIA's data sheets
-    l2_bytes: int  # likewise
+    blocks_per_sm: int
+    multiprocessors: int
+    l2_bytes: int
+    bandwidth: float  # of device memory, bytes per second
+    largest_cluster: int = 1  # blocks; 1: none
     registers_per_sm: int = 65536  # 32-bit
     static_shared: int = 49152  # bytes without opting in
     max_block_threads: int = 1024
@@ -33,7 +40,14 @@ class CudaTarget:
     @property
     def clusters(self) -> bool:
         """Can blocks form clusters and read one another's shared memory?"""
-        return int(self.arch[3:]) >= 90
+        return self.largest_cluster > 1
+
+    def on(self, product: str, multiprocessors: int, l2_bytes: int) -> CudaTarget:
+        """The same limits with a device's own counts; its bandwidth is not known, so it is taken
+        to fall with the number of multiprocessors."""
+        share = multiprocessors / self.multiprocessors
+        return replace(self, product=product, multiprocessors=multiprocessors, l2_bytes=l2_bytes,
+                       bandwidth=self.bandwidth * share)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,22 +62,30 @@ class CpuTarget:
 CUDA_TARGETS = {
     t.arch: t
     for t in (
-        CudaTarget(arch="sm_75", shared_per_block=65536, shared_per_sm=65536,
-                   threads_per_sm=1024, multiprocessors=72, l2_bytes=6 << 20),
-        CudaTarget(arch="sm_80", shared_per_block=166912, shared_per_sm=167936,
-                   threads_per_sm=2048, multiprocessors=108, l2_bytes=40 << 20),
-        CudaTarget(arch="sm_86", shared_per_block=101376, shared_per_sm=102400,
-                   threads_per_sm=1536, multiprocessors=84, l2_bytes=6 << 20),
-        CudaTarget(arch="sm_89", shared_per_block=101376, shared_per_sm=102400,
-                   threads_per_sm=1536, multiprocessors=142, l2_bytes=72 << 20),
-        CudaTarget(arch="sm_90", shared_per_block=232448, shared_per_sm=233472,
-                   threads_per_sm=2048, multiprocessors=132, l2_bytes=50 << 20),
-        CudaTarget(arch="sm_100", shared_per_block=232448, shared_per_sm=233472,
-                   threads_per_sm=2048, multiprocessors=148, l2_bytes=126 << 20),
-        CudaTarget(arch="sm_103", shared_per_block=232448, shared_per_sm=233472,
-                   threads_per_sm=2048, multiprocessors=148, l2_bytes=126 << 20),
-        CudaTarget(arch="sm_120", shared_per_block=101376, shared_per_sm=102400,
-                   threads_per_sm=1536, multiprocessors=188, l2_bytes=96 << 20),
+        CudaTarget(arch="sm_75", product="Quadro RTX 8000", shared_per_block=65536,
+                   shared_per_sm=65536, threads_per_sm=1024, blocks_per_sm=16,
+                   multiprocessors=72, l2_bytes=6 << 20, bandwidth=672e9),
+        CudaTarget(arch="sm_80", product="A100 80GB SXM", shared_per_block=166912,
+                   shared_per_sm=167936, threads_per_sm=2048, blocks_per_sm=32,
+                   multiprocessors=108, l2_bytes=40 << 20, bandwidth=2039e9),
+        CudaTarget(arch="sm_86", product="A40", shared_per_block=101376,
+                   shared_per_sm=102400, threads_per_sm=1536, blocks_per_sm=16,
+                   multiprocessors=84, l2_bytes=6 << 20, bandwidth=696e9),
+        CudaTarget(arch="sm_89", product="RTX 6000 Ada", shared_per_block=101376,
+                   shared_per_sm=102400, threads_per_sm=1536, blocks_per_sm=24,
+                   multiprocessors=142, l2_bytes=96 << 20, bandwidth=960e9),
+        CudaTarget(arch="sm_90", product="H200 SXM", shared_per_block=232448,
+                   shared_per_sm=233472, threads_per_sm=2048, blocks_per_sm=32,
+                   multiprocessors=132, l2_bytes=50 << 20, bandwidth=4800e9, largest_cluster=16),
+        CudaTarget(arch="sm_100", product="B200", shared_per_block=232448,
+                   shared_per_sm=233472, threads_per_sm=2048, blocks_per_sm=32,
+                   multiprocessors=148, l2_bytes=126 << 20, bandwidth=8000e9, largest_cluster=16),
+        CudaTarget(arch="sm_103", product="B300", shared_per_block=232448,
+                   shared_per_sm=233472, threads_per_sm=2048, blocks_per_sm=32,
+                   multiprocessors=148, l2_bytes=126 << 20, bandwidth=8000e9, largest_cluster=8),
+        CudaTarget(arch="sm_120", product="RTX PRO 6000 Blackwell", shared_per_block=101376,
+                   shared_per_sm=102400, threads_per_sm=1536, blocks_per_sm=24,
+                   multiprocessors=188, l2_bytes=128 << 20, bandwidth=1792e9, largest_cluster=8),
     )
 }  # fmt: skip
 
@@ -122,8 +144,20 @@ def target_named(name: str) -> Target:
 
 
 def _unknown_gpu(arch: str) -> CudaTarget:
-    """A GPU without an entry: the smallest limits any supported GPU has."""
+    """A GPU without an entry: the smallest limits any supported GPU has, the shared memory that
+    every block has, no clusters, and so no blocks that wait for one another."""
     if int(arch[3:]) < 75:
         raise ArgumentError(f"{arch} is too old", why="Kernels need compute capability 7.5.")
-    return CudaTarget(arch=arch, shared_per_block=65536, shared_per_sm=65536, threads_per_sm=1024,
-                      multiprocessors=40, l2_bytes=4 << 20)
+    return CudaTarget(arch=arch, product="unknown", shared_per_block=49152, shared_per_sm=65536,
+                      threads_per_sm=1024, blocks_per_sm=16, multiprocessors=40, l2_bytes=4 << 20,
+                      bandwidth=320e9)  # fmt: skip
+
+
+def on_device(wanted: CudaTarget, here: CudaTarget) -> CudaTarget:
+    """The wanted architecture's limits with the counts of the device that is there. Raises
+    ArgumentError where the device is older."""
+    if int(wanted.arch[3:]) > int(here.arch[3:]):
+        raise ArgumentError(f"compiled for {wanted.arch}, the device is {here.arch}",
+                            why="It lacks what the newer architecture has.",
+                            fix="Leave target out: then the device is asked.")  # fmt: skip
+    return wanted.on(here.product, here.multiprocessors, here.l2_bytes)

@@ -15,7 +15,7 @@ from fusegen.runtime.cuda.device import (
     synchronize,
     time_calls,
 )
-from fusegen.runtime.cuda.executable import Bound, CudaExecutable
+from fusegen.runtime.cuda.executable import Bound, CudaExecutable, capturing, flusher
 from fusegen.runtime.cuda.families import Family, cupy_family, family_of
 from fusegen.runtime.cuda.foreign import (
     caller_stream,
@@ -26,7 +26,7 @@ from fusegen.runtime.cuda.foreign import (
 )
 
 __all__ = [
-    "Bound", "CudaExecutable", "Family", "available", "caller_stream", "context_reader",
-    "cupy_family", "current_target", "device_name", "family_of", "from_foreign", "on_device",
-    "synchronize", "time_calls", "to_device", "to_foreign", "to_host",
+    "Bound", "CudaExecutable", "Family", "available", "caller_stream", "capturing",
+    "context_reader", "cupy_family", "current_target", "device_name", "family_of", "flusher",
+    "from_foreign", "on_device", "synchronize", "time_calls", "to_device", "to_foreign", "to_host",
 ]  # fmt: skip

@@ -38,10 +38,17 @@ def available() -> str | None:
 
 
 def current_target() -> CudaTarget:
-    """Facts of the current device."""
-    found = target_named(f"sm_{cupy_module().cuda.Device().compute_capability}")
+    """Facts of the current device: its architecture's limits, its own counts."""
+    return _target(device_index())
+
+
+@cache
+def _target(index: int) -> CudaTarget:
+    device = cupy_module().cuda.Device(index)
+    found = target_named(f"sm_{device.compute_capability}")
     assert isinstance(found, CudaTarget)
-    return found
+    counts = device.attributes
+    return found.on(device_name(), counts["MultiProcessorCount"], counts["L2CacheSize"])
 
 
 def device_index() -> int:
@@ -61,12 +68,17 @@ def synchronize() -> None:
     cupy_module().cuda.Device().synchronize()
 
 
-def time_calls(call: Callable[[], object], repetitions: int) -> list[float]:
-    """Seconds that the device takes for each of several calls, by events on the current stream."""
+def time_calls(
+    call: Callable[[], object], repetitions: int, before: Callable[[], object] | None = None
+) -> list[float]:
+    """Seconds that the device takes for each of several calls, by events on the current stream;
+    `before` each of them something that is not timed."""
     cupy = cupy_module()
     found = []
     for _ in range(repetitions):
         start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        if before is not None:
+            before()
         start.record()
         call()
         end.record()

@@ -168,6 +168,19 @@ class Bound:
         return held
 
 
+def capturing() -> bool:
+    """Is CuPy's current stream being captured into a graph?"""
+    return driver().capturing(cupy_family().stream(device_index()))
+
+
+def flusher(n_bytes: int) -> Callable[[], None]:
+    """What overwrites so many bytes of its own on CuPy's current stream: as many as the L2 cache
+    holds and more, and nothing else is left in it."""
+    family, device = cupy_family(), device_index()
+    memory = family.maker((n_bytes,), UINT8, device, None)()
+    return lambda: driver().fill(family.pointer(memory), n_bytes, family.stream(device))
+
+
 def _picker(indices: list[int]) -> Callable[[list[int]], Sequence[int]]:
     """A launch's pointers out of all."""
     if len(indices) == 1:

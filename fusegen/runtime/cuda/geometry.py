@@ -30,6 +30,8 @@ def geometry_of(
     blocks = -(-n_rows // launch.rows_per_block)
     if launch.steady or launch.together:
         blocks = min(blocks, _at_once(launch, driver, function, device))
+    elif launch.cluster > 1:
+        _at_once(launch, driver, function, device)  # raises where not one of them fits
     elif launch.limited:
         blocks = min(blocks, device.multiprocessors * _RESIDENT_BLOCKS)
     blocks = min(blocks, _MOST_BLOCKS // launch.grid_rows)

@@ -37,7 +37,7 @@ class Tickets:
         self._driver, self._lock = driver, threading.Lock()
         self._start, self._arena = make(ARENA_BYTES)
         self._taken = 0
-        driver.zero(self._start, ARENA_BYTES, stream)
+        driver.fill(self._start, ARENA_BYTES, stream)
         driver.wait(stream)  # graphs that use it run on other streams
         self._counters: dict[tuple[int, Counters], tuple[int, Any]] = {}
         self._captured: list[Any] = []
@@ -61,7 +61,7 @@ class Tickets:
             # The stream's own allocator takes the memory back: in order with what still runs.
             self._counters.clear()
         found = make(key[1].n_bytes)
-        self._driver.zero(found[0], key[1].n_bytes, stream)
+        self._driver.fill(found[0], key[1].n_bytes, stream)
         self._counters[key] = found
         return found
 
@@ -71,6 +71,6 @@ class Tickets:
             self._taken += size
             return self._start + self._taken - size, self._arena
         found = make(counters.n_bytes)
-        self._driver.zero(found[0], counters.n_bytes, stream)
+        self._driver.fill(found[0], counters.n_bytes, stream)
         self._captured.append(found)
         return found

@@ -1,0 +1,101 @@
+"""`explain` on a GPU target: what was considered, what each costs, why one was chosen."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import fake_cupy
+import fake_torch
+import numpy as np
+import pytest
+import simt
+
+import fusegen as fg
+from fusegen import tuning
+from fusegen.cli import main
+from fusegen.schedule.select import candidates
+
+
+def section(page: Any) -> list[str]:
+    lines = dict(page.sections())["Selection"]
+    assert isinstance(lines, list)
+    return lines
+
+
+def test_the_cheapest_and_one_of_each_other_kind() -> None:
+    p = fg.library.softmax
+    page = p.explain(target="sm_90", n_rows=4000, n_cols=25_000)
+    lines = section(page)
+    found = candidates(page.work.result("lower"), page.work.problem, page.work.target)
+    assert "for 4000 rows of 25000 columns, on sm_90 (H200" in lines[0]
+    assert f"{len(found)} considered" in lines[1]
+    assert lines[2].startswith("→ ")
+    shown = [ln for ln in lines if "threads" in ln]
+    assert [ln.rsplit("  ")[-1] for ln in shown[:5]] == [str(c.price) for c in found[:5]]
+    kinds = {(c.schedule.team, c.schedule.home) for c in found}
+    assert len({ln[2:].split(" threads")[0].rsplit(",", 1)[0] for ln in shown}) == len(kinds)
+    assert f"{page.work.schedule.threads} threads" in lines[2]
+    assert re.search(r"chosen: the cheapest; a cluster.* costs \d\.\d\d times that, most of it by",
+                     lines[-1])  # fmt: skip
+
+
+def test_few_rows_are_priced_in_microseconds() -> None:
+    lines = section(fg.library.logsumexp.explain(target="sm_90", n_rows=1, n_cols=1 << 20))
+    assert "for 1 row of" in lines[0]
+    assert "prices in µs" in lines[1]
+    assert "launch and first load 3.7" in lines[2]
+    assert "µs more" in lines[-1]
+
+
+def test_what_is_not_known_is_said() -> None:
+    lines = section(fg.library.softmax.explain(target="sm_90"))
+    assert "for many rows of unknown length" in lines[0]
+    lines = section(fg.library.softmax.explain(target="sm_90", n_cols=25_000, deterministic=True))
+    assert "for any number of rows of 25000 columns" in lines[0]
+    assert "one row" in lines[2]
+
+
+def test_one_that_fits_is_all_there_is() -> None:
+    lines = section(fg.library.topk.explain(target="sm_80", k=3))
+    assert lines[1].startswith("only one fits: a block, from memory")
+    assert len(lines) == 2
+
+
+def test_a_cpu_has_nothing_to_select() -> None:
+    assert "Selection" not in dict(fg.library.softmax.explain().sections())
+
+
+def test_text_html_and_command_line_agree(capsys: pytest.CaptureFixture[str]) -> None:
+    page = fg.library.rms_norm.explain(target="sm_100", n_rows=66, n_cols=4096)
+    assert str(page) == str(fg.library.rms_norm.explain(target="sm_100", n_rows=66, n_cols=4096))
+    assert "<h4>Selection</h4>" in page._repr_html_()
+    assert "→ " in page._repr_html_()
+    line = ["explain", "rms_norm", "--target", "sm_100", "--rows", "66", "--cols", "4096"]
+    assert main(line) == 0
+    text = capsys.readouterr().out
+    assert all(ln in text for ln in section(page))
+    assert main([*line, "--deterministic"]) == 0
+    assert "for any number of rows" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+def test_measured_times_where_they_are_known(monkeypatch: Any, tmp_path: Any) -> None:
+    monkeypatch.setenv("FUSEGEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(tuning, "_TIMES", 3)
+    x = np.random.default_rng(0).standard_normal((6, 2400)).astype(np.float32)
+    with fake_cupy.installed(monkeypatch) as gpu:
+        monkeypatch.setitem(sys.modules, "torch", fake_torch.module(gpu))
+        gpu.takes = lambda seen: 4e-6 if "row per block, in registers" in seen["source"] else 9e-6
+        p = fg.Pipeline(fg.library.softmax.fn)
+        shape = {"target": "sm_90", "n_rows": 6, "n_cols": 2400}
+        assert "tuned" not in str(p.explain(**shape))
+        p.compile(fake_cupy.array(x), tune=True)
+        lines = section(p.explain(**shape))
+        at = next(i for i, ln in enumerate(lines) if ln.startswith("tuned: measured on Fake 2"))
+        assert re.match(r"→ a block, in registers.* 4\.0 µs$", lines[at + 1])
+        assert lines[-1].endswith("9.0 µs")
+        for other in ({"n_rows": 7}, {"n_cols": None}, {"target": "sm_80"}, {"form": "safe"},
+                      {"dtype": "float64"}):  # fmt: skip
+            assert "tuned" not in str(p.explain(**{**shape, **other}))

@@ -1,0 +1,156 @@
+"""Facts about GPUs, and schedules that keep to them: on every target, on cut-down devices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import nvrtc
+import pytest
+import simt
+from cuda_cases import LIBRARY, assert_close, library_case
+
+from fusegen.errors import ArgumentError
+from fusegen.kernel import Program
+from fusegen.schedule.cuda import CudaSchedule
+from fusegen.schedule.launch import Launch, launches
+from fusegen.schedule.problem import Problem
+from fusegen.schedule.select import candidates
+from fusegen.schedule.target import CUDA_TARGETS, CudaTarget, on_device, target_named
+
+SHAPES = ((None, None), (1, 70_000), (4000, 1000), (4000, 25_000), (16, 129_024))
+_STATIC = 8192  # bytes of shared memory that a block may use beside its slices
+
+
+def unknown() -> CudaTarget:
+    found = target_named("sm_130")
+    assert isinstance(found, CudaTarget)
+    return found
+
+
+TARGETS = {**CUDA_TARGETS, "unknown": unknown()}
+
+
+@cache
+def programs(name: str) -> tuple[Program, Program, Problem]:
+    """(one kernel, a kernel per sweep, a problem)."""
+    work = library_case(name, 1, 8192).work(n_rows=1)
+    apart = library_case(name, 1, 8192).work(n_rows=1)
+    apart.known["select_schedule"] = CudaSchedule(
+        target=unknown(), team="grid", home="device", threads=128, vectors=4, width=4,
+        load="aligned", blocks=2)  # fmt: skip
+    return work.result("lower"), apart.program, work.problem
+
+
+def offered(target: CudaTarget, name: str) -> list[tuple[CudaSchedule, tuple[Launch, ...]]]:
+    found: dict[CudaSchedule, None] = {}
+    whole, apart, asked = programs(name)
+    for n_rows, n_cols in SHAPES:
+        problem = replace(asked, n_rows=n_rows, n_cols=n_cols)
+        for p in (problem, replace(problem, any_rows=True), replace(problem, aligned=False)):
+            found |= {c.schedule: None for c in candidates(whole, p, target)}
+    return [(s, launches(whole if s.grouping == "rows" else apart, s)) for s in found]
+
+
+@pytest.mark.parametrize("count", [None, 1, 7, 30])
+@pytest.mark.parametrize("arch", TARGETS)
+def test_what_is_offered_fits(arch: str, count: int | None) -> None:
+    """Also on a device with fewer multiprocessors: blocks that wait for one another above all."""
+    target = TARGETS[arch]
+    if count is not None:
+        target = target.on("cut down", count, 1 << 22)
+    for name in ("softmax", "layer_norm", "logsumexp", "topk"):
+        for s, made in offered(target, name):
+            assert s.target == target
+            assert s.threads <= min(target.max_block_threads, target.threads_per_sm)
+            for launch in made:
+                _fits(s, launch, target)
+
+
+def _fits(s: CudaSchedule, launch: Launch, target: CudaTarget) -> None:
+    assert launch.shared_bytes + _STATIC <= max(target.shared_per_block, _STATIC)
+    assert s.per_sm * (launch.shared_bytes + 1024) <= target.shared_per_sm
+    assert s.per_sm * s.threads <= target.threads_per_sm
+    assert launch.cluster <= target.largest_cluster
+    if launch.cluster > 1:
+        assert launch.cluster <= target.multiprocessors
+    if launch.together:
+        assert s.blocks <= s.per_sm * target.multiprocessors
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_an_unknown_gpu_gets_what_every_gpu_has(name: str) -> None:
+    for s, made in offered(unknown(), name):
+        assert s.team != "cluster"
+        assert s.home != "chip"
+        assert all(not n.together and n.shared_bytes <= 49152 for n in made)
+
+
+def test_limits_are_those_of_the_architecture() -> None:
+    for t in TARGETS.values():
+        assert t.static_shared <= t.shared_per_block <= t.shared_per_sm
+        assert t.shared_per_sm % 1024 == t.shared_per_block % 1024 == 0
+        assert t.threads_per_sm in (1024, 1536, 2048)
+        assert 32 * t.blocks_per_sm <= t.threads_per_sm
+        assert t.clusters == (t.arch in ("sm_90", "sm_100", "sm_103", "sm_120"))
+        assert 3e11 <= t.bandwidth <= 1e13
+        assert unknown().shared_per_block <= t.shared_per_block
+        assert unknown().blocks_per_sm <= t.blocks_per_sm
+        assert unknown().multiprocessors <= t.multiprocessors
+
+
+def test_a_device_has_its_own_counts() -> None:
+    h200 = CUDA_TARGETS["sm_90"]
+    slice_ = h200.on("a seventh", 16, 6 << 20)
+    assert (slice_.multiprocessors, slice_.l2_bytes, slice_.arch) == (16, 6 << 20, "sm_90")
+    assert slice_.bandwidth == pytest.approx(h200.bandwidth * 16 / 132)
+    assert slice_.shared_per_block == h200.shared_per_block
+    older = on_device(CUDA_TARGETS["sm_80"], slice_)
+    assert (older.arch, older.multiprocessors, older.largest_cluster) == ("sm_80", 16, 1)
+    with pytest.raises(ArgumentError, match="compiled for sm_90, the device is sm_80"):
+        on_device(h200, CUDA_TARGETS["sm_80"])
+
+
+def test_names() -> None:
+    with pytest.raises(ArgumentError, match="too old"):
+        target_named("sm_70")
+    with pytest.raises(ArgumentError, match="sm_120"):
+        target_named("sm_9x")
+
+
+def known_to_nvrtc() -> list[str]:
+    if nvrtc.available() is not None:
+        return []
+    from cupy.cuda import nvrtc as compiler
+
+    return [a for a in CUDA_TARGETS if int(a[3:]) in compiler.getSupportedArchs()]
+
+
+@pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
+@pytest.mark.parametrize("arch", known_to_nvrtc())
+def test_the_library_compiles(arch: str) -> None:
+    """The chosen schedules of several shapes; equal sources once."""
+    sources = set()
+    for name in LIBRARY:
+        for n_rows, n_cols in ((1, 70_000), (4000, 1000), (4000, 25_001), (16, 129_024)):
+            case = library_case(name, 1, n_cols)
+            aligned = n_cols % 4 == 0
+            sources.add(case.work(arch=arch, n_rows=n_rows, aligned=aligned).source)
+    for source in sorted(sources):
+        compiled = nvrtc.compile_for(source, arch)
+        assert compiled.reports
+        for report in compiled.reports:
+            assert report.shared_bytes <= _STATIC * 6, report
+
+
+@pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+@pytest.mark.parametrize("arch", ["sm_80", "unknown"])
+@pytest.mark.parametrize("name", LIBRARY)
+def test_the_library_runs(name: str, arch: str) -> None:
+    for n_rows, n_cols, aligned in ((2, 20_000, True), (100_000, 96, True), (100_000, 4001, False),
+                                    (100_000, 6000, True)):  # fmt: skip
+        case = library_case(name, 2, n_cols)
+        work = case.work(n_rows=n_rows, aligned=aligned)
+        (best, *_) = candidates(work.result("lower"), work.problem, TARGETS[arch])
+        got = case.emulate(schedule=best.schedule, shift=0 if aligned else 1, n_rows=n_rows)
+        assert_close(got, case.reference(), 3e-6)

@@ -1,0 +1,276 @@
+"""tune=True on a machine with fake GPUs: what is measured, chosen, kept, and refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import fake_cupy
+import fake_gpu
+import fake_torch
+import numpy as np
+import pytest
+import simt
+from fake_cupy import array
+
+import fusegen as fg
+from fusegen import recall, tuning
+from fusegen.errors import ArgumentError, BackendError
+
+pytestmark = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[fake_gpu.Gpu]:
+    monkeypatch.setattr(recall, "_READERS", {})
+    monkeypatch.setattr(tuning, "_TIMES", 3)
+    monkeypatch.setenv("FUSEGEN_CACHE_DIR", str(tmp_path / "cache"))
+    with fake_cupy.installed(monkeypatch) as found:
+        monkeypatch.setitem(sys.modules, "torch", fake_torch.module(found))
+        yield found
+
+
+def fresh(name: str = "softmax") -> fg.Pipeline:
+    return fg.Pipeline(getattr(fg.library, name).fn)
+
+
+def rows(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def favour(gpu: fake_gpu.Gpu, home: str) -> None:
+    """Launches whose source says so take a tenth of the time."""
+    gpu.takes = lambda seen: 1e-7 if f"row per block, in {home}" in seen["source"] else 1e-6
+
+
+def same(got: Any, want: Any) -> None:
+    np.testing.assert_allclose(got.get().astype(float), want, rtol=3e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", [array, fake_torch.tensor])
+def test_the_fastest_is_taken_and_used_for_its_shape(gpu, kind):
+    p, x = fresh(), rows(6, 2400)
+    usual = p.compile(kind(x)).schedule
+    favour(gpu, "shared memory")
+    compiled = p.compile(kind(x), tune=True)
+    found = compiled.tuned
+    assert found is not None
+    assert found.device == "Fake 2"
+    assert compiled.schedule == found.schedule != usual
+    assert found.schedule.home == "shared"
+    times = [t.seconds for t in found.timings]
+    assert times == sorted(times)
+    assert usual in [t.schedule for t in found.timings]
+    gpu.launched.clear()
+    same(compiled(kind(x)), p.reference(x))
+    assert gpu.launched[-1]["threads"] == found.schedule.threads
+    assert "row per block, in shared memory" in gpu.launched[-1]["source"]
+    same(compiled(kind(x[:4])), p.reference(x[:4]))  # by price, as everywhere
+    same(p(kind(x)), p.reference(x))
+    assert gpu.launched[-1]["threads"] == usual.threads
+
+
+def test_what_was_measured_is_kept_for_later_processes(gpu):
+    x = array(rows(6, 2400))
+    favour(gpu, "shared memory")
+    first = fresh().compile(x, tune=True)
+    gpu.launched.clear()
+    favour(gpu, "registers")
+    again = fresh().compile(x, tune=True)
+    assert not gpu.launched
+    assert again.tuned == first.tuned
+    for other in (array(rows(7, 2400)), array(rows(6, 2404)), array(rows(6, 2400).astype("f8")),
+                  array(rows(6, 2400), shift=1)):  # fmt: skip
+        gpu.launched.clear()
+        fresh().compile(other, tune=True)
+        assert gpu.launched
+
+
+def test_another_device_is_measured_anew(gpu, monkeypatch):
+    x = array(rows(6, 2400))
+    fresh().compile(x, tune=True)
+    monkeypatch.setattr(fake_cupy, "NAME", b"Fake 3")
+    fake_cupy.device._target.cache_clear()
+    gpu.launched.clear()
+    assert fresh().compile(x, tune=True).tuned.device == "Fake 3"
+    assert gpu.launched
+
+
+def test_near_ties_stay_with_the_choice_by_price(gpu):
+    x = array(rows(6, 2400))
+    usual = fresh().compile(x).schedule
+    gpu.takes = lambda seen: 1e-6 if seen["threads"] == usual.threads else 0.995e-6
+    assert fresh().compile(x, tune=True).schedule == usual
+
+
+def test_every_launch_finds_a_cold_cache(gpu):
+    x = array(rows(6, 2400))
+    gpu.zeroed.clear()
+    fresh().compile(x, tune=True)
+    flushes = [z for z in gpu.zeroed if z[1] == 4 * fake_gpu.L2_BYTES]
+    timed = len(flushes)
+    assert len({z[0] for z in flushes}) == 1
+    assert timed % (tuning._WARM + 3) == 0
+    assert len(gpu.launched) == timed + timed // (tuning._WARM + 3)  # and once to compare
+
+
+def test_what_disagrees_is_left_out(gpu, monkeypatch):
+    x = array(rows(6, 2400))
+    favour(gpu, "shared memory")
+    launch = gpu._run
+
+    def wrong(seen: Any) -> None:
+        launch(seen)
+        if "row per block, in shared memory" in seen["source"]:
+            out = gpu._array(seen["words"][1], seen["module"]._parameters[seen["symbol"]][1], 0)
+            out[17] += 0.1
+
+    monkeypatch.setattr(gpu, "_run", wrong)
+    found = fresh().compile(x, tune=True).tuned
+    assert found is not None
+    assert found.schedule.home != "shared"
+    out = [t for t in found.timings if t.seconds is None]
+    assert out
+    assert all(t.schedule.home == "shared" for t in out)
+    assert all("differs" in t.note for t in out)
+
+
+def test_what_the_device_refuses_is_left_out(gpu, monkeypatch):
+    x = array(rows(6, 2400))
+    made = tuning._executable
+    usual = fresh().compile(x).schedule
+
+    def refused(work: Any, schedule: Any) -> Any:
+        if schedule != usual:
+            raise BackendError("no room")
+        return made(work, schedule)
+
+    monkeypatch.setattr(tuning, "_executable", refused)
+    found = fresh().compile(x, tune=True).tuned
+    assert found is not None
+    assert found.schedule == usual
+    assert {t.note for t in found.timings[1:]} == {"no room"}
+    monkeypatch.setattr(tuning, "_executable", lambda *_: refused(None, None))
+    with pytest.raises(BackendError, match="no room"):
+        fresh().compile(array(rows(5, 2400)), tune=True)
+
+
+def test_not_during_a_capture(gpu):
+    x = array(rows(6, 2400))
+    with gpu.on_stream(0x51), gpu.capture(0x51), pytest.raises(BackendError, match="tune=True"):
+        fresh().compile(x, tune=True)
+    compiled = fresh().compile(x, tune=True)
+    with gpu.on_stream(0x51), gpu.capture(0x51) as graph:
+        compiled(x)
+    assert len(graph) == 1
+
+
+@pytest.mark.parametrize(("given", "why"), [(rows(3, 40), "are on the CPU"),
+                                            (fg.Spec((3, 40)), "x is a Spec")])  # fmt: skip
+def test_only_on_arrays_that_live_on_a_gpu(gpu, given, why):
+    for target in (None, "sm_90"):
+        with pytest.raises(ArgumentError, match=why):
+            fresh().compile(given, tune=True, target=target)
+    with pytest.raises(ArgumentError, match="compiled for"):
+        fresh().compile(array(rows(3, 40)), tune=True, target="cpu")
+    with pytest.raises(ArgumentError, match="compiled for sm_100, the device is sm_90"):
+        fresh().compile(array(rows(3, 40)), tune=True, target="sm_100")
+
+
+def test_arguments_that_make_no_sense(gpu):
+    x = array(rows(3, 40))
+    with pytest.raises(ArgumentError, match="exclude"):
+        fresh().compile(x, tune=True, deterministic=True)
+    with pytest.raises(ArgumentError, match="True or False"):
+        fresh().compile(x, tune="yes")
+    with pytest.raises(ArgumentError, match="argument of compile"):
+        fresh()(x, tune=True)
+
+
+def test_threads_that_ask_at_once_measure_once(gpu):
+    x = array(rows(6, 2400))
+    fresh().compile(x, tune=True)
+    once = len(gpu.launched)
+    y = array(rows(5, 2400))
+    found: list[Any] = []
+
+    def work() -> None:
+        gpu.current = 0
+        found.append(fresh().compile(y, tune=True).tuned)
+
+    gpu.launched.clear()
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert found[0] is not None
+    assert all(f == found[0] for f in found)
+    assert len(found) == 4
+    assert len(gpu.launched) <= once + 4
+
+
+def test_no_rows_are_nothing_to_measure(gpu):
+    compiled = fresh().compile(array(rows(0, 40)), tune=True)
+    assert compiled.tuned is None
+    assert compiled(array(rows(0, 40))).shape == (0, 40)
+
+
+def test_the_command_line_measures_before_it_runs(gpu, monkeypatch, capsys):
+    from fusegen.cli import main
+    from fusegen.runtime import cuda
+
+    monkeypatch.setattr(cuda, "to_device", lambda a, dtype: array(a))
+    monkeypatch.setattr(cuda, "synchronize", lambda: None)
+    favour(gpu, "shared memory")
+    line = ["run", "softmax", "--rows", "6", "--cols", "2400", "--repeat", "1"]
+    shared = []
+    for more in ([], ["--tune"], ["--tune"]):
+        gpu.launched.clear()
+        assert main([*line, *more]) == 0
+        shared.append((sum("row per block, in shared" in n["source"] for n in gpu.launched),
+                       len(gpu.launched)))  # fmt: skip
+    assert shared[0][0] == 0
+    assert shared[1][0] > 0
+    assert 0 < shared[2][0] < shared[1][0]  # the second time it is known
+    assert "µs" in capsys.readouterr().out
+
+
+def test_lists_have_one_schedule(gpu):
+    compiled = fresh("topk").compile(array(rows(3, 400)), tune=True, k=3)
+    assert compiled.tuned is not None
+    assert len(compiled.tuned.timings) == 1
+
+
+def test_differences() -> None:
+    from fusegen.dtypes import FLOAT32, INT64
+
+    one = np.array([1.0, -2.0, np.nan, np.inf, 0.0], np.float32)
+    assert tuning._largest(one, one, FLOAT32) == 0.0
+    assert tuning._largest(one * np.float32(1 + 1e-6), one, FLOAT32) < 0.1
+    for i, wrong in enumerate((1.001, -2.01, 0.0, -np.inf, np.nan)):
+        other = one.copy()
+        other[i] = wrong
+        assert tuning._largest(other, one, FLOAT32) > 1.0
+    whole = np.array([3, 4])
+    assert tuning._largest(whole, whole, INT64) == 0.0
+    assert tuning._largest(whole + 1, whole, INT64) > 1.0
+    zeros = np.zeros(3, np.float32)
+    assert tuning._largest(zeros, zeros, FLOAT32) == 0.0
+    assert tuning._largest(zeros + 1, zeros, FLOAT32) > 1.0
+
+
+def test_notable_has_the_best_of_each_kind() -> None:
+    from fusegen.schedule.select import candidates
+
+    work = fresh().work(target="sm_90", n_rows=4000, n_cols=25_000)
+    found = candidates(work.result("lower"), work.problem, work.target)  # type: ignore[arg-type]
+    shown = tuning.notable(found, 2)
+    assert shown[:2] == found[:2]
+    kinds = {(c.schedule.team, c.schedule.home) for c in found}
+    assert {(c.schedule.team, c.schedule.home) for c in shown} == kinds
+    assert list(shown) == sorted(shown, key=found.index)
+    assert dataclasses.is_dataclass(shown[0])
