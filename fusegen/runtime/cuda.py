@@ -18,8 +18,9 @@ import numpy as np
 from fusegen.dtypes import BFLOAT16, DType, dtype_of
 from fusegen.errors import BackendError, DTypeError
 from fusegen.kernel import Program
+from fusegen.runtime.strips import inner_rows, scalar_values
 from fusegen.schedule.cuda import CudaSchedule
-from fusegen.schedule.launch import Launch, Scratch, launches, padded_stride
+from fusegen.schedule.launch import Launch, Scratch, element_shape, launches
 from fusegen.schedule.target import CudaTarget, target_named
 
 _OPTIONS = ("-std=c++17",)
@@ -210,27 +211,31 @@ class CudaExecutable:
 
     def __call__(self, arrays: Mapping[str, Any], n_rows: int, n_cols: int) -> None:
         """Queue the launches on the current stream; results are ready when it is."""
-        held = {**arrays, **self._workspace(n_rows, n_cols)}
+        held = {**arrays, **self._workspace(arrays, n_rows, n_cols)}
         kept: dict[str, Any] = {}
+        n_inner = inner_rows(arrays)
         for launch, function in zip(self.launches, self._functions, strict=True):
-            grid = self._grid(launch, n_rows)
+            grid = self._grid(launch, n_rows, n_inner)
             for scratch in launch.scratch:
                 kept.setdefault(scratch.name, self._scratch(scratch, launch, n_rows, grid))
             args = self._arguments(launch, held, kept, n_rows, n_cols)
             function((grid,), (launch.threads,), args)
 
-    def _workspace(self, n_rows: int, n_cols: int) -> dict[str, Any]:
-        shapes = {"element": (n_rows, padded_stride(n_cols)), "row": (n_rows,)}
+    def _workspace(
+        self, arrays: Mapping[str, Any], n_rows: int, n_cols: int
+    ) -> dict[str, Any]:
+        inner = inner_rows(arrays) if self.schedule.strip else None
+        shapes = {"element": element_shape(n_rows, n_cols, inner), "row": (n_rows,)}
         return {p.name: empty(shapes[p.shape], p.dtype) for p in self.program.workspace}
 
-    def _grid(self, launch: Launch, n_rows: int) -> int:
-        blocks = -(-n_rows // launch.rows_per_block)
+    def _grid(self, launch: Launch, n_rows: int, n_inner: int) -> int:
+        blocks = launch.teams(n_rows, n_inner)
         if launch.limited:
             blocks = min(blocks, self._most_resident)
         return min(blocks, _MOST_BLOCKS // launch.grid_rows) * launch.grid_rows
 
     def _scratch(self, scratch: Scratch, launch: Launch, n_rows: int, grid: int) -> Any:
-        owners = grid * launch.rows_per_block if scratch.per_team else n_rows
+        owners = {"row": n_rows, "team": grid * launch.rows_per_block, "block": grid}[scratch.per]
         return _cupy().empty(owners * scratch.count * scratch.entry_bytes, np.uint8)
 
     def _arguments(
@@ -239,11 +244,7 @@ class CudaExecutable:
     ) -> tuple[Any, ...]:  # fmt: skip
         found: list[Any] = [_device_pointer(held[p.name]) for p in launch.params]
         found += [_device_pointer(kept[s.name]) for s in launch.scratch]
-        for param in launch.params:
-            if param.shape == "element":
-                array = held[param.name]
-                found.append(np.int64(array.strides[0] // array.itemsize))
-        return (*found, np.int64(n_rows), np.int64(n_cols))
+        return (*found, *map(np.int64, scalar_values(launch, held, n_rows, n_cols)))
 
 
 def _device_pointer(array: Any) -> Any:

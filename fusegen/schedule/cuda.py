@@ -23,8 +23,24 @@ LoadMode = Literal["aligned", "peeled", "scalar"]
 same offset from a boundary.  scalar: no common boundary, one element per access."""
 
 Team = Literal["lanes", "block", "cluster", "grid"]
-Home = Literal["device", "registers", "shared"]
-"""Where a row stays from its first sweep to its last: later sweeps read it from there."""
+Home = Literal["device", "registers", "shared", "chip"]
+"""Where a row stays from its first sweep to its last: later sweeps read it from there.  chip: in
+registers and in shared memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strip:
+    """Rows that lie side by side: a team owns `across` threads' worth of neighbouring rows.
+
+    A thread's vector holds one element of each of `width` rows; its vectors lie along the reduced
+    axis. The first `held` of them stay in registers, the next `stashed` in shared memory; later
+    sweeps read the rest again.
+    """
+
+    across: int  # threads side by side; the block's others go down the reduced axis
+    held: int = 0
+    stashed: int = 0
+    rest: bool = True  # are there columns that stay in memory?
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +59,7 @@ class CudaSchedule:
     wide_columns: bool = False  # n_cols does not fit 32 bits
     fixed: bool = False  # is the number of threads part of the source?
     slice_vectors: int = 0  # of a row in shared memory: vectors that a block has room for
+    strip: Strip | None = None  # where rows lie side by side
 
     @property
     def items(self) -> int:
@@ -69,7 +86,7 @@ class CudaSchedule:
 
     @property
     def grouping(self) -> Grouping:
-        return "sweeps" if self.team == "grid" else "rows"
+        return "sweeps" if self.team == "grid" and self.home == "device" else "rows"
 
     @property
     def algorithm(self) -> str:
@@ -81,17 +98,34 @@ class CudaSchedule:
         return f"{chunk}, merged {' → '.join(levels)}"
 
     @property
+    def strip_rows(self) -> int:
+        """Neighbouring rows that a team owns, where rows lie side by side."""
+        return self.strip.across * self.width if self.strip else 1
+
+    @property
     def shape(self) -> str:
         """What the source fixes."""
+        if self.strip:
+            return self._strip_shape(self.strip)
         owner = {
             "lanes": f"{self.lanes} lanes", "block": "block", "cluster": "cluster of blocks",
             "grid": "several blocks",
         }[self.team]  # fmt: skip
-        stays = {"device": "", "registers": "in registers, ", "shared": "in shared memory, "}
+        stays = {"device": "", "registers": "in registers, ", "shared": "in shared memory, ",
+                 "chip": "in registers and shared memory, "}  # fmt: skip
         return (
             f"row per {owner}, {stays[self.home]} {self.vectors} × {self.width} elements per thread "
             f"and chunk, {self.load} loads"
         )
+
+    def _strip_shape(self, strip: Strip) -> str:
+        owner = {"cluster": f"cluster of {self.blocks} blocks", "grid": f"{self.blocks} blocks"}
+        stays = [f"{n} vectors of a thread in {place}" for n, place in
+                 ((strip.held, "registers"), (strip.stashed, "shared memory")) if n]  # fmt: skip
+        return ", ".join([
+            f"strips of {self.strip_rows} neighbouring rows per {owner.get(self.team, 'block')}",
+            *stays, f"chunks of {self.vectors} columns × {self.width} rows",
+        ])  # fmt: skip
 
     def describe(self) -> str:
         blocks = f", {self.blocks} blocks a row" if self.blocks > 1 else ""
@@ -112,3 +146,11 @@ class CudaSchedule:
                                  (team // groups) & (team // groups - 1)):
             groups += WARP
         return min(groups, team)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A schedule and its price: time relative to the limit that bytes set, 1 at best."""
+
+    schedule: CudaSchedule
+    price: float

@@ -7,7 +7,7 @@ from typing import Literal
 
 from fusegen.kernel import Kernel, Param, Program, Sweep
 from fusegen.monoid import KBest
-from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule
+from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule, Strip
 
 _SHARED_LIST_BYTES = 32768  # of all lists of a block; larger ones live in device memory
 
@@ -22,12 +22,9 @@ class Scratch:
 
     name: str
     kind: Literal["states", "entries", "slots", "tickets"]
-    count: int  # states, entries or tickets per row; slots per team
+    per: Literal["row", "team", "block"]  # a team: the part of a block that shares a row
+    count: int  # states, entries, slots or tickets
     entry_bytes: int
-
-    @property
-    def per_team(self) -> bool:
-        return self.kind == "slots"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +43,39 @@ class Launch:
     cluster: int = 1  # neighbouring blocks that form a cluster; 1: none
     together: bool = False  # blocks wait for one another: all must be on the device at once
 
+    strip_rows: int = 0  # neighbouring rows of a team, where rows lie side by side
+
     @property
     def limited(self) -> bool:
-        """Does scratch per team bound the grid?"""
-        return any(s.per_team for s in self.scratch)
+        """Does every team take several rows, so that the grid is what the device can hold?"""
+        return self.together or any(s.per == "team" for s in self.scratch)
+
+    @property
+    def scalars(self) -> tuple[str, ...]:
+        """The 64-bit arguments after the pointers, by name."""
+        elements = [p.name for p in self.params if p.shape == "element"]
+        if self.strip_rows:
+            strides = [f"{n}_{axis}" for n in elements for axis in ("outer_stride", "stride")]
+            return (*strides, "n_rows", "n_cols", "n_inner")
+        return (*(f"{n}_stride" for n in elements), "n_rows", "n_cols")
+
+    def teams(self, n_rows: int, n_inner: int) -> int:
+        """Groups of `grid_rows` blocks that the rows are dealt to; `n_inner` rows side by side."""
+        if self.strip_rows:
+            return n_rows // n_inner * -(-n_inner // self.strip_rows)
+        return -(-n_rows // self.rows_per_block)
 
 
 def padded_stride(n_cols: int) -> int:
     """Row stride, in elements, of element arrays between kernels: every row is aligned."""
     return -(-n_cols // VECTOR_BYTES) * VECTOR_BYTES
+
+
+def element_shape(n_rows: int, n_cols: int, n_inner: int | None) -> tuple[int, ...]:
+    """Shape of element arrays between kernels; its last axis is padded, so that vectors fit."""
+    if n_inner is None:
+        return (n_rows, padded_stride(n_cols))
+    return (n_rows // n_inner, n_cols, padded_stride(n_inner))
 
 
 def launches(program: Program, schedule: CudaSchedule) -> tuple[Launch, ...]:
@@ -63,8 +84,10 @@ def launches(program: Program, schedule: CudaSchedule) -> tuple[Launch, ...]:
 
 
 def _launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
+    if schedule.strip:
+        return _strip_launch(kernel, schedule, schedule.strip)
     scratch = tuple(
-        Scratch(f"{best.name}_slots", "slots", schedule.slots(best),
+        Scratch(f"{best.name}_slots", "slots", "team", schedule.slots(best),
                 entry_bytes(kernel, best, schedule))
         for sweep in kernel.sweeps for best in sweep.monoid.lists
         if in_device_memory(kernel, schedule)
@@ -72,13 +95,32 @@ def _launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
     splits = schedule.team == "grid" and not kernel.sweeps[0].monoid.is_empty
     if splits:
         (sweep,) = kernel.sweeps
-        tickets = Scratch("tickets", "tickets", 1, 8)
+        tickets = Scratch("tickets", "tickets", "row", 1, 8)
         scratch = (*_partials(kernel, sweep, schedule), *scratch, tickets)
     return Launch(
         symbol=kernel.name, kernel=kernel, splits=splits, params=kernel.params, scratch=scratch,
         threads=schedule.threads, rows_per_block=schedule.rows_per_block,
         grid_rows=schedule.blocks, shared_bytes=shared_bytes(kernel, schedule),
         cluster=schedule.blocks if schedule.team == "cluster" else 1,
+    )  # fmt: skip
+
+
+def _strip_launch(kernel: Kernel, schedule: CudaSchedule, strip: Strip) -> Launch:
+    """Rows side by side: blocks leave a state for every row of their strip."""
+    meets = not kernel.sweeps[0].monoid.is_empty and schedule.team == "grid"
+    together = meets and schedule.home != "device"
+    scratch: tuple[Scratch, ...] = ()
+    if meets:
+        rows = schedule.strip_rows * (2 if together else 1)
+        states = Scratch("partial_states", "states", "block", rows, state_bytes(kernel.sweeps[0]))
+        scratch = (states, Scratch("tickets", "tickets", "block", 1, 8))
+    vector = sum(p.dtype.itemsize for p in kept_params(kernel, schedule)) * schedule.width
+    return Launch(
+        symbol=kernel.name, kernel=kernel, splits=meets and not together, params=kernel.params,
+        scratch=scratch, threads=schedule.threads, rows_per_block=1, grid_rows=schedule.blocks,
+        shared_bytes=schedule.threads * strip.stashed * vector,
+        cluster=schedule.blocks if schedule.team == "cluster" else 1,
+        together=together, strip_rows=schedule.strip_rows,
     )  # fmt: skip
 
 
@@ -103,14 +145,19 @@ def _partials(kernel: Kernel, sweep: Sweep, schedule: CudaSchedule) -> tuple[Scr
     """What each of a row's blocks leaves for the last one."""
     found = []
     if sweep.monoid.has_scalars:
-        fields = len(sweep.monoid.folded) + len(sweep.monoid.moving) + 2 * len(sweep.monoid.best)
-        fields += sum(len(own.operator.fields) for own in sweep.monoid.own)
-        # Every field is at most 8 bytes and the struct is padded to its widest: an upper bound.
-        found.append(Scratch("partial_states", "states", schedule.blocks, 8 * fields))
+        found.append(
+            Scratch("partial_states", "states", "row", schedule.blocks, state_bytes(sweep))
+        )
     for best in sweep.monoid.lists:
         size = entry_bytes(kernel, best, schedule)
-        found.append(Scratch(f"{best.name}_partial", "entries", schedule.blocks * best.k, size))
+        found.append(Scratch(f"{best.name}_partial", "entries", "row", schedule.blocks * best.k, size))
     return tuple(found)
+
+
+def state_bytes(sweep: Sweep) -> int:
+    """An upper bound of a state's size: a field has at most 8 bytes, and so has the padding."""
+    fields = len(sweep.monoid.folded) + len(sweep.monoid.moving) + 2 * len(sweep.monoid.best)
+    return 8 * (fields + sum(len(own.operator.fields) for own in sweep.monoid.own))
 
 
 def entry_bytes(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> int:

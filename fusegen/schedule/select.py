@@ -12,23 +12,16 @@ from dataclasses import dataclass, replace
 
 from fusegen.errors import ArgumentError
 from fusegen.kernel import Program
-from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule, LoadMode
+from fusegen.schedule.cuda import VECTOR_BYTES, Candidate, CudaSchedule, LoadMode
 from fusegen.schedule.launch import kept_params, shared_bytes
 from fusegen.schedule.problem import Problem
+from fusegen.schedule.strips import strip_candidates
 from fusegen.schedule.target import WARP, CudaTarget
 
 MAX_ITEMS = 32  # of a chunk whose candidates for a list are told apart by a bit each
 MAX_WIDTH = 8
 _NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 bits
 _TYPICAL_COLUMNS = 8192  # where the length of a row is not known
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A schedule and its price: time relative to the limit that bytes set, 1 at best."""
-
-    schedule: CudaSchedule
-    price: float
 
 
 def select_cuda(
@@ -42,6 +35,9 @@ def candidates(
     program: Program, problem: Problem, target: CudaTarget, chunk: int | None = None
 ) -> tuple[Candidate, ...]:
     """Every schedule worth a thought, cheapest first."""
+    _check_chunk(chunk)
+    if problem.inner is not None:
+        return strip_candidates(program, problem, target, chunk)
     menu = _Menu(program, problem, target, chunk)
     found = {c.schedule: c for c in menu.all()}
     return tuple(sorted(found.values(), key=lambda c: (c.price, repr(c.schedule))))
@@ -163,16 +159,19 @@ class _Menu:
         return Candidate(one, 1.0)
 
 
-def _access(
-    program: Program, problem: Problem, n_cols: int, chunk: int | None
-) -> tuple[int, LoadMode]:
-    """Elements per vector, and how rows lie to vectors."""
+def _check_chunk(chunk: int | None) -> None:
     if chunk is not None and (chunk < 1 or chunk > MAX_ITEMS or chunk & (chunk - 1)):
         raise ArgumentError(
             f"chunk={chunk} is not possible on a GPU",
             why=f"A thread's chunk is a power of two, 1 to {MAX_ITEMS}: the elements it holds.",
             fix="Leave chunk out, or use 1 for the online form one element at a time.",
         )
+
+
+def _access(
+    program: Program, problem: Problem, n_cols: int, chunk: int | None
+) -> tuple[int, LoadMode]:
+    """Elements per vector, and how rows lie to vectors."""
     # Arrays between kernels are always aligned, so they share a phase with aligned rows only.
     between = any(p.shape == "element" for p in program.workspace)
     if not problem.in_phase or (between and not problem.aligned):

@@ -120,6 +120,7 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
         "rows_per_block": schedule.rows_per_block, "most_threads": schedule.most_threads,
         "vectors": schedule.vectors, "width": schedule.width, "wide": schedule.width > 1,
         "sliced": schedule.team in ("cluster", "grid"),
+        "strips": schedule.strip is not None,
         "nan_max": dialect.real == "float" and int(schedule.target.arch[3:]) >= 80,
     }  # fmt: skip
 
@@ -200,6 +201,9 @@ def _keeps(launch: Launch, schedule: CudaSchedule) -> list[str]:
     return lines + edges
 
 
+_SCALARS = {"n_cols": "n_cols_wide"}
+
+
 def _params(launch: Launch, views: dict[int, SweepView]) -> list[str]:
     """The C++ parameter list; runtime/cuda.py passes arguments in this very order."""
     lines = []
@@ -216,8 +220,7 @@ def _params(launch: Launch, views: dict[int, SweepView]) -> list[str]:
         else:
             kind = f"Entry<{lists[s.name.rsplit('_', 1)[0]].value_type}>"
         lines.append(f"{kind}* __restrict__ {s.name}")
-    lines += [f"long long {p.name}_stride" for p in launch.params if p.shape == "element"]
-    return [*lines, "long long n_rows", "long long n_cols_wide"]
+    return lines + [f"long long {_SCALARS.get(name, name)}" for name in launch.scalars]
 
 
 def _pointer_type(param: Param) -> str:

@@ -125,6 +125,11 @@ class SweepView:
         return self.fold_columns or self.map_column
 
     @property
+    def uses_at(self) -> bool:
+        """Does a chunk in registers have to know where it lies?"""
+        return bool(self.stores) or self.column_of or any(not ld.kept for ld in self.loads)
+
+    @property
     def column_of(self) -> bool:
         """Is the column of an item asked for anywhere?"""
         by_column = any(ld.loader == "load_columns" for ld in self.loads)

@@ -1,0 +1,197 @@
+"""Schedules for rows that lie side by side: candidates and their prices.
+
+Memory is read in pieces of neighbouring rows, so a team owns a strip of them: `across` threads side
+by side, all others down the reduced axis. Where sweeps follow one another the strip stays on chip, in
+registers and shared memory of as many blocks as it needs; what does not fit is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from fusegen.kernel import Program
+from fusegen.schedule.cuda import VECTOR_BYTES, Candidate, CudaSchedule, Strip
+from fusegen.schedule.launch import kept_params, state_bytes
+from fusegen.schedule.problem import Problem
+from fusegen.schedule.target import WARP, CudaTarget
+
+STASH_GROUPS = 4  # of copies to shared memory; a thread's stash is a multiple of them
+_MAX_WIDTH = 8
+_NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 bits
+_TYPICAL_COLUMNS = 8192
+_STATIC_SHARED = 40960  # bytes where states meet; 48 KiB are there without opting in
+
+
+def takes_strips(program: Program) -> bool:
+    """Can the program reduce an axis where it lies? Lists and row order need neighbouring columns."""
+    return not any(s.monoid.lists or s.monoid.ordered for s in program.sweeps)
+
+
+def mergers(schedule: CudaSchedule) -> int:
+    """Neighbouring lanes that merge the states of a row."""
+    return max(1, min(WARP, schedule.threads // schedule.strip_rows))
+
+
+def meeting_bytes(program: Program, schedule: CudaSchedule) -> int:
+    """Shared memory where the states of a strip's rows meet: at most, of one kernel."""
+    assert schedule.strip is not None
+    pieces = schedule.threads // max(WARP, schedule.strip.across)
+    places = pieces + 1 + (schedule.blocks if schedule.team == "cluster" else 0)
+    return max(
+        sum(state_bytes(s) for s in k.sweeps if not s.monoid.is_empty)
+        for k in program.kernels
+    ) * places * schedule.strip_rows  # fmt: skip
+
+
+def strip_candidates(
+    program: Program, problem: Problem, target: CudaTarget, chunk: int | None = None
+) -> tuple[Candidate, ...]:
+    """Every schedule worth a thought, cheapest first; `chunk` is a power of two if given."""
+    menu = _Menu(program, problem, target, chunk)
+    found = {c.schedule: c for c in menu.all()}
+    return tuple(sorted(found.values(), key=lambda c: (c.price, repr(c.schedule))))
+
+
+@dataclass
+class _Menu:
+    program: Program
+    problem: Problem
+    target: CudaTarget
+    chunk: int | None
+
+    def __post_init__(self) -> None:
+        p = self.problem
+        assert p.inner is not None
+        self.inner = p.inner
+        self.n_cols = p.n_cols if p.n_cols is not None else _TYPICAL_COLUMNS
+        self.outer = max(1, (p.n_rows or 4096 * p.inner) // p.inner)
+        self.width = _width(self.program, p, p.inner)
+        self.sweeps = max(len(k.sweeps) for k in self.program.kernels)
+        self.base = CudaSchedule(
+            target=self.target, team="block", home="device", threads=256, fixed=True, load="aligned",
+            vectors=self.chunk or (8 if self.width <= 4 else 4), width=self.width,
+            wide_columns=self.n_cols > _NARROW_COLUMNS, strip=Strip(across=1),
+        )  # fmt: skip
+        one = replace(self.base, home="registers")
+        kept = [] if len(self.program.kernels) > 1 else kept_params(self.program.kernels[0], one)
+        self.kept = [p.dtype.itemsize * self.width for p in kept]  # bytes of a vector of each array
+        stores = any(s.element_stores for s in self.program.sweeps)
+        self.traffic = 2.0 if stores else 1.0
+
+    def all(self) -> Iterator[Candidate]:
+        for across, threads in self._shapes():
+            base = replace(self.base, threads=threads, strip=Strip(across=across))
+            if self.kept and not self.chunk:
+                yield from self._on_chip(base, across)
+            yield from self._from_memory(base, across)
+
+    def _shapes(self) -> Iterator[tuple[int, int]]:
+        """Threads side by side, and of a block."""
+        needed = 1
+        while needed * self.width < self.inner and needed < WARP:
+            needed *= 2
+        for across in sorted({min(needed, a) for a in (4, 8, 16, 32)}):
+            yield from ((across, threads) for threads in (128, 256, 512))
+
+    # ---- every sweep reads memory ----
+
+    def _from_memory(self, base: CudaSchedule, across: int) -> Iterator[Candidate]:
+        yield from self._priced(base, 0)
+        down = base.threads // across
+        fill = 4 * self.target.multiprocessors // self._strips(base)
+        for blocks in sorted({2, 4, 8, 16, 32, 64, fill}):
+            if blocks < 2 or blocks * down * base.vectors > self.n_cols:
+                continue
+            yield from self._priced(replace(base, team="grid", blocks=blocks), 0)
+            if self.target.clusters and blocks in (2, 4, 8, 16):
+                yield from self._priced(replace(base, team="cluster", blocks=blocks), 0)
+
+    # ---- later sweeps find the strip on chip ----
+
+    def _on_chip(self, base: CudaSchedule, across: int) -> Iterator[Candidate]:
+        states = sum(s.monoid.has_scalars for s in self.program.sweeps)
+        first = self.program.kernels[0].sweeps[0].monoid
+        waits = states == 1 and not first.is_empty
+        down = base.threads // across
+        for blocks in range(1, self.target.multiprocessors + 1):
+            cluster = blocks in (2, 4, 8, 16) and self.target.clusters
+            if blocks > 1 and not cluster and (not waits or blocks & (blocks - 1) and blocks > 8):
+                continue
+            vectors = -(-self.n_cols // (down * blocks))  # of a thread
+            for most in (4, 8, 16):
+                one = self._kept(replace(base, blocks=blocks), min(most, vectors), vectors)
+                if one is None:
+                    continue
+                if blocks == 1 or cluster:
+                    yield from self._priced(replace(one, team="cluster" if cluster else "block"), vectors)
+                if blocks > 1 and waits:
+                    yield from self._priced(replace(one, team="grid"), vectors)
+
+    def _kept(self, base: CudaSchedule, held: int, vectors: int) -> CudaSchedule | None:
+        """The schedule that keeps `held` of a thread's vectors in registers and stashes the others."""
+        assert base.strip is not None
+        chunk = 4 if self.width <= 4 else 2
+        stashed = -(-(vectors - held) // (STASH_GROUPS * chunk)) * STASH_GROUPS * chunk
+        if held * sum(self.kept) > 256 or held * sum(self.kept) * base.threads > 1 << 17:
+            return None  # half of a thread's registers at most
+        if stashed and any(size % VECTOR_BYTES for size in self.kept):
+            return None  # copies to shared memory are of 16 bytes
+        strip = replace(base.strip, held=held, stashed=stashed, rest=False)
+        home = "chip" if stashed else "registers"
+        return replace(base, home=home, vectors=chunk, strip=strip)
+
+    # ---- prices ----
+
+    def _strips(self, one: CudaSchedule) -> int:
+        return self.outer * -(-self.inner // one.strip_rows)
+
+    def _priced(self, one: CudaSchedule, vectors: int) -> Iterator[Candidate]:
+        """The candidate with its price, if it fits; `vectors` of a thread stay on chip."""
+        assert one.strip is not None
+        meeting = meeting_bytes(self.program, one)
+        dynamic = one.threads * one.strip.stashed * sum(self.kept)
+        if meeting > _STATIC_SHARED or meeting + dynamic + 1024 > self.target.shared_per_block:
+            return
+        registers = 40 + (one.strip.held or one.vectors) * sum(self.kept or [16]) // 4
+        per_sm = min(
+            self.target.threads_per_sm // one.threads,
+            self.target.shared_per_sm // (meeting + dynamic + 1024),
+            self.target.registers_per_sm // (one.threads * min(128, registers)),
+        )
+        resident = per_sm * self.target.multiprocessors
+        if per_sm < 1 or resident < one.blocks:
+            return
+        yield Candidate(one, self._time(one, per_sm, resident))
+
+    def _time(self, one: CudaSchedule, per_sm: int, resident: int) -> float:
+        teams, strips = resident // one.blocks, self._strips(one)
+        rounds = -(-strips // teams)
+        idle = rounds * teams / strips  # of the device, in the last round
+        if rounds > 4:
+            idle = min(idle, 1 + 1 / rounds)
+        if strips * one.blocks >= 2 * self.target.multiprocessors:
+            idle = 1 + (idle - 1) / 2  # blocks that have the memory to themselves are faster
+        traffic = self.traffic
+        if one.home == "device" and self.sweeps > 1:
+            traffic += 0.9 * (self.sweeps - 1)
+        exchange = {"block": 0.0, "cluster": 0.01 * one.blocks, "grid": 0.03 + 0.002 * one.blocks}
+        alternate = 0.15 if per_sm == 1 and one.home != "device" else 0.0  # none reads while it writes
+        narrow = 0.1 if one.strip_rows * self._itemsize < 128 else 0.0
+        return traffic / self.traffic * idle * (1.05 + exchange[one.team] + alternate + narrow)
+
+    @property
+    def _itemsize(self) -> int:
+        sizes = [p.dtype.itemsize for p in self.program.inputs if p.shape == "element"]
+        return min(sizes, default=4)
+
+
+def _width(program: Program, problem: Problem, inner: int) -> int:
+    """Neighbouring rows of a thread: as many as fill a vector, if every vector is whole."""
+    if not problem.aligned:
+        return 1
+    sizes = [p.dtype.itemsize for p in program.inputs if p.shape == "element"]
+    width = min(_MAX_WIDTH, VECTOR_BYTES // min(sizes, default=4))
+    while inner % width:
+        width //= 2
+    return width
