@@ -41,6 +41,7 @@ class Strip:
     held: int = 0
     stashed: int = 0
     rest: bool = True  # are there columns that stay in memory?
+    resident: int = 1  # blocks of a multiprocessor that registers leave room for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,11 +147,3 @@ class CudaSchedule:
                                  (team // groups) & (team // groups - 1)):
             groups += WARP
         return min(groups, team)
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A schedule and its price: time relative to the limit that bytes set, 1 at best."""
-
-    schedule: CudaSchedule
-    price: float

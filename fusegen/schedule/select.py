@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from fusegen.errors import ArgumentError
 from fusegen.kernel import Program
-from fusegen.schedule.cuda import VECTOR_BYTES, Candidate, CudaSchedule, LoadMode
+from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule, LoadMode
 from fusegen.schedule.launch import kept_params, shared_bytes
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.strips import strip_candidates
@@ -24,10 +24,21 @@ _NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 
 _TYPICAL_COLUMNS = 8192  # where the length of a row is not known
 
 
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A schedule and its price: time relative to the limit that bytes set, 1 at best."""
+
+    schedule: CudaSchedule
+    price: float
+
+
 def select_cuda(
     program: Program, problem: Problem, target: CudaTarget, chunk: int | None = None
 ) -> CudaSchedule:
     """The cheapest candidate. Raises ArgumentError for an impossible chunk."""
+    if problem.inner is not None:
+        _check_chunk(chunk)
+        return strip_candidates(program, problem, target, chunk)[0].schedule
     return candidates(program, problem, target, chunk)[0].schedule
 
 
@@ -36,8 +47,6 @@ def candidates(
 ) -> tuple[Candidate, ...]:
     """Every schedule worth a thought, cheapest first."""
     _check_chunk(chunk)
-    if problem.inner is not None:
-        return strip_candidates(program, problem, target, chunk)
     menu = _Menu(program, problem, target, chunk)
     found = {c.schedule: c for c in menu.all()}
     return tuple(sorted(found.values(), key=lambda c: (c.price, repr(c.schedule))))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from fusegen.kernel import Program
-from fusegen.schedule.cuda import VECTOR_BYTES, Candidate, CudaSchedule, Strip
+from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule, Strip
 from fusegen.schedule.launch import kept_params, state_bytes
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import WARP, CudaTarget
@@ -20,6 +20,7 @@ STASH_GROUPS = 4  # of copies to shared memory; a thread's stash is a multiple o
 _MAX_WIDTH = 8
 _NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 bits
 _TYPICAL_COLUMNS = 8192
+_OTHER_REGISTERS = 48  # of a thread, beside those that hold items
 _STATIC_SHARED = 40960  # bytes where states meet; 48 KiB are there without opting in
 
 
@@ -44,9 +45,17 @@ def meeting_bytes(program: Program, schedule: CudaSchedule) -> int:
     ) * places * schedule.strip_rows  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class StripCandidate:
+    """A schedule and its price: time relative to the limit that bytes set, 1 at best."""
+
+    schedule: CudaSchedule
+    price: float
+
+
 def strip_candidates(
     program: Program, problem: Problem, target: CudaTarget, chunk: int | None = None
-) -> tuple[Candidate, ...]:
+) -> tuple[StripCandidate, ...]:
     """Every schedule worth a thought, cheapest first; `chunk` is a power of two if given."""
     menu = _Menu(program, problem, target, chunk)
     found = {c.schedule: c for c in menu.all()}
@@ -79,7 +88,7 @@ class _Menu:
         stores = any(s.element_stores for s in self.program.sweeps)
         self.traffic = 2.0 if stores else 1.0
 
-    def all(self) -> Iterator[Candidate]:
+    def all(self) -> Iterator[StripCandidate]:
         for across, threads in self._shapes():
             base = replace(self.base, threads=threads, strip=Strip(across=across))
             if self.kept and not self.chunk:
@@ -96,7 +105,7 @@ class _Menu:
 
     # ---- every sweep reads memory ----
 
-    def _from_memory(self, base: CudaSchedule, across: int) -> Iterator[Candidate]:
+    def _from_memory(self, base: CudaSchedule, across: int) -> Iterator[StripCandidate]:
         yield from self._priced(base, 0)
         down = base.threads // across
         fill = 4 * self.target.multiprocessors // self._strips(base)
@@ -109,7 +118,7 @@ class _Menu:
 
     # ---- later sweeps find the strip on chip ----
 
-    def _on_chip(self, base: CudaSchedule, across: int) -> Iterator[Candidate]:
+    def _on_chip(self, base: CudaSchedule, across: int) -> Iterator[StripCandidate]:
         states = sum(s.monoid.has_scalars for s in self.program.sweeps)
         first = self.program.kernels[0].sweeps[0].monoid
         waits = states == 1 and not first.is_empty
@@ -119,8 +128,8 @@ class _Menu:
             if blocks > 1 and not cluster and (not waits or blocks & (blocks - 1) and blocks > 8):
                 continue
             vectors = -(-self.n_cols // (down * blocks))  # of a thread
-            for most in (4, 8, 16):
-                one = self._kept(replace(base, blocks=blocks), min(most, vectors), vectors)
+            for held in (4, 8, 16):
+                one = self._kept(replace(base, blocks=blocks), held, vectors)
                 if one is None:
                     continue
                 if blocks == 1 or cluster:
@@ -133,6 +142,8 @@ class _Menu:
         assert base.strip is not None
         chunk = 4 if self.width <= 4 else 2
         stashed = -(-(vectors - held) // (STASH_GROUPS * chunk)) * STASH_GROUPS * chunk
+        if held >= 2 * vectors and held > 4:
+            return None
         if held * sum(self.kept) > 256 or held * sum(self.kept) * base.threads > 1 << 17:
             return None  # half of a thread's registers at most
         if stashed and any(size % VECTOR_BYTES for size in self.kept):
@@ -146,23 +157,24 @@ class _Menu:
     def _strips(self, one: CudaSchedule) -> int:
         return self.outer * -(-self.inner // one.strip_rows)
 
-    def _priced(self, one: CudaSchedule, vectors: int) -> Iterator[Candidate]:
+    def _priced(self, one: CudaSchedule, vectors: int) -> Iterator[StripCandidate]:
         """The candidate with its price, if it fits; `vectors` of a thread stay on chip."""
         assert one.strip is not None
         meeting = meeting_bytes(self.program, one)
         dynamic = one.threads * one.strip.stashed * sum(self.kept)
         if meeting > _STATIC_SHARED or meeting + dynamic + 1024 > self.target.shared_per_block:
             return
-        registers = 40 + (one.strip.held or one.vectors) * sum(self.kept or [16]) // 4
+        registers = _OTHER_REGISTERS + (one.strip.held or one.vectors) * sum(self.kept or [16]) // 4
         per_sm = min(
             self.target.threads_per_sm // one.threads,
             self.target.shared_per_sm // (meeting + dynamic + 1024),
-            self.target.registers_per_sm // (one.threads * min(128, registers)),
+            self.target.registers_per_sm // (one.threads * registers),
         )
         resident = per_sm * self.target.multiprocessors
         if per_sm < 1 or resident < one.blocks:
             return
-        yield Candidate(one, self._time(one, per_sm, resident))
+        one = replace(one, strip=replace(one.strip, resident=per_sm))
+        yield StripCandidate(one, self._time(one, per_sm, resident))
 
     def _time(self, one: CudaSchedule, per_sm: int, resident: int) -> float:
         teams, strips = resident // one.blocks, self._strips(one)

@@ -44,6 +44,8 @@ class StripKernelView:
     params: tuple[str, ...]
     rows: tuple[tuple[str, str, str], ...]  # pointer type, name of the array, its pointer
     keeps: tuple[str, ...]  # statements that bring on chip what stays there
+    refill: tuple[str, ...]  # likewise, of the next strip, into registers that this one has left
+    refill_group: tuple[str, ...]  # and into shared memory
     prelude: tuple[str, ...]  # statements for one row
     scopes: tuple[tuple[str, ...], ...]  # likewise, after each sweep
     sweeps: tuple[SweepView, ...]
@@ -51,6 +53,7 @@ class StripKernelView:
     together: bool
     clusters: bool
     first_meeting: int  # number of the first sweep after which blocks meet
+    last_visit: int  # number of the last sweep that goes down the strip
 
 
 class StripSweepPrinter(SweepPrinter):
@@ -161,7 +164,7 @@ def _facts(schedule: CudaSchedule, strip: Strip, dialect: CudaDialect) -> dict[s
         "threads": schedule.threads, "blocks": schedule.blocks, "across": strip.across,
         "width": schedule.width, "vectors": schedule.vectors, "held": strip.held,
         "stashed": strip.stashed, "rest": strip.rest, "groups": STASH_GROUPS,
-        "mergers": mergers(schedule),
+        "mergers": mergers(schedule), "resident": strip.resident,
         "nan_max": dialect.real == "float" and int(schedule.target.arch[3:]) >= 80,
     }  # fmt: skip
 
@@ -274,41 +277,58 @@ def _kernel_view(scopes: RowScopes, schedule: CudaSchedule) -> StripKernelView:
     return StripKernelView(
         symbol=launch.symbol, params=tuple(scopes.params),
         rows=tuple((_pointer_type(p), p.name, array_name(p)) for p in kernel.elements),
-        keeps=tuple(_keeps(kernel, schedule)), prelude=tuple(scopes.prelude()),
+        **_chip_lines(launch, schedule), prelude=tuple(scopes.prelude()),
         scopes=tuple(tuple(scopes.after(i)) for i in range(len(kernel.sweeps))),
         sweeps=tuple(scopes.views[s.number] for s in kernel.sweeps),
         splits=launch.splits, together=launch.together,
         clusters=schedule.team == "cluster" and bool(meetings),
         first_meeting=meetings[0] if meetings else 0,
+        last_visit=max((s.number for s in kernel.sweeps if scopes.views[s.number].visits), default=0),
     )  # fmt: skip
 
 
-def _keeps(kernel: Kernel, schedule: CudaSchedule) -> list[str]:
-    """Statements that bring on chip what stays there, before anything waits."""
-    kept, strip = kept_params(kernel, schedule), schedule.strip
-    lines: list[str] = []
+def _chip_lines(launch: Launch, schedule: CudaSchedule) -> dict[str, tuple[str, ...]]:
+    """Statements that bring on chip what stays there: of the first strip, and of every next one."""
+    kept, strip = kept_params(launch.kernel, schedule), schedule.strip
+    found: dict[str, tuple[str, ...]] = {"keeps": (), "refill": (), "refill_group": ()}
     if strip is None or not kept:
-        return lines
+        return found
+    keeps, refill, refill_group = [], [], []
     if strip.held:
-        lines.append("const int held_live = live_vectors<kHeld>(first, end);")
+        keeps.append("const int first_live = live_vectors<kHeld>(first, place.end);")
     for p in kept:
-        kind = C_TYPES[p.dtype.name]
+        rows, stride = _rows_at(p, "place"), f"{p.name}_stride"
         if strip.held:
-            lines.append(f"Items<{kind}, kHeld * kWidth> {p.name}_held;")
-            lines.append(f"load_down({p.name}_held, {p.name}_rows, {p.name}_stride, first, held_live);")
-    if not strip.stashed:
-        return lines
-    lines.append("extern __shared__ __align__(16) unsigned char stash[];")
+            keeps.append(f"Items<{C_TYPES[p.dtype.name]}, kHeld * kWidth> {p.name}_held;")
+            keeps.append(f"load_down({p.name}_held, {rows}, {stride}, first, first_live);")
+            refill.append(f"refill({p.name}_held, slot, {_rows_at(p, 'next')}, {stride}, at, next.end);")
+    if strip.stashed:
+        keeps += [*_stashes(kept), "for (int group = 0; group < kGroups; ++group) {",
+                  *(f"    {_fetch(p, 'place', 'group')}" for p in kept), "    end_group();", "}"]  # fmt: skip
+        refill_group = [*(_fetch(p, "next", "slot / kPerGroup") for p in kept), "end_group();"]
+    found["keeps"] = tuple(keeps)
+    if launch.together:
+        found |= {"refill": tuple(refill), "refill_group": tuple(refill_group)}
+    return found
+
+
+def _rows_at(param: Param, place: str) -> str:
+    """Pointer to this thread's rows of a strip."""
+    return f"{array_name(param)} + {place}.outer * {param.name}_outer_stride + {place}.inner"
+
+
+def _fetch(param: Param, place: str, group: str) -> str:
+    return (f"fetch_group({param.name}_stash, {_rows_at(param, place)}, {param.name}_stride, "
+            f"first + kHeld * kStep, {place}.end, {group});")  # fmt: skip
+
+
+def _stashes(kept: Iterable[Param]) -> list[str]:
+    """Declarations of a thread's places in shared memory."""
+    lines = ["extern __shared__ __align__(16) unsigned char stash[];"]
     before = "stash"
     for p in kept:
         kind = C_TYPES[p.dtype.name]
-        lines.append(f"{kind}* {p.name}_stash = reinterpret_cast<{kind}*>({before}) + threadIdx.x * kWidth;")
+        slots = f"reinterpret_cast<{kind}*>({before}) + threadIdx.x * kWidth"
+        lines.append(f"{kind}* {p.name}_stash = {slots};")
         before = f"{before} + kStash * kThreads * kWidth * sizeof({kind})"
-    lines += [
-        "for (int group = 0; group < kGroups; ++group) {",
-        *(f"    fetch_group({p.name}_stash, {p.name}_rows, {p.name}_stride, first + kHeld * kStep, end, "
-          "group);" for p in kept),
-        "    end_group();",
-        "}",
-    ]  # fmt: skip
     return lines
