@@ -40,6 +40,7 @@ class Strip:
     across: int  # threads side by side; the block's others go down the reduced axis
     held: int = 0
     stashed: int = 0
+    mapped: int = 1  # vectors of a chunk on its way from the chip back to memory
     rest: bool = True  # are there columns that stay in memory?
     resident: int = 1  # blocks of a multiprocessor that registers leave room for
 

@@ -21,6 +21,8 @@ _MAX_WIDTH = 8
 _NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 bits
 _TYPICAL_COLUMNS = 8192
 _OTHER_REGISTERS = 48  # of a thread, beside those that hold items
+_LAUNCH = 3.0  # microseconds of an empty kernel
+_LATENCY = 0.8  # microseconds from a load to its data, under load
 _STATIC_SHARED = 40960  # bytes where states meet; 48 KiB are there without opting in
 
 
@@ -133,7 +135,9 @@ class _Menu:
                 if one is None:
                     continue
                 if blocks == 1 or cluster:
-                    yield from self._priced(replace(one, team="cluster" if cluster else "block"), vectors)
+                    strip = replace(one.strip, mapped=2) if self.width <= 4 else one.strip
+                    team = "cluster" if cluster else "block"
+                    yield from self._priced(replace(one, team=team, strip=strip), vectors)
                 if blocks > 1 and waits:
                     yield from self._priced(replace(one, team="grid"), vectors)
 
@@ -164,7 +168,8 @@ class _Menu:
         dynamic = one.threads * one.strip.stashed * sum(self.kept)
         if meeting > _STATIC_SHARED or meeting + dynamic + 1024 > self.target.shared_per_block:
             return
-        registers = _OTHER_REGISTERS + (one.strip.held or one.vectors) * sum(self.kept or [16]) // 4
+        refills = one.team == "grid" and one.home != "device"
+        registers = _OTHER_REGISTERS + 8 * refills + (one.strip.held or one.vectors) * sum(self.kept or [16]) // 4
         per_sm = min(
             self.target.threads_per_sm // one.threads,
             self.target.shared_per_sm // (meeting + dynamic + 1024),
@@ -177,20 +182,32 @@ class _Menu:
         yield StripCandidate(one, self._time(one, per_sm, resident))
 
     def _time(self, one: CudaSchedule, per_sm: int, resident: int) -> float:
-        teams, strips = resident // one.blocks, self._strips(one)
-        rounds = -(-strips // teams)
-        idle = rounds * teams / strips  # of the device, in the last round
-        if rounds > 4:
-            idle = min(idle, 1 + 1 / rounds)
-        if strips * one.blocks >= 2 * self.target.multiprocessors:
-            idle = 1 + (idle - 1) / 2  # blocks that have the memory to themselves are faster
-        traffic = self.traffic
-        if one.home == "device" and self.sweeps > 1:
-            traffic += 0.9 * (self.sweeps - 1)
-        exchange = {"block": 0.0, "cluster": 0.01 * one.blocks, "grid": 0.03 + 0.002 * one.blocks}
-        alternate = 0.15 if per_sm == 1 and one.home != "device" else 0.0  # none reads while it writes
+        """Microseconds over those that the least traffic takes."""
+        strips = self._strips(one)
+        rounds = -(-strips // (resident // one.blocks))
+        idle = min(rounds * (resident // one.blocks) / strips, 1 + 1 / rounds)
+        least = self.outer * self.inner * self.n_cols * self._itemsize * self.traffic / self._rate
+        again = 0.9 * (self.sweeps - 1) if one.home == "device" else 0.0
+        flying = min(resident, strips * one.blocks) * one.threads * VECTOR_BYTES * (
+            self._on_chip_vectors(one) or one.vectors
+        )  # fmt: skip
+        slow = max(1.0, self._rate * _LATENCY / flying)
+        # Where a multiprocessor has one block, nothing reads while that block writes.
+        halts = 0.15 if per_sm == 1 and one.home != "device" else 0.05
         narrow = 0.1 if one.strip_rows * self._itemsize < 128 else 0.0
-        return traffic / self.traffic * idle * (1.05 + exchange[one.team] + alternate + narrow)
+        meet = {"block": 1.0, "cluster": 1.5 + 0.05 * one.blocks, "grid": 3 + 0.03 * one.blocks}
+        waits = meet[one.team] * (1 + 0.3 * (rounds - 1)) * min(self.sweeps, 2)
+        moving = least * (1 + again / self.traffic) * slow * (1 + (idle - 1) / 2) * (1 + halts + narrow)
+        return (_LAUNCH + waits + moving) / (_LAUNCH + least)
+
+    def _on_chip_vectors(self, one: CudaSchedule) -> int:
+        assert one.strip is not None
+        return one.strip.held + one.strip.stashed
+
+    @property
+    def _rate(self) -> float:
+        """Bytes of memory a microsecond, by the number of multiprocessors."""
+        return 4e6 * self.target.multiprocessors / 132
 
     @property
     def _itemsize(self) -> int:

@@ -165,6 +165,7 @@ def _facts(schedule: CudaSchedule, strip: Strip, dialect: CudaDialect) -> dict[s
         "width": schedule.width, "vectors": schedule.vectors, "held": strip.held,
         "stashed": strip.stashed, "rest": strip.rest, "groups": STASH_GROUPS,
         "mergers": mergers(schedule), "resident": strip.resident,
+        "mapped": strip.mapped,
         "nan_max": dialect.real == "float" and int(schedule.target.arch[3:]) >= 80,
     }  # fmt: skip
 
@@ -303,7 +304,8 @@ def _chip_lines(launch: Launch, schedule: CudaSchedule) -> dict[str, tuple[str, 
             keeps.append(f"load_down({p.name}_held, {rows}, {stride}, first, first_live);")
             refill.append(f"refill({p.name}_held, slot, {_rows_at(p, 'next')}, {stride}, at, next.end);")
     if strip.stashed:
-        keeps += [*_stashes(kept), "for (int group = 0; group < kGroups; ++group) {",
+        keeps += [*_stashes(kept), "#pragma unroll 1",
+                  "for (int group = 0; group < kGroups; ++group) {",
                   *(f"    {_fetch(p, 'place', 'group')}" for p in kept), "    end_group();", "}"]  # fmt: skip
         refill_group = [*(_fetch(p, "next", "slot / kPerGroup") for p in kept), "end_group();"]
     found["keeps"] = tuple(keeps)
