@@ -17,7 +17,7 @@ from fusegen.schedule.strips import strip_candidates
 
 @dataclass
 class StripCase:
-    """A case whose element arrays stand as (outer, n_cols, inner), each memory row `padding` longer."""
+    """A case with element arrays (outer, n_cols, inner), their last axis `padding` longer in memory."""
 
     case: Case
     outer: int

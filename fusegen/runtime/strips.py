@@ -18,7 +18,7 @@ from fusegen.schedule.launch import Launch
 
 
 def side_by_side(arrays: Sequence[Any], axis: int) -> tuple[Any, ...] | None:
-    """Views (outer, n_cols, inner) of arrays of one shape, reduced along `axis`; None if one has none.
+    """Views (outer, n_cols, inner) of arrays of one shape along `axis`; None if one has none.
 
     NumPy or CuPy arrays, sharing memory with the views. Axes before and after `axis` become one
     each, the last with neighbouring elements; row number = outer · inner rows + inner.
@@ -46,7 +46,7 @@ def _view(array: Any, place: int, sizes: tuple[int, int, int]) -> Any | None:
     inner = _merged(array.shape[place + 1 :], array.strides[place + 1 :])
     if outer is None or inner is None:
         return None
-    if sizes[2] > 1 and inner != array.itemsize or address(array) % array.itemsize:
+    if (sizes[2] > 1 and inner != array.itemsize) or address(array) % array.itemsize:
         return None
     strides = (outer, array.strides[place], array.itemsize)
     if any(s % array.itemsize for s in strides):

@@ -16,10 +16,10 @@ class Problem:
     not, but all element arrays are off by the same number of elements in every row, so 16-byte
     accesses work after a common head.
 
-    `inner`: None where the columns of a row are neighbours; else rows lie side by side: element
-    (outer, column, inner) of an array is inner + column · stride + outer · outer stride, and `inner`
-    says how many rows share an outer index. Row number: outer · inner rows + inner. `aligned` then
-    means that both strides and the first address are multiples of 16 bytes.
+    `inner`: None where the columns of a row are neighbours; else how many rows lie side by side.
+    Element (outer, column, i) of an array is then at outer · outer stride + column · stride + i, it
+    belongs to row outer · inner + i, and `aligned` means that both strides and the first address are
+    multiples of 16 bytes.
     """
 
     dtypes: Mapping[str, DType]  # by input name

@@ -1,8 +1,8 @@
 """Schedules for rows that lie side by side: candidates and their prices.
 
 Memory is read in pieces of neighbouring rows, so a team owns a strip of them: `across` threads side
-by side, all others down the reduced axis. Where sweeps follow one another the strip stays on chip, in
-registers and shared memory of as many blocks as it needs; what does not fit is read again.
+by side, all others down the reduced axis. Where sweeps follow one another the strip stays on chip,
+in registers and shared memory of as many blocks as it needs; what does not fit is read again.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ STASH_GROUPS = 4  # of copies to shared memory; a thread's stash is a multiple o
 _MAX_WIDTH = 8
 _NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 bits
 _TYPICAL_COLUMNS = 8192
-_OTHER_REGISTERS = 48  # of a thread, beside those that hold items
+_ADDRESSES = 16  # registers of a thread that hold neither items nor states; more on chip
 _LAUNCH = 3.0  # microseconds of an empty kernel
 _LATENCY = 0.8  # microseconds from a load to its data, under load
 _STATIC_SHARED = 40960  # bytes where states meet; 48 KiB are there without opting in
 
 
 def takes_strips(program: Program) -> bool:
-    """Can the program reduce an axis where it lies? Lists and row order need neighbouring columns."""
+    """Can the program reduce any axis? Lists and row order need neighbouring columns."""
     return not any(s.monoid.lists or s.monoid.ordered for s in program.sweeps)
 
 
@@ -80,13 +80,14 @@ class _Menu:
         self.width = _width(self.program, p, p.inner)
         self.sweeps = max(len(k.sweeps) for k in self.program.kernels)
         self.base = CudaSchedule(
-            target=self.target, team="block", home="device", threads=256, fixed=True, load="aligned",
+            target=self.target, team="block", home="device", threads=256, fixed=True,
+            load="aligned",
             vectors=self.chunk or (8 if self.width <= 4 else 4), width=self.width,
             wide_columns=self.n_cols > _NARROW_COLUMNS, strip=Strip(across=1),
         )  # fmt: skip
         one = replace(self.base, home="registers")
         kept = [] if len(self.program.kernels) > 1 else kept_params(self.program.kernels[0], one)
-        self.kept = [p.dtype.itemsize * self.width for p in kept]  # bytes of a vector of each array
+        self.kept = [p.dtype.itemsize * self.width for p in kept]  # bytes of a vector of each
         stores = any(s.element_stores for s in self.program.sweeps)
         self.traffic = 2.0 if stores else 1.0
 
@@ -108,15 +109,15 @@ class _Menu:
     # ---- every sweep reads memory ----
 
     def _from_memory(self, base: CudaSchedule, across: int) -> Iterator[StripCandidate]:
-        yield from self._priced(base, 0)
+        yield from self._priced(base)
         down = base.threads // across
         fill = 4 * self.target.multiprocessors // self._strips(base)
         for blocks in sorted({2, 4, 8, 16, 32, 64, fill}):
             if blocks < 2 or blocks * down * base.vectors > self.n_cols:
                 continue
-            yield from self._priced(replace(base, team="grid", blocks=blocks), 0)
+            yield from self._priced(replace(base, team="grid", blocks=blocks))
             if self.target.clusters and blocks in (2, 4, 8, 16):
-                yield from self._priced(replace(base, team="cluster", blocks=blocks), 0)
+                yield from self._priced(replace(base, team="cluster", blocks=blocks))
 
     # ---- later sweeps find the strip on chip ----
 
@@ -127,22 +128,22 @@ class _Menu:
         down = base.threads // across
         for blocks in range(1, self.target.multiprocessors + 1):
             cluster = blocks in (2, 4, 8, 16) and self.target.clusters
-            if blocks > 1 and not cluster and (not waits or blocks & (blocks - 1) and blocks > 8):
+            if blocks > 1 and not cluster and (not waits or (blocks > 8 and blocks & 3)):
                 continue
             vectors = -(-self.n_cols // (down * blocks))  # of a thread
             for held in (4, 8, 16):
                 one = self._kept(replace(base, blocks=blocks), held, vectors)
                 if one is None:
                     continue
-                if blocks == 1 or cluster:
-                    strip = replace(one.strip, mapped=2) if self.width <= 4 else one.strip
-                    team = "cluster" if cluster else "block"
-                    yield from self._priced(replace(one, team=team, strip=strip), vectors)
                 if blocks > 1 and waits:
-                    yield from self._priced(replace(one, team="grid"), vectors)
+                    yield from self._priced(replace(one, team="grid"))
+                if cluster:
+                    yield from self._priced(replace(one, team="cluster"))
+                if blocks == 1:
+                    yield from self._priced(one)
 
     def _kept(self, base: CudaSchedule, held: int, vectors: int) -> CudaSchedule | None:
-        """The schedule that keeps `held` of a thread's vectors in registers and stashes the others."""
+        """A schedule with `held` of a thread's vectors in registers, the others stashed."""
         assert base.strip is not None
         chunk = 4 if self.width <= 4 else 2
         stashed = -(-(vectors - held) // (STASH_GROUPS * chunk)) * STASH_GROUPS * chunk
@@ -153,23 +154,21 @@ class _Menu:
         if stashed and any(size % VECTOR_BYTES for size in self.kept):
             return None  # copies to shared memory are of 16 bytes
         strip = replace(base.strip, held=held, stashed=stashed, rest=False)
-        home = "chip" if stashed else "registers"
-        return replace(base, home=home, vectors=chunk, strip=strip)
+        return replace(base, home="chip" if stashed else "registers", vectors=chunk, strip=strip)
 
     # ---- prices ----
 
     def _strips(self, one: CudaSchedule) -> int:
         return self.outer * -(-self.inner // one.strip_rows)
 
-    def _priced(self, one: CudaSchedule, vectors: int) -> Iterator[StripCandidate]:
-        """The candidate with its price, if it fits; `vectors` of a thread stay on chip."""
+    def _priced(self, one: CudaSchedule) -> Iterator[StripCandidate]:
+        """The candidate with its price, if it fits."""
         assert one.strip is not None
         meeting = meeting_bytes(self.program, one)
         dynamic = one.threads * one.strip.stashed * sum(self.kept)
         if meeting > _STATIC_SHARED or meeting + dynamic + 1024 > self.target.shared_per_block:
             return
-        refills = one.team == "grid" and one.home != "device"
-        registers = _OTHER_REGISTERS + 8 * refills + (one.strip.held or one.vectors) * sum(self.kept or [16]) // 4
+        registers = self._registers(one)
         per_sm = min(
             self.target.threads_per_sm // one.threads,
             self.target.shared_per_sm // (meeting + dynamic + 1024),
@@ -180,6 +179,22 @@ class _Menu:
             return
         one = replace(one, strip=replace(one.strip, resident=per_sm))
         yield StripCandidate(one, self._time(one, per_sm, resident))
+
+    def _registers(self, one: CudaSchedule) -> int:
+        """32-bit ones that a thread should have: for items, states, addresses."""
+        assert one.strip is not None
+        kernels = self.program.kernels
+        word = kernels[0].compute.itemsize // 4
+        fields = max(len(s.monoid.components) for s in self.program.sweeps)
+        loads = max(
+            sum(k.param(n).dtype.itemsize for n in s.loads if k.param(n).shape == "element")
+            for k in kernels for s in k.sweeps
+        )  # fmt: skip
+        items = one.vectors * self.width * max(loads, 4 * word) + one.strip.held * sum(self.kept)
+        refills = one.team == "grid" and one.home != "device"
+        addresses = _ADDRESSES if one.home == "device" else 2 * _ADDRESSES + 8 * refills
+        addresses += 40 * (word - 1)  # functions of doubles are long
+        return addresses + 2 * self.width * fields * word + items // 4
 
     def _time(self, one: CudaSchedule, per_sm: int, resident: int) -> float:
         """Microseconds over those that the least traffic takes."""
@@ -194,10 +209,12 @@ class _Menu:
         slow = max(1.0, self._rate * _LATENCY / flying)
         # Where a multiprocessor has one block, nothing reads while that block writes.
         halts = 0.15 if per_sm == 1 and one.home != "device" else 0.05
-        narrow = 0.1 if one.strip_rows * self._itemsize < 128 else 0.0
+        piece = one.strip_rows * self._itemsize  # bytes that lie together; memory reads 32 or more
+        narrow = max(0.0, 32 / piece - 1) + (0.1 if piece < 128 else 0.0)
         meet = {"block": 1.0, "cluster": 1.5 + 0.05 * one.blocks, "grid": 3 + 0.03 * one.blocks}
         waits = meet[one.team] * (1 + 0.3 * (rounds - 1)) * min(self.sweeps, 2)
-        moving = least * (1 + again / self.traffic) * slow * (1 + (idle - 1) / 2) * (1 + halts + narrow)
+        moving = least * (1 + again / self.traffic) * slow * (1 + (idle - 1) / 2)
+        moving *= 1 + halts + narrow
         return (_LAUNCH + waits + moving) / (_LAUNCH + least)
 
     def _on_chip_vectors(self, one: CudaSchedule) -> int:

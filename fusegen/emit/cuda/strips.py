@@ -1,4 +1,4 @@
-"""Rows that lie side by side as one CUDA translation unit: vectors go across rows, chunks down them.
+"""Rows that lie side by side as one CUDA translation unit: vectors across rows, chunks down them.
 
 Sweeps are those of any other layout: `sweepN_fold` and `sweepN_map` take one row's items, and here
 those are every kWidth-th element of the thread's vectors.
@@ -30,7 +30,7 @@ from fusegen.emit.cuda.sweep import SweepPrinter
 from fusegen.emit.cuda.views import LoadView, SweepView
 from fusegen.emit.render import render
 from fusegen.expr import Expr, variables
-from fusegen.kernel import Gather, Kernel, Let, Param, Program, Step, Sweep
+from fusegen.kernel import Gather, Let, Param, Program, Step, Sweep
 from fusegen.schedule.cuda import CudaSchedule, Strip
 from fusegen.schedule.launch import Launch, kept_params, launches
 from fusegen.schedule.strips import STASH_GROUPS, mergers
@@ -274,7 +274,8 @@ def _names(steps: Iterable[Step], values: Iterable[Expr]) -> set[str]:
 
 def _kernel_view(scopes: RowScopes, schedule: CudaSchedule) -> StripKernelView:
     launch, kernel = scopes.launch, scopes.kernel
-    meetings = [s.number for s in kernel.sweeps if scopes.views[s.number].state]
+    numbers = [s.number for s in kernel.sweeps]
+    meetings = [n for n in numbers if scopes.views[n].state]
     return StripKernelView(
         symbol=launch.symbol, params=tuple(scopes.params),
         rows=tuple((_pointer_type(p), p.name, array_name(p)) for p in kernel.elements),
@@ -284,7 +285,7 @@ def _kernel_view(scopes: RowScopes, schedule: CudaSchedule) -> StripKernelView:
         splits=launch.splits, together=launch.together,
         clusters=schedule.team == "cluster" and bool(meetings),
         first_meeting=meetings[0] if meetings else 0,
-        last_visit=max((s.number for s in kernel.sweeps if scopes.views[s.number].visits), default=0),
+        last_visit=max((n for n in numbers if scopes.views[n].visits), default=0),
     )  # fmt: skip
 
 
@@ -302,11 +303,13 @@ def _chip_lines(launch: Launch, schedule: CudaSchedule) -> dict[str, tuple[str, 
         if strip.held:
             keeps.append(f"Items<{C_TYPES[p.dtype.name]}, kHeld * kWidth> {p.name}_held;")
             keeps.append(f"load_down({p.name}_held, {rows}, {stride}, first, first_live);")
-            refill.append(f"refill({p.name}_held, slot, {_rows_at(p, 'next')}, {stride}, at, next.end);")
+            later = _rows_at(p, "next")
+            refill.append(f"refill({p.name}_held, slot, {later}, {stride}, at, next.end);")
     if strip.stashed:
+        fetches = [f"    {_fetch(p, 'place', 'group')}" for p in kept]
         keeps += [*_stashes(kept), "#pragma unroll 1",
-                  "for (int group = 0; group < kGroups; ++group) {",
-                  *(f"    {_fetch(p, 'place', 'group')}" for p in kept), "    end_group();", "}"]  # fmt: skip
+                  "for (int group = 0; group < kGroups; ++group) {", *fetches,
+                  "    end_group();", "}"]  # fmt: skip
         refill_group = [*(_fetch(p, "next", "slot / kPerGroup") for p in kept), "end_group();"]
     found["keeps"] = tuple(keeps)
     if launch.together:
