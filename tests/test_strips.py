@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import simt
 from cuda_cases import Case, assert_close
 from strip_cases import StripCase, strip_case
+from test_golden import GOLDEN, _functions
 
 import fusegen as fg
 from fusegen.compiler import Work
@@ -127,6 +129,34 @@ def test_results_do_not_depend_on_scheduling() -> None:
     first = case.emulate(pick=split)
     for seed in range(1, 4):
         np.testing.assert_array_equal(first[0], case.emulate(seed=seed, pick=split)[0])
+
+
+# ---- the source ----
+
+
+def test_source_is_as_kept(request: pytest.FixtureRequest) -> None:
+    """`pytest tests/test_strips.py --update-golden`, after looking at the diff."""
+    case, work = _work("softmax", 4096, 4096, "float32", "sm_90")
+    work.known["select_schedule"] = next(
+        s for s in case.schedules(work)
+        if (s.team, s.home, s.blocks, s.threads) == ("cluster", "chip", 4, 256)
+    )  # fmt: skip
+    path, text = GOLDEN / "softmax.strips.sm_90.cu", work.source
+    if request.config.getoption("--update-golden"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_source_reads_well(name: str) -> None:
+    """No trailing blanks, no runs of blank lines, no unused function."""
+    case, work = _work(name, 4096, 4096, "float32", "sm_90")
+    for one in {(s.team, s.home): s for s in case.schedules(work)}.values():
+        known = {**work.known, "select_schedule": one}
+        text = replace(work, known=known).source
+        assert not re.search(r"[ \t]\n|\n\n\n", text)
+        for function in _functions(text):
+            assert len(re.findall(rf"\b{function}\b", text)) > 1, f"{function} is never called"
 
 
 # ---- the real compiler ----

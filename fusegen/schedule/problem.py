@@ -17,8 +17,8 @@ class Problem:
     accesses work after a common head.
 
     `inner`: None where the columns of a row are neighbours; else how many rows lie side by side.
-    Element (outer, column, i) of an array is then at outer · outer stride + column · stride + i, it
-    belongs to row outer · inner + i, and `aligned` means that both strides and the first address are
+    Element (outer, column, i) of an array is then at outer · outer stride + column · stride + i and
+    belongs to row outer · inner + i; `aligned` means that both strides and the first address are
     multiples of 16 bytes.
     """
 

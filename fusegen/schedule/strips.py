@@ -193,7 +193,7 @@ class _Menu:
         items = one.vectors * self.width * max(loads, 4 * word) + one.strip.held * sum(self.kept)
         refills = one.team == "grid" and one.home != "device"
         addresses = _ADDRESSES if one.home == "device" else 2 * _ADDRESSES + 8 * refills
-        addresses += 40 * (word - 1)  # functions of doubles are long
+        addresses += 48 * (word - 1)  # functions of doubles are long
         return addresses + 2 * self.width * fields * word + items // 4
 
     def _time(self, one: CudaSchedule, per_sm: int, resident: int) -> float:
