@@ -112,7 +112,9 @@ def _strip_launch(kernel: Kernel, schedule: CudaSchedule, strip: Strip) -> Launc
     scratch: tuple[Scratch, ...] = ()
     if meets:
         rows = schedule.strip_rows * (2 if together else 1)
-        states = Scratch("partial_states", "states", "block", rows, state_bytes(kernel.sweeps[0]))
+        first = kernel.sweeps[0]  # its number keeps the states of several kernels apart
+        size = state_bytes(first)
+        states = Scratch(f"partial_states{first.number}", "states", "block", rows, size)
         scratch = (states, Scratch("tickets", "tickets", "block", 1, 8))
     vector = sum(p.dtype.itemsize for p in kept_params(kernel, schedule)) * schedule.width
     return Launch(

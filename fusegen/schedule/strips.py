@@ -11,16 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from fusegen.kernel import Program
-from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule, Strip
+from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule, Strip, Team
 from fusegen.schedule.launch import kept_params, state_bytes
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import WARP, CudaTarget
 
-STASH_GROUPS = 4  # of copies to shared memory; a thread's stash is a multiple of them
+_MOST_GROUPS = 8  # of copies on their way to shared memory
 _MAX_WIDTH = 8
 _NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 bits
 _TYPICAL_COLUMNS = 8192
 _ADDRESSES = 16  # registers of a thread that hold neither items nor states; more on chip
+_MEETING = 10240  # bytes, roughly, where states meet and that every block takes
+_LINE = 128  # bytes of memory that are read together
 _LAUNCH = 3.0  # microseconds of an empty kernel
 _LATENCY = 0.8  # microseconds from a load to its data, under load
 _STATIC_SHARED = 40960  # bytes where states meet; 48 KiB are there without opting in
@@ -34,6 +36,13 @@ def takes_strips(program: Program) -> bool:
 def mergers(schedule: CudaSchedule) -> int:
     """Neighbouring lanes that merge the states of a row."""
     return max(1, min(WARP, schedule.threads // schedule.strip_rows))
+
+
+def stash_groups(schedule: CudaSchedule) -> int:
+    """Groups of whole chunks that copies to shared memory are awaited in."""
+    assert schedule.strip is not None
+    chunks = schedule.strip.stashed // schedule.vectors
+    return next((n for n in range(_MOST_GROUPS, 0, -1) if chunks % n == 0), 1)
 
 
 def meeting_bytes(program: Program, schedule: CudaSchedule) -> int:
@@ -103,8 +112,9 @@ class _Menu:
         needed = 1
         while needed * self.width < self.inner and needed < WARP:
             needed *= 2
-        for across in sorted({min(needed, a) for a in (4, 8, 16, 32)}):
-            yield from ((across, threads) for threads in (128, 256, 512))
+        for across in sorted({min(needed, a) for a in (8, 16, 32)}):
+            if across == needed or across * self.width * self._itemsize >= _LINE:
+                yield from ((across, threads) for threads in (128, 256, 512))
 
     # ---- every sweep reads memory ----
 
@@ -123,30 +133,34 @@ class _Menu:
 
     def _on_chip(self, base: CudaSchedule, across: int) -> Iterator[StripCandidate]:
         states = sum(s.monoid.has_scalars for s in self.program.sweeps)
-        first = self.program.kernels[0].sweeps[0].monoid
-        waits = states == 1 and not first.is_empty
-        down = base.threads // across
-        for blocks in range(1, self.target.multiprocessors + 1):
-            cluster = blocks in (2, 4, 8, 16) and self.target.clusters
-            if blocks > 1 and not cluster and (not waits or (blocks > 8 and blocks & 3)):
-                continue
-            vectors = -(-self.n_cols // (down * blocks))  # of a thread
-            for held in (4, 8, 16):
-                one = self._kept(replace(base, blocks=blocks), held, vectors)
-                if one is None:
-                    continue
-                if blocks > 1 and waits:
+        waits = states == 1 and not self.program.kernels[0].sweeps[0].monoid.is_empty
+        for held in (4, 8, 16):
+            for blocks in (1, 2, 4, 8, 16) if self.target.clusters else (1,):
+                one = self._kept(replace(base, blocks=blocks), held)
+                if one and one.strip:
+                    strip = replace(one.strip, mapped=one.vectors // 2)
+                    team: Team = "cluster" if blocks > 1 else "block"
+                    yield from self._priced(replace(one, team=team, strip=strip))
+            for blocks in self._waiting_blocks(base, across, held) if waits else ():
+                one = self._kept(replace(base, blocks=blocks), held)
+                if one:
                     yield from self._priced(replace(one, team="grid"))
-                if cluster:
-                    yield from self._priced(replace(one, team="cluster"))
-                if blocks == 1:
-                    yield from self._priced(one)
 
-    def _kept(self, base: CudaSchedule, held: int, vectors: int) -> CudaSchedule | None:
+    def _waiting_blocks(self, base: CudaSchedule, across: int, held: int) -> list[int]:
+        """Blocks that share a strip, where a multiprocessor takes one, two … of them."""
+        vector, down = base.threads * sum(self.kept), base.threads // across
+        rooms = [self.target.shared_per_sm // n - _MEETING for n in (1, 2, 3, 4)]
+        slots = {0} | {room // vector // self.held_chunk * self.held_chunk for room in rooms}
+        found = {-(-self.n_cols // (down * (held + n))) for n in slots}
+        return sorted(n for n in found if 1 < n <= self.target.multiprocessors)
+
+    def _kept(self, base: CudaSchedule, held: int) -> CudaSchedule | None:
         """A schedule with `held` of a thread's vectors in registers, the others stashed."""
         assert base.strip is not None
-        chunk = 4 if self.width <= 4 else 2
-        stashed = -(-(vectors - held) // (STASH_GROUPS * chunk)) * STASH_GROUPS * chunk
+        chunk = self.held_chunk
+        down = base.threads // base.strip.across
+        vectors = -(-self.n_cols // (down * base.blocks))  # of a thread
+        stashed = max(0, -(-(vectors - held) // chunk) * chunk)
         if held >= 2 * vectors and held > 4:
             return None
         if held * sum(self.kept) > 256 or held * sum(self.kept) * base.threads > 1 << 17:
@@ -210,7 +224,7 @@ class _Menu:
         # Where a multiprocessor has one block, nothing reads while that block writes.
         halts = 0.15 if per_sm == 1 and one.home != "device" else 0.05
         piece = one.strip_rows * self._itemsize  # bytes that lie together; memory reads 32 or more
-        narrow = max(0.0, 32 / piece - 1) + (0.1 if piece < 128 else 0.0)
+        narrow = max(0.0, 32 / piece - 1) + (0.1 if piece < _LINE else 0.0)
         meet = {"block": 1.0, "cluster": 1.5 + 0.05 * one.blocks, "grid": 3 + 0.03 * one.blocks}
         waits = meet[one.team] * (1 + 0.3 * (rounds - 1)) * min(self.sweeps, 2)
         moving = least * (1 + again / self.traffic) * slow * (1 + (idle - 1) / 2)
@@ -225,6 +239,11 @@ class _Menu:
     def _rate(self) -> float:
         """Bytes of memory a microsecond, by the number of multiprocessors."""
         return 4e6 * self.target.multiprocessors / 132
+
+    @property
+    def held_chunk(self) -> int:
+        """Vectors of a thread that are folded at once from shared memory."""
+        return 4 if self.width <= 4 else 2
 
     @property
     def _itemsize(self) -> int:
