@@ -108,6 +108,19 @@ def test_padded_and_shifted_slices() -> None:
 
 
 @emulated
+def test_what_does_not_fit_is_read_again() -> None:
+    def partly(found: list[CudaSchedule]) -> CudaSchedule:
+        one = next(s for s in found if (s.team, s.home) == ("cluster", "chip") and _small(s))
+        assert one.strip is not None
+        strip = replace(one.strip, held=4, stashed=4, rest=True)
+        return replace(one, strip=strip, wide_columns=True)
+
+    for name in ("softmax", "layer_norm"):
+        case = strip_case(name, 1, 3000, 36)
+        assert_close(case.emulate(pick=partly), case.case.reference(), 1e-5)
+
+
+@emulated
 def test_special_rows() -> None:
     x = np.zeros((8, 120), np.float32)
     x[0], x[1, 5], x[2, 7], x[3] = -np.inf, np.inf, np.nan, np.inf

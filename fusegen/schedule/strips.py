@@ -101,6 +101,14 @@ class _Menu:
         self.traffic = 2.0 if stores else 1.0
 
     def all(self) -> Iterator[StripCandidate]:
+        """Where states are so large that no usual strip has a place for them, one of few rows."""
+        found = list(self._usual())
+        for across in (4, 2, 1):
+            one = replace(self.base, threads=128, strip=Strip(across=across))
+            found = found or list(self._priced(one))
+        return iter(found)
+
+    def _usual(self) -> Iterator[StripCandidate]:
         for across, threads in self._shapes():
             base = replace(self.base, threads=threads, strip=Strip(across=across))
             if self.kept and not self.chunk:
@@ -136,15 +144,15 @@ class _Menu:
         waits = states == 1 and not self.program.kernels[0].sweeps[0].monoid.is_empty
         for held in (4, 8, 16):
             for blocks in (1, 2, 4, 8, 16) if self.target.clusters else (1,):
-                one = self._kept(replace(base, blocks=blocks), held)
+                team: Team = "cluster" if blocks > 1 else "block"
+                one = self._kept(replace(base, team=team, blocks=blocks), held)
                 if one and one.strip:
                     strip = replace(one.strip, mapped=one.vectors // 2)
-                    team: Team = "cluster" if blocks > 1 else "block"
-                    yield from self._priced(replace(one, team=team, strip=strip))
+                    yield from self._priced(replace(one, strip=strip))
             for blocks in self._waiting_blocks(base, across, held) if waits else ():
-                one = self._kept(replace(base, blocks=blocks), held)
+                one = self._kept(replace(base, team="grid", blocks=blocks), held)
                 if one:
-                    yield from self._priced(replace(one, team="grid"))
+                    yield from self._priced(one)
 
     def _waiting_blocks(self, base: CudaSchedule, across: int, held: int) -> list[int]:
         """Blocks that share a strip, where a multiprocessor takes one, two … of them."""
@@ -167,7 +175,12 @@ class _Menu:
             return None  # half of a thread's registers at most
         if stashed and any(size % VECTOR_BYTES for size in self.kept):
             return None  # copies to shared memory are of 16 bytes
-        strip = replace(base.strip, held=held, stashed=stashed, rest=False)
+        room = self.target.shared_per_block - _MEETING
+        most = room // (base.threads * sum(self.kept)) // chunk * chunk
+        if stashed > most and base.team == "grid":
+            return None  # more blocks will do
+        rest, stashed = stashed > most, min(stashed, most)
+        strip = replace(base.strip, held=held, stashed=stashed, rest=rest)
         return replace(base, home="chip" if stashed else "registers", vectors=chunk, strip=strip)
 
     # ---- prices ----
@@ -208,7 +221,7 @@ class _Menu:
         refills = one.team == "grid" and one.home != "device"
         addresses = _ADDRESSES if one.home == "device" else 2 * _ADDRESSES + 8 * refills
         addresses += 48 * (word - 1)  # functions of doubles are long
-        return addresses + 2 * self.width * fields * word + items // 4
+        return min(255, addresses + 2 * self.width * fields * word + items // 4)
 
     def _time(self, one: CudaSchedule, per_sm: int, resident: int) -> float:
         """Microseconds over those that the least traffic takes."""
@@ -216,9 +229,12 @@ class _Menu:
         rounds = -(-strips // (resident // one.blocks))
         idle = min(rounds * (resident // one.blocks) / strips, 1 + 1 / rounds)
         least = self.outer * self.inner * self.n_cols * self._itemsize * self.traffic / self._rate
-        again = 0.9 * (self.sweeps - 1) if one.home == "device" else 0.0
+        assert one.strip is not None
+        kept = one.strip.held + one.strip.stashed
+        vectors = self.n_cols / (one.threads // one.strip.across * one.blocks)  # of a thread
+        again = 0.9 * (self.sweeps - 1) * max(0.0, 1 - kept / vectors)
         flying = min(resident, strips * one.blocks) * one.threads * VECTOR_BYTES * (
-            self._on_chip_vectors(one) or one.vectors
+            kept or one.vectors
         )  # fmt: skip
         slow = max(1.0, self._rate * _LATENCY / flying)
         # Where a multiprocessor has one block, nothing reads while that block writes.
@@ -230,10 +246,6 @@ class _Menu:
         moving = least * (1 + again / self.traffic) * slow * (1 + (idle - 1) / 2)
         moving *= 1 + halts + narrow
         return (_LAUNCH + waits + moving) / (_LAUNCH + least)
-
-    def _on_chip_vectors(self, one: CudaSchedule) -> int:
-        assert one.strip is not None
-        return one.strip.held + one.strip.stashed
 
     @property
     def _rate(self) -> float:
