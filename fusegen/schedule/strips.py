@@ -220,7 +220,7 @@ class _Menu:
         items = one.vectors * self.width * max(loads, 4 * word) + one.strip.held * sum(self.kept)
         refills = one.team == "grid" and one.home != "device"
         addresses = _ADDRESSES if one.home == "device" else 2 * _ADDRESSES + 8 * refills
-        addresses += 48 * (word - 1)  # functions of doubles are long
+        addresses += 4 * max(0, len(kernels[0].params) - 2) + 64 * (word - 1)  # exp of doubles
         return min(255, addresses + 2 * self.width * fields * word + items // 4)
 
     def _time(self, one: CudaSchedule, per_sm: int, resident: int) -> float:
