@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import nvrtc
+import own_cases
 import pytest
 import simt
 from cuda_cases import Case, assert_close
@@ -96,6 +97,20 @@ def test_integers(dtype: str) -> None:
     rows = rng.integers(low, high, (48, 777)).astype(dtype)
     case = StripCase(Case(numbers, {"x": rows}, 48, 777), 2)
     assert_close(case.emulate(), case.case.reference(), 0)
+
+
+@emulated
+def test_monoids_of_ones_own() -> None:
+    """Those that do not keep row order; one element at a time, too."""
+    rows = np.random.default_rng(0).integers(-3, 4, (40, 500)).astype(np.float32)
+    case = StripCase(Case(own_cases.statistics, {"x": rows}, 40, 500), 2)
+    want = tuple(own_cases.statistics.reference(rows).values())
+    program = case.case.work().result("lower")
+    assert takes_strips(program)
+    assert any(s.monoid.own for s in program.sweeps)
+    for chunk in (None, 1):
+        got = case.emulate(chunk=chunk, pick=lambda found: next(filter(_small, found)))
+        assert_close(got, want, 3e-6)
 
 
 @emulated
