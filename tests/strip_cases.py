@@ -17,7 +17,7 @@ from fusegen.schedule.strips import strip_candidates
 
 @dataclass
 class StripCase:
-    """A case with element arrays (outer, n_cols, inner); `padding` elements after each inner row."""
+    """A case with element arrays (outer, n_cols, inner), each inner row `padding` longer."""
 
     case: Case
     outer: int
