@@ -32,7 +32,8 @@ _TEMPLATE_WORDS = frozenset(
     "n_cols", "n_cols_wide", "begin", "end", "args", "start", "slice", "phase", "raw", "vector",
     "above", "below", "clear", "cut", "offer", "seed", "clamped", "float_t", "column_t", "lanes",
     "entry", "fabs", "llabs", "rsqrt", "isnan", "isinf", "isfinite", "threadIdx", "blockIdx",
-    "blockDim", "gridDim", "col", "fg", "known", "part", "V",
+    "blockDim", "gridDim", "col", "fg", "known", "part", "V", "n_inner", "across", "down", "strip",
+    "strips", "place", "outer", "inner", "first", "first_row", "along", "stash", "slot", "r",
 }
 ) | {op.c for op in OPS.values() if op.spelling in ("libm", "helper")}  # fmt: skip
 

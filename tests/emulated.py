@@ -10,8 +10,9 @@ from simt import compile_module
 
 from fusegen.dtypes import BFLOAT16
 from fusegen.kernel import Param, Program
+from fusegen.runtime.strips import inner_rows, scalar_values
 from fusegen.schedule.cuda import CudaSchedule
-from fusegen.schedule.launch import Launch, Scratch, launches, padded_stride
+from fusegen.schedule.launch import Launch, Scratch, element_shape, launches
 
 RESIDENT_TEAMS = 2  # fewer than rows, so that the row loop of a bounded grid is exercised
 
@@ -28,24 +29,26 @@ class EmulatedExecutable:
 
     def __call__(self, arrays: Mapping[str, Any], n_rows: int, n_cols: int) -> None:
         held = dict(arrays)
-        shapes = {"element": (n_rows, padded_stride(n_cols)), "row": (n_rows,)}
+        n_inner = inner_rows(arrays)
+        inner = n_inner if self.schedule.strip else None
+        shapes = {"element": element_shape(n_rows, n_cols, inner), "row": (n_rows,)}
         for p in self.program.workspace:
             held[p.name] = _poisoned(shapes[p.shape], p)
         kept: dict[str, np.ndarray] = {}
         for launch in self.launches:
-            grid = self._grid(launch, n_rows)
+            grid = self._grid(launch, n_rows, n_inner)
             for scratch in launch.scratch:
                 kept.setdefault(scratch.name, self._scratch(scratch, launch, n_rows, grid))
             self._launch(launch, grid, held, kept, n_rows, n_cols)
 
-    def _grid(self, launch: Launch, n_rows: int) -> int:
-        blocks = -(-n_rows // launch.rows_per_block)
+    def _grid(self, launch: Launch, n_rows: int, n_inner: int) -> int:
+        blocks = launch.teams(n_rows, n_inner)
         if launch.limited:
             blocks = min(blocks, RESIDENT_TEAMS)
         return blocks * launch.grid_rows
 
     def _scratch(self, scratch: Scratch, launch: Launch, n_rows: int, grid: int) -> np.ndarray:
-        owners = grid * launch.rows_per_block if scratch.per == "team" else n_rows
+        owners = {"row": n_rows, "team": grid * launch.rows_per_block, "block": grid}[scratch.per]
         if scratch.kind == "tickets":
             return np.zeros(owners * scratch.count, np.uint64)
         return np.full(owners * scratch.count * scratch.entry_bytes, 0xFF, np.uint8)
@@ -59,14 +62,12 @@ class EmulatedExecutable:
         args += [kept[s.name] for s in launch.scratch]
         written = {i for i, p in enumerate(launch.params) if p.output}
         scratch = set(range(first, len(args)))
-        known = {f"{p.name}_stride": held[p.name].strides[0] // held[p.name].itemsize
-                 for p in launch.params if p.shape == "element"}  # fmt: skip
-        known |= {"n_rows": n_rows, "n_cols": n_cols, "blocks_of_a_row": launch.grid_rows}
+        readable = scratch if launch.shares else set()
+        args += scalar_values(launch, held, n_rows, n_cols)
         self.module.launch(
-            launch.symbol, (grid,), (launch.threads,), [*args, *(known[n] for n in launch.scalars)],
-            outputs=written | scratch, initialised=scratch if launch.shares else set(),
-            seed=self.seed, shared_bytes=launch.shared_bytes, cluster=launch.cluster,
-            together=launch.together,
+            launch.symbol, (grid,), (launch.threads,), args,
+            outputs=written | scratch, initialised=readable, seed=self.seed,
+            shared_bytes=launch.shared_bytes, cluster=launch.cluster, together=launch.together,
         )  # fmt: skip
 
 

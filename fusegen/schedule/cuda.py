@@ -29,6 +29,23 @@ registers and in shared memory, and the next row comes in where this one leaves.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Strip:
+    """Rows that lie side by side: a team owns `across` threads' worth of neighbouring rows.
+
+    A thread's vector holds one element of each of `width` rows; its vectors lie along the reduced
+    axis. The first `held` of them stay in registers, the next `stashed` in shared memory; later
+    sweeps read the rest again.
+    """
+
+    across: int  # threads side by side; the block's others go down the reduced axis
+    held: int = 0
+    stashed: int = 0
+    mapped: int = 1  # vectors of a chunk on its way from the chip back to memory
+    rest: bool = True  # are there columns that stay in memory?
+    resident: int = 1  # blocks of a multiprocessor that registers leave room for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CudaSchedule:
     """How a program runs on a GPU."""
 
@@ -48,6 +65,7 @@ class CudaSchedule:
     registers: Literal[64, 80, 128, 255] = 64  # that a thread may use
     per_sm: int = 1  # blocks that a multiprocessor shall have room for
     slice_vectors: int = 0  # of a row in shared memory: vectors that a block makes room for
+    strip: Strip | None = None  # where rows lie side by side
 
     @property
     def items(self) -> int:
@@ -89,8 +107,15 @@ class CudaSchedule:
         return f"{chunk}, merged {' → '.join(levels)}"
 
     @property
+    def strip_rows(self) -> int:
+        """Neighbouring rows that a team owns, where rows lie side by side."""
+        return self.strip.across * self.width if self.strip else 1
+
+    @property
     def shape(self) -> str:
         """What the source fixes."""
+        if self.strip:
+            return self._strip_shape(self.strip)
         owner = {
             "lanes": f"{self.lanes} lanes", "block": "block", "cluster": "cluster of blocks",
             "grid": "several blocks",
@@ -101,6 +126,15 @@ class CudaSchedule:
             f"row per {owner}{stays[self.home]}, {self.vectors} × {self.width} elements per thread "
             f"and chunk, {self.load} loads{' past L1' if self.past_l1 else ''}"
         )
+
+    def _strip_shape(self, strip: Strip) -> str:
+        owner = {"cluster": f"cluster of {self.blocks} blocks", "grid": f"{self.blocks} blocks"}
+        stays = [f"{n} vectors of a thread in {place}" for n, place in
+                 ((strip.held, "registers"), (strip.stashed, "shared memory")) if n]  # fmt: skip
+        return ", ".join([
+            f"strips of {self.strip_rows} neighbouring rows per {owner.get(self.team, 'block')}",
+            *stays, f"chunks of {self.vectors} columns × {self.width} rows",
+        ])  # fmt: skip
 
     def describe(self) -> str:
         blocks = f", {self.blocks} blocks a row" if self.blocks > 1 else ""

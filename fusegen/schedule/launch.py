@@ -7,7 +7,7 @@ from typing import Literal
 
 from fusegen.kernel import Kernel, Param, Program, Sweep
 from fusegen.monoid import KBest
-from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule
+from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule, Strip
 
 _SHARED_LIST_BYTES = 32768  # of all lists of a block; larger ones live in device memory
 
@@ -22,7 +22,7 @@ class Scratch:
 
     name: str
     kind: Literal["states", "entries", "slots", "tickets"]
-    per: Literal["row", "team"]  # a team: the blocks, or the part of a block, that share a row
+    per: Literal["row", "team", "block"]  # a team: the blocks, or part of one, that share a row
     count: int  # states, entries, slots or tickets
     entry_bytes: int
 
@@ -44,6 +44,7 @@ class Launch:
     together: bool = False  # blocks wait for one another: all must be on the device at once
     steady: bool = False  # does a team go from row to row?
     shares: bool = False  # do blocks all over the grid share rows?
+    strip_rows: int = 0  # neighbouring rows of a team, where rows lie side by side
 
     @property
     def limited(self) -> bool:
@@ -53,14 +54,30 @@ class Launch:
     @property
     def scalars(self) -> tuple[str, ...]:
         """The 64-bit arguments after the pointers, by name."""
-        strides = [f"{p.name}_stride" for p in self.params if p.shape == "element"]
+        elements = [p.name for p in self.params if p.shape == "element"]
+        if self.strip_rows:
+            strides = [f"{n}_{axis}" for n in elements for axis in ("outer_stride", "stride")]
+            return (*strides, "n_rows", "n_cols", "n_inner")
         shared = ["blocks_of_a_row"] if self.shares else []
-        return (*strides, "n_rows", "n_cols", *shared)
+        return (*(f"{n}_stride" for n in elements), "n_rows", "n_cols", *shared)
+
+    def teams(self, n_rows: int, n_inner: int) -> int:
+        """Groups of `grid_rows` blocks that the rows are dealt to; `n_inner` rows side by side."""
+        if self.strip_rows:
+            return n_rows // n_inner * -(-n_inner // self.strip_rows)
+        return -(-n_rows // self.rows_per_block)
 
 
 def padded_stride(n_cols: int) -> int:
     """Row stride, in elements, of element arrays between kernels: every row is aligned."""
     return -(-n_cols // VECTOR_BYTES) * VECTOR_BYTES
+
+
+def element_shape(n_rows: int, n_cols: int, n_inner: int | None) -> tuple[int, ...]:
+    """Shape of element arrays between kernels; its last axis is padded, so that vectors fit."""
+    if n_inner is None:
+        return (n_rows, padded_stride(n_cols))
+    return (n_rows // n_inner, n_cols, padded_stride(n_inner))
 
 
 def launches(program: Program, schedule: CudaSchedule) -> tuple[Launch, ...]:
@@ -69,6 +86,8 @@ def launches(program: Program, schedule: CudaSchedule) -> tuple[Launch, ...]:
 
 
 def _launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
+    if schedule.strip:
+        return _strip_launch(kernel, schedule, schedule.strip)
     scratch = tuple(
         Scratch(f"{best.name}_slots", "slots", "team", schedule.slots(best),
                 entry_bytes(kernel, best, schedule))
@@ -91,6 +110,27 @@ def _launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
         grid_rows=schedule.blocks, shared_bytes=shared_bytes(kernel, schedule),
         cluster=schedule.blocks if schedule.team == "cluster" else 1,
         together=grid and chip, steady=schedule.steady, shares=grid,
+    )  # fmt: skip
+
+
+def _strip_launch(kernel: Kernel, schedule: CudaSchedule, strip: Strip) -> Launch:
+    """Rows side by side: blocks leave a state for every row of their strip."""
+    meets = not kernel.sweeps[0].monoid.is_empty and schedule.team == "grid"
+    together = meets and schedule.home != "device"
+    scratch: tuple[Scratch, ...] = ()
+    if meets:
+        rows = schedule.strip_rows * (2 if together else 1)
+        first = kernel.sweeps[0]  # its number keeps the states of several kernels apart
+        size = state_bytes(first)
+        states = Scratch(f"partial_states{first.number}", "states", "block", rows, size)
+        scratch = (states, Scratch("tickets", "tickets", "block", 1, 8))
+    vector = sum(p.dtype.itemsize for p in kept_params(kernel, schedule)) * schedule.width
+    return Launch(
+        symbol=kernel.name, kernel=kernel, splits=meets and not together, params=kernel.params,
+        scratch=scratch, threads=schedule.threads, rows_per_block=1, grid_rows=schedule.blocks,
+        shared_bytes=schedule.threads * strip.stashed * vector,
+        cluster=schedule.blocks if schedule.team == "cluster" else 1,
+        together=together, shares=meets, strip_rows=schedule.strip_rows,
     )  # fmt: skip
 
 

@@ -17,6 +17,11 @@ class Problem:
     `aligned`: every element array starts every row on a 16-byte boundary.  `in_phase`: they do
     not, but all element arrays are off by the same number of elements in every row, so 16-byte
     accesses work after a common head.
+
+    `inner`: None where the columns of a row are neighbours; else how many rows lie side by side.
+    Element (outer, column, i) of an array is then at outer · outer stride + column · stride + i and
+    belongs to row outer · inner + i; `aligned` means that both strides and the first address are
+    multiples of 16 bytes.
     """
 
     dtypes: Mapping[str, DType]  # by input name
@@ -25,3 +30,4 @@ class Problem:
     any_rows: bool = False
     aligned: bool = True
     in_phase: bool = True
+    inner: int | None = None

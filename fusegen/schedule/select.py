@@ -15,6 +15,7 @@ from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule, LoadMode
 from fusegen.schedule.launch import kept_params, shared_bytes
 from fusegen.schedule.price import Price, Work, price_of
 from fusegen.schedule.problem import Problem
+from fusegen.schedule.strips import strip_candidates
 from fusegen.schedule.target import WARP, CudaTarget
 
 MAX_ITEMS = 32  # of a chunk whose candidates for a list are told apart by a bit each
@@ -43,6 +44,9 @@ def select_cuda(
     program: Program, problem: Problem, target: CudaTarget, chunk: int | None = None
 ) -> CudaSchedule:
     """The cheapest candidate. Raises ArgumentError for an impossible chunk."""
+    if problem.inner is not None:
+        _check_chunk(chunk)
+        return strip_candidates(program, problem, target, chunk)[0].schedule
     return candidates(program, problem, target, chunk)[0].schedule
 
 
@@ -50,6 +54,7 @@ def candidates(
     program: Program, problem: Problem, target: CudaTarget, chunk: int | None = None
 ) -> tuple[Candidate, ...]:
     """Every schedule worth a thought, cheapest first."""
+    _check_chunk(chunk)
     if problem.any_rows:
         return _for_any_rows(program, problem, target, chunk)
     menu = _Menu(program, problem, target, chunk)
@@ -260,16 +265,19 @@ def _words(kernel: Kernel, sweep: Sweep, width: int) -> int:
     return -(-(2 * read + written) * width // 8)
 
 
-def _access(
-    program: Program, problem: Problem, n_cols: int, chunk: int | None
-) -> tuple[int, LoadMode]:
-    """Elements per vector, and how rows lie to vectors."""
+def _check_chunk(chunk: int | None) -> None:
     if chunk is not None and (chunk < 1 or chunk > MAX_ITEMS or chunk & (chunk - 1)):
         raise ArgumentError(
             f"chunk={chunk} is not possible on a GPU",
             why=f"A thread's chunk is a power of two, 1 to {MAX_ITEMS}: the elements it holds.",
             fix="Leave chunk out, or use 1 for the online form one element at a time.",
         )
+
+
+def _access(
+    program: Program, problem: Problem, n_cols: int, chunk: int | None
+) -> tuple[int, LoadMode]:
+    """Elements per vector, and how rows lie to vectors."""
     # Arrays between kernels are always aligned, so they share a phase with aligned rows only.
     between = any(p.shape == "element" for p in program.workspace)
     if not problem.in_phase or (between and not problem.aligned):

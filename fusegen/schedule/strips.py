@@ -1,0 +1,274 @@
+"""Schedules for rows that lie side by side: candidates and their prices.
+
+Memory is read in pieces of neighbouring rows, so a team owns a strip of them: `across` threads side
+by side, all others down the reduced axis. Where sweeps follow one another the strip stays on chip,
+in registers and shared memory of as many blocks as it needs; what does not fit is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from fusegen.kernel import Program
+from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule, Strip, Team
+from fusegen.schedule.launch import kept_params, state_bytes
+from fusegen.schedule.problem import Problem
+from fusegen.schedule.target import WARP, CudaTarget
+
+_MOST_GROUPS = 8  # of copies on their way to shared memory
+_MAX_WIDTH = 8
+_NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 bits
+_TYPICAL_COLUMNS = 8192
+_ADDRESSES = 16  # registers of a thread that hold neither items nor states; more on chip
+_MEETING = 10240  # bytes, roughly, where states meet and that every block takes
+_LINE = 128  # bytes of memory that are read together
+_LAUNCH = 3.0  # microseconds of an empty kernel
+_LATENCY = 0.8  # microseconds from a load to its data, under load
+_STATIC_SHARED = 40960  # bytes where states meet; 48 KiB are there without opting in
+
+
+def takes_strips(program: Program) -> bool:
+    """Can the program reduce any axis? Lists and row order need neighbouring columns."""
+    return not any(s.monoid.lists or s.monoid.ordered for s in program.sweeps)
+
+
+def mergers(schedule: CudaSchedule) -> int:
+    """Neighbouring lanes that merge the states of a row."""
+    return max(1, min(WARP, schedule.threads // schedule.strip_rows))
+
+
+def stash_groups(schedule: CudaSchedule) -> int:
+    """Groups of whole chunks that copies to shared memory are awaited in."""
+    assert schedule.strip is not None
+    chunks = schedule.strip.stashed // schedule.vectors
+    return next((n for n in range(_MOST_GROUPS, 0, -1) if chunks % n == 0), 1)
+
+
+def meeting_bytes(program: Program, schedule: CudaSchedule) -> int:
+    """Shared memory where the states of a strip's rows meet: at most, of one kernel."""
+    assert schedule.strip is not None
+    pieces = schedule.threads // max(WARP, schedule.strip.across)
+    places = pieces + 1 + (schedule.blocks if schedule.team == "cluster" else 0)
+    return max(
+        sum(state_bytes(s) for s in k.sweeps if not s.monoid.is_empty)
+        for k in program.kernels
+    ) * places * schedule.strip_rows  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class StripCandidate:
+    """A schedule and its price: time relative to the limit that bytes set, 1 at best."""
+
+    schedule: CudaSchedule
+    price: float
+
+
+def strip_candidates(
+    program: Program, problem: Problem, target: CudaTarget, chunk: int | None = None
+) -> tuple[StripCandidate, ...]:
+    """Every schedule worth a thought, cheapest first; `chunk` is a power of two if given."""
+    menu = _Menu(program, problem, target, chunk)
+    found = {c.schedule: c for c in menu.all()}
+    return tuple(sorted(found.values(), key=lambda c: (c.price, repr(c.schedule))))
+
+
+@dataclass
+class _Menu:
+    program: Program
+    problem: Problem
+    target: CudaTarget
+    chunk: int | None
+
+    def __post_init__(self) -> None:
+        p = self.problem
+        assert p.inner is not None
+        self.inner = p.inner
+        self.n_cols = p.n_cols if p.n_cols is not None else _TYPICAL_COLUMNS
+        self.outer = max(1, (p.n_rows or 4096 * p.inner) // p.inner)
+        self.width = _width(self.program, p, p.inner)
+        self.sweeps = max(len(k.sweeps) for k in self.program.kernels)
+        self.base = CudaSchedule(
+            target=self.target, team="block", home="device", threads=256, fixed=True,
+            load="aligned",
+            vectors=self.chunk or (8 if self.width <= 4 else 4), width=self.width,
+            wide_columns=self.n_cols > _NARROW_COLUMNS, strip=Strip(across=1),
+        )  # fmt: skip
+        one = replace(self.base, home="registers")
+        kept = [] if len(self.program.kernels) > 1 else kept_params(self.program.kernels[0], one)
+        self.kept = [p.dtype.itemsize * self.width for p in kept]  # bytes of a vector of each
+        stores = any(s.element_stores for s in self.program.sweeps)
+        self.traffic = 2.0 if stores else 1.0
+
+    def all(self) -> Iterator[StripCandidate]:
+        """Where states are so large that no usual strip has a place for them, one of few rows."""
+        found = list(self._usual())
+        for across in (4, 2, 1):
+            one = replace(self.base, threads=128, strip=Strip(across=across))
+            found = found or list(self._priced(one))
+        return iter(found)
+
+    def _usual(self) -> Iterator[StripCandidate]:
+        for across, threads in self._shapes():
+            base = replace(self.base, threads=threads, strip=Strip(across=across))
+            if self.kept and not self.chunk:
+                yield from self._on_chip(base, across)
+            yield from self._from_memory(base, across)
+
+    def _shapes(self) -> Iterator[tuple[int, int]]:
+        """Threads side by side, and of a block."""
+        needed = 1
+        while needed * self.width < self.inner and needed < WARP:
+            needed *= 2
+        for across in sorted({min(needed, a) for a in (8, 16, 32)}):
+            if across == needed or across * self.width * self._itemsize >= _LINE:
+                yield from ((across, threads) for threads in (128, 256, 512))
+
+    # ---- every sweep reads memory ----
+
+    def _from_memory(self, base: CudaSchedule, across: int) -> Iterator[StripCandidate]:
+        yield from self._priced(base)
+        down = base.threads // across
+        fill = 4 * self.target.multiprocessors // self._strips(base)
+        for blocks in sorted({2, 4, 8, 16, 32, 64, fill}):
+            if blocks < 2 or blocks * down * base.vectors > self.n_cols:
+                continue
+            yield from self._priced(replace(base, team="grid", blocks=blocks))
+            if self.target.clusters and blocks in (2, 4, 8, 16):
+                yield from self._priced(replace(base, team="cluster", blocks=blocks))
+
+    # ---- later sweeps find the strip on chip ----
+
+    def _on_chip(self, base: CudaSchedule, across: int) -> Iterator[StripCandidate]:
+        states = sum(s.monoid.has_scalars for s in self.program.sweeps)
+        waits = states == 1 and not self.program.kernels[0].sweeps[0].monoid.is_empty
+        for held in (4, 8, 16):
+            for blocks in (1, 2, 4, 8, 16) if self.target.clusters else (1,):
+                team: Team = "cluster" if blocks > 1 else "block"
+                one = self._kept(replace(base, team=team, blocks=blocks), held)
+                if one and one.strip:
+                    strip = replace(one.strip, mapped=one.vectors // 2)
+                    yield from self._priced(replace(one, strip=strip))
+            for blocks in self._waiting_blocks(base, across, held) if waits else ():
+                one = self._kept(replace(base, team="grid", blocks=blocks), held)
+                if one:
+                    yield from self._priced(one)
+
+    def _waiting_blocks(self, base: CudaSchedule, across: int, held: int) -> list[int]:
+        """Blocks that share a strip, where a multiprocessor takes one, two … of them."""
+        vector, down = base.threads * sum(self.kept), base.threads // across
+        rooms = [self.target.shared_per_sm // n - _MEETING for n in (1, 2, 3, 4)]
+        slots = {0} | {room // vector // self.held_chunk * self.held_chunk for room in rooms}
+        found = {-(-self.n_cols // (down * (held + n))) for n in slots}
+        return sorted(n for n in found if 1 < n <= self.target.multiprocessors)
+
+    def _kept(self, base: CudaSchedule, held: int) -> CudaSchedule | None:
+        """A schedule with `held` of a thread's vectors in registers, the others stashed."""
+        assert base.strip is not None
+        chunk = self.held_chunk
+        down = base.threads // base.strip.across
+        vectors = -(-self.n_cols // (down * base.blocks))  # of a thread
+        stashed = max(0, -(-(vectors - held) // chunk) * chunk)
+        if held >= 2 * vectors and held > 4:
+            return None
+        if held * sum(self.kept) > 256 or held * sum(self.kept) * base.threads > 1 << 17:
+            return None  # half of a thread's registers at most
+        if stashed and any(size % VECTOR_BYTES for size in self.kept):
+            return None  # copies to shared memory are of 16 bytes
+        room = self.target.shared_per_block - _MEETING
+        most = room // (base.threads * sum(self.kept)) // chunk * chunk
+        if stashed > most and base.team == "grid":
+            return None  # more blocks will do
+        rest, stashed = stashed > most, min(stashed, most)
+        strip = replace(base.strip, held=held, stashed=stashed, rest=rest)
+        return replace(base, home="chip" if stashed else "registers", vectors=chunk, strip=strip)
+
+    # ---- prices ----
+
+    def _strips(self, one: CudaSchedule) -> int:
+        return self.outer * -(-self.inner // one.strip_rows)
+
+    def _priced(self, one: CudaSchedule) -> Iterator[StripCandidate]:
+        """The candidate with its price, if it fits."""
+        assert one.strip is not None
+        meeting = meeting_bytes(self.program, one)
+        dynamic = one.threads * one.strip.stashed * sum(self.kept)
+        if meeting > _STATIC_SHARED or meeting + dynamic + 1024 > self.target.shared_per_block:
+            return
+        registers = self._registers(one)
+        per_sm = min(
+            self.target.threads_per_sm // one.threads,
+            self.target.shared_per_sm // (meeting + dynamic + 1024),
+            self.target.registers_per_sm // (one.threads * registers),
+        )
+        resident = per_sm * self.target.multiprocessors
+        if per_sm < 1 or resident < one.blocks:
+            return
+        one = replace(one, strip=replace(one.strip, resident=per_sm))
+        yield StripCandidate(one, self._time(one, per_sm, resident))
+
+    def _registers(self, one: CudaSchedule) -> int:
+        """32-bit ones that a thread should have: for items, states, addresses."""
+        assert one.strip is not None
+        kernels = self.program.kernels
+        word = kernels[0].compute.itemsize // 4
+        fields = max(len(s.monoid.components) for s in self.program.sweeps)
+        loads = max(
+            sum(k.param(n).dtype.itemsize for n in s.loads if k.param(n).shape == "element")
+            for k in kernels for s in k.sweeps
+        )  # fmt: skip
+        items = one.vectors * self.width * max(loads, 4 * word) + one.strip.held * sum(self.kept)
+        refills = one.team == "grid" and one.home != "device"
+        addresses = _ADDRESSES if one.home == "device" else 2 * _ADDRESSES + 8 * refills
+        addresses += 4 * max(0, len(kernels[0].params) - 2) + 64 * (word - 1)  # exp of doubles
+        return min(255, addresses + 2 * self.width * fields * word + items // 4)
+
+    def _time(self, one: CudaSchedule, per_sm: int, resident: int) -> float:
+        """Microseconds over those that the least traffic takes."""
+        strips = self._strips(one)
+        rounds = -(-strips // (resident // one.blocks))
+        idle = min(rounds * (resident // one.blocks) / strips, 1 + 1 / rounds)
+        least = self.outer * self.inner * self.n_cols * self._itemsize * self.traffic / self._rate
+        assert one.strip is not None
+        kept = one.strip.held + one.strip.stashed
+        vectors = self.n_cols / (one.threads // one.strip.across * one.blocks)  # of a thread
+        again = 0.9 * (self.sweeps - 1) * max(0.0, 1 - kept / vectors)
+        flying = min(resident, strips * one.blocks) * one.threads * VECTOR_BYTES * (
+            kept or one.vectors
+        )  # fmt: skip
+        slow = max(1.0, self._rate * _LATENCY / flying)
+        # Where a multiprocessor has one block, nothing reads while that block writes.
+        halts = 0.15 if per_sm == 1 and one.home != "device" else 0.05
+        piece = one.strip_rows * self._itemsize  # bytes that lie together; memory reads 32 or more
+        narrow = max(0.0, 32 / piece - 1) + (0.1 if piece < _LINE else 0.0)
+        meet = {"block": 1.0, "cluster": 1.5 + 0.05 * one.blocks, "grid": 3 + 0.03 * one.blocks}
+        waits = meet[one.team] * (1 + 0.3 * (rounds - 1)) * min(self.sweeps, 2)
+        moving = least * (1 + again / self.traffic) * slow * (1 + (idle - 1) / 2)
+        moving *= 1 + halts + narrow
+        return (_LAUNCH + waits + moving) / (_LAUNCH + least)
+
+    @property
+    def _rate(self) -> float:
+        """Bytes of memory a microsecond, by the number of multiprocessors."""
+        return 4e6 * self.target.multiprocessors / 132
+
+    @property
+    def held_chunk(self) -> int:
+        """Vectors of a thread that are folded at once from shared memory."""
+        return 4 if self.width <= 4 else 2
+
+    @property
+    def _itemsize(self) -> int:
+        sizes = [p.dtype.itemsize for p in self.program.inputs if p.shape == "element"]
+        return min(sizes, default=4)
+
+
+def _width(program: Program, problem: Problem, inner: int) -> int:
+    """Neighbouring rows of a thread: as many as fill a vector, if every vector is whole."""
+    if not problem.aligned:
+        return 1
+    sizes = [p.dtype.itemsize for p in program.inputs if p.shape == "element"]
+    width = min(_MAX_WIDTH, VECTOR_BYTES // min(sizes, default=4))
+    while inner % width:
+        width //= 2
+    return width

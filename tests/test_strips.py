@@ -1,0 +1,266 @@
+"""Rows side by side: the emitted CUDA on the emulator, compile budgets, and the views of arrays."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import nvrtc
+import own_cases
+import pytest
+import simt
+from cuda_cases import Case, assert_close
+from strip_cases import StripCase, strip_case
+from test_golden import GOLDEN, _functions
+
+import fusegen as fg
+from fusegen.compiler import Work
+from fusegen.runtime.strips import side_by_side, whole_vectors
+from fusegen.schedule.cuda import CudaSchedule
+from fusegen.schedule.strips import takes_strips
+
+emulated = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
+
+NAMES = ("softmax", "log_softmax", "logsumexp", "var_mean", "layer_norm", "rms_norm", "entropy",
+         "norm2", "argmax", "cross_entropy", "weighted_mean", "absmax_quantize")  # fmt: skip
+SHAPES = ((4096, 4096, "float32"), (32768, 1024, "float32"), (4096, 4096, "bfloat16"),
+          (2000, 4096, "float64"), (5000, 999, "float32"))  # fmt: skip
+TOLERANCE = {"float32": 3e-6, "float16": 2e-3, "bfloat16": 1.6e-2, "float64": 1e-12}
+KINDS = {("block", "device"), ("cluster", "device"), ("grid", "device"),
+         ("block", "registers"), ("cluster", "registers"), ("grid", "registers"),
+         ("block", "chip"), ("cluster", "chip"), ("grid", "chip")}  # fmt: skip
+
+
+def _small(one: CudaSchedule) -> bool:
+    """Can the emulator run it? Three teams run together where blocks wait for one another."""
+    return one.blocks <= 16 and one.blocks * one.threads <= 8192
+
+
+@emulated
+@pytest.mark.parametrize("form", ["online", "safe", "unfused"])
+@pytest.mark.parametrize("name", NAMES)
+def test_library_in_every_form(name: str, form: str) -> None:
+    for outer, n_cols, inner, shift in ((2, 300, 40, 0), (1, 70, 33, 1)):
+        case = strip_case(name, outer, n_cols, inner)
+        got = case.emulate(shift=shift, form=form, pick=lambda all_of: next(filter(_small, all_of)))
+        assert_close(got, case.case.reference(), 3e-6)
+
+
+@emulated
+@pytest.mark.parametrize(("team", "home"), sorted(KINDS))
+def test_every_kind_of_schedule(team: str, home: str) -> None:
+    """Several outer indices, strips that end inside a piece, threads without rows."""
+    def pick(found: list[CudaSchedule]) -> CudaSchedule:
+        fitting = [s for s in found if (s.team, s.home) == (team, home) and _small(s)]
+        return fitting[len(fitting) // 2]
+
+    for name in ("softmax", "layer_norm" if home != "device" else "var_mean"):
+        case = strip_case(name, 3, 1300 if home == "chip" else 200, 36)
+        for seed in (0, 5):
+            got = case.emulate(seed=seed, pick=pick)
+            assert_close(got, case.case.reference(), 1e-5)
+
+
+@emulated
+@pytest.mark.parametrize("inner", [1, 3, 33, 100, 129])
+@pytest.mark.parametrize("n_cols", [1, 7, 300, 5000])
+@pytest.mark.parametrize("name", ["softmax", "var_mean"])
+def test_any_size(name: str, n_cols: int, inner: int) -> None:
+    case = strip_case(name, 1 if n_cols == 5000 else 2, n_cols, inner)
+    got = case.emulate(pick=lambda found: next(filter(_small, found)))
+    assert_close(got, case.case.reference(), 1e-5)
+
+
+@emulated
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("name", NAMES)
+def test_element_types(name: str, dtype: str) -> None:
+    case = strip_case(name, 2, 333, 24, dtype)
+    got = case.emulate(pick=lambda found: next(filter(_small, found)))
+    want = case.case.reference()
+    if name == "absmax_quantize" and dtype != "float64":
+        got, want = got[1:], want[1:]  # a half-step at a rounding boundary is a whole integer
+    assert_close(got, want, TOLERANCE[dtype])
+
+
+@emulated
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_integers(dtype: str) -> None:
+    @fg.pipeline
+    def numbers(x):  # type: ignore[no-untyped-def]
+        return fg.max(x), fg.min(x), fg.sum(x), fg.argmax(x), fg.argmin(x)
+
+    rng = np.random.default_rng(1)
+    low, high = (0, 200) if dtype == "uint8" else (-100, 100)
+    rows = rng.integers(low, high, (48, 777)).astype(dtype)
+    case = StripCase(Case(numbers, {"x": rows}, 48, 777), 2)
+    assert_close(case.emulate(), case.case.reference(), 0)
+
+
+@emulated
+def test_monoids_of_ones_own() -> None:
+    """Those that do not keep row order; one element at a time, too."""
+    rows = np.random.default_rng(0).integers(-3, 4, (40, 500)).astype(np.float32)
+    case = StripCase(Case(own_cases.statistics, {"x": rows}, 40, 500), 2)
+    want = tuple(own_cases.statistics.reference(rows).values())
+    program = case.case.work().result("lower")
+    assert takes_strips(program)
+    assert any(s.monoid.own for s in program.sweeps)
+    for chunk in (None, 1):
+        got = case.emulate(chunk=chunk, pick=lambda found: next(filter(_small, found)))
+        assert_close(got, want, 3e-6)
+
+
+@emulated
+def test_padded_and_shifted_slices() -> None:
+    """Strides are the caller's own; what does not start on a vector is read by element."""
+    for padding, shift in ((4, 0), (3, 0), (0, 1), (8, 2)):
+        case = strip_case("softmax", 2, 90, 32, padding=padding)
+        got = case.emulate(shift=shift, pick=lambda found: next(filter(_small, found)))
+        assert_close(got, case.case.reference(), 3e-6)
+
+
+@emulated
+def test_what_does_not_fit_is_read_again() -> None:
+    def partly(found: list[CudaSchedule]) -> CudaSchedule:
+        one = next(s for s in found if (s.team, s.home) == ("cluster", "chip") and _small(s))
+        assert one.strip is not None
+        strip = replace(one.strip, held=4, stashed=4, rest=True)
+        return replace(one, strip=strip, wide_columns=True)
+
+    for name in ("softmax", "layer_norm"):
+        case = strip_case(name, 1, 3000, 36)
+        assert_close(case.emulate(pick=partly), case.case.reference(), 1e-5)
+
+
+@emulated
+def test_special_rows() -> None:
+    x = np.zeros((8, 120), np.float32)
+    x[0], x[1, 5], x[2, 7], x[3] = -np.inf, np.inf, np.nan, np.inf
+    x[4, :60] = -np.inf
+    for name in ("softmax", "logsumexp", "var_mean", "argmax", "norm2"):
+        case = StripCase(Case(getattr(fg.library, name), {"x": x}, 8, 120), 1)
+        with np.errstate(all="ignore"):
+            want = case.case.reference()
+        got = case.emulate(pick=lambda found: next(filter(_small, found)))
+        assert_close(got, want, 3e-6)
+
+
+@emulated
+def test_results_do_not_depend_on_scheduling() -> None:
+    case = strip_case("logsumexp", 1, 4000, 40)
+    def split(found: list[CudaSchedule]) -> CudaSchedule:
+        return next(s for s in found if s.team == "grid" and _small(s))
+
+    first = case.emulate(pick=split)
+    for seed in range(1, 4):
+        np.testing.assert_array_equal(first[0], case.emulate(seed=seed, pick=split)[0])
+
+
+# ---- the source ----
+
+
+def test_source_is_as_kept(request: pytest.FixtureRequest) -> None:
+    """`pytest tests/test_strips.py --update-golden`, after looking at the diff."""
+    case, work = _work("softmax", 4096, 4096, "float32", "sm_90")
+    work.known["select_schedule"] = next(
+        s for s in case.schedules(work)
+        if (s.team, s.home, s.blocks, s.threads) == ("cluster", "chip", 4, 256)
+    )  # fmt: skip
+    path, text = GOLDEN / "softmax.strips.sm_90.cu", work.source
+    if request.config.getoption("--update-golden"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_source_reads_well(name: str) -> None:
+    """No trailing blanks, no runs of blank lines, no unused function."""
+    case, work = _work(name, 4096, 4096, "float32", "sm_90")
+    for one in {(s.team, s.home): s for s in case.schedules(work)}.values():
+        known = {**work.known, "select_schedule": one}
+        text = replace(work, known=known).source
+        assert not re.search(r"[ \t]\n|\n\n\n", text)
+        for function in _functions(text):
+            assert len(re.findall(rf"\b{function}\b", text)) > 1, f"{function} is never called"
+
+
+# ---- the real compiler ----
+
+
+def _work(name: str, n_cols: int, inner: int, dtype: str, arch: str) -> tuple[StripCase, Work]:
+    case = strip_case(name, 1, 1, 1, dtype)
+    case.case.n_rows, case.case.n_cols = inner, n_cols
+    work = case.case.work(arch=arch)
+    return case, replace(work, problem=replace(work.problem, inner=inner))
+
+
+@compiled
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_first_choice_compiles_within_budget(name: str, arch: str) -> None:
+    for n_cols, inner, dtype in SHAPES:
+        _within_budget(_work(name, n_cols, inner, dtype, arch)[1].source, arch)
+
+
+@compiled
+@pytest.mark.parametrize(("team", "home"), sorted(KINDS))
+def test_every_kind_compiles_within_budget(team: str, home: str) -> None:
+    case, work = _work("softmax", 4096, 4096, "float32", "sm_90")
+    found = [s for s in case.schedules(work) if (s.team, s.home) == (team, home)]
+    for one in found[:2]:
+        work.known["select_schedule"] = one
+        for late in ("regroup", "emit"):
+            work.known.pop(late, None)
+        _within_budget(work.source, "sm_90")
+
+
+def _within_budget(source: str, arch: str) -> None:
+    found = nvrtc.compile_for(source, arch)
+    assert found.reports, "ptxas reported no kernel"
+    assert found.seconds < 3.0
+    for report in found.reports:
+        assert report.spill_bytes <= 128, report
+        assert report.shared_bytes <= 48 * 1024, report
+
+
+# ---- arrays ----
+
+
+def test_views_share_memory() -> None:
+    x = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
+    for axis, shape in ((0, (1, 2, 60)), (1, (2, 3, 20)), (2, (6, 4, 5)), (-3, (2, 3, 20))):
+        (view,) = side_by_side([x], axis) or (None,)
+        assert view is not None
+        assert view.shape == shape
+        assert np.shares_memory(view, x)
+        np.testing.assert_array_equal(view, x.reshape(shape))
+
+
+def test_views_of_slices() -> None:
+    x = np.zeros((6, 8, 16), np.float32)
+    assert side_by_side([x[:, ::2]], 1) is not None  # any stride along the reduced axis
+    assert side_by_side([x[::2]], 1) is not None
+    assert side_by_side([x[:, :, :12]], 1) is not None
+    assert side_by_side([x[:, :, :12]], 0) is None  # the other axes are not one
+    assert side_by_side([x[:, :, ::2]], 1) is None  # rows are not neighbours
+    assert side_by_side([x], 2) is None  # the last axis: columns are neighbours
+    assert side_by_side([x, x[:, ::-1]], 1) is not None
+    assert side_by_side([x, x[:3]], 1) is None
+    assert side_by_side([np.zeros((3, 0), np.float32)], 0) is None
+
+
+def test_whole_vectors() -> None:
+    x = np.zeros((4, 8, 16), np.float32)
+    views = side_by_side([x], 1)
+    assert views is not None
+    assert whole_vectors(views) == (x.ctypes.data % 16 == 0)
+    assert not whole_vectors([views[0][:, :, 1:]])
+    assert not whole_vectors([np.zeros((4, 8, 15), np.float32)])
+
+
+def test_what_needs_neighbouring_columns() -> None:
+    for name, takes in (("softmax", True), ("topk", False), ("softmax_topk", False)):
+        assert takes_strips(strip_case(name, 1, 50, 4).case.work().result("lower")) is takes
