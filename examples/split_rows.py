@@ -1,7 +1,8 @@
 """Split rows: a few very long rows, shared between threads (CPU) or blocks (GPU).
 
 Every piece folds its own state; the states meet in a fixed order, so results do not vary from run
-to run. On a GPU the pieces go through a workspace, and a second launch merges them.
+to run. On a GPU the pieces' states go through a workspace, and the last block of a row to finish
+merges them, in the same launch.
 """
 
 import numpy as np

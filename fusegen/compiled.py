@@ -8,7 +8,7 @@ from typing import Any
 
 from fusegen.compiler import Work
 from fusegen.derivation import Derivation
-from fusegen.dispatch import Choices, Front, no_source, prepare
+from fusegen.dispatch import Choices, Front, Key, no_source, prepare
 from fusegen.errors import ArgumentError
 from fusegen.plan import Plan
 from fusegen.recall import MISS, Recall
@@ -41,9 +41,10 @@ class Compiled:
         self.tuned: Tuned | None = None
         self._front, self._recall = front, Recall(signature.arrays)
         target = choices.target or host_cpu()
-        self.work: Work = front.work(target, front.problem((rows.n_rows, rows.n_cols)))
+        key = Key("cpu", 0, (rows.n_rows, rows.n_cols))
+        self.work: Work = front.work(target, front.problem(key))
         if not choices.numpy and not isinstance(target, CudaTarget) and rows.n_rows:
-            front.executable("cpu", 0, (rows.n_rows, rows.n_cols), (True, True))
+            front.executable(key)
 
     def __call__(self, *arrays: Any, axis: int = -1, out: Any = None, **named: Any) -> Any:
         """Run on arrays of the types compiled for; see Pipeline.__call__."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from fusegen import graph as g
 from fusegen.compiler import Executable, Traced, Work, executable, numpy_executable
@@ -14,17 +17,28 @@ from fusegen.dtypes import DType
 from fusegen.errors import ArgumentError, BackendError
 from fusegen.forms import Form
 from fusegen.kernel import Param, Program
+from fusegen.nesting import flatten, nest
 from fusegen.runtime import arrays as ar
 from fusegen.runtime import results as rs
+from fusegen.runtime.strips import side_by_side, whole_vectors
 from fusegen.schedule.problem import Problem
+from fusegen.schedule.strips import takes_strips
 from fusegen.schedule.target import CpuTarget, CudaTarget, Target, host_cpu, on_device
 from fusegen.tuning import Trial, Tuned, tune
 
 _MOST_SHAPES = 1024  # remembered per types; more and the memory starts afresh
 _LOCK = threading.RLock()
 
-_Key = tuple[ar.Device, int, tuple[int, int], tuple[bool, bool]]
-"""Device, its number, (rows, columns), (aligned, in phase)."""
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """All of a call that the choice of an executable depends on, beside the front."""
+
+    device: ar.Device
+    place: int  # number of the device
+    shape: tuple[int, int]  # rows, columns
+    phase: tuple[bool, bool] = (True, True)  # aligned, in phase: see schedule.problem
+    inner: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +61,9 @@ class Front:
     dtypes: Mapping[str, DType]
     choices: Choices
     program: Program = field(init=False)
-    by_shape: dict[tuple[Any, ...], Executable] = field(default_factory=dict)
+    by_shape: dict[Key, Executable] = field(default_factory=dict)
     by_schedule: dict[Any, Executable] = field(default_factory=dict)
-    tuned: dict[_Key, Tuned] = field(default_factory=dict)
+    tuned: dict[Key, Tuned] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._first = self.work(host_cpu(), Problem(dtypes=self.dtypes))
@@ -72,47 +86,43 @@ class Front:
         choices = self.choices
         return Work(self.traced, self.dtypes, choices.form, target, problem, choices.chunk, known)
 
-    def executable(
-        self, device: ar.Device, place: int, shape: tuple[int, int], phase: tuple[bool, bool]
-    ) -> Executable:
-        """The executable for this many rows and columns, as they lie in memory."""
-        key = (device, place, shape, phase)
+    def executable(self, key: Key) -> Executable:
+        """The executable for so many rows and columns, as they lie in memory."""
         found = self.by_shape.get(key)
         if found is None:
             with _LOCK:
-                found = self._executable(device, place, shape, phase)
+                found = self._executable(key)
                 if len(self.by_shape) >= _MOST_SHAPES:
                     self.by_shape.clear()
                 self.by_shape[key] = found
         return found
 
-    def _executable(
-        self, device: ar.Device, place: int, shape: tuple[int, int], phase: tuple[bool, bool]
-    ) -> Executable:
-        if self.choices.numpy and device == "cpu":
+    def _executable(self, key: Key) -> Executable:
+        if self.choices.numpy and key.device == "cpu":
             return numpy_executable(self._first)
-        target = self._target(device)
+        target = self._target(key.device)
         if isinstance(target, CpuTarget) and not _has_compiler():
             return numpy_executable(self._first)
-        work = self.work(target, self.problem(shape, phase))
-        measured = self.tuned.get((device, place, shape, phase))
+        work = self.work(target, self.problem(key))
+        measured = self.tuned.get(key)
         if measured is not None:
             work.known["select_schedule"] = measured.schedule
-        key = (target, place, work.schedule)  # modules are loaded per device
-        if key not in self.by_schedule:
-            self.by_schedule[key] = executable(work)
-        return self.by_schedule[key]
+        made = (target, key.place, work.schedule)  # modules are loaded per device
+        if made not in self.by_schedule:
+            self.by_schedule[made] = executable(work)
+        return self.by_schedule[made]
 
-    def problem(self, shape: tuple[int, int], phase: tuple[bool, bool] = (True, True)) -> Problem:
+    def problem(self, key: Key) -> Problem:
         """What is asked of a kernel for rows of this shape that lie like this in memory."""
-        return Problem(dtypes=self.dtypes, n_rows=shape[0], n_cols=shape[1], aligned=phase[0],
-                       in_phase=phase[1], any_rows=self.choices.deterministic)  # fmt: skip
+        (n_rows, n_cols), (aligned, in_phase) = key.shape, key.phase
+        return Problem(dtypes=self.dtypes, n_rows=n_rows, n_cols=n_cols, aligned=aligned,
+                       in_phase=in_phase, any_rows=self.choices.deterministic,
+                       inner=key.inner)  # fmt: skip
 
-    def tune(self, key: _Key, trial: Callable[[], Trial]) -> tuple[Work, Tuned]:
+    def tune(self, key: Key, trial: Callable[[], Trial]) -> tuple[Work, Tuned]:
         """Measure the choice for one shape, unless it is known; its later calls use it."""
-        device, _, shape, phase = key
         with _LOCK:
-            work = self.work(self._target(device), self.problem(shape, phase))
+            work = self.work(self._target(key.device), self.problem(key))
             self.tuned[key] = found = tune(work, trial)
             self.by_shape.pop(key, None)
             work.known["select_schedule"] = found.schedule
@@ -162,15 +172,16 @@ class Call:
 
     @cached_property
     def executable(self) -> Executable:
-        return self.front.executable(*self.key)
+        return self.front.executable(self.key)
 
     @property
-    def key(self) -> _Key:
-        """All that the choice of an executable depends on, beside the front."""
+    def key(self) -> Key:
         elements = [self.arrays[p.name] for p in (*self.front.program.inputs, *self.front.outputs)
                     if p.shape == "element"]  # fmt: skip
+        side_by_side = self.rows.inner is not None
+        phase = (whole_vectors(elements), True) if side_by_side else ar.phase(elements)
         shape = (self.rows.n_rows, self.rows.n_cols)
-        return self.device, self.like.index, shape, ar.phase(elements)
+        return Key(self.device, self.like.index, shape, phase, self.rows.inner)
 
     @property
     def like(self) -> ar.Adopted:
@@ -200,7 +211,7 @@ class Call:
 
         def trial() -> Trial:
             made = {p.name: rs.new_result(p, self.rows, self.like).written for p in outputs}
-            return Trial({**self.arrays, **made}, outputs, self.key[2], family)
+            return Trial({**self.arrays, **made}, outputs, self.key.shape, family)
 
         with ar.caller_stream(self.adopted):
             return self.front.tune(self.key, trial)
@@ -245,7 +256,11 @@ def _laid_out(
     shapes = {n: tuple(a.array.shape) for n, a in adopted.items()}
     rows = ar.rows_of(graph.inputs, shapes, axis)
     ar.check_k(graph, rows.n_cols)
-    arrays = {graph.names[i]: ar.as_rows(adopted[i.name].array, i.axis, rows) for i in graph.inputs}
+    views = _side_by_side(front, adopted, rows) if device == "cuda" else {}
+    if views:
+        rows = replace(rows, inner=math.prod(rows.lead[rows.axis :]))
+    arrays = views | {graph.names[i]: ar.as_rows(adopted[i.name].array, i.axis, rows)
+                      for i in graph.inputs if graph.names[i] not in views}  # fmt: skip
     like = next(iter(adopted.values()))
     given = flatten(graph.structure, out, len(front.outputs))
     results = [
@@ -258,45 +273,19 @@ def _laid_out(
     return Call(front, adopted, device, rows, arrays, results)
 
 
-def nest(structure: g.Structure, leaves: list[Any]) -> Any:
-    """Leaves in the pipeline's own nesting of tuples and dicts."""
-    if isinstance(structure, int):
-        return leaves[structure]
-    if isinstance(structure, tuple):
-        return tuple(nest(s, leaves) for s in structure)
-    return {k: nest(s, leaves) for k, s in structure.items()}
-
-
-def flatten(structure: g.Structure, out: Any, n_outputs: int) -> list[Any]:
-    """out= as one entry per output, None where memory is to be made. Raises ArgumentError."""
-    found: list[Any] = [None] * n_outputs
-
-    def visit(part: g.Structure, given: Any) -> None:
-        if given is None:
-            return
-        if isinstance(part, int):
-            found[part] = given
-            return
-        keys = range(len(part)) if isinstance(part, tuple) else part
-        kind = tuple | list if isinstance(part, tuple) else dict
-        if (
-            not isinstance(given, kind)
-            or len(given) != len(part)
-            or (isinstance(given, dict) and set(given) != set(part))
-        ):
-            shown = (
-                f"a tuple of {len(part)}"
-                if isinstance(part, tuple)
-                else f"a dict of {', '.join(part)}"
-            )
-            raise ArgumentError(
-                "out does not match the pipeline's outputs", why=f"They are {shown}."
-            )
-        for key in keys:
-            visit(part[key], given[key])  # type: ignore[index]
-
-    visit(structure, out)
-    return found
+def _side_by_side(
+    front: Front, adopted: Mapping[str, ar.Adopted], rows: ar.Rows
+) -> dict[str, Any]:
+    """Element inputs as kernels read rows that lie side by side; empty: rows are to be laid out."""
+    graph = front.graph
+    if rows.axis == len(rows.lead) or math.prod(rows.lead[rows.axis :]) == 1:
+        return {}  # columns are neighbours
+    if front.choices.deterministic or not takes_strips(front.program):
+        return {}
+    elements = [i for i in graph.inputs if i.axis is g.Axis.ELEMENT]
+    arrays = [np.broadcast_to(adopted[i.name].array, rows.whole) for i in elements]
+    views = side_by_side(arrays, rows.axis) or ()
+    return {graph.names[i]: v for i, v in zip(elements, views, strict=bool(views))}
 
 
 def no_source() -> BackendError:

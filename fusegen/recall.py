@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fusegen import graph as g
-from fusegen.dispatch import Call, nest
+from fusegen.dispatch import Call
+from fusegen.nesting import nest
 from fusegen.runtime import arrays as ar
 from fusegen.runtime import results as rs
 from fusegen.signature import constant_key

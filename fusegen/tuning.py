@@ -93,7 +93,7 @@ def tuned(work: Work) -> Tuned | None:
 
 def _key(work: Work) -> tuple[str, ...]:
     p = work.problem
-    shape = (p.n_rows, p.n_cols, p.aligned, p.in_phase)
+    shape = (p.n_rows, p.n_cols, p.aligned, p.in_phase, p.inner)
     return ("tuned", *work.front_key, repr(work.chunk), repr(shape), repr(work.target))
 
 

@@ -10,7 +10,7 @@ from simt import compile_module
 
 from fusegen.dtypes import BFLOAT16
 from fusegen.kernel import Param, Program
-from fusegen.runtime.strips import inner_rows, scalar_values
+from fusegen.runtime.cuda.geometry import Extent, extent_of, numbers_of
 from fusegen.schedule.cuda import CudaSchedule
 from fusegen.schedule.launch import Launch, Scratch, element_shape, launches
 
@@ -29,17 +29,16 @@ class EmulatedExecutable:
 
     def __call__(self, arrays: Mapping[str, Any], n_rows: int, n_cols: int) -> None:
         held = dict(arrays)
-        n_inner = inner_rows(arrays)
-        inner = n_inner if self.schedule.strip else None
-        shapes = {"element": element_shape(n_rows, n_cols, inner), "row": (n_rows,)}
+        extent = extent_of(self.program, arrays, n_rows, n_cols)
+        shapes = {"element": element_shape(n_rows, n_cols, extent.inner), "row": (n_rows,)}
         for p in self.program.workspace:
             held[p.name] = _poisoned(shapes[p.shape], p)
         kept: dict[str, np.ndarray] = {}
         for launch in self.launches:
-            grid = self._grid(launch, n_rows, n_inner)
+            grid = self._grid(launch, n_rows, extent.inner or 1)
             for scratch in launch.scratch:
                 kept.setdefault(scratch.name, self._scratch(scratch, launch, n_rows, grid))
-            self._launch(launch, grid, held, kept, n_rows, n_cols)
+            self._launch(launch, grid, held, kept, extent)
 
     def _grid(self, launch: Launch, n_rows: int, n_inner: int) -> int:
         blocks = launch.teams(n_rows, n_inner)
@@ -55,7 +54,7 @@ class EmulatedExecutable:
 
     def _launch(
         self, launch: Launch, grid: int, held: Mapping[str, Any], kept: Mapping[str, Any],
-        n_rows: int, n_cols: int,
+        extent: Extent,
     ) -> None:  # fmt: skip
         args: list[Any] = [_bits(held[p.name]) for p in launch.params]
         first = len(args)
@@ -63,7 +62,7 @@ class EmulatedExecutable:
         written = {i for i, p in enumerate(launch.params) if p.output}
         scratch = set(range(first, len(args)))
         readable = scratch if launch.shares else set()
-        args += scalar_values(launch, held, n_rows, n_cols)
+        args += numbers_of(launch, extent)
         self.module.launch(
             launch.symbol, (grid,), (launch.threads,), args,
             outputs=written | scratch, initialised=readable, seed=self.seed,

@@ -23,9 +23,15 @@ class Array:
     gpu: Gpu
     __module__ = "cupy"
 
-    def __init__(self, shape: Any, dtype: Any = float, host: Any = None, index: int = -1) -> None:
+    def __init__(
+        self, shape: Any, dtype: Any = float, host: Any = None, index: int = -1,
+        memptr: Any = None, strides: Any = None,
+    ) -> None:  # fmt: skip
         self.index = self.gpu.current if index < 0 else index
-        if host is None:
+        if memptr is not None:
+            self.index = memptr.device_id
+            host = np.lib.stride_tricks.as_strided(memptr.first, shape, strides)
+        elif host is None:
             size = int(np.prod(shape)) * np.dtype(dtype).itemsize
             host = self.gpu.allocate(size, self.index).view(dtype).reshape(shape)
         self.host = host
@@ -35,7 +41,9 @@ class Array:
 
     @property
     def data(self) -> Any:
-        return types.SimpleNamespace(ptr=self.host.ctypes.data, device_id=self.index)
+        return types.SimpleNamespace(
+            ptr=self.host.ctypes.data, device_id=self.index, first=self.host
+        )
 
     @property
     def __cuda_array_interface__(self) -> Any:

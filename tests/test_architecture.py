@@ -30,7 +30,7 @@ LAYERS = (
     ("schedule",),
     ("emit",),
     ("runtime",),
-    ("compiler", "signature", "kept"),
+    ("compiler", "signature", "kept", "nesting"),
     ("tuning",),
     ("dispatch",),
     ("recall",),

@@ -43,7 +43,7 @@ def rows(*shape: int) -> np.ndarray:
 
 def favour(gpu: fake_gpu.Gpu, home: str) -> None:
     """Launches whose source says so take a tenth of the time."""
-    gpu.takes = lambda seen: 1e-7 if f"row per block, in {home}" in seen["source"] else 1e-6
+    gpu.takes = lambda seen: 1e-7 if f"row per block in {home}" in seen["source"] else 1e-6
 
 
 def same(got: Any, want: Any) -> None:
@@ -67,7 +67,7 @@ def test_the_fastest_is_taken_and_used_for_its_shape(gpu, kind):
     gpu.launched.clear()
     same(compiled(kind(x)), p.reference(x))
     assert gpu.launched[-1]["threads"] == found.schedule.threads
-    assert "row per block, in shared memory" in gpu.launched[-1]["source"]
+    assert "row per block in shared memory" in gpu.launched[-1]["source"]
     same(compiled(kind(x[:4])), p.reference(x[:4]))  # by price, as everywhere
     same(p(kind(x)), p.reference(x))
     assert gpu.launched[-1]["threads"] == usual.threads
@@ -124,7 +124,7 @@ def test_what_disagrees_is_left_out(gpu, monkeypatch):
 
     def wrong(seen: Any) -> None:
         launch(seen)
-        if "row per block, in shared memory" in seen["source"]:
+        if "row per block in shared memory" in seen["source"]:
             out = gpu._array(seen["words"][1], seen["module"]._parameters[seen["symbol"]][1], 0)
             out[17] += 0.1
 
@@ -231,7 +231,7 @@ def test_the_command_line_measures_before_it_runs(gpu, monkeypatch, capsys):
     for more in ([], ["--tune"], ["--tune"]):
         gpu.launched.clear()
         assert main([*line, *more]) == 0
-        shared.append((sum("row per block, in shared" in n["source"] for n in gpu.launched),
+        shared.append((sum("row per block in shared" in n["source"] for n in gpu.launched),
                        len(gpu.launched)))  # fmt: skip
     assert shared[0][0] == 0
     assert shared[1][0] > 0

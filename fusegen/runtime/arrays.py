@@ -165,10 +165,16 @@ class Rows:
     lead: Shape  # the other axes, in order
     n_cols: int
     axis: int  # where the columns stood, from the front
+    inner: int | None = None  # rows side by side that kernels read as they are (runtime.strips)
 
     @property
     def n_rows(self) -> int:
         return math.prod(self.lead)
+
+    @property
+    def whole(self) -> Shape:
+        """The user's shape of element arrays."""
+        return (*self.lead[: self.axis], self.n_cols, *self.lead[self.axis :])
 
 
 def rows_of(inputs: tuple[g.Input, ...], shapes: Mapping[str, Shape], axis: int) -> Rows:
@@ -233,9 +239,8 @@ def as_rows(array: Any, axis: g.Axis, rows: Rows) -> Any:
         case g.Axis.PER_ROW:
             return _packed(np.broadcast_to(array, rows.lead).reshape(rows.n_rows), array.itemsize)
         case g.Axis.ELEMENT:
-            whole = (*rows.lead[: rows.axis], rows.n_cols, *rows.lead[rows.axis :])
-            if array.shape != whole:
-                array = np.broadcast_to(array, whole)
+            if array.shape != rows.whole:
+                array = np.broadcast_to(array, rows.whole)
             if rows.axis != len(rows.lead):
                 array = np.moveaxis(array, rows.axis, -1)
             if array.ndim != 2:

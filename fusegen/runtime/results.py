@@ -13,6 +13,7 @@ from fusegen.dtypes import BFLOAT16, DType
 from fusegen.errors import ArgumentError, DTypeError, ShapeError
 from fusegen.kernel import Param
 from fusegen.runtime.arrays import Adopted, Rows, Shape, address, adopt, cuda_runtime, readable
+from fusegen.runtime.strips import side_by_side
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,9 @@ def result_shape(param: Param, rows: Rows) -> Shape:
     """The user's shape: row values lose the axis, lists have K there."""
     if param.shape == "row":
         return rows.lead
-    cols = param.k if param.shape == "list" else rows.n_cols
-    return (*rows.lead[: rows.axis], cols, *rows.lead[rows.axis :])
+    if param.shape == "element":
+        return rows.whole
+    return (*rows.lead[: rows.axis], param.k, *rows.lead[rows.axis :])
 
 
 def _kernel_shape(param: Param, rows: Rows) -> Shape:
@@ -54,8 +56,8 @@ def _kernel_shape(param: Param, rows: Rows) -> Shape:
 
 
 def _shaped(written: Any, param: Param, rows: Rows) -> Any:
-    if param.shape == "row":
-        return written.reshape(rows.lead)
+    if param.shape == "row" or rows.inner is not None:
+        return written.reshape(result_shape(param, rows))
     whole = written.reshape(*rows.lead, written.shape[1])
     return whole if rows.axis == len(rows.lead) else np.moveaxis(whole, -1, rows.axis)
 
@@ -65,7 +67,7 @@ def new_result(param: Param, rows: Rows, like: Adopted) -> Result:
     if like.device == "cuda":
         own = maker(param, rows, like)()
         shaped, _ = cuda_runtime().from_foreign(own)
-        return Result(_flat(shaped, param, rows), shaped, own)
+        return Result(_kernel_view(shaped, param, rows), shaped, own)
     written = np.empty(_kernel_shape(param, rows), param.dtype.numpy)
     return Result(written, _shaped(written, param, rows))
 
@@ -74,7 +76,7 @@ def maker(param: Param, rows: Rows, like: Adopted) -> Callable[[], Any]:
     """What makes arrays for an output on a GPU, of the user's library and shape: rows lie as
     kernels write them. The device must be current."""
     shape, order = result_shape(param, rows), None
-    if param.shape != "row" and rows.axis != len(rows.lead):
+    if param.shape != "row" and rows.axis != len(rows.lead) and rows.inner is None:
         shape = (*rows.lead, shape[rows.axis])
         lead = iter(range(len(rows.lead)))
         order = tuple(len(rows.lead) if i == rows.axis else next(lead) for i in range(len(shape)))
@@ -112,18 +114,27 @@ def given_result(
 
 
 def _write_through(array: Any, param: Param, rows: Rows, out: Any, like: Adopted) -> Result:
-    flat = _flat(array, param, rows)
-    packed = flat.flags.c_contiguous or (param.shape == "element" and readable(flat))
-    # reshape copies where it must; then the result is written elsewhere and moved at the end.
-    same = flat.size == 0 or (address(flat) == address(array) and overlap(flat, array))
-    if packed and same and address(flat) % flat.itemsize == 0:
-        return Result(flat, array, out, given=True)
-    fresh = new_result(param, rows, like)
+    view = _kernel_view(array, param, rows)
+    if view is not None:
+        return Result(view, array, out, given=True)
+    fresh = new_result(param, rows, like)  # written there, and moved at the end
     return Result(fresh.written, array, out, given=True, copy=True)
 
 
+def _kernel_view(array: Any, param: Param, rows: Rows) -> Any | None:
+    """Memory of the user's shape as kernels write it, None where its strides do not allow that."""
+    if rows.inner is not None and param.shape == "element":
+        views = side_by_side([array], rows.axis)
+        return views[0] if views else None
+    flat = _flat(array, param, rows)
+    packed = flat.flags.c_contiguous or (param.shape == "element" and readable(flat))
+    # reshape copies where it must
+    same = flat.size == 0 or (address(flat) == address(array) and overlap(flat, array))
+    return flat if packed and same and address(flat) % flat.itemsize == 0 else None
+
+
 def _flat(array: Any, param: Param, rows: Rows) -> Any:
-    """The user's shape as kernels have it; a view wherever strides allow."""
+    """The user's shape in rows; a view wherever strides allow."""
     if param.shape != "row" and rows.axis != len(rows.lead):
         array = np.moveaxis(array, rows.axis, -1)
     return array.reshape(_kernel_shape(param, rows))

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fusegen.runtime.arrays import VECTOR, address
-from fusegen.schedule.launch import Launch
 
 
 def side_by_side(arrays: Sequence[Any], axis: int) -> tuple[Any, ...] | None:
@@ -49,7 +48,7 @@ def _view(array: Any, place: int, sizes: tuple[int, int, int]) -> Any | None:
     if (sizes[2] > 1 and inner != array.itemsize) or address(array) % array.itemsize:
         return None
     strides = (outer, array.strides[place], array.itemsize)
-    if any(s % array.itemsize for s in strides):
+    if any(s % array.itemsize or s < 0 for s in strides):
         return None
     return _strided(array, sizes, strides)
 
@@ -68,18 +67,3 @@ def _strided(array: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> An
     if isinstance(array, np.ndarray):
         return np.lib.stride_tricks.as_strided(array, shape, strides)
     return type(array)(shape, array.dtype, memptr=array.data, strides=strides)
-
-
-def scalar_values(
-    launch: Launch, arrays: Mapping[str, Any], n_rows: int, n_cols: int
-) -> tuple[int, ...]:
-    """The values of `launch.scalars`; element arrays (n_rows, n_cols) or (outer, n_cols, inner)."""
-    elements = [arrays[p.name] for p in launch.params if p.shape == "element"]
-    strides = [s // a.itemsize for a in elements for s in a.strides[:-1]]
-    more = {"n_inner": inner_rows(arrays), "blocks_of_a_row": launch.grid_rows}
-    return (*strides, n_rows, n_cols, *(more[n] for n in launch.scalars if n in more))
-
-
-def inner_rows(arrays: Mapping[str, Any]) -> int:
-    """How many rows lie side by side: 1 where their columns are neighbours."""
-    return next((a.shape[2] for a in arrays.values() if a.ndim == 3), 1)

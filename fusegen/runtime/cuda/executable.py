@@ -15,8 +15,10 @@ from fusegen.runtime.cuda.families import Family, cupy_family
 from fusegen.runtime.cuda.geometry import (
     Counters,
     Device,
+    Extent,
     Room,
     counters_of,
+    extent_of,
     geometry_of,
     numbers_of,
     pointers_of,
@@ -25,7 +27,7 @@ from fusegen.runtime.cuda.geometry import (
 from fusegen.runtime.cuda.tickets import Tickets
 from fusegen.runtime.driver import Launcher, driver
 from fusegen.schedule.cuda import CudaSchedule
-from fusegen.schedule.launch import Launch, launches, padded_stride
+from fusegen.schedule.launch import Launch, launches
 
 _OPTIONS = ("-std=c++17",)
 _MOST_PLANS = 1024  # more and the memory starts afresh
@@ -43,9 +45,10 @@ class Plan:
 class CudaExecutable:
     """A program compiled for the current device.
 
-    Call with every parameter's array by name: element (n_rows, n_cols) with unit column stride,
-    per_column and row 1-D and contiguous, list (n_rows, k). Raises BackendError if NVRTC refuses,
-    if the device cannot hold the blocks that must run together, or during a graph capture.
+    Call with every parameter's array by name: element (n_rows, n_cols) with unit column stride, or
+    (outer, n_cols, inner) with unit inner stride where the schedule has strips; per_column and row
+    1-D and contiguous, list (n_rows, k). Raises BackendError if NVRTC refuses, if the device cannot
+    hold the blocks that must run together, or during a graph capture.
     """
 
     def __init__(self, program: Program, schedule: CudaSchedule, source: str) -> None:
@@ -66,7 +69,7 @@ class CudaExecutable:
         counted = any(s.kind == "tickets" for n in self.launches for s in n.scratch)
         self.tickets = Tickets(self.driver, stream, self.maker(cupy_family())) if counted else None
         self.captured: list[Any] = []  # memory that graphs use
-        self._plans: dict[Any, Plan] = {}
+        self._plans: dict[Extent, Plan] = {}
 
     def __call__(
         self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, *,
@@ -88,31 +91,25 @@ class CudaExecutable:
         family: Family,
     ) -> Bound:  # fmt: skip
         """Launches for arrays that lie like these, whose addresses will come in this order."""
-        strides = {n: a.strides[0] // a.itemsize for n, a in arrays.items()}
-        return Bound(self, self.plan(strides, n_rows, n_cols), order, family)
-
-    def plan(self, strides: Mapping[str, int], n_rows: int, n_cols: int) -> Plan:
-        """Launches for arrays of these row strides, in elements."""
-        whole = {**strides, **{p.name: padded_stride(n_cols) for p in self.program.workspace}}
-        key = (tuple(whole.items()), n_rows, n_cols)
-        found = self._plans.get(key)
+        extent = extent_of(self.program, arrays, n_rows, n_cols)
+        found = self._plans.get(extent)
         if found is None:
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
-            found = self._plans[key] = self._plan(whole, n_rows, n_cols)
-        return found
+            found = self._plans[extent] = self._plan(extent)
+        return Bound(self, found, order, family)
 
-    def _plan(self, strides: Mapping[str, int], n_rows: int, n_cols: int) -> Plan:
-        grids = tuple(geometry_of(n, n_rows, self.driver, f, self.device)
+    def _plan(self, extent: Extent) -> Plan:
+        grids = tuple(geometry_of(n, extent, self.driver, f, self.device)
                       for n, f in zip(self.launches, self._functions, strict=True))  # fmt: skip
         found = []
         for launch, function, grid in zip(self.launches, self._functions, grids, strict=True):
             names = pointers_of(launch)
-            numbers = numbers_of(launch, strides, n_rows, n_cols)
+            numbers = numbers_of(launch, extent)
             found.append((Launcher(self.driver, launch.symbol, function, grid, len(names), numbers),
                           names))  # fmt: skip
-        room = room_of(self.program, self.launches, grids, n_rows, n_cols)
-        return Plan(tuple(found), room, counters_of(self.launches, grids, n_rows))
+        room = room_of(self.program, self.launches, grids, extent)
+        return Plan(tuple(found), room, counters_of(self.launches, grids, extent))
 
     def maker(self, family: Family) -> Callable[[int], tuple[int, Any]]:
         """Device memory of a family's; the device must be current."""

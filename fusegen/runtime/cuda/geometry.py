@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fusegen.errors import BackendError, InternalError
 from fusegen.kernel import Program
 from fusegen.runtime.driver import Driver, Geometry
-from fusegen.schedule.launch import Launch, Scratch, padded_stride
+from fusegen.schedule.launch import Launch, Scratch, element_shape
 
 _MOST_BLOCKS = 2**31 - 1
 _RESIDENT_BLOCKS = 4  # per multiprocessor, where scratch memory per block bounds the grid
@@ -23,11 +25,32 @@ class Device:
     multiprocessors: int
 
 
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Sizes of a call, and row strides by name: (row), or (outer, column) of rows side by side."""
+
+    n_rows: int
+    n_cols: int
+    inner: int | None  # rows side by side; None: the columns of a row are neighbours
+    strides: tuple[tuple[str, tuple[int, ...]], ...]  # of element arrays, in elements
+
+
+def extent_of(program: Program, arrays: Mapping[str, Any], n_rows: int, n_cols: int) -> Extent:
+    """The extent of arrays (n_rows, n_cols), or (outer, n_cols, inner), and of a workspace."""
+    elements = {n: a for n, a in arrays.items() if a.ndim > 1}
+    inner = next((int(a.shape[2]) for a in elements.values() if a.ndim == 3), None)
+    strides = {n: tuple(s // a.itemsize for s in a.strides[:-1]) for n, a in elements.items()}
+    shape = element_shape(n_rows, n_cols, inner)
+    between = tuple(math.prod(shape[i:]) for i in range(1, len(shape)))
+    strides |= {p.name: between for p in program.workspace if p.shape == "element"}
+    return Extent(n_rows, n_cols, inner, tuple(strides.items()))
+
+
 def geometry_of(
-    launch: Launch, n_rows: int, driver: Driver, function: int, device: Device
+    launch: Launch, extent: Extent, driver: Driver, function: int, device: Device
 ) -> Geometry:
     """Blocks for so many rows; a grid that is too small walks over the rows in steps."""
-    blocks = -(-n_rows // launch.rows_per_block)
+    blocks = launch.teams(extent.n_rows, extent.inner or 1)
     if launch.steady or launch.together:
         blocks = min(blocks, _at_once(launch, driver, function, device))
     elif launch.cluster > 1:
@@ -64,18 +87,17 @@ class Room:
 
 
 def room_of(
-    program: Program, launches: tuple[Launch, ...], grids: tuple[Geometry, ...], n_rows: int,
-    n_cols: int,
-) -> Room:  # fmt: skip
+    program: Program, launches: tuple[Launch, ...], grids: tuple[Geometry, ...], extent: Extent
+) -> Room:
     """Arrays between kernels, and scratch memory of any kind but tickets."""
+    whole = math.prod(element_shape(extent.n_rows, extent.n_cols, extent.inner))
     sizes = {}
     for p in program.workspace:
-        elements = {"element": n_rows * padded_stride(n_cols), "row": n_rows}[p.shape]
-        sizes[p.name] = elements * p.dtype.itemsize
+        sizes[p.name] = {"element": whole, "row": extent.n_rows}[p.shape] * p.dtype.itemsize
     for launch, shape in zip(launches, grids, strict=True):
         for scratch in launch.scratch:
             if scratch.kind != "tickets":  # launches that name the same array take turns in it
-                size = _scratch_bytes(launch, scratch, shape.grid, n_rows)
+                size = _scratch_bytes(launch, scratch, shape.grid, extent.n_rows)
                 sizes[scratch.name] = max(size, sizes.get(scratch.name, 0))
     offsets, end = {}, 0
     for name, size in sizes.items():
@@ -91,32 +113,35 @@ class Counters:
     name: str
     n_bytes: int
     n_rows: int
+    inner: int | None
     grid: int
 
 
 def counters_of(
-    launches: tuple[Launch, ...], grids: tuple[Geometry, ...], n_rows: int
+    launches: tuple[Launch, ...], grids: tuple[Geometry, ...], extent: Extent
 ) -> tuple[Counters, ...]:
     """Every launch's tickets."""
     return tuple(
         Counters(_scratch_name(launch, scratch),
-                 _scratch_bytes(launch, scratch, shape.grid, n_rows), n_rows, shape.grid)
+                 _scratch_bytes(launch, scratch, shape.grid, extent.n_rows),
+                 extent.n_rows, extent.inner, shape.grid)
         for launch, shape in zip(launches, grids, strict=True)
         for scratch in launch.scratch if scratch.kind == "tickets"
     )  # fmt: skip
 
 
 def _scratch_bytes(launch: Launch, scratch: Scratch, grid: int, n_rows: int) -> int:
-    owners = grid * launch.rows_per_block if scratch.per == "team" else n_rows
+    owners = {"row": n_rows, "team": grid * launch.rows_per_block, "block": grid}[scratch.per]
     return owners * scratch.count * scratch.entry_bytes
 
 
-def numbers_of(
-    launch: Launch, strides: Mapping[str, int], n_rows: int, n_cols: int
-) -> tuple[int, ...]:
-    """A kernel's 64-bit arguments after its pointers; strides of rows, in elements."""
-    known = {f"{n}_stride": s for n, s in strides.items()}
-    known |= {"n_rows": n_rows, "n_cols": n_cols, "blocks_of_a_row": launch.grid_rows}
+def numbers_of(launch: Launch, extent: Extent) -> tuple[int, ...]:
+    """A kernel's 64-bit arguments after its pointers; strides in elements."""
+    known = {"n_rows": extent.n_rows, "n_cols": extent.n_cols, "n_inner": extent.inner or 1,
+             "blocks_of_a_row": launch.grid_rows}  # fmt: skip
+    for name, strides in extent.strides:
+        axes = ("outer_stride", "stride")[-len(strides) :]
+        known |= {f"{name}_{axis}": s for axis, s in zip(axes, strides, strict=True)}
     return tuple(known[n] for n in launch.scalars)
 
 
