@@ -87,7 +87,7 @@ def test_measured_times_where_they_are_known(monkeypatch: Any, tmp_path: Any) ->
     x = np.random.default_rng(0).standard_normal((6, 2400)).astype(np.float32)
     with fake_cupy.installed(monkeypatch) as gpu:
         monkeypatch.setitem(sys.modules, "torch", fake_torch.module(gpu))
-        gpu.takes = lambda seen: 4e-6 if "row per block, in registers" in seen["source"] else 9e-6
+        gpu.takes = lambda seen: 4e-6 if "row per block in registers" in seen["source"] else 9e-6
         p = fg.Pipeline(fg.library.softmax.fn)
         shape = {"target": "sm_90", "n_rows": 6, "n_cols": 2400}
         assert "tuned" not in str(p.explain(**shape))

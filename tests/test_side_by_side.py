@@ -1,4 +1,4 @@
-"""Calls along an axis whose elements are not neighbours: read where they lie (tests/fake_gpu.py)."""
+"""Calls along an axis whose elements are not neighbours, read where they lie (fake_gpu.py)."""
 
 from __future__ import annotations
 

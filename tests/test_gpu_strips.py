@@ -1,0 +1,96 @@
+"""Rows side by side on a real GPU: read where they lie, in every kind of schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_cases import assert_close
+from strip_cases import StripCase, strip_case
+
+import fusegen as fg
+from fusegen import dispatch
+from fusegen.compiler import Work
+from fusegen.schedule.cuda import CudaSchedule
+
+pytestmark = pytest.mark.gpu
+
+NAMES = ("softmax", "logsumexp", "var_mean", "layer_norm", "rms_norm", "argmax", "cross_entropy")
+SHAPES = (  # outer, columns, inner
+    (1, 4096, 4096), (1, 32768, 1024), (3, 1009, 33), (2, 70_000, 8), (700, 64, 40),
+    (1, 5, 100_003), (1, 300_000, 4), (40, 2048, 2),
+)  # fmt: skip
+STEP = {"float32": 4e-6, "float16": 2e-3, "float64": 1e-11}
+TYPED = [*((n, "float32") for n in NAMES), ("softmax", "float16"), ("var_mean", "float64")]
+
+
+@pytest.fixture
+def picked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CudaSchedule]]:
+    """Schedules of the executables that are made."""
+    found: list[CudaSchedule] = []
+    made = dispatch.executable
+
+    def seen(work: Work) -> Any:
+        found.append(work.schedule)
+        return made(work)
+
+    monkeypatch.setattr(dispatch, "executable", seen)
+    return found
+
+
+def call(case: StripCase, **options: Any) -> tuple[np.ndarray, ...]:
+    """Rows first. The second call is one that is remembered."""
+    import cupy
+
+    inputs = [cupy.asarray(_as_called(a, n, case)) for n, a in case.case.inputs.items()]
+    for _ in range(2):
+        found = case.case.pipeline(*inputs, axis=1, **case.case.constants, **options)
+    found = found if isinstance(found, tuple) else (found,)
+    return tuple(_rows_first(cupy.asnumpy(f), case) for f in found)
+
+
+def _as_called(array: np.ndarray, name: str, case: StripCase) -> np.ndarray:
+    if array.ndim == 2:
+        return case.laid_out(array)
+    return array.reshape(case.outer, case.inner) if name == "labels" else array
+
+
+def _rows_first(array: np.ndarray, case: StripCase) -> np.ndarray:
+    if array.ndim == 2:
+        return array.reshape(-1)
+    return np.moveaxis(array, 1, 2).reshape(case.case.n_rows, case.case.n_cols)
+
+
+@pytest.mark.parametrize(("name", "dtype"), TYPED)
+def test_sizes(name: str, dtype: str, picked: list[CudaSchedule]) -> None:
+    for outer, n_cols, inner in SHAPES:
+        case = strip_case(name, outer, n_cols, inner, dtype)
+        assert_close(call(case), case.case.reference(), STEP[dtype])
+    assert picked
+    assert all(one.strip is not None for one in picked)
+
+
+@pytest.mark.parametrize("name", ["softmax", "var_mean"])
+def test_every_kind_of_schedule(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for outer, n_cols, inner in ((1, 4096, 4096), (3, 5003, 36)):
+        case = strip_case(name, outer, n_cols, inner)
+        want = case.case.reference()
+        kinds: dict[tuple[Any, ...], CudaSchedule] = {}
+        for one in case.schedules(case.work([case.laid_out(case.case.inputs["x"])])):
+            kinds.setdefault((one.team, one.home, one.strip and one.strip.rest), one)
+        assert len(kinds) >= 5
+        for one in kinds.values():
+            pipeline = fg.Pipeline(case.case.pipeline.fn)
+            made = dispatch.executable
+
+            def forced(work: Work, one: CudaSchedule = one, made: Any = made) -> Any:
+                kept = {n: v for n, v in work.known.items() if n not in ("regroup", "emit")}
+                return made(replace(work, known={**kept, "select_schedule": one}))
+
+            with monkeypatch.context() as during:
+                during.setattr(dispatch, "executable", forced)
+                again = replace(case, case=replace(case.case, pipeline=pipeline))
+                assert_close(call(again), want, 4e-6)
