@@ -15,12 +15,12 @@ from fusegen import graph as g
 from fusegen.adjoint.reverse import Reverse
 from fusegen.adjoint.transplant import Text, transplant
 from fusegen.derivation import Obligation
-from fusegen.dispatch import nest
 from fusegen.errors import ArgumentError, TraceError
 from fusegen.grad_columns import ColumnGradient
 from fusegen.kept import kept
 from fusegen.kinds import assumed_dtypes, infer_kinds
 from fusegen.names import nearest
+from fusegen.nesting import nest
 from fusegen.pipeline import Pipeline
 from fusegen.report.formula import formula
 from fusegen.signature import constants_key

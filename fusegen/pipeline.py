@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, overload
 from fusegen.compiled import Compiled, Spec
 from fusegen.compiler import Traced, Work, trace_pipeline
 from fusegen.derivation import Derivation
-from fusegen.dispatch import Call, Choices, Front, nest, no_source, prepare
+from fusegen.dispatch import Call, Choices, Front, no_source, prepare
 from fusegen.dtypes import DType, dtype_of
 from fusegen.errors import ArgumentError, TraceError
 from fusegen.forms import check_form
 from fusegen.kinds import DTypes, assumed_dtypes
+from fusegen.nesting import nest
 from fusegen.plan import Plan
 from fusegen.recall import MISS, Recall
 from fusegen.runtime import arrays as ar

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_cases import assert_close
+from cuda_cases import assert_close, assert_close_sums
 from strip_cases import StripCase, strip_case
 
 import fusegen as fg
@@ -68,7 +68,9 @@ def _rows_first(array: np.ndarray, case: StripCase) -> np.ndarray:
 def test_sizes(name: str, dtype: str, picked: list[CudaSchedule]) -> None:
     for outer, n_cols, inner in SHAPES:
         case = strip_case(name, outer, n_cols, inner, dtype)
-        assert_close(call(case), case.case.reference(), STEP[dtype])
+        # Elements near the mean of a short row are differences.
+        compare = assert_close_sums if name == "layer_norm" else assert_close
+        compare(call(case), case.case.reference(), STEP[dtype])
     assert picked
     assert all(one.strip is not None for one in picked)
 

@@ -19,8 +19,9 @@ from fusegen.runtime.arrays import VECTOR, address
 def side_by_side(arrays: Sequence[Any], axis: int) -> tuple[Any, ...] | None:
     """Views (outer, n_cols, inner) of arrays of one shape along `axis`; None if one has none.
 
-    NumPy or CuPy arrays, sharing memory with the views. Axes before and after `axis` become one
-    each, the last with neighbouring elements; row number = outer · inner rows + inner.
+    NumPy or CuPy arrays, sharing memory with the views; none goes backwards. Axes before and after
+    `axis` become one each, the last with neighbouring elements; row number = outer · inner rows +
+    inner.
     """
     shape = arrays[0].shape
     if any(a.shape != shape for a in arrays) or not -len(shape) <= axis < len(shape):

@@ -25,6 +25,8 @@ _MEETING = 10240  # bytes, roughly, where states meet and that every block takes
 _LINE = 128  # bytes of memory that are read together
 _LAUNCH = 3.0  # microseconds of an empty kernel
 _LATENCY = 0.8  # microseconds from a load to its data, under load
+_BUSY_THREADS = 155  # of a multiprocessor: with as many, arithmetic takes as long as memory
+_CLUSTERED = 0.9  # of the blocks that a device can hold, those that larger clusters find room for
 _STATIC_SHARED = 40960  # bytes where states meet; 48 KiB are there without opting in
 
 
@@ -217,7 +219,12 @@ class _Menu:
             sum(k.param(n).dtype.itemsize for n in s.loads if k.param(n).shape == "element")
             for k in kernels for s in k.sweeps
         )  # fmt: skip
-        items = one.vectors * self.width * max(loads, 4 * word) + one.strip.held * sum(self.kept)
+        stored = [[k.param(e.param).dtype.itemsize for e in s.element_stores]
+                  for k in kernels for s in k.sweeps]  # fmt: skip
+        # Results of another size do not take the place of what they come from.
+        packed = max(sum(size for size in sizes if size != loads) for sizes in stored)
+        items = one.vectors * self.width * (max(loads, 4 * word) + packed)
+        items += one.strip.held * sum(self.kept)
         refills = one.team == "grid" and one.home != "device"
         addresses = _ADDRESSES if one.home == "device" else 2 * _ADDRESSES + 8 * refills
         addresses += 4 * max(0, len(kernels[0].params) - 2) + 64 * (word - 1)  # exp of doubles
@@ -226,8 +233,7 @@ class _Menu:
     def _time(self, one: CudaSchedule, per_sm: int, resident: int) -> float:
         """Microseconds over those that the least traffic takes."""
         strips = self._strips(one)
-        rounds = -(-strips // (resident // one.blocks))
-        idle = min(rounds * (resident // one.blocks) / strips, 1 + 1 / rounds)
+        rounds, idle = self._rounds(one, resident)
         least = self.outer * self.inner * self.n_cols * self._itemsize * self.traffic / self._rate
         assert one.strip is not None
         kept = one.strip.held + one.strip.stashed
@@ -236,16 +242,30 @@ class _Menu:
         flying = min(resident, strips * one.blocks) * one.threads * VECTOR_BYTES * (
             kept or one.vectors
         )  # fmt: skip
-        slow = max(1.0, self._rate * _LATENCY / flying)
+        share = self._rate * _LATENCY / flying
+        slow = max(1 + 0.6 * share, share)  # threads do not stay in step
         # Where a multiprocessor has one block, nothing reads while that block writes.
         halts = 0.15 if per_sm == 1 and one.home != "device" else 0.05
+        few = 0.0 if one.home == "device" else _BUSY_THREADS / (per_sm * one.threads)
         piece = one.strip_rows * self._itemsize  # bytes that lie together; memory reads 32 or more
         narrow = max(0.0, 32 / piece - 1) + (0.1 if piece < _LINE else 0.0)
         meet = {"block": 1.0, "cluster": 1.5 + 0.05 * one.blocks, "grid": 3 + 0.03 * one.blocks}
         waits = meet[one.team] * (1 + 0.3 * (rounds - 1)) * min(self.sweeps, 2)
         moving = least * (1 + again / self.traffic) * slow * (1 + (idle - 1) / 2)
-        moving *= 1 + halts + narrow
+        moving *= 1 + halts + narrow + few
         return (_LAUNCH + waits + moving) / (_LAUNCH + least)
+
+    def _rounds(self, one: CudaSchedule, resident: int) -> tuple[int, float]:
+        """How often the device is filled, and its places over the strips that they get."""
+        strips, processors = self._strips(one), self.target.multiprocessors
+        at_once = resident // one.blocks
+        if one.team == "cluster" and one.blocks > 2:  # parts of the device hold whole clusters only
+            at_once = max(1, int(_CLUSTERED * at_once))
+        rounds = -(-strips // at_once)
+        if rounds == 1:  # what counts is how evenly the blocks are spread
+            blocks = strips * one.blocks
+            return 1, -(-blocks // processors) * processors / blocks
+        return rounds, min(rounds * at_once / strips, 1 + 1 / rounds)
 
     @property
     def _rate(self) -> float:
