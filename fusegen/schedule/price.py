@@ -1,7 +1,8 @@
 """What a schedule is expected to cost: the time to move the bytes, times what it loses on the way.
 
-Every figure is fitted to measurements on an H200 (benchmarks/results/candidates.json); other
-targets differ by their facts. Prices only have to put schedules in order.
+Every figure is fitted to times of all candidates on an H200; what comes of the choices there is in
+benchmarks/results/streams.json. Other targets differ by their facts. Prices only have to put
+schedules in order.
 """
 
 from __future__ import annotations
