@@ -73,7 +73,7 @@ HELPERS = (
 
 def cuda_source(program: Program, schedule: CudaSchedule) -> str:
     """The program as CUDA C++; the same program and schedule give the same bytes."""
-    dialect = CudaDialect(program.kernels[0].compute, narrow=_is_narrow(program))
+    dialect = CudaDialect(program.kernels[0].compute, narrow=is_narrow(program))
     several = sum(s.monoid.has_scalars for s in program.sweeps) > 1
     views = {
         sweep.number: SweepPrinter(
@@ -88,12 +88,12 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
     groups = schedule.seed_groups(lists)
     if lists and groups < schedule.team_threads:
         dialect.use("greater_of")
-    owns = [own_view(c, dialect) for c in _operators(program)]
-    used = _with_needs(dialect.used | _structural(sweeps))
+    owns = [own_view(c, dialect) for c in operators(program)]
+    used = with_needs(dialect.used | structural(sweeps))
     context = {
         **_facts(schedule, dialect),
         "banner": banner_lines(program, schedule.target.name, schedule.shape, schedule.algorithm),
-        "headers": _headers(program),
+        "headers": headers(program),
         "used": used,
         "helpers": [h for h in HELPERS if h in used],
         "seed_groups": groups,
@@ -109,16 +109,16 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
         "sweeps": sweeps,
         "kernels": kernels,
     }  # fmt: skip
-    return _without_unused(render("cuda/program.cu.j2", context))
+    return without_unused(render("cuda/program.cu.j2", context))
 
 
-def _is_narrow(program: Program) -> bool:
+def is_narrow(program: Program) -> bool:
     """Have all floating inputs and outputs 16 bits?"""
     kinds = [p.dtype for p in (*program.inputs, *program.outputs) if p.dtype.kind == "float"]
     return program.kernels[0].compute.itemsize == 4 and all(d.itemsize == 2 for d in kinds)
 
 
-def _operators(program: Program) -> list[Own]:
+def operators(program: Program) -> list[Own]:
     """The user's own monoids, each once."""
     return list({c.type: c for s in program.sweeps for c in s.monoid.operators}.values())
 
@@ -127,7 +127,7 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
     """The schedule's numbers, as the templates name them."""
     lanes = schedule.team == "lanes"
     return {
-        "real": dialect.real, "bits": _bits(dialect),
+        "real": dialect.real, "bits": bits(dialect),
         "column_type": "long long" if schedule.wide_columns else "int",
         "team_kind": schedule.team, "team": schedule.team_threads,
         "runtime_team": not (lanes or schedule.fixed),
@@ -156,7 +156,7 @@ def _kernel_view(
         first = elements[0]
         address = f"reinterpret_cast<unsigned long long>({pointer_of(first)})"
         phase = f"({address} / sizeof({C_TYPES[first.dtype.name]}))"
-        bodies = [(_pointer_type(p), body_of(p, schedule), f"{pointer_of(p)} + head")
+        bodies = [(pointer_type(p), body_of(p, schedule), f"{pointer_of(p)} + head")
                   for p in elements]  # fmt: skip
     sliced = schedule.team in ("cluster", "grid")
     partial = schedule.team == "lanes" and schedule.lanes < WARP
@@ -166,7 +166,7 @@ def _kernel_view(
         first_row=_first_row(schedule), row_step=_row_step(schedule), loops=launch.limited,
         steady=launch.steady, splits=launch.splits, home=schedule.home,
         rows=tuple(
-            (_pointer_type(p), pointer_of(p), f"{array_name(p)} + row * {p.name}_stride")
+            (pointer_type(p), pointer_of(p), f"{array_name(p)} + row * {p.name}_stride")
             for p in elements
         ),
         phase=phase, bodies=tuple(bodies),
@@ -222,7 +222,8 @@ def _params(launch: Launch, views: dict[int, SweepView]) -> list[str]:
     return lines + [f"long long {_SCALARS.get(name, name)}" for name in launch.scalars]
 
 
-def _pointer_type(param: Param) -> str:
+def pointer_type(param: Param) -> str:
+    """An array's C type."""
     return f"{'' if param.output else 'const '}{C_TYPES[param.dtype.name]}*"
 
 
@@ -234,12 +235,14 @@ def _row_values(launch: Launch, dialect: CudaDialect) -> list[str]:
     ]  # fmt: skip
 
 
-def _headers(program: Program) -> list[str]:
+def headers(program: Program) -> list[str]:
+    """What the program's types include."""
     names = {p.dtype.name for k in program.kernels for p in k.params}
     return [h for d, h in (("float16", "cuda_fp16.h"), ("bfloat16", "cuda_bf16.h")) if d in names]
 
 
-def _bits(dialect: CudaDialect) -> dict[str, str]:
+def bits(dialect: CudaDialect) -> dict[str, str]:
+    """Values without a literal, by their bits."""
     if dialect.real == "float":
         return {"inf": "__int_as_float(0x7f800000)", "nan": "__int_as_float(0x7fc00000)"}
     return {
@@ -248,7 +251,7 @@ def _bits(dialect: CudaDialect) -> dict[str, str]:
     }
 
 
-def _structural(sweeps: list[SweepView]) -> set[str]:
+def structural(sweeps: list[SweepView]) -> set[str]:
     """Helpers that the structure itself needs."""
     found: set[str] = set()
     if any(v.lists for v in sweeps):
@@ -270,11 +273,12 @@ def _structural(sweeps: list[SweepView]) -> set[str]:
 _NEEDS: dict[str, set[str]] = {"above": {"kNoColumn"}, "below": {"kNoColumn"}}
 
 
-def _with_needs(used: set[str]) -> set[str]:
+def with_needs(used: set[str]) -> set[str]:
+    """Helpers, and those that they call."""
     return used | {n for u in used for n in _NEEDS.get(u, set())}
 
 
-def _without_unused(text: str) -> str:
+def without_unused(text: str) -> str:
     """Drop constants that nothing refers to, and then those that only these referred to."""
     lines = text.splitlines(keepends=True)
     kept = []
@@ -284,4 +288,4 @@ def _without_unused(text: str) -> str:
             continue
         kept.append(line)
     shorter = "".join(kept)
-    return shorter if shorter == text else _without_unused(shorter)
+    return shorter if shorter == text else without_unused(shorter)

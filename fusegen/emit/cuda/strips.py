@@ -16,14 +16,14 @@ from fusegen.emit.cuda.own import own_view
 from fusegen.emit.cuda.rows import array_name
 from fusegen.emit.cuda.source import (
     HELPERS,
-    _bits,
-    _headers,
-    _is_narrow,
-    _operators,
-    _pointer_type,
-    _structural,
-    _with_needs,
-    _without_unused,
+    bits,
+    headers,
+    is_narrow,
+    operators,
+    pointer_type,
+    structural,
+    with_needs,
+    without_unused,
 )
 from fusegen.emit.cuda.strip_rows import RowScopes, StripSweepPrinter
 from fusegen.emit.cuda.views import SweepView
@@ -57,7 +57,7 @@ class StripKernelView:
 def strip_source(program: Program, schedule: CudaSchedule) -> str:
     """The program as CUDA C++; the same program and schedule give the same bytes."""
     assert schedule.strip is not None
-    dialect = CudaDialect(program.kernels[0].compute, narrow=_is_narrow(program))
+    dialect = CudaDialect(program.kernels[0].compute, narrow=is_narrow(program))
     several = sum(s.monoid.has_scalars for s in program.sweeps) > 1
     printers = {
         sweep.number: StripSweepPrinter(
@@ -68,12 +68,12 @@ def strip_source(program: Program, schedule: CudaSchedule) -> str:
     views = {number: printer.view() for number, printer in printers.items()}
     scopes = [RowScopes(n, printers, views, dialect) for n in launches(program, schedule)]
     kernels = [_kernel_view(s, schedule) for s in scopes]
-    owns = [own_view(c, dialect) for c in _operators(program)]
-    used = _with_needs(dialect.used | _structural(list(views.values())))
+    owns = [own_view(c, dialect) for c in operators(program)]
+    used = with_needs(dialect.used | structural(list(views.values())))
     context = {
         **_facts(schedule, schedule.strip, dialect),
         "banner": banner_lines(program, schedule.target.name, schedule.shape, schedule.algorithm),
-        "headers": _headers(program),
+        "headers": headers(program),
         "used": used,
         "helpers": [h for h in HELPERS if h in used],
         "narrow": False,
@@ -88,13 +88,13 @@ def strip_source(program: Program, schedule: CudaSchedule) -> str:
         "kernels": kernels,
     }  # fmt: skip
     text = render("cuda/strips.cu.j2", context)
-    return _without_unused(re.sub(r"^ +#pragma", "#pragma", text, flags=re.MULTILINE))
+    return without_unused(re.sub(r"^ +#pragma", "#pragma", text, flags=re.MULTILINE))
 
 
 def _facts(schedule: CudaSchedule, strip: Strip, dialect: CudaDialect) -> dict[str, object]:
     """The schedule's numbers, as the templates name them."""
     return {
-        "strips": True, "real": dialect.real, "bits": _bits(dialect),
+        "strips": True, "real": dialect.real, "bits": bits(dialect),
         "column_type": "long long" if schedule.wide_columns else "int",
         "team_kind": "strips", "team": schedule.team, "one_warp": False,
         "threads": schedule.threads, "blocks": schedule.blocks, "across": strip.across,
@@ -117,7 +117,7 @@ def _kernel_view(scopes: RowScopes, schedule: CudaSchedule) -> StripKernelView:
     meetings = [n for n in numbers if scopes.views[n].state]
     return StripKernelView(
         symbol=launch.symbol, params=tuple(scopes.params),
-        rows=tuple((_pointer_type(p), p.name, array_name(p)) for p in kernel.elements),
+        rows=tuple((pointer_type(p), p.name, array_name(p)) for p in kernel.elements),
         **_chip_lines(launch, schedule), prelude=tuple(scopes.prelude()),
         scopes=tuple(tuple(scopes.after(i)) for i in range(len(kernel.sweeps))),
         sweeps=tuple(scopes.views[s.number] for s in kernel.sweeps),
