@@ -10,7 +10,7 @@ from simt import compile_module
 
 from fusegen.dtypes import BFLOAT16
 from fusegen.kernel import Param, Program
-from fusegen.runtime.cuda.geometry import Extent, extent_of, numbers_of
+from fusegen.runtime.cuda.geometry import Extent, extent_of, numbers_of, scratch_bytes
 from fusegen.schedule.cuda import CudaSchedule
 from fusegen.schedule.launch import Launch, Scratch, element_shape, launches
 
@@ -47,10 +47,10 @@ class EmulatedExecutable:
         return blocks * launch.grid_rows
 
     def _scratch(self, scratch: Scratch, launch: Launch, n_rows: int, grid: int) -> np.ndarray:
-        owners = {"row": n_rows, "team": grid * launch.rows_per_block, "block": grid}[scratch.per]
+        size = scratch_bytes(launch, scratch, grid, n_rows)
         if scratch.kind == "tickets":
-            return np.zeros(owners * scratch.count, np.uint64)
-        return np.full(owners * scratch.count * scratch.entry_bytes, 0xFF, np.uint8)
+            return np.zeros(size // 8, np.uint64)
+        return np.full(size, 0xFF, np.uint8)
 
     def _launch(
         self, launch: Launch, grid: int, held: Mapping[str, Any], kept: Mapping[str, Any],

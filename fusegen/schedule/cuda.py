@@ -17,6 +17,9 @@ from fusegen.monoid import KBest
 from fusegen.schedule.target import WARP, CudaTarget
 
 VECTOR_BYTES = 16
+MAX_WIDTH = 8  # elements of a vector
+NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 bits
+TYPICAL_COLUMNS = 8192  # where the length of a row is not known
 
 LoadMode = Literal["aligned", "peeled", "scalar"]
 """aligned: rows are whole vectors.  peeled: they begin or end inside a vector, all arrays at the

@@ -7,7 +7,7 @@ from typing import Literal
 
 from fusegen.kernel import Kernel, Param, Program, Sweep
 from fusegen.monoid import KBest
-from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule, Strip
+from fusegen.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule, Strip
 
 _SHARED_LIST_BYTES = 32768  # of all lists of a block; larger ones live in device memory
 
@@ -66,6 +66,16 @@ class Launch:
         if self.strip_rows:
             return n_rows // n_inner * -(-n_inner // self.strip_rows)
         return -(-n_rows // self.rows_per_block)
+
+
+def least_itemsize(program: Program) -> int:
+    """Bytes of the smallest element that a program reads."""
+    return min((p.dtype.itemsize for p in program.inputs if p.shape == "element"), default=4)
+
+
+def widest_vector(program: Program) -> int:
+    """Elements that fill a vector of every array that a program reads."""
+    return min(MAX_WIDTH, VECTOR_BYTES // least_itemsize(program))
 
 
 def padded_stride(n_cols: int) -> int:

@@ -11,16 +11,21 @@ from typing import Literal
 
 from fusegen.errors import ArgumentError
 from fusegen.kernel import Kernel, Program, Sweep
-from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule, LoadMode
-from fusegen.schedule.launch import kept_params, shared_bytes
+from fusegen.schedule.cuda import (
+    MAX_WIDTH,
+    NARROW_COLUMNS,
+    TYPICAL_COLUMNS,
+    VECTOR_BYTES,
+    CudaSchedule,
+    LoadMode,
+)
+from fusegen.schedule.launch import kept_params, shared_bytes, widest_vector
 from fusegen.schedule.price import Price, Work, price_of
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.strips import strip_candidates
 from fusegen.schedule.target import WARP, CudaTarget
 
 MAX_ITEMS = 32  # of a chunk whose candidates for a list are told apart by a bit each
-MAX_WIDTH = 8
-_NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 bits
 _STATIC_SHARED = 8192  # bytes of a block beside its slice: states that meet, and CUDA's own
 _CHIP_THREADS = 512  # of a block whose rows come in where others leave
 _MOST_SLICES = 256  # blocks that share a row
@@ -28,7 +33,6 @@ _REGISTERS: tuple[tuple[int, Literal[64, 80, 128, 255]], ...] = (
     (84, 64), (92, 80), (150, 128), (10**6, 255),
 )  # fmt: skip
 """Words that a thread has to hold at a time, by a rough count, and registers that do for them."""
-_TYPICAL_COLUMNS = 8192  # where the length of a row is not known
 _ROWS = (("one row", 1, 1), ("16 rows", 16, 1), ("many rows³", None, 3))  # one choice for all
 
 
@@ -92,7 +96,7 @@ class _Menu:
 
     def __post_init__(self) -> None:
         p = self.problem
-        self.n_cols = p.n_cols if p.n_cols is not None else _TYPICAL_COLUMNS
+        self.n_cols = p.n_cols if p.n_cols is not None else TYPICAL_COLUMNS
         self.width, self.load = _access(self.program, p, self.n_cols, self.chunk)
         self.n_vectors = max(1, self.n_cols // self.width)
         self.lists = [c for s in self.program.sweeps for c in s.monoid.lists]
@@ -107,7 +111,7 @@ class _Menu:
         stores = any(s.element_stores for s in self.program.sweeps)
         self.base = CudaSchedule(
             target=self.target, team="block", home="device", threads=256, vectors=4,
-            width=self.width, load=self.load, wide_columns=self.n_cols > _NARROW_COLUMNS,
+            width=self.width, load=self.load, wide_columns=self.n_cols > NARROW_COLUMNS,
         )  # fmt: skip
         # Short rows that are only read are read a little faster past L1.
         self.held = replace(self.base, home="registers", past_l1=not stores and self.width > 1)
@@ -179,8 +183,7 @@ class _Menu:
         """As many threads as hold these vectors, all in registers."""
         for chunk in chunks:
             threads = max(2 * WARP, -(-vectors // (chunk * WARP)) * WARP)
-            one = replace(base, vectors=chunk, threads=threads)
-            yield one
+            yield replace(base, vectors=chunk, threads=threads)
 
     def _shared(self, blocks: int = 1) -> Iterator[CudaSchedule]:
         share = -(-self.n_vectors // blocks)
@@ -282,8 +285,7 @@ def _access(
     between = any(p.shape == "element" for p in program.workspace)
     if not problem.in_phase or (between and not problem.aligned):
         return 1, "scalar"
-    sizes = [p.dtype.itemsize for p in program.inputs if p.shape == "element"]
-    width = min(MAX_WIDTH, VECTOR_BYTES // min(sizes, default=4), chunk or MAX_WIDTH)
+    width = min(widest_vector(program), chunk or MAX_WIDTH)
     whole = problem.aligned and n_cols % width == 0
     if width > 1 and not whole and any(s.monoid.ordered for s in program.sweeps):
         return 1, "scalar"  # edges would be merged out of order

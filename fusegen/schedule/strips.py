@@ -11,15 +11,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from fusegen.kernel import Program
-from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule, Strip, Team
-from fusegen.schedule.launch import kept_params, state_bytes
+from fusegen.schedule.cuda import (
+    NARROW_COLUMNS,
+    TYPICAL_COLUMNS,
+    VECTOR_BYTES,
+    CudaSchedule,
+    Strip,
+    Team,
+)
+from fusegen.schedule.launch import kept_params, least_itemsize, state_bytes, widest_vector
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import WARP, CudaTarget
 
 _MOST_GROUPS = 8  # of copies on their way to shared memory
-_MAX_WIDTH = 8
-_NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 bits
-_TYPICAL_COLUMNS = 8192
 _ADDRESSES = 16  # registers of a thread that hold neither items nor states; more on chip
 _MEETING = 10240  # bytes, roughly, where states meet and that every block takes
 _LINE = 128  # bytes of memory that are read together
@@ -86,15 +90,16 @@ class _Menu:
         p = self.problem
         assert p.inner is not None
         self.inner = p.inner
-        self.n_cols = p.n_cols if p.n_cols is not None else _TYPICAL_COLUMNS
+        self.n_cols = p.n_cols if p.n_cols is not None else TYPICAL_COLUMNS
         self.outer = max(1, (p.n_rows or 4096 * p.inner) // p.inner)
+        self._itemsize = least_itemsize(self.program)
         self.width = _width(self.program, p, p.inner)
         self.sweeps = max(len(k.sweeps) for k in self.program.kernels)
         self.base = CudaSchedule(
             target=self.target, team="block", home="device", threads=256, fixed=True,
             load="aligned",
             vectors=self.chunk or (8 if self.width <= 4 else 4), width=self.width,
-            wide_columns=self.n_cols > _NARROW_COLUMNS, strip=Strip(across=1),
+            wide_columns=self.n_cols > NARROW_COLUMNS, strip=Strip(across=1),
         )  # fmt: skip
         one = replace(self.base, home="registers")
         kept = [] if len(self.program.kernels) > 1 else kept_params(self.program.kernels[0], one)
@@ -277,18 +282,12 @@ class _Menu:
         """Vectors of a thread that are folded at once from shared memory."""
         return 4 if self.width <= 4 else 2
 
-    @property
-    def _itemsize(self) -> int:
-        sizes = [p.dtype.itemsize for p in self.program.inputs if p.shape == "element"]
-        return min(sizes, default=4)
-
 
 def _width(program: Program, problem: Problem, inner: int) -> int:
     """Neighbouring rows of a thread: as many as fill a vector, if every vector is whole."""
     if not problem.aligned:
         return 1
-    sizes = [p.dtype.itemsize for p in program.inputs if p.shape == "element"]
-    width = min(_MAX_WIDTH, VECTOR_BYTES // min(sizes, default=4))
+    width = widest_vector(program)
     while inner % width:
         width //= 2
     return width

@@ -59,7 +59,7 @@ def early_steps(kernel: Kernel) -> tuple[Step, ...]:
     late: set[str] = set()
     found = []
     for step in sweep.steps:
-        used = _names_used(step)
+        used = names_used(step)
         if used is None or late & used or any(n.startswith("state.") for n in used):
             late.add(step.name)
         else:
@@ -67,7 +67,7 @@ def early_steps(kernel: Kernel) -> tuple[Step, ...]:
     return tuple(found) if any(isinstance(s, Gather) for s in found) else ()
 
 
-def _names_used(step: Step) -> set[str] | None:
+def names_used(step: Step) -> set[str] | None:
     """Names that a step's expressions use; None if it is over the entries of a list."""
     match step:
         case Let(expr=expr):

@@ -162,7 +162,7 @@ def _kernel_view(
     partial = schedule.team == "lanes" and schedule.lanes < WARP
     chip = ChipPrinter(launch, schedule)
     return KernelView(
-        symbol=launch.symbol, params=tuple(_params(launch, views)),
+        symbol=launch.symbol, params=tuple(kernel_params(launch, views)),
         first_row=_first_row(schedule), row_step=_row_step(schedule), loops=launch.limited,
         steady=launch.steady, splits=launch.splits, home=schedule.home,
         rows=tuple(
@@ -203,7 +203,7 @@ def _row_step(schedule: CudaSchedule) -> str:
 _SCALARS = {"n_cols": "n_cols_wide"}
 
 
-def _params(launch: Launch, views: dict[int, SweepView]) -> list[str]:
+def kernel_params(launch: Launch, views: dict[int, SweepView]) -> list[str]:
     """The C++ parameter list; runtime/cuda/geometry.py passes arguments in this very order."""
     lines = []
     for p in launch.params:

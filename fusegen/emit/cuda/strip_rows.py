@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
-from fusegen.emit.cuda.rows import array_name, step_lines
-from fusegen.emit.cuda.source import _params
+from fusegen.emit.cuda.rows import array_name, names_used, step_lines
+from fusegen.emit.cuda.source import kernel_params
 from fusegen.emit.cuda.sweep import SweepPrinter
 from fusegen.emit.cuda.views import LoadView, SweepView
 from fusegen.expr import Expr, variables
@@ -89,7 +89,7 @@ class RowScopes:
         dialect: CudaDialect,
     ) -> None:  # fmt: skip
         self.launch, self.kernel, self.dialect = launch, launch.kernel, dialect
-        self.views, self.params = views, _params(launch, views)
+        self.views, self.params = views, kernel_params(launch, views)
         self.types = {p.name: dialect.type_of(p.dtype.kind) for p in self._row_params}
         defined = [[*self.types, *(s.name for s in self.kernel.prelude)]]
         needs = [_names(self.kernel.prelude, ())]
@@ -167,11 +167,5 @@ class RowScopes:
 
 def _names(steps: Iterable[Step], values: Iterable[Expr]) -> set[str]:
     """Every name that row-scope statements use."""
-    exprs = list(values)
-    for step in steps:
-        match step:
-            case Let(expr=expr):
-                exprs.append(expr)
-            case Gather(index=index, lets=lets, value=value):
-                exprs += [index, value, *(let.expr for let in lets)]
-    return {n for e in exprs for n in variables(e)}
+    found = {n for value in values for n in variables(value)}
+    return found.union(*(names_used(step) or () for step in steps))

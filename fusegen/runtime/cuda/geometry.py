@@ -97,7 +97,7 @@ def room_of(
     for launch, shape in zip(launches, grids, strict=True):
         for scratch in launch.scratch:
             if scratch.kind != "tickets":  # launches that name the same array take turns in it
-                size = _scratch_bytes(launch, scratch, shape.grid, extent.n_rows)
+                size = scratch_bytes(launch, scratch, shape.grid, extent.n_rows)
                 sizes[scratch.name] = max(size, sizes.get(scratch.name, 0))
     offsets, end = {}, 0
     for name, size in sizes.items():
@@ -123,14 +123,15 @@ def counters_of(
     """Every launch's tickets."""
     return tuple(
         Counters(_scratch_name(launch, scratch),
-                 _scratch_bytes(launch, scratch, shape.grid, extent.n_rows),
+                 scratch_bytes(launch, scratch, shape.grid, extent.n_rows),
                  extent.n_rows, extent.inner, shape.grid)
         for launch, shape in zip(launches, grids, strict=True)
         for scratch in launch.scratch if scratch.kind == "tickets"
     )  # fmt: skip
 
 
-def _scratch_bytes(launch: Launch, scratch: Scratch, grid: int, n_rows: int) -> int:
+def scratch_bytes(launch: Launch, scratch: Scratch, grid: int, n_rows: int) -> int:
+    """Bytes of one of a launch's scratch arrays."""
     owners = {"row": n_rows, "team": grid * launch.rows_per_block, "block": grid}[scratch.per]
     return owners * scratch.count * scratch.entry_bytes
 
