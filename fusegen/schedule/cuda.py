@@ -8,12 +8,10 @@ one another's shared memory or through device memory, always in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.forms import Grouping
-from fusegen.monoid import KBest
 from fusegen.schedule.target import WARP, CudaTarget
 
 VECTOR_BYTES = 16
@@ -142,19 +140,3 @@ class CudaSchedule:
     def describe(self) -> str:
         blocks = f", {self.blocks} blocks a row" if self.blocks > 1 else ""
         return f"{self.shape}; {self.threads} threads a block{blocks}, {self.target.arch}"
-
-    def slots(self, best: KBest) -> int:
-        """Candidates a list can hold before it is cut back to its K best; a power of two."""
-        return 1 << (max(2 * best.k, best.k + self.team_threads, 128) - 1).bit_length()
-
-    def seed_groups(self, lists: Sequence[KBest]) -> int:
-        """Groups of neighbouring threads whose greatest items set a list's first bar.
-
-        Few groups are ranked quickly; at least twice as many as K keep the bar close to the K-th.
-        """
-        most, team = max((c.k for c in lists), default=0), self.team_threads
-        groups = WARP
-        while groups < team and (groups < 2 * most or team % groups or
-                                 (team // groups) & (team // groups - 1)):
-            groups += WARP
-        return min(groups, team)

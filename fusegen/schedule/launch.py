@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.kernel import Kernel, Param, Program, Sweep
-from fusegen.monoid import KBest
 from fusegen.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule, Strip
-
-_SHARED_LIST_BYTES = 32768  # of all lists of a block; larger ones live in device memory
+from fusegen.schedule.topk import in_device_memory, key_plan, list_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +97,8 @@ def _launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
     if schedule.strip:
         return _strip_launch(kernel, schedule, schedule.strip)
     scratch = tuple(
-        Scratch(f"{best.name}_slots", "slots", "team", schedule.slots(best),
-                entry_bytes(kernel, best, schedule))
+        Scratch(f"{best.name}_slots", "slots", "team", list_plan(kernel, best, schedule).slots,
+                key_plan(kernel, best, schedule).n_bytes)
         for sweep in kernel.sweeps for best in sweep.monoid.lists
         if in_device_memory(kernel, schedule)
     )  # fmt: skip
@@ -169,9 +167,9 @@ def _partials(kernel: Kernel, sweep: Sweep, schedule: CudaSchedule) -> tuple[Scr
             Scratch("partial_states", "states", "row", schedule.blocks, state_bytes(sweep))
         )
     for best in sweep.monoid.lists:
-        size = entry_bytes(kernel, best, schedule)
-        count = schedule.blocks * best.k
-        found.append(Scratch(f"{best.name}_partial", "entries", "row", count, size))
+        plan = list_plan(kernel, best, schedule)
+        count = schedule.blocks * plan.kept
+        found.append(Scratch(f"{best.name}_partial", "entries", "row", count, plan.key.n_bytes))
     return tuple(found)
 
 
@@ -179,19 +177,3 @@ def state_bytes(sweep: Sweep) -> int:
     """An upper bound of a state's size: a field has at most 8 bytes, and so has the padding."""
     fields = len(sweep.monoid.folded) + len(sweep.monoid.moving) + 2 * len(sweep.monoid.best)
     return 8 * (fields + sum(len(own.operator.fields) for own in sweep.monoid.own))
-
-
-def entry_bytes(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> int:
-    """Size of a (value, column) pair."""
-    value = 8 if best.kind == "int" else kernel.compute.itemsize
-    column = 8 if schedule.wide_columns else 4
-    return 16 if 8 in (value, column) else 8
-
-
-def in_device_memory(kernel: Kernel, schedule: CudaSchedule) -> bool:
-    """Do the kernel's lists exceed what a block can keep in static shared memory?"""
-    total = sum(
-        schedule.slots(best) * entry_bytes(kernel, best, schedule)
-        for sweep in kernel.sweeps for best in sweep.monoid.lists
-    )  # fmt: skip
-    return total * schedule.rows_per_block > _SHARED_LIST_BYTES

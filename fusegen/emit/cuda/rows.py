@@ -112,6 +112,6 @@ def _list_fold_lines(
 
 def entry_lines(top: str, index: str) -> list[str]:
     return [
-        f"const auto {top}_value = {top}.slots[{index}].value;",
-        f"const column_t {top}_column = {top}.slots[{index}].column;",
+        f"const auto {top}_value = {top}_keys.value({top}_best[{index}]);",
+        f"const column_t {top}_column = {top}_keys.column({top}_best[{index}]);",
     ]

@@ -18,6 +18,7 @@ from fusegen.monoid import Own
 from fusegen.schedule.cuda import CudaSchedule
 from fusegen.schedule.launch import Launch, launches
 from fusegen.schedule.target import WARP
+from fusegen.schedule.topk import FEW_CANDIDATES
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,6 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
     launched = launches(program, schedule)
     kernels = [_kernel_view(n, views, schedule, dialect) for n in launched]
     sweeps = list(views.values())
-    lists = [c for s in program.sweeps for c in s.monoid.lists]
-    groups = schedule.seed_groups(lists)
-    if lists and groups < schedule.team_threads:
-        dialect.use("greater_of")
     owns = [own_view(c, dialect) for c in operators(program)]
     used = with_needs(dialect.used | structural(sweeps))
     context = {
@@ -96,8 +93,7 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
         "headers": headers(program),
         "used": used,
         "helpers": [h for h in HELPERS if h in used],
-        "seed_groups": groups,
-        "grouped_seed": groups < schedule.team_threads,
+        **_list_facts(sweeps),
         "loads": {ld.loader for v in sweeps for ld in v.loads},
         "narrow": any(v.repacks for v in sweeps),
         "stored": any(v.stores for v in sweeps),
@@ -144,6 +140,18 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
         "strips": schedule.strip is not None,
         "nan_max": dialect.real == "float" and int(schedule.target.arch[3:]) >= 80,
     }  # fmt: skip
+
+
+def _list_facts(sweeps: list[SweepView]) -> dict[str, object]:
+    """What the lists of all sweeps need between them."""
+    plans = [c.plan for v in sweeps for c in v.lists]
+    return {
+        "orders": {p.key.order for p in plans},
+        "layouts": {"WideKeys" if p.key.wide else "PackedKeys" for p in plans},
+        "few_candidates": FEW_CANDIDATES,
+        "long_lists": any(p.crowd > FEW_CANDIDATES for p in plans),
+        "look_ahead": any(p.sampled for p in plans),
+    }
 
 
 def _kernel_view(
@@ -217,7 +225,7 @@ def kernel_params(launch: Launch, views: dict[int, SweepView]) -> list[str]:
         elif s.kind == "states":
             kind = next(v.state.name for v in sweeps if v.state)
         else:
-            kind = f"Entry<{lists[s.name.rsplit('_', 1)[0]].value_type}>"
+            kind = lists[s.name.rsplit("_", 1)[0]].key
         lines.append(f"{kind}* __restrict__ {s.name}")
     return lines + [f"long long {_SCALARS.get(name, name)}" for name in launch.scalars]
 
@@ -255,13 +263,7 @@ def structural(sweeps: list[SweepView]) -> set[str]:
     """Helpers that the structure itself needs."""
     found: set[str] = set()
     if any(v.lists for v in sweeps):
-        found |= {"above", "lists", "kNoColumn"}
-        if any(c.bitonic for v in sweeps for c in v.lists):
-            found.add("bitonic")
-        if any(not c.bitonic for v in sweeps for c in v.lists):
-            found.add("ranking")
-        if any(c.seeded for v in sweeps for c in v.lists):
-            found.add("seed")
+        found.add("lists")
     fields = [f for v in sweeps if v.state for f in v.state.fields]
     found |= {f.identity.lstrip("-") for f in fields if f.identity.lstrip("-").startswith("k")}
     found |= {c.worst.lstrip("-") for v in sweeps for c in v.lists}

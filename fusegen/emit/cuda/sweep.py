@@ -15,7 +15,8 @@ from fusegen.emit.cuda.views import ListView, LoadView, SweepView
 from fusegen.kernel import Kernel, Param, Step, Sweep
 from fusegen.monoid import KBest
 from fusegen.schedule.cuda import CudaSchedule
-from fusegen.schedule.launch import in_device_memory, kept_params
+from fusegen.schedule.launch import kept_params
+from fusegen.schedule.topk import ListPlan, in_device_memory, list_plan
 
 
 class SweepPrinter:
@@ -172,24 +173,26 @@ class SweepPrinter:
         same = next(
             (f for f in self.sweep.monoid.folded if f.fold == "max" and f.lift == best.lift), None
         )
-        slots = self.schedule.slots(best)
+        plan = list_plan(self.kernel, best, self.schedule)
+        order = f"{plan.key.order}<{plan.key.spare}>" if plan.key.order == "FloatOrder" else plan.key.order
         return ListView(
-            name=best.name, k=best.k, slots=slots, value_type=self.dialect.type_of(best.kind),
+            name=best.name, k=best.k, plan=plan, value_type=self.dialect.type_of(best.kind),
+            key="WideKey" if plan.key.wide else "unsigned long long",
+            keys=f"{'WideKeys' if plan.key.wide else 'PackedKeys'}<{order}>",
             peak=f"chunk.{same.name}" if same else f"{best.name}_peak", own_peak=same is None,
             lines=tuple(self._candidate_lines(best)),
             item_lines=tuple(self.elements.item_lines([best.lift])),
             value=self.dialect.text(best.lift),
-            seeded=best.k <= self.schedule.team_threads, bitonic=slots > 1024,
-            spilled=in_device_memory(self.kernel, self.schedule), memory=self._memory(best, slots),
+            spilled=in_device_memory(self.kernel, self.schedule), memory=self._memory(best, plan),
             worst=lowest(best.kind, self.dialect),
         )  # fmt: skip
 
-    def _memory(self, best: KBest, slots: int) -> str:
+    def _memory(self, best: KBest, plan: ListPlan) -> str:
         several = self.schedule.rows_per_block > 1
         if not in_device_memory(self.kernel, self.schedule):
-            return f"{best.name}_entries[{'team' if several else '0'}]"
+            return f"{best.name}_slots[{'team' if several else '0'}]"
         owner = f"(blockIdx.x * kRowsPerBlock{' + team' if several else ''})"
-        return f"{best.name}_slots + {owner} * {slots}LL"
+        return f"{best.name}_slots + {owner} * {plan.slots}LL"
 
     def _candidate_lines(self, best: KBest) -> list[str]:
         loads, lets = needed(self.sweep, [best.lift])

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from fusegen.emit.cuda.state import StateView
+from fusegen.schedule.topk import ListPlan
 
 
 @dataclass(frozen=True)
@@ -26,15 +27,15 @@ class ListView:
 
     name: str
     k: int
-    slots: int
+    plan: ListPlan
+    key: str  # C++ type of its candidates
+    keys: str  # and of what makes them from values and columns
     value_type: str
     peak: str  # variable that holds the chunk's greatest candidate
     own_peak: bool  # computed for the list alone (else a folded maximum is the same value)
     lines: tuple[str, ...]  # from memory to the candidate's value, at `column`
     item_lines: tuple[str, ...]  # from item i to the candidate's value
     value: str
-    seeded: bool
-    bitonic: bool
     spilled: bool
     memory: str  # where its slots are
     worst: str

@@ -1,0 +1,97 @@
+"""How a team keeps the K best candidates of a row: keys, slots, and when the list is cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fusegen.dtypes import DType
+from fusegen.expr import Var
+from fusegen.kernel import Kernel
+from fusegen.monoid import KBest
+from fusegen.schedule.cuda import CudaSchedule
+
+SHARED_LIST_BYTES = 33792  # of all lists of a block; larger ones live in device memory
+FEW_CANDIDATES = 128  # that are sorted by counting
+_SPARE_BITS = {"bfloat16": 16, "float16": 13}  # of a float that holds such a value
+
+Order = Literal["FloatOrder", "DoubleOrder", "IntOrder", "LongOrder"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPlan:
+    """A candidate as an integer: its value's order, then its column."""
+
+    order: Order
+    spare: int  # low bits of a float that are 0 in all values
+    wide: bool  # 128 bits
+
+    @property
+    def n_bytes(self) -> int:
+        return 16 if self.wide else 8
+
+
+@dataclass(frozen=True, slots=True)
+class ListPlan:
+    """A list of K candidates in a team's memory."""
+
+    key: KeyPlan
+    slots: int  # a power of two
+    kept: int  # candidates that may stay when the list is cut
+    crowd: int  # candidates that make a list to be cut
+    sampled: int  # vectors of a thread that set the first edge; 0: there is none
+    by_item: bool  # does each item of those count, or the best of each vector?
+
+    @property
+    def n_bytes(self) -> int:
+        return self.slots * self.key.n_bytes
+
+
+def key_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> KeyPlan:
+    """The narrowest key of a list's candidates."""
+    loaded = _loaded(kernel, best)
+    if best.kind == "int":
+        narrow = loaded is not None and (loaded.itemsize < 4 or loaded.name == "int32")
+        return KeyPlan("IntOrder" if narrow else "LongOrder", 0, not narrow or schedule.wide_columns)
+    if kernel.compute.itemsize == 8:
+        return KeyPlan("DoubleOrder", 0, True)
+    spare = _SPARE_BITS.get(loaded.name, 0) if loaded else 0
+    return KeyPlan("FloatOrder", spare, schedule.wide_columns)
+
+
+def _loaded(kernel: Kernel, best: KBest) -> DType | None:
+    """The type in memory of values that are ranked as they were loaded."""
+    found = [p.dtype for p in kernel.params if isinstance(best.lift, Var) and p.name == best.lift.name]
+    return found[0] if found else None
+
+
+def list_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ListPlan:
+    """Room for twice as many candidates as a list keeps; more where many come at a time."""
+    k = best.k
+    kept = k + k // 8 + 16
+    short = 256 if schedule.team == "lanes" else 512
+    least = short if k <= 64 else 2048 if k <= 256 else 4096
+    slots = 1 << (max(least, 2 * kept) - 1).bit_length()
+    crowd = min(2 * k + k // 2 + 64, max(slots * 7 // 16, kept + kept // 8))
+    sampled, by_item = _sample(k, slots - crowd, crowd, schedule)
+    return ListPlan(key_plan(kernel, best, schedule), slots, kept, crowd, sampled, by_item)
+
+
+def _sample(k: int, room: int, crowd: int, schedule: CudaSchedule) -> tuple[int, bool]:
+    """Vectors of a thread to look at first: enough that few of the first tile reach the edge."""
+    team = schedule.team_threads
+    for vectors in range(1, schedule.vectors + 1):
+        enough = 2 * k <= team * vectors and schedule.vectors * k <= vectors * crowd
+        if enough and team * vectors <= room:
+            return vectors, False
+    vectors = min(schedule.vectors, room // (team * schedule.width))
+    return (vectors, True) if k <= team * vectors * schedule.width else (0, False)
+
+
+def in_device_memory(kernel: Kernel, schedule: CudaSchedule) -> bool:
+    """Do the kernel's lists exceed what a block can keep in static shared memory?"""
+    total = sum(
+        list_plan(kernel, best, schedule).n_bytes
+        for sweep in kernel.sweeps for best in sweep.monoid.lists
+    )  # fmt: skip
+    return total * schedule.rows_per_block > SHARED_LIST_BYTES
