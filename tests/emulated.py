@@ -50,7 +50,8 @@ class EmulatedExecutable:
         size = scratch_bytes(launch, scratch, grid, n_rows)
         if scratch.kind == "tickets":
             return np.zeros(size // 8, np.uint64)
-        return np.full(size, 0xFF, np.uint8)
+        kind = np.uint8 if scratch.kind == "states" else np.uint64  # candidates are integers
+        return np.full(size, 0xFF, np.uint8).view(kind)
 
     def _launch(
         self, launch: Launch, grid: int, held: Mapping[str, Any], kept: Mapping[str, Any],
