@@ -92,6 +92,8 @@ class CudaSchedule:
     @property
     def least_blocks(self) -> int:
         """Blocks of that size that a multiprocessor shall have registers for."""
+        if self.fixed:
+            return self.per_sm
         return 3 if self.registers == 80 and self.most_threads == 256 else 1
 
     @property

@@ -252,13 +252,21 @@ class _Menu:
         vectors = min(most, -(-self.n_vectors // WARP))
         if self.n_vectors <= WARP * vectors and largest <= WARP:
             return replace(self.base, team="lanes", threads=128, vectors=vectors)
-        one = replace(self.base, threads=256 if largest <= 128 else 512,
-                      vectors=min(8 if self.lists else 4, most), fixed=True)  # fmt: skip
-        chunks = self.n_vectors // (one.threads * one.vectors)
-        if not rows or 2 * rows > self.target.multiprocessors or chunks < 8:
+        if not self.lists:
+            one = replace(self.base, vectors=min(4, most), fixed=True)
+            return self._shared_row(one, -(-2 * self.target.multiprocessors // (rows or 1)), 4)
+        one = replace(self.base, threads=128, vectors=min(MAX_ITEMS // self.width, 8, most),
+                      fixed=True, per_sm=5)  # fmt: skip
+        few = replace(one, threads=512, vectors=min(4, one.vectors), per_sm=1)
+        shared = self._shared_row(few, -(-self.target.multiprocessors // (rows or 1)), 2)
+        return shared if shared.blocks > 1 else one
+
+    def _shared_row(self, one: CudaSchedule, blocks: int, least: int) -> CudaSchedule:
+        """Few rows: each over so many blocks, if these get at least so many chunks."""
+        rows, chunks = self.problem.n_rows, self.n_vectors // (one.threads * one.vectors)
+        if not rows or 2 * rows > self.target.multiprocessors or chunks < 2 * least:
             return one
-        blocks = min(-(-2 * self.target.multiprocessors // rows), chunks // 4, 64)
-        return replace(one, team="grid", blocks=max(1, blocks))
+        return replace(one, team="grid", blocks=max(1, min(blocks, chunks // least, 64)))
 
 
 def _words(kernel: Kernel, sweep: Sweep, width: int) -> int:

@@ -1,0 +1,143 @@
+"""Top-K lists on GPUs, executed on the CPU: every K, type and layout, and rows made to be hard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import simt
+from cuda_cases import Case
+
+import fusegen as fg
+from fusegen.dtypes import dtype_of
+from fusegen.schedule.launch import launches
+
+pytestmark = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+
+N = 9000  # more than two tiles of a block
+
+
+def _mixed(n: int, rng: np.random.Generator) -> np.ndarray:
+    x = rng.standard_normal(n)
+    x[rng.integers(0, n, 60)] = np.nan
+    x[rng.integers(0, n, 60)] = np.inf
+    x[rng.integers(0, n, 60)] = -np.inf
+    return x
+
+
+ROWS = {
+    "random": lambda n, rng: rng.standard_normal(n),
+    "ascending": lambda n, rng: np.arange(n) / 8,
+    "descending": lambda n, rng: -np.arange(n) / 8,
+    "equal": lambda n, rng: np.full(n, 1.5),
+    "few values": lambda n, rng: rng.integers(0, 5, n) / 4,
+    "zeros of both signs": lambda n, rng: np.where(rng.random(n) < 0.5, 0.0, -0.0),
+    "outlier": lambda n, rng: np.where(np.arange(n) == n // 2, 3e4, 1.5),
+    "huge outlier": lambda n, rng: np.where(np.arange(n) == n - 7, np.inf, rng.standard_normal(n)),
+    "NaN and infinities": _mixed,
+    "all NaN": lambda n, rng: np.full(n, np.nan),
+    "mostly -inf": lambda n, rng: np.where(rng.random(n) < 0.999, -np.inf, rng.standard_normal(n)),
+    "-inf, then values": lambda n, rng: np.where(np.arange(n) < n // 2, -np.inf, rng.random(n)),
+    "stairs": lambda n, rng: np.arange(n) // 1000 + 0.0,
+}
+
+
+def best_columns(x: np.ndarray, k: int) -> np.ndarray:
+    """NaN first, then greater values, then lower columns, by a stable sort."""
+    wide = x.astype(np.float64) if x.dtype.kind in "fV" else x.astype(object)
+    nan = x.astype(np.float64) != x.astype(np.float64)
+    rows = [
+        sorted(range(x.shape[1]), key=lambda c, r=r: (not nan[r, c], 0 if nan[r, c] else -wide[r, c]))
+        for r in range(x.shape[0])
+    ]  # fmt: skip
+    return np.array([row[:k] for row in rows])
+
+
+@fg.pipeline
+def best(x, *, k):  # type: ignore[no-untyped-def]
+    values, columns = fg.topk(x, k)
+    return fg.max(x), values, columns
+
+
+def check(x: np.ndarray, k: int, seed: int = 0, shift: int = 0, **choices: Any) -> Case:
+    """Values bit for bit, columns exactly."""
+    case = Case(best, {"x": x}, *x.shape, {"k": k})
+    _, values, columns = case.emulate(seed=seed, shift=shift, **choices)
+    want = best_columns(x, k)
+    np.testing.assert_array_equal(columns, want)
+    taken = np.take_along_axis(x, want, axis=1)
+    np.testing.assert_array_equal(values.astype(np.float64), taken.astype(np.float64))
+    if x.dtype.kind == "f":
+        np.testing.assert_array_equal(np.signbit(values)[taken == 0], np.signbit(taken)[taken == 0])
+    return case
+
+
+def rows_of(name: str, dtype: str, n: int = N) -> np.ndarray:
+    rng = np.random.default_rng(7)
+    with np.errstate(invalid="ignore"):
+        return np.stack([ROWS[name](n, rng), ROWS[name](n, rng)[::-1]]).astype(dtype_of(dtype).numpy)
+
+
+@pytest.mark.parametrize("k", [1, 5, 64, 256, 1024, N])
+@pytest.mark.parametrize("row", ROWS)
+def test_hard_rows(row: str, k: int) -> None:
+    check(rows_of(row, "float32"), k, seed=k % 3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "int32", "uint32", "int64"])
+@pytest.mark.parametrize("k", [5, 300])
+def test_types(dtype: str, k: int) -> None:
+    kind = dtype_of(dtype).numpy
+    rng = np.random.default_rng(k)
+    if dtype_of(dtype).kind == "float":
+        for row in ("NaN and infinities", "zeros of both signs", "ascending"):
+            check(rows_of(row, dtype, 5000), k)
+        return
+    info = np.iinfo(kind)
+    x = rng.integers(info.min, info.max, (2, 5000), dtype=kind, endpoint=True)
+    x[:, 4000:] = info.max
+    x[:, :2000] = info.min
+    check(x, k)
+    check(np.full((1, 5000), info.min, kind), k)
+
+
+@pytest.mark.parametrize("shift", [1, 3])
+@pytest.mark.parametrize("row", ["random", "equal", "ascending", "descending", "NaN and infinities"])
+def test_rows_off_alignment(row: str, shift: int) -> None:
+    """Elements at the edges come last, and win ties against later columns."""
+    for k in (5, 100):
+        check(rows_of(row, "float32", 4999), k, shift=shift)
+
+
+@pytest.mark.parametrize("row", ["random", "equal", "ascending", "mostly -inf", "NaN and infinities"])
+@pytest.mark.parametrize("k", [1, 64, 1000])
+def test_rows_split_over_blocks(row: str, k: int) -> None:
+    case = check(rows_of(row, "float32", 40_001), k, n_rows=2)
+    assert case.work(n_rows=2).schedule.blocks > 1
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_short_rows(row: str) -> None:
+    for k in (1, 8, 32):
+        check(rows_of(row, "float32", 1000), k)
+        check(rows_of(row, "float32", 45), k)
+
+
+def test_several_lists_at_once() -> None:
+    @fg.pipeline
+    def two(x, y):  # type: ignore[no-untyped-def]
+        return *fg.topk(x, 70), *fg.topk(x * y, 3)
+
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-9, 9, (2, 6000)).astype(np.float32) for _ in "xy")
+    got = Case(two, {"x": x, "y": y}, 2, 6000).emulate()
+    np.testing.assert_array_equal(got[1], best_columns(x, 70))
+    np.testing.assert_array_equal(got[3], best_columns(x * y, 3))
+
+
+def test_lists_that_exceed_shared_memory() -> None:
+    x = rows_of("few values", "float32", 9000)
+    case = check(np.concatenate([x, x, x]), 2500)
+    work = case.work(n_rows=1000)
+    assert any(n.scratch for n in launches(work.program, work.schedule))
