@@ -52,7 +52,8 @@ def key_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> KeyPlan:
     loaded = _loaded(kernel, best)
     if best.kind == "int":
         narrow = loaded is not None and (loaded.itemsize < 4 or loaded.name == "int32")
-        return KeyPlan("IntOrder" if narrow else "LongOrder", 0, not narrow or schedule.wide_columns)
+        order: Order = "IntOrder" if narrow else "LongOrder"
+        return KeyPlan(order, 0, not narrow or schedule.wide_columns)
     if kernel.compute.itemsize == 8:
         return KeyPlan("DoubleOrder", 0, True)
     spare = _SPARE_BITS.get(loaded.name, 0) if loaded else 0
@@ -61,8 +62,8 @@ def key_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> KeyPlan:
 
 def _loaded(kernel: Kernel, best: KBest) -> DType | None:
     """The type in memory of values that are ranked as they were loaded."""
-    found = [p.dtype for p in kernel.params if isinstance(best.lift, Var) and p.name == best.lift.name]
-    return found[0] if found else None
+    name = best.lift.name if isinstance(best.lift, Var) else None
+    return next((p.dtype for p in kernel.params if p.name == name), None)
 
 
 def list_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ListPlan:

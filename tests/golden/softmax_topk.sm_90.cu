@@ -17,9 +17,9 @@
 // Proof      unit: proved
 // Proof      monotone: proved
 
-constexpr int kTeam = 256;                  // threads that own a row
+constexpr int kTeam = 128;                  // threads that own a row
 constexpr int kRowsPerBlock = 1;
-constexpr int kMostThreads = 256;           // of a block
+constexpr int kMostThreads = 128;           // of a block
 constexpr int kVectors = 8;                // vectors of a thread's chunk
 constexpr int kWidth = 4;                  // neighbouring elements of a vector
 constexpr int kItems = kVectors * kWidth;  // elements of a chunk
@@ -27,7 +27,6 @@ constexpr int kItems = kVectors * kWidth;  // elements of a chunk
 typedef int column_t;
 #define kInfinity __int_as_float(0x7f800000)
 #define kNaN __int_as_float(0x7fc00000)
-constexpr column_t kNoColumn = 2147483647;
 
 // The greater value; NaN if either is NaN.
 template <typename T>
@@ -52,15 +51,6 @@ __device__ __forceinline__ float zero_wins(float a, float b)
 __device__ __forceinline__ float shift_anchor(float pivot)
 {
     return isfinite(pivot) ? pivot : 0;
-}
-
-// Total order of (value, column): NaN first, then greater values, then lower columns.
-template <typename V>
-__device__ __forceinline__ bool above(V a, column_t a_column, V b, column_t b_column)
-{
-    if ((a != a) != (b != b)) return a != a;
-    if (a != b && a == a) return a > b;
-    return a_column < b_column;
 }
 
 // The team is the block.
@@ -126,107 +116,369 @@ __device__ __forceinline__ void load_items(
         if (v < live) load_vector(items, v, from + (at + v * kTeam) * kWidth);
 }
 
-// A candidate for a top-K list.
-template <typename V>
-struct Entry {
-    V value;
-    column_t column;
+// The order of floats as integers: NaN above all, -0 equal to 0. The lowest kSpare bits say nothing
+// where all values have fewer digits.
+template <int kSpare>
+struct FloatOrder {
+    typedef float Value;
+    typedef unsigned Bits;
+
+    static __device__ __forceinline__ Bits of(float value)
+    {
+        const unsigned bits = __float_as_uint(value + 0.0f);
+        const unsigned order = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+        return (value != value ? 0xffffffffu : order) >> kSpare;
+    }
+    static __device__ __forceinline__ float value(Bits order)
+    {
+        const unsigned left = order << kSpare;
+        if (left & 0x80000000u) return __uint_as_float(left ^ 0x80000000u);
+        return __uint_as_float(~(left | ((1u << kSpare) - 1)));
+    }
+    static __device__ __forceinline__ bool minus_zero(float value) { return value == 0 && signbit(value); }
+    static __device__ __forceinline__ float with_sign(float value, bool minus)
+    {
+        return minus && value == 0 ? -0.0f : value;
+    }
 };
 
-template <typename V>
-__device__ __forceinline__ bool above(const Entry<V>& a, const Entry<V>& b)
+// A candidate is an integer: the greater one is the better candidate, and no two are equal. From the
+// top, its bits are the order of the value, the column counted down, so that ties go to the lowest,
+// and the sign of a zero, which decides nothing.
+template <typename Order>
+struct PackedKeys {
+    typedef typename Order::Value Value;
+    typedef unsigned long long Key;
+    int column_bits;
+
+    explicit __device__ __forceinline__ PackedKeys(column_t n_cols) : column_bits(32 - __clz(n_cols)) {}
+
+    __device__ __forceinline__ Key key(Value value, column_t column) const
+    {
+        const Key order = Order::of(value), down = last_column() - column;
+        return order << (column_bits + 1) | down << 1 | Order::minus_zero(value);
+    }
+    __device__ __forceinline__ Value value(Key key) const
+    {
+        return Order::with_sign(Order::value(static_cast<unsigned>(key >> (column_bits + 1))), key & 1);
+    }
+    __device__ __forceinline__ column_t column(Key key) const
+    {
+        return last_column() - (static_cast<unsigned>(key >> 1) & last_column());
+    }
+    // The value next to that of a key: what is less does not beat it, nor what ties in later columns.
+    // It is no greater than the key's if there is no such value, or NaN.
+    __device__ __forceinline__ Value next_value(Key key) const
+    {
+        return Order::value(static_cast<unsigned>(key >> (column_bits + 1)) + 1);
+    }
+
+  private:
+    __device__ __forceinline__ column_t last_column() const
+    {
+        return static_cast<column_t>((1u << column_bits) - 1);
+    }
+};
+
+__device__ __forceinline__ int bit_length(unsigned long long distance) { return 64 - __clzll(distance); }
+__device__ __forceinline__ unsigned bin_of(unsigned long long distance, int shift)
 {
-    return above(a.value, a.column, b.value, b.column);
+    return static_cast<unsigned>(distance >> shift);
+}
+__device__ __forceinline__ unsigned long long bins_before(unsigned bin, int shift)
+{
+    return static_cast<unsigned long long>(bin) << shift;
+}
+__device__ __forceinline__ unsigned long long bin_span(int shift) { return (1ull << shift) - 1; }
+__device__ __forceinline__ unsigned long long from_lane(unsigned long long key, int lane_mask)
+{
+    return __shfl_xor_sync(0xffffffffu, key, lane_mask);
 }
 
-// The team's K best entries so far, and candidates that were above the bar when they arrived.
-// The bar is a lower bound of the K-th best: what is not above it, nor equal, can be dropped.
-template <typename V, int K, int Slots>
-struct KBest {
-    Entry<V>* slots;
-    Entry<V> bar;
-    int count;  // entries offered; those beyond Slots were turned away and come again
+constexpr int kBinBits = 9;
+constexpr int kBins = 1 << kBinBits;
 
-    __device__ __forceinline__ bool admits(const Entry<V>& entry) const { return !above(bar, entry); }
+// Where the threads of a team count keys together.
+template <typename Key>
+struct Tally {
+    unsigned bins[kBins];
+    unsigned sums[kTeam / 32];
+    Key greatest[kTeam / 32], least[kTeam / 32];
+    unsigned bin, before, in_bin;  // where a count was reached
 };
 
-// Empties the list; `worst` comes after every entry.
-template <typename V, int K, int Slots>
-__device__ __forceinline__ void clear(KBest<V, K, Slots>& list, Entry<V>* slots, V worst, int rank)
+// What the threads of lower rank hold, added up.
+template <typename Key>
+__device__ __forceinline__ unsigned sum_before(unsigned mine, Tally<Key>& tally, int rank)
+{
+    unsigned sum = mine;
+#pragma unroll
+    for (int gap = 1; gap < 32; gap *= 2) {
+        const unsigned lower = __shfl_up_sync(0xffffffffu, sum, gap);
+        if (rank % 32 >= gap) sum += lower;
+    }
+    if (rank % 32 == 31) tally.sums[rank / 32] = sum;
+    team_sync();
+#pragma unroll
+    for (int warp = 0; warp < kTeam / 32 - 1; ++warp)
+        if (warp < rank / 32) sum += tally.sums[warp];
+    return sum - mine;
+}
+
+// The least and the greatest key that any thread of the team has seen.
+template <typename Key>
+__device__ __forceinline__ void span_of_team(Key& least, Key& greatest, Tally<Key>& tally, int rank)
+{
+#pragma unroll
+    for (int lane_mask = 16; lane_mask > 0; lane_mask /= 2) {
+        const Key low = from_lane(least, lane_mask), high = from_lane(greatest, lane_mask);
+        if (low < least) least = low;
+        if (high > greatest) greatest = high;
+    }
+    if (rank % 32 == 0) tally.least[rank / 32] = least, tally.greatest[rank / 32] = greatest;
+    team_sync();
+#pragma unroll
+    for (int warp = 0; warp < kTeam / 32; ++warp) {
+        if (tally.least[warp] < least) least = tally.least[warp];
+        if (tally.greatest[warp] > greatest) greatest = tally.greatest[warp];
+    }
+}
+
+// Finds the bin in which the count from the top reaches `wanted`.
+template <typename Key>
+__device__ __forceinline__ void find_bin(Tally<Key>& tally, unsigned wanted, int rank)
+{
+    constexpr int kMine = (kBins + kTeam - 1) / kTeam;
+    unsigned mine = 0;
+#pragma unroll
+    for (int b = 0; b < kMine; ++b)
+        if (rank * kMine + b < kBins) mine += tally.bins[rank * kMine + b];
+    unsigned before = sum_before(mine, tally, rank);
+    if (before < wanted && wanted <= before + mine) {
+        int bin = rank * kMine;
+        for (; before + tally.bins[bin] < wanted; ++bin) before += tally.bins[bin];
+        tally.bin = bin, tally.before = before, tally.in_bin = tally.bins[bin];
+    }
+    team_sync();
+}
+
+// A key that at least k of these are not below, and at most `most` where that is possible without
+// telling apart keys one by one. Zeros are no keys. A histogram between the least and the greatest
+// key finds the bin with the k-th; the next one is of that bin alone, so that a few keys far from the
+// others cost one more round. Every thread of the team takes part, after a barrier.
+template <typename Key>
+__device__ __noinline__ Key select(const Key* keys, int count, int k, int most, Tally<Key>& tally, int rank)
+{
+    Key least = ~Key{}, greatest = Key{}, low = Key{}, high = ~Key{};
+    int above = 0;  // keys that are greater than those in question
+    for (;;) {
+        for (int bin = rank; bin < kBins; bin += kTeam) tally.bins[bin] = 0;
+        for (int j = rank; j < count; j += kTeam) {
+            const Key key = keys[j];
+            if (!(key > Key{}) || key < low || key > high) continue;
+            if (key < least) least = key;
+            if (key > greatest) greatest = key;
+        }
+        span_of_team(least, greatest, tally, rank);
+        const Key distance = greatest - least;
+        const int shift = bit_length(distance) > kBinBits ? bit_length(distance) - kBinBits : 0;
+        for (int j = rank; j < count; j += kTeam) {
+            const Key key = keys[j];
+            if (!(key < least || key > greatest)) atomicAdd(&tally.bins[bin_of(greatest - key, shift)], 1u);
+        }
+        team_sync();
+        find_bin(tally, k - above, rank);
+
+        const unsigned bin = tally.bin;
+        high = greatest - bins_before(bin, shift);
+        low = bin == bin_of(distance, shift) ? least : high - bin_span(shift);
+        if (above + static_cast<int>(tally.before + tally.in_bin) <= most || shift == 0) return low;
+        above += tally.before;
+        least = high, greatest = low;
+    }
+}
+
+// Candidates for the k best of a row. Whatever is below the edge is not among the k best, for k
+// elements of the row are not below it; the others find a slot as they come. When many have come, the
+// edge is raised to about the k-th best of them, and those below it go.
+// A cut leaves up to Kept candidates: exactly K would take more time. Crowd of them make it time to cut.
+template <typename KeyType, int K, int Slots, int Kept, int Crowd>
+struct KBest {
+    typedef KeyType Key;
+    static constexpr int kK = K, kSlots = Slots, kKept = Kept, kCrowd = Crowd;
+
+    Key* slots;
+    Key edge;
+    column_t known;  // vectors of the row among which the k are that the edge is for
+    int count;       // candidates offered; those beyond the slots were turned away and come again
+    int kept;
+    Tally<Key> tally;
+};
+
+template <typename List>
+__device__ __forceinline__ void clear(List& list, typename List::Key* slots, int rank)
 {
     team_sync();
     if (rank == 0) {
         list.slots = slots;
-        list.bar = {worst, kNoColumn};
+        list.edge = {};
+        list.known = 0;
         list.count = 0;
     }
     team_sync();
 }
 
-// Cuts the list back to its K best, in order, by counting for each entry how many come before it.
-// Every thread of the team takes part, after a barrier.
-template <typename V, int K, int Slots>
-__device__ __noinline__ void cut(KBest<V, K, Slots>& list, int rank)
+// Drops what is below a new edge. True if candidates had been turned away. Every thread of the team
+// takes part, after a barrier.
+template <typename List>
+__device__ __noinline__ bool cut(List& list, int rank)
 {
-    constexpr int kMine = (Slots + kTeam - 1) / kTeam;
-    const int count = list.count < Slots ? list.count : Slots;
-    Entry<V> mine[kMine];
-    int place[kMine];
+    typedef typename List::Key Key;
+    constexpr int kBatch = 4;
+    const bool crowded = list.count > List::kSlots;
+    const int count = crowded ? List::kSlots : list.count;
+    if (rank == 0) list.kept = 0;
+    Key edge = select(list.slots, count, List::kK, List::kKept, list.tally, rank);
+    const bool here = !(edge < list.edge);  // or is the k-th best still to come?
+    if (!here) edge = list.edge;
+    for (int first = 0; first < count; first += kBatch * kTeam) {
+        Key held[kBatch];
+        unsigned stays = 0;
 #pragma unroll
-    for (int c = 0; c < kMine; ++c) {
-        place[c] = K;
-        if (c * kTeam + rank >= count) continue;
-        mine[c] = list.slots[c * kTeam + rank];
-        place[c] = 0;
-        for (int j = 0; j < count; ++j) place[c] += above(list.slots[j], mine[c]);
-    }
-    team_sync();
-#pragma unroll
-    for (int c = 0; c < kMine; ++c) {
-        if (place[c] < K) list.slots[place[c]] = mine[c];
-        if (place[c] == K - 1) list.bar = mine[c];
-    }
-    if (rank == 0) list.count = count < K ? count : K;
-    team_sync();
-}
-
-// Raises the bar of an empty list to the K-th best of the greatest items of 32 groups of
-// threads: K items reach it.
-template <typename V, int K, int Slots>
-__device__ __forceinline__ void seed(KBest<V, K, Slots>& list, V peak, int rank)
-{
-    constexpr int kGroup = kTeam / 32;
-#pragma unroll
-    for (int lane_mask = kGroup / 2; lane_mask > 0; lane_mask /= 2)
-        peak = greater_of(peak, __shfl_xor_sync(0xffffffffu, peak, lane_mask));
-    if (rank % kGroup == 0) list.slots[rank / kGroup] = {peak, rank};
-    team_sync();
-    if (rank < 32) {
-        const Entry<V> mine = list.slots[rank];
-        int place = 0;
-        for (int j = 0; j < 32; ++j) place += above(list.slots[j], mine);
-        if (place == K - 1) list.bar = {mine.value, kNoColumn};
-    }
-    team_sync();
-}
-
-// Adds this thread's pending items (a bit each, fetched by number). A full list is cut, which raises
-// the bar, and who was turned away tries again. Every thread of the team takes part.
-template <typename V, int K, int Slots, typename Fetch>
-__device__ __forceinline__ void offer(
-    KBest<V, K, Slots>& list, unsigned pending, V worst, int rank, Fetch fetch)
-{
-    for (;;) {
-        for (; pending != 0; pending &= pending - 1) {
-            const Entry<V> entry = fetch(__ffs(pending) - 1);
-            if (!list.admits(entry)) continue;
-            const int slot = atomicAdd(&list.count, 1);
-            if (slot >= Slots) break;
-            list.slots[slot] = entry;
+        for (int b = 0; b < kBatch; ++b) {
+            const int j = first + b * kTeam + rank;
+            if (j >= count) continue;
+            held[b] = list.slots[j];
+            if (!(held[b] < edge)) stays |= 1u << b;
         }
-        if (!team_any(pending != 0)) return;
-        cut(list, rank);
+        team_sync();  // what follows goes to slots that were read
+        if (stays == 0) continue;
+        int place = atomicAdd(&list.kept, __popc(stays));
+#pragma unroll
+        for (int b = 0; b < kBatch; ++b)
+            if (stays >> b & 1) list.slots[place++] = held[b];
     }
+    team_sync();
+    if (rank == 0) {
+        list.count = list.kept;
+        list.edge = edge;
+        if (here) list.known = 0;
+    }
+    team_sync();
+    return crowded;
+}
+
+// Those of a thread's pending items (a bit each) whose keys are not below the edge.
+template <typename Key, typename KeyOf>
+__device__ __forceinline__ unsigned reaching(unsigned pending, const Key& edge, const KeyOf& key_of)
+{
+    unsigned reach = pending;
+    for (; pending != 0; pending &= pending - 1)
+        if (key_of(__ffs(pending) - 1) < edge) reach &= ~(pending & -pending);
+    return reach;
+}
+
+enum Offered { kTaken, kCut, kCrowded };
+
+// Adds this thread's pending items, at one atomic for all of them. A crowded list is cut, and who was
+// turned away tries again. Every thread of the team takes part; they agree on the result.
+template <typename List, typename KeyOf>
+__device__ __forceinline__ Offered offer(
+    List& list, unsigned pending, int rank, const KeyOf& key_of)
+{
+    Offered result = kTaken;
+    for (;;) {
+        int place = 0;
+        if (pending != 0) {
+            place = atomicAdd(&list.count, __popc(pending));
+            for (; pending != 0 && place < List::kSlots; pending &= pending - 1)
+                list.slots[place++] = key_of(__ffs(pending) - 1);
+            place += __popc(pending);
+        }
+        // The count itself may not be read: who is ahead offers already what comes next.
+        if (!team_any(place > List::kCrowd)) return result;
+        result = cut(list, rank) || result == kCrowded ? kCrowded : kCut;
+        pending = reaching(pending, list.edge, key_of);
+    }
+}
+
+// Raises the edge to the k-th best of a sample: vectors from `first` on, `apart` from one
+// another, each with its best item or with all of them. K elements of the row reach that.
+template <int kSampled, bool kByItem, typename List, typename KeyAt>
+__device__ __noinline__ void look_ahead(
+    List& list, column_t first, column_t end, column_t apart, int rank, KeyAt key_at)
+{
+    typedef typename List::Key Key;
+    constexpr int kFound = kByItem ? kWidth : 1;  // keys of a vector
+    const column_t there = (end - first + apart - 1) / apart;
+    const int sampled = there < kSampled * kTeam ? static_cast<int>(there) : kSampled * kTeam;
+    if (sampled * kFound < List::kK) return;
+    Key* keys = list.slots + list.count;
+#pragma unroll
+    for (int v = 0; v < kSampled; ++v) {
+        const int sample = v * kTeam + rank;
+        if (sample >= sampled) break;
+        Key best = Key{};
+#pragma unroll
+        for (int e = 0; e < kWidth; ++e) {
+            const Key key = key_at(first + sample * apart, e);
+            if (kByItem) keys[e * sampled + sample] = key;
+            if (best < key) best = key;
+        }
+        if (!kByItem) keys[sample] = best;
+    }
+    team_sync();
+    const Key edge = select(keys, sampled * kFound, List::kK, List::kKept, list.tally, rank);
+    if (rank == 0 && list.edge < edge) {
+        list.edge = edge;
+        list.known = first + (sampled - 1) * apart + 1;
+    }
+    team_sync();
+}
+
+// What the values of items to come are compared with. Those at or above it are candidates; while ties
+// with the edge may be, keys decide.
+template <typename Keys>
+struct Bar {
+    typename Keys::Key edge;
+    typename Keys::Value value;
+    bool ties;
+};
+
+// The bar for vectors from `next` on. Later columns lose ties: once the k that the edge is for have been
+// seen, an item has to beat its value.
+template <typename List, typename Keys>
+__device__ __forceinline__ Bar<Keys> bar_of(
+    const List& list, const Keys& keys, column_t next)
+{
+    const typename Keys::Key edge = list.edge;
+    const typename Keys::Value value = keys.value(edge), beyond = keys.next_value(edge);
+    const bool later = edge > typename Keys::Key{} && list.known <= next && value < beyond;
+    return {edge, later ? beyond : value, !later};
+}
+
+// Sorts a few keys, each to its place by counting those that are greater.
+template <typename Key>
+__device__ __forceinline__ void sort_by_counting(const Key* from, Key* to, int count, int rank)
+{
+    for (int j = rank; j < count; j += kTeam) {
+        const Key mine = from[j];
+        int place = 0;
+        for (int other = 0; other < count; ++other) place += from[other] > mine;
+        to[place] = mine;
+    }
+    team_sync();
+}
+
+// The list's K best, in order. Every thread of the team takes part, after a barrier.
+template <typename List>
+__device__ __noinline__ const typename List::Key* finish(List& list, int rank)
+{
+    if (list.count > List::kSlots / 2) cut(list, rank);
+    const int count = list.count;
+    typename List::Key* beside = list.slots + List::kSlots / 2;
+    sort_by_counting(list.slots, beside, count, rank);
+    return beside;
 }
 
 // What sweep 1 keeps of a row.
@@ -335,7 +587,7 @@ __device__ __forceinline__ void sweep1_fold(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 5)
 softmax_topk(
     const float* __restrict__ x,
     float* __restrict__ values_out,
@@ -347,9 +599,10 @@ softmax_topk(
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
     const int rank = threadIdx.x;
     __shared__ State meeting1[kMostThreads / 32];
-    __shared__ KBest<float, 5, 512> top_lists[kRowsPerBlock];
-    __shared__ Entry<float> top_entries[kRowsPerBlock][512];
+    __shared__ KBest<unsigned long long, 5, 512, 21, 76> top_lists[kRowsPerBlock];
+    __shared__ unsigned long long top_slots[kRowsPerBlock][512];
     auto& top = top_lists[0];
+    const PackedKeys<FloatOrder<0>> top_keys(n_cols);
     const long long row = blockIdx.x;
     const float* x_row = x + row * x_stride;
     const column_t n_vectors = n_cols / kWidth;
@@ -357,7 +610,14 @@ softmax_topk(
 
     // 1. Go over the row.
     State folded1 = State::identity();
-    clear(top, top_entries[0], -kInfinity, rank);
+    clear(top, top_slots[0], rank);
+    const auto top_key = [=](column_t column) {
+        const float x = x_row[column];
+        return top_keys.key(x, column);
+    };
+    const auto top_key_at = [=](column_t vector, int e) { return top_key(vector * kWidth + e); };
+    look_ahead<1, false>(top, begin, end, 1, rank, top_key_at);
+    auto top_bar = bar_of(top, top_keys, begin);
     for (column_t tile = begin; tile < end; tile += kVectors * kTeam) {
         const column_t at = tile + rank;
         const int live = live_vectors<kVectors>(at, end);
@@ -369,33 +629,33 @@ softmax_topk(
             sweep1_fold<kItems>(folded1, top_peak, x_items, kVectors);
         else if (live > 0)
             sweep1_fold<kItems>(folded1, top_peak, x_items, live);
-        if (tile == begin) seed(top, top_peak, rank);
         // Candidates for top: only chunks whose greatest item reaches the bar are looked at.
-        auto top_fetch = [&](int i) {
-            const column_t column = column_of(i);
-            const float x = x_row[column];
-            return Entry<float>{x, column};
-        };
+        const auto top_key_of = [&](int i) { return top_key(column_of(i)); };
         unsigned top_pending = 0;
-        if (live > 0 && !(top_peak < top.bar.value)) {
+        if (live > 0 && !(top_peak < top_bar.value)) {
 #pragma unroll
             for (int i = 0; i < kItems; ++i) {
                 if (i / kWidth >= live) break;
-                const column_t column = column_of(i);
                 const float x = x_items[i];
-                if (x < top.bar.value) continue;
-                if (top.admits({x, column})) top_pending |= 1u << i;
+                if (!(x < top_bar.value)) top_pending |= 1u << i;
             }
         }
-        offer(top, top_pending, -kInfinity, rank, top_fetch);
+        if (top_bar.ties) top_pending = reaching(top_pending, top_bar.edge, top_key_of);
+        const Offered top_offered = offer(top, top_pending, rank, top_key_of);
+        if (top_offered != kTaken || tile == begin) {
+            const column_t next = tile + kVectors * kTeam;
+            if (top_offered == kCrowded && end - next > 2 * kVectors * kTeam)
+                look_ahead<1, false>(top, next, end, (end - next) / (1 * kTeam), rank, top_key_at);
+            top_bar = bar_of(top, top_keys, next);
+        }
     }
     const State state = block_reduce(folded1, meeting1);
-    cut(top, rank);
+    const auto* top_best = finish(top, rank);
     const float m = state.m;  // library.py:21  m = fg.max(x)
     const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // library.py:22  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     for (int entry = rank; entry < 5; entry += kTeam) {
-        const float top_value = top.slots[entry].value;
-        const column_t top_column = top.slots[entry].column;
+        const float top_value = top_keys.value(top_best[entry]);
+        const column_t top_column = top_keys.column(top_best[entry]);
         values_out[row * 5 + entry] = expf(top_value - m) / sum_exp;  // library.py:68  return fg.topk(softmax(x), k)
         indices_out[row * 5 + entry] = top_column;  // library.py:68  return fg.topk(softmax(x), k)
     }

@@ -174,7 +174,9 @@ class SweepPrinter:
             (f for f in self.sweep.monoid.folded if f.fold == "max" and f.lift == best.lift), None
         )
         plan = list_plan(self.kernel, best, self.schedule)
-        order = f"{plan.key.order}<{plan.key.spare}>" if plan.key.order == "FloatOrder" else plan.key.order
+        order: str = plan.key.order
+        if order == "FloatOrder":
+            order += f"<{plan.key.spare}>"
         return ListView(
             name=best.name, k=best.k, plan=plan, value_type=self.dialect.type_of(best.kind),
             key="WideKey" if plan.key.wide else "unsigned long long",

@@ -1,0 +1,139 @@
+"""softmax_topk on the device: checked, beside a plain read of the same bytes and torch."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import torch
+
+import fusegen as fg
+from streams.limits import Limits
+from streams.lists import ListCell
+from streams.texts import DTYPES, TOLERANCE
+from streams.timing import Timer
+
+_SAMPLED_ROWS = 8  # sorted whole in float64
+_ELEMENTS = 1 << 27  # looked at at a time
+
+
+_ORDERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "ascending": lambda c: c / c.numel() * 8,
+    "descending": lambda c: -c / c.numel() * 8,
+    "equal": lambda c: torch.full_like(c, 1.5),
+    "outlier": lambda c: torch.where(c == c.numel() // 2, 1e30, 1.5),
+    "stairs": lambda c: (c // 4096) * 0.25,
+}
+
+
+class ListBench:
+    """Measures cells on the current device; arrays and limits serve every K."""
+
+    def __init__(self, repetitions: int, peers: bool, seed: int) -> None:
+        torch.manual_seed(seed)
+        torch.set_grad_enabled(False)
+        self._timer = Timer(repetitions)
+        self._timer.warm_up()
+        self._limits, self._peers = Limits(self._timer), peers
+        self._x: dict[tuple[int, int, str, str], torch.Tensor] = {}
+        self._reads: dict[int, float] = {}
+
+    def measure(self, cell: ListCell) -> dict[str, Any]:
+        """A record of the cell; status is "ok" or "WRONG". Raises what fusegen raises."""
+        x, pipeline, out = self._input(cell), fg.library.softmax_topk, outputs_of(cell)
+        executable: Any = pipeline.prepare((x,), {"k": cell.k}, out=out).executable
+        if cell.input_bytes not in self._reads:
+            self._reads[cell.input_bytes] = self._limits.over("read", [x], None).us
+        times = self._timer.times([partial(pipeline, x, k=cell.k, out=out)])
+        out[0].fill_(float("nan"))
+        out[1].fill_(-1)
+        values, columns = pipeline(x, k=cell.k, out=out)
+        wrong = what_is_wrong(cell, x, values, columns)
+        found = {
+            **asdict(cell), "key": cell.key, "status": "WRONG" if wrong else "ok", "wrong": wrong,
+            "limit_us": self._reads[cell.input_bytes], "us": statistics.median(times),
+            "us_all": times, "shape": shape_of(executable.schedule),
+            "schedule": executable.schedule.describe(),
+        }  # fmt: skip
+        if self._peers and cell.group != "hard rows":
+            found["torch_us"] = self._timer.microseconds(
+                [lambda: torch.topk(torch.softmax(x, -1), cell.k)]
+            )
+        return found
+
+    def _input(self, cell: ListCell) -> torch.Tensor:
+        key = cell.rows, cell.cols, cell.dtype, cell.data
+        if key not in self._x:
+            self._x.clear()
+            torch.cuda.empty_cache()
+            self._x[key] = input_of(cell)
+        return self._x[key]
+
+
+def shape_of(schedule: Any) -> str:
+    """Who owns a row, in a few words."""
+    blocks = f"/{schedule.blocks}" if schedule.blocks > 1 else ""
+    return f"{schedule.team}{blocks} {schedule.threads}×{schedule.vectors}×{schedule.width}"
+
+
+def input_of(cell: ListCell) -> torch.Tensor:
+    """The cell's array on the device."""
+    x = torch.empty((cell.rows, cell.cols), dtype=DTYPES[cell.dtype], device="cuda")
+    step = max(1, _ELEMENTS // cell.cols)
+    column = torch.arange(cell.cols, device="cuda", dtype=torch.float32)
+    for start in range(0, cell.rows, step):
+        part = x[start : start + step]
+        match cell.data:
+            case "random":
+                made = torch.randn(part.shape, device="cuda")
+            case "few values":
+                made = torch.randint(0, 50, part.shape, device="cuda") / 8.0
+            case "mostly -inf":
+                made = torch.randn(part.shape, device="cuda")
+                made[torch.rand(part.shape, device="cuda") < 0.9] = -torch.inf
+            case order:
+                made = _ORDERS[order](column).expand(part.shape)
+        part.copy_(made)
+    return x
+
+
+def outputs_of(cell: ListCell) -> tuple[torch.Tensor, torch.Tensor]:
+    """Memory for values and columns."""
+    shape = (cell.rows, cell.k)
+    return (torch.empty(shape, dtype=DTYPES[cell.dtype], device="cuda"),
+            torch.empty(shape, dtype=torch.int64, device="cuda"))  # fmt: skip
+
+
+def what_is_wrong(
+    cell: ListCell, x: torch.Tensor, values: torch.Tensor, columns: torch.Tensor
+) -> str:
+    """Every row's elements against torch's; columns and values of some rows against a stable sort
+    in float64. "" if all is right."""
+    if int(columns.min()) < 0 or int(columns.max()) >= cell.cols:
+        return "a column out of range"
+    step = max(1, _ELEMENTS // cell.cols)
+    for start in range(0, cell.rows, step):
+        part = x[start : start + step]
+        want = torch.topk(part, cell.k).values
+        if not torch.equal(part.gather(1, columns[start : start + step]), want):
+            return f"other elements than torch's in rows {start}…"
+    rows = torch.linspace(0, cell.rows - 1, min(cell.rows, _SAMPLED_ROWS), device="cuda").long()
+    exact = x[rows].double()
+    order = torch.sort(exact, dim=1, descending=True, stable=True).indices[:, : cell.k]
+    if not torch.equal(order, columns[rows]):
+        return "columns in another order than a stable sort's"
+    chances = torch.softmax(exact, 1).gather(1, order)
+    error = ((values[rows].double() - chances).abs() / (chances + 1e-30)).max()
+    return f"values off by {float(error):.1e}" if not error <= TOLERANCE[cell.dtype] else ""
+
+
+def compile_only(cell: ListCell) -> None:
+    """Bring the cell's kernels into the caches on disk, without running them."""
+    x = torch.empty((cell.rows, cell.cols), dtype=DTYPES[cell.dtype], device="cuda")
+    pipeline = fg.library.softmax_topk
+    assert pipeline.prepare((x,), {"k": cell.k}, out=outputs_of(cell)).executable is not None
+    del x
+    torch.cuda.empty_cache()  # other processes compile beside this one

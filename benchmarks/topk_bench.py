@@ -1,0 +1,107 @@
+"""softmax_topk of fusegen on one GPU: times beside a plain read of the same bytes, and torch.
+
+    python benchmarks/topk_bench.py [--output FILE.json] [--only PATTERN …] [--peers]
+                                    [--repetitions N] [--jobs N] [--seconds S] [--list]
+
+Every result is checked in the same run: the elements of all rows against torch.topk, columns and
+values of some rows against a stable sort in float64. Exit status 1 if one is wrong or a cell
+failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+from streams import lists
+from streams.lists import ListCell, chosen_lists
+from streams.supervise import compile_ahead, records
+
+
+class _Here:
+    """Measures on this machine's device; torch and CuPy are first imported here, in the worker."""
+
+    def __init__(self, repetitions: int, peers: bool, seed: int) -> None:
+        from streams import measure, measure_lists
+
+        self._module = measure
+        self._bench = measure_lists.ListBench(repetitions, peers, seed)
+
+    def environment(self) -> dict[str, Any]:
+        return self._module.environment()
+
+    def measure(self, cell: ListCell) -> dict[str, Any]:
+        return self._bench.measure(cell)
+
+    def lives(self) -> bool:
+        return self._module.device_lives()
+
+
+def _compile(cell: ListCell) -> None:
+    from streams.measure_lists import compile_only
+
+    compile_only(cell)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--output", type=Path, help="save all figures as JSON")
+    parser.add_argument("--only", nargs="+", default=[], metavar="PATTERN",
+                        help="cells whose key contains or matches one: 'experts', '*k=5'")
+    parser.add_argument("--peers", action="store_true", help="time torch as well")
+    parser.add_argument("--repetitions", type=int, default=15, help="of a call")
+    parser.add_argument("--jobs", type=int, default=min(8, os.cpu_count() or 1),
+                        help="processes that compile kernels ahead; 0: none")
+    parser.add_argument("--seconds", type=float, default=90, help="longest wait for one cell")
+    parser.add_argument("--seed", type=int, help="of the random inputs; default: a fresh one")
+    parser.add_argument("--list", action="store_true", help="show the cells' keys and stop")
+    return parser.parse_args()
+
+
+def _measured(args: argparse.Namespace, wanted: list[ListCell]) -> list[dict[str, Any]]:
+    """The records of a run; their lines are printed as they come."""
+    seed = secrets.randbelow(2**31) if args.seed is None else args.seed
+    report: dict[str, Any] = {"seed": seed, "environment": {}, "cells": []}
+    made = lambda: _Here(args.repetitions, args.peers, seed)  # noqa: E731
+    for kind, found in records(wanted, made, args.seconds):  # type: ignore[arg-type]
+        if kind == "environment":
+            report["environment"] = found
+            print(", ".join(v if k == "gpu" else f"{k} {v}" for k, v in found.items()))
+            continue
+        found.pop("ends", None)
+        report["cells"].append(found)
+        print(lists.line(found), flush=True)
+        if args.output:  # after every cell: what was measured is not lost
+            args.output.parent.mkdir(parents=True, exist_ok=True)
+            args.output.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    return list(report["cells"])
+
+
+def main() -> int:
+    args = _arguments()
+    try:
+        wanted = chosen_lists(args.only)
+    except ValueError as error:
+        print(f"topk_bench: {error}", file=sys.stderr)
+        return 2
+    if args.list:
+        print("\n".join(c.key for c in wanted))
+        return 0
+    if args.jobs:
+        kernels = list({(c.rows, c.cols, c.k, c.dtype): c for c in wanted}.values())
+        for message in compile_ahead(kernels, _compile, min(args.jobs, len(kernels))):  # type: ignore[arg-type]
+            print(f"compiling ahead failed: {message}", file=sys.stderr)
+    found = _measured(args, wanted)
+    print("\n".join(["", *lists.ratios(found)]))
+    return int(any(r["status"] != "ok" for r in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
