@@ -587,7 +587,7 @@ __device__ __forceinline__ void sweep1_fold(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads, 5)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 4)
 softmax_topk(
     const float* __restrict__ x,
     float* __restrict__ values_out,
