@@ -24,6 +24,9 @@ LoadMode = Literal["aligned", "peeled", "scalar"]
 same offset from a boundary.  scalar: no common boundary, one element per access."""
 
 Team = Literal["lanes", "block", "cluster", "grid"]
+Lists = Literal["streamed", "sorted", "counted"]
+"""How a team keeps the K best: as candidates while the row goes by; or, of a row that lanes hold,
+sorted by networks, or counted once a bar is known that about K elements reach."""
 Home = Literal["device", "registers", "shared", "chip"]
 """Where a row stays from its first sweep to its last: later sweeps read it from there.  chip: in
 registers and in shared memory, and the next row comes in where this one leaves."""
@@ -66,6 +69,7 @@ class CudaSchedule:
     registers: Literal[64, 80, 128, 255] = 64  # that a thread may use
     per_sm: int = 1  # blocks that a multiprocessor shall have room for
     slice_vectors: int = 0  # of a row in shared memory: vectors that a block makes room for
+    lists: Lists = "streamed"
     strip: Strip | None = None  # where rows lie side by side
 
     @property
@@ -77,6 +81,11 @@ class CudaSchedule:
     def team_threads(self) -> int:
         """Threads of a block that work on the same row."""
         return self.lanes if self.team == "lanes" else self.threads
+
+    @property
+    def team_items(self) -> int:
+        """Elements of a team's chunk."""
+        return self.team_threads * self.items
 
     @property
     def rows_per_block(self) -> int:
@@ -125,9 +134,10 @@ class CudaSchedule:
         }[self.team]  # fmt: skip
         stays = {"device": "", "registers": " in registers", "shared": " in shared memory",
                  "chip": " in registers and shared memory, from row to row"}  # fmt: skip
+        lists = "" if self.lists == "streamed" else f", lists {self.lists}"
         return (
             f"row per {owner}{stays[self.home]}, {self.vectors} × {self.width} elements per thread "
-            f"and chunk, {self.load} loads{' past L1' if self.past_l1 else ''}"
+            f"and chunk, {self.load} loads{' past L1' if self.past_l1 else ''}{lists}"
         )
 
     def _strip_shape(self, strip: Strip) -> str:

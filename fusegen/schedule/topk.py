@@ -49,7 +49,7 @@ class ListPlan:
 
 def key_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> KeyPlan:
     """The narrowest key of a list's candidates."""
-    loaded = _loaded(kernel, best)
+    loaded = loaded_type(kernel, best)
     if best.kind == "int":
         narrow = loaded is not None and (loaded.itemsize < 4 or loaded.name == "int32")
         order: Order = "IntOrder" if narrow else "LongOrder"
@@ -60,7 +60,7 @@ def key_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> KeyPlan:
     return KeyPlan("FloatOrder", spare, schedule.wide_columns)
 
 
-def _loaded(kernel: Kernel, best: KBest) -> DType | None:
+def loaded_type(kernel: Kernel, best: KBest) -> DType | None:
     """The type in memory of values that are ranked as they were loaded."""
     name = best.lift.name if isinstance(best.lift, Var) else None
     return next((p.dtype for p in kernel.params if p.name == name), None)
@@ -91,6 +91,8 @@ def _sample(k: int, room: int, crowd: int, schedule: CudaSchedule) -> tuple[int,
 
 def in_device_memory(kernel: Kernel, schedule: CudaSchedule) -> bool:
     """Do the kernel's lists exceed what a block can keep in static shared memory?"""
+    if schedule.lists != "streamed":
+        return False
     total = sum(
         list_plan(kernel, best, schedule).n_bytes
         for sweep in kernel.sweeps for best in sweep.monoid.lists

@@ -163,6 +163,13 @@ def _select(_: re.Match[str], operands: Sequence[str]) -> str:
     return f"{to} = {predicate} ? {yes} : {no}"
 
 
+def _permute(_: re.Match[str], operands: Sequence[str]) -> str:
+    to, *values = map(spell_value, operands)
+    if len(values) != 3:
+        raise ValueError("two registers and a selector expected")
+    return f"simt::ptx::put_bits({to}, simt::ptx::permute({', '.join(values)}))"
+
+
 def _policy(_: re.Match[str], operands: Sequence[str]) -> str:
     to, fraction = operands
     if not 0 < float(fraction) <= 1:
@@ -261,6 +268,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     (r"mov\.(?:[bus](?:16|32|64)|f32|f64)", _move),
     (r"selp\.(?:[bus](?:16|32|64)|f32|f64)", _select),
     (rf"setp\.(?P<op>{'|'.join(_COMPARISONS)})\.(?P<type>[bus](?:16|32|64)|f32|f64)", _compare),
+    (r"prmt\.b32", _permute),
     (r"bra(?:\.uni)?", _branch),
     (r"nanosleep\.u32", _sleep),
     (r"membar\.cta|fence\.(?:sc|acq_rel)\.(?:cta|cluster)", _alone("(void)0")),

@@ -16,6 +16,9 @@ C_TYPES = {
     "bool": "bool",
 }  # fmt: skip
 
+PAIR_TYPES = {"float16": "__half2", "bfloat16": "__nv_bfloat162"}
+"""Two of a type in a register."""
+
 HELPER_OPS = frozenset(
     {"sign", "maximum", "minimum", "sigmoid", "xlogy", "zero_wins", "square", "to_int"}
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fusegen.emit.banner import banner_lines
 from fusegen.emit.cuda.chip import ChipPrinter
-from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
+from fusegen.emit.cuda.dialect import C_TYPES, PAIR_TYPES, CudaDialect
 from fusegen.emit.cuda.own import own_view
 from fusegen.emit.cuda.rows import array_name, body_of, early_steps, pointer_of, step_lines
 from fusegen.emit.cuda.sweep import SweepPrinter
@@ -144,9 +144,17 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
 
 def _list_facts(sweeps: list[SweepView]) -> dict[str, object]:
     """What the lists of all sweeps need between them."""
-    plans = [c.plan for v in sweeps for c in v.lists]
+    found = [c for v in sweeps for c in v.lists]
+    plans = [c.plan for c in found if c.way == "streamed"]
+    short = [c for c in found if c.way != "streamed"]
+    pairs = {c.short.plan.pair for c in short if c.short and c.short.items}
     return {
-        "orders": {p.key.order for p in plans},
+        "list_ways": {c.way for c in found},
+        "short_lists": bool(short),
+        "single_keys": any(c.keys.startswith("LaneKeys") for c in short),
+        "pair_types": [(C_TYPES[p], PAIR_TYPES[p]) for p in sorted(pairs)],
+        "orders": {p.key.order for p in plans}
+        | {c.plan.key.order for c in short if c.keys.startswith("LaneKeys")},
         "layouts": {"WideKeys" if p.key.wide else "PackedKeys" for p in plans},
         "few_candidates": FEW_CANDIDATES,
         "long_lists": any(p.crowd > FEW_CANDIDATES for p in plans),
@@ -262,7 +270,7 @@ def bits(dialect: CudaDialect) -> dict[str, str]:
 def structural(sweeps: list[SweepView]) -> set[str]:
     """Helpers that the structure itself needs."""
     found: set[str] = set()
-    if any(v.lists for v in sweeps):
+    if any(c.way == "streamed" for v in sweeps for c in v.lists):
         found.add("lists")
     fields = [f for v in sweeps if v.state for f in v.state.fields]
     found |= {f.identity.lstrip("-") for f in fields if f.identity.lstrip("-").startswith("k")}

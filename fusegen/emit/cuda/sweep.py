@@ -10,6 +10,7 @@ from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
 from fusegen.emit.cuda.elements import ElementPrinter, needed
 from fusegen.emit.cuda.meeting import meeting_arguments, meeting_array, reduce_function
 from fusegen.emit.cuda.rows import array_name, body_of, early_steps, pointer_of, step_lines
+from fusegen.emit.cuda.short_lists import short_list
 from fusegen.emit.cuda.state import lowest, state_view
 from fusegen.emit.cuda.views import ListView, LoadView, SweepView
 from fusegen.kernel import Kernel, Param, Step, Sweep
@@ -69,7 +70,7 @@ class SweepPrinter:
         fold = [f"{view.state.name}& state"] if view.state else []
         state = "tile_state" if view.state and view.state.ordered else f"folded{view.number}"
         fold_args = [state] if view.state else []
-        peaks = [(f"{t.value_type}& {t.name}_peak_out", f"{t.name}_peak") for t in view.lists]
+        peaks = [(f"{t.value_type}& {t.name}_peak_out", f"{t.name}_peak") for t in view.streamed_lists]
         fold += [p for p, _ in peaks]
         fold_args += [a for _, a in peaks]
         used, args, edges = self._used([*view.fold_lines, *lifted], view.fold_columns)
@@ -177,12 +178,19 @@ class SweepPrinter:
         order: str = plan.key.order
         if order == "FloatOrder":
             order += f"<{plan.key.spare}>"
+        lines = tuple(self._candidate_lines(best))
+        short = None
+        if self.schedule.lists != "streamed":
+            loads = [self._load(self.kernel.param(n)) for n in needed(self.sweep, [best.lift])[0]]
+            brings = [ln for ld in loads for ln in self._bring(ld)]
+            short = short_list(self.kernel, best, self.schedule, self.dialect, order, brings, lines)
         return ListView(
-            name=best.name, k=best.k, plan=plan, value_type=self.dialect.type_of(best.kind),
+            name=best.name, k=best.k, way=self.schedule.lists, plan=plan, short=short, value_type=self.dialect.type_of(best.kind),
             key="WideKey" if plan.key.wide else "unsigned long long",
-            keys=f"{'WideKeys' if plan.key.wide else 'PackedKeys'}<{order}>",
-            peak=f"chunk.{same.name}" if same else f"{best.name}_peak", own_peak=same is None,
-            lines=tuple(self._candidate_lines(best)),
+            keys=short.keys if short
+            else f"{'WideKeys' if plan.key.wide else 'PackedKeys'}<{order}>",
+            peak=f"chunk.{same.name}" if same else f"{best.name}_peak",
+            own_peak=same is None and short is None, lines=lines,
             item_lines=tuple(self.elements.item_lines([best.lift])),
             value=self.dialect.text(best.lift),
             spilled=in_device_memory(self.kernel, self.schedule), memory=self._memory(best, plan),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from fusegen.emit.cuda.short_lists import ShortList
 from fusegen.emit.cuda.state import StateView
+from fusegen.schedule.cuda import Lists
 from fusegen.schedule.topk import ListPlan
 
 
@@ -27,7 +29,9 @@ class ListView:
 
     name: str
     k: int
-    plan: ListPlan
+    way: Lists
+    plan: ListPlan  # where candidates are streamed
+    short: ShortList | None  # where lanes hold a row
     key: str  # C++ type of its candidates
     keys: str  # and of what makes them from values and columns
     value_type: str
@@ -89,6 +93,10 @@ class SweepView:
     steps: tuple[str, ...]
     row_stores: tuple[str, ...]
     list_stores: tuple[tuple[ListView, tuple[str, ...]], ...]
+
+    @property
+    def streamed_lists(self) -> tuple[ListView, ...]:
+        return tuple(c for c in self.lists if c.way == "streamed")
 
     @property
     def visits(self) -> bool:

@@ -89,6 +89,18 @@ SIMT_INLINE float rcp(float x) { return 1.0f / x; }
 SIMT_INLINE float rsqrt(float x) { return 1.0f / sqrtf(x); }
 SIMT_INLINE float sqrt(float x) { return sqrtf(x); }
 
+// The bytes of two registers in another order; a selector of 8 or more stands for a byte's sign.
+SIMT_INLINE unsigned permute(unsigned a, unsigned b, unsigned selector) {
+    const uint64_t bytes = uint64_t(b) << 32 | a;
+    unsigned result = 0;
+    for (int i = 0; i < 4; ++i) {
+        const unsigned select = selector >> (4 * i) & 15;
+        const unsigned byte = unsigned(bytes >> (select & 7) * 8) & 0xff;
+        result |= (select < 8 ? byte : byte & 0x80 ? 0xff : 0) << (8 * i);
+    }
+    return result;
+}
+
 // ---- Memory ------------------------------------------------------------------------------------
 
 // A register may be wider than what is loaded, which then is extended.

@@ -45,6 +45,9 @@
     SIMT_INLINE type##2 __hmax2(type##2 a, type##2 b) {                                      \
         return {__hmax(a.x, b.x), __hmax(a.y, b.y)};                                         \
     }                                                                                        \
+    SIMT_INLINE type##2 __hmax2_nan(type##2 a, type##2 b) {                                  \
+        return {type(simt::ptx::max_nan(a.x, b.x)), type(simt::ptx::max_nan(a.y, b.y))};     \
+    }                                                                                        \
     SIMT_INLINE type##2 __lows2##type2##2(type##2 a, type##2 b) { return {a.x, b.x}; }       \
     SIMT_INLINE type##2 __highs2##type2##2(type##2 a, type##2 b) { return {a.y, b.y}; }      \
     SIMT_INLINE type##2 __halves2##type2##2(type a, type b) { return {a, b}; }

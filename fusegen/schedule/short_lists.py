@@ -1,0 +1,130 @@
+"""Lists of short rows, which lanes of a warp own: sorted by networks, or cut first and then counted.
+
+sorted: every lane sorts what it holds and keeps its best; lanes merge by shuffles. Nothing depends on
+the data.  counted: a bar that about K elements reach is searched for; those that reach it meet in
+shared memory, where each counts how many are better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from fusegen.kernel import Kernel, Program
+from fusegen.monoid import KBest
+from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule
+from fusegen.schedule.price import Price, Work
+from fusegen.schedule.target import WARP
+from fusegen.schedule.topk import key_plan, loaded_type
+
+_MOST_SORTED = 16  # entries of a list that every lane keeps
+_MOST_HELD = 64  # items of a lane that sorts
+_MOST_COUNTED = 32  # and of one that counts: a bit each
+_RATE = 4e9  # instructions of warps that a multiprocessor gets through in a second
+_NARROW_COLUMNS = 2**15 - 1  # that fit a key of 32 bits beside a value of 16
+
+
+@dataclass(frozen=True, slots=True)
+class ShortPlan:
+    """A list of K candidates of lanes."""
+
+    kept: int  # a power of two: entries of a lane's list
+    pair: str  # 16-bit type whose candidates are made two at a time, in 32 bits; ""
+    pruned: bool  # are the best vectors found first?
+    room: int  # candidates that may be counted
+    mine: int  # of them, that a lane counts at a time
+
+
+def short_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ShortPlan:
+    """How lanes keep this list."""
+    kept = 1 << (best.k - 1).bit_length()
+    vectors = schedule.lanes * schedule.vectors
+    return ShortPlan(
+        kept=kept, pair=_paired(kernel, best, schedule),
+        pruned=len(kernel.sweeps) == 1 and vectors >= 4 * kept and schedule.vectors <= kept,
+        room=2 * best.k + 64, mine=min(4, -(-(best.k + best.k // 3) // WARP)),
+    )  # fmt: skip
+
+
+def _paired(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> str:
+    loaded = loaded_type(kernel, best)
+    narrow = loaded is not None and loaded.name in ("float16", "bfloat16")
+    fits = schedule.width % 2 == 0 and schedule.team_items <= _NARROW_COLUMNS
+    return loaded.name if loaded is not None and narrow and fits else ""
+
+
+def short_list_schedules(
+    program: Program, base: CudaSchedule, n_vectors: int
+) -> Iterator[CudaSchedule]:
+    """Schedules for rows that lanes can hold, if their lists are short enough."""
+    lists = [(k, c) for k in program.kernels for s in k.sweeps for c in s.monoid.lists]
+    narrow = all(not key_plan(kernel, best, base).wide for kernel, best in lists)
+    if not narrow or base.wide_columns or int(base.target.arch[3:]) < 80:
+        return
+    largest = max(c.k for _, c in lists)
+    base = replace(base, team="lanes", home="registers", threads=128)
+    if largest <= _MOST_SORTED:
+        yield from _sorted(replace(base, lists="sorted"), n_vectors)
+    vectors = -(-n_vectors // WARP)
+    if vectors * base.width <= _MOST_COUNTED and largest <= WARP * base.width:
+        yield replace(base, lists="counted", vectors=vectors)
+
+
+def _sorted(base: CudaSchedule, n_vectors: int) -> Iterator[CudaSchedule]:
+    # A lane takes one element of the edges at most.
+    least = 2 * (base.width - 1) if base.load == "peeled" else 1
+    for lanes in (2, 4, 8, 16, 32):
+        vectors = 1 << (-(-n_vectors // lanes) - 1).bit_length()
+        if least <= lanes and vectors * base.width <= _MOST_HELD and lanes < 2 * n_vectors:
+            yield replace(base, lanes=lanes, vectors=vectors)
+
+
+# ---- prices ----
+
+
+def price_with_lists(price: Price, program: Program, one: CudaSchedule, work: Work) -> Price:
+    """A price and what lists add to it: instructions of a warp, by rough count, for each row."""
+    cost = sum(
+        _cost(kernel, best, one, work.vectors)
+        for kernel in program.kernels for s in kernel.sweeps for best in s.monoid.lists
+    )  # fmt: skip
+    if price.adds:
+        part = cost * WARP / one.team_threads * 0.002
+    else:
+        row = work.vectors * VECTOR_BYTES / one.target.bandwidth
+        part = 1.0 + cost / (one.target.multiprocessors * _RATE) / row
+    return Price((*price.parts, ("lists", part)), price.adds)
+
+
+def _cost(kernel: Kernel, best: KBest, schedule: CudaSchedule, n_vectors: int) -> float:
+    match schedule.lists:
+        case "sorted":
+            return _sorted_cost(schedule, short_plan(kernel, best, schedule))
+        case "counted":
+            candidates = 1.3 * best.k + 4
+            rounds = -(-candidates // WARP)
+            return 150 + 8 * schedule.items + 20 * rounds + candidates * (1.5 + 3 * rounds)
+        case "streamed":
+            return 1300 + 100 * best.k + 2 * n_vectors
+
+
+def _sorted_cost(schedule: CudaSchedule, plan: ShortPlan) -> float:
+    """Keys, networks of `kept`, merges and rounds of shuffles, of the lanes of one row."""
+    exchange, key, shuffle = (2.0, 3.5, 2.0) if plan.pair else (6.0, 8.0, 4.0)
+    width, kept, lanes = schedule.width, plan.kept, schedule.lanes
+    clean = kept * max(0, kept.bit_length() - 1) / 2 * exchange
+    merge = clean + kept * exchange / 2
+    rounds = (lanes.bit_length() - 1) * (merge + kept * shuffle)
+    vector = width * key + exchange * _sorting(width) + merge
+    vectors, first = float(schedule.vectors), 0.0
+    if plan.pruned:
+        first = vectors * (width + key) + exchange * _sorting(schedule.vectors) + rounds
+        vectors = -(-kept // lanes)
+        first += 20 * vectors  # to bring them again
+    return (first + vectors * vector - merge + rounds) * lanes / WARP
+
+
+def _sorting(n: int) -> float:
+    """Exchanges of Batcher's network."""
+    p = (n - 1).bit_length()
+    return (p * p - p + 4) * 2 ** (p - 2) - 1 if n > 1 else 0
