@@ -132,8 +132,7 @@ class _Menu:
         if self.lists or self.ordered or self.chunk is not None:
             yield self._plain()
             if self.lists and not self.ordered and self.chunk is None:
-                base = replace(self.base, past_l1=self.held.past_l1)
-                yield from short_list_schedules(self.program, base, self.n_vectors)
+                yield from short_list_schedules(self.program, self.base, self.n_vectors)
             return
         yield from self._lanes()
         yield from self._blocks()
