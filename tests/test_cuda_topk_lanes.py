@@ -2,53 +2,147 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import nvrtc
 import pytest
 import simt
 from cuda_cases import Case, assert_close, library_case
-from test_cuda_topk import ROWS, best_columns, check, rows_of
+from test_cuda_topk import ROWS, best, check, rows_of
 
 import fusegen as fg
+from fusegen import library
+from fusegen.dtypes import dtype_of
+from fusegen.schedule.cuda import CudaSchedule
 from fusegen.schedule.select import candidates
 from fusegen.schedule.target import CUDA_TARGETS
 
-pytestmark = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+emulated = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 
 
-def check_all(x: np.ndarray, k: int, shift: int = 0, ways: str = "sorted counted") -> int:
-    """Every schedule of these kinds; how many there were."""
-    case = Case(best, {"x": x}, *x.shape, {"k": k})
-    size = x.dtype.itemsize
-    aligned = x.shape[1] * size % 16 == 0 and shift == 0
-    work = case.work(n_rows=100_000, aligned=aligned)
-    found = candidates(work.program, work.problem, CUDA_TARGETS["sm_90"])
-    chosen = [c.schedule for c in found if c.schedule.lists in ways.split()]
-    for number, schedule in enumerate(chosen):
+def short_schedules(case: Case, shift: int = 0, form: str = "online") -> list[CudaSchedule]:
+    """Every schedule of lanes that sort or count."""
+    widths = {a.dtype.itemsize for a in case.inputs.values()}
+    aligned = shift == 0 and all(case.n_cols * w % 16 == 0 for w in widths)
+    work = case.work(form, n_rows=100_000, aligned=aligned)
+    found = candidates(work.result("lower"), work.problem, CUDA_TARGETS["sm_90"])
+    return [c.schedule for c in found if c.schedule.lists != "streamed"]
+
+
+def check_all(x: np.ndarray, k: int, shift: int = 0) -> None:
+    found = short_schedules(Case(best, {"x": x}, *x.shape, {"k": k}), shift)
+    assert found
+    for number, schedule in enumerate(found):
         check(x, k, seed=number, shift=shift, schedule=schedule)
-    return len(chosen)
 
 
-@fg.pipeline
-def best(x, *, k):  # type: ignore[no-untyped-def]
-    values, columns = fg.topk(x, k)
-    return fg.max(x), values, columns
+def normal(n_rows: int, n_cols: int, dtype: str) -> np.ndarray:
+    rng = np.random.default_rng(n_cols)
+    return rng.standard_normal((n_rows, n_cols)).astype(dtype_of(dtype).numpy)
 
 
+@emulated
 @pytest.mark.parametrize("n", [8, 16, 64, 128, 144, 160, 256, 288, 512])
 @pytest.mark.parametrize("k", [1, 2, 3, 8, 10, 16, 64])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_experts(n: int, k: int, dtype: str) -> None:
-    rng = np.random.default_rng(n + k)
-    x = rng.standard_normal((5, n)).astype(rows_of("random", dtype, 8).dtype)
-    assert check_all(x, min(k, n)) > 0
+    check_all(normal(5, n, dtype), min(k, n))
 
 
+@emulated
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 def test_hard_rows(row: str, dtype: str) -> None:
     for k in (5, 16):
-        assert check_all(rows_of(row, dtype, 288), k)
-    assert check_all(rows_of(row, dtype, 1000), 64)
-    assert check_all(rows_of(row, dtype, 1008), 128)
+        check_all(rows_of(row, dtype, 288), k)
+    check_all(rows_of(row, dtype, 1000), 64)
+    check_all(rows_of(row, dtype, 1008), 128)
+
+
+@emulated
+@pytest.mark.parametrize("dtype", ["int8", "int32", "uint8"])
+def test_whole_numbers(dtype: str) -> None:
+    kind = dtype_of(dtype).numpy
+    info = np.iinfo(kind)
+    x = np.random.default_rng(0).integers(info.min, info.max, (3, 512), dtype=kind, endpoint=True)
+    x[0, :400], x[1] = info.min, info.min
+    check_all(x, 8)
+    check_all(x, 100)
+
+
+@emulated
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("shift", [1, 3])
+def test_rows_off_alignment(dtype: str, shift: int) -> None:
+    for row in ("random", "equal", "NaN and infinities", "ascending"):
+        check_all(rows_of(row, dtype, 155), 6, shift)
+        check_all(rows_of(row, dtype, 999), 40, shift)
+
+
+@emulated
+def test_long_values_are_streamed() -> None:
+    for dtype in ("float64", "int64"):
+        x = normal(2, 64, dtype)
+        assert not short_schedules(Case(best, {"x": x}, 2, 64, {"k": 4}))
+        check(x, 4)
+
+
+@fg.pipeline
+def several(x, y):  # type: ignore[no-untyped-def]
+    m = fg.max(x)
+    return (*fg.topk(x, 8), *fg.topk(x * y, 3), *fg.topk(-y, 12), fg.var(y),
+            fg.log(fg.sum(fg.exp(x - m))) + m, fg.argmin(x))  # fmt: skip
+
+
+@emulated
+@pytest.mark.parametrize("n", [64, 160, 500])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_several_lists_and_other_reductions(n: int, dtype: str) -> None:
+    x, y = normal(6, n, dtype), normal(6, 2 * n, dtype)[:, n:]
+    case = Case(several, {"x": x, "y": np.ascontiguousarray(y)}, 6, n)
+    for schedule in short_schedules(case):
+        assert_close(case.emulate(schedule=schedule), case.reference(), 2e-3)
+
+
+@emulated
+@pytest.mark.parametrize("form", ["online", "unfused"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_gates(form: str, dtype: str) -> None:
+    """Also where masks leave few experts, or none."""
+    case = library_case("moe_gate", 7, 160, dtype, k=8)
+    case.inputs["x"][2, 5:] = -np.inf
+    case.inputs["x"][3] = -np.inf
+    for schedule in short_schedules(case, form=form):
+        got = case.emulate(schedule=schedule, form=form)
+        assert_close(got, case.reference(), 1e-2 if dtype == "bfloat16" else 1e-5)
+
+
+def chosen(n_cols: int, dtype: str, k: int, n_rows: int = 65_536) -> CudaSchedule:
+    return library_case("softmax_topk", 1, n_cols, dtype, k=k).work(n_rows=n_rows).schedule
+
+
+def test_what_is_chosen() -> None:
+    for n in (64, 128, 256, 512):
+        assert chosen(n, "bfloat16", 8).lists == "sorted"
+    assert chosen(1008, "float32", 5).lists == "counted"
+    assert chosen(1008, "float32", 64).lists == "counted"
+    assert chosen(25_000, "float32", 5).lists == "streamed"
+
+
+@compiled
+@pytest.mark.parametrize("pipeline", ["softmax_topk", "moe_gate"])
+@pytest.mark.parametrize(("n", "dtype", "k"), [
+    (64, "bfloat16", 8), (128, "bfloat16", 8), (160, "float16", 6), (256, "bfloat16", 8),
+    (512, "bfloat16", 16), (128, "float32", 8), (1008, "float32", 5), (1008, "float32", 64),
+    (1008, "bfloat16", 64), (1000, "float32", 128),
+])  # fmt: skip
+def test_registers_and_time(pipeline: str, n: int, dtype: str, k: int) -> None:
+    """No spills, room for 16 warps, compiled quickly."""
+    source = getattr(library, pipeline).source(
+        target="sm_90", n_rows=65_536, n_cols=n, dtype=dtype, k=k
+    )
+    found = nvrtc.compile_for(source, "sm_90")
+    assert found.seconds < 3
+    for report in found.reports:
+        assert report.spill_bytes == 0
+        assert report.registers <= 128

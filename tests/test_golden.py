@@ -23,6 +23,12 @@ SOURCES: dict[str, tuple[str, dict[str, object]]] = {
         "softmax_topk", {"target": "sm_90", "n_rows": 4, "n_cols": 1_000_000, "k": 5}),
     "softmax_topk.unfused.sm_80.cu": (
         "softmax_topk", {"target": "sm_80", "n_cols": 1000, "k": 5, "form": "unfused"}),
+    "moe_gate.sm_90.cu": (
+        "moe_gate", {"target": "sm_90", "n_cols": 64, "k": 8, "dtype": "bfloat16"}),
+    "softmax_topk.pruned.sm_90.cu": (
+        "softmax_topk", {"target": "sm_90", "n_cols": 512, "k": 8, "dtype": "bfloat16"}),
+    "softmax_topk.counted.sm_90.cu": (
+        "softmax_topk", {"target": "sm_90", "n_cols": 1008, "k": 64}),
     "logsumexp.one_by_one.sm_90.cu": ("logsumexp", {"target": "sm_90", "chunk": 1}),
     "layer_norm.bfloat16.sm_90.cu": (
         "layer_norm", {"target": "sm_90", "dtype": "bfloat16", "inputs": ("weight", "bias")}),

@@ -20,9 +20,9 @@ from fusegen.schedule.cuda import (
     LoadMode,
 )
 from fusegen.schedule.launch import kept_params, shared_bytes, widest_vector
-from fusegen.schedule.price import Price, Work, price_of
+from fusegen.schedule.price import Price, Work
 from fusegen.schedule.problem import Problem
-from fusegen.schedule.short_lists import price_with_lists, short_list_schedules
+from fusegen.schedule.short_lists import price_in, short_list_schedules
 from fusegen.schedule.strips import strip_candidates
 from fusegen.schedule.target import WARP, CudaTarget
 
@@ -63,8 +63,7 @@ def candidates(
     if problem.any_rows:
         return _for_any_rows(program, problem, target, chunk)
     menu = _Menu(program, problem, target, chunk)
-    found = {one: Candidate(one, menu.price(one)) for one in menu.fitting()}
-    return _sorted(found.values())
+    return _sorted(Candidate(one, price_in(program, one, menu.work)) for one in set(menu.fitting()))
 
 
 def _for_any_rows(
@@ -77,7 +76,7 @@ def _for_any_rows(
              for _, n, _ in _ROWS]  # fmt: skip
     offered = dict.fromkeys(one for menu in menus for one in menu.fitting())
     for (name, _, weight), menu in zip(_ROWS, menus, strict=True):
-        prices = {one: menu.price(one).total for one in offered}
+        prices = {one: price_in(program, one, menu.work).total for one in offered}
         least = min(prices.values())
         for one, price in prices.items():
             regrets.setdefault(one, []).append((name, (price / least) ** weight))
@@ -131,8 +130,7 @@ class _Menu:
     def all(self) -> Iterator[CudaSchedule]:
         if self.lists or self.ordered or self.chunk is not None:
             yield self._plain()
-            if self.lists and not self.ordered and self.chunk is None:
-                yield from short_list_schedules(self.program, self.base, self.n_vectors)
+            yield from short_list_schedules(self.program, self.base, self.n_vectors, self.chunk)
             return
         yield from self._lanes()
         yield from self._blocks()
@@ -149,10 +147,6 @@ class _Menu:
         for one in map(self._with_registers, self.all()):
             if one.threads <= one.most_threads:
                 yield one
-
-    def price(self, one: CudaSchedule) -> Price:
-        found = price_of(one, self.work)
-        return price_with_lists(found, self.program, one, self.work) if self.lists else found
 
     def _with_registers(self, one: CudaSchedule) -> CudaSchedule:
         """As many registers as a thread needs: fewer make room for more threads."""

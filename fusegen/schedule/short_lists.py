@@ -1,8 +1,8 @@
-"""Lists of short rows, which lanes of a warp own: sorted by networks, or cut first and then counted.
+"""Lists of short rows, which lanes of a warp own.
 
-sorted: every lane sorts what it holds and keeps its best; lanes merge by shuffles. Nothing depends on
-the data.  counted: a bar that about K elements reach is searched for; those that reach it meet in
-shared memory, where each counts how many are better.
+sorted: every lane sorts what it holds by a network and keeps its best; lanes merge by shuffles.
+Nothing depends on the data.  counted: a bar that about K elements reach is searched for; those that
+reach it meet in shared memory, where each counts how many are better.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fusegen.kernel import Kernel, Program
 from fusegen.monoid import KBest
 from fusegen.schedule.cuda import VECTOR_BYTES, CudaSchedule
-from fusegen.schedule.price import Price, Work
+from fusegen.schedule.price import Price, Work, price_of
 from fusegen.schedule.target import WARP
 from fusegen.schedule.topk import key_plan, loaded_type
 
@@ -34,14 +34,20 @@ class ShortPlan:
     room: int  # candidates that may be counted
     mine: int  # of them, that a lane counts at a time
 
+    @property
+    def words(self) -> int:
+        """Registers of a key."""
+        return 1 if self.pair else 2
+
 
 def short_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ShortPlan:
     """How lanes keep this list."""
     kept = 1 << (best.k - 1).bit_length()
     vectors = schedule.lanes * schedule.vectors
+    sorts = schedule.lists == "sorted" and len(kernel.sweeps) == 1
     return ShortPlan(
         kept=kept, pair=_paired(kernel, best, schedule),
-        pruned=len(kernel.sweeps) == 1 and vectors >= 4 * kept and schedule.vectors <= kept,
+        pruned=sorts and vectors >= 4 * kept and schedule.vectors <= kept,
         room=2 * best.k + 64, mine=min(4, -(-(best.k + best.k // 3) // WARP)),
     )  # fmt: skip
 
@@ -54,10 +60,12 @@ def _paired(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> str:
 
 
 def short_list_schedules(
-    program: Program, base: CudaSchedule, n_vectors: int
+    program: Program, base: CudaSchedule, n_vectors: int, chunk: int | None
 ) -> Iterator[CudaSchedule]:
     """Schedules for rows that lanes can hold, if their lists are short enough."""
     lists = [(k, c) for k in program.kernels for s in k.sweeps for c in s.monoid.lists]
+    if not lists or chunk is not None or any(s.monoid.ordered for s in program.sweeps):
+        return
     narrow = all(not key_plan(kernel, best, base).wide for kernel, best in lists)
     if not narrow or base.wide_columns or int(base.target.arch[3:]) < 80:
         return
@@ -82,12 +90,15 @@ def _sorted(base: CudaSchedule, n_vectors: int) -> Iterator[CudaSchedule]:
 # ---- prices ----
 
 
-def price_with_lists(price: Price, program: Program, one: CudaSchedule, work: Work) -> Price:
-    """A price and what lists add to it: instructions of a warp, by rough count, for each row."""
+def price_in(program: Program, one: CudaSchedule, work: Work) -> Price:
+    """Price of a schedule: what the lists add are instructions of a warp, by rough count."""
+    price = price_of(one, work)
     cost = sum(
         _cost(kernel, best, one, work.vectors)
         for kernel in program.kernels for s in kernel.sweeps for best in s.monoid.lists
     )  # fmt: skip
+    if not cost:
+        return price
     if price.adds:
         part = cost * WARP / one.team_threads * 0.002
     else:
@@ -121,7 +132,8 @@ def _sorted_cost(schedule: CudaSchedule, plan: ShortPlan) -> float:
         first = vectors * (width + key) + exchange * _sorting(schedule.vectors) + rounds
         vectors = -(-kept // lanes)
         first += 20 * vectors  # to bring them again
-    return (first + vectors * vector - merge + rounds) * lanes / WARP
+    alone = 1.0 + schedule.items * plan.words / 320  # registers leave room for fewer warps
+    return (first + vectors * vector - merge + rounds) * lanes / WARP * alone
 
 
 def _sorting(n: int) -> float:

@@ -126,7 +126,7 @@ struct FloatOrder {
     static __device__ __forceinline__ Bits of(float value)
     {
         const unsigned bits = __float_as_uint(value + 0.0f);
-        const unsigned order = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+        const unsigned order = bits ^ (static_cast<unsigned>(static_cast<int>(bits) >> 31) | 0x80000000u);
         return (value != value ? 0xffffffffu : order) >> kSpare;
     }
     static __device__ __forceinline__ float value(Bits order)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from fusegen.emit.banner import banner_lines
 from fusegen.emit.cuda.chip import ChipPrinter
-from fusegen.emit.cuda.dialect import C_TYPES, PAIR_TYPES, CudaDialect
+from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
+from fusegen.emit.cuda.list_facts import list_facts
 from fusegen.emit.cuda.own import own_view
 from fusegen.emit.cuda.rows import array_name, body_of, early_steps, pointer_of, step_lines
 from fusegen.emit.cuda.sweep import SweepPrinter
@@ -18,7 +19,6 @@ from fusegen.monoid import Own
 from fusegen.schedule.cuda import CudaSchedule
 from fusegen.schedule.launch import Launch, launches
 from fusegen.schedule.target import WARP
-from fusegen.schedule.topk import FEW_CANDIDATES
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
         "headers": headers(program),
         "used": used,
         "helpers": [h for h in HELPERS if h in used],
-        **_list_facts(sweeps),
+        **list_facts(sweeps),
         "loads": {ld.loader for v in sweeps for ld in v.loads},
         "narrow": any(v.repacks for v in sweeps),
         "stored": any(v.stores for v in sweeps),
@@ -140,26 +140,6 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
         "strips": schedule.strip is not None,
         "nan_max": dialect.real == "float" and int(schedule.target.arch[3:]) >= 80,
     }  # fmt: skip
-
-
-def _list_facts(sweeps: list[SweepView]) -> dict[str, object]:
-    """What the lists of all sweeps need between them."""
-    found = [c for v in sweeps for c in v.lists]
-    plans = [c.plan for c in found if c.way == "streamed"]
-    short = [c for c in found if c.way != "streamed"]
-    pairs = {c.short.plan.pair for c in short if c.short and c.short.items}
-    return {
-        "list_ways": {c.way for c in found},
-        "short_lists": bool(short),
-        "single_keys": any(c.keys.startswith("LaneKeys") for c in short),
-        "pair_types": [(C_TYPES[p], PAIR_TYPES[p]) for p in sorted(pairs)],
-        "orders": {p.key.order for p in plans}
-        | {c.plan.key.order for c in short if c.keys.startswith("LaneKeys")},
-        "layouts": {"WideKeys" if p.key.wide else "PackedKeys" for p in plans},
-        "few_candidates": FEW_CANDIDATES,
-        "long_lists": any(p.crowd > FEW_CANDIDATES for p in plans),
-        "look_ahead": any(p.sampled for p in plans),
-    }
 
 
 def _kernel_view(

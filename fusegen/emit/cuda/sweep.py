@@ -70,7 +70,8 @@ class SweepPrinter:
         fold = [f"{view.state.name}& state"] if view.state else []
         state = "tile_state" if view.state and view.state.ordered else f"folded{view.number}"
         fold_args = [state] if view.state else []
-        peaks = [(f"{t.value_type}& {t.name}_peak_out", f"{t.name}_peak") for t in view.streamed_lists]
+        peaks = [(f"{t.value_type}& {t.name}_peak_out", f"{t.name}_peak")
+                 for t in view.streamed_lists]  # fmt: skip
         fold += [p for p, _ in peaks]
         fold_args += [a for _, a in peaks]
         used, args, edges = self._used([*view.fold_lines, *lifted], view.fold_columns)
@@ -185,7 +186,8 @@ class SweepPrinter:
             brings = [ln for ld in loads for ln in self._bring(ld)]
             short = short_list(self.kernel, best, self.schedule, self.dialect, order, brings, lines)
         return ListView(
-            name=best.name, k=best.k, way=self.schedule.lists, plan=plan, short=short, value_type=self.dialect.type_of(best.kind),
+            name=best.name, k=best.k, way=self.schedule.lists, plan=plan, short=short,
+            value_type=self.dialect.type_of(best.kind),
             key="WideKey" if plan.key.wide else "unsigned long long",
             keys=short.keys if short
             else f"{'WideKeys' if plan.key.wide else 'PackedKeys'}<{order}>",

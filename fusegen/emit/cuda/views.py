@@ -149,7 +149,8 @@ class SweepView:
     def column_of(self) -> bool:
         """Is the column of an item asked for anywhere?"""
         by_column = any(ld.loader == "load_columns" for ld in self.loads)
-        return self.edge_column_of or by_column or bool(self.lists)
+        listed = any(not (c.short and c.short.plan.pruned) for c in self.lists)
+        return self.edge_column_of or by_column or listed
 
 
 def uses_column(lines: tuple[str, ...]) -> bool:

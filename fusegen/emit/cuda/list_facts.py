@@ -1,0 +1,30 @@
+"""What the lists of a program need between them: orders, keys, functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fusegen.emit.cuda.dialect import C_TYPES, PAIR_TYPES
+from fusegen.emit.cuda.views import SweepView
+from fusegen.schedule.topk import FEW_CANDIDATES
+
+
+def list_facts(sweeps: Sequence[SweepView]) -> dict[str, object]:
+    """What the lists of all sweeps need between them."""
+    found = [c for v in sweeps for c in v.lists]
+    plans = [c.plan for c in found if c.way == "streamed"]
+    short = [c for c in found if c.way != "streamed"]
+    pairs = {c.short.plan.pair for c in short if c.short and c.short.items}
+    return {
+        "list_ways": {c.way for c in found},
+        "short_lists": bool(short),
+        "single_keys": any(c.keys.startswith("LaneKeys") for c in short),
+        "pair_types": [(C_TYPES[p], PAIR_TYPES[p]) for p in sorted(pairs)],
+        "pruned_pairs": any(c.short.items and c.short.plan.pruned for c in short if c.short),
+        "orders": {p.key.order for p in plans}
+        | {c.plan.key.order for c in short if c.keys.startswith("LaneKeys")},
+        "layouts": {"WideKeys" if p.key.wide else "PackedKeys" for p in plans},
+        "few_candidates": FEW_CANDIDATES,
+        "long_lists": any(p.crowd > FEW_CANDIDATES for p in plans),
+        "look_ahead": any(p.sampled for p in plans),
+    }
