@@ -132,7 +132,7 @@ struct BfloatPairs {
     typedef unsigned Key;
     static constexpr unsigned kLast = 0x7fff;  // column
 
-    // The halves of `pair` as candidates of neighbouring columns, the first of which is even.
+    // The halves of `pair` as candidates of neighbouring columns.
     static __device__ __forceinline__ void keys(unsigned pair, column_t column, Key& first, Key& second)
     {
         const unsigned both = settled(pair);
