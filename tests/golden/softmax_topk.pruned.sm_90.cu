@@ -425,7 +425,7 @@ softmax_topk(
         BfloatPairs::Key found[kWidth];
 #pragma unroll
         for (int e = 0; e < kWidth; e += 2) {
-            const int i = 0 + e;
+            const int i = e;
             top_keys.keys(x_items.word[i / 2], column_of(i), found[e], found[e + 1]);
         }
         sort<kWidth>(found);
