@@ -166,7 +166,8 @@ class RowScopes:
     def _scope(self, place: int, steps: Iterable[Step], lines: list[str]) -> list[str]:
         known = [n for names in self.defined[:place] for n in names if n in self.needs[place]]
         if place < len(self.divisors):
-            lines = [*lines, *(f"const Divisor {divisor_name(v)}({v});" for v in self.divisors[place])]
+            divided = self.divisors[place]
+            lines = [*lines, *(f"const Divisor {divisor_name(v)}({v});" for v in divided)]
         found = [f"const {self.types[n]} {n} = rows[r].{n};" for n in known]
         gathered = {n for s in steps if isinstance(s, Gather) for n in s.loads}
         for name in sorted(gathered):
