@@ -268,7 +268,7 @@ class _Menu:
             one = replace(self.base, vectors=min(4, most), fixed=True)
             return self._shared_row(one, -(-2 * self.target.multiprocessors // (rows or 1)), 4)
         one = replace(self.base, threads=128, vectors=min(MAX_ITEMS // self.width, 8, most),
-                      fixed=True, per_sm=4)  # fmt: skip
+                      fixed=True, per_sm=8)  # fmt: skip
         few = replace(one, threads=512, vectors=min(4, one.vectors), per_sm=1)
         shared = self._shared_row(few, -(-self.target.multiprocessors // (rows or 1)), 2)
         return shared if shared.blocks > 1 else one

@@ -156,7 +156,8 @@ def _list_facts(sweeps: list[SweepView]) -> dict[str, object]:
         "layouts": {"WideKeys" if p.key.wide else "PackedKeys" for p in plans},
         "few_candidates": FEW_CANDIDATES,
         "long_lists": any(p.crowd > FEW_CANDIDATES for p in plans),
-        "look_ahead": any(p.sampled for p in plans),
+        "starts": any(p.groups for p in plans),
+        "look_ahead": any(p.samples for p in plans),
     }
 
 

@@ -182,6 +182,8 @@ class SweepPrinter:
             (f for f in self.sweep.monoid.folded if f.fold == "max" and f.lift == best.lift), None
         )
         plan = list_plan(self.kernel, best, self.schedule)
+        if plan.groups:
+            self.dialect.use("greater_of")
         order: str = plan.key.order
         if order == "FloatOrder":
             order += f"<{plan.key.spare}>"

@@ -93,6 +93,16 @@ class SweepView:
     list_stores: tuple[tuple[ListView, tuple[str, ...]], ...]
 
     @property
+    def declares(self) -> tuple[str, ...]:
+        """Items of a chunk that may be less than whole: what is not there does not stay in
+        registers from the chunk before."""
+        return tuple(ln.replace(";", " = {};") for ln in self.brings if ln.startswith("Items<"))
+
+    @property
+    def fills(self) -> tuple[str, ...]:
+        return tuple(ln for ln in self.brings if not ln.startswith("Items<"))
+
+    @property
     def visits(self) -> bool:
         """Does the sweep go over the row at all?"""
         return self.state is not None or bool(self.lists or self.stores)
