@@ -66,6 +66,7 @@ class CudaSchedule:
     fixed: bool = False  # is the number of threads part of the source?
     registers: Literal[64, 80, 128, 255] = 64  # that a thread may use
     per_sm: int = 1  # blocks that a multiprocessor shall have room for
+    stages: int = 0  # chunks of a ring in shared memory through which rows come; 0: there is none
     slice_vectors: int = 0  # of a row in shared memory: vectors that a block makes room for
     strip: Strip | None = None  # where rows lie side by side
 
@@ -130,6 +131,7 @@ class CudaSchedule:
             f"row per {owner}{stays[self.home]}, {self.vectors} × {self.width} elements per thread "
             f"and chunk, {self.load} loads{' past L1' if self.past_l1 else ''}"
             f"{', shared columns a chunk ahead' if self.ahead else ''}"
+            f"{f', a ring of {self.stages} chunks' if self.stages else ''}"
         )
 
     def _strip_shape(self, strip: Strip) -> str:

@@ -19,7 +19,8 @@ from fusegen.schedule.cuda import (
     CudaSchedule,
     LoadMode,
 )
-from fusegen.schedule.launch import kept_params, shared_bytes, widest_vector
+from fusegen.schedule.launch import kept_params, ring_params, shared_bytes, widest_vector
+from fusegen.schedule.list_price import price_of_lists
 from fusegen.schedule.price import Price, Work, price_of
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.strips import strip_candidates
@@ -62,7 +63,7 @@ def candidates(
     if problem.any_rows:
         return _for_any_rows(program, problem, target, chunk)
     menu = _Menu(program, problem, target, chunk)
-    found = {one: Candidate(one, price_of(one, menu.work)) for one in menu.fitting()}
+    found = {one: Candidate(one, menu.price(one)) for one in menu.fitting()}
     return _sorted(found.values())
 
 
@@ -76,7 +77,7 @@ def _for_any_rows(
              for _, n, _ in _ROWS]  # fmt: skip
     offered = dict.fromkeys(one for menu in menus for one in menu.fitting())
     for (name, _, weight), menu in zip(_ROWS, menus, strict=True):
-        prices = {one: price_of(one, menu.work).total for one in offered}
+        prices = {one: menu.price(one).total for one in offered}
         least = min(prices.values())
         for one, price in prices.items():
             regrets.setdefault(one, []).append((name, (price / least) ** weight))
@@ -127,8 +128,16 @@ class _Menu:
             vector_bytes=max(VECTOR_BYTES, self.kept_bytes),
         )  # fmt: skip
 
+    def price(self, one: CudaSchedule) -> Price:
+        if self.lists:
+            return price_of_lists(one, self.work, max(c.k for c in self.lists))
+        return price_of(one, self.work)
+
     def all(self) -> Iterator[CudaSchedule]:
-        if self.lists or self.ordered or self.chunk is not None:
+        if self.lists and not self.ordered:
+            yield from self._for_lists()
+            return
+        if self.ordered or self.chunk is not None:
             yield self._plain()
             return
         yield from self._lanes()
@@ -253,7 +262,7 @@ class _Menu:
                 if 1 < blocks <= min(chunks, _MOST_SLICES):
                     yield replace(self.base, team="grid", threads=threads, blocks=blocks)
 
-    # ---- lists, own monoids that keep row order, chunks that the user set ----
+    # ---- own monoids that keep row order, chunks that the user set ----
 
     def _plain(self) -> CudaSchedule:
         most = max(1, (self.chunk or MAX_ITEMS) // self.width)
@@ -264,14 +273,8 @@ class _Menu:
         vectors = min(most, -(-self.n_vectors // WARP))
         if self.n_vectors <= WARP * vectors and largest <= WARP:
             return replace(self.base, team="lanes", threads=128, vectors=vectors)
-        if not self.lists:
-            one = replace(self.base, vectors=min(4, most), fixed=True)
-            return self._shared_row(one, -(-2 * self.target.multiprocessors // (rows or 1)), 4)
-        one = replace(self.base, threads=128, vectors=min(MAX_ITEMS // self.width, 8, most),
-                      fixed=True, per_sm=8)  # fmt: skip
-        few = replace(one, threads=512, vectors=min(4, one.vectors), per_sm=1)
-        shared = self._shared_row(few, -(-self.target.multiprocessors // (rows or 1)), 2)
-        return shared if shared.blocks > 1 else one
+        one = replace(self.base, vectors=min(4, most), fixed=True)
+        return self._shared_row(one, -(-2 * self.target.multiprocessors // (rows or 1)), 4)
 
     def _shared_row(self, one: CudaSchedule, blocks: int, least: int) -> CudaSchedule:
         """Few rows: each over so many blocks, if these get at least so many chunks."""
@@ -279,6 +282,40 @@ class _Menu:
         if not rows or 2 * rows > self.target.multiprocessors or chunks < 2 * least:
             return one
         return replace(one, team="grid", blocks=max(1, min(blocks, chunks // least, 64)))
+
+    # ---- lists ----
+
+    def _for_lists(self) -> Iterator[CudaSchedule]:
+        """Rows go by in tiles; they come straight to registers or through a ring."""
+        most = min((self.chunk or MAX_ITEMS) // self.width, 8) or 1
+        warp = min(most, -(-self.n_vectors // WARP))
+        if self.n_vectors <= WARP * warp and max(c.k for c in self.lists) <= WARP:
+            yield replace(self.base, team="lanes", threads=128, vectors=warp)
+            return
+        found = [replace(self.base, threads=128, vectors=most, fixed=True, per_sm=8)]
+        split = [replace(self.base, threads=512, vectors=min(4, most), fixed=True, per_sm=2)]
+        if self._rings() and most >= 4:
+            ring = replace(self.base, threads=256, vectors=4, fixed=True, per_sm=4, stages=3)
+            found += [ring, replace(ring, threads=128, per_sm=7)]
+            split.append(ring)
+        for one in found:
+            if one is found[0] or self.n_vectors > 3 * one.threads * one.vectors:
+                yield one
+        if self.problem.n_rows and self.problem.n_rows <= 2 * self.target.multiprocessors:
+            for one in split:
+                chunks = self.n_vectors / (one.threads * one.vectors)
+                slots = one.per_sm * self.target.multiprocessors // self.problem.n_rows
+                for blocks in {2, 4, 8, 16, slots // one.per_sm}:
+                    if 1 < blocks <= min(chunks, slots, 64):
+                        yield replace(one, team="grid", blocks=blocks)
+
+    def _rings(self) -> bool:
+        """Can a row come through shared memory? Copies there are 16 bytes each."""
+        (kernel, *others) = self.program.kernels
+        if others or len(kernel.sweeps) > 1 or self.load == "scalar":
+            return False
+        read = ring_params(kernel, kernel.sweeps[0])
+        return bool(read) and all(p.dtype.itemsize * self.width % VECTOR_BYTES == 0 for p in read)
 
 
 def _words(kernel: Kernel, sweep: Sweep, width: int) -> int:

@@ -9,7 +9,7 @@ from fusegen.dtypes import DType
 from fusegen.expr import Var
 from fusegen.kernel import Kernel
 from fusegen.monoid import KBest
-from fusegen.schedule.cuda import CudaSchedule
+from fusegen.schedule.cuda import MAX_WIDTH, CudaSchedule
 
 SHARED_LIST_BYTES = 33792  # of all lists of a block; larger ones live in device memory
 FEW_CANDIDATES = 128  # that are sorted by counting
@@ -40,6 +40,7 @@ class ListPlan:
     kept: int  # candidates that may stay when the list is cut
     crowd: int  # candidates that make a list to be cut
     groups: int  # of a thread's first items, whose best ones set the first edge; 0: there is none
+    guess: bool  # does the list of a long row begin with an edge that a sample makes likely?
     samples: int  # vectors that set an edge after many candidates at once; 0: there is none
 
     @property
@@ -77,9 +78,12 @@ def list_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ListPlan:
     slots = 1 << (max(least, 2 * kept) - 1).bit_length()
     crowd = min(2 * k + k // 2 + 64, max(slots * 7 // 16, kept + kept // 8))
     samples = min(slots - crowd, max(512, 4 * k))
+    sample = 2 * schedule.width * schedule.team_threads
+    guess = k >= (256 if schedule.width == MAX_WIDTH else 512) and sample <= slots
     return ListPlan(
-        key, slots, kept, crowd, _groups(k, slots, schedule), samples if 2 * samples > 3 * k else 0
-    )
+        key=key, slots=slots, kept=kept, crowd=crowd, groups=_groups(k, slots, schedule),
+        guess=guess, samples=samples if 2 * samples > 3 * k else 0,
+    )  # fmt: skip
 
 
 def _groups(k: int, slots: int, schedule: CudaSchedule) -> int:

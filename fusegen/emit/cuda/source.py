@@ -139,6 +139,7 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
         "least_blocks": schedule.least_blocks,
         "vectors": schedule.vectors, "width": schedule.width, "wide": schedule.width > 1,
         "past_l1": schedule.past_l1,
+        "stages": schedule.stages,
         "step": "kRestVectors" if schedule.home == "chip" else "kVectors",
         "sliced": schedule.team in ("cluster", "grid"),
         "exp": "exp_narrow" if dialect.narrow else f"exp{dialect.suffix}",
@@ -156,7 +157,7 @@ def _list_facts(sweeps: list[SweepView]) -> dict[str, object]:
         "layouts": {"WideKeys" if p.key.wide else "PackedKeys" for p in plans},
         "few_candidates": FEW_CANDIDATES,
         "long_lists": any(p.crowd > FEW_CANDIDATES for p in plans),
-        "starts": any(p.groups for p in plans),
+        "starts": any(p.groups or p.guess for p in plans),
         "look_ahead": any(p.samples for p in plans),
     }
 

@@ -124,9 +124,10 @@ class SweepPrinter:
         brought = {"registers": "", "shared": "fetch_slice", "chip": "fetch_slice"}
         return LoadView(
             type=C_TYPES[param.dtype.name], name=param.name, pointer=pointer_of(param), kept=kept,
-            narrow=param.dtype.itemsize < 4,
+            body=body_of(param, self.schedule), narrow=param.dtype.itemsize < 4,
             # Rows may start off a vector boundary; the shared row of columns then does not follow.
             loader=brought[self.schedule.home] if kept else "load_columns" if apart
+            else "fetch_chunk" if self.schedule.stages and param.shape == "element"
             else "load_items",
         )  # fmt: skip
 
@@ -148,6 +149,7 @@ class SweepPrinter:
             "load_items": f"load_items{shared}({items}, {self._body(load)}, at, live)",
             "load_columns": f"load_columns({items}, {load.pointer}, column_of, live)",
             "fetch_slice": f"read_items({items}, {load.name}_slots, at - {self._origin}, live)",
+            "fetch_chunk": f"read_items({items}, {load.name}_ring, slot, live)",
         }[load.loader]  # fmt: skip
         return [f"Items<{load.type}, kItems> {items};", f"{filled};"]
 
@@ -192,7 +194,8 @@ class SweepPrinter:
             key="WideKey" if plan.key.wide else "unsigned long long",
             keys=f"{'WideKeys' if plan.key.wide else 'PackedKeys'}<{order}>",
             peak=f"chunk.{same.name}" if same else f"{best.name}_peak", own_peak=same is None,
-            lines=tuple(self._candidate_lines(best)),
+            lines=tuple(self._candidate_lines(best, ring=False)),
+            ring_lines=tuple(self._candidate_lines(best, ring=True)),
             item_lines=tuple(self.elements.item_lines([best.lift])),
             value=self.dialect.text(best.lift),
             spilled=in_device_memory(self.kernel, self.schedule), memory=self._memory(best, plan),
@@ -206,13 +209,15 @@ class SweepPrinter:
         owner = f"(blockIdx.x * kRowsPerBlock{' + team' if several else ''})"
         return f"{best.name}_slots + {owner} * {plan.slots}LL"
 
-    def _candidate_lines(self, best: KBest) -> list[str]:
+    def _candidate_lines(self, best: KBest, *, ring: bool) -> list[str]:
         loads, lets = needed(self.sweep, [best.lift])
         lines = []
         for n in loads:
             param = self.kernel.param(n)
             kind = self.dialect.type_of(param.dtype.kind)
-            raw = self.dialect.load(f"{pointer_of(param)}[column]", param.dtype)
+            there = ring and param.shape == "element"
+            place = f"{n}_ring[place]" if there else f"{pointer_of(param)}[column]"
+            raw = self.dialect.load(place, param.dtype)
             lines.append(f"const {kind} {n} = {raw};")
         return lines + [self.elements.let(let) for let in lets]
 

@@ -17,6 +17,7 @@ class LoadView:
     name: str
     pointer: str
     kept: bool  # is it on chip from the first sweep on?
+    body: str  # pointer to the first vector
     narrow: bool  # are several elements packed into a register?
     loader: str  # the function that brings its items
 
@@ -35,6 +36,7 @@ class ListView:
     own_peak: bool  # computed for the list alone (else a folded maximum is the same value)
     lines: tuple[str, ...]  # from memory to the candidate's value, at `column`
     item_lines: tuple[str, ...]  # from item i to the candidate's value
+    ring_lines: tuple[str, ...]  # from a ring in shared memory, at `place`, to the value
     value: str
     spilled: bool
     memory: str  # where its slots are
@@ -91,6 +93,16 @@ class SweepView:
     steps: tuple[str, ...]
     row_stores: tuple[str, ...]
     list_stores: tuple[tuple[ListView, tuple[str, ...]], ...]
+
+    @property
+    def ring(self) -> tuple[LoadView, ...]:
+        """Loads that come through a ring in shared memory."""
+        return tuple(ld for ld in self.loads if ld.loader == "fetch_chunk")
+
+    @property
+    def guesses(self) -> bool:
+        """May a list begin with an edge that is not proved?"""
+        return any(top.plan.guess for top in self.lists)
 
     @property
     def declares(self) -> tuple[str, ...]:
