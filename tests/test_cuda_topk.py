@@ -130,6 +130,17 @@ def test_short_rows(row: str) -> None:
         check(rows_of(row, "float32", 45), k)
 
 
+@pytest.mark.parametrize("k", [5, 64, 1000])
+@pytest.mark.parametrize("stages", [0, 3])
+def test_slices_of_rows(k: int, stages: int) -> None:
+    """Of few or many blocks, with lists that fit where they are gathered, or do not."""
+    x = rows_of("random", "float32", 20_000)
+    case = Case(best, {"x": x}, *x.shape, {"k": k})
+    for blocks in (3, 7):
+        choices = {**RING, "team": "grid", "blocks": blocks, "stages": stages}
+        check(x, k, n_rows=2, schedule=replace(case.work(n_rows=2).schedule, **choices))
+
+
 RING = {"threads": 128, "vectors": 2, "stages": 3, "per_sm": 4, "fixed": True, "team": "block"}
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 from fusegen.errors import ArgumentError
 from fusegen.kernel import Kernel, Program, Sweep
 from fusegen.schedule.cuda import (
+    MAX_ITEMS,
     MAX_WIDTH,
     NARROW_COLUMNS,
     TYPICAL_COLUMNS,
@@ -19,14 +20,13 @@ from fusegen.schedule.cuda import (
     CudaSchedule,
     LoadMode,
 )
-from fusegen.schedule.launch import kept_params, ring_params, shared_bytes, widest_vector
-from fusegen.schedule.list_price import price_of_lists
+from fusegen.schedule.launch import kept_params, shared_bytes, widest_vector
+from fusegen.schedule.lists import list_candidates, price_of_lists
 from fusegen.schedule.price import Price, Work, price_of
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.strips import strip_candidates
 from fusegen.schedule.target import WARP, CudaTarget
 
-MAX_ITEMS = 32  # of a chunk whose candidates for a list are told apart by a bit each
 _STATIC_SHARED = 8192  # bytes of a block beside its slice: states that meet, and CUDA's own
 _CHIP_THREADS = 512  # of a block whose rows come in where others leave
 _MOST_SLICES = 256  # blocks that share a row
@@ -135,7 +135,8 @@ class _Menu:
 
     def all(self) -> Iterator[CudaSchedule]:
         if self.lists and not self.ordered:
-            yield from self._for_lists()
+            most = min(MAX_ITEMS, self.chunk or MAX_ITEMS)
+            yield from list_candidates(self.program, self.problem, self.base, self.n_vectors, most)
             return
         if self.ordered or self.chunk is not None:
             yield self._plain()
@@ -161,9 +162,17 @@ class _Menu:
         if one.home == "chip":
             return replace(one, registers=128 if one.per_sm == 1 else 64)
         need = 24 + self.state + one.vectors * self.words + (56 if self.wide else 0)
+        need += 16 * max(0, len(self.lists) - 1) + 32 * any(c.kind == "int" for c in self.lists)
         if self.width == MAX_WIDTH:
             need += 32 if one.items >= 32 else one.items  # unpacked, beside what is packed
-        return replace(one, registers=next(n for most, n in _REGISTERS if need <= most))
+        one = replace(one, registers=next(n for most, n in _REGISTERS if need <= most))
+        if one.fixed and self.lists:
+            return replace(one, per_sm=min(one.per_sm, self._room(one)))
+        return one
+
+    def _room(self, one: CudaSchedule) -> int:
+        """Blocks of a multiprocessor that its registers suffice for."""
+        return max(1, self.target.registers_per_sm // (one.registers * one.threads))
 
     # ---- teams inside a warp ----
 
@@ -282,40 +291,6 @@ class _Menu:
         if not rows or 2 * rows > self.target.multiprocessors or chunks < 2 * least:
             return one
         return replace(one, team="grid", blocks=max(1, min(blocks, chunks // least, 64)))
-
-    # ---- lists ----
-
-    def _for_lists(self) -> Iterator[CudaSchedule]:
-        """Rows go by in tiles; they come straight to registers or through a ring."""
-        most = min((self.chunk or MAX_ITEMS) // self.width, 8) or 1
-        warp = min(most, -(-self.n_vectors // WARP))
-        if self.n_vectors <= WARP * warp and max(c.k for c in self.lists) <= WARP:
-            yield replace(self.base, team="lanes", threads=128, vectors=warp)
-            return
-        found = [replace(self.base, threads=128, vectors=most, fixed=True, per_sm=8)]
-        split = [replace(self.base, threads=512, vectors=min(4, most), fixed=True, per_sm=2)]
-        if self._rings() and most >= 4:
-            ring = replace(self.base, threads=256, vectors=4, fixed=True, per_sm=4, stages=3)
-            found += [ring, replace(ring, threads=128, per_sm=7)]
-            split.append(ring)
-        for one in found:
-            if one is found[0] or self.n_vectors > 3 * one.threads * one.vectors:
-                yield one
-        if self.problem.n_rows and self.problem.n_rows <= 2 * self.target.multiprocessors:
-            for one in split:
-                chunks = self.n_vectors / (one.threads * one.vectors)
-                slots = one.per_sm * self.target.multiprocessors // self.problem.n_rows
-                for blocks in {2, 4, 8, 16, slots // one.per_sm}:
-                    if 1 < blocks <= min(chunks, slots, 64):
-                        yield replace(one, team="grid", blocks=blocks)
-
-    def _rings(self) -> bool:
-        """Can a row come through shared memory? Copies there are 16 bytes each."""
-        (kernel, *others) = self.program.kernels
-        if others or len(kernel.sweeps) > 1 or self.load == "scalar":
-            return False
-        read = ring_params(kernel, kernel.sweeps[0])
-        return bool(read) and all(p.dtype.itemsize * self.width % VECTOR_BYTES == 0 for p in read)
 
 
 def _words(kernel: Kernel, sweep: Sweep, width: int) -> int:

@@ -40,6 +40,7 @@ class ListPlan:
     kept: int  # candidates that may stay when the list is cut
     crowd: int  # candidates that make a list to be cut
     groups: int  # of a thread's first items, whose best ones set the first edge; 0: there is none
+    takes_all: bool  # or do all items of the first tile become candidates?
     guess: bool  # does the list of a long row begin with an edge that a sample makes likely?
     samples: int  # vectors that set an edge after many candidates at once; 0: there is none
 
@@ -78,11 +79,13 @@ def list_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ListPlan:
     slots = 1 << (max(least, 2 * kept) - 1).bit_length()
     crowd = min(2 * k + k // 2 + 64, max(slots * 7 // 16, kept + kept // 8))
     samples = min(slots - crowd, max(512, 4 * k))
+    groups, tile = _groups(k, slots, schedule), schedule.items * schedule.team_threads
     sample = 2 * schedule.width * schedule.team_threads
     guess = k >= (256 if schedule.width == MAX_WIDTH else 512) and sample <= slots
     return ListPlan(
-        key=key, slots=slots, kept=kept, crowd=crowd, groups=_groups(k, slots, schedule),
-        guess=guess, samples=samples if 2 * samples > 3 * k else 0,
+        key=key, slots=slots, kept=kept, crowd=crowd, groups=groups,
+        takes_all=not groups and tile <= slots, guess=guess,
+        samples=samples if 2 * samples > 3 * k else 0,
     )  # fmt: skip
 
 

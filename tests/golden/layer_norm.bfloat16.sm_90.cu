@@ -100,6 +100,8 @@ __device__ __forceinline__ void load_items(
         if (v < live) load_vector(items, v, from + (at + v * kTeam) * kWidth);
 }
 
+__device__ __forceinline__ void end_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
 constexpr int kGroups = 8;  // of copies on their way to shared memory
 
 // Vectors of a thread in each group.
@@ -125,8 +127,6 @@ __device__ __forceinline__ void fetch_group(
             asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(slot + byte), "l"(source + byte) : "memory");
     }
 }
-
-__device__ __forceinline__ void end_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // Waits for the oldest group that was not waited for. An empty group takes its place, so that there
 // are always kGroups - 1 younger ones.

@@ -158,6 +158,7 @@ def _list_facts(sweeps: list[SweepView]) -> dict[str, object]:
         "few_candidates": FEW_CANDIDATES,
         "long_lists": any(p.crowd > FEW_CANDIDATES for p in plans),
         "starts": any(p.groups or p.guess for p in plans),
+        "takes_all": any(p.takes_all for p in plans),
         "look_ahead": any(p.samples for p in plans),
     }
 

@@ -17,9 +17,9 @@ class LoadView:
     name: str
     pointer: str
     kept: bool  # is it on chip from the first sweep on?
-    body: str  # pointer to the first vector
     narrow: bool  # are several elements packed into a register?
     loader: str  # the function that brings its items
+    body: str = ""  # pointer to the first vector, if copies go to shared memory
 
 
 @dataclass(frozen=True)
