@@ -75,7 +75,7 @@ def _shared_rows(one: CudaSchedule, rows: int, n_vectors: int) -> Iterator[CudaS
 def _rings(program: Program, base: CudaSchedule) -> bool:
     """Can a row come through shared memory? Copies there are 16 bytes each."""
     kernel = program.kernels[0]
-    if len(program.sweeps) > 1 or base.load == "scalar":
+    if not base.target.ampere or len(program.sweeps) > 1 or base.load == "scalar":
         return False
     read = ring_params(kernel, kernel.sweeps[0])
     return bool(read) and all(p.dtype.itemsize * base.width % VECTOR_BYTES == 0 for p in read)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from fusegen.errors import ArgumentError
-from fusegen.kernel import Kernel, Program, Sweep
+from fusegen.kernel import Program
+from fusegen.schedule.access import access, check_chunk, words
 from fusegen.schedule.cuda import (
     MAX_ITEMS,
     MAX_WIDTH,
@@ -18,9 +18,8 @@ from fusegen.schedule.cuda import (
     TYPICAL_COLUMNS,
     VECTOR_BYTES,
     CudaSchedule,
-    LoadMode,
 )
-from fusegen.schedule.launch import kept_params, shared_bytes, widest_vector
+from fusegen.schedule.launch import kept_params, shared_bytes
 from fusegen.schedule.lists import list_candidates, price_of_lists
 from fusegen.schedule.price import Price, Work, price_of
 from fusegen.schedule.problem import Problem
@@ -50,7 +49,7 @@ def select_cuda(
 ) -> CudaSchedule:
     """The cheapest candidate. Raises ArgumentError for an impossible chunk."""
     if problem.inner is not None:
-        _check_chunk(chunk)
+        check_chunk(chunk)
         return strip_candidates(program, problem, target, chunk)[0].schedule
     return candidates(program, problem, target, chunk)[0].schedule
 
@@ -59,7 +58,7 @@ def candidates(
     program: Program, problem: Problem, target: CudaTarget, chunk: int | None = None
 ) -> tuple[Candidate, ...]:
     """Every schedule worth a thought, cheapest first."""
-    _check_chunk(chunk)
+    check_chunk(chunk)
     if problem.any_rows:
         return _for_any_rows(program, problem, target, chunk)
     menu = _Menu(program, problem, target, chunk)
@@ -98,7 +97,7 @@ class _Menu:
     def __post_init__(self) -> None:
         p = self.problem
         self.n_cols = p.n_cols if p.n_cols is not None else TYPICAL_COLUMNS
-        self.width, self.load = _access(self.program, p, self.n_cols, self.chunk)
+        self.width, self.load = access(self.program, p, self.n_cols, self.chunk)
         self.n_vectors = max(1, self.n_cols // self.width)
         self.lists = [c for s in self.program.sweeps for c in s.monoid.lists]
         self.ordered = any(s.monoid.ordered for s in self.program.sweeps)
@@ -108,7 +107,7 @@ class _Menu:
             for s in self.program.sweeps
         )
         self.wide = kernel.compute.itemsize == 8
-        self.words = max(_words(k, s, self.width) for k in self.program.kernels for s in k.sweeps)
+        self.words = max(words(k, s, self.width) for k in self.program.kernels for s in k.sweeps)
         stores = any(s.element_stores for s in self.program.sweeps)
         self.base = CudaSchedule(
             target=self.target, team="block", home="device", threads=256, vectors=4,
@@ -291,34 +290,3 @@ class _Menu:
         if not rows or 2 * rows > self.target.multiprocessors or chunks < 2 * least:
             return one
         return replace(one, team="grid", blocks=max(1, min(blocks, chunks // least, 64)))
-
-
-def _words(kernel: Kernel, sweep: Sweep, width: int) -> int:
-    """Registers for one vector of every array that a sweep reads; half for one that it writes."""
-    read = sum(kernel.param(n).dtype.itemsize for n in sweep.loads)
-    written = sum(kernel.param(s.param).dtype.itemsize for s in sweep.element_stores)
-    return -(-(2 * read + written) * width // 8)
-
-
-def _check_chunk(chunk: int | None) -> None:
-    if chunk is not None and (chunk < 1 or chunk > MAX_ITEMS or chunk & (chunk - 1)):
-        raise ArgumentError(
-            f"chunk={chunk} is not possible on a GPU",
-            why=f"A thread's chunk is a power of two, 1 to {MAX_ITEMS}: the elements it holds.",
-            fix="Leave chunk out, or use 1 for the online form one element at a time.",
-        )
-
-
-def _access(
-    program: Program, problem: Problem, n_cols: int, chunk: int | None
-) -> tuple[int, LoadMode]:
-    """Elements per vector, and how rows lie to vectors."""
-    # Arrays between kernels are always aligned, so they share a phase with aligned rows only.
-    between = any(p.shape == "element" for p in program.workspace)
-    if not problem.in_phase or (between and not problem.aligned):
-        return 1, "scalar"
-    width = min(widest_vector(program), chunk or MAX_WIDTH)
-    whole = problem.aligned and n_cols % width == 0
-    if width > 1 and not whole and any(s.monoid.ordered for s in program.sweeps):
-        return 1, "scalar"  # edges would be merged out of order
-    return width, "aligned" if whole or width == 1 else "peeled"

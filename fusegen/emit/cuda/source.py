@@ -145,7 +145,8 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
         "exp": "exp_narrow" if dialect.narrow else f"exp{dialect.suffix}",
         "lowest": "-3.402823466e38f" if dialect.real == "float" else "-1.7976931348623157e308",
         "strips": schedule.strip is not None,
-        "nan_max": dialect.real == "float" and int(schedule.target.arch[3:]) >= 80,
+        "reduces": schedule.target.ampere,
+        "nan_max": dialect.real == "float" and schedule.target.ampere,
     }  # fmt: skip
 
 
