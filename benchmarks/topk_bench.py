@@ -1,7 +1,8 @@
 """softmax_topk of fusegen on one GPU: times beside a plain read of the same bytes, and torch.
 
     python benchmarks/topk_bench.py [--output FILE.json] [--only PATTERN …] [--peers]
-                                    [--repetitions N] [--jobs N] [--seconds S] [--list]
+                                    [--variants N] [--repetitions N] [--jobs N] [--seconds S]
+                                    [--list]
 
 Every result is checked in the same run: the elements of all rows against torch.topk, columns and
 values of some rows against a stable sort in float64. Exit status 1 if one is wrong or a cell
@@ -15,6 +16,7 @@ import json
 import os
 import secrets
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +28,11 @@ from streams.supervise import compile_ahead, records
 class _Here:
     """Measures on this machine's device; torch and CuPy are first imported here, in the worker."""
 
-    def __init__(self, repetitions: int, peers: bool, seed: int) -> None:
+    def __init__(self, repetitions: int, peers: bool, variants: int, seed: int) -> None:
         from streams import measure, measure_lists
 
         self._module = measure
-        self._bench = measure_lists.ListBench(repetitions, peers, seed)
+        self._bench = measure_lists.ListBench(repetitions, peers, variants, seed)
 
     def environment(self) -> dict[str, Any]:
         return self._module.environment()
@@ -42,10 +44,10 @@ class _Here:
         return self._module.device_lives()
 
 
-def _compile(cell: ListCell) -> None:
+def _compile(variants: int, cell: ListCell) -> None:
     from streams.measure_lists import compile_only
 
-    compile_only(cell)
+    compile_only(cell, variants)
 
 
 def _arguments() -> argparse.Namespace:
@@ -56,6 +58,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", default=[], metavar="PATTERN",
                         help="cells whose key contains or matches one: 'experts', '*k=5'")
     parser.add_argument("--peers", action="store_true", help="time torch as well")
+    parser.add_argument("--variants", type=int, default=0, metavar="N",
+                        help="time the N schedules of each cell that are cheapest by price")
     parser.add_argument("--repetitions", type=int, default=15, help="of a call")
     parser.add_argument("--jobs", type=int, default=min(8, os.cpu_count() or 1),
                         help="processes that compile kernels ahead; 0: none")
@@ -69,7 +73,7 @@ def _measured(args: argparse.Namespace, wanted: list[ListCell]) -> list[dict[str
     """The records of a run; their lines are printed as they come."""
     seed = secrets.randbelow(2**31) if args.seed is None else args.seed
     report: dict[str, Any] = {"seed": seed, "environment": {}, "cells": []}
-    made = lambda: _Here(args.repetitions, args.peers, seed)  # noqa: E731
+    made = lambda: _Here(args.repetitions, args.peers, args.variants, seed)  # noqa: E731
     for kind, found in records(wanted, made, args.seconds):  # type: ignore[arg-type]
         if kind == "environment":
             report["environment"] = found
@@ -96,7 +100,8 @@ def main() -> int:
         return 0
     if args.jobs:
         kernels = list({(c.rows, c.cols, c.k, c.dtype): c for c in wanted}.values())
-        for message in compile_ahead(kernels, _compile, min(args.jobs, len(kernels))):  # type: ignore[arg-type]
+        compiling: Any = partial(_compile, args.variants)
+        for message in compile_ahead(kernels, compiling, min(args.jobs, len(kernels))):  # type: ignore[arg-type]
             print(f"compiling ahead failed: {message}", file=sys.stderr)
     found = _measured(args, wanted)
     print("\n".join(["", *lists.ratios(found)]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,54 @@ def test_short_rows(row: str) -> None:
     for k in (1, 8, 32):
         check(rows_of(row, "float32", 1000), k)
         check(rows_of(row, "float32", 45), k)
+
+
+@pytest.mark.parametrize("k", [5, 64, 1000])
+@pytest.mark.parametrize("stages", [0, 3])
+def test_slices_of_rows(k: int, stages: int) -> None:
+    """Of few or many blocks, with lists that fit where they are gathered, or do not."""
+    x = rows_of("random", "float32", 20_000)
+    case = Case(best, {"x": x}, *x.shape, {"k": k})
+    for blocks in (3, 7):
+        choices = {**RING, "team": "grid", "blocks": blocks, "stages": stages}
+        check(x, k, n_rows=2, schedule=replace(case.work(n_rows=2).schedule, **choices))
+
+
+RING = {"threads": 128, "vectors": 2, "stages": 3, "per_sm": 4, "fixed": True, "team": "block"}
+
+
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("k", [5, 300])
+def test_rows_through_a_ring(row: str, k: int) -> None:
+    x = rows_of(row, "float32")
+    case = Case(best, {"x": x}, *x.shape, {"k": k})
+    check(x, k, schedule=replace(case.work(n_rows=100_000).schedule, **RING))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+@pytest.mark.parametrize("shift", [0, 3])
+def test_rings_of_types(dtype: str, shift: int) -> None:
+    x = rows_of("NaN and infinities", dtype, 6007)
+    case = Case(best, {"x": x}, *x.shape, {"k": 70})
+    schedule = case.work(n_rows=100_000, aligned=False).schedule
+    check(x, 70, shift=shift, aligned=False, schedule=replace(schedule, **RING))
+
+
+@pytest.mark.parametrize("row", ["random", "equal", "stairs", "ascending", "sampled"])
+@pytest.mark.parametrize("stages", [0, 3])
+def test_rows_that_begin_with_a_guess(row: str, stages: int) -> None:
+    """A sample sets the first edge; where it misleads, the row is streamed again."""
+    n, k = 20_000, 600
+    if row == "sampled":
+        x = np.random.default_rng(3).standard_normal((2, n)).astype(np.float32)
+        apart = n // 4 // 128
+        for item in range(8):
+            x[:, item::4 * apart] += 10  # the greatest of all, and too few
+    else:
+        x = rows_of(row, "float32", n)
+    case = Case(best, {"x": x}, *x.shape, {"k": k})
+    choices = {**RING, "vectors": 4, "stages": stages}
+    check(x, k, schedule=replace(case.work(n_rows=100_000).schedule, **choices))
 
 
 def test_several_lists_at_once() -> None:

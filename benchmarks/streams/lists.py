@@ -87,7 +87,9 @@ def line(record: dict[str, object]) -> str:
     torch = f"{float(str(peer)) / us:6.1f}× torch" if peer else ""
     wrong = "" if record["status"] == "ok" else f"  WRONG: {record['wrong']}"
     share = f"{us:9.1f} µs {100 * limit / us:5.0f}% of a read"
-    return f"{start}{share}{torch}  {record['shape']}{wrong}"
+    others = "".join(f"\n{'':54s}{us:9.1f} µs  {shape}{'  WRONG' if bad else ''}"
+                     for shape, us, bad in record.get("variants", ()))  # type: ignore[attr-defined]
+    return f"{start}{share}{torch}  {record['shape']}{wrong}{others}"
 
 
 def ratios(records: Sequence[dict[str, object]]) -> list[str]:

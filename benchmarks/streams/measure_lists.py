@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 import fusegen as fg
+from fusegen.schedule import select
 from streams.limits import Limits
 from streams.lists import ListCell
 from streams.texts import DTYPES, TOLERANCE
@@ -30,14 +32,15 @@ _ORDERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 class ListBench:
-    """Measures cells on the current device; arrays and limits serve every K."""
+    """Measures cells on the current device; arrays and limits serve every K. `variants`: time so
+    many of a cell's schedules, the cheapest by price first."""
 
-    def __init__(self, repetitions: int, peers: bool, seed: int) -> None:
+    def __init__(self, repetitions: int, peers: bool, variants: int, seed: int) -> None:
         torch.manual_seed(seed)
         torch.set_grad_enabled(False)
         self._timer = Timer(repetitions)
         self._timer.warm_up()
-        self._limits, self._peers = Limits(self._timer), peers
+        self._limits, self._peers, self._variants = Limits(self._timer), peers, variants
         self._x: dict[tuple[int, int, str, str], torch.Tensor] = {}
         self._reads: dict[int, float] = {}
 
@@ -47,22 +50,40 @@ class ListBench:
         executable: Any = pipeline.prepare((x,), {"k": cell.k}, out=out).executable
         if cell.input_bytes not in self._reads:
             self._reads[cell.input_bytes] = self._limits.over("read", [x], None).us
-        times = self._timer.times([partial(pipeline, x, k=cell.k, out=out)])
-        out[0].fill_(float("nan"))
-        out[1].fill_(-1)
-        values, columns = pipeline(x, k=cell.k, out=out)
-        wrong = what_is_wrong(cell, x, values, columns)
+        times, wrong = self._timed(pipeline, cell, x, out)
         found = {
             **asdict(cell), "key": cell.key, "status": "WRONG" if wrong else "ok", "wrong": wrong,
             "limit_us": self._reads[cell.input_bytes], "us": statistics.median(times),
             "us_all": times, "shape": shape_of(executable.schedule),
             "schedule": executable.schedule.describe(),
         }  # fmt: skip
+        if self._variants:
+            found["variants"] = [self._variant(n, cell, x, out) for n in range(self._variants)]
+            found["wrong"] = "; ".join(v[2] for v in found["variants"] if v[2]) or wrong
+            found["status"] = "WRONG" if found["wrong"] else "ok"
         if self._peers and cell.group != "hard rows":
             found["torch_us"] = self._timer.microseconds(
                 [lambda: torch.topk(torch.softmax(x, -1), cell.k)]
             )
         return found
+
+    def _timed(
+        self, pipeline: fg.Pipeline, cell: ListCell, x: torch.Tensor, out: tuple[torch.Tensor, ...]
+    ) -> tuple[list[float], str]:
+        times = self._timer.times([partial(pipeline, x, k=cell.k, out=out)])
+        out[0].fill_(float("nan"))
+        out[1].fill_(-1)
+        values, columns = pipeline(x, k=cell.k, out=out)
+        return times, what_is_wrong(cell, x, values, columns)
+
+    def _variant(
+        self, number: int, cell: ListCell, x: torch.Tensor, out: tuple[torch.Tensor, ...]
+    ) -> tuple[str, float, str]:
+        """Shape and microseconds of a schedule, and what is wrong with it."""
+        with variant(number) as pipeline:
+            executable: Any = pipeline.prepare((x,), {"k": cell.k}, out=out).executable
+            times, wrong = self._timed(pipeline, cell, x, out)
+        return shape_of(executable.schedule), statistics.median(times), wrong
 
     def _input(self, cell: ListCell) -> torch.Tensor:
         key = cell.rows, cell.cols, cell.dtype, cell.data
@@ -76,7 +97,24 @@ class ListBench:
 def shape_of(schedule: Any) -> str:
     """Who owns a row, in a few words."""
     blocks = f"/{schedule.blocks}" if schedule.blocks > 1 else ""
-    return f"{schedule.team}{blocks} {schedule.threads}×{schedule.vectors}×{schedule.width}"
+    ring = f" ring of {schedule.stages}" if schedule.stages else ""
+    return f"{schedule.team}{blocks} {schedule.threads}×{schedule.vectors}×{schedule.width}{ring}"
+
+
+@contextmanager
+def variant(number: int) -> Iterator[fg.Pipeline]:
+    """softmax_topk with the schedule that is so far behind the cheapest by price."""
+
+    def chosen(program: Any, problem: Any, target: Any, chunk: Any = None) -> Any:
+        found = select.candidates(program, problem, target, chunk)
+        return found[min(number, len(found) - 1)].schedule
+
+    plain = select.select_cuda
+    select.select_cuda = chosen
+    try:
+        yield fg.Pipeline(fg.library.softmax_topk.fn)
+    finally:
+        select.select_cuda = plain
 
 
 def input_of(cell: ListCell) -> torch.Tensor:
@@ -130,10 +168,12 @@ def what_is_wrong(
     return f"values off by {float(error):.1e}" if not error <= TOLERANCE[cell.dtype] else ""
 
 
-def compile_only(cell: ListCell) -> None:
+def compile_only(cell: ListCell, variants: int) -> None:
     """Bring the cell's kernels into the caches on disk, without running them."""
     x = torch.empty((cell.rows, cell.cols), dtype=DTYPES[cell.dtype], device="cuda")
-    pipeline = fg.library.softmax_topk
-    assert pipeline.prepare((x,), {"k": cell.k}, out=outputs_of(cell)).executable is not None
+    for number in range(max(1, variants)):
+        with variant(number) as pipeline:
+            call = pipeline.prepare((x,), {"k": cell.k}, out=outputs_of(cell))
+            assert call.executable is not None
     del x
     torch.cuda.empty_cache()  # other processes compile beside this one

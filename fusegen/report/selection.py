@@ -71,7 +71,7 @@ def _kind(one: CudaSchedule) -> str:
             "grid": "blocks all over the grid"}[one.team]  # fmt: skip
     home = {"device": "from memory", "registers": "in registers", "shared": "in shared memory",
             "chip": "in registers and shared memory"}  # fmt: skip
-    return f"{team}, {home[one.home]}"
+    return f"{team}, {'through a ring' if one.stages else home[one.home]}"
 
 
 def _short(one: CudaSchedule) -> str:

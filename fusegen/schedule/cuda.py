@@ -16,6 +16,7 @@ from fusegen.schedule.target import WARP, CudaTarget
 
 VECTOR_BYTES = 16
 MAX_WIDTH = 8  # elements of a vector
+MAX_ITEMS = 32  # of a chunk whose candidates for a list are told apart by a bit each
 NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 bits
 TYPICAL_COLUMNS = 8192  # where the length of a row is not known
 
@@ -63,11 +64,13 @@ class CudaSchedule:
     width: int  # elements per vector
     load: LoadMode
     past_l1: bool = False  # do loads of rows leave L1 alone?
+    ahead: bool = False  # does what all rows share come a chunk early, where rows stay on chip?
     wide_columns: bool = False  # n_cols does not fit 32 bits
     steady: bool = False  # does a team go from row to row, keeping what all rows share?
     fixed: bool = False  # is the number of threads part of the source?
     registers: Literal[64, 80, 128, 255] = 64  # that a thread may use
     per_sm: int = 1  # blocks that a multiprocessor shall have room for
+    stages: int = 0  # chunks of a ring in shared memory through which rows come; 0: there is none
     slice_vectors: int = 0  # of a row in shared memory: vectors that a block makes room for
     lists: Lists = "streamed"
     strip: Strip | None = None  # where rows lie side by side
@@ -137,7 +140,9 @@ class CudaSchedule:
         lists = "" if self.lists == "streamed" else f", lists {self.lists}"
         return (
             f"row per {owner}{stays[self.home]}, {self.vectors} × {self.width} elements per thread "
-            f"and chunk, {self.load} loads{' past L1' if self.past_l1 else ''}{lists}"
+            f"and chunk, {self.load} loads{' past L1' if self.past_l1 else ''}"
+            f"{', shared columns a chunk ahead' if self.ahead else ''}"
+            f"{f', a ring of {self.stages} chunks' if self.stages else ''}{lists}"
         )
 
     def _strip_shape(self, strip: Strip) -> str:

@@ -151,8 +151,16 @@ def kept_params(kernel: Kernel, schedule: CudaSchedule) -> tuple[Param, ...]:
     return tuple(p for p in found if p.shape == "element")
 
 
+def ring_params(kernel: Kernel, sweep: Sweep) -> tuple[Param, ...]:
+    """Arrays that come through a ring, where there is one: of the rows' own size."""
+    return tuple(p for n in sweep.loads if (p := kernel.param(n)).shape == "element")
+
+
 def shared_bytes(kernel: Kernel, schedule: CudaSchedule) -> int:
-    """Dynamic shared memory of a block: its slices of the arrays that stay on chip."""
+    """Dynamic shared memory of a block: its slices of the arrays that stay on chip, or a ring."""
+    if schedule.stages:
+        read = sum(p.dtype.itemsize for p in ring_params(kernel, kernel.sweeps[0]))
+        return schedule.stages * schedule.threads * schedule.items * read
     if schedule.home not in ("shared", "chip"):
         return 0
     kept = sum(p.dtype.itemsize for p in kept_params(kernel, schedule))

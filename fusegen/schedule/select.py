@@ -9,24 +9,24 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from fusegen.errors import ArgumentError
-from fusegen.kernel import Kernel, Program, Sweep
+from fusegen.kernel import Program
+from fusegen.schedule.access import access, check_chunk, words
 from fusegen.schedule.cuda import (
+    MAX_ITEMS,
     MAX_WIDTH,
     NARROW_COLUMNS,
     TYPICAL_COLUMNS,
     VECTOR_BYTES,
     CudaSchedule,
-    LoadMode,
 )
-from fusegen.schedule.launch import kept_params, shared_bytes, widest_vector
-from fusegen.schedule.price import Price, Work
+from fusegen.schedule.launch import kept_params, shared_bytes
+from fusegen.schedule.lists import list_candidates, price_of_lists
+from fusegen.schedule.price import Price, Work, price_of
 from fusegen.schedule.problem import Problem
-from fusegen.schedule.short_lists import price_in, short_list_schedules
+from fusegen.schedule.short_lists import price_of_short_lists, short_list_schedules
 from fusegen.schedule.strips import strip_candidates
 from fusegen.schedule.target import WARP, CudaTarget
 
-MAX_ITEMS = 32  # of a chunk whose candidates for a list are told apart by a bit each
 _STATIC_SHARED = 8192  # bytes of a block beside its slice: states that meet, and CUDA's own
 _CHIP_THREADS = 512  # of a block whose rows come in where others leave
 _MOST_SLICES = 256  # blocks that share a row
@@ -50,7 +50,7 @@ def select_cuda(
 ) -> CudaSchedule:
     """The cheapest candidate. Raises ArgumentError for an impossible chunk."""
     if problem.inner is not None:
-        _check_chunk(chunk)
+        check_chunk(chunk)
         return strip_candidates(program, problem, target, chunk)[0].schedule
     return candidates(program, problem, target, chunk)[0].schedule
 
@@ -59,11 +59,12 @@ def candidates(
     program: Program, problem: Problem, target: CudaTarget, chunk: int | None = None
 ) -> tuple[Candidate, ...]:
     """Every schedule worth a thought, cheapest first."""
-    _check_chunk(chunk)
+    check_chunk(chunk)
     if problem.any_rows:
         return _for_any_rows(program, problem, target, chunk)
     menu = _Menu(program, problem, target, chunk)
-    return _sorted(Candidate(one, price_in(program, one, menu.work)) for one in set(menu.fitting()))
+    found = {one: Candidate(one, menu.price(one)) for one in menu.fitting()}
+    return _sorted(found.values())
 
 
 def _for_any_rows(
@@ -76,7 +77,7 @@ def _for_any_rows(
              for _, n, _ in _ROWS]  # fmt: skip
     offered = dict.fromkeys(one for menu in menus for one in menu.fitting())
     for (name, _, weight), menu in zip(_ROWS, menus, strict=True):
-        prices = {one: price_in(program, one, menu.work).total for one in offered}
+        prices = {one: menu.price(one).total for one in offered}
         least = min(prices.values())
         for one, price in prices.items():
             regrets.setdefault(one, []).append((name, (price / least) ** weight))
@@ -97,7 +98,7 @@ class _Menu:
     def __post_init__(self) -> None:
         p = self.problem
         self.n_cols = p.n_cols if p.n_cols is not None else TYPICAL_COLUMNS
-        self.width, self.load = _access(self.program, p, self.n_cols, self.chunk)
+        self.width, self.load = access(self.program, p, self.n_cols, self.chunk)
         self.n_vectors = max(1, self.n_cols // self.width)
         self.lists = [c for s in self.program.sweeps for c in s.monoid.lists]
         self.ordered = any(s.monoid.ordered for s in self.program.sweeps)
@@ -107,7 +108,7 @@ class _Menu:
             for s in self.program.sweeps
         )
         self.wide = kernel.compute.itemsize == 8
-        self.words = max(_words(k, s, self.width) for k in self.program.kernels for s in k.sweeps)
+        self.words = max(words(k, s, self.width) for k in self.program.kernels for s in k.sweeps)
         stores = any(s.element_stores for s in self.program.sweeps)
         self.base = CudaSchedule(
             target=self.target, team="block", home="device", threads=256, vectors=4,
@@ -127,10 +128,24 @@ class _Menu:
             vector_bytes=max(VECTOR_BYTES, self.kept_bytes),
         )  # fmt: skip
 
+    def price(self, one: CudaSchedule) -> Price:
+        if one.lists != "streamed":
+            return price_of_short_lists(self.program, one, self.work)
+        if self.lists:
+            return price_of_lists(one, self.work, max(c.k for c in self.lists))
+        return price_of(one, self.work)
+
     def all(self) -> Iterator[CudaSchedule]:
-        if self.lists or self.ordered or self.chunk is not None:
+        if self.lists and not self.ordered:
+            short = short_list_schedules(self.program, self.base, self.n_vectors, self.chunk)
+            yield from short
+            if short:
+                return
+            most = min(MAX_ITEMS, self.chunk or MAX_ITEMS)
+            yield from list_candidates(self.program, self.problem, self.base, self.n_vectors, most)
+            return
+        if self.ordered or self.chunk is not None:
             yield self._plain()
-            yield from short_list_schedules(self.program, self.base, self.n_vectors, self.chunk)
             return
         yield from self._lanes()
         yield from self._blocks()
@@ -153,9 +168,17 @@ class _Menu:
         if one.home == "chip":
             return replace(one, registers=128 if one.per_sm == 1 else 64)
         need = 24 + self.state + one.vectors * self.words + (56 if self.wide else 0)
+        need += 16 * max(0, len(self.lists) - 1) + 32 * any(c.kind == "int" for c in self.lists)
         if self.width == MAX_WIDTH:
             need += 32 if one.items >= 32 else one.items  # unpacked, beside what is packed
-        return replace(one, registers=next(n for most, n in _REGISTERS if need <= most))
+        one = replace(one, registers=next(n for most, n in _REGISTERS if need <= most))
+        if one.fixed and self.lists:
+            return replace(one, per_sm=min(one.per_sm, self._room(one)))
+        return one
+
+    def _room(self, one: CudaSchedule) -> int:
+        """Blocks of a multiprocessor that its registers suffice for."""
+        return max(1, self.target.registers_per_sm // (one.registers * one.threads))
 
     # ---- teams inside a warp ----
 
@@ -190,10 +213,15 @@ class _Menu:
         share = -(-self.n_vectors // blocks)
         if share * self.kept_bytes + _STATIC_SHARED > self.target.shared_per_block:
             return
+        light = self.work.extra == 1 or self.width == MAX_WIDTH  # is there room for a second chunk?
         for threads in (128, 256, 512):
             if threads * 4 <= share:
-                yield replace(self.base, team="cluster" if blocks > 1 else "block", home="shared",
-                              threads=threads, vectors=4, blocks=blocks, slice_vectors=share)
+                ahead = bool(self.work.extra) and light and 2 * share > 5 * threads * 4
+                yield replace(
+                    self.base, team="cluster" if blocks > 1 else "block", home="shared",
+                    threads=threads, vectors=4, blocks=blocks, slice_vectors=share,
+                    ahead=ahead and self.load == "aligned",
+                )  # fmt: skip
 
     # ---- clusters, and rows that fill many multiprocessors ----
 
@@ -210,16 +238,14 @@ class _Menu:
         """Rows in registers and shared memory, the next one coming in where this one leaves."""
         if self.load != "aligned" or sum(s.monoid.has_scalars for s in self.program.sweeps) != 1:
             return
-        # (blocks on a multiprocessor, vectors in registers): two are better, where chunks are small
-        # enough for that; for a few rows, all that the registers hold.
-        homes = ((2, 4), (1, 12)) if self.width < MAX_WIDTH and not self.wide else ((1, 4),)
-        for per_sm, vectors in homes:
+        for per_sm, vectors in self._chip_homes():
             held = _CHIP_THREADS * vectors
             room = (self.target.shared_per_sm // per_sm - _STATIC_SHARED) // self.kept_bytes
             slots = self.target.multiprocessors * per_sm
             least = -(-self.n_vectors // (room + held))
             teams = slots // least
-            for blocks in {slots // n for n in (teams, teams - 1) if n > 0}:  # no one stands idle
+            # No block stands idle.
+            for blocks in {slots // n for n in (teams, teams - 1, teams - 2) if n > 0}:
                 share = -(-self.n_vectors // blocks)
                 if blocks > 1 and share > held:
                     yield replace(
@@ -227,6 +253,15 @@ class _Menu:
                         threads=_CHIP_THREADS, blocks=blocks, vectors=vectors,
                         slice_vectors=share - held,
                     )  # fmt: skip
+
+    def _chip_homes(self) -> tuple[tuple[int, int], ...]:
+        """Blocks of a multiprocessor, and vectors of a thread in registers: two blocks are better,
+        with chunks so small that nothing spills; for a few rows, all that the registers hold."""
+        if self.wide:
+            return ((1, 4),)
+        if self.width == MAX_WIDTH:
+            return ((2, 1),)
+        return ((2, 2),) if self.work.extra else ((2, 4), (1, 12))
 
     def _split(self) -> Iterator[CudaSchedule]:
         """Rows split over the grid; the last of a row's blocks merges what they found."""
@@ -242,7 +277,7 @@ class _Menu:
                 if 1 < blocks <= min(chunks, _MOST_SLICES):
                     yield replace(self.base, team="grid", threads=threads, blocks=blocks)
 
-    # ---- lists, own monoids that keep row order, chunks that the user set ----
+    # ---- own monoids that keep row order, chunks that the user set ----
 
     def _plain(self) -> CudaSchedule:
         most = max(1, (self.chunk or MAX_ITEMS) // self.width)
@@ -253,14 +288,8 @@ class _Menu:
         vectors = min(most, -(-self.n_vectors // WARP))
         if self.n_vectors <= WARP * vectors and largest <= WARP:
             return replace(self.base, team="lanes", threads=128, vectors=vectors)
-        if not self.lists:
-            one = replace(self.base, vectors=min(4, most), fixed=True)
-            return self._shared_row(one, -(-2 * self.target.multiprocessors // (rows or 1)), 4)
-        one = replace(self.base, threads=128, vectors=min(MAX_ITEMS // self.width, 8, most),
-                      fixed=True, per_sm=4)  # fmt: skip
-        few = replace(one, threads=512, vectors=min(4, one.vectors), per_sm=1)
-        shared = self._shared_row(few, -(-self.target.multiprocessors // (rows or 1)), 2)
-        return shared if shared.blocks > 1 else one
+        one = replace(self.base, vectors=min(4, most), fixed=True)
+        return self._shared_row(one, -(-2 * self.target.multiprocessors // (rows or 1)), 4)
 
     def _shared_row(self, one: CudaSchedule, blocks: int, least: int) -> CudaSchedule:
         """Few rows: each over so many blocks, if these get at least so many chunks."""
@@ -268,34 +297,3 @@ class _Menu:
         if not rows or 2 * rows > self.target.multiprocessors or chunks < 2 * least:
             return one
         return replace(one, team="grid", blocks=max(1, min(blocks, chunks // least, 64)))
-
-
-def _words(kernel: Kernel, sweep: Sweep, width: int) -> int:
-    """Registers for one vector of every array that a sweep reads; half for one that it writes."""
-    read = sum(kernel.param(n).dtype.itemsize for n in sweep.loads)
-    written = sum(kernel.param(s.param).dtype.itemsize for s in sweep.element_stores)
-    return -(-(2 * read + written) * width // 8)
-
-
-def _check_chunk(chunk: int | None) -> None:
-    if chunk is not None and (chunk < 1 or chunk > MAX_ITEMS or chunk & (chunk - 1)):
-        raise ArgumentError(
-            f"chunk={chunk} is not possible on a GPU",
-            why=f"A thread's chunk is a power of two, 1 to {MAX_ITEMS}: the elements it holds.",
-            fix="Leave chunk out, or use 1 for the online form one element at a time.",
-        )
-
-
-def _access(
-    program: Program, problem: Problem, n_cols: int, chunk: int | None
-) -> tuple[int, LoadMode]:
-    """Elements per vector, and how rows lie to vectors."""
-    # Arrays between kernels are always aligned, so they share a phase with aligned rows only.
-    between = any(p.shape == "element" for p in program.workspace)
-    if not problem.in_phase or (between and not problem.aligned):
-        return 1, "scalar"
-    width = min(widest_vector(program), chunk or MAX_WIDTH)
-    whole = problem.aligned and n_cols % width == 0
-    if width > 1 and not whole and any(s.monoid.ordered for s in program.sweeps):
-        return 1, "scalar"  # edges would be merged out of order
-    return width, "aligned" if whole or width == 1 else "peeled"

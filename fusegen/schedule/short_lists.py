@@ -18,6 +18,7 @@ from fusegen.schedule.target import WARP
 from fusegen.schedule.topk import key_plan, loaded_type
 
 _MOST_SORTED = 16  # entries of a list that every lane keeps
+_LARGEST = 128  # list of a warp that counts
 _MOST_HELD = 64  # items of a lane that sorts
 _MOST_COUNTED = 32  # and of one that counts: a bit each
 _RATE = 4e9  # instructions of warps that a multiprocessor gets through in a second
@@ -61,21 +62,23 @@ def _paired(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> str:
 
 def short_list_schedules(
     program: Program, base: CudaSchedule, n_vectors: int, chunk: int | None
-) -> Iterator[CudaSchedule]:
-    """Schedules for rows that lanes can hold, if their lists are short enough."""
+) -> tuple[CudaSchedule, ...]:
+    """Schedules for rows that lanes can hold, if their lists are short enough: faster than any
+    that keeps candidates as a row goes by."""
     lists = [(k, c) for k in program.kernels for s in k.sweeps for c in s.monoid.lists]
-    if not lists or chunk is not None or any(s.monoid.ordered for s in program.sweeps):
-        return
-    narrow = all(not key_plan(kernel, best, base).wide for kernel, best in lists)
-    if not narrow or base.wide_columns or int(base.target.arch[3:]) < 80:
-        return
+    if not lists or chunk is not None or base.wide_columns or int(base.target.arch[3:]) < 80:
+        return ()
+    if any(key_plan(kernel, best, base).wide for kernel, best in lists):
+        return ()
     largest = max(c.k for _, c in lists)
     base = replace(base, team="lanes", home="registers", threads=128)
+    found: list[CudaSchedule] = []
     if largest <= _MOST_SORTED:
-        yield from _sorted(replace(base, lists="sorted"), n_vectors)
+        found += _sorted(replace(base, lists="sorted"), n_vectors)
     vectors = -(-n_vectors // WARP)
-    if vectors * base.width <= _MOST_COUNTED and largest <= WARP * base.width:
-        yield replace(base, lists="counted", vectors=vectors)
+    if vectors * base.width <= _MOST_COUNTED and largest <= min(_LARGEST, WARP * base.width):
+        found.append(replace(base, lists="counted", vectors=vectors))
+    return tuple(found)
 
 
 def _sorted(base: CudaSchedule, n_vectors: int) -> Iterator[CudaSchedule]:
@@ -90,15 +93,13 @@ def _sorted(base: CudaSchedule, n_vectors: int) -> Iterator[CudaSchedule]:
 # ---- prices ----
 
 
-def price_in(program: Program, one: CudaSchedule, work: Work) -> Price:
+def price_of_short_lists(program: Program, one: CudaSchedule, work: Work) -> Price:
     """Price of a schedule: what the lists add are instructions of a warp, by rough count."""
     price = price_of(one, work)
     cost = sum(
-        _cost(kernel, best, one, work.vectors)
+        _cost(kernel, best, one)
         for kernel in program.kernels for s in kernel.sweeps for best in s.monoid.lists
     )  # fmt: skip
-    if not cost:
-        return price
     if price.adds:
         part = cost * WARP / one.team_threads * 0.002
     else:
@@ -107,16 +108,12 @@ def price_in(program: Program, one: CudaSchedule, work: Work) -> Price:
     return Price((*price.parts, ("lists", part)), price.adds)
 
 
-def _cost(kernel: Kernel, best: KBest, schedule: CudaSchedule, n_vectors: int) -> float:
-    match schedule.lists:
-        case "sorted":
-            return _sorted_cost(schedule, short_plan(kernel, best, schedule))
-        case "counted":
-            candidates = 1.3 * best.k + 4
-            rounds = -(-candidates // WARP)
-            return 150 + 8 * schedule.items + 20 * rounds + candidates * (1.5 + 3 * rounds)
-        case "streamed":
-            return 1300 + 100 * best.k + 2 * n_vectors
+def _cost(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> float:
+    if schedule.lists == "sorted":
+        return _sorted_cost(schedule, short_plan(kernel, best, schedule))
+    candidates = 1.3 * best.k + 4
+    rounds = -(-candidates // WARP)
+    return 150 + 8 * schedule.items + 20 * rounds + candidates * (1.5 + 3 * rounds)
 
 
 def _sorted_cost(schedule: CudaSchedule, plan: ShortPlan) -> float:

@@ -42,6 +42,11 @@ class CudaTarget:
         """Can blocks form clusters and read one another's shared memory?"""
         return self.largest_cluster > 1
 
+    @property
+    def ampere(self) -> bool:
+        """Are there copies to shared memory that nobody waits for, and reductions of a warp?"""
+        return int(self.arch[3:]) >= 80
+
     def on(self, product: str, multiprocessors: int, l2_bytes: int) -> CudaTarget:
         """The same limits with a device's own counts; its bandwidth is not known, so it is taken
         to fall with the number of multiprocessors."""

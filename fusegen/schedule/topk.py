@@ -9,7 +9,7 @@ from fusegen.dtypes import DType
 from fusegen.expr import Var
 from fusegen.kernel import Kernel
 from fusegen.monoid import KBest
-from fusegen.schedule.cuda import CudaSchedule
+from fusegen.schedule.cuda import MAX_WIDTH, CudaSchedule
 
 SHARED_LIST_BYTES = 33792  # of all lists of a block; larger ones live in device memory
 FEW_CANDIDATES = 128  # that are sorted by counting
@@ -39,8 +39,10 @@ class ListPlan:
     slots: int  # a power of two
     kept: int  # candidates that may stay when the list is cut
     crowd: int  # candidates that make a list to be cut
-    sampled: int  # vectors of a thread that set the first edge; 0: there is none
-    by_item: bool  # does each item of those count, or the best of each vector?
+    groups: int  # of a thread's first items, whose best ones set the first edge; 0: there is none
+    takes_all: bool  # or do all items of the first tile become candidates?
+    guess: bool  # does the list of a long row begin with an edge that a sample makes likely?
+    samples: int  # vectors that set an edge after many candidates at once; 0: there is none
 
     @property
     def n_bytes(self) -> int:
@@ -69,24 +71,30 @@ def loaded_type(kernel: Kernel, best: KBest) -> DType | None:
 def list_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ListPlan:
     """Room for twice as many candidates as a list keeps; more where many come at a time."""
     k = best.k
+    key = key_plan(kernel, best, schedule)
     kept = k + k // 8 + 16
-    short = 256 if schedule.team == "lanes" else 512
-    least = short if k <= 64 else 2048 if k <= 256 else 4096
+    least = 256 if schedule.team == "lanes" else 512 if k <= 64 else 2048 if k <= 256 else 4096
+    if schedule.blocks > 1 and schedule.blocks * kept <= 4096:
+        least = max(least, schedule.blocks * kept)  # what the last block of a row gathers
     slots = 1 << (max(least, 2 * kept) - 1).bit_length()
     crowd = min(2 * k + k // 2 + 64, max(slots * 7 // 16, kept + kept // 8))
-    sampled, by_item = _sample(k, slots - crowd, crowd, schedule)
-    return ListPlan(key_plan(kernel, best, schedule), slots, kept, crowd, sampled, by_item)
+    samples = min(slots - crowd, max(512, 4 * k))
+    groups, tile = _groups(k, slots, schedule), schedule.items * schedule.team_threads
+    sample = 2 * schedule.width * schedule.team_threads
+    guess = k >= (256 if schedule.width == MAX_WIDTH else 512) and sample <= slots
+    return ListPlan(
+        key=key, slots=slots, kept=kept, crowd=crowd, groups=groups,
+        takes_all=not groups and tile <= slots, guess=guess,
+        samples=samples if 2 * samples > 3 * k else 0,
+    )  # fmt: skip
 
 
-def _sample(k: int, room: int, crowd: int, schedule: CudaSchedule) -> tuple[int, bool]:
-    """Vectors of a thread to look at first: enough that few of the first tile reach the edge."""
-    team = schedule.team_threads
-    for vectors in range(1, schedule.vectors + 1):
-        enough = 2 * k <= team * vectors and schedule.vectors * k <= vectors * crowd
-        if enough and team * vectors <= room:
-            return vectors, False
-    vectors = min(schedule.vectors, room // (team * schedule.width))
-    return (vectors, True) if k <= team * vectors * schedule.width else (0, False)
+def _groups(k: int, slots: int, schedule: CudaSchedule) -> int:
+    """As few groups as hold the best items apart; none where every item may be a candidate."""
+    team, groups = schedule.team_threads, 1
+    while groups < schedule.vectors and team * groups < 2 * k:
+        groups *= 2
+    return groups if 4 * team * groups >= 5 * k and team * groups <= slots else 0
 
 
 def in_device_memory(kernel: Kernel, schedule: CudaSchedule) -> bool:

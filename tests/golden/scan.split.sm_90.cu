@@ -220,15 +220,18 @@ scan(
     for (column_t tile = begin; tile < end; tile += kVectors * kTeam) {
         const column_t at = tile + rank;
         const int live = live_vectors<kVectors>(at, end);
-        Items<float, kItems> a_items;
-        load_items(a_items, a_row, at, live);
-        Items<float, kItems> b_items;
-        load_items(b_items, b_row, at, live);
+        Items<float, kItems> a_items = {};
+        Items<float, kItems> b_items = {};
         State tile_state = State::identity();
-        if (live == kVectors)
+        if (live == kVectors) {
+            load_items(a_items, a_row, at, kVectors);
+            load_items(b_items, b_row, at, kVectors);
             sweep1_fold<kItems>(tile_state, a_items, b_items, kVectors);
-        else if (live > 0)
+        } else if (live > 0) {
+            load_items(a_items, a_row, at, live);
+            load_items(b_items, b_row, at, live);
             sweep1_fold<kItems>(tile_state, a_items, b_items, live);
+        }
         folded1 = merge(folded1, block_reduce(tile_state, meeting1));
     }
     const State part_of_state = folded1;

@@ -149,67 +149,59 @@ template <typename Order>
 struct PackedKeys {
     typedef typename Order::Value Value;
     typedef unsigned long long Key;
-    int column_bits;
+    int spare;  // bits that no column has; at least one
 
-    explicit __device__ __forceinline__ PackedKeys(column_t n_cols) : column_bits(32 - __clz(n_cols)) {}
+    explicit __device__ __forceinline__ PackedKeys(column_t n_cols) : spare(__clz(n_cols)) {}
 
     __device__ __forceinline__ Key key(Value value, column_t column) const
     {
-        const Key order = Order::of(value), down = last_column() - column;
-        return order << (column_bits + 1) | down << 1 | Order::minus_zero(value);
+        return least_key(value, column) | Order::minus_zero(value);
+    }
+    // The least key of an equal value in that column.
+    __device__ __forceinline__ Key least_key(Value value, column_t column) const
+    {
+        return static_cast<Key>(Order::of(value)) << 32 | ~static_cast<unsigned>(column) << spare;
     }
     __device__ __forceinline__ Value value(Key key) const
     {
-        return Order::with_sign(Order::value(static_cast<unsigned>(key >> (column_bits + 1))), key & 1);
+        return Order::with_sign(Order::value(static_cast<unsigned>(key >> 32)), key & 1);
     }
     __device__ __forceinline__ column_t column(Key key) const
     {
-        return last_column() - (static_cast<unsigned>(key >> 1) & last_column());
+        return static_cast<column_t>(~static_cast<unsigned>(key) >> spare);
     }
+    // Or is this just the least key of a value?
+    __device__ __forceinline__ bool names_column(Key key) const { return static_cast<unsigned>(key) != 0; }
     // The value next to that of a key: what is less does not beat it, nor what ties in later columns.
     // It is no greater than the key's if there is no such value, or NaN.
     __device__ __forceinline__ Value next_value(Key key) const
     {
-        return Order::value(static_cast<unsigned>(key >> (column_bits + 1)) + 1);
-    }
-
-  private:
-    __device__ __forceinline__ column_t last_column() const
-    {
-        return static_cast<column_t>((1u << column_bits) - 1);
+        return Order::value(static_cast<unsigned>(key >> 32) + 1);
     }
 };
 
 __device__ __forceinline__ int bit_length(unsigned long long distance) { return 64 - __clzll(distance); }
-__device__ __forceinline__ unsigned bin_of(unsigned long long distance, int shift)
-{
-    return static_cast<unsigned>(distance >> shift);
-}
-__device__ __forceinline__ unsigned long long bins_before(unsigned bin, int shift)
-{
-    return static_cast<unsigned long long>(bin) << shift;
-}
-__device__ __forceinline__ unsigned long long bin_span(int shift) { return (1ull << shift) - 1; }
-__device__ __forceinline__ unsigned long long from_lane(unsigned long long key, int lane_mask)
-{
-    return __shfl_xor_sync(0xffffffffu, key, lane_mask);
-}
+__device__ __forceinline__ unsigned top_word(unsigned long long key) { return static_cast<unsigned>(key >> 32); }
 
+// The least and the greatest key with these top words.
+__device__ __forceinline__ void span_keys(unsigned least, unsigned greatest, unsigned long long& low, unsigned long long& high)
+{
+    low = static_cast<unsigned long long>(least) << 32;
+    high = ~(static_cast<unsigned long long>(~greatest) << 32);
+}
 constexpr int kBinBits = 9;
 constexpr int kBins = 1 << kBinBits;
+constexpr int kMyBins = (kBins + kTeam - 1) / kTeam;
 
 // Where the threads of a team count keys together.
-template <typename Key>
-struct Tally {
+struct alignas(16) Tally {
     unsigned bins[kBins];
-    unsigned sums[kTeam / 32];
-    Key greatest[kTeam / 32], least[kTeam / 32];
+    unsigned sums[kTeam / 32], least[kTeam / 32], greatest[kTeam / 32];
     unsigned bin, before, in_bin;  // where a count was reached
 };
 
 // What the threads of lower rank hold, added up.
-template <typename Key>
-__device__ __forceinline__ unsigned sum_before(unsigned mine, Tally<Key>& tally, int rank)
+__device__ __forceinline__ unsigned sum_before(unsigned mine, Tally& tally, int rank)
 {
     unsigned sum = mine;
 #pragma unroll
@@ -225,76 +217,92 @@ __device__ __forceinline__ unsigned sum_before(unsigned mine, Tally<Key>& tally,
     return sum - mine;
 }
 
-// The least and the greatest key that any thread of the team has seen.
-template <typename Key>
-__device__ __forceinline__ void span_of_team(Key& least, Key& greatest, Tally<Key>& tally, int rank)
+// The least and the greatest word that any thread of the team has seen.
+__device__ __forceinline__ void span_of_team(unsigned& least, unsigned& greatest, Tally& tally, int rank)
 {
-#pragma unroll
-    for (int lane_mask = 16; lane_mask > 0; lane_mask /= 2) {
-        const Key low = from_lane(least, lane_mask), high = from_lane(greatest, lane_mask);
-        if (low < least) least = low;
-        if (high > greatest) greatest = high;
-    }
+    least = __reduce_min_sync(0xffffffffu, least);
+    greatest = __reduce_max_sync(0xffffffffu, greatest);
     if (rank % 32 == 0) tally.least[rank / 32] = least, tally.greatest[rank / 32] = greatest;
     team_sync();
 #pragma unroll
     for (int warp = 0; warp < kTeam / 32; ++warp) {
-        if (tally.least[warp] < least) least = tally.least[warp];
-        if (tally.greatest[warp] > greatest) greatest = tally.greatest[warp];
+        least = min(least, tally.least[warp]);
+        greatest = max(greatest, tally.greatest[warp]);
     }
 }
 
-// Finds the bin in which the count from the top reaches `wanted`.
-template <typename Key>
-__device__ __forceinline__ void find_bin(Tally<Key>& tally, unsigned wanted, int rank)
+__device__ __forceinline__ void clear_bins(Tally& tally, int rank)
 {
-    constexpr int kMine = (kBins + kTeam - 1) / kTeam;
-    unsigned mine = 0;
 #pragma unroll
-    for (int b = 0; b < kMine; ++b)
-        if (rank * kMine + b < kBins) mine += tally.bins[rank * kMine + b];
-    unsigned before = sum_before(mine, tally, rank);
-    if (before < wanted && wanted <= before + mine) {
-        int bin = rank * kMine;
-        for (; before + tally.bins[bin] < wanted; ++bin) before += tally.bins[bin];
-        tally.bin = bin, tally.before = before, tally.in_bin = tally.bins[bin];
+    for (int b = 0; b < kMyBins; ++b)
+        if (kBins % kTeam == 0 || b * kTeam + rank < kBins) tally.bins[b * kTeam + rank] = 0;
+}
+
+// A thread's own bins; they are neighbours.
+__device__ __forceinline__ void my_bins(unsigned (&mine)[kMyBins], const Tally& tally, int rank)
+{
+#pragma unroll
+    for (int b = 0; b < kMyBins; ++b)
+        mine[b] = kBins % kTeam == 0 || rank * kMyBins + b < kBins ? tally.bins[rank * kMyBins + b] : 0;
+}
+
+// Finds the bin in which the count from the top reaches `wanted`.
+__device__ __forceinline__ void find_bin(Tally& tally, unsigned wanted, int rank)
+{
+    unsigned mine[kMyBins], sum = 0;
+    my_bins(mine, tally, rank);
+#pragma unroll
+    for (int b = 0; b < kMyBins; ++b) sum += mine[b];
+    unsigned before = sum_before(sum, tally, rank);
+    if (before < wanted && wanted <= before + sum) {
+#pragma unroll
+        for (int b = 0; b < kMyBins; ++b) {
+            if (before < wanted && wanted <= before + mine[b])
+                tally.bin = rank * kMyBins + b, tally.before = before, tally.in_bin = mine[b];
+            before += mine[b];
+        }
     }
     team_sync();
 }
 
 // A key that at least k of these are not below, and at most `most` where that is possible without
 // telling apart keys one by one. Zeros are no keys. A histogram between the least and the greatest
-// key finds the bin with the k-th; the next one is of that bin alone, so that a few keys far from the
-// others cost one more round. Every thread of the team takes part, after a barrier.
+// value finds the bin with the k-th key; the next one is of that bin alone, so that a few keys far from
+// the others cost one more round. Every thread of the team takes part, after a barrier.
 template <typename Key>
-__device__ __noinline__ Key select(const Key* keys, int count, int k, int most, Tally<Key>& tally, int rank)
+__device__ __noinline__ Key select(const Key* keys, int count, int k, int most, Tally& tally, int rank)
 {
-    Key least = ~Key{}, greatest = Key{}, low = Key{}, high = ~Key{};
+    Key low{1}, high = ~Key{};
     int above = 0;  // keys that are greater than those in question
     for (;;) {
-        for (int bin = rank; bin < kBins; bin += kTeam) tally.bins[bin] = 0;
+        unsigned least = 0xffffffffu, greatest = 0;
+        clear_bins(tally, rank);
+#pragma unroll 4
         for (int j = rank; j < count; j += kTeam) {
             const Key key = keys[j];
-            if (!(key > Key{}) || key < low || key > high) continue;
-            if (key < least) least = key;
-            if (key > greatest) greatest = key;
+            if (key < low || key > high) continue;
+            least = min(least, top_word(key));
+            greatest = max(greatest, top_word(key));
         }
         span_of_team(least, greatest, tally, rank);
-        const Key distance = greatest - least;
-        const int shift = bit_length(distance) > kBinBits ? bit_length(distance) - kBinBits : 0;
+        Key first, last;
+        span_keys(least, greatest, first, last);
+        if (low < first) low = first;
+        if (high > last) high = last;
+        const int length = bit_length(high - low), shift = length > kBinBits ? length - kBinBits : 0;
+#pragma unroll 4
         for (int j = rank; j < count; j += kTeam) {
             const Key key = keys[j];
-            if (!(key < least || key > greatest)) atomicAdd(&tally.bins[bin_of(greatest - key, shift)], 1u);
+            if (!(key < low || key > high)) atomicAdd(&tally.bins[static_cast<unsigned>((high - key) >> shift)], 1u);
         }
         team_sync();
         find_bin(tally, k - above, rank);
 
-        const unsigned bin = tally.bin;
-        high = greatest - bins_before(bin, shift);
-        low = bin == bin_of(distance, shift) ? least : high - bin_span(shift);
+        const Key span = Key{tally.bin} << shift, width = Key{1} << shift;
+        high = high - span;
+        if (!(high - low < width)) low = high - width - ~Key{};
         if (above + static_cast<int>(tally.before + tally.in_bin) <= most || shift == 0) return low;
         above += tally.before;
-        least = high, greatest = low;
     }
 }
 
@@ -312,7 +320,7 @@ struct KBest {
     column_t known;  // vectors of the row among which the k are that the edge is for
     int count;       // candidates offered; those beyond the slots were turned away and come again
     int kept;
-    Tally<Key> tally;
+    Tally tally;
 };
 
 template <typename List>
@@ -324,6 +332,24 @@ __device__ __forceinline__ void clear(List& list, typename List::Key* slots, int
         list.edge = {};
         list.known = 0;
         list.count = 0;
+    }
+    team_sync();
+}
+
+// Raises the edge to the `wanted` best of `count` keys that lie behind the candidates; as many elements
+// of the row reach it: each key stands for another one, and is not above it. Those are in vectors before
+// `known`; if some are still to come after this tile, ties with the edge are candidates.
+template <typename List>
+__device__ __noinline__ void raise(List& list, int count, int wanted, column_t known, bool ties, int rank)
+{
+    typedef typename List::Key Key;
+    const Key* keys = list.slots + list.count;
+    team_sync();
+    Key edge = select(keys, count, wanted, wanted + wanted / 8 + 16, list.tally, rank), last;
+    if (ties) span_keys(top_word(edge), top_word(edge), edge, last);
+    if (rank == 0 && list.edge < edge) {
+        list.edge = edge;
+        list.known = known;
     }
     team_sync();
 }
@@ -373,6 +399,7 @@ template <typename Key, typename KeyOf>
 __device__ __forceinline__ unsigned reaching(unsigned pending, const Key& edge, const KeyOf& key_of)
 {
     unsigned reach = pending;
+#pragma unroll 1
     for (; pending != 0; pending &= pending - 1)
         if (key_of(__ffs(pending) - 1) < edge) reach &= ~(pending & -pending);
     return reach;
@@ -387,10 +414,12 @@ __device__ __forceinline__ Offered offer(
     List& list, unsigned pending, int rank, const KeyOf& key_of)
 {
     Offered result = kTaken;
+#pragma unroll 1
     for (;;) {
         int place = 0;
         if (pending != 0) {
             place = atomicAdd(&list.count, __popc(pending));
+#pragma unroll 1
             for (; pending != 0 && place < List::kSlots; pending &= pending - 1)
                 list.slots[place++] = key_of(__ffs(pending) - 1);
             place += __popc(pending);
@@ -402,45 +431,32 @@ __device__ __forceinline__ Offered offer(
     }
 }
 
-// Raises the edge to the k-th best of a sample: vectors from `first` on, `apart` from one
-// another, each with its best item or with all of them. K elements of the row reach that.
-template <int kSampled, bool kByItem, typename List, typename KeyAt>
-__device__ __noinline__ void look_ahead(
-    List& list, column_t first, column_t end, column_t apart, int rank, KeyAt key_at)
+// Raises the edge by a sample of what is left of a row: the best item of each of some vectors.
+template <int kSamples, typename List, typename KeyAt>
+__device__ __noinline__ void look_ahead(List& list, column_t first, column_t end, int rank, KeyAt key_at)
 {
     typedef typename List::Key Key;
-    constexpr int kFound = kByItem ? kWidth : 1;  // keys of a vector
-    const column_t there = (end - first + apart - 1) / apart;
-    const int sampled = there < kSampled * kTeam ? static_cast<int>(there) : kSampled * kTeam;
-    if (sampled * kFound < List::kK) return;
+    static_assert(List::kCrowd + kSamples <= List::kSlots, "no room behind the candidates");
+    const column_t apart = (end - first) / kSamples;
+    if (apart == 0) return;
     Key* keys = list.slots + list.count;
-#pragma unroll
-    for (int v = 0; v < kSampled; ++v) {
-        const int sample = v * kTeam + rank;
-        if (sample >= sampled) break;
-        Key best = Key{};
+#pragma unroll 1
+    for (int sample = rank; sample < kSamples; sample += kTeam) {
+        Key best{};
 #pragma unroll
         for (int e = 0; e < kWidth; ++e) {
             const Key key = key_at(first + sample * apart, e);
-            if (kByItem) keys[e * sampled + sample] = key;
             if (best < key) best = key;
         }
-        if (!kByItem) keys[sample] = best;
+        keys[sample] = best;
     }
-    team_sync();
-    const Key edge = select(keys, sampled * kFound, List::kK, List::kKept, list.tally, rank);
-    if (rank == 0 && list.edge < edge) {
-        list.edge = edge;
-        list.known = first + (sampled - 1) * apart + 1;
-    }
-    team_sync();
+    raise(list, kSamples, List::kK, end, true, rank);
 }
 
 // What the values of items to come are compared with. Those at or above it are candidates; while ties
 // with the edge may be, keys decide.
 template <typename Keys>
 struct Bar {
-    typename Keys::Key edge;
     typename Keys::Value value;
     bool ties;
 };
@@ -454,7 +470,7 @@ __device__ __forceinline__ Bar<Keys> bar_of(
     const typename Keys::Key edge = list.edge;
     const typename Keys::Value value = keys.value(edge), beyond = keys.next_value(edge);
     const bool later = edge > typename Keys::Key{} && list.known <= next && value < beyond;
-    return {edge, later ? beyond : value, !later};
+    return {later ? beyond : value, !later && keys.names_column(edge)};
 }
 
 // Sorts a few keys, each to its place by counting those that are greater.
@@ -464,6 +480,7 @@ __device__ __forceinline__ void sort_by_counting(const Key* from, Key* to, int c
     for (int j = rank; j < count; j += kTeam) {
         const Key mine = from[j];
         int place = 0;
+#pragma unroll 4
         for (int other = 0; other < count; ++other) place += from[other] > mine;
         to[place] = mine;
     }
@@ -587,7 +604,7 @@ __device__ __forceinline__ void sweep1_fold(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads, 4)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 8)
 softmax_topk(
     const float* __restrict__ x,
     float* __restrict__ values_out,
@@ -616,19 +633,48 @@ softmax_topk(
         return top_keys.key(x, column);
     };
     const auto top_key_at = [=](column_t vector, int e) { return top_key(vector * kWidth + e); };
-    look_ahead<1, false>(top, begin, end, 1, rank, top_key_at);
+    // The first edge of top: 5 of the first tile's groups of items have one that reaches it.
+    if (end - begin >= 5) {
+        const column_t at = begin + rank;
+        const auto column_of = [&](int i) { return (at + i / kWidth * kTeam) * kWidth + i % kWidth; };
+        const int live = live_vectors<kVectors>(at, end);
+        Items<float, kItems> x_items = {};
+        load_items(x_items, x_row, at, live);
+        float best[1];
+        int where[1];
+#pragma unroll
+        for (int v = 0; v < kVectors; ++v) {
+            float peak = -kInfinity;
+            if (v < live) {
+#pragma unroll
+                for (int i = v * kWidth; i < (v + 1) * kWidth; ++i) {
+                    const float x = x_items[i];
+                    peak = greater_of(peak, x);
+                }
+            }
+            if (v < 1 || peak > best[v % 1]) best[v % 1] = peak, where[v % 1] = v;
+        }
+#pragma unroll
+        for (int g = 0; g < 1; ++g) {
+            const column_t last = (at + where[g] * kTeam + 1) * kWidth - 1;
+            top.slots[g * kTeam + rank] = g < live ? top_keys.least_key(best[g], last) : decltype(top.edge){};
+        }
+        raise(top, 1 * kTeam, 5, end < begin + kVectors * kTeam ? end : begin + kVectors * kTeam, false, rank);
+    }
     auto top_bar = bar_of(top, top_keys, begin);
     for (column_t tile = begin; tile < end; tile += kVectors * kTeam) {
         const column_t at = tile + rank;
         const int live = live_vectors<kVectors>(at, end);
         const auto column_of = [&](int i) { return (at + i / kWidth * kTeam) * kWidth + i % kWidth; };
-        Items<float, kItems> x_items;
-        load_items(x_items, x_row, at, live);
+        Items<float, kItems> x_items = {};
         float top_peak = -kInfinity;
-        if (live == kVectors)
+        if (live == kVectors) {
+            load_items(x_items, x_row, at, kVectors);
             sweep1_fold<kItems>(folded1, top_peak, x_items, kVectors);
-        else if (live > 0)
+        } else if (live > 0) {
+            load_items(x_items, x_row, at, live);
             sweep1_fold<kItems>(folded1, top_peak, x_items, live);
+        }
         // Candidates for top: only chunks whose greatest item reaches the bar are looked at.
         const auto top_key_of = [&](int i) { return top_key(column_of(i)); };
         unsigned top_pending = 0;
@@ -639,13 +685,15 @@ softmax_topk(
                 const float x = x_items[i];
                 if (!(x < top_bar.value)) top_pending |= 1u << i;
             }
+            // A few that tie do no harm.
+            if (top_bar.ties && __popc(top_pending) > kItems / 4)
+                top_pending = reaching(top_pending, top.edge, top_key_of);
         }
-        if (top_bar.ties) top_pending = reaching(top_pending, top_bar.edge, top_key_of);
         const Offered top_offered = offer(top, top_pending, rank, top_key_of);
         if (top_offered != kTaken || tile == begin) {
             const column_t next = tile + kVectors * kTeam;
             if (top_offered == kCrowded && end - next > 2 * kVectors * kTeam)
-                look_ahead<1, false>(top, next, end, (end - next) / (1 * kTeam), rank, top_key_at);
+                look_ahead<436>(top, next, end, rank, top_key_at);
             top_bar = bar_of(top, top_keys, next);
         }
     }

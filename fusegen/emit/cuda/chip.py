@@ -8,7 +8,7 @@ from fusegen.emit.cuda.dialect import C_TYPES
 from fusegen.emit.cuda.rows import array_name, body_of, edge_lines
 from fusegen.kernel import Param
 from fusegen.schedule.cuda import CudaSchedule
-from fusegen.schedule.launch import Launch, kept_params
+from fusegen.schedule.launch import Launch, kept_params, ring_params
 
 
 class ChipPrinter:
@@ -29,6 +29,8 @@ class ChipPrinter:
                         "const column_t rest = begin + kVectors * kTeam;  // the first in slices",
                         *self._slots("end > rest ? end - rest : 0"),
                         "const column_t per_group = vectors_per_group(end - rest);")  # fmt: skip
+            case "device" if self.schedule.stages:
+                return self._rings()
             case "shared" if self.kept:
                 return (*self._slots("end > begin ? end - begin : 0"),
                         "const column_t per_group = vectors_per_group(end - begin);")  # fmt: skip
@@ -101,6 +103,15 @@ class ChipPrinter:
             lines.append(f"{kind}* {p.name}_slots = reinterpret_cast<{kind}*>({start});")
             before = f"{p.name}_slots"
         return lines
+
+    def _rings(self) -> tuple[str, ...]:
+        """Where chunks of a row arrive, one ring for each array."""
+        lines, start = ["extern __shared__ __align__(16) unsigned char rings[];"], "rings"
+        for p in ring_params(self.kernel, self.kernel.sweeps[0]):
+            kind = C_TYPES[p.dtype.name]
+            lines.append(f"{kind}* {p.name}_ring = reinterpret_cast<{kind}*>({start});")
+            start = f"{p.name}_ring + kStages * kItems * kTeam"
+        return tuple(lines)
 
     def _fetch(self, rows: Sequence[str], first: str) -> list[str]:
         groups = [f"    {_group(p, row, first)}" for p, row in zip(self.kept, rows, strict=True)]

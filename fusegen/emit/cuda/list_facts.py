@@ -26,5 +26,7 @@ def list_facts(sweeps: Sequence[SweepView]) -> dict[str, object]:
         "layouts": {"WideKeys" if p.key.wide else "PackedKeys" for p in plans},
         "few_candidates": FEW_CANDIDATES,
         "long_lists": any(p.crowd > FEW_CANDIDATES for p in plans),
-        "look_ahead": any(p.sampled for p in plans),
+        "starts": any(p.groups or p.guess for p in plans),
+        "takes_all": any(p.takes_all for p in plans),
+        "look_ahead": any(p.samples for p in plans),
     }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from fusegen.emit.banner import banner_lines
 from fusegen.emit.cuda.chip import ChipPrinter
@@ -82,6 +83,11 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
         ).view()
         for kernel in program.kernels for sweep in kernel.sweeps
     }  # fmt: skip
+    for kernel in program.kernels:
+        for this, after in pairwise(kernel.sweeps):
+            views[this.number] = replace(
+                views[this.number], ahead_next=views[after.number].ahead
+            )
     launched = launches(program, schedule)
     kernels = [_kernel_view(n, views, schedule, dialect) for n in launched]
     sweeps = list(views.values())
@@ -133,12 +139,14 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
         "least_blocks": schedule.least_blocks,
         "vectors": schedule.vectors, "width": schedule.width, "wide": schedule.width > 1,
         "past_l1": schedule.past_l1,
+        "stages": schedule.stages,
         "step": "kRestVectors" if schedule.home == "chip" else "kVectors",
         "sliced": schedule.team in ("cluster", "grid"),
         "exp": "exp_narrow" if dialect.narrow else f"exp{dialect.suffix}",
         "lowest": "-3.402823466e38f" if dialect.real == "float" else "-1.7976931348623157e308",
         "strips": schedule.strip is not None,
-        "nan_max": dialect.real == "float" and int(schedule.target.arch[3:]) >= 80,
+        "reduces": schedule.target.ampere,
+        "nan_max": dialect.real == "float" and schedule.target.ampere,
     }  # fmt: skip
 
 

@@ -104,7 +104,7 @@ def _facts(schedule: CudaSchedule, strip: Strip, dialect: CudaDialect) -> dict[s
         "mapped": strip.mapped,
         "exp": "exp_narrow" if dialect.narrow else f"exp{dialect.suffix}",
         "lowest": "-3.402823466e38f" if dialect.real == "float" else "-1.7976931348623157e308",
-        "nan_max": dialect.real == "float" and int(schedule.target.arch[3:]) >= 80,
+        "nan_max": dialect.real == "float" and schedule.target.ampere,
     }  # fmt: skip
 
 

@@ -51,8 +51,10 @@ class SweepPrinter:
             reduce=reduce_function(self.schedule),
             meeting=meeting_arguments(self.schedule, sweep.number),
             meeting_array=meeting_array(self.schedule, sweep.number),
-            loads=loads, brings=tuple(ln for ld in loads for ln in self._bring(ld)),
+            loads=loads,
+            brings=tuple(ln for ld in loads for ln in self._bring(ld) if not self._early(ld)),
             held=tuple(ln for ld in loads for ln in self._held(ld)),
+            ahead=tuple(ld for ld in loads if self._early(ld)), ahead_next=(),
             fold_params=(), fold_args="", edge_fold_args="", fold_lines=folded, lifts=lifts,
             map_params=(), map_args="", edge_map_args="",
             map_divisors=map_divisors, store_lines=stored,
@@ -124,11 +126,18 @@ class SweepPrinter:
         brought = {"registers": "", "shared": "fetch_slice", "chip": "fetch_slice"}
         return LoadView(
             type=C_TYPES[param.dtype.name], name=param.name, pointer=pointer_of(param), kept=kept,
-            narrow=param.dtype.itemsize < 4,
+            body=body_of(param, self.schedule), narrow=param.dtype.itemsize < 4,
             # Rows may start off a vector boundary; the shared row of columns then does not follow.
             loader=brought[self.schedule.home] if kept else "load_columns" if apart
+            else "fetch_chunk" if self.schedule.stages and param.shape == "element"
             else "load_items",
         )  # fmt: skip
+
+    def _early(self, load: LoadView) -> bool:
+        """Does a chunk of this array come while the one before it is worked on?"""
+        shared = self.kernel.param(load.name).shape == "per_column"
+        later = self.sweep is not self.kernel.sweeps[0]
+        return self.schedule.ahead and shared and later and load.loader == "load_items"
 
     def _bring(self, load: LoadView) -> list[str]:
         """Statements that fetch the items of a chunk of this array."""
@@ -142,6 +151,7 @@ class SweepPrinter:
             "load_items": f"load_items{shared}({items}, {self._body(load)}, at, live)",
             "load_columns": f"load_columns({items}, {load.pointer}, column_of, live)",
             "fetch_slice": f"read_items({items}, {load.name}_slots, at - {self._origin}, live)",
+            "fetch_chunk": f"read_items({items}, {load.name}_ring, slot, live)",
         }[load.loader]  # fmt: skip
         return [f"Items<{load.type}, kItems> {items};", f"{filled};"]
 
@@ -176,10 +186,12 @@ class SweepPrinter:
             (f for f in self.sweep.monoid.folded if f.fold == "max" and f.lift == best.lift), None
         )
         plan = list_plan(self.kernel, best, self.schedule)
+        if plan.groups:
+            self.dialect.use("greater_of")
         order: str = plan.key.order
         if order == "FloatOrder":
             order += f"<{plan.key.spare}>"
-        lines = tuple(self._candidate_lines(best))
+        lines = tuple(self._candidate_lines(best, ring=False))
         short = None
         if self.schedule.lists != "streamed":
             loads = [self._load(self.kernel.param(n)) for n in needed(self.sweep, [best.lift])[0]]
@@ -193,6 +205,7 @@ class SweepPrinter:
             else f"{'WideKeys' if plan.key.wide else 'PackedKeys'}<{order}>",
             peak=f"chunk.{same.name}" if same else f"{best.name}_peak",
             own_peak=same is None and short is None, lines=lines,
+            ring_lines=tuple(self._candidate_lines(best, ring=True)),
             item_lines=tuple(self.elements.item_lines([best.lift])),
             value=self.dialect.text(best.lift),
             spilled=in_device_memory(self.kernel, self.schedule), memory=self._memory(best, plan),
@@ -206,13 +219,15 @@ class SweepPrinter:
         owner = f"(blockIdx.x * kRowsPerBlock{' + team' if several else ''})"
         return f"{best.name}_slots + {owner} * {plan.slots}LL"
 
-    def _candidate_lines(self, best: KBest) -> list[str]:
+    def _candidate_lines(self, best: KBest, *, ring: bool) -> list[str]:
         loads, lets = needed(self.sweep, [best.lift])
         lines = []
         for n in loads:
             param = self.kernel.param(n)
             kind = self.dialect.type_of(param.dtype.kind)
-            raw = self.dialect.load(f"{pointer_of(param)}[column]", param.dtype)
+            there = ring and param.shape == "element"
+            place = f"{n}_ring[place]" if there else f"{pointer_of(param)}[column]"
+            raw = self.dialect.load(place, param.dtype)
             lines.append(f"const {kind} {n} = {raw};")
         return lines + [self.elements.let(let) for let in lets]
 

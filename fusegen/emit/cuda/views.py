@@ -21,6 +21,7 @@ class LoadView:
     kept: bool  # is it on chip from the first sweep on?
     narrow: bool  # are several elements packed into a register?
     loader: str  # the function that brings its items
+    body: str = ""  # pointer to the first vector, if copies go to shared memory
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class ListView:
     own_peak: bool  # computed for the list alone (else a folded maximum is the same value)
     lines: tuple[str, ...]  # from memory to the candidate's value, at `column`
     item_lines: tuple[str, ...]  # from item i to the candidate's value
+    ring_lines: tuple[str, ...]  # from a ring in shared memory, at `place`, to the value
     value: str
     spilled: bool
     memory: str  # where its slots are
@@ -78,6 +80,8 @@ class SweepView:
     loads: tuple[LoadView, ...]
     brings: tuple[str, ...]  # statements that declare and fill the items of a chunk
     held: tuple[str, ...]  # likewise of the chunk in registers, where the rest is elsewhere
+    ahead: tuple[LoadView, ...]  # loads that come a chunk early, the first while states meet
+    ahead_next: tuple[LoadView, ...]  # likewise, of the sweep after this one
     fold_params: tuple[str, ...]
     fold_args: str
     edge_fold_args: str
@@ -97,6 +101,26 @@ class SweepView:
     @property
     def streamed_lists(self) -> tuple[ListView, ...]:
         return tuple(c for c in self.lists if c.way == "streamed")
+
+    @property
+    def ring(self) -> tuple[LoadView, ...]:
+        """Loads that come through a ring in shared memory."""
+        return tuple(ld for ld in self.loads if ld.loader == "fetch_chunk")
+
+    @property
+    def guesses(self) -> bool:
+        """May a list begin with an edge that is not proved?"""
+        return any(top.plan.guess for top in self.streamed_lists)
+
+    @property
+    def declares(self) -> tuple[str, ...]:
+        """Items of a chunk that may be less than whole: what is not there does not stay in
+        registers from the chunk before."""
+        return tuple(ln.replace(";", " = {};") for ln in self.brings if ln.startswith("Items<"))
+
+    @property
+    def fills(self) -> tuple[str, ...]:
+        return tuple(ln for ln in self.brings if not ln.startswith("Items<"))
 
     @property
     def visits(self) -> bool:

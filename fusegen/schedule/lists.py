@@ -1,0 +1,127 @@
+"""Schedules for rows of which lists of the K best elements are kept, and what they cost.
+
+A row goes by in tiles, straight to registers or through a ring in shared memory. Prices are fitted
+to times of the candidates on an H200, as the others are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from fusegen.kernel import Program
+from fusegen.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
+from fusegen.schedule.launch import ring_params, shared_bytes
+from fusegen.schedule.price import Price, Work
+from fusegen.schedule.problem import Problem
+from fusegen.schedule.target import WARP
+from fusegen.schedule.topk import in_device_memory, list_plan
+
+_TALLY, _RESERVED = 2304, 1024  # bytes beside a list's candidates, and of a block beside that
+_MANY = 512  # elements of a list from which on a sample of the row sets the first edge
+
+
+def list_candidates(
+    program: Program, problem: Problem, base: CudaSchedule, n_vectors: int, items: int
+) -> Iterator[CudaSchedule]:
+    """Schedules worth a thought; a thread's chunk has up to `items` elements."""
+    for one in _shapes(program, problem, base, n_vectors, max(1, min(items // base.width, 8))):
+        yield replace(one, per_sm=min(one.per_sm, _room(program, one)))
+
+
+def _room(program: Program, one: CudaSchedule) -> int:
+    """Blocks of a multiprocessor for whose lists and rings there is room."""
+    needed = max(
+        sum(list_plan(k, best, one).n_bytes + _TALLY for s in k.sweeps for best in s.monoid.lists)
+        * (not in_device_memory(k, one)) + shared_bytes(k, one) for k in program.kernels
+    )  # fmt: skip
+    return max(1, one.target.shared_per_sm // (needed + _RESERVED))
+
+
+def _shapes(
+    program: Program, problem: Problem, base: CudaSchedule, n_vectors: int, most: int
+) -> Iterator[CudaSchedule]:
+    few = min(most, -(-n_vectors // WARP))
+    largest = max(c.k for s in program.sweeps for c in s.monoid.lists)
+    if n_vectors <= WARP * few and largest <= WARP:
+        yield replace(base, team="lanes", threads=128, vectors=few)
+        return
+    narrow = base.width == MAX_WIDTH  # more has to be in registers at a time
+    edges = narrow and base.load == "peeled"
+    yield replace(base, threads=128, vectors=most, fixed=True, per_sm=7 if edges else 8)
+    one = replace(base, threads=512, vectors=min(4, most), fixed=True, per_sm=1 if narrow else 2)
+    split = [one]
+    if _rings(program, base) and most >= 4:
+        ring = replace(base, threads=256, vectors=4, fixed=True, per_sm=3 if edges else 4, stages=3)
+        split.append(ring)
+        for one in (ring, replace(ring, threads=128, per_sm=6 if edges else 7)):
+            if n_vectors > 3 * one.threads * one.vectors:
+                yield one
+    if problem.n_rows and problem.n_rows <= 2 * base.target.multiprocessors:
+        for one in split:
+            yield from _shared_rows(one, problem.n_rows, n_vectors)
+
+
+def _shared_rows(one: CudaSchedule, rows: int, n_vectors: int) -> Iterator[CudaSchedule]:
+    """Each row over several blocks, all of which run at once."""
+    chunks = n_vectors // (one.threads * one.vectors)
+    alone = one.target.multiprocessors // rows
+    for blocks in sorted({2, 4, 8, 16, alone}):
+        if 1 < blocks <= min(chunks, one.per_sm * one.target.multiprocessors // rows, 64):
+            yield replace(one, team="grid", blocks=blocks)
+
+
+def _rings(program: Program, base: CudaSchedule) -> bool:
+    """Can a row come through shared memory? Copies there are 16 bytes each."""
+    kernel = program.kernels[0]
+    if not base.target.ampere or len(program.sweeps) > 1 or base.load == "scalar":
+        return False
+    read = ring_params(kernel, kernel.sweeps[0])
+    return bool(read) and all(p.dtype.itemsize * base.width % VECTOR_BYTES == 0 for p in read)
+
+
+
+def price_of_lists(one: CudaSchedule, work: Work, k: int) -> Price:
+    """Price of a schedule for lists of up to k elements."""
+    if work.rows is not None and work.few(one.target):
+        return Price(tuple(_latencies(one, work, work.rows, k)), adds=True)
+    factors = [("loads", _loads(one, work)), ("lists", _lists(one, k))]
+    if work.rows is not None:
+        factors.append(("parallelism", _idle(one, work.rows)))
+    return Price(tuple(factors), adds=False)
+
+
+def _loads(one: CudaSchedule, work: Work) -> float:
+    """Loads wait for a tile's candidates, unless they are under way in a ring; that has to fill."""
+    return 1.0 + 650 * one.blocks / work.vectors if one.stages else 1.09
+
+
+def _lists(one: CudaSchedule, k: int) -> float:
+    """Work on candidates: blocks of few threads wait less, and lists need the memory of rings."""
+    narrow = one.width == 8
+    large = 0.04 if one.threads > 128 and narrow and k < _MANY else 0.0
+    small = 0.01 if one.stages and one.threads == 128 and not narrow else 0.0
+    crowded = 0.12 if one.stages and k >= _MANY else 0.0
+    merges = 0.05 * (one.blocks > 1) + 0.02 * one.blocks
+    return 1.0 + large + small + crowded + merges
+
+
+def _idle(one: CudaSchedule, rows: int) -> float:
+    """Few blocks keep few loads under way: a ring has two more chunks of them."""
+    blocks = rows * one.blocks / one.rows_per_block
+    chunks = max(1, one.stages) * one.vectors * one.threads
+    return math.sqrt(max(1.0, 1.6 * one.target.multiprocessors * 1024 * 3 / (blocks * chunks)))
+
+
+def _latencies(
+    one: CudaSchedule, work: Work, rows: int, k: int
+) -> list[tuple[str, float]]:
+    """Microseconds of a few rows."""
+    beside = -(-rows * one.blocks // one.target.multiprocessors)  # blocks on one multiprocessor
+    tiles = work.vectors / one.blocks / (one.team_threads * one.vectors)
+    tile = one.team_threads * one.vectors / 2048  # of the largest kind
+    each = max(0.8 if one.stages else 1.0, 1.6 * beside * tile)
+    gathered = 0.25 * one.blocks * (1 + k / 256) if one.blocks > 1 else 0.0
+    start = 9.0 + k / 256 + (0.5 if one.stages else 0.0)
+    return [("launch and list", start), ("tiles", tiles * each), ("slices", gathered)]
