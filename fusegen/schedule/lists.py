@@ -48,7 +48,7 @@ def _shapes(
     few = min(most, -(-n_vectors // WARP))
     largest = max(c.k for s in program.sweeps for c in s.monoid.lists)
     if n_vectors <= WARP * few and largest <= WARP:
-        yield replace(base, team="lanes", threads=128, vectors=few)
+        yield replace(base, team="lanes", threads=128, vectors=few, fixed=True, per_sm=6)
         return
     narrow = base.width == MAX_WIDTH  # more has to be in registers at a time
     edges = narrow and base.load == "peeled"

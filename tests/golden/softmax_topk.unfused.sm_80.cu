@@ -671,7 +671,7 @@ __device__ __forceinline__ void sweep4_fold(
     top_peak_out = top_peak;
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads, 1)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 6)
 softmax_topk_1_m(
     const float* __restrict__ x,
     float* __restrict__ m_kept_out,
@@ -711,7 +711,7 @@ softmax_topk_1_m(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads, 1)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 6)
 softmax_topk_2_sum_exp(
     const float* __restrict__ x,
     const float* __restrict__ m_kept_in,
@@ -753,7 +753,7 @@ softmax_topk_2_sum_exp(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads, 1)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 6)
 softmax_topk_3_map(
     const float* __restrict__ x,
     const float* __restrict__ m_kept_in,
@@ -797,7 +797,7 @@ softmax_topk_3_map(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads, 1)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 6)
 softmax_topk_4_top(
     const float* __restrict__ div_stored,
     float* __restrict__ values_out,
