@@ -18,7 +18,8 @@ from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import WARP
 from fusegen.schedule.topk import in_device_memory, list_plan
 
-_TALLY, _RESERVED = 2304, 1024  # bytes beside a list's candidates, and of a block beside that
+_TALLY = 2304  # bytes beside a list's candidates
+_STATIC, _RESERVED = 256, 1024  # of a block beside its lists, and what CUDA takes
 _MANY = 512  # elements of a list from which on a sample of the row sets the first edge
 
 
@@ -27,16 +28,18 @@ def list_candidates(
 ) -> Iterator[CudaSchedule]:
     """Schedules worth a thought; a thread's chunk has up to `items` elements."""
     for one in _shapes(program, problem, base, n_vectors, max(1, min(items // base.width, 8))):
-        yield replace(one, per_sm=min(one.per_sm, _room(program, one)))
+        needed = _shared(program, one)
+        if not one.stages or needed <= base.target.shared_per_block:
+            room = max(1, base.target.shared_per_sm // (needed + _RESERVED))
+            yield replace(one, per_sm=min(one.per_sm, room))
 
 
-def _room(program: Program, one: CudaSchedule) -> int:
-    """Blocks of a multiprocessor for whose lists and rings there is room."""
-    needed = max(
+def _shared(program: Program, one: CudaSchedule) -> int:
+    """Bytes of a block's lists and rings, and of what else it has."""
+    return _STATIC + max(
         sum(list_plan(k, best, one).n_bytes + _TALLY for s in k.sweeps for best in s.monoid.lists)
         * (not in_device_memory(k, one)) + shared_bytes(k, one) for k in program.kernels
     )  # fmt: skip
-    return max(1, one.target.shared_per_sm // (needed + _RESERVED))
 
 
 def _shapes(
@@ -45,7 +48,7 @@ def _shapes(
     few = min(most, -(-n_vectors // WARP))
     largest = max(c.k for s in program.sweeps for c in s.monoid.lists)
     if n_vectors <= WARP * few and largest <= WARP:
-        yield replace(base, team="lanes", threads=128, vectors=few)
+        yield replace(base, team="lanes", threads=128, vectors=few, fixed=True, per_sm=6)
         return
     narrow = base.width == MAX_WIDTH  # more has to be in registers at a time
     edges = narrow and base.load == "peeled"
@@ -66,9 +69,9 @@ def _shapes(
 def _shared_rows(one: CudaSchedule, rows: int, n_vectors: int) -> Iterator[CudaSchedule]:
     """Each row over several blocks, all of which run at once."""
     chunks = n_vectors // (one.threads * one.vectors)
-    alone = one.target.multiprocessors // rows
-    for blocks in sorted({2, 4, 8, 16, alone}):
-        if 1 < blocks <= min(chunks, one.per_sm * one.target.multiprocessors // rows, 64):
+    alone = min(one.target.multiprocessors // rows, 64)
+    for blocks in sorted({2, 4, 8, 16, 32, alone}):
+        if 1 < blocks <= min(chunks, one.per_sm * one.target.multiprocessors // rows):
             yield replace(one, team="grid", blocks=blocks)
 
 
@@ -86,7 +89,7 @@ def price_of_lists(one: CudaSchedule, work: Work, k: int) -> Price:
     """Price of a schedule for lists of up to k elements."""
     if work.rows is not None and work.few(one.target):
         return Price(tuple(_latencies(one, work, work.rows, k)), adds=True)
-    factors = [("loads", _loads(one, work)), ("lists", _lists(one, k))]
+    factors = [("loads", _loads(one, work)), ("lists", _lists(one, work, k))]
     if work.rows is not None:
         factors.append(("parallelism", _idle(one, work.rows)))
     return Price(tuple(factors), adds=False)
@@ -97,13 +100,13 @@ def _loads(one: CudaSchedule, work: Work) -> float:
     return 1.0 + 650 * one.blocks / work.vectors if one.stages else 1.09
 
 
-def _lists(one: CudaSchedule, k: int) -> float:
+def _lists(one: CudaSchedule, work: Work, k: int) -> float:
     """Work on candidates: blocks of few threads wait less, and lists need the memory of rings."""
     narrow = one.width == 8
     large = 0.04 if one.threads > 128 and narrow and k < _MANY else 0.0
     small = 0.01 if one.stages and one.threads == 128 and not narrow else 0.0
     crowded = 0.12 if one.stages and k >= _MANY else 0.0
-    merges = 0.05 * (one.blocks > 1) + 0.02 * one.blocks
+    merges = 1000 * one.blocks / work.vectors if one.blocks > 1 else 0.0
     return 1.0 + large + small + crowded + merges
 
 
