@@ -255,7 +255,7 @@ def _laid_out(
     graph = front.graph
     shapes = {n: tuple(a.array.shape) for n, a in adopted.items()}
     rows = ar.rows_of(graph.inputs, shapes, axis)
-    ar.check_k(graph, rows.n_cols)
+    ar.check_columns(graph, rows.n_cols)
     views = _side_by_side(front, adopted, rows) if device == "cuda" else {}
     if views:
         rows = replace(rows, inner=math.prod(rows.lead[rows.axis :]))

@@ -99,8 +99,10 @@ def _value(
             return _mapped("to_int" if dtype.kind == "int" else "to_bool", [known[arg]])
         case g.Reduce(fold=fold, arg=arg):
             return _folded(fold, _wide(known[arg], n_cols))
-        case g.TopK(arg=arg, k=k):
-            return [Fraction(c) for c in best_columns(_wide(known[arg], n_cols), k)]
+        case g.TopK(arg=arg, k=k, largest=largest):
+            values = _wide(known[arg], n_cols)
+            ordered = values if largest else [-v for v in values]
+            return [Fraction(c) for c in best_columns(ordered, k)]
         case g.Part(top=top, field=field):
             columns = known[top]
             return columns if field == "indices" else _taken(known[top.arg], columns)
