@@ -9,6 +9,12 @@ from __future__ import annotations
 from fusegen import graph as g
 from fusegen.dtypes import INT64, dtype_of
 from fusegen.errors import TraceError
+from fusegen.positions import element_node
+from fusegen.positions import index as index
+from fusegen.positions import length as length
+from fusegen.positions import ragged as ragged
+from fusegen.positions import sections as sections
+from fusegen.positions import take as take
 from fusegen.value import Operand, Value, apply, builder, here, lift
 
 
@@ -39,16 +45,6 @@ def _picked(node: g.Node) -> g.Take | None:
             if isinstance(other, g.Index) and g.is_column(at) and whole:
                 return g.Take(y, at, here())
     return None
-
-
-def _element(what: str, x: Operand) -> g.Node:
-    node = lift(x)
-    if g.extent(node) is not g.Extent.ELEMENT:
-        raise TraceError(
-            f"{what} needs an element value, got a {g.extent(node).value}", where=here(),
-            fix="Pass something that has one value per column.",
-        )  # fmt: skip
-    return node
 
 
 # ---- reductions over the row (or over the K entries of a list) ----
@@ -139,7 +135,7 @@ def topk(
     if not isinstance(k, int) or isinstance(k, bool) or k < 1:
         raise TraceError(f"topk needs a whole number k ≥ 1, got {k!r}", where=here(),
                          fix="Make k a keyword-only parameter: def f(x, *, k=5).")  # fmt: skip
-    top = g.TopK(_element("topk", x), k, here(), largest)
+    top = g.TopK(element_node("topk", x), k, here(), largest)
     node = builder().add(top).node
     assert isinstance(node, g.TopK)
     parts = (builder().add(g.Part(node, field, top.loc)) for field in ("values", "indices"))
@@ -293,26 +289,3 @@ def cast(x: Operand, dtype: object) -> Value:
     Float → integer rounds toward zero, clamps to the type's range, and takes NaN to 0.
     """
     return builder().add(g.Cast(dtype_of(dtype), lift(x), here()))
-
-
-def index(x: Operand) -> Value:
-    """The column of each element, counted from 0."""
-    _element("index", x)
-    return builder().add(g.Index(here()))
-
-
-def length(x: Operand) -> Value:
-    """Number of columns of the row, as a row value."""
-    _element("length", x)
-    return builder().add(g.Length(here()))
-
-
-def take(x: Operand, index: Operand) -> Value:
-    """The element of x at column `index` (a row value or a list); NaN where it is out of range."""
-    node = _element("take", x)
-    at = lift(index)
-    if g.extent(at) is g.Extent.ELEMENT:
-        raise TraceError("take needs a row value or a list as index, got an element value",
-                         where=here(), why="Gathering a whole row by a permutation is not a "
-                         "reduction.", fix="Annotate the index input with fg.PerRow.")  # fmt: skip
-    return builder().add(g.Take(node, at, here()))

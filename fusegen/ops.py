@@ -55,7 +55,8 @@ def mirror(x: Any) -> Any:
     """The order of floats turned round, NaN included, which is greatest: the number above −x, −inf
     for NaN and NaN for −inf. It undoes itself, except that −0 comes back as +0."""
     x = np.asarray(x)
-    above = np.nextafter(np.subtract(0.0, x, dtype=x.dtype), np.asarray(np.inf, x.dtype))
+    with np.errstate(over="ignore"):  # infinity is above the greatest number
+        above = np.nextafter(np.subtract(0.0, x, dtype=x.dtype), np.asarray(np.inf, x.dtype))
     return np.where(np.isnan(x), -np.inf, np.where(np.isneginf(x), np.nan, above)).astype(x.dtype)
 
 
