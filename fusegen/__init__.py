@@ -90,5 +90,6 @@ __all__ = [
     "exp", "exp2", "expm1", "floor", "grad", "index", "isfinite", "isinf", "isnan", "length",
     "library", "log", "log1p", "log2", "logsumexp", "max", "maximum", "mean", "min", "minimum",
     "monoid", "pipeline", "prod", "product", "ragged", "reduce", "round", "rsqrt", "sections",
-    "sigmoid", "sign", "sin", "sqrt", "stabilize", "sum", "take", "tanh", "topk", "var", "where", "xlogy",
+    "sigmoid", "sign", "sin", "sqrt", "stabilize", "sum", "take", "tanh", "topk", "var", "where",
+    "xlogy",
 ]  # fmt: skip

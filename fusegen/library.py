@@ -161,20 +161,23 @@ def moe_gate(
     k=8, groups=8, groups_kept=4, group_score="top2", scale=2.5; DeepSeek-V2 (arXiv 2405.04434) is
     groups=8, groups_kept=3, k=6, renormalize=False, scale=16.
     """
-    scores = {"softmax": softmax, "sigmoid": fg.sigmoid}[_one_of("score", score, "softmax sigmoid")](x)
+    _one_of("score", score, "softmax sigmoid")
+    scores = softmax(x) if score == "softmax" else fg.sigmoid(x)
     rated = scores if bias is None else scores + bias
     if groups > 1:
         rated = fg.where(_in_kept_groups(rated, groups, groups_kept, group_score), rated, -math.inf)
     _, experts = fg.topk(rated, k, index_dtype=index_dtype)
     gates = fg.take(scores, experts)
-    return (gates / fg.sum(gates) if renormalize else gates) * scale, experts
+    gates = gates / fg.sum(gates) if renormalize else gates
+    return gates if scale == 1 else gates * scale, experts
 
 
 def _in_kept_groups(rated: Value, groups: int, kept: int, group_score: str) -> Value:
     """Which elements are in one of the `kept` best groups."""
     members = fg.sections(rated, groups)
     rows = [fg.where(inside, rated, -math.inf) for inside in members]
-    if _one_of("group_score", group_score, "max top2") == "max":
+    _one_of("group_score", group_score, "max top2")
+    if group_score == "max":
         best = [fg.max(row) for row in rows]
     else:
         best = [fg.sum(fg.topk(row, 2)[0]) for row in rows]
@@ -190,11 +193,10 @@ def _in_kept_groups(rated: Value, groups: int, kept: int, group_score: str) -> V
     return found
 
 
-def _one_of(what: str, word: str, words: str) -> str:
+def _one_of(what: str, word: str, words: str) -> None:
     if word not in words.split():
         raise ArgumentError(f"{what} is {word!r}",
                             fix=f"Choose {' or '.join(map(repr, words.split()))}.")  # fmt: skip
-    return word
 
 
 @pipeline

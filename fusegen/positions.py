@@ -5,6 +5,8 @@ x stands for an element value (one per position), m for a row value, lists for t
 
 from __future__ import annotations
 
+import itertools
+
 from fusegen import graph as g
 from fusegen.errors import TraceError
 from fusegen.value import Operand, Value, apply, builder, here, lift
@@ -89,12 +91,12 @@ def sections(x: Operand, count: int) -> tuple[Value, ...]:
     """
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise TraceError(f"sections needs a whole number ≥ 1, got {count!r}", where=here(),
-                         fix="Make it a keyword-only parameter: def f(x, *, groups=8).")  # fmt: skip
+                         fix="Make it a keyword-only parameter: *, groups=8.")  # fmt: skip
     element_node("sections", x)
     # column · count against n_cols · i: whole numbers, so exact, and no division.
     scaled = apply("mul", builder().add(g.Index(here(), count)), count)
     ends = [apply("mul", length(x), i) for i in range(count + 1)]
     return tuple(
         apply("and", apply("ge", scaled, a), apply("lt", scaled, b))
-        for a, b in zip(ends, ends[1:], strict=False)
+        for a, b in itertools.pairwise(ends)
     )

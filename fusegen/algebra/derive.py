@@ -127,7 +127,7 @@ def _refused(
     graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], kind: RefusalKind, why: str,
     todo: str = "",
 ) -> Refused:  # fmt: skip
-    what = node.fold.value if isinstance(node, g.Reduce) else f"topk({node.k}{'' if node.largest else ', largest=False'})"
+    what = node.fold.value if isinstance(node, g.Reduce) else f"topk({node.k})"
     others = ", ".join(needs)
     shown = f"{what} ({graph.names[node]}) cannot join the sweep of {others}: {kind.value}"
     fix = f"{todo or advice(kind)}\nIt keeps a sweep of its own; the result is the same."

@@ -26,8 +26,8 @@ def _definition(graph: g.Graph, node: g.Node) -> Definition:
         case g.Reduce(fold=fold, arg=arg):
             return Definition(name, fold.value, _formula(graph, arg), where)
         case g.TopK(arg=arg, k=k, largest=largest):
-            fold = f"{'top' if largest else 'least'} {k}"
-            return Definition(name, fold, _formula(graph, arg), where)
+            word = f"{'top' if largest else 'least'} {k}"
+            return Definition(name, word, _formula(graph, arg), where)
         case _:
             return Definition(name, "", _formula(graph, node, inside=True), where)
 

@@ -65,8 +65,8 @@ class KernelView:
 
 HELPERS = (
     "divisor", "exp_narrow", "exp_times", "greater_of", "lesser_of", "zero_wins", "square",
-    "xlogy", "sign", "mirror", "sigmoid", "to_int", "clamped", "shift_anchor", "scale_anchor", "above",
-    "below",
+    "xlogy", "sign", "sigmoid", "to_int", "clamped", "shift_anchor", "scale_anchor", "above",
+    "below", "mirror",
 )  # fmt: skip
 """C++ functions that a program gets if it calls them, one partial each."""
 
