@@ -13,15 +13,15 @@ from fusegen.schedule.cuda import CudaSchedule
 
 
 def array_name(param: Param) -> str:
-    """The parameter's own name: values of a row are called as the user calls them."""
+    """The parameter's own name: single values are called as the user calls them."""
     if param.output:
         return f"{param.name}_out"
-    return f"{param.name}_in" if param.shape == "row" else param.name
+    return f"{param.name}_in" if param.shape in ("row", "per_column") else param.name
 
 
 def pointer_of(param: Param) -> str:
     """The variable that points at this row's elements."""
-    return f"{param.name}_row" if param.shape == "element" else param.name
+    return f"{param.name}_row" if param.shape == "element" else array_name(param)
 
 
 def body_of(param: Param, schedule: CudaSchedule) -> str:
