@@ -164,7 +164,7 @@ def moe_gate(
     _one_of("score", score, "softmax sigmoid")
     scores = softmax(x) if score == "softmax" else fg.sigmoid(x)
     rated = scores if bias is None else scores + bias
-    if groups > 1:
+    if groups != 1:
         rated = fg.where(_in_kept_groups(rated, groups, groups_kept, group_score), rated, -math.inf)
     _, experts = fg.topk(rated, k, index_dtype=index_dtype)
     gates = fg.take(scores, experts)
@@ -177,6 +177,9 @@ def _in_kept_groups(rated: Value, groups: int, kept: int, group_score: str) -> V
     members = fg.sections(rated, groups)
     rows = [fg.where(inside, rated, -math.inf) for inside in members]
     _one_of("group_score", group_score, "max top2")
+    if not isinstance(kept, int) or not 1 <= kept <= groups:
+        raise ArgumentError(f"groups_kept is {kept!r}",
+                            fix=f"Choose a whole number from 1 to {groups}.")  # fmt: skip
     if group_score == "max":
         best = [fg.max(row) for row in rows]
     else:
