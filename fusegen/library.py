@@ -50,27 +50,29 @@ def logsumexp(x: Value) -> Value:
 
 
 @pipeline
-def topk(x: Value, *, k: int = 5) -> tuple[Value, Value]:
-    """(values, indices) of the K greatest, best first, K in place of the reduced axis.
+def topk(
+    x: Value, *, k: int = 5, largest: bool = True, index_dtype: str = "int64"
+) -> tuple[Value, Value]:
+    """(values, indices) of the K greatest (or least), best first, K in place of the reduced axis.
 
-    NaN is greatest, ties go to the lowest index. indices are int64. As torch.topk.
+    NaN is greatest, ties go to the lowest index. As torch.topk.
     """
-    return fg.topk(x, k)
+    return fg.topk(x, k, largest, index_dtype=index_dtype)
 
 
 @pipeline
-def argmax(x: Value) -> Value:
-    """Column of the greatest value per row, int64: NaN is greatest, ties to the lowest index."""
-    return fg.argmax(x)
+def argmax(x: Value, *, index_dtype: str = "int64") -> Value:
+    """Column of the greatest value per row: NaN is greatest, ties to the lowest index."""
+    return fg.argmax(x, index_dtype=index_dtype)
 
 
 @pipeline
-def softmax_topk(x: Value, *, k: int = 5) -> tuple[Value, Value]:
+def softmax_topk(x: Value, *, k: int = 5, index_dtype: str = "int64") -> tuple[Value, Value]:
     """(values, indices) of the K greatest probabilities of softmax(x).
 
     Milakov & Gimelshein 2018, section 4 and algorithm 4: one read of x per element.
     """
-    return fg.topk(softmax(x), k)
+    return fg.topk(softmax(x), k, index_dtype=index_dtype)
 
 
 @pipeline
