@@ -1,4 +1,4 @@
-"""The router of DeepSeek-V3: experts chosen by biased scores in the best groups, weighed by unbiased ones.
+"""The router of DeepSeek-V3: biased scores choose experts in the best groups, unbiased ones weigh.
 
 Written out for 8 groups; fg.library.moe_gate has it with every option.
 """
@@ -16,9 +16,10 @@ def router(x, bias: fg.PerColumn, *, k=8, groups=8, groups_kept=4, scale=2.5):
     rated = scores + bias
     members = fg.sections(x, groups)
     best = [fg.sum(fg.topk(fg.where(inside, rated, -INF), 2)[0]) for inside in members]
-    allowed = x != x
+    allowed = x < x  # none yet
     for i, inside in enumerate(members):
-        ahead = [best[j] >= best[i] if j < i else best[j] > best[i] for j in range(groups) if j != i]
+        ahead = [best[j] >= best[i] for j in range(i)]  # of equal groups the lower one
+        ahead += [best[j] > best[i] for j in range(i + 1, groups)]
         beaten_by = sum(fg.where(a, 1, 0) for a in ahead)
         allowed = allowed | (inside & (beaten_by < groups_kept))
     _, experts = fg.topk(fg.where(allowed, rated, -INF), k, index_dtype="int32")
@@ -31,8 +32,9 @@ x = rng.standard_normal((1000, 256), dtype=np.float32)
 bias = rng.normal(0, 0.05, 256).astype(np.float32)
 weights, experts = router(x, bias)
 
-deepseek_v3 = {"k": 8, "score": "sigmoid", "groups": 8, "groups_kept": 4, "group_score": "top2", "scale": 2.5}
-same_weights, same_experts = fg.library.moe_gate(x, bias, **deepseek_v3)
+same_weights, same_experts = fg.library.moe_gate(
+    x, bias, k=8, score="sigmoid", groups=8, groups_kept=4, group_score="top2", scale=2.5
+)
 np.testing.assert_array_equal(experts, same_experts)
 np.testing.assert_allclose(weights, same_weights, rtol=1e-6)
 assert all(len(set(row // 32)) <= 4 for row in experts), "of four groups at most"

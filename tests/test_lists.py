@@ -160,6 +160,23 @@ def test_folds_of_formulas(backend):
         np.testing.assert_allclose(found.reshape(4, -1), wanted.reshape(4, -1), rtol=2e-5)
 
 
+@pytest.mark.parametrize("form", ["auto", "unfused"])
+@pytest.mark.parametrize("backend", BACKENDS[1:])
+def test_taking_from_another_array(backend, form):
+    @fg.pipeline
+    def attended(scores, values, *, k=4):
+        p = fg.library.softmax(scores)
+        top, at = fg.topk(p, k)
+        return fg.sum(top * fg.take(values * 2, at)), fg.take(values, at), at
+
+    scores, values = rows((5, 77)), rows((5, 77), 1)
+    total, taken, at = results(backend, attended, scores, values, form=form)
+    np.testing.assert_array_equal(at, np.argsort(-scores, axis=1, kind="stable")[:, :4])
+    np.testing.assert_array_equal(taken, np.take_along_axis(values, at, axis=1))
+    wanted = results("reference", attended, scores, values)[0]
+    np.testing.assert_allclose(total.ravel(), wanted.ravel(), rtol=1e-5)
+
+
 def test_taking_what_was_selected_reads_nothing_again():
     @fg.pipeline
     def taken(x, *, k=3):
