@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import simt
@@ -97,6 +99,22 @@ def test_rows_that_come_in_where_others_leave(name: str, blocks: int) -> None:
     if blocks == 2:
         got = case.emulate(schedule=chip(case, "cluster", blocks), seed=1)
         assert_close(got, case.reference(), 3e-6)
+
+
+@pytest.mark.parametrize("n_cols", [2048, 2200, 4096])
+@pytest.mark.parametrize("name", ["rms_norm", "layer_norm"])
+def test_what_rows_share_a_chunk_ahead(name: str, n_cols: int) -> None:
+    """Whole chunks, rows that end inside one, and more than two chunks of a thread."""
+    case = library_case(name, 3, n_cols)
+    for blocks in (1, 2):
+        base = chip(case, "cluster" if blocks > 1 else "block", blocks)
+        schedule = replace(
+            base, home="shared", steady=False, ahead=True, slice_vectors=n_cols // 4 // blocks
+        )
+        work = case.work()
+        work.known["select_schedule"] = schedule
+        assert "weight_next" in work.source
+        assert_close(case.emulate(schedule=schedule, seed=blocks), case.reference(), 3e-6)
 
 
 def test_the_same_bits_in_any_order() -> None:

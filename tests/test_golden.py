@@ -25,7 +25,8 @@ SOURCES: dict[str, tuple[str, dict[str, object]]] = {
         "softmax_topk", {"target": "sm_80", "n_cols": 1000, "k": 5, "form": "unfused"}),
     "logsumexp.one_by_one.sm_90.cu": ("logsumexp", {"target": "sm_90", "chunk": 1}),
     "layer_norm.bfloat16.sm_90.cu": (
-        "layer_norm", {"target": "sm_90", "dtype": "bfloat16", "inputs": ("weight", "bias")}),
+        "layer_norm", {"target": "sm_90", "n_cols": 131_072, "dtype": "bfloat16",
+                       "inputs": ("weight", "bias")}),
     "softmax_topk.x86-64-v3.cpp": ("softmax_topk", {"target": "x86-64-v3", "k": 5}),
     "var_mean.x86-64-v4.cpp": ("var_mean", {"target": "x86-64-v4"}),
     "softmax_weighted_variance.sm_90.cu": (

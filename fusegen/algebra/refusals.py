@@ -74,7 +74,7 @@ def advice(kind: RefusalKind) -> str:
         case RefusalKind.ORDER:
             return "To share the sweep, use the row's maximum, or an fg.PerRow input, instead."
         case RefusalKind.LATE:
-            return "Try again on a machine with less to do, or write it in simpler sums."
+            return "To share the sweep, write it in simpler sums."
         case RefusalKind.UNPROVED:
             return "To share the sweep, write it as sums, maxima or minima of simpler expressions."
         case _:

@@ -62,6 +62,7 @@ class CudaSchedule:
     width: int  # elements per vector
     load: LoadMode
     past_l1: bool = False  # do loads of rows leave L1 alone?
+    ahead: bool = False  # does what all rows share come a chunk early, where rows stay on chip?
     wide_columns: bool = False  # n_cols does not fit 32 bits
     steady: bool = False  # does a team go from row to row, keeping what all rows share?
     fixed: bool = False  # is the number of threads part of the source?
@@ -128,6 +129,7 @@ class CudaSchedule:
         return (
             f"row per {owner}{stays[self.home]}, {self.vectors} × {self.width} elements per thread "
             f"and chunk, {self.load} loads{' past L1' if self.past_l1 else ''}"
+            f"{', shared columns a chunk ahead' if self.ahead else ''}"
         )
 
     def _strip_shape(self, strip: Strip) -> str:

@@ -95,20 +95,36 @@ def _home(one: CudaSchedule, work: Work) -> float:
             late = 0.06 if one.width == 8 and work.stores and one.threads > 256 else 0.0
             late += 0.15 if one.blocks > 1 else 0.0
             late += work.extra * (0.06 if one.width == 8 else 0.02) if one.team == "block" else 0.0
-            return 1.02 + late + (0.02 if one.threads > 512 else 0.0) + _shared_row(one)
+            return 1.02 + late + (0.02 if one.threads > 512 else 0.0) + _shared_row(one, work)
         case "shared":
-            thin = 0.1 if work.extra and one.width == 8 and one.vectors < 4 else 0.0
-            return 1.035 + thin + _shared_row(one)
+            much = 0.03 if work.extra > 1 and one.width == 8 else 0.0
+            return 1.035 + much + _shared_row(one, work)
         case "chip":
             return 1.16 + (0.02 if one.per_sm == 1 else 0.0)
         case "device":
             short = 0.004 * max(0, 512 // one.threads - 1)
-            return 1.02 + short + (0.6 if work.sweeps > 1 else 0.0)
+            return 1.02 + short + (_again(one, work) if work.sweeps > 1 else 0.0)
 
 
-def _shared_row(one: CudaSchedule) -> float:
+def _again(one: CudaSchedule, work: Work) -> float:
+    """Reading rows again: little is lost if they are still in L2 and arithmetic takes longer."""
+    here = _resident(one, work)
+    rows = here * one.target.multiprocessors * work.vectors * work.vector_bytes
+    if work.extra < 2 or one.width < 8 or 2 * rows > one.target.l2_bytes:
+        return 0.6
+    return 0.06 if here <= 2 else 0.03
+
+
+def _shared_row(one: CudaSchedule, work: Work) -> float:
     """Blocks of a cluster wait for one another."""
-    return {1: 0.0, 2: 0.02, 4: 0.095, 8: 0.085}.get(one.blocks, 0.12)
+    idle = 0.0
+    if one.home == "shared" and _resident(one, work) == 1:  # nothing else runs meanwhile
+        narrow = one.width == 8
+        if one.blocks > 1:
+            idle = 0.08 if narrow or work.extra or one.blocks >= 8 else 0.0
+        else:
+            idle = 0.04 if narrow and work.extra > 1 else 0.0
+    return idle + {1: 0.0, 2: 0.02, 4: 0.095, 8: 0.085}.get(one.blocks, 0.12)
 
 
 def _merges(one: CudaSchedule, work: Work) -> float:

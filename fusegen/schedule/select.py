@@ -189,10 +189,15 @@ class _Menu:
         share = -(-self.n_vectors // blocks)
         if share * self.kept_bytes + _STATIC_SHARED > self.target.shared_per_block:
             return
+        light = self.work.extra == 1 or self.width == MAX_WIDTH  # is there room for a second chunk?
         for threads in (128, 256, 512):
             if threads * 4 <= share:
-                yield replace(self.base, team="cluster" if blocks > 1 else "block", home="shared",
-                              threads=threads, vectors=4, blocks=blocks, slice_vectors=share)
+                ahead = bool(self.work.extra) and light and 2 * share > 5 * threads * 4
+                yield replace(
+                    self.base, team="cluster" if blocks > 1 else "block", home="shared",
+                    threads=threads, vectors=4, blocks=blocks, slice_vectors=share,
+                    ahead=ahead and self.load == "aligned",
+                )  # fmt: skip
 
     # ---- clusters, and rows that fill many multiprocessors ----
 
@@ -209,16 +214,14 @@ class _Menu:
         """Rows in registers and shared memory, the next one coming in where this one leaves."""
         if self.load != "aligned" or sum(s.monoid.has_scalars for s in self.program.sweeps) != 1:
             return
-        # (blocks on a multiprocessor, vectors in registers): two are better, where chunks are small
-        # enough for that; for a few rows, all that the registers hold.
-        homes = ((2, 4), (1, 12)) if self.width < MAX_WIDTH and not self.wide else ((1, 4),)
-        for per_sm, vectors in homes:
+        for per_sm, vectors in self._chip_homes():
             held = _CHIP_THREADS * vectors
             room = (self.target.shared_per_sm // per_sm - _STATIC_SHARED) // self.kept_bytes
             slots = self.target.multiprocessors * per_sm
             least = -(-self.n_vectors // (room + held))
             teams = slots // least
-            for blocks in {slots // n for n in (teams, teams - 1) if n > 0}:  # no one stands idle
+            # No block stands idle.
+            for blocks in {slots // n for n in (teams, teams - 1, teams - 2) if n > 0}:
                 share = -(-self.n_vectors // blocks)
                 if blocks > 1 and share > held:
                     yield replace(
@@ -226,6 +229,15 @@ class _Menu:
                         threads=_CHIP_THREADS, blocks=blocks, vectors=vectors,
                         slice_vectors=share - held,
                     )  # fmt: skip
+
+    def _chip_homes(self) -> tuple[tuple[int, int], ...]:
+        """Blocks of a multiprocessor, and vectors of a thread in registers: two blocks are better,
+        with chunks so small that nothing spills; for a few rows, all that the registers hold."""
+        if self.wide:
+            return ((1, 4),)
+        if self.width == MAX_WIDTH:
+            return ((2, 1),)
+        return ((2, 2),) if self.work.extra else ((2, 4), (1, 12))
 
     def _split(self) -> Iterator[CudaSchedule]:
         """Rows split over the grid; the last of a row's blocks merges what they found."""

@@ -29,7 +29,7 @@ _MEETING = 10240  # bytes, roughly, where states meet and that every block takes
 _LINE = 128  # bytes of memory that are read together
 _LAUNCH = 3.0  # microseconds of an empty kernel
 _LATENCY = 0.8  # microseconds from a load to its data, under load
-_BUSY_THREADS = 155  # of a multiprocessor: with as many, arithmetic takes as long as memory
+_BUSY_THREADS = 110  # of a multiprocessor: with as many, arithmetic takes as long as memory
 _CLUSTERED = 0.9  # of the blocks that a device can hold, those that larger clusters find room for
 _STATIC_SHARED = 40960  # bytes where states meet; 48 KiB are there without opting in
 
@@ -254,7 +254,7 @@ class _Menu:
         few = 0.0 if one.home == "device" else _BUSY_THREADS / (per_sm * one.threads)
         piece = one.strip_rows * self._itemsize  # bytes that lie together; memory reads 32 or more
         narrow = max(0.0, 32 / piece - 1) + (0.1 if piece < _LINE else 0.0)
-        meet = {"block": 1.0, "cluster": 1.5 + 0.05 * one.blocks, "grid": 3 + 0.03 * one.blocks}
+        meet = {"block": 1.0, "cluster": 1.5 + 0.05 * one.blocks, "grid": 1 + 0.02 * one.blocks}
         waits = meet[one.team] * (1 + 0.3 * (rounds - 1)) * min(self.sweeps, 2)
         moving = least * (1 + again / self.traffic) * slow * (1 + (idle - 1) / 2)
         moving *= 1 + halts + narrow + few

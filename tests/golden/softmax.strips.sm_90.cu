@@ -40,6 +40,7 @@ typedef int column_t;
 struct Divisor {
     float scale, inverse;
 
+    Divisor() = default;
     __device__ __forceinline__ explicit Divisor(float value)
     {
         scale = fabsf(value) > 0x1p64f ? 0x1p-64f : fabsf(value) < 0x1p-64f ? 0x1p64f : 1.0f;
@@ -329,10 +330,9 @@ __device__ __forceinline__ void sweep2_map(
     const Along<float, kCount>& div_items,
     const Along<float, kCount>& x_items,
     float m,
-    float sum_exp,
+    const Divisor& sum_exp_divisor,
     int n_live)
 {
-    const Divisor sum_exp_divisor(sum_exp);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
         if (i >= n_live) break;
@@ -377,7 +377,7 @@ struct Place {
 // What is known of a row.
 struct Row {
     float m;
-    float sum_exp;
+    Divisor sum_exp_divisor;
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident)
@@ -481,8 +481,9 @@ softmax(
         const State& state = totals1[across * kWidth + r];
         const float m = state.m;  // library.py:26  m = fg.max(x)
         const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // library.py:27  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        const Divisor sum_exp_divisor(sum_exp);
         rows[r].m = m;
-        rows[r].sum_exp = sum_exp;
+        rows[r].sum_exp_divisor = sum_exp_divisor;
     }
 
     // 2. Go down the strip, which is still here.
@@ -495,14 +496,14 @@ softmax(
             Items<float, kMapped * kWidth> div_items;
 #pragma unroll
             for (int r = 0; r < kWidth; ++r)
-                sweep2_map<kMapped>(along(div_items, r), along(x_items, r), rows[r].m, rows[r].sum_exp, kMapped);
+                sweep2_map<kMapped>(along(div_items, r), along(x_items, r), rows[r].m, rows[r].sum_exp_divisor, kMapped);
             store_down(div_rows, div_stride, div_items, at, kMapped);
         } else if (live > 0) {
             auto x_items = part<kMapped * kWidth>(x_held, slot * kWidth);
             Items<float, kMapped * kWidth> div_items;
 #pragma unroll
             for (int r = 0; r < kWidth; ++r)
-                sweep2_map<kMapped>(along(div_items, r), along(x_items, r), rows[r].m, rows[r].sum_exp, live);
+                sweep2_map<kMapped>(along(div_items, r), along(x_items, r), rows[r].m, rows[r].sum_exp_divisor, live);
             store_down(div_rows, div_stride, div_items, at, live);
         }
     }
@@ -516,7 +517,7 @@ softmax(
             Items<float, kMapped * kWidth> div_items;
 #pragma unroll
             for (int r = 0; r < kWidth; ++r)
-                sweep2_map<kMapped>(along(div_items, r), along(x_items, r), rows[r].m, rows[r].sum_exp, kMapped);
+                sweep2_map<kMapped>(along(div_items, r), along(x_items, r), rows[r].m, rows[r].sum_exp_divisor, kMapped);
             store_down(div_rows, div_stride, div_items, at, kMapped);
         } else if (live > 0) {
             Items<float, kMapped * kWidth> x_items;
@@ -524,7 +525,7 @@ softmax(
             Items<float, kMapped * kWidth> div_items;
 #pragma unroll
             for (int r = 0; r < kWidth; ++r)
-                sweep2_map<kMapped>(along(div_items, r), along(x_items, r), rows[r].m, rows[r].sum_exp, live);
+                sweep2_map<kMapped>(along(div_items, r), along(x_items, r), rows[r].m, rows[r].sum_exp_divisor, live);
             store_down(div_rows, div_stride, div_items, at, live);
         }
     }

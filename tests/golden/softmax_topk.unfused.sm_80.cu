@@ -36,6 +36,7 @@ constexpr column_t kNoColumn = 2147483647;
 struct Divisor {
     float scale, inverse;
 
+    Divisor() = default;
     __device__ __forceinline__ explicit Divisor(float value)
     {
         scale = fabsf(value) > 0x1p64f ? 0x1p-64f : fabsf(value) < 0x1p-64f ? 0x1p64f : 1.0f;

@@ -15,15 +15,12 @@ from typing import TypeVar
 
 import sympy as sp
 
+from fusegen.algebra.own.work import Work
 from fusegen.algebra.symbols import apply, number
 from fusegen.expr import Call, Expr, Lit, Var
 
 T = TypeVar("T")
 Lookup = Callable[[str], sp.Basic]
-
-
-class OutOfBounds(Exception):
-    """More cases or more time than an attempt may take."""
 
 
 class Undecided(Exception):
@@ -54,14 +51,21 @@ class Case:
     facts: tuple[sp.Expr, ...] = ()
     guards: tuple[Guard, ...] = ()
     whole: bool = False  # leave max and min as they are, without asking which it is
+    work: Work = field(default_factory=Work)
 
     def value(self, of: sp.Expr) -> sp.Expr:
         """A symbol, or an expression of symbols, as this case knows it."""
-        return self.values[of] if of in self.values else _put(of, self.values)
+        return of.xreplace(self.values)
+
+    def expanded(self, value: sp.Expr) -> sp.Expr:
+        """A sum of products: a step for every term. Raises OutOfBounds."""
+        found = sp.expand(value)
+        self.work.spend(len(sp.Add.make_args(found)))
+        return found
 
     def sign(self, difference: sp.Expr) -> int:
         """+1, 0 or −1. Raises Undecided."""
-        d = sp.expand(difference)
+        d = self.expanded(difference)
         known = self.bounds(d)
         if ">" in known or "<" in known:
             return 1 if ">" in known else -1
@@ -71,21 +75,21 @@ class Case:
 
     def bounds(self, value: sp.Expr) -> set[str]:
         """Which of > 0, ≥ 0, < 0 and ≤ 0 are known to hold of a value."""
-        value = sp.expand(value)
-        opposite = sp.expand(-value)
+        value = self.expanded(value)
+        opposite = self.expanded(-value)
         above, below = self._above(value), self._above(opposite)
         return above | {{">": "<", "≥": "≤"}[s] for s in below}
 
     def _above(self, value: sp.Expr) -> set[str]:
         """> and ≥, from sympy, from what is assumed, or as a fact plus something ≥ 0."""
-        sign = self.signs.get(value, -self.signs.get(sp.expand(-value), 2))  # −2: not assumed
+        sign = self.signs.get(value, -self.signs.get(self.expanded(-value), 2))  # −2: not assumed
         if value.is_extended_positive or sign == 1:
             return {">", "≥"}
         at_least = value.is_extended_nonnegative or value.is_zero or sign == 0
         found = {"≥"} if at_least else set()
         for fact in map(self.value, self.facts):
             if fact.free_symbols - fact.atoms(sp.Dummy) <= value.free_symbols:  # but for gaps
-                rest = sp.expand(value - fact)
+                rest = self.expanded(value - fact)
                 if rest.is_positive:
                     return {">", "≥"}
                 found |= {"≥"} if rest.is_nonnegative else set()
@@ -98,14 +102,12 @@ class Case:
         raise Undecided(truth=value)
 
 
-def cases(run: Callable[[Case], T], start: Case, go_on: Callable[[int], bool]) -> Iterator[T]:
-    """The result of every case that `run` can meet. Raises OutOfBounds when told to stop."""
-    todo, met = [start], 0
+def cases(run: Callable[[Case], T], start: Case, work: Work) -> Iterator[T]:
+    """The result of every case that `run` can meet. Raises OutOfBounds when all work is spent."""
+    todo = [replace(start, work=work)]
     while todo:
         case = todo.pop()
-        met += 1
-        if not go_on(met):
-            raise OutOfBounds
+        work.spend(1)
         try:
             yield run(case)
         except Undecided as undecided:
@@ -129,7 +131,7 @@ def _decided(case: Case, flag: sp.Symbol, truth: bool) -> Case | None:
     case = replace(case, values={**case.values, flag: sp.sympify(truth)})
     for guard in case.guards:
         if guard.flag == flag and guard.truth is truth:
-            gap = sp.expand(case.value(guard.number - guard.value))
+            gap = case.expanded(case.value(guard.number - guard.value))
             if {">", "<"} & case.bounds(gap):
                 return None
             case = case if gap == 0 else _where(case, gap, 0)
@@ -143,12 +145,12 @@ def _where(case: Case, difference: sp.Expr, sign: int) -> Case:
         return replace(case, signs={**case.signs, difference: sign})
     symbol, rest, slope = found
     gap = sign * _gap(bool(difference.is_integer)) if sign else sp.S.Zero
-    return _with(case, {symbol: sp.expand((gap - rest) / slope)})
+    return _with(case, {symbol: case.expanded((gap - rest) / slope)})
 
 
 def _with(case: Case, put: Mapping[sp.Symbol, sp.Expr]) -> Case:
-    values = {s: _put(v, put) for s, v in case.values.items()}
-    signs = {sp.expand(_put(d, put)): s for d, s in case.signs.items()}
+    values = {s: v.xreplace(put) for s, v in case.values.items()}
+    signs = {case.expanded(d.xreplace(put)): s for d, s in case.signs.items()}
     return replace(case, values={**values, **put}, signs=signs)
 
 
@@ -156,10 +158,6 @@ def _gap(whole: bool) -> sp.Expr:
     """Any number > 0, or any whole one."""
     return 1 + sp.Dummy("t", integer=True, nonnegative=True) if whole else \
         sp.Dummy("t", positive=True)  # fmt: skip
-
-
-def _put(value: sp.Basic, put: Mapping[sp.Symbol, sp.Expr]) -> sp.Basic:
-    return value.subs(put, simultaneous=True) if value.free_symbols & set(put) else value
 
 
 def _solved(difference: sp.Expr, sign: int) -> tuple[sp.Symbol, sp.Expr, sp.Expr] | None:
@@ -186,7 +184,8 @@ def _solved(difference: sp.Expr, sign: int) -> tuple[sp.Symbol, sp.Expr, sp.Expr
 
 
 def evaluate(expr: Expr, env: Lookup, case: Case) -> sp.Basic:
-    """The expression in one case. Raises Undecided."""
+    """The expression in one case. Raises Undecided, OutOfBounds."""
+    case.work.spend(1)
     match expr:
         case Var(name=name):
             return env(name)

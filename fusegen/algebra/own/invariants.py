@@ -8,7 +8,6 @@ nothing is: what is left is an invariant, by induction over the row.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations, product
@@ -16,12 +15,13 @@ from itertools import permutations, product
 import sympy as sp
 
 from fusegen import own_operator as op
-from fusegen.algebra.own.cases import Case, Guard, OutOfBounds, cases, evaluate
+from fusegen.algebra.own.cases import Case, Guard, cases, evaluate
 from fusegen.algebra.own.exact import exact, same
+from fusegen.algebra.own.work import OutOfBounds, Work
 from fusegen.expr import Expr, Lit, ops_of
 from fusegen.own_operator import Operator
 
-_SECONDS = 0.6  # for the signs, and for all else
+_STEPS = 20_000  # for the signs, and for all else: a second or so
 _ASSUMED = {">": "positive", "≥": "nonnegative", "≤": "nonpositive"}  # as sympy calls them
 
 State = Mapping[str, sp.Basic]
@@ -166,10 +166,10 @@ class Induction:
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
-        self.until = time.thread_time() + _SECONDS
+        self.work = Work(_STEPS)
 
     def signs(self) -> Invariants:
-        """The signs alone; none where that takes too long."""
+        """The signs alone; none where that takes too many steps."""
         try:
             lifts = self._lifts()
             numbers = [f.name for f in self.operator.fields if f.kind != "bool"]
@@ -184,7 +184,7 @@ class Induction:
             return Invariants(self.operator)
 
     def facts(self, signs: Invariants, samples: Collection[op.State]) -> Invariants:
-        """What small rows suggest besides; the signs alone where that takes too long."""
+        """What small rows suggest besides; the signs alone where that takes too many."""
         try:
             lifts = self._lifts()
             guess = [f for f in _suggested(self.operator, samples) if self._holds(f, lifts)]
@@ -197,9 +197,6 @@ class Induction:
                 found = replace(found, facts=kept)
         except _FAILURES:
             return signs
-
-    def _go_on(self, _: int) -> bool:
-        return time.thread_time() < self.until
 
     def _lifts(self) -> list[View]:
         """The states of one element: a number, or what lift asks for besides."""
@@ -225,7 +222,7 @@ class Induction:
         for name, signs in wanted.items():
             left = list(signs)
             for state, start in views:
-                for bounds in cases(_bounds_of(state, name), start, self._go_on):
+                for bounds in cases(_bounds_of(state, name), start, self.work):
                     left = [s for s in left if s in bounds]
             if left:
                 found[name] = left[0]
@@ -234,7 +231,7 @@ class Induction:
     def _holds(self, fact: Fact, views: list[View]) -> bool:
         return all(
             holds for state, start in views
-            for holds in cases(_truth_of(fact, state), start, self._go_on)
+            for holds in cases(_truth_of(fact, state), start, self.work)
         )  # fmt: skip
 
 

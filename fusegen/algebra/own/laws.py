@@ -9,13 +9,14 @@ needs no part in associativity and commutativity: there they follow from its neu
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from fusegen import derivation as dv
 from fusegen import graph as g
+from fusegen.algebra.limits import LAW_SECONDS, within
 from fusegen.algebra.own.invariants import Induction, Invariants
 from fusegen.algebra.own.proof import Proof
 from fusegen.algebra.own.refute import Search
@@ -24,7 +25,6 @@ from fusegen.errors import LawViolation, UnprovedLaw
 from fusegen.loc import Loc
 from fusegen.own_operator import Law, Operator
 
-_SEARCH_SECONDS = 0.1  # per law
 _REQUIRED: tuple[Law, ...] = ("associative", "identity")
 
 _STATEMENTS: dict[Law, str] = {
@@ -123,31 +123,37 @@ class Laws:
 
     def _found(self, law: Law) -> Finding:
         start = time.perf_counter()
-        search = Search(self.operator, _SEARCH_SECONDS)
+        search = Search(self.operator)
         counterexample = search.counterexample(law)
         agreed = f"{search.tried[law]} small examples agree"
         if counterexample is not None:
             return Finding(law, False, counterexample, agreed, _STATEMENTS[law], _since(start))
         known = self.signs
-        proved, how = Proof(self.operator, known).attempt(law)
+        proved, how = self._attempt(law, known)
         if not proved and self.facts.facts:
             known = self.facts
-            proved, how = Proof(self.operator, known).attempt(law)
+            proved, how = self._attempt(law, known)
         states = f"all finite states{f' with {known}' if str(known) else ''}"
         return Finding(law, proved, None, f"{how}; {agreed}", f"{_STATEMENTS[law]} for {states}",
                        _since(start))  # fmt: skip
 
-    @cached_property
+    def _attempt(self, law: Law, known: Invariants) -> tuple[bool, str]:
+        """(proved?, what was tried)."""
+        attempt = functools.partial(Proof(self.operator, known).attempt, law)
+        return within(LAW_SECONDS, attempt, (False, f"stopped after {LAW_SECONDS:g} seconds"))
+
+    @functools.cached_property
     def signs(self) -> Invariants:
         """The signs of a state's fields."""
-        return Induction(self.operator).signs()
+        return within(LAW_SECONDS, Induction(self.operator).signs, Invariants(self.operator))
 
-    @cached_property
+    @functools.cached_property
     def facts(self) -> Invariants:
         """And what else holds of them, for laws that signs do not prove."""
-        search = Search(self.operator, _SEARCH_SECONDS)
+        search = Search(self.operator)
         samples = [search.state(piece) for piece in search.lists("identity") if piece]
-        return Induction(self.operator).facts(self.signs, samples)
+        find = functools.partial(Induction(self.operator).facts, self.signs, samples)
+        return within(LAW_SECONDS, find, self.signs)
 
 
 def _since(start: float) -> float:

@@ -6,20 +6,20 @@ A state is a symbol for every field. Nothing is assumed of them but what lift gi
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import sympy as sp
 
 from fusegen.algebra.laws import is_zero
-from fusegen.algebra.own.cases import Case, OutOfBounds, cases, evaluate
+from fusegen.algebra.own.cases import Case, cases, evaluate
 from fusegen.algebra.own.invariants import Invariants, Merged, State
+from fusegen.algebra.own.work import OutOfBounds, Work
 from fusegen.own_operator import Law, Operator
 
-_SECONDS = 0.6  # for a law
-_MOST_CASES = 600
+_STEPS = 20_000  # for a law: a second or so
 _MOST_OPERATIONS = 300  # of a difference of two sides, for what takes sympy long
+_WEIGHT = 20  # steps for each of these operations
 
 _STATES: dict[Law, str] = {"associative": "abc", "identity": "a", "commutative": "ab"}
 
@@ -31,7 +31,7 @@ class Proof:
 
     def __init__(self, operator: Operator, invariants: Invariants) -> None:
         self.operator, self.invariants = operator, invariants
-        self.until = time.thread_time() + _SECONDS
+        self.work = Work(_STEPS)
         self.met = 0
 
     def attempt(self, law: Law) -> tuple[bool, str]:
@@ -51,21 +51,19 @@ class Proof:
         starts = (replace(s, whole=whole) for s in self.invariants.starts(states))
         return all(self._equal(*sides) for s in starts for sides in self._sides(law, s))
 
-    def _go_on(self, _: int) -> bool:
-        self.met += 1
-        return self.met <= _MOST_CASES and time.thread_time() < self.until
-
     def _sides(self, law: Law, start: Case) -> Iterator[tuple[sp.Basic, sp.Basic]]:
         """Both sides of the law for every field, in every case."""
         for f in self.operator.fields:
             both = self._law(law, f.name, truth=f.kind == "bool")
-            yield from (pair for pairs in cases(both, start, self._go_on) for pair in pairs)
+            yield from (pair for pairs in cases(both, start, self.work) for pair in pairs)
 
     def _law(self, law: Law, name: str, *, truth: bool) -> Callable[[Case], Sides]:
         a, b, c = (self.invariants.state(m) for m in "abc")
         empty = {f.name: evaluate(f.identity, sp.Symbol, Case()) for f in self.operator.fields}
 
         def both(case: Case) -> Sides:
+            self.met += 1
+
             def join(p: State, q: State) -> State:
                 return Merged(self.operator, p, q, case)
 
@@ -90,7 +88,9 @@ class Proof:
         if sp.nan in (left, right) or isinstance(left, sp.logic.boolalg.BooleanAtom):
             return False
         difference = left - right
-        if difference.count_ops() > _MOST_OPERATIONS or time.thread_time() > self.until:
+        operations = difference.count_ops()
+        self.work.spend(_WEIGHT * operations)
+        if operations > _MOST_OPERATIONS:
             raise OutOfBounds
         if difference.is_rational_function():
             return bool(sp.cancel(sp.together(difference)) == 0)

@@ -1,12 +1,12 @@
 """Counterexamples to the laws of a monoid: the smallest states first, in exact numbers.
 
 States are those that short lists of small numbers lead to. Lists come by their length, then by the
-size of what is in them, so that the first that breaks a law needs no shrinking.
+size of what is in them, so that the first that breaks a law needs no shrinking. How many are looked
+at depends on the operator alone: the search is bounded by the operations that it computes.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,12 +15,13 @@ from itertools import product
 from fusegen.algebra.exact import Number
 from fusegen.algebra.own.exact import evaluate, exact, same, shown
 from fusegen.derivation import Counterexample
-from fusegen.expr import Var
+from fusegen.expr import Call, Var, walk
 from fusegen.own_operator import Law, Operator, State
 
 _POOLS: dict[int, tuple[int, ...]] = {1: (0, 1, -1, 2, -2, 3), 2: (0, 1, -1, 2)}
 _LONGEST = {"associative": 5, "commutative": 4, "identity": 3}
 _MOST_LISTS = 10_000  # of one length: more are not looked at
+_OPERATIONS = 50_000  # of all merges of a search, a few µs each
 
 Element = tuple[Number, ...]
 Piece = tuple[Element, ...]
@@ -31,7 +32,7 @@ class Search:
     """The states of an operator, and how many of them a law was tried on."""
 
     operator: Operator
-    seconds: float
+    computed: int = 0
     tried: dict[Law, int] = field(default_factory=dict)
     known: dict[Piece, State] = field(default_factory=dict)
 
@@ -48,7 +49,14 @@ class Search:
         return self.known[piece]
 
     def merge(self, a: State, b: State) -> State:
+        self.computed += self.size
         return self.operator.merge(a, b, evaluate)
+
+    @cached_property
+    def size(self) -> int:
+        """What one merge counts: its operations, and one for every value."""
+        exprs = [f.merge for f in self.operator.fields] + [e for _, e in self.operator.steps]
+        return len(exprs) + sum(isinstance(e, Call) for expr in exprs for e in walk(expr))
 
     @cached_property
     def pool(self) -> tuple[Element, ...]:
@@ -64,13 +72,12 @@ class Search:
         return tuple(sorted(product(*choices), key=_size))
 
     def lists(self, law: Law) -> Iterator[Piece]:
-        until = time.thread_time() + self.seconds
         for length in range(_LONGEST[law] + 1):
             if len(self.pool) ** length > _MOST_LISTS:
                 return
             for found in sorted(product(self.pool, repeat=length),
                                 key=lambda p: sum(map(_size, p))):  # fmt: skip
-                if time.thread_time() > until:
+                if self.computed > _OPERATIONS:
                     return
                 yield found
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from fusegen.emit.banner import banner_lines
 from fusegen.emit.cuda.chip import ChipPrinter
@@ -81,6 +82,11 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
         ).view()
         for kernel in program.kernels for sweep in kernel.sweeps
     }  # fmt: skip
+    for kernel in program.kernels:
+        for this, after in pairwise(kernel.sweeps):
+            views[this.number] = replace(
+                views[this.number], ahead_next=views[after.number].ahead
+            )
     launched = launches(program, schedule)
     kernels = [_kernel_view(n, views, schedule, dialect) for n in launched]
     sweeps = list(views.values())

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
+from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect, divisor_name
 from fusegen.emit.cuda.rows import array_name, names_used, step_lines
 from fusegen.emit.cuda.source import kernel_params
 from fusegen.emit.cuda.sweep import SweepPrinter
@@ -17,7 +17,13 @@ from fusegen.schedule.launch import Launch, kept_params
 
 
 class StripSweepPrinter(SweepPrinter):
-    """Builds the view of a sweep whose items are one of a thread's kWidth rows."""
+    """Builds the view of a sweep whose items are one of a thread's kWidth rows.
+
+    `row_values` and `divisors` name, once there is a view, what its elements need of their row.
+    """
+
+    row_values: tuple[str, ...] = ()
+    divisors: tuple[str, ...] = ()  # row values that a map divides by
 
     def view(self) -> SweepView:
         return replace(super().view(), items=self.schedule.vectors)
@@ -42,12 +48,19 @@ class StripSweepPrinter(SweepPrinter):
         used, args, _ = self._used([*view.fold_lines, *lifted], view.fold_columns)
         maps = [f"const Along<{kind}, kCount>& {items}" for kind, _, items, _ in view.stores]
         map_args = [f"along({items}, r)" for _, _, items, _ in view.stores]
-        map_used, map_more, _ = self._used(
-            [*view.map_divisors, *view.store_lines], view.map_column
+        map_used, map_more, _ = self._used(view.store_lines, view.map_column)
+        # Few vectors of a row are mapped at a time: their divisor is made once a row.
+        self.divisors = tuple(
+            n for _, n in self.elements.row_values()
+            if any(f"{divisor_name(n)}(" in ln for ln in view.map_divisors)
         )
+        for name in map(divisor_name, self.divisors):
+            map_used.append(f"const Divisor& {name}")
+            map_more.append(f"rows[r].{name}")
         return replace(
             view, fold_params=(*fold, *used), fold_args=", ".join([*fold_args, *args]),
             map_params=(*maps, *map_used), map_args=", ".join([*map_args, *map_more]),
+            map_divisors=(),
         )  # fmt: skip
 
     def _used(
@@ -67,6 +80,7 @@ class StripSweepPrinter(SweepPrinter):
             if name in words:
                 params.append(f"{kind} {name}")
                 args.append(f"rows[r].{name}")
+                self.row_values += (name,)
         if "n_cols" in words:
             params.append("column_t n_cols")
             args.append("n_cols")
@@ -74,11 +88,6 @@ class StripSweepPrinter(SweepPrinter):
             params.append("const Columns& column_of")
             args.append("column_of")
         return params, args, []
-
-    @property
-    def row_values(self) -> list[str]:
-        """Row values that the sweep's elements need."""
-        return [name for _, name in self.elements.row_values()]
 
 
 class RowScopes:
@@ -100,7 +109,15 @@ class RowScopes:
             assert isinstance(step, Let | Gather)  # lists take rows whose columns are neighbours
             value = step.expr if isinstance(step, Let) else step.value
             self.types[step.name] = dialect.type_of(value.kind)
-        elements = [set(printers[s.number].row_values) for s in self.kernel.sweeps]
+        self.divisors = [printers[s.number].divisors for s in self.kernel.sweeps]
+        for i, values in enumerate(self.divisors):
+            defined[i] += map(divisor_name, values)
+            needs[i] |= set(values)
+            self.types |= dict.fromkeys(map(divisor_name, values), "Divisor")
+        elements = [
+            {*printers[s.number].row_values, *map(divisor_name, values)}
+            for s, values in zip(self.kernel.sweeps, self.divisors, strict=True)
+        ]
         self.defined, self.needs = defined, needs
         self.carried = {
             name for i, names in enumerate(defined) for name in names
@@ -148,6 +165,9 @@ class RowScopes:
 
     def _scope(self, place: int, steps: Iterable[Step], lines: list[str]) -> list[str]:
         known = [n for names in self.defined[:place] for n in names if n in self.needs[place]]
+        if place < len(self.divisors):
+            divided = self.divisors[place]
+            lines = [*lines, *(f"const Divisor {divisor_name(v)}({v});" for v in divided)]
         found = [f"const {self.types[n]} {n} = rows[r].{n};" for n in known]
         gathered = {n for s in steps if isinstance(s, Gather) for n in s.loads}
         for name in sorted(gathered):

@@ -51,8 +51,10 @@ class SweepPrinter:
             reduce=reduce_function(self.schedule),
             meeting=meeting_arguments(self.schedule, sweep.number),
             meeting_array=meeting_array(self.schedule, sweep.number),
-            loads=loads, brings=tuple(ln for ld in loads for ln in self._bring(ld)),
+            loads=loads,
+            brings=tuple(ln for ld in loads for ln in self._bring(ld) if not self._early(ld)),
             held=tuple(ln for ld in loads for ln in self._held(ld)),
+            ahead=tuple(ld for ld in loads if self._early(ld)), ahead_next=(),
             fold_params=(), fold_args="", edge_fold_args="", fold_lines=folded, lifts=lifts,
             map_params=(), map_args="", edge_map_args="",
             map_divisors=map_divisors, store_lines=stored,
@@ -128,6 +130,12 @@ class SweepPrinter:
             loader=brought[self.schedule.home] if kept else "load_columns" if apart
             else "load_items",
         )  # fmt: skip
+
+    def _early(self, load: LoadView) -> bool:
+        """Does a chunk of this array come while the one before it is worked on?"""
+        shared = self.kernel.param(load.name).shape == "per_column"
+        later = self.sweep is not self.kernel.sweeps[0]
+        return self.schedule.ahead and shared and later and load.loader == "load_items"
 
     def _bring(self, load: LoadView) -> list[str]:
         """Statements that fetch the items of a chunk of this array."""

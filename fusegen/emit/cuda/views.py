@@ -73,6 +73,8 @@ class SweepView:
     loads: tuple[LoadView, ...]
     brings: tuple[str, ...]  # statements that declare and fill the items of a chunk
     held: tuple[str, ...]  # likewise of the chunk in registers, where the rest is elsewhere
+    ahead: tuple[LoadView, ...]  # loads that come a chunk early, the first while states meet
+    ahead_next: tuple[LoadView, ...]  # likewise, of the sweep after this one
     fold_params: tuple[str, ...]
     fold_args: str
     edge_fold_args: str
