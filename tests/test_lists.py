@@ -59,6 +59,8 @@ def hard(dtype, n_cols=501):
         x[4] = np.where(rng.random(n_cols) < 0.5, 0.0, -0.0)
         x[5, 4:300], x[5, 300:] = np.nan, np.inf
         x[6, :8] = [1e-45, -1e-45, 0, 3.4e38, -3.4e38, np.inf, -np.inf, np.nan]
+        unsigned = x.view(f"uint{8 * x.itemsize}")
+        unsigned[6, 9:11] = np.iinfo(unsigned.dtype).max, np.iinfo(unsigned.dtype).max >> 1  # NaN
     return x
 
 
