@@ -19,10 +19,12 @@ from fusegen.emit.cpu.state import (
     is_ordering,
     zero_of,
 )  # fmt: skip
-from fusegen.expr import Expr, Var, variables
+from fusegen.expr import Call, Expr, Var, variables
 from fusegen.kernel import COLUMN, Kernel, Let, Sweep
 from fusegen.monoid import Best, Folded, KBest, Level, Moving, Own
+from fusegen.ops import OPS
 
+_OPERATORS = {"sum": "add", "prod": "mul"}
 _ACROSS = {"sum": "total", "prod": "product", "max": "greatest", "min": "least"}
 _EXTREME = {"max": "highest", "min": "lowest"}
 
@@ -98,6 +100,7 @@ class AbsorbPrinter:
         lift = self.lanes.text(f.lift)
         if _is_extreme(f):
             return f"{f.name}_lanes.take({lift});"
+        lift = f"({lift})" if _is_loose(f) else lift
         return f"{f.name}_lanes = {folded_into(f, f'{f.name}_lanes', lift)};"
 
     def _joined(self, f: Folded, shared: Iterable[str]) -> str:
@@ -266,6 +269,14 @@ class AbsorbPrinter:
 def _is_extreme(f: Folded) -> bool:
     """Is NaN to be looked for?"""
     return f.fold in _EXTREME and f.kind == "float"
+
+
+def _is_loose(f: Folded) -> bool:
+    """Does what is folded bind no tighter than the + or * in front of it?"""
+    if not isinstance(f.lift, Call) or f.fold not in ("sum", "prod"):
+        return False
+    op = OPS[f.lift.op]
+    return op.spelling == "infix" and op.precedence <= OPS[_OPERATORS[f.fold]].precedence
 
 
 def _across(f: Folded) -> str:

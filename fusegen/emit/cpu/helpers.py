@@ -22,7 +22,7 @@ ORDER = (
     "load", "load_float16", "load_bfloat16", "load_float32", "load_float64", "load_int",
     "load_bool", "to_single", "store", "store_float16", "store_bfloat16", "store_float32",
     "store_float64", "store_int", "store_bool", "zero_wins", "square", "magnitude", "sign",
-    "is_nan", "is_inf", "is_finite", "exp_within", "exp", "exp_below", *LIBM, "pow",
+    "mirror", "is_nan", "is_inf", "is_finite", "exp_within", "exp", "exp_below", *LIBM, "pow",
     "reciprocal_sqrt", "sigmoid", "xlogy", "to_int", "shift_anchor", "scale_anchor", "leader",
     "best_list", "candidates", "offer",
 )  # fmt: skip

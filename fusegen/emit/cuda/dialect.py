@@ -17,7 +17,7 @@ C_TYPES = {
 }  # fmt: skip
 
 HELPER_OPS = frozenset(
-    {"sign", "maximum", "minimum", "sigmoid", "xlogy", "zero_wins", "square", "to_int"}
+    {"sign", "maximum", "minimum", "sigmoid", "xlogy", "zero_wins", "square", "to_int", "mirror"}
 )
 """Operations that are C++ functions of the generated file; the rest are built in."""
 

@@ -12,8 +12,10 @@ from fusegen.emit.cuda.meeting import meeting_arguments, meeting_array, reduce_f
 from fusegen.emit.cuda.rows import array_name, body_of, early_steps, pointer_of, step_lines
 from fusegen.emit.cuda.state import lowest, state_view
 from fusegen.emit.cuda.views import ListView, LoadView, SweepView
+from fusegen.emit.printer import show
 from fusegen.kernel import Kernel, Param, Step, Sweep
 from fusegen.monoid import KBest
+from fusegen.ops import OPS
 from fusegen.schedule.cuda import CudaSchedule
 from fusegen.schedule.launch import in_device_memory, kept_params
 
@@ -112,7 +114,7 @@ class SweepPrinter:
         if columns:
             params.append("const Columns& column_of")
             args.append("column_of")
-            edges.append("edge_column")
+            edges.append("[&](int) { return edge; }")
         return params, args, edges
 
     # ---- elements ----
@@ -186,7 +188,7 @@ class SweepPrinter:
             peak=f"chunk.{same.name}" if same else f"{best.name}_peak", own_peak=same is None,
             lines=tuple(self._candidate_lines(best)),
             item_lines=tuple(self.elements.item_lines([best.lift])),
-            value=self.dialect.text(best.lift),
+            value=show(best.lift, self.dialect, OPS["lt"].precedence + 1),  # it is compared
             seeded=best.k <= self.schedule.team_threads, bitonic=slots > 1024,
             spilled=in_device_memory(self.kernel, self.schedule), memory=self._memory(best, slots),
             worst=lowest(best.kind, self.dialect),

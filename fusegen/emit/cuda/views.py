@@ -130,10 +130,6 @@ class SweepView:
         return uses_column(self.store_lines)
 
     @property
-    def edge_column_of(self) -> bool:
-        return self.fold_columns or self.map_column
-
-    @property
     def uses_at(self) -> bool:
         """Does a chunk in registers have to know where it lies?"""
         return bool(self.stores) or self.column_of or any(not ld.kept for ld in self.loads)
@@ -142,7 +138,7 @@ class SweepView:
     def column_of(self) -> bool:
         """Is the column of an item asked for anywhere?"""
         by_column = any(ld.loader == "load_columns" for ld in self.loads)
-        return self.edge_column_of or by_column or bool(self.lists)
+        return self.fold_columns or self.map_column or by_column or bool(self.lists)
 
 
 def uses_column(lines: tuple[str, ...]) -> bool:
