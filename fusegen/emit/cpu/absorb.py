@@ -191,7 +191,10 @@ class AbsorbPrinter:
         """Candidates for a list or a leader; most chunks hold none."""
         held = self.lanes.text(best.lift)
         loop = self._items([best.lift])
-        loop.append(self._noted(f"fg::offer(state.{best.name}, {held}, col);", best.name))
+        long = isinstance(best, KBest) and best.k > INSERTION_LIMIT
+        taken = f"state.{best.name}.gather({held}, col);" if long else (
+            f"fg::offer(state.{best.name}, {held}, col);")
+        loop.append(self._noted(taken, best.name))
         inside = []
         if isinstance(best, KBest) and best.k <= INSERTION_LIMIT:
             fold = self.peaks[best.name] or self._twin(best)

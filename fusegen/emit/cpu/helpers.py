@@ -24,7 +24,8 @@ ORDER = (
     "store_float64", "store_int", "store_bool", "zero_wins", "square", "magnitude", "sign",
     "mirror", "is_nan", "is_inf", "is_finite", "exp_within", "exp", "exp_below", *LIBM, "pow",
     "reciprocal_sqrt", "sigmoid", "xlogy", "to_int", "shift_anchor", "scale_anchor", "leader",
-    "best_list", "candidates", "offer",
+    "best_list", "rank", "rank_of", "following", "last_of", "ranked", "sort_ranked", "candidates",
+    "offer",
 )  # fmt: skip
 """Every helper, after those that it uses itself."""
 
