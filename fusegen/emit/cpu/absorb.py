@@ -37,8 +37,17 @@ class Phase:
     before: tuple[str, ...] = ()
     condition: str = ""  # these lines and the loop run only if it holds
     inside: tuple[str, ...] = ()
+    search: str = ""
     loop: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a list looks at before the first chunk: the lines of a function of `col`."""
+
+    name: str
+    lines: tuple[str, ...]
 
 
 class AbsorbPrinter:
@@ -67,6 +76,13 @@ class AbsorbPrinter:
         found += [self._select(c) for c in self.ranked]
         found.append(self._stores())
         return [p for p in found if p is not None]
+
+    def surveys(self) -> tuple[Survey, ...]:
+        """Of the lists that are too long to keep in order."""
+        return tuple(
+            Survey(c.name, (*self._items([c.lift]), f"return {self.lanes.text(c.lift)};"))
+            for c in self.monoid.lists if c.k > INSERTION_LIMIT
+        )  # fmt: skip
 
     # ---- phases ----
 
@@ -192,8 +208,7 @@ class AbsorbPrinter:
         held = self.lanes.text(best.lift)
         loop = self._items([best.lift])
         long = isinstance(best, KBest) and best.k > INSERTION_LIMIT
-        taken = f"state.{best.name}.gather({held}, col);" if long else (
-            f"fg::offer(state.{best.name}, {held}, col);")
+        taken = f"return {held};" if long else f"fg::offer(state.{best.name}, {held}, col);"
         loop.append(self._noted(taken, best.name))
         inside = []
         if isinstance(best, KBest) and best.k <= INSERTION_LIMIT:
@@ -205,6 +220,7 @@ class AbsorbPrinter:
             f"{best.name}: only chunks with something ahead of the {rank} so far are searched.",
             condition=f"fg::rarely(state.{best.name}.admitted({self._peak_of(best)}))",
             inside=tuple(inside), loop=tuple(loop),
+            search=f"state.{best.name}.template search" if long else "",
         )
 
     def _stores(self) -> Phase | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.emit.banner import banner_lines
-from fusegen.emit.cpu.absorb import AbsorbPrinter, Phase
+from fusegen.emit.cpu.absorb import AbsorbPrinter, Phase, Survey
 from fusegen.emit.cpu.dialect import C_TYPES, CpuDialect
 from fusegen.emit.cpu.finish import FinishPrinter
 from fusegen.emit.cpu.helpers import headers_for, helpers_for
@@ -27,6 +27,7 @@ class SweepView:
     state: StateView | None
     row_values: tuple[str, ...]
     phases: tuple[Phase, ...]
+    surveys: tuple[Survey, ...]
     finish: tuple[str, ...]
     reads_known: bool  # do its elements meet values of earlier sweeps?
     has_known: bool  # does its kernel hand values on?
@@ -170,7 +171,7 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> str:
     values: dict[str, object] = {
         "real": real, "suffix": "f" if real == "float" else "",
         "lanes": schedule.lanes, "vector_bytes": schedule.target.vector_bytes,
-        "chunk": schedule.chunk, "piece": PIECE_COLUMNS,
+        "chunk": schedule.chunk, "piece": PIECE_COLUMNS, "survey": 2048,
         "fold_partial": f"cpu/partials/{fold}.cpp.j2", "vectorised": schedule.chunk > 1,
     }  # fmt: skip
     kernels = [_kernel_view(kernel) for kernel in program.kernels]
@@ -217,7 +218,7 @@ def _sweep_view(
     return SweepView(
         kernel=kernel.name, number=sweep.number,
         title=f"reads {', '.join(sweep.loads) or 'nothing'}",
-        state=state, row_values=row_values, phases=phases, finish=finish,
+        state=state, row_values=row_values, phases=phases, surveys=absorb.surveys(), finish=finish,
         reads_known=any("known." in line for line in row_values), has_known=bool(scope.known),
     )  # fmt: skip
 
