@@ -24,21 +24,20 @@ ORDER = (
     "store_float64", "store_int", "store_bool", "zero_wins", "square", "magnitude", "sign",
     "mirror", "is_nan", "is_inf", "is_finite", "exp_within", "exp", "exp_below", *LIBM, "pow",
     "reciprocal_sqrt", "sigmoid", "xlogy", "to_int", "shift_anchor", "scale_anchor", "leader",
-    "best_list", "rank", "rank_of", "value_of", "following", "last_of", "ranked", "sort_ranked",
-    "compress_columns", "append", "candidates",
-    "offer",
+    "best_list", "rank", "ranked", "rank_of", "value_of", "following", "kth_of", "sort_ranked",
+    "append_numbers", "append", "candidates", "offer",
 )  # fmt: skip
 """Every helper, after those that it uses itself."""
 
 TYPED = frozenset({"exp_within", "exp", "exp_below", "to_single"})
 """Helpers whose constants depend on the compute type: a partial for each."""
 
-WITH_MASKS = frozenset({"lanes_where", "append"})
-"""Helpers that AVX-512 has instructions for: a partial of their own."""
+FOR_VECTORS = {"lanes_where": (32, 64), "append": (64,)}
+"""Helpers for which processors have instructions: a partial for each width of theirs, in bytes."""
 
 HEADERS = {
-    "_mm512_": "immintrin.h",
-    "std::nth_element": "algorithm", "std::decay_t": "type_traits",
+    "_mm256_": "immintrin.h", "_mm512_": "immintrin.h", "std::conditional_t": "type_traits",
+    "std::swap": "utility", "std::decay_t": "type_traits",
     "std::is_arithmetic_v": "type_traits", "std::index_sequence": "utility",
     "std::memcpy": "cstring", "std::numeric_limits": "limits",
 }  # fmt: skip
@@ -63,8 +62,8 @@ def headers_for(text: str) -> list[str]:
 
 def _helper(name: str, values: Mapping[str, object]) -> str:
     partial = "libm" if name in LIBM else name
-    if name in WITH_MASKS and values["vector_bytes"] == 64:
-        partial = f"{name}_512"
+    if (size := values["vector_bytes"]) in FOR_VECTORS.get(name, ()):
+        partial = f"{name}_{8 * size}"
     if name in TYPED:
         partial = f"{name}_{values['real']}"
     return render(f"cpu/helpers/{partial}.hpp.j2", {**values, "name": name})

@@ -171,7 +171,7 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> str:
     values: dict[str, object] = {
         "real": real, "suffix": "f" if real == "float" else "",
         "lanes": schedule.lanes, "vector_bytes": schedule.target.vector_bytes,
-        "chunk": schedule.chunk, "piece": PIECE_COLUMNS, "survey": 2048,
+        "chunk": schedule.chunk, "piece": PIECE_COLUMNS,
         "fold_partial": f"cpu/partials/{fold}.cpp.j2", "vectorised": schedule.chunk > 1,
     }  # fmt: skip
     kernels = [_kernel_view(kernel) for kernel in program.kernels]

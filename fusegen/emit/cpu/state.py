@@ -13,7 +13,7 @@ from fusegen.kernel import Sweep
 from fusegen.monoid import Best, Folded, KBest, Monoid, Moving, Pivot
 from fusegen.monoid_text import merge_text
 
-INSERTION_LIMIT = 32
+INSERTION_LIMIT = 8
 """Longest list kept sorted by insertion; longer ones gather candidates and select."""
 
 
