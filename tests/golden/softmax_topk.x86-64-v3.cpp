@@ -20,6 +20,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <immintrin.h>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -181,10 +182,16 @@ inline uint64_t lanes_where(M m)
     if constexpr (std::is_arithmetic_v<M>) {
         return m;
     } else {
-        M bit;
-        for (size_t i = 0; i < sizeof m / sizeof m[0]; ++i)
-            bit[i] = 1 << i;
-        return across(m & bit, [](auto a, auto b) { return a | b; });
+        uint64_t bits = 0;
+        for (size_t i = 0; i < sizeof m / 32; ++i) {
+            __m256 part;
+            std::memcpy(&part, reinterpret_cast<const char*>(&m) + 32 * i, 32);
+            if constexpr (sizeof m[0] == 4)
+                bits |= uint64_t(_mm256_movemask_ps(part)) << 8 * i;
+            else
+                bits |= uint64_t(_mm256_movemask_pd(_mm256_castps_pd(part))) << 4 * i;
+        }
+        return bits;
     }
 }
 
@@ -290,7 +297,7 @@ struct best_list {
 
     T values[K];
     int64_t columns[K];
-    T bound;  // nothing below it can stay, even while the list is not full
+    T bound;  // nothing below it can stay
 
     void clear()
     {
@@ -307,15 +314,19 @@ struct best_list {
     template <typename V>
     uint64_t admitted(V v) const
     {
-        return is_full() ? descending::admitted(v, values[K - 1]) : lanes_where(inverse(v < bound));
+        mask<V> below = v < bound;
+        if (is_full())
+            below |= v <= values[K - 1];
+        return lanes_where(inverse(below));
     }
 
-    // Before the first elements: v holds some of them, so the K-th of v bounds the K-th of all.
+    // Before a chunk: v holds some of it, so the K-th of v bounds the K-th of all. Found where it
+    // spares more than it costs: before the first chunk, and where a row ascends.
     template <typename V>
     void prepare(V v)
     {
         if constexpr (sizeof(V) / sizeof(T) >= K && K > 1)
-            if (!is_full()) {
+            if (!is_full() || __builtin_popcountll(admitted(v)) > K) {
                 T best[K];
                 for (int64_t i = 0; i < K; ++i)
                     best[i] = lowest_of<T>;
@@ -327,7 +338,7 @@ struct best_list {
                         next = next > held ? held : next;
                     }
                 }
-                bound = best[K - 1];
+                bound = best[K - 1] > bound ? best[K - 1] : bound;
             }
     }
 

@@ -10,10 +10,10 @@ from fusegen.emit.cpu.memory import load, store
 from fusegen.emit.cpu.own import lifted
 from fusegen.emit.cpu.scope import RowScope, element_exprs
 from fusegen.emit.cpu.state import (
-    INSERTION_LIMIT,
     anchor_text,
     anchors_for,
     folded_into,
+    gathers,
     identity_of,
     is_count,
     is_ordering,
@@ -37,14 +37,14 @@ class Phase:
     before: tuple[str, ...] = ()
     condition: str = ""  # these lines and the loop run only if it holds
     inside: tuple[str, ...] = ()
-    search: str = ""
+    search: str = ""  # what goes over the chunk instead of a loop; it is given the lines of one
     loop: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What a list looks at before the first chunk: the lines of a function of `col`."""
+    """A list, and the lines of the function that gives its values at `col`."""
 
     name: str
     lines: tuple[str, ...]
@@ -78,10 +78,10 @@ class AbsorbPrinter:
         return [p for p in found if p is not None]
 
     def surveys(self) -> tuple[Survey, ...]:
-        """Of the lists that are too long to keep in order."""
+        """What long lists look at before the first chunk."""
         return tuple(
             Survey(c.name, (*self._items([c.lift]), f"return {self.lanes.text(c.lift)};"))
-            for c in self.monoid.lists if c.k > INSERTION_LIMIT
+            for c in self.monoid.lists if gathers(c)
         )  # fmt: skip
 
     # ---- phases ----
@@ -206,21 +206,21 @@ class AbsorbPrinter:
     def _select(self, best: Best | KBest) -> Phase:
         """Candidates for a list or a leader; most chunks hold none."""
         held = self.lanes.text(best.lift)
-        loop = self._items([best.lift])
-        long = isinstance(best, KBest) and best.k > INSERTION_LIMIT
-        taken = f"return {held};" if long else f"fg::offer(state.{best.name}, {held}, col);"
-        loop.append(self._noted(taken, best.name))
-        inside = []
-        if isinstance(best, KBest) and best.k <= INSERTION_LIMIT:
-            fold = self.peaks[best.name] or self._twin(best)
-            lanes = f"{fold.name}_lanes{'.so_far' if _is_extreme(fold) else ''}"
-            inside.append(f"state.{best.name}.prepare({lanes});")
+        loop, inside, search = self._items([best.lift]), [], ""
+        if gathers(best):
+            loop.append(self._noted(f"return {held};", best.name))
+            search = f"state.{best.name}.search<V>"
+        else:
+            loop.append(self._noted(f"fg::offer(state.{best.name}, {held}, col);", best.name))
+            if isinstance(best, KBest):
+                fold = self.peaks[best.name] or self._twin(best)
+                lanes = f"{fold.name}_lanes{'.so_far' if _is_extreme(fold) else ''}"
+                inside.append(f"state.{best.name}.prepare({lanes});")
         rank = "leader" if isinstance(best, Best) or best.k == 1 else f"last of the {best.k}"
         return Phase(
             f"{best.name}: only chunks with something ahead of the {rank} so far are searched.",
             condition=f"fg::rarely(state.{best.name}.admitted({self._peak_of(best)}))",
-            inside=tuple(inside), loop=tuple(loop),
-            search=f"state.{best.name}.template search" if long else "",
+            inside=tuple(inside), search=search, loop=tuple(loop),
         )
 
     def _stores(self) -> Phase | None:

@@ -27,8 +27,8 @@ class SweepView:
     state: StateView | None
     row_values: tuple[str, ...]
     phases: tuple[Phase, ...]
-    surveys: tuple[Survey, ...]
     finish: tuple[str, ...]
+    surveys: tuple[Survey, ...]  # before the first chunk
     reads_known: bool  # do its elements meet values of earlier sweeps?
     has_known: bool  # does its kernel hand values on?
 
@@ -218,7 +218,8 @@ def _sweep_view(
     return SweepView(
         kernel=kernel.name, number=sweep.number,
         title=f"reads {', '.join(sweep.loads) or 'nothing'}",
-        state=state, row_values=row_values, phases=phases, surveys=absorb.surveys(), finish=finish,
+        state=state, row_values=row_values, phases=phases, finish=finish,
+        surveys=absorb.surveys(),
         reads_known=any("known." in line for line in row_values), has_known=bool(scope.known),
     )  # fmt: skip
 
