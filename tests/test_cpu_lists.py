@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cpu_cases import executable, np_topk, run, topk
+from ml_dtypes import finfo
 
 from fusegen import dtypes as dt
 from fusegen import lang as fg
@@ -26,7 +27,7 @@ def nasty(n_cols, kind="f4"):
     rng = np.random.default_rng(n_cols)
     at = np.arange(n_cols)
     few = rng.choice([np.nan, -np.nan, -np.inf, np.inf, 0, -0.0, 1, 2, 3], (2, n_cols))
-    normal = rng.normal(size=(8, n_cols))
+    normal = rng.normal(size=(10, n_cols))
     few[1] = np.where(few[1] == np.inf, -np.inf, few[1])
     normal[1, rng.integers(n_cols)] = 6e4  # far from the rest
     normal[2] = 1 + normal[2] / 512  # close together
@@ -35,6 +36,8 @@ def nasty(n_cols, kind="f4"):
     normal[5] = np.where(at < n_cols // 2, 50, 0) + normal[5]  # the best come first
     normal[6] = at // 256 * 8 + normal[6]  # every chunk is above those before it
     normal[7] = np.abs(normal[7]) * -1e-30
+    normal[8] = 1 + at // 40 * float(finfo(kind).eps)  # the next number, again and again
+    normal[9] = np.where(at % 41 == 0, 90 - at / 256, normal[9])  # the best are far apart
     slopes = np.stack([at / 16, -at / 16, at * 0 + 7, at * 0 - np.inf, at * np.nan])
     slopes[:, n_cols // 3] = slopes[:, 2 * n_cols // 3]
     with np.errstate(over="ignore"):
