@@ -1,7 +1,9 @@
 """Library pipelines on the CPU beside torch eager, each as a share of the measured read limit.
 
     python benchmarks/cpu_bench.py [--output benchmarks/results/NAME.json]
+    python benchmarks/cpu_bench.py --lists [--output benchmarks/results/NAME.json]
 
+--lists: softmax + top K of several K and shapes instead, each K beside K = 5 too.
 The limit is a plain hand-written read of the same array by as many threads, compiled with the same
 flags. Minimum and median of repetitions, interleaved; results are checked against float64.
 """
@@ -82,7 +84,7 @@ def timed(calls: dict[str, Callable[[], Any]], repetitions: int) -> dict[str, li
     return times
 
 
-def peers(x: np.ndarray) -> dict[str, Callable[[], Any]]:
+def peers(x: np.ndarray, k: int = 5) -> dict[str, Callable[[], Any]]:
     """torch eager, where torch is installed."""
     try:
         import torch
@@ -90,7 +92,7 @@ def peers(x: np.ndarray) -> dict[str, Callable[[], Any]]:
         return {}
     t = torch.from_numpy(x)
     return {
-        "softmax_topk": lambda: torch.topk(torch.softmax(t, -1), 5),
+        "softmax_topk": lambda: torch.topk(torch.softmax(t, -1), k),
         "logsumexp": lambda: torch.logsumexp(t, -1),
         "softmax": lambda: torch.softmax(t, -1),
         "var_mean": lambda: torch.var_mean(t, -1, correction=0),
@@ -144,6 +146,62 @@ def measured(
     return row
 
 
+SHAPES = ((4000, 25_000), (1000, 129_024), (4000, 1008))
+DATA: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "normal": lambda x: x,
+    "ascending": lambda x: np.sort(x, axis=1),
+}
+
+
+def measured_lists(
+    x: np.ndarray, data: str, read: Callable[..., None], repetitions: int
+) -> list[dict[str, Any]]:
+    """A row of the table for every K, all interleaved; indices against a stable sort."""
+    x = DATA[data](x)
+    lengths = [k for k in (5, 64, 256, 1024) if k <= x.shape[1]]
+    calls: dict[str, Callable[[], Any]] = {"read": partial(read, x)}
+    for k in lengths:
+        out = tuple(map(np.empty_like, fg.library.softmax_topk(x, k=k)))
+        calls[f"fusegen {k}"] = partial(fg.library.softmax_topk, x, out=out, k=k)
+        if eager := peers(x, k):
+            calls[f"torch {k}"] = eager["softmax_topk"]
+    times = timed(calls, repetitions)
+    few = x[:64]
+    best = np.argsort(-few, axis=1, kind="stable")
+    rows = []
+    for k in lengths:
+        names = {"read": "read", "fusegen": f"fusegen {k}", "torch": f"torch {k}"}
+        held = {name: times[call] for name, call in names.items() if call in times}
+        got = fg.library.softmax_topk(few, k=k)
+        row = {
+            "pipeline": "softmax_topk", "k": k, "form": "auto", "data": data, "rows": x.shape[0],
+            "cols": x.shape[1], "indices_right": bool((got[1] == best[:, :k]).all()),
+            "error": largest_error(got[0], np.take_along_axis(softmax(few), best[:, :k], 1)),
+            **{f"{name}_ms": statistics.median(t) for name, t in held.items()},
+            **{f"{name}_min_ms": min(t) for name, t in held.items()},
+        }  # fmt: skip
+        row["share_of_read_limit"] = row["read_min_ms"] / row["fusegen_min_ms"]
+        peer = row.get("torch_min_ms")
+        row["times_torch"] = peer / row["fusegen_min_ms"] if peer else None
+        row["times_k5"] = row["fusegen_min_ms"] / min(times["fusegen 5"])
+        rows.append(row)
+    return rows
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+def show_list(row: dict[str, Any]) -> None:
+    times = row["times_torch"]
+    peer = f"torch {row['torch_min_ms']:7.1f} ({times:.1f}x)" if times else ""
+    print(f"{row['data']:10s}{row['rows']:6d} x {row['cols']:<7d}K {row['k']:<6d}"
+          f"{row['fusegen_min_ms']:8.1f} ms  {row['times_k5']:.2f} of K = 5  {peer}  "
+          f"err {row['error']:.1e}{'' if row['indices_right'] else '  WRONG INDICES'}",
+          flush=True)  # fmt: skip
+
+
 def show(row: dict[str, Any]) -> None:
     peer = f"torch {row['torch_ms']:7.1f} ({row['times_torch']:.1f}x)" if row["times_torch"] else ""
     print(f"{row['pipeline']:14s}{row['form']:8s}{row['fusegen_ms']:8.1f} ms  read "
@@ -156,29 +214,52 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=4000)
     parser.add_argument("--cols", type=int, default=25_000)
     parser.add_argument("--repetitions", type=int, default=15)
+    parser.add_argument("--lists", action="store_true", help="several K and shapes")
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
-    x = np.random.default_rng(0).standard_normal((args.rows, args.cols), dtype=np.float32) * 3
     threads = len(os.sched_getaffinity(0))
-    read, eager = reader(threads), peers(x)
-    results = []
-    for name, constants, form in CASES:
-        peer = eager.get(name) if form == "online" else None
-        results.append(measured(name, constants, form, x, read, peer, args.repetitions))
-        show(results[-1])
+    read = reader(threads)
+    results = every_list(args, read) if args.lists else every_case(args, read)
     if args.output:
         args.output.parent.mkdir(parents=True, exist_ok=True)
         args.output.write_text(json.dumps(report(args, threads, results), indent=1) + "\n")
 
 
+def numbers(rows: int, cols: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((rows, cols), dtype=np.float32) * 3
+
+
+def every_case(args: argparse.Namespace, read: Callable[..., None]) -> list[dict[str, Any]]:
+    x = numbers(args.rows, args.cols)
+    eager, results = peers(x), []
+    for name, constants, form in CASES:
+        peer = eager.get(name) if form == "online" else None
+        results.append(measured(name, constants, form, x, read, peer, args.repetitions))
+        show(results[-1])
+    return results
+
+
+def every_list(args: argparse.Namespace, read: Callable[..., None]) -> list[dict[str, Any]]:
+    results = []
+    for rows, cols in SHAPES:
+        for data in DATA:
+            x = numbers(rows if data == "normal" else rows // 10, cols)
+            for row in measured_lists(x, data, read, args.repetitions):
+                results.append(row)
+                show_list(row)
+    return results
+
+
 def report(args: argparse.Namespace, threads: int, results: list[Any]) -> dict[str, Any]:
     version = subprocess.run([str(find_compiler()), "--version"], capture_output=True, text=True,
                              check=True).stdout.splitlines()[0]  # fmt: skip
+    shape = {} if args.lists else {"rows": args.rows, "cols": args.cols}
     return {
-        "date": datetime.date.today().isoformat(), "rows": args.rows, "cols": args.cols,
+        "date": datetime.date.today().isoformat(), **shape,
         "cpu": cpu_name(), "target": host_cpu().name, "threads": threads,
         "fusegen": fg.__version__, "python": platform.python_version(), "compiler": version,
-        "method": "median of interleaved repetitions", "results": results,
+        "method": f"{'minimum' if args.lists else 'median'} of interleaved repetitions",
+        "results": results,
     }  # fmt: skip
 
 

@@ -15,16 +15,18 @@ def attributes(node: g.Node) -> tuple[Any, ...]:
             return ("input", name, axis.value)
         case g.Literal(value=value):
             return ("literal", type(value).__name__, repr(value))
-        case g.Length() | g.Index():
-            return (type(node).__name__.lower(),)
+        case g.Length():
+            return ("length",)
+        case g.Index(sections=sections):
+            return ("index", sections)
         case g.Map(op=op):
             return ("map", op)
         case g.Cast(dtype=dtype):
             return ("cast", dtype.name)
         case g.Reduce(fold=fold):
             return ("reduce", fold.value)
-        case g.TopK(k=k):
-            return ("topk", k)
+        case g.TopK(k=k, largest=largest):
+            return ("topk", k, largest)
         case g.Part(field=field):
             return ("part", field)
         case g.Take():

@@ -20,6 +20,7 @@ from fusegen.kernel import Param, Program
 from fusegen.nesting import flatten, nest
 from fusegen.runtime import arrays as ar
 from fusegen.runtime import results as rs
+from fusegen.runtime.columns import check_columns
 from fusegen.runtime.strips import side_by_side, whole_vectors
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.strips import takes_strips
@@ -255,7 +256,7 @@ def _laid_out(
     graph = front.graph
     shapes = {n: tuple(a.array.shape) for n, a in adopted.items()}
     rows = ar.rows_of(graph.inputs, shapes, axis)
-    ar.check_k(graph, rows.n_cols)
+    check_columns(graph, rows.n_cols)
     views = _side_by_side(front, adopted, rows) if device == "cuda" else {}
     if views:
         rows = replace(rows, inner=math.prod(rows.lead[rows.axis :]))

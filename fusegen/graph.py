@@ -68,9 +68,10 @@ class Length:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Index:
-    """Column number of the element, from 0."""
+    """Column number of the element, from 0, in a row that has `sections` equal parts."""
 
     loc: Loc
+    sections: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -100,11 +101,12 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class TopK:
-    """Values and column numbers of the K greatest, best first; see `Part`."""
+    """Values and column numbers of the K greatest (or least), best first; see `Part`."""
 
     arg: Node
     k: int
     loc: Loc
+    largest: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -266,6 +268,8 @@ def is_column(node: Node) -> bool:
             return is_reduction(node)
         case Part(field=field):
             return field == "indices"
+        case Cast(dtype=dtype, arg=arg):
+            return dtype.kind == "int" and is_column(arg)  # calls check that columns fit the type
         case _:
             return False
 

@@ -169,6 +169,9 @@ def assumed_dtypes(graph: g.Graph, dtype: DTypes) -> dict[str, DType]:
     indices = {n.index for n in graph.nodes if isinstance(n, g.Take)}
     indices |= {a for n in graph.nodes if isinstance(n, g.Map) and n.op == "eq"
                 and any(isinstance(i, g.Index) for i in n.args) for a in n.args}  # fmt: skip
+    indices |= {a for n in graph.nodes if isinstance(n, g.Map) and n.op in ("lt", "le", "gt", "ge")
+                and any(isinstance(i, g.Index) for i in n.args) for a in n.args
+                if isinstance(a, g.Input) and a.axis is g.Axis.PER_ROW}  # fmt: skip
     conditions = {n.args[0] for n in graph.nodes if isinstance(n, g.Map) and n.op == "where"}
     conditions |= {a for n in graph.nodes if isinstance(n, g.Map) and n.op in ("and", "or", "not")
                    for a in n.args}  # fmt: skip

@@ -7,13 +7,25 @@ Elementwise operations accept any of them and plain numbers; an element and a li
 from __future__ import annotations
 
 from fusegen import graph as g
-from fusegen.dtypes import dtype_of
+from fusegen.dtypes import INT64, dtype_of
 from fusegen.errors import TraceError
+from fusegen.positions import element_node
+from fusegen.positions import index as index
+from fusegen.positions import length as length
+from fusegen.positions import ragged as ragged
+from fusegen.positions import sections as sections
+from fusegen.positions import take as take
 from fusegen.value import Operand, Value, apply, builder, here, lift
 
 
 def _reduce(fold: g.Fold, x: Operand) -> Value:
     node = lift(x)
+    if fold in (g.Fold.ARGMAX, g.Fold.ARGMIN) and g.extent(node) is g.Extent.LIST:
+        raise TraceError(
+            f"{fold.value} of a top-K list", where=here(),
+            why="It finds columns of a row; an entry's place in a list is no column.",
+            fix="max, min, sum, mean and prod work on lists; so does fg.take(x, indices).",
+        )  # fmt: skip
     if g.extent(node) is g.Extent.ROW:
         raise TraceError(
             f"{fold.value} of a row value", where=here(),
@@ -33,16 +45,6 @@ def _picked(node: g.Node) -> g.Take | None:
             if isinstance(other, g.Index) and g.is_column(at) and whole:
                 return g.Take(y, at, here())
     return None
-
-
-def _element(what: str, x: Operand) -> g.Node:
-    node = lift(x)
-    if g.extent(node) is not g.Extent.ELEMENT:
-        raise TraceError(
-            f"{what} needs an element value, got a {g.extent(node).value}", where=here(),
-            fix="Pass something that has one value per column.",
-        )  # fmt: skip
-    return node
 
 
 # ---- reductions over the row (or over the K entries of a list) ----
@@ -77,14 +79,30 @@ def mean(x: Operand) -> Value:
     return _reduce(g.Fold.MEAN, x)
 
 
-def argmax(x: Operand) -> Value:
-    """Column of the greatest value: NaN counts as greatest, ties go to the lowest column."""
-    return _reduce(g.Fold.ARGMAX, x)
+def argmax(x: Operand, *, index_dtype: object = "int64") -> Value:
+    """Column of the greatest value: NaN counts as greatest, ties go to the lowest column.
+
+    index_dtype: an integer type for the result. A call whose rows are too long for it raises
+    ShapeError.
+    """
+    return _columns(_reduce(g.Fold.ARGMAX, x), index_dtype)
 
 
-def argmin(x: Operand) -> Value:
-    """Column of the least value: NaN counts as least, ties go to the lowest column."""
-    return _reduce(g.Fold.ARGMIN, x)
+def argmin(x: Operand, *, index_dtype: object = "int64") -> Value:
+    """Column of the least value: NaN counts as least, ties go to the lowest column.
+
+    index_dtype: as for argmax.
+    """
+    return _columns(_reduce(g.Fold.ARGMIN, x), index_dtype)
+
+
+def _columns(found: Value, index_dtype: object) -> Value:
+    """Column numbers as a type of the user's choice."""
+    dtype = dtype_of(index_dtype)
+    if dtype.kind != "int":
+        raise TraceError(f"index_dtype must be an integer type, got {dtype}", where=here(),
+                         fix='Choose "int32" or "int64".')  # fmt: skip
+    return found if dtype is INT64 else cast(found, dtype)
 
 
 def count(condition: Value) -> Value:
@@ -102,20 +120,27 @@ def all(condition: Value) -> Value:
     return min(where(condition, 1, 0)) > 0
 
 
-def topk(x: Operand, k: int) -> tuple[Value, Value]:
-    """(values, columns) of the K greatest, best first, as torch.topk.
+def topk(
+    x: Operand, k: int, largest: bool = True, *, index_dtype: object = "int64"
+) -> tuple[Value, Value]:
+    """(values, columns) of the K greatest, or with largest=False the K least, best first.
 
-    NaN counts as greatest, ties go to the lowest column. K is a compile-time constant ≥ 1.
+    As torch.topk: NaN counts as greatest, so among the least it comes last; ties go to the lowest
+    column. K and `largest` are compile-time constants, 1 ≤ K ≤ n_cols: a call with shorter rows
+    raises ShapeError. index_dtype: an integer type for the columns. Both lists work in further
+    maths, entry by entry; fg.sum, max, min, mean and prod reduce them to a row value.
     """
+    if not isinstance(largest, bool):
+        raise TraceError(f"topk's largest must be True or False, got {largest!r}", where=here())
     if not isinstance(k, int) or isinstance(k, bool) or k < 1:
         raise TraceError(f"topk needs a whole number k ≥ 1, got {k!r}", where=here(),
                          fix="Make k a keyword-only parameter: def f(x, *, k=5).")  # fmt: skip
-    top = g.TopK(_element("topk", x), k, here())
+    top = g.TopK(element_node("topk", x), k, here(), largest)
     node = builder().add(top).node
     assert isinstance(node, g.TopK)
     parts = (builder().add(g.Part(node, field, top.loc)) for field in ("values", "indices"))
     values, indices = parts
-    return values, indices
+    return values, _columns(indices, index_dtype)
 
 
 def logsumexp(x: Operand) -> Value:
@@ -264,26 +289,3 @@ def cast(x: Operand, dtype: object) -> Value:
     Float → integer rounds toward zero, clamps to the type's range, and takes NaN to 0.
     """
     return builder().add(g.Cast(dtype_of(dtype), lift(x), here()))
-
-
-def index(x: Operand) -> Value:
-    """The column of each element, counted from 0."""
-    _element("index", x)
-    return builder().add(g.Index(here()))
-
-
-def length(x: Operand) -> Value:
-    """Number of columns of the row, as a row value."""
-    _element("length", x)
-    return builder().add(g.Length(here()))
-
-
-def take(x: Operand, index: Operand) -> Value:
-    """The element of x at column `index` (a row value or a list); NaN where it is out of range."""
-    node = _element("take", x)
-    at = lift(index)
-    if g.extent(at) is g.Extent.ELEMENT:
-        raise TraceError("take needs a row value or a list as index, got an element value",
-                         where=here(), why="Gathering a whole row by a permutation is not a "
-                         "reduction.", fix="Annotate the index input with fg.PerRow.")  # fmt: skip
-    return builder().add(g.Take(node, at, here()))

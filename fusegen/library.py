@@ -7,7 +7,12 @@ function. Float inputs of any precision give results of that precision, accumula
 
 from __future__ import annotations
 
+import functools
+import math
+import operator
+
 from fusegen import lang as fg
+from fusegen.errors import ArgumentError
 from fusegen.pipeline import Pipeline, pipeline
 from fusegen.value import PerColumn, PerRow, Value
 
@@ -45,27 +50,29 @@ def logsumexp(x: Value) -> Value:
 
 
 @pipeline
-def topk(x: Value, *, k: int = 5) -> tuple[Value, Value]:
-    """(values, indices) of the K greatest, best first, K in place of the reduced axis.
+def topk(
+    x: Value, *, k: int = 5, largest: bool = True, index_dtype: str = "int64"
+) -> tuple[Value, Value]:
+    """(values, indices) of the K greatest (or least), best first, K in place of the reduced axis.
 
-    NaN is greatest, ties go to the lowest index. indices are int64. As torch.topk.
+    NaN is greatest, ties go to the lowest index. As torch.topk.
     """
-    return fg.topk(x, k)
+    return fg.topk(x, k, largest, index_dtype=index_dtype)
 
 
 @pipeline
-def argmax(x: Value) -> Value:
-    """Column of the greatest value per row, int64: NaN is greatest, ties to the lowest index."""
-    return fg.argmax(x)
+def argmax(x: Value, *, index_dtype: str = "int64") -> Value:
+    """Column of the greatest value per row: NaN is greatest, ties to the lowest index."""
+    return fg.argmax(x, index_dtype=index_dtype)
 
 
 @pipeline
-def softmax_topk(x: Value, *, k: int = 5) -> tuple[Value, Value]:
+def softmax_topk(x: Value, *, k: int = 5, index_dtype: str = "int64") -> tuple[Value, Value]:
     """(values, indices) of the K greatest probabilities of softmax(x).
 
     Milakov & Gimelshein 2018, section 4 and algorithm 4: one read of x per element.
     """
-    return fg.topk(softmax(x), k)
+    return fg.topk(softmax(x), k, index_dtype=index_dtype)
 
 
 @pipeline
@@ -137,13 +144,64 @@ def absmax_quantize(x: Value) -> tuple[Value, Value]:
 
 
 @pipeline
-def moe_gate(x: Value, *, k: int = 2) -> tuple[Value, Value]:
-    """(gates, experts): the K likeliest experts by softmax(x), gates renormalised to sum to 1.
+def moe_gate(
+    x: Value, bias: PerColumn | None = None, *, k: int = 2, score: str = "softmax",
+    renormalize: bool = True, scale: float = 1.0, groups: int = 1, groups_kept: int = 1,
+    group_score: str = "max", index_dtype: str = "int64",
+) -> tuple[Value, Value]:  # fmt: skip
+    """(gates, experts) of K experts per token: the router of mixture-of-experts models.
 
-    As the router of mixture-of-experts models; x is (tokens, experts).
+    x is (tokens, experts), any number of them; both results are (tokens, K), best expert first.
+    score: "softmax" or "sigmoid" of x. bias, (experts,): added for the selection only; gates are
+    the scores themselves, divided by their sum if renormalize (NaN where it is 0), times scale.
+    groups: that many equal runs of neighbouring experts, of which the groups_kept of highest
+    group_score ("max", or "top2": the sum of the two best, for groups of two and more) compete; K
+    is at most the number of their experts. NaN is greatest, ties go to the lowest group and expert.
+    Raises ArgumentError for other words or numbers, ShapeError where experts do not divide.
+
+    Shazeer et al. 2017; DeepSeek-V3 (arXiv 2412.19437, section 2.1.2) is score="sigmoid", bias,
+    k=8, groups=8, groups_kept=4, group_score="top2", scale=2.5; DeepSeek-V2 (arXiv 2405.04434) is
+    groups=8, groups_kept=3, k=6, renormalize=False, scale=16.
     """
-    p, experts = fg.topk(softmax(x), k)
-    return p / fg.sum(p), experts
+    _one_of("score", score, "softmax sigmoid")
+    scores = softmax(x) if score == "softmax" else fg.sigmoid(x)
+    rated = scores if bias is None else scores + bias
+    if groups != 1:
+        rated = fg.where(_in_kept_groups(rated, groups, groups_kept, group_score), rated, -math.inf)
+    _, experts = fg.topk(rated, k, index_dtype=index_dtype)
+    gates = fg.take(scores, experts)
+    gates = gates / fg.sum(gates) if renormalize else gates
+    return gates if scale == 1 else gates * scale, experts
+
+
+def _in_kept_groups(rated: Value, groups: int, kept: int, group_score: str) -> Value:
+    """Which elements are in one of the `kept` best groups."""
+    members = fg.sections(rated, groups)
+    rows = [fg.where(inside, rated, -math.inf) for inside in members]
+    _one_of("group_score", group_score, "max top2")
+    if not isinstance(kept, int) or not 1 <= kept <= groups:
+        raise ArgumentError(f"groups_kept is {kept!r}",
+                            fix=f"Choose a whole number from 1 to {groups}.")  # fmt: skip
+    if group_score == "max":
+        best = [fg.max(row) for row in rows]
+    else:
+        best = [fg.sum(fg.topk(row, 2)[0]) for row in rows]
+    ahead = {(a, b): (best[a] > best[b]) | (fg.isnan(best[a]) & ~fg.isnan(best[b]))
+             for a in range(groups) for b in range(groups) if a > b}  # fmt: skip
+    found: Value | None = None
+    for group, inside in enumerate(members):
+        beaten_by = [fg.where(ahead[group, b], 0, 1) for b in range(group)]  # ties: the lower wins
+        beaten_by += [fg.where(ahead[a, group], 1, 0) for a in range(group + 1, groups)]
+        wins = inside & (functools.reduce(operator.add, beaten_by) < kept)
+        found = wins if found is None else found | wins
+    assert found is not None
+    return found
+
+
+def _one_of(what: str, word: str, words: str) -> None:
+    if word not in words.split():
+        raise ArgumentError(f"{what} is {word!r}",
+                            fix=f"Choose {' or '.join(map(repr, words.split()))}.")  # fmt: skip
 
 
 @pipeline

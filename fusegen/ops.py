@@ -51,6 +51,15 @@ def zero_wins(a: Any, b: Any) -> Any:
     return np.where(np.equal(a, 0), 0.0, np.multiply(a, b))
 
 
+def mirror(x: Any) -> Any:
+    """The order of floats turned round, NaN included, which is greatest: the number above −x, −inf
+    for NaN and NaN for −inf. It undoes itself, except that −0 comes back as +0."""
+    x = np.asarray(x)
+    with np.errstate(over="ignore"):  # infinity is above the greatest number
+        above = np.nextafter(np.subtract(0.0, x, dtype=x.dtype), np.asarray(np.inf, x.dtype))
+    return np.where(np.isnan(x), -np.inf, np.where(np.isneginf(x), np.nan, above)).astype(x.dtype)
+
+
 def _xlogy(a: Any, b: Any) -> Any:
     return zero_wins(a, np.log(np.where(np.equal(a, 0), 1.0, b))) + np.where(np.isnan(b), b, 0.0)
 
@@ -122,6 +131,7 @@ _ROWS = (
     Op(name="xlogy", arity=2, rule="float", numpy=_xlogy, c="xlogy", spelling="helper"),
     Op(name="zero_wins", arity=2, rule="float", numpy=zero_wins, c="zero_wins",
        spelling="helper"),
+    Op(name="mirror", arity=1, rule="float", numpy=mirror, c="mirror", spelling="helper"),
     Op(name="where", arity=3, rule="select", numpy=np.where, c="select", spelling="helper"),
     Op(name="lt", arity=2, rule="bool", numpy=np.less, c="<", spelling="infix", precedence=9,
        sympy="StrictLessThan"),

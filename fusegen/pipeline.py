@@ -20,6 +20,7 @@ from fusegen.nesting import nest
 from fusegen.plan import Plan
 from fusegen.recall import MISS, Recall
 from fusegen.runtime import arrays as ar
+from fusegen.runtime.columns import check_columns
 from fusegen.runtime.results import new_result
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import Target, host_cpu, target_named
@@ -106,7 +107,7 @@ class Pipeline:
         adopted = {n: ar.on_host(ar.adopt(n, a)) for n, a in present.items()}
         graph = self.traced(frozenset(adopted), values).graph
         rows = ar.rows_of(graph.inputs, {n: a.array.shape for n, a in adopted.items()}, axis)
-        ar.check_k(graph, rows.n_cols)
+        check_columns(graph, rows.n_cols)
         run = oracle(graph, {n: a.dtype for n, a in adopted.items()})
         like = next(iter(adopted.values()))
         results = [new_result(p, rows, like) for p in run.outputs]
@@ -150,7 +151,7 @@ class Pipeline:
             choices = replace(choices, target=_target_of(there))
         front = self.front(dtypes, values, choices)
         rows = ar.rows_of(front.graph.inputs, shapes, -1)
-        ar.check_k(front.graph, rows.n_cols)
+        check_columns(front.graph, rows.n_cols)
         found = Compiled(self.signature, choices, front, rows)
         if tune:
             found.tune(there, present)

@@ -75,7 +75,7 @@ def _lifted(function: Callable[..., Any], arity: int, number: Callable[[Any], An
 
 
 def _unary(c: Any) -> dict[str, Callable[[Any], Any]]:
-    nan, inf = c.nan, c.inf
+    nan, inf, far = c.nan, c.inf, c.mpf(10) ** (2 * _TOO_LARGE)
 
     def exp(a: Any) -> Any:
         return c.exp(a) if abs(a) < _TOO_LARGE or a != a else inf if a > 0 else c.zero
@@ -86,6 +86,12 @@ def _unary(c: Any) -> dict[str, Callable[[Any], Any]]:
     def sqrt(a: Any) -> Any:
         return c.sqrt(a) if a >= 0 else nan
 
+    def mirror(a: Any) -> Any:
+        if a != a or a == -inf:
+            return -inf if a != a else nan
+        # Beyond every number, and above what NaN becomes.
+        return -far if a == inf else inf if a == -far else -a
+
     def wave(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return lambda a: f(a) if abs(a) < _TOO_LARGE else nan
 
@@ -95,7 +101,7 @@ def _unary(c: Any) -> dict[str, Callable[[Any], Any]]:
     return {
         "neg": lambda a: -a, "square": lambda a: a * a, "abs": abs,
         "sign": lambda a: a if a != a else c.mpf((a > 0) - (a < 0)),
-        "exp": exp, "exp2": lambda a: exp(a * c.ln2),
+        "mirror": mirror, "exp": exp, "exp2": lambda a: exp(a * c.ln2),
         "expm1": lambda a: c.expm1(a) if abs(a) < 1 else exp(a) - 1,
         "log": log, "log2": lambda a: log(a) / c.ln2,
         "log1p": lambda a: c.log1p(a) if abs(a) < 1 else log(1 + a),

@@ -98,8 +98,9 @@ class _Interpreter:
                 return cast(self.known[arg], dtype, self.float)
             case g.Reduce(fold=fold, arg=arg):
                 return _REDUCTIONS[fold](self._reducible(arg))
-            case g.TopK(arg=arg, k=k):
-                return top_columns(self._reducible(arg), k)
+            case g.TopK(arg=arg, k=k, largest=largest):
+                best = top_columns if largest else least_columns
+                return best(self._reducible(arg), k)
             case g.Part(top=top, field=field):
                 columns = self.known[top]
                 if field == "indices":
@@ -217,6 +218,12 @@ def top_columns(x: Array, k: int) -> Array:
     first = np.where(np.take_along_axis(nan, columns, axis=1), 0, 1)
     order = np.lexsort((falling, first), axis=1)
     return np.take_along_axis(columns, order, axis=1).astype(np.int64)
+
+
+def least_columns(x: Array, k: int) -> Array:
+    """Columns of the K least of each row, least first: NaN greatest, ties to low columns."""
+    # NumPy sorts NaN last, which is where the greatest stand.
+    return np.argsort(x, axis=1, kind="stable")[:, :k].astype(np.int64)
 
 
 def take(x: Array, columns: Array) -> Array:

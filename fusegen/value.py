@@ -23,7 +23,8 @@ from fusegen.ops import OPS
 
 _PACKAGE = Path(__file__).parent
 _LANGUAGE_FILES = {
-    str(_PACKAGE / f) for f in ("value.py", "trace.py", "lang.py", "own.py", "pipeline.py")
+    str(_PACKAGE / f)
+    for f in ("value.py", "trace.py", "lang.py", "positions.py", "own.py", "pipeline.py")
 }
 
 

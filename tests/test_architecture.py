@@ -23,7 +23,7 @@ LAYERS = (
     ("expr", "forms", "own_operator", "graph"),
     ("monoid", "kinds", "digest", "witness"),
     ("value", "derivation", "proof", "monoid_text"),
-    ("trace", "lang", "reference", "algebra"),
+    ("trace", "positions", "lang", "reference", "algebra"),
     ("fusion", "kernel", "adjoint"),
     ("plan", "lower", "precise", "replay"),
     ("own_spelling", "own"),

@@ -19,13 +19,11 @@ from cpu_cases import (
     moe_gate,
     norm,
     np_logsumexp,
-    np_topk,
     program,
     run,
     softmax,
     softmax_topk,
     source,
-    topk,
     var_mean,
 )  # fmt: skip
 
@@ -59,35 +57,6 @@ def test_every_form_and_shape(fn, form, chunk):
             arrays = arrays_for(fn, 4, n_cols, seed=n_cols)
             got, want = run(found, arrays, n_cols), expected(fn, arrays)
             assert_close(got, want, rtol=1e-5 * loose, atol=5e-6 * loose)
-
-
-# ---- top-K ----
-
-
-@pytest.mark.parametrize("k", [1, 32, 33, 700])
-@pytest.mark.parametrize("seed", range(3))
-def test_lists_of_every_length_with_ties_and_nan(k, seed):
-    rng = np.random.default_rng(seed)
-    found = executable(topk, constants=(("k", k),))
-    for n_cols in (k, k + 1, 1500, 5003):
-        x = rng.choice([np.nan, -np.inf, np.inf, 0, 1, 2, 3], (3, max(k, n_cols))).astype("f4")
-        x[1] = rng.normal(size=x.shape[1])  # few ties
-        x[2] = np.arange(x.shape[1])  # every element enters the list
-        values, columns = run(found, {"x": x}, x.shape[1])
-        want_values, want_columns = np_topk(x, k)
-        np.testing.assert_array_equal(columns, want_columns)
-        np.testing.assert_array_equal(values, want_values)
-
-
-@pytest.mark.parametrize("k", [3, 40])
-def test_lists_of_integers(k):
-    found = executable(topk, dtypes=(("x", dt.INT64),), constants=(("k", k),))
-    low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-    x = np.array([[low] * 50, [high, low] * 25, range(50)])
-    values, columns = run(found, {"x": x}, 50)
-    order = np.argsort(-x.astype(object), axis=1, kind="stable")[:, :k]
-    np.testing.assert_array_equal(columns, order)
-    np.testing.assert_array_equal(values, np.take_along_axis(x, order, 1))
 
 
 # ---- special values ----
@@ -216,16 +185,6 @@ def test_results_do_not_depend_on_the_number_of_threads(fn, form):
     for threads in (2, 3, 8):
         for a, b in zip(alone, run(found, arrays, n_cols, threads=threads), strict=True):
             np.testing.assert_array_equal(a, b)
-
-
-def test_long_lists_of_pieces_become_one():
-    x = np.random.default_rng(0).integers(0, 3000, (1, 2 * PIECE_COLUMNS + 7)).astype("f4")
-    found = executable(topk, constants=(("k", 700),))
-    for threads in (1, 3):
-        values, columns = run(found, {"x": x}, x.shape[1], threads=threads)
-        want_values, want_columns = np_topk(x, 700)
-        np.testing.assert_array_equal(columns, want_columns)
-        np.testing.assert_array_equal(values, want_values)
 
 
 def test_many_short_rows_on_many_threads():

@@ -58,3 +58,11 @@ def test_split_and_peeled_rows_compile() -> None:
     many = {"n_rows": 4000}
     for choices in ({"n_rows": 1}, {**many, "aligned": False}, {**many, "chunk": 1}):
         assert nvrtc.compile_for(case.work(**choices).source, "sm_90").reports
+
+
+@pytest.mark.parametrize("name", ["topk", "moe_gate"])
+def test_gates_and_the_least_compile_within_budget(name: str) -> None:
+    grouped = {"score": "sigmoid", "groups": 8, "groups_kept": 4, "group_score": "top2"}
+    constants = {"k": 8, **({"largest": False} if name == "topk" else grouped)}
+    source = library_case(name, 1, 256, **constants).work(n_rows=4000).source
+    _within_budget(source, "sm_90")

@@ -125,3 +125,19 @@ def test_the_same_bits_in_any_order() -> None:
         for seed in (1, 2):
             for a, b in zip(first, case.emulate(schedule=schedule, seed=seed), strict=True):
                 np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("n_cols", [4096, 5001])
+def test_two_states_of_a_row_that_a_cluster_shares(n_cols: int) -> None:
+    """The safe form meets twice: once for the maximum, once for the sum."""
+    case = library_case("softmax", 3, n_cols)
+    work = case.work(form="safe", n_rows=3, aligned=n_cols % 4 == 0)
+    found = [
+        c.schedule for c in candidates(work.result("lower"), work.problem, CUDA_TARGETS["sm_90"])
+        if c.schedule.team == "cluster" and c.schedule.home == "device"
+    ]  # fmt: skip
+    assert found
+    for schedule in found:
+        small = replace(schedule, threads=64, blocks=4)
+        got = case.emulate(schedule=small, form="safe", n_rows=3, seed=3)
+        assert_close(got, case.reference(), 3e-6)

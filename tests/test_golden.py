@@ -34,6 +34,7 @@ SOURCES: dict[str, tuple[str, dict[str, object]]] = {
         "layer_norm", {"target": "sm_90", "n_cols": 131_072, "dtype": "bfloat16",
                        "inputs": ("weight", "bias")}),
     "softmax_topk.x86-64-v3.cpp": ("softmax_topk", {"target": "x86-64-v3", "k": 5}),
+    "softmax_topk.64.x86-64-v4.cpp": ("softmax_topk", {"target": "x86-64-v4", "k": 64}),
     "var_mean.x86-64-v4.cpp": ("var_mean", {"target": "x86-64-v4"}),
     "softmax_weighted_variance.sm_90.cu": (
         "softmax_weighted_variance", {"target": "sm_90", "n_cols": 25_000}),

@@ -98,7 +98,7 @@ RULES: dict[str, Rule] = {
     "ceil": "flat",
     "round": "flat",
     "xlogy": _xlogy,
-    "zero_wins": "internal",
+    "zero_wins": "internal", "mirror": "internal",
     "where": _where,
     "lt": "flat", "le": "flat", "gt": "flat", "ge": "flat", "eq": "flat", "ne": "flat",
     "isnan": "flat", "isinf": "flat", "isfinite": "flat",

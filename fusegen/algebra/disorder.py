@@ -61,7 +61,8 @@ def _best(node: g.Reduce | g.TopK) -> int:
 
 
 def _sign(node: g.Reduce | g.TopK) -> int:
-    return -1 if isinstance(node, g.Reduce) and node.fold in _LEAST else 1
+    least = not node.largest if isinstance(node, g.TopK) else node.fold in _LEAST
+    return -1 if least else 1
 
 
 def _picked(

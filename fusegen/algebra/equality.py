@@ -106,8 +106,8 @@ class _Reader:
                 # A scale of 0 is the guard policy's business, as infinities are.
                 scale = fold in (g.Fold.MAX, g.Fold.MIN) and self.known[arg].is_nonnegative
                 return self._unknown(fold.value, self.known[arg], positive=True if scale else None)
-            case g.TopK(k=k, arg=arg):
-                return self._unknown(f"top{k}", self.known[arg])
+            case g.TopK(k=k, arg=arg, largest=largest):
+                return self._unknown(f"{'top' if largest else 'least'}{k}", self.known[arg])
             case g.Part(top=top, field=field):
                 return self._unknown(field, self.known[top], g.Extent.LIST)
             case g.Take():

@@ -99,8 +99,10 @@ def _value(
             return _mapped("to_int" if dtype.kind == "int" else "to_bool", [known[arg]])
         case g.Reduce(fold=fold, arg=arg):
             return _folded(fold, _wide(known[arg], n_cols))
-        case g.TopK(arg=arg, k=k):
-            return [Fraction(c) for c in best_columns(_wide(known[arg], n_cols), k)]
+        case g.TopK(arg=arg, k=k, largest=largest):
+            values = _wide(known[arg], n_cols)
+            ordered = values if largest else [-v for v in values]
+            return [Fraction(c) for c in best_columns(ordered, k)]
         case g.Part(top=top, field=field):
             columns = known[top]
             return columns if field == "indices" else _taken(known[top.arg], columns)
@@ -289,7 +291,7 @@ OPERATIONS: Mapping[str, Callable[..., Number]] = {
     "tanh": _odd(_MP.tanh), "sin": _odd(_MP.sin), "cos": lambda a: _MP.cos(_mpf(a)),
     "erf": _odd(_MP.erf), "sigmoid": lambda a: 1 / (1 + _exp(-a)),
     "floor": _floor, "ceil": lambda a: -_floor(-a), "round": _round,
-    "xlogy": _xlogy, "zero_wins": lambda a, b: a * b,
+    "xlogy": _xlogy, "zero_wins": lambda a, b: a * b, "mirror": lambda a: -a,
     "where": lambda c, a, b: a if c else b,
     "lt": _less, "le": lambda a, b: not _less(b, a), "gt": lambda a, b: _less(b, a),
     "ge": lambda a, b: not _less(a, b), "eq": _equal, "ne": lambda a, b: not _equal(a, b),

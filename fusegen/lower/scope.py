@@ -79,6 +79,12 @@ def _match_kinds(op: str, args: list[Expr], kind: Kind) -> list[Expr]:
     return args[:start] + [convert(a, target) for a in args[start:]]
 
 
+def turned(expr: Expr) -> Expr:
+    """The value, so that the K greatest of these are the K least values; its own inverse."""
+    # −1 − i reaches every integer, as −i does not.
+    return call("mirror", expr) if expr.kind == "float" else call("sub", Lit(-1, "int"), expr)
+
+
 def convert(expr: Expr, kind: Kind) -> Expr:
     """The expression as `kind`; literals change in place."""
     if expr.kind == kind:

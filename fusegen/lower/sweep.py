@@ -12,7 +12,7 @@ from fusegen.expr import Expr, Var, call, substitute, variables
 from fusegen.fusion import Fusion
 from fusegen.kernel import N_COLS, ElementStore, Let, Param, Sweep
 from fusegen.lower.rows import RowScope, SweepParts
-from fusegen.lower.scope import Names, convert, expression
+from fusegen.lower.scope import Names, convert, expression, turned
 from fusegen.lower.state import NAN, ONE, StateBuilder, type_names, usable
 
 _MIRROR = {
@@ -126,7 +126,8 @@ class SweepBuilder:
             case "commuted", Commuted():
                 self._fold_commuted(node, entry)
             case _, _ if isinstance(node, g.TopK):
-                best = self.state.top(name, node.k, self.element(node.arg))
+                lift = self.element(node.arg)
+                best = self.state.top(name, node.k, lift if node.largest else turned(lift))
                 self.scope.lists[node] = (best, None, True)
             case _:
                 assert isinstance(node, g.Reduce)
@@ -151,7 +152,7 @@ class SweepBuilder:
         held = self.element(atom)
         if isinstance(node, g.TopK):
             lift = held if entry.increasing else call("neg", held)
-            best = self.state.top(entry.name, node.k, lift)
+            best = self.state.top(entry.name, node.k, lift if node.largest else turned(lift))
             self.scope.lists[node] = (best, atom, entry.increasing)
             return
         fold = node.fold if entry.increasing else _MIRROR[node.fold]

@@ -25,8 +25,9 @@ def _definition(graph: g.Graph, node: g.Node) -> Definition:
     match node:
         case g.Reduce(fold=fold, arg=arg):
             return Definition(name, fold.value, _formula(graph, arg), where)
-        case g.TopK(arg=arg, k=k):
-            return Definition(name, f"top {k}", _formula(graph, arg), where)
+        case g.TopK(arg=arg, k=k, largest=largest):
+            word = f"{'top' if largest else 'least'} {k}"
+            return Definition(name, word, _formula(graph, arg), where)
         case _:
             return Definition(name, "", _formula(graph, node, inside=True), where)
 

@@ -48,8 +48,8 @@ def _written(node: g.Node, top: g.Node, graph: g.Graph, spoken: set[g.Node]) -> 
             return Var(f"{dtype.name}({text(inner[0])})")
         case g.Reduce(fold=fold):
             return Var(f"{_FOLDS.get(fold, fold.value)}({text(inner[0])})")
-        case g.TopK(k=k):
-            return Var(f"top{k}({text(inner[0])})")
+        case g.TopK(k=k, largest=largest):
+            return Var(f"{'top' if largest else 'least'}{k}({text(inner[0])})")
         case g.Part(field=field):
             return Var(f"{text(inner[0])}.{field}")
         case g.Take():

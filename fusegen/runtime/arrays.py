@@ -222,14 +222,6 @@ def _check_side_input(node: g.Input, shape: Shape, rows: Rows) -> None:
                 )  # fmt: skip
 
 
-def check_k(graph: g.Graph, n_cols: int) -> None:
-    """Raises ShapeError if a top-K asks for more than there are columns."""
-    for node in graph.nodes:
-        if isinstance(node, g.TopK) and node.k > n_cols:
-            raise ShapeError(f"top {node.k} of rows with {n_cols} columns", where=node.loc,
-                             fix=f"Choose k ≤ {n_cols}.")  # fmt: skip
-
-
 def as_rows(array: Any, axis: g.Axis, rows: Rows) -> Any:
     """The array as a kernel reads it; a view of the same memory wherever strides allow."""
     match axis:

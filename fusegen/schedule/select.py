@@ -103,6 +103,7 @@ class _Menu:
         self.lists = [c for s in self.program.sweeps for c in s.monoid.lists]
         self.ordered = any(s.monoid.ordered for s in self.program.sweeps)
         kernel = self.program.kernels[0]
+        self.meetings = sum(s.monoid.has_scalars for s in kernel.sweeps)
         self.state = max(
             4 * max(0, len(s.monoid.components) - 2) + 24 * max(0, len(s.monoid.levels) - 1)
             for s in self.program.sweeps
@@ -233,10 +234,12 @@ class _Menu:
                 yield from self._shared(blocks)
             base = replace(self.held, team="cluster", blocks=blocks)
             yield from self._in_registers(base, -(-self.n_vectors // blocks), (4, 8))
+            if self.meetings > 1 and 2 * blocks > most:  # states that no grid can wait for
+                yield replace(self.base, team="cluster", threads=512, blocks=blocks)
 
     def _chip(self) -> Iterator[CudaSchedule]:
         """Rows in registers and shared memory, the next one coming in where this one leaves."""
-        if self.load != "aligned" or sum(s.monoid.has_scalars for s in self.program.sweeps) != 1:
+        if self.load != "aligned" or self.meetings != 1:
             return
         for per_sm, vectors in self._chip_homes():
             held = _CHIP_THREADS * vectors

@@ -83,9 +83,10 @@ def _value(
             if fold is g.Fold.MEAN:
                 return arithmetic.functions["div"](np.sum(elements), len(elements))
             return _FOLDS[fold](elements)
-        case g.TopK(arg=arg, k=k):
+        case g.TopK(arg=arg, k=k, largest=largest):
             elements = _elements(arg, known, n_cols)
-            return sorted(range(n_cols), key=lambda c: rank((elements[c], c)))[:k]
+            first = rank if largest else _least_first
+            return sorted(range(n_cols), key=lambda c: first((elements[c], c)))[:k]
         case g.Part(top=top, field=field):
             columns = known[top]
             elements = _elements(top.arg, known, n_cols)
@@ -99,6 +100,12 @@ def _value(
             return known[own][name]
         case _:
             assert_never(node)
+
+
+def _least_first(pair: tuple[Any, int]) -> tuple[Any, ...]:
+    """The lesser value, then the lower column; NaN comes last."""
+    value, column = pair
+    return (True, 0, column) if value != value else (False, value, column)
 
 
 def _own(node: g.Own, lifted: list[list[Any]], arithmetic: Arithmetic) -> Mapping[str, Any]:

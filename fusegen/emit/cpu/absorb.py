@@ -10,19 +10,21 @@ from fusegen.emit.cpu.memory import load, store
 from fusegen.emit.cpu.own import lifted
 from fusegen.emit.cpu.scope import RowScope, element_exprs
 from fusegen.emit.cpu.state import (
-    INSERTION_LIMIT,
     anchor_text,
     anchors_for,
     folded_into,
+    gathers,
     identity_of,
     is_count,
     is_ordering,
     zero_of,
 )  # fmt: skip
-from fusegen.expr import Expr, Var, variables
+from fusegen.expr import Call, Expr, Var, variables
 from fusegen.kernel import COLUMN, Kernel, Let, Sweep
 from fusegen.monoid import Best, Folded, KBest, Level, Moving, Own
+from fusegen.ops import OPS
 
+_OPERATORS = {"sum": "add", "prod": "mul"}
 _ACROSS = {"sum": "total", "prod": "product", "max": "greatest", "min": "least"}
 _EXTREME = {"max": "highest", "min": "lowest"}
 
@@ -35,8 +37,17 @@ class Phase:
     before: tuple[str, ...] = ()
     condition: str = ""  # these lines and the loop run only if it holds
     inside: tuple[str, ...] = ()
+    search: str = ""  # what goes over the chunk instead of a loop; it is given the lines of one
     loop: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A list, and the lines of the function that gives its values at `col`."""
+
+    name: str
+    lines: tuple[str, ...]
 
 
 class AbsorbPrinter:
@@ -65,6 +76,13 @@ class AbsorbPrinter:
         found += [self._select(c) for c in self.ranked]
         found.append(self._stores())
         return [p for p in found if p is not None]
+
+    def surveys(self) -> tuple[Survey, ...]:
+        """What long lists look at before the first chunk."""
+        return tuple(
+            Survey(c.name, (*self._items([c.lift]), f"return {self.lanes.text(c.lift)};"))
+            for c in self.monoid.lists if gathers(c)
+        )  # fmt: skip
 
     # ---- phases ----
 
@@ -98,6 +116,7 @@ class AbsorbPrinter:
         lift = self.lanes.text(f.lift)
         if _is_extreme(f):
             return f"{f.name}_lanes.take({lift});"
+        lift = f"({lift})" if _is_loose(f) else lift
         return f"{f.name}_lanes = {folded_into(f, f'{f.name}_lanes', lift)};"
 
     def _joined(self, f: Folded, shared: Iterable[str]) -> str:
@@ -187,18 +206,21 @@ class AbsorbPrinter:
     def _select(self, best: Best | KBest) -> Phase:
         """Candidates for a list or a leader; most chunks hold none."""
         held = self.lanes.text(best.lift)
-        loop = self._items([best.lift])
-        loop.append(self._noted(f"fg::offer(state.{best.name}, {held}, col);", best.name))
-        inside = []
-        if isinstance(best, KBest) and best.k <= INSERTION_LIMIT:
-            fold = self.peaks[best.name] or self._twin(best)
-            lanes = f"{fold.name}_lanes{'.so_far' if _is_extreme(fold) else ''}"
-            inside.append(f"state.{best.name}.prepare({lanes});")
+        loop, inside, search = self._items([best.lift]), [], ""
+        if gathers(best):
+            loop.append(self._noted(f"return {held};", best.name))
+            search = f"state.{best.name}.search<V>"
+        else:
+            loop.append(self._noted(f"fg::offer(state.{best.name}, {held}, col);", best.name))
+            if isinstance(best, KBest):
+                fold = self.peaks[best.name] or self._twin(best)
+                lanes = f"{fold.name}_lanes{'.so_far' if _is_extreme(fold) else ''}"
+                inside.append(f"state.{best.name}.prepare({lanes});")
         rank = "leader" if isinstance(best, Best) or best.k == 1 else f"last of the {best.k}"
         return Phase(
             f"{best.name}: only chunks with something ahead of the {rank} so far are searched.",
             condition=f"fg::rarely(state.{best.name}.admitted({self._peak_of(best)}))",
-            inside=tuple(inside), loop=tuple(loop),
+            inside=tuple(inside), search=search, loop=tuple(loop),
         )
 
     def _stores(self) -> Phase | None:
@@ -266,6 +288,14 @@ class AbsorbPrinter:
 def _is_extreme(f: Folded) -> bool:
     """Is NaN to be looked for?"""
     return f.fold in _EXTREME and f.kind == "float"
+
+
+def _is_loose(f: Folded) -> bool:
+    """Does what is folded bind no tighter than the + or * in front of it?"""
+    if not isinstance(f.lift, Call) or f.fold not in ("sum", "prod"):
+        return False
+    op = OPS[f.lift.op]
+    return op.spelling == "infix" and op.precedence <= OPS[_OPERATORS[f.fold]].precedence
 
 
 def _across(f: Folded) -> str:

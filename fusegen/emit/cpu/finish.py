@@ -8,7 +8,7 @@ from typing import assert_never
 from fusegen.emit.cpu.dialect import CpuDialect
 from fusegen.emit.cpu.memory import load, store
 from fusegen.emit.cpu.scope import RowScope, finish_exprs, kind_of, step_exprs
-from fusegen.emit.cpu.state import INSERTION_LIMIT
+from fusegen.emit.cpu.state import gathers
 from fusegen.expr import Expr, variables
 from fusegen.kernel import Entries, Gather, Kernel, Let, ListFold, ListStore, RowStore, Step, Sweep
 from fusegen.monoid import KBest
@@ -38,9 +38,7 @@ class FinishPrinter:
         """Row values that this sweep completes, and what it stores of them."""
         names = [s.name for s in sweep.steps]
         lines = self.scope.locals(finish_exprs(sweep), names)
-        lines += [
-            f"state.{c.name}.sort();" for c in sweep.monoid.lists if c.k > INSERTION_LIMIT
-        ]  # fmt: skip
+        lines += [f"state.{c.name}.sort();" for c in sweep.monoid.lists if gathers(c)]
         for step in sweep.steps:
             lines += self._step(step)
         lines += self._keep(names)

@@ -22,17 +22,22 @@ ORDER = (
     "load", "load_float16", "load_bfloat16", "load_float32", "load_float64", "load_int",
     "load_bool", "to_single", "store", "store_float16", "store_bfloat16", "store_float32",
     "store_float64", "store_int", "store_bool", "zero_wins", "square", "magnitude", "sign",
-    "is_nan", "is_inf", "is_finite", "exp_within", "exp", "exp_below", *LIBM, "pow",
+    "mirror", "is_nan", "is_inf", "is_finite", "exp_within", "exp", "exp_below", *LIBM, "pow",
     "reciprocal_sqrt", "sigmoid", "xlogy", "to_int", "shift_anchor", "scale_anchor", "leader",
-    "best_list", "candidates", "offer",
+    "best_list", "rank", "ranked", "rank_of", "value_of", "following", "kth_of", "sort_ranked",
+    "append_numbers", "append", "candidates", "offer",
 )  # fmt: skip
 """Every helper, after those that it uses itself."""
 
 TYPED = frozenset({"exp_within", "exp", "exp_below", "to_single"})
 """Helpers whose constants depend on the compute type: a partial for each."""
 
+FOR_VECTORS = {"lanes_where": (32, 64), "append": (64,)}
+"""Helpers for which processors have instructions: a partial for each width of theirs, in bytes."""
+
 HEADERS = {
-    "std::nth_element": "algorithm", "std::decay_t": "type_traits",
+    "_mm256_": "immintrin.h", "_mm512_": "immintrin.h", "std::conditional_t": "type_traits",
+    "std::swap": "utility", "std::decay_t": "type_traits",
     "std::is_arithmetic_v": "type_traits", "std::index_sequence": "utility",
     "std::memcpy": "cstring", "std::numeric_limits": "limits",
 }  # fmt: skip
@@ -57,6 +62,8 @@ def headers_for(text: str) -> list[str]:
 
 def _helper(name: str, values: Mapping[str, object]) -> str:
     partial = "libm" if name in LIBM else name
+    if (size := values["vector_bytes"]) in FOR_VECTORS.get(name, ()):
+        partial = f"{name}_{8 * size}"
     if name in TYPED:
         partial = f"{name}_{values['real']}"
     return render(f"cpu/helpers/{partial}.hpp.j2", {**values, "name": name})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.emit.banner import banner_lines
-from fusegen.emit.cpu.absorb import AbsorbPrinter, Phase
+from fusegen.emit.cpu.absorb import AbsorbPrinter, Phase, Survey
 from fusegen.emit.cpu.dialect import C_TYPES, CpuDialect
 from fusegen.emit.cpu.finish import FinishPrinter
 from fusegen.emit.cpu.helpers import headers_for, helpers_for
@@ -28,6 +28,7 @@ class SweepView:
     row_values: tuple[str, ...]
     phases: tuple[Phase, ...]
     finish: tuple[str, ...]
+    surveys: tuple[Survey, ...]  # before the first chunk
     reads_known: bool  # do its elements meet values of earlier sweeps?
     has_known: bool  # does its kernel hand values on?
 
@@ -218,6 +219,7 @@ def _sweep_view(
         kernel=kernel.name, number=sweep.number,
         title=f"reads {', '.join(sweep.loads) or 'nothing'}",
         state=state, row_values=row_values, phases=phases, finish=finish,
+        surveys=absorb.surveys(),
         reads_known=any("known." in line for line in row_values), has_known=bool(scope.known),
     )  # fmt: skip
 

@@ -13,8 +13,8 @@ from fusegen.kernel import Sweep
 from fusegen.monoid import Best, Folded, KBest, Monoid, Moving, Pivot
 from fusegen.monoid_text import merge_text
 
-INSERTION_LIMIT = 32
-"""Longest list kept sorted by insertion; longer ones gather candidates and select."""
+IN_ORDER = 8
+"""Longest list that is kept in order by insertion; longer ones gather candidates and select."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,13 @@ def leader_type(best: Best, dialect: CpuDialect) -> str:
     return f"fg::leader<{dialect.type_of(best.kind)}, fg::{order}>"
 
 
+def gathers(best: Best | KBest) -> bool:
+    """Is it a list that is too long to be kept in order?"""
+    return isinstance(best, KBest) and best.k > IN_ORDER
+
+
 def list_type(best: KBest, dialect: CpuDialect) -> str:
-    kept = "best_list" if best.k <= INSERTION_LIMIT else "candidates"
+    kept = "candidates" if gathers(best) else "best_list"
     return f"fg::{kept}<{dialect.type_of(best.kind)}, {best.k}>"
 
 

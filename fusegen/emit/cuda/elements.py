@@ -7,7 +7,7 @@ from functools import partial
 
 from fusegen.emit.cuda.dialect import CudaDialect, divisor_name
 from fusegen.emit.cuda.own import fold_lines as own_lines
-from fusegen.emit.cuda.state import StateView, folded_into
+from fusegen.emit.cuda.state import StateView, folded_into, lifted
 from fusegen.emit.cuda.views import LiftView, ListView
 from fusegen.expr import Expr, Var, variables
 from fusegen.kernel import Kernel, Let, Sweep
@@ -57,7 +57,7 @@ class ElementPrinter:
             return []
         lines = self.item_lines(exprs)
         for f in monoid.folded:
-            value = self.dialect.text(f.lift)
+            value = lifted(f, self.dialect)
             joined = folded_into(f, f"chunk.{f.name}", value, self.dialect)
             lines.append(f"chunk.{f.name} = {joined};")
         for b in monoid.best:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
-from fusegen.emit.cuda.state import folded_into, identity_of
+from fusegen.emit.cuda.state import folded_into, identity_of, lifted
 from fusegen.expr import variables
 from fusegen.kernel import Gather, Kernel, Let, ListFold, Param, Step
 from fusegen.monoid import Folded
@@ -13,15 +13,15 @@ from fusegen.schedule.cuda import CudaSchedule
 
 
 def array_name(param: Param) -> str:
-    """The parameter's own name: values of a row are called as the user calls them."""
+    """The parameter's own name: single values are called as the user calls them."""
     if param.output:
         return f"{param.name}_out"
-    return f"{param.name}_in" if param.shape == "row" else param.name
+    return f"{param.name}_in" if param.shape in ("row", "per_column") else param.name
 
 
 def pointer_of(param: Param) -> str:
     """The variable that points at this row's elements."""
-    return f"{param.name}_row" if param.shape == "element" else param.name
+    return f"{param.name}_row" if param.shape == "element" else array_name(param)
 
 
 def body_of(param: Param, schedule: CudaSchedule) -> str:
@@ -104,7 +104,7 @@ def _list_fold_lines(
         f"for (int entry = 0; entry < {step.entries.k}; ++entry) {{",
         *(f"    {ln}" for ln in entry_lines(top, "entry")),
         *(f"    {ln}" for ln in step_lines(step.entries.steps, kernel, dialect)),
-        f"    {step.name} = {folded_into(folded, step.name, dialect.text(step.value), dialect)};",
+        f"    {step.name} = {folded_into(folded, step.name, lifted(folded, dialect), dialect)};",
         "}",
     ]
     return lines

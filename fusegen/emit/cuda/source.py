@@ -68,7 +68,7 @@ class KernelView:
 HELPERS = (
     "divisor", "exp_narrow", "exp_times", "greater_of", "lesser_of", "zero_wins", "square",
     "xlogy", "sign", "sigmoid", "to_int", "clamped", "shift_anchor", "scale_anchor", "above",
-    "below",
+    "below", "mirror",
 )  # fmt: skip
 """C++ functions that a program gets if it calls them, one partial each."""
 
@@ -268,7 +268,9 @@ def structural(sweeps: list[SweepView]) -> set[str]:
     return found
 
 
-_NEEDS: dict[str, set[str]] = {"above": {"kNoColumn"}, "below": {"kNoColumn"}}
+_NEEDS: dict[str, set[str]] = {
+    "above": {"kNoColumn"}, "below": {"kNoColumn"}, "mirror": {"kInfinity", "kNaN"},
+}
 
 
 def with_needs(used: set[str]) -> set[str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.emit.cuda.dialect import CudaDialect
+from fusegen.emit.printer import show
 from fusegen.expr import Var, rename, text, variables
 from fusegen.kernel import Sweep
 from fusegen.monoid import Folded, Monoid, Pivot
 from fusegen.monoid_text import merge_text
+from fusegen.ops import OPS
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,17 @@ def _shuffled(monoid: Monoid) -> list[str]:
 
 def _comment(meaning: str, note: str | None) -> str:
     return f"{meaning}   {note}" if note else meaning
+
+
+def lifted(folded: Folded, dialect: CudaDialect) -> str:
+    """What an element adds to a base monoid, as it must stand to the right of its ⊕."""
+    match folded.fold:
+        case "sum":
+            return show(folded.lift, dialect, OPS["add"].precedence + 1)
+        case "prod":
+            return show(folded.lift, dialect, OPS["mul"].precedence + 1)
+        case "max" | "min":
+            return dialect.text(folded.lift)
 
 
 def folded_into(folded: Folded, left: str, right: str, dialect: CudaDialect) -> str:

@@ -13,8 +13,10 @@ from fusegen.emit.cuda.rows import array_name, body_of, early_steps, pointer_of,
 from fusegen.emit.cuda.short_lists import short_list
 from fusegen.emit.cuda.state import lowest, state_view
 from fusegen.emit.cuda.views import ListView, LoadView, SweepView
+from fusegen.emit.printer import show
 from fusegen.kernel import Kernel, Param, Step, Sweep
 from fusegen.monoid import KBest
+from fusegen.ops import OPS
 from fusegen.schedule.cuda import CudaSchedule
 from fusegen.schedule.launch import kept_params
 from fusegen.schedule.topk import ListPlan, in_device_memory, list_plan
@@ -115,7 +117,7 @@ class SweepPrinter:
         if columns:
             params.append("const Columns& column_of")
             args.append("column_of")
-            edges.append("edge_column")
+            edges.append("[&](int) { return edge; }")
         return params, args, edges
 
     # ---- elements ----
@@ -207,7 +209,7 @@ class SweepPrinter:
             own_peak=same is None and short is None, lines=lines,
             ring_lines=tuple(self._candidate_lines(best, ring=True)),
             item_lines=tuple(self.elements.item_lines([best.lift])),
-            value=self.dialect.text(best.lift),
+            value=show(best.lift, self.dialect, OPS["lt"].precedence + 1),  # it is compared
             spilled=in_device_memory(self.kernel, self.schedule), memory=self._memory(best, plan),
             worst=lowest(best.kind, self.dialect),
         )  # fmt: skip

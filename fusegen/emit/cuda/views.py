@@ -46,6 +46,11 @@ class ListView:
     memory: str  # where its slots are
     worst: str
 
+    @property
+    def by_column(self) -> bool:
+        """Does an item's value depend on its column?"""
+        return uses_column((*self.item_lines, self.value))
+
 
 @dataclass(frozen=True)
 class LiftView:
@@ -161,10 +166,6 @@ class SweepView:
         return uses_column(self.store_lines)
 
     @property
-    def edge_column_of(self) -> bool:
-        return self.fold_columns or self.map_column
-
-    @property
     def uses_at(self) -> bool:
         """Does a chunk in registers have to know where it lies?"""
         return bool(self.stores) or self.column_of or any(not ld.kept for ld in self.loads)
@@ -173,8 +174,8 @@ class SweepView:
     def column_of(self) -> bool:
         """Is the column of an item asked for anywhere?"""
         by_column = any(ld.loader == "load_columns" for ld in self.loads)
-        listed = any(not (c.short and c.short.plan.pruned) for c in self.lists)
-        return self.edge_column_of or by_column or listed
+        listed = any(c.by_column or not (c.short and c.short.plan.pruned) for c in self.lists)
+        return self.fold_columns or self.map_column or by_column or listed
 
 
 def uses_column(lines: tuple[str, ...]) -> bool:

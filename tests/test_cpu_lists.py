@@ -1,0 +1,126 @@
+"""Generated C++: the K best and their columns, as a stable sort would have them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cpu_cases import executable, np_topk, run, topk
+from ml_dtypes import finfo
+
+from fusegen import dtypes as dt
+from fusegen import lang as fg
+from fusegen.runtime import cpu
+from fusegen.schedule.cpu import PIECE_COLUMNS
+from fusegen.schedule.target import CPU_TARGETS, host_cpu
+
+pytestmark = [
+    pytest.mark.skipif(cpu.find_compiler() is None, reason="no C++ compiler"),
+    pytest.mark.usefixtures("own_cache"),
+]
+
+FLOATS = (dt.FLOAT32, dt.FLOAT64, dt.FLOAT16, dt.BFLOAT16)
+X86 = [n for n in ("x86-64-v3", "x86-64") if host_cpu().name.startswith("x86-64")]
+
+
+def nasty(n_cols, kind="f4"):
+    """Rows that are hard to find the best of."""
+    rng = np.random.default_rng(n_cols)
+    at = np.arange(n_cols)
+    few = rng.choice([np.nan, -np.nan, -np.inf, np.inf, 0, -0.0, 1, 2, 3], (2, n_cols))
+    normal = rng.normal(size=(10, n_cols))
+    few[1] = np.where(few[1] == np.inf, -np.inf, few[1])
+    normal[1, rng.integers(n_cols)] = 6e4  # far from the rest
+    normal[2] = 1 + normal[2] / 512  # close together
+    normal[3, : n_cols // 2] = -np.inf
+    normal[4] = np.round(normal[4])  # many ties, zeros of both signs among them
+    normal[5] = np.where(at < n_cols // 2, 50, 0) + normal[5]  # the best come first
+    normal[6] = at // 256 * 8 + normal[6]  # every chunk is above those before it
+    normal[7] = np.abs(normal[7]) * -1e-30
+    normal[8] = 1 + at // 40 * float(finfo(kind).eps)  # the next number, again and again
+    normal[9] = np.where(at % 41 == 0, 90 - at / 256, normal[9])  # the best are far apart
+    slopes = np.stack([at / 16, -at / 16, at * 0 + 7, at * 0 - np.inf, at * np.nan])
+    slopes[:, n_cols // 3] = slopes[:, 2 * n_cols // 3]
+    with np.errstate(over="ignore"):
+        return np.concatenate([few, normal, slopes]).astype(kind)
+
+
+def check(found, x, k, **options):
+    values, columns = run(found, {"x": x}, x.shape[1], **options)
+    want_values, want_columns = np_topk(x, k)
+    np.testing.assert_array_equal(columns, want_columns)
+    np.testing.assert_array_equal(values.astype("f8"), want_values.astype("f8"))
+    signs = ~np.isnan(want_values.astype("f8"))
+    np.testing.assert_array_equal(np.signbit(values)[signs], np.signbit(want_values)[signs])
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 8, 9, 64, 700, 1024])
+def test_lists_of_every_length(k):
+    found = executable(topk, constants=(("k", k),))
+    for n_cols in (k, k + 1, 2 * k + 3, 300, 1500, 5003, 20011):
+        if n_cols >= k:
+            check(found, nasty(n_cols), k)
+
+
+@pytest.mark.parametrize("k", [5, 64])
+@pytest.mark.parametrize("dtype", FLOATS[1:], ids=str)
+def test_lists_of_every_float_type(dtype, k):
+    found = executable(topk, dtypes=(("x", dtype),), constants=(("k", k),))
+    for n_cols in (k, 1500, 5003):
+        check(found, nasty(n_cols, dtype.numpy), k)
+
+
+@pytest.mark.parametrize("target", X86)
+@pytest.mark.parametrize(
+    ("dtype", "k"), [(dt.FLOAT32, 5), (dt.FLOAT32, 64), (dt.FLOAT64, 64)], ids=str
+)
+def test_lists_on_narrower_vectors(dtype, k, target):
+    found = executable(topk, dtypes=(("x", dtype),), constants=(("k", k),),
+                       target=CPU_TARGETS[target])  # fmt: skip
+    for n_cols in (k, 1500, 5003):
+        check(found, nasty(n_cols, dtype.numpy), k)
+
+
+@pytest.mark.parametrize("chunk", [1, 2048])
+def test_lists_of_chunks_of_other_lengths(chunk):
+    check(executable(topk, "online", chunk, constants=(("k", 64),)), nasty(5003), 64)
+
+
+@pytest.mark.parametrize("k", [3, 40])
+@pytest.mark.parametrize("dtype", [dt.INT64, dt.INT8], ids=str)
+def test_lists_of_integers(dtype, k):
+    found = executable(topk, dtypes=(("x", dtype),), constants=(("k", k),))
+    low, high = np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max
+    for n_cols in (50, 5000):
+        some = np.random.default_rng(0).integers(low, high, n_cols, dtype=dtype.numpy)
+        x = np.stack([some * 0 + low, some * 0 + high, np.sort(some), some, some // 8])
+        x[2, ::7] = low
+        x[3, ::2] = low
+        values, columns = run(found, {"x": x}, n_cols)
+        order = np.argsort(-x.astype(object), axis=1, kind="stable")[:, :k]
+        np.testing.assert_array_equal(columns, order)
+        np.testing.assert_array_equal(values, np.take_along_axis(x, order, 1))
+
+
+def both_ends(x, *, k=40):
+    m = fg.mean(x)
+    return *fg.topk(x, k), *fg.topk(-x, 3), *fg.topk(fg.abs(x), 200), *fg.topk((x - m) ** 2, k)
+
+
+def test_several_lists_of_one_pipeline():
+    x = np.random.default_rng(0).integers(-999, 999, (3, 3001)).astype("f4")
+    x[:, -1] -= x.sum(1)  # so that the mean is exactly 0
+    got = run(executable(both_ends), {"x": x}, 3001)
+    want = *np_topk(x, 40), *np_topk(-x, 3), *np_topk(abs(x), 200), *np_topk(x * x, 40)
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_array_equal(g, w)
+
+
+@pytest.mark.parametrize("k", [5, 700])
+def test_lists_of_pieces_become_one(k):
+    n_cols = 2 * PIECE_COLUMNS + 7
+    x = np.random.default_rng(0).integers(0, 3000, (2, n_cols)).astype("f4")
+    x[1] = np.sort(x[1])
+    found = executable(topk, constants=(("k", k),))
+    for threads in (1, 3):
+        check(found, x, k, threads=threads)
+        check(found, x[:1], k, threads=threads)

@@ -1,0 +1,128 @@
+"""Rows of several lengths: only the first `lengths` columns count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases import rows
+from everywhere import BACKENDS, results
+
+import fusegen as fg
+
+INF = float("inf")
+
+
+@fg.pipeline
+def attention(x, lengths: fg.PerRow):
+    return fg.library.softmax(fg.ragged(x, lengths))
+
+
+@fg.pipeline
+def likeliest(x, lengths: fg.PerRow, *, k=4):
+    return fg.topk(fg.library.softmax(fg.ragged(x, lengths)), k)
+
+
+@fg.pipeline
+def numbers(x, lengths: fg.PerRow, *, k=3):
+    y = fg.ragged(x, lengths)
+    total = fg.sum(fg.ragged(x, lengths, 0))
+    return (
+        fg.max(y), fg.argmax(y), fg.logsumexp(y), fg.topk(y, k), total,
+        total / fg.cast(lengths, "float32"), fg.topk(fg.ragged(x, lengths, INF), k, largest=False),
+    )
+
+
+LENGTHS = np.array([0, 1, 3, 17, 100, 131, 500, -2])
+
+
+def padded(n_cols=131):
+    """NaN stands behind the end of every row."""
+    x = rows((len(LENGTHS), n_cols), 7)
+    return np.where(np.arange(n_cols) < LENGTHS[:, None], x, np.nan).astype("float32")
+
+
+def textbook(row):
+    """Softmax of the elements that a row has."""
+    e = np.exp(row.astype("float64") - row.max())
+    return e / e.sum()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_softmax(backend, dtype):
+    x = padded()
+    (found,) = results(backend, attention, x, LENGTHS.astype(dtype))
+    for row, n, p in zip(x, LENGTHS.clip(0, 131), found, strict=True):
+        if n == 0:
+            assert np.isnan(p).all()
+            continue
+        np.testing.assert_allclose(p[:n], textbook(row[:n]), rtol=3e-6)
+        assert (p[n:] == 0).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_topk_of_softmax(backend):
+    x = padded()
+    values, columns = results(backend, likeliest, x, LENGTHS)
+    for row, n, p, at in zip(x, LENGTHS.clip(0, 131), values, columns, strict=True):
+        if n == 0:
+            assert np.isnan(p).all()
+            assert at.tolist() == [0, 1, 2, 3]
+            continue
+        wanted = np.concatenate([np.argsort(-row[:n], kind="stable"), np.arange(n, 131)])[:4]
+        assert at.tolist() == wanted.tolist()
+        np.testing.assert_allclose(p[:n], textbook(row[:n])[at[:n]], rtol=3e-6)
+        assert (p[n:] == 0).all()
+    assert likeliest.plan().sweeps == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_everything_else(backend):
+    x = padded()
+    m, at, lse, high, high_at, total, mean, low, low_at = results(backend, numbers, x, LENGTHS)
+    for i, n in enumerate(LENGTHS.clip(0, 131)):
+        row = x[i, :n].astype("float64")
+        falling, rising = (np.argsort(s * row, kind="stable")[:3] for s in (-1, 1))
+        assert high_at[i, :n].tolist() == falling.tolist()
+        assert low_at[i, :n].tolist() == rising.tolist()
+        np.testing.assert_array_equal(high[i], [*row[falling], *[-INF] * (3 - len(falling))])
+        np.testing.assert_array_equal(low[i], [*row[rising], *[INF] * (3 - len(rising))])
+        np.testing.assert_allclose(total.ravel()[i], row.sum(), rtol=1e-5, atol=1e-5)
+        if n == 0:
+            assert (m.ravel()[i], at.ravel()[i], lse.ravel()[i]) == (-INF, 0, -INF)
+            assert high_at[i].tolist() == low_at[i].tolist() == [0, 1, 2]
+            continue
+        assert (m.ravel()[i], at.ravel()[i]) == (row.max(), row.argmax())
+        np.testing.assert_allclose(lse.ravel()[i], np.log(np.exp(row).sum()), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(mean.ravel()[i], row.sum() / LENGTHS[i], rtol=1e-5, atol=1e-5)
+
+
+def test_along_another_axis():
+    x = padded()
+    turned = likeliest(np.ascontiguousarray(x.T), LENGTHS, axis=0)
+    for f, w in zip(turned, likeliest(x, LENGTHS), strict=True):
+        np.testing.assert_array_equal(f, w.T)
+
+
+def test_lengths_are_one_per_row():
+    @fg.pipeline
+    def wrong(x, lengths):
+        return fg.max(fg.ragged(x, lengths))
+
+    with pytest.raises(fg.TraceError, match="one length per row"):
+        wrong(padded(), padded())
+
+
+def test_sections_are_equal():
+    @fg.pipeline
+    def quarters(x):
+        return tuple(fg.sum(fg.where(part, x, 0)) for part in fg.sections(x, 4))
+
+    x = rows((3, 44))
+    for backend in BACKENDS:
+        found = np.stack([r.reshape(3) for r in results(backend, quarters, x)], axis=1)
+        np.testing.assert_allclose(found, x.reshape(3, 4, 11).sum(axis=2), rtol=1e-5)
+    with pytest.raises(fg.ShapeError, match="4 equal sections of rows with 45 columns"):
+        quarters(rows((3, 45)))
+    with pytest.raises(fg.TraceError, match="sections needs a whole number"):
+        fg.pipeline(lambda x: fg.sections(x, 0)).source("cpu")
