@@ -44,13 +44,14 @@ class ListBench:
     def measure(self, cell: ListCell) -> dict[str, Any]:
         """A record of the cell; status is "ok" or "WRONG". Raises what fusegen raises."""
         x, pipeline, out = self._input(cell), fg.library.softmax_topk, outputs_of(cell)
-        executable: Any = pipeline.prepare((x,), {"k": cell.k}, out=out).executable
+        options: dict[str, Any] = {"form": cell.form, "out": out}
+        executable: Any = pipeline.prepare((x,), {"k": cell.k}, **options).executable
         if cell.input_bytes not in self._reads:
             self._reads[cell.input_bytes] = self._limits.over("read", [x], None).us
-        times = self._timer.times([partial(pipeline, x, k=cell.k, out=out)])
+        times = self._timer.times([partial(pipeline, x, k=cell.k, **options)])
         out[0].fill_(float("nan"))
         out[1].fill_(-1)
-        values, columns = pipeline(x, k=cell.k, out=out)
+        values, columns = pipeline(x, k=cell.k, **options)
         wrong = what_is_wrong(cell, x, values, columns)
         found = {
             **asdict(cell), "key": cell.key, "status": "WRONG" if wrong else "ok", "wrong": wrong,
@@ -58,7 +59,7 @@ class ListBench:
             "us_all": times, "shape": shape_of(executable.schedule),
             "schedule": executable.schedule.describe(),
         }  # fmt: skip
-        if self._peers and cell.group != "hard rows":
+        if self._peers and cell.form == "auto" and cell.data == "random":
             found["torch_us"] = self._timer.microseconds(
                 [lambda: torch.topk(torch.softmax(x, -1), cell.k)]
             )
@@ -134,6 +135,7 @@ def compile_only(cell: ListCell) -> None:
     """Bring the cell's kernels into the caches on disk, without running them."""
     x = torch.empty((cell.rows, cell.cols), dtype=DTYPES[cell.dtype], device="cuda")
     pipeline = fg.library.softmax_topk
-    assert pipeline.prepare((x,), {"k": cell.k}, out=outputs_of(cell)).executable is not None
+    options: dict[str, Any] = {"form": cell.form, "out": outputs_of(cell)}
+    assert pipeline.prepare((x,), {"k": cell.k}, **options).executable is not None
     del x
     torch.cuda.empty_cache()  # other processes compile beside this one
