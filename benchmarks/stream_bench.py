@@ -11,19 +11,17 @@ cell failed. benchmarks/README.md says what is measured and how.
 from __future__ import annotations
 
 import argparse
-import datetime
 import importlib.util
 import json
 import os
-import platform
 import secrets
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from streams import summary
 from streams.cells import Cell, cells, chosen
+from streams.runs import described_run, save
 from streams.supervise import Measurer, compile_ahead, records
 
 PEERS = ("torch", "compile", "liger", "quack")
@@ -85,15 +83,6 @@ def _arguments() -> argparse.Namespace:
     return found
 
 
-def _said(*command: str) -> str | None:
-    """What a program prints, None where it is missing or fails."""
-    try:
-        run = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent)
-    except OSError:
-        return None
-    return run.stdout.strip() if run.returncode == 0 else None
-
-
 def _measured(args: argparse.Namespace, wanted: list[Cell]) -> dict[str, Any]:
     """The report of a run; its lines are printed as they come."""
     seed = secrets.randbelow(2**31) if args.seed is None else args.seed
@@ -102,13 +91,8 @@ def _measured(args: argparse.Namespace, wanted: list[Cell]) -> dict[str, Any]:
     def make() -> Measurer:
         return _Here(repetitions, args.peers, seed)
 
-    run = {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": args.commit or _said("git", "describe", "--always", "--dirty", "--abbrev=40"),
-        "python": platform.python_version(),
-        "driver": _said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
-        "peers": list(args.peers), "repetitions": repetitions, "seed": seed, "only": args.only,
-    }  # fmt: skip
+    run = described_run(args.commit, peers=list(args.peers), repetitions=repetitions, seed=seed,
+                        only=args.only)  # fmt: skip
     report: dict[str, Any] = {"runs": [run], "environment": {}, "cells": []}
     group = None
     for kind, found in records(wanted, make, args.seconds):
@@ -122,14 +106,8 @@ def _measured(args: argparse.Namespace, wanted: list[Cell]) -> dict[str, Any]:
             group = found["group"]
             print(f"\n{group}\n{summary.HEAD}")
         print(summary.line(found), flush=True)
-        _save(args.output, report)  # after every cell: what was measured is not lost
+        save(args.output, report)  # after every cell: what was measured is not lost
     return report
-
-
-def _save(path: Path | None, report: dict[str, Any]) -> None:
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def main() -> int:
@@ -151,7 +129,7 @@ def main() -> int:
                 print(f"compiling ahead failed: {message}", file=sys.stderr)
         report = _measured(args, wanted)
     print(f"\n{summary.summary(report['cells'])}")
-    _save(args.output, report)
+    save(args.output, report)
     if args.plots:
         from streams.plots import draw
 

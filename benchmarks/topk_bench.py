@@ -1,8 +1,8 @@
 """softmax_topk of fusegen on one GPU: times beside a plain read of the same bytes, and torch.
 
-    python benchmarks/topk_bench.py [--output FILE.json] [--only PATTERN …] [--peers]
-                                    [--variants N] [--repetitions N] [--jobs N] [--seconds S]
-                                    [--list]
+    python benchmarks/topk_bench.py [--output FILE.json] [--plots FOLDER] [--only PATTERN …]
+                                    [--peers] [--variants N] [--repetitions N] [--jobs N]
+                                    [--seconds S] [--list]
 
 Every result is checked in the same run: the elements of all rows against torch.topk, columns and
 values of some rows against a stable sort in float64. Exit status 1 if one is wrong or a cell
@@ -12,7 +12,7 @@ failed.
 from __future__ import annotations
 
 import argparse
-import json
+import importlib.util
 import os
 import secrets
 import sys
@@ -22,6 +22,7 @@ from typing import Any
 
 from streams import lists
 from streams.lists import ListCell, chosen_lists
+from streams.runs import described_run, save
 from streams.supervise import compile_ahead, records
 
 
@@ -55,6 +56,9 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--output", type=Path, help="save all figures as JSON")
+    parser.add_argument("--plots", type=Path, metavar="FOLDER",
+                        help="draw the paper's figures 3 and 4 and the sweep over K there")
+    parser.add_argument("--commit", help="what is measured, where git cannot say it")
     parser.add_argument("--only", nargs="+", default=[], metavar="PATTERN",
                         help="cells whose key contains or matches one: 'experts', '*k=5'")
     parser.add_argument("--peers", action="store_true", help="time torch as well")
@@ -66,13 +70,17 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=90, help="longest wait for one cell")
     parser.add_argument("--seed", type=int, help="of the random inputs; default: a fresh one")
     parser.add_argument("--list", action="store_true", help="show the cells' keys and stop")
-    return parser.parse_args()
+    found = parser.parse_args()
+    if found.plots and importlib.util.find_spec("matplotlib") is None:
+        parser.error("--plots needs matplotlib")
+    return found
 
 
-def _measured(args: argparse.Namespace, wanted: list[ListCell]) -> list[dict[str, Any]]:
-    """The records of a run; their lines are printed as they come."""
+def _measured(args: argparse.Namespace, wanted: list[ListCell]) -> dict[str, Any]:
+    """The report of a run; its lines are printed as they come."""
     seed = secrets.randbelow(2**31) if args.seed is None else args.seed
-    report: dict[str, Any] = {"seed": seed, "environment": {}, "cells": []}
+    run = described_run(args.commit, repetitions=args.repetitions, seed=seed, only=args.only)
+    report: dict[str, Any] = {"runs": [run], "environment": {}, "cells": []}
     made = lambda: _Here(args.repetitions, args.peers, args.variants, seed)  # noqa: E731
     for kind, found in records(wanted, made, args.seconds):  # type: ignore[arg-type]
         if kind == "environment":
@@ -82,10 +90,8 @@ def _measured(args: argparse.Namespace, wanted: list[ListCell]) -> list[dict[str
         found.pop("ends", None)
         report["cells"].append(found)
         print(lists.line(found), flush=True)
-        if args.output:  # after every cell: what was measured is not lost
-            args.output.parent.mkdir(parents=True, exist_ok=True)
-            args.output.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
-    return list(report["cells"])
+        save(args.output, report)  # after every cell: what was measured is not lost
+    return report
 
 
 def main() -> int:
@@ -99,13 +105,17 @@ def main() -> int:
         print("\n".join(c.key for c in wanted))
         return 0
     if args.jobs:
-        kernels = list({(c.rows, c.cols, c.k, c.dtype): c for c in wanted}.values())
+        kernels = list({(c.rows, c.cols, c.k, c.dtype, c.form): c for c in wanted}.values())
         compiling: Any = partial(_compile, args.variants)
         for message in compile_ahead(kernels, compiling, min(args.jobs, len(kernels))):  # type: ignore[arg-type]
             print(f"compiling ahead failed: {message}", file=sys.stderr)
-    found = _measured(args, wanted)
-    print("\n".join(["", *lists.ratios(found)]))
-    return int(any(r["status"] != "ok" for r in found))
+    report = _measured(args, wanted)
+    print("\n".join(["", *lists.ratios(report["cells"])]))
+    if args.plots:
+        from streams.list_plots import draw
+
+        draw(report, args.plots)
+    return int(any(r["status"] != "ok" for r in report["cells"]))
 
 
 if __name__ == "__main__":

@@ -195,5 +195,6 @@ def _largest(got: Any, want: Any, dtype: DType) -> float:
         return float("inf")
     apart = np.where(finite, np.abs(g - np.where(finite, w, 0.0)), 0.0)
     largest = float(np.max(np.abs(w), where=finite, initial=0.0))
-    allowed = max(_TOLERANCE[dtype.itemsize] * largest, np.finfo(dtype.numpy).tiny)
+    range_of = np.dtype(np.float32) if dtype.name == "bfloat16" else dtype.numpy  # NumPy knows it
+    allowed = max(_TOLERANCE[dtype.itemsize] * largest, np.finfo(range_of).tiny)
     return float(np.max(apart, initial=0.0) / allowed)

@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from streams.cells import ITEMSIZE
+from streams.cells import ITEMSIZE, LONGEST_FIGURE_BYTES, SEVENTH
 
 MANY = tuple((4000, cols, k, dtype) for cols in (1008, 4032, 25_000, 129_024)
              for dtype in ("float32", "bfloat16") for k in (5, 10, 64, 256, 1024)
@@ -19,6 +19,11 @@ HARD = ("ascending", "descending", "equal", "few values", "outlier", "mostly -in
 HARD_SHAPES = tuple((4000, cols, k, dtype) for cols, dtype in
                     ((4032, "float32"), (25_000, "float32"), (129_024, "float32"),
                      (129_024, "bfloat16")) for k in (5, 64, 256, 1024))  # fmt: skip
+FORMS = {"safe, unfused": "unfused", "safe, fused": "safe", "online, fused": "online"}
+"""The paper's ways to softmax and top-K, and the forms that are them."""
+FIGURES = {"figure 3": 4000, "figure 4": 10}
+"""Rows of the paper's figures of softmax + top 5."""
+SWEEP, SWEPT = "K sweep", (5, 10, 15, 30, 64, 128, 256, 512, 1024)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +36,13 @@ class ListCell:
     k: int
     dtype: str
     data: str = "random"
+    form: str = "auto"
 
     @property
     def name(self) -> str:
         data = "" if self.data == "random" else f" {self.data}"
-        return f"{self.rows}x{self.cols} {self.dtype} k={self.k}{data}"
+        form = "" if self.form == "auto" else f" {self.form}"
+        return f"{self.rows}x{self.cols} {self.dtype} k={self.k}{data}{form}"
 
     @property
     def key(self) -> str:
@@ -54,6 +61,11 @@ def list_cells() -> list[ListCell]:
     found += [ListCell("experts", *shape) for shape in EXPERTS]
     found += [ListCell("hard rows", *shape, data)  # next to random rows in the same run
               for data in ("random", *HARD) for shape in HARD_SHAPES]  # fmt: skip
+    found += [ListCell(group, rows, cols, 5, "float32", form=form)
+              for group, rows in FIGURES.items() for cols in SEVENTH
+              if rows * cols * 4 <= LONGEST_FIGURE_BYTES for form in FORMS.values()]  # fmt: skip
+    found += [ListCell(SWEEP, 4000, 25_000, k, "float32", form=form)
+              for k in SWEPT for form in FORMS.values()]  # fmt: skip
     return found
 
 

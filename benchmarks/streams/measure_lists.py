@@ -47,10 +47,11 @@ class ListBench:
     def measure(self, cell: ListCell) -> dict[str, Any]:
         """A record of the cell; status is "ok" or "WRONG". Raises what fusegen raises."""
         x, pipeline, out = self._input(cell), fg.library.softmax_topk, outputs_of(cell)
-        executable: Any = pipeline.prepare((x,), {"k": cell.k}, out=out).executable
+        options: dict[str, Any] = {"form": cell.form, "out": out}
+        executable: Any = pipeline.prepare((x,), {"k": cell.k}, **options).executable
         if cell.input_bytes not in self._reads:
             self._reads[cell.input_bytes] = self._limits.over("read", [x], None).us
-        times, wrong = self._timed(pipeline, cell, x, out)
+        times, wrong = self._timed(pipeline, cell, x, options)
         found = {
             **asdict(cell), "key": cell.key, "status": "WRONG" if wrong else "ok", "wrong": wrong,
             "limit_us": self._reads[cell.input_bytes], "us": statistics.median(times),
@@ -58,31 +59,31 @@ class ListBench:
             "schedule": executable.schedule.describe(),
         }  # fmt: skip
         if self._variants:
-            found["variants"] = [self._variant(n, cell, x, out) for n in range(self._variants)]
+            found["variants"] = [self._variant(n, cell, x, options) for n in range(self._variants)]
             found["wrong"] = "; ".join(v[2] for v in found["variants"] if v[2]) or wrong
             found["status"] = "WRONG" if found["wrong"] else "ok"
-        if self._peers and cell.group != "hard rows":
+        if self._peers and cell.form == "auto" and cell.data == "random":
             found["torch_us"] = self._timer.microseconds(
                 [lambda: torch.topk(torch.softmax(x, -1), cell.k)]
             )
         return found
 
     def _timed(
-        self, pipeline: fg.Pipeline, cell: ListCell, x: torch.Tensor, out: tuple[torch.Tensor, ...]
+        self, pipeline: fg.Pipeline, cell: ListCell, x: torch.Tensor, options: dict[str, Any]
     ) -> tuple[list[float], str]:
-        times = self._timer.times([partial(pipeline, x, k=cell.k, out=out)])
-        out[0].fill_(float("nan"))
-        out[1].fill_(-1)
-        values, columns = pipeline(x, k=cell.k, out=out)
+        times = self._timer.times([partial(pipeline, x, k=cell.k, **options)])
+        options["out"][0].fill_(float("nan"))
+        options["out"][1].fill_(-1)
+        values, columns = pipeline(x, k=cell.k, **options)
         return times, what_is_wrong(cell, x, values, columns)
 
     def _variant(
-        self, number: int, cell: ListCell, x: torch.Tensor, out: tuple[torch.Tensor, ...]
+        self, number: int, cell: ListCell, x: torch.Tensor, options: dict[str, Any]
     ) -> tuple[str, float, str]:
         """Shape and microseconds of a schedule, and what is wrong with it."""
         with variant(number) as pipeline:
-            executable: Any = pipeline.prepare((x,), {"k": cell.k}, out=out).executable
-            times, wrong = self._timed(pipeline, cell, x, out)
+            executable: Any = pipeline.prepare((x,), {"k": cell.k}, **options).executable
+            times, wrong = self._timed(pipeline, cell, x, options)
         return shape_of(executable.schedule), statistics.median(times), wrong
 
     def _input(self, cell: ListCell) -> torch.Tensor:
@@ -171,9 +172,9 @@ def what_is_wrong(
 def compile_only(cell: ListCell, variants: int) -> None:
     """Bring the cell's kernels into the caches on disk, without running them."""
     x = torch.empty((cell.rows, cell.cols), dtype=DTYPES[cell.dtype], device="cuda")
+    options: dict[str, Any] = {"form": cell.form, "out": outputs_of(cell)}
     for number in range(max(1, variants)):
         with variant(number) as pipeline:
-            call = pipeline.prepare((x,), {"k": cell.k}, out=outputs_of(cell))
-            assert call.executable is not None
+            assert pipeline.prepare((x,), {"k": cell.k}, **options).executable is not None
     del x
     torch.cuda.empty_cache()  # other processes compile beside this one

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,18 @@ TEXT = "#333333"
 
 def draw(report: Record, folder: Path) -> list[Path]:
     """Write every picture that the report has cells for, as SVG and PNG; their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
     done = [r for r in report["cells"] if r["status"] == "ok"]
     groups = grouped(done)
     figures = {group.replace(" ", "_"): shares(groups[group], title)
                for group, title in BY_SHARE.items() if group in groups}  # fmt: skip
     figures |= {group.replace(" ", "_"): paper(groups[group], rows)
                 for group, rows in FIGURES.items() if group in groups}  # fmt: skip
+    return save_all(figures, report, folder)
+
+
+def save_all(figures: Mapping[str, Figure], report: Record, folder: Path) -> list[Path]:
+    """Write pictures as SVG and PNG, each with a line that says where its figures come from."""
+    folder.mkdir(parents=True, exist_ok=True)
     found = []
     for name, figure in figures.items():
         figure.text(0.005, 0.005, _source(report), va="bottom", fontsize=6, color=TEXT)
@@ -61,12 +66,12 @@ def shares(records: Sequence[Record], title: str) -> Figure:
         here = sorted((r for r in records if r["dtype"] == dtype), key=lambda r: r["cols"])
         for name, colour, marker in zip(series, COLOURS, MARKERS, strict=False):
             members = [r for r in here if _series(r) == name]
-            _line(axes, [(r["cols"], 100 * r["share"]) for r in members], name, colour, marker)
+            line(axes, [(r["cols"], 100 * r["share"]) for r in members], name, colour, marker)
             _dotted(axes, members, colour)
         for target in {r["target"] for r in here}:
             axes.axhline(100 * target, label=f"target: {100 * target:.0f} %", color=TEXT,
                          linewidth=0.8, linestyle=(0, (6, 3)))  # fmt: skip
-        _frame(axes, dtype, {r["cols"] for r in here})
+        frame(axes, dtype, {r["cols"] for r in here})
         known |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     panels[0].set_ylim(0, 100 * max(1.0, *(r["share"] for r in records)) + 6)
     panels[0].set_ylabel("share of the limit, %", fontsize=9)
@@ -91,17 +96,18 @@ def paper(records: Sequence[Record], rows: int) -> Figure:
         members = sorted((r for r in records if (r["work"], r["form"]) == (work, form)),
                          key=lambda r: r["cols"])  # fmt: skip
         points = [(r["cols"], r["elements_per_s"] * 1e-9) for r in members]
-        _line(axes, points, label, colour, marker)
-    _frame(axes, f"softmax, {rows} rows, float32", {r["cols"] for r in records})
+        line(axes, points, label, colour, marker)
+    frame(axes, f"softmax, {rows} rows, float32", {r["cols"] for r in records})
     axes.set_ylabel("10⁹ elements per second", fontsize=9)
     axes.set_ylim(bottom=0)
     figure.legend(fontsize=8, loc="outside right center")
     return figure
 
 
-def _line(
+def line(
     axes: Axes, points: Sequence[tuple[int, float]], label: str, colour: str, marker: str
 ) -> None:
+    """A series, if it has points."""
     if points:
         axes.plot(*zip(*points, strict=True), label=label, color=colour, marker=marker,
                   markersize=4, linewidth=1.6)  # fmt: skip
@@ -114,14 +120,15 @@ def _dotted(axes: Axes, members: Iterable[Record], colour: str) -> None:
         axes.plot(*zip(*peers, strict=True), color=colour, linestyle=":", linewidth=1.4)
 
 
-def _frame(axes: Axes, title: str, columns: set[int]) -> None:
+def frame(axes: Axes, title: str, columns: set[int], label: str = "columns") -> None:
+    """Title, a logarithmic axis along `columns` with its label, a grid."""
     axes.set_title(title, fontsize=10)
     axes.set_xscale("log", base=2)
     ticks = _spread(sorted(columns))
     axes.set_xticks(ticks, [f"{c:,}" for c in ticks], fontsize=7, rotation=45)
     axes.set_xticks([], minor=True)
     axes.tick_params(axis="y", labelsize=8)
-    axes.set_xlabel("columns", fontsize=9)
+    axes.set_xlabel(label, fontsize=9)
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
 
