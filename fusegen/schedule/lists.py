@@ -84,7 +84,6 @@ def _rings(program: Program, base: CudaSchedule) -> bool:
     return bool(read) and all(p.dtype.itemsize * base.width % VECTOR_BYTES == 0 for p in read)
 
 
-
 def price_of_lists(one: CudaSchedule, work: Work, k: int) -> Price:
     """Price of a schedule for lists of up to k elements."""
     if work.rows is not None and work.few(one.target):
@@ -96,18 +95,19 @@ def price_of_lists(one: CudaSchedule, work: Work, k: int) -> Price:
 
 
 def _loads(one: CudaSchedule, work: Work) -> float:
-    """Loads wait for a tile's candidates, unless they are under way in a ring; that has to fill."""
-    return 1.0 + 650 * one.blocks / work.vectors if one.stages else 1.09
+    """Loads of small elements wait for a tile's candidates, unless they are under way in a ring;
+    that has to fill. Blocks of few threads wait less for one another."""
+    narrow = one.width == MAX_WIDTH
+    if not one.stages:
+        return 1.05 if narrow else 1.0
+    return (1.0 if narrow else 1.03) + (0.18 if one.threads > 128 else 0.0)
 
 
 def _lists(one: CudaSchedule, work: Work, k: int) -> float:
-    """Work on candidates: blocks of few threads wait less, and lists need the memory of rings."""
-    narrow = one.width == 8
-    large = 0.04 if one.threads > 128 and narrow and k < _MANY else 0.0
-    small = 0.01 if one.stages and one.threads == 128 and not narrow else 0.0
-    crowded = 0.12 if one.stages and k >= _MANY else 0.0
+    """Work on candidates: long lists need the memory of rings."""
+    crowded = 0.15 if one.stages and k >= (_MANY if one.width == MAX_WIDTH else 256) else 0.0
     merges = 1000 * one.blocks / work.vectors if one.blocks > 1 else 0.0
-    return 1.0 + large + small + crowded + merges
+    return 1.0 + crowded + merges
 
 
 def _idle(one: CudaSchedule, rows: int) -> float:
@@ -124,7 +124,7 @@ def _latencies(
     beside = -(-rows * one.blocks // one.target.multiprocessors)  # blocks on one multiprocessor
     tiles = work.vectors / one.blocks / (one.team_threads * one.vectors)
     tile = one.team_threads * one.vectors / 2048  # of the largest kind
-    each = max(0.8 if one.stages else 1.0, 1.6 * beside * tile)
+    each = max(0.8, 1.25 * beside * tile) if one.stages else max(1.0, 1.6 * beside * tile)
     gathered = 0.25 * one.blocks * (1 + k / 256) if one.blocks > 1 else 0.0
     start = 9.0 + k / 256 + (0.5 if one.stages else 0.0)
     return [("launch and list", start), ("tiles", tiles * each), ("slices", gathered)]
