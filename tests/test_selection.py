@@ -65,7 +65,7 @@ def test_one_that_fits_is_all_there_is() -> None:
 
 def test_lists_have_prices() -> None:
     lines = section(fg.library.topk.explain(target="sm_90", k=64, n_rows=4000, n_cols=129_024))
-    assert lines[2].startswith("→ a block, through a ring, 256 threads, 4 × 4")
+    assert lines[2].startswith("→ a block, from memory, 128 threads, 8 × 4")
     lines = section(fg.library.topk.explain(target="sm_90", k=64, n_rows=1, n_cols=129_024))
     assert lines[2].startswith("→ blocks all over the grid, from memory, 512 threads × 8 blocks")
     assert "slices" in lines[2]
