@@ -17,6 +17,10 @@ CHUNK_BYTES = 1024
 """Of one array, in the compute type: read once from memory, then from the first-level cache. Long
 enough that one fold across lanes and one look at the list cost little."""
 
+LIST_BYTES = 4 * CHUNK_BYTES
+"""Of one array, given to long lists at a time: which vectors hold a candidate is known beforehand for
+all of them, so that the processor mispredicts once, not once per chunk."""
+
 PIECE_COLUMNS = 1 << 18
 """Columns that one thread folds before it merges: 1 MiB of float32."""
 
@@ -28,6 +32,11 @@ class CpuSchedule:
     target: CpuTarget
     lanes: int  # elements of the compute type in a vector
     chunk: int  # elements folded as the text says before ⊕ runs; 1: one at a time
+
+    @property
+    def list_block(self) -> int:
+        """Columns that go to the long lists at a time: whole chunks."""
+        return max(1, LIST_BYTES // CHUNK_BYTES) * self.chunk
 
     @property
     def algorithm(self) -> str:

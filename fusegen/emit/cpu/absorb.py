@@ -37,14 +37,13 @@ class Phase:
     before: tuple[str, ...] = ()
     condition: str = ""  # these lines and the loop run only if it holds
     inside: tuple[str, ...] = ()
-    search: str = ""  # what goes over the chunk instead of a loop; it is given the lines of one
     loop: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Survey:
-    """A list, and the lines of the function that gives its values at `col`."""
+class Gathered:
+    """A list, and the lines of the function that gives its values from `col` on."""
 
     name: str
     lines: tuple[str, ...]
@@ -59,7 +58,8 @@ class AbsorbPrinter:
         self.kernel, self.sweep, self.scope = kernel, sweep, scope
         self.row, self.lanes = row, lanes
         self.monoid = sweep.monoid
-        self.ranked: tuple[Best | KBest, ...] = (*self.monoid.best, *self.monoid.lists)
+        short = (c for c in self.monoid.lists if not gathers(c))
+        self.ranked: tuple[Best | KBest, ...] = (*self.monoid.best, *short)
         self.notes = dict(sweep.notes)
         self.peaks = {c.name: self._peak(c) for c in self.ranked}
 
@@ -77,12 +77,14 @@ class AbsorbPrinter:
         found.append(self._stores())
         return [p for p in found if p is not None]
 
-    def surveys(self) -> tuple[Survey, ...]:
-        """What long lists look at before the first chunk."""
-        return tuple(
-            Survey(c.name, (*self._items([c.lift]), f"return {self.lanes.text(c.lift)};"))
-            for c in self.monoid.lists if gathers(c)
-        )  # fmt: skip
+    def gathered(self) -> tuple[Gathered, ...]:
+        """What long lists are made of."""
+        found = []
+        for c in self.monoid.lists:
+            if gathers(c):
+                held = self._noted(f"return {self.lanes.text(c.lift)};", c.name)
+                found.append(Gathered(c.name, (*self._items([c.lift]), held)))
+        return tuple(found)
 
     # ---- phases ----
 
@@ -206,21 +208,17 @@ class AbsorbPrinter:
     def _select(self, best: Best | KBest) -> Phase:
         """Candidates for a list or a leader; most chunks hold none."""
         held = self.lanes.text(best.lift)
-        loop, inside, search = self._items([best.lift]), [], ""
-        if gathers(best):
-            loop.append(self._noted(f"return {held};", best.name))
-            search = f"state.{best.name}.search<V>"
-        else:
-            loop.append(self._noted(f"fg::offer(state.{best.name}, {held}, col);", best.name))
-            if isinstance(best, KBest):
-                fold = self.peaks[best.name] or self._twin(best)
-                lanes = f"{fold.name}_lanes{'.so_far' if _is_extreme(fold) else ''}"
-                inside.append(f"state.{best.name}.prepare({lanes});")
+        loop, inside = self._items([best.lift]), []
+        loop.append(self._noted(f"fg::offer(state.{best.name}, {held}, col);", best.name))
+        if isinstance(best, KBest):
+            fold = self.peaks[best.name] or self._twin(best)
+            lanes = f"{fold.name}_lanes{'.so_far' if _is_extreme(fold) else ''}"
+            inside.append(f"state.{best.name}.prepare({lanes});")
         rank = "leader" if isinstance(best, Best) or best.k == 1 else f"last of the {best.k}"
         return Phase(
             f"{best.name}: only chunks with something ahead of the {rank} so far are searched.",
             condition=f"fg::rarely(state.{best.name}.admitted({self._peak_of(best)}))",
-            inside=tuple(inside), search=search, loop=tuple(loop),
+            inside=tuple(inside), loop=tuple(loop),
         )
 
     def _stores(self) -> Phase | None:
