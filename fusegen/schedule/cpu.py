@@ -21,6 +21,10 @@ LIST_BYTES = 4 * CHUNK_BYTES
 """Of one array, given to long lists at a time: which vectors hold a candidate is known beforehand for
 all of them, so that the processor mispredicts once, not once per chunk."""
 
+AHEAD_COLUMNS = 2048
+"""How far ahead of a chunk memory is asked for columns: they arrive while the chunk is folded, and
+what comes after a row's last are the first of the next row."""
+
 PIECE_COLUMNS = 1 << 18
 """Columns that one thread folds before it merges: 1 MiB of float32."""
 

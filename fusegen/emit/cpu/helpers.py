@@ -19,7 +19,7 @@ ORDER = (
     "lane_by_lane", "in_lane", "rarely", "greater_of", "lesser_of", "across", "any", "highest",
     "lowest", "greatest", "least", "total", "product", "lanes_where", "descending", "ascending",
     "precedes",
-    "load", "load_float16", "load_bfloat16", "load_float32", "load_float64", "load_int",
+    "prefetch", "load", "load_float16", "load_bfloat16", "load_float32", "load_float64", "load_int",
     "load_bool", "to_single", "store", "store_float16", "store_bfloat16", "store_float32",
     "store_float64", "store_int", "store_bool", "zero_wins", "square", "magnitude", "sign",
     "mirror", "is_nan", "is_inf", "is_finite", "exp_within", "exp", "exp_below", *LIBM, "pow",

@@ -14,7 +14,7 @@ from fusegen.emit.cpu.scope import RowScope
 from fusegen.emit.cpu.state import Field, StateView, state_view
 from fusegen.emit.render import render
 from fusegen.kernel import Kernel, Param, Program, Sweep
-from fusegen.schedule.cpu import PIECE_COLUMNS, CpuSchedule
+from fusegen.schedule.cpu import AHEAD_COLUMNS, PIECE_COLUMNS, CpuSchedule
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class SweepView:
     phases: tuple[Phase, ...]
     finish: tuple[str, ...]
     lists: tuple[Gathered, ...]  # those too long to be kept in order
+    prefetched: tuple[str, ...]  # arrays
     reads_known: bool  # do its elements meet values of earlier sweeps?
     has_known: bool  # does its kernel hand values on?
 
@@ -176,7 +177,7 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> str:
         "real": real, "suffix": "f" if real == "float" else "",
         "lanes": schedule.lanes, "vector_bytes": schedule.target.vector_bytes,
         "chunk": schedule.chunk, "piece": PIECE_COLUMNS,
-        "list_block": schedule.list_block, "vectorised": schedule.chunk > 1,
+        "list_block": schedule.list_block, "ahead": AHEAD_COLUMNS, "vectorised": schedule.chunk > 1,
     }  # fmt: skip
     kernels = [_kernel_view(kernel) for kernel in program.kernels]
     bodies = [render("cpu/kernel.cpp.j2", {**values, "kernel": k}) for k in kernels]
@@ -224,8 +225,17 @@ def _sweep_view(
         title=f"reads {', '.join(sweep.loads) or 'nothing'}",
         state=state, row_values=row_values, phases=phases, finish=finish,
         lists=absorb.gathered(),
+        prefetched=_prefetched(kernel, sweep),
         reads_known=any("known." in line for line in row_values), has_known=bool(scope.known),
     )  # fmt: skip
+
+
+def _prefetched(kernel: Kernel, sweep: Sweep) -> tuple[str, ...]:
+    """Elements that come from memory: the row's first sweep over them."""
+    before = {n for s in kernel.sweeps if s.number < sweep.number for n in s.loads}
+    return tuple(
+        n for n in sweep.loads if n not in before and kernel.param(n).shape == "element"
+    )
 
 
 def _array_fields(param: Param) -> list[Field]:
