@@ -24,7 +24,7 @@ ORDER = (
     "store_float64", "store_int", "store_bool", "zero_wins", "square", "magnitude", "sign",
     "mirror", "is_nan", "is_inf", "is_finite", "exp_within", "exp", "exp_below", *LIBM, "pow",
     "reciprocal_sqrt", "sigmoid", "xlogy", "to_int", "shift_anchor", "scale_anchor", "leader",
-    "best_list", "rank", "ranked", "rank_of", "value_of", "following", "kth_of", "sort_ranked",
+    "best_list", "rank", "ranked", "rank_of", "value_of", "following", "kth_of", "sort_two_bytes", "sort_ranked",
     "append_numbers", "append", "keep", "reaching", "where_any", "candidates", "over_entries", "offer",
 )  # fmt: skip
 """Every helper, after those that it uses itself."""
