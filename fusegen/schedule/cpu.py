@@ -17,9 +17,9 @@ CHUNK_BYTES = 1024
 """Of one array, in the compute type: read once from memory, then from the first-level cache. Long
 enough that one fold across lanes and one look at the list cost little."""
 
-LIST_BYTES = 4 * CHUNK_BYTES
-"""Of one array, given to long lists at a time: which vectors hold a candidate is known beforehand for
-all of them, so that the processor mispredicts once, not once per chunk."""
+LIST_CHUNKS = 4
+"""Chunks that go to long lists at a time: which of their vectors hold a candidate is found out
+first, so that the processor mispredicts once, not once per chunk."""
 
 AHEAD_COLUMNS = 2048
 """How far ahead of a chunk memory is asked for columns: they arrive while the chunk is folded, and
@@ -39,8 +39,8 @@ class CpuSchedule:
 
     @property
     def list_block(self) -> int:
-        """Columns that go to the long lists at a time: whole chunks."""
-        return max(1, LIST_BYTES // CHUNK_BYTES) * self.chunk
+        """Columns that go to long lists at a time."""
+        return LIST_CHUNKS * self.chunk
 
     @property
     def algorithm(self) -> str:

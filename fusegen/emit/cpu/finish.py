@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
+from fusegen.dtypes import Kind
 from fusegen.emit.cpu.dialect import CpuDialect
 from fusegen.emit.cpu.memory import load, store
 from fusegen.emit.cpu.scope import RowScope, finish_exprs, kind_of, step_exprs
 from fusegen.emit.cpu.state import gathers
 from fusegen.expr import Expr, variables
 from fusegen.kernel import Entries, Gather, Kernel, Let, ListFold, ListStore, RowStore, Step, Sweep
-from fusegen.dtypes import Kind
-INT: Kind = "int"
 
 _FOLD = {
     "sum": "{0} += {1};", "prod": "{0} *= {1};",
@@ -130,13 +129,15 @@ class FinishPrinter:
             if isinstance(let, Let):
                 body.append(_declared(let, lanes))
         return [f"fg::over_entries<{entries.k}>([&](auto some, int64_t entry) {{",
-                "    typedef decltype(some) V;", *(f"    {text}" for text in (*body, line)), "});"]  # fmt: skip
+                "    typedef decltype(some) V;",
+                *(f"    {text}" for text in (*body, line)), "});"]  # fmt: skip
 
     def _members(self, entries: Entries, value: Expr, dialect: CpuDialect) -> list[str]:
         """What is used of an entry."""
         used = {n for e in (value, *step_exprs(entries.steps)) for n in variables(e)}
         best, lines = self.lists[entries.top], []
-        for member, kind in ((best.value, best.kind), (best.column, INT)):
+        members: list[tuple[str, Kind]] = [(best.value, best.kind), (best.column, "int")]
+        for member, kind in members:
             if member in used:
                 part = f"state.{entries.top}.{member.removeprefix(entries.top + '_')}"
                 part += "<V>" if dialect.lanes else ""
