@@ -472,7 +472,8 @@ inline uint64_t reaching(V v, T bar)
     if constexpr (std::is_arithmetic_v<V>) {
         return !(v < bar);
     } else if constexpr (sizeof(T) == 4) {
-        return _mm512_cmp_ps_mask(as<__m512>(v), _mm512_set1_ps(bar), _CMP_NLT_UQ);
+        const uint64_t bits = _mm512_cmp_ps_mask(as<__m512>(v), _mm512_set1_ps(bar), _CMP_NLT_UQ);
+        return bits;
     } else {
         uint64_t bits = 0;
         for (size_t i = 0; i < sizeof v / 64; ++i) {
@@ -495,19 +496,21 @@ inline uint64_t where_any(const uint16_t* numbers)
 }
 
 // The K best values and their columns, too many to keep in order. Whatever can still be among them
-// is gathered, in the order of columns; a cut leaves a few more than K and raises the bar.
+// is gathered, in the order of columns; a cut leaves a few more than K and raises the bar. The first
+// bar is a guess from a sample: if fewer than K reach it, the row is searched again without one.
 template <typename T, int64_t K>
 struct candidates {
-    static constexpr int64_t kept = K + K / 8 + 16;               // by a cut, at most
-    static constexpr int64_t full = kept + (K < 256 ? 256 : K);   // time for a cut
-    static constexpr int64_t block = 1024;                        // columns between two looks at the room
-    static constexpr int64_t room = full + block;
+    static constexpr int64_t kept = K + K / 8 + 16;              // by a cut, at most
+    static constexpr int64_t full = kept + (K < 256 ? 256 : K);  // time for a cut
+    static constexpr int64_t block = 1024;                       // columns between two looks at the room
+    static constexpr int64_t room = full + block + width<lanes>;
+    static constexpr int64_t few = 192;  // sorted by counting
 
     int64_t held;
     T bar;  // nothing below it can enter
     T values[room];
     int64_t columns[room];
-    rank<T> ranks[room + width<lanes>];  // of the values, for a cut
+    rank<T> ranks[room];  // of the values, for a cut
     ranked<T> places[2][kept];
     T best[kept];  // best first
     int64_t best_columns[kept];
@@ -548,7 +551,7 @@ struct candidates {
     void guess(int64_t column, int64_t vectors, int64_t step, int64_t kth, F lift)
     {
         constexpr int64_t n = width<V>;
-        const int64_t wanted = 8 * kth < room ? 8 * kth / n + 1 : room / n;
+        const int64_t wanted = 8 * kth < room - n ? 8 * kth / n + 1 : room / n;
         const int64_t depth = (vectors + wanted - 1) / wanted, groups = vectors / depth;
         if (groups * n <= kth)
             return;
@@ -613,17 +616,15 @@ struct candidates {
         const auto kth = kth_of(ranks, held, K, kept);
         int64_t spare = kept - kth.above, n = 0;
         for (int64_t i = 0; i < held; i += width<lanes>) {
-            uint64_t stay = 0, share = 0;
-            const int64_t some = held - i < width<lanes> ? held - i : width<lanes>;
             like<rank<T>, lanes> part;
             std::memcpy(&part, ranks + i, sizeof part);
-            stay = lanes_where(part > kth.rank), share = lanes_where(part == kth.rank);
-            stay &= (uint64_t(1) << some) - 1;
-            share &= (uint64_t(1) << some) - 1;
-            while (rarely(__builtin_popcountll(share) > spare))
-                share ^= uint64_t(1) << (63 - __builtin_clzll(share));
-            spare -= __builtin_popcountll(share);
-            n += keep(values + n, columns + n, values + i, columns + i, stay | share);
+            const uint64_t here = held - i < width<lanes> ? (1 << (held - i)) - 1 : ~uint64_t(0);
+            uint64_t shares = lanes_where(part == kth.rank) & here;
+            while (rarely(__builtin_popcountll(shares) > spare))
+                shares ^= uint64_t(1) << (63 - __builtin_clzll(shares));  // the last of them
+            spare -= __builtin_popcountll(shares);
+            const uint64_t stay = (lanes_where(part > kth.rank) & here) | shares;
+            n += keep(values + n, columns + n, values + i, columns + i, stay);
         }
         held = n;
         bar = following<T>(kth.rank);  // equals to come are behind those that are here
@@ -647,7 +648,7 @@ struct candidates {
         cut();
         for (int64_t i = 0; i < held; ++i)
             ranks[i] = rank_of(values[i]);
-        if (held <= 192)
+        if (held <= few)
             sort_few();
         else
             sort_many();
@@ -659,7 +660,7 @@ struct candidates {
         typedef like<rank<T>, lanes> some;
         for (int64_t i = held; i % width<lanes> != 0; ++i)
             ranks[i] = std::numeric_limits<rank<T>>::min();
-        uint8_t equal[192] = {};
+        uint8_t equal[few] = {};
         for (int64_t i = 0; i < held; ++i) {
             some less = some();
             for (int64_t j = 0; j < held; j += width<lanes>) {
