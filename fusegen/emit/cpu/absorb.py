@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from fusegen.emit.cpu.dialect import CpuDialect
 from fusegen.emit.cpu.memory import load, store
 from fusegen.emit.cpu.own import lifted
 from fusegen.emit.cpu.scope import RowScope, element_exprs
 from fusegen.emit.cpu.state import (
-    anchor_text,
-    anchors_for,
-    folded_into,
-    gathers,
-    identity_of,
-    is_count,
-    is_ordering,
-    zero_of,
+    anchor_text, anchors_for, folded_into, gathers, identity_of, is_count, is_ordering, zero_of,
 )  # fmt: skip
 from fusegen.expr import Call, Expr, Var, variables
 from fusegen.kernel import COLUMN, Kernel, Let, Sweep
@@ -79,12 +73,10 @@ class AbsorbPrinter:
 
     def gathered(self) -> tuple[Gathered, ...]:
         """What long lists are made of."""
-        found = []
-        for c in self.monoid.lists:
-            if gathers(c):
-                held = self._noted(f"return {self.lanes.text(c.lift)};", c.name)
-                found.append(Gathered(c.name, (*self._items([c.lift]), held)))
-        return tuple(found)
+        return tuple(
+            Gathered(c.name, (*self._items([c.lift]), self._noted(f"return {held};", c.name)))
+            for c in self.monoid.lists if gathers(c) for held in [self.lanes.text(c.lift)]
+        )  # fmt: skip
 
     # ---- phases ----
 
@@ -258,17 +250,14 @@ class AbsorbPrinter:
 
     def _peak(self, best: Best | KBest) -> Folded | None:
         """The fold that finds the chunk's best; None if a folded component is that already."""
-        fold = "max" if isinstance(best, KBest) or best.largest else "min"
-        for f in self.monoid.folded:
-            if f.fold == fold and f.lift == best.lift:
-                return None
-        return Folded(f"{best.name}_peak", "max" if fold == "max" else "min", best.lift, best.kind)
+        fold: Literal["max", "min"] = "max" if isinstance(best, KBest) or best.largest else "min"
+        if any(f.fold == fold and f.lift == best.lift for f in self.monoid.folded):
+            return None
+        return Folded(f"{best.name}_peak", fold, best.lift, best.kind)
 
     def _peak_names(self) -> set[str]:
         """Folded components whose value over the chunk alone is needed."""
-        return {
-            f.name for c in self.ranked if self.peaks[c.name] is None for f in [self._twin(c)]
-        }  # fmt: skip
+        return {self._twin(c).name for c in self.ranked if self.peaks[c.name] is None}
 
     def _twin(self, best: Best | KBest) -> Folded:
         fold = "max" if isinstance(best, KBest) or best.largest else "min"
@@ -304,5 +293,3 @@ def _across(f: Folded) -> str:
 
 def _with_note(line: str, note: str) -> str:
     return f"{line}  // {note}" if note else line
-
-
