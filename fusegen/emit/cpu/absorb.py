@@ -11,7 +11,14 @@ from fusegen.emit.cpu.memory import load, store
 from fusegen.emit.cpu.own import lifted
 from fusegen.emit.cpu.scope import RowScope, element_exprs
 from fusegen.emit.cpu.state import (
-    anchor_text, anchors_for, folded_into, gathers, identity_of, is_count, is_ordering, zero_of,
+    anchor_text,
+    anchors_for,
+    folded_into,
+    gathers,
+    identity_of,
+    is_count,
+    is_ordering,
+    zero_of,
 )  # fmt: skip
 from fusegen.expr import Call, Expr, Var, variables
 from fusegen.kernel import COLUMN, Kernel, Let, Sweep
