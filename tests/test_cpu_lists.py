@@ -27,7 +27,7 @@ def nasty(n_cols, kind="f4"):
     rng = np.random.default_rng(n_cols)
     at = np.arange(n_cols)
     few = rng.choice([np.nan, -np.nan, -np.inf, np.inf, 0, -0.0, 1, 2, 3], (2, n_cols))
-    normal = rng.normal(size=(10, n_cols))
+    normal = rng.normal(size=(12, n_cols))
     few[1] = np.where(few[1] == np.inf, -np.inf, few[1])
     normal[1, rng.integers(n_cols)] = 6e4  # far from the rest
     normal[2] = 1 + normal[2] / 512  # close together
@@ -38,6 +38,9 @@ def nasty(n_cols, kind="f4"):
     normal[7] = np.abs(normal[7]) * -1e-30
     normal[8] = 1 + at // 40 * float(finfo(kind).eps)  # the next number, again and again
     normal[9] = np.where(at % 41 == 0, 90 - at / 256, normal[9])  # the best are far apart
+    normal[10] = 1 + normal[10] / 512
+    normal[10, n_cols // 2] = np.inf  # far from the rest, which are close together
+    normal[11] = np.where(at < n_cols // 8, normal[11], 30 + normal[11])  # a row of two parts
     slopes = np.stack([at / 16, -at / 16, at * 0 + 7, at * 0 - np.inf, at * np.nan])
     slopes[:, n_cols // 3] = slopes[:, 2 * n_cols // 3]
     with np.errstate(over="ignore"):
@@ -113,6 +116,22 @@ def test_several_lists_of_one_pipeline():
     want = *np_topk(x, 40), *np_topk(-x, 3), *np_topk(abs(x), 200), *np_topk(x * x, 40)
     for g, w in zip(got, want, strict=True):
         np.testing.assert_array_equal(g, w)
+
+
+def scores(x, *, k):
+    values, columns = fg.topk(x, k)
+    return fg.exp(values - fg.max(x)) * 2, columns, columns * 3 + 1
+
+
+@pytest.mark.parametrize("chunk", [1, None])
+@pytest.mark.parametrize("k", [9, 37, 64])
+def test_what_is_computed_of_a_list(k, chunk):
+    x = np.random.default_rng(0).normal(size=(3, 1505)).astype("f4")
+    got = run(executable(scores, chunk=chunk, constants=(("k", k),)), {"x": x}, 1505)
+    values, columns = np_topk(x, k)
+    np.testing.assert_allclose(got[0], np.exp(values - values[:, :1]) * 2, rtol=1e-6)
+    np.testing.assert_array_equal(got[1], columns)
+    np.testing.assert_array_equal(got[2], columns * 3 + 1)
 
 
 @pytest.mark.parametrize("k", [5, 700])

@@ -17,6 +17,14 @@ CHUNK_BYTES = 1024
 """Of one array, in the compute type: read once from memory, then from the first-level cache. Long
 enough that one fold across lanes and one look at the list cost little."""
 
+LIST_CHUNKS = 4
+"""Chunks that go to long lists at a time: which of their vectors hold a candidate is found out
+first, so that the processor mispredicts once, not once per chunk."""
+
+AHEAD_COLUMNS = 2048
+"""How far ahead of a chunk memory is asked for columns: they arrive while the chunk is folded, and
+what comes after a row's last are the first of the next row."""
+
 PIECE_COLUMNS = 1 << 18
 """Columns that one thread folds before it merges: 1 MiB of float32."""
 
@@ -28,6 +36,11 @@ class CpuSchedule:
     target: CpuTarget
     lanes: int  # elements of the compute type in a vector
     chunk: int  # elements folded as the text says before ⊕ runs; 1: one at a time
+
+    @property
+    def list_block(self) -> int:
+        """Columns that go to long lists at a time."""
+        return LIST_CHUNKS * self.chunk
 
     @property
     def algorithm(self) -> str:

@@ -313,8 +313,9 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
 // Columns [begin, end) of a row, one element at a time.
 inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    for (; begin < end; ++begin)
+    for (; begin < end; ++begin) {
         absorb<float>(state, row, begin, begin + 1);
+    }
 }
 
 // The row is folded: its values and results.

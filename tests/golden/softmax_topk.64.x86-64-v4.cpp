@@ -57,6 +57,9 @@ struct pack<T, 1> {
 template <typename T, typename V>
 using like = typename pack<T, sizeof(V) / sizeof(float)>::type;
 
+template <typename V>
+using whole = like<int64_t, V>;
+
 // What comparing two V gives: a bool, or lanes of all ones and all zeros.
 template <typename V>
 using mask = decltype(V() < V());
@@ -79,22 +82,6 @@ inline To as(From from)
     static_assert(sizeof to == sizeof from);
     std::memcpy(&to, &from, sizeof to);
     return to;
-}
-
-template <typename M>
-inline M inverse(M m)
-{
-    return m == M();
-}
-
-// The value in lane i.
-template <typename V>
-inline auto in_lane(V v, int64_t i)
-{
-    if constexpr (std::is_arithmetic_v<V>)
-        return v;
-    else
-        return v[i];
 }
 
 inline bool rarely(bool condition) { return __builtin_expect(condition, 0); }
@@ -205,6 +192,14 @@ inline uint64_t lanes_where(M m)
     }
 }
 
+// Asks for n elements that are needed soon; beyond the end of the memory that does nothing.
+template <typename T>
+inline void prefetch(const T* from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += 64 / sizeof(T))
+        __builtin_prefetch(from + i);
+}
+
 template <typename V>
 inline V load(const float* from)
 {
@@ -262,6 +257,15 @@ inline V exp_within(V x)
     p = p * r + 2.0f;
     p = p * r + 2.0f;
     return p * scale;
+}
+
+// e^x; what lies below 2^-125 is 0, as e^-inf is.
+template <typename V>
+inline V exp(V x)
+{
+    x = x > 89.0f ? all<V>(89.0f) : x;
+    x = x < -87.6f ? all<V>(-87.6f) : x;
+    return exp_within(x);
 }
 
 // e^x for x <= 0. The bits of negative numbers grow with their size, so one integer minimum bounds
@@ -358,27 +362,51 @@ inline kth<R> kth_of(const R* ranks, int64_t n, int64_t K, int64_t enough)
     return {low, low < high ? 0 : above_high};
 }
 
-// From first to last, a byte at a time from the lowest, to and fro between two places; equals stay
-// in order. Says which place they end in.
+// By 16 bits of `behind`, the lower byte first; equals stay in order. `other`: as much room.
 template <typename R>
-inline const R* sort_ranked(R* from, R* to, int64_t n)
+inline void sort_two_bytes(R* places, R* other, int64_t n, unsigned shift)
 {
-    auto used = from[0].behind;
-    for (int64_t i = 1; i < n; ++i)
-        used |= from[i].behind;
-    for (unsigned shift = 0; shift < 8 * sizeof used; shift += 8) {
-        if ((used >> shift & 255) == 0)
-            continue;
-        int64_t starts[257] = {};
-        for (int64_t i = 0; i < n; ++i)
-            ++starts[(from[i].behind >> shift & 255) + 1];
-        for (int byte = 1; byte < 256; ++byte)
-            starts[byte] += starts[byte - 1];
-        for (int64_t i = 0; i < n; ++i)
-            to[starts[from[i].behind >> shift & 255]++] = from[i];
-        std::swap(from, to);
+    uint32_t starts[2][256] = {}, before[2] = {};
+    for (int64_t i = 0; i < n; ++i) {
+        ++starts[0][places[i].behind >> shift & 255];
+        ++starts[1][places[i].behind >> shift >> 8 & 255];
     }
-    return from;
+    for (int byte = 0; byte < 256; ++byte)
+        for (int which = 0; which < 2; ++which) {
+            const uint32_t count = starts[which][byte];
+            starts[which][byte] = before[which];
+            before[which] += count;
+        }
+    for (int64_t i = 0; i < n; ++i)
+        other[starts[0][places[i].behind >> shift & 255]++] = places[i];
+    for (int64_t i = 0; i < n; ++i)
+        places[starts[1][other[i].behind >> shift >> 8 & 255]++] = other[i];
+}
+
+// From first to last; equals stay in order. By the 16 highest bits in use, and what they leave out of
+// order by insertion; should that be much, by every byte from the lowest. `other`: as much room.
+template <typename R>
+inline void sort_ranked(R* places, R* other, int64_t n)
+{
+    auto used = places[0].behind;
+    for (int64_t i = 1; i < n; ++i)
+        used |= places[i].behind;
+    unsigned bits = 16;
+    while (bits < 8 * sizeof used && used >> bits != 0)
+        ++bits;
+    sort_two_bytes(places, other, n, bits - 16);
+    int64_t moves = 0;
+    for (int64_t i = 1; i < n && moves <= 4 * n; ++i) {
+        const R moved = places[i];
+        int64_t at = i;
+        for (; at > 0 && places[at - 1].behind > moved.behind; --at)
+            places[at] = places[at - 1];
+        places[at] = moved;
+        moves += i - at;
+    }
+    if (moves > 4 * n)
+        for (unsigned shift = 0; shift < 8 * sizeof used; shift += 16)
+            sort_two_bytes(places, other, n, shift);
 }
 
 // first + i for every bit i that is set; how many.
@@ -417,14 +445,66 @@ inline int64_t append(T* values, int64_t* columns, V v, uint64_t bits, int64_t c
     return n;
 }
 
+// The values and columns whose bit is set, one after the other, to a place that may be their own; how
+// many there are.
+template <typename T>
+inline int64_t keep(T* to, int64_t* to_columns, const T* values, const int64_t* columns, uint64_t bits)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < width<lanes>; i += 8, bits >>= 8) {
+        const __m512i eight = _mm512_loadu_si512(columns + i);
+        if constexpr (sizeof(T) == 4) {
+            const __m256i part = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values + i));
+            _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + n), _mm256_maskz_compress_epi32(bits, part));
+        } else {
+            _mm512_storeu_si512(to + n, _mm512_maskz_compress_epi64(bits, _mm512_loadu_si512(values + i)));
+        }
+        _mm512_storeu_si512(to_columns + n, _mm512_maskz_compress_epi64(bits, eight));
+        n += __builtin_popcountll(bits & 255);
+    }
+    return n;
+}
+
+// The lanes of v that are not below the bar, as bits.
+template <typename V, typename T>
+inline uint64_t reaching(V v, T bar)
+{
+    if constexpr (std::is_arithmetic_v<V>) {
+        return !(v < bar);
+    } else if constexpr (sizeof(T) == 4) {
+        const uint64_t bits = _mm512_cmp_ps_mask(as<__m512>(v), _mm512_set1_ps(bar), _CMP_NLT_UQ);
+        return bits;
+    } else {
+        uint64_t bits = 0;
+        for (size_t i = 0; i < sizeof v / 64; ++i) {
+            __m512i part;
+            std::memcpy(&part, reinterpret_cast<const char*>(&v) + 64 * i, 64);
+            if constexpr (std::is_integral_v<T>)
+                bits |= uint64_t(_mm512_cmpge_epi64_mask(part, _mm512_set1_epi64(bar))) << 8 * i;
+            else
+                bits |= uint64_t(_mm512_cmp_pd_mask(as<__m512d>(part), _mm512_set1_pd(bar), _CMP_NLT_UQ)) << 8 * i;
+        }
+        return bits;
+    }
+}
+
+// Which of 64 numbers are not 0, as bits.
+inline uint64_t where_any(const uint16_t* numbers)
+{
+    const __m512i low = _mm512_loadu_si512(numbers), high = _mm512_loadu_si512(numbers + 32);
+    return _mm512_test_epi16_mask(low, low) | uint64_t(_mm512_test_epi16_mask(high, high)) << 32;
+}
+
 // The K best values and their columns, too many to keep in order. Whatever can still be among them
-// is gathered, in the order of columns; a cut leaves a few more than K and raises the bar.
+// is gathered, in the order of columns; a cut leaves a few more than K and raises the bar. The first
+// bar is a guess from a sample: if fewer than K reach it, the row is searched again without one.
 template <typename T, int64_t K>
 struct candidates {
-    static constexpr int64_t kept = K + K / 8 + 16;  // by a cut, at most
-    static constexpr int64_t full = kept + K + 16;   // time for a cut: it costs little per candidate
-    static constexpr int64_t block = 256;            // columns between two looks at the room
-    static constexpr int64_t room = full + block;
+    static constexpr int64_t kept = K + K / 8 + 16;              // by a cut, at most
+    static constexpr int64_t full = kept + (K < 256 ? 256 : K);  // time for a cut
+    static constexpr int64_t block = 1024;                       // columns between two looks at the room
+    static constexpr int64_t room = full + block + width<lanes>;
+    static constexpr int64_t few = 192;  // sorted by counting
 
     int64_t held;
     T bar;  // nothing below it can enter
@@ -432,7 +512,8 @@ struct candidates {
     int64_t columns[room];
     rank<T> ranks[room];  // of the values, for a cut
     ranked<T> places[2][kept];
-    const ranked<T>* sorted;  // places of the best, best first
+    T best[kept];  // best first
+    int64_t best_columns[kept];
 
     void clear()
     {
@@ -443,25 +524,49 @@ struct candidates {
     // Could v enter the list?
     bool admitted(T v) const { return !(v < bar); }
 
-    // Before any other: the K-th greatest of groups of the first columns is at most the K-th of all,
-    // and much nearer to it than -inf. lift gives as many values as a V has, from a column on.
+    // Before any other: guesses the bar from the first columns. Where far more of the row than that
+    // would reach it, by a look here and there, from columns that are far apart instead: the row
+    // is not shuffled, and they cost more to read.
     template <typename V, typename F>
     void survey(int64_t begin, int64_t end, F lift)
     {
-        constexpr int64_t n = width<V>, groups = (2 * K + n - 1) / n, enough = 2048 + 8 * K;
-        const int64_t depth = (end - begin < enough ? end - begin : enough) / (groups * n);
-        if (depth < 2)  // every column a group: that would be a cut
+        constexpr int64_t n = width<V>, enough = (2048 + 2 * K) / n, looks = 16;
+        const int64_t vectors = (end - begin) / n, seen = vectors / 2 < enough ? vectors / 2 : enough;
+        if (seen < looks)
+            return;
+        const double expected = double(K) * seen / vectors;
+        const int64_t kth = expected + 3 * std::sqrt(expected) + 2;
+        guess<V>(begin, seen, n, kth, lift);
+        int64_t reach = 0;
+        for (int64_t look = 1; look <= looks; ++look)
+            reach += __builtin_popcountll(reaching(lift(begin + (vectors * look / looks - 1) * n), bar));
+        if (rarely(reach * seen > 4 * looks * kth + 8 * seen))
+            guess<V>(begin, seen, vectors / seen * n, kth, lift);
+    }
+
+    // From a sample of which `kth` are to reach the bar: if the row is shuffled, fewer than K of all
+    // do in one of a thousand, and review() is due. Groups are as good as columns, and fewer.
+    // lift gives as many values as a V has, from a column on.
+    template <typename V, typename F>
+    void guess(int64_t column, int64_t vectors, int64_t step, int64_t kth, F lift)
+    {
+        constexpr int64_t n = width<V>;
+        const int64_t wanted = 8 * kth < room - n ? 8 * kth / n + 1 : room / n;
+        const int64_t depth = (vectors + wanted - 1) / wanted, groups = vectors / depth;
+        if (groups * n <= kth)
             return;
         for (int64_t group = 0; group < groups; ++group) {
-            auto most = lift(begin);
-            for (int64_t i = 0; i < depth; ++i, begin += n) {
-                const auto next = lift(begin);
+            auto most = lift(column);
+            column += step;
+            for (int64_t i = 1; i < depth; ++i, column += step) {
+                const auto next = lift(column);
                 most = next > most ? next : most;
             }
-            for (int64_t i = 0; i < n; ++i)
-                ranks[group * n + i] = rank_of(in_lane(most, i));
+            std::memcpy(values + group * n, &most, sizeof most);
         }
-        bar = value_of<T>(kth_of(ranks, groups * n, K, kept).rank);
+        for (int64_t i = 0; i < groups * n; ++i)
+            ranks[i] = rank_of(values[i]);
+        bar = value_of<T>(kth_of(ranks, groups * n, kth, kth + kth / 8).rank);
     }
 
     // Columns [begin, end), from left to right: those that can enter.
@@ -473,19 +578,28 @@ struct candidates {
             search_block<V>(begin, end - begin < some ? end : begin + some, lift);
     }
 
+    // After all columns of a survey: was its bar too high?
+    template <typename V, typename F>
+    void review(int64_t begin, int64_t end, F lift)
+    {
+        if (rarely(held < K && bar != lowest_of<T>)) {
+            clear();
+            search<V>(begin, end, lift);
+        }
+    }
+
     // First which vectors hold any: whether one does is a branch that cannot be predicted.
     template <typename V, typename F>
     void search_block(int64_t begin, int64_t end, F lift)
     {
         if (rarely(held > full))
             cut();
-        uint64_t entering[64], vectors = 0;
-        for (int64_t i = 0, column = begin; column < end; ++i, column += width<V>) {
-            entering[i] = lanes_where(inverse(lift(column) < bar));
-            vectors |= uint64_t(entering[i] != 0) << i;
-        }
+        uint16_t entering[64] = {};
+        const T least = bar;
+        for (int64_t i = 0, column = begin; column < end; ++i, column += width<V>)
+            entering[i] = reaching(lift(column), least);
         int64_t n = held;
-        for (; vectors != 0; vectors &= vectors - 1) {
+        for (uint64_t vectors = where_any(entering); vectors != 0; vectors &= vectors - 1) {
             const int64_t i = __builtin_ctzll(vectors), column = begin + i * width<V>;
             n += append(values + n, columns + n, lift(column), entering[i], column);
         }
@@ -501,13 +615,16 @@ struct candidates {
             ranks[i] = rank_of(values[i]);
         const auto kth = kth_of(ranks, held, K, kept);
         int64_t spare = kept - kth.above, n = 0;
-        for (int64_t i = 0; i < held; ++i) {
-            const bool shares = ranks[i] == kth.rank;
-            const bool stays = (ranks[i] > kth.rank) | (shares & (spare > 0));
-            spare -= shares;
-            values[n] = values[i];
-            columns[n] = columns[i];
-            n += stays;
+        for (int64_t i = 0; i < held; i += width<lanes>) {
+            like<rank<T>, lanes> part;
+            std::memcpy(&part, ranks + i, sizeof part);
+            const uint64_t here = held - i < width<lanes> ? (1 << (held - i)) - 1 : ~uint64_t(0);
+            uint64_t shares = lanes_where(part == kth.rank) & here;
+            while (rarely(__builtin_popcountll(shares) > spare))
+                shares ^= uint64_t(1) << (63 - __builtin_clzll(shares));  // the last of them
+            spare -= __builtin_popcountll(shares);
+            const uint64_t stay = (lanes_where(part > kth.rank) & here) | shares;
+            n += keep(values + n, columns + n, values + i, columns + i, stay);
         }
         held = n;
         bar = following<T>(kth.rank);  // equals to come are behind those that are here
@@ -525,21 +642,80 @@ struct candidates {
         }
     }
 
+    // After all columns.
     void sort()
     {
         cut();
-        rank<T> first = rank_of(values[0]);
-        for (int64_t i = 1; i < held; ++i)
-            first = rank_of(values[i]) > first ? rank_of(values[i]) : first;
         for (int64_t i = 0; i < held; ++i)
-            places[0][i] = {unsigned_rank<T>(first) - unsigned_rank<T>(rank_of(values[i])),
-                            unsigned_rank<T>(i)};
-        sorted = sort_ranked(places[0], places[1], held);
+            ranks[i] = rank_of(values[i]);
+        if (held <= few)
+            sort_few();
+        else
+            sort_many();
     }
 
-    T value(int64_t i) const { return values[sorted[i].at]; }
-    int64_t column(int64_t i) const { return columns[sorted[i].at]; }
+    // Every candidate to its place: as many as exceed it are before it, and equals in order.
+    void sort_few()
+    {
+        typedef like<rank<T>, lanes> some;
+        for (int64_t i = held; i % width<lanes> != 0; ++i)
+            ranks[i] = std::numeric_limits<rank<T>>::min();
+        uint8_t equal[few] = {};
+        for (int64_t i = 0; i < held; ++i) {
+            some less = some();
+            for (int64_t j = 0; j < held; j += width<lanes>) {
+                some others;
+                std::memcpy(&others, ranks + j, sizeof others);
+                less += others > ranks[i];  // -1 where it is
+            }
+            const int64_t ahead = -total(less), at = ahead + equal[ahead]++;
+            best[at] = values[i];
+            best_columns[at] = columns[i];
+        }
+    }
+
+    void sort_many()
+    {
+        rank<T> first = ranks[0];
+        for (int64_t i = 1; i < held; ++i)
+            first = ranks[i] > first ? ranks[i] : first;
+        for (int64_t i = 0; i < held; ++i)
+            places[0][i] = {unsigned_rank<T>(first) - unsigned_rank<T>(ranks[i]), unsigned_rank<T>(i)};
+        sort_ranked(places[0], places[1], held);
+        for (int64_t i = 0; i < K; ++i) {
+            best[i] = values[places[0][i].at];
+            best_columns[i] = columns[places[0][i].at];
+        }
+    }
+
+    // Of as many entries as a V has, from the i-th best on.
+    template <typename V = float>
+    like<T, V> value(int64_t i) const
+    {
+        like<T, V> v;
+        std::memcpy(&v, best + i, sizeof v);
+        return v;
+    }
+
+    template <typename V = float>
+    whole<V> column(int64_t i) const
+    {
+        whole<V> v;
+        std::memcpy(&v, best_columns + i, sizeof v);
+        return v;
+    }
 };
+
+// All K entries of a list: vectors full, then what fills none.
+template <int64_t K, typename F>
+inline void over_entries(F visit)
+{
+    constexpr int64_t full = K - K % width<lanes>;
+    for (int64_t entry = 0; entry < full; entry += width<lanes>)
+        visit(lanes(), entry);
+    for (int64_t entry = full; entry < K; ++entry)
+        visit(float(), entry);
+}
 
 }  // namespace fg
 
@@ -624,10 +800,9 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
         const V x = fg::load<V>(row.x + col);
         m_lanes.take(x);  // library.py:26  m = fg.max(x)
     }
-    const float chunk_m = m_lanes.across();
 
     // 2. Where the pivots are now; the sums so far follow them.
-    const float m = fg::greater_of(state.m, chunk_m);
+    const float m = fg::greater_of(state.m, m_lanes.across());
     const float m_anchor = fg::shift_anchor(m);
     if (fg::rarely(m_anchor != state.m_anchor))
         rebase(state, m_anchor);
@@ -641,36 +816,46 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
         sum_exp_lanes += fg::exp_below(x_minus_m);  // library.py:27  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     }
     state.sum_exp += fg::total(sum_exp_lanes);
-
-    // 4. top: only chunks with something ahead of the last of the 64 so far are searched.
-    if (fg::rarely(state.top.admitted(chunk_m))) {
-        state.top.search<V>(begin, end, [&](int64_t col) {
-            const V x = fg::load<V>(row.x + col);
-            return x;  // library.py:75  return fg.topk(softmax(x), k, index_dtype=index_dtype)
-        });
-    }
 }
 
-// Before the first chunk: what long lists learn from columns [begin, end).
-template <typename V>
-inline void survey(State& state, const Row& row, int64_t begin, int64_t end)
+// Every list that is too long to be kept in order, with the function that gives its values: as many
+// as a V has, from a column on.
+template <typename V, typename F>
+inline void each_list(State& state, const Row& row, F visit)
 {
-    state.top.survey<V>(begin, end, [&](int64_t col) {
+    visit(state.top, [&](int64_t col) {
         const V x = fg::load<V>(row.x + col);
-        return x;
+        return x;  // library.py:75  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     });
 }
 
-// Columns [begin, end) of a row, chunk by chunk; what fills no vector comes last.
+// Columns [begin, end) of a row, chunk by chunk, and to the lists several chunks at a time; what
+// fills no vector comes last.
 inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 256;
-    const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
-    survey<fg::lanes>(state, row, begin, rest);
-    for (; begin < rest; begin += chunk)
-        absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);
-    if (rest < end)
+    constexpr int64_t chunk = 256, block = 1024;
+    const int64_t first = begin, rest = end - (end - begin) % fg::width<fg::lanes>;
+    each_list<fg::lanes>(state, row, [&](auto& list, auto lift) {
+        list.template survey<fg::lanes>(first, rest, lift);
+    });
+    while (begin < rest) {
+        const int64_t stop = rest - begin < block ? rest : begin + block;
+        fg::prefetch(row.x + begin + 2048, block);
+        each_list<fg::lanes>(state, row, [&](auto& list, auto lift) {
+            list.template search<fg::lanes>(begin, stop, lift);
+        });
+        for (; begin < stop; begin += chunk)
+            absorb<fg::lanes>(state, row, begin, stop - begin < chunk ? stop : begin + chunk);
+    }
+    each_list<fg::lanes>(state, row, [&](auto& list, auto lift) {
+        list.template review<fg::lanes>(first, rest, lift);
+    });
+    if (rest < end) {
         absorb<float>(state, row, rest, end);
+        each_list<float>(state, row, [&](auto& list, auto lift) {
+            list.template search<float>(rest, end, lift);
+        });
+    }
 }
 
 // The row is folded: its values and results.
@@ -679,14 +864,16 @@ inline void finish(State& state, const Row& row)
     state.top.sort();
     const float m = state.m;  // library.py:26  m = fg.max(x)
     const float sum_exp = std::isfinite(m) ? state.sum_exp : fg::nan;  // library.py:27  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    for (int64_t entry = 0; entry < 64; ++entry) {
-        const float top_value = state.top.value(entry);
-        fg::store(row.values + entry, std::exp(top_value - m) / sum_exp);  // library.py:75  return fg.topk(softmax(x), k, index_dtype=index_dtype)
-    }
-    for (int64_t entry = 0; entry < 64; ++entry) {
-        const int64_t top_column = state.top.column(entry);
+    fg::over_entries<64>([&](auto some, int64_t entry) {
+        typedef decltype(some) V;
+        const V top_value = state.top.value<V>(entry);
+        fg::store(row.values + entry, fg::exp(top_value - m) / sum_exp);  // library.py:75  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+    });
+    fg::over_entries<64>([&](auto some, int64_t entry) {
+        typedef decltype(some) V;
+        const fg::whole<V> top_column = state.top.column<V>(entry);
         fg::store_int(row.indices + entry, top_column);  // library.py:75  return fg.topk(softmax(x), k, index_dtype=index_dtype)
-    }
+    });
 }
 
 // The whole row, piece by piece, merged in order.

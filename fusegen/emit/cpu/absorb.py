@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from fusegen.emit.cpu.dialect import CpuDialect
 from fusegen.emit.cpu.memory import load, store
@@ -37,14 +38,13 @@ class Phase:
     before: tuple[str, ...] = ()
     condition: str = ""  # these lines and the loop run only if it holds
     inside: tuple[str, ...] = ()
-    search: str = ""  # what goes over the chunk instead of a loop; it is given the lines of one
     loop: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Survey:
-    """A list, and the lines of the function that gives its values at `col`."""
+class Gathered:
+    """A list, and the lines of the function that gives its values from `col` on."""
 
     name: str
     lines: tuple[str, ...]
@@ -59,7 +59,8 @@ class AbsorbPrinter:
         self.kernel, self.sweep, self.scope = kernel, sweep, scope
         self.row, self.lanes = row, lanes
         self.monoid = sweep.monoid
-        self.ranked: tuple[Best | KBest, ...] = (*self.monoid.best, *self.monoid.lists)
+        short = (c for c in self.monoid.lists if not gathers(c))
+        self.ranked: tuple[Best | KBest, ...] = (*self.monoid.best, *short)
         self.notes = dict(sweep.notes)
         self.peaks = {c.name: self._peak(c) for c in self.ranked}
 
@@ -77,11 +78,11 @@ class AbsorbPrinter:
         found.append(self._stores())
         return [p for p in found if p is not None]
 
-    def surveys(self) -> tuple[Survey, ...]:
-        """What long lists look at before the first chunk."""
+    def gathered(self) -> tuple[Gathered, ...]:
+        """What long lists are made of."""
         return tuple(
-            Survey(c.name, (*self._items([c.lift]), f"return {self.lanes.text(c.lift)};"))
-            for c in self.monoid.lists if gathers(c)
+            Gathered(c.name, (*self._items([c.lift]), self._noted(f"return {held};", c.name)))
+            for c in self.monoid.lists if gathers(c) for held in [self.lanes.text(c.lift)]
         )  # fmt: skip
 
     # ---- phases ----
@@ -206,21 +207,17 @@ class AbsorbPrinter:
     def _select(self, best: Best | KBest) -> Phase:
         """Candidates for a list or a leader; most chunks hold none."""
         held = self.lanes.text(best.lift)
-        loop, inside, search = self._items([best.lift]), [], ""
-        if gathers(best):
-            loop.append(self._noted(f"return {held};", best.name))
-            search = f"state.{best.name}.search<V>"
-        else:
-            loop.append(self._noted(f"fg::offer(state.{best.name}, {held}, col);", best.name))
-            if isinstance(best, KBest):
-                fold = self.peaks[best.name] or self._twin(best)
-                lanes = f"{fold.name}_lanes{'.so_far' if _is_extreme(fold) else ''}"
-                inside.append(f"state.{best.name}.prepare({lanes});")
+        loop, inside = self._items([best.lift]), []
+        loop.append(self._noted(f"fg::offer(state.{best.name}, {held}, col);", best.name))
+        if isinstance(best, KBest):
+            fold = self.peaks[best.name] or self._twin(best)
+            lanes = f"{fold.name}_lanes{'.so_far' if _is_extreme(fold) else ''}"
+            inside.append(f"state.{best.name}.prepare({lanes});")
         rank = "leader" if isinstance(best, Best) or best.k == 1 else f"last of the {best.k}"
         return Phase(
             f"{best.name}: only chunks with something ahead of the {rank} so far are searched.",
             condition=f"fg::rarely(state.{best.name}.admitted({self._peak_of(best)}))",
-            inside=tuple(inside), search=search, loop=tuple(loop),
+            inside=tuple(inside), loop=tuple(loop),
         )
 
     def _stores(self) -> Phase | None:
@@ -260,17 +257,14 @@ class AbsorbPrinter:
 
     def _peak(self, best: Best | KBest) -> Folded | None:
         """The fold that finds the chunk's best; None if a folded component is that already."""
-        fold = "max" if isinstance(best, KBest) or best.largest else "min"
-        for f in self.monoid.folded:
-            if f.fold == fold and f.lift == best.lift:
-                return None
-        return Folded(f"{best.name}_peak", "max" if fold == "max" else "min", best.lift, best.kind)
+        fold: Literal["max", "min"] = "max" if isinstance(best, KBest) or best.largest else "min"
+        if any(f.fold == fold and f.lift == best.lift for f in self.monoid.folded):
+            return None
+        return Folded(f"{best.name}_peak", fold, best.lift, best.kind)
 
     def _peak_names(self) -> set[str]:
         """Folded components whose value over the chunk alone is needed."""
-        return {
-            f.name for c in self.ranked if self.peaks[c.name] is None for f in [self._twin(c)]
-        }  # fmt: skip
+        return {self._twin(c).name for c in self.ranked if self.peaks[c.name] is None}
 
     def _twin(self, best: Best | KBest) -> Folded:
         fold = "max" if isinstance(best, KBest) or best.largest else "min"
@@ -306,5 +300,3 @@ def _across(f: Folded) -> str:
 
 def _with_note(line: str, note: str) -> str:
     return f"{line}  // {note}" if note else line
-
-

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import assert_never
 
+from fusegen.dtypes import Kind
 from fusegen.emit.cpu.dialect import CpuDialect
 from fusegen.emit.cpu.memory import load, store
 from fusegen.emit.cpu.scope import RowScope, finish_exprs, kind_of, step_exprs
 from fusegen.emit.cpu.state import gathers
 from fusegen.expr import Expr, variables
 from fusegen.kernel import Entries, Gather, Kernel, Let, ListFold, ListStore, RowStore, Step, Sweep
-from fusegen.monoid import KBest
 
 _FOLD = {
     "sum": "{0} += {1};", "prod": "{0} *= {1};",
@@ -66,8 +67,7 @@ class FinishPrinter:
                 assert_never(step)
 
     def _let(self, let: Let) -> str:
-        declared = f"const {self.dialect.type_of(let.expr.kind)} {let.name}"
-        return _with_note(f"{declared} = {self.dialect.text(let.expr)};", let.note)
+        return _declared(let, self.dialect)
 
     def _gather(self, gather: Gather) -> list[str]:
         kind = kind_of(gather)
@@ -101,27 +101,58 @@ class FinishPrinter:
         return _with_note(line, row_store.note)
 
     def _list_store(self, list_store: ListStore) -> list[str]:
+        entries = list_store.entries
+        together = gathers(self.lists[entries.top]) and _is_plain(entries)
+        dialect = replace(self.dialect, lanes=True) if together else self.dialect
         param = self.kernel.param(list_store.param)
-        value = self.dialect.text(list_store.value)
-        line = store(param.dtype, f"row.{list_store.param} + entry", value, self.dialect)
+        value = dialect.text(list_store.value)
+        line = store(param.dtype, f"row.{list_store.param} + entry", value, dialect)
         line = _with_note(line, list_store.note)
-        return self._over_entries(list_store.entries, list_store.value, line)
+        if together:
+            return self._over_vectors(entries, list_store.value, line, dialect)
+        return self._over_entries(entries, list_store.value, line)
 
     def _over_entries(self, entries: Entries, value: Expr, line: str) -> list[str]:
         """A loop over the list, best first, with what an entry's line uses declared."""
-        used = {n for e in (value, *step_exprs(entries.steps)) for n in variables(e)}
-        body = []
-        for member, kind in self._entry_names(self.lists[entries.top]):
-            if member in used:
-                part = f"state.{entries.top}.{member.removeprefix(entries.top + '_')}"
-                body.append(f"const {kind} {member} = {part}(entry);")
+        body = self._members(entries, value, self.dialect)
         for step in entries.steps:
             body += self._step(step)
         return [f"for (int64_t entry = 0; entry < {entries.k}; ++entry) {{",
                 *(f"    {text}" for text in (*body, line)), "}"]  # fmt: skip
 
-    def _entry_names(self, best: KBest) -> list[tuple[str, str]]:
-        return [(best.value, self.dialect.type_of(best.kind)), (best.column, "int64_t")]
+    def _over_vectors(
+        self, entries: Entries, value: Expr, line: str, lanes: CpuDialect
+    ) -> list[str]:
+        """The same, as many entries at a time as a vector has."""
+        body = self._members(entries, value, lanes)
+        for let in entries.steps:
+            if isinstance(let, Let):
+                body.append(_declared(let, lanes))
+        return [f"fg::over_entries<{entries.k}>([&](auto some, int64_t entry) {{",
+                "    typedef decltype(some) V;",
+                *(f"    {text}" for text in (*body, line)), "});"]  # fmt: skip
+
+    def _members(self, entries: Entries, value: Expr, dialect: CpuDialect) -> list[str]:
+        """What is used of an entry."""
+        used = {n for e in (value, *step_exprs(entries.steps)) for n in variables(e)}
+        best, lines = self.lists[entries.top], []
+        members: list[tuple[str, Kind]] = [(best.value, best.kind), (best.column, "int")]
+        for member, kind in members:
+            if member in used:
+                part = f"state.{entries.top}.{member.removeprefix(entries.top + '_')}"
+                part += "<V>" if dialect.lanes else ""
+                lines.append(f"const {dialect.type_in(kind)} {member} = {part}(entry);")
+        return lines
+
+
+def _is_plain(entries: Entries) -> bool:
+    """Is an entry computed without a look at other arrays?"""
+    return all(isinstance(step, Let) for step in entries.steps)
+
+
+def _declared(let: Let, dialect: CpuDialect) -> str:
+    declared = f"const {dialect.type_in(let.expr.kind)} {let.name}"
+    return _with_note(f"{declared} = {dialect.text(let.expr)};", let.note)
 
 
 def _first_value(fold: ListFold, dialect: CpuDialect) -> str:

@@ -19,20 +19,23 @@ ORDER = (
     "lane_by_lane", "in_lane", "rarely", "greater_of", "lesser_of", "across", "any", "highest",
     "lowest", "greatest", "least", "total", "product", "lanes_where", "descending", "ascending",
     "precedes",
-    "load", "load_float16", "load_bfloat16", "load_float32", "load_float64", "load_int",
+    "prefetch", "load", "load_float16", "load_bfloat16", "load_float32", "load_float64", "load_int",
     "load_bool", "to_single", "store", "store_float16", "store_bfloat16", "store_float32",
     "store_float64", "store_int", "store_bool", "zero_wins", "square", "magnitude", "sign",
     "mirror", "is_nan", "is_inf", "is_finite", "exp_within", "exp", "exp_below", *LIBM, "pow",
     "reciprocal_sqrt", "sigmoid", "xlogy", "to_int", "shift_anchor", "scale_anchor", "leader",
-    "best_list", "rank", "ranked", "rank_of", "value_of", "following", "kth_of", "sort_ranked",
-    "append_numbers", "append", "candidates", "offer",
+    "best_list", "rank", "ranked", "rank_of", "value_of", "following", "kth_of",
+    "sort_two_bytes", "sort_ranked", "append_numbers", "append", "keep", "reaching", "where_any",
+    "candidates", "over_entries", "offer",
 )  # fmt: skip
 """Every helper, after those that it uses itself."""
 
 TYPED = frozenset({"exp_within", "exp", "exp_below", "to_single"})
 """Helpers whose constants depend on the compute type: a partial for each."""
 
-FOR_VECTORS = {"lanes_where": (32, 64), "append": (64,)}
+FOR_VECTORS = {
+    "lanes_where": (32, 64), "append": (64,), "keep": (64,), "reaching": (64,), "where_any": (64,),
+}  # fmt: skip
 """Helpers for which processors have instructions: a partial for each width of theirs, in bytes."""
 
 HEADERS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.emit.banner import banner_lines
-from fusegen.emit.cpu.absorb import AbsorbPrinter, Phase, Survey
+from fusegen.emit.cpu.absorb import AbsorbPrinter, Gathered, Phase
 from fusegen.emit.cpu.dialect import C_TYPES, CpuDialect
 from fusegen.emit.cpu.finish import FinishPrinter
 from fusegen.emit.cpu.helpers import headers_for, helpers_for
@@ -14,7 +14,7 @@ from fusegen.emit.cpu.scope import RowScope
 from fusegen.emit.cpu.state import Field, StateView, state_view
 from fusegen.emit.render import render
 from fusegen.kernel import Kernel, Param, Program, Sweep
-from fusegen.schedule.cpu import PIECE_COLUMNS, CpuSchedule
+from fusegen.schedule.cpu import AHEAD_COLUMNS, PIECE_COLUMNS, CpuSchedule
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,18 @@ class SweepView:
     row_values: tuple[str, ...]
     phases: tuple[Phase, ...]
     finish: tuple[str, ...]
-    surveys: tuple[Survey, ...]  # before the first chunk
+    lists: tuple[Gathered, ...]  # those too long to be kept in order
+    prefetched: tuple[str, ...]  # arrays
     reads_known: bool  # do its elements meet values of earlier sweeps?
     has_known: bool  # does its kernel hand values on?
 
     # Parameters and arguments of the functions of a sweep: its state if it has one, the row, and
     # the known values where they are needed.
+
+    @property
+    def visits(self) -> bool:
+        """Does it go over the row at all?"""
+        return bool(self.phases or self.lists)
 
     @property
     def absorb_params(self) -> list[str]:
@@ -167,12 +173,11 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> str:
     """The program as C++17; the same program and schedule give the same bytes."""
     compute = program.kernels[0].compute
     real = C_TYPES[compute.name]
-    fold = "fold_elements" if schedule.chunk == 1 else "fold_chunks"
     values: dict[str, object] = {
         "real": real, "suffix": "f" if real == "float" else "",
         "lanes": schedule.lanes, "vector_bytes": schedule.target.vector_bytes,
         "chunk": schedule.chunk, "piece": PIECE_COLUMNS,
-        "fold_partial": f"cpu/partials/{fold}.cpp.j2", "vectorised": schedule.chunk > 1,
+        "list_block": schedule.list_block, "ahead": AHEAD_COLUMNS, "vectorised": schedule.chunk > 1,
     }  # fmt: skip
     kernels = [_kernel_view(kernel) for kernel in program.kernels]
     bodies = [render("cpu/kernel.cpp.j2", {**values, "kernel": k}) for k in kernels]
@@ -219,9 +224,18 @@ def _sweep_view(
         kernel=kernel.name, number=sweep.number,
         title=f"reads {', '.join(sweep.loads) or 'nothing'}",
         state=state, row_values=row_values, phases=phases, finish=finish,
-        surveys=absorb.surveys(),
+        lists=absorb.gathered(),
+        prefetched=_prefetched(kernel, sweep),
         reads_known=any("known." in line for line in row_values), has_known=bool(scope.known),
     )  # fmt: skip
+
+
+def _prefetched(kernel: Kernel, sweep: Sweep) -> tuple[str, ...]:
+    """Elements that come from memory: the row's first sweep over them."""
+    before = {n for s in kernel.sweeps if s.number < sweep.number for n in s.loads}
+    return tuple(
+        n for n in sweep.loads if n not in before and kernel.param(n).shape == "element"
+    )
 
 
 def _array_fields(param: Param) -> list[Field]:
