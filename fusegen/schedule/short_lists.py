@@ -130,7 +130,8 @@ def _sorted_cost(schedule: CudaSchedule, plan: ShortPlan) -> float:
         vectors = -(-kept // lanes)
         first += 20 * vectors  # to bring them again
     alone = 1.0 + schedule.items * plan.words / 320  # registers leave room for fewer warps
-    return (first + vectors * vector - merge + rounds) * lanes / WARP * alone
+    apart = 1.0 + 1.8 / lanes**2  # a warp's loads and stores are of many rows
+    return (first + vectors * vector - merge + rounds) * lanes / WARP * alone * apart
 
 
 def _sorting(n: int) -> float:
