@@ -398,6 +398,7 @@ softmax_topk(
     const int team = threadIdx.x / kTeam;  // of this block
     const BfloatPairs top_keys{};
     BfloatPairs::Key top_best[8] = {};
+    BfloatPairs::Key top_own[(8 + kTeam - 1) / kTeam];  // this lane's entries
     // Lanes without a row of their own go along with the last one and write nothing.
     const long long mine = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     const long long row = mine < n_rows ? mine : n_rows - 1;
@@ -449,7 +450,6 @@ softmax_topk(
             take(top_best, found);
     }
     take_of_lanes(top_best);
-    BfloatPairs::Key top_own[(8 + kTeam - 1) / kTeam];  // this lane's entries
 #pragma unroll
     for (int own = 0; own * kTeam < 8; ++own) top_own[own] = key_for(top_best, own * kTeam, rank);
     const State state = lanes_reduce<kTeam>(folded1);

@@ -123,7 +123,8 @@ def lane_entries(top: str, k: int, lists: Lists, lines: Iterable[str]) -> list[s
         key = f"{top}_best[entry]"
     else:
         head = ["#pragma unroll", f"for (int own = 0; own * kTeam < {k}; ++own) {{",
-                "    const int entry = own * kTeam + rank;", f"    if (entry >= {k}) break;"]  # fmt: skip
+                "    const int entry = own * kTeam + rank;",
+                f"    if (entry >= {k}) break;"]  # fmt: skip
         key = f"{top}_own[own]"
     return [*head, *(f"    {ln}" for ln in (*entry_lines(top, key), *lines)), "}"]
 
