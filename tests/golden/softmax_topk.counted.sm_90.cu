@@ -481,11 +481,11 @@ softmax_topk(
     __syncwarp();
     LaneKeys<FloatOrder<0>>::Key top_found[4] = {};
 #pragma unroll
-    for (int m = 0; m < 4; ++m) {
-        if (m * kTeam + rank >= top_count) break;
-        const column_t column = static_cast<column_t>(top_slots[m * kTeam + rank]);
+    for (int top_m = 0; top_m < 4; ++top_m) {
+        if (top_m * kTeam + rank >= top_count) break;
+        const column_t column = static_cast<column_t>(top_slots[top_m * kTeam + rank]);
         const float x = x_row[column];
-        top_found[m] = top_keys.key(x, column);
+        top_found[top_m] = top_keys.key(x, column);
     }
     sort_of_lanes(top_found, rank);
 #pragma unroll

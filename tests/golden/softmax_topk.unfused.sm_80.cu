@@ -588,11 +588,11 @@ softmax_topk_4_top(
     __syncwarp();
     LaneKeys<FloatOrder<0>>::Key top_found[1] = {};
 #pragma unroll
-    for (int m = 0; m < 1; ++m) {
-        if (m * kTeam + rank >= top_count) break;
-        const column_t column = static_cast<column_t>(top_slots[m * kTeam + rank]);
+    for (int top_m = 0; top_m < 1; ++top_m) {
+        if (top_m * kTeam + rank >= top_count) break;
+        const column_t column = static_cast<column_t>(top_slots[top_m * kTeam + rank]);
         const float div_stored = div_stored_row[column];
-        top_found[m] = top_keys.key(div_stored, column);
+        top_found[top_m] = top_keys.key(div_stored, column);
     }
     sort_by_counting(top_found[0], top_slots, top_best, top_count, 5, rank);
     for (int entry = rank; entry < 5; entry += kTeam) {
