@@ -33,7 +33,8 @@ _TEMPLATE_WORDS = frozenset(
     "above", "below", "clear", "cut", "offer", "seed", "clamped", "float_t", "column_t", "lanes",
     "entry", "fabs", "llabs", "rsqrt", "isnan", "isinf", "isfinite", "threadIdx", "blockIdx",
     "blockDim", "gridDim", "col", "fg", "known", "part", "V", "n_inner", "across", "down", "strip",
-    "strips", "place", "outer", "inner", "first", "first_row", "along", "stash", "slot", "r",
+    "strips", "place", "outer", "inner", "first", "first_row", "along", "stash", "slot", "r", "own",
+    "orders", "found", "lane_mask", "live", "at", "whole", "edge", "column_of",
 }
 ) | {op.c for op in OPS.values() if op.spelling in ("libm", "helper")}  # fmt: skip
 

@@ -32,8 +32,8 @@ class ShortPlan:
     kept: int  # a power of two: entries of a lane's list
     pair: str  # 16-bit type whose candidates are made two at a time, in 32 bits; ""
     pruned: bool  # are the best vectors found first?
-    room: int  # candidates that may be counted
-    mine: int  # of them, that a lane counts at a time
+    room: int  # items that may become candidates where they are counted
+    mine: int  # a power of two: candidates of a lane there
 
     @property
     def words(self) -> int:
@@ -46,11 +46,19 @@ def short_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ShortPlan
     kept = 1 << (best.k - 1).bit_length()
     vectors = schedule.lanes * schedule.vectors
     sorts = schedule.lists == "sorted" and len(kernel.sweeps) == 1
+    edges = 2 * (schedule.width - 1) if schedule.load == "peeled" else 0
+    mine = _counted_by_lane(best.k, edges)
     return ShortPlan(
         kept=kept, pair=_paired(kernel, best, schedule),
         pruned=sorts and vectors >= 4 * kept and schedule.vectors <= kept,
-        room=2 * best.k + 64, mine=min(4, -(-(best.k + best.k // 3) // WARP)),
+        room=mine * WARP - edges, mine=mine,
     )  # fmt: skip
+
+
+def _counted_by_lane(k: int, edges: int) -> int:
+    """Candidates of a lane: room for half as many more than the list has, if they are few."""
+    candidates = edges + max(k, min(k + k // 2 + 8, 4 * WARP - edges))
+    return 1 << (-(-candidates // WARP) - 1).bit_length()
 
 
 def _paired(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> str:
@@ -111,9 +119,10 @@ def price_of_short_lists(program: Program, one: CudaSchedule, work: Work) -> Pri
 def _cost(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> float:
     if schedule.lists == "sorted":
         return _sorted_cost(schedule, short_plan(kernel, best, schedule))
-    candidates = 1.3 * best.k + 4
-    rounds = -(-candidates // WARP)
-    return 150 + 8 * schedule.items + 20 * rounds + candidates * (1.5 + 3 * rounds)
+    mine = short_plan(kernel, best, schedule).mine
+    steps = (WARP * mine).bit_length() * (WARP * mine).bit_length() / 2
+    sort = 6 * (1.3 * best.k + 4) if mine == 1 else 5 * mine * steps
+    return 200 + 6 * schedule.items + sort
 
 
 def _sorted_cost(schedule: CudaSchedule, plan: ShortPlan) -> float:
@@ -130,7 +139,8 @@ def _sorted_cost(schedule: CudaSchedule, plan: ShortPlan) -> float:
         vectors = -(-kept // lanes)
         first += 20 * vectors  # to bring them again
     alone = 1.0 + schedule.items * plan.words / 320  # registers leave room for fewer warps
-    return (first + vectors * vector - merge + rounds) * lanes / WARP * alone
+    apart = 1.0 + 1.8 / lanes**2  # a warp's loads and stores are of many rows
+    return (first + vectors * vector - merge + rounds) * lanes / WARP * alone * apart
 
 
 def _sorting(n: int) -> float:

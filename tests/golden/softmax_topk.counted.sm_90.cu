@@ -28,6 +28,20 @@ typedef int column_t;
 #define kInfinity __int_as_float(0x7f800000)
 #define kNaN __int_as_float(0x7fc00000)
 
+// A value that many are divided by: they are multiplied, twice, so that neither a large nor a small
+// one leaves the range on the way.
+struct Divisor {
+    float scale, inverse;
+
+    Divisor() = default;
+    __device__ __forceinline__ explicit Divisor(float value)
+    {
+        scale = fabsf(value) > 0x1p64f ? 0x1p-64f : fabsf(value) < 0x1p-64f ? 0x1p64f : 1.0f;
+        inverse = 1.0f / (value * scale);
+    }
+    __device__ __forceinline__ float under(float a) const { return a * scale * inverse; }
+};
+
 // The greater value; NaN if either is NaN.
 template <typename T>
 __device__ __forceinline__ T greater_of(T a, T b)
@@ -147,6 +161,7 @@ struct LaneKeys {
     typedef unsigned long long Key;
 
     static __device__ __forceinline__ unsigned order(Value value) { return Order::of(value); }
+    static __device__ __forceinline__ Value value_of_order(unsigned order) { return Order::value(order); }
     static __device__ __forceinline__ Key key(Value value, column_t column)
     {
         const Key order = Order::of(value);
@@ -161,6 +176,77 @@ struct LaneKeys {
         return ~static_cast<unsigned>(key) >> 1;
     }
 };
+
+// Puts the better of two keys first.
+template <typename Key>
+__device__ __forceinline__ void exchange(Key& a, Key& b)
+{
+    const bool stays = a > b;
+    const Key better = stays ? a : b, other = stays ? b : a;
+    a = better, b = other;
+}
+
+// Every kStep-th of kCount keys, halves of which are in order, in order: Batcher's odd-even merge.
+template <int kCount, int kStep, typename Key>
+__device__ __forceinline__ void merge_halves(Key* keys)
+{
+    if constexpr (2 * kStep < kCount) {
+        merge_halves<kCount, 2 * kStep>(keys);
+        merge_halves<kCount, 2 * kStep>(keys + kStep);
+#pragma unroll
+        for (int i = kStep; i + kStep < kCount; i += 2 * kStep) exchange(keys[i], keys[i + kStep]);
+    } else {
+        exchange(keys[0], keys[kStep]);
+    }
+}
+
+// Sorts a power of two of keys, the best first.
+template <int kCount, typename Key>
+__device__ __forceinline__ void sort(Key* keys)
+{
+    if constexpr (kCount > 1) {
+        sort<kCount / 2>(keys);
+        sort<kCount / 2>(keys + kCount / 2);
+        merge_halves<kCount, 1>(keys);
+    }
+}
+
+// Keys that rise and then fall, or the other way round, in order.
+template <int kCount, typename Key>
+__device__ __forceinline__ void straighten(Key* keys)
+{
+    if constexpr (kCount > 1) {
+#pragma unroll
+        for (int i = 0; i < kCount / 2; ++i) exchange(keys[i], keys[i + kCount / 2]);
+        straighten<kCount / 2>(keys);
+        straighten<kCount / 2>(keys + kCount / 2);
+    }
+}
+
+// Two lanes' keys, the better ones in the lower lane: key by key or, mirrored, first by last.
+template <int kMine, typename Key>
+__device__ __forceinline__ void split(Key (&mine)[kMine], int lane_mask, bool mirrored, bool lower)
+{
+    Key more[kMine];
+#pragma unroll
+    for (int m = 0; m < kMine; ++m) more[m] = __shfl_xor_sync(0xffffffffu, mine[mirrored ? kMine - 1 - m : m], lane_mask);
+#pragma unroll
+    for (int m = 0; m < kMine; ++m) mine[m] = (mine[m] > more[m]) == lower ? mine[m] : more[m];
+}
+
+// Sorts keys that a warp's lanes hold, the best in the first lane: bitonic merges of ever more lanes.
+template <int kMine, typename Key>
+__device__ __forceinline__ void sort_of_lanes(Key (&mine)[kMine], int rank)
+{
+    sort<kMine>(mine);
+#pragma unroll
+    for (int lanes = 2; lanes <= kTeam; lanes *= 2) {
+        split(mine, lanes - 1, true, (rank & lanes / 2) == 0);
+#pragma unroll
+        for (int gap = lanes / 4; gap > 0; gap /= 2) split(mine, gap, false, (rank & gap) == 0);
+        straighten<kMine>(mine);
+    }
+}
 
 // A value's order that at least k of a warp's numbers reach, and at most `most` where it can be told
 // without being exact. Halves the distance between two orders: one that enough reach, one that too few do.
@@ -220,28 +306,6 @@ __device__ __forceinline__ unsigned exactly(const unsigned (&orders)[kItems], in
         for (; here != 0 && free > 0; here &= here - 1, --free) above |= (here & -here) << (v * kWidth);
     }
     return above;
-}
-
-// Sorts keys, each to its place by counting those that are greater; the first k are all that is wanted.
-template <int kMine, typename Key>
-__device__ __forceinline__ void sort_by_counting(const Key* from, Key* to, int count, int k, int rank)
-{
-    for (int first = rank; first < count; first += kMine * kTeam) {
-        Key mine[kMine];
-        int place[kMine] = {};
-#pragma unroll
-        for (int m = 0; m < kMine; ++m) mine[m] = first + m * kTeam < count ? from[first + m * kTeam] : 0;
-#pragma unroll 4
-        for (int other = 0; other < count; ++other) {
-            const Key key = from[other];
-#pragma unroll
-            for (int m = 0; m < kMine; ++m) place[m] += key > mine[m];
-        }
-#pragma unroll
-        for (int m = 0; m < kMine; ++m)
-            if (mine[m] > 0 && place[m] < k) to[place[m]] = mine[m];
-    }
-    __syncwarp();
 }
 
 // What sweep 1 keeps of a row.
@@ -351,7 +415,7 @@ softmax_topk(
     const int rank = threadIdx.x % kTeam;  // of this thread in its team
     const int team = threadIdx.x / kTeam;  // of this block
     const LaneKeys<FloatOrder<0>> top_keys{};
-    __shared__ LaneKeys<FloatOrder<0>>::Key top_candidates[kRowsPerBlock][192 + 2 * kWidth];
+    __shared__ LaneKeys<FloatOrder<0>>::Key top_candidates[kRowsPerBlock][4 * kTeam];
     __shared__ LaneKeys<FloatOrder<0>>::Key top_sorted[kRowsPerBlock][64];
     LaneKeys<FloatOrder<0>>::Key* top_best = top_sorted[team];
     const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
@@ -372,27 +436,42 @@ softmax_topk(
         sweep1_fold<kItems>(folded1, x_items, kVectors);
     else
         sweep1_fold<kItems>(folded1, x_items, live);
-    // Those that reach the bar of top: the 64-th best or so of the peaks of some groups of items.
-    unsigned top_orders[kItems], top_peaks[kWidth] = {};
+    // The bar of top: the 64-th best or so of the peaks of some groups of items.
+    float top_peaks[kWidth];
+#pragma unroll
+    for (int e = 0; e < kWidth; ++e) top_peaks[e] = -kInfinity;
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-        top_orders[i] = 0;
-        if (i / kWidth >= live) continue;
+        if (i / kWidth >= live) break;
         const float x = x_items[i];
-        top_orders[i] = top_keys.order(x);
-        top_peaks[i % kWidth] = max(top_peaks[i % kWidth], top_orders[i]);
+        top_peaks[i % kWidth] = greater_of(top_peaks[i % kWidth], x);
     }
-    const unsigned top_bar = bar_of(top_peaks, 64, 88);
+    unsigned top_peak_orders[kWidth];
+#pragma unroll
+    for (int e = 0; e < kWidth; ++e) top_peak_orders[e] = top_keys.order(top_peaks[e]);
+    const auto top_bar = top_keys.value_of_order(bar_of(top_peak_orders, 64, 76));
+
+    // The items that reach it, a bit each; NaN does.
     unsigned top_reach = 0;
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
         if (i / kWidth >= live) break;
-        if (top_orders[i] >= top_bar) top_reach |= 1u << i;
+        const float x = x_items[i];
+        if (!(x < top_bar)) top_reach |= 1u << i;
     }
-    if (__reduce_add_sync(0xffffffffu, __popc(top_reach)) > 192)
-        top_reach = exactly(top_orders, live, 64, rank);
+    if (__reduce_add_sync(0xffffffffu, __popc(top_reach)) > 128) {
+        unsigned orders[kItems];
+#pragma unroll
+        for (int i = 0; i < kItems; ++i) {
+            orders[i] = 0;
+            if (i / kWidth >= live) continue;
+            const float x = x_items[i];
+            orders[i] = top_keys.order(x);
+        }
+        top_reach = exactly(orders, live, 64, rank);
+    }
 
-    // They meet in shared memory, first as columns: then lanes that have none can help to bring them again.
+    // They meet in shared memory as columns: then lanes that have none can help to bring them again.
     LaneKeys<FloatOrder<0>>::Key* top_slots = top_candidates[team];
     const int top_mine = __popc(top_reach);
     int top_place = sum_of_lower(top_mine, rank);
@@ -400,21 +479,27 @@ softmax_topk(
     for (; top_reach != 0; top_reach &= top_reach - 1)
         top_slots[top_place++] = column_of(__ffs(top_reach) - 1);
     __syncwarp();
-#pragma unroll 2
-    for (int j = rank; j < top_count; j += kTeam) {
-        const column_t column = static_cast<column_t>(top_slots[j]);
+    LaneKeys<FloatOrder<0>>::Key top_found[4] = {};
+#pragma unroll
+    for (int top_m = 0; top_m < 4; ++top_m) {
+        if (top_m * kTeam + rank >= top_count) break;
+        const column_t column = static_cast<column_t>(top_slots[top_m * kTeam + rank]);
         const float x = x_row[column];
-        top_slots[j] = top_keys.key(x, column);
+        top_found[top_m] = top_keys.key(x, column);
     }
+    sort_of_lanes(top_found, rank);
+#pragma unroll
+    for (int m = 0; m < 4; ++m)
+        if (rank * 4 + m < 64) top_best[rank * 4 + m] = top_found[m];
     __syncwarp();
-    sort_by_counting<3>(top_slots, top_best, top_count, 64, rank);
     const State state = lanes_reduce<kTeam>(folded1);
     const float m = state.m;  // library.py:26  m = fg.max(x)
     const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // library.py:27  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     for (int entry = rank; entry < 64; entry += kTeam) {
         const float top_value = top_keys.value(top_best[entry]);
         const column_t top_column = top_keys.column(top_best[entry]);
-        values_out[row * 64 + entry] = expf(top_value - m) / sum_exp;  // library.py:75  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        const Divisor sum_exp_divisor(sum_exp);
+        values_out[row * 64 + entry] = sum_exp_divisor.under(expf(top_value - m));  // library.py:75  return fg.topk(softmax(x), k, index_dtype=index_dtype)
         indices_out[row * 64 + entry] = top_column;  // library.py:75  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     }
 }

@@ -30,6 +30,20 @@ typedef int column_t;
 #define kInfinity __int_as_float(0x7f800000)
 #define kNaN __int_as_float(0x7fc00000)
 
+// A value that many are divided by: they are multiplied, twice, so that neither a large nor a small
+// one leaves the range on the way.
+struct Divisor {
+    float scale, inverse;
+
+    Divisor() = default;
+    __device__ __forceinline__ explicit Divisor(float value)
+    {
+        scale = fabsf(value) > 0x1p64f ? 0x1p-64f : fabsf(value) < 0x1p-64f ? 0x1p64f : 1.0f;
+        inverse = 1.0f / (value * scale);
+    }
+    __device__ __forceinline__ float under(float a) const { return a * scale * inverse; }
+};
+
 // e to the power a, with the digits that 16-bit results need: relative error about 1e-7 · |a|, and 0
 // where the result is below the normal numbers.
 __device__ __forceinline__ float exp_narrow(float a)
@@ -384,6 +398,7 @@ softmax_topk(
     const int team = threadIdx.x / kTeam;  // of this block
     const BfloatPairs top_keys{};
     BfloatPairs::Key top_best[8] = {};
+    BfloatPairs::Key top_own[(8 + kTeam - 1) / kTeam];  // this lane's entries
     // Lanes without a row of their own go along with the last one and write nothing.
     const long long mine = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     const long long row = mine < n_rows ? mine : n_rows - 1;
@@ -435,17 +450,20 @@ softmax_topk(
             take(top_best, found);
     }
     take_of_lanes(top_best);
+#pragma unroll
+    for (int own = 0; own * kTeam < 8; ++own) top_own[own] = key_for(top_best, own * kTeam, rank);
     const State state = lanes_reduce<kTeam>(folded1);
     const float m = state.m;  // library.py:26  m = fg.max(x)
     const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // library.py:27  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 #pragma unroll
-    for (int first = 0; first < 8; first += kTeam) {
-        const int entry = first + rank;
+    for (int own = 0; own * kTeam < 8; ++own) {
+        const int entry = own * kTeam + rank;
         if (mine >= n_rows || entry >= 8) break;
-        const auto top_entry = key_for(top_best, first, rank);
+        const auto top_entry = top_own[own];
         const float top_value = top_keys.value(top_entry);
         const column_t top_column = top_keys.column(top_entry);
-        values_out[row * 8 + entry] = __float2bfloat16_rn(exp_narrow(top_value - m) / sum_exp);  // library.py:75  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        const Divisor sum_exp_divisor(sum_exp);
+        values_out[row * 8 + entry] = __float2bfloat16_rn(sum_exp_divisor.under(exp_narrow(top_value - m)));  // library.py:75  return fg.topk(softmax(x), k, index_dtype=index_dtype)
         indices_out[row * 8 + entry] = top_column;  // library.py:75  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     }
 }

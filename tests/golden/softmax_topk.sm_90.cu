@@ -28,6 +28,20 @@ typedef int column_t;
 #define kInfinity __int_as_float(0x7f800000)
 #define kNaN __int_as_float(0x7fc00000)
 
+// A value that many are divided by: they are multiplied, twice, so that neither a large nor a small
+// one leaves the range on the way.
+struct Divisor {
+    float scale, inverse;
+
+    Divisor() = default;
+    __device__ __forceinline__ explicit Divisor(float value)
+    {
+        scale = fabsf(value) > 0x1p64f ? 0x1p-64f : fabsf(value) < 0x1p-64f ? 0x1p64f : 1.0f;
+        inverse = 1.0f / (value * scale);
+    }
+    __device__ __forceinline__ float under(float a) const { return a * scale * inverse; }
+};
+
 // The greater value; NaN if either is NaN.
 template <typename T>
 __device__ __forceinline__ T greater_of(T a, T b)
@@ -704,7 +718,8 @@ softmax_topk(
     for (int entry = rank; entry < 5; entry += kTeam) {
         const float top_value = top_keys.value(top_best[entry]);
         const column_t top_column = top_keys.column(top_best[entry]);
-        values_out[row * 5 + entry] = expf(top_value - m) / sum_exp;  // library.py:75  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        const Divisor sum_exp_divisor(sum_exp);
+        values_out[row * 5 + entry] = sum_exp_divisor.under(expf(top_value - m));  // library.py:75  return fg.topk(softmax(x), k, index_dtype=index_dtype)
         indices_out[row * 5 + entry] = top_column;  // library.py:75  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     }
 }

@@ -177,6 +177,7 @@ struct LaneKeys {
     typedef unsigned long long Key;
 
     static __device__ __forceinline__ unsigned order(Value value) { return Order::of(value); }
+    static __device__ __forceinline__ Value value_of_order(unsigned order) { return Order::value(order); }
     static __device__ __forceinline__ Key key(Value value, column_t column)
     {
         const Key order = Order::of(value);
@@ -252,25 +253,17 @@ __device__ __forceinline__ unsigned exactly(const unsigned (&orders)[kItems], in
     return above;
 }
 
-// Sorts keys, each to its place by counting those that are greater; the first k are all that is wanted.
-template <int kMine, typename Key>
-__device__ __forceinline__ void sort_by_counting(const Key* from, Key* to, int count, int k, int rank)
+// Sorts keys, one a lane, each to its place by counting those that are greater; the first k are wanted.
+template <typename Key>
+__device__ __forceinline__ void sort_by_counting(Key mine, Key* slots, Key* to, int count, int k, int rank)
 {
-    for (int first = rank; first < count; first += kMine * kTeam) {
-        Key mine[kMine];
-        int place[kMine] = {};
-#pragma unroll
-        for (int m = 0; m < kMine; ++m) mine[m] = first + m * kTeam < count ? from[first + m * kTeam] : 0;
+    __syncwarp();
+    slots[rank] = mine;
+    __syncwarp();
+    int place = 0;
 #pragma unroll 4
-        for (int other = 0; other < count; ++other) {
-            const Key key = from[other];
-#pragma unroll
-            for (int m = 0; m < kMine; ++m) place[m] += key > mine[m];
-        }
-#pragma unroll
-        for (int m = 0; m < kMine; ++m)
-            if (mine[m] > 0 && place[m] < k) to[place[m]] = mine[m];
-    }
+    for (int other = 0; other < count; ++other) place += slots[other] > mine;
+    if (mine > 0 && place < k) to[place] = mine;
     __syncwarp();
 }
 
@@ -534,7 +527,7 @@ softmax_topk_4_top(
     const int rank = threadIdx.x % kTeam;  // of this thread in its team
     const int team = threadIdx.x / kTeam;  // of this block
     const LaneKeys<FloatOrder<0>> top_keys{};
-    __shared__ LaneKeys<FloatOrder<0>>::Key top_candidates[kRowsPerBlock][74 + 2 * kWidth];
+    __shared__ LaneKeys<FloatOrder<0>>::Key top_candidates[kRowsPerBlock][1 * kTeam];
     __shared__ LaneKeys<FloatOrder<0>>::Key top_sorted[kRowsPerBlock][5];
     LaneKeys<FloatOrder<0>>::Key* top_best = top_sorted[team];
     const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
@@ -550,27 +543,42 @@ softmax_topk_4_top(
     const auto column_of = [&](int i) { return (at + i / kWidth * kTeam) * kWidth + i % kWidth; };
     Items<float, kItems> div_stored_items;
     load_items(div_stored_items, div_stored_row, at, live);
-    // Those that reach the bar of top: the 5-th best or so of the peaks of some groups of items.
-    unsigned top_orders[kItems], top_peaks[kWidth] = {};
+    // The bar of top: the 5-th best or so of the peaks of some groups of items.
+    float top_peaks[kWidth];
+#pragma unroll
+    for (int e = 0; e < kWidth; ++e) top_peaks[e] = -kInfinity;
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-        top_orders[i] = 0;
-        if (i / kWidth >= live) continue;
+        if (i / kWidth >= live) break;
         const float div_stored = div_stored_items[i];
-        top_orders[i] = top_keys.order(div_stored);
-        top_peaks[i % kWidth] = max(top_peaks[i % kWidth], top_orders[i]);
+        top_peaks[i % kWidth] = greater_of(top_peaks[i % kWidth], div_stored);
     }
-    const unsigned top_bar = bar_of(top_peaks, 5, 14);
+    unsigned top_peak_orders[kWidth];
+#pragma unroll
+    for (int e = 0; e < kWidth; ++e) top_peak_orders[e] = top_keys.order(top_peaks[e]);
+    const auto top_bar = top_keys.value_of_order(bar_of(top_peak_orders, 5, 9));
+
+    // The items that reach it, a bit each; NaN does.
     unsigned top_reach = 0;
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
         if (i / kWidth >= live) break;
-        if (top_orders[i] >= top_bar) top_reach |= 1u << i;
+        const float div_stored = div_stored_items[i];
+        if (!(div_stored < top_bar)) top_reach |= 1u << i;
     }
-    if (__reduce_add_sync(0xffffffffu, __popc(top_reach)) > 74)
-        top_reach = exactly(top_orders, live, 5, rank);
+    if (__reduce_add_sync(0xffffffffu, __popc(top_reach)) > 32) {
+        unsigned orders[kItems];
+#pragma unroll
+        for (int i = 0; i < kItems; ++i) {
+            orders[i] = 0;
+            if (i / kWidth >= live) continue;
+            const float div_stored = div_stored_items[i];
+            orders[i] = top_keys.order(div_stored);
+        }
+        top_reach = exactly(orders, live, 5, rank);
+    }
 
-    // They meet in shared memory, first as columns: then lanes that have none can help to bring them again.
+    // They meet in shared memory as columns: then lanes that have none can help to bring them again.
     LaneKeys<FloatOrder<0>>::Key* top_slots = top_candidates[team];
     const int top_mine = __popc(top_reach);
     int top_place = sum_of_lower(top_mine, rank);
@@ -578,14 +586,15 @@ softmax_topk_4_top(
     for (; top_reach != 0; top_reach &= top_reach - 1)
         top_slots[top_place++] = column_of(__ffs(top_reach) - 1);
     __syncwarp();
-#pragma unroll 2
-    for (int j = rank; j < top_count; j += kTeam) {
-        const column_t column = static_cast<column_t>(top_slots[j]);
+    LaneKeys<FloatOrder<0>>::Key top_found[1] = {};
+#pragma unroll
+    for (int top_m = 0; top_m < 1; ++top_m) {
+        if (top_m * kTeam + rank >= top_count) break;
+        const column_t column = static_cast<column_t>(top_slots[top_m * kTeam + rank]);
         const float div_stored = div_stored_row[column];
-        top_slots[j] = top_keys.key(div_stored, column);
+        top_found[top_m] = top_keys.key(div_stored, column);
     }
-    __syncwarp();
-    sort_by_counting<1>(top_slots, top_best, top_count, 5, rank);
+    sort_by_counting(top_found[0], top_slots, top_best, top_count, 5, rank);
     for (int entry = rank; entry < 5; entry += kTeam) {
         const float top_value = top_keys.value(top_best[entry]);
         const column_t top_column = top_keys.column(top_best[entry]);

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TypeVar
 
 from fusegen.dtypes import DType, Kind
 from fusegen.emit.printer import show
 from fusegen.expr import Call, Expr, Lit, Var
 from fusegen.ops import OPS
+
+_Made = TypeVar("_Made")
 
 C_TYPES = {
     "float16": "__half", "bfloat16": "__nv_bfloat16", "float32": "float", "float64": "double",
@@ -104,6 +108,13 @@ class CudaDialect:
                 return f"{op.c}{self.suffix}({', '.join(args)})"
             case _:
                 return None
+
+    def divided(self, make: Callable[[], _Made]) -> tuple[_Made, tuple[str, ...]]:
+        """What is made, and declarations of the row values that it divides by."""
+        self.divisors = {}
+        made = make()
+        values, self.divisors = self.divisors, None
+        return made, tuple(f"const Divisor {divisor_name(v)}({v});" for v in values)
 
     def _by_row_value(self, call: Call) -> bool:
         by = call.args[1]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
-from fusegen.emit.cuda.dialect import CudaDialect, divisor_name
+from fusegen.emit.cuda.dialect import CudaDialect
 from fusegen.emit.cuda.own import fold_lines as own_lines
 from fusegen.emit.cuda.state import StateView, folded_into, lifted
 from fusegen.emit.cuda.views import LiftView, ListView
@@ -85,23 +85,14 @@ class ElementPrinter:
         found: list[LiftView] = []
         declared: set[str] = set()
         for level, view in zip(monoid.levels, views, strict=True):
-            lines, divisors = self.divided(partial(self.lift_lines, level.moving))
+            lines, divisors = self.dialect.divided(partial(self.lift_lines, level.moving))
             found.append(LiftView(
-                suffix=view.suffix, lines=lines,
+                suffix=view.suffix, lines=tuple(lines),
                 divisors=tuple(d for d in divisors if d not in declared),
                 anchors=tuple((p.anchor, f"{p.anchor}_of(state)") for p in level.pivots),
             ))  # fmt: skip
             declared |= set(divisors)
         return found
-
-    def divided(
-        self, make: Callable[[], list[str]]
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Lines for elements, and declarations of the row values that they divide by."""
-        self.dialect.divisors = {}
-        lines = tuple(make())
-        values, self.dialect.divisors = self.dialect.divisors, None
-        return lines, tuple(f"const Divisor {divisor_name(v)}({v});" for v in values)
 
     def lift_lines(self, moving: Iterable[Moving]) -> list[str]:
         monoid = self.sweep.monoid

@@ -15,12 +15,15 @@ def list_facts(sweeps: Sequence[SweepView]) -> dict[str, object]:
     plans = [c.plan for c in found if c.way == "streamed"]
     short = [c for c in found if c.way != "streamed"]
     pairs = {c.short.plan.pair for c in short if c.short and c.short.items}
+    counted = {c.short.plan.mine for c in short if c.way == "counted" and c.short}
     return {
         "list_ways": {c.way for c in found},
         "short_lists": bool(short),
         "single_keys": any(c.keys.startswith("LaneKeys") for c in short),
         "pair_types": [(C_TYPES[p], PAIR_TYPES[p]) for p in sorted(pairs)],
         "pruned_pairs": any(c.short.items and c.short.plan.pruned for c in short if c.short),
+        "one_candidate": any(m == 1 for m in counted),
+        "many_candidates": any(m > 1 for m in counted),
         "orders": {p.key.order for p in plans}
         | {c.plan.key.order for c in short if c.keys.startswith("LaneKeys")},
         "layouts": {"WideKeys" if p.key.wide else "PackedKeys" for p in plans},

@@ -9,7 +9,7 @@ from fusegen.emit.cuda.state import folded_into, identity_of, lifted
 from fusegen.expr import variables
 from fusegen.kernel import Gather, Kernel, Let, ListFold, Param, Step
 from fusegen.monoid import Folded
-from fusegen.schedule.cuda import CudaSchedule
+from fusegen.schedule.cuda import CudaSchedule, Lists
 
 
 def array_name(param: Param) -> str:
@@ -36,7 +36,9 @@ def edge_lines(param: Param) -> list[str]:
             f"if (edge >= 0) {param.name}_edge.set(0, {pointer_of(param)}[edge]);"]  # fmt: skip
 
 
-def step_lines(steps: Iterable[Step], kernel: Kernel, dialect: CudaDialect) -> list[str]:
+def step_lines(
+    steps: Iterable[Step], kernel: Kernel, dialect: CudaDialect, lists: Lists = "streamed"
+) -> list[str]:
     """Row-scope statements: values, gathers, folds of a list."""
     lines: list[str] = []
     for step in steps:
@@ -48,7 +50,7 @@ def step_lines(steps: Iterable[Step], kernel: Kernel, dialect: CudaDialect) -> l
             case Gather():
                 lines += _gather_lines(step, kernel, dialect, note)
             case ListFold():
-                lines += _list_fold_lines(step, kernel, dialect, note)
+                lines += _list_fold_lines(step, kernel, dialect, lists, note)
     return lines
 
 
@@ -95,23 +97,41 @@ def _gather_lines(step: Gather, kernel: Kernel, dialect: CudaDialect, note: str)
 
 
 def _list_fold_lines(
-    step: ListFold, kernel: Kernel, dialect: CudaDialect, note: str
+    step: ListFold, kernel: Kernel, dialect: CudaDialect, lists: Lists, note: str
 ) -> list[str]:
     folded = Folded(step.name, step.fold, step.value, step.value.kind)
-    top = step.entries.top
-    lines = [
-        f"{dialect.type_of(step.value.kind)} {step.name} = {identity_of(folded, dialect)};{note}",
-        f"for (int entry = 0; entry < {step.entries.k}; ++entry) {{",
-        *(f"    {ln}" for ln in entry_lines(top, "entry")),
-        *(f"    {ln}" for ln in step_lines(step.entries.steps, kernel, dialect)),
-        f"    {step.name} = {folded_into(folded, step.name, lifted(folded, dialect), dialect)};",
-        "}",
-    ]
-    return lines
-
-
-def entry_lines(top: str, index: str) -> list[str]:
+    top, k, name = step.entries.top, step.entries.k, step.name
+    lets = step_lines(step.entries.steps, kernel, dialect)
+    value, divisors = dialect.divided(lambda: lifted(folded, dialect))
+    found = [*lets, *divisors, f"{name} = {folded_into(folded, name, value, dialect)};"]
+    whole = f"{dialect.type_of(step.value.kind)} {name} = {identity_of(folded, dialect)};{note}"
+    if lists == "streamed":
+        return [whole, f"for (int entry = 0; entry < {k}; ++entry) {{",
+                *(f"    {ln}" for ln in (*entry_lines(top, f"{top}_best[entry]"), *found)), "}"]
+    other = f"__shfl_xor_sync(0xffffffffu, {name}, lane_mask)"
     return [
-        f"const auto {top}_value = {top}_keys.value({top}_best[{index}]);",
-        f"const column_t {top}_column = {top}_keys.column({top}_best[{index}]);",
+        whole, *lane_entries(top, k, lists, found),
+        "#pragma unroll", "for (int lane_mask = kTeam / 2; lane_mask > 0; lane_mask /= 2)",
+        f"    {name} = {folded_into(folded, name, other, dialect)};",
+    ]  # fmt: skip
+
+
+def lane_entries(top: str, k: int, lists: Lists, lines: Iterable[str]) -> list[str]:
+    """`lines` for the entries that are this lane's, of a list that a warp's lanes own."""
+    if lists == "counted":
+        head = [f"for (int entry = rank; entry < {k}; entry += kTeam) {{"]
+        key = f"{top}_best[entry]"
+    else:
+        head = ["#pragma unroll", f"for (int own = 0; own * kTeam < {k}; ++own) {{",
+                "    const int entry = own * kTeam + rank;",
+                f"    if (entry >= {k}) break;"]  # fmt: skip
+        key = f"{top}_own[own]"
+    return [*head, *(f"    {ln}" for ln in (*entry_lines(top, key), *lines)), "}"]
+
+
+def entry_lines(top: str, key: str) -> list[str]:
+    return [
+        f"const auto {top}_entry = {key};",
+        f"const auto {top}_value = {top}_keys.value({top}_entry);",
+        f"const column_t {top}_column = {top}_keys.column({top}_entry);",
     ]

@@ -36,7 +36,7 @@ def short_list(
     plan = short_plan(kernel, best, schedule)
     paired = schedule.lists == "sorted" and bool(plan.pair)
     loaded = best.lift.name if isinstance(best.lift, Var) else ""
-    if plan.pruned and not paired:
+    if not paired and (plan.pruned or schedule.lists == "counted"):
         dialect.use("greater_of")
     edge = f"{pointer_of(kernel.param(loaded))}[edge]" if paired else dialect.text(best.lift)
     return ShortList(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
 from fusegen.emit.cuda.elements import ElementPrinter, needed
@@ -44,7 +45,7 @@ class SweepPrinter:
         loads = tuple(self._load(self.kernel.param(n)) for n in sweep.loads)
         folded = tuple(self.elements.fold_lines(lists))
         lifts = tuple(self.elements.lifts())
-        stored, map_divisors = self.elements.divided(self.elements.store_lines)
+        stored, map_divisors = self.dialect.divided(self.elements.store_lines)
         found = SweepView(
             number=sweep.number, first=sweep is self.kernel.sweeps[0],
             last=sweep is [s for s in self.kernel.sweeps if s.loads or s.element_stores][-1],
@@ -59,7 +60,7 @@ class SweepPrinter:
             ahead=tuple(ld for ld in loads if self._early(ld)), ahead_next=(),
             fold_params=(), fold_args="", edge_fold_args="", fold_lines=folded, lifts=lifts,
             map_params=(), map_args="", edge_map_args="",
-            map_divisors=map_divisors, store_lines=stored,
+            map_divisors=map_divisors, store_lines=tuple(stored),
             stores=tuple(self._stores()), lists=lists, steps=tuple(self._steps(self._late_steps())),
             row_stores=tuple(self._row_stores()),
             list_stores=tuple(self._list_stores({v.name: v for v in lists})),
@@ -241,7 +242,7 @@ class SweepPrinter:
 
     def _steps(self, steps: Iterable[Step]) -> list[str]:
         self.dialect.state = self.total
-        return step_lines(steps, self.kernel, self.dialect)
+        return step_lines(steps, self.kernel, self.dialect, self.schedule.lists)
 
     def _row_stores(self) -> list[str]:
         self.dialect.state = self.total
@@ -262,7 +263,9 @@ class SweepPrinter:
             lines = grouped.setdefault(s.entries.top, [])
             lines += [ln for ln in self._steps(s.entries.steps) if ln not in lines]
             dtype = self.kernel.param(s.param).dtype
-            value = self.dialect.store(self.dialect.text(s.value), s.value.kind, dtype)
+            text, divisors = self.dialect.divided(partial(self.dialect.text, s.value))
+            lines += [ln for ln in divisors if ln not in lines]
+            value = self.dialect.store(text, s.value.kind, dtype)
             note = f"  // {s.note}" if s.note else ""
             array = array_name(self.kernel.param(s.param))
             lines.append(f"{array}[row * {s.entries.k} + entry] = {value};{note}")
