@@ -22,30 +22,11 @@ from typing import Any
 from streams import summary
 from streams.cells import Cell, cells, chosen
 from streams.runs import described_run, save
-from streams.supervise import Measurer, compile_ahead, records
+from streams.supervise import Here, compile_ahead, records
 
 PEERS = ("torch", "compile", "liger", "quack")
 FULL, QUICK = 21, 7
 """Repetitions of a call."""
-
-
-class _Here:
-    """Measures on this machine's device; torch and CuPy are first imported here, in the worker."""
-
-    def __init__(self, repetitions: int, peers: tuple[str, ...], seed: int) -> None:
-        from streams import measure
-
-        self._module = measure
-        self._bench = measure.Bench(repetitions, peers, seed)
-
-    def environment(self) -> dict[str, Any]:
-        return self._module.environment()
-
-    def measure(self, cell: Cell) -> dict[str, Any]:
-        return self._bench.measure(cell)
-
-    def lives(self) -> bool:
-        return self._module.device_lives()
 
 
 def _compile(cell: Cell) -> None:
@@ -88,8 +69,10 @@ def _measured(args: argparse.Namespace, wanted: list[Cell]) -> dict[str, Any]:
     seed = secrets.randbelow(2**31) if args.seed is None else args.seed
     repetitions = QUICK if args.quick else FULL
 
-    def make() -> Measurer:
-        return _Here(repetitions, args.peers, seed)
+    def make() -> Here:
+        from streams.measure import Bench
+
+        return Here(Bench(repetitions, args.peers, seed).measure)
 
     run = described_run(args.commit, peers=list(args.peers), repetitions=repetitions, seed=seed,
                         only=args.only)  # fmt: skip

@@ -23,26 +23,7 @@ from typing import Any
 from streams import lists
 from streams.lists import ListCell, chosen_lists
 from streams.runs import described_run, save
-from streams.supervise import compile_ahead, records
-
-
-class _Here:
-    """Measures on this machine's device; torch and CuPy are first imported here, in the worker."""
-
-    def __init__(self, repetitions: int, peers: bool, variants: int, seed: int) -> None:
-        from streams import measure, measure_lists
-
-        self._module = measure
-        self._bench = measure_lists.ListBench(repetitions, peers, variants, seed)
-
-    def environment(self) -> dict[str, Any]:
-        return self._module.environment()
-
-    def measure(self, cell: ListCell) -> dict[str, Any]:
-        return self._bench.measure(cell)
-
-    def lives(self) -> bool:
-        return self._module.device_lives()
+from streams.supervise import Here, compile_ahead, records
 
 
 def _compile(variants: int, cell: ListCell) -> None:
@@ -81,8 +62,13 @@ def _measured(args: argparse.Namespace, wanted: list[ListCell]) -> dict[str, Any
     seed = secrets.randbelow(2**31) if args.seed is None else args.seed
     run = described_run(args.commit, repetitions=args.repetitions, seed=seed, only=args.only)
     report: dict[str, Any] = {"runs": [run], "environment": {}, "cells": []}
-    made = lambda: _Here(args.repetitions, args.peers, args.variants, seed)  # noqa: E731
-    for kind, found in records(wanted, made, args.seconds):  # type: ignore[arg-type]
+
+    def make() -> Here:
+        from streams.measure_lists import ListBench
+
+        return Here(ListBench(args.repetitions, args.peers, args.variants, seed).measure)
+
+    for kind, found in records(wanted, make, args.seconds):
         if kind == "environment":
             report["environment"] = found
             print(", ".join(v if k == "gpu" else f"{k} {v}" for k, v in found.items()))
@@ -106,8 +92,8 @@ def main() -> int:
         return 0
     if args.jobs:
         kernels = list({(c.rows, c.cols, c.k, c.dtype, c.form): c for c in wanted}.values())
-        compiling: Any = partial(_compile, args.variants)
-        for message in compile_ahead(kernels, compiling, min(args.jobs, len(kernels))):  # type: ignore[arg-type]
+        compiling = partial(_compile, args.variants)
+        for message in compile_ahead(kernels, compiling, min(args.jobs, len(kernels))):
             print(f"compiling ahead failed: {message}", file=sys.stderr)
     report = _measured(args, wanted)
     print("\n".join(["", *lists.ratios(report["cells"])]))

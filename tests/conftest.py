@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
+import fake_cupy
+import fake_gpu
+import fake_torch
 import pytest
 
+from fusegen import recall
 from fusegen.runtime import cuda
 
 
@@ -34,3 +39,12 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FUSEGEN_CACHE_DIR", str(folder))
         yield
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_gpu.Gpu]:
+    """A machine with GPUs in host memory, its CuPy and its torch; nothing is recalled."""
+    monkeypatch.setattr(recall, "_READERS", {})
+    with fake_cupy.installed(monkeypatch) as found:
+        monkeypatch.setitem(sys.modules, "torch", fake_torch.module(found))
+        yield found

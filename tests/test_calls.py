@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import fake_cupy
-import fake_gpu
 import fake_torch
 import ml_dtypes
 import numpy as np
@@ -20,14 +18,6 @@ import fusegen as fg
 from fusegen import dispatch, recall
 
 pytestmark = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_gpu.Gpu]:
-    monkeypatch.setattr(recall, "_READERS", {})
-    with fake_cupy.installed(monkeypatch) as found:
-        monkeypatch.setitem(sys.modules, "torch", fake_torch.module(found))
-        yield found
 
 
 @pytest.fixture

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import emulated
-import fake_cupy
 import fake_gpu
 import fake_torch
 import ml_dtypes
@@ -20,7 +18,6 @@ from fake_cupy import array
 from test_cuda_schedules import chip
 
 import fusegen as fg
-from fusegen import recall
 from fusegen.errors import ArgumentError
 from fusegen.schedule.cuda import CudaSchedule
 from fusegen.schedule.select import candidates, select_cuda
@@ -117,14 +114,6 @@ def test_steady_teams_may_be_few_or_many(
 
 
 # ---- calls ----
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_gpu.Gpu]:
-    monkeypatch.setattr(recall, "_READERS", {})
-    with fake_cupy.installed(monkeypatch) as found:
-        monkeypatch.setitem(sys.modules, "torch", fake_torch.module(found))
-        yield found
 
 
 def pieces(given: Any, *more: Any, call: Any) -> list[bytes]:

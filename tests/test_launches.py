@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import fake_cupy
 import fake_gpu
 import fake_torch
 import numpy as np
@@ -16,7 +15,6 @@ from fake_cupy import array
 from test_calls import rows
 
 import fusegen as fg
-from fusegen import recall
 from fusegen.errors import BackendError, InternalError
 from fusegen.runtime.cuda import executable as ex
 from fusegen.runtime.cuda import tickets
@@ -27,14 +25,11 @@ Change = Callable[[tuple[Launch, ...]], tuple[Launch, ...]]
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_gpu.Gpu]:
+def gpu(gpu: fake_gpu.Gpu, monkeypatch: pytest.MonkeyPatch) -> fake_gpu.Gpu:
     """Kernels without code: what a launch says is all that counts."""
-    monkeypatch.setattr(recall, "_READERS", {})
-    with fake_cupy.installed(monkeypatch) as found:
-        monkeypatch.setitem(sys.modules, "torch", fake_torch.module(found))
-        empty = found.module_of(None)
-        monkeypatch.setattr(sys.modules["cupy"], "RawModule", lambda **_: empty)
-        yield found
+    empty = gpu.module_of(None)
+    monkeypatch.setattr(sys.modules["cupy"], "RawModule", lambda **_: empty)
+    return gpu
 
 
 @pytest.fixture

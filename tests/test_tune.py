@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import fake_cupy
@@ -17,20 +15,18 @@ import simt
 from fake_cupy import array
 
 import fusegen as fg
-from fusegen import recall, tuning
+from fusegen import tuning
 from fusegen.errors import ArgumentError, BackendError
 
 pytestmark = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[fake_gpu.Gpu]:
-    monkeypatch.setattr(recall, "_READERS", {})
+def gpu(gpu: fake_gpu.Gpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> fake_gpu.Gpu:
+    """With a cache of its own, and few launches of each schedule."""
     monkeypatch.setattr(tuning, "_TIMES", 3)
     monkeypatch.setenv("FUSEGEN_CACHE_DIR", str(tmp_path / "cache"))
-    with fake_cupy.installed(monkeypatch) as found:
-        monkeypatch.setitem(sys.modules, "torch", fake_torch.module(found))
-        yield found
+    return gpu
 
 
 def fresh(name: str = "softmax") -> fg.Pipeline:

@@ -8,30 +8,40 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from streams.cells import Cell
+from streams.lists import ListCell
 
 _CONTEXT = multiprocessing.get_context("fork")  # the parent never touches the device
 Record = dict[str, Any]
+AnyCell = TypeVar("AnyCell", Cell, ListCell)
+Measured = TypeVar("Measured", bound=Cell | ListCell, contravariant=True)
 
 
-class Measurer(Protocol):
+class Measurer(Protocol[Measured]):
     """What a worker process makes for itself."""
 
     def environment(self) -> Record: ...
 
-    def measure(self, cell: Cell) -> Record: ...
+    def measure(self, cell: Measured) -> Record: ...
 
     def lives(self) -> bool:
         """Can the process go on after an error?"""
 
 
-Maker = Callable[[], Measurer]
+class Here:
+    """Measures on this machine's device; torch and CuPy are first imported in the worker."""
+
+    def __init__(self, measure: Callable[[Any], Record]) -> None:
+        from streams import measure as device
+
+        self.measure = measure
+        self.environment, self.lives = device.environment, device.device_lives
 
 
 def records(
-    cells: Sequence[Cell], make: Maker, seconds: float
+    cells: Sequence[AnyCell], make: Callable[[], Measurer[AnyCell]], seconds: float
 ) -> Iterator[tuple[str, Record]]:
     """("environment", …) once, then ("cell", record) for each cell in order.
 
@@ -64,7 +74,7 @@ def records(
             ours.close()
 
 
-def failed(cell: Cell, message: str) -> Record:
+def failed(cell: AnyCell, message: str) -> Record:
     """The record of a cell that could not be measured."""
     return {**asdict(cell), "key": cell.key, "status": "ERROR", "message": message}
 
@@ -80,7 +90,9 @@ def _received(pipe: Connection, process: Any, seconds: float) -> Record:
     return found
 
 
-def _work(pipe: Connection, make: Maker, cells: Sequence[Cell]) -> None:
+def _work(
+    pipe: Connection, make: Callable[[], Measurer[AnyCell]], cells: Sequence[AnyCell]
+) -> None:
     try:
         measurer = make()
         pipe.send(measurer.environment())
@@ -107,7 +119,7 @@ def _said(error: Exception) -> str:
 
 
 def compile_ahead(
-    cells: Sequence[Cell], compile_one: Callable[[Cell], None], jobs: int
+    cells: Sequence[AnyCell], compile_one: Callable[[AnyCell], None], jobs: int
 ) -> list[str]:
     """Compile every cell's kernels in `jobs` processes; messages of those that failed.
 

@@ -20,7 +20,6 @@ from fusegen.schedule.topk import in_device_memory, list_plan
 
 _TALLY = 2304  # bytes beside a list's candidates
 _STATIC, _RESERVED = 256, 1024  # of a block beside its lists, and what CUDA takes
-_MANY = 512  # elements of a list from which on a sample of the row sets the first edge
 
 
 def list_candidates(
@@ -105,7 +104,7 @@ def _loads(one: CudaSchedule, work: Work) -> float:
 
 def _lists(one: CudaSchedule, work: Work, k: int) -> float:
     """Work on candidates: long lists need the memory of rings."""
-    crowded = 0.15 if one.stages and k >= (_MANY if one.width == MAX_WIDTH else 256) else 0.0
+    crowded = 0.15 if one.stages and k >= (512 if one.width == MAX_WIDTH else 256) else 0.0
     merges = 1000 * one.blocks / work.vectors if one.blocks > 1 else 0.0
     return 1.0 + crowded + merges
 

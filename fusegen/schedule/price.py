@@ -117,14 +117,17 @@ def _again(one: CudaSchedule, work: Work) -> float:
 
 def _shared_row(one: CudaSchedule, work: Work) -> float:
     """Blocks of a cluster wait for one another."""
-    idle = 0.0
-    if one.home == "shared" and _resident(one, work) == 1:  # nothing else runs meanwhile
-        narrow = one.width == 8
-        if one.blocks > 1:
-            idle = 0.08 if narrow or work.extra or one.blocks >= 8 else 0.0
-        else:
-            idle = 0.04 if narrow and work.extra > 1 else 0.0
-    return idle + {1: 0.0, 2: 0.02, 4: 0.095, 8: 0.085}.get(one.blocks, 0.12)
+    return _alone(one, work) + {1: 0.0, 2: 0.02, 4: 0.095, 8: 0.085}.get(one.blocks, 0.12)
+
+
+def _alone(one: CudaSchedule, work: Work) -> float:
+    """Where a multiprocessor has room for one slice, nothing runs while its block waits."""
+    if one.home != "shared" or _resident(one, work) > 1:
+        return 0.0
+    narrow = one.width == 8
+    if one.blocks == 1:
+        return 0.04 if narrow and work.extra > 1 else 0.0
+    return 0.08 if narrow or work.extra or one.blocks >= 8 else 0.0
 
 
 def _merges(one: CudaSchedule, work: Work) -> float:
