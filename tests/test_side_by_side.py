@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import simt
 from fake_cupy import array
-from test_calls import fresh, gpu, looks, rows, same  # noqa: F401
+from test_calls import fresh, looks, rows, same  # noqa: F401
 
 import fusegen as fg
 
