@@ -16,7 +16,7 @@ import fusegen as fg
 pytestmark = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 
 
-def down(gpu: Any) -> bool:  # noqa: F811
+def down(gpu: Any) -> bool:
     """Did the last launch go down rows that lie side by side?"""
     return "n_inner" in gpu.launched[-1]["source"]
 
@@ -50,7 +50,7 @@ def test_several_arrays_and_values_per_row_and_column(gpu, looks):  # noqa: F811
     assert down(gpu)
 
 
-def test_forms_with_arrays_between_kernels(gpu):  # noqa: F811
+def test_forms_with_arrays_between_kernels(gpu):
     x = rows(2, 90, 20)
     for name in ("softmax", "layer_norm"):
         p = fresh(name)
@@ -77,7 +77,7 @@ def test_out_is_written_where_it_lies(gpu, looks):  # noqa: F811
         p(x_on, axis=1, out=x_on)
 
 
-def test_what_lies_otherwise_is_laid_out(gpu):  # noqa: F811
+def test_what_lies_otherwise_is_laid_out(gpu):
     p, x = fresh(), rows(6, 40, 10)
     for given in (array(x)[:, :, ::2], array(x).transpose(1, 0, 2)[::-1].transpose(1, 0, 2)):
         for axis in (0, 1):
@@ -93,7 +93,7 @@ def test_what_lies_otherwise_is_laid_out(gpu):  # noqa: F811
     assert not down(gpu)
 
 
-def test_sizes_take_turns(gpu):  # noqa: F811
+def test_sizes_take_turns(gpu):
     """Other rows side by side, other alignment, the same number of rows."""
     p = fresh("logsumexp")
     for shape in ((2, 30, 12), (3, 30, 8), (24, 30, 1), (1, 30, 24), (2, 30, 12)):
