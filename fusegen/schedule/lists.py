@@ -49,29 +49,53 @@ def _shapes(
     if n_vectors <= WARP * few and largest <= WARP:
         yield replace(base, team="lanes", threads=128, vectors=few, fixed=True, per_sm=6)
         return
-    narrow = base.width == MAX_WIDTH  # more has to be in registers at a time
-    edges = narrow and base.load == "peeled"
-    yield replace(base, threads=128, vectors=most, fixed=True, per_sm=7 if edges else 8)
-    one = replace(base, threads=512, vectors=min(4, most), fixed=True, per_sm=1 if narrow else 2)
-    split = [one]
-    if _rings(program, base) and most >= 4:
-        ring = replace(base, threads=256, vectors=4, fixed=True, per_sm=3 if edges else 4, stages=3)
-        split.append(ring)
-        for one in (ring, replace(ring, threads=128, per_sm=6 if edges else 7)):
-            if n_vectors > 3 * one.threads * one.vectors:
-                yield one
+    yield from _blocks(base, n_vectors, largest, most)
+    rings = tuple(_ring_blocks(base)) if _rings(program, base) and most >= 4 else ()
+    yield from (one for one in rings if n_vectors > 3 * one.threads * one.vectors)
     if problem.n_rows and problem.n_rows <= 2 * base.target.multiprocessors:
-        for one in split:
+        for one in (*_large_blocks(base, most), *rings[:1]):
             yield from _shared_rows(one, problem.n_rows, n_vectors)
 
 
+def _blocks(
+    base: CudaSchedule, n_vectors: int, largest: int, most: int
+) -> Iterator[CudaSchedule]:
+    """A row each; as many as registers leave room for. What warps do once a row counts where rows
+    are short."""
+    edges = _edges(base)
+    yield replace(base, threads=128, vectors=min(most, -(-n_vectors // 128)), fixed=True,
+                  per_sm=7 if edges else 8)  # fmt: skip
+    if n_vectors <= 64 * (64 if largest <= WARP else most):
+        yield replace(base, threads=64, vectors=min(most, -(-n_vectors // 64)), fixed=True,
+                      per_sm=14 if edges else 16)  # fmt: skip
+
+
+def _ring_blocks(base: CudaSchedule) -> Iterator[CudaSchedule]:
+    edges = _edges(base)
+    one = replace(base, threads=256, vectors=4, fixed=True, per_sm=3 if edges else 4, stages=3)
+    yield one
+    yield replace(one, threads=128, per_sm=6 if edges else 7)
+
+
+def _large_blocks(base: CudaSchedule, most: int) -> Iterator[CudaSchedule]:
+    """For rows that are few."""
+    per_sm = 1 if base.width == MAX_WIDTH else 2
+    yield replace(base, threads=512, vectors=min(4, most), fixed=True, per_sm=per_sm)
+    yield replace(base, threads=256, vectors=most, fixed=True, per_sm=2)
+
+
+def _edges(base: CudaSchedule) -> bool:
+    """Are elements at the edges of a row in registers beside many others?"""
+    return base.width == MAX_WIDTH and base.load == "peeled"
+
+
 def _shared_rows(one: CudaSchedule, rows: int, n_vectors: int) -> Iterator[CudaSchedule]:
-    """Each row over several blocks, all of which run at once."""
-    chunks = n_vectors // (one.threads * one.vectors)
-    alone = min(one.target.multiprocessors // rows, 64)
-    for blocks in sorted({2, 4, 8, 16, 32, alone}):
-        if 1 < blocks <= min(chunks, one.per_sm * one.target.multiprocessors // rows):
-            yield replace(one, team="grid", blocks=blocks)
+    """Each row in a block, or over several blocks; all of them run at once."""
+    chunks, there = n_vectors // (one.threads * one.vectors), one.target.multiprocessors
+    for blocks in sorted({1, 2, 4, 8, 16, 32, min(there // rows, 64)}):
+        if 0 < blocks <= min(chunks, one.per_sm * there // rows) and (blocks > 1 or not one.stages):
+            room = 1 if rows * blocks <= there else one.per_sm
+            yield replace(one, team="grid" if blocks > 1 else "block", blocks=blocks, per_sm=room)
 
 
 def _rings(program: Program, base: CudaSchedule) -> bool:
@@ -87,7 +111,8 @@ def price_of_lists(one: CudaSchedule, work: Work, k: int) -> Price:
     """Price of a schedule for lists of up to k elements."""
     if work.rows is not None and work.few(one.target):
         return Price(tuple(_latencies(one, work, work.rows, k)), adds=True)
-    factors = [("loads", _loads(one, work)), ("lists", _lists(one, work, k))]
+    factors = [("loads", _loads(one, work)), ("lists", _lists(one, work, k)),
+               ("warps", _warps(one, work))]  # fmt: skip
     if work.rows is not None:
         factors.append(("parallelism", _idle(one, work.rows)))
     return Price(tuple(factors), adds=False)
@@ -102,9 +127,18 @@ def _loads(one: CudaSchedule, work: Work) -> float:
     return (1.0 if narrow else 1.03) + (0.18 if one.threads > 128 else 0.0)
 
 
+def _warps(one: CudaSchedule, work: Work) -> float:
+    """What each warp does once a row; a multiprocessor wants 32 warps."""
+    once = 1.0 + 100 * one.team_threads / WARP / work.vectors
+    few = work.rows is not None and work.rows < one.per_sm * one.target.multiprocessors
+    if few or one.stages:
+        return once
+    return once / min(1.0, math.sqrt(one.per_sm * one.threads / (32 * WARP)))
+
+
 def _lists(one: CudaSchedule, work: Work, k: int) -> float:
     """Work on candidates: long lists need the memory of rings."""
-    crowded = 0.15 if one.stages and k >= (512 if one.width == MAX_WIDTH else 256) else 0.0
+    crowded = 0.15 if one.stages and k >= 256 else 0.0
     merges = 1000 * one.blocks / work.vectors if one.blocks > 1 else 0.0
     return 1.0 + crowded + merges
 
@@ -123,7 +157,7 @@ def _latencies(
     beside = -(-rows * one.blocks // one.target.multiprocessors)  # blocks on one multiprocessor
     tiles = work.vectors / one.blocks / (one.team_threads * one.vectors)
     tile = one.team_threads * one.vectors / 2048  # of the largest kind
-    each = max(0.8, 1.25 * beside * tile) if one.stages else max(1.0, 1.6 * beside * tile)
-    gathered = 0.25 * one.blocks * (1 + k / 256) if one.blocks > 1 else 0.0
-    start = 9.0 + k / 256 + (0.5 if one.stages else 0.0)
+    each = max(0.8, 1.25 * beside * tile) if one.stages else max(1.0, 1.3 * beside * tile)
+    gathered = 0.09 * one.blocks * (1 + k / 340) if one.blocks > 1 else 0.0
+    start = 9.0 + one.threads / 640 + k / 256 * 512 / one.threads + (0.5 if one.stages else 0.0)
     return [("launch and list", start), ("tiles", tiles * each), ("slices", gathered)]

@@ -19,7 +19,7 @@ from fusegen.schedule.topk import key_plan, loaded_type
 
 _MOST_SORTED = 16  # entries of a list that every lane keeps
 _LARGEST = 128  # list of a warp that counts
-_MOST_HELD = 64  # items of a lane that sorts
+_MOST_HELD = {1: 64, 2: 32}  # words of a key → items of a lane that sorts
 _MOST_COUNTED = 32  # and of one that counts: a bit each
 _RATE = 4e9  # instructions of warps that a multiprocessor gets through in a second
 _NARROW_COLUMNS = 2**15 - 1  # that fit a key of 32 bits beside a value of 16
@@ -82,19 +82,20 @@ def short_list_schedules(
     base = replace(base, team="lanes", home="registers", threads=128)
     found: list[CudaSchedule] = []
     if largest <= _MOST_SORTED:
-        found += _sorted(replace(base, lists="sorted"), n_vectors)
+        words = max(1 if _paired(kernel, best, base) else 2 for kernel, best in lists)
+        found += _sorted(replace(base, lists="sorted"), n_vectors, _MOST_HELD[words])
     vectors = -(-n_vectors // WARP)
     if vectors * base.width <= _MOST_COUNTED and largest <= min(_LARGEST, WARP * base.width):
         found.append(replace(base, lists="counted", vectors=vectors))
     return tuple(found)
 
 
-def _sorted(base: CudaSchedule, n_vectors: int) -> Iterator[CudaSchedule]:
+def _sorted(base: CudaSchedule, n_vectors: int, most: int) -> Iterator[CudaSchedule]:
     # A lane takes one element of the edges at most.
     least = 2 * (base.width - 1) if base.load == "peeled" else 1
     for lanes in (2, 4, 8, 16, 32):
         vectors = 1 << (-(-n_vectors // lanes) - 1).bit_length()
-        if least <= lanes and vectors * base.width <= _MOST_HELD and lanes < 2 * n_vectors:
+        if least <= lanes and vectors * base.width <= most and lanes < 2 * n_vectors:
             yield replace(base, lanes=lanes, vectors=vectors)
 
 

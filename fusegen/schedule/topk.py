@@ -9,10 +9,11 @@ from fusegen.dtypes import DType
 from fusegen.expr import Var
 from fusegen.kernel import Kernel
 from fusegen.monoid import KBest
-from fusegen.schedule.cuda import MAX_WIDTH, CudaSchedule
+from fusegen.schedule.cuda import CudaSchedule
 
 SHARED_LIST_BYTES = 33792  # of all lists of a block; larger ones live in device memory
-FEW_CANDIDATES = 128  # that are sorted by counting
+FEW_CANDIDATES = 128  # that are sorted by warps, a key in each lane
+FULLEST_BIN = 96  # keys of a histogram's bin that are sorted by counting
 _SPARE_BITS = {"bfloat16": 16, "float16": 13}  # of a float that holds such a value
 
 Order = Literal["FloatOrder", "DoubleOrder", "IntOrder", "LongOrder"]
@@ -36,11 +37,10 @@ class ListPlan:
     """A list of K candidates in a team's memory."""
 
     key: KeyPlan
-    slots: int  # a power of two
+    slots: int
     kept: int  # candidates that may stay when the list is cut
     crowd: int  # candidates that make a list to be cut
     groups: int  # of a thread's first items, whose best ones set the first edge; 0: there is none
-    takes_all: bool  # or do all items of the first tile become candidates?
     guess: bool  # does the list of a long row begin with an edge that a sample makes likely?
     samples: int  # vectors that set an edge after many candidates at once; 0: there is none
 
@@ -69,32 +69,39 @@ def loaded_type(kernel: Kernel, best: KBest) -> DType | None:
 
 
 def list_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ListPlan:
-    """Room for twice as many candidates as a list keeps; more where many come at a time."""
+    """Room for what a list keeps, what it is sorted to, and some of the candidates that come
+    meanwhile; more would leave fewer blocks on a multiprocessor."""
     k = best.k
     key = key_plan(kernel, best, schedule)
     kept = k + k // 8 + 16
-    least = 256 if schedule.team == "lanes" else 512 if k <= 64 else 2048 if k <= 256 else 4096
+    beside = (k + FULLEST_BIN + 31) // 32 * 32  # where they are sorted to
+    least = 256 if schedule.team == "lanes" else 512 if k <= 64 else 1536
+    sample = 2 * schedule.width * schedule.team_threads  # of a list that begins with a guess
+    guess = k >= 512 and sample <= 4096
+    if guess:
+        least = max(least, sample)
     if schedule.blocks > 1 and schedule.blocks * kept <= 4096:
         least = max(least, schedule.blocks * kept)  # what the last block of a row gathers
-    slots = 1 << (max(least, 2 * kept) - 1).bit_length()
+    slots = (max(least, 5 * k // 2, kept + beside) + 255) // 256 * 256
     crowd = min(2 * k + k // 2 + 64, max(slots * 7 // 16, kept + kept // 8))
+    if guess:
+        crowd = slots - schedule.team_threads  # that one more candidate of every thread finds room
     samples = min(slots - crowd, max(512, 4 * k))
-    groups, tile = _groups(k, slots, schedule), schedule.items * schedule.team_threads
-    sample = 2 * schedule.width * schedule.team_threads
-    guess = k >= (256 if schedule.width == MAX_WIDTH else 512) and sample <= slots
     return ListPlan(
-        key=key, slots=slots, kept=kept, crowd=crowd, groups=groups,
-        takes_all=not groups and tile <= slots, guess=guess,
-        samples=samples if 2 * samples > 3 * k else 0,
+        key=key, slots=slots, kept=kept, crowd=crowd, groups=_groups(k, schedule),
+        guess=guess, samples=samples if 2 * samples > 3 * k else 0,
     )  # fmt: skip
 
 
-def _groups(k: int, slots: int, schedule: CudaSchedule) -> int:
-    """As few groups as hold the best items apart; none where every item may be a candidate."""
+def _groups(k: int, schedule: CudaSchedule) -> int:
+    """As few groups as hold the best items apart, or each item by itself; none where nearly every
+    item may be a candidate."""
     team, groups = schedule.team_threads, 1
     while groups < schedule.vectors and team * groups < 2 * k:
         groups *= 2
-    return groups if 4 * team * groups >= 5 * k and team * groups <= slots else 0
+    if 2 * k <= team * groups:
+        return groups
+    return schedule.items if 4 * team * schedule.items >= 5 * k else 0
 
 
 def in_device_memory(kernel: Kernel, schedule: CudaSchedule) -> bool:

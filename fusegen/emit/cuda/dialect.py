@@ -22,6 +22,8 @@ C_TYPES = {
 
 PAIR_TYPES = {"float16": "__half2", "bfloat16": "__nv_bfloat162"}
 """Two of a type in a register."""
+PAIR_OF_ONE = {"float16": "__float2half2_rn", "bfloat16": "__float2bfloat162_rn"}
+"""The function that makes both of them the same."""
 
 HELPER_OPS = frozenset(
     {"sign", "maximum", "minimum", "sigmoid", "xlogy", "zero_wins", "square", "to_int", "mirror"}
@@ -39,6 +41,7 @@ class CudaDialect:
         self.used: set[str] = set()
         self.state = "state"  # the variable that `state.<component>` means at present
         self.divisors: dict[str, None] | None = None  # row values divided by; None at row scope
+        self.below_zero: frozenset[str] = frozenset()  # values whose exponentials are only added up
         self.roughly = False  # may quotients be off by a few roundings?
 
     def type_of(self, kind: Kind) -> str:
@@ -86,7 +89,7 @@ class CudaDialect:
                 if self.narrow:
                     self.use("exp_narrow")
                 return f"{self.use('exp_times')}({args[1]})"
-            case "exp" if self.narrow:
+            case "exp" if self.narrow or self._is_term(call.args[0]):
                 return f"{self.use('exp_narrow')}({args[0]})"
             case "where":
                 return f"({self._bracket(call.args[0], args[0])} ? {args[1]} : {args[2]})"
@@ -115,6 +118,10 @@ class CudaDialect:
         made = make()
         values, self.divisors = self.divisors, None
         return made, tuple(f"const Divisor {divisor_name(v)}({v});" for v in values)
+
+    def _is_term(self, power: Expr) -> bool:
+        """Is e to this power one of many terms, none of which is above 1?"""
+        return isinstance(power, Var) and power.name in self.below_zero and self.real == "float"
 
     def _by_row_value(self, call: Call) -> bool:
         by = call.args[1]

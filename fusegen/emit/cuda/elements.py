@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from fusegen.emit.cuda.dialect import CudaDialect
+from fusegen.emit.cuda.dialect import PAIR_TYPES, CudaDialect
 from fusegen.emit.cuda.own import fold_lines as own_lines
 from fusegen.emit.cuda.state import StateView, folded_into, lifted
 from fusegen.emit.cuda.views import LiftView, ListView
 from fusegen.expr import Expr, Var, variables
 from fusegen.kernel import Kernel, Let, Sweep
-from fusegen.monoid import Best, Folded, KBest, Moving, Own
+from fusegen.monoid import Best, Folded, KBest, Moving, Own, Relative
 
 
 def needed(sweep: Sweep, exprs: Iterable[Expr]) -> tuple[list[str], list[Let]]:
@@ -29,9 +29,11 @@ class ElementPrinter:
     """Lines inside the loops over a chunk's items."""
 
     def __init__(
-        self, kernel: Kernel, sweep: Sweep, dialect: CudaDialect, state: StateView | None
+        self, kernel: Kernel, sweep: Sweep, dialect: CudaDialect, state: StateView | None,
+        paired: bool,
     ) -> None:
         self.kernel, self.sweep, self.dialect, self.state = kernel, sweep, dialect, state
+        self.paired = paired  # does a register hold neighbouring elements of a row?
 
     def item_lines(self, exprs: list[Expr]) -> list[str]:
         """The loads and lets that an item needs, as declarations inside the item loop."""
@@ -48,15 +50,37 @@ class ElementPrinter:
         kind = self.dialect.type_of(let.expr.kind)
         return f"const {kind} {let.name} = {self.dialect.text(let.expr)};{note}"
 
+    def pairs(self, lift: Expr) -> str:
+        """Items of 16 bits, if these values are just what was loaded; or "". Two of them are
+        compared at a time."""
+        if not isinstance(lift, Var) or lift.name not in self.sweep.loads or not self.paired:
+            return ""
+        narrow = self.kernel.param(lift.name).dtype.name in PAIR_TYPES
+        return f"{lift.name}_items" if narrow and self.dialect.real == "float" else ""
+
+    def fold_pairs(self, lists: tuple[ListView, ...]) -> list[str]:
+        """The greatest of a chunk's items, found two at a time."""
+        peaks = [(c.lift, v.peak) for c, v in self._own_peaks(lists)]
+        maxima = [(f.lift, f"chunk.{f.name}") for f in self.sweep.monoid.folded if f.fold == "max"]
+        found = [(place, self.pairs(lift)) for lift, place in (*maxima, *peaks)]
+        if any(items for _, items in found):
+            self.dialect.use("greater_of")
+        return [f"{place} = greatest_item({items}, n_live);" for place, items in found if items]
+
+    def _own_peaks(self, lists: tuple[ListView, ...]) -> list[tuple[KBest, ListView]]:
+        both = zip(self.sweep.monoid.lists, lists, strict=True)
+        return [(c, v) for c, v in both if v.own_peak]
+
     def fold_lines(self, lists: tuple[ListView, ...]) -> list[str]:
         monoid = self.sweep.monoid
-        peaks = [c for c, v in zip(monoid.lists, lists, strict=True) if v.own_peak]
-        read: list[Folded | Best | KBest] = [*monoid.folded, *monoid.best, *peaks]
+        peaks = [(c, v) for c, v in self._own_peaks(lists) if not self.pairs(c.lift)]
+        folded = [f for f in monoid.folded if f.fold != "max" or not self.pairs(f.lift)]
+        read: list[Folded | Best | KBest] = [*folded, *monoid.best, *(c for c, _ in peaks)]
         exprs = [c.lift for c in read] + [lift for o in monoid.own for lift in o.lifts]
         if not exprs:
             return []
         lines = self.item_lines(exprs)
-        for f in monoid.folded:
+        for f in folded:
             value = lifted(f, self.dialect)
             joined = folded_into(f, f"chunk.{f.name}", value, self.dialect)
             lines.append(f"chunk.{f.name} = {joined};")
@@ -71,11 +95,9 @@ class ElementPrinter:
         notes = dict(self.sweep.notes)
         for o in monoid.own:
             lines += own_lines(o, notes.get(o.name, ""), self.dialect)
-        for c, v in zip(monoid.lists, lists, strict=True):
-            if v.own_peak:
-                self.dialect.use("greater_of")
-                joined = f"greater_of({v.peak}, {self.dialect.text(c.lift)})"
-                lines.append(f"{v.peak} = {joined};")
+        for c, v in peaks:
+            joined = f"{self.dialect.use('greater_of')}({v.peak}, {self.dialect.text(c.lift)})"
+            lines.append(f"{v.peak} = {joined};")
         return lines
 
     def lifts(self) -> list[LiftView]:
@@ -102,8 +124,17 @@ class ElementPrinter:
         for r in relatives:
             u = self.dialect.text(monoid.relative(r, lambda n: Var(monoid.pivot(n).anchor)))
             lines.append(f"const {self.dialect.real} {r.name} = {u};")
+        self.dialect.below_zero = frozenset(r.name for r in relatives if self._below_zero(r))
         lines += [f"state.{m.name} += {self.dialect.text(m.lift)};" for m in moving]
+        self.dialect.below_zero = frozenset()
         return lines
+
+    def _below_zero(self, relative: Relative) -> bool:
+        """Is it the distance from a maximum of the same values?"""
+        monoid = self.sweep.monoid
+        pivot = monoid.pivot(relative.pivot)
+        greatest = {Var(f.name): f.lift for f in monoid.folded if f.fold == "max"}
+        return pivot.action == "shift" and greatest.get(pivot.value) == relative.atom
 
     def store_lines(self) -> list[str]:
         stores = self.sweep.element_stores

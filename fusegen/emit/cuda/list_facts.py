@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fusegen.emit.cuda.dialect import C_TYPES, PAIR_TYPES
 from fusegen.emit.cuda.views import SweepView
-from fusegen.schedule.topk import FEW_CANDIDATES
+from fusegen.schedule.topk import FEW_CANDIDATES, FULLEST_BIN
 
 
 def list_facts(sweeps: Sequence[SweepView]) -> dict[str, object]:
@@ -28,8 +28,10 @@ def list_facts(sweeps: Sequence[SweepView]) -> dict[str, object]:
         | {c.plan.key.order for c in short if c.keys.startswith("LaneKeys")},
         "layouts": {"WideKeys" if p.key.wide else "PackedKeys" for p in plans},
         "few_candidates": FEW_CANDIDATES,
+        "fullest_bin": FULLEST_BIN,
         "long_lists": any(p.crowd > FEW_CANDIDATES for p in plans),
-        "starts": any(p.groups or p.guess for p in plans),
-        "takes_all": any(p.takes_all for p in plans),
+        "first_edges": any(p.groups for p in plans),
+        "guesses": any(p.guess for p in plans),
+        "spilled": any(c.spilled for c in found if c.way == "streamed"),
         "look_ahead": any(p.samples for p in plans),
     }

@@ -37,13 +37,15 @@ class SweepPrinter:
             state_view(sweep, state, dialect, self.column_type)
             if sweep.monoid.has_scalars else None
         )  # fmt: skip
-        self.elements = ElementPrinter(kernel, sweep, dialect, self.state)
+        paired = schedule.strip is None and schedule.width % 2 == 0 and schedule.target.ampere
+        self.elements = ElementPrinter(kernel, sweep, dialect, self.state, paired)
 
     def view(self) -> SweepView:
         sweep = self.sweep
         lists = tuple(self._list(c) for c in sweep.monoid.lists)
         loads = tuple(self._load(self.kernel.param(n)) for n in sweep.loads)
         folded = tuple(self.elements.fold_lines(lists))
+        pairs = tuple(self.elements.fold_pairs(lists))
         lifts = tuple(self.elements.lifts())
         stored, map_divisors = self.dialect.divided(self.elements.store_lines)
         found = SweepView(
@@ -58,7 +60,8 @@ class SweepPrinter:
             brings=tuple(ln for ld in loads for ln in self._bring(ld) if not self._early(ld)),
             held=tuple(ln for ld in loads for ln in self._held(ld)),
             ahead=tuple(ld for ld in loads if self._early(ld)), ahead_next=(),
-            fold_params=(), fold_args="", edge_fold_args="", fold_lines=folded, lifts=lifts,
+            fold_params=(), fold_args="", edge_fold_args="", fold_lines=folded, fold_pairs=pairs,
+            lifts=lifts,
             map_params=(), map_args="", edge_map_args="",
             map_divisors=map_divisors, store_lines=tuple(stored),
             stores=tuple(self._stores()), lists=lists, steps=tuple(self._steps(self._late_steps())),
@@ -79,7 +82,9 @@ class SweepPrinter:
                  for t in view.streamed_lists]  # fmt: skip
         fold += [p for p, _ in peaks]
         fold_args += [a for _, a in peaks]
-        used, args, edges = self._used([*view.fold_lines, *lifted], view.fold_columns)
+        used, args, edges = self._used(
+            [*view.fold_lines, *view.fold_pairs, *lifted], view.fold_columns
+        )
         maps = [f"Items<{kind}, kCount>& {items}" for kind, _, items, _ in view.stores]
         map_args = [items for _, _, items, _ in view.stores]
         map_edges = [f"{param}_edge" for _, param, _, _ in view.stores]
@@ -211,14 +216,14 @@ class SweepPrinter:
             ring_lines=tuple(self._candidate_lines(best, ring=True)),
             item_lines=tuple(self.elements.item_lines([best.lift])),
             value=show(best.lift, self.dialect, OPS["lt"].precedence + 1),  # it is compared
+            pairs=self.elements.pairs(best.lift),
             spilled=in_device_memory(self.kernel, self.schedule), memory=self._memory(best, plan),
             worst=lowest(best.kind, self.dialect),
+            finite=self.dialect.use("kInfinity") if best.kind == "float" else "",
         )  # fmt: skip
 
     def _memory(self, best: KBest, plan: ListPlan) -> str:
         several = self.schedule.rows_per_block > 1
-        if not in_device_memory(self.kernel, self.schedule):
-            return f"{best.name}_slots[{'team' if several else '0'}]"
         owner = f"(blockIdx.x * kRowsPerBlock{' + team' if several else ''})"
         return f"{best.name}_slots + {owner} * {plan.slots}LL"
 

@@ -42,9 +42,11 @@ class ListView:
     item_lines: tuple[str, ...]  # from item i to the candidate's value
     ring_lines: tuple[str, ...]  # from a ring in shared memory, at `place`, to the value
     value: str
+    pairs: str  # items of 16 bits that are the values themselves, compared two at a time; or ""
     spilled: bool
     memory: str  # where its slots are
     worst: str
+    finite: str  # the greatest value that is no NaN; "" where there is none of those
 
     @property
     def by_column(self) -> bool:
@@ -91,6 +93,7 @@ class SweepView:
     fold_args: str
     edge_fold_args: str
     fold_lines: tuple[str, ...]
+    fold_pairs: tuple[str, ...]  # of the chunk as a whole, two items at a time
     lifts: tuple[LiftView, ...]
     map_params: tuple[str, ...]
     map_args: str
@@ -128,6 +131,11 @@ class SweepView:
         return tuple(ln for ln in self.brings if not ln.startswith("Items<"))
 
     @property
+    def refills(self) -> tuple[str, ...]:
+        """A chunk's items once more: they need not outlast what lies between."""
+        return tuple(re.sub(r"^Items<.*> (\w+);", r"\1 = {};", ln) for ln in self.brings)
+
+    @property
     def visits(self) -> bool:
         """Does the sweep go over the row at all?"""
         return self.state is not None or bool(self.lists or self.stores)
@@ -146,7 +154,7 @@ class SweepView:
 
     @property
     def folds(self) -> bool:
-        return bool(self.fold_lines or self.lifts)
+        return bool(self.fold_lines or self.fold_pairs or self.lifts)
 
     @property
     def combines(self) -> bool:

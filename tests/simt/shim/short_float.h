@@ -48,6 +48,10 @@
     SIMT_INLINE type##2 __hmax2_nan(type##2 a, type##2 b) {                                  \
         return {type(simt::ptx::max_nan(a.x, b.x)), type(simt::ptx::max_nan(a.y, b.y))};     \
     }                                                                                        \
+    SIMT_INLINE unsigned __hgeu2_mask(type##2 a, type##2 b) {                                \
+        return (float(a.x) < float(b.x) ? 0 : 0xffffu) |                                     \
+               (float(a.y) < float(b.y) ? 0 : 0xffff0000u);                                  \
+    }                                                                                        \
     SIMT_INLINE type##2 __lows2##type2##2(type##2 a, type##2 b) { return {a.x, b.x}; }       \
     SIMT_INLINE type##2 __highs2##type2##2(type##2 a, type##2 b) { return {a.y, b.y}; }      \
     SIMT_INLINE type##2 __halves2##type2##2(type a, type b) { return {a, b}; }
