@@ -1,11 +1,12 @@
-"""softmax_topk of fusegen on one GPU: times beside a plain read of the same bytes, and torch.
+"""softmax_topk and topk alone on one GPU: times beside a plain read of the same bytes, and torch.
 
     python benchmarks/topk_bench.py [--output FILE.json] [--plots FOLDER] [--only PATTERN …]
                                     [--peers] [--variants N] [--repetitions N] [--jobs N]
                                     [--seconds S] [--list]
 
 Every result is checked in the same run: the elements of all rows against torch.topk, columns and
-values of some rows against a stable sort in float64. Exit status 1 if one is wrong or a cell
+values of some rows against a stable sort in float64. At the end stand, for each group, the worst
+ratio to torch and that of hard rows to random ones. Exit status 1 if a result is wrong or a cell
 failed.
 """
 
@@ -16,11 +17,12 @@ import importlib.util
 import os
 import secrets
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from streams import lists
+from streams import list_summary
 from streams.lists import ListCell, chosen_lists
 from streams.runs import described_run, save
 from streams.supervise import Here, compile_ahead, records
@@ -41,7 +43,7 @@ def _arguments() -> argparse.Namespace:
                         help="draw the paper's figures 3 and 4 and the sweep over K there")
     parser.add_argument("--commit", help="what is measured, where git cannot say it")
     parser.add_argument("--only", nargs="+", default=[], metavar="PATTERN",
-                        help="cells whose key contains or matches one: 'experts', '*k=5'")
+                        help="cells whose key contains or matches one: 'alone*', '*k=5'")
     parser.add_argument("--peers", action="store_true", help="time torch as well")
     parser.add_argument("--variants", type=int, default=0, metavar="N",
                         help="time the N schedules of each cell that are cheapest by price")
@@ -75,7 +77,7 @@ def _measured(args: argparse.Namespace, wanted: list[ListCell]) -> dict[str, Any
             continue
         found.pop("ends", None)
         report["cells"].append(found)
-        print(lists.line(found), flush=True)
+        print(list_summary.line(found), flush=True)
         save(args.output, report)  # after every cell: what was measured is not lost
     return report
 
@@ -91,17 +93,18 @@ def main() -> int:
         print("\n".join(c.key for c in wanted))
         return 0
     if args.jobs:
-        kernels = list({(c.rows, c.cols, c.k, c.dtype, c.form): c for c in wanted}.values())
+        kernels = list({replace(c, group="", data="random"): c for c in wanted}.values())
         compiling = partial(_compile, args.variants)
         for message in compile_ahead(kernels, compiling, min(args.jobs, len(kernels))):
             print(f"compiling ahead failed: {message}", file=sys.stderr)
     report = _measured(args, wanted)
-    print("\n".join(["", *lists.ratios(report["cells"])]))
+    cells = report["cells"]
+    print("\n".join(["", *list_summary.ratios(cells), "", *list_summary.summary(cells)]))
     if args.plots:
         from streams.list_plots import draw
 
         draw(report, args.plots)
-    return int(any(r["status"] != "ok" for r in report["cells"]))
+    return int(any(r["status"] != "ok" for r in cells))
 
 
 if __name__ == "__main__":

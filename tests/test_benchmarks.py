@@ -267,7 +267,7 @@ def _compile(cell: Cell) -> None:
 def test_compiling_ahead_reports_and_goes_on() -> None:
     wanted = [replace(CELL, cols=n) for n in (1, 2, 3)]
     (message,) = supervise.compile_ahead(wanted, _compile, jobs=2)
-    assert message == "logsumexp 1000x2 float32: refused"
+    assert message == "one read: logsumexp 1000x2 float32: refused"
 
 
 # ---- limits ----

@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 ITEMSIZE = {"float32": 4, "bfloat16": 2}
 Kind = Literal["read", "copy"]
@@ -152,7 +152,20 @@ def cells() -> list[Cell]:
     return [cell for line in TABLE for cell in line.cells()]
 
 
-def chosen(every: Sequence[Cell], patterns: Iterable[str], quick: bool) -> list[Cell]:
+class Keyed(Protocol):
+    """A line of this table, or of another."""
+
+    @property
+    def group(self) -> str: ...
+
+    @property
+    def key(self) -> str: ...
+
+
+AnyKeyed = TypeVar("AnyKeyed", bound=Keyed)
+
+
+def chosen(every: Sequence[AnyKeyed], patterns: Iterable[str], quick: bool) -> list[AnyKeyed]:
     """Cells whose key contains or matches one of the patterns; a few per group if quick.
 
     Raises ValueError naming a pattern that no cell matches.
@@ -168,5 +181,5 @@ def chosen(every: Sequence[Cell], patterns: Iterable[str], quick: bool) -> list[
     return [c for group in groups.values() for c in group[:: max(1, len(group) // 4)]]
 
 
-def _matches(cell: Cell, pattern: str) -> bool:
+def _matches(cell: Keyed, pattern: str) -> bool:
     return pattern in cell.key or fnmatch.fnmatchcase(cell.key, pattern)

@@ -1,4 +1,4 @@
-"""softmax_topk on the device: checked, beside a plain read of the same bytes and torch."""
+"""Lists on the device: checked, beside a plain read of the same bytes and torch."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ import torch
 import fusegen as fg
 from fusegen.schedule import select
 from streams.limits import Limits
-from streams.lists import ListCell
+from streams.lists import ALONE, FUSED, ListCell
 from streams.texts import DTYPES, TOLERANCE
 from streams.timing import Timer
 
 _SAMPLED_ROWS = 8  # sorted whole in float64
 _ELEMENTS = 1 << 27  # looked at at a time
-
-
+SCORES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    FUSED: lambda x: torch.softmax(x, -1),
+    ALONE: lambda x: x,
+}
+"""What a work lists the best of, as torch writes it."""
 _ORDERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "ascending": lambda c: c / c.numel() * 8,
     "descending": lambda c: -c / c.numel() * 8,
@@ -46,7 +49,7 @@ class ListBench:
 
     def measure(self, cell: ListCell) -> dict[str, Any]:
         """A record of the cell; status is "ok" or "WRONG". Raises what fusegen raises."""
-        x, pipeline, out = self._input(cell), fg.library.softmax_topk, outputs_of(cell)
+        x, pipeline, out = self._input(cell), getattr(fg.library, cell.work), outputs_of(cell)
         options: dict[str, Any] = {"form": cell.form, "out": out}
         executable: Any = pipeline.prepare((x,), {"k": cell.k}, **options).executable
         if cell.input_bytes not in self._reads:
@@ -62,9 +65,9 @@ class ListBench:
             found["variants"] = [self._variant(n, cell, x, options) for n in range(self._variants)]
             found["wrong"] = "; ".join(v[2] for v in found["variants"] if v[2]) or wrong
             found["status"] = "WRONG" if found["wrong"] else "ok"
-        if self._peers and cell.form == "auto" and cell.data == "random":
+        if self._peers and cell.beside_torch:
             found["torch_us"] = self._timer.microseconds(
-                [lambda: torch.topk(torch.softmax(x, -1), cell.k)]
+                [lambda: torch.topk(SCORES[cell.work](x), cell.k)]
             )
         return found
 
@@ -81,7 +84,7 @@ class ListBench:
         self, number: int, cell: ListCell, x: torch.Tensor, options: dict[str, Any]
     ) -> tuple[str, float, str]:
         """Shape and microseconds of a schedule, and what is wrong with it."""
-        with variant(number) as pipeline:
+        with variant(number, cell.work) as pipeline:
             executable: Any = pipeline.prepare((x,), {"k": cell.k}, **options).executable
             times, wrong = self._timed(pipeline, cell, x, options)
         return shape_of(executable.schedule), statistics.median(times), wrong
@@ -103,8 +106,8 @@ def shape_of(schedule: Any) -> str:
 
 
 @contextmanager
-def variant(number: int) -> Iterator[fg.Pipeline]:
-    """softmax_topk with the schedule that is so far behind the cheapest by price."""
+def variant(number: int, work: str) -> Iterator[fg.Pipeline]:
+    """The work's pipeline with the schedule that is so far behind the cheapest by price."""
 
     def chosen(program: Any, problem: Any, target: Any, chunk: Any = None) -> Any:
         found = select.candidates(program, problem, target, chunk)
@@ -113,7 +116,7 @@ def variant(number: int) -> Iterator[fg.Pipeline]:
     plain = select.select_cuda
     select.select_cuda = chosen
     try:
-        yield fg.Pipeline(fg.library.softmax_topk.fn)
+        yield fg.Pipeline(getattr(fg.library, work).fn)
     finally:
         select.select_cuda = plain
 
@@ -159,16 +162,23 @@ def what_is_wrong(
         want = torch.topk(part, cell.k).values
         if not _agree(cell, part.gather(1, columns[start : start + step]), want):
             return f"other elements than torch's in rows {start}…"
-    rows = torch.linspace(0, cell.rows - 1, min(cell.rows, _SAMPLED_ROWS), device="cuda").long()
+    rows = torch.linspace(0, cell.rows - 1, min(cell.rows, _SAMPLED_ROWS), device=x.device).long()
     exact = x[rows].double()
     order = torch.sort(exact, dim=1, descending=True, stable=True).indices[:, : cell.k]
     if cell.form == "unfused":
         order = columns[rows]  # looked at above
     if not torch.equal(order, columns[rows]):
         return "columns in another order than a stable sort's"
-    chances = torch.softmax(exact, 1).gather(1, order)
-    error = ((values[rows].double() - chances).abs() / (chances + 1e-30)).max()
-    return f"values off by {float(error):.1e}" if not error <= TOLERANCE[cell.dtype] else ""
+    want = SCORES[cell.work](exact).gather(1, order)
+    error = _error(values[rows].double(), want)
+    tolerance = 0.0 if cell.work == ALONE else TOLERANCE[cell.dtype]  # alone they are x's own
+    return f"values off by {error:.1e}" if not error <= tolerance else ""
+
+
+def _error(found: torch.Tensor, want: torch.Tensor) -> float:
+    """Greatest relative error; equal infinities have none."""
+    relative = (found - want).abs() / (want.abs() + 1e-30)
+    return float(torch.where(found == want, 0.0, relative).max())
 
 
 def _agree(cell: ListCell, found: torch.Tensor, want: torch.Tensor) -> bool:
@@ -183,7 +193,7 @@ def compile_only(cell: ListCell, variants: int) -> None:
     x = torch.empty((cell.rows, cell.cols), dtype=DTYPES[cell.dtype], device="cuda")
     options: dict[str, Any] = {"form": cell.form, "out": outputs_of(cell)}
     for number in range(max(1, variants)):
-        with variant(number) as pipeline:
+        with variant(number, cell.work) as pipeline:
             assert pipeline.prepare((x,), {"k": cell.k}, **options).executable is not None
     del x
     torch.cuda.empty_cache()  # other processes compile beside this one

@@ -103,7 +103,7 @@ def _not_measured(records: Sequence[Record]) -> list[str]:
 def _of_group(group: str, members: list[Record]) -> list[str]:
     done = [r for r in members if r["status"] != "ERROR"]
     bad = [r for r in members if r["status"] != "ok"]
-    lines = [f"{group}: {len(members)} cells, {_counted(bad)}"]
+    lines = [f"{group}: {len(members)} cells, {counted(bad)}"]
     for target in dict.fromkeys(r["target"] for r in done):
         if target is None:
             continue
@@ -111,18 +111,19 @@ def _of_group(group: str, members: list[Record]) -> list[str]:
         worst = min(held, key=lambda r: r["share"])
         short = [r for r in held if missed(r)]
         lines.append(f"  target {_aim(target, group)}: worst {_aim(worst['share'], group)} "
-                     f"({_place(worst)}), {len(short)} of {len(held)} missed")  # fmt: skip
+                     f"({place(worst)}), {len(short)} of {len(held)} missed")  # fmt: skip
     faster = [(r, *best_peer(r)) for r in done]
     for record, name, peer in faster:
         if peer is not None and peer["times"] < 1:
-            lines.append(f"  {name} is faster, {peer['times']:.2f}×: {_place(record)}")
+            lines.append(f"  {name} is faster, {peer['times']:.2f}×: {place(record)}")
     return lines
 
 
-def _counted(bad: list[Record]) -> str:
+def counted(bad: Sequence[Record]) -> str:
+    """Which records are not right."""
     if not bad:
         return "all right"
-    return ", ".join(f"{r['status']} {_place(r)}" for r in bad)
+    return ", ".join(f"{r['status']} {place(r)}" for r in bad)
 
 
 def _aim(share: float, group: str) -> str:
@@ -130,7 +131,8 @@ def _aim(share: float, group: str) -> str:
     return f"{1 / share:.2f}×" if group == "few rows" else f"{100 * share:.1f} %"
 
 
-def _place(record: Record) -> str:
+def place(record: Record) -> str:
+    """A record's name within its group."""
     return str(record["key"].partition(": ")[2])
 
 

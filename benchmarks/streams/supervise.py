@@ -128,4 +128,4 @@ def compile_ahead(
     with ProcessPoolExecutor(jobs, mp_context=_CONTEXT) as pool:
         running = [(cell, pool.submit(compile_one, cell)) for cell in cells]
         errors = [(cell, future.exception()) for cell, future in running]
-    return [f"{cell.name}: {error}" for cell, error in errors if error is not None]
+    return [f"{cell.key}: {error}" for cell, error in errors if error is not None]
