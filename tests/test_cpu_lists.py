@@ -10,7 +10,7 @@ from ml_dtypes import finfo
 from fusegen import dtypes as dt
 from fusegen import lang as fg
 from fusegen.runtime import cpu
-from fusegen.schedule.cpu import PIECE_COLUMNS
+from fusegen.schedule.cpu import NETWORK_SLOTS, NETWORK_SLOTS_NARROW, PIECE_COLUMNS
 from fusegen.schedule.target import CPU_TARGETS, host_cpu
 
 pytestmark = [
@@ -81,6 +81,27 @@ def test_lists_on_narrower_vectors(dtype, k, target):
                        target=CPU_TARGETS[target])  # fmt: skip
     for n_cols in (k, 1500, 5003):
         check(found, nasty(n_cols, dtype.numpy), k)
+
+
+@pytest.mark.parametrize("target", [host_cpu().name, *X86])
+@pytest.mark.parametrize("dtype", FLOATS[:2], ids=str)
+def test_lists_that_networks_sort_and_longer_ones(dtype, target):
+    for k in (NETWORK_SLOTS_NARROW, NETWORK_SLOTS_NARROW + 1, NETWORK_SLOTS + 1):
+        found = executable(topk, dtypes=(("x", dtype),), constants=(("k", k),),
+                           target=CPU_TARGETS[target])  # fmt: skip
+        for n_cols in (k, 20011):
+            check(found, nasty(n_cols, dtype.numpy), k)
+
+
+@pytest.mark.parametrize("k", [100, 1000])
+def test_values_that_differ_in_their_last_bits_alone(k):
+    n_cols = 5003
+    rng = np.random.default_rng(0)
+    rows = 1 + rng.integers(0, 1 << np.array([[1], [4], [10], [20]]), (4, n_cols)) / 2**23
+    rows = np.concatenate([rows, rows, rows])
+    rows[4:8, 17] = 1e30  # so that numbers made of the first bits are all the same
+    rows[8:, ::700] = np.nan
+    check(executable(topk, constants=(("k", k),)), rows.astype("f4"), k)
 
 
 @pytest.mark.parametrize("chunk", [1, 2048])

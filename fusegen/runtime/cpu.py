@@ -36,6 +36,7 @@ FLAGS = (
 )  # fmt: skip
 
 _BLOCKS_PER_THREAD = 8  # so that no thread waits long for the last
+_CACHE_LINE = 64
 _BLOCK_ELEMENTS = 1 << 16  # of a thread's turn at least: 10 µs of work for 1 µs of Python
 
 
@@ -130,7 +131,7 @@ class _Launch:
         scratch = 2 * max(self.state_bytes.values())
 
         def work(i: int) -> None:
-            room = ctypes.create_string_buffer(scratch)
+            room = _aligned(scratch)
             self.rows(table, i * block, min(n_rows, (i + 1) * block), room)
 
         share(blocks, work, team, _counted(progress, blocks))
@@ -146,7 +147,7 @@ class _Launch:
                 self.begin(table, row, known[row])
         for step, sweep in enumerate(self.kernel.sweeps):
             size = self.state_bytes[sweep.number]
-            states = [ctypes.create_string_buffer(size * pieces) for _ in range(n_rows)]
+            states = [_aligned(size * pieces) for _ in range(n_rows)]
             fold = self.folds.get(sweep.number)
             if fold is not None:
                 report = None if progress is None else _part_of(
@@ -165,6 +166,12 @@ class _Launch:
             if sweep.number in self.finishes:
                 for row in range(n_rows):
                     self.finishes[sweep.number](table, row, pieces, known[row], states[row])
+
+
+def _aligned(size: int) -> Any:
+    """Memory that starts on a cache line, as vectors in a state must; nothing is in it."""
+    room = np.empty(size + _CACHE_LINE, np.uint8)
+    return (ctypes.c_char * size).from_buffer(room.data, -room.ctypes.data % _CACHE_LINE)
 
 
 def _visits(sweep: Sweep) -> bool:

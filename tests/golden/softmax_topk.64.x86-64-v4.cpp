@@ -200,6 +200,17 @@ inline void prefetch(const T* from, int64_t n)
         __builtin_prefetch(from + i);
 }
 
+// Asks for the part-th two cache lines of n results, which are going to be written.
+template <typename T>
+inline void expect(T* to, int64_t n, int64_t part)
+{
+    constexpr int64_t line = 64 / sizeof(T);
+    if (2 * line * part < n) {
+        __builtin_prefetch(to + 2 * line * part, 1);
+        __builtin_prefetch(to + 2 * line * part + line, 1);
+    }
+}
+
 template <typename V>
 inline V load(const float* from)
 {
@@ -328,40 +339,6 @@ inline T following(rank<T> r)
         return r < rank_of(infinity) ? value_of<T>(r + 1) : infinity;
 }
 
-template <typename R>
-struct kth {
-    R rank;
-    int64_t above;  // how many exceed it, if more than enough share or exceed it
-};
-
-// A rank that at least K of the n share or exceed: the K-th's, or a lower one that no more than
-// `enough` share or exceed. Halves the range that it is in; counting runs at the speed of vectors.
-template <typename R>
-inline kth<R> kth_of(const R* ranks, int64_t n, int64_t K, int64_t enough)
-{
-    R low = ranks[0], high = ranks[0];
-    for (int64_t i = 1; i < n; ++i) {
-        low = ranks[i] < low ? ranks[i] : low;
-        high = ranks[i] > high ? ranks[i] : high;
-    }
-    int64_t from_low = n, above_high = 0;
-    while (low < high && from_low > enough) {
-        typedef std::make_unsigned_t<R> size;
-        const R middle = low + R((size(high) - size(low)) / 2 + 1);
-        R count = 0;
-        for (int64_t i = 0; i < n; ++i)
-            count += ranks[i] >= middle;
-        if (count >= K) {
-            low = middle;
-            from_low = count;
-        } else {
-            high = middle - 1;
-            above_high = count;
-        }
-    }
-    return {low, low < high ? 0 : above_high};
-}
-
 // By 16 bits of `behind`, the lower byte first; equals stay in order. `other`: as much room.
 template <typename R>
 inline void sort_two_bytes(R* places, R* other, int64_t n, unsigned shift)
@@ -409,60 +386,352 @@ inline void sort_ranked(R* places, R* other, int64_t n)
             sort_two_bytes(places, other, n, shift);
 }
 
-// first + i for every bit i that is set; how many.
-inline int64_t append_numbers(int64_t* to, uint8_t bits, int64_t first)
-{
-    const int64_t n = __builtin_popcountll(bits);
-    const __m512i lanes = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
-    const __m512i numbers = _mm512_add_epi64(lanes, _mm512_set1_epi64(first));
-    _mm512_storeu_si512(to, _mm512_maskz_compress_epi64(bits, numbers));
-    return n;
-}
+// A sorting network: what it does to vectors does not depend on the numbers in them. The numbers are
+// seen as rows of vectors: every lane is sorted by itself, and then sorted lanes are merged, two by
+// two. Each step compares numbers that are far apart, then nearer ones (Batcher's bitonic merge).
+struct network {
+    typedef int32_t row __attribute__((vector_size(64)));
+    static constexpr int64_t n_lanes = sizeof(row) / 4;
+    typedef std::make_index_sequence<n_lanes> every;
 
-// The lanes of v whose bit is set, one after the other, and their columns; how many there are.
-// (Whole vectors are stored: what lies behind the last is overwritten by the next.)
-template <typename V, typename T>
-inline int64_t append(T* values, int64_t* columns, V v, uint64_t bits, int64_t column)
-{
-    int64_t n = 0;
-    if constexpr (std::is_arithmetic_v<V>) {
-        for (; n < int64_t(bits); ++n) {
-            values[n] = v;
-            columns[n] = column;
-        }
-    } else if constexpr (sizeof(T) == 4) {
-        _mm512_storeu_ps(values, _mm512_maskz_compress_ps(bits, as<__m512>(v)));
-        n = append_numbers(columns, bits, column);
-        n += append_numbers(columns + n, bits >> 8, column + 8);
-    } else {
-        for (size_t i = 0; i < sizeof v / 64; ++i, bits >>= 8, column += 8) {
-            __m512i part;
-            std::memcpy(&part, reinterpret_cast<const char*>(&v) + 64 * i, 64);
-            _mm512_storeu_si512(values + n, _mm512_maskz_compress_epi64(bits, part));
-            n += append_numbers(columns + n, bits, column);
+    static void order(row& a, row& b)
+    {
+        const row least = a < b ? a : b;
+        b = a < b ? b : a;
+        a = least;
+    }
+
+    // All ones in every other run of n lanes.
+    template <int64_t n, size_t... i>
+    static row odd_runs(std::index_sequence<i...>)
+    {
+        return row{(i & n ? -1 : 0)...};
+    }
+
+    template <int64_t n, size_t... i>
+    static row neighbours(row a, std::index_sequence<i...>)
+    {
+        return row{a[i ^ n]...};
+    }
+
+    // Lanes that are n, n/2, ... 1 apart.
+    template <int64_t n>
+    static row order_lanes(row a)
+    {
+        const row b = neighbours<n>(a, every());
+        const row least = a < b ? a : b, most = a < b ? b : a;
+        a = odd_runs<n>(every()) ? most : least;
+        if constexpr (n > 1)
+            a = order_lanes<n / 2>(a);
+        return a;
+    }
+
+    // Rows that fall and then rise, in any lane: n/2, n/4, ... 1 apart.
+    template <int64_t n>
+    static void order_rows(row* rows)
+    {
+        if constexpr (n >= 8) {
+            for (int64_t i = 0; i < n / 8; ++i) {
+                row r[8];
+                for (int k = 0; k < 8; ++k)
+                    r[k] = rows[i + k * (n / 8)];
+                for (int apart : {4, 2, 1})
+                    for (int k = 0; k < 8; ++k)
+                        if ((k & apart) == 0)
+                            order(r[k], r[k + apart]);
+                for (int k = 0; k < 8; ++k)
+                    rows[i + k * (n / 8)] = r[k];
+            }
+            for (int64_t i = 0; i < n && n > 8; i += n / 8)
+                order_rows<n / 8>(rows + i);
+        } else if constexpr (n > 1) {
+            for (int64_t i = 0; i < n / 2; ++i)
+                order(rows[i], rows[i + n / 2]);
+            order_rows<n / 2>(rows);
+            order_rows<n / 2>(rows + n / 2);
         }
     }
-    return n;
+
+    // Every lane by itself.
+    template <int64_t n>
+    static void sort_rows(row* rows)
+    {
+        if constexpr (n > 1) {
+            sort_rows<n / 2>(rows);
+            sort_rows<n / 2>(rows + n / 2);
+            for (int64_t i = 0; i < n / 2; ++i)
+                order(rows[i], rows[n - 1 - i]);
+            order_rows<n / 2>(rows);
+            order_rows<n / 2>(rows + n / 2);
+        }
+    }
+
+    // Runs of so many lanes, each in order, become runs of twice as many, until one is left. Numbers
+    // in odd runs are upside down, so that all can be sorted the same way.
+    template <int64_t n, int64_t run>
+    static void merge_runs(row* rows)
+    {
+        if constexpr (run < n_lanes) {
+            const row turned = odd_runs<run>(every()) ^ odd_runs<2 * run>(every());
+            for (int64_t i = 0; i < n; ++i)
+                rows[i] = order_lanes<run>(rows[i] ^ turned);
+            order_rows<n>(rows);
+            merge_runs<n, 2 * run>(rows);
+        }
+    }
+
+    // n rows: the least number first, then what is below it in its lane; the next lane goes on.
+    template <int64_t n>
+    static void sort(row* rows)
+    {
+        for (int64_t i = 0; i < n; ++i)
+            rows[i] ^= odd_runs<1>(every());
+        sort_rows<n>(rows);
+        merge_runs<n, 1>(rows);
+    }
+};
+
+// The least power of two that has room for K numbers and fills eight vectors.
+constexpr int64_t slots_for(int64_t K)
+{
+    int64_t slots = 128;
+    while (slots < K)
+        slots *= 2;
+    return slots;
 }
 
-// The values and columns whose bit is set, one after the other, to a place that may be their own; how
-// many there are.
+// The K best values and their columns in order, from a few more than K. Equals stay in order.
+template <typename T, int64_t K>
+struct ranking {
+    static constexpr int64_t slots = slots_for(K);  // of a network
+    static constexpr bool by_network = slots <= 4096;
+    static constexpr int64_t most = by_network ? slots : K + K / 8 + 16;  // values at a time
+    static constexpr int key_bits = 31 - __builtin_ctzll(slots);          // beside a place among the slots
+    static constexpr int64_t n_rows = slots / network::n_lanes;
+    typedef unsigned_rank<T> distance;
+
+    alignas(64) T best[most];  // best first
+    alignas(64) int64_t columns[most];
+    alignas(64) rank<T> ranks[most];
+    alignas(64) distance behind[most];  // the first, so many ranks
+    alignas(64) int32_t places[slots];
+    uint32_t order[2][most];
+    ranked<T> pairs[2][by_network ? 1 : most];
+    int64_t n;
+
+    void sort(const T* values, const int64_t* their_columns, int64_t held)
+    {
+        n = held;
+        for (int64_t i = 0; i < n; ++i)
+            ranks[i] = rank_of(values[i]);
+        rank<T> first = ranks[0], last = ranks[0];
+        for (int64_t i = 1; i < n; ++i) {
+            first = ranks[i] > first ? ranks[i] : first;
+            last = ranks[i] < last ? ranks[i] : last;
+        }
+        for (int64_t i = 0; i < n; ++i)
+            behind[i] = distance(first) - distance(ranks[i]);
+        if constexpr (by_network)
+            sort_by_network(values, their_columns, distance(first) - distance(last));
+        else
+            sort_by_bytes(values, their_columns);
+    }
+
+    // By the highest bits in use, as many as there is room for; what that leaves out of order is
+    // inserted. Should that be much: by all bits, the lowest first.
+    void sort_by_network(const T* values, const int64_t* their_columns, distance farthest)
+    {
+        const auto as_held = [](int64_t i) { return i; };
+        const auto as_placed = [&](int64_t i) { return placed(i); };
+        int low = 0;
+        while (farthest >> low >> key_bits != 0)
+            ++low;
+        arrange(low, as_held);
+        deliver(values, their_columns, as_placed);
+        if (low == 0 || insert_late())
+            return;
+        arrange(0, as_held);
+        for (int64_t i = 0; i < n; ++i)
+            order[0][i] = placed(i);
+        uint32_t *from = order[0], *to = order[1];
+        for (low = key_bits; low < int(8 * sizeof farthest) && farthest >> low != 0; low += key_bits) {
+            arrange(low, [&](int64_t i) { return from[i]; });
+            for (int64_t i = 0; i < n; ++i)
+                to[i] = from[placed(i)];
+            std::swap(from, to);
+        }
+        deliver(values, their_columns, [&](int64_t i) { return from[i]; });
+    }
+
+    // Sorts numbers made of key_bits of how far a value is behind the first, and of its place among
+    // those that entry gives, which settles ties.
+    template <typename F>
+    void arrange(int low, F entry)
+    {
+        for (int64_t i = 0; i < n; ++i) {
+            const uint32_t key = uint32_t(behind[entry(i)] >> low) & ((uint32_t(1) << key_bits) - 1);
+            places[i] = int32_t(key * slots + i);
+        }
+        for (int64_t i = n; i < slots; ++i)
+            places[i] = std::numeric_limits<int32_t>::max();
+        network::sort<n_rows>(reinterpret_cast<network::row*>(places));
+    }
+
+    // The place of what is i-th now. (A lane of the network goes on where the one before ends.)
+    int64_t placed(int64_t i) const
+    {
+        return places[i % n_rows * network::n_lanes + i / n_rows] & (slots - 1);
+    }
+
+    void sort_by_bytes(const T* values, const int64_t* their_columns)
+    {
+        for (int64_t i = 0; i < n; ++i)
+            pairs[0][i] = {behind[i], distance(i)};
+        sort_ranked(pairs[0], pairs[1], n);
+        deliver(values, their_columns, [&](int64_t i) { return pairs[0][i].at; });
+    }
+
+    template <typename F>
+    void deliver(const T* values, const int64_t* their_columns, F from)
+    {
+        for (int64_t i = 0; i < n; ++i) {
+            const int64_t at = from(i);
+            best[i] = values[at];
+            columns[i] = their_columns[at];
+        }
+    }
+
+    // What comes after a value that it exceeds goes before it. False if that is much to do.
+    bool insert_late()
+    {
+        for (int64_t i = 0; i < n; ++i)
+            ranks[i] = rank_of(best[i]);
+        int64_t moves = 0;
+        for (int64_t begin = 1; begin < n; begin += 64) {
+            const int64_t end = n - begin < 64 ? n : begin + 64;
+            rank<T> late = 0;
+            for (int64_t i = begin; i < end; ++i)
+                late |= ranks[i] > ranks[i - 1];
+            for (int64_t i = late ? begin : end; i < end && moves <= n; ++i)
+                moves += insert(i);
+        }
+        return moves <= n;
+    }
+
+    // Entry i among those before it, which are in order; how far it moves.
+    int64_t insert(int64_t i)
+    {
+        const rank<T> moved = ranks[i];
+        const T value = best[i];
+        const int64_t column = columns[i];
+        int64_t at = i;
+        for (; at > 0 && ranks[at - 1] < moved; --at) {
+            ranks[at] = ranks[at - 1];
+            best[at] = best[at - 1];
+            columns[at] = columns[at - 1];
+        }
+        ranks[at] = moved;
+        best[at] = value;
+        columns[at] = column;
+        return i - at;
+    }
+};
+
+// Those of as many values as a vector has lanes whose bit is set, one after the other, to a place that
+// may be their own; how many there are.
 template <typename T>
-inline int64_t keep(T* to, int64_t* to_columns, const T* values, const int64_t* columns, uint64_t bits)
+inline int64_t keep(T* to, const T* values, uint64_t bits)
 {
-    int64_t n = 0;
-    for (int64_t i = 0; i < width<lanes>; i += 8, bits >>= 8) {
-        const __m512i eight = _mm512_loadu_si512(columns + i);
-        if constexpr (sizeof(T) == 4) {
-            const __m256i part = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values + i));
-            _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + n), _mm256_maskz_compress_epi32(bits, part));
-        } else {
-            _mm512_storeu_si512(to + n, _mm512_maskz_compress_epi64(bits, _mm512_loadu_si512(values + i)));
+    if constexpr (sizeof(T) == 4 && width<lanes> == 16) {
+        _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(bits, _mm512_loadu_si512(values)));
+    } else if constexpr (sizeof(T) == 4) {
+        const __m256i part = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_maskz_compress_epi32(bits, part));
+    } else {
+        int64_t n = 0;
+        for (int64_t i = 0; i < width<lanes>; i += 8) {
+            const __m512i part = _mm512_loadu_si512(values + i);
+            _mm512_storeu_si512(to + n, _mm512_maskz_compress_epi64(bits >> i, part));
+            n += __builtin_popcountll(bits >> i & 255);
         }
-        _mm512_storeu_si512(to_columns + n, _mm512_maskz_compress_epi64(bits, eight));
-        n += __builtin_popcountll(bits & 255);
     }
-    return n;
+    return __builtin_popcountll(bits);
+}
+
+template <typename R>
+struct kth {
+    R rank;
+    int64_t above;  // how many exceed it, if more than enough share or exceed it
+};
+
+// The ranks from low to high, one after the other, to a place that may be their own; how many there are.
+template <typename R>
+inline int64_t between(R* to, const R* ranks, int64_t n, R low, R high)
+{
+    int64_t found = 0;
+    for (int64_t i = 0; i < n; i += width<lanes>) {
+        like<R, lanes> part;
+        std::memcpy(&part, ranks + i, sizeof part);
+        const uint64_t here = n - i < width<lanes> ? (1 << (n - i)) - 1 : ~uint64_t(0);
+        found += keep(to + found, ranks + i, lanes_where((part >= low) & (part <= high)) & here);
+    }
+    return found;
+}
+
+// A rank that at least K of the n share or exceed: the K-th's, or a lower one that no more than
+// `enough` share or exceed. Where it is, is guessed from how many exceed both ends of the range that
+// it is in; after a bad guess the range is halved. Counting runs at the speed of vectors, and when few
+// are left between the ends, only they are looked at. `room`: for a quarter of them.
+template <typename R>
+inline kth<R> kth_of(const R* ranks, int64_t n, int64_t K, int64_t enough, R* room)
+{
+    typedef std::make_unsigned_t<R> size;
+    R low = ranks[0], high = ranks[0];
+    for (int64_t i = 1; i < n; ++i) {
+        low = ranks[i] < low ? ranks[i] : low;
+        high = ranks[i] > high ? ranks[i] : high;
+    }
+    int64_t from_low = n, above_high = 0, above_all = 0;
+    bool halve = false;
+    while (low < high && from_low > enough) {
+        const size span = size(high) - size(low);
+        const double part = (from_low - 0.5 * (K + enough)) / (from_low - above_high);
+        const size step = halve ? span / 2 : size(double(span) * part);
+        const R middle = R(size(low) + (step < span ? step : span - 1) + 1);
+        R count = 0;
+        for (int64_t i = 0; i < n; ++i)
+            count += ranks[i] >= middle;
+        if (above_all + count >= K) {
+            low = middle;
+            from_low = above_all + count;
+        } else {
+            high = middle - 1;
+            above_high = above_all + count;
+        }
+        halve = !halve && size(high) - size(low) > span / 2;
+        if (4 * (from_low - above_high) < n) {
+            n = between(room, ranks, n, low, high);
+            ranks = room;
+            above_all = above_high;
+        }
+    }
+    return {low, low < high ? 0 : above_high};
+}
+
+// The lanes of v whose bit is set, one after the other, and their numbers, from `first` on; how many
+// there are. (Whole vectors are stored: what lies behind the last is overwritten by the next.)
+template <typename V, typename T>
+inline int64_t append(T* values, uint32_t* numbers, V v, uint64_t bits, uint32_t first)
+{
+    if constexpr (std::is_arithmetic_v<V>) {
+        *values = v;
+        *numbers = first;
+        return bits;
+    } else {
+        const like<uint32_t, lanes> at = first + like<uint32_t, lanes>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+        keep(values, reinterpret_cast<const T*>(&v), bits);
+        return keep(numbers, reinterpret_cast<const uint32_t*>(&at), bits);
+    }
 }
 
 // The lanes of v that are not below the bar, as bits.
@@ -502,37 +771,48 @@ template <typename T, int64_t K>
 struct candidates {
     static constexpr int64_t kept = K + K / 8 + 16;              // by a cut, at most
     static constexpr int64_t full = kept + (K < 256 ? 256 : K);  // time for a cut
-    static constexpr int64_t block = 1024;                       // columns between two looks at the room
+    static constexpr int64_t block = 1024;  // columns between two looks at the room
     static constexpr int64_t room = full + block + width<lanes>;
-    static constexpr int64_t few = 192;  // sorted by counting
 
+    alignas(64) T values[room];
+    alignas(64) uint32_t offsets[room];  // of their columns from the origin, until the list is merged
+    alignas(64) int64_t columns[room];   // from then on
+    alignas(64) rank<T> ranks[room];     // of the values
+    alignas(64) rank<T> close[room / 4 + width<lanes>];
+    alignas(64) uint16_t entering[(block / width<lanes> + 63) / 64 * 64];
+    ranking<T, K> sorted;
     int64_t held;
+    int64_t origin;
+    bool merged;
     T bar;  // nothing below it can enter
-    T values[room];
-    int64_t columns[room];
-    rank<T> ranks[room];  // of the values, for a cut
-    ranked<T> places[2][kept];
-    T best[kept];  // best first
-    int64_t best_columns[kept];
 
     void clear()
     {
         held = 0;
+        merged = false;
         bar = lowest_of<T>;
     }
 
     // Could v enter the list?
     bool admitted(T v) const { return !(v < bar); }
 
-    // Before any other: guesses the bar from the first columns. Where far more of the row than that
+    // How many of a row's first columns a survey looks at.
+    static int64_t surveyed(int64_t n_cols)
+    {
+        constexpr int64_t n = width<lanes>, enough = 2048 + 2 * K, looks = 16;
+        const int64_t seen = (n_cols / 2 < enough ? n_cols / 2 : enough) / n;
+        return seen < looks ? 0 : seen * n;
+    }
+
+    // Before any search: guesses the bar from the first columns. Where far more of the row than that
     // would reach it, by a look here and there, from columns that are far apart instead: the row
     // is not shuffled, and they cost more to read.
     template <typename V, typename F>
     void survey(int64_t begin, int64_t end, F lift)
     {
-        constexpr int64_t n = width<V>, enough = (2048 + 2 * K) / n, looks = 16;
-        const int64_t vectors = (end - begin) / n, seen = vectors / 2 < enough ? vectors / 2 : enough;
-        if (seen < looks)
+        constexpr int64_t n = width<V>, looks = 16;
+        const int64_t vectors = (end - begin) / n, seen = surveyed(end - begin) / n;
+        if (seen == 0)
             return;
         const double expected = double(K) * seen / vectors;
         const int64_t kth = expected + 3 * std::sqrt(expected) + 2;
@@ -566,16 +846,18 @@ struct candidates {
         }
         for (int64_t i = 0; i < groups * n; ++i)
             ranks[i] = rank_of(values[i]);
-        bar = value_of<T>(kth_of(ranks, groups * n, kth, kth + kth / 8).rank);
+        bar = value_of<T>(kth_of(ranks, groups * n, kth, kth + kth / 8, close).rank);
     }
 
     // Columns [begin, end), from left to right: those that can enter.
     template <typename V, typename F>
     void search(int64_t begin, int64_t end, F lift)
     {
-        constexpr int64_t some = 64 * width<V> < block ? 64 * width<V> : block;
-        for (; begin < end; begin += some)
-            search_block<V>(begin, end - begin < some ? end : begin + some, lift);
+        for (; begin < end; begin += block) {
+            const int64_t stop = end - begin < block ? end : begin + block;
+            mark<V>(begin, stop, lift);
+            take<V>(begin, stop, lift);
+        }
     }
 
     // After all columns of a survey: was its bar too high?
@@ -588,33 +870,53 @@ struct candidates {
         }
     }
 
-    // First which vectors hold any: whether one does is a branch that cannot be predicted.
+    // Which lanes of a block can enter. Found out for all its vectors before any is taken: whether
+    // one holds any is a branch that cannot be predicted.
     template <typename V, typename F>
-    void search_block(int64_t begin, int64_t end, F lift)
+    void mark(int64_t begin, int64_t end, F lift)
     {
         if (rarely(held > full))
-            cut();
-        uint16_t entering[64] = {};
+            cut(kept);
+        if (held == 0)
+            origin = begin;
         const T least = bar;
-        for (int64_t i = 0, column = begin; column < end; ++i, column += width<V>)
+        int64_t i = 0;
+        for (int64_t column = begin; column < end; ++i, column += width<V>)
             entering[i] = reaching(lift(column), least);
+        for (; i % 64 != 0; ++i)
+            entering[i] = 0;
+    }
+
+    // What was marked. Not at once: what was written lane by lane is slow to read together.
+    template <typename V, typename F>
+    void take(int64_t begin, int64_t end, F lift)
+    {
         int64_t n = held;
-        for (uint64_t vectors = where_any(entering); vectors != 0; vectors &= vectors - 1) {
-            const int64_t i = __builtin_ctzll(vectors), column = begin + i * width<V>;
-            n += append(values + n, columns + n, lift(column), entering[i], column);
-        }
+        for (int64_t first = 0; begin + first * width<V> < end; first += 64)
+            for (uint64_t vectors = where_any(entering + first); vectors != 0; vectors &= vectors - 1) {
+                const int64_t i = first + __builtin_ctzll(vectors), column = begin + i * width<V>;
+                n += append(values + n, offsets + n, lift(column), entering[i], uint32_t(column - origin));
+            }
         held = n;
     }
 
-    // The K best stay, and a few more where that is found sooner. Of equals the first stay.
-    void cut()
+    // The K best stay, and others if no more than `enough` stay so. Of equals the first stay.
+    void cut(int64_t enough)
     {
-        if (held <= K)
+        if (held <= enough)
             return;
         for (int64_t i = 0; i < held; ++i)
             ranks[i] = rank_of(values[i]);
-        const auto kth = kth_of(ranks, held, K, kept);
-        int64_t spare = kept - kth.above, n = 0;
+        const auto kth = kth_of(ranks, held, K, enough, close);
+        held = merged ? sift(columns, kth, enough) : sift(offsets, kth, enough);
+        bar = following<T>(kth.rank);  // equals to come are behind those that are here
+    }
+
+    // What exceeds the K-th, and the first of those that share its rank; how many.
+    template <typename C>
+    int64_t sift(C* numbers, kth<rank<T>> kth, int64_t enough)
+    {
+        int64_t spare = enough - kth.above, n = 0;
         for (int64_t i = 0; i < held; i += width<lanes>) {
             like<rank<T>, lanes> part;
             std::memcpy(&part, ranks + i, sizeof part);
@@ -624,18 +926,29 @@ struct candidates {
                 shares ^= uint64_t(1) << (63 - __builtin_clzll(shares));  // the last of them
             spare -= __builtin_popcountll(shares);
             const uint64_t stay = (lanes_where(part > kth.rank) & here) | shares;
-            n += keep(values + n, columns + n, values + i, columns + i, stay);
+            keep(values + n, values + i, stay);
+            n += keep(numbers + n, numbers + i, stay);
         }
-        held = n;
-        bar = following<T>(kth.rank);  // equals to come are behind those that are here
+        return n;
+    }
+
+    // Columns in full: those of a merged list may be as far apart as a row is long.
+    void widen()
+    {
+        if (!merged)
+            for (int64_t i = 0; i < held; ++i)
+                columns[i] = origin + offsets[i];
+        merged = true;
     }
 
     // The columns of `other` come after all of this list.
-    void merge(const candidates& other)
+    void merge(candidates& other)
     {
+        widen();
+        other.widen();
         for (int64_t i = 0; i < other.held; ++i) {
             if (rarely(held > full))
-                cut();
+                cut(kept);
             values[held] = other.values[i];
             columns[held] = other.columns[i];
             held += admitted(other.values[i]);
@@ -645,47 +958,9 @@ struct candidates {
     // After all columns.
     void sort()
     {
-        cut();
-        for (int64_t i = 0; i < held; ++i)
-            ranks[i] = rank_of(values[i]);
-        if (held <= few)
-            sort_few();
-        else
-            sort_many();
-    }
-
-    // Every candidate to its place: as many as exceed it are before it, and equals in order.
-    void sort_few()
-    {
-        typedef like<rank<T>, lanes> some;
-        for (int64_t i = held; i % width<lanes> != 0; ++i)
-            ranks[i] = std::numeric_limits<rank<T>>::min();
-        uint8_t equal[few] = {};
-        for (int64_t i = 0; i < held; ++i) {
-            some less = some();
-            for (int64_t j = 0; j < held; j += width<lanes>) {
-                some others;
-                std::memcpy(&others, ranks + j, sizeof others);
-                less += others > ranks[i];  // -1 where it is
-            }
-            const int64_t ahead = -total(less), at = ahead + equal[ahead]++;
-            best[at] = values[i];
-            best_columns[at] = columns[i];
-        }
-    }
-
-    void sort_many()
-    {
-        rank<T> first = ranks[0];
-        for (int64_t i = 1; i < held; ++i)
-            first = ranks[i] > first ? ranks[i] : first;
-        for (int64_t i = 0; i < held; ++i)
-            places[0][i] = {unsigned_rank<T>(first) - unsigned_rank<T>(ranks[i]), unsigned_rank<T>(i)};
-        sort_ranked(places[0], places[1], held);
-        for (int64_t i = 0; i < K; ++i) {
-            best[i] = values[places[0][i].at];
-            best_columns[i] = columns[places[0][i].at];
-        }
+        cut(sorted.most);
+        widen();
+        sorted.sort(values, columns, held);
     }
 
     // Of as many entries as a V has, from the i-th best on.
@@ -693,7 +968,7 @@ struct candidates {
     like<T, V> value(int64_t i) const
     {
         like<T, V> v;
-        std::memcpy(&v, best + i, sizeof v);
+        std::memcpy(&v, sorted.best + i, sizeof v);
         return v;
     }
 
@@ -701,7 +976,7 @@ struct candidates {
     whole<V> column(int64_t i) const
     {
         whole<V> v;
-        std::memcpy(&v, best_columns + i, sizeof v);
+        std::memcpy(&v, sorted.columns + i, sizeof v);
         return v;
     }
 };
@@ -830,22 +1105,38 @@ inline void each_list(State& state, const Row& row, F visit)
 }
 
 // Columns [begin, end) of a row, chunk by chunk, and to the lists several chunks at a time; what
-// fills no vector comes last.
+// fills no vector comes last. The columns that the lists survey are folded first: that is when they
+// come from memory.
 inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 256, block = 1024;
     const int64_t first = begin, rest = end - (end - begin) % fg::width<fg::lanes>;
+    const auto absorb_all = [&](int64_t from, int64_t to) {
+        for (; from < to; from += 256) {
+            fg::prefetch(row.x + from + 4096, 256);
+            fg::expect(row.values, 64, (from - first) / 256);
+            fg::expect(row.indices, 64, (from - first) / 256);
+            absorb<fg::lanes>(state, row, from, to - from < 256 ? to : from + 256);
+        }
+    };
+    each_list<fg::lanes>(state, row, [&](auto& list, auto) {
+        const int64_t seen = first + list.surveyed(rest - first);
+        begin = seen > begin ? seen : begin;
+    });
+    absorb_all(first, begin);
     each_list<fg::lanes>(state, row, [&](auto& list, auto lift) {
         list.template survey<fg::lanes>(first, rest, lift);
+        list.template search<fg::lanes>(first, begin, lift);
     });
     while (begin < rest) {
-        const int64_t stop = rest - begin < block ? rest : begin + block;
-        fg::prefetch(row.x + begin + 2048, block);
+        const int64_t stop = rest - begin < 1024 ? rest : begin + 1024;
         each_list<fg::lanes>(state, row, [&](auto& list, auto lift) {
-            list.template search<fg::lanes>(begin, stop, lift);
+            list.template mark<fg::lanes>(begin, stop, lift);
         });
-        for (; begin < stop; begin += chunk)
-            absorb<fg::lanes>(state, row, begin, stop - begin < chunk ? stop : begin + chunk);
+        absorb_all(begin, stop);
+        each_list<fg::lanes>(state, row, [&](auto& list, auto lift) {
+            list.template take<fg::lanes>(begin, stop, lift);
+        });
+        begin = stop;
     }
     each_list<fg::lanes>(state, row, [&](auto& list, auto lift) {
         list.template review<fg::lanes>(first, rest, lift);

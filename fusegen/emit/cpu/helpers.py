@@ -18,15 +18,15 @@ ORDER = (
     "all_if", "as", "convert", "narrow", "inverse", "select", "one_where", "column_numbers",
     "lane_by_lane", "in_lane", "rarely", "greater_of", "lesser_of", "across", "any", "highest",
     "lowest", "greatest", "least", "total", "product", "lanes_where", "descending", "ascending",
-    "precedes",
-    "prefetch", "load", "load_float16", "load_bfloat16", "load_float32", "load_float64", "load_int",
+    "precedes", "prefetch", "expect",
+    "load", "load_float16", "load_bfloat16", "load_float32", "load_float64", "load_int",
     "load_bool", "to_single", "store", "store_float16", "store_bfloat16", "store_float32",
     "store_float64", "store_int", "store_bool", "zero_wins", "square", "magnitude", "sign",
     "mirror", "is_nan", "is_inf", "is_finite", "exp_within", "exp", "exp_below", *LIBM, "pow",
     "reciprocal_sqrt", "sigmoid", "xlogy", "to_int", "shift_anchor", "scale_anchor", "leader",
-    "best_list", "rank", "ranked", "rank_of", "value_of", "following", "kth_of",
-    "sort_two_bytes", "sort_ranked", "append_numbers", "append", "keep", "reaching", "where_any",
-    "candidates", "over_entries", "offer",
+    "best_list", "rank", "ranked", "rank_of", "value_of", "following", "sort_two_bytes",
+    "sort_ranked", "network", "slots_for", "ranking", "keep", "kth_of", "append", "reaching",
+    "where_any", "candidates", "over_entries", "offer",
 )  # fmt: skip
 """Every helper, after those that it uses itself."""
 

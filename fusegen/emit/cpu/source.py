@@ -14,7 +14,7 @@ from fusegen.emit.cpu.scope import RowScope
 from fusegen.emit.cpu.state import Field, StateView, state_view
 from fusegen.emit.render import render
 from fusegen.kernel import Kernel, Param, Program, Sweep
-from fusegen.schedule.cpu import AHEAD_COLUMNS, PIECE_COLUMNS, CpuSchedule
+from fusegen.schedule.cpu import AHEAD_COLUMNS, LIST_AHEAD_COLUMNS, PIECE_COLUMNS, CpuSchedule
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class SweepView:
     finish: tuple[str, ...]
     lists: tuple[Gathered, ...]  # those too long to be kept in order
     prefetched: tuple[str, ...]  # arrays
+    awaited: tuple[Param, ...]  # arrays of lists that it stores
     reads_known: bool  # do its elements meet values of earlier sweeps?
     has_known: bool  # does its kernel hand values on?
 
@@ -177,7 +178,8 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> str:
         "real": real, "suffix": "f" if real == "float" else "",
         "lanes": schedule.lanes, "vector_bytes": schedule.target.vector_bytes,
         "chunk": schedule.chunk, "piece": PIECE_COLUMNS,
-        "list_block": schedule.list_block, "ahead": AHEAD_COLUMNS, "vectorised": schedule.chunk > 1,
+        "list_block": schedule.list_block, "network_slots": schedule.network_slots,
+        "ahead": AHEAD_COLUMNS, "list_ahead": LIST_AHEAD_COLUMNS, "vectorised": schedule.chunk > 1,
     }  # fmt: skip
     kernels = [_kernel_view(kernel) for kernel in program.kernels]
     bodies = [render("cpu/kernel.cpp.j2", {**values, "kernel": k}) for k in kernels]
@@ -226,6 +228,7 @@ def _sweep_view(
         state=state, row_values=row_values, phases=phases, finish=finish,
         lists=absorb.gathered(),
         prefetched=_prefetched(kernel, sweep),
+        awaited=tuple(kernel.param(s.param) for s in sweep.list_stores),
         reads_known=any("known." in line for line in row_values), has_known=bool(scope.known),
     )  # fmt: skip
 
