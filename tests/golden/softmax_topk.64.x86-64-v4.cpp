@@ -664,7 +664,8 @@ struct kth {
     int64_t above;  // how many exceed it, if more than enough share or exceed it
 };
 
-// The ranks from low to high, one after the other, to a place that may be their own; how many there are.
+// The ranks from low to high, one after the other, to a place that may be their own; how many there
+// are.
 template <typename R>
 inline int64_t between(R* to, const R* ranks, int64_t n, R low, R high)
 {
@@ -678,19 +679,31 @@ inline int64_t between(R* to, const R* ranks, int64_t n, R low, R high)
     return found;
 }
 
+// The least and the greatest of the ranks from low to high.
+template <typename R>
+inline void shrink(const R* ranks, int64_t n, R& low, R& high)
+{
+    R least = high, most = low;
+    for (int64_t i = 0; i < n; ++i) {
+        const R above = ranks[i] < low ? high : ranks[i], below = ranks[i] > high ? low : ranks[i];
+        least = above < least ? above : least;
+        most = below > most ? below : most;
+    }
+    low = least;
+    high = most;
+}
+
 // A rank that at least K of the n share or exceed: the K-th's, or a lower one that no more than
 // `enough` share or exceed. Where it is, is guessed from how many exceed both ends of the range that
-// it is in; after a bad guess the range is halved. Counting runs at the speed of vectors, and when few
-// are left between the ends, only they are looked at. `room`: for a quarter of them.
+// it is in; after a bad guess the range shrinks to the ranks that are there, and is halved. Counting
+// runs at the speed of vectors; once few are left between the ends, only they are looked at. `room`:
+// for a quarter of them.
 template <typename R>
 inline kth<R> kth_of(const R* ranks, int64_t n, int64_t K, int64_t enough, R* room)
 {
     typedef std::make_unsigned_t<R> size;
-    R low = ranks[0], high = ranks[0];
-    for (int64_t i = 1; i < n; ++i) {
-        low = ranks[i] < low ? ranks[i] : low;
-        high = ranks[i] > high ? ranks[i] : high;
-    }
+    R low = std::numeric_limits<R>::min(), high = std::numeric_limits<R>::max();
+    shrink(ranks, n, low, high);
     int64_t from_low = n, above_high = 0, above_all = 0;
     bool halve = false;
     while (low < high && from_low > enough) {
@@ -714,6 +727,8 @@ inline kth<R> kth_of(const R* ranks, int64_t n, int64_t K, int64_t enough, R* ro
             ranks = room;
             above_all = above_high;
         }
+        if (halve)
+            shrink(ranks, n, low, high);
     }
     return {low, low < high ? 0 : above_high};
 }
@@ -771,19 +786,19 @@ template <typename T, int64_t K>
 struct candidates {
     static constexpr int64_t kept = K + K / 8 + 16;              // by a cut, at most
     static constexpr int64_t full = kept + (K < 256 ? 256 : K);  // time for a cut
-    static constexpr int64_t block = 1024;  // columns between two looks at the room
+    static constexpr int64_t block = 1024;                       // columns between two looks at the room
     static constexpr int64_t room = full + block + width<lanes>;
 
     alignas(64) T values[room];
     alignas(64) uint32_t offsets[room];  // of their columns from the origin, until the list is merged
     alignas(64) int64_t columns[room];   // from then on
     alignas(64) rank<T> ranks[room];     // of the values
-    alignas(64) rank<T> close[room / 4 + width<lanes>];
-    alignas(64) uint16_t entering[(block / width<lanes> + 63) / 64 * 64];
+    alignas(64) rank<T> close[room / 4 + width<lanes>];  // those about the K-th
+    alignas(64) uint16_t entering[(block / width<lanes> + 63) / 64 * 64];  // lanes of every vector
     ranking<T, K> sorted;
     int64_t held;
-    int64_t origin;
-    bool merged;
+    int64_t origin;  // the first column, once there is any
+    bool merged;     // are the columns held in full?
     T bar;  // nothing below it can enter
 
     void clear()
@@ -921,7 +936,7 @@ struct candidates {
             like<rank<T>, lanes> part;
             std::memcpy(&part, ranks + i, sizeof part);
             const uint64_t here = held - i < width<lanes> ? (1 << (held - i)) - 1 : ~uint64_t(0);
-            uint64_t shares = lanes_where(part == kth.rank) & here;
+            uint64_t shares = spare > 0 ? lanes_where(part == kth.rank) & here : 0;
             while (rarely(__builtin_popcountll(shares) > spare))
                 shares ^= uint64_t(1) << (63 - __builtin_clzll(shares));  // the last of them
             spare -= __builtin_popcountll(shares);
