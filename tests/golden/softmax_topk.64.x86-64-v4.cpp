@@ -1134,9 +1134,10 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
         }
     };
     each_list<fg::lanes>(state, row, [&](auto& list, auto) {
-        const int64_t seen = first + list.surveyed(rest - first);
-        begin = seen > begin ? seen : begin;
+        const int64_t chunks = (list.surveyed(rest - first) + 255) / 256;
+        begin = first + chunks * 256 > begin ? first + chunks * 256 : begin;
     });
+    begin = begin < rest ? begin : rest;
     absorb_all(first, begin);
     each_list<fg::lanes>(state, row, [&](auto& list, auto lift) {
         list.template survey<fg::lanes>(first, rest, lift);
