@@ -164,7 +164,7 @@ __device__ __forceinline__ State block_reduce(State mine, State* meeting)
     __syncthreads();
     if (lane == 0) meeting[warp] = mine;
     __syncthreads();
-    return lanes_reduce<32>(lane < kTeam / 32 ? meeting[lane] : State::identity());
+    return lanes_reduce<8>(meeting[lane % 8]);
 }
 
 // Sweep 1 folds a chunk's first `n_live` vectors (fold).
@@ -223,7 +223,9 @@ scan(
         Items<float, kItems> a_items = {};
         Items<float, kItems> b_items = {};
         State tile_state = State::identity();
-        if (live == kVectors) {
+        // Warps do not part: a lane's chunk counts as whole if its last lane's is.
+        const bool whole = tile + (rank | 31) + (kVectors - 1) * kTeam < end;
+        if (whole) {
             load_items(a_items, a_row, at, kVectors);
             load_items(b_items, b_row, at, kVectors);
             sweep1_fold<kItems>(tile_state, a_items, b_items, kVectors);

@@ -44,8 +44,8 @@ struct Divisor {
     __device__ __forceinline__ float under(float a) const { return a * scale * inverse; }
 };
 
-// e to the power a, with the digits that 16-bit results need: relative error about 1e-7 · |a|, and 0
-// where the result is below the normal numbers.
+// e to the power a, with the digits that 16-bit results need, or terms of a sum whose greatest is 1:
+// relative error about 1e-7 · |a|, and 0 where the result is below the normal numbers.
 __device__ __forceinline__ float exp_narrow(float a)
 {
     float r;
@@ -100,6 +100,28 @@ struct Items {
         for (unsigned& w : word) asm volatile("" : "+r"(w));
     }
 };
+
+__device__ __forceinline__ __nv_bfloat162 pair_of(const __nv_bfloat16&, unsigned word)
+{
+    __nv_bfloat162 pair;
+    memcpy(&pair, &word, sizeof pair);
+    return pair;
+}
+
+// The greatest of a chunk's items, two at a time; NaN if there is one.
+template <typename T, int kCount>
+__device__ __forceinline__ float greatest_item(const Items<T, kCount>& items, int n_live)
+{
+    if constexpr (kCount == 1) return n_live > 0 ? static_cast<float>(items[0]) : -kInfinity;
+    if (n_live <= 0) return -kInfinity;
+    auto greatest = pair_of(T{}, items.word[0]);
+#pragma unroll
+    for (int w = 1; w < (kCount + 1) / 2; ++w) {
+        if (2 * w / kWidth >= n_live) break;
+        greatest = __hmax2_nan(greatest, pair_of(T{}, items.word[w]));
+    }
+    return greater_of(__low2float(greatest), __high2float(greatest));
+}
 
 // How many of a thread's kCount vectors, the first at `at` and kTeam apart, lie before `end`.
 template <int kCount>
@@ -363,12 +385,7 @@ __device__ __forceinline__ void sweep1_fold(
     int n_live)
 {
     State chunk = State::identity();
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
-        const float x = __bfloat162float(x_items[i]);
-        chunk.m = greater_of(chunk.m, x);
-    }
+    chunk.m = greatest_item(x_items, n_live);
     State next = combine(state, chunk);
 
     // Move the sums to the new pivot, once a chunk, and add the chunk's.

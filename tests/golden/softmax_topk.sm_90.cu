@@ -42,6 +42,15 @@ struct Divisor {
     __device__ __forceinline__ float under(float a) const { return a * scale * inverse; }
 };
 
+// e to the power a, with the digits that 16-bit results need, or terms of a sum whose greatest is 1:
+// relative error about 1e-7 · |a|, and 0 where the result is below the normal numbers.
+__device__ __forceinline__ float exp_narrow(float a)
+{
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a * 1.4426950408889634f));
+    return r;
+}
+
 // The greater value; NaN if either is NaN.
 template <typename T>
 __device__ __forceinline__ T greater_of(T a, T b)
@@ -231,11 +240,29 @@ __device__ __forceinline__ unsigned sum_before(unsigned mine, Tally& tally, int 
     return sum - mine;
 }
 
+__device__ __forceinline__ unsigned least_of_warp(unsigned word)
+{
+    word = __reduce_min_sync(0xffffffffu, word);
+    return word;
+}
+
+__device__ __forceinline__ unsigned greatest_of_warp(unsigned word)
+{
+    word = __reduce_max_sync(0xffffffffu, word);
+    return word;
+}
+
+__device__ __forceinline__ unsigned sum_of_warp(unsigned word)
+{
+    word = __reduce_add_sync(0xffffffffu, word);
+    return word;
+}
+
 // The least and the greatest word that any thread of the team has seen.
 __device__ __forceinline__ void span_of_team(unsigned& least, unsigned& greatest, Tally& tally, int rank)
 {
-    least = __reduce_min_sync(0xffffffffu, least);
-    greatest = __reduce_max_sync(0xffffffffu, greatest);
+    least = least_of_warp(least);
+    greatest = greatest_of_warp(greatest);
     if (rank % 32 == 0) tally.least[rank / 32] = least, tally.greatest[rank / 32] = greatest;
     team_sync();
 #pragma unroll
@@ -320,16 +347,25 @@ __device__ __noinline__ Key select(const Key* keys, int count, int k, int most, 
     }
 }
 
+constexpr int kFullest = 96;  // keys of a bin that may be sorted by counting
+
+// Where the candidates of a list are kept.
+template <typename Key, int kSlots>
+struct InShared {
+    Key slots[kSlots];
+};
+
 // Candidates for the k best of a row. Whatever is below the edge is not among the k best, for k
 // elements of the row are not below it; the others find a slot as they come. When many have come, the
 // edge is raised to about the k-th best of them, and those below it go.
 // A cut leaves up to Kept candidates: exactly K would take more time. Crowd of them make it time to cut.
-template <typename KeyType, int K, int Slots, int Kept, int Crowd>
-struct KBest {
+template <typename KeyType, int K, int Slots, int Kept, int Crowd, template <typename, int> class Memory>
+struct KBest : Memory<KeyType, Slots> {
     typedef KeyType Key;
     static constexpr int kK = K, kSlots = Slots, kKept = Kept, kCrowd = Crowd;
+    static constexpr int kBeside = Slots - (K + kFullest + 31) / 32 * 32;  // where candidates are sorted to
+    static_assert(Kept <= kBeside, "no room to sort");
 
-    Key* slots;
     Key edge;
     column_t known;  // vectors of the row among which the k are that the edge is for
     int count;       // candidates offered; those beyond the slots were turned away and come again
@@ -338,32 +374,28 @@ struct KBest {
 };
 
 template <typename List>
-__device__ __forceinline__ void clear(List& list, typename List::Key* slots, int rank)
+__device__ __forceinline__ void clear(List& list, int rank)
 {
-    team_sync();
     if (rank == 0) {
-        list.slots = slots;
         list.edge = {};
         list.known = 0;
         list.count = 0;
     }
-    team_sync();
 }
 
-// Raises the edge to the `wanted` best of `count` keys that lie behind the candidates; as many elements
-// of the row reach it: each key stands for another one, and is not above it. Those are in vectors before
-// `known`; if some are still to come after this tile, ties with the edge are candidates.
+// Raises the edge to the `wanted` best of `count` keys that lie behind the candidates, or to another
+// element of the same value; as many elements of the row reach it. Some are still to come.
 template <typename List>
-__device__ __noinline__ void raise(List& list, int count, int wanted, column_t known, bool ties, int rank)
+__device__ __noinline__ void raise(List& list, int count, int wanted, column_t end, int rank)
 {
     typedef typename List::Key Key;
-    const Key* keys = list.slots + list.count;
     team_sync();
+    const Key* keys = list.slots + list.count;
     Key edge = select(keys, count, wanted, wanted + wanted / 8 + 16, list.tally, rank), last;
-    if (ties) span_keys(top_word(edge), top_word(edge), edge, last);
+    span_keys(top_word(edge), top_word(edge), edge, last);
     if (rank == 0 && list.edge < edge) {
         list.edge = edge;
-        list.known = known;
+        list.known = end;
     }
     team_sync();
 }
@@ -408,24 +440,16 @@ __device__ __noinline__ bool cut(List& list, int rank)
     return crowded;
 }
 
-// Those of a thread's pending items (a bit each) whose keys are not below the edge.
-template <typename Key, typename KeyOf>
-__device__ __forceinline__ unsigned reaching(unsigned pending, const Key& edge, const KeyOf& key_of)
-{
-    unsigned reach = pending;
-#pragma unroll 1
-    for (; pending != 0; pending &= pending - 1)
-        if (key_of(__ffs(pending) - 1) < edge) reach &= ~(pending & -pending);
-    return reach;
-}
-
 enum Offered { kTaken, kCut, kCrowded };
 
-// Adds this thread's pending items, at one atomic for all of them. A crowded list is cut, and who was
-// turned away tries again. Every thread of the team takes part; they agree on the result.
-template <typename List, typename KeyOf>
+__device__ __forceinline__ int last_bit(unsigned bits) { return 31 - __clz(bits); }
+
+// Adds this thread's pending items, at one atomic for all of them; `last` is the key of the last one. A
+// crowded list is cut, and who was turned away tries again. Every thread of the team takes part; they
+// agree on the result.
+template <typename List, typename KeyOf, typename Reaching>
 __device__ __forceinline__ Offered offer(
-    List& list, unsigned pending, int rank, const KeyOf& key_of)
+    List& list, unsigned pending, typename List::Key last, int rank, const KeyOf& key_of, const Reaching& reaching)
 {
     Offered result = kTaken;
 #pragma unroll 1
@@ -433,6 +457,10 @@ __device__ __forceinline__ Offered offer(
         int place = 0;
         if (pending != 0) {
             place = atomicAdd(&list.count, __popc(pending));
+            if (place < List::kSlots) {
+                list.slots[place++] = last;
+                pending ^= 1u << last_bit(pending);
+            }
 #pragma unroll 1
             for (; pending != 0 && place < List::kSlots; pending &= pending - 1)
                 list.slots[place++] = key_of(__ffs(pending) - 1);
@@ -441,7 +469,8 @@ __device__ __forceinline__ Offered offer(
         // The count itself may not be read: who is ahead offers already what comes next.
         if (!team_any(place > List::kCrowd)) return result;
         result = cut(list, rank) || result == kCrowded ? kCrowded : kCut;
-        pending = reaching(pending, list.edge, key_of);
+        if (pending != 0) pending = reaching(pending);
+        if (pending != 0) last = key_of(last_bit(pending));
     }
 }
 
@@ -464,7 +493,107 @@ __device__ __noinline__ void look_ahead(List& list, column_t first, column_t end
         }
         keys[sample] = best;
     }
-    raise(list, kSamples, List::kK, end, true, rank);
+    raise(list, kSamples, List::kK, end, rank);
+}
+
+// A word that at least `share` of what a warp has are not below, if that holds for `low`; about the
+// greatest one. Halving a range of integers takes 32 rounds at most, whatever the values are.
+template <typename CountOf>
+__device__ __forceinline__ unsigned word_of_warp(int share, unsigned low, unsigned high, const CountOf& count_of)
+{
+    const int most = share + share / 8 + 1;
+    while (low < high) {
+        const unsigned middle = high - (high - low) / 2;
+        const int count = count_of(middle);
+        if (count < share) {
+            high = middle - 1;
+        } else {
+            low = middle;
+            if (count <= most) break;
+        }
+    }
+    return low;
+}
+
+template <typename Key>
+struct Start {
+    Key edge;
+    bool tied;  // are many of the values that reach it equal?
+};
+
+// The least key of the next greater value, if there is one.
+template <typename Keys>
+__device__ __forceinline__ typename Keys::Key after(const typename Keys::Key& edge, const Keys& keys)
+{
+    const typename Keys::Value next = keys.next_value(edge);
+    return keys.value(edge) < next ? keys.least_key(next, -1) : edge;
+}
+
+// Of what the k best need, the part that each of so many warps has to have.
+__device__ __forceinline__ int share_of(int k, int warps) { return (k + warps - 1) / warps; }
+
+// The first edge of a list: the least key with some top word. Each of `warps` warps, whose lanes all have
+// a live item, finds a word that its share of the k reaches among `groups` groups of items; k reach the
+// least of these words. It is 0 if there is none.
+template <typename List, typename CountOf>
+__device__ __forceinline__ Start<typename List::Key> first_edge(
+    List& list, int warps, int groups, unsigned low, unsigned high, int rank, const CountOf& count_of)
+{
+    const int share = warps > 0 ? share_of(List::kK, warps) : groups + 1;
+    unsigned word = share <= groups ? word_of_warp(share, low, high, count_of) : 0;
+    bool tied = word > 0 && count_of(word) > share + share / 2 + 4;
+    if (warps > 0 && rank / 32 >= warps) word = 0xffffffffu, tied = false;
+    if (rank % 32 == 0) list.tally.least[rank / 32] = word, list.tally.greatest[rank / 32] = tied;
+    team_sync();
+#pragma unroll
+    for (int warp = 0; warp < kTeam / 32; ++warp) {
+        word = min(word, list.tally.least[warp]);
+        tied |= list.tally.greatest[warp] != 0;
+    }
+    typename List::Key edge, last;
+    span_keys(word, word, edge, last);
+    return {edge, tied};
+}
+
+// Which of a thread's items lie in vectors up to number `last`: a bit each; of pairs, those of even
+// numbers first.
+template <bool kPairs>
+__device__ __forceinline__ unsigned items_up_to(column_t last, column_t at)
+{
+    const column_t vectors = last < at ? 0 : (last - at) / kTeam + 1;
+    const int items = vectors < kVectors ? static_cast<int>(vectors) * kWidth : kItems;
+    if constexpr (kPairs) return ((1u << items / 2) - 1) * 0x10001u;
+    return items == 32 ? 0xffffffffu : (1u << items) - 1;
+}
+
+// Of equal items, the k best are in the first columns. Drops those of the others that can be told from
+// what each warp has: `tied` are the items that equal the edge's value, `above` the number of those that
+// are greater. True if none of the equal items is needed; else `last` is the last vector that may have one.
+template <bool kPairs, typename List>
+__device__ __forceinline__ bool last_of_ties(
+    List& list, unsigned tied, int above, int warps, column_t begin, column_t at, column_t& last, int rank)
+{
+    above = sum_of_warp(above);
+    team_sync();  // what was there is read
+    if (rank % 32 == 0) list.tally.sums[rank / 32] = above;
+    team_sync();
+    above = 0;
+#pragma unroll
+    for (int warp = 0; warp < kTeam / 32; ++warp) above += list.tally.sums[warp];
+    if (above >= List::kK) return true;
+    const int share = share_of(List::kK - above, warps);
+    const auto count_of = [&](unsigned left) {
+        return static_cast<int>(sum_of_warp(__popc(tied & items_up_to<kPairs>(last - static_cast<column_t>(left), at))));
+    };
+    unsigned left = static_cast<int>(sum_of_warp(__popc(tied))) < share
+        ? 0 : word_of_warp(share, 0, static_cast<unsigned>(last - begin), count_of);
+    if (rank / 32 >= warps) left = 0xffffffffu;
+    if (rank % 32 == 0) list.tally.least[rank / 32] = left;
+    team_sync();
+#pragma unroll
+    for (int warp = 0; warp < kTeam / 32; ++warp) left = min(left, list.tally.least[warp]);
+    last -= static_cast<column_t>(left);
+    return false;
 }
 
 // What the values of items to come are compared with. Those at or above it are candidates; while ties
@@ -487,29 +616,61 @@ __device__ __forceinline__ Bar<Keys> bar_of(
     return {later ? beyond : value, !later && keys.names_column(edge)};
 }
 
-// Sorts a few keys, each to its place by counting those that are greater.
-template <typename Key>
-__device__ __forceinline__ void sort_by_counting(const Key* from, Key* to, int count, int rank)
+__device__ __forceinline__ unsigned long long shuffle_xor(unsigned long long key, int lane_mask)
 {
+    return __shfl_xor_sync(0xffffffffu, key, lane_mask);
+}
+
+// Sorts a warp's keys, a lane each, by a bitonic network; the greatest in the first lane.
+template <typename Key>
+__device__ __forceinline__ Key sort_lanes(Key mine)
+{
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int span = 2; span <= 32; span *= 2) {
+#pragma unroll
+        for (int gap = span / 2; gap > 0; gap /= 2) {
+            const Key other = shuffle_xor(mine, gap);
+            const bool greater = ((lane & gap) == 0) == ((lane & span) == 0);  // of the two stays here
+            if ((other > mine) == greater) mine = other;
+        }
+    }
+    return mine;
+}
+
+// Sorts a few keys: warps sort runs of 32, and each key finds its place in the other runs.
+template <typename Key>
+__device__ __forceinline__ const Key* sort_by_runs(Key* keys, Key* beside, int count, int rank)
+{
+    const int runs = (count + 31) / 32;
+    for (int j = rank; j < 32 * runs; j += kTeam) keys[j] = sort_lanes(j < count ? keys[j] : Key{});
+    team_sync();
+    if (runs == 1) return keys;
     for (int j = rank; j < count; j += kTeam) {
-        const Key mine = from[j];
-        int place = 0;
-#pragma unroll 4
-        for (int other = 0; other < count; ++other) place += from[other] > mine;
-        to[place] = mine;
+        const Key mine = keys[j];
+        int place = j % 32;
+        for (int run = 0; run < runs; ++run) {
+            if (run == j / 32) continue;
+            const Key* from = keys + 32 * run;
+#pragma unroll
+            for (int step = 16; step > 0; step /= 2)
+                if (from[step - 1] > mine) from += step;
+            place += static_cast<int>(from - keys) - 32 * run + (*from > mine);
+        }
+        beside[place] = mine;
     }
     team_sync();
+    return beside;
 }
 
 // The list's K best, in order. Every thread of the team takes part, after a barrier.
 template <typename List>
 __device__ __noinline__ const typename List::Key* finish(List& list, int rank)
 {
-    if (list.count > List::kSlots / 2) cut(list, rank);
-    const int count = list.count;
-    typename List::Key* beside = list.slots + List::kSlots / 2;
-    sort_by_counting(list.slots, beside, count, rank);
-    return beside;
+    if (list.count > List::kBeside) cut(list, rank);
+    int count = list.count;
+    typename List::Key* beside = list.slots + List::kBeside;
+    return sort_by_runs(list.slots, beside, count, rank);
 }
 
 // What sweep 1 keeps of a row.
@@ -585,7 +746,7 @@ __device__ __forceinline__ State block_reduce(State mine, State* meeting)
     mine = lanes_reduce<32>(mine);
     if (lane == 0) meeting[warp] = mine;
     __syncthreads();
-    return lanes_reduce<32>(lane < kTeam / 32 ? meeting[lane] : State::identity());
+    return lanes_reduce<4>(meeting[lane % 4]);
 }
 
 // Sweep 1 folds a chunk's first `n_live` vectors (online).
@@ -614,7 +775,7 @@ __device__ __forceinline__ void sweep1_fold(
         if (i / kWidth >= n_live) break;
         const float x = x_items[i];
         const float x_minus_m = x - m_anchor;
-        state.sum_exp += expf(x_minus_m);
+        state.sum_exp += exp_narrow(x_minus_m);
     }
 }
 
@@ -630,8 +791,7 @@ softmax_topk(
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
     const int rank = threadIdx.x;
     __shared__ State meeting1[kMostThreads / 32];
-    __shared__ KBest<unsigned long long, 5, 512, 21, 76> top_lists[kRowsPerBlock];
-    __shared__ unsigned long long top_slots[kRowsPerBlock][512];
+    __shared__ KBest<unsigned long long, 5, 512, 21, 76, InShared> top_lists[kRowsPerBlock];
     auto& top = top_lists[0];
     const PackedKeys<FloatOrder<0>> top_keys(n_cols);
     const long long row = blockIdx.x;
@@ -641,48 +801,22 @@ softmax_topk(
 
     // 1. Go over the row.
     State folded1 = State::identity();
-    clear(top, top_slots[0], rank);
+    clear(top, rank);
     const auto top_key = [=](column_t column) {
         const float x = x_row[column];
         return top_keys.key(x, column);
     };
     const auto top_key_at = [=](column_t vector, int e) { return top_key(vector * kWidth + e); };
-    // The first edge of top: 5 of the first tile's groups of items have one that reaches it.
-    if (end - begin >= 5) {
-        const column_t at = begin + rank;
-        const auto column_of = [&](int i) { return (at + i / kWidth * kTeam) * kWidth + i % kWidth; };
-        const int live = live_vectors<kVectors>(at, end);
-        Items<float, kItems> x_items = {};
-        load_items(x_items, x_row, at, live);
-        float best[1];
-        int where[1];
-#pragma unroll
-        for (int v = 0; v < kVectors; ++v) {
-            float peak = -kInfinity;
-            if (v < live) {
-#pragma unroll
-                for (int i = v * kWidth; i < (v + 1) * kWidth; ++i) {
-                    const float x = x_items[i];
-                    peak = greater_of(peak, x);
-                }
-            }
-            if (v < 1 || peak > best[v % 1]) best[v % 1] = peak, where[v % 1] = v;
-        }
-#pragma unroll
-        for (int g = 0; g < 1; ++g) {
-            const column_t last = (at + where[g] * kTeam + 1) * kWidth - 1;
-            top.slots[g * kTeam + rank] = g < live ? top_keys.least_key(best[g], last) : decltype(top.edge){};
-        }
-        raise(top, 1 * kTeam, 5, end < begin + kVectors * kTeam ? end : begin + kVectors * kTeam, false, rank);
-    }
-    auto top_bar = bar_of(top, top_keys, begin);
+    Bar<PackedKeys<FloatOrder<0>>> top_bar{};  // the first tile sets it
     for (column_t tile = begin; tile < end; tile += kVectors * kTeam) {
         const column_t at = tile + rank;
         const int live = live_vectors<kVectors>(at, end);
         const auto column_of = [&](int i) { return (at + i / kWidth * kTeam) * kWidth + i % kWidth; };
         Items<float, kItems> x_items = {};
         float top_peak = -kInfinity;
-        if (live == kVectors) {
+        // Warps do not part: a lane's chunk counts as whole if its last lane's is.
+        const bool whole = tile + (rank | 31) + (kVectors - 1) * kTeam < end;
+        if (whole) {
             load_items(x_items, x_row, at, kVectors);
             sweep1_fold<kItems>(folded1, top_peak, x_items, kVectors);
         } else if (live > 0) {
@@ -690,20 +824,79 @@ softmax_topk(
             sweep1_fold<kItems>(folded1, top_peak, x_items, live);
         }
         // Candidates for top: only chunks whose greatest item reaches the bar are looked at.
-        const auto top_key_of = [&](int i) { return top_key(column_of(i)); };
+        const auto top_key_of = [&](int i) {
+            return top_key(column_of(i));
+        };
+        const auto top_reaching = [&](unsigned pending) {  // the items once more: they need no registers till then
+            Items<float, kItems> x_items = {};
+            load_items(x_items, x_row, at, live);
+            unsigned reach = 0;
+#pragma unroll
+            for (int i = 0; i < kItems; ++i) {
+                if (i / kWidth >= live) break;
+                const float x = x_items[i];
+                if (!(top_keys.key(x, column_of(i)) < top.edge)) reach |= 1u << i;
+            }
+            return pending & reach;
+        };
+        unsigned top_late = 0;  // items that cannot be among the best, for as many equal ones come before
+        if (tile == begin) {
+            // The first edge of top: 5 groups of items of the tile reach it.
+            unsigned best[1];
+            best[0] = live > 0 ? top_word(top_keys.least_key(top_peak, 0)) : 0;
+            const auto count_of = [&](unsigned word) {
+                int count = 0;
+#pragma unroll
+                for (int g = 0; g < 1; ++g) count += __popc(__ballot_sync(0xffffffffu, !(best[g] < word)));
+                return count;
+            };
+            unsigned least = best[0], greatest = best[0];
+#pragma unroll
+            for (int g = 1; g < 1; ++g) least = min(least, best[g]), greatest = max(greatest, best[g]);
+            const column_t known = end - begin < kVectors * kTeam ? end : begin + kVectors * kTeam;
+            const int warps = known - begin < kTeam ? static_cast<int>(known - begin) / 32 : kTeam / 32;
+            auto top_start = first_edge(
+                top, warps, 32 * 1, least_of_warp(least), greatest_of_warp(greatest), rank, count_of);
+            top_bar = {top_keys.value(top_start.edge), false};
+            if (top_start.tied && top_bar.value == top_bar.value) {
+                unsigned equal = 0;
+                int above = 0;
+#pragma unroll
+                for (int i = 0; i < kItems; ++i) {
+                    if (i / kWidth >= live) break;
+                    const float x = x_items[i];
+                    if (x == top_bar.value) equal |= 1u << i;
+                    above += !(x <= top_bar.value);
+                }
+                column_t last = known - 1;
+                const bool past = last_of_ties<false>(top, equal, above, warps, begin, at, last, rank);
+                top_late = equal & ~(past ? 0 : items_up_to<false>(last, at));
+                top_start.edge = past ? after(top_start.edge, top_keys)
+                    : top_keys.least_key(top_bar.value, last * kWidth + kWidth - 1);
+                x_items = {};
+                load_items(x_items, x_row, at, live);
+            }
+            if (rank == 0) top.edge = top_start.edge, top.known = known;
+        }
         unsigned top_pending = 0;
+        float top_last{};  // pending item's value
         if (live > 0 && !(top_peak < top_bar.value)) {
 #pragma unroll
             for (int i = 0; i < kItems; ++i) {
                 if (i / kWidth >= live) break;
                 const float x = x_items[i];
-                if (!(x < top_bar.value)) top_pending |= 1u << i;
+                if (!(x < top_bar.value)) top_pending |= 1u << i, top_last = x;
             }
             // A few that tie do no harm.
-            if (top_bar.ties && __popc(top_pending) > kItems / 4)
-                top_pending = reaching(top_pending, top.edge, top_key_of);
+            const bool ties = top_bar.ties && __popc(top_pending) > kItems / 4;
+            if (ties) top_pending = top_reaching(top_pending);
+            top_pending &= ~top_late;
+            if ((ties || top_late != 0) && top_pending != 0)
+                top_last = top_keys.value(top_key_of(last_bit(top_pending)));
         }
-        const Offered top_offered = offer(top, top_pending, rank, top_key_of);
+        decltype(top.edge) top_last_key{};
+        if (top_pending != 0) top_last_key = top_keys.key(top_last, column_of(last_bit(top_pending)));
+        const Offered top_offered = offer(top, top_pending, top_last_key, rank, top_key_of, top_reaching);
         if (top_offered != kTaken || tile == begin) {
             const column_t next = tile + kVectors * kTeam;
             if (top_offered == kCrowded && end - next > 2 * kVectors * kTeam)

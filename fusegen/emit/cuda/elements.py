@@ -133,8 +133,10 @@ class ElementPrinter:
         """Is it the distance from a maximum of the same values?"""
         monoid = self.sweep.monoid
         pivot = monoid.pivot(relative.pivot)
-        greatest = {Var(f.name): f.lift for f in monoid.folded if f.fold == "max"}
-        return pivot.action == "shift" and greatest.get(pivot.value) == relative.atom
+        if pivot.action != "shift" or not isinstance(pivot.value, Var):
+            return False
+        maxima = {f.name: f.lift for f in monoid.folded if f.fold == "max"}
+        return maxima.get(pivot.value.name) == relative.atom
 
     def store_lines(self) -> list[str]:
         stores = self.sweep.element_stores

@@ -163,7 +163,7 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
 
 
 def _meeting_lanes(schedule: CudaSchedule) -> int:
-    """Lanes that hold the totals of a block's warps: as many, where that is a known power of two."""
+    """Lanes that hold the totals of a block's warps: as many, if that is a known power of two."""
     warps = schedule.team_threads // WARP
     known = schedule.fixed and schedule.rows_per_block == 1
     return warps if known and warps > 0 and warps & (warps - 1) == 0 else WARP
