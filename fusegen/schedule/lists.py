@@ -91,8 +91,9 @@ def _edges(base: CudaSchedule) -> bool:
 
 def _shared_rows(one: CudaSchedule, rows: int, n_vectors: int) -> Iterator[CudaSchedule]:
     """Each row in a block, or over several blocks; all of them run at once."""
-    chunks, there = n_vectors // (one.threads * one.vectors), one.target.multiprocessors
-    for blocks in sorted({1, 2, 4, 8, 16, 32, min(there // rows, 64)}):
+    chunks, there = -(-n_vectors // (one.threads * one.vectors)), one.target.multiprocessors
+    alone = min(there // rows, 64)
+    for blocks in sorted({1, 2, 4, 8, 16, 32, alone, 2 * alone}):
         if 0 < blocks <= min(chunks, one.per_sm * there // rows) and (blocks > 1 or not one.stages):
             room = 1 if rows * blocks <= there else one.per_sm
             yield replace(one, team="grid" if blocks > 1 else "block", blocks=blocks, per_sm=room)
@@ -157,7 +158,8 @@ def _latencies(
     beside = -(-rows * one.blocks // one.target.multiprocessors)  # blocks on one multiprocessor
     tiles = work.vectors / one.blocks / (one.team_threads * one.vectors)
     tile = one.team_threads * one.vectors / 2048  # of the largest kind
-    each = max(0.8, 1.25 * beside * tile) if one.stages else max(1.0, 1.3 * beside * tile)
+    each = max(0.8, 1.1 * (1 + beside) * tile)
     gathered = 0.09 * one.blocks * (1 + k / 340) if one.blocks > 1 else 0.0
-    start = 9.0 + one.threads / 640 + k / 256 * 512 / one.threads + (0.5 if one.stages else 0.0)
+    sorting = k / 256 * 512 / one.threads * beside
+    start = 9.0 + one.threads / 640 + sorting + (0.5 if one.stages else 0.0)
     return [("launch and list", start), ("tiles", tiles * each), ("slices", gathered)]

@@ -440,16 +440,27 @@ __device__ __noinline__ bool cut(List& list, int rank)
     return crowded;
 }
 
-enum Offered { kTaken, kCut, kCrowded };
-
 __device__ __forceinline__ int last_bit(unsigned bits) { return 31 - __clz(bits); }
+
+// Those of a thread's pending items (a bit each) whose keys are not below the edge.
+template <typename Key, typename KeyOf>
+__device__ __forceinline__ unsigned reaching(unsigned pending, const Key& edge, const KeyOf& key_of)
+{
+    unsigned reach = pending;
+#pragma unroll 1
+    for (; pending != 0; pending &= pending - 1)
+        if (key_of(__ffs(pending) - 1) < edge) reach &= ~(pending & -pending);
+    return reach;
+}
+
+enum Offered { kTaken, kCut, kCrowded };
 
 // Adds this thread's pending items, at one atomic for all of them; `last` is the key of the last one. A
 // crowded list is cut, and who was turned away tries again. Every thread of the team takes part; they
 // agree on the result.
-template <typename List, typename KeyOf, typename Reaching>
+template <typename List, typename KeyOf>
 __device__ __forceinline__ Offered offer(
-    List& list, unsigned pending, typename List::Key last, int rank, const KeyOf& key_of, const Reaching& reaching)
+    List& list, unsigned pending, typename List::Key last, int rank, const KeyOf& key_of)
 {
     Offered result = kTaken;
 #pragma unroll 1
@@ -469,7 +480,7 @@ __device__ __forceinline__ Offered offer(
         // The count itself may not be read: who is ahead offers already what comes next.
         if (!team_any(place > List::kCrowd)) return result;
         result = cut(list, rank) || result == kCrowded ? kCrowded : kCut;
-        if (pending != 0) pending = reaching(pending);
+        pending = reaching(pending, list.edge, key_of);
         if (pending != 0) last = key_of(last_bit(pending));
     }
 }
@@ -570,7 +581,7 @@ __device__ __forceinline__ unsigned items_up_to(column_t last, column_t at)
 // what each warp has: `tied` are the items that equal the edge's value, `above` the number of those that
 // are greater. True if none of the equal items is needed; else `last` is the last vector that may have one.
 template <bool kPairs, typename List>
-__device__ __forceinline__ bool last_of_ties(
+__device__ __noinline__ bool last_of_ties(
     List& list, unsigned tied, int above, int warps, column_t begin, column_t at, column_t& last, int rank)
 {
     above = sum_of_warp(above);
@@ -827,18 +838,6 @@ softmax_topk(
         const auto top_key_of = [&](int i) {
             return top_key(column_of(i));
         };
-        const auto top_reaching = [&](unsigned pending) {  // the items once more: they need no registers till then
-            Items<float, kItems> x_items = {};
-            load_items(x_items, x_row, at, live);
-            unsigned reach = 0;
-#pragma unroll
-            for (int i = 0; i < kItems; ++i) {
-                if (i / kWidth >= live) break;
-                const float x = x_items[i];
-                if (!(top_keys.key(x, column_of(i)) < top.edge)) reach |= 1u << i;
-            }
-            return pending & reach;
-        };
         unsigned top_late = 0;  // items that cannot be among the best, for as many equal ones come before
         if (tile == begin) {
             // The first edge of top: 5 groups of items of the tile reach it.
@@ -879,7 +878,7 @@ softmax_topk(
             if (rank == 0) top.edge = top_start.edge, top.known = known;
         }
         unsigned top_pending = 0;
-        float top_last{};  // pending item's value
+        float top_last{};  // pending item's value: most threads have no other
         if (live > 0 && !(top_peak < top_bar.value)) {
 #pragma unroll
             for (int i = 0; i < kItems; ++i) {
@@ -889,14 +888,14 @@ softmax_topk(
             }
             // A few that tie do no harm.
             const bool ties = top_bar.ties && __popc(top_pending) > kItems / 4;
-            if (ties) top_pending = top_reaching(top_pending);
+            if (ties) top_pending = reaching(top_pending, top.edge, top_key_of);
             top_pending &= ~top_late;
             if ((ties || top_late != 0) && top_pending != 0)
                 top_last = top_keys.value(top_key_of(last_bit(top_pending)));
         }
         decltype(top.edge) top_last_key{};
         if (top_pending != 0) top_last_key = top_keys.key(top_last, column_of(last_bit(top_pending)));
-        const Offered top_offered = offer(top, top_pending, top_last_key, rank, top_key_of, top_reaching);
+        const Offered top_offered = offer(top, top_pending, top_last_key, rank, top_key_of);
         if (top_offered != kTaken || tile == begin) {
             const column_t next = tile + kVectors * kTeam;
             if (top_offered == kCrowded && end - next > 2 * kVectors * kTeam)

@@ -76,7 +76,7 @@ def strip_source(program: Program, schedule: CudaSchedule) -> str:
         "headers": headers(program),
         "used": used,
         "helpers": [h for h in HELPERS if h in used],
-        "narrow": False,
+        "narrow": False, "pair_items": [], "pair_lists": False,
         "gathers": any(s.gathered for s in scopes),
         "per_column": any(ld.loader == "load_columns" for v in views.values() for ld in v.loads),
         "stored": any(v.stores for v in views.values()),
