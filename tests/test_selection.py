@@ -58,7 +58,7 @@ def test_what_is_not_known_is_said() -> None:
 
 
 def test_one_that_fits_is_all_there_is() -> None:
-    lines = section(fg.library.topk.explain(target="sm_75", k=3))
+    lines = section(fg.library.topk.explain(target="sm_75", k=64))
     assert lines[1].startswith("only one fits: a block, from memory")
     assert len(lines) == 2
 
@@ -67,7 +67,7 @@ def test_lists_have_prices() -> None:
     lines = section(fg.library.topk.explain(target="sm_90", k=64, n_rows=4000, n_cols=129_024))
     assert lines[2].startswith("→ a block, from memory, 128 threads, 8 × 4")
     lines = section(fg.library.topk.explain(target="sm_90", k=64, n_rows=1, n_cols=129_024))
-    assert lines[2].startswith("→ blocks all over the grid, from memory, 512 threads × 8 blocks")
+    assert lines[2].startswith("→ blocks all over the grid, from memory, 256 threads × 16 blocks")
     assert "slices" in lines[2]
 
 

@@ -164,7 +164,7 @@ __device__ __forceinline__ State block_reduce(State mine, State* meeting)
     __syncthreads();
     if (lane == 0) meeting[warp] = mine;
     __syncthreads();
-    return lanes_reduce<8>(meeting[lane % 8]);
+    return lanes_reduce<32>(lane < kTeam / 32 ? meeting[lane] : State::identity());
 }
 
 // Sweep 1 folds a chunk's first `n_live` vectors (fold).
