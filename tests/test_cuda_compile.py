@@ -53,6 +53,15 @@ def test_long_lists_compile_quickly(k: int) -> None:
     assert nvrtc.compile_for(source, "sm_90").seconds < MOST_SECONDS
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("n_rows", [1, 64, 256, 4000])
+@pytest.mark.parametrize("k", [5, 64, 256, 1024])
+def test_lists_keep_to_registers(k: int, n_rows: int, dtype: str) -> None:
+    """However many rows there are: hardly a register is saved while a row goes by."""
+    source = library_case("softmax_topk", 1, 129_024, dtype, k=k).work(n_rows=n_rows).source
+    _within_budget(source, "sm_90", 48)
+
+
 def test_split_and_peeled_rows_compile() -> None:
     case = library_case("softmax_topk", 1, 1_000_003)
     many = {"n_rows": 4000}

@@ -108,6 +108,34 @@ def test_types(dtype: str, k: int) -> None:
     check(np.full((1, 5000), info.min, kind), k)
 
 
+TIES = {
+    "equal": lambda n, rng: np.full(n, 3),
+    "few values": lambda n, rng: rng.integers(0, 5, n),
+    "one value ahead": lambda n, rng: np.where(rng.random(n) < 0.02, 9, 3),
+    "equal at the end": lambda n, rng: np.where(np.arange(n) < n - 300, 1, 3),
+    "small": lambda n, rng: rng.integers(-60, 60, n),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64", "int32", "int64"])
+@pytest.mark.parametrize("row", TIES)
+def test_ties_of_the_first_tile(row: str, dtype: str) -> None:
+    """The first columns are taken, wherever a warp finds them."""
+    rng = np.random.default_rng(5)
+    rows = np.stack([TIES[row](2050, rng), TIES[row](2050, rng)[::-1]])
+    x = rows.astype(dtype_of(dtype).numpy)
+    for k in (5, 40, 200, 1500):
+        check(x, k, n_rows=100_000)
+
+
+@pytest.mark.parametrize("k", [3, 100])
+def test_values_that_differ_in_late_bits_alone(k: int) -> None:
+    """Edges are the first bits of a value's order: of doubles, far more than one shares them."""
+    rng = np.random.default_rng(1)
+    check(1 + rng.random((2, 3000)) * 1e-12, k, n_rows=100_000)
+    check(2**40 + rng.integers(0, 9, (2, 3000), dtype=np.int64), k, n_rows=100_000)
+
+
 @pytest.mark.parametrize("shift", [1, 3])
 @pytest.mark.parametrize("row", ["random", "equal", "ascending", "NaN and infinities"])
 def test_rows_off_alignment(row: str, shift: int) -> None:

@@ -577,12 +577,12 @@ __device__ __forceinline__ unsigned items_up_to(column_t last, column_t at)
     return items == 32 ? 0xffffffffu : (1u << items) - 1;
 }
 
-// Of equal items, the k best are in the first columns. Drops those of the others that can be told from
-// what each warp has: `tied` are the items that equal the edge's value, `above` the number of those that
-// are greater. True if none of the equal items is needed; else `last` is the last vector that may have one.
+// Of equal items, the k best are in the first columns. The last vector that may have one of those: none
+// after `last`, and begin - 1 if none is needed. `equal` are the items that equal the edge's value, `above`
+// is the number of those that are greater; each warp looks for its share of what these leave.
 template <bool kPairs, typename List>
-__device__ __noinline__ bool last_of_ties(
-    List& list, unsigned tied, int above, int warps, column_t begin, column_t at, column_t& last, int rank)
+__device__ __noinline__ column_t last_of_ties(
+    List& list, unsigned equal, int above, int warps, column_t begin, column_t at, column_t last, int rank)
 {
     above = sum_of_warp(above);
     team_sync();  // what was there is read
@@ -591,20 +591,18 @@ __device__ __noinline__ bool last_of_ties(
     above = 0;
 #pragma unroll
     for (int warp = 0; warp < kTeam / 32; ++warp) above += list.tally.sums[warp];
-    if (above >= List::kK) return true;
+    if (above >= List::kK) return begin - 1;
     const int share = share_of(List::kK - above, warps);
     const auto count_of = [&](unsigned left) {
-        return static_cast<int>(sum_of_warp(__popc(tied & items_up_to<kPairs>(last - static_cast<column_t>(left), at))));
+        return static_cast<int>(sum_of_warp(__popc(equal & items_up_to<kPairs>(last - static_cast<column_t>(left), at))));
     };
-    unsigned left = static_cast<int>(sum_of_warp(__popc(tied))) < share
-        ? 0 : word_of_warp(share, 0, static_cast<unsigned>(last - begin), count_of);
+    unsigned left = count_of(0) < share ? 0 : word_of_warp(share, 0, static_cast<unsigned>(last - begin), count_of);
     if (rank / 32 >= warps) left = 0xffffffffu;
     if (rank % 32 == 0) list.tally.least[rank / 32] = left;
     team_sync();
 #pragma unroll
     for (int warp = 0; warp < kTeam / 32; ++warp) left = min(left, list.tally.least[warp]);
-    last -= static_cast<column_t>(left);
-    return false;
+    return last - static_cast<column_t>(left);
 }
 
 // What the values of items to come are compared with. Those at or above it are candidates; while ties
@@ -867,10 +865,9 @@ softmax_topk(
                     if (x == top_bar.value) equal |= 1u << i;
                     above += !(x <= top_bar.value);
                 }
-                column_t last = known - 1;
-                const bool past = last_of_ties<false>(top, equal, above, warps, begin, at, last, rank);
-                top_late = equal & ~(past ? 0 : items_up_to<false>(last, at));
-                top_start.edge = past ? after(top_start.edge, top_keys)
+                const column_t last = last_of_ties<false>(top, equal, above, warps, begin, at, known - 1, rank);
+                top_late = equal & ~items_up_to<false>(last, at);
+                top_start.edge = last < begin ? after(top_start.edge, top_keys)
                     : top_keys.least_key(top_bar.value, last * kWidth + kWidth - 1);
                 x_items = {};
                 load_items(x_items, x_row, at, live);
