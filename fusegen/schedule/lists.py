@@ -79,8 +79,7 @@ def _ring_blocks(base: CudaSchedule) -> Iterator[CudaSchedule]:
 
 def _large_blocks(base: CudaSchedule, most: int) -> Iterator[CudaSchedule]:
     """For rows that are few."""
-    per_sm = 1 if base.width == MAX_WIDTH else 2
-    yield replace(base, threads=512, vectors=min(4, most), fixed=True, per_sm=per_sm)
+    yield replace(base, threads=512, vectors=min(4, most), fixed=True, per_sm=1)
     yield replace(base, threads=256, vectors=most, fixed=True, per_sm=2)
 
 
