@@ -53,6 +53,12 @@ class ListView:
         """Does an item's value depend on its column?"""
         return uses_column((*self.item_lines, self.value))
 
+    @property
+    def value_lines(self) -> tuple[str, ...]:
+        """All that its value needs of item i."""
+        column = ("const column_t column = column_of(i);",) if self.by_column else ()
+        return (*column, *self.item_lines)
+
 
 @dataclass(frozen=True)
 class LiftView:
