@@ -37,7 +37,7 @@ class ListPlan:
     """A list of K candidates in a team's memory."""
 
     key: KeyPlan
-    slots: int
+    slots: int  # candidates that there is room for
     kept: int  # candidates that may stay when the list is cut
     crowd: int  # candidates that make a list to be cut
     groups: int  # of a thread's first items, whose best ones set the first edge; 0: there is none
