@@ -20,10 +20,6 @@ def best(x, *, k):  # type: ignore[no-untyped-def]
     return fg.max(x), values, columns
 
 
-def need_torch() -> Any:
-    return pytest.importorskip("torch", reason="torch is not installed")
-
-
 def spoiled(t: Any, x: Any) -> Any:
     """Random values, and in each row some NaN, some infinities and zeros of both signs."""
     fate = t.rand(x.shape, device=x.device)
@@ -66,7 +62,7 @@ def exact_order(torch: Any, x: Any, k: int) -> Any:
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("n_rows", "n_cols", "k"), CLASSES)
 def test_hard_rows(n_rows: int, n_cols: int, k: int, dtype: str) -> None:
-    torch = need_torch()
+    torch = pytest.importorskip("torch", reason="torch is not installed")
     torch.manual_seed(k)
     kind = getattr(torch, dtype)
     column = torch.arange(n_cols, device=DEVICE, dtype=torch.float32)

@@ -135,6 +135,56 @@ __device__ __forceinline__ void load_items(
         if (v < live) load_vector(items, v, from + (at + v * kTeam) * kWidth);
 }
 
+__device__ __forceinline__ unsigned least_of_warp(unsigned word)
+{
+    word = __reduce_min_sync(0xffffffffu, word);
+    return word;
+}
+
+__device__ __forceinline__ unsigned greatest_of_warp(unsigned word)
+{
+    word = __reduce_max_sync(0xffffffffu, word);
+    return word;
+}
+
+__device__ __forceinline__ unsigned sum_of_warp(unsigned word)
+{
+    word = __reduce_add_sync(0xffffffffu, word);
+    return word;
+}
+
+// What the lower lanes hold, added up.
+__device__ __forceinline__ unsigned sum_of_lower(unsigned mine, int lane)
+{
+    unsigned sum = mine;
+#pragma unroll
+    for (int gap = 1; gap < 32; gap *= 2) {
+        const unsigned lower = __shfl_up_sync(0xffffffffu, sum, gap);
+        if (lane >= gap) sum += lower;
+    }
+    return sum - mine;
+}
+
+// A word that at least `wanted` of what a warp has are not below, if that holds for `low`, and at most
+// `most` where words tell them apart. Halves the distance between a word that enough reach and one that
+// too few do: 32 rounds at most, whatever the values are.
+template <typename CountOf>
+__device__ __forceinline__ unsigned word_of_warp(
+    int wanted, int most, unsigned low, unsigned high, const CountOf& count_of)
+{
+    while (low < high) {
+        const unsigned middle = high - (high - low) / 2;
+        const int count = count_of(middle);
+        if (count < wanted) {
+            high = middle - 1;
+            continue;
+        }
+        low = middle;
+        if (count <= most) break;
+    }
+    return low;
+}
+
 // The order of floats as integers: NaN above all, -0 equal to 0. The lowest kSpare bits say nothing
 // where all values have fewer digits.
 template <int kSpare>
@@ -258,40 +308,19 @@ __device__ __forceinline__ void sort_of_lanes(Key (&mine)[kMine], int rank)
 }
 
 // A value's order that at least k of a warp's numbers reach, and at most `most` where it can be told
-// without being exact. Halves the distance between two orders: one that enough reach, one that too few do.
+// without being exact.
 template <int kCount>
 __device__ __forceinline__ unsigned bar_of(const unsigned (&orders)[kCount], int k, int most)
 {
     unsigned low = orders[0], high = orders[0];
 #pragma unroll
     for (int i = 1; i < kCount; ++i) low = min(low, orders[i]), high = max(high, orders[i]);
-    low = __reduce_min_sync(0xffffffffu, low), high = __reduce_max_sync(0xffffffffu, high);
-    while (low < high) {
-        const unsigned middle = high - (high - low) / 2;
+    return word_of_warp(k, most, least_of_warp(low), greatest_of_warp(high), [&](unsigned order) {
         unsigned reach = 0;
 #pragma unroll
-        for (int i = 0; i < kCount; ++i) reach += orders[i] >= middle;
-        const int all = static_cast<int>(__reduce_add_sync(0xffffffffu, reach));
-        if (all < k) {
-            high = middle - 1;
-            continue;
-        }
-        low = middle;
-        if (all <= most) break;
-    }
-    return low;
-}
-
-// What the lanes of lower rank hold, added up.
-__device__ __forceinline__ int sum_of_lower(int mine, int rank)
-{
-    int sum = mine;
-#pragma unroll
-    for (int gap = 1; gap < 32; gap *= 2) {
-        const int lower = __shfl_up_sync(0xffffffffu, sum, gap);
-        if (rank >= gap) sum += lower;
-    }
-    return sum - mine;
+        for (int i = 0; i < kCount; ++i) reach += orders[i] >= order;
+        return static_cast<int>(sum_of_warp(reach));
+    });
 }
 
 // Which of a lane's items are the k best of the row, a bit each: those above the k-th, and of its equals
@@ -306,12 +335,12 @@ __device__ __forceinline__ unsigned exactly(const unsigned (&orders)[kItems], in
         if (orders[i] > bar) above |= 1u << i;
         if (orders[i] == bar) ties |= 1u << i;
     }
-    int wanted = k - static_cast<int>(__reduce_add_sync(0xffffffffu, __popc(above)));
+    int wanted = k - static_cast<int>(sum_of_warp(__popc(above)));
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
         unsigned here = ties >> (v * kWidth) & ((1u << kWidth) - 1);
-        int free = wanted - sum_of_lower(__popc(here), rank);
-        wanted -= static_cast<int>(__reduce_add_sync(0xffffffffu, __popc(here)));
+        int free = wanted - static_cast<int>(sum_of_lower(__popc(here), rank));
+        wanted -= static_cast<int>(sum_of_warp(__popc(here)));
         for (; here != 0 && free > 0; here &= here - 1, --free) above |= (here & -here) << (v * kWidth);
     }
     return above;
@@ -468,7 +497,7 @@ softmax_topk(
         const float x = x_items[i];
         if (!(x < top_bar)) top_reach |= 1u << i;
     }
-    if (__reduce_add_sync(0xffffffffu, __popc(top_reach)) > 128) {
+    if (sum_of_warp(__popc(top_reach)) > 128) {
         unsigned orders[kItems];
 #pragma unroll
         for (int i = 0; i < kItems; ++i) {
@@ -483,7 +512,7 @@ softmax_topk(
     // They meet in shared memory as columns: then lanes that have none can help to bring them again.
     LaneKeys<FloatOrder<0>>::Key* top_slots = top_candidates[team];
     const int top_mine = __popc(top_reach);
-    int top_place = sum_of_lower(top_mine, rank);
+    int top_place = static_cast<int>(sum_of_lower(top_mine, rank));
     const int top_count = __shfl_sync(0xffffffffu, top_place + top_mine, 31);
     for (; top_reach != 0; top_reach &= top_reach - 1)
         top_slots[top_place++] = column_of(__ffs(top_reach) - 1);

@@ -139,6 +139,56 @@ __device__ __forceinline__ void load_items(
         if (v < live) load_vector(items, v, from + (at + v * kTeam) * kWidth);
 }
 
+__device__ __forceinline__ unsigned least_of_warp(unsigned word)
+{
+    word = __reduce_min_sync(0xffffffffu, word);
+    return word;
+}
+
+__device__ __forceinline__ unsigned greatest_of_warp(unsigned word)
+{
+    word = __reduce_max_sync(0xffffffffu, word);
+    return word;
+}
+
+__device__ __forceinline__ unsigned sum_of_warp(unsigned word)
+{
+    word = __reduce_add_sync(0xffffffffu, word);
+    return word;
+}
+
+// What the lower lanes hold, added up.
+__device__ __forceinline__ unsigned sum_of_lower(unsigned mine, int lane)
+{
+    unsigned sum = mine;
+#pragma unroll
+    for (int gap = 1; gap < 32; gap *= 2) {
+        const unsigned lower = __shfl_up_sync(0xffffffffu, sum, gap);
+        if (lane >= gap) sum += lower;
+    }
+    return sum - mine;
+}
+
+// A word that at least `wanted` of what a warp has are not below, if that holds for `low`, and at most
+// `most` where words tell them apart. Halves the distance between a word that enough reach and one that
+// too few do: 32 rounds at most, whatever the values are.
+template <typename CountOf>
+__device__ __forceinline__ unsigned word_of_warp(
+    int wanted, int most, unsigned low, unsigned high, const CountOf& count_of)
+{
+    while (low < high) {
+        const unsigned middle = high - (high - low) / 2;
+        const int count = count_of(middle);
+        if (count < wanted) {
+            high = middle - 1;
+            continue;
+        }
+        low = middle;
+        if (count <= most) break;
+    }
+    return low;
+}
+
 // The order of floats as integers: NaN above all, -0 equal to 0. The lowest kSpare bits say nothing
 // where all values have fewer digits.
 template <int kSpare>
@@ -226,36 +276,13 @@ struct alignas(16) Tally {
 // What the threads of lower rank hold, added up.
 __device__ __forceinline__ unsigned sum_before(unsigned mine, Tally& tally, int rank)
 {
-    unsigned sum = mine;
-#pragma unroll
-    for (int gap = 1; gap < 32; gap *= 2) {
-        const unsigned lower = __shfl_up_sync(0xffffffffu, sum, gap);
-        if (rank % 32 >= gap) sum += lower;
-    }
-    if (rank % 32 == 31) tally.sums[rank / 32] = sum;
+    unsigned before = sum_of_lower(mine, rank % 32);
+    if (rank % 32 == 31) tally.sums[rank / 32] = before + mine;
     team_sync();
 #pragma unroll
     for (int warp = 0; warp < kTeam / 32 - 1; ++warp)
-        if (warp < rank / 32) sum += tally.sums[warp];
-    return sum - mine;
-}
-
-__device__ __forceinline__ unsigned least_of_warp(unsigned word)
-{
-    word = __reduce_min_sync(0xffffffffu, word);
-    return word;
-}
-
-__device__ __forceinline__ unsigned greatest_of_warp(unsigned word)
-{
-    word = __reduce_max_sync(0xffffffffu, word);
-    return word;
-}
-
-__device__ __forceinline__ unsigned sum_of_warp(unsigned word)
-{
-    word = __reduce_add_sync(0xffffffffu, word);
-    return word;
+        if (warp < rank / 32) before += tally.sums[warp];
+    return before;
 }
 
 // The least and the greatest word that any thread of the team has seen.
@@ -507,25 +534,6 @@ __device__ __noinline__ void look_ahead(List& list, column_t first, column_t end
     raise(list, kSamples, List::kK, end, rank);
 }
 
-// A word that at least `share` of what a warp has are not below, if that holds for `low`; about the
-// greatest one. Halving a range of integers takes 32 rounds at most, whatever the values are.
-template <typename CountOf>
-__device__ __forceinline__ unsigned word_of_warp(int share, unsigned low, unsigned high, const CountOf& count_of)
-{
-    const int most = share + share / 8 + 1;
-    while (low < high) {
-        const unsigned middle = high - (high - low) / 2;
-        const int count = count_of(middle);
-        if (count < share) {
-            high = middle - 1;
-        } else {
-            low = middle;
-            if (count <= most) break;
-        }
-    }
-    return low;
-}
-
 template <typename Key>
 struct Start {
     Key edge;
@@ -540,8 +548,9 @@ __device__ __forceinline__ typename Keys::Key after(const typename Keys::Key& ed
     return keys.value(edge) < next ? keys.least_key(next, -1) : edge;
 }
 
-// Of what the k best need, the part that each of so many warps has to have.
+// Of what the k best need, the part that each of so many warps has to have, and what may come with it.
 __device__ __forceinline__ int share_of(int k, int warps) { return (k + warps - 1) / warps; }
+__device__ __forceinline__ int little_more(int share) { return share + share / 8 + 1; }
 
 // The first edge of a list: the least key with some top word. Each of `warps` warps, whose lanes all have
 // a live item, finds a word that its share of the k reaches among `groups` groups of items; k reach the
@@ -551,7 +560,7 @@ __device__ __forceinline__ Start<typename List::Key> first_edge(
     List& list, int warps, int groups, unsigned low, unsigned high, int rank, const CountOf& count_of)
 {
     const int share = warps > 0 ? share_of(List::kK, warps) : groups + 1;
-    unsigned word = share <= groups ? word_of_warp(share, low, high, count_of) : 0;
+    unsigned word = share <= groups ? word_of_warp(share, little_more(share), low, high, count_of) : 0;
     bool tied = word > 0 && count_of(word) > share + share / 2 + 4;
     if (warps > 0 && rank / 32 >= warps) word = 0xffffffffu, tied = false;
     if (rank % 32 == 0) list.tally.least[rank / 32] = word, list.tally.greatest[rank / 32] = tied;
@@ -596,7 +605,8 @@ __device__ __noinline__ column_t last_of_ties(
     const auto count_of = [&](unsigned left) {
         return static_cast<int>(sum_of_warp(__popc(equal & items_up_to<kPairs>(last - static_cast<column_t>(left), at))));
     };
-    unsigned left = count_of(0) < share ? 0 : word_of_warp(share, 0, static_cast<unsigned>(last - begin), count_of);
+    unsigned left = count_of(0) < share
+        ? 0 : word_of_warp(share, little_more(share), 0, static_cast<unsigned>(last - begin), count_of);
     if (rank / 32 >= warps) left = 0xffffffffu;
     if (rank % 32 == 0) list.tally.least[rank / 32] = left;
     team_sync();

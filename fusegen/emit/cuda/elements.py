@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
-from fusegen.emit.cuda.dialect import PAIR_TYPES, CudaDialect
+from fusegen.emit.cuda.dialect import C_TYPES, PAIR_OF_ONE, PAIR_TYPES, CudaDialect
 from fusegen.emit.cuda.own import fold_lines as own_lines
 from fusegen.emit.cuda.state import StateView, folded_into, lifted
-from fusegen.emit.cuda.views import LiftView, ListView
+from fusegen.emit.cuda.views import LiftView, ListView, SweepView
 from fusegen.expr import Expr, Var, variables
-from fusegen.kernel import Kernel, Let, Sweep
+from fusegen.kernel import Kernel, Let, Program, Sweep
 from fusegen.monoid import Best, Folded, KBest, Moving, Own, Relative
 
 
@@ -23,6 +23,16 @@ def needed(sweep: Sweep, exprs: Iterable[Expr]) -> tuple[list[str], list[Let]]:
             lets.insert(0, let)
             wanted |= set(variables(let.expr))
     return [n for n in sweep.loads if n in wanted], lets
+
+
+def pair_facts(program: Program, sweeps: Sequence[SweepView]) -> dict[str, object]:
+    """Types of 16 bits that sweeps work on two at a time: C++ name, that of a pair, and the
+    function that makes a pair of one value. Do lists, too?"""
+    listed = any(c.pairs for v in sweeps for c in v.streamed_lists)
+    paired = listed or any(v.fold_pairs for v in sweeps)
+    read = {p.dtype.name for p in program.inputs if paired and p.dtype.name in PAIR_TYPES}
+    types = [(C_TYPES[n], PAIR_TYPES[n], PAIR_OF_ONE[n]) for n in sorted(read)]
+    return {"pair_items": types, "pair_lists": listed}
 
 
 class ElementPrinter:

@@ -31,7 +31,7 @@ def list_facts(sweeps: Sequence[SweepView]) -> dict[str, object]:
         "fullest_bin": FULLEST_BIN,
         "long_lists": any(p.crowd > FEW_CANDIDATES for p in plans),
         "first_edges": any(p.groups for p in plans),
-        "guesses": any(p.guess for p in plans),
+        "guesses": any(v.guesses for v in sweeps),
         "spilled": any(c.spilled for c in found if c.way == "streamed"),
         "look_ahead": any(p.samples for p in plans),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusegen.schedule.cuda import CudaSchedule
+from fusegen.schedule.target import WARP
 
 
 def reduce_function(schedule: CudaSchedule) -> str:
@@ -32,3 +33,10 @@ def meeting_array(schedule: CudaSchedule, sweep: int) -> str:
     warps = "kMostThreads / 32"
     size = f"16 * {warps}" if schedule.team == "cluster" else warps
     return f"meeting{sweep}{'[2]' if schedule.steady else ''}[{size}]"
+
+
+def meeting_lanes(schedule: CudaSchedule) -> int:
+    """Lanes that hold the totals of a block's warps: as many, if that is a known power of two."""
+    warps = schedule.team_threads // WARP
+    known = schedule.fixed and schedule.rows_per_block == 1
+    return warps if known and warps > 0 and warps & (warps - 1) == 0 else WARP

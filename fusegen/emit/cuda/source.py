@@ -8,8 +8,10 @@ from itertools import pairwise
 
 from fusegen.emit.banner import banner_lines
 from fusegen.emit.cuda.chip import ChipPrinter
-from fusegen.emit.cuda.dialect import C_TYPES, PAIR_OF_ONE, PAIR_TYPES, CudaDialect
+from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
+from fusegen.emit.cuda.elements import pair_facts
 from fusegen.emit.cuda.list_facts import list_facts
+from fusegen.emit.cuda.meeting import meeting_lanes
 from fusegen.emit.cuda.own import own_view
 from fusegen.emit.cuda.rows import array_name, body_of, early_steps, pointer_of, step_lines
 from fusegen.emit.cuda.sweep import SweepPrinter
@@ -102,8 +104,7 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
         **list_facts(sweeps),
         "loads": {ld.loader for v in sweeps for ld in v.loads},
         "narrow": any(v.repacks for v in sweeps),
-        "pair_items": _pair_items(program, sweeps),
-        "pair_lists": any(c.pairs for v in sweeps for c in v.streamed_lists),
+        **pair_facts(program, sweeps),
         "stored": any(v.stores for v in sweeps),
         "splits": any(k.splits for k in kernels),
         "together": any(n.together for n in launched),
@@ -114,15 +115,6 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> str:
         "kernels": kernels,
     }  # fmt: skip
     return without_unused(render("cuda/program.cu.j2", context))
-
-
-def _pair_items(program: Program, sweeps: list[SweepView]) -> list[tuple[str, str, str]]:
-    """Types of 16 bits that are worked on two at a time: C++ name, that of a pair, and the function
-    that makes a pair of one value."""
-    if not any(v.fold_pairs or any(c.pairs for c in v.streamed_lists) for v in sweeps):
-        return []
-    read = {p.dtype.name for p in program.inputs if p.dtype.name in PAIR_TYPES}
-    return [(C_TYPES[n], PAIR_TYPES[n], PAIR_OF_ONE[n]) for n in sorted(read)]
 
 
 def is_narrow(program: Program) -> bool:
@@ -146,7 +138,7 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
         "runtime_team": not (lanes or schedule.fixed),
         "one_warp": lanes and schedule.lanes == WARP,
         "partial_warps": lanes and schedule.lanes < WARP,
-        "meeting_lanes": _meeting_lanes(schedule),
+        "meeting_lanes": meeting_lanes(schedule),
         "rows_per_block": schedule.rows_per_block, "most_threads": schedule.most_threads,
         "least_blocks": schedule.least_blocks,
         "vectors": schedule.vectors, "width": schedule.width, "wide": schedule.width > 1,
@@ -160,13 +152,6 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
         "reduces": schedule.target.ampere,
         "nan_max": dialect.real == "float" and schedule.target.ampere,
     }  # fmt: skip
-
-
-def _meeting_lanes(schedule: CudaSchedule) -> int:
-    """Lanes that hold the totals of a block's warps: as many, if that is a known power of two."""
-    warps = schedule.team_threads // WARP
-    known = schedule.fixed and schedule.rows_per_block == 1
-    return warps if known and warps > 0 and warps & (warps - 1) == 0 else WARP
 
 
 def _kernel_view(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from fusegen.emit.banner import banner_lines
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
+from fusegen.emit.cuda.elements import pair_facts
 from fusegen.emit.cuda.own import own_view
 from fusegen.emit.cuda.rows import array_name
 from fusegen.emit.cuda.source import (
@@ -76,7 +77,8 @@ def strip_source(program: Program, schedule: CudaSchedule) -> str:
         "headers": headers(program),
         "used": used,
         "helpers": [h for h in HELPERS if h in used],
-        "narrow": False, "pair_items": [], "pair_lists": False,
+        "narrow": False,
+        **pair_facts(program, list(views.values())),
         "gathers": any(s.gathered for s in scopes),
         "per_column": any(ld.loader == "load_columns" for v in views.values() for ld in v.loads),
         "stored": any(v.stores for v in views.values()),
