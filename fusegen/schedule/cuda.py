@@ -16,6 +16,7 @@ from fusegen.schedule.target import WARP, CudaTarget
 
 VECTOR_BYTES = 16
 MAX_WIDTH = 8  # elements of a vector
+MAX_CLUSTER = 16  # blocks
 MAX_ITEMS = 32  # of a chunk whose candidates for a list are told apart by a bit each
 NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 bits
 TYPICAL_COLUMNS = 8192  # where the length of a row is not known

@@ -16,9 +16,8 @@ from fusegen.schedule.launch import ring_params, shared_bytes
 from fusegen.schedule.price import Price, Work
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import WARP
-from fusegen.schedule.topk import in_device_memory, list_plan
+from fusegen.schedule.topk import ListPlan, in_device_memory, list_plan
 
-_TALLY = 2304  # bytes beside a list's candidates
 _STATIC, _RESERVED = 256, 1024  # of a block beside its lists, and what CUDA takes
 
 
@@ -36,9 +35,14 @@ def list_candidates(
 def _shared(program: Program, one: CudaSchedule) -> int:
     """Bytes of a block's lists and rings, and of what else it has."""
     return _STATIC + max(
-        sum(list_plan(k, best, one).n_bytes + _TALLY for s in k.sweeps for best in s.monoid.lists)
-        * (not in_device_memory(k, one)) + shared_bytes(k, one) for k in program.kernels
+        sum(_list_bytes(list_plan(k, best, one), in_device_memory(k, one))
+            for s in k.sweeps for best in s.monoid.lists) + shared_bytes(k, one)
+        for k in program.kernels
     )  # fmt: skip
+
+
+def _list_bytes(plan: ListPlan, elsewhere: bool) -> int:
+    return plan.tally_bytes + (0 if elsewhere else plan.n_bytes)
 
 
 def _shapes(
@@ -53,8 +57,10 @@ def _shapes(
     rings = tuple(_ring_blocks(base)) if _rings(program, base) and most >= 4 else ()
     yield from (one for one in rings if n_vectors > 3 * one.threads * one.vectors)
     if problem.n_rows and problem.n_rows <= 2 * base.target.multiprocessors:
-        for one in (*_large_blocks(base, most), *rings[:1]):
+        for one in _large_blocks(base, most):
             yield from _shared_rows(one, problem.n_rows, n_vectors)
+        if len(program.sweeps) == 1:
+            yield from _clusters(program, base, problem.n_rows, n_vectors, most)
 
 
 def _blocks(
@@ -89,13 +95,37 @@ def _edges(base: CudaSchedule) -> bool:
 
 
 def _shared_rows(one: CudaSchedule, rows: int, n_vectors: int) -> Iterator[CudaSchedule]:
-    """Each row in a block, or over several blocks; all of them run at once."""
+    """Each row in a block, or over several blocks: as many as run at once, or, where they are
+    small, twice as many."""
     chunks, there = -(-n_vectors // (one.threads * one.vectors)), one.target.multiprocessors
     alone = min(there // rows, 64)
     for blocks in sorted({1, 2, 4, 8, 16, 32, alone, 2 * alone}):
-        if 0 < blocks <= min(chunks, one.per_sm * there // rows) and (blocks > 1 or not one.stages):
+        if 0 < blocks <= min(chunks, one.per_sm**2 * there // rows):
             room = 1 if rows * blocks <= there else one.per_sm
             yield replace(one, team="grid" if blocks > 1 else "block", blocks=blocks, per_sm=room)
+
+
+def _clusters(
+    program: Program, base: CudaSchedule, rows: int, n_vectors: int, most: int
+) -> Iterator[CudaSchedule]:
+    """A row over blocks that tell one another what they find; each has a tile of whole warps."""
+    for threads, per_sm in ((512, 1), (256, 2)):
+        for blocks in (2, 4, 8, 16):
+            share = -(-n_vectors // blocks)
+            one = replace(
+                base, team="cluster", blocks=blocks, threads=threads, fixed=True, per_sm=per_sm,
+                vectors=min(most, -(-share // threads)),
+            )  # fmt: skip
+            whole = n_vectors - (blocks - 1) * share >= threads
+            if blocks <= base.target.largest_cluster and whole and rows <= _at_once(one) \
+                    and not any(in_device_memory(k, one) for k in program.kernels):
+                yield one
+
+
+def _at_once(one: CudaSchedule) -> int:
+    """Clusters that a device holds: parts of it have no room for another whole one."""
+    room = one.per_sm * one.target.multiprocessors // one.blocks
+    return int(0.92 * room) if one.blocks > 2 else room
 
 
 def _rings(program: Program, base: CudaSchedule) -> bool:
@@ -110,7 +140,8 @@ def _rings(program: Program, base: CudaSchedule) -> bool:
 def price_of_lists(one: CudaSchedule, work: Work, k: int) -> Price:
     """Price of a schedule for lists of up to k elements."""
     if work.rows is not None and work.few(one.target):
-        return Price(tuple(_latencies(one, work, work.rows, k)), adds=True)
+        few = _cluster_latencies if one.team == "cluster" else _latencies
+        return Price(tuple(few(one, work, work.rows, k)), adds=True)
     factors = [("loads", _loads(one, work)), ("lists", _lists(one, work, k)),
                ("warps", _warps(one, work))]  # fmt: skip
     if work.rows is not None:
@@ -160,5 +191,17 @@ def _latencies(
     each = max(0.8, 1.1 * (1 + beside) * tile)
     gathered = 0.09 * one.blocks * (1 + k / 340) if one.blocks > 1 else 0.0
     sorting = k / 256 * 512 / one.threads * beside
-    start = 9.0 + one.threads / 640 + sorting + (0.5 if one.stages else 0.0)
+    start = 8.5 + one.threads / 640 + sorting + 0.2 * math.sqrt(k)
     return [("launch and list", start), ("tiles", tiles * each), ("slices", gathered)]
+
+
+def _cluster_latencies(
+    one: CudaSchedule, work: Work, rows: int, k: int
+) -> list[tuple[str, float]]:
+    """Likewise, where blocks of a cluster share a row."""
+    tiles = -(-work.vectors // (one.blocks * one.team_threads * one.vectors))
+    loaded = rows * one.blocks * one.team_threads * one.vectors * VECTOR_BYTES / 1e6  # by a tile
+    each = max(0.8, 0.5 * loaded) + 0.03 * math.sqrt(k)
+    if rows * one.blocks > one.target.multiprocessors:
+        each += 0.3
+    return [("launch and list", 8.0 + 0.17 * math.sqrt(k)), ("tiles", tiles * each)]

@@ -12,7 +12,7 @@ from fusegen.monoid import KBest
 from fusegen.schedule.cuda import CudaSchedule
 
 SHARED_LIST_BYTES = 33792  # of all lists of a block; larger ones live in device memory
-FEW_CANDIDATES = 128  # that are sorted by warps, a key in each lane
+STATIC_SHARED_BYTES = 47104  # of lists and what belongs to them; the rest is other memory of a block
 FULLEST_BIN = 96  # keys of a histogram's bin that are sorted by counting
 _SPARE_BITS = {"bfloat16": 16, "float16": 13}  # of a float that holds such a value
 
@@ -40,6 +40,8 @@ class ListPlan:
     slots: int  # candidates that there is room for
     kept: int  # candidates that may stay when the list is cut
     crowd: int  # candidates that make a list to be cut
+    few: int  # candidates that are put in order without a histogram
+    bin_bits: int  # of a histogram's bins
     groups: int  # of a thread's first items, whose best ones set the first edge; 0: there is none
     guess: bool  # does the list of a long row begin with an edge that a sample makes likely?
     samples: int  # vectors that set an edge after many candidates at once; 0: there is none
@@ -47,6 +49,11 @@ class ListPlan:
     @property
     def n_bytes(self) -> int:
         return self.slots * self.key.n_bytes
+
+    @property
+    def tally_bytes(self) -> int:
+        """What a list has in shared memory beside its candidates, at most."""
+        return (4 << self.bin_bits) + 512
 
 
 def key_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> KeyPlan:
@@ -74,21 +81,27 @@ def list_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ListPlan:
     k = best.k
     key = key_plan(kernel, best, schedule)
     kept = k + k // 8 + 16
-    beside = (k + FULLEST_BIN + 31) // 32 * 32  # where they are sorted to
+    few = min(max(128, schedule.team_threads), 256)  # as many find their place by counting
+    beside = max(few, (k + FULLEST_BIN + 31) // 32 * 32)  # where they are sorted to
     least = 256 if schedule.team == "lanes" else 512 if k <= 64 else 1536
     sample = 2 * schedule.width * schedule.team_threads  # of a list that begins with a guess
-    guess = k >= 512 and sample <= 4096
+    shared = schedule.team == "cluster"
+    guess = k >= 512 and sample <= 4096 and not shared
     if guess:
         least = max(least, sample)
-    if schedule.blocks > 1 and schedule.blocks * kept <= 4096:
+    if schedule.team == "grid" and schedule.blocks * kept <= 4096:
         least = max(least, schedule.blocks * kept)  # what the last block of a row gathers
+    if shared:
+        least = max(least, 7 * k // 2 + beside)  # what the first block of a row gathers
     slots = (max(least, 5 * k // 2, kept + beside) + 255) // 256 * 256
     crowd = min(2 * k + k // 2 + 64, max(slots * 7 // 16, kept + kept // 8))
-    if guess:
-        crowd = slots - schedule.team_threads  # that one more candidate of every thread finds room
+    if guess or (shared and k >= 512):  # one more candidate of every thread finds room
+        crowd = max(crowd, slots - schedule.team_threads)
+    share = -(-k // schedule.blocks) if shared else k  # that the first tile of a block has to have
     samples = min(slots - crowd, max(512, 4 * k))
     return ListPlan(
-        key=key, slots=slots, kept=kept, crowd=crowd, groups=_groups(k, schedule),
+        key=key, slots=slots, kept=kept, crowd=crowd, few=few,
+        bin_bits=10 if shared and k >= 512 else 9, groups=_groups(share, schedule),
         guess=guess, samples=samples if 2 * samples > 3 * k else 0,
     )  # fmt: skip
 
@@ -108,8 +121,10 @@ def in_device_memory(kernel: Kernel, schedule: CudaSchedule) -> bool:
     """Do the kernel's lists exceed what a block can keep in static shared memory?"""
     if schedule.lists != "streamed":
         return False
-    total = sum(
-        list_plan(kernel, best, schedule).n_bytes
-        for sweep in kernel.sweeps for best in sweep.monoid.lists
-    )  # fmt: skip
-    return total * schedule.rows_per_block > SHARED_LIST_BYTES
+    plans = [list_plan(kernel, best, schedule)
+             for sweep in kernel.sweeps for best in sweep.monoid.lists]  # fmt: skip
+    total = sum(p.n_bytes for p in plans) * schedule.rows_per_block
+    tallies = sum(p.tally_bytes for p in plans) * schedule.rows_per_block
+    # Blocks that share a row are few: they need not leave room for others.
+    most = STATIC_SHARED_BYTES if schedule.team == "cluster" else SHARED_LIST_BYTES
+    return total > most or total + tallies > STATIC_SHARED_BYTES

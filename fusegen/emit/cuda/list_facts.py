@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fusegen.emit.cuda.dialect import C_TYPES, PAIR_TYPES
 from fusegen.emit.cuda.views import SweepView
-from fusegen.schedule.topk import FEW_CANDIDATES, FULLEST_BIN
+from fusegen.schedule.topk import FULLEST_BIN
 
 
 def list_facts(sweeps: Sequence[SweepView]) -> dict[str, object]:
@@ -27,9 +27,9 @@ def list_facts(sweeps: Sequence[SweepView]) -> dict[str, object]:
         "orders": {p.key.order for p in plans}
         | {c.plan.key.order for c in short if c.keys.startswith("LaneKeys")},
         "layouts": {"WideKeys" if p.key.wide else "PackedKeys" for p in plans},
-        "few_candidates": FEW_CANDIDATES,
+        "bin_bits": max((p.bin_bits for p in plans), default=0),
         "fullest_bin": FULLEST_BIN,
-        "long_lists": any(p.crowd > FEW_CANDIDATES for p in plans),
+        "long_lists": any(p.crowd > p.few for p in plans),
         "first_edges": any(p.groups for p in plans),
         "guesses": any(v.guesses for v in sweeps),
         "spilled": any(c.spilled for c in found if c.way == "streamed"),

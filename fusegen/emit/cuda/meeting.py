@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusegen.schedule.cuda import CudaSchedule
+from fusegen.schedule.cuda import MAX_CLUSTER, CudaSchedule
 from fusegen.schedule.target import WARP
 
 
@@ -26,12 +26,15 @@ def meeting_arguments(schedule: CudaSchedule, sweep: int) -> str:
             "blocks, slice")  # fmt: skip
 
 
-def meeting_array(schedule: CudaSchedule, sweep: int) -> str:
-    """Declaration of the shared memory where warps meet; "" for teams inside a warp."""
+def meeting_array(schedule: CudaSchedule, sweep: int, lists: bool) -> str:
+    """Declaration of the shared memory where warps meet; "" for teams inside a warp. Of a sweep
+    with lists, only totals of blocks leave their block."""
     if schedule.team == "lanes":
         return ""
     warps = "kMostThreads / 32"
-    size = f"16 * {warps}" if schedule.team == "cluster" else warps
+    size = warps
+    if schedule.team == "cluster":
+        size = f"kBlocks + {warps}" if lists else f"{MAX_CLUSTER} * {warps}"
     return f"meeting{sweep}{'[2]' if schedule.steady else ''}[{size}]"
 
 

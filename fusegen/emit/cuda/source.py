@@ -145,6 +145,7 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
         "past_l1": schedule.past_l1,
         "stages": schedule.stages,
         "step": "kRestVectors" if schedule.home == "chip" else "kVectors",
+        "cluster": schedule.team == "cluster", "blocks": schedule.blocks,
         "sliced": schedule.team in ("cluster", "grid"),
         "exp": "exp_narrow" if dialect.narrow else f"exp{dialect.suffix}",
         "lowest": "-3.402823466e38f" if dialect.real == "float" else "-1.7976931348623157e308",

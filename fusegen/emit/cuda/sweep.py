@@ -55,7 +55,7 @@ class SweepPrinter:
             state=self.state, total=self.total, part=f"part_of_{self.total}",
             reduce=reduce_function(self.schedule),
             meeting=meeting_arguments(self.schedule, sweep.number),
-            meeting_array=meeting_array(self.schedule, sweep.number),
+            meeting_array=meeting_array(self.schedule, sweep.number, bool(lists)),
             loads=loads,
             brings=tuple(ln for ld in loads for ln in self._bring(ld) if not self._early(ld)),
             held=tuple(ln for ld in loads for ln in self._held(ld)),

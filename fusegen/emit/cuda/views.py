@@ -127,6 +127,11 @@ class SweepView:
         return any(top.plan.guess for top in self.streamed_lists)
 
     @property
+    def first_edges(self) -> bool:
+        """Does a list's first edge come from the first tile?"""
+        return any(top.plan.groups for top in self.streamed_lists)
+
+    @property
     def declares(self) -> tuple[str, ...]:
         """Items of a chunk that may be less than whole: what is not there does not stay in
         registers from the chunk before."""
