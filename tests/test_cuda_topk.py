@@ -189,6 +189,49 @@ def test_rings_of_types(dtype: str, shift: int) -> None:
     check(x, 70, shift=shift, aligned=False, schedule=replace(schedule, **RING))
 
 
+CLUSTER = {"team": "cluster", "lists": "streamed", "home": "device", "stages": 0, "fixed": True, "per_sm": 1}
+# blocks, threads, vectors: slices of several tiles, slices that are a tile, many small blocks
+CLUSTERS = ((4, 128, 2), (2, 256, 5), (16, 64, 4))
+
+
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("k", [1, 5, 64, 300, 1024])
+def test_rows_over_a_cluster(row: str, k: int) -> None:
+    """What blocks find meets in the first of them, wherever it was, however much it is."""
+    x = rows_of(row, "float32")
+    schedule = Case(best, {"x": x}, *x.shape, {"k": k}).work(n_rows=2).schedule
+    for seed, (blocks, threads, vectors) in enumerate(CLUSTERS):
+        shape = {"blocks": blocks, "threads": threads, "vectors": vectors}
+        check(x, k, seed, schedule=replace(schedule, **CLUSTER, **shape))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32", "int64"])
+@pytest.mark.parametrize("row", ["few values", "ascending", "random"])
+def test_clusters_of_types(row: str, dtype: str) -> None:
+    for k, n in ((6, 5007), (200, 5007), (40, 700)):  # the last: slices of no whole tile
+        x = rows_of(row, dtype, n)
+        case = Case(best, {"x": x}, *x.shape, {"k": k})
+        for shift in (0, 3):
+            work = case.work(n_rows=2, aligned=False)
+            shape = {"blocks": 4, "threads": 128, "vectors": 2}
+            schedule = replace(work.schedule, **CLUSTER, **shape)
+            check(x, k, shift=shift, aligned=False, schedule=schedule)
+
+
+def test_several_lists_in_a_cluster() -> None:
+    @fg.pipeline
+    def two(x):  # type: ignore[no-untyped-def]
+        return *fg.topk(x, 70), *fg.topk(x, 3, largest=False)
+
+    x = np.random.default_rng(0).integers(-9, 9, (2, 6000)).astype(np.float32)
+    case = Case(two, {"x": x}, 2, 6000)
+    shape = {"blocks": 4, "threads": 128, "vectors": 4}
+    schedule = replace(case.work(n_rows=2).schedule, **CLUSTER, **shape)
+    got = case.emulate(schedule=schedule)
+    np.testing.assert_array_equal(got[1], best_columns(x, 70))
+    np.testing.assert_array_equal(got[3], best_columns(-x, 3))
+
+
 @pytest.mark.parametrize("row", ["random", "equal", "stairs", "ascending", "sampled"])
 @pytest.mark.parametrize("stages", [0, 3])
 def test_rows_that_begin_with_a_guess(row: str, stages: int) -> None:
