@@ -82,7 +82,7 @@ def list_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ListPlan:
     key = key_plan(kernel, best, schedule)
     kept = k + k // 8 + 16
     few = min(max(128, schedule.team_threads), 256)  # as many find their place by counting
-    beside = max(few, (k + FULLEST_BIN + 31) // 32 * 32)  # where they are sorted to
+    beside = max(few, k + FULLEST_BIN, kept)  # where they are sorted to
     least = 256 if schedule.team == "lanes" else 512 if k <= 64 else 1536
     sample = 2 * schedule.width * schedule.team_threads  # of a list that begins with a guess
     shared = schedule.team == "cluster"
