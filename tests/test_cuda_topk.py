@@ -189,7 +189,8 @@ def test_rings_of_types(dtype: str, shift: int) -> None:
     check(x, 70, shift=shift, aligned=False, schedule=replace(schedule, **RING))
 
 
-CLUSTER = {"team": "cluster", "lists": "streamed", "home": "device", "stages": 0, "fixed": True, "per_sm": 1}
+CLUSTER = {"team": "cluster", "lists": "streamed", "home": "device", "stages": 0,
+           "fixed": True, "per_sm": 1}  # fmt: skip
 # blocks, threads, vectors: slices of several tiles, slices that are a tile, many small blocks
 CLUSTERS = ((4, 128, 2), (2, 256, 5), (16, 64, 4))
 

@@ -12,7 +12,7 @@ from fusegen.monoid import KBest
 from fusegen.schedule.cuda import CudaSchedule
 
 SHARED_LIST_BYTES = 33792  # of all lists of a block; larger ones live in device memory
-STATIC_SHARED_BYTES = 47104  # of lists and what belongs to them; the rest is other memory of a block
+STATIC_SHARED_BYTES = 47104  # of lists and their tallies; blocks have more than these
 FULLEST_BIN = 96  # keys of a histogram's bin that are sorted by counting
 _SPARE_BITS = {"bfloat16": 16, "float16": 13}  # of a float that holds such a value
 

@@ -189,6 +189,16 @@ __device__ __forceinline__ unsigned word_of_warp(
     return low;
 }
 
+// Likewise; a few are found sooner one after the other. `below` is the next lower word of the warp.
+template <typename CountOf, typename Below>
+__device__ __forceinline__ unsigned word_of_warp(
+    int wanted, int most, unsigned low, unsigned high, const CountOf& count_of, const Below& below)
+{
+    if (wanted > 8) return word_of_warp(wanted, most, low, high, count_of);
+    while (count_of(high) < wanted) high = below(high);
+    return high;
+}
+
 // The order of floats as integers: NaN above all, -0 equal to 0. The lowest kSpare bits say nothing
 // where all values have fewer digits.
 template <int kSpare>
@@ -374,6 +384,11 @@ __device__ __noinline__ Key select(const Key* keys, int count, int k, int most, 
     }
 }
 
+// Of what the k best need, the part that each of so many warps or blocks has to have.
+__device__ __forceinline__ int share_of(int k, int parts) { return (k + parts - 1) / parts; }
+// What may come with so many.
+__device__ __forceinline__ int little_more(int wanted) { return wanted + wanted / 8 + 1; }
+
 constexpr int kFullest = 96;  // keys of a bin that may be sorted by counting
 
 // Where the candidates of a list are kept.
@@ -386,12 +401,15 @@ struct InShared {
 // elements of the row are not below it; the others find a slot as they come. When many have come, the
 // edge is raised to about the k-th best of them, and those below it go.
 // A cut leaves up to Kept candidates: exactly K would take more time. Crowd of them make it time to cut.
-template <typename KeyType, int K, int Slots, int Kept, int Crowd, template <typename, int> class Memory>
+// Few are put in order without a histogram.
+template <typename KeyType, int K, int Slots, int Kept, int Crowd, int Few, template <typename, int> class Memory>
 struct KBest : Memory<KeyType, Slots> {
     typedef KeyType Key;
-    static constexpr int kK = K, kSlots = Slots, kKept = Kept, kCrowd = Crowd;
-    static constexpr int kBeside = Slots - (K + kFullest + 31) / 32 * 32;  // where candidates are sorted to
+    static constexpr int kK = K, kSlots = Slots, kKept = Kept, kCrowd = Crowd, kFew = Few;
+    static constexpr int kSorted = K + kFullest > Kept ? K + kFullest : Kept;
+    static constexpr int kBeside = Slots - (kSorted > Few ? kSorted : Few);  // where candidates are sorted to
     static_assert(Kept <= kBeside, "no room to sort");
+    static_assert(Crowd + 2 * kWidth <= Slots, "no room for elements at the edges");
 
     Key edge;
     column_t known;  // vectors of the row among which the k are that the edge is for
@@ -427,19 +445,14 @@ __device__ __noinline__ void raise(List& list, int count, int wanted, column_t e
     team_sync();
 }
 
-// Drops what is below a new edge. True if candidates had been turned away. Every thread of the team
-// takes part, after a barrier.
+// Drops those of `count` candidates that are below an edge. Every thread of the team takes part, after a
+// barrier.
 template <typename List>
-__device__ __noinline__ bool cut(List& list, int rank)
+__device__ __forceinline__ void drop_below(List& list, const typename List::Key& edge, int count, int rank)
 {
     typedef typename List::Key Key;
     constexpr int kBatch = 4;
-    const bool crowded = list.count > List::kSlots;
-    const int count = crowded ? List::kSlots : list.count;
     if (rank == 0) list.kept = 0;
-    Key edge = select(list.slots, count, List::kK, List::kKept, list.tally, rank);
-    const bool here = !(edge < list.edge);  // or is the k-th best still to come?
-    if (!here) edge = list.edge;
     for (int first = 0; first < count; first += kBatch * kTeam) {
         Key held[kBatch];
         unsigned stays = 0;
@@ -458,13 +471,24 @@ __device__ __noinline__ bool cut(List& list, int rank)
             if (stays >> b & 1) list.slots[place++] = held[b];
     }
     team_sync();
+    if (rank == 0) list.count = list.kept;
+}
+
+// Raises the edge to about the k-th best candidate. Every thread of the team takes part, after a barrier.
+template <typename List>
+__device__ __noinline__ void cut(List& list, int rank)
+{
+    typedef typename List::Key Key;
+    const int count = list.count < List::kSlots ? list.count : List::kSlots;  // others were turned away
+    Key edge = select(list.slots, count, List::kK, List::kKept, list.tally, rank);
+    const bool here = !(edge < list.edge);  // or is the k-th best still to come?
+    if (!here) edge = list.edge;
+    drop_below(list, edge, count, rank);
     if (rank == 0) {
-        list.count = list.kept;
         list.edge = edge;
         if (here) list.known = 0;
     }
     team_sync();
-    return crowded;
 }
 
 __device__ __forceinline__ int last_bit(unsigned bits) { return 31 - __clz(bits); }
@@ -480,33 +504,56 @@ __device__ __forceinline__ unsigned reaching(unsigned pending, const Key& edge, 
     return reach;
 }
 
-enum Offered { kTaken, kCut, kCrowded };
+enum Offered { kTaken, kCut, kTooMany };
 
 // Adds this thread's pending items, at one atomic for all of them; `last` is the key of the last one. A
-// crowded list is cut, and who was turned away tries again. Every thread of the team takes part; they
-// agree on the result.
+// crowded list is cut; if there is no room for all, it is left as it was. Every thread of the team takes
+// part; they agree on the result. The candidates are there after a barrier.
 template <typename List, typename KeyOf>
 __device__ __forceinline__ Offered offer(
+    List& list, unsigned pending, const typename List::Key& last, int rank, const KeyOf& key_of)
+{
+    const int mine = __popc(pending);
+    int place = mine > 0 ? atomicAdd(&list.count, mine) : 0;
+    // The count itself may not be read: who is ahead offers already what comes next.
+    const bool crowded = team_any(place + mine > List::kCrowd);
+    if (crowded && team_any(place + mine > List::kSlots)) {
+        if (mine > 0) atomicSub(&list.count, mine);
+        team_sync();
+        return kTooMany;
+    }
+    if (pending != 0) {
+        list.slots[place] = last;
+#pragma unroll 1
+        for (pending ^= 1u << last_bit(pending); pending != 0; pending &= pending - 1)
+            list.slots[++place] = key_of(__ffs(pending) - 1);
+    }
+    if (!crowded) return kTaken;
+    team_sync();
+    cut(list, rank);
+    return kCut;
+}
+
+// Likewise, as often as it takes: what finds no room comes again after a cut, if it still reaches the edge.
+template <typename List, typename KeyOf>
+__device__ __forceinline__ void insist(
     List& list, unsigned pending, typename List::Key last, int rank, const KeyOf& key_of)
 {
-    Offered result = kTaken;
 #pragma unroll 1
     for (;;) {
-        int place = 0;
-        if (pending != 0) {
-            place = atomicAdd(&list.count, __popc(pending));
-            if (place < List::kSlots) {
-                list.slots[place++] = last;
-                pending ^= 1u << last_bit(pending);
-            }
+        const int mine = __popc(pending);
+        int place = mine > 0 ? atomicAdd(&list.count, mine) : 0;
+        const bool crowded = team_any(place + mine > List::kCrowd);
+        if (pending != 0 && place < List::kSlots) {
+            list.slots[place] = last;
+            pending ^= 1u << last_bit(pending);
 #pragma unroll 1
-            for (; pending != 0 && place < List::kSlots; pending &= pending - 1)
-                list.slots[place++] = key_of(__ffs(pending) - 1);
-            place += __popc(pending);
+            for (; pending != 0 && ++place < List::kSlots; pending &= pending - 1)
+                list.slots[place] = key_of(__ffs(pending) - 1);
         }
-        // The count itself may not be read: who is ahead offers already what comes next.
-        if (!team_any(place > List::kCrowd)) return result;
-        result = cut(list, rank) || result == kCrowded ? kCrowded : kCut;
+        if (!crowded) return;
+        team_sync();
+        cut(list, rank);
         pending = reaching(pending, list.edge, key_of);
         if (pending != 0) last = key_of(last_bit(pending));
     }
@@ -518,20 +565,75 @@ __device__ __noinline__ void look_ahead(List& list, column_t first, column_t end
 {
     typedef typename List::Key Key;
     static_assert(List::kCrowd + kSamples <= List::kSlots, "no room behind the candidates");
-    const column_t apart = (end - first) / kSamples;
-    if (apart == 0) return;
+    if (end - first < kSamples) return;
+    const float apart = static_cast<float>(end - first) / kSamples;
     Key* keys = list.slots + list.count;
-#pragma unroll 1
+#pragma unroll 2
     for (int sample = rank; sample < kSamples; sample += kTeam) {
         Key best{};
 #pragma unroll
         for (int e = 0; e < kWidth; ++e) {
-            const Key key = key_at(first + sample * apart, e);
+            const Key key = key_at(first + static_cast<column_t>(sample * apart), e);
             if (best < key) best = key;
         }
         keys[sample] = best;
     }
     raise(list, kSamples, List::kK, end, rank);
+}
+
+// Raises the edge by a tile: to what the k best reach of its threads' best items.
+template <typename List, typename KeyAt>
+__device__ __forceinline__ void raise_by_tile(List& list, column_t tile, column_t end, int rank, const KeyAt& key_at)
+{
+    typedef typename List::Key Key;
+    const column_t at = tile + rank, next = end - tile < kVectors * kTeam ? end : tile + kVectors * kTeam;
+    const int live = live_vectors<kVectors>(at, end);
+    Key best{};
+#pragma unroll 4
+    for (int v = 0; v < live; ++v) {
+#pragma unroll
+        for (int e = 0; e < kWidth; ++e) {
+            const Key key = key_at(at + v * kTeam, e);
+            if (best < key) best = key;
+        }
+    }
+    Key* keys = list.slots + list.count;
+    keys[rank] = best;
+    team_sync();
+    const Key edge = select(keys, kTeam, List::kK, little_more(List::kK), list.tally, rank);
+    if (rank == 0 && list.edge < edge) {
+        list.edge = edge;
+        list.known = next;
+    }
+    team_sync();
+}
+
+// Adds a tile's items that reach the edge, which is raised before that, if possible. No item of this thread
+// has a greater top word than `peak`. Every thread of the team takes part, after a barrier.
+template <int kSamples, typename List, typename KeyAt>
+__device__ __noinline__ void rescan(
+    List& list, unsigned peak, column_t tile, column_t end, int rank, const KeyAt& key_at)
+{
+    typedef typename List::Key Key;
+    if (kSamples > 0 && end - tile > 2 * kVectors * kTeam)
+        look_ahead<kSamples>(list, tile, end, rank, key_at);
+    else
+    if (2 * List::kK <= kTeam && List::kCrowd + kTeam <= List::kSlots && end - tile >= kTeam)
+        raise_by_tile(list, tile, end, rank, key_at);
+    const column_t at = tile + rank;
+    const Key edge = list.edge;
+    const int live = peak < top_word(edge) ? 0 : live_vectors<kVectors>(at, end);
+    unsigned pending = 0;
+    Key last{};
+#pragma unroll 4
+    for (int v = 0; v < live; ++v) {
+#pragma unroll
+        for (int e = 0; e < kWidth; ++e) {
+            const Key key = key_at(at + v * kTeam, e);
+            if (!(key < edge)) pending |= 1u << (v * kWidth + e), last = key;
+        }
+    }
+    insist(list, pending, last, rank, [&](int i) { return key_at(at + i / kWidth * kTeam, i % kWidth); });
 }
 
 template <typename Key>
@@ -548,19 +650,15 @@ __device__ __forceinline__ typename Keys::Key after(const typename Keys::Key& ed
     return keys.value(edge) < next ? keys.least_key(next, -1) : edge;
 }
 
-// Of what the k best need, the part that each of so many warps has to have, and what may come with it.
-__device__ __forceinline__ int share_of(int k, int warps) { return (k + warps - 1) / warps; }
-__device__ __forceinline__ int little_more(int share) { return share + share / 8 + 1; }
-
 // The first edge of a list: the least key with some top word. Each of `warps` warps, whose lanes all have
 // a live item, finds a word that its share of the k reaches among `groups` groups of items; k reach the
 // least of these words. It is 0 if there is none.
-template <typename List, typename CountOf>
+template <typename List, typename WordOf, typename CountOf>
 __device__ __forceinline__ Start<typename List::Key> first_edge(
-    List& list, int warps, int groups, unsigned low, unsigned high, int rank, const CountOf& count_of)
+    List& list, int warps, int groups, int rank, const WordOf& word_of, const CountOf& count_of)
 {
     const int share = warps > 0 ? share_of(List::kK, warps) : groups + 1;
-    unsigned word = share <= groups ? word_of_warp(share, little_more(share), low, high, count_of) : 0;
+    unsigned word = share <= groups ? word_of(share) : 0;
     bool tied = word > 0 && count_of(word) > share + share / 2 + 4;
     if (warps > 0 && rank / 32 >= warps) word = 0xffffffffu, tied = false;
     if (rank % 32 == 0) list.tally.least[rank / 32] = word, list.tally.greatest[rank / 32] = tied;
@@ -635,61 +733,31 @@ __device__ __forceinline__ Bar<Keys> bar_of(
     return {later ? beyond : value, !later && keys.names_column(edge)};
 }
 
-__device__ __forceinline__ unsigned long long shuffle_xor(unsigned long long key, int lane_mask)
-{
-    return __shfl_xor_sync(0xffffffffu, key, lane_mask);
-}
-
-// Sorts a warp's keys, a lane each, by a bitonic network; the greatest in the first lane.
+// Sorts a few keys: each finds its place by counting those that are greater. The first `wanted` matter.
 template <typename Key>
-__device__ __forceinline__ Key sort_lanes(Key mine)
+__device__ __forceinline__ const Key* sort_by_counting(const Key* keys, Key* to, int count, int wanted, int rank)
 {
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int span = 2; span <= 32; span *= 2) {
-#pragma unroll
-        for (int gap = span / 2; gap > 0; gap /= 2) {
-            const Key other = shuffle_xor(mine, gap);
-            const bool greater = ((lane & gap) == 0) == ((lane & span) == 0);  // of the two stays here
-            if ((other > mine) == greater) mine = other;
-        }
-    }
-    return mine;
-}
-
-// Sorts a few keys: warps sort runs of 32, and each key finds its place in the other runs.
-template <typename Key>
-__device__ __forceinline__ const Key* sort_by_runs(Key* keys, Key* beside, int count, int rank)
-{
-    const int runs = (count + 31) / 32;
-    for (int j = rank; j < 32 * runs; j += kTeam) keys[j] = sort_lanes(j < count ? keys[j] : Key{});
-    team_sync();
-    if (runs == 1) return keys;
     for (int j = rank; j < count; j += kTeam) {
         const Key mine = keys[j];
-        int place = j % 32;
-        for (int run = 0; run < runs; ++run) {
-            if (run == j / 32) continue;
-            const Key* from = keys + 32 * run;
-#pragma unroll
-            for (int step = 16; step > 0; step /= 2)
-                if (from[step - 1] > mine) from += step;
-            place += static_cast<int>(from - keys) - 32 * run + (*from > mine);
-        }
-        beside[place] = mine;
+        int place = 0;
+#pragma unroll 8
+        for (int other = 0; other < count; ++other) place += keys[other] > mine;
+        if (place < wanted) to[place] = mine;
     }
     team_sync();
-    return beside;
+    return to;
 }
 
 // The list's K best, in order. Every thread of the team takes part, after a barrier.
 template <typename List>
 __device__ __noinline__ const typename List::Key* finish(List& list, int rank)
 {
-    if (list.count > List::kBeside) cut(list, rank);
+    constexpr bool kMany = List::kCrowd > List::kFew;
+    static_assert(kMany || List::kKept <= List::kFew, "no room to count");
+    if (list.count > (kMany ? List::kBeside : List::kFew)) cut(list, rank);
     int count = list.count;
     typename List::Key* beside = list.slots + List::kBeside;
-    return sort_by_runs(list.slots, beside, count, rank);
+    return sort_by_counting(list.slots, beside, count, List::kK, rank);
 }
 
 // What sweep 1 keeps of a row.
@@ -810,7 +878,7 @@ softmax_topk(
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
     const int rank = threadIdx.x;
     __shared__ State meeting1[kMostThreads / 32];
-    __shared__ KBest<unsigned long long, 5, 512, 21, 76, InShared> top_lists[kRowsPerBlock];
+    __shared__ KBest<unsigned long long, 5, 512, 21, 76, 128, InShared> top_lists[kRowsPerBlock];
     auto& top = top_lists[0];
     const PackedKeys<FloatOrder<0>> top_keys(n_cols);
     const long long row = blockIdx.x;
@@ -857,13 +925,22 @@ softmax_topk(
                 for (int g = 0; g < 1; ++g) count += __popc(__ballot_sync(0xffffffffu, !(best[g] < word)));
                 return count;
             };
+            const auto below = [&](unsigned word) {
+                unsigned next = 0;
+#pragma unroll
+                for (int g = 0; g < 1; ++g) next = max(next, best[g] < word ? best[g] : 0);
+                return greatest_of_warp(next);
+            };
             unsigned least = best[0], greatest = best[0];
 #pragma unroll
             for (int g = 1; g < 1; ++g) least = min(least, best[g]), greatest = max(greatest, best[g]);
+            const unsigned low = least_of_warp(least), high = greatest_of_warp(greatest);
             const column_t known = end - begin < kVectors * kTeam ? end : begin + kVectors * kTeam;
             const int warps = known - begin < kTeam ? static_cast<int>(known - begin) / 32 : kTeam / 32;
-            auto top_start = first_edge(
-                top, warps, 32 * 1, least_of_warp(least), greatest_of_warp(greatest), rank, count_of);
+            const auto word_of = [&](int share) {
+                return word_of_warp(share, little_more(share), low, high, count_of, below);
+            };
+            auto top_start = first_edge(top, warps, 32 * 1, rank, word_of, count_of);
             top_bar = {top_keys.value(top_start.edge), false};
             if (top_start.tied && top_bar.value == top_bar.value) {
                 unsigned equal = 0;
@@ -903,12 +980,11 @@ softmax_topk(
         decltype(top.edge) top_last_key{};
         if (top_pending != 0) top_last_key = top_keys.key(top_last, column_of(last_bit(top_pending)));
         const Offered top_offered = offer(top, top_pending, top_last_key, rank, top_key_of);
-        if (top_offered != kTaken || tile == begin) {
-            const column_t next = tile + kVectors * kTeam;
-            if (top_offered == kCrowded && end - next > 2 * kVectors * kTeam)
-                look_ahead<436>(top, next, end, rank, top_key_at);
-            top_bar = bar_of(top, top_keys, next);
+        if (top_offered == kTooMany) {
+            const auto key_at = top_key_at;  // in memory here alone
+            rescan<436>(top, top_word(top_keys.least_key(top_peak, 0)), tile, end, rank, key_at);
         }
+        if (top_offered != kTaken || tile == begin) top_bar = bar_of(top, top_keys, tile + kVectors * kTeam);
     }
     const State state = block_reduce(folded1, meeting1);
     const auto* top_best = finish(top, rank);

@@ -192,6 +192,16 @@ __device__ __forceinline__ unsigned word_of_warp(
     return low;
 }
 
+// Likewise; a few are found sooner one after the other. `below` is the next lower word of the warp.
+template <typename CountOf, typename Below>
+__device__ __forceinline__ unsigned word_of_warp(
+    int wanted, int most, unsigned low, unsigned high, const CountOf& count_of, const Below& below)
+{
+    if (wanted > 8) return word_of_warp(wanted, most, low, high, count_of);
+    while (count_of(high) < wanted) high = below(high);
+    return high;
+}
+
 // The order of floats as integers: NaN above all, -0 equal to 0. The lowest kSpare bits say nothing
 // where all values have fewer digits.
 template <int kSpare>
@@ -251,12 +261,19 @@ __device__ __forceinline__ unsigned bar_of(const unsigned (&orders)[kCount], int
     unsigned low = orders[0], high = orders[0];
 #pragma unroll
     for (int i = 1; i < kCount; ++i) low = min(low, orders[i]), high = max(high, orders[i]);
-    return word_of_warp(k, most, least_of_warp(low), greatest_of_warp(high), [&](unsigned order) {
+    const auto count_of = [&](unsigned order) {
         unsigned reach = 0;
 #pragma unroll
         for (int i = 0; i < kCount; ++i) reach += orders[i] >= order;
         return static_cast<int>(sum_of_warp(reach));
-    });
+    };
+    const auto below = [&](unsigned order) {
+        unsigned next = 0;
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) next = max(next, orders[i] < order ? orders[i] : 0);
+        return greatest_of_warp(next);
+    };
+    return word_of_warp(k, most, least_of_warp(low), greatest_of_warp(high), count_of, below);
 }
 
 // Which of a lane's items are the k best of the row, a bit each: those above the k-th, and of its equals
