@@ -57,7 +57,7 @@ def _shapes(
     rings = tuple(_ring_blocks(base)) if _rings(program, base) and most >= 4 else ()
     yield from (one for one in rings if n_vectors > 3 * one.threads * one.vectors)
     if problem.n_rows and problem.n_rows <= 2 * base.target.multiprocessors:
-        for one in _large_blocks(base, most):
+        for one in _large_blocks(base, most, problem.n_rows):
             yield from _shared_rows(one, problem.n_rows, n_vectors)
         if len(program.sweeps) == 1:
             yield from _clusters(program, base, problem.n_rows, n_vectors, most)
@@ -83,10 +83,11 @@ def _ring_blocks(base: CudaSchedule) -> Iterator[CudaSchedule]:
     yield replace(one, threads=128, per_sm=6 if edges else 7)
 
 
-def _large_blocks(base: CudaSchedule, most: int) -> Iterator[CudaSchedule]:
-    """For rows that are few."""
+def _large_blocks(base: CudaSchedule, most: int, rows: int) -> Iterator[CudaSchedule]:
+    """For rows that are few; of very few, more parts run on a multiprocessor."""
     yield replace(base, threads=512, vectors=min(4, most), fixed=True, per_sm=1)
-    yield replace(base, threads=256, vectors=most, fixed=True, per_sm=2)
+    per_sm = 4 if 2 * rows <= base.target.multiprocessors else 2
+    yield replace(base, threads=256, vectors=most, fixed=True, per_sm=per_sm)
 
 
 def _edges(base: CudaSchedule) -> bool:
@@ -95,13 +96,12 @@ def _edges(base: CudaSchedule) -> bool:
 
 
 def _shared_rows(one: CudaSchedule, rows: int, n_vectors: int) -> Iterator[CudaSchedule]:
-    """Each row in a block, or over several blocks: as many as run at once, or, where they are
-    small, twice as many."""
+    """Each row in a block, or over several blocks; all of them run at once."""
     chunks, there = -(-n_vectors // (one.threads * one.vectors)), one.target.multiprocessors
     alone = min(there // rows, 64)
     for blocks in sorted({1, 2, 4, 8, 16, 32, alone, 2 * alone}):
-        if 0 < blocks <= min(chunks, one.per_sm**2 * there // rows):
-            room = 1 if rows * blocks <= there else one.per_sm
+        if 0 < blocks <= min(chunks, one.per_sm * there // rows):
+            room = next(n for n in (1, 2, 4) if rows * blocks <= n * there)
             yield replace(one, team="grid" if blocks > 1 else "block", blocks=blocks, per_sm=room)
 
 
@@ -109,15 +109,16 @@ def _clusters(
     program: Program, base: CudaSchedule, rows: int, n_vectors: int, most: int
 ) -> Iterator[CudaSchedule]:
     """A row over blocks that tell one another what they find; each has a tile of whole warps."""
-    for threads, per_sm in ((512, 1), (256, 2)):
-        for blocks in (2, 4, 8, 16):
-            share = -(-n_vectors // blocks)
+    largest = min(base.target.largest_cluster, base.target.multiprocessors // 2)
+    for blocks in (n for n in (2, 4, 8, 16) if n <= largest):
+        share = -(-n_vectors // blocks)
+        for threads, per_sm in ((512, 1), (256, 2)):
             one = replace(
                 base, team="cluster", blocks=blocks, threads=threads, fixed=True, per_sm=per_sm,
                 vectors=min(most, -(-share // threads)),
             )  # fmt: skip
             whole = n_vectors - (blocks - 1) * share >= threads
-            if blocks <= base.target.largest_cluster and whole and rows <= _at_once(one) \
+            if whole and rows <= _at_once(one) \
                     and not any(in_device_memory(k, one) for k in program.kernels):
                 yield one
 
@@ -190,8 +191,9 @@ def _latencies(
     tile = one.team_threads * one.vectors / 2048  # of the largest kind
     each = max(0.8, 1.1 * (1 + beside) * tile)
     gathered = 0.09 * one.blocks * (1 + k / 340) if one.blocks > 1 else 0.0
-    sorting = k / 256 * 512 / one.threads * beside
-    start = 8.5 + one.threads / 640 + sorting + 0.2 * math.sqrt(k)
+    merging = 2 if one.blocks > 1 else 1
+    sorting = merging * k / one.threads * beside + 0.2 * math.sqrt(k)
+    start = (8.5 if one.blocks > 1 else 4.1) + one.threads / 640 + sorting
     return [("launch and list", start), ("tiles", tiles * each), ("slices", gathered)]
 
 

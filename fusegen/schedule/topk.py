@@ -10,6 +10,7 @@ from fusegen.expr import Var
 from fusegen.kernel import Kernel
 from fusegen.monoid import KBest
 from fusegen.schedule.cuda import CudaSchedule
+from fusegen.schedule.target import WARP
 
 SHARED_LIST_BYTES = 33792  # of all lists of a block; larger ones live in device memory
 STATIC_SHARED_BYTES = 47104  # of lists and their tallies; blocks have more than these
@@ -92,11 +93,14 @@ def list_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ListPlan:
     if schedule.team == "grid" and schedule.blocks * kept <= 4096:
         least = max(least, schedule.blocks * kept)  # what the last block of a row gathers
     if shared:
-        least = max(least, 7 * k // 2 + beside)  # what the first block of a row gathers
+        gathered = max(512, min(5 * k, 7 * k // 2 + 256))  # by the first block of a row
+        least = max(least, gathered + beside)
     slots = (max(least, 5 * k // 2, kept + beside) + 255) // 256 * 256
     crowd = min(2 * k + k // 2 + 64, max(slots * 7 // 16, kept + kept // 8))
     if guess or (shared and k >= 512):  # one more candidate of every thread finds room
         crowd = max(crowd, slots - schedule.team_threads)
+    if shared and k > WARP // 2:  # far more of them may have come together
+        few = min(few, crowd - 1)
     share = -(-k // schedule.blocks) if shared else k  # that the first tile of a block has to have
     samples = min(slots - crowd, max(512, 4 * k))
     return ListPlan(

@@ -343,12 +343,17 @@ __device__ __forceinline__ void find_bin(Tally& tally, unsigned wanted, int rank
     team_sync();
 }
 
+template <typename Type>
+struct As {
+    typedef Type type;
+};
+
 // A key that at least k of these are not below, and at most `most` where that is possible without
 // telling apart keys one by one. Zeros are no keys. A histogram between the least and the greatest
 // value finds the bin with the k-th key; the next one is of that bin alone, so that a few keys far from
 // the others cost one more round. Every thread of the team takes part, after a barrier.
-template <typename Key>
-__device__ __noinline__ Key select(const Key* keys, int count, int k, int most, Tally& tally, int rank)
+template <typename Key, typename Keys = const Key*>
+__device__ __noinline__ Key select(typename As<Keys>::type keys, int count, int k, int most, Tally& tally, int rank)
 {
     Key low{1}, high = ~Key{};
     int above = 0;  // keys that are greater than those in question
@@ -391,10 +396,13 @@ __device__ __forceinline__ int little_more(int wanted) { return wanted + wanted 
 
 constexpr int kBlocks = 16;  // of a cluster
 
-// What a block knows of the others: the words of their edges, and how many candidates they have.
+// What a block knows of the others: words that their shares of the k reach, how many candidates they
+// have and, where those are too many, keys that their shares reach, and that k of theirs reach.
+template <typename Key>
 struct Cluster {
     unsigned words[kBlocks];
     int counts[kBlocks];
+    Key shares[kBlocks], bests[kBlocks];
 };
 
 // Of a few words, the n-th greatest.
@@ -464,7 +472,7 @@ struct KBest : Memory<KeyType, Slots> {
     int count;       // candidates offered; those beyond the slots were turned away and come again
     int kept;
     Tally tally;
-    Cluster cluster;
+    Cluster<Key> cluster;
 };
 
 template <typename List>
@@ -485,7 +493,7 @@ __device__ __noinline__ void raise(List& list, int count, int wanted, column_t e
     typedef typename List::Key Key;
     team_sync();
     const Key* keys = list.slots + list.count;
-    Key edge = select(keys, count, wanted, wanted + wanted / 8 + 16, list.tally, rank), last;
+    Key edge = select<Key>(keys, count, wanted, wanted + wanted / 8 + 16, list.tally, rank), last;
     span_keys(top_word(edge), top_word(edge), edge, last);
     if (rank == 0 && list.edge < edge) {
         list.edge = edge;
@@ -529,7 +537,7 @@ __device__ __noinline__ void cut(List& list, int rank)
 {
     typedef typename List::Key Key;
     const int count = list.count < List::kSlots ? list.count : List::kSlots;  // others were turned away
-    Key edge = select(list.slots, count, List::kK, List::kKept, list.tally, rank);
+    Key edge = select<Key>(list.slots, count, List::kK, List::kKept, list.tally, rank);
     const bool here = !(edge < list.edge);  // or is the k-th best still to come?
     if (!here) edge = list.edge;
     drop_below(list, edge, count, rank);
@@ -630,26 +638,41 @@ __device__ __noinline__ void look_ahead(List& list, column_t first, column_t end
     raise(list, kSamples, List::kK, end, rank);
 }
 
-// Raises the edge by a tile: to what the k best reach of its threads' best items.
+// The keys of a tile.
+template <typename Key, typename KeyAt>
+struct TileKeys {
+    const KeyAt& key_at;
+    column_t tile;
+
+    __device__ __forceinline__ Key operator[](int j) const { return key_at(tile + j / kWidth, j % kWidth); }
+};
+
+// Raises the edge by a tile: to what the k best reach of its threads' best items or, where k are too many
+// for that, of all.
 template <typename List, typename KeyAt>
 __device__ __forceinline__ void raise_by_tile(List& list, column_t tile, column_t end, int rank, const KeyAt& key_at)
 {
     typedef typename List::Key Key;
-    const column_t at = tile + rank, next = end - tile < kVectors * kTeam ? end : tile + kVectors * kTeam;
-    const int live = live_vectors<kVectors>(at, end);
-    Key best{};
+    const column_t next = end - tile < kVectors * kTeam ? end : tile + kVectors * kTeam;
+    Key edge{};
+    if (2 * List::kK <= kTeam && List::kCrowd + kTeam <= List::kSlots && next - tile >= kTeam) {
+        Key best{};
 #pragma unroll 4
-    for (int v = 0; v < live; ++v) {
+        for (column_t vector = tile + rank; vector < next; vector += kTeam) {
 #pragma unroll
-        for (int e = 0; e < kWidth; ++e) {
-            const Key key = key_at(at + v * kTeam, e);
-            if (best < key) best = key;
+            for (int e = 0; e < kWidth; ++e) {
+                const Key key = key_at(vector, e);
+                if (best < key) best = key;
+            }
         }
+        Key* keys = list.slots + list.count;
+        keys[rank] = best;
+        team_sync();
+        edge = select<Key>(keys, kTeam, List::kK, little_more(List::kK), list.tally, rank);
+    } else if (const int count = static_cast<int>(next - tile) * kWidth; count > List::kK) {
+        const TileKeys<Key, KeyAt> keys = {key_at, tile};
+        edge = select<Key, TileKeys<Key, KeyAt>>(keys, count, List::kK, little_more(List::kK), list.tally, rank);
     }
-    Key* keys = list.slots + list.count;
-    keys[rank] = best;
-    team_sync();
-    const Key edge = select(keys, kTeam, List::kK, little_more(List::kK), list.tally, rank);
     if (rank == 0 && list.edge < edge) {
         list.edge = edge;
         list.known = next;
@@ -664,10 +687,12 @@ __device__ __noinline__ void rescan(
     List& list, unsigned peak, column_t tile, column_t end, int rank, const KeyAt& key_at)
 {
     typedef typename List::Key Key;
+    if (list.count > List::kSlots / 2)
+        cut(list, rank);
+    else
     if (kSamples > 0 && end - tile > 2 * kVectors * kTeam)
         look_ahead<kSamples>(list, tile, end, rank, key_at);
     else
-    if (2 * List::kK <= kTeam && List::kCrowd + kTeam <= List::kSlots && end - tile >= kTeam)
         raise_by_tile(list, tile, end, rank, key_at);
     const column_t at = tile + rank;
     const Key edge = list.edge;
@@ -801,6 +826,79 @@ __device__ __forceinline__ const Key* sort_by_counting(const Key* keys, Key* to,
     return to;
 }
 
+// Puts the `wanted` greatest of many keys in order, greatest first. A histogram says where the keys of each
+// bin go, and inside a bin they are counted. A bin that is too full for that gets a histogram of its own; the
+// keys of lower bins wait. There is room beside for all keys, unless none of the first bins is too full: then
+// false, and the keys are where they were.
+template <int kRoom, typename Key>
+__device__ __forceinline__ bool sort_by_bins(Key* keys, Key* beside, int count, int wanted, Tally& tally, int rank)
+{
+    constexpr int kKeyBits = 8 * sizeof(Key);
+    int first = 0, end = count;  // of the keys at hand: those before are in order, those behind are less
+    while (first < wanted) {
+        int skip = 0;  // leading bits that are the same in all of them
+        Key low, high;
+        clear_bins(tally, rank);
+        for (;; skip += 32) {
+            unsigned least = 0xffffffffu, greatest = 0;
+            for (int j = first + rank; j < end; j += kTeam) {
+                const unsigned word = top_word(keys[j] << skip);
+                least = min(least, word);
+                greatest = max(greatest, word);
+            }
+            span_of_team(least, greatest, tally, rank);
+            span_keys(least, greatest, low, high);
+            if (least < greatest || skip == kKeyBits - 32) break;
+            team_sync();
+        }
+        const int shift = bit_length(high - low) - kBinBits;  // a word is wider than bins are many
+        const auto bin_of = [&](const Key& key) { return static_cast<unsigned>((high - (key << skip)) >> shift); };
+        for (int j = first + rank; j < end; j += kTeam) atomicAdd(&tally.bins[bin_of(keys[j])], 1u);
+        team_sync();
+        unsigned held[kMyBins], mine = 0;
+        my_bins(held, tally, rank);
+#pragma unroll
+        for (int b = 0; b < kMyBins; ++b) mine += held[b];
+        unsigned before = first + sum_before(mine, tally, rank), full = end, unused = 0;
+#pragma unroll
+        for (int b = 0; b < kMyBins; ++b) {
+            if (kBins % kTeam == 0 || rank * kMyBins + b < kBins) tally.bins[rank * kMyBins + b] = before;
+            if (held[b] > kFullest && before < wanted) full = min(full, before);
+            before += held[b];
+        }
+        span_of_team(full, unused, tally, rank);  // the first place in a bin that is too full
+        if (full < end && count > kRoom) {
+            team_sync();
+            return false;
+        }
+        const int last = full < end ? end : min(end, wanted + kFullest);  // no other keys matter
+        for (int j = first + rank; j < end; j += kTeam) {
+            const Key key = keys[j];
+            const int place = atomicAdd(&tally.bins[bin_of(key)], 1u);
+            if (place < last) beside[place] = key;
+        }
+        team_sync();  // a bin's number is now where it ends
+        int next = end;
+        if (full < end) next = tally.bins[bin_of(beside[full])];
+        for (int j = first + rank; j < last; j += kTeam) {
+            const Key key = beside[j];
+            if (j >= full) {
+                keys[j] = key;
+                continue;
+            }
+            const unsigned bin = bin_of(key), stop = tally.bins[bin];
+            unsigned place = bin > 0 ? tally.bins[bin - 1] : first;
+            if (place >= wanted) continue;
+            for (unsigned other = place; other < stop; ++other) place += beside[other] > key;
+            keys[place] = key;
+        }
+        team_sync();
+        first = full < end ? full : end;
+        end = full < end ? next : count;
+    }
+    return true;
+}
+
 // The list's K best, in order. Every thread of the team takes part, after a barrier.
 template <typename List>
 __device__ __noinline__ const typename List::Key* finish(List& list, int rank)
@@ -810,6 +908,14 @@ __device__ __noinline__ const typename List::Key* finish(List& list, int rank)
     if (list.count > (kMany ? List::kBeside : List::kFew)) cut(list, rank);
     int count = list.count;
     typename List::Key* beside = list.slots + List::kBeside;
+    if (kMany && count > List::kFew) {
+        constexpr int kRoom = List::kSlots - List::kBeside;
+        if (!sort_by_bins<kRoom>(list.slots, beside, count, List::kK, list.tally, rank)) {
+            cut(list, rank);
+            sort_by_bins<kRoom>(list.slots, beside, list.count, List::kK, list.tally, rank);
+        }
+        return list.slots;
+    }
     return sort_by_counting(list.slots, beside, count, List::kK, rank);
 }
 
@@ -823,15 +929,43 @@ __device__ __forceinline__ int sum_of_counts(const List& list, int blocks)
     return sum;
 }
 
-// Drops candidates that are below what the shares of all blocks reach.
+// Of the keys that the blocks have told, the n-th greatest.
+template <typename Key>
+__device__ __forceinline__ Key nth_told(const Key* keys, int n)
+{
+    const int lane = threadIdx.x % 32, block = lane < kBlocks ? lane : 0;
+    int place = 0;
+    for (int other = 0; other < kBlocks; ++other)
+        place += other < block ? !(keys[other] < keys[block]) : keys[other] > keys[block];
+    return keys[__ffs(__ballot_sync(0xffffffffu, lane < kBlocks && place == n - 1)) - 1];
+}
+
+// A key that so many of a list's candidates reach; the least one if they are fewer.
+template <typename List>
+__device__ __forceinline__ typename List::Key reached_by(List& list, int wanted, int rank)
+{
+    typedef typename List::Key Key;
+    if (list.count < wanted) return Key{};
+    return select<Key>(list.slots, list.count, wanted, little_more(wanted), list.tally, rank);
+}
+
+// Drops candidates that are below what the shares of all blocks reach, or k candidates of one of them.
 template <typename List>
 __device__ __noinline__ void narrow(List& list, int rank)
 {
-    typename List::Key edge = list.edge, last;
-    const int share = share_of(List::kK, kBlocks);
-    if (list.count > share) edge = select(list.slots, list.count, share, little_more(share), list.tally, rank);
-    const unsigned word = word_of_cluster(list, list.count < share ? 0 : top_word(edge), rank);
-    span_keys(word, word, edge, last);
+    typedef typename List::Key Key;
+    constexpr int kShare = (List::kK + kBlocks - 1) / kBlocks;
+    const Key share = reached_by(list, kShare, rank), best = reached_by(list, List::kK, rank);
+    if (rank < kBlocks) {
+        auto* cluster = in_block(&list.cluster, rank);
+        cluster->shares[__clusterRelativeBlockRank()] = share;
+        cluster->bests[__clusterRelativeBlockRank()] = best;
+    }
+    meet_cluster();
+    Key edge = nth_told(list.cluster.shares, share_of(List::kK, kShare));
+    const Key greatest = nth_told(list.cluster.bests, 1);
+    if (edge < greatest) edge = greatest;
+    if (edge < list.edge) edge = list.edge;
     drop_below(list, edge, list.count, rank);
     team_sync();
     tell_count(list, rank);
@@ -997,7 +1131,7 @@ softmax_topk(
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
     const int rank = threadIdx.x;
     __shared__ State meeting1[kBlocks + kMostThreads / 32];
-    __shared__ KBest<unsigned long long, 64, 512, 88, 224, 256, InShared> top_lists[kRowsPerBlock];
+    __shared__ KBest<unsigned long long, 64, 768, 88, 224, 223, InShared> top_lists[kRowsPerBlock];
     auto& top = top_lists[0];
     const PackedKeys<FloatOrder<0>> top_keys(n_cols);
     __cluster_barrier_arrive_relaxed();  // the blocks of the cluster are there, says the wait
@@ -1111,7 +1245,7 @@ softmax_topk(
         const Offered top_offered = offer(top, top_pending, top_last_key, rank, top_key_of);
         if (top_offered == kTooMany) {
             const auto key_at = top_key_at;  // in memory here alone
-            rescan<288>(top, top_word(top_keys.least_key(top_peak, 0)), tile, end, rank, key_at);
+            rescan<512>(top, top_word(top_keys.least_key(top_peak, 0)), tile, end, rank, key_at);
         }
         if (top_offered != kTaken || tile == begin) top_bar = bar_of(top, top_keys, tile + kVectors * kTeam);
     }

@@ -358,12 +358,17 @@ __device__ __forceinline__ void find_bin(Tally& tally, unsigned wanted, int rank
     team_sync();
 }
 
+template <typename Type>
+struct As {
+    typedef Type type;
+};
+
 // A key that at least k of these are not below, and at most `most` where that is possible without
 // telling apart keys one by one. Zeros are no keys. A histogram between the least and the greatest
 // value finds the bin with the k-th key; the next one is of that bin alone, so that a few keys far from
 // the others cost one more round. Every thread of the team takes part, after a barrier.
-template <typename Key>
-__device__ __noinline__ Key select(const Key* keys, int count, int k, int most, Tally& tally, int rank)
+template <typename Key, typename Keys = const Key*>
+__device__ __noinline__ Key select(typename As<Keys>::type keys, int count, int k, int most, Tally& tally, int rank)
 {
     Key low{1}, high = ~Key{};
     int above = 0;  // keys that are greater than those in question
@@ -451,7 +456,7 @@ __device__ __noinline__ void raise(List& list, int count, int wanted, column_t e
     typedef typename List::Key Key;
     team_sync();
     const Key* keys = list.slots + list.count;
-    Key edge = select(keys, count, wanted, wanted + wanted / 8 + 16, list.tally, rank), last;
+    Key edge = select<Key>(keys, count, wanted, wanted + wanted / 8 + 16, list.tally, rank), last;
     span_keys(top_word(edge), top_word(edge), edge, last);
     if (rank == 0 && list.edge < edge) {
         list.edge = edge;
@@ -495,7 +500,7 @@ __device__ __noinline__ void cut(List& list, int rank)
 {
     typedef typename List::Key Key;
     const int count = list.count < List::kSlots ? list.count : List::kSlots;  // others were turned away
-    Key edge = select(list.slots, count, List::kK, List::kKept, list.tally, rank);
+    Key edge = select<Key>(list.slots, count, List::kK, List::kKept, list.tally, rank);
     const bool here = !(edge < list.edge);  // or is the k-th best still to come?
     if (!here) edge = list.edge;
     drop_below(list, edge, count, rank);
@@ -601,21 +606,23 @@ template <typename List, typename KeyAt>
 __device__ __forceinline__ void raise_by_tile(List& list, column_t tile, column_t end, int rank, const KeyAt& key_at)
 {
     typedef typename List::Key Key;
-    const column_t at = tile + rank, next = end - tile < kVectors * kTeam ? end : tile + kVectors * kTeam;
-    const int live = live_vectors<kVectors>(at, end);
-    Key best{};
+    const column_t next = end - tile < kVectors * kTeam ? end : tile + kVectors * kTeam;
+    Key edge{};
+    if (2 * List::kK <= kTeam && List::kCrowd + kTeam <= List::kSlots && next - tile >= kTeam) {
+        Key best{};
 #pragma unroll 4
-    for (int v = 0; v < live; ++v) {
+        for (column_t vector = tile + rank; vector < next; vector += kTeam) {
 #pragma unroll
-        for (int e = 0; e < kWidth; ++e) {
-            const Key key = key_at(at + v * kTeam, e);
-            if (best < key) best = key;
+            for (int e = 0; e < kWidth; ++e) {
+                const Key key = key_at(vector, e);
+                if (best < key) best = key;
+            }
         }
+        Key* keys = list.slots + list.count;
+        keys[rank] = best;
+        team_sync();
+        edge = select<Key>(keys, kTeam, List::kK, little_more(List::kK), list.tally, rank);
     }
-    Key* keys = list.slots + list.count;
-    keys[rank] = best;
-    team_sync();
-    const Key edge = select(keys, kTeam, List::kK, little_more(List::kK), list.tally, rank);
     if (rank == 0 && list.edge < edge) {
         list.edge = edge;
         list.known = next;
@@ -633,7 +640,6 @@ __device__ __noinline__ void rescan(
     if (kSamples > 0 && end - tile > 2 * kVectors * kTeam)
         look_ahead<kSamples>(list, tile, end, rank, key_at);
     else
-    if (2 * List::kK <= kTeam && List::kCrowd + kTeam <= List::kSlots && end - tile >= kTeam)
         raise_by_tile(list, tile, end, rank, key_at);
     const column_t at = tile + rank;
     const Key edge = list.edge;
@@ -790,7 +796,7 @@ __device__ __forceinline__ void gather(List& list, const typename List::Key* fro
 {
     typedef typename List::Key Key;
     Key edge{1};
-    if (count > List::kSlots) edge = select(from, count, List::kK, List::kKept, list.tally, rank);
+    if (count > List::kSlots) edge = select<Key>(from, count, List::kK, List::kKept, list.tally, rank);
 #pragma unroll 4
     for (int j = rank; j < count; j += kTeam) {
         const Key key = from[j];
