@@ -169,6 +169,15 @@ def test_slices_of_rows(k: int, stages: int) -> None:
         check(x, k, n_rows=2, schedule=replace(case.work(n_rows=2).schedule, **choices))
 
 
+def test_candidates_of_many_slices() -> None:
+    """Far more than K of them, and than are put in order without a histogram."""
+    for dtype in ("float32", "float64"):
+        x = rows_of("random", dtype, 20_000)
+        case = Case(best, {"x": x}, *x.shape, {"k": 5})
+        choices = {**RING, "team": "grid", "blocks": 16, "stages": 0}
+        check(x, 5, n_rows=2, schedule=replace(case.work(n_rows=2).schedule, **choices))
+
+
 RING = {"threads": 128, "vectors": 2, "stages": 3, "per_sm": 4, "fixed": True, "team": "block"}
 
 

@@ -43,13 +43,14 @@ ROWS: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 TYPES = ("float32", "bfloat16", "float16", "float64", "int32", "int64")
 # rows, columns, K: lanes that sort, a warp that counts, blocks of 64 and 128, edges off alignment,
-# lists that begin with a guess, large blocks for rows that are few, and slices
+# lists that begin with a guess, large blocks for rows that are few, clusters, and slices
 CLASSES = (
     (300, 64, 8), (300, 500, 16), (300, 1000, 5), (300, 1008, 64), (300, 1008, 300),
     (500, 2016, 5), (500, 4032, 31), (500, 4032, 200), (500, 4032, 1024), (500, 4999, 90),
     (500, 9000, 64), (500, 25_000, 5), (500, 25_000, 600), (500, 25_003, 1024), (500, 9000, 2500),
     (200, 60_000, 64), (200, 60_000, 1024), (60, 60_000, 5), (60, 60_000, 700),
     (3, 300_000, 5), (3, 300_001, 64), (3, 300_000, 1024), (1, 1_000_000, 300),
+    (10, 129_024, 64), (10, 129_027, 1024), (1, 25_000, 1024), (20, 60_000, 5), (20, 1_000_000, 5),
 )  # fmt: skip
 
 

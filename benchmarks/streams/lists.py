@@ -25,7 +25,8 @@ HARD = ("ascending", "descending", "equal", "few values", "outlier", "mostly -in
 HARD_PEER_K = 64  # the K at which hard rows are timed on torch as well, to keep a run short
 HARD_SHAPES = tuple((4000, cols, k, dtype) for cols, dtype in
                     ((4032, "float32"), (25_000, "float32"), (129_024, "float32"),
-                     (129_024, "bfloat16")) for k in (5, 64, 256, 1024))  # fmt: skip
+                     (129_024, "bfloat16")) for k in (5, 64, 256, 1024)) + tuple(
+    (10, 129_024, k, "float32") for k in (5, 64, 1024))  # fmt: skip
 ALONE_HARD = tuple((4000, cols, HARD_PEER_K, "float32") for cols in (25_000, 129_024))
 HARD_ROWS = (("hard rows", FUSED, HARD_SHAPES), ("alone hard rows", ALONE, ALONE_HARD))
 FORMS = {"safe, unfused": "unfused", "safe, fused": "safe", "online, fused": "online"}

@@ -679,44 +679,71 @@ __device__ __forceinline__ Start<typename List::Key> first_edge(
     return {edge, tied};
 }
 
-// Which of a thread's items lie in vectors up to number `last`: a bit each; of pairs, those of even
-// numbers first.
+// Which of a thread's items lie in its first so many vectors: a bit each; of pairs, those of even numbers
+// first.
 template <bool kPairs>
-__device__ __forceinline__ unsigned items_up_to(column_t last, column_t at)
+__device__ __forceinline__ unsigned items_of(int vectors)
 {
-    const column_t vectors = last < at ? 0 : (last - at) / kTeam + 1;
-    const int items = vectors < kVectors ? static_cast<int>(vectors) * kWidth : kItems;
+    const int items = vectors * kWidth;
     if constexpr (kPairs) return ((1u << items / 2) - 1) * 0x10001u;
     return items == 32 ? 0xffffffffu : (1u << items) - 1;
 }
 
-// Of equal items, the k best are in the first columns. The last vector that may have one of those: none
-// after `last`, and begin - 1 if none is needed. `equal` are the items that equal the edge's value, `above`
-// is the number of those that are greater; each warp looks for its share of what these leave.
+// Likewise, in vectors up to number `last`.
+template <bool kPairs>
+__device__ __forceinline__ unsigned items_up_to(column_t last, column_t at)
+{
+    const column_t vectors = last < at ? 0 : (last - at) / kTeam + 1;
+    return items_of<kPairs>(vectors < kVectors ? static_cast<int>(vectors) : kVectors);
+}
+
+// Of equal items, the k best are in the first columns. The last vector of the tile that has one of those:
+// begin - 1 if none is needed, and the tile's `last` if there are too few. `equal` are the items that equal
+// the edge's value, `above` is the number of those that are greater. In the order of columns, all warps
+// have a part of the tile in turn: the parts are counted, and then the lanes of one.
 template <bool kPairs, typename List>
 __device__ __noinline__ column_t last_of_ties(
-    List& list, unsigned equal, int above, int warps, column_t begin, column_t at, column_t last, int rank)
+    List& list, unsigned equal, int above, column_t begin, column_t last, int rank)
 {
+    constexpr int kWarps = kTeam / 32, kParts = kVectors * kWarps, kEach = (kParts + 31) / 32;
+    static_assert(32 * kEach <= kBins, "more parts than bins");
+    const int lane = rank % 32, warp = rank / 32;
+    const auto count_in = [&](int v) { return __popc(equal & items_of<kPairs>(v + 1) & ~items_of<kPairs>(v)); };
+    unsigned* parts = list.tally.bins;
     above = sum_of_warp(above);
     team_sync();  // what was there is read
-    if (rank % 32 == 0) list.tally.sums[rank / 32] = above;
+    if (lane == 0) list.tally.sums[warp] = above;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+        const unsigned count = sum_of_warp(count_in(v));
+        if (lane == 0) parts[v * kWarps + warp] = count;
+    }
     team_sync();
     above = 0;
 #pragma unroll
-    for (int warp = 0; warp < kTeam / 32; ++warp) above += list.tally.sums[warp];
-    if (above >= List::kK) return begin - 1;
-    const int share = share_of(List::kK - above, warps);
-    const auto count_of = [&](unsigned left) {
-        return static_cast<int>(sum_of_warp(__popc(equal & items_up_to<kPairs>(last - static_cast<column_t>(left), at))));
-    };
-    unsigned left = count_of(0) < share
-        ? 0 : word_of_warp(share, little_more(share), 0, static_cast<unsigned>(last - begin), count_of);
-    if (rank / 32 >= warps) left = 0xffffffffu;
-    if (rank % 32 == 0) list.tally.least[rank / 32] = left;
-    team_sync();
+    for (int other = 0; other < kWarps; ++other) above += list.tally.sums[other];
+    const int wanted = List::kK - above;
+    if (wanted <= 0) return begin - 1;
+    int sum = 0, part = lane * kEach;
 #pragma unroll
-    for (int warp = 0; warp < kTeam / 32; ++warp) left = min(left, list.tally.least[warp]);
-    return last - static_cast<column_t>(left);
+    for (int i = 0; i < kEach; ++i) sum += part + i < kParts ? parts[part + i] : 0;
+    int before = sum_of_lower(sum, lane);
+    const unsigned found = __ballot_sync(0xffffffffu, before < wanted && wanted <= before + sum);
+    if (found == 0) return last;
+#pragma unroll
+    for (int i = 1; i < kEach; ++i) {
+        const int count = part < kParts ? parts[part] : 0;
+        if (before + count < wanted) before += count, ++part;
+    }
+    part = __shfl_sync(0xffffffffu, part, __ffs(found) - 1);
+    before = __shfl_sync(0xffffffffu, before, __ffs(found) - 1);
+    const int v = part / kWarps;
+    if (part % kWarps == warp) {
+        const int mine = count_in(v), lower = before + sum_of_lower(mine, lane);
+        if (lower < wanted && wanted <= lower + mine) list.tally.bin = rank;
+    }
+    team_sync();
+    return begin + v * kTeam + static_cast<int>(list.tally.bin);
 }
 
 // What the values of items to come are compared with. Those at or above it are candidates; while ties
@@ -958,7 +985,7 @@ softmax_topk(
                     if (x == top_bar.value) equal |= 1u << i;
                     above += !(x <= top_bar.value);
                 }
-                const column_t last = last_of_ties<false>(top, equal, above, warps, begin, at, known - 1, rank);
+                const column_t last = last_of_ties<false>(top, equal, above, begin, known - 1, rank);
                 top_late = equal & ~items_up_to<false>(last, at);
                 top_start.edge = last < begin ? after(top_start.edge, top_keys)
                     : top_keys.least_key(top_bar.value, last * kWidth + kWidth - 1);
