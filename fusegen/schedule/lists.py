@@ -201,9 +201,12 @@ def _cluster_latencies(
     one: CudaSchedule, work: Work, rows: int, k: int
 ) -> list[tuple[str, float]]:
     """Likewise, where blocks of a cluster share a row."""
-    tiles = -(-work.vectors // (one.blocks * one.team_threads * one.vectors))
-    loaded = rows * one.blocks * one.team_threads * one.vectors * VECTOR_BYTES / 1e6  # by a tile
-    each = max(0.8, 0.5 * loaded) + 0.03 * math.sqrt(k)
+    tile = one.team_threads * one.vectors  # of a block
+    tiles = -(-work.vectors // (one.blocks * tile))
+    together = rows * one.blocks * tile * VECTOR_BYTES / 1e6  # megabytes of all blocks' tiles
+    each = max(0.8, 0.42 * together) + 0.2 + tile / 10_000 + 0.06 * math.sqrt(min(k, 256))
     if rows * one.blocks > one.target.multiprocessors:
-        each += 0.3
-    return [("launch and list", 8.0 + 0.17 * math.sqrt(k)), ("tiles", tiles * each)]
+        each += 0.6
+    start = 6.9 + one.threads / 1000 + 0.05 * one.vectors
+    sorting = 0.15 * math.sqrt(k) + k / 4 / one.threads
+    return [("launch and list", start + sorting), ("tiles", tiles * each)]
