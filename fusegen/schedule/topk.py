@@ -77,25 +77,12 @@ def loaded_type(kernel: Kernel, best: KBest) -> DType | None:
 
 
 def list_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ListPlan:
-    """Room for what a list keeps, what it is sorted to, and some of the candidates that come
-    meanwhile; more would leave fewer blocks on a multiprocessor."""
-    k = best.k
-    key = key_plan(kernel, best, schedule)
+    """How a list is kept; more slots would leave fewer blocks on a multiprocessor."""
+    k, shared = best.k, schedule.team == "cluster"
     kept = k + k // 8 + 16
     few = min(max(128, schedule.team_threads), 256)  # as many find their place by counting
-    beside = max(few, k + FULLEST_BIN, kept)  # where they are sorted to
-    least = 256 if schedule.team == "lanes" else 512 if k <= 64 else 1536
-    sample = 2 * schedule.width * schedule.team_threads  # of a list that begins with a guess
-    shared = schedule.team == "cluster"
-    guess = k >= 512 and sample <= 4096 and not shared
-    if guess:
-        least = max(least, sample)
-    if schedule.team == "grid" and schedule.blocks * kept <= 4096:
-        least = max(least, schedule.blocks * kept)  # what the last block of a row gathers
-    if shared:
-        gathered = max(512, min(5 * k, 7 * k // 2 + 256))  # by the first block of a row
-        least = max(least, gathered + beside)
-    slots = (max(least, 5 * k // 2, kept + beside) + 255) // 256 * 256
+    guess = k >= 512 and not shared and _sample(schedule) <= 4096
+    slots = _slots(k, kept, max(few, k + FULLEST_BIN, kept), guess, schedule)
     crowd = min(2 * k + k // 2 + 64, max(slots * 7 // 16, kept + kept // 8))
     if guess or (shared and k >= 512):  # one more candidate of every thread finds room
         crowd = max(crowd, slots - schedule.team_threads)
@@ -104,10 +91,28 @@ def list_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ListPlan:
     share = -(-k // schedule.blocks) if shared else k  # that the first tile of a block has to have
     samples = min(slots - crowd, max(512, 4 * k))
     return ListPlan(
-        key=key, slots=slots, kept=kept, crowd=crowd, few=few,
+        key=key_plan(kernel, best, schedule), slots=slots, kept=kept, crowd=crowd, few=few,
         bin_bits=10 if shared and k >= 512 else 9, groups=_groups(share, schedule),
         guess=guess, samples=samples if 2 * samples > 3 * k else 0,
     )  # fmt: skip
+
+
+def _sample(schedule: CudaSchedule) -> int:
+    """Items of the sample that a guess is made from."""
+    return 2 * schedule.width * schedule.team_threads
+
+
+def _slots(k: int, kept: int, beside: int, guess: bool, schedule: CudaSchedule) -> int:
+    """Room for what a list keeps, for as many `beside` as are put in order, and for some of the
+    candidates that come meanwhile."""
+    least = 256 if schedule.team == "lanes" else 512 if k <= 64 else 1536
+    if guess:
+        least = max(least, _sample(schedule))
+    if schedule.team == "grid" and schedule.blocks * kept <= 4096:
+        least = max(least, schedule.blocks * kept)  # what the last block of a row gathers
+    if schedule.team == "cluster":  # what the first block of a row gathers
+        least = max(least, beside + max(512, min(5 * k, 7 * k // 2 + 256)))
+    return (max(least, 5 * k // 2, kept + beside) + 255) // 256 * 256
 
 
 def _groups(k: int, schedule: CudaSchedule) -> int:
