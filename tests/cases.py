@@ -17,6 +17,13 @@ def rows(shape: tuple[int, ...] = (5, 37), seed: int = 0, dtype: Any = "float32"
     return np.random.default_rng(seed).normal(0, 2, shape).astype(dtype)
 
 
+@fg.pipeline
+def best(x, *, k):  # type: ignore[no-untyped-def]
+    """A list beside a reduction that it shares the sweep with."""
+    values, columns = fg.topk(x, k)
+    return fg.max(x), values, columns
+
+
 def arguments(name: str, x: Any) -> tuple[Any, ...]:
     """Arrays for a library pipeline, x among them."""
     n_cols = x.shape[-1]

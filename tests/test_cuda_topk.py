@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import simt
+from cases import best
 from cuda_cases import Case
 
 import fusegen as fg
@@ -54,12 +55,6 @@ def best_columns(x: np.ndarray, k: int) -> np.ndarray:
         for r in range(x.shape[0])
     ]  # fmt: skip
     return np.array([row[:k] for row in rows])
-
-
-@fg.pipeline
-def best(x, *, k):  # type: ignore[no-untyped-def]
-    values, columns = fg.topk(x, k)
-    return fg.max(x), values, columns
 
 
 def check(x: np.ndarray, k: int, seed: int = 0, shift: int = 0, **choices: Any) -> Case:

@@ -6,18 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-import fusegen as fg
+from cases import best
 
 pytestmark = pytest.mark.gpu
 
 DEVICE = "cuda"
-
-
-@fg.pipeline
-def best(x, *, k):  # type: ignore[no-untyped-def]
-    values, columns = fg.topk(x, k)
-    return fg.max(x), values, columns
 
 
 def spoiled(t: Any, x: Any) -> Any:

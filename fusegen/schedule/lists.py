@@ -109,8 +109,7 @@ def _clusters(
     program: Program, base: CudaSchedule, rows: int, n_vectors: int, most: int
 ) -> Iterator[CudaSchedule]:
     """A row over blocks that tell one another what they find; each has a tile of whole warps."""
-    largest = min(base.target.largest_cluster, base.target.multiprocessors // 2)
-    for blocks in (n for n in (2, 4, 8, 16) if n <= largest):
+    for blocks in base.target.cluster_sizes:
         share = -(-n_vectors // blocks)
         for threads, per_sm in ((512, 1), (256, 2)):
             one = replace(

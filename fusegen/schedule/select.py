@@ -227,14 +227,13 @@ class _Menu:
     # ---- clusters, and rows that fill many multiprocessors ----
 
     def _clusters(self) -> Iterator[CudaSchedule]:
-        # A multiprocessor in a part of the chip that is switched off is no cluster's.
-        most = min(self.target.largest_cluster, self.target.multiprocessors // 2)
-        for blocks in (n for n in (2, 4, 8, 16) if n <= most):
+        sizes = self.target.cluster_sizes
+        for blocks in sizes:
             if self.work.sweeps > 1 and self.kept_bytes:
                 yield from self._shared(blocks)
             base = replace(self.held, team="cluster", blocks=blocks)
             yield from self._in_registers(base, -(-self.n_vectors // blocks), (4, 8))
-            if self.meetings > 1 and 2 * blocks > most:  # states that no grid can wait for
+            if self.meetings > 1 and blocks == sizes[-1]:  # states that no grid can wait for
                 yield replace(self.base, team="cluster", threads=512, blocks=blocks)
 
     def _chip(self) -> Iterator[CudaSchedule]:

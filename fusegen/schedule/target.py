@@ -43,6 +43,13 @@ class CudaTarget:
         return self.largest_cluster > 1
 
     @property
+    def cluster_sizes(self) -> tuple[int, ...]:
+        """Blocks of the clusters worth a thought. A multiprocessor in a part of the chip that is
+        switched off is no cluster's."""
+        most = min(self.largest_cluster, self.multiprocessors // 2)
+        return tuple(n for n in (2, 4, 8, 16) if n <= most)
+
+    @property
     def ampere(self) -> bool:
         """Are there copies to shared memory that nobody waits for, and reductions of a warp?"""
         return int(self.arch[3:]) >= 80

@@ -433,10 +433,9 @@ __device__ __forceinline__ void meet_cluster()
 template <typename List>
 __device__ __forceinline__ unsigned word_of_cluster(List& list, unsigned word, int rank)
 {
-    constexpr int kShare = (List::kK + kBlocks - 1) / kBlocks;
     if (rank < kBlocks) in_block(&list.cluster, rank)->words[__clusterRelativeBlockRank()] = word;
     meet_cluster();
-    return nth_greatest<kBlocks>(list.cluster.words, share_of(List::kK, kShare));
+    return nth_greatest<kBlocks>(list.cluster.words, share_of(List::kK, share_of(List::kK, kBlocks)));
 }
 
 template <typename List>
@@ -485,6 +484,18 @@ __device__ __forceinline__ void clear(List& list, int rank)
     }
 }
 
+// Raises the edge to what the k best reach that are among the row's first `known` vectors. Every thread of
+// the team takes part, after a barrier.
+template <typename List>
+__device__ __forceinline__ void raise_to(List& list, const typename List::Key& edge, column_t known, int rank)
+{
+    if (rank == 0 && list.edge < edge) {
+        list.edge = edge;
+        list.known = known;
+    }
+    team_sync();
+}
+
 // Raises the edge to the `wanted` best of `count` keys that lie behind the candidates, or to another
 // element of the same value; as many elements of the row reach it. Some are still to come.
 template <typename List>
@@ -495,11 +506,7 @@ __device__ __noinline__ void raise(List& list, int count, int wanted, column_t e
     const Key* keys = list.slots + list.count;
     Key edge = select<Key>(keys, count, wanted, wanted + wanted / 8 + 16, list.tally, rank), last;
     span_keys(top_word(edge), top_word(edge), edge, last);
-    if (rank == 0 && list.edge < edge) {
-        list.edge = edge;
-        list.known = end;
-    }
-    team_sync();
+    raise_to(list, edge, end, rank);
 }
 
 // Drops those of `count` candidates that are below an edge. Every thread of the team takes part, after a
@@ -673,11 +680,7 @@ __device__ __forceinline__ void raise_by_tile(List& list, column_t tile, column_
         const TileKeys<Key, KeyAt> keys = {key_at, tile};
         edge = select<Key, TileKeys<Key, KeyAt>>(keys, count, List::kK, little_more(List::kK), list.tally, rank);
     }
-    if (rank == 0 && list.edge < edge) {
-        list.edge = edge;
-        list.known = next;
-    }
-    team_sync();
+    raise_to(list, edge, next, rank);
 }
 
 // Adds a tile's items that reach the edge, which is raised before that, if possible. No item of this thread
@@ -981,15 +984,15 @@ template <typename List>
 __device__ __noinline__ void narrow(List& list, int rank)
 {
     typedef typename List::Key Key;
-    constexpr int kShare = (List::kK + kBlocks - 1) / kBlocks;
-    const Key share = reached_by(list, kShare, rank), best = reached_by(list, List::kK, rank);
+    const int wanted = share_of(List::kK, kBlocks);  // of each block
+    const Key share = reached_by(list, wanted, rank), best = reached_by(list, List::kK, rank);
     if (rank < kBlocks) {
         auto* cluster = in_block(&list.cluster, rank);
         cluster->shares[__clusterRelativeBlockRank()] = share;
         cluster->bests[__clusterRelativeBlockRank()] = best;
     }
     meet_cluster();
-    Key edge = nth_told(list.cluster.shares, share_of(List::kK, kShare));
+    Key edge = nth_told(list.cluster.shares, share_of(List::kK, wanted));
     const Key greatest = nth_told(list.cluster.bests, 1);
     if (edge < greatest) edge = greatest;
     if (edge < list.edge) edge = list.edge;

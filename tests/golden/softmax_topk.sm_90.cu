@@ -433,6 +433,18 @@ __device__ __forceinline__ void clear(List& list, int rank)
     }
 }
 
+// Raises the edge to what the k best reach that are among the row's first `known` vectors. Every thread of
+// the team takes part, after a barrier.
+template <typename List>
+__device__ __forceinline__ void raise_to(List& list, const typename List::Key& edge, column_t known, int rank)
+{
+    if (rank == 0 && list.edge < edge) {
+        list.edge = edge;
+        list.known = known;
+    }
+    team_sync();
+}
+
 // Raises the edge to the `wanted` best of `count` keys that lie behind the candidates, or to another
 // element of the same value; as many elements of the row reach it. Some are still to come.
 template <typename List>
@@ -443,11 +455,7 @@ __device__ __noinline__ void raise(List& list, int count, int wanted, column_t e
     const Key* keys = list.slots + list.count;
     Key edge = select<Key>(keys, count, wanted, wanted + wanted / 8 + 16, list.tally, rank), last;
     span_keys(top_word(edge), top_word(edge), edge, last);
-    if (rank == 0 && list.edge < edge) {
-        list.edge = edge;
-        list.known = end;
-    }
-    team_sync();
+    raise_to(list, edge, end, rank);
 }
 
 // Drops those of `count` candidates that are below an edge. Every thread of the team takes part, after a
@@ -608,11 +616,7 @@ __device__ __forceinline__ void raise_by_tile(List& list, column_t tile, column_
         team_sync();
         edge = select<Key>(keys, kTeam, List::kK, little_more(List::kK), list.tally, rank);
     }
-    if (rank == 0 && list.edge < edge) {
-        list.edge = edge;
-        list.known = next;
-    }
-    team_sync();
+    raise_to(list, edge, next, rank);
 }
 
 // Adds a tile's items that reach the edge, which is raised before that, if possible. No item of this thread
