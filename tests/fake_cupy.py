@@ -6,6 +6,7 @@ import contextlib
 import sys
 import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -122,10 +123,20 @@ class _Event:
         """All work is done when it was queued."""
 
 
+def _nvrtc() -> Any:
+    """A compiler that leaves the source as it is."""
+    return types.SimpleNamespace(
+        getVersion=lambda: (0, 0), getSupportedArchs=lambda: (80, 90), NVRTCError=RuntimeError,
+        createProgram=lambda source, *_: source, compileProgram=lambda program, options: None,
+        getCUBIN=str.encode, destroyProgram=lambda program: None,
+    )  # fmt: skip
+
+
 def _cupy(gpu: Gpu) -> Any:
     Array.gpu = _Device.gpu = gpu
 
-    def module(code: str, options: Any) -> Any:
+    def module(path: str) -> Any:
+        code = Path(path).read_text()
         return gpu.module_of(simt.compile_module(code, check=False), code)
 
     def from_external(stream: Any) -> Any:
@@ -139,12 +150,13 @@ def _cupy(gpu: Gpu) -> Any:
 
     streams = types.SimpleNamespace(from_external=from_external)
     return types.SimpleNamespace(
-        ndarray=Array, asarray=asarray, asnumpy=lambda a: a.get(), RawModule=module,
+        __file__=__file__, ndarray=Array, asarray=asarray, asnumpy=lambda a: a.get(),
+        RawModule=module,
         cuda=types.SimpleNamespace(
             Device=_Device, Stream=streams, Event=lambda: _Event(gpu),
             get_elapsed_time=lambda start, end: (end.time - start.time) * 1e3,
             driver=types.SimpleNamespace(ctxGetCurrent=lambda: gpu.context),
-            compiler=types.SimpleNamespace(CompileException=simt.SimtError),
+            get_cuda_path=lambda: None, nvrtc=_nvrtc(),
             get_current_stream=lambda i: types.SimpleNamespace(ptr=gpu.stream("cupy", i)),
             runtime=types.SimpleNamespace(getDevice=lambda: gpu.current, memGetInfo=bind,
                                           getDeviceProperties=lambda _: {"name": NAME},

@@ -240,6 +240,18 @@ def test_a_row_longer_than_2_31() -> None:
     assert int(fg.library.argmax(x)[0]) == 2**31 + 3
 
 
+def test_subnormal_numbers() -> None:
+    """They are numbers like others: their sums are exact."""
+
+    @fg.pipeline
+    def facts(x: Any) -> Any:
+        return fg.max(x), fg.min(x), fg.sum(x)
+
+    x = (np.random.default_rng(0).integers(-1000, 1000, (50, 3000)) * 2.0**-149).astype("float32")
+    for got, want in zip(facts(on_gpu(x)), (x.max(1), x.min(1), x.sum(1)), strict=True):
+        np.testing.assert_array_equal(got.get(), want)
+
+
 def test_special_values() -> None:
     rows = np.zeros((5, 64), np.float32)
     rows[0] = -np.inf

@@ -1,4 +1,4 @@
-"""Generated CUDA on one device: compiled by CuPy (NVRTC), which keeps modules on disk."""
+"""Generated CUDA on one device: compiled, loaded by CuPy, and launched."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from fusegen.runtime.cuda.geometry import (
     pointers_of,
     room_of,
 )
+from fusegen.runtime.cuda.nvrtc import machine_code
 from fusegen.runtime.cuda.tickets import Tickets
 from fusegen.runtime.driver import Launcher, driver
 from fusegen.schedule.cuda import CudaSchedule
 from fusegen.schedule.launch import Launch, launches
 
-_OPTIONS = ("-std=c++17",)
 _MOST_PLANS = 1024  # more and the memory starts afresh
 
 
@@ -188,10 +188,6 @@ def _picker(indices: list[int]) -> Callable[[list[int]], Sequence[int]]:
 
 def _load(source: str, symbols: tuple[Launch, ...]) -> tuple[list[Any], list[int]]:
     """(what keeps the module loaded, function handles). Raises BackendError."""
-    cupy = cupy_module()
-    module = cupy.RawModule(code=source, options=_OPTIONS)
-    try:
-        kernels = [module.get_function(n.symbol).kernel for n in symbols]
-    except cupy.cuda.compiler.CompileException as error:
-        raise BackendError(f"NVRTC refused the generated source: {error}") from error
+    module = cupy_module().RawModule(path=str(machine_code(source)))
+    kernels = [module.get_function(n.symbol).kernel for n in symbols]
     return [module, *kernels], [k.ptr for k in kernels]
