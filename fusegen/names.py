@@ -34,7 +34,10 @@ _TEMPLATE_WORDS = frozenset(
     "entry", "fabs", "llabs", "rsqrt", "isnan", "isinf", "isfinite", "threadIdx", "blockIdx",
     "blockDim", "gridDim", "col", "fg", "known", "part", "V", "n_inner", "across", "down", "strip",
     "strips", "place", "outer", "inner", "first", "first_row", "along", "stash", "slot", "r", "own",
-    "orders", "found", "lane_mask", "live", "at", "whole", "edge", "column_of",
+    "orders", "found", "lane_mask", "live", "at", "whole", "edge", "column_of", "keys", "bar",
+    "count", "count_items", "count_of", "least", "least_of", "low", "high", "peak", "best", "equal",
+    "last", "word", "word_of", "warps", "blocks", "blocks_of_a_row", "share", "together", "seen",
+    "here", "ties", "key_at", "keys_of", "reached", "value_of", "n_vectors", "i", "e", "g", "v",
 }
 ) | {op.c for op in OPS.values() if op.spelling in ("libm", "helper")}  # fmt: skip
 
