@@ -251,7 +251,27 @@ def test_rows_that_begin_with_a_guess(row: str, stages: int) -> None:
         x = rows_of(row, "float32", n)
     case = Case(best, {"x": x}, *x.shape, {"k": k})
     choices = {**RING, "vectors": 4, "stages": stages}
-    check(x, k, schedule=replace(case.work(n_rows=100_000).schedule, **choices))
+    schedule = replace(case.work(n_rows=100_000).schedule, **choices)
+    assert schedule.sampled
+    check(x, k, schedule=schedule)
+
+
+@pytest.mark.parametrize("shift", [0, 3])
+def test_tiles_of_formulas_are_read_again(shift: int) -> None:
+    """Steps of products with what rows share, aligned as they are or not."""
+
+    @fg.pipeline
+    def weighed(x, w: fg.PerColumn, *, k):  # type: ignore[no-untyped-def]
+        return fg.topk(x * w, k)
+
+    n = 9000
+    x = np.repeat((np.arange(n) // 2048 + 1.0)[None], 2, 0).astype("float32")
+    w = np.where(np.arange(n) % 3 == 0, 2, 1).astype("float32")
+    case = Case(weighed, {"x": x, "w": w}, *x.shape, {"k": 64})
+    schedule = case.work(n_rows=4000, aligned=shift == 0).schedule
+    assert schedule.load == ("peeled" if shift else "aligned")
+    got = case.emulate(schedule=schedule, shift=shift, aligned=shift == 0)
+    np.testing.assert_array_equal(got[1], best_columns(x * w, 64))
 
 
 def test_several_lists_at_once() -> None:

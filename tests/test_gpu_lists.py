@@ -33,6 +33,7 @@ ROWS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "stairs": lambda t, x, c: (c // 1000).expand_as(x),
     "best at the end": lambda t, x, c: t.where(c < x.shape[1] - 300, x - 50, x),
     "spoiled": lambda t, x, c: spoiled(t, x),
+    "subnormal": lambda t, x, c: x * 1e-40,
 }
 TYPES = ("float32", "bfloat16", "float16", "float64", "int32", "int64")
 # rows, columns, K: lanes that sort, a warp that counts, blocks of 64 and 128, edges off alignment,

@@ -74,6 +74,7 @@ class CudaSchedule:
     stages: int = 0  # chunks of a ring in shared memory through which rows come; 0: there is none
     slice_vectors: int = 0  # of a row in shared memory: vectors that a block makes room for
     lists: Lists = "streamed"
+    sampled: bool = False  # are rows of so many chunks that a sample may begin a long list?
     strip: Strip | None = None  # where rows lie side by side
 
     @property

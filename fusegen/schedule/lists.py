@@ -25,7 +25,8 @@ def list_candidates(
     program: Program, problem: Problem, base: CudaSchedule, n_vectors: int, items: int
 ) -> Iterator[CudaSchedule]:
     """Schedules worth a thought; a thread's chunk has up to `items` elements."""
-    for one in _shapes(program, problem, base, n_vectors, max(1, min(items // base.width, 8))):
+    for shape in _shapes(program, problem, base, n_vectors, max(1, min(items // base.width, 8))):
+        one = replace(shape, sampled=n_vectors > 2 * shape.blocks * shape.threads * shape.vectors)
         needed = _shared(program, one)
         if not one.stages or needed <= base.target.shared_per_block:
             room = max(1, base.target.shared_per_sm // (needed + _RESERVED))

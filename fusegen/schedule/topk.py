@@ -81,15 +81,15 @@ def list_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ListPlan:
     k, shared = best.k, schedule.team == "cluster"
     kept = k + k // 8 + 16
     few = min(max(128, schedule.team_threads), 256)  # as many find their place by counting
-    guess = k >= 512 and not shared and _sample(schedule) <= 4096
+    guess = schedule.sampled and k >= 512 and not shared and _sample(schedule) <= 4096
     slots = _slots(k, kept, max(few, k + FULLEST_BIN, kept), guess, schedule)
     crowd = min(2 * k + k // 2 + 64, max(slots * 7 // 16, kept + kept // 8))
-    if guess or (shared and k >= 512):  # one more candidate of every thread finds room
+    if k >= 512:  # one more candidate of every thread finds room
         crowd = max(crowd, slots - schedule.team_threads)
     if shared and k > WARP // 2:  # far more of them may have come together
         few = min(few, crowd - 1)
     share = -(-k // schedule.blocks) if shared else k  # that the first tile of a block has to have
-    samples = min(slots - crowd, max(512, 4 * k))
+    samples = min((slots - crowd) * 4 // 5, max(512, 4 * k)) // WARP * WARP
     return ListPlan(
         key=key_plan(kernel, best, schedule), slots=slots, kept=kept, crowd=crowd, few=few,
         bin_bits=10 if shared and k >= 512 else 9, groups=_groups(share, schedule),
@@ -105,7 +105,8 @@ def _sample(schedule: CudaSchedule) -> int:
 def _slots(k: int, kept: int, beside: int, guess: bool, schedule: CudaSchedule) -> int:
     """Room for what a list keeps, for as many `beside` as are put in order, and for some of the
     candidates that come meanwhile."""
-    least = 256 if schedule.team == "lanes" else 512 if k <= 64 else 1536
+    few = WARP if not schedule.stages else 64  # rings leave little room
+    least = 256 if schedule.team == "lanes" else 512 if k <= few else 768 if k <= 64 else 1536
     if guess:
         least = max(least, _sample(schedule))
     if schedule.team == "grid" and schedule.blocks * kept <= 4096:

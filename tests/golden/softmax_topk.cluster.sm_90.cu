@@ -265,6 +265,7 @@ struct PackedKeys {
 
 __device__ __forceinline__ int bit_length(unsigned long long distance) { return 64 - __clzll(distance); }
 __device__ __forceinline__ unsigned top_word(unsigned long long key) { return static_cast<unsigned>(key >> 32); }
+__device__ __forceinline__ bool same_value(unsigned long long a, unsigned long long b) { return a >> 32 == b >> 32; }
 
 // The least and the greatest key with these top words.
 __device__ __forceinline__ void span_keys(unsigned least, unsigned greatest, unsigned long long& low, unsigned long long& high)
@@ -343,17 +344,12 @@ __device__ __forceinline__ void find_bin(Tally& tally, unsigned wanted, int rank
     team_sync();
 }
 
-template <typename Type>
-struct As {
-    typedef Type type;
-};
-
 // A key that at least k of these are not below, and at most `most` where that is possible without
 // telling apart keys one by one. Zeros are no keys. A histogram between the least and the greatest
 // value finds the bin with the k-th key; the next one is of that bin alone, so that a few keys far from
 // the others cost one more round. Every thread of the team takes part, after a barrier.
-template <typename Key, typename Keys = const Key*>
-__device__ __noinline__ Key select(typename As<Keys>::type keys, int count, int k, int most, Tally& tally, int rank)
+template <typename Key>
+__device__ __noinline__ Key select(const Key* keys, int count, int k, int most, Tally& tally, int rank)
 {
     Key low{1}, high = ~Key{};
     int above = 0;  // keys that are greater than those in question
@@ -390,17 +386,18 @@ __device__ __noinline__ Key select(typename As<Keys>::type keys, int count, int 
 }
 
 // Of what the k best need, the part that each of so many warps or blocks has to have.
-__device__ __forceinline__ int share_of(int k, int parts) { return (k + parts - 1) / parts; }
+__device__ __forceinline__ constexpr int share_of(int k, int parts) { return (k + parts - 1) / parts; }
 // What may come with so many.
 __device__ __forceinline__ int little_more(int wanted) { return wanted + wanted / 8 + 1; }
 
 constexpr int kBlocks = 16;  // of a cluster
 
-// What a block knows of the others: words that their shares of the k reach, how many candidates they
-// have and, where those are too many, keys that their shares reach, and that k of theirs reach.
+// What a block knows of the others: words that their shares of the k reach, and that the best items of all
+// their threads reach; words that k of theirs reach, where some are crowded; how many candidates they have
+// and, where those are too many, keys that their shares reach, and that k of theirs reach.
 template <typename Key>
 struct Cluster {
-    unsigned words[kBlocks];
+    unsigned words[kBlocks], leasts[kBlocks], own_words[kBlocks];
     int counts[kBlocks];
     Key shares[kBlocks], bests[kBlocks];
 };
@@ -431,11 +428,31 @@ __device__ __forceinline__ void meet_cluster()
 
 // A word that the k are not below, from one that this block's share of them is not below.
 template <typename List>
-__device__ __forceinline__ unsigned word_of_cluster(List& list, unsigned word, int rank)
+__device__ __forceinline__ unsigned word_of_cluster(List& list, unsigned word, unsigned least, int rank)
 {
-    if (rank < kBlocks) in_block(&list.cluster, rank)->words[__clusterRelativeBlockRank()] = word;
+    if (rank < kBlocks) {
+        auto* cluster = in_block(&list.cluster, rank);
+        cluster->words[__clusterRelativeBlockRank()] = word;
+        cluster->leasts[__clusterRelativeBlockRank()] = least;
+    }
     meet_cluster();
     return nth_greatest<kBlocks>(list.cluster.words, share_of(List::kK, share_of(List::kK, kBlocks)));
+}
+
+// Is a block crowded with items that are above the word, as if the row were sorted?
+template <typename Key>
+__device__ __forceinline__ bool lopsided(const Cluster<Key>& cluster, unsigned word)
+{
+    return greatest_of_warp(cluster.leasts[threadIdx.x % kBlocks]) > word;
+}
+
+// The greatest word that the k are not below in some block alone, from this block's.
+template <typename List>
+__device__ __forceinline__ unsigned greatest_of_cluster(List& list, unsigned word, int rank)
+{
+    if (rank < kBlocks) in_block(&list.cluster, rank)->own_words[__clusterRelativeBlockRank()] = word;
+    meet_cluster();
+    return greatest_of_warp(list.cluster.own_words[rank % kBlocks]);
 }
 
 template <typename List>
@@ -463,6 +480,7 @@ struct KBest : Memory<KeyType, Slots> {
     static constexpr int kK = K, kSlots = Slots, kKept = Kept, kCrowd = Crowd, kFew = Few;
     static constexpr int kSorted = K + kFullest > Kept ? K + kFullest : Kept;
     static constexpr int kBeside = Slots - (kSorted > Few ? kSorted : Few);  // where candidates are sorted to
+    static constexpr bool kByPeaks = 2 * K <= kTeam && kTeam <= kBins;  // is a tile's edge among its threads' best?
     static_assert(Kept <= kBeside, "no room to sort");
     static_assert(Crowd + 2 * kWidth <= Slots, "no room for elements at the edges");
 
@@ -496,15 +514,15 @@ __device__ __forceinline__ void raise_to(List& list, const typename List::Key& e
     team_sync();
 }
 
-// Raises the edge to the `wanted` best of `count` keys that lie behind the candidates, or to another
-// element of the same value; as many elements of the row reach it. Some are still to come.
+// Raises the edge to the `wanted` best of some keys, or to another element of the same value: then the k best
+// of the row reach it. Some are still to come.
 template <typename List>
-__device__ __noinline__ void raise(List& list, int count, int wanted, column_t end, int rank)
+__device__ __noinline__ void raise(
+    List& list, const typename List::Key* keys, int count, int wanted, column_t end, int rank)
 {
     typedef typename List::Key Key;
     team_sync();
-    const Key* keys = list.slots + list.count;
-    Key edge = select<Key>(keys, count, wanted, wanted + wanted / 8 + 16, list.tally, rank), last;
+    Key edge = select(keys, count, wanted, wanted + wanted / 8 + 16, list.tally, rank), last;
     span_keys(top_word(edge), top_word(edge), edge, last);
     raise_to(list, edge, end, rank);
 }
@@ -544,7 +562,7 @@ __device__ __noinline__ void cut(List& list, int rank)
 {
     typedef typename List::Key Key;
     const int count = list.count < List::kSlots ? list.count : List::kSlots;  // others were turned away
-    Key edge = select<Key>(list.slots, count, List::kK, List::kKept, list.tally, rank);
+    Key edge = select(list.slots, count, List::kK, List::kKept, list.tally, rank);
     const bool here = !(edge < list.edge);  // or is the k-th best still to come?
     if (!here) edge = list.edge;
     drop_below(list, edge, count, rank);
@@ -623,100 +641,43 @@ __device__ __forceinline__ void insist(
     }
 }
 
-// Raises the edge by a sample of what is left of a row: the best item of each of some vectors.
-template <int kSamples, typename List, typename KeyAt>
-__device__ __noinline__ void look_ahead(List& list, column_t first, column_t end, int rank, KeyAt key_at)
+// Raises the edge by a sample of what is left of a row: vectors in some places, 64 bytes of each, as memory
+// brings them. The best items of k vectors reach what k items do; so do all items of fewer places, which is
+// more where the row is in order.
+template <int kSamples, typename List, typename KeysOf>
+__device__ __noinline__ void look_ahead(List& list, column_t first, column_t end, int rank, const KeysOf& keys_of)
 {
     typedef typename List::Key Key;
-    static_assert(List::kCrowd + kSamples <= List::kSlots, "no room behind the candidates");
+    constexpr int kEach = 4, kPlaces = kSamples / kEach;
+    static_assert(List::kCrowd + kSamples + kPlaces <= List::kSlots, "no room behind the candidates");
     if (end - first < kSamples) return;
-    const float apart = static_cast<float>(end - first) / kSamples;
-    Key* keys = list.slots + list.count;
-#pragma unroll 2
-    for (int sample = rank; sample < kSamples; sample += kTeam) {
-        Key best{};
+    const float apart = static_cast<float>(end - first) / kPlaces;
+    Key *best = list.slots + list.count, *least = best + kSamples;
+#pragma unroll 1
+    for (int place = rank; place < kPlaces; place += kTeam) {
+        Key worst = ~Key{};
 #pragma unroll
-        for (int e = 0; e < kWidth; ++e) {
-            const Key key = key_at(first + static_cast<column_t>(sample * apart), e);
-            if (best < key) best = key;
-        }
-        keys[sample] = best;
-    }
-    raise(list, kSamples, List::kK, end, rank);
-}
-
-// The keys of a tile.
-template <typename Key, typename KeyAt>
-struct TileKeys {
-    const KeyAt& key_at;
-    column_t tile;
-
-    __device__ __forceinline__ Key operator[](int j) const { return key_at(tile + j / kWidth, j % kWidth); }
-};
-
-// Raises the edge by a tile: to what the k best reach of its threads' best items or, where k are too many
-// for that, of all.
-template <typename List, typename KeyAt>
-__device__ __forceinline__ void raise_by_tile(List& list, column_t tile, column_t end, int rank, const KeyAt& key_at)
-{
-    typedef typename List::Key Key;
-    const column_t next = end - tile < kVectors * kTeam ? end : tile + kVectors * kTeam;
-    Key edge{};
-    if (2 * List::kK <= kTeam && List::kCrowd + kTeam <= List::kSlots && next - tile >= kTeam) {
-        Key best{};
-#pragma unroll 4
-        for (column_t vector = tile + rank; vector < next; vector += kTeam) {
+        for (int v = 0; v < kEach; ++v) {
+            Key keys[kWidth], greatest{};
+            keys_of(keys, first + static_cast<column_t>(place * apart) + v);
 #pragma unroll
             for (int e = 0; e < kWidth; ++e) {
-                const Key key = key_at(vector, e);
-                if (best < key) best = key;
+                if (greatest < keys[e]) greatest = keys[e];
+                if (keys[e] < worst) worst = keys[e];
             }
+            best[place * kEach + v] = greatest;
         }
-        Key* keys = list.slots + list.count;
-        keys[rank] = best;
-        team_sync();
-        edge = select<Key>(keys, kTeam, List::kK, little_more(List::kK), list.tally, rank);
-    } else if (const int count = static_cast<int>(next - tile) * kWidth; count > List::kK) {
-        const TileKeys<Key, KeyAt> keys = {key_at, tile};
-        edge = select<Key, TileKeys<Key, KeyAt>>(keys, count, List::kK, little_more(List::kK), list.tally, rank);
+        least[place] = worst;
     }
-    raise_to(list, edge, next, rank);
-}
-
-// Adds a tile's items that reach the edge, which is raised before that, if possible. No item of this thread
-// has a greater top word than `peak`. Every thread of the team takes part, after a barrier.
-template <int kSamples, typename List, typename KeyAt>
-__device__ __noinline__ void rescan(
-    List& list, unsigned peak, column_t tile, column_t end, int rank, const KeyAt& key_at)
-{
-    typedef typename List::Key Key;
-    if (list.count > List::kSlots / 2)
-        cut(list, rank);
-    else
-    if (kSamples > 0 && end - tile > 2 * kVectors * kTeam)
-        look_ahead<kSamples>(list, tile, end, rank, key_at);
-    else
-        raise_by_tile(list, tile, end, rank, key_at);
-    const column_t at = tile + rank;
-    const Key edge = list.edge;
-    const int live = peak < top_word(edge) ? 0 : live_vectors<kVectors>(at, end);
-    unsigned pending = 0;
-    Key last{};
-#pragma unroll 4
-    for (int v = 0; v < live; ++v) {
-#pragma unroll
-        for (int e = 0; e < kWidth; ++e) {
-            const Key key = key_at(at + v * kTeam, e);
-            if (!(key < edge)) pending |= 1u << (v * kWidth + e), last = key;
-        }
-    }
-    insist(list, pending, last, rank, [&](int i) { return key_at(at + i / kWidth * kTeam, i % kWidth); });
+    raise(list, best, kSamples, List::kK, end, rank);
+    raise(list, least, kPlaces, share_of(List::kK, kEach * kWidth), end, rank);
 }
 
 template <typename Key>
 struct Start {
     Key edge;
     bool tied;  // are many of the values that reach it equal?
+    bool lopsided;  // are some blocks crowded with items that reach it?
 };
 
 // The least key of the next greater value, if there is one.
@@ -729,29 +690,36 @@ __device__ __forceinline__ typename Keys::Key after(const typename Keys::Key& ed
 
 // The first edge of a list: the least key with some top word. Each of `warps` warps, whose lanes all have
 // a live item, finds a word that its share of the k reaches among `groups` groups of items; k reach the
-// least of these words. It is 0 if there is none.
-// If the blocks of a row look for it together, each does so for its share of the k.
+// least of these words or, where one warp's share is all of them, any. It is 0 if there is none.
+// If the blocks of a row look for it together, each does so for its share of the k. No group of this warp is
+// below its `least` word.
 template <typename List, typename WordOf, typename CountOf>
 __device__ __forceinline__ Start<typename List::Key> first_edge(
-    List& list, int warps, int groups, int rank, const WordOf& word_of, const CountOf& count_of, bool together)
+    List& list, int warps, int groups, int rank, const WordOf& word_of, const CountOf& count_of, bool together, unsigned least)
 {
     const int wanted = together ? share_of(List::kK, kBlocks) : List::kK;
-    const int share = warps > 0 ? share_of(wanted, warps) : groups + 1;
+    // The least of many words would be far below the k best: three of four warps are enough.
+    const int share = warps > 0 ? share_of(wanted, (3 * warps + 3) / 4) : groups + 1;
     unsigned word = share <= groups ? word_of(share) : 0;
     bool tied = word > 0 && count_of(word) > share + share / 2 + 4;
-    if (warps > 0 && rank / 32 >= warps) word = 0xffffffffu, tied = false;
-    if (rank % 32 == 0) list.tally.least[rank / 32] = word, list.tally.greatest[rank / 32] = tied;
-    team_sync();
     constexpr int kWarps = kTeam / 32;
+    const int warp = rank / 32;
+    if (warps > 0 && warp >= warps) word = 0xffffffffu, tied = false;
+    if (rank % 32 == 0) list.tally.least[warp] = word, list.tally.greatest[warp] = tied, list.tally.sums[warp] = least;
+    team_sync();
     word = nth_greatest<kWarps>(list.tally.least, warps > 0 ? kWarps - warps + share_of(wanted, share) : 1);
-    if (together) word = word_of_cluster(list, word, rank);
+    bool crowded = false;
+    if (together) {
+        word = word_of_cluster(list, word, least_of_warp(list.tally.sums[rank % kWarps]), rank);
+        crowded = lopsided(list.cluster, word);
+    }
 #pragma unroll
-    for (int warp = 0; warp < kTeam / 32; ++warp) {
-        tied |= list.tally.greatest[warp] != 0;
+    for (int other = 0; other < kWarps; ++other) {
+        tied |= list.tally.greatest[other] != 0;
     }
     typename List::Key edge, last;
     span_keys(word, word, edge, last);
-    return {edge, tied};
+    return {edge, tied && !crowded, crowded};
 }
 
 // Which of a thread's items lie in its first so many vectors: a bit each; of pairs, those of even numbers
@@ -819,6 +787,137 @@ __device__ __noinline__ column_t last_of_ties(
     }
     team_sync();
     return begin + v * kTeam + static_cast<int>(list.tally.bin);
+}
+
+// A word that so many of a warp's items of a tile are not below; the best of each lane's are between `least` and
+// `high`. What some rounds of halving do not tell apart is as good as equal: then the least of it is the word.
+template <typename Key, typename KeysOf>
+__device__ __noinline__ unsigned among_items(
+    int wanted, unsigned least, unsigned high, column_t at, column_t end, const KeysOf& keys_of)
+{
+    const int live = live_vectors<kVectors>(at, end);
+    unsigned words[kItems];
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {  // no branches: all loads are under way together
+        Key keys[kWidth];
+        keys_of(keys, v < live ? at + v * kTeam : end - 1);
+#pragma unroll
+        for (int e = 0; e < kWidth; ++e) words[v * kWidth + e] = v < live ? top_word(keys[e]) : 0;
+    }
+    unsigned low = 0, middle = least;  // the first word that is tried
+    for (int round = 0; low < high && round < 15; ++round) {
+        int count = 0;
+#pragma unroll
+        for (int i = 0; i < kItems; ++i) count += !(words[i] < middle);
+        count = sum_of_warp(count);
+        if (count < wanted)
+            high = middle - 1;
+        else if (low = middle; count <= little_more(wanted) + 16)
+            return low;
+        middle = high - (high - low) / 2;
+    }
+    if (low == 0) return 0;
+    unsigned next = 0xffffffffu;
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) next = words[i] < low ? next : min(next, words[i]);
+    return least_of_warp(next);
+}
+
+// Raises the edge by a tile: to what the k best reach of its threads' best items, of which only the top words
+// are known, or, where k are too many for that, of all.
+template <typename List, typename KeysOf>
+__device__ __forceinline__ void raise_by_tile(
+    List& list, unsigned peak, column_t tile, column_t next, int rank, const KeysOf& keys_of)
+{
+    typedef typename List::Key Key;
+    Key edge{}, last;
+    if (List::kByPeaks) {
+        unsigned* peaks = list.tally.bins;
+        peaks[rank] = peak;
+        team_sync();
+        int greater = 0;
+#pragma unroll 8
+        for (int other = 0; other < kTeam; ++other) greater += peaks[other] > peak;
+        unsigned word = greater < List::kK ? peak : 0xffffffffu, unused = 0;
+        span_of_team(word, unused, list.tally, rank);  // the k-th best
+        if (next - tile >= kTeam) span_keys(word, word, edge, last);
+    } else {
+        const int warps = next - tile < kTeam ? static_cast<int>(next - tile) / 32 : kTeam / 32;
+        const unsigned least = least_of_warp(peak), greatest = greatest_of_warp(peak);
+        const auto word_of = [&](int share) { return among_items<Key>(share, least, greatest, tile + rank, next, keys_of); };
+        const auto count_of = [](unsigned) { return 0; };
+        edge = first_edge(list, warps, 32 * kItems, rank, word_of, count_of, false, 0).edge;
+    }
+    raise_to(list, edge, next, rank);
+}
+
+// Raises the edge by the tiles of all blocks, where those that have the best are crowded: to the greatest word
+// that the k best of one block reach. As many of its warps as it takes have their part of these. Where a row is
+// in order, the best of a warp are the items of one vector of its lanes: the least of their best is not below
+// any but the last ones.
+template <typename List, typename KeysOf>
+__device__ __forceinline__ void raise_by_blocks(
+    List& list, unsigned peak, column_t at, column_t end, int rank, const KeysOf& keys_of)
+{
+    constexpr int kWarps = kTeam / 32, kEach = share_of(List::kK, kWarps), kInOrder = 31 * kWidth + 1;
+    constexpr int kPart = List::kCrowd < kInOrder ? List::kK : kEach > kInOrder ? kEach : kInOrder;
+    const unsigned own = among_items<typename List::Key>(kPart, least_of_warp(peak), greatest_of_warp(peak), at, end, keys_of);
+    if (rank % 32 == 0) list.tally.least[rank / 32] = own;
+    team_sync();
+    const unsigned word = greatest_of_cluster(list, nth_greatest<kWarps>(list.tally.least, share_of(List::kK, kPart)), rank);
+    typename List::Key edge, last;
+    span_keys(word, word, edge, last);
+    if (rank == 0 && list.edge < edge) list.edge = edge;
+    team_sync();
+}
+
+// Adds a tile's items that reach the edge, which is raised before that, if possible. No item of this thread
+// has a greater top word than `peak`. Every thread of the team takes part, after a barrier; where
+// the row is lopsided, those of all its blocks.
+template <int kSamples, bool kTies, typename List, typename KeyAt, typename KeysOf>
+__device__ __noinline__ void rescan(
+    List& list, unsigned peak, column_t tile, column_t end, int rank, const KeyAt& key_at, const KeysOf& keys_of, bool lopsided)
+{
+    typedef typename List::Key Key;
+    const column_t next = end - tile < kVectors * kTeam ? end : tile + kVectors * kTeam;
+    const bool above = lopsided || team_any(peak > top_word(list.edge));  // else its value cannot rise
+    if (lopsided)
+        raise_by_blocks(list, peak, tile + rank, end, rank, keys_of);
+    else if (list.count > List::kSlots / 2)
+        cut(list, rank);
+    else
+    if (above && kSamples > 0 && end - tile > (List::kByPeaks ? 2 * kVectors * kTeam : kSamples))
+        look_ahead<kSamples>(list, tile, end, rank, keys_of);
+    else
+    if (above)
+        raise_by_tile(list, peak, tile, next, rank, keys_of);
+    const column_t at = tile + rank;
+    const Key edge = list.edge;
+    const int live = peak < top_word(edge) ? 0 : live_vectors<kVectors>(at, end);
+    unsigned pending = 0, equal = 0;
+    Key last{};
+#pragma unroll 4
+    for (int v = 0; v < live; ++v) {
+        Key keys[kWidth];
+        keys_of(keys, at + v * kTeam);
+#pragma unroll
+        for (int e = 0; e < kWidth; ++e) {
+            const unsigned bit = 1u << (v * kWidth + e);
+            if (!(keys[e] < edge)) pending |= bit, equal |= same_value(keys[e], edge) ? bit : 0, last = keys[e];
+        }
+    }
+    const auto key_of = [&](int i) { return key_at(at + i / kWidth * kTeam, i % kWidth); };
+    if (kTies && team_any(sum_of_warp(__popc(equal)) > 32)) {
+        const column_t enough = last_of_ties<false>(list, equal, __popc(pending & ~equal), tile, next - 1, rank);
+        pending &= ~equal | items_up_to<false>(enough, at);
+        if (pending != 0) last = key_of(last_bit(pending));
+        // The last of those that are left is reached by k.
+        if (tile <= enough && enough < next - 1 && (enough - tile) % kTeam == rank) {
+            list.edge = key_of(last_bit(equal & items_up_to<false>(enough, at)));
+            list.known = next;
+        }
+    }
+    insist(list, pending, last, rank, key_of);
 }
 
 // What the values of items to come are compared with. Those at or above it are candidates; while ties
@@ -976,7 +1075,7 @@ __device__ __forceinline__ typename List::Key reached_by(List& list, int wanted,
 {
     typedef typename List::Key Key;
     if (list.count < wanted) return Key{};
-    return select<Key>(list.slots, list.count, wanted, little_more(wanted), list.tally, rank);
+    return select(list.slots, list.count, wanted, little_more(wanted), list.tally, rank);
 }
 
 // Drops candidates that are below what the shares of all blocks reach, or k candidates of one of them.
@@ -1183,6 +1282,17 @@ softmax_topk(
         return top_keys.key(x, column);
     };
     const auto top_key_at = [=](column_t vector, int e) { return top_key(vector * kWidth + e); };
+    const auto top_keys_of = [=](decltype(top.edge) (&keys)[kWidth], column_t vector) {
+        const column_t first = vector * kWidth;
+        Items<float, kWidth> x_items;
+        load_vector(x_items, 0, x_row + vector * kWidth);
+#pragma unroll
+        for (int i = 0; i < kWidth; ++i) {
+            const column_t column = first + i;
+            const float x = x_items[i];
+            keys[i] = top_keys.key(x, column);
+        }
+    };
     Bar<PackedKeys<FloatOrder<0>>> top_bar{};  // the first tile sets it
     for (column_t tile = begin; tile < end; tile += kVectors * kTeam) {
         const column_t at = tile + rank;
@@ -1204,6 +1314,7 @@ softmax_topk(
         const auto top_key_of = [&](int i) {
             return top_key(column_of(i));
         };
+        bool top_lopsided = false;
         unsigned top_late = 0;  // items that cannot be among the best, for as many equal ones come before
         if (tile == begin) {
             // The first edge of top: 64 groups of items of the tile reach it.
@@ -1221,18 +1332,19 @@ softmax_topk(
                 for (int g = 0; g < 1; ++g) next = max(next, best[g] < word ? best[g] : 0);
                 return greatest_of_warp(next);
             };
-            unsigned least = best[0], greatest = best[0];
+            unsigned low = best[0], high = best[0];
 #pragma unroll
-            for (int g = 1; g < 1; ++g) least = min(least, best[g]), greatest = max(greatest, best[g]);
-            const unsigned low = least_of_warp(least), high = greatest_of_warp(greatest);
-            const column_t known = end - begin < kVectors * kTeam ? end : begin + kVectors * kTeam;
-            const int warps = known - begin < kTeam ? static_cast<int>(known - begin) / 32 : kTeam / 32;
-            column_t seen = together ? n_vectors : known;  // by when the k are
+            for (int g = 1; g < 1; ++g) low = min(low, best[g]), high = max(high, best[g]);
+            low = least_of_warp(low), high = greatest_of_warp(high);
             const auto word_of = [&](int share) {
                 return word_of_warp(share, little_more(share), low, high, count_of, below);
             };
-            auto top_start = first_edge(top, warps, 32 * 1, rank, word_of, count_of, together);
+            const column_t known = end - begin < kVectors * kTeam ? end : begin + kVectors * kTeam;
+            const int warps = known - begin < kTeam ? static_cast<int>(known - begin) / 32 : kTeam / 32;
+            column_t seen = together ? n_vectors : known;  // by when the k are
+            auto top_start = first_edge(top, warps, 32 * 1, rank, word_of, count_of, together, low);
             top_bar = {top_keys.value(top_start.edge), false};
+            top_lopsided = top_start.lopsided;
             if (top_start.tied && top_bar.value == top_bar.value) {
                 unsigned equal = 0;
                 int above = 0;
@@ -1272,10 +1384,11 @@ softmax_topk(
         }
         decltype(top.edge) top_last_key{};
         if (top_pending != 0) top_last_key = top_keys.key(top_last, column_of(last_bit(top_pending)));
-        const Offered top_offered = offer(top, top_pending, top_last_key, rank, top_key_of);
+        const Offered top_offered = top_lopsided ? kTooMany : offer(top, top_pending, top_last_key, rank, top_key_of);
         if (top_offered == kTooMany) {
             const auto key_at = top_key_at;  // in memory here alone
-            rescan<512>(top, top_word(top_keys.least_key(top_peak, 0)), tile, end, rank, key_at);
+            const auto keys_of = top_keys_of;
+            rescan<416, true>(top, top_word(top_keys.least_key(top_peak, 0)), tile, end, rank, key_at, keys_of, top_lopsided);
         }
         if (top_offered != kTaken || tile == begin) top_bar = bar_of(top, top_keys, tile + kVectors * kTeam);
     }

@@ -17,9 +17,9 @@
 //   merge    welford_state = a.welford_state ⊕ b.welford_state of welford:
 //   merge      n = a.n + b.n
 //   merge      delta = b.mu - a.mu
-//   merge      share = where(n > 0, to_float(b.n) / to_float(n), 0)
-//   merge      mu = a.mu + delta·share
-//   merge      m2 = a.m2 + b.m2 + square(delta)·to_float(a.n)·share
+//   merge      share_ = where(n > 0, to_float(b.n) / to_float(n), 0)
+//   merge      mu = a.mu + delta·share_
+//   merge      m2 = a.m2 + b.m2 + square(delta)·to_float(a.n)·share_
 //   merge    max_count_state = a.max_count_state ⊕ b.max_count_state of max_count:
 //   merge      s0 = maximum(a.s0, b.s0)
 //   merge      s1 = where(a.s0 > b.s0, a.s1, where(b.s0 > a.s0, b.s1, a.s1 + b.s1))
@@ -159,11 +159,11 @@ __device__ __forceinline__ Welford merge(const Welford& a, const Welford& b)
 {
     const long long n = a.n + b.n;
     const float delta = b.mu - a.mu;
-    const float share = (n > 0) ? static_cast<float>(b.n) / static_cast<float>(n) : 0.0f;
+    const float share_ = (n > 0) ? static_cast<float>(b.n) / static_cast<float>(n) : 0.0f;
     Welford r;
     r.n = n;
-    r.mu = a.mu + delta * share;
-    r.m2 = a.m2 + b.m2 + square(delta) * static_cast<float>(a.n) * share;
+    r.mu = a.mu + delta * share_;
+    r.m2 = a.m2 + b.m2 + square(delta) * static_cast<float>(a.n) * share_;
     return r;
 }
 
@@ -239,9 +239,9 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
 //   welford_state = a.welford_state ⊕ b.welford_state of welford:
 //     n = a.n + b.n
 //     delta = b.mu - a.mu
-//     share = where(n > 0, to_float(b.n) / to_float(n), 0)
-//     mu = a.mu + delta·share
-//     m2 = a.m2 + b.m2 + square(delta)·to_float(a.n)·share
+//     share_ = where(n > 0, to_float(b.n) / to_float(n), 0)
+//     mu = a.mu + delta·share_
+//     m2 = a.m2 + b.m2 + square(delta)·to_float(a.n)·share_
 //   max_count_state = a.max_count_state ⊕ b.max_count_state of max_count:
 //     s0 = maximum(a.s0, b.s0)
 //     s1 = where(a.s0 > b.s0, a.s1, where(b.s0 > a.s0, b.s1, a.s1 + b.s1))
@@ -334,7 +334,7 @@ statistics(
     const float* __restrict__ x,
     float* __restrict__ mean_out,
     float* __restrict__ variance_out,
-    long long* __restrict__ ties_out,
+    long long* __restrict__ ties__out,
     float* __restrict__ greatest_out,
     float* __restrict__ spread_out,
     float* __restrict__ derived_out,
@@ -371,7 +371,7 @@ statistics(
     const float welford_m2 = state.welford_state.m2;  // own_cases.py:204  own = fg.reduce(welford, x)
     const long long welford_n = state.welford_state.n;  // own_cases.py:204  own = fg.reduce(welford, x)
     const float div = welford_m2 / static_cast<float>(welford_n);  // own_cases.py:25  project=lambda s: {"mean": s["mu"], "variance": s["m2"] / s["n"]},
-    const long long ties = state.max_count_state.s1;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
+    const long long ties_ = state.max_count_state.s1;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
     const float greatest = state.max_count_state.s0;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
     const float max_x = state.max_x;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
     const float min_x = state.min_x;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
@@ -381,7 +381,7 @@ statistics(
     if (rank == 0) {
         mean_out[row] = welford_mu;  // own_cases.py:204  own = fg.reduce(welford, x)
         variance_out[row] = div;  // own_cases.py:25  project=lambda s: {"mean": s["mu"], "variance": s["m2"] / s["n"]},
-        ties_out[row] = ties;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
+        ties__out[row] = ties_;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
         greatest_out[row] = greatest;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
         spread_out[row] = spread;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
         derived_out[row] = derived;  // own_cases.py:207  derived = fg.var(x)

@@ -17,9 +17,9 @@
 //   merge    welford_state = a.welford_state ⊕ b.welford_state of welford:
 //   merge      n = a.n + b.n
 //   merge      delta = b.mu - a.mu
-//   merge      share = where(n > 0, to_float(b.n) / to_float(n), 0)
-//   merge      mu = a.mu + delta·share
-//   merge      m2 = a.m2 + b.m2 + square(delta)·to_float(a.n)·share
+//   merge      share_ = where(n > 0, to_float(b.n) / to_float(n), 0)
+//   merge      mu = a.mu + delta·share_
+//   merge      m2 = a.m2 + b.m2 + square(delta)·to_float(a.n)·share_
 //   merge    max_count_state = a.max_count_state ⊕ b.max_count_state of max_count:
 //   merge      s0 = maximum(a.s0, b.s0)
 //   merge      s1 = where(a.s0 > b.s0, a.s1, where(b.s0 > a.s0, b.s1, a.s1 + b.s1))
@@ -305,8 +305,8 @@ struct Arrays {
     int64_t mean_stride;
     float* variance;
     int64_t variance_stride;
-    int64_t* ties;
-    int64_t ties_stride;
+    int64_t* ties_;
+    int64_t ties__stride;
     float* greatest;
     int64_t greatest_stride;
     float* spread;
@@ -321,7 +321,7 @@ struct Row {
     const float* x;  // n_cols elements
     float* mean;  // one value
     float* variance;  // one value
-    int64_t* ties;  // one value
+    int64_t* ties_;  // one value
     float* greatest;  // one value
     float* spread;  // one value
     float* derived;  // one value
@@ -334,7 +334,7 @@ inline Row row_of(const Arrays& arrays, int64_t row)
         arrays.x + row * arrays.x_stride,
         arrays.mean + row * arrays.mean_stride,
         arrays.variance + row * arrays.variance_stride,
-        arrays.ties + row * arrays.ties_stride,
+        arrays.ties_ + row * arrays.ties__stride,
         arrays.greatest + row * arrays.greatest_stride,
         arrays.spread + row * arrays.spread_stride,
         arrays.derived + row * arrays.derived_stride,
@@ -373,11 +373,11 @@ inline Welford<V> merge(const Welford<V>& a, const Welford<V>& b)
 {
     const fg::whole<V> n = a.n + b.n;
     const V delta = b.mu - a.mu;
-    const V share = fg::select(fg::narrow<V>(n > fg::all<fg::whole<V>>(0)), fg::convert<V>(b.n) / fg::convert<V>(n), fg::all<V>(0.0f));
+    const V share_ = fg::select(fg::narrow<V>(n > fg::all<fg::whole<V>>(0)), fg::convert<V>(b.n) / fg::convert<V>(n), fg::all<V>(0.0f));
     Welford<V> r;
     r.n = n;
-    r.mu = a.mu + delta * share;
-    r.m2 = a.m2 + b.m2 + fg::square(delta) * fg::convert<V>(a.n) * share;
+    r.mu = a.mu + delta * share_;
+    r.m2 = a.m2 + b.m2 + fg::square(delta) * fg::convert<V>(a.n) * share_;
     return r;
 }
 
@@ -458,9 +458,9 @@ inline void rebase(State& state, float mean_x_anchor)
 //   welford_state = a.welford_state ⊕ b.welford_state of welford:
 //     n = a.n + b.n
 //     delta = b.mu - a.mu
-//     share = where(n > 0, to_float(b.n) / to_float(n), 0)
-//     mu = a.mu + delta·share
-//     m2 = a.m2 + b.m2 + square(delta)·to_float(a.n)·share
+//     share_ = where(n > 0, to_float(b.n) / to_float(n), 0)
+//     mu = a.mu + delta·share_
+//     m2 = a.m2 + b.m2 + square(delta)·to_float(a.n)·share_
 //   max_count_state = a.max_count_state ⊕ b.max_count_state of max_count:
 //     s0 = maximum(a.s0, b.s0)
 //     s1 = where(a.s0 > b.s0, a.s1, where(b.s0 > a.s0, b.s1, a.s1 + b.s1))
@@ -567,7 +567,7 @@ inline void finish(State& state, const Row& row)
     const float welford_m2 = state.welford_state.m2;  // own_cases.py:204  own = fg.reduce(welford, x)
     const int64_t welford_n = state.welford_state.n;  // own_cases.py:204  own = fg.reduce(welford, x)
     const float div = welford_m2 / float(welford_n);  // own_cases.py:25  project=lambda s: {"mean": s["mu"], "variance": s["m2"] / s["n"]},
-    const int64_t ties = state.max_count_state.s1;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
+    const int64_t ties_ = state.max_count_state.s1;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
     const float greatest = state.max_count_state.s0;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
     const float max_x = state.max_x;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
     const float min_x = state.min_x;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
@@ -576,7 +576,7 @@ inline void finish(State& state, const Row& row)
     const float derived = std::isfinite(mean_x) ? state.derived / float(row.n_cols) : fg::nan;  // own_cases.py:207  derived = fg.var(x)
     fg::store(row.mean, welford_mu);  // own_cases.py:204  own = fg.reduce(welford, x)
     fg::store(row.variance, div);  // own_cases.py:25  project=lambda s: {"mean": s["mu"], "variance": s["m2"] / s["n"]},
-    fg::store_int(row.ties, ties);  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
+    fg::store_int(row.ties_, ties_);  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
     fg::store(row.greatest, greatest);  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
     fg::store(row.spread, spread);  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
     fg::store(row.derived, derived);  // own_cases.py:207  derived = fg.var(x)

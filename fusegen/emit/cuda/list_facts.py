@@ -30,7 +30,9 @@ def list_facts(sweeps: Sequence[SweepView]) -> dict[str, object]:
         "bin_bits": max((p.bin_bits for p in plans), default=0),
         "fullest_bin": FULLEST_BIN,
         "long_lists": any(p.crowd > p.few for p in plans),
-        "first_edges": any(p.groups for p in plans),
+        "edges_of_items": any(
+            c.plan.groups == v.items and not c.plan.guess for v in sweeps for c in v.streamed_lists
+        ),
         "guesses": any(v.guesses for v in sweeps),
         "spilled": any(c.spilled for c in found if c.way == "streamed"),
         "look_ahead": any(p.samples for p in plans),

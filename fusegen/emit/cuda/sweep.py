@@ -215,6 +215,7 @@ class SweepPrinter:
             own_peak=same is None and short is None, lines=lines,
             ring_lines=tuple(self._candidate_lines(best, ring=True)),
             item_lines=tuple(self.elements.item_lines([best.lift])),
+            vector_lines=tuple(self._vector_lines(best)),
             value=show(best.lift, self.dialect, OPS["lt"].precedence + 1),  # it is compared
             pairs=self.elements.pairs(best.lift),
             spilled=in_device_memory(self.kernel, self.schedule), memory=self._memory(best, plan),
@@ -238,6 +239,18 @@ class SweepPrinter:
             raw = self.dialect.load(place, param.dtype)
             lines.append(f"const {kind} {n} = {raw};")
         return lines + [self.elements.let(let) for let in lets]
+
+    def _vector_lines(self, best: KBest) -> list[str]:
+        lines = []
+        for load in (self._load(self.kernel.param(n)) for n in needed(self.sweep, [best.lift])[0]):
+            items, aside = f"{load.name}_items", "<false>" if self.schedule.past_l1 else ""
+            lines.append(f"Items<{load.type}, kWidth> {items};")
+            if load.loader == "load_columns":
+                column_of = "[&](int i) { return first + i; }"
+                lines.append(f"load_columns({items}, {load.pointer}, {column_of}, 1);")
+            else:
+                lines.append(f"load_vector{aside}({items}, 0, {load.body} + vector * kWidth);")
+        return lines
 
     # ---- row scope ----
 

@@ -40,6 +40,7 @@ class ListView:
     own_peak: bool  # computed for the list alone (else a folded maximum is the same value)
     lines: tuple[str, ...]  # from memory to the candidate's value, at `column`
     item_lines: tuple[str, ...]  # from item i to the candidate's value
+    vector_lines: tuple[str, ...]  # from memory to the items of one `vector`
     ring_lines: tuple[str, ...]  # from a ring in shared memory, at `place`, to the value
     value: str
     pairs: str  # items of 16 bits that are the values themselves, compared two at a time; or ""
