@@ -63,12 +63,13 @@ class Case:
     ) -> tuple[np.ndarray, ...]:
         """Results of the generated CUDA on the emulator; `shift` elements off alignment."""
         choices.setdefault("n_rows", 100_000)  # rows are not split unless a test says so
-        program = self.work(**choices).result("lower")
+        work = self.work(**choices)
+        program = work.result("lower")
         rows = Rows((self.n_rows,), self.n_cols, 1)
         arrays = {
-            i.name: strided(self.inputs[i.name], shift) if self.inputs[i.name].ndim == 2
-            else as_rows(self.inputs[i.name], i.axis, rows)
-            for i in self.work(**choices).graph.inputs
+            work.graph.names[i]: strided(self.inputs[i.name], shift)
+            if self.inputs[i.name].ndim == 2 else as_rows(self.inputs[i.name], i.axis, rows)
+            for i in work.graph.inputs
         }  # fmt: skip
         shapes = {"element": (self.n_rows, self.n_cols), "row": (self.n_rows,)}
         for p in program.outputs:
