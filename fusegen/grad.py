@@ -19,12 +19,12 @@ from fusegen.errors import ArgumentError, TraceError
 from fusegen.grad_columns import ColumnGradient
 from fusegen.kept import kept
 from fusegen.kinds import assumed_dtypes, infer_kinds
-from fusegen.names import nearest
+from fusegen.names import first_free, nearest
 from fusegen.nesting import nest
 from fusegen.pipeline import Pipeline
 from fusegen.report.formula import formula
 from fusegen.signature import constants_key
-from fusegen.trace import first_free, inline, leaves, unique_names
+from fusegen.trace import inline, leaves, unique_names
 from fusegen.value import PerRow, Value, builder, lift
 
 

@@ -13,7 +13,7 @@ from fusegen.expr import Expr, Lit, Var, call
 from fusegen.kinds import check_field, kinds_of
 from fusegen.loc import Loc
 from fusegen.lower.scope import Names, convert, expression
-from fusegen.names import c_identifier
+from fusegen.names import c_identifier, first_free
 from fusegen.own_operator import Law, Operator, StateField
 from fusegen.trace import tracing
 from fusegen.value import Builder, Value
@@ -152,7 +152,7 @@ def _with_steps(
             continue
         own = _leaf_except(node, known)
         wish = c_identifier(labels[node] if node in labels else _described(node))
-        step = next(n for n in _numbered(wish) if n not in taken)
+        step = first_free(wish, taken)
         taken.add(step)
         steps.append((step, expression(node, names, own)))
         known[node] = Var(step, kinds[node], True)
@@ -166,10 +166,6 @@ def _described(node: g.Node) -> str:
 
 def _leaf_except(node: g.Node, known: Mapping[g.Node, Expr]) -> Callable[[g.Node], Expr | None]:
     return lambda n: None if n is node else known.get(n)
-
-
-def _numbered(wish: str) -> Iterable[str]:
-    return (wish if i == 1 else f"{wish}_{i}" for i in range(1, 1000))
 
 
 def _check_elementwise(nodes: Iterable[g.Node], name: str, what: str) -> None:

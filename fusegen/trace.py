@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from fusegen import graph as g
 from fusegen.errors import TraceError
 from fusegen.loc import Loc
-from fusegen.names import c_identifier
+from fusegen.names import c_identifier, first_free
 from fusegen.value import ACTIVE, Builder, Value, builder
 
 
@@ -152,20 +152,14 @@ def _output_names(
                 visit(inner)
 
     visit(structure)
-    taken: set[str] = {n.name for n in names if isinstance(n, g.Input)}
+    taken = {name for n, name in names.items() if isinstance(n, g.Input)}
     result = []
     for i in range(len(outputs)):
-        name = first_free(found[i] if found[i] not in taken else f"{found[i]}_out", taken)
+        wish = found[i] if found[i] not in taken else f"{found[i]}_result"
+        name = first_free(wish, taken, names.values())
         taken.add(name)
         result.append(name)
     return tuple(result)
-
-
-def first_free(name: str, taken: set[str]) -> str:
-    """The name itself, or with the first number that makes it new."""
-    if name not in taken:
-        return name
-    return next(f"{name}_{i}" for i in range(2, len(taken) + 3) if f"{name}_{i}" not in taken)
 
 
 def unique_names(nodes: tuple[g.Node, ...], build: Builder) -> dict[g.Node, str]:
@@ -174,13 +168,13 @@ def unique_names(nodes: tuple[g.Node, ...], build: Builder) -> dict[g.Node, str]
     taken: set[str] = set()
     for node in nodes:
         if isinstance(node, g.Input):
-            names[node] = first_free(c_identifier(node.name), taken)  # x_ is x in C++
+            names[node] = first_free(c_identifier(node.name), taken)
             taken.add(names[node])
     for known in (True, False):
         for node in nodes:
             if node in names or (node in build.labels) is not known:
                 continue
-            wish = c_identifier(build.labels[node]) if known else _described(node, names)
+            wish = c_identifier(build.labels[node] if known else _described(node, names))
             names[node] = first_free(wish, taken)
             taken.add(names[node])
     return names
@@ -200,9 +194,9 @@ def _described(node: g.Node, names: dict[g.Node, str]) -> str:
         case g.Field(own=own, name=name):
             return f"{own.operator.name}_{name}"
         case g.Map(op=op):
-            return c_identifier(op)
+            return op
         case _:
-            return c_identifier(type(node).__name__.lower())
+            return type(node).__name__.lower()
 
 
 def _verify(graph: g.Graph) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
-from pathlib import Path
-
 import nvrtc
 import pytest
 from algebra_cases import ACCEPTED
@@ -78,13 +75,3 @@ def test_gates_and_the_least_compile_within_budget(name: str) -> None:
     constants = {"k": 8, **({"largest": False} if name == "topk" else grouped)}
     source = library_case(name, 1, 256, **constants).work(n_rows=4000).source
     _within_budget(source, "sm_90")
-
-
-@pytest.mark.parametrize("name", ["keys", "count", "peak", "least", "equal", "share", "i", "v"])
-def test_inputs_may_be_called_like_the_locals_of_lists(name: str, tmp_path: Path) -> None:
-    text = f"import fusegen as fg\n@fg.pipeline\ndef p({name}, w: fg.PerColumn, *, k):\n" \
-           f"    return fg.topk({name} * w, k)\n"  # fmt: skip
-    (tmp_path / "named.py").write_text(text)
-    p = runpy.run_path(str(tmp_path / "named.py"))["p"]
-    for k, n_rows, n_cols in ((300, 4000, 25_001), (1024, 4000, 4032), (64, 10, 129_024)):
-        nvrtc.compile_for(p.source(k=k, n_rows=n_rows, n_cols=n_cols), "sm_90")

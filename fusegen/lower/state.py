@@ -24,6 +24,7 @@ from fusegen.monoid import (
     Relative,
     move_name,
 )  # fmt: skip
+from fusegen.names import first_free
 
 _PLAIN: dict[g.Fold, FoldName] = {
     g.Fold.MAX: "max", g.Fold.MIN: "min", g.Fold.SUM: "sum", g.Fold.PROD: "prod",
@@ -61,9 +62,7 @@ class StateBuilder:
         )  # fmt: skip
 
     def _free(self, wish: str) -> str:
-        name, i = wish, 2
-        while name in self.taken:
-            name, i = f"{wish}_{i}", i + 1
+        name = first_free(wish, self.taken)
         self.taken.add(name)
         return name
 

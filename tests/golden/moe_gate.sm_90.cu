@@ -418,16 +418,16 @@ moe_gate(
         sweep1_fold<kItems>(folded1, x_items, live);
     // Each lane's 8 best for top, vector by vector.
 #pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-        if (v >= live) break;
+    for (int vector = 0; vector < kVectors; ++vector) {
+        if (vector >= live) break;
         BfloatPairs::Key found[kWidth];
 #pragma unroll
-        for (int e = 0; e < kWidth; e += 2) {
-            const int i = v * kWidth + e;
-            top_keys.keys(x_items.word[i / 2], column_of(i), found[e], found[e + 1]);
+        for (int item = 0; item < kWidth; item += 2) {
+            const int i = vector * kWidth + item;
+            top_keys.keys(x_items.word[i / 2], column_of(i), found[item], found[item + 1]);
         }
         sort<kWidth>(found);
-        if (v == 0)
+        if (vector == 0)
             begin_with(top_best, found);
         else
             take(top_best, found);

@@ -1281,7 +1281,7 @@ softmax_topk(
         const float x = x_row[column];
         return top_keys.key(x, column);
     };
-    const auto top_key_at = [=](column_t vector, int e) { return top_key(vector * kWidth + e); };
+    const auto top_key_at = [=](column_t vector, int item) { return top_key(vector * kWidth + item); };
     const auto top_keys_of = [=](decltype(top.edge) (&keys)[kWidth], column_t vector) {
         const column_t first = vector * kWidth;
         Items<float, kWidth> x_items;
@@ -1323,18 +1323,18 @@ softmax_topk(
             const auto count_of = [&](unsigned word) {
                 int count = 0;
 #pragma unroll
-                for (int g = 0; g < 1; ++g) count += __popc(__ballot_sync(0xffffffffu, !(best[g] < word)));
+                for (int group = 0; group < 1; ++group) count += __popc(__ballot_sync(0xffffffffu, !(best[group] < word)));
                 return count;
             };
             const auto below = [&](unsigned word) {
                 unsigned next = 0;
 #pragma unroll
-                for (int g = 0; g < 1; ++g) next = max(next, best[g] < word ? best[g] : 0);
+                for (int group = 0; group < 1; ++group) next = max(next, best[group] < word ? best[group] : 0);
                 return greatest_of_warp(next);
             };
             unsigned low = best[0], high = best[0];
 #pragma unroll
-            for (int g = 1; g < 1; ++g) low = min(low, best[g]), high = max(high, best[g]);
+            for (int group = 1; group < 1; ++group) low = min(low, best[group]), high = max(high, best[group]);
             low = least_of_warp(low), high = greatest_of_warp(high);
             const auto word_of = [&](int share) {
                 return word_of_warp(share, little_more(share), low, high, count_of, below);

@@ -494,7 +494,7 @@ softmax_topk(
     // The bar of top: the 64-th best or so of the peaks of some groups of items.
     float top_peaks[kWidth];
 #pragma unroll
-    for (int e = 0; e < kWidth; ++e) top_peaks[e] = -kInfinity;
+    for (int item = 0; item < kWidth; ++item) top_peaks[item] = -kInfinity;
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
         if (i / kWidth >= live) break;
@@ -503,7 +503,7 @@ softmax_topk(
     }
     unsigned top_peak_orders[kWidth];
 #pragma unroll
-    for (int e = 0; e < kWidth; ++e) top_peak_orders[e] = top_keys.order(top_peaks[e]);
+    for (int item = 0; item < kWidth; ++item) top_peak_orders[item] = top_keys.order(top_peaks[item]);
     const auto top_bar = top_keys.value_of_order(bar_of(top_peak_orders, 64, 76));
 
     // The items that reach it, a bit each; NaN does.
@@ -544,8 +544,8 @@ softmax_topk(
     }
     sort_of_lanes(top_found, rank);
 #pragma unroll
-    for (int m = 0; m < 4; ++m)
-        if (rank * 4 + m < 64) top_best[rank * 4 + m] = top_found[m];
+    for (int own = 0; own < 4; ++own)
+        if (rank * 4 + own < 64) top_best[rank * 4 + own] = top_found[own];
     __syncwarp();
     const State state = lanes_reduce<kTeam>(folded1);
     const float m = state.m;  // library.py:26  m = fg.max(x)

@@ -437,12 +437,12 @@ softmax_topk(
     // The best 8 for top lie in the 8 vectors with the best peaks: only these are sorted.
     BfloatPairs::Key top_peaks[8] = {};
 #pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-        if (v >= live) break;
-        unsigned peak = x_items.word[v * kWidth / 2];
+    for (int vector = 0; vector < kVectors; ++vector) {
+        if (vector >= live) break;
+        unsigned peak = x_items.word[vector * kWidth / 2];
 #pragma unroll
-        for (int e = 2; e < kWidth; e += 2) peak = top_keys.greater(peak, x_items.word[(v * kWidth + e) / 2]);
-        top_peaks[v] = top_keys.peak(peak, at + v * kTeam);
+        for (int item = 2; item < kWidth; item += 2) peak = top_keys.greater(peak, x_items.word[(vector * kWidth + item) / 2]);
+        top_peaks[vector] = top_keys.peak(peak, at + vector * kTeam);
     }
     sort<kVectors>(top_peaks);
     take_of_lanes(top_peaks);
@@ -456,9 +456,9 @@ softmax_topk(
         load_items(x_items, x_row, at, 1);
         BfloatPairs::Key found[kWidth];
 #pragma unroll
-        for (int e = 0; e < kWidth; e += 2) {
-            const int i = e;
-            top_keys.keys(x_items.word[i / 2], column_of(i), found[e], found[e + 1]);
+        for (int item = 0; item < kWidth; item += 2) {
+            const int i = item;
+            top_keys.keys(x_items.word[i / 2], column_of(i), found[item], found[item + 1]);
         }
         sort<kWidth>(found);
         if (first == 0)

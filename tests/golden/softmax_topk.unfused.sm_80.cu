@@ -592,7 +592,7 @@ softmax_topk_4_top(
     // The bar of top: the 5-th best or so of the peaks of some groups of items.
     float top_peaks[kWidth];
 #pragma unroll
-    for (int e = 0; e < kWidth; ++e) top_peaks[e] = -kInfinity;
+    for (int item = 0; item < kWidth; ++item) top_peaks[item] = -kInfinity;
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
         if (i / kWidth >= live) break;
@@ -601,7 +601,7 @@ softmax_topk_4_top(
     }
     unsigned top_peak_orders[kWidth];
 #pragma unroll
-    for (int e = 0; e < kWidth; ++e) top_peak_orders[e] = top_keys.order(top_peaks[e]);
+    for (int item = 0; item < kWidth; ++item) top_peak_orders[item] = top_keys.order(top_peaks[item]);
     const auto top_bar = top_keys.value_of_order(bar_of(top_peak_orders, 5, 9));
 
     // The items that reach it, a bit each; NaN does.

@@ -335,7 +335,7 @@ statistics(
     float* __restrict__ mean_out,
     float* __restrict__ variance_out,
     long long* __restrict__ ties__out,
-    float* __restrict__ greatest_out,
+    float* __restrict__ greatest__out,
     float* __restrict__ spread_out,
     float* __restrict__ derived_out,
     long long x_stride,
@@ -372,7 +372,7 @@ statistics(
     const long long welford_n = state.welford_state.n;  // own_cases.py:204  own = fg.reduce(welford, x)
     const float div = welford_m2 / static_cast<float>(welford_n);  // own_cases.py:25  project=lambda s: {"mean": s["mu"], "variance": s["m2"] / s["n"]},
     const long long ties_ = state.max_count_state.s1;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
-    const float greatest = state.max_count_state.s0;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
+    const float greatest_ = state.max_count_state.s0;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
     const float max_x = state.max_x;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
     const float min_x = state.min_x;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
     const float spread = max_x - min_x;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
@@ -382,7 +382,7 @@ statistics(
         mean_out[row] = welford_mu;  // own_cases.py:204  own = fg.reduce(welford, x)
         variance_out[row] = div;  // own_cases.py:25  project=lambda s: {"mean": s["mu"], "variance": s["m2"] / s["n"]},
         ties__out[row] = ties_;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
-        greatest_out[row] = greatest;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
+        greatest__out[row] = greatest_;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
         spread_out[row] = spread;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
         derived_out[row] = derived;  // own_cases.py:207  derived = fg.var(x)
     }

@@ -307,8 +307,8 @@ struct Arrays {
     int64_t variance_stride;
     int64_t* ties_;
     int64_t ties__stride;
-    float* greatest;
-    int64_t greatest_stride;
+    float* greatest_;
+    int64_t greatest__stride;
     float* spread;
     int64_t spread_stride;
     float* derived;
@@ -322,7 +322,7 @@ struct Row {
     float* mean;  // one value
     float* variance;  // one value
     int64_t* ties_;  // one value
-    float* greatest;  // one value
+    float* greatest_;  // one value
     float* spread;  // one value
     float* derived;  // one value
     int64_t n_cols;
@@ -335,7 +335,7 @@ inline Row row_of(const Arrays& arrays, int64_t row)
         arrays.mean + row * arrays.mean_stride,
         arrays.variance + row * arrays.variance_stride,
         arrays.ties_ + row * arrays.ties__stride,
-        arrays.greatest + row * arrays.greatest_stride,
+        arrays.greatest_ + row * arrays.greatest__stride,
         arrays.spread + row * arrays.spread_stride,
         arrays.derived + row * arrays.derived_stride,
         arrays.n_cols,
@@ -568,7 +568,7 @@ inline void finish(State& state, const Row& row)
     const int64_t welford_n = state.welford_state.n;  // own_cases.py:204  own = fg.reduce(welford, x)
     const float div = welford_m2 / float(welford_n);  // own_cases.py:25  project=lambda s: {"mean": s["mu"], "variance": s["m2"] / s["n"]},
     const int64_t ties_ = state.max_count_state.s1;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
-    const float greatest = state.max_count_state.s0;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
+    const float greatest_ = state.max_count_state.s0;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
     const float max_x = state.max_x;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
     const float min_x = state.min_x;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
     const float spread = max_x - min_x;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
@@ -577,7 +577,7 @@ inline void finish(State& state, const Row& row)
     fg::store(row.mean, welford_mu);  // own_cases.py:204  own = fg.reduce(welford, x)
     fg::store(row.variance, div);  // own_cases.py:25  project=lambda s: {"mean": s["mu"], "variance": s["m2"] / s["n"]},
     fg::store_int(row.ties_, ties_);  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
-    fg::store(row.greatest, greatest);  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
+    fg::store(row.greatest_, greatest_);  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
     fg::store(row.spread, spread);  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
     fg::store(row.derived, derived);  // own_cases.py:207  derived = fg.var(x)
 }

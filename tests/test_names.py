@@ -1,0 +1,168 @@
+"""Users' names among those of generated functions: what a function says beside them is reserved,
+and what it derives from one is never another's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import own_cases
+import pytest
+import simt
+from algebra_cases import ACCEPTED
+from cuda_cases import CONSTANTS, LIBRARY, Case, library_case
+from simt.source import blank_comments_and_strings
+
+import fusegen as fg
+from fusegen.compiler import Traced, Work
+from fusegen.digest import digest
+from fusegen.names import c_identifier, first_free, reserved, stems_of
+from fusegen.pipeline import Pipeline
+from fusegen.schedule.strips import strip_candidates
+
+_OWN = {n: p for n, p in vars(own_cases).items() if isinstance(p, Pipeline)}
+_PIPELINE, _USERS = "zqp", re.compile(r"zq\d+")
+_BARE_NAME = re.compile(r"(?<![\w.])(?<!->)(?<!::)[A-Za-z_]\w*")  # no member, nothing qualified
+
+
+def _renamed(work: Work) -> Work:
+    """The same with names that no template has: the functions that say them hold users' text."""
+    graph = replace(
+        work.graph, name=_PIPELINE, names={n: f"zq{i}" for i, n in enumerate(work.graph.nodes)},
+        output_names=tuple(f"zq{1000 + i}" for i in range(len(work.graph.outputs))),
+    )  # fmt: skip
+    return replace(work, traced=Traced(graph, digest(graph)), known={})
+
+
+def _functions(source: str) -> Iterator[str]:
+    """What stands at the top level of a source, each with its braces."""
+    text = re.sub(r"^ *#.*|extern *(\{)?|namespace[^{;]*\{", "", blank_comments_and_strings(source),
+                  flags=re.MULTILINE)  # fmt: skip
+    depth = start = 0
+    for mark in re.finditer(r"[{};]", text):
+        depth = max(0, depth + {"{": 1, "}": -1, ";": 0}[mark[0]])
+        if depth == 0:
+            yield text[start : mark.end()]
+            start = mark.end()
+
+
+def _beside_users(source: str) -> set[str]:
+    """All names of the functions in which a user's name is."""
+    found: set[str] = set()
+    for function in _functions(source):
+        names = set(_BARE_NAME.findall(function))
+        if any(_USERS.fullmatch(n) for n in names):
+            found |= names
+    return found
+
+
+def _check(source: str) -> None:
+    names = _beside_users(source)
+    assert any(_USERS.fullmatch(n) for n in names)
+    assert {n for n in names if not _apart(n)} == set(), "to be added in names.py"
+
+
+def _apart(name: str) -> bool:
+    """May no user's name be this one?"""
+    users = _USERS.findall(name)
+    if name.startswith(("__", _PIPELINE, "sum_")) or "_total" in name or len(users) > 1:
+        return True  # CUDA's; global; made by first_free
+    return name in users or reserved(name) or any(u in stems_of(name) for u in users)
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_what_stands_beside_users_names_is_reserved(name: str) -> None:
+    lists = [{"k": k} for k in (40, 300, 1024)] if "k" in CONSTANTS.get(name, {}) else [{}]
+    for n_rows, n_cols in ((4000, 1000), (4000, 25_000), (10, 129_024), (4, 1_000_003)):
+        for dtype in ("float32", "bfloat16"):
+            for given in ({}, *lists):
+                if given.get("k", 0) < n_cols:
+                    case = library_case(name, 1, n_cols, dtype, **given)
+                    _check(_renamed(case.work(n_rows=n_rows, aligned=n_cols % 2 == 0)).source)
+    for form, arch in (("unfused", "sm_90"), ("online", "sm_80"), ("unfused", "sm_80")):
+        _check(_renamed(library_case(name, 1, 4096).work(form=form, arch=arch)).source)
+    for target in ("x86-64-v3", "x86-64-v4"):
+        for given in ({}, *lists[:1]):
+            constants = {**CONSTANTS.get(name, {}), **given}
+            _check(_renamed(getattr(fg.library, name).work(target=target, **constants)).source)
+
+
+@pytest.mark.parametrize("name", ["topk", "moe_gate"])
+def test_lists_of_short_rows(name: str) -> None:
+    for k, n_cols, dtype in ((8, 64, "float32"), (8, 512, "bfloat16"), (40, 256, "float32")):
+        _check(_renamed(library_case(name, 1, n_cols, dtype, k=k).work(n_rows=65_536)).source)
+
+
+@pytest.mark.parametrize("name", [*ACCEPTED, *_OWN])
+def test_states_of_every_kind(name: str) -> None:
+    for target in ("sm_90", "x86-64-v3"):
+        _check(_renamed({**ACCEPTED, **_OWN}[name].work(target=target)).source)
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "argmax"])
+def test_rows_side_by_side(name: str) -> None:
+    work = _renamed(library_case(name, 1, 4096).work(n_rows=4096))
+    work = replace(work, problem=replace(work.problem, inner=1024), known={})
+    found = strip_candidates(work.result("lower"), work.problem, work.target, None)
+    assert len(found) > 10
+    for candidate in found:
+        one = replace(work, known={})
+        one.known["select_schedule"] = candidate.schedule
+        _check(one.source)
+
+
+@fg.pipeline
+def neighbours(x, x_row, x_items, x_kept, greatest, count: fg.PerColumn, row: fg.PerRow, *, k=9):
+    """Everything is called as something that kernels have, or derive from another's name."""
+    state = fg.max(x)
+    x_anchor = fg.sum(fg.exp(x - state) * x_row + x_items * count)
+    state_shift = fg.mean(x_kept * row)
+    top, at = fg.topk(greatest + x, k)
+    top_best = fg.exp(top - state) / x_anchor
+    max = fg.min(x_kept)
+    return {"x": x_anchor, "x_out": state_shift, "top_value": top_best, "bar": at, "peak": max,
+            "y": fg.sum(top_best), "y_out": x * row - state_shift}  # fmt: skip
+
+
+def _neighbours(n_rows: int, n_cols: int) -> Case:
+    rng = np.random.default_rng(5)
+    shapes = dict.fromkeys(neighbours.signature.arrays, (n_rows, n_cols))
+    shapes |= {"count": (n_cols,), "row": (n_rows,)}
+    inputs = {n: rng.standard_normal(s).astype("float32") for n, s in shapes.items()}
+    return Case(neighbours, inputs, n_rows, n_cols)
+
+
+def test_names_that_resemble_derived_ones_stay_apart_on_the_cpu() -> None:
+    case = _neighbours(7, 301)
+    got, want = neighbours(**case.inputs), neighbours.reference(**case.inputs)
+    assert list(got) == list(want)
+    for name, found in got.items():
+        np.testing.assert_allclose(found, want[name], rtol=3e-5, atol=3e-5, err_msg=name)
+
+
+@pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+@pytest.mark.parametrize("n_cols", [300, 2501])
+def test_names_that_resemble_derived_ones_stay_apart_on_gpus(n_cols: int) -> None:
+    case = _neighbours(3, n_cols)
+    want = neighbours.reference(**case.inputs)
+    for found, one in zip(case.emulate(), want.values(), strict=True):
+        np.testing.assert_allclose(found, one, rtol=3e-5, atol=3e-5)
+
+
+def test_a_name_is_free_only_if_nothing_derives_it() -> None:
+    assert first_free("x", {"y"}) == "x"
+    assert first_free("x", {"x", "x_2"}) == "x_3"
+    assert first_free("x_row", {"x"}) == "x_row_2"
+    assert first_free("x", {"x_kept_stride"}) == "x_2"
+    assert first_free("x_norm", {"x"}) == "x_norm"
+    assert first_free("y", set(), ["y_out"]) == "y_2"
+    assert first_free("y", set(), ["y"]) == "y"
+
+
+def test_identifiers() -> None:
+    known = {"x": "x", "count": "count_", "class": "class_", "State": "State_", "kTeam": "kTeam_",
+             "next_token": "next_token_", "a b": "a_b", "__x__": "x", "2d": "n2d", "é": "value",
+             "K": "K", "expf": "expf_", "state1": "state1_", "weights": "weights"}  # fmt: skip
+    assert {name: c_identifier(name) for name in known} == known
