@@ -12,12 +12,12 @@ from fusegen.ops import OPS
 _OF_CPP = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char class co_await
     co_return co_yield compl concept const const_cast consteval constexpr constinit continue
-    decltype default delete do double dynamic_cast else enum explicit export extern false float
-    for friend goto if inline int long main mutable namespace new noexcept not not_eq nullptr
-    operator or or_eq private protected public register reinterpret_cast requires return short
-    signed sizeof static static_assert static_cast std struct switch template this thread_local
-    throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t
-    while xor xor_eq
+    decltype default delete do double dynamic_cast else enum errno explicit export extern false
+    float for friend goto if inline int long main math_errhandling mutable namespace new
+    noexcept not not_eq nullptr operator or or_eq private protected public register
+    reinterpret_cast requires return short signed sizeof static static_assert static_cast std
+    struct switch template this thread_local throw true try typedef typeid typename union
+    unsigned using virtual void volatile wchar_t while xor xor_eq
 """
 
 # Names that generated functions use beside the user's own: a user's gets an underscore.
@@ -44,9 +44,9 @@ _OF_TEMPLATES = """
     word_of_items word_of_warp
 """
 
-# Constants (kTeam), types (State, Items), a sweep's own (state1, sweep2_fold), C's integers.
+# Constants (kTeam), types (State, Items), C's macros (NAN), its integers, a sweep's own (state1).
 _FORMS = re.compile(
-    r"k?[A-Z]\w*[a-z]\w*|V|F|u?int\d+_t|(chunk|next)_\w+|(at|folded|left|meeting|partial_states|parts"
+    r"k?[A-Z]\w{2,}|V|F|u?int\d+_t|(chunk|next)_\w+|(at|folded|left|meeting|partial_states|parts"
     r"|piece|pieces|rebase|state|sweep|total|totals)_?\d\w*"
 )
 

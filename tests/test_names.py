@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import nvrtc
 import own_cases
 import pytest
 import simt
@@ -151,6 +152,16 @@ def test_names_that_resemble_derived_ones_stay_apart_on_gpus(n_cols: int) -> Non
         np.testing.assert_allclose(found, one, rtol=3e-5, atol=3e-5)
 
 
+@pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
+@pytest.mark.parametrize("name", ["norm", "round", "hypot", "split", "main"])
+def test_pipelines_may_be_called_as_what_cuda_or_a_template_has(name: str) -> None:
+    work = library_case("topk", 1, 25_000).work(n_rows=4000)
+    graph = replace(work.graph, name=c_identifier(name))
+    source = replace(work, traced=Traced(graph, digest(graph)), known={}).source
+    assert f"{c_identifier(name)}_kernel(" in source
+    assert nvrtc.compile_for(source, "sm_90").reports
+
+
 def test_a_name_is_free_only_if_nothing_derives_it() -> None:
     assert first_free("x", {"y"}) == "x"
     assert first_free("x", {"x", "x_2"}) == "x_3"
@@ -164,5 +175,6 @@ def test_a_name_is_free_only_if_nothing_derives_it() -> None:
 def test_identifiers() -> None:
     known = {"x": "x", "count": "count_", "class": "class_", "State": "State_", "kTeam": "kTeam_",
              "next_token": "next_token_", "a b": "a_b", "__x__": "x", "2d": "n2d", "é": "value",
-             "K": "K", "expf": "expf_", "state1": "state1_", "weights": "weights"}  # fmt: skip
+             "K": "K", "Wq": "Wq", "NAN": "NAN_", "expf": "expf_", "state1": "state1_",
+             "weights": "weights"}  # fmt: skip
     assert {name: c_identifier(name) for name in known} == known

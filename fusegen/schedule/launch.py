@@ -29,7 +29,6 @@ class Scratch:
 class Launch:
     """One `__global__` function: its part of a kernel, its parameters in order, its grid."""
 
-    symbol: str
     kernel: Kernel
     splits: bool  # do blocks share rows, the last of a row's blocks merging what they found?
     params: tuple[Param, ...]
@@ -43,6 +42,11 @@ class Launch:
     steady: bool = False  # does a team go from row to row?
     shares: bool = False  # do blocks all over the grid share rows?
     strip_rows: int = 0  # neighbouring rows of a team, where rows lie side by side
+
+    @property
+    def symbol(self) -> str:
+        """The function's name: none of CUDA's own, as a pipeline's may be (norm, round)."""
+        return f"{self.kernel.name}_kernel"
 
     @property
     def limited(self) -> bool:
@@ -113,7 +117,7 @@ def _launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
                          state_bytes(kernel.sweeps[0]))  # fmt: skip
         scratch = (states, Scratch("tickets", "tickets", "team", 1, 8))
     return Launch(
-        symbol=kernel.name, kernel=kernel, splits=splits, params=kernel.params, scratch=scratch,
+        kernel=kernel, splits=splits, params=kernel.params, scratch=scratch,
         threads=schedule.threads, rows_per_block=schedule.rows_per_block,
         grid_rows=schedule.blocks, shared_bytes=shared_bytes(kernel, schedule),
         cluster=schedule.blocks if schedule.team == "cluster" else 1,
@@ -134,7 +138,7 @@ def _strip_launch(kernel: Kernel, schedule: CudaSchedule, strip: Strip) -> Launc
         scratch = (states, Scratch("tickets", "tickets", "block", 1, 8))
     vector = sum(p.dtype.itemsize for p in kept_params(kernel, schedule)) * schedule.width
     return Launch(
-        symbol=kernel.name, kernel=kernel, splits=meets and not together, params=kernel.params,
+        kernel=kernel, splits=meets and not together, params=kernel.params,
         scratch=scratch, threads=schedule.threads, rows_per_block=1, grid_rows=schedule.blocks,
         shared_bytes=schedule.threads * strip.stashed * vector,
         cluster=schedule.blocks if schedule.team == "cluster" else 1,

@@ -318,7 +318,7 @@ __device__ __forceinline__ void sweep2_map(
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
-layer_norm(
+layer_norm_kernel(
     const __nv_bfloat16* __restrict__ x,
     const __nv_bfloat16* __restrict__ weight_in,
     const __nv_bfloat16* __restrict__ bias_in,

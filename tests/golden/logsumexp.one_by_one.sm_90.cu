@@ -208,7 +208,7 @@ __device__ __forceinline__ void sweep1_fold(
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
-logsumexp(
+logsumexp_kernel(
     const float* __restrict__ x,
     float* __restrict__ where_out,
     long long x_stride,

@@ -383,7 +383,7 @@ __device__ __forceinline__ void sweep1_fold(
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
-moe_gate(
+moe_gate_kernel(
     const __nv_bfloat16* __restrict__ x,
     __nv_bfloat16* __restrict__ gates_out,
     long long* __restrict__ experts_out,

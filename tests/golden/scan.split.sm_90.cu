@@ -191,7 +191,7 @@ __device__ __forceinline__ void sweep1_fold(
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
-scan(
+scan_kernel(
     const float* __restrict__ a,
     const float* __restrict__ b,
     float* __restrict__ recurrence_offset_out,

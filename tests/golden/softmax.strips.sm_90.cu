@@ -390,7 +390,7 @@ struct Row {
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident)
-softmax(
+softmax_kernel(
     const float* __restrict__ x,
     float* __restrict__ div_out,
     long long x_outer_stride,
@@ -471,14 +471,14 @@ softmax(
     leave_pieces(folded1, pieces1);
     __syncthreads();
     const auto piece1 = [&](int piece, int row) { return pieces1[piece][row]; };
-    const auto total1 = [&](int row, const State& total) {
-        if (threadIdx.x % kMergers == 0) totals1[row] = total;
+    const auto total1 = [&](int row, const State& merged) {
+        if (threadIdx.x % kMergers == 0) totals1[row] = merged;
     };
     __cluster_barrier_wait();
     // Every block leaves what it has of a row in every block of the cluster.
-    merge_rows<State>(kPieces, piece1, [&](int row, const State& total) {
+    merge_rows<State>(kPieces, piece1, [&](int row, const State& merged) {
         for (int to = threadIdx.x % kMergers; to < kBlocks; to += kMergers)
-            *static_cast<State*>(__cluster_map_shared_rank(&parts1[slice][row], to)) = total;
+            *static_cast<State*>(__cluster_map_shared_rank(&parts1[slice][row], to)) = merged;
     });
     __cluster_barrier_arrive();
     __cluster_barrier_wait();

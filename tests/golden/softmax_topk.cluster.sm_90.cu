@@ -1249,7 +1249,7 @@ __device__ __forceinline__ void sweep1_fold(
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads, 2)
-softmax_topk(
+softmax_topk_kernel(
     const float* __restrict__ x,
     float* __restrict__ values_out,
     long long* __restrict__ indices_out,

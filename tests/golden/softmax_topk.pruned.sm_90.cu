@@ -402,7 +402,7 @@ __device__ __forceinline__ void sweep1_fold(
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
-softmax_topk(
+softmax_topk_kernel(
     const __nv_bfloat16* __restrict__ x,
     __nv_bfloat16* __restrict__ values_out,
     long long* __restrict__ indices_out,

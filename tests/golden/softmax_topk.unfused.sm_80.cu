@@ -452,7 +452,7 @@ __device__ __forceinline__ void sweep3_map(
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
-softmax_topk_1_m(
+softmax_topk_1_m_kernel(
     const float* __restrict__ x,
     float* __restrict__ m_kept_out,
     long long x_stride,
@@ -487,7 +487,7 @@ softmax_topk_1_m(
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
-softmax_topk_2_sum_exp(
+softmax_topk_2_sum_exp_kernel(
     const float* __restrict__ x,
     const float* __restrict__ m_kept_in,
     float* __restrict__ sum_exp_kept_out,
@@ -524,7 +524,7 @@ softmax_topk_2_sum_exp(
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
-softmax_topk_3_map(
+softmax_topk_3_map_kernel(
     const float* __restrict__ x,
     const float* __restrict__ m_kept_in,
     const float* __restrict__ sum_exp_kept_in,
@@ -561,7 +561,7 @@ softmax_topk_3_map(
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
-softmax_topk_4_top(
+softmax_topk_4_top_kernel(
     const float* __restrict__ div_stored,
     float* __restrict__ values_out,
     long long* __restrict__ indices_out,

@@ -278,7 +278,7 @@ __device__ __forceinline__ void sweep1_fold(
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads, 3)
-softmax_weighted_variance(
+softmax_weighted_variance_kernel(
     const float* __restrict__ x,
     float* __restrict__ sum_mul_out,
     long long x_stride,

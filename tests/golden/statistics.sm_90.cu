@@ -330,7 +330,7 @@ __device__ __forceinline__ void sweep1_fold(
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
-statistics(
+statistics_kernel(
     const float* __restrict__ x,
     float* __restrict__ mean_out,
     float* __restrict__ variance_out,

@@ -202,7 +202,7 @@ __device__ __forceinline__ void sweep1_fold(
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
-tie_count(
+tie_count_kernel(
     const float* __restrict__ x,
     long long* __restrict__ sum_where_out,
     long long x_stride,
