@@ -177,6 +177,16 @@ def test_check_and_doctor(fusegen):
     assert all(word in out for word in ("CPU kernels", "GPU kernels", "cache", "numpy"))
 
 
+def test_the_doctor_counts_the_cache_while_others_use_it(fusegen, tmp_path, monkeypatch):
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("FUSEGEN_CACHE_DIR", str(tmp_path))
+    (tmp_path / "kernel.so").write_bytes(bytes(2_000_000))
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")  # listed, and not there when looked at
+    status, out, _ = fusegen("doctor")
+    assert status == 0
+    assert f"{tmp_path}: 1 files, 2.0 MB" in out
+
+
 def test_the_module_runs():
     run = subprocess.run([sys.executable, "-m", "fusegen", "--version"], capture_output=True,
                          text=True, check=True, cwd=Path(fg.__file__).parents[1])  # fmt: skip

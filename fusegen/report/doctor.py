@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from fusegen.errors import BackendError
 from fusegen.schedule.target import host_cpu
@@ -89,9 +92,16 @@ def _cache() -> Finding:
         folder = cache_dir()
     except BackendError as error:
         return Finding("cache", "off", False, str(error))
-    files = [p for p in folder.rglob("*") if p.is_file()]
-    size = sum(p.stat().st_size for p in files)
-    return Finding("cache", f"{folder}: {len(files)} files, {size / 1e6:.1f} MB", True)
+    sizes = list(_sizes(folder))
+    return Finding("cache", f"{folder}: {len(sizes)} files, {sum(sizes) / 1e6:.1f} MB", True)
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    """Bytes of each file. What other processes remove meanwhile is left out."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                yield (Path(parent) / name).stat().st_size
 
 
 def text() -> str:
