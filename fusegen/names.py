@@ -65,12 +65,16 @@ _DERIVED = frozenset(_OF_DERIVED.split())
 
 
 def c_identifier(name: str) -> str:
-    """`name` as a safe C++ identifier; the same name wherever that is possible."""
+    """`name` as a name in C++ functions; the same wherever that is possible."""
+    plain = identifier(name)
+    return f"{plain}_" if reserved(plain) else plain
+
+
+def identifier(name: str) -> str:
+    """`name` in letters, digits and single underscores; it may mean something to C++."""
     plain = re.sub(r"[^0-9A-Za-z_]", "_", name)
     plain = re.sub(r"__+", "_", plain).strip("_") or "value"
-    if plain[0].isdigit():
-        plain = f"n{plain}"
-    return f"{plain}_" if reserved(plain) else plain
+    return f"n{plain}" if plain[0].isdigit() else plain
 
 
 def reserved(name: str) -> bool:
@@ -78,11 +82,12 @@ def reserved(name: str) -> bool:
     return name in _RESERVED or _FORMS.fullmatch(name) is not None
 
 
-def first_free(name: str, taken: Collection[str], beside: Iterable[str] = ()) -> str:
+def first_free(name: str, taken: Iterable[str], beside: Iterable[str] = ()) -> str:
     """The name itself, or with the first number that makes it new: not one of `taken`, and neither
     it nor one of them, or of those `beside`, is what generated functions derive from the other."""
+    own, every = set(taken), {*taken, *beside}
     wishes = (name if i == 1 else f"{name}_{i}" for i in count(1))
-    return next(w for w in wishes if w not in taken and not _related(w, {*taken, *beside}))
+    return next(w for w in wishes if w not in own and not _related(w, every))
 
 
 def _related(name: str, names: Collection[str]) -> bool:

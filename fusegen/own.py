@@ -20,7 +20,7 @@ from fusegen import graph as g
 from fusegen.errors import ArgumentError, TraceError
 from fusegen.expr import Lit
 from fusegen.loc import Loc
-from fusegen.names import c_identifier, nearest
+from fusegen.names import c_identifier, identifier, nearest
 from fusegen.own_operator import Law, Operator
 from fusegen.own_spelling import operator_of
 from fusegen.value import Operand, Value, builder, here
@@ -128,7 +128,7 @@ def monoid(
     _named_fields(identity, where)
     given = merge.__name__ if name is None else name
     return OwnMonoid(
-        name="monoid" if given == "<lambda>" else c_identifier(given), identity=identity, lift=lift,
+        name="monoid" if given == "<lambda>" else identifier(given), identity=identity, lift=lift,
         merge=merge, project=project, elements=elements, ordered=commutative is False,
         assumed=tuple(assume), loc=where, codes=frozenset({merge.__code__}),
     )  # fmt: skip
@@ -143,7 +143,7 @@ def product(*monoids: OwnMonoid, name: str | None = None) -> OwnMonoid:
                             why=f"Given: {', '.join(map(repr, monoids)) or 'none'}.")  # fmt: skip
     projects = [m.project or (lambda s: s) for m in monoids]
     return OwnMonoid(
-        name=c_identifier(name or "_and_".join(m.name for m in monoids)),
+        name=identifier(name or "_and_".join(m.name for m in monoids)),
         identity=tuple(m.identity for m in monoids),
         lift=lambda *xs: tuple(m.lift(*xs) for m in monoids),
         merge=lambda a, b: tuple(m.merge(p, q) for m, p, q in zip(monoids, a, b, strict=True)),

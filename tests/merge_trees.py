@@ -186,6 +186,6 @@ def _cuda_launch(work: Work) -> Launch:
         strides = [n_cols for p in kernel.params if p.shape == "element"]
         written = {i for i, p in enumerate(kernel.params) if p.output}
         args = [*arrays, *strides, n_rows, n_cols, shapes]
-        module.launch(kernel.name, (n_rows,), (1,), args, outputs=written)
+        module.launch(f"{kernel.name}_kernel", (n_rows,), (1,), args, outputs=written)
 
     return launch

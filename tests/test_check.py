@@ -10,6 +10,7 @@ import pytest
 from cases import covariance, kl_divergence, skewness_sum, weighted_variance
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pace import within
 
 import fusegen as fg
 from fusegen import replay
@@ -89,7 +90,7 @@ def test_a_check_takes_well_under_a_second():
     fg.check(L["softmax_topk"])
     fg.check(L["entropy"])
     fg.check(L["var_mean"])
-    assert time.process_time() - start < 3 * 1.0
+    assert within(time.process_time() - start, 3 * 1.0)
 
 
 def test_the_counterexample_is_small_and_says_everything(monkeypatch):

@@ -364,4 +364,4 @@ def test_explain_shows_the_laws():
     for part in ("your monoid recurrence", "associative:", "kept, as the row has it: a = ",
                  "offset = b.slope·a.offset + b.offset"):  # fmt: skip
         assert part in page
-    assert "Welford(0, 0, 0)" in str(own.statistics.explain())
+    assert "WelfordMonoid(0, 0, 0)" in str(own.statistics.explain())

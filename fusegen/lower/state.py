@@ -187,8 +187,6 @@ class StateBuilder:
             )
             self.moving[component.name] = Moving(component.name, known.lift, rows, used)
 
-_TYPES = frozenset({"State", "Row", "Known", "Arrays", "Entry", "KBest", "Vector"})
-
 
 def type_names(graph: g.Graph) -> dict[str, str]:
     """A C++ type for the states of every operator of the user's own, by its key."""
@@ -196,15 +194,8 @@ def type_names(graph: g.Graph) -> dict[str, str]:
     for node in graph.nodes:
         if isinstance(node, g.Own) and node.operator.key not in found:
             words = node.operator.name.split("_")
-            wish = "".join(w[:1].upper() + w[1:] for w in words)
-            operator = node.operator
-            inner = [f.name for f in operator.fields] + [n for n, _ in operator.steps]
-            taken = {*found.values(), *graph.names.values(), *inner, *_TYPES}
-            wish = f"{wish}Monoid" if wish.startswith("State") or wish in taken else wish
-            found[node.operator.key] = next(
-                n for i in range(1, len(taken) + 2) if (n := wish if i == 1 else f"{wish}{i}")
-                not in taken
-            )  # fmt: skip
+            wish = "".join(w[:1].upper() + w[1:] for w in (*words, "monoid"))
+            found[node.operator.key] = first_free(wish, found.values())
     return found
 
 

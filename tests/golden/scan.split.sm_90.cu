@@ -7,7 +7,7 @@
 // Traffic    reads each element twice, writes nothing
 // Sweep 1    reads a, b
 //   state    (recurrence_state)
-//   identity (Recurrence(1, 0))
+//   identity (RecurrenceMonoid(1, 0))
 //   merge    recurrence_state = a.recurrence_state ⊕ b.recurrence_state of recurrence, in row order:
 //   merge      slope = a.slope·b.slope
 //   merge      offset = b.slope·a.offset + b.offset
@@ -97,17 +97,17 @@ __device__ __forceinline__ void load_items(
 }
 
 // recurrence of own_cases.py:28, which keeps the order of the row.
-struct Recurrence {
+struct RecurrenceMonoid {
     float slope;
     float offset;
 
-    static __device__ __forceinline__ Recurrence identity() { return {1.0f, 0.0f}; }
+    static __device__ __forceinline__ RecurrenceMonoid identity() { return {1.0f, 0.0f}; }
 };
 
 // a ⊕ b
-__device__ __forceinline__ Recurrence merge(const Recurrence& a, const Recurrence& b)
+__device__ __forceinline__ RecurrenceMonoid merge(const RecurrenceMonoid& a, const RecurrenceMonoid& b)
 {
-    Recurrence r;
+    RecurrenceMonoid r;
     r.slope = a.slope * b.slope;
     r.offset = b.slope * a.offset + b.offset;
     return r;
@@ -115,11 +115,11 @@ __device__ __forceinline__ Recurrence merge(const Recurrence& a, const Recurrenc
 
 // What sweep 1 keeps of a row.
 struct State {
-    Recurrence recurrence_state;  // recurrence   own_cases.py:214  return fg.reduce(recurrence, a, b)
+    RecurrenceMonoid recurrence_state;  // recurrence   own_cases.py:214  return fg.reduce(recurrence, a, b)
 
     static __device__ __forceinline__ State identity()
     {
-        return {Recurrence::identity()};
+        return {RecurrenceMonoid::identity()};
     }
 };
 
@@ -181,7 +181,7 @@ __device__ __forceinline__ void sweep1_fold(
         if (i / kWidth >= n_live) break;
         const float a = a_items[i];
         const float b = b_items[i];
-        Recurrence recurrence_state_item;
+        RecurrenceMonoid recurrence_state_item;
         recurrence_state_item.slope = a;
         recurrence_state_item.offset = b;
         chunk.recurrence_state = merge(chunk.recurrence_state, recurrence_state_item);  // own_cases.py:214  return fg.reduce(recurrence, a, b)

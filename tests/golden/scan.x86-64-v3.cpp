@@ -7,7 +7,7 @@
 // Traffic    reads each element twice, writes nothing
 // Sweep 1    reads a, b
 //   state    (recurrence_state)
-//   identity (Recurrence(1, 0))
+//   identity (RecurrenceMonoid(1, 0))
 //   merge    recurrence_state = a.recurrence_state ⊕ b.recurrence_state of recurrence, in row order:
 //   merge      slope = a.slope·b.slope
 //   merge      offset = b.slope·a.offset + b.offset
@@ -112,19 +112,19 @@ namespace sweep_1 {
 
 // recurrence of own_cases.py:28, which keeps the order of the row: one state, or one in every lane.
 template <typename V>
-struct Recurrence {
+struct RecurrenceMonoid {
     V slope;
     V offset;
 
-    static Recurrence identity()
+    static RecurrenceMonoid identity()
     {
-        Recurrence e;
+        RecurrenceMonoid e;
         e.slope = fg::all<V>(1.0f);
         e.offset = fg::all<V>(0.0f);
         return e;
     }
 
-    Recurrence<float> lane(int64_t item) const
+    RecurrenceMonoid<float> lane(int64_t item) const
     {
         return {fg::in_lane(slope, item), fg::in_lane(offset, item)};
     }
@@ -132,22 +132,22 @@ struct Recurrence {
 
 // a ⊕ b
 template <typename V>
-inline Recurrence<V> merge(const Recurrence<V>& a, const Recurrence<V>& b)
+inline RecurrenceMonoid<V> merge(const RecurrenceMonoid<V>& a, const RecurrenceMonoid<V>& b)
 {
-    Recurrence<V> r;
+    RecurrenceMonoid<V> r;
     r.slope = a.slope * b.slope;
     r.offset = b.slope * a.offset + b.offset;
     return r;
 }
 
 struct State {
-    Recurrence<float> recurrence_state;  // recurrence
+    RecurrenceMonoid<float> recurrence_state;  // recurrence
 };
 
 // The state of no elements.
 inline void identity(State& state)
 {
-    state.recurrence_state = Recurrence<float>::identity();
+    state.recurrence_state = RecurrenceMonoid<float>::identity();
 }
 
 // state ⊕ part, into state; part is used up. With a and b for them:
@@ -167,7 +167,7 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V a = fg::load<V>(row.a + col);
         const V b = fg::load<V>(row.b + col);
-        Recurrence<V> recurrence_state_item;
+        RecurrenceMonoid<V> recurrence_state_item;
         recurrence_state_item.slope = a;
         recurrence_state_item.offset = b;  // own_cases.py:214  return fg.reduce(recurrence, a, b)
         for (int64_t lane = 0; lane < fg::width<V>; ++lane)

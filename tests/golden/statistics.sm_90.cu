@@ -7,7 +7,7 @@
 // Traffic    reads each element once, writes nothing
 // Sweep 1    reads x
 //   state    (max_x, min_x, mean_x_total, count, derived, sum_dev, welford_state, max_count_state)
-//   identity (-inf, +inf, 0, 0, 0, 0, Welford(0, 0, 0), MaxCount(-inf, 0))
+//   identity (-inf, +inf, 0, 0, 0, 0, WelfordMonoid(0, 0, 0), MaxCountMonoid(-inf, 0))
 //   merge    max_x = max(a.max_x, b.max_x)
 //   merge    min_x = min(a.min_x, b.min_x)
 //   merge    mean_x_total = a.mean_x_total + b.mean_x_total
@@ -146,21 +146,21 @@ __device__ __forceinline__ void load_items(
 }
 
 // welford of own_cases.py:20.
-struct Welford {
+struct WelfordMonoid {
     long long n;
     float mu;
     float m2;
 
-    static __device__ __forceinline__ Welford identity() { return {0, 0.0f, 0.0f}; }
+    static __device__ __forceinline__ WelfordMonoid identity() { return {0, 0.0f, 0.0f}; }
 };
 
 // a ⊕ b
-__device__ __forceinline__ Welford merge(const Welford& a, const Welford& b)
+__device__ __forceinline__ WelfordMonoid merge(const WelfordMonoid& a, const WelfordMonoid& b)
 {
     const long long n = a.n + b.n;
     const float delta = b.mu - a.mu;
     const float share_ = (n > 0) ? static_cast<float>(b.n) / static_cast<float>(n) : 0.0f;
-    Welford r;
+    WelfordMonoid r;
     r.n = n;
     r.mu = a.mu + delta * share_;
     r.m2 = a.m2 + b.m2 + square(delta) * static_cast<float>(a.n) * share_;
@@ -168,17 +168,17 @@ __device__ __forceinline__ Welford merge(const Welford& a, const Welford& b)
 }
 
 // max_count of own_cases.py:37.
-struct MaxCount {
+struct MaxCountMonoid {
     float s0;
     long long s1;
 
-    static __device__ __forceinline__ MaxCount identity() { return {-kInfinity, 0}; }
+    static __device__ __forceinline__ MaxCountMonoid identity() { return {-kInfinity, 0}; }
 };
 
 // a ⊕ b
-__device__ __forceinline__ MaxCount merge(const MaxCount& a, const MaxCount& b)
+__device__ __forceinline__ MaxCountMonoid merge(const MaxCountMonoid& a, const MaxCountMonoid& b)
 {
-    MaxCount r;
+    MaxCountMonoid r;
     r.s0 = greater_of(a.s0, b.s0);
     r.s1 = (a.s0 > b.s0) ? a.s1 : ((b.s0 > a.s0) ? b.s1 : a.s1 + b.s1);
     return r;
@@ -192,12 +192,12 @@ struct State {
     float count;  // sum of 1   own_cases.py:207  derived = fg.var(x)
     float derived;  // sum of x_minus_mean_x·x_minus_mean_x   own_cases.py:207  derived = fg.var(x)
     float sum_dev;  // sum of x_minus_mean_x   own_cases.py:207  derived = fg.var(x)
-    Welford welford_state;  // welford   own_cases.py:204  own = fg.reduce(welford, x)
-    MaxCount max_count_state;  // max_count   own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
+    WelfordMonoid welford_state;  // welford   own_cases.py:204  own = fg.reduce(welford, x)
+    MaxCountMonoid max_count_state;  // max_count   own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
 
     static __device__ __forceinline__ State identity()
     {
-        return {-kInfinity, kInfinity, 0.0f, 0.0f, 0.0f, 0.0f, Welford::identity(), MaxCount::identity()};
+        return {-kInfinity, kInfinity, 0.0f, 0.0f, 0.0f, 0.0f, WelfordMonoid::identity(), MaxCountMonoid::identity()};
     }
 };
 
@@ -304,12 +304,12 @@ __device__ __forceinline__ void sweep1_fold(
         chunk.min_x = lesser_of(chunk.min_x, x);
         chunk.mean_x_total = chunk.mean_x_total + x;
         chunk.count = chunk.count + 1.0f;
-        Welford welford_state_item;
+        WelfordMonoid welford_state_item;
         welford_state_item.n = 1;
         welford_state_item.mu = x;
         welford_state_item.m2 = 0.0f;
         chunk.welford_state = merge(chunk.welford_state, welford_state_item);  // own_cases.py:204  own = fg.reduce(welford, x)
-        MaxCount max_count_state_item;
+        MaxCountMonoid max_count_state_item;
         max_count_state_item.s0 = x;
         max_count_state_item.s1 = 1;
         chunk.max_count_state = merge(chunk.max_count_state, max_count_state_item);  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)

@@ -7,7 +7,7 @@
 // Traffic    reads each element once, writes nothing
 // Sweep 1    reads x
 //   state    (max_x, min_x, mean_x_total, count, derived, sum_dev, welford_state, max_count_state)
-//   identity (-inf, +inf, 0, 0, 0, 0, Welford(0, 0, 0), MaxCount(-inf, 0))
+//   identity (-inf, +inf, 0, 0, 0, 0, WelfordMonoid(0, 0, 0), MaxCountMonoid(-inf, 0))
 //   merge    max_x = max(a.max_x, b.max_x)
 //   merge    min_x = min(a.min_x, b.min_x)
 //   merge    mean_x_total = a.mean_x_total + b.mean_x_total
@@ -347,21 +347,21 @@ namespace sweep_1 {
 
 // welford of own_cases.py:20: one state, or one in every lane.
 template <typename V>
-struct Welford {
+struct WelfordMonoid {
     fg::whole<V> n;
     V mu;
     V m2;
 
-    static Welford identity()
+    static WelfordMonoid identity()
     {
-        Welford e;
+        WelfordMonoid e;
         e.n = fg::all<fg::whole<V>>(0);
         e.mu = fg::all<V>(0.0f);
         e.m2 = fg::all<V>(0.0f);
         return e;
     }
 
-    Welford<float> lane(int64_t item) const
+    WelfordMonoid<float> lane(int64_t item) const
     {
         return {fg::in_lane(n, item), fg::in_lane(mu, item), fg::in_lane(m2, item)};
     }
@@ -369,12 +369,12 @@ struct Welford {
 
 // a ⊕ b
 template <typename V>
-inline Welford<V> merge(const Welford<V>& a, const Welford<V>& b)
+inline WelfordMonoid<V> merge(const WelfordMonoid<V>& a, const WelfordMonoid<V>& b)
 {
     const fg::whole<V> n = a.n + b.n;
     const V delta = b.mu - a.mu;
     const V share_ = fg::select(fg::narrow<V>(n > fg::all<fg::whole<V>>(0)), fg::convert<V>(b.n) / fg::convert<V>(n), fg::all<V>(0.0f));
-    Welford<V> r;
+    WelfordMonoid<V> r;
     r.n = n;
     r.mu = a.mu + delta * share_;
     r.m2 = a.m2 + b.m2 + fg::square(delta) * fg::convert<V>(a.n) * share_;
@@ -383,19 +383,19 @@ inline Welford<V> merge(const Welford<V>& a, const Welford<V>& b)
 
 // max_count of own_cases.py:37: one state, or one in every lane.
 template <typename V>
-struct MaxCount {
+struct MaxCountMonoid {
     V s0;
     fg::whole<V> s1;
 
-    static MaxCount identity()
+    static MaxCountMonoid identity()
     {
-        MaxCount e;
+        MaxCountMonoid e;
         e.s0 = fg::all<V>(-fg::infinity);
         e.s1 = fg::all<fg::whole<V>>(0);
         return e;
     }
 
-    MaxCount<float> lane(int64_t item) const
+    MaxCountMonoid<float> lane(int64_t item) const
     {
         return {fg::in_lane(s0, item), fg::in_lane(s1, item)};
     }
@@ -403,9 +403,9 @@ struct MaxCount {
 
 // a ⊕ b
 template <typename V>
-inline MaxCount<V> merge(const MaxCount<V>& a, const MaxCount<V>& b)
+inline MaxCountMonoid<V> merge(const MaxCountMonoid<V>& a, const MaxCountMonoid<V>& b)
 {
-    MaxCount<V> r;
+    MaxCountMonoid<V> r;
     r.s0 = fg::greater_of(a.s0, b.s0);
     r.s1 = fg::select(a.s0 > b.s0, a.s1, fg::select(b.s0 > a.s0, b.s1, a.s1 + b.s1));
     return r;
@@ -419,8 +419,8 @@ struct State {
     float mean_x_anchor;  // mean_x_total / count, or 0 where that is no usable number
     float derived;  // sum of x_minus_mean_x·x_minus_mean_x
     float sum_dev;  // sum of x_minus_mean_x
-    Welford<float> welford_state;  // welford
-    MaxCount<float> max_count_state;  // max_count
+    WelfordMonoid<float> welford_state;  // welford
+    MaxCountMonoid<float> max_count_state;  // max_count
 };
 
 // The state of no elements.
@@ -433,8 +433,8 @@ inline void identity(State& state)
     state.mean_x_anchor = 0.0f;
     state.derived = 0.0f;
     state.sum_dev = 0.0f;
-    state.welford_state = Welford<float>::identity();
-    state.max_count_state = MaxCount<float>::identity();
+    state.welford_state = WelfordMonoid<float>::identity();
+    state.max_count_state = MaxCountMonoid<float>::identity();
 }
 
 // The sums of a state at other anchors. A sum that is 0 stays 0, whatever the factor.
@@ -522,10 +522,10 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
     state.sum_dev += fg::total(sum_dev_lanes);
 
     // 4. welford_state: every lane by itself, then the lanes.
-    auto welford_state_lanes = Welford<V>::identity();
+    auto welford_state_lanes = WelfordMonoid<V>::identity();
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V x = fg::load<V>(row.x + col);
-        Welford<V> welford_state_item;
+        WelfordMonoid<V> welford_state_item;
         welford_state_item.n = fg::all<fg::whole<V>>(1);
         welford_state_item.mu = x;
         welford_state_item.m2 = fg::all<V>(0.0f);  // own_cases.py:204  own = fg.reduce(welford, x)
@@ -535,10 +535,10 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
         state.welford_state = merge(state.welford_state, welford_state_lanes.lane(lane));
 
     // 5. max_count_state: every lane by itself, then the lanes.
-    auto max_count_state_lanes = MaxCount<V>::identity();
+    auto max_count_state_lanes = MaxCountMonoid<V>::identity();
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V x = fg::load<V>(row.x + col);
-        MaxCount<V> max_count_state_item;
+        MaxCountMonoid<V> max_count_state_item;
         max_count_state_item.s0 = x;
         max_count_state_item.s1 = fg::all<fg::whole<V>>(1);  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
         max_count_state_lanes = merge(max_count_state_lanes, max_count_state_item);

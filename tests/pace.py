@@ -1,0 +1,19 @@
+"""Budgets of time on any machine: where one is exceeded, how slow the machine is counts."""
+
+from __future__ import annotations
+
+import time
+
+_STEPS, _USUAL_SECONDS = 1_000_000, 0.08  # of the loop below, on a machine that budgets are set for
+
+
+def within(seconds: float, budget: float) -> bool:
+    """Did work take no longer, in processor seconds, than it may on the usual machine?"""
+    return seconds < budget or seconds < budget * _slowness()
+
+
+def _slowness() -> float:
+    start, total = time.process_time(), 0
+    for i in range(_STEPS):
+        total += i * i
+    return (time.process_time() - start) / _USUAL_SECONDS
