@@ -23,6 +23,7 @@ from fusegen.kernel import Kernel, Param
 from fusegen.pipeline import Pipeline
 from fusegen.runtime.cpu import compiled
 from fusegen.schedule.cuda import CudaSchedule
+from fusegen.schedule.launch import launches
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import CUDA_TARGETS, CpuTarget, CudaTarget, host_cpu
 
@@ -179,6 +180,7 @@ def _cuda_launch(work: Work) -> Launch:
     last = "long long n_cols_wide"
     source = source.replace(f"{last})", f"{last}, const long long* trees)")
     module = compile_module(source, check=False)
+    (emitted,) = launches(work.program, work.schedule)
 
     def launch(
         kernel: Kernel, arrays: Sequence[Array], n_rows: int, n_cols: int, shapes: Array
@@ -186,6 +188,6 @@ def _cuda_launch(work: Work) -> Launch:
         strides = [n_cols for p in kernel.params if p.shape == "element"]
         written = {i for i, p in enumerate(kernel.params) if p.output}
         args = [*arrays, *strides, n_rows, n_cols, shapes]
-        module.launch(f"{kernel.name}_kernel", (n_rows,), (1,), args, outputs=written)
+        module.launch(emitted.symbol, (n_rows,), (1,), args, outputs=written)
 
     return launch

@@ -6,7 +6,11 @@ import re
 import time
 from dataclasses import dataclass
 
+from pace import within
+
 from fusegen.runtime.cuda.nvrtc import includes
+
+MOST_SECONDS = 3.0  # to compile any kernel, whatever its K
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,11 @@ class Report:
 class Compiled:
     seconds: float
     reports: tuple[Report, ...]
+
+    @property
+    def quick(self) -> bool:
+        """Was it compiled within the budget?"""
+        return within(self.seconds, MOST_SECONDS)
 
 
 def available() -> str | None:

@@ -7,7 +7,6 @@ import nvrtc
 import pytest
 import simt
 from cuda_cases import Case, assert_close, library_case
-from pace import within
 from test_cuda_topk import ROWS, best, check, rows_of
 
 import fusegen as fg
@@ -143,7 +142,7 @@ def test_registers_and_time(pipeline: str, n: int, dtype: str, k: int) -> None:
         target="sm_90", n_rows=65_536, n_cols=n, dtype=dtype, k=k
     )
     found = nvrtc.compile_for(source, "sm_90")
-    assert within(found.seconds, 3.0)
+    assert found.quick, found.seconds
     for report in found.reports:
         assert (report.spill_bytes, report.stack_bytes) == (0, 0)
         assert report.registers <= 128

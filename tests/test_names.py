@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import nvrtc
@@ -28,13 +29,19 @@ _PIPELINE, _USERS = "zqp", re.compile(r"zq\d+")
 _BARE_NAME = re.compile(r"(?<![\w.])(?<!->)(?<!::)[A-Za-z_]\w*")  # no member, nothing qualified
 
 
+def _called(work: Work, name: str, **more: Any) -> Work:
+    """The same work on a graph of this name, and of these names within."""
+    graph = replace(work.graph, name=name, **more)
+    return replace(work, traced=Traced(graph, digest(graph)), known={})
+
+
 def _renamed(work: Work) -> Work:
     """The same with names that no template has: the functions that say them hold users' text."""
-    graph = replace(
-        work.graph, name=_PIPELINE, names={n: f"zq{i}" for i, n in enumerate(work.graph.nodes)},
-        output_names=tuple(f"zq{1000 + i}" for i in range(len(work.graph.outputs))),
+    nodes, outputs = work.graph.nodes, work.graph.outputs
+    return _called(
+        work, _PIPELINE, names={n: f"zq{i}" for i, n in enumerate(nodes)},
+        output_names=tuple(f"zq{1000 + i}" for i in range(len(outputs))),
     )  # fmt: skip
-    return replace(work, traced=Traced(graph, digest(graph)), known={})
 
 
 def _functions(source: str) -> Iterator[str]:
@@ -156,8 +163,7 @@ def test_names_that_resemble_derived_ones_stay_apart_on_gpus(n_cols: int) -> Non
 @pytest.mark.parametrize("name", ["norm", "round", "hypot", "split", "main"])
 def test_pipelines_may_be_called_as_what_cuda_or_a_template_has(name: str) -> None:
     work = library_case("topk", 1, 25_000).work(n_rows=4000)
-    graph = replace(work.graph, name=c_identifier(name))
-    source = replace(work, traced=Traced(graph, digest(graph)), known={}).source
+    source = _called(work, c_identifier(name)).source
     assert f"{c_identifier(name)}_kernel(" in source
     assert nvrtc.compile_for(source, "sm_90").reports
 
