@@ -1,0 +1,206 @@
+"""States of pieces of one row, made and merged by monoid.py's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from fusegen.dtypes import Kind
+from fusegen.expr import FLOATS, Arithmetic, Expr, Lit, Var, evaluate
+from fusegen.kernel import Sweep
+from fusegen.monoid import Best, FoldName, KBest, Moving, Own, Pivot
+
+Env = dict[str, Any]
+Columns = Sequence[int]
+Pairs = list[tuple[Any, int]]
+"""(value, column), best first."""
+
+FOLDS: dict[FoldName, np.ufunc] = {
+    "max": np.maximum,
+    "min": np.minimum,
+    "sum": np.add,
+    "prod": np.multiply,
+}
+_UNITS: dict[FoldName, float] = {"max": -np.inf, "min": np.inf, "sum": 0.0, "prod": 1.0}
+_WHOLE_UNITS: dict[FoldName, int] = {
+    "max": -(2**63), "min": 2**63 - 1, "sum": 0, "prod": 1,
+}  # fmt: skip
+
+
+@dataclass
+class State:
+    """A value of the merged monoid: components, best pairs and lists of (value, column)."""
+
+    parts: Env = field(default_factory=dict)
+    best: dict[str, tuple[Any, int] | None] = field(default_factory=dict)
+    lists: dict[str, Pairs] = field(default_factory=dict)
+    own: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def rank(pair: tuple[Any, int], *, largest: bool = True) -> tuple[Any, ...]:
+    """Sorts best first: NaN, then the greater (or lesser) value, then the lower column."""
+    value, column = pair
+    if value != value:
+        return (False, 0, column)
+    return (True, -value if largest else value, column)
+
+
+def first_of_both(a: Pairs, b: Pairs, k: int) -> Pairs:
+    """The first k of two lists that are in order, as kernels merge them: head by head."""
+    merged: Pairs = []
+    i = j = 0
+    while len(merged) < k and (i < len(a) or j < len(b)):
+        if j == len(b) or (i < len(a) and rank(a[i]) < rank(b[j])):
+            merged.append(a[i])
+            i += 1
+        else:
+            merged.append(b[j])
+            j += 1
+    return merged
+
+
+class Folder:
+    """Folds pieces of one row for one sweep, and merges their states."""
+
+    keepdims = False  # of folds over columns: a row value is a number
+
+    def __init__(
+        self, sweep: Sweep, env: Env, row: Mapping[str, np.ndarray[Any, Any]],
+        arithmetic: Arithmetic = FLOATS,
+    ) -> None:  # fmt: skip
+        self.sweep, self.monoid, self.env = sweep, sweep.monoid, env
+        self.row, self.arithmetic = row, arithmetic
+        self.levels = self.monoid.levels
+        self.moves = {v.name: self.monoid.transported(v, "old") for v in self.monoid.moving}
+
+    def value(self, expr: Expr, env: Env) -> Any:
+        return evaluate(expr, env, self.arithmetic)
+
+    def call(self, op: str, *args: Any) -> Any:
+        return self.arithmetic.functions[op](*args)
+
+    def elements(self, columns: Columns) -> Env:
+        """Element scope over some columns: loads, column numbers, lets."""
+        at = np.asarray(columns, np.int64)
+        env = {**self.env, "column": at}
+        env |= {name: self.row[name][..., at] for name in self.sweep.loads}
+        for let in self.sweep.lets:
+            env[let.name] = self.value(let.expr, env)
+        return env
+
+    def fold(self, columns: Columns) -> State:
+        """The state of a piece: the text as written inside, pivots where the piece puts them."""
+        if len(columns) == 0:
+            return self._identity()
+        m, env, state = self.monoid, self.elements(columns), State()
+        at = np.asarray(columns, np.int64)
+
+        def lifted(expr: Expr) -> Any:
+            return self.whole(self.value(expr, env), at)
+
+        for f in m.folded:
+            state.parts[f.name] = self._folded(f.fold, lifted(f.lift))
+        state.best = {b.name: self._best_of(b, lifted(b.lift), at) for b in m.best}
+        state.lists = {c.name: self._first_of(c, lifted(c.lift), at) for c in m.lists}
+        state.own = {c.name: self._own_of(c, [lifted(e) for e in c.lifts], at) for c in m.own}
+        for level in self.levels:
+            for p in level.pivots:
+                env[p.anchor] = self._anchor(p, state.parts)
+            known = {p.name for p in level.pivots}
+            for r in (r for r in m.relatives if r.pivot in known):
+                env[r.name] = self.value(m.relative(r, lambda n: Var(m.pivot(n).anchor)), env)
+            for v in level.moving:
+                state.parts[v.name] = self._folded("sum", lifted(v.lift))
+        return state
+
+    def whole(self, value: Any, at: Any) -> Any:
+        """A lift as an array, also where it is the same for every element."""
+        return np.broadcast_to(np.asarray(value), at.shape)
+
+    def _folded(self, fold: FoldName, values: Any) -> Any:
+        return FOLDS[fold].reduce(values, axis=-1, keepdims=self.keepdims)
+
+    def _best_of(self, best: Best, values: Any, at: Any) -> Any:
+        return min(zip(values, at, strict=True), key=lambda p: rank(p, largest=best.largest))
+
+    def _first_of(self, top: KBest, values: Any, at: Any) -> Any:
+        return sorted(zip(values, at, strict=True), key=rank)[: top.k]
+
+    def _own_of(self, own: Own, lifted: list[Any], at: Any) -> Mapping[str, Any]:
+        """lift(x₀) ⊕ lift(x₁) ⊕ …, in the order of the columns."""
+        fields = own.operator.fields
+        states = [
+            {f.name: self._column(v, i) for f, v in zip(fields, lifted, strict=True)}
+            for i in range(len(at))
+        ]
+        return reduce(lambda a, b: own.operator.merge(a, b, self.value), states)
+
+    def _column(self, values: Any, i: int) -> Any:
+        return values[i]
+
+    def _identity(self) -> State:
+        m = self.monoid
+        state = State({f.name: _unit(f.fold, f.kind) for f in m.folded})
+        state.parts |= {v.name: _unit("sum", v.kind) for v in m.moving}
+        state.best = {b.name: None for b in m.best}
+        state.own = {
+            c.name: {f.name: self.value(f.identity, {}) for f in c.operator.fields} for c in m.own
+        }
+        state.lists = {c.name: [] for c in m.lists}
+        return state
+
+    def merge(self, a: State, b: State) -> State:
+        """a ⊕ b."""
+        m, new = self.monoid, State()
+        for f in m.folded:
+            new.parts[f.name] = FOLDS[f.fold](a.parts[f.name], b.parts[f.name])
+        at_a: Env = {}  # where the pivots stand
+        at_b: Env = {}
+        at_new: Env = {}
+        for level in self.levels:
+            for p in level.pivots:
+                for place, state in ((at_a, a), (at_b, b), (at_new, new)):
+                    place[p.name] = self._anchor(p, state.parts)
+            for v in level.moving:
+                new.parts[v.name] = self._moved(v, a, at_a, at_new) + self._moved(
+                    v, b, at_b, at_new
+                )
+        for c in m.best:
+            new.best[c.name] = self._better(c, a.best[c.name], b.best[c.name])
+        for o in m.own:
+            new.own[o.name] = o.operator.merge(a.own[o.name], b.own[o.name], self.value)
+        for k in m.lists:
+            new.lists[k.name] = self._first(k, a.lists[k.name], b.lists[k.name])
+        return new
+
+    def _better(self, best: Best, a: Any, b: Any) -> Any:
+        pairs = [p for p in (a, b) if p is not None]
+        return min(pairs, key=lambda p: rank(p, largest=best.largest), default=None)
+
+    def _first(self, top: KBest, a: Any, b: Any) -> Any:
+        return first_of_both(a, b, top.k)
+
+    def _moved(self, moving: Moving, old: State, start: Env, end: Env) -> Any:
+        """One row of T(old → new) applied to the old sums."""
+        env: Env = {f"old.{n}": v for n, v in old.parts.items()}
+        for name in moving.pivots:
+            p = self.monoid.pivot(name)
+            env[p.move] = self.value(p.moved(lambda n: Lit(start[n]), lambda n: Lit(end[n])), {})
+        return self.value(self.moves[moving.name], env)
+
+    def _anchor(self, pivot: Pivot, parts: Env) -> Any:
+        value = self.value(pivot.value, parts)
+        if pivot.action == "same":
+            return value
+        usable = self.call("isfinite", value)
+        if pivot.action == "scale":
+            usable = self.call("and", usable, self.call("ne", value, 0.0))
+        return self.call("where", usable, value, 0.0 if pivot.action == "shift" else 1.0)
+
+
+def _unit(fold: FoldName, kind: Kind) -> float | int:
+    return _UNITS[fold] if kind == "float" else _WHOLE_UNITS[fold]
