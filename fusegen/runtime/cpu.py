@@ -201,7 +201,9 @@ def _table(kernel: Kernel, arrays: Mapping[str, Array], n_rows: int, n_cols: int
         words.append(array.ctypes.data)
         if param.shape in ("element", "row"):
             words.append(array.strides[0] // array.itemsize if n_rows > 1 else 0)
-    return (ctypes.c_int64 * (len(words) + 1))(*words, n_cols)
+    table: Any = (ctypes.c_int64 * (len(words) + 1))(*words, n_cols)
+    table.held = tuple(arrays.values())  # as long as a thread has the table, the memory is there
+    return table
 
 
 def _check(param: Param, array: Array, n_rows: int, n_cols: int) -> None:

@@ -6,10 +6,8 @@ fit a core's cache, so memory is read about once. Floats are kept in float32 (fl
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -22,6 +20,7 @@ from fusegen.kernel import Param
 from fusegen.kinds import infer_kinds
 from fusegen.ops import saturate
 from fusegen.reference import Array, evaluate
+from fusegen.runtime.threads import share, thread_count
 
 BLOCK_BYTES = 1 << 20  # of one intermediate value: a few of them fit a core's second-level cache
 
@@ -56,9 +55,10 @@ class NumpyExecutable:
         """Fill the output arrays of `arrays` (by parameter name)."""
         float_dtype = np.float64 if self.compute == FLOAT64 else np.float32
         step = max(1, BLOCK_BYTES // (n_cols * np.dtype(float_dtype).itemsize))
-        starts = range(0, n_rows, step)
+        blocks = -(-n_rows // step)
 
-        def block(start: int) -> int:
+        def block(number: int) -> None:
+            start = number * step
             stop = min(start + step, n_rows)
             inputs = {
                 i.name: _block(arrays[self.graph.names[i]], i.axis, start, stop)
@@ -67,14 +67,9 @@ class NumpyExecutable:
             found = evaluate(self.graph, inputs, self.dtypes, n_cols, float_dtype)
             for param, value in zip(self.outputs, found, strict=True):
                 _store(arrays[param.name][start:stop], value, param)
-            return stop - start
 
-        done = 0
-        with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
-            for finished in as_completed([pool.submit(block, s) for s in starts]):
-                done += finished.result()
-                if progress is not None:
-                    progress(done / n_rows)
+        report = None if progress is None else lambda done: progress(done / blocks)
+        share(blocks, block, thread_count(threads), report)
 
 
 def _block(array: Array, axis: g.Axis, start: int, stop: int) -> Array:

@@ -1,0 +1,237 @@
+"""Exceptions that signal handlers raise in the middle of calls: nothing runs on afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from cases import TARGETS
+
+import fusegen as fg
+from fusegen.errors import BackendError
+from fusegen.runtime import threads
+from fusegen.runtime.threads import aside, share
+
+
+class Alarm(Exception):
+    """What the handler raises."""
+
+
+@contextmanager
+def alarms(seconds):
+    """One handler that raises, now and then, at any operation of the main thread."""
+
+    def ring(*_):
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    try:
+        yield
+    finally:
+        while True:  # the handler may strike here too
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.signal(signal.SIGALRM, before)
+                break
+            except Alarm:
+                continue
+
+
+def test_no_helper_works_after_its_call():
+    """Pieces that note when helpers run them; the call has ended when control is back."""
+    main, inside, late = threading.get_ident(), [], []
+    running = [False]
+
+    def piece(number):
+        if threading.get_ident() != main:
+            inside.append(number)
+            time.sleep(0.0002)
+            if not running[0]:
+                late.append(number)
+            inside.remove(number)
+        else:
+            time.sleep(0.0002)
+
+    left = 0
+    for k in range(200):
+        running[0] = True
+        try:
+            with alarms(0.0001 + 0.00001 * (k % 37)):
+                share(40, piece, 4)
+        except Alarm:
+            left += 1
+        assert not inside
+        running[0] = False
+    time.sleep(0.01)
+    assert left > 50
+    assert not inside
+    assert not late
+    assert threads._TEAM._size <= 8
+
+
+def wide(form):
+    rng = np.random.default_rng(0)
+    shape = {"rows": (4096, 700), "pieces": (1, 3 << 18)}[form]
+    return rng.standard_normal(shape).astype("f4")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("form", ["rows", "pieces"])
+def test_memory_is_the_callers_again(target, form, monkeypatch):
+    """After the exception nothing changes the caller's array, with real kernels."""
+    monkeypatch.setenv("FUSEGEN_THREADS", "4")
+    x = wide(form)
+    out = np.empty_like(x)
+    compiled = fg.library.softmax.compile(x, target=target)
+    compiled(x, out=out)
+    wanted, left = out.copy(), 0
+    for k in range(30):
+        out[...] = -1.0
+        try:
+            with alarms(0.0003 + 0.0001 * (k % 11)):
+                compiled(x, out=out)
+        except Alarm:
+            left += 1
+        out[...] = 7.0
+        time.sleep(0.001)
+        assert (out == 7.0).all()
+    assert left > 5
+    compiled(x, out=out)
+    np.testing.assert_array_equal(out, wanted)
+
+
+def test_control_c_ends_a_call_and_the_next_one_is_whole(monkeypatch):
+    monkeypatch.setenv("FUSEGEN_THREADS", "3")
+    done = []
+
+    def piece(number):
+        done.append(number)
+        if number == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.001)
+
+    with pytest.raises(KeyboardInterrupt):
+        share(1000, piece, 3)
+    count = len(done)
+    time.sleep(0.02)
+    assert len(done) == count < 1000
+    done.clear()
+    seen = []
+    share(50, seen.append, 3)
+    assert sorted(seen) == list(range(50))
+
+
+def test_what_pieces_raise_is_raised_once_all_have_ended():
+    running = []
+
+    def piece(number):
+        running.append(number)
+        time.sleep(0.002)
+        running.remove(number)
+        if number == 3:
+            raise ValueError("three")
+
+    with pytest.raises(ValueError, match="three"):
+        share(1000, piece, 4)
+    assert not running
+
+
+def test_work_aside_cleans_up_before_the_exception_goes_on():
+    log = []
+
+    def work(cancelled):
+        try:
+            while not cancelled():
+                time.sleep(0.0005)
+        finally:
+            time.sleep(0.002)
+            log.append("clean")
+
+    for _ in range(30):
+        log.clear()
+        with pytest.raises(Alarm), alarms(0.004):
+            aside(work)
+        assert log == ["clean"]
+    assert aside(lambda _: 7) == 7
+    with pytest.raises(ValueError, match="no"):
+        aside(lambda _: int("no"))
+
+
+def test_without_more_threads_the_caller_does_it_all(monkeypatch):
+    def none(*_, **__):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threads, "_TEAM", threads._Team())
+    monkeypatch.setattr(threads._thread, "start_new_thread", none)
+    seen = []
+    share(20, seen.append, 4)
+    assert seen == list(range(20))
+    assert aside(lambda _: 7) == 7
+
+
+# ---- forks ----
+
+
+def child(work, seconds=20.0):
+    """The exit status of a forked child that does `work`; it is killed after so long."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return "hung"
+
+
+def test_a_child_forked_between_calls_has_a_team_of_its_own():
+    share(50, lambda _: time.sleep(0.0001), 4)
+    seen = []
+
+    def again():
+        share(50, seen.append, 4)
+        assert sorted(seen) == list(range(50))
+
+    assert child(again) == 0
+
+
+def test_a_child_forked_in_the_middle_of_a_call_is_told():
+    """By what runs between pieces: the child lacks the helpers, and must not wait for them."""
+    statuses = []
+
+    def report(_):
+        if not statuses:
+            statuses.append(child(lambda: None))
+
+    share(40, lambda _: time.sleep(0.001), 4, report)
+    assert statuses == [0]
+
+    parent, gone = os.getpid(), []
+
+    def leave(_):
+        if not gone and os.getpid() == parent:
+            gone.append(os.fork())
+
+    try:
+        share(40, lambda _: time.sleep(0.001), 4, leave)
+        told = False
+    except BackendError as error:
+        told = "forked" in str(error)
+    if os.getpid() != parent:
+        os._exit(0 if told else 1)
+    assert not told
+    assert os.waitstatus_to_exitcode(os.waitpid(gone[0], 0)[1]) == 0
