@@ -26,14 +26,14 @@ whatever T is. When the sweep ends, the sums that hang on a pivot that is not us
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.dtypes import Kind
-from fusegen.expr import Call, Expr, Lit, Var, call, variables
+from fusegen.expr import Expr, Lit, Var, call, variables
 from fusegen.own_operator import Operator
+from fusegen.transport import counted, polynomial, transported
 
 FoldName = Literal["max", "min", "sum", "prod"]
 Action = Literal["shift", "scale", "same"]
@@ -112,47 +112,6 @@ def _relative(action: Action, value: Expr, anchor: Expr) -> Expr:
             return call("div", value, anchor)
         case "same":
             return call("where", call("eq", value, anchor), Lit(1.0), Lit(0.0))
-
-
-def _counted(moving: Moving, held: Anchors) -> Expr:
-    """A count where every factor is 0 or 1."""
-    nothing = Lit(0, "int")
-    terms = [
-        held(name) if factor == Lit(1.0)
-        else call("where", call("ne", factor, Lit(0.0)), held(name), nothing)
-        for name, factor in moving.transport
-    ]  # fmt: skip
-    return functools.reduce(lambda a, b: call("add", a, b), terms)
-
-
-def _power_of(move: str, factor: Expr) -> tuple[float, int] | None:
-    """The factor as scale · move^degree, if it is one."""
-    match factor:
-        case Lit(value=value):
-            return float(value), 0
-        case Var(name=name) if name == move:
-            return 1.0, 1
-        case Call(op="mul", args=(a, b)):
-            left, right = _power_of(move, a), _power_of(move, b)
-            if left is None or right is None:
-                return None
-            return left[0] * right[0], left[1] + right[1]
-        case _:
-            return None
-
-
-def _horner(move: Var, terms: list[tuple[float, int, Expr]]) -> Expr:
-    """Σ scale · move^degree · sum, by Horner's rule: no power of the move can overflow alone."""
-    total: Expr | None = None
-    for degree in range(max(d for _, d, _ in terms), -1, -1):
-        if total is not None:
-            total = call("zero_wins", move, total)  # what has not moved stays, ±inf too
-        for scale, d, held in terms:
-            if d == degree:
-                term = held if scale == 1.0 else call("mul", Lit(scale), held)
-                total = term if total is None else call("add", term, total)
-    assert total is not None
-    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,32 +232,17 @@ class Monoid:
         return tuple(found)
 
     def transported(self, moving: Moving, side: str) -> Expr:
-        """Σ of factor · sum, sums as members of `side`. A sum that is 0 stays 0 whatever the factor
-        is; what an indicator drops is 0 whatever the sum is."""
+        """Σ of factor · sum, sums as members of `side`."""
 
-        def held(name: str) -> Expr:
-            return Var(f"{side}.{name}", moving.kind)
-
+        terms = [(Var(f"{side}.{name}", moving.kind), f) for name, f in moving.transport]
         if moving.kind == "int":
-            return _counted(moving, held)
+            return counted(terms)
         for pivot in self.pivots:
-            powers = [_power_of(pivot.move, factor) for _, factor in moving.transport]
-            if len(powers) > 1 and all(p is not None for p in powers):
-                known = [p for p in powers if p is not None]
-                return _horner(Var(pivot.move), [
-                    (scale, degree, held(name)) for (scale, degree), (name, _)
-                    in zip(known, moving.transport, strict=True)
-                ])  # fmt: skip
-        same = {p.move for p in self.pivots if p.action == "same"}
-        total: Expr | None = None
-        for name, factor in moving.transport:
-            term = held(name)
-            if factor != Lit(1.0):
-                drops = same & set(variables(factor))
-                pair = (factor, term) if drops else (term, factor)
-                term = call("zero_wins", *pair)
-            total = term if total is None else call("add", total, term)
-        return Lit(0.0) if total is None else total
+            powers = polynomial(pivot.move, terms)
+            if powers is not None:
+                return powers
+        same = frozenset(p.move for p in self.pivots if p.action == "same")
+        return transported(terms, same)
 
     def relative(self, relative: Relative, at: Anchors) -> Expr:
         """u of an element, with the pivots at these places."""

@@ -21,6 +21,7 @@ LAYERS = (
     ("dtypes", "literals", "ops"),
     ("names",),
     ("expr", "forms", "own_operator", "graph"),
+    ("transport",),
     ("monoid", "kinds", "digest", "witness"),
     ("value", "derivation", "proof", "monoid_text"),
     ("trace", "positions", "lang", "reference", "algebra"),

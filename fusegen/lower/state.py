@@ -136,8 +136,7 @@ class StateBuilder:
         for coefficient, component in zip(entry.readout, components, strict=True):
             if coefficient == Lit(0.0):
                 continue
-            held = as_field(component)
-            term: Expr = held if coefficient == ONE else call("mul", coefficient, held)
+            term = _weighed(coefficient, as_field(component))
             total = term if total is None else call("add", total, term)
         return Lit(0.0) if total is None else total  # on its domain the text is 0
 
@@ -148,9 +147,7 @@ class StateBuilder:
             if coefficient == Lit(0.0):
                 continue
             put = {n: row(n) for n in variables(coefficient)}
-            held = Var(name)
-            spelled = substitute(coefficient, put)
-            term: Expr = held if coefficient == ONE else call("mul", spelled, held)
+            term = _weighed(substitute(coefficient, put), Var(name))
             total = term if total is None else call("add", total, term)
         return Lit(0.0) if total is None else total
 
@@ -197,6 +194,24 @@ def type_names(graph: g.Graph) -> dict[str, str]:
             wish = "".join(w[:1].upper() + w[1:] for w in (*words, "monoid"))
             found[node.operator.key] = first_free(wish, found.values())
     return found
+
+
+def _weighed(coefficient: Expr, total: Expr) -> Expr:
+    """coefficient · total. (a / b) · S is spelled a · S / b, never as a product with 1 / b, which
+    is infinite where b is subnormal."""
+    match coefficient:
+        case Lit(value=1.0):
+            return total
+        case Call(op="neg", args=(a,)):
+            return call("neg", _weighed(a, total))
+        case Call(op="div", args=(a, b)):
+            return call("div", _weighed(a, total), b)
+        case Call(op="mul", args=(a, Call(op="div", args=(over, under)))):
+            return call("div", _weighed(call("mul", a, over) if over != ONE else a, total), under)
+        case Call(op="mul", args=(Call(op="div", args=(over, under)), b)):
+            return call("div", _weighed(call("mul", over, b) if over != ONE else b, total), under)
+        case _:
+            return call("mul", coefficient, total)
 
 
 def _whole(lift: Expr) -> Expr:

@@ -161,7 +161,7 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
 
 __device__ __forceinline__ float nu_anchor_of(const State& s)
 {
-    return shift_anchor(__fdividef(1.0f, s.sum_exp) * s.sum_exp_x);
+    return shift_anchor(__fdividef(s.sum_exp_x, s.sum_exp));
 }
 
 // The sums of s, moved to the pivot of `at`; everything else is at's.
@@ -312,8 +312,8 @@ softmax_weighted_variance_kernel(
     const State state = block_reduce(folded1, meeting1);
     const float max_x = state.max_x;  // algebra_cases.py:28  m = fg.max(x)
     const float sum_exp = isfinite(max_x) ? state.sum_exp : kNaN;  // algebra_cases.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    const float nu = isfinite(max_x) ? 1.0f / sum_exp * state.sum_exp_x : kNaN;  // algebra_cases.py:72  nu = fg.sum(y * x)
-    const float sum_mul = (isfinite(max_x) & isfinite(nu)) ? 1.0f / sum_exp * state.sum_dev2_exp : kNaN;  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
+    const float nu = isfinite(max_x) ? state.sum_exp_x / sum_exp : kNaN;  // algebra_cases.py:72  nu = fg.sum(y * x)
+    const float sum_mul = (isfinite(max_x) & isfinite(nu)) ? state.sum_dev2_exp / sum_exp : kNaN;  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
     if (rank == 0) {
         sum_mul_out[row] = sum_mul;  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
     }

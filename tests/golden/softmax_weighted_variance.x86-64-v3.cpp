@@ -264,7 +264,7 @@ namespace sweep_1 {
 struct State {
     float max_x;  // max of x
     float max_x_anchor;  // max_x, or 0 where that is no usable number
-    float nu_anchor;  // 1 / sum_exp·sum_exp_x, or 0 where that is no usable number
+    float nu_anchor;  // sum_exp_x / sum_exp, or 0 where that is no usable number
     float sum_exp;  // sum of exp(x_minus_max_x)
     float sum_exp_x;  // sum of x·exp(x_minus_max_x)
     float sum_dev2_exp;  // sum of exp(x_minus_max_x)·x_minus_nu·x_minus_nu
@@ -314,7 +314,7 @@ inline void merge(State& state, State& part)
     rebase(part, max_x_anchor, part.nu_anchor);
     const float sum_exp = state.sum_exp + part.sum_exp;
     const float sum_exp_x = state.sum_exp_x + part.sum_exp_x;
-    const float nu_anchor = fg::shift_anchor(1.0f / sum_exp * sum_exp_x);
+    const float nu_anchor = fg::shift_anchor(sum_exp_x / sum_exp);
     rebase(state, max_x_anchor, nu_anchor);
     rebase(part, max_x_anchor, nu_anchor);
     state.max_x = max_x;
@@ -355,7 +355,7 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
     const float sum_exp_x = state.sum_exp_x + fg::total(sum_exp_x_lanes);
 
     // 4. Where the pivots are now; the sums so far follow them.
-    const float nu_anchor = fg::shift_anchor(1.0f / sum_exp * sum_exp_x);
+    const float nu_anchor = fg::shift_anchor(sum_exp_x / sum_exp);
     if (fg::rarely(nu_anchor != state.nu_anchor))
         rebase(state, max_x_anchor, nu_anchor);
     state.sum_exp = sum_exp;
@@ -393,8 +393,8 @@ inline void finish(State& state, const Row& row)
 {
     const float max_x = state.max_x;  // algebra_cases.py:28  m = fg.max(x)
     const float sum_exp = std::isfinite(max_x) ? state.sum_exp : fg::nan;  // algebra_cases.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    const float nu = std::isfinite(max_x) ? 1.0f / sum_exp * state.sum_exp_x : fg::nan;  // algebra_cases.py:72  nu = fg.sum(y * x)
-    const float sum_mul = std::isfinite(max_x) & std::isfinite(nu) ? 1.0f / sum_exp * state.sum_dev2_exp : fg::nan;  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
+    const float nu = std::isfinite(max_x) ? state.sum_exp_x / sum_exp : fg::nan;  // algebra_cases.py:72  nu = fg.sum(y * x)
+    const float sum_mul = std::isfinite(max_x) & std::isfinite(nu) ? state.sum_dev2_exp / sum_exp : fg::nan;  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
     fg::store(row.sum_mul, sum_mul);  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
 }
 
