@@ -141,14 +141,16 @@ def is_nonnegative(node: g.Node) -> bool:
             return not isinstance(value, bool) and value >= 0
         case g.Index():
             return True
-        case g.Map(op="abs" | "sqrt"):
+        case g.Map(op="abs" | "sqrt" | "square"):
             return True
-        case g.Map(op="pow", args=(_, g.Literal(value=value))):
-            return value % 2 == 0
+        case g.Map(op="pow", args=(a, g.Literal(value=value))):
+            return value % 2 == 0 or is_nonnegative(a)
         case g.Map(op="where", args=(_, a, b)):
             return is_nonnegative(a) and is_nonnegative(b)
         case g.Map(op="sub", args=(g.Reduce(fold=g.Fold.MAX, arg=a), g.Reduce() as low)):
             return low.fold in (g.Fold.MIN, g.Fold.MEAN) and low.arg is a
+        case g.Cast(arg=arg):
+            return is_nonnegative(arg)
         case g.Map(op="add" | "mul" | "div" | "minimum", args=(a, b)):
             same = node.op == "mul" and a is b
             return same or (is_nonnegative(a) and is_nonnegative(b))
