@@ -1,4 +1,4 @@
-"""Facts about the elements of a row, read off the graph: a ≤ b, |x|ᵏ ≤ C·s, what a mask leaves.
+"""Facts about the elements of a row, read off the graph: a ≤ b, and |x|ᵏ ≤ C·s.
 
 A fact holds for every finite element, and where a row value takes part, at *every part of the row
 that holds the element*: max e is then the maximum of the part. Nothing here is about a whole row.
@@ -10,23 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fusegen import graph as g
+from fusegen.algebra.floats.terms import EVERYWHERE, Mask, conditions, is_fixed, literal
 from fusegen.algebra.symbols import is_nonnegative
 
-Mask = frozenset[tuple[g.Node, bool]]
-"""Conditions, and whether they hold."""
-
-NOWHERE: Mask = frozenset()
 _DEPTH, _DEEP = 12, 8  # operations looked through on the way from a to b, from x to s
 _RISING = ("exp", "exp2", "expm1", "log", "log1p", "log2", "sqrt", "tanh", "sigmoid", "erf",
            "floor", "ceil")  # fmt: skip
-_SPECIAL = ("isinf", "isnan", "isfinite")
-
-
-def literal(node: g.Node) -> float | None:
-    """The number that the node is, if it is one."""
-    if isinstance(node, g.Literal) and not isinstance(node.value, bool):
-        return float(node.value) if abs(node.value) <= 1e300 else None
-    return None
 
 
 def is_nonpositive(node: g.Node) -> bool:
@@ -42,40 +31,6 @@ def is_nonpositive(node: g.Node) -> bool:
         case _:
             value = literal(node)
             return value is not None and value <= 0
-
-
-def masks_of(term: g.Node) -> Mask:
-    """Conditions outside of which the term is 0 whatever else stands in it: where(c, …, 0)."""
-    match term:
-        case g.Map(op="where", args=(c, a, b)):
-            if literal(b) == 0:
-                return conditions(c, True) | masks_of(a)
-            if literal(a) == 0:
-                return conditions(c, False) | masks_of(b)
-            return masks_of(a) & masks_of(b)
-        case g.Map(op="mul" | "zero_wins", args=(a, b)):
-            return masks_of(a) | masks_of(b)
-        case g.Map(op="div" | "neg" | "abs" | "square" | "sqrt", args=(a, *_)):
-            return masks_of(a)
-        case g.Map(op="add" | "sub", args=(a, b)):
-            return masks_of(a) & masks_of(b)
-        case g.Cast(arg=a):
-            return masks_of(a)
-        case _:
-            return NOWHERE
-
-
-def conditions(c: g.Node, holds: bool) -> Mask:
-    """What is known where the condition holds, or does not."""
-    match c:
-        case g.Map(op="not", args=(inner,)):
-            return conditions(inner, not holds)
-        case g.Map(op="and", args=(a, b)) if holds:
-            return conditions(a, True) | conditions(b, True)
-        case g.Map(op="or", args=(a, b)) if not holds:
-            return conditions(a, False) | conditions(b, False)
-        case _:
-            return frozenset({(c, holds)})
 
 
 def square_root_of(node: g.Node) -> g.Node | None:
@@ -95,7 +50,7 @@ def square_root_of(node: g.Node) -> g.Node | None:
 class Elements:
     """Facts about the elements for which every condition of the mask is as it says."""
 
-    mask: Mask = NOWHERE
+    mask: Mask = EVERYWHERE
     _known: dict[tuple[g.Node, g.Node], bool] = field(default_factory=dict)
 
     def le(self, a: g.Node, b: g.Node, depth: int = _DEPTH) -> bool:
@@ -272,27 +227,6 @@ class Elements:
                 return all(literal(v) == 0 or self.reaches(v, s, 1.0, depth, exactly=True)
                            for v in self.branches(c, a, b))  # fmt: skip
         return is_nonnegative(x) and self.le(x, s, depth)
-
-
-def is_fixed(node: g.Node) -> bool:
-    """Is the row value known before the row is read?"""
-    return g.extent(node) is g.Extent.ROW and not g.reductions_of(node)
-
-
-def asks_for_specials(term: g.Node, rows: frozenset[g.Node]) -> g.Map | None:
-    """The first isinf, isnan or isfinite in the term, outside the row values in it."""
-    seen: set[g.Node] = set(rows)
-    todo = [term]
-    while todo:
-        node = todo.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if isinstance(node, g.Map) and node.op in _SPECIAL:
-            return node
-        if not (isinstance(node, g.Reduction) and g.is_reduction(node)):
-            todo += g.operands(node)
-    return None
 
 
 def _power(s: g.Node) -> tuple[g.Node | None, float]:

@@ -7,7 +7,8 @@ A *part* of a row is any set of its elements, as a tree of merges makes them.
 from __future__ import annotations
 
 from fusegen import graph as g
-from fusegen.algebra.floats.elements import Elements, is_fixed, literal
+from fusegen.algebra.floats.elements import Elements
+from fusegen.algebra.floats.terms import is_fixed, literal
 from fusegen.algebra.symbols import is_nonnegative
 
 _RISING = ("exp", "exp2", "expm1", "log", "log1p", "log2", "sqrt", "tanh", "sigmoid", "erf")
