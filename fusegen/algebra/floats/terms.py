@@ -1,4 +1,4 @@
-"""What a term is made of: numbers, values known before the row, masks, questions about infinities."""
+"""What a term is made of: numbers, what is known before the row, masks, questions."""
 
 from __future__ import annotations
 
