@@ -38,6 +38,8 @@ class RefusalKind(Enum):
     TOO_MANY_STATES = "too many states"
     MIXED_SIGN = "would cancel"
     RANGE = "would overflow"
+    DRIFT = "would drift"
+    SPECIAL = "infinities would differ"
     NON_MONOTONE = "not monotone"
     ORDER = "needs the finished row"
     UNPROVED = "not proved"

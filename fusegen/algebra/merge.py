@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import sympy as sp
 
+from fusegen.algebra.floats.judge import Fault, Verdict, judge
 from fusegen.algebra.kinks import moving_kink
 from fusegen.algebra.laws import obligations_of
 from fusegen.algebra.pivot import (
@@ -19,16 +20,14 @@ from fusegen.algebra.pivot import (
 from fusegen.algebra.safety import (
     cancelling_readout,
     exponential_readout,
-    out_of_range,
     raw_moment,
     rewritten_readout,
-    unbounded_factor,
 )  # fmt: skip
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.spell import spelled
-from fusegen.algebra.steady import is_steady
 from fusegen.algebra.symbols import told
-from fusegen.derivation import Dependent, RefusalKind
+from fusegen.algebra.zeros import known_zeros
+from fusegen.derivation import Dependent, Obligation, RefusalKind
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,7 @@ class Doubt:
     kind: RefusalKind
     why: str
     todo: str = ""
+    faults: tuple[Fault, ...] = ()  # it is equal over the reals: what is wrong in floats
 
 
 def merged(
@@ -47,40 +47,65 @@ def merged(
     kink = moving_kink(setting)
     if kink is not None:
         return Doubt(RefusalKind.KINK, f"{kink}.")
-    whole = _attempt(setting, brave)
-    parts = setting.parts
-    if isinstance(whole, Doubt) and len(parts) > 1:
-        terms = [_attempt(part, brave) for part in parts]
-        found = [t for t in terms if isinstance(t, Closed)]
-        if len(found) == len(terms):
-            both = joined(found)
-            whole = (None if brave else _cancels(setting, both)) or both
-    if isinstance(whole, Doubt):
-        return whole
-    obligations = obligations_of(setting, whole)
+    found = _attempt(setting, brave)
+    if isinstance(found, Doubt):
+        found = _by_terms(setting, brave) or found
+    if isinstance(found, Doubt):
+        return found
+    obligations = obligations_of(setting, found.closed)
     failed = [o for o in obligations if o.status != "proved"]
     if failed:
         why = f"sympy did not prove the {failed[0].name} ({failed[0].statement})."
         return Doubt(RefusalKind.UNPROVED, why)
-    return spelled(name, needs, setting, whole, obligations)
+    proofs = (*obligations, *found.zeros.values())
+    return spelled(name, needs, setting, found.closed, proofs, tuple(found.zeros))
 
 
-def _attempt(setting: Setting, brave: bool) -> Closed | Doubt:
+@dataclass(frozen=True)
+class _Sound:
+    """A closed basis that nothing speaks against."""
+
+    closed: Closed
+    zeros: dict[int, Obligation]
+    verdict: Verdict
+
+
+def _attempt(setting: Setting, brave: bool) -> _Sound | Doubt:
     """The best pivots with their transport: first for the differences that the text itself forms,
     then for any."""
     apart = setting.apart
-    first = _closed(apart)
-    doubt = _doubt(setting, first, brave)
-    if doubt is None and isinstance(first, Closed):
-        return first
-    if apart.twins:
-        other = _closed(setting)
+    first = _judged(apart, _closed(apart), brave)
+    if isinstance(first, Doubt) and apart.twins:
+        closed = _closed(setting)
         changing = frozenset(r.symbol for r in setting.changing)
-        lossy = not brave and rewritten_readout(other.candidate, changing)
-        if not lossy and isinstance(other, Closed) and _doubt(setting, other, brave) is None:
-            return other
-    assert doubt is not None
-    return doubt
+        if brave or not rewritten_readout(closed.candidate, changing):
+            other = _judged(setting, closed, brave)
+            return first if isinstance(other, Doubt) else other
+    return first
+
+
+def _by_terms(setting: Setting, brave: bool) -> _Sound | None:
+    """Every term of a sum as a sum of its own, side by side."""
+    parts = setting.parts
+    terms = [_attempt(part, brave) for part in parts] if len(parts) > 1 else []
+    found = [t.closed for t in terms if isinstance(t, _Sound)]
+    if not terms or len(found) < len(terms):
+        return None
+    whole = _judged(setting, joined(found), brave)
+    return None if isinstance(whole, Doubt) else whole
+
+
+def _judged(setting: Setting, closed: Closed | NotClosed, brave: bool) -> _Sound | Doubt:
+    doubt = _doubt(setting, closed, brave)
+    if doubt is not None:
+        return doubt
+    assert isinstance(closed, Closed)
+    zeros = known_zeros(setting, closed)
+    verdict = judge(setting, closed, tuple(closed.basis[k] for k in zeros))
+    if verdict.faults:
+        worst = verdict.faults[0]
+        return Doubt(worst.kind, worst.why, faults=verdict.faults)
+    return _Sound(closed, zeros, verdict)
 
 
 def _closed(setting: Setting) -> Closed | NotClosed:
@@ -109,17 +134,9 @@ def _doubt(setting: Setting, closed: Closed | NotClosed, brave: bool) -> Doubt |
         todo = f"To share the sweep, combine {given} with the element before it is reduced."
         why = f"the correction depends on {given}, an input per row."
         return Doubt(RefusalKind.STUCK_ATOM, why, todo)
-    factor = unbounded_factor(closed)
-    if factor is not None:
-        why = f"moving the pivot multiplies the sum by {told(factor)}, which has no bound."
-        return Doubt(RefusalKind.UNBOUNDED, why)
     if exponential_readout(candidate, changing):
         why = "the read-out would multiply the sum by an exponential of a row value."
         return Doubt(RefusalKind.UNBOUNDED, why)
-    large = out_of_range(setting, closed)
-    if large is not None:
-        why = f"Σ {told(large)} overflows, or vanishes, where the text's quotients do not."
-        return Doubt(RefusalKind.RANGE, why)
     return None if brave else _cancels(setting, closed)
 
 
@@ -133,10 +150,6 @@ def _cancels(setting: Setting, closed: Closed) -> Doubt | None:
 
 def _no_pivot(setting: Setting, loose: sp.Symbol) -> str:
     why = f"without a pivot for {loose}, large sums of its powers would cancel in the result"
-    wild = [r.symbol.name for r in setting.changing if not r.pivotal and not is_steady(r.node)]
-    if wild:
-        why += (f"; {', '.join(wild)} may leave the range of the data while the row is read, for it"
-                " divides by a sum that may pass through 0 (fg.abs or fg.exp of weights would not)")
     return f"{why}."
 
 

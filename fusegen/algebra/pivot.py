@@ -120,7 +120,7 @@ def _written(
     score = (
         len(stuck),
         sum(_has_exponential_of(c, changing) for c in terms.values()),
-        sum(_explodes(a, choices) for a in terms),
+        sum(_explodes(a, choices, setting) for a in terms),
         sum((p.exp + 2).is_nonpositive is True and p.base in pivotal
             for c in terms.values() for p in c.atoms(sp.Pow)),
         sum(len(c.free_symbols & pivotal) for c in terms.values()),
@@ -137,24 +137,24 @@ def _wanted(setting: Setting, choice: Choice) -> bool:
     return bool(setting.f.has(choice.element) and setting.f.has(choice.pivot.symbol))
 
 
-def _explodes(atom: sp.Expr, choices: tuple[Choice, ...]) -> bool:
+def _explodes(atom: sp.Expr, choices: tuple[Choice, ...], setting: Setting) -> bool:
     """Can an exponential in the basis function grow without bound?"""
     by_u = {c.u: c for c in choices}
-    return any(
-        not _bounded_exponent(e.args[0], by_u) for e in atom.atoms(sp.exp)
-    )
+    return any(not _bounded_exponent(e.args[0], by_u, setting) for e in atom.atoms(sp.exp))
 
 
-def _bounded_exponent(exponent: sp.Expr, by_u: dict[sp.Symbol, Choice]) -> bool:
+def _bounded_exponent(
+    exponent: sp.Expr, by_u: dict[sp.Symbol, Choice], setting: Setting
+) -> bool:
     for u in exponent.free_symbols & set(by_u):
         choice = by_u[u]
         if choice.pivot is None:
             return False
         if choice.action != "shift":
             continue
-        slope = sp.diff(exponent, u)
-        sign = choice.pivot.monotone  # u ≤ 0 under a maximum, u ≥ 0 over a minimum
-        if sign == 0 or not (slope * sign).is_positive:
+        # u ≤ 0 under what dominates it, u ≥ 0 above what it dominates.
+        sign = setting.dominated(choice.atom, choice.pivot)
+        if sign == 0 or not (sp.diff(exponent, u) * sign).is_positive:
             return False
     return True
 

@@ -39,13 +39,13 @@ def _witness(
             return disorder(graph, node, setting) or confusion(graph, node)
         case RefusalKind.MIXED_SIGN:
             return cancellation(graph, node, read_setting(node.arg, graph.names, entries))
-        case RefusalKind.UNBOUNDED | RefusalKind.RANGE:
+        case RefusalKind.UNBOUNDED | RefusalKind.RANGE | RefusalKind.DRIFT:
             return overflow(graph, node)
         case RefusalKind.KINK | RefusalKind.STUCK_ATOM:
             return confusion(graph, node) or ratio(graph, node)
         case RefusalKind.ORDER | RefusalKind.UNPROVED | RefusalKind.TOO_MANY_STATES:
             return confusion(graph, node)
-        case RefusalKind.LATE:
+        case RefusalKind.LATE | RefusalKind.SPECIAL:
             return None
         case _:
             assert_never(kind)
@@ -63,6 +63,12 @@ def advice(kind: RefusalKind) -> str:
             return "To share the sweep, measure from the greatest: exp(x - fg.max(x)) is bounded."
         case RefusalKind.RANGE:
             return "To share the sweep, divide by a maximum or a sum of magnitudes: fg.abs(x)."
+        case RefusalKind.DRIFT:
+            return ("To share the sweep, centre the element on its own mean, under the weights of "
+                    "its own terms, or on its own extreme.")  # fmt: skip
+        case RefusalKind.SPECIAL:
+            return ("To share the sweep, measure from an extreme of the very element, and ask for "
+                    "infinities before the reduction: fg.where(fg.isinf(x), 0, x).")  # fmt: skip
         case RefusalKind.TOO_MANY_STATES:
             return "To share the sweep, lower the degree, or return simpler sums."
         case RefusalKind.MIXED_SIGN:

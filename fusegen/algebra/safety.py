@@ -1,10 +1,8 @@
-"""Numeric safety: what is equal in exact arithmetic and loses digits or range in floating point.
+"""Read-outs that are equal in exact arithmetic and lose digits or range in floating point.
 
   R1  basis functions are functions of u alone: no raw powers of an element that has no pivot
   R2  no read-out coefficient grows exponentially with a row value
-  R3  no correction grows exponentially as the pivot moves; polynomial drift is accepted
   R4  a sum of terms of one sign is not read out as a difference
-  R5  powers of x over powers of a row value stay quotients: x² alone leaves the range first
 """
 
 from __future__ import annotations
@@ -54,23 +52,6 @@ def exponential_readout(candidate: Candidate, changing: frozenset[sp.Symbol]) ->
     )
 
 
-def unbounded_factor(closed: Closed) -> sp.Expr | None:
-    """A correction that can grow exponentially as the row is read, if there is one."""
-    by_move = {c.move: c.pivot for c in closed.candidate.choices if c.pivot is not None}
-    by_move |= {c.ratio: c.unit for c in closed.candidate.choices if c.unit is not None}
-    for factor in closed.transport:
-        for e in factor.atoms(sp.exp):
-            for move in e.free_symbols & set(by_move):
-                pivot = by_move[move]
-                # δ = old − new is ≤ 0 for a maximum, ≥ 0 for a minimum.
-                if not (sp.diff(e.args[0], move) * pivot.monotone).is_positive:
-                    return factor
-        for power in factor.atoms(sp.Pow):
-            if power.base in by_move and power.exp.is_negative:
-                return factor
-    return None
-
-
 def cancelling_readout(setting: Setting, closed: Closed) -> sp.Expr | None:
     """The read-out of a sum of one-signed terms, if its own terms may be of both signs."""
     terms = [(c, a) for a, c in closed.candidate.terms.items() if c != 0]
@@ -81,21 +62,6 @@ def cancelling_readout(setting: Setting, closed: Closed) -> sp.Expr | None:
     if len(signs) == 1 and 0 not in signs:
         return None
     return sum(c * sp.Symbol(f"S_{k + 1}") for k, (c, _) in enumerate(terms))
-
-
-def out_of_range(setting: Setting, closed: Closed) -> sp.Expr | None:
-    """A sum of powers of a plain element that the text forms only divided by a base row value,
-    (x / p)²: the square overflows where the quotient does not."""
-    loose = {c.u for c in closed.candidate.choices if c.pivot is None}
-    for h, c in closed.candidate.terms.items():
-        powers = {f.base for f in h.atoms(sp.Pow) if f.base in loose and (f.exp - 2).is_nonnegative}
-        divided = any(
-            r.symbol == f.base and r.base and (f.exp + 2).is_nonpositive
-            for f in c.atoms(sp.Pow) for r in setting.changing
-        )  # fmt: skip
-        if powers and divided:
-            return h
-    return None
 
 
 def _by_distance(setting: Setting, f: sp.Expr) -> sp.Expr:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import sympy as sp
 
@@ -16,8 +17,9 @@ from fusegen.algebra.domain import (
     on_domain,
     with_indicators,
 )  # fmt: skip
+from fusegen.algebra.floats.pivots import Pivots
+from fusegen.algebra.floats.terms import masks_of
 from fusegen.algebra.rowsums import RowSums, averages
-from fusegen.algebra.steady import is_steady
 from fusegen.algebra.symbols import (
     Unmodelled,
     counts_as_positive,
@@ -36,21 +38,18 @@ class RowParameter:
     node: g.Node
     symbol: sp.Symbol
     constant: bool  # known before the row is read
-    base: bool  # made of base reductions only
-    pivotal: bool  # elements may be kept relative to it while it moves
+    pivotal: bool  # known as the row is read: elements may be kept relative to it
 
     @property
-    def monotone(self) -> int:
-        """+1 if it can only grow as the row is read, −1 if only fall, 0 if either."""
-        if isinstance(self.node, g.Reduce):
-            return {g.Fold.MAX: 1, g.Fold.MIN: -1}.get(self.node.fold, 0)
-        return 0
+    def is_extreme(self) -> bool:
+        return isinstance(self.node, g.Reduce) and self.node.fold in (g.Fold.MAX, g.Fold.MIN)
 
 
 @dataclass(frozen=True)
 class Setting:
     """f(elements; rows) of one reduction, in sympy."""
 
+    arg: g.Node  # f as a node of the graph
     text: sp.Expr  # as written
     f: sp.Expr  # equal to it on the domain
     elements: dict[g.Node, sp.Symbol]
@@ -61,6 +60,17 @@ class Setting:
     ordered: tuple[sp.Symbol, ...]  # row values that must not be NaN for f to equal the text
     finite: tuple[sp.Symbol, ...]  # those that must be finite numbers
     twins: tuple[tuple[sp.Symbol, sp.Symbol, RowParameter], ...] = ()  # see `apart`
+
+    @cached_property
+    def facts(self) -> Pivots:
+        """What is known of row values beside these elements, where a term is not 0."""
+        return Pivots(masks_of(self.arg))
+
+    def dominated(self, element: sp.Symbol, row: RowParameter) -> int:
+        """+1 if the row value bounds the element from above at every part of the row, −1 from
+        below, 0 if neither is seen."""
+        node = next(n for n, s in self.elements.items() if s == element)
+        return self.facts.dominates(node, row.node)
 
     @property
     def changing(self) -> tuple[RowParameter, ...]:
@@ -154,7 +164,7 @@ def read_setting(
         f = conditions_alone(f)
     finite = tuple(b.row for b in differences)
     setting = Setting(
-        text, f, elements, reader.rows, bounds, indicators, names, tuple(ordered), finite
+        arg, text, f, elements, reader.rows, bounds, indicators, names, tuple(ordered), finite
     )
     return replace(setting, rows=_with_averages(setting, entries))
 
@@ -211,7 +221,7 @@ class _Reader:
             return
         if isinstance(node, g.Field):
             self.rows[node] = RowParameter(
-                node, self._symbol(node), constant=False, base=False, pivotal=False
+                node, self._symbol(node), constant=False, pivotal=False
             )
             return
         needs = g.reductions_of(node)
@@ -223,9 +233,7 @@ class _Reader:
         if any(isinstance(r, g.TopK) for r in needs):
             raise Unmodelled(node)
         base = bool(needs) and not finished
-        self.rows[node] = RowParameter(
-            node, self._symbol(node), not needs, base, base and is_steady(node)
-        )
+        self.rows[node] = RowParameter(node, self._symbol(node), not needs, base)
 
     def collect_elements(
         self, node: g.Node, reduced: set[g.Node]

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-
 import sympy as sp
 
-from fusegen.algebra.laws import obligation
 from fusegen.algebra.pivot import Closed
-from fusegen.algebra.rowsums import vanishes
 from fusegen.algebra.setting import Setting, as_vars
 from fusegen.algebra.thaw import thaw
 from fusegen.derivation import Basis, Dependent, Obligation, Shifted
-from fusegen.expr import Expr, Lit, Var, call, text
+from fusegen.expr import Expr, Lit, Var, call
 
 
 def spelled(
     name: str, needs: tuple[str, ...], setting: Setting, closed: Closed,
-    obligations: tuple[Obligation, ...],
+    obligations: tuple[Obligation, ...], zeros: tuple[int, ...],
 ) -> Dependent:  # fmt: skip
     """The entry of a merged sum."""
-    zeros, proofs = _known_zeros(setting, closed)
     words: dict[sp.Symbol, Expr] = {**as_vars(setting)}
     shifts: dict[str, Shifted] = {}
     for c in closed.candidate.choices:
@@ -53,29 +48,9 @@ def spelled(
         thaw(_shorter(terms.get(h, sp.Integer(0))), words, frozenset()) for h in closed.basis
     )
     return Dependent(
-        name, needs, tuple(shifts.values()), basis, readout, (*obligations, *proofs), tuple(zeros),
+        name, needs, tuple(shifts.values()), basis, readout, obligations, zeros,
         tuple(s.name for s in setting.ordered), tuple(s.name for s in setting.finite),
     )
-
-
-def _known_zeros(setting: Setting, closed: Closed) -> tuple[list[int], list[Obligation]]:
-    """Basis functions whose sum over any part of a row is 0 by the definition of its pivot."""
-    choices = closed.candidate.choices
-    here = {c.u: c.here for c in choices}
-    about = {c.u for c in choices if c.pivot is not None and not c.pivot.monotone
-             and c.action == "shift"}  # fmt: skip
-    found, proofs, sums = [], [], setting.sums
-    for k, h in enumerate(closed.basis):
-        # Only terms linear in a deviation can average out.
-        if any(sp.diff(h, u, 2) == 0 != sp.diff(h, u) for u in about & h.free_symbols):
-            at = h.subs(here, simultaneous=True)
-            prove = functools.partial(vanishes, at, sums)
-            shown = text(thaw(at, as_vars(setting), frozenset()), 2)
-            proof = obligation("known zero", f"Σ {shown} = 0 over any part of a row", prove)
-            if proof.status == "proved":
-                found.append(k)
-                proofs.append(proof)
-    return found, proofs
 
 
 def _shorter(coefficient: sp.Expr) -> sp.Expr:

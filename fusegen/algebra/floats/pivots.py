@@ -142,12 +142,41 @@ def is_mean_of(x: g.Node, p: g.Node) -> bool:
 
 
 def is_attained(x: g.Node, p: g.Node) -> bool:
-    """Is p infinite only if some x equals it, so that x − p is NaN there?"""
+    """Is x - p NaN at some element wherever p is infinite, or p never infinite?"""
     match p:
         case g.Reduce(fold=g.Fold.MAX | g.Fold.MIN, arg=e) if g.is_reduction(p):
-            chosen = isinstance(e, g.Map) and e.op == "where" and x in e.args[1:]
-            return e is x or chosen
+            return e is x or _is_filled(x, e)
+        case g.Map(op="maximum" | "minimum" | "add", args=(a, b)):
+            return any(literal(c) is not None and is_attained(x, v) for v, c in ((a, b), (b, a)))
+        case g.Map(op="sub", args=(a, c)):
+            return literal(c) is not None and is_attained(x, a)
+        case g.Map(op="where", args=(c, a, b)):
+            kept = Elements().branches(c, a, b)
+            return len(kept) == 1 and all(literal(v) is not None or is_attained(x, v)
+                                          for v in (a, b))  # fmt: skip
         case g.Cast(arg=a) if p.dtype.kind == "float":
             return is_attained(x, a)
         case _:
+            return is_mean_of(x, p)
+
+
+def _is_filled(x: g.Node, e: g.Node) -> bool:
+    """where(c, x, number): finite where nothing is chosen."""
+    if not (isinstance(e, g.Map) and e.op == "where"):
+        return False
+    _, a, b = e.args
+    return any(v is x and literal(c) is not None for v, c in ((a, b), (b, a)))
+
+
+def is_made_of(x: g.Node, s: g.Node) -> bool:
+    """Does the row value depend on no element but x, so that it is infinite only where x is?"""
+    todo, seen = [s], {x}
+    while todo:
+        node = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, g.Input | g.Own | g.Field | g.TopK):
             return False
+        todo += g.operands(node)
+    return True

@@ -1,0 +1,217 @@
+"""Does a closed basis keep its digits and its range, for every tree of merges and every order?
+
+A class for every pivot that a basis function depends on; docs/proofs.md has the lemma.
+
+  D  dominated: x ≤ p at every part of the row and p only grows, or the mirror image
+  M  the element's mean under the term's own weights, ≥ 0: Σ w·u = 0
+  H  Hölder: factors that are each dominated or about an own mean; g·(x − mean x)
+  S  a scale that bounds what it divides, or the range of what is measured from one of its ends
+  =  a selection, [x = p]: it moves by 0 or 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import sympy as sp
+
+from fusegen import graph as g
+from fusegen.algebra.choice import Choice
+from fusegen.algebra.floats.pivots import is_attained, is_made_of, is_mean_of
+from fusegen.algebra.floats.range import out_of_range
+from fusegen.algebra.floats.terms import asks_for_specials
+from fusegen.algebra.pivot import Closed
+from fusegen.algebra.setting import Setting
+from fusegen.algebra.symbols import told
+from fusegen.derivation import RefusalKind
+
+Class = Literal["D", "M", "H", "S", "="]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Why one pivot is sound beside one basis function."""
+
+    kind: Class
+    choice: Choice
+    degree: int = 0  # of u, outside of exponentials
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a merge that is right over the reals is not used."""
+
+    kind: RefusalKind
+    why: str
+    choice: Choice | None = None  # whose pivot fails
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What each pivot stands on; the merge is used only if nothing is at fault."""
+
+    grounds: tuple[Ground, ...]
+    faults: tuple[Fault, ...]
+
+
+def judge(setting: Setting, closed: Closed, zeros: tuple[sp.Expr, ...]) -> Verdict:
+    """zeros: basis functions whose sum over any part of a row is 0 by definition."""
+    judged = _Judge(setting, closed, zeros)
+    found = list(judged.found())
+    grounds = dict.fromkeys(f for f in found if isinstance(f, Ground))
+    faults = {f.why: f for f in found if isinstance(f, Fault)}
+    return Verdict(tuple(grounds), tuple(faults.values()))
+
+
+@dataclass(frozen=True)
+class _Judge:
+    setting: Setting
+    closed: Closed
+    zeros: tuple[sp.Expr, ...]
+
+    @cached_property
+    def nodes(self) -> dict[sp.Symbol, g.Node]:
+        return {s: n for n, s in self.setting.elements.items()}
+
+    @cached_property
+    def shifts(self) -> tuple[Choice, ...]:
+        return tuple(c for c in self.closed.candidate.choices
+                     if c.pivot is not None and c.action == "shift")  # fmt: skip
+
+    def found(self) -> Iterator[Ground | Fault]:
+        question = asks_for_specials(self.setting.arg, frozenset(self.setting.rows))
+        if question is not None:
+            what = f"{question.op} ({question.loc.short})"
+            yield Fault(RefusalKind.SPECIAL, f"its terms ask {what}: they may have a value where "
+                        "everything relative to an infinite row value is NaN.")  # fmt: skip
+        for c in self.closed.candidate.choices:
+            used = [h for h in self.closed.basis if h.has(c.u)]
+            if c.pivot is not None and used:
+                yield from self._pivot(c, used)
+        yield from self._ranges()
+
+    def _ranges(self) -> Iterator[Fault]:
+        for h, c in self.closed.candidate.terms.items():
+            why = out_of_range(self.setting, self.closed, h, c)
+            if why is not None:
+                yield Fault(RefusalKind.RANGE, why)
+
+    def _pivot(self, c: Choice, used: list[sp.Expr]) -> Iterator[Ground | Fault]:
+        assert c.pivot is not None
+        x, p, facts = self.nodes[c.atom], c.pivot.node, self.setting.facts
+        if c.action == "same":
+            yield Ground("=", c)
+        elif c.action == "scale":
+            yield Ground("S", c) if facts.spans(x, p) else _unbounded_scale(c)
+            if not is_made_of(x, p):
+                yield _unattained(c)
+        elif c.unit is not None:
+            yield Ground("S", c) if facts.encloses(x, p, c.unit.node) else _unbounded_scale(c)
+            if not is_made_of(x, c.unit.node):
+                yield _unattained(c)
+        else:
+            side = facts.dominates(x, p)
+            for h in used:
+                yield from self._shift(c, h, side)
+            if side and not is_attained(x, p):
+                yield _unattained(c)
+
+    def _shift(self, c: Choice, h: sp.Expr, side: int) -> Iterator[Ground | Fault]:
+        for e in h.atoms(sp.exp):
+            slope = sp.diff(e.args[0], c.u)
+            if slope != 0:
+                yield Ground("D", c) if (slope * side).is_positive else _undominated(c, e)
+        degree = _degree(h, c.u)
+        if side and degree != 0:
+            yield Ground("D", c, degree or 0)
+        elif degree is None:
+            yield _adrift(c)
+        elif degree:
+            yield self._power(c, h, degree)
+
+    def _power(self, c: Choice, h: sp.Expr, degree: int) -> Ground | Fault:
+        """uᵏ beside a pivot that is no bound of x."""
+        weight = sp.cancel(h / c.u**degree)
+        alone = not any(weight.has(s.u) and _degree(weight, s.u) for s in self.shifts)
+        if alone and weight.is_nonnegative and self._averages(c, weight):
+            return Ground("M", c, degree)
+        if alone and degree == 1 and self._is_plain_mean(c):
+            return Ground("H", c, degree)
+        return Ground("H", c, degree) if self._is_product(h) else _adrift(c)
+
+    def _averages(self, c: Choice, weight: sp.Expr) -> bool:
+        """Is Σ weight·u = 0 over any part of a row?"""
+        return any(sp.expand(weight * c.u - z) == 0 for z in self.zeros)
+
+    def _is_plain_mean(self, c: Choice) -> bool:
+        assert c.pivot is not None
+        return is_mean_of(self.nodes[c.atom], c.pivot.node)
+
+    def _is_product(self, h: sp.Expr) -> bool:
+        """w·Π uᵢ^kᵢ with w ≥ 0 and every uᵢ dominated, or from its own mean under w."""
+        weight, factors = h, []
+        for c in self.shifts:
+            degree = _degree(h, c.u)
+            if degree is None:
+                return False
+            if degree:
+                weight = weight / c.u**degree
+                factors.append(c)
+        weight = sp.cancel(weight)
+        return bool(weight.is_nonnegative) and all(
+            self._averages(c, weight) or self._dominated(c)
+            or (weight.is_number and self._is_plain_mean(c)) for c in factors
+        )  # fmt: skip
+
+    def _dominated(self, c: Choice) -> bool:
+        assert c.pivot is not None
+        return self.setting.facts.dominates(self.nodes[c.atom], c.pivot.node) != 0
+
+
+def _degree(h: sp.Expr, u: sp.Symbol) -> int | None:
+    """Degree of h in u outside of exponentials; None if it is no polynomial."""
+    outside = h.replace(lambda e: isinstance(e, sp.exp), lambda e: sp.Integer(1))
+    if not outside.has(u):
+        return 0
+    powers = sp.expand(outside).as_poly(u)
+    return None if powers is None else int(powers.degree())
+
+
+def _names(c: Choice) -> tuple[str, str]:
+    assert c.pivot is not None
+    return told(c.atom), told(c.pivot.symbol)
+
+
+def _undominated(c: Choice, e: sp.Expr) -> Fault:
+    x, p = _names(c)
+    term = told(e.subs({c.u: sp.Symbol(f"({x} - {p})")}))
+    why = (f"{p} is not seen to bound {x} on the right side at every part of the row, so there "
+           f"{term} may leave the range, and its sum with it")  # fmt: skip
+    return Fault(RefusalKind.UNBOUNDED, f"{why}.", c)
+
+
+def _adrift(c: Choice) -> Fault:
+    x, p = _names(c)
+    why = (f"at a part of the row {p} may lie far from the very elements that {x} is there: "
+           f"powers of {x} - {p} are then large, and cancel when it moves on")  # fmt: skip
+    return Fault(RefusalKind.DRIFT, f"{why}.", c)
+
+
+def _unattained(c: Choice) -> Fault:
+    x, p = _names(c)
+    seen = f"{x} / {p}" if c.action == "scale" else f"{x} - {p}"
+    why = (f"{p} may be infinite where no {seen} is NaN: the text then has a value, and sums "
+           f"relative to {p} have none")  # fmt: skip
+    return Fault(RefusalKind.SPECIAL, f"{why}.", c)
+
+
+def _unbounded_scale(c: Choice) -> Fault:
+    x, p = _names(c)
+    s = told(c.unit.symbol) if c.unit else p
+    what = f"|{x} - {p}|" if c.unit else f"|{x}|"
+    why = (f"{s} is not seen to bound {what} at every part of the row, "
+           "so the quotient may leave the range there")  # fmt: skip
+    return Fault(RefusalKind.RANGE, f"{why}.", c)
