@@ -19,7 +19,7 @@ from fusegen.errors import ArgumentError, TraceError
 from fusegen.grad_columns import ColumnGradient
 from fusegen.kept import kept
 from fusegen.kinds import assumed_dtypes, infer_kinds
-from fusegen.names import first_free, nearest
+from fusegen.names import Taken, nearest
 from fusegen.nesting import nest
 from fusegen.pipeline import Pipeline
 from fusegen.report.formula import formula
@@ -218,12 +218,10 @@ def _cotangents(pipeline: Pipeline, base: g.Graph) -> dict[int, tuple[str, type]
     if not floats:
         raise TraceError(f"{pipeline.name} returns whole numbers and conditions only",
                          where=base.loc, why="They have no gradient.")  # fmt: skip
-    taken = set(pipeline.signature.arrays) | set(pipeline.signature.constants)
+    taken = Taken((*pipeline.signature.arrays, *pipeline.signature.constants))
     found: dict[int, tuple[str, type]] = {}
     for i in floats:
         extent = g.extent(base.outputs[i])
         name = "grad" if len(floats) == 1 else f"grad_{base.output_names[i]}"
-        name = first_free(name, taken)
-        taken.add(name)
-        found[i] = (name, PerRow if extent is g.Extent.ROW else Value)
+        found[i] = (taken.free(name), PerRow if extent is g.Extent.ROW else Value)
     return found

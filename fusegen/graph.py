@@ -6,16 +6,20 @@ An element node has one value per position, a row node one per row, a list node 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, assert_never
-from weakref import WeakKeyDictionary
+from functools import cached_property
+from typing import Any, TypeVar, assert_never
 
+from fusegen import walk
 from fusegen.dtypes import DType
 from fusegen.errors import InternalError
 from fusegen.loc import Loc
 from fusegen.own_operator import Operator
+from fusegen.walk import Known, node_class
+
+_T = TypeVar("_T")
 
 
 class Extent(Enum):
@@ -46,36 +50,44 @@ class Fold(Enum):
     ARGMIN = "argmin"
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Input:
+class _Base(Known):
+    __slots__ = ()
+    loc: Loc
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__.lower()} of {self.loc.short}>"
+
+
+@node_class
+class Input(_Base):
     name: str
     axis: Axis
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Literal:
+@node_class
+class Literal(_Base):
     value: float | int | bool
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Length:
+@node_class
+class Length(_Base):
     """Number of columns of the row."""
 
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Index:
+@node_class
+class Index(_Base):
     """Column number of the element, from 0, in a row that has `sections` equal parts."""
 
     loc: Loc
     sections: int = 1
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Map:
+@node_class
+class Map(_Base):
     """An elementwise operation of `ops.OPS`."""
 
     op: str
@@ -83,15 +95,15 @@ class Map:
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Cast:
+@node_class
+class Cast(_Base):
     dtype: DType
     arg: Node
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Reduce:
+@node_class
+class Reduce(_Base):
     """A base reduction over the row of an element, or over the K entries of a list."""
 
     fold: Fold
@@ -99,8 +111,8 @@ class Reduce:
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class TopK:
+@node_class
+class TopK(_Base):
     """Values and column numbers of the K greatest (or least), best first; see `Part`."""
 
     arg: Node
@@ -109,8 +121,8 @@ class TopK:
     largest: bool = True
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Part:
+@node_class
+class Part(_Base):
     """One of a TopK's two lists."""
 
     top: TopK
@@ -118,8 +130,8 @@ class Part:
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Take:
+@node_class
+class Take(_Base):
     """The element `arg` at column `index` (a row value or a list of them)."""
 
     arg: Node
@@ -127,8 +139,8 @@ class Take:
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Own:
+@node_class
+class Own(_Base):
     """The user's own monoid folded over a row; `args` are the lifted elements, by field."""
 
     operator: Operator
@@ -136,8 +148,8 @@ class Own:
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Field:
+@node_class
+class Field(_Base):
     """One number of the state that an Own leaves."""
 
     own: Own
@@ -152,7 +164,7 @@ Structure = int | tuple["Structure", ...] | dict[str, "Structure"]
 """How outputs are nested: leaves are positions in `Graph.outputs`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Graph:
     """A traced pipeline. `nodes` is in topological order; every node has a unique name."""
 
@@ -168,13 +180,17 @@ class Graph:
     constants: tuple[tuple[str, Any], ...]
     allow_cancellation: bool = False  # the user accepts read-outs in which digits may cancel
 
-    def __getitem__(self, name: str) -> Node:
-        for node, known in self.names.items():
-            if known == name:
-                return node
-        raise KeyError(name)
+    def __repr__(self) -> str:
+        return f"<graph {self.name} of {len(self.nodes)} nodes>"
 
-    @property
+    def __getitem__(self, name: str) -> Node:
+        return self.by_name[name]
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Node]:
+        return {name: node for node, name in self.names.items()}
+
+    @cached_property
     def reductions(self) -> tuple[Reduction, ...]:
         """Every reduction over a row, in topological order."""
         return tuple(n for n in self.nodes if isinstance(n, Reduction) and is_reduction(n))
@@ -198,18 +214,22 @@ def operands(node: Node) -> tuple[Node, ...]:
             assert_never(node)
 
 
-_EXTENTS: WeakKeyDictionary[Node, Extent] = WeakKeyDictionary()
+def topological(
+    outputs: Iterable[Node], done: Callable[[Node], bool] = lambda _: False
+) -> tuple[Node, ...]:
+    """Every node the outputs need, operands first, in a stable order; not those that are `done`,
+    nor what only they need."""
+    return walk.in_order(outputs, operands, done)
 
 
+def asked_once(rule: Callable[[Node], _T]) -> Callable[[Node], _T]:
+    """The rule, which may ask itself about operands, as a function asked once of every node."""
+    return walk.asked_once(rule, operands)
+
+
+@asked_once
 def extent(node: Node) -> Extent:
-    """How many values the node has. Remembered: shared nodes are reached by many ways."""
-    known = _EXTENTS.get(node)
-    if known is None:
-        known = _EXTENTS[node] = _extent(node)
-    return known
-
-
-def _extent(node: Node) -> Extent:
+    """How many values the node has."""
     match node:
         case Input(axis=axis):
             return Extent.ROW if axis is Axis.PER_ROW else Extent.ELEMENT
@@ -232,26 +252,18 @@ def _extent(node: Node) -> Extent:
             assert_never(node)
 
 
+@asked_once
 def lists_of(node: Node) -> frozenset[TopK]:
     """The top-K results whose entries this list node belongs to (none for other extents)."""
-    found: set[TopK] = set()
-    todo, seen = [node], {node}
-    while todo:
-        match todo.pop():
-            case Part(top=top) | (TopK() as top):
-                found.add(top)
-                inner: tuple[Node, ...] = ()
-            case Take(index=index):
-                inner = (index,)
-            case Map(args=args):
-                inner = args
-            case Cast(arg=arg):
-                inner = (arg,)
-            case _:
-                inner = ()
-        todo += [n for n in inner if n not in seen]
-        seen.update(inner)
-    return frozenset(found)
+    match node:
+        case Part(top=top) | (TopK() as top):
+            return frozenset((top,))
+        case Take(index=arg) | Cast(arg=arg):
+            return lists_of(arg)
+        case Map(args=args):
+            return frozenset().union(*map(lists_of, args))
+        case _:
+            return frozenset()
 
 
 def is_reduction(node: Node) -> bool:
@@ -261,6 +273,7 @@ def is_reduction(node: Node) -> bool:
     return isinstance(node, Reduce | TopK) and extent(node.arg) is Extent.ELEMENT
 
 
+@asked_once
 def is_column(node: Node) -> bool:
     """Is the value certainly the number of a column that the row has?"""
     match node:
@@ -274,36 +287,23 @@ def is_column(node: Node) -> bool:
             return False
 
 
+@asked_once
+def _has_reductions(node: Node) -> bool:
+    return is_reduction(node) or any(map(_has_reductions, operands(node)))
+
+
 def reductions_of(node: Node) -> tuple[Reduction, ...]:
     """Row reductions that `node` needs or is, without looking inside them; operands first."""
     found: dict[Reduction, None] = {}
     seen: set[Node] = set()
-
-    def visit(n: Node) -> None:
-        if n in seen:
-            return
+    todo = [node]
+    while todo:
+        n = todo.pop()
+        if n in seen or not _has_reductions(n):
+            continue
         seen.add(n)
         if isinstance(n, Reduction) and is_reduction(n):
             found[n] = None
-            return
-        for a in operands(n):
-            visit(a)
-
-    visit(node)
+        else:
+            todo += reversed(operands(n))
     return tuple(found)
-
-
-def topological(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Every node the outputs need, operands first, in a stable order."""
-    order: dict[Node, None] = {}
-    stack: list[tuple[Node, bool]] = [(n, False) for n in reversed(outputs)]
-    while stack:
-        node, done = stack.pop()
-        if node in order:
-            continue
-        if done:
-            order[node] = None
-            continue
-        stack.append((node, True))
-        stack.extend((a, False) for a in reversed(operands(node)) if a not in order)
-    return tuple(order)

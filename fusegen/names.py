@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from itertools import count
 
@@ -82,19 +82,46 @@ def reserved(name: str) -> bool:
     return name in _RESERVED or _FORMS.fullmatch(name) is not None
 
 
-def first_free(name: str, taken: Iterable[str], beside: Iterable[str] = ()) -> str:
-    """The name itself, or with the first number that makes it new: not one of `taken`, and neither
-    it nor one of them, or of those `beside`, is what generated functions derive from the other."""
-    own, every = set(taken), {*taken, *beside}
-    wishes = (name if i == 1 else f"{name}_{i}" for i in count(1))
-    return next(w for w in wishes if w not in own and not _related(w, every))
+class Taken:
+    """Names in use. `free` finds a new one in time that does not grow with their number.
 
+    beside: names that are elsewhere: a new one may be the same, but not be derived from them.
+    """
 
-def _related(name: str, names: Collection[str]) -> bool:
-    behind = f"{name}_"
-    return any(stem in names for stem in stems_of(name)) or any(
-        name in stems_of(other) for other in names if other.startswith(behind)
-    )
+    def __init__(self, names: Iterable[str] = (), beside: Iterable[str] = ()) -> None:
+        self._own: set[str] = set()
+        self._every: set[str] = set()
+        self._stems: set[str] = set()  # of every name: what it may be derived from
+        self._numbers: dict[str, int] = {}  # the last that a wish was given
+        for name in names:
+            self.add(name)
+        for name in beside:
+            self._note(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._own
+
+    def add(self, name: str) -> str:
+        self._own.add(name)
+        self._note(name)
+        return name
+
+    def _note(self, name: str) -> None:
+        self._every.add(name)
+        self._stems.update(stems_of(name))
+
+    def free(self, wish: str) -> str:
+        """The name itself, or with the first number that makes it new, from now on taken: neither
+        it nor one of the others is what generated functions derive from the other."""
+        for i in count(self._numbers.get(wish, 1)):
+            name = wish if i == 1 else f"{wish}_{i}"
+            if name not in self._own and not self._is_related(name):
+                self._numbers[wish] = i + 1
+                return self.add(name)
+        raise AssertionError("numbers do not end")
+
+    def _is_related(self, name: str) -> bool:
+        return name in self._stems or any(stem in self._every for stem in stems_of(name))
 
 
 def stems_of(name: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from fusegen.expr import Expr, Lit, Var, call
 from fusegen.kinds import check_field, kinds_of
 from fusegen.loc import Loc
 from fusegen.lower.scope import Names, convert, expression
-from fusegen.names import c_identifier, first_free
+from fusegen.names import Taken, c_identifier
 from fusegen.own_operator import Law, Operator, StateField
 from fusegen.trace import tracing
 from fusegen.value import Builder, Value
@@ -145,15 +145,14 @@ def _with_steps(
         for arg in g.operands(node):
             uses[arg] = uses.get(arg, 0) + 1
     known: dict[g.Node, Expr] = {i: Var(i.name, kinds[i], True) for i in graph.inputs}
-    taken, steps, names = set(_TAKEN), [], Names(graph, kinds)
+    taken, steps, names = Taken(_TAKEN), [], Names(graph, kinds)
     for node in graph.nodes:
         named = node in labels and uses.get(node, 0) > 0
         if node in known or isinstance(node, g.Literal) or not (named or uses.get(node, 0) > 1):
             continue
         own = _leaf_except(node, known)
         wish = c_identifier(labels[node] if node in labels else _described(node))
-        step = first_free(wish, taken)
-        taken.add(step)
+        step = taken.free(wish)
         steps.append((step, expression(node, names, own)))
         known[node] = Var(step, kinds[node], True)
     results = [expression(n, names, known.get) for n in graph.outputs]

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from fusegen import graph as g
 from fusegen.errors import TraceError
 from fusegen.loc import Loc
-from fusegen.names import c_identifier, first_free
+from fusegen.names import Taken, c_identifier
 from fusegen.value import ACTIVE, Builder, Value, builder
 
 
@@ -152,31 +152,24 @@ def _output_names(
                 visit(inner)
 
     visit(structure)
-    taken = {name for n, name in names.items() if isinstance(n, g.Input)}
-    result = []
-    for i in range(len(outputs)):
-        wish = found[i] if found[i] not in taken else f"{found[i]}_result"
-        name = first_free(wish, taken, names.values())
-        taken.add(name)
-        result.append(name)
-    return tuple(result)
+    taken = Taken((name for n, name in names.items() if isinstance(n, g.Input)), names.values())
+    wishes = (found[i] for i in range(len(outputs)))
+    return tuple(taken.free(w if w not in taken else f"{w}_result") for w in wishes)
 
 
 def unique_names(nodes: tuple[g.Node, ...], build: Builder) -> dict[g.Node, str]:
     """The user's names first, then names made from what the node does."""
     names: dict[g.Node, str] = {}
-    taken: set[str] = set()
+    taken = Taken()
     for node in nodes:
         if isinstance(node, g.Input):
-            names[node] = first_free(c_identifier(node.name), taken)
-            taken.add(names[node])
+            names[node] = taken.free(c_identifier(node.name))
     for known in (True, False):
         for node in nodes:
             if node in names or (node in build.labels) is not known:
                 continue
             wish = c_identifier(build.labels[node] if known else _described(node, names))
-            names[node] = first_free(wish, taken)
-            taken.add(names[node])
+            names[node] = taken.free(wish)
     return names
 
 

@@ -28,11 +28,16 @@ _LANGUAGE_FILES = {
 }
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Value:
     """What pipeline functions compute with: a node of the graph being traced."""
 
     node: g.Node
+
+    def __repr__(self) -> str:
+        what = " ".join(str(part) for part in attributes(self.node)[:2])
+        extent = g.extent(self.node).value
+        return f"<fusegen value: {what[:60]}, {extent}, {self.node.loc.short}>"
 
     def __add__(self, other: Operand) -> Value: return apply("add", self, other)
     def __radd__(self, other: Operand) -> Value: return apply("add", other, self)

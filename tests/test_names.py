@@ -20,7 +20,7 @@ from simt.source import blank_comments_and_strings
 import fusegen as fg
 from fusegen.compiler import Traced, Work
 from fusegen.digest import digest
-from fusegen.names import c_identifier, first_free, reserved, stems_of
+from fusegen.names import Taken, c_identifier, reserved, stems_of
 from fusegen.pipeline import Pipeline
 from fusegen.schedule.strips import strip_candidates
 
@@ -76,7 +76,7 @@ def _apart(name: str) -> bool:
     """May no user's name be this one?"""
     users = _USERS.findall(name)
     if name.startswith(("__", _PIPELINE, "sum_")) or "_total" in name or len(users) > 1:
-        return True  # CUDA's; global; made by first_free
+        return True  # CUDA's; global; made by Taken.free
     return name in users or reserved(name) or any(u in stems_of(name) for u in users)
 
 
@@ -169,13 +169,13 @@ def test_pipelines_may_be_called_as_what_cuda_or_a_template_has(name: str) -> No
 
 
 def test_a_name_is_free_only_if_nothing_derives_it() -> None:
-    assert first_free("x", {"y"}) == "x"
-    assert first_free("x", {"x", "x_2"}) == "x_3"
-    assert first_free("x_row", {"x"}) == "x_row_2"
-    assert first_free("x", {"x_kept_stride"}) == "x_2"
-    assert first_free("x_norm", {"x"}) == "x_norm"
-    assert first_free("y", set(), ["y_out"]) == "y_2"
-    assert first_free("y", set(), ["y"]) == "y"
+    assert Taken(["y"]).free("x") == "x"
+    assert Taken(["x", "x_2"]).free("x") == "x_3"
+    assert Taken(["x"]).free("x_row") == "x_row_2"
+    assert Taken(["x_kept_stride"]).free("x") == "x_2"
+    assert Taken(["x"]).free("x_norm") == "x_norm"
+    assert Taken(beside=["y_out"]).free("y") == "y_2"
+    assert Taken(beside=["y"]).free("y") == "y"
 
 
 def test_identifiers() -> None:

@@ -7,7 +7,7 @@ from typing import Protocol, assert_never
 from fusegen.expr import Call, Expr, Lit, Var
 from fusegen.ops import OPS
 
-_TOP = 0
+_SIGNED = 12  # how tightly a minus binds
 _TIGHTEST = 16
 
 
@@ -27,46 +27,51 @@ class Dialect(Protocol):
         ...
 
 
-def show(expr: Expr, dialect: Dialect, outer: int = _TOP) -> str:
-    """The expression as text; parenthesised if it binds less tightly than `outer`."""
+def show(expr: Expr, dialect: Dialect, outer: int = 0) -> str:
+    """The expression as text; in brackets if it binds less tightly than `outer`."""
+    return _bracketed(_printed(expr, dialect), outer)
+
+
+def _printed(expr: Expr, dialect: Dialect) -> tuple[str, int]:
+    """The text and how tightly it binds."""
     match expr:
         case Lit():
             shown = dialect.literal(expr)
-            return f"({shown})" if shown.startswith("-") and outer > 12 else shown
+            return shown, _SIGNED if shown.startswith("-") else _TIGHTEST
         case Var():
-            return dialect.name(expr)
+            return dialect.name(expr), _TIGHTEST
         case Call():
-            return _show_call(expr, dialect, outer)
+            return _printed_call(expr, dialect)
         case _:
             assert_never(expr)
 
 
-def _show_call(expr: Call, dialect: Dialect, outer: int) -> str:
+def _printed_call(expr: Call, dialect: Dialect) -> tuple[str, int]:
     op = OPS[expr.op]
-    if op.spelling not in ("infix", "prefix"):
-        args = [dialect.argument(a, show(a, dialect), expr) for a in expr.args]
-        shown = dialect.function(expr, args)
-        assert shown is not None, expr.op
-        return shown
-    spelled = dialect.function(expr, [dialect.argument(a, show(a, dialect), expr)
-                                      for a in expr.args])  # fmt: skip
+    printed = [_printed(a, dialect) for a in expr.args]
+    plain = [shown for shown, _ in printed]
+    args = [dialect.argument(a, t, expr) for a, t in zip(expr.args, plain, strict=True)]
+    spelled = dialect.function(expr, args)
     if spelled is not None:
-        return spelled
+        return spelled, _TIGHTEST
+    assert op.spelling in ("infix", "prefix"), expr.op
     if op.spelling == "prefix":
-        (arg,) = expr.args
-        inner = show(arg, dialect, op.precedence)
+        inner = _bracketed(printed[0], op.precedence)
         body = f"{op.c}{inner}" if not inner.startswith(op.c) else f"{op.c}({inner})"
-    else:
-        left, right = expr.args
-        # Comparisons and bit operators mixed read badly without parentheses, so give them.
-        floor = _TIGHTEST if op.rule == "logic" and _is_mixed(left, right) else op.precedence
-        body = (
-            f"{show(left, dialect, floor)} {op.c} "
-            f"{show(right, dialect, max(floor, op.precedence + 1))}"
-        )
-    return f"({body})" if op.precedence < outer else body
+        return body, op.precedence
+    # Comparisons and bit operators mixed read badly without parentheses, so give them.
+    mixed = op.rule == "logic" and any(_is_infix(a) for a in expr.args)
+    floor = _TIGHTEST if mixed else op.precedence
+    left, right = printed
+    body = f"{_bracketed(left, floor)} {op.c} {_bracketed(right, max(floor, op.precedence + 1))}"
+    return body, op.precedence
 
 
-def _is_mixed(left: Expr, right: Expr) -> bool:
-    """Is either side an operator of its own?"""
-    return any(isinstance(e, Call) and OPS[e.op].spelling == "infix" for e in (left, right))
+def _bracketed(printed: tuple[str, int], outer: int) -> str:
+    """The text as an operand: in brackets if it binds less tightly than `outer`."""
+    shown, binds = printed
+    return f"({shown})" if binds < outer else shown
+
+
+def _is_infix(expr: Expr) -> bool:
+    return isinstance(expr, Call) and OPS[expr.op].spelling == "infix"

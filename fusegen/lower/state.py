@@ -24,7 +24,7 @@ from fusegen.monoid import (
     Relative,
     move_name,
 )  # fmt: skip
-from fusegen.names import first_free
+from fusegen.names import Taken
 
 _PLAIN: dict[g.Fold, FoldName] = {
     g.Fold.MAX: "max", g.Fold.MIN: "min", g.Fold.SUM: "sum", g.Fold.PROD: "prod",
@@ -40,9 +40,9 @@ def as_field(component: Var) -> Var:
 
 @dataclass
 class StateBuilder:
-    """Collects components; `names` are taken by the graph and may not be reused for others."""
+    """Collects components; names that are `taken` by the graph are not reused for others."""
 
-    taken: set[str]
+    taken: Taken
     types: Mapping[str, str]  # of the states of the user's own operators, by the operator's key
     folded: dict[str, Folded] = field(default_factory=dict)
     best: dict[str, Best] = field(default_factory=dict)
@@ -61,17 +61,12 @@ class StateBuilder:
             lists=tuple(self.lists.values()),
         )  # fmt: skip
 
-    def _free(self, wish: str) -> str:
-        name = first_free(wish, self.taken)
-        self.taken.add(name)
-        return name
-
     def fold(self, fold: FoldName, lift: Expr, wish: str, *, own: bool) -> Var:
         """The component folding `lift`; `own`: `wish` is the reduction's own name."""
         for known in self.folded.values():
             if known.fold == fold and known.lift == lift:
                 return Var(known.name, known.kind)
-        name = wish if own else self._free(wish)
+        name = wish if own else self.taken.free(wish)
         self.folded[name] = Folded(name, fold, lift, lift.kind)
         return Var(name, lift.kind)
 
@@ -162,7 +157,7 @@ class StateBuilder:
         simple = len([c for c in entry.readout if c != Lit(0.0)]) == 1 and ONE in entry.readout
         own = simple and entry.readout.index(ONE) == entry.basis.index(basis)
         wish = f"sum_{_formula(lift, self.relatives)}"
-        name = entry.name if own and entry.name not in self.moving else self._free(wish)
+        name = entry.name if own and entry.name not in self.moving else self.taken.free(wish)
         self.moving[name] = Moving(name, lift, (), ())
         return Var(name, lift.kind)
 
@@ -188,11 +183,12 @@ class StateBuilder:
 def type_names(graph: g.Graph) -> dict[str, str]:
     """A C++ type for the states of every operator of the user's own, by its key."""
     found: dict[str, str] = {}
+    taken = Taken()
     for node in graph.nodes:
         if isinstance(node, g.Own) and node.operator.key not in found:
             words = node.operator.name.split("_")
             wish = "".join(w[:1].upper() + w[1:] for w in (*words, "monoid"))
-            found[node.operator.key] = first_free(wish, found.values())
+            found[node.operator.key] = taken.free(wish)
     return found
 
 

@@ -14,6 +14,7 @@ from fusegen.kernel import N_COLS, ElementStore, Let, Param, Sweep
 from fusegen.lower.rows import RowScope, SweepParts
 from fusegen.lower.scope import Names, convert, expression, turned
 from fusegen.lower.state import NAN, ONE, StateBuilder, type_names, usable
+from fusegen.names import Taken
 
 _MIRROR = {
     g.Fold.MAX: g.Fold.MIN, g.Fold.MIN: g.Fold.MAX,
@@ -39,7 +40,7 @@ class SweepBuilder:
 
     def __post_init__(self) -> None:
         graph = self.names.graph
-        self.state = StateBuilder(set(graph.names.values()), type_names(graph))
+        self.state = StateBuilder(Taken(graph.names.values()), type_names(graph))
 
     def fold(self, reductions: Iterable[g.Reduction]) -> None:
         """Put the reductions into the state, and their row values into the scope."""
