@@ -13,7 +13,11 @@ values, indices = softmax_topk(x, k=5)
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NoReturn
+
 from fusegen import library
+from fusegen.advice import instead
+from fusegen.blame import callers_line
 from fusegen.check import Report, check
 from fusegen.compiled import Compiled, Spec
 from fusegen.errors import (
@@ -26,6 +30,7 @@ from fusegen.errors import (
     PipelineError,
     ShapeError,
     TraceError,
+    UnknownName,
     UnprovedLaw,
 )  # fmt: skip
 from fusegen.grad import Gradient, grad
@@ -82,10 +87,21 @@ from fusegen.stabilize import stabilize
 from fusegen.value import PerColumn, PerRow
 from fusegen.version import __version__
 
+if not TYPE_CHECKING:  # what a type checker knows is all there is
+
+    def __getattr__(name: str) -> NoReturn:
+        """What fusegen does not have: where it is, or what to write instead."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        fix = f"Write fg.library.{name}." if name in library.PIPELINES else instead(name)
+        raise UnknownName(f"fusegen has no {name}", where=callers_line(), fix=fix)
+
+
 __all__ = [
     "ArgumentError", "BackendError", "ColumnGradient", "Compiled", "DTypeError", "FusegenError",
     "Gradient", "InternalError", "LawViolation", "OwnMonoid", "PerColumn", "PerRow", "Pipeline",
-    "PipelineError", "Report", "ShapeError", "Spec", "TraceError", "UnprovedLaw", "__version__",
+    "PipelineError", "Report", "ShapeError", "Spec", "TraceError", "UnknownName", "UnprovedLaw",
+    "__version__",
     "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "check", "cos", "count", "erf",
     "exp", "exp2", "expm1", "floor", "grad", "index", "isfinite", "isinf", "isnan", "length",
     "library", "log", "log1p", "log2", "logsumexp", "max", "maximum", "mean", "min", "minimum",

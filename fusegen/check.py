@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegen.blame import blames
 from fusegen.compiler import Work
 from fusegen.derivation import Commuted, Dependent, Derivation, Refusal
 from fusegen.dtypes import BOOL, FLOAT64, INT64
@@ -68,6 +69,7 @@ class Report:
         return "\n".join(lines)
 
 
+@blames
 def check(pipeline: Pipeline | OwnMonoid, *, seed: int = 0, **constants: Any) -> Report:
     """Prove again, and try to break, a pipeline's merged operators.
 

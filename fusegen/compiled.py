@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fusegen.blame import blames
 from fusegen.compiler import Work
 from fusegen.derivation import Derivation
 from fusegen.dispatch import Choices, Front, Key, no_source, prepare
@@ -46,6 +47,7 @@ class Compiled:
         if not choices.numpy and not isinstance(target, CudaTarget) and rows.n_rows:
             front.executable(key)
 
+    @blames
     def __call__(self, *arrays: Any, axis: int = -1, out: Any = None, **named: Any) -> Any:
         """Run on arrays of the types compiled for; see Pipeline.__call__."""
         done = self._recall.find(arrays, named, out, (axis,))

@@ -42,7 +42,7 @@ def attributes(node: g.Node) -> tuple[Any, ...]:
 def digest(graph: g.Graph) -> str:
     """A hash of all that generated source depends on: structure, names, lines; not folders."""
     number = {n: i for i, n in enumerate(graph.nodes)}
-    parts = [graph.name, graph.loc.short, repr(graph.structure), repr(graph.output_names)]
+    parts = [graph.name, graph.loc.short, repr(graph.output_names)]
     parts.append(repr(graph.allow_cancellation))
     for node in graph.nodes:
         row = (

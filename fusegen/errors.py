@@ -20,16 +20,30 @@ class PipelineError(FusegenError):
         self, what: str, *, where: Loc | None = None, why: str = "", fix: str = ""
     ) -> None:
         self.what, self.where, self.why, self.fix = what, where, why, fix
-        head = f"{where}: {what}" if where is not None else what
-        lines = [head]
-        if where is not None and where.text:
-            lines.append(f"    {where.text}")
-        lines += [f"  {part}" for part in (why, fix) if part]
-        super().__init__("\n".join(lines))
+        self.inner: Loc | None = None  # a line of ours that it was first noticed at
+        super().__init__(self._text())
+
+    def move(self, where: Loc) -> None:
+        """Say it of another line: the user's, where it was noticed at one of ours."""
+        self.where, self.inner = where, self.where
+        self.args = (self._text(),)
+
+    def _text(self) -> str:
+        lines = [f"{self.where}: {self.what}" if self.where is not None else self.what]
+        if self.where is not None and self.where.text:
+            lines.append(f"    {self.where.text}")
+        lines += [f"  {part}" for part in (self.why, self.fix) if part]
+        if self.inner is not None:
+            lines.append(f"  (noticed at {self.inner.short}  {self.inner.text})")
+        return "\n".join(lines)
 
 
 class TraceError(PipelineError):
     """The function is not a row pipeline: a Python branch on a value, a foreign object, …"""
+
+
+class UnknownName(TraceError, AttributeError):
+    """A word that the language, or a pipeline value, does not have; says what to write instead."""
 
 
 class DTypeError(PipelineError):

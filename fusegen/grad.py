@@ -14,6 +14,7 @@ from typing import Any
 from fusegen import graph as g
 from fusegen.adjoint.reverse import Reverse
 from fusegen.adjoint.transplant import Text, transplant
+from fusegen.blame import blames
 from fusegen.derivation import Obligation
 from fusegen.errors import ArgumentError, TraceError
 from fusegen.grad_columns import ColumnGradient
@@ -146,6 +147,7 @@ def _settled(proof: Obligation) -> bool:
     return proof.status == "proved" or proof.seconds < 1  # a longer search may have been cut off
 
 
+@blames
 def grad(
     pipeline: Pipeline, wrt: str | Sequence[str] | None = None, **constants: Any
 ) -> Gradient | ColumnGradient:

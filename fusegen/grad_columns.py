@@ -13,6 +13,7 @@ import numpy as np
 from fusegen import graph as g
 from fusegen import lang as fg
 from fusegen.adjoint.transplant import Text, transplant
+from fusegen.blame import blames
 from fusegen.errors import ArgumentError, TraceError
 from fusegen.pipeline import Pipeline
 from fusegen.runtime import arrays as ar
@@ -56,6 +57,7 @@ class ColumnGradient:
         """The second stage; see `rows`."""
         return self._usual.columns
 
+    @blames
     def __call__(self, *arrays: Any, axis: int = -1, **named: Any) -> Any:
         """Run both stages; the result has shape (n_cols,). Raises as Pipeline.__call__."""
         if is_tracing():

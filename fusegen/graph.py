@@ -160,8 +160,9 @@ class Field(_Base):
 Node = Input | Literal | Length | Index | Map | Cast | Reduce | TopK | Part | Take | Own | Field
 Reduction = Reduce | TopK | Own
 
-Structure = int | tuple["Structure", ...] | dict[str, "Structure"]
-"""How outputs are nested: leaves are positions in `Graph.outputs`."""
+Structure = int | tuple["Structure", ...] | list["Structure"] | dict[Any, "Structure"]
+"""How outputs are nested, as the user's function nests them (a named tuple stays one); leaves are
+positions in `Graph.outputs`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

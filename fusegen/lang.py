@@ -7,15 +7,17 @@ Elementwise operations accept any of them and plain numbers; an element and a li
 from __future__ import annotations
 
 from fusegen import graph as g
+from fusegen.advice import WORDS
 from fusegen.dtypes import INT64, dtype_of
 from fusegen.errors import TraceError
-from fusegen.positions import element_node
+from fusegen.positions import element_node, whole
 from fusegen.positions import index as index
 from fusegen.positions import length as length
 from fusegen.positions import ragged as ragged
 from fusegen.positions import sections as sections
 from fusegen.positions import take as take
 from fusegen.value import Operand, Value, apply, builder, here, lift
+from fusegen.words import TopK, word
 
 
 def _reduce(fold: g.Fold, x: Operand) -> Value:
@@ -122,25 +124,22 @@ def all(condition: Value) -> Value:
 
 def topk(
     x: Operand, k: int, largest: bool = True, *, index_dtype: object = "int64"
-) -> tuple[Value, Value]:
+) -> TopK:
     """(values, columns) of the K greatest, or with largest=False the K least, best first.
 
-    As torch.topk: NaN counts as greatest, so among the least it comes last; ties go to the lowest
-    column. K and `largest` are compile-time constants, 1 ≤ K ≤ n_cols: a call with shorter rows
-    raises ShapeError. index_dtype: an integer type for the columns. Both lists work in further
-    maths, entry by entry; fg.sum, max, min, mean and prod reduce them to a row value.
+    As torch.topk, a named tuple: NaN counts as greatest, so among the least it comes last; ties go
+    to the lowest column. K and `largest` are compile-time constants, 1 ≤ K ≤ n_cols: a call with
+    shorter rows raises ShapeError. index_dtype: an integer type for the columns. Both lists work
+    in further maths, entry by entry; fg.sum, max, min, mean and prod reduce them to a row value.
     """
     if not isinstance(largest, bool):
         raise TraceError(f"topk's largest must be True or False, got {largest!r}", where=here())
-    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-        raise TraceError(f"topk needs a whole number k ≥ 1, got {k!r}", where=here(),
-                         fix="Make k a keyword-only parameter: def f(x, *, k=5).")  # fmt: skip
-    top = g.TopK(element_node("topk", x), k, here(), largest)
+    top = g.TopK(element_node("topk", x), whole("topk's k", k), here(), largest)
     node = builder().add(top).node
     assert isinstance(node, g.TopK)
     parts = (builder().add(g.Part(node, field, top.loc)) for field in ("values", "indices"))
     values, indices = parts
-    return values, _columns(indices, index_dtype)
+    return TopK(values, _columns(indices, index_dtype))
 
 
 def logsumexp(x: Operand) -> Value:
@@ -289,3 +288,7 @@ def cast(x: Operand, dtype: object) -> Value:
     Float → integer rounds toward zero, clamps to the type's range, and takes NaN to 0.
     """
     return builder().add(g.Cast(dtype_of(dtype), lift(x), here()))
+
+
+for _name in WORDS & globals().keys():
+    globals()[_name] = word(globals()[_name])

@@ -12,9 +12,16 @@ def nest(structure: g.Structure, leaves: list[Any]) -> Any:
     """Leaves in the pipeline's own nesting of tuples and dicts."""
     if isinstance(structure, int):
         return leaves[structure]
-    if isinstance(structure, tuple):
-        return tuple(nest(s, leaves) for s in structure)
-    return {k: nest(s, leaves) for k, s in structure.items()}
+    if isinstance(structure, dict):
+        return {k: nest(s, leaves) for k, s in structure.items()}
+    return alike(structure, [nest(s, leaves) for s in structure])
+
+
+def alike(like: tuple[Any, ...] | list[Any], parts: list[Any]) -> Any:
+    """The parts as the same kind of sequence: a list, a tuple, or a named tuple of its type."""
+    if isinstance(like, list):
+        return parts
+    return type(like)._make(parts) if hasattr(like, "_make") else tuple(parts)
 
 
 def flatten(structure: g.Structure, out: Any, n_outputs: int) -> list[Any]:
@@ -27,23 +34,22 @@ def flatten(structure: g.Structure, out: Any, n_outputs: int) -> list[Any]:
         if isinstance(part, int):
             found[part] = given
             return
-        keys = range(len(part)) if isinstance(part, tuple) else part
-        kind = tuple | list if isinstance(part, tuple) else dict
+        keys = part if isinstance(part, dict) else range(len(part))
+        kind = dict if isinstance(part, dict) else tuple | list
         if (
             not isinstance(given, kind)
             or len(given) != len(part)
             or (isinstance(given, dict) and set(given) != set(part))
         ):
             shown = (
-                f"a tuple of {len(part)}"
-                if isinstance(part, tuple)
-                else f"a dict of {', '.join(part)}"
-            )
+                f"a dict of {', '.join(map(repr, part))}" if isinstance(part, dict)
+                else f"a {'list' if isinstance(part, list) else 'tuple'} of {len(part)}"
+            )  # fmt: skip
             raise ArgumentError(
                 "out does not match the pipeline's outputs", why=f"They are {shown}."
             )
         for key in keys:
-            visit(part[key], given[key])  # type: ignore[index]
+            visit(part[key], given[key])
 
     visit(structure, out)
     return found

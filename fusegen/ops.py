@@ -163,3 +163,21 @@ _ROWS = (
 )  # fmt: skip
 
 OPS: dict[str, Op] = {op.name: op for op in _ROWS}
+
+_UFUNCS = {
+    "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "negative": "neg",
+    "power": "pow", "float_power": "pow", "absolute": "abs", "rint": "round", "less": "lt",
+    "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq", "not_equal": "ne",
+    "logical_and": "and", "logical_or": "or", "logical_not": "not", "bitwise_and": "and",
+    "bitwise_or": "or", "bitwise_xor": "ne", "logical_xor": "ne", "invert": "not",
+}  # fmt: skip
+_OF_THE_SAME_NAME = """
+    add maximum minimum exp exp2 expm1 log log2 log1p sqrt tanh sin cos sign floor ceil isnan
+    isinf isfinite
+"""
+_SAME = frozenset(_OF_THE_SAME_NAME.split())
+
+
+def of_ufunc(name: str) -> str | None:
+    """The operation that one of NumPy's elementwise functions is, None where there is none."""
+    return name if name in _SAME else _UFUNCS.get(name)

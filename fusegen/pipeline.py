@@ -8,12 +8,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
+from fusegen.blame import blamed, blames
 from fusegen.compiled import Compiled, Spec
 from fusegen.compiler import Traced, Work, trace_pipeline
 from fusegen.derivation import Derivation
 from fusegen.dispatch import Call, Choices, Front, no_source, prepare
 from fusegen.dtypes import DType, dtype_of
-from fusegen.errors import ArgumentError, TraceError
+from fusegen.errors import ArgumentError, FusegenError, TraceError
 from fusegen.forms import check_form
 from fusegen.kinds import DTypes, assumed_dtypes
 from fusegen.nesting import nest
@@ -74,18 +75,22 @@ class Pipeline:
         Row values have the other axes' shape; lists have K where the reduced axis was.
         Raises ArgumentError, ShapeError, DTypeError, TraceError, or BackendError.
         """
-        if is_tracing():
-            return self._inline(arrays, constants, axis, out)
-        rest = (axis, form, device, deterministic)
-        found = self._recall.find(arrays, constants, out, rest)
-        if found is not MISS:
-            return found
-        one_tree = check_flag("deterministic", deterministic)
-        choices = Choices(form=check_form(form), deterministic=one_tree)
-        call = self.prepare(arrays, constants, axis=axis, out=out, device=device, choices=choices)
-        call.run()
-        self._recall.learn(call, arrays, constants, out, rest)
-        return call.hand_back()
+        try:
+            if is_tracing():
+                return self._inline(arrays, constants, axis, out)
+            rest = (axis, form, device, deterministic)
+            found = self._recall.find(arrays, constants, out, rest)
+            if found is not MISS:
+                return found
+            one_tree = check_flag("deterministic", deterministic)
+            choices = Choices(form=check_form(form), deterministic=one_tree)
+            call = self.prepare(arrays, constants, axis=axis, out=out, device=device,
+                                choices=choices)  # fmt: skip
+            call.run()
+            self._recall.learn(call, arrays, constants, out, rest)
+            return call.hand_back()
+        except FusegenError as error:
+            raise blamed(error)  # noqa: B904
 
     def prepare(
         self, arrays: tuple[Any, ...], named: Mapping[str, Any], *, axis: int = -1, out: Any = None,
@@ -99,6 +104,7 @@ class Pipeline:
         dtypes = {n: a.dtype for n, a in adopted.items()}
         return prepare(self.front(dtypes, constants, chosen), adopted, place, axis, out)
 
+    @blames
     def reference(self, *arrays: Any, axis: int = -1, **constants: Any) -> Any:
         """The text as written, in NumPy float64 (int64 for integers); always NumPy arrays."""
         from fusegen.runtime.numpy_path import oracle
@@ -118,6 +124,7 @@ class Pipeline:
         run({**given, **written}, rows.n_rows, rows.n_cols)
         return nest(graph.structure, [r.shaped for r in results])
 
+    @blames
     def compile(
         self, *arrays: Any, form: str = "auto", target: str | None = None,
         deterministic: bool = False, tune: bool = False, chunk: int | None = None,
@@ -161,6 +168,7 @@ class Pipeline:
 
     # ---- what it compiles to ----
 
+    @blames
     def work(
         self, *, target: str = "cpu", dtype: DTypes = "float32", n_cols: int | None = None,
         form: str = "auto", chunk: int | None = None, inputs: Collection[str] = (),
@@ -210,6 +218,7 @@ class Pipeline:
 
         return Explanation(self.name, self.fn, self.work(**more))
 
+    @blames
     def graph(self, *, inputs: Collection[str] = (), **constants: Any) -> nx.DiGraph:
         """The traced graph: nodes by name, attributes label, loc, extent and output."""
         from fusegen.fusion import as_networkx
@@ -259,6 +268,7 @@ def pipeline(fn: Callable[..., Any]) -> Pipeline: ...
 def pipeline(*, allow_cancellation: bool) -> Callable[[Callable[..., Any]], Pipeline]: ...
 
 
+@blames
 def pipeline(
     fn: Callable[..., Any] | None = None, *, allow_cancellation: bool = False
 ) -> Pipeline | Callable[[Callable[..., Any]], Pipeline]:

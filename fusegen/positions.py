@@ -6,6 +6,11 @@ x stands for an element value (one per position), m for a row value, lists for t
 from __future__ import annotations
 
 import itertools
+import operator
+from contextlib import suppress
+from typing import SupportsIndex
+
+import numpy as np
 
 from fusegen import graph as g
 from fusegen.errors import TraceError
@@ -21,6 +26,19 @@ def element_node(what: str, x: Operand) -> g.Node:
             fix="Pass something that has one value per column.",
         )  # fmt: skip
     return node
+
+
+def whole(what: str, given: object) -> int:
+    """A compile-time whole number ≥ 1, Python's or NumPy's. Raises TraceError."""
+    number = 0
+    if isinstance(given, SupportsIndex) and not isinstance(given, bool | np.bool_ | Value):
+        with suppress(TypeError):  # an array of several numbers says so late
+            number = operator.index(given)
+    if number < 1:
+        raise TraceError(f"{what} must be a whole number ≥ 1, got {given!r}", where=here(),
+                         why="It is part of the kernel: a constant of the text.",
+                         fix="Make it a keyword-only parameter: def f(x, *, k=5).")  # fmt: skip
+    return number
 
 
 def index(x: Operand) -> Value:
@@ -89,9 +107,7 @@ def sections(x: Operand, count: int) -> tuple[Value, ...]:
     As numpy.split, but of conditions: reduce fg.where(condition, x, …). A call whose n_cols is not
     a multiple of `count` raises ShapeError.
     """
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise TraceError(f"sections needs a whole number ≥ 1, got {count!r}", where=here(),
-                         fix="Make it a keyword-only parameter: *, groups=8.")  # fmt: skip
+    count = whole("the number of sections", count)
     element_node("sections", x)
     # column · count against n_cols · i: whole numbers, so exact, and no division.
     scaled = apply("mul", builder().add(g.Index(here(), count)), count)

@@ -161,7 +161,7 @@ def _ready(call: Call, order: list[str], pointers: list[int], out: Any) -> Ready
     for place, array in () if out is None else zip(*_given(out), strict=True):
         if array is None:
             continue
-        leaf = structure if isinstance(structure, int) else structure[place]
+        leaf: Any = structure if isinstance(structure, int) else structure[place]
         if not isinstance(leaf, int) or leaf in places:
             return None
         places[leaf] = place
@@ -199,7 +199,7 @@ def _finish(
     """What puts results that were made, and those that were given, into the pipeline's nesting."""
     if structure == 0:
         return (lambda made, out: out) if places else (lambda made, out: made[0])
-    if structure == tuple(range(n_outputs)) and not places:
+    if type(structure) is tuple and structure == tuple(range(n_outputs)) and not places:
         return lambda made, out: tuple(made)
 
     def finish(made: list[Any], out: Any) -> Any:

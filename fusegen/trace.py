@@ -16,7 +16,8 @@ from fusegen import graph as g
 from fusegen.errors import TraceError
 from fusegen.loc import Loc
 from fusegen.names import Taken, c_identifier
-from fusegen.value import ACTIVE, Builder, Value, builder
+from fusegen.nesting import alike
+from fusegen.value import ACTIVE, Builder, Value, builder, lift
 
 
 class Traceable(Protocol):
@@ -86,10 +87,9 @@ def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any
         node = g.Input(name, axis_of(parameter.annotation), where)
         inputs.append(node)
         args.append(build.add(node))
-    with tracing(build):
-        result = fn(*args, **constants)
     outputs: list[g.Node] = []
-    structure = _flatten(result, outputs, where, build)
+    with tracing(build):
+        structure = _flatten(fn(*args, **constants), outputs, where, build)
     nodes = g.topological((*inputs, *outputs))
     names = unique_names(nodes, build)
     graph = g.Graph(
@@ -118,11 +118,16 @@ def leaves(result: object) -> Iterator[object]:
 
 def _flatten(
     result: object, outputs: list[g.Node], where: Loc, build: Builder
-) -> g.Structure:
+) -> Any:
     if isinstance(result, tuple | list):
-        return tuple(_flatten(item, outputs, where, build) for item in result)
+        return alike(result, [_flatten(item, outputs, where, build) for item in result])
     if isinstance(result, dict):
-        return {str(k): _flatten(v, outputs, where, build) for k, v in result.items()}
+        for key in result:
+            if isinstance(key, Value):
+                raise TraceError(f"a pipeline value, {key!r}, is a key of the returned dict",
+                                 where=where, why="Results are found by their keys.",
+                                 fix="Use strings or numbers.")  # fmt: skip
+        return {k: _flatten(v, outputs, where, build) for k, v in result.items()}
     if isinstance(result, bool | int | float):
         result = build.add(g.Literal(result, where))
     if not isinstance(result, Value):
@@ -131,7 +136,7 @@ def _flatten(
             why="Outputs are pipeline values, or a tuple or dict of them.",
             fix="Does every path of the function end in a return?" if result is None else "",
         )  # fmt: skip
-    outputs.append(result.node)
+    outputs.append(lift(result))
     return len(outputs) - 1
 
 
@@ -145,9 +150,9 @@ def _output_names(
         if isinstance(part, dict):
             for key, inner in part.items():
                 if isinstance(inner, int):
-                    found[inner] = c_identifier(key)
+                    found[inner] = c_identifier(str(key))
                 visit(inner)
-        elif isinstance(part, tuple):
+        elif isinstance(part, tuple | list):
             for inner in part:
                 visit(inner)
 

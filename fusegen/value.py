@@ -5,26 +5,29 @@ Every operation adds a node to the graph of the active `Builder`; equal operatio
 
 from __future__ import annotations
 
-import linecache
 import sys
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from numbers import Number
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from fusegen import graph as g
+from fusegen.advice import instead
+from fusegen.blame import loc_of
 from fusegen.digest import attributes
-from fusegen.errors import TraceError
+from fusegen.errors import TraceError, UnknownName
 from fusegen.loc import Loc
-from fusegen.ops import OPS
+from fusegen.ops import of_ufunc
 
 _PACKAGE = Path(__file__).parent
 _LANGUAGE_FILES = {
     str(_PACKAGE / f)
-    for f in ("value.py", "trace.py", "lang.py", "positions.py", "own.py", "pipeline.py")
+    for f in ("value.py", "trace.py", "lang.py", "positions.py", "words.py", "own.py",
+              "pipeline.py")
 }
 
 
@@ -59,32 +62,97 @@ class Value:
     def __eq__(self, other: object) -> Value: return apply("eq", self, other)  # type: ignore
     def __ne__(self, other: object) -> Value: return apply("ne", self, other)  # type: ignore
     def __and__(self, other: Operand) -> Value: return apply("and", self, other)
+    def __rand__(self, other: Operand) -> Value: return apply("and", other, self)
     def __or__(self, other: Operand) -> Value: return apply("or", self, other)
+    def __ror__(self, other: Operand) -> Value: return apply("or", other, self)
     def __invert__(self) -> Value: return apply("not", self)
     __hash__ = object.__hash__
+
+    def __xor__(self, other: Operand) -> Value: return apply("ne", self, other)
+    def __rxor__(self, other: Operand) -> Value: return apply("ne", other, self)
+    def __round__(self, digits: None = None) -> Value: return apply("round", self)
+    def __floor__(self) -> Value: return apply("floor", self)
+    def __ceil__(self) -> Value: return apply("ceil", self)
+
+    def __repr__(self) -> str:
+        active = ACTIVE.get()
+        name = active.labels.get(self.node, "") if active is not None else ""
+        return f"<fusegen {g.extent(self.node).value} {name or _made_by(self.node)}>"
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            _refuse(f"a pipeline value cannot be formatted as {spec!r}",
+                    "Its numbers are known only on the device.", "Print the results instead.")
+        return repr(self)
+
+    if not TYPE_CHECKING:  # what a type checker knows is all there is
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("__"):  # a protocol that someone asks after
+                raise AttributeError(name)
+            raise UnknownName(f"a pipeline value has no .{name}", where=here(),
+                              why="It stands for a row, and is no array.",
+                              fix=instead(name))  # fmt: skip
 
     def __bool__(self) -> NoReturn:
         _refuse("Python cannot branch on a pipeline value",
                 "Its truth differs from row to row and is not known while tracing.",
-                "Use fg.where(condition, a, b); combine conditions with & | ~.")
+                "Use fg.where(condition, a, b); combine conditions with & | ~; Python's max(a, b) "
+                "and min(a, b) are fg.maximum(a, b) and fg.minimum(a, b).")
 
     def __iter__(self) -> NoReturn:
         _refuse("a pipeline value cannot be iterated or unpacked",
                 "It stands for a whole row, list or row value, not for a sequence.",
                 "Reduce it (fg.sum, fg.topk, …) or work on it elementwise.")
 
+    def __len__(self) -> NoReturn:
+        _refuse("a pipeline value has no length in Python",
+                "One text serves rows of every length.", instead("shape"))
+
     def __getitem__(self, key: object) -> NoReturn:
         _refuse("a pipeline value cannot be indexed with [ ]", "Rows are not sliced in Python.",
                 "Use fg.take(x, index) for the element at a column.")
 
-    def __array_ufunc__(self, ufunc: Any, *args: Any, **kwargs: Any) -> NoReturn:
-        name = getattr(ufunc, "__name__", "function")
-        _refuse(f"NumPy's {name} was called on a pipeline value", "",
-                f"Use fg.{name} or the Python operator." if name in OPS else "Use fusegen's own.")
+    def __setitem__(self, key: object, value: object) -> NoReturn:
+        _refuse("a pipeline value cannot be assigned to with [ ]", "Values are never changed.",
+                "Use fg.where(fg.index(x) == column, value, x).")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Value:
+        """NumPy's elementwise functions mean the operations of the same name."""
+        op = of_ufunc(ufunc.__name__)
+        if op is None or method != "__call__" or kwargs:
+            _foreign("NumPy", ufunc.__name__ if method == "__call__" else f"ufunc.{method}")
+        return apply(op, *args)
+
+    def __array_function__(self, function: Any, *_: Any) -> NoReturn:
+        _foreign("NumPy", function.__name__)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, *_: Any) -> NoReturn:
+        _foreign("torch", function.__name__)
 
     def __float__(self) -> NoReturn:
         _refuse("a pipeline value is not a Python number", "Its value is known only on the device.",
                 "Use fusegen's operations (fg.exp, fg.where, …) instead of Python's or math's.")
+
+    __int__ = __index__ = __complex__ = __trunc__ = __float__
+
+    def _whole(self, *_: object) -> NoReturn:
+        _refuse("a pipeline value has no // and no %", "", "Write fg.floor(a / b) for a // b, "
+                "and a - b * fg.floor(a / b) for a % b.")
+
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _whole
+
+    def _product(self, *_: object) -> NoReturn:
+        _refuse("a pipeline value has no @", "A text works on one row.", instead("dot"))
+
+    __matmul__ = __rmatmul__ = _product
+
+    def _shift(self, *_: object) -> NoReturn:
+        _refuse("a pipeline value has no << and no >>", "",
+                "Multiply by a power of two, or divide by one and take fg.floor.")
+
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _shift
 
 
 class PerColumn(Value):
@@ -103,6 +171,7 @@ class Builder:
     """The graph under construction."""
 
     nodes: dict[tuple[Any, ...], g.Node] = field(default_factory=dict)
+    made: set[g.Node] = field(default_factory=set)  # the values of `nodes`
     labels: dict[g.Node, str] = field(default_factory=dict)
     returned: set[g.Node] = field(default_factory=set)
     codes: set[CodeType] = field(default_factory=set)
@@ -110,7 +179,9 @@ class Builder:
 
     def add(self, node: g.Node) -> Value:
         key = (attributes(node), tuple(id(a) for a in g.operands(node)))
-        return Value(self.nodes.setdefault(key, node))
+        found = self.nodes.setdefault(key, node)
+        self.made.add(found)
+        return Value(found)
 
     def label(self, frame: FrameType, event: str, _arg: object) -> None:
         """Profile hook: when a traced function returns, its locals name the nodes."""
@@ -127,7 +198,7 @@ def builder() -> Builder:
     found = ACTIVE.get()
     if found is None:
         raise TraceError(
-            "a fusegen operation was called outside a pipeline",
+            "a fusegen operation was called outside a pipeline", where=here(),
             why="fg.exp, fg.sum and the rest describe rows; they do not compute on arrays.",
             fix="Put it in a function decorated with @fg.pipeline and call that with arrays.",
         )
@@ -142,29 +213,69 @@ def here() -> Loc:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename in _LANGUAGE_FILES:
         frame = frame.f_back
-    if frame is None:
-        return Loc("<unknown>", 0)
-    file, line = frame.f_code.co_filename, frame.f_lineno
-    return Loc(file, line, linecache.getline(file, line).strip())
+    return Loc("<unknown>", 0) if frame is None else loc_of(frame)
 
 
 def _refuse(what: str, why: str, fix: str) -> NoReturn:
     raise TraceError(what, where=here(), why=why, fix=fix)
 
 
+def _made_by(node: g.Node) -> str:
+    """What made the node, and where, in a few words."""
+    word = node.name if isinstance(node, g.Input) else attributes(node)[-1]
+    return f"{word} at {node.loc.short}"
+
+
+def _foreign(library: str, name: str) -> NoReturn:
+    _refuse(f"{library}'s {name} was called on a pipeline value",
+            "It computes on arrays; a pipeline value stands for a row.",
+            instead(name) or "Use fusegen's own operations.")  # fmt: skip
+
+
 def lift(value: object) -> g.Node:
     """The node of a Value, or a literal for a Python or NumPy number."""
+    build = builder()  # outside a pipeline, that is the mistake, not the operand
     if isinstance(value, Value):
+        if value.node not in build.made:
+            _refuse("a value of another pipeline, or of an earlier trace, is used here",
+                    f"It was made at {value.node.loc}, and means nothing outside its own text.",
+                    "Call that pipeline inside this one, or pass its results as an array.",
+                    )  # fmt: skip
         return value.node
-    builder()  # outside a pipeline, that is the mistake, not the operand
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         value = value.item()
     if isinstance(value, bool | int | float):
-        return builder().add(g.Literal(value, here())).node
-    _refuse(f"{type(value).__name__} is not something a pipeline can compute with",
-            "Operands are pipeline values and Python numbers.",
-            "Pass arrays as parameters of the pipeline; annotate fg.PerColumn or fg.PerRow "
-            "where they are not (rows, columns).")  # fmt: skip
+        return build.add(g.Literal(value, here())).node
+    _refuse(f"{_shown(value)} is not something a pipeline can compute with",
+            "Operands are pipeline values and Python or NumPy numbers.",
+            _remedy(value))  # fmt: skip
+
+
+def _shown(value: object) -> str:
+    kind = type(value).__name__
+    if isinstance(value, str | complex) or value is None:
+        return repr(value)
+    return f"{kind} {value!r}" if isinstance(value, Number) else kind
+
+
+def _remedy(value: object) -> str:
+    match value:
+        case None:
+            return "An optional input may be absent: y if w is None else y * w."
+        case tuple() | list():
+            return "fg.topk gives (values, indices): values, indices = fg.topk(x, k)."
+        case complex():
+            return "There are kernels for real numbers only."
+        case str() | bytes():
+            return "Numbers in strings are converted by float(…)."
+        case Number():
+            return "float(…) makes a number of it."
+        case _ if callable(value):
+            return "Call it first."
+        case _ if getattr(value, "ndim", None) == 0:
+            return "Its .item() is a number."
+    return ("Pass arrays as parameters of the pipeline; annotate fg.PerColumn or fg.PerRow where "
+            "they are not (rows, columns).")  # fmt: skip
 
 
 def apply(op: str, *args: object) -> Value:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fusegen import graph as g
+from fusegen.blame import blames
 from fusegen.derivation import Obligation
 from fusegen.errors import ArgumentError, TraceError
+from fusegen.nesting import alike
 from fusegen.pipeline import Pipeline
 from fusegen.signature import REQUIRED
 from fusegen.stabilize.build import name_of
@@ -33,6 +35,7 @@ class Rewriting:
     obligations: tuple[Obligation, ...]  # one per output that was rewritten
 
 
+@blames
 def stabilize(pipeline: Pipeline) -> Pipeline:
     """The pipeline in safe text: the same signature, no overflow or cancellation on the way.
 
@@ -157,7 +160,7 @@ def _each(result: Any, change: Callable[[Value], Any]) -> Any:
     if isinstance(result, Value):
         return change(result)
     if isinstance(result, tuple | list):
-        return tuple(_each(item, change) for item in result)
+        return alike(result, [_each(item, change) for item in result])
     if isinstance(result, dict):
         return {key: _each(item, change) for key, item in result.items()}
     return result

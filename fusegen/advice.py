@@ -1,0 +1,84 @@
+"""What people write from habit with arrays, and what a pipeline's text says instead."""
+
+from __future__ import annotations
+
+from fusegen.names import nearest
+
+_WORDS = """
+    abs all any argmax argmin cast ceil cos count erf exp exp2 expm1 floor index isfinite isinf
+    isnan length log log1p log2 logsumexp max maximum mean min minimum prod ragged reduce round
+    rsqrt sections sigmoid sign sin sqrt sum take tanh topk var where xlogy
+"""
+WORDS = frozenset(_WORDS.split())
+"""The language: fg.<word> for each."""
+
+_CODE = {
+    "std": "fg.sqrt(fg.var(x)); fg.var divides by the number of columns",
+    "var_mean": "fg.var(x) and fg.mean(x); they share a sweep",
+    "clip": "fg.minimum(fg.maximum(x, low), high)",
+    "clamp": "fg.minimum(fg.maximum(x, low), high)",
+    "relu": "fg.maximum(x, 0)",
+    "silu": "x * fg.sigmoid(x)",
+    "gelu": "0.5 * x * (1 + fg.erf(x / math.sqrt(2)))",
+    "softplus": "fg.maximum(x, 0) + fg.log1p(fg.exp(-fg.abs(x)))",
+    "log10": "fg.log(x) / math.log(10)",
+    "tan": "fg.sin(x) / fg.cos(x)",
+    "square": "x**2",
+    "power": "a**b",
+    "pow": "a**b",
+    "mod": "a - b * fg.floor(a / b)",
+    "remainder": "a - b * fg.floor(a / b)",
+    "floor_divide": "fg.floor(a / b)",
+    "reciprocal": "1 / x",
+    "amax": "fg.max(x)",
+    "amin": "fg.min(x)",
+    "average": "fg.sum(w * x) / fg.sum(w)",
+    "nansum": "fg.sum(fg.where(fg.isnan(x), 0, x))",
+    "nanmax": "fg.max(fg.where(fg.isnan(x), -math.inf, x))",
+    "nanmin": "fg.min(fg.where(fg.isnan(x), math.inf, x))",
+    "nanmean": "fg.sum(fg.where(fg.isnan(x), 0, x)) / fg.count(~fg.isnan(x))",
+    "count_nonzero": "fg.count(x != 0)",
+    "ptp": "fg.max(x) - fg.min(x)",
+    "norm": "fg.sqrt(fg.sum(x**2)), or fg.library.norm2(x), which does not overflow",
+    "dot": "fg.sum(a * b) for two inputs of the same rows",
+    "matmul": "fg.sum(a * b) for two inputs of the same rows",
+    "einsum": "fg.sum(a * b) for two inputs of the same rows",
+    "logical_and": "a & b",
+    "logical_or": "a | b",
+    "logical_xor": "a != b",
+    "logical_not": "~a",
+}
+"""Code that means the word."""
+
+_SAID = {
+    "shape": "fg.length(x) counts the columns; the number of rows is not known in the text.",
+    "size": "fg.length(x) counts the columns; the number of rows is not known in the text.",
+    "dtype": "One text serves every element type; fg.cast(x, dtype) converts.",
+    "astype": 'fg.cast(x, "float32") converts.',
+    "to": 'fg.cast(x, "float32") converts.',
+    "float": 'fg.cast(x, "float32") converts.',
+    "long": 'fg.cast(x, "int64") converts.',
+    "int": 'fg.cast(x, "int64") converts.',
+    "item": "The value is known only on the device: work on it with fg's operations.",
+    "arange": "fg.index(x) gives the column numbers.",
+    "sort": "fg.topk(x, k) gives the K greatest in order; a whole sort is no reduction.",
+    "argsort": "fg.topk(x, k) gives the K greatest in order; a whole sort is no reduction.",
+    "median": "A median is no merge of partial results: it is not a row reduction here.",
+    "quantile": "A quantile is no merge of partial results: it is not a row reduction here.",
+    "cumsum": "A running sum is no reduction; fg.monoid folds a row from left to right.",
+    "reshape": "A text works on one row; give the arrays the shape that you want outside.",
+    "T": "A text works on one row; choose the axis in the call: p(x, axis=0).",
+}
+"""Where there is no such code: a sentence."""
+
+
+def instead(name: str) -> str:
+    """What to write for a word that is not of the language; empty if nothing is like it."""
+    if name in WORDS:
+        return f"Write fg.{name}(x)."
+    if name in _CODE:
+        return f"Write {_CODE[name]}."
+    if name in _SAID:
+        return _SAID[name]
+    guess = nearest(name, WORDS)
+    return guess.replace("'", "fg.", 1).replace("'", "")

@@ -1,0 +1,88 @@
+"""Errors as users meet them: at their own line, with no frame of ours between theirs."""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import os
+import sys
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import ParamSpec, TypeVar
+
+from fusegen.errors import FusegenError, InternalError, PipelineError
+from fusegen.loc import Loc
+
+_PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")  # noqa: PTH118,PTH120,PTH100
+_COMMANDS = _PACKAGE + "cli" + os.sep  # there the user's line is on the terminal
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _ours(frame: FrameType) -> bool:
+    """Is it a frame of fusegen's, generated ones included?"""
+    module: str = frame.f_globals.get("__name__", "")
+    return module == "fusegen" or module.startswith("fusegen.")
+
+
+def loc_of(frame: FrameType) -> Loc:
+    """The line that a frame is at."""
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    return Loc(file, line, linecache.getline(file, line).strip())
+
+
+def callers_line() -> Loc | None:
+    """The nearest line of the stack outside fusegen; None below the command line."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _ours(frame):
+        if frame.f_code.co_filename.startswith(_COMMANDS):
+            return None
+        frame = frame.f_back
+    return None if frame is None else loc_of(frame)
+
+
+def blamed(error: FusegenError) -> FusegenError:
+    """The error, pointing at a line of the user's; of its frames only the user's are kept.
+
+    What is ours (InternalError) stays as it is: its frames are what a report needs.
+    """
+    if isinstance(error, InternalError):
+        return error
+    if isinstance(error, PipelineError) and not _at_theirs(error.where):
+        line = callers_line()
+        if line is not None:
+            error.move(line)
+    if error.__cause__ is None:
+        error.__suppress_context__ = True
+    return error.with_traceback(_theirs(error.__traceback__))
+
+
+def _at_theirs(where: Loc | None) -> bool:
+    return where is not None and not where.file.startswith(_PACKAGE)
+
+
+def _theirs(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without our frames."""
+    kept = []
+    while trace is not None:
+        if not _ours(trace.tb_frame):
+            kept.append(trace)
+        trace = trace.tb_next
+    found: TracebackType | None = None
+    for one in reversed(kept):
+        found = TracebackType(found, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return found
+
+
+def blames(fn: Callable[P, T]) -> Callable[P, T]:
+    """A function that users call: what it raises points at their line."""
+
+    @functools.wraps(fn)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return fn(*args, **kwargs)
+        except FusegenError as error:
+            raise blamed(error)  # noqa: B904
+
+    return call
