@@ -74,11 +74,6 @@ class Value:
     def __floor__(self) -> Value: return apply("floor", self)
     def __ceil__(self) -> Value: return apply("ceil", self)
 
-    def __repr__(self) -> str:
-        active = ACTIVE.get()
-        name = active.labels.get(self.node, "") if active is not None else ""
-        return f"<fusegen {g.extent(self.node).value} {name or _made_by(self.node)}>"
-
     def __format__(self, spec: str) -> str:
         if spec:
             _refuse(f"a pipeline value cannot be formatted as {spec!r}",
@@ -218,12 +213,6 @@ def here() -> Loc:
 
 def _refuse(what: str, why: str, fix: str) -> NoReturn:
     raise TraceError(what, where=here(), why=why, fix=fix)
-
-
-def _made_by(node: g.Node) -> str:
-    """What made the node, and where, in a few words."""
-    word = node.name if isinstance(node, g.Input) else attributes(node)[-1]
-    return f"{word} at {node.loc.short}"
 
 
 def _foreign(library: str, name: str) -> NoReturn:

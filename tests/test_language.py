@@ -73,7 +73,7 @@ def test_structures_nest():
     def text(x):
         return {"a": fg.max(x), "b": (fg.min(x), [fg.sum(x)])}
 
-    assert graph_of(text).structure == {"a": 0, "b": (1, (2,))}
+    assert graph_of(text).structure == {"a": 0, "b": (1, [2])}
     assert graph_of(text).output_names[0] == "a"
 
 
