@@ -20,6 +20,7 @@ from fusegen.dtypes import BOOL, FLOAT64, INT64
 from fusegen.errors import ArgumentError, LawViolation
 from fusegen.kernel import Kernel
 from fusegen.kinds import DTypes
+from fusegen.lower.online import online_kernel
 from fusegen.own import OwnMonoid
 from fusegen.pipeline import Pipeline
 from fusegen.trials.laws import DIGITS, ROUGH, TOLERANCE, try_laws
@@ -114,12 +115,7 @@ def reducing(monoid: OwnMonoid) -> Pipeline:
 
 def lowered(work: Work, derivation: Derivation) -> Kernel:
     """The kernel of a derivation, whatever the work knows already."""
-    from fusegen.fusion import fuse
-    from fusegen.lower.program import lower
-
-    fusion = fuse(work.graph, derivation, "online", work.result("kinds"))
-    (kernel,) = lower(work.graph, derivation, fusion, work.dtypes, "rows").kernels
-    return kernel
+    return online_kernel(work.graph, derivation, work.dtypes)
 
 
 def attempt(work: Work, derivation: Derivation, kernel: Kernel, seed: int) -> Report:

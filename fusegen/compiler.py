@@ -19,10 +19,10 @@ from fusegen import graph as g
 from fusegen.derivation import Derivation
 from fusegen.digest import attributes, digest
 from fusegen.dtypes import DType
-from fusegen.errors import ArgumentError, InternalError
+from fusegen.errors import ArgumentError
 from fusegen.forms import Form, Grouping
 from fusegen.kept import kept
-from fusegen.kernel import Kernel, Program
+from fusegen.kernel import Program, verify_program
 from fusegen.kinds import infer_kinds
 from fusegen.plan import Plan, plan_of
 from fusegen.schedule.problem import Problem
@@ -104,7 +104,7 @@ class Work:
 
     @property
     def derivation(self) -> Derivation:
-        found: Derivation = self.result("derive")
+        found: Derivation = self.result("try" if self.form in ("auto", "online") else "derive")
         return found
 
     @property
@@ -153,6 +153,20 @@ def _derive(work: Work) -> Derivation:
     from fusegen.algebra.derive import derive
 
     return derive(work.graph)
+
+
+def _try(work: Work) -> Derivation:
+    from fusegen.trials.first import tried
+
+    work.result("kinds")  # the user's type errors come before anything of ours
+    return tried(work.graph, work.result("derive"), work.dtypes)
+
+
+def _try_key(work: Work) -> tuple[str, ...]:
+    from fusegen.trials.first import tried_types
+
+    types = tried_types(work.dtypes)
+    return (work.traced.digest, ",".join(f"{n}:{d.name}" for n, d in types.items()))
 
 
 def _fuse(work: Work) -> Fusion:
@@ -205,23 +219,6 @@ def _emit(work: Work) -> str:
             return str(cpu_source(work.program, work.schedule))
 
 
-def _verify_program(program: Program) -> None:
-    """Sweeps are numbered in order, and touch only arrays that their kernel has."""
-    if [s.number for s in program.sweeps] != list(range(1, len(program.sweeps) + 1)):
-        raise InternalError(f"{program.name}: sweeps are not numbered in order")
-    for kernel in program.kernels:
-        _verify_kernel(kernel)
-
-
-def _verify_kernel(kernel: Kernel) -> None:
-    outputs = {p.name for p in kernel.params if p.output}
-    inputs = {p.name for p in kernel.params} - outputs
-    for sweep in kernel.sweeps:
-        wrong = ({*sweep.loads} - inputs) | ({s.param for s in sweep.stores} - outputs)
-        if wrong:
-            raise InternalError(f"{kernel.name}, sweep {sweep.number}: unknown {sorted(wrong)}")
-
-
 def _schedule_key(work: Work) -> tuple[str, ...]:
     return (*work.front_key, work.target.name, repr(work.schedule))
 
@@ -230,11 +227,12 @@ PASSES: tuple[Pass, ...] = (
     Pass("trace", lambda work: work.traced.graph),
     Pass("kinds", _kinds),
     Pass("derive", _derive, key=lambda work: (work.traced.digest,)),
+    Pass("try", _try, key=_try_key),
     Pass("fuse", _fuse),
-    Pass("lower", lambda work: _lowered(work, "rows"), verify=_verify_program,
-         key=lambda work: work.front_key), #X=_verify_program),
+    Pass("lower", lambda work: _lowered(work, "rows"), verify=verify_program,
+         key=lambda work: work.front_key), #X=verify_program),
     Pass("select_schedule", _select_schedule),
-    Pass("regroup", _regroup, verify=_verify_program,
+    Pass("regroup", _regroup, verify=verify_program,
          key=lambda work: (*work.front_key, _grouping(work))),
     Pass("emit", _emit, key=_schedule_key),
 )  # fmt: skip

@@ -44,6 +44,7 @@ class RefusalKind(Enum):
     ORDER = "needs the finished row"
     UNPROVED = "not proved"
     LATE = "not decided in time"
+    DEFECT = "proved, and wrong in floats"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.dtypes import DType
+from fusegen.errors import InternalError
 from fusegen.expr import Expr, Var
 from fusegen.loc import Loc
 from fusegen.monoid import Monoid
@@ -183,3 +184,20 @@ class Program:
     def writes_per_element(self) -> int:
         """Element arrays written, summed over sweeps."""
         return sum(len(s.element_stores) for s in self.sweeps)
+
+
+def verify_program(program: Program) -> None:
+    """Sweeps are numbered in order, and touch only arrays that their kernel has."""
+    if [s.number for s in program.sweeps] != list(range(1, len(program.sweeps) + 1)):
+        raise InternalError(f"{program.name}: sweeps are not numbered in order")
+    for kernel in program.kernels:
+        _verify_kernel(kernel)
+
+
+def _verify_kernel(kernel: Kernel) -> None:
+    outputs = {p.name for p in kernel.params if p.output}
+    inputs = {p.name for p in kernel.params} - outputs
+    for sweep in kernel.sweeps:
+        wrong = ({*sweep.loads} - inputs) | ({s.param for s in sweep.stores} - outputs)
+        if wrong:
+            raise InternalError(f"{kernel.name}, sweep {sweep.number}: unknown {sorted(wrong)}")

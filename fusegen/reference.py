@@ -40,11 +40,24 @@ def evaluate(
         return tuple(run.value(node) for node in graph.outputs)
 
 
+def every_value(
+    graph: g.Graph, inputs: Mapping[str, Array], dtypes: Mapping[str, DType], n_cols: int,
+    float_dtype: type[np.floating[Any]] = np.float64,
+) -> Mapping[g.Node, Array]:  # fmt: skip
+    """The value of every node (of a state of one's own: nothing); arguments as for `evaluate`."""
+    run = _Interpreter(graph, inputs, infer_kinds(graph, dtypes), n_cols, float_dtype, keep=True)
+    with np.errstate(all="ignore"):
+        for node in graph.nodes:
+            run.value(node)
+    return run.known
+
+
 class _Interpreter:
     def __init__(
         self, graph: g.Graph, inputs: Mapping[str, Array], kinds: Mapping[g.Node, Kind],
-        n_cols: int, float_dtype: type[np.floating[Any]],
+        n_cols: int, float_dtype: type[np.floating[Any]], *, keep: bool = False,
     ) -> None:  # fmt: skip
+        self.keep = keep  # every value, not only those that something still needs
         self.inputs, self.kinds, self.n_cols = inputs, kinds, n_cols
         self.float = np.dtype(float_dtype)
         self.known: dict[g.Node, Array] = {}
@@ -67,7 +80,7 @@ class _Interpreter:
         """Drop operands that nothing needs any more: a block's memory stays in the cache."""
         for arg in _inputs_of(node):
             self.uses[arg] -= 1
-            if self.uses[arg] == 0:
+            if self.uses[arg] == 0 and not self.keep:
                 self.known[arg] = np.empty(0)
 
     def _as(self, value: Any, kind: Kind) -> Array:

@@ -188,4 +188,24 @@ def _columns(columns: tuple[int, ...]) -> str:
     return f"{'column' if len(columns) == 1 else 'columns'} {', '.join(map(str, columns))}"
 
 
-Witness = Confusion | Ratio | Overflow | Cancellation | Disorder
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A row on which a merge that was proved, replayed in the kernel's floats, is not the text.
+
+    Values are those of the row as they were tried, one a column; `beside` the patterns they follow.
+    """
+
+    values: tuple[tuple[str, tuple[float, ...]], ...]
+    beside: str
+    merged: float
+    text: float
+
+    def __str__(self) -> str:
+        rows = [f"{n} = {listed(tuple(f'{v:.9g}' for v in values))}" for n, values in self.values]
+        return (
+            f"Row {', '.join(rows)} ({self.beside}):\n"
+            f"the merged sum gives {short(self.merged)}, the text {short(self.text)}."
+        )
+
+
+Witness = Confusion | Ratio | Overflow | Cancellation | Disorder | Stray

@@ -30,14 +30,18 @@ _SUMS = (g.Fold.SUM, g.Fold.MEAN)
 _MAX_NODES = 200  # of one element expression: sympy's time grows with it
 
 
-def derive(graph: g.Graph) -> Derivation:
+def derive(graph: g.Graph, defects: Mapping[str, Refused] | None = None) -> Derivation:
     """Classify every row reduction of the graph; never raises for what it cannot prove.
 
+    defects: reductions, by name, whose merge is not to be used, whatever is proved of it.
     Only the laws of the user's own monoids must hold: raises LawViolation or UnprovedLaw.
     """
     start = time.perf_counter()
     entries: dict[g.Node, Entry] = {}
     for node in graph.reductions:
+        if defects and graph.names[node] in defects:
+            entries[node] = defects[graph.names[node]]
+            continue
         if isinstance(node, g.Own):
             entries[node] = own_entry(graph, node, entries)
             continue

@@ -45,7 +45,7 @@ def _witness(
             return confusion(graph, node) or ratio(graph, node)
         case RefusalKind.ORDER | RefusalKind.UNPROVED | RefusalKind.TOO_MANY_STATES:
             return confusion(graph, node)
-        case RefusalKind.LATE | RefusalKind.SPECIAL:
+        case RefusalKind.LATE | RefusalKind.SPECIAL | RefusalKind.DEFECT:
             return None
         case _:
             assert_never(kind)
@@ -81,6 +81,8 @@ def advice(kind: RefusalKind) -> str:
             return "To share the sweep, use the row's maximum, or an fg.PerRow input, instead."
         case RefusalKind.LATE:
             return "To share the sweep, write it in simpler sums."
+        case RefusalKind.DEFECT:
+            return "This is a defect of fusegen, not of the text: please report it."
         case RefusalKind.UNPROVED:
             return "To share the sweep, write it as sums, maxima or minima of simpler expressions."
         case _:

@@ -1,0 +1,22 @@
+"""The one kernel of a pipeline's online form, for those who replay it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fusegen import graph as g
+from fusegen.derivation import Derivation
+from fusegen.dtypes import DType
+from fusegen.fusion import fuse
+from fusegen.kernel import Kernel
+from fusegen.kinds import infer_kinds
+from fusegen.lower.program import lower
+
+
+def online_kernel(
+    graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]
+) -> Kernel:
+    """All sweeps of the online form, for inputs of these types (by name), whatever runs."""
+    fusion = fuse(graph, derivation, "online", infer_kinds(graph, dtypes))
+    (kernel,) = lower(graph, derivation, fusion, dtypes, "rows").kernels
+    return kernel

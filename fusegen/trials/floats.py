@@ -1,0 +1,147 @@
+"""Merged sums tried in the kernels' own floats, on hard rows, beside the text as written.
+
+The proofs are about real numbers and a lemma about floats (docs/proofs.md); this knows neither.
+Replays cost by the merge, not by the row, so all rows go along one tree: single elements, one
+after another, from the empty state, where empty states, weights of 0 and scales of 0 each meet a
+merge alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fusegen import graph as g
+from fusegen.bank import Bank
+from fusegen.derivation import Dependent, Derivation
+from fusegen.dtypes import FLOAT64, DType
+from fusegen.kernel import Kernel
+from fusegen.reference import evaluate, every_value
+from fusegen.replay import RowsReplay, Split
+from fusegen.rounding import rounding_of
+
+Array = np.ndarray[Any, Any]
+
+SAFE, UNITS = 4.0, 64.0  # of the safe text's error, and units in the last place of Σ|terms|
+BEYOND = 3.0  # times as far is no rounding any more
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A merged sum that is beyond what rounding explains, or not finite where the text is."""
+
+    name: str  # of the sum, in the graph
+    bank: Bank  # the row, alone
+    merged: float
+    text: float
+    error: float
+    allowed: float
+    floats: str  # that the kernel computes in
+
+
+@dataclass(frozen=True)
+class _Text:
+    """One sum by the text as written: exact enough, and in the kernel's type. Columns of rows."""
+
+    node: g.Reduce
+    right: Array
+    safe: Array
+    terms: Array  # Σ|terms|, of a mean their mean
+
+
+def try_floats(
+    graph: g.Graph, kernel: Kernel, derivation: Derivation, dtypes: Mapping[str, DType],
+    bank: Bank, tree: Split,
+) -> list[Alarm]:  # fmt: skip
+    """Replay the kernel on the bank along a tree; one alarm per sum at most, its worst row.
+
+    `dtypes` of the inputs are those that the kernel was lowered for. Where the user accepts
+    cancellation, only results that are not finite count.
+    """
+    merged = [e for e in derivation if isinstance(e, Dependent)]
+    if not merged:
+        return []
+    replay = RowsReplay(kernel, bank.named(graph), bank.n_cols)
+    replay.run(tree)
+    wide = kernel.compute == FLOAT64
+    found = []
+    for text in _texts(graph, merged, dtypes, bank, wide=wide):
+        got = _column(replay.env[graph.names[text.node]], len(bank))
+        excess = _excess(graph, text, got, dtypes, bank, wide=wide)
+        if np.max(excess) > 1:
+            found.append(_alarm(graph, text, got, excess, bank, kernel.compute.name))
+    return found
+
+
+def _texts(
+    graph: g.Graph, merged: list[Dependent], dtypes: Mapping[str, DType], bank: Bank, *, wide: bool
+) -> Iterator[_Text]:
+    sums = [n for n in (graph[e.name] for e in merged) if isinstance(n, g.Reduce)]
+    asked = replace(graph, outputs=(*sums, *(n.arg for n in sums)))
+    only = replace(graph, outputs=tuple(sums))
+    exact = evaluate(asked, bank.inputs, dtypes, bank.n_cols, np.longdouble if wide else np.float64)
+    safe = evaluate(only, bank.inputs, dtypes, bank.n_cols, np.float64 if wide else np.float32)
+    rows, n = len(bank), bank.n_cols
+    for k, node in enumerate(sums):
+        terms = np.abs(np.broadcast_to(exact[len(sums) + k], (rows, n))).sum(axis=1)
+        mean = node.fold is g.Fold.MEAN
+        yield _Text(node, _column(exact[k], rows), _column(safe[k], rows),
+                    terms / n if mean else terms)  # fmt: skip
+
+
+def _excess(
+    graph: g.Graph, text: _Text, got: Array, dtypes: Mapping[str, DType], bank: Bank, *, wide: bool
+) -> Array:
+    """Errors over what is allowed, 0 for rows on which the text itself is not finite."""
+    info = np.finfo(np.float64 if wide else np.float32)
+    unit = float(info.eps)
+    tiny = 8 * bank.n_cols * float(info.tiny)
+    with np.errstate(all="ignore"):
+        off = np.abs(text.safe - text.right)
+        judged = (text.terms < info.max / 64) & (off <= np.abs(text.terms) / 64)  # not where NaN
+        error = np.where(np.isfinite(got), np.abs(got - text.right), np.inf)
+        if graph.allow_cancellation:
+            error = np.where(np.isfinite(got), 0, error)
+        allowed = SAFE * off + UNITS * unit * text.terms + tiny
+        excess = np.where(judged, error / (BEYOND * allowed), 0)
+        suspects = np.flatnonzero((excess > 1) & np.isfinite(error))
+        if len(suspects):  # seldom: then it is worth asking what the text's own rounding may do
+            inputs = {n: a[suspects] for n, a in bank.inputs.items()}
+            kind = np.longdouble if wide else np.float64
+            values = every_value(graph, inputs, dtypes, bank.n_cols, kind)
+            own = _column(rounding_of(text.node, values, bank.n_cols, unit), len(suspects))
+            excess[suspects] = error[suspects] / (BEYOND * (allowed[suspects] + SAFE * own))
+    return excess
+
+
+def _alarm(
+    graph: g.Graph, text: _Text, got: Array, excess: Array, bank: Bank, floats: str
+) -> Alarm:
+    """For the worst row; of several where the merged sum is not finite, that of the greatest."""
+    worst = int(np.argmax(np.where(excess == np.max(excess), np.abs(text.right), -1)))
+    merged, right = float(got[worst]), float(text.right[worst])
+    error = abs(merged - right) if np.isfinite(merged) else float("inf")
+    allowed = error / float(excess[worst])
+    return Alarm(graph.names[text.node], bank.only(worst), merged, right, error, allowed, floats)
+
+
+def shortest(
+    graph: g.Graph, kernel: Kernel, derivation: Derivation, dtypes: Mapping[str, DType],
+    alarm: Alarm, tree: Split, least: int = 1,
+) -> Alarm:  # fmt: skip
+    """The alarm on as few columns as leaving out one after another leads to, `least` at least."""
+    while alarm.bank.n_cols > least:
+        shorter = alarm.bank.shortened()
+        found = try_floats(graph, kernel, derivation, dtypes, shorter, tree)
+        again = [a for a in found if a.name == alarm.name]
+        if not again:
+            break
+        alarm = again[0]
+    return alarm
+
+
+def _column(values: Any, rows: int) -> Array:
+    return np.broadcast_to(np.asarray(values), (rows, 1))[:, 0]

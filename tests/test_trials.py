@@ -1,0 +1,125 @@
+"""Merges tried in floats on hard rows: what is wrong is found and not used; what is right is."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fusegen as fg
+from fusegen.algebra import merge as algebra_merge
+from fusegen.algebra.derive import derive
+from fusegen.derivation import Dependent, RefusalKind, Refused
+from fusegen.dtypes import FLOAT32
+from fusegen.trials import first
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+from accepted import ACCEPTED
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+RIGHT = {p.name: p for p in (*fg.library.PIPELINES.values(), *ACCEPTED.values())}
+
+
+# Each is equal to its text over the reals, and wrong in float32 on finite rows.
+WRONG = {
+    "the greatest of other data": lambda x, y: fg.sum(fg.exp(x - fg.max(y))),
+    "the mean of other data": lambda x, y: fg.sum((x - fg.mean(y)) ** 2),
+    "a moment about other data": lambda x, y: fg.sum((x - fg.max(y)) ** 2),
+    "a third moment about other data": lambda x, y: fg.sum((x - fg.min(y)) ** 3),
+    "other weights": lambda x, y: fg.mean(
+        (x - fg.sum(fg.abs(y) * x) / fg.sum(fg.abs(y))) ** 2),
+    "a scale of other data": lambda x, y: fg.sum((x / fg.max(fg.abs(y))) ** 2),
+    "small differences": lambda x: fg.sum(fg.expm1(x - fg.max(x))),
+    "not infinite": lambda x: fg.sum(fg.where(fg.isinf(x), 0.0, fg.exp(x - fg.max(x)))),
+    "a range as scale": lambda x: fg.sum((x / (fg.max(x) - fg.min(x))) ** 2),
+}  # fmt: skip
+
+
+@pytest.fixture
+def no_rule(monkeypatch):
+    """The algebra as it would be if its rule about floats let everything pass."""
+    if hasattr(algebra_merge, "judge"):
+        everything = algebra_merge.Verdict((), ())
+        monkeypatch.setattr(algebra_merge, "judge", lambda *_: everything)
+
+
+def _graph(text):
+    pipeline = fg.pipeline(text)
+    return pipeline.traced(frozenset(pipeline.signature.arrays), {}).graph
+
+
+def _dependents(derivation):
+    return [e for e in derivation if isinstance(e, Dependent)]
+
+
+@pytest.mark.parametrize("pipeline", RIGHT.values(), ids=lambda p: p.name)
+def test_what_is_right_is_used(pipeline):
+    inputs = tuple(pipeline.signature.optional)
+    for dtype in ("float32", "bfloat16"):
+        work = pipeline.work(form="online", dtype=dtype, inputs=inputs)
+        derivation = work.result("derive")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert first.tried(work.graph, derivation, work.dtypes) is derivation
+
+
+@pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
+def test_what_is_wrong_in_floats_is_found_and_not_used(text, no_rule):
+    graph = _graph(text)
+    derivation = derive(graph)
+    assert _dependents(derivation)
+    types = dict.fromkeys((i.name for i in graph.inputs), FLOAT32)
+    with pytest.warns(RuntimeWarning, match="please report") as told:
+        kept = first.tried(graph, derivation, types)
+    defects = [e for e in kept if isinstance(e, Refused) and e.refusal.kind is RefusalKind.DEFECT]
+    assert len(defects) == len(told) >= 1
+    shown = str(defects[0].refusal)
+    assert "test_trials.py" in shown
+    assert "the merged sum gives" in shown
+
+
+def _foreign(x, y):
+    return fg.sum(fg.exp(x - fg.max(y))), fg.sum(fg.exp(x - fg.max(x)))
+
+
+def test_the_sum_keeps_its_own_sweep_and_the_user_is_told(no_rule):
+    pipeline = fg.pipeline(_foreign)
+    x, y = np.full((1, 3), 100, np.float32), np.array([[0, 0, 110]], np.float32)
+    with pytest.warns(RuntimeWarning, match=r"foreign: test_trials.py:\d+.*sum_exp"):
+        foreign, own = pipeline(x, y, form="online")
+    np.testing.assert_allclose(foreign, 3 * np.exp(-10.0), rtol=1e-5)
+    np.testing.assert_allclose(own, 3)
+    shown = str(pipeline.explain())
+    assert "proved, and wrong in floats" in shown
+    assert "please report" in shown
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipeline(x, y, form="safe")
+        pipeline(x, y, form="online")
+
+
+def test_a_merge_is_tried_once(monkeypatch):
+    """Not again for another form, shape or type of the same range, nor by a process that finds it
+    on disk, nor by a call that is warm."""
+    runs = []
+    right = first.try_floats
+    monkeypatch.setattr(first, "try_floats", lambda *a: runs.append(1) or right(*a))
+
+    def fresh(x):
+        return fg.sum(fg.exp(x - fg.max(x)) * 1.732050808)
+
+    x = np.ones((2, 50), np.float32)
+    pipeline = fg.pipeline(fresh)
+    pipeline(x, form="online")
+    tried = len(runs)
+    pipeline(x)
+    pipeline(x[:, :7])
+    pipeline(x.astype(np.float64))
+    fg.pipeline(fresh)(x)
+    assert tried == len(runs) == 1
+    fg.pipeline(fresh)(x, form="safe")
+    assert len(runs) == tried
