@@ -22,7 +22,7 @@ import numpy as np
 from accepted import ACCEPTED
 
 import fusegen as fg
-from fusegen.runtime.cpu import find_compiler
+from fusegen.runtime.toolchain import find_compiler
 from fusegen.schedule.target import host_cpu
 
 Array = np.ndarray[Any, Any]
@@ -216,7 +216,9 @@ def report(results: list[dict[str, Any]]) -> str:
         peer = torch.__version__
     except ImportError:
         peer = None
-    compiler = subprocess.run([str(find_compiler()), "--version"], capture_output=True, text=True,
+    found = find_compiler()
+    assert found is not None
+    compiler = subprocess.run([*found.words, "--version"], capture_output=True, text=True,
                               check=True).stdout.splitlines()[0]  # fmt: skip
     head = {
         "date": datetime.date.today().isoformat(), "target": host_cpu().name,

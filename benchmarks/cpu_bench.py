@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 import fusegen as fg
-from fusegen.runtime.cpu import find_compiler
+from fusegen.runtime.toolchain import find_compiler
 from fusegen.schedule.target import host_cpu
 
 READ = r"""
@@ -59,7 +59,9 @@ def reader(threads: int) -> Callable[[np.ndarray], None]:
     folder = Path(tempfile.mkdtemp())
     source, library = folder / "read.cpp", folder / "read.so"
     source.write_text(READ % target.vector_bytes)
-    subprocess.run([str(find_compiler()), "-O3", "-shared", "-fPIC", *target.flags,
+    found = find_compiler()
+    assert found is not None
+    subprocess.run([*found.words, "-O3", "-shared", "-fPIC", *target.flags,
                     "-o", str(library), str(source)], check=True)  # fmt: skip
     function = ctypes.CDLL(str(library)).read_all
     function.argtypes = [ctypes.c_void_p, ctypes.c_longlong]
@@ -251,7 +253,9 @@ def every_list(args: argparse.Namespace, read: Callable[..., None]) -> list[dict
 
 
 def report(args: argparse.Namespace, threads: int, results: list[Any]) -> dict[str, Any]:
-    version = subprocess.run([str(find_compiler()), "--version"], capture_output=True, text=True,
+    found = find_compiler()
+    assert found is not None
+    version = subprocess.run([*found.words, "--version"], capture_output=True, text=True,
                              check=True).stdout.splitlines()[0]  # fmt: skip
     shape = {} if args.lists else {"rows": args.rows, "cols": args.cols}
     return {

@@ -23,6 +23,7 @@ from fusegen.compiled import Compiled, Spec
 from fusegen.errors import (
     ArgumentError,
     BackendError,
+    CompilerError,
     DTypeError,
     FusegenError,
     InternalError,
@@ -98,14 +99,13 @@ if not TYPE_CHECKING:  # what a type checker knows is all there is
 
 
 __all__ = [
-    "ArgumentError", "BackendError", "ColumnGradient", "Compiled", "DTypeError", "FusegenError",
-    "Gradient", "InternalError", "LawViolation", "OwnMonoid", "PerColumn", "PerRow", "Pipeline",
-    "PipelineError", "Report", "ShapeError", "Spec", "TraceError", "UnknownName", "UnprovedLaw",
-    "__version__",
-    "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "check", "cos", "count", "erf",
-    "exp", "exp2", "expm1", "floor", "grad", "index", "isfinite", "isinf", "isnan", "length",
-    "library", "log", "log1p", "log2", "logsumexp", "max", "maximum", "mean", "min", "minimum",
-    "monoid", "pipeline", "prod", "product", "ragged", "reduce", "round", "rsqrt", "sections",
-    "sigmoid", "sign", "sin", "sqrt", "stabilize", "sum", "take", "tanh", "topk", "var", "where",
-    "xlogy",
+    "ArgumentError", "BackendError", "ColumnGradient", "Compiled", "CompilerError", "DTypeError",
+    "FusegenError", "Gradient", "InternalError", "LawViolation", "OwnMonoid", "PerColumn",
+    "PerRow", "Pipeline", "PipelineError", "Report", "ShapeError", "Spec", "TraceError",
+    "UnknownName", "UnprovedLaw", "__version__", "abs", "all", "any", "argmax", "argmin", "cast",
+    "ceil", "check", "cos", "count", "erf", "exp", "exp2", "expm1", "floor", "grad", "index",
+    "isfinite", "isinf", "isnan", "length", "library", "log", "log1p", "log2", "logsumexp", "max",
+    "maximum", "mean", "min", "minimum", "monoid", "pipeline", "prod", "product", "ragged",
+    "reduce", "round", "rsqrt", "sections", "sigmoid", "sign", "sin", "sqrt", "stabilize", "sum",
+    "take", "tanh", "topk", "var", "where", "xlogy",
 ]  # fmt: skip

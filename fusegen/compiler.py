@@ -75,7 +75,9 @@ class Work:
             one = _BY_NAME[name]
             key = None if one.key is None or _DUMP else (name, *one.key(self))
             make = functools.partial(self._made, one)
-            found = make() if key is None else kept(key, make, lambda _: self._settled)
+            about = self.graph.name
+            found = (make() if key is None
+                     else kept(key, make, lambda _: self._settled, one.kind, about))  # fmt: skip
             self.known[name] = found
             if _wants_dump(name):
                 _dump(name, found)
@@ -134,11 +136,12 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """`run` makes the result from a Work; `key` names it on disk, None: it is not kept."""
+    """`run` makes the result, a `kind`, from a Work; `key` names it on disk, None: not kept."""
 
     name: str
     run: Callable[[Work], Any]
     key: Callable[[Work], tuple[str, ...]] | None = None
+    kind: Any = None
     verify: Callable[[Any], None] = lambda _: None
 
 
@@ -226,15 +229,15 @@ def _schedule_key(work: Work) -> tuple[str, ...]:
 PASSES: tuple[Pass, ...] = (
     Pass("trace", lambda work: work.traced.graph),
     Pass("kinds", _kinds),
-    Pass("derive", _derive, key=lambda work: (work.traced.digest,)),
-    Pass("try", _try, key=_try_key),
+    Pass("derive", _derive, key=lambda work: (work.traced.digest,), kind=Derivation),
+    Pass("try", _try, key=_try_key, kind=Derivation),
     Pass("fuse", _fuse),
     Pass("lower", lambda work: _lowered(work, "rows"), verify=verify_program,
-         key=lambda work: work.front_key), #X=verify_program),
+         key=lambda work: work.front_key, kind=Program),
     Pass("select_schedule", _select_schedule),
     Pass("regroup", _regroup, verify=verify_program,
-         key=lambda work: (*work.front_key, _grouping(work))),
-    Pass("emit", _emit, key=_schedule_key),
+         key=lambda work: (*work.front_key, _grouping(work)), kind=Program),
+    Pass("emit", _emit, key=_schedule_key, kind=str),
 )  # fmt: skip
 _BY_NAME = {p.name: p for p in PASSES}
 

@@ -14,13 +14,14 @@ import numpy as np
 from fusegen import graph as g
 from fusegen.compiler import Executable, Traced, Work, executable, numpy_executable
 from fusegen.dtypes import DType
-from fusegen.errors import ArgumentError, BackendError
+from fusegen.errors import ArgumentError, BackendError, CompilerError
 from fusegen.forms import Form
 from fusegen.kernel import Param, Program
 from fusegen.nesting import flatten, nest
 from fusegen.runtime import arrays as ar
 from fusegen.runtime import results as rs
 from fusegen.runtime.columns import check_columns
+from fusegen.runtime.notices import warn_once
 from fusegen.runtime.strips import side_by_side, whole_vectors
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.strips import takes_strips
@@ -102,7 +103,7 @@ class Front:
         if self.choices.numpy and key.device == "cpu":
             return numpy_executable(self._first)
         target = self._target(key.device)
-        if isinstance(target, CpuTarget) and not _has_compiler():
+        if isinstance(target, CpuTarget) and _hindered(target):
             return numpy_executable(self._first)
         work = self.work(target, self.problem(key))
         measured = self.tuned.get(key)
@@ -110,7 +111,12 @@ class Front:
             work.known["select_schedule"] = measured.schedule
         made = (target, key.place, work.schedule)  # modules are loaded per device
         if made not in self.by_schedule:
-            self.by_schedule[made] = executable(work)
+            try:
+                self.by_schedule[made] = executable(work)
+            except CompilerError:
+                if not isinstance(target, CpuTarget) or not _hindered(target, failed=True):
+                    raise
+                return numpy_executable(self._first)
         return self.by_schedule[made]
 
     def problem(self, key: Key) -> Problem:
@@ -149,15 +155,15 @@ class Front:
                 )
 
 
-def _has_compiler() -> bool:
-    from fusegen.runtime.cpu import find_compiler
+def _hindered(target: CpuTarget, *, failed: bool = False) -> bool:
+    """Can nothing be compiled here? Says so once."""
+    from fusegen.runtime.cpu import hindrance
 
-    if find_compiler() is not None:
-        return True
-    from fusegen.runtime.numpy_path import warn_once
-
-    warn_once()
-    return False
+    why = hindrance(target, failed=failed)
+    if why:
+        warn_once(f"fusegen runs on NumPy, right, but several times slower, since nothing can be "
+                  f"compiled (fusegen doctor says more): {why}")  # fmt: skip
+    return bool(why)
 
 
 @dataclass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fusegen.loc import Loc
 
 
@@ -75,3 +77,17 @@ class UnprovedLaw(PipelineError):
 
 class BackendError(FusegenError):
     """A backend cannot run here (no compiler, no CuPy, no device); says what to install."""
+
+
+class CompilerError(BackendError):
+    """A compiler failed, was stopped, or wrote what is no library; carries what it said."""
+
+    def __init__(
+        self, command: Sequence[str], what: str, said: str = "", *, fix: str = "",
+        refused: bool = False,
+    ) -> None:  # fmt: skip
+        self.command, self.what, self.said, self.fix = tuple(command), what, said, fix
+        self.refused = refused  # by a compiler that ran to its end: what it was given, or all
+        lines = [f"the compiler {what}", f"  {' '.join(command)}"]
+        lines += [f"  | {line}" for line in said.splitlines()]
+        super().__init__("\n".join([*lines, *([f"  {fix}"] if fix else [])]))

@@ -107,7 +107,8 @@ class Gradient(Pipeline):
 
         def prover(output: g.Node, pivot: g.Reduce) -> Obligation:
             key = ("stationary", digest, names[output], names[pivot])
-            return kept(key, functools.partial(prove, output, pivot), _settled)
+            return kept(key, functools.partial(prove, output, pivot), _settled, Obligation,
+                        self.name)
 
         return prover
 

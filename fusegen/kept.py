@@ -2,43 +2,50 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from fusegen.errors import BackendError
-from fusegen.runtime.cache import load_bytes, store_bytes
+from fusegen.codec import Unreadable, Unwritable, decoded, encoded
+from fusegen.runtime.cache.entries import load, store
+from fusegen.runtime.notices import LOG
 from fusegen.sources import sources_digest
 
 _T = TypeVar("_T")
 
 
-def kept(key: tuple[str, ...], make: Callable[[], _T], settled: Callable[[_T], bool]) -> _T:
+def kept(
+    key: tuple[str, ...], make: Callable[[], _T], settled: Callable[[_T], bool], kind: type[_T],
+    about: str = "",
+) -> _T:  # fmt: skip
     """What `make` makes, from disk if it was made before, by these sources, under this key.
 
+    kind: its class, a frozen dataclass or `str`; see `codec`. about: whose it is, for listings.
     Only what is `settled` is kept: not what a busy machine had no time to decide.
     """
-    found: _T | None = known(key)
+    found = known(key, kind)
     if found is None:
         found = make()
         if settled(found):
-            whole = (key[0], sources_digest(), *key[1:])
-            with suppress(BackendError):  # without a private folder nothing is kept
-                store_bytes(whole, ".pickle", pickle.dumps(found))
+            try:
+                store(_whole(key), f"{key[0]} {about}".rstrip(), encoded(found))
+            except Unwritable as error:
+                LOG.warning("%s is not kept: %s", key[0], error)
     return found
 
 
-def known(key: tuple[str, ...]) -> Any:
+def known(key: tuple[str, ...], kind: type[_T]) -> _T | None:
     """What `kept` has under this key; None if nothing."""
-    return _load((key[0], sources_digest(), *key[1:]))
-
-
-def _load(key: tuple[str, ...]) -> Any:
+    text = load(_whole(key))
+    if text is None:
+        return None
     try:
-        data = load_bytes(key, ".pickle")
-        return None if data is None else pickle.loads(data)
-    except BackendError:
-        return None  # no private folder: everything is made in this process
-    except (pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError):
-        return None  # written by something else: make it again
+        found = decoded(text, kind)
+    except Unreadable as error:
+        LOG.warning("cache: refused a kept %s: %s", key[0], error)
+        return None
+    LOG.debug("%s: kept from an earlier run", key[0])
+    return found
+
+
+def _whole(key: tuple[str, ...]) -> tuple[str, ...]:
+    return (key[0], sources_digest(), *key[1:])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,13 +83,13 @@ def tune(work: Work, trial: Callable[[], Trial]) -> Tuned:
 
     Raises BackendError during a graph capture, or where the choice by price cannot run.
     """
-    return kept(_key(work), lambda: _measure(work, trial), lambda _: True)
+    make = partial(_measure, work, trial)
+    return kept(_key(work), make, lambda _: True, Tuned, work.graph.name)
 
 
 def tuned(work: Work) -> Tuned | None:
     """What an earlier `tune` found for this work and device."""
-    found: Tuned | None = known(_key(work))
-    return found
+    return known(_key(work), Tuned)
 
 
 def _key(work: Work) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import fusegen as fg
-from fusegen.runtime.cpu import find_compiler
+from fusegen.runtime.toolchain import find_compiler
 
 TARGETS = ["numpy", *(["cpu"] if find_compiler() else [])]
 FORMS = ("auto", "online", "safe", "unfused")

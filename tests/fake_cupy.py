@@ -6,7 +6,6 @@ import contextlib
 import sys
 import types
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -135,9 +134,10 @@ def _nvrtc() -> Any:
 def _cupy(gpu: Gpu) -> Any:
     Array.gpu = _Device.gpu = gpu
 
-    def module(path: str) -> Any:
-        code = Path(path).read_text()
-        return gpu.module_of(simt.compile_module(code, check=False), code)
+    class Module:
+        def load(self, code: bytes) -> None:
+            text = code.decode()
+            self.get_function = gpu.module_of(simt.compile_module(text, check=False), text)
 
     def from_external(stream: Any) -> Any:
         return gpu.on_stream(stream.__cuda_stream__()[1], "cupy", gpu.current)
@@ -151,10 +151,10 @@ def _cupy(gpu: Gpu) -> Any:
     streams = types.SimpleNamespace(from_external=from_external)
     return types.SimpleNamespace(
         __file__=__file__, ndarray=Array, asarray=asarray, asnumpy=lambda a: a.get(),
-        RawModule=module,
         cuda=types.SimpleNamespace(
             Device=_Device, Stream=streams, Event=lambda: _Event(gpu),
             get_elapsed_time=lambda start, end: (end.time - start.time) * 1e3,
+            function=types.SimpleNamespace(Module=Module),
             driver=types.SimpleNamespace(ctxGetCurrent=lambda: gpu.context),
             get_cuda_path=lambda: None, nvrtc=_nvrtc(),
             get_current_stream=lambda i: types.SimpleNamespace(ptr=gpu.stream("cupy", i)),

@@ -102,9 +102,9 @@ class Gpu:
             handle = 0xF000 + len(self.functions)
             self.functions[handle] = (built, symbol, self.current)
             self.sources[handle] = source
-            return types.SimpleNamespace(kernel=types.SimpleNamespace(ptr=handle))
+            return types.SimpleNamespace(ptr=handle)
 
-        return types.SimpleNamespace(get_function=get_function)
+        return get_function
 
     # ---- the driver's functions ----
 

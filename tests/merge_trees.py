@@ -95,8 +95,8 @@ GPU = CUDA_TARGETS["sm_90"]
 
 def _cpu_launch(work: Work) -> Launch:
     (kernel,) = work.program.kernels
-    path = compiled(work.source + _cpu_driver(kernel), work.schedule.target, kernel.name)
-    library = ctypes.CDLL(str(path))
+    source = work.source + _cpu_driver(kernel)
+    library = compiled(source, work.schedule.target, kernel.name, ["drive"])
 
     def launch(
         kernel: Kernel, arrays: Sequence[Array], n_rows: int, n_cols: int, shapes: Array
@@ -107,7 +107,8 @@ def _cpu_launch(work: Work) -> Launch:
             if param.shape in ("element", "row"):
                 words.append(array.strides[0] // array.itemsize)
         table = (ctypes.c_int64 * (len(words) + 1))(*words, n_cols)
-        library.drive(table, ctypes.c_int64(n_rows), ctypes.c_void_p(shapes.ctypes.data))
+        drive = library.function("drive", ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+        drive(table, n_rows, shapes.ctypes.data)
 
     return launch
 

@@ -14,7 +14,7 @@ import simt
 from accuracy import CONSTANTS, DATA, PIPELINES, measured
 from cuda_cases import Case
 
-from fusegen.runtime.cpu import find_compiler
+from fusegen.runtime.toolchain import find_compiler
 
 KNOWN = {
     "a difference of numbers of the size of log n: near 0 the text is exact only by luck": [

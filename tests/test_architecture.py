@@ -33,6 +33,7 @@ LAYERS = (
     ("emit",),
     ("runtime",),
     ("trials",),
+    ("codec",),
     ("compiler", "signature", "kept"),
     ("tuning",),
     ("dispatch",),

@@ -200,6 +200,6 @@ def test_more_than_2_to_the_31_elements():
 
 
 def _has_compiler():
-    from fusegen.runtime.cpu import find_compiler
+    from fusegen.runtime.toolchain import find_compiler
 
     return find_compiler() is not None

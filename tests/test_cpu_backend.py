@@ -31,12 +31,13 @@ from fusegen import dtypes as dt
 from fusegen.errors import ArgumentError, BackendError, InternalError
 from fusegen.runtime import cpu
 from fusegen.runtime.threads import thread_count
+from fusegen.runtime.toolchain import find_compiler
 from fusegen.schedule.cpu import PIECE_COLUMNS, select_cpu
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import CPU_TARGETS, CpuTarget, host_cpu
 
 pytestmark = [
-    pytest.mark.skipif(cpu.find_compiler() is None, reason="no C++ compiler"),
+    pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler"),
     pytest.mark.usefixtures("own_cache"),
 ]
 
@@ -239,7 +240,7 @@ def test_source_that_does_not_compile_is_kept():
 def test_without_a_compiler(monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.delenv("CXX", raising=False)
-    assert cpu.find_compiler() is None
+    assert find_compiler() is None
     made = program(softmax)
     with pytest.raises(BackendError, match=r"g\+\+"):
         cpu.CpuExecutable(made, *source(made))
@@ -247,6 +248,6 @@ def test_without_a_compiler(monkeypatch):
 
 def test_a_compiler_that_is_not_there_is_passed_over(monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
-    usual = cpu.find_compiler()
+    usual = find_compiler()
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert cpu.find_compiler() == usual
+    assert find_compiler() == usual

@@ -9,12 +9,12 @@ from ml_dtypes import finfo
 
 from fusegen import dtypes as dt
 from fusegen import lang as fg
-from fusegen.runtime import cpu
+from fusegen.runtime.toolchain import find_compiler
 from fusegen.schedule.cpu import NETWORK_SLOTS, NETWORK_SLOTS_NARROW, PIECE_COLUMNS
 from fusegen.schedule.target import CPU_TARGETS, host_cpu
 
 pytestmark = [
-    pytest.mark.skipif(cpu.find_compiler() is None, reason="no C++ compiler"),
+    pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler"),
     pytest.mark.usefixtures("own_cache"),
 ]
 

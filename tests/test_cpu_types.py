@@ -19,10 +19,10 @@ from cpu_cases import (
 
 from fusegen import dtypes as dt
 from fusegen import lang as fg
-from fusegen.runtime import cpu
+from fusegen.runtime.toolchain import find_compiler
 
 pytestmark = [
-    pytest.mark.skipif(cpu.find_compiler() is None, reason="no C++ compiler"),
+    pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler"),
     pytest.mark.usefixtures("own_cache"),
 ]
 

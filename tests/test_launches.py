@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -27,8 +28,8 @@ Change = Callable[[tuple[Launch, ...]], tuple[Launch, ...]]
 @pytest.fixture
 def gpu(gpu: fake_gpu.Gpu, monkeypatch: pytest.MonkeyPatch) -> fake_gpu.Gpu:
     """Kernels without code: what a launch says is all that counts."""
-    empty = gpu.module_of(None)
-    monkeypatch.setattr(sys.modules["cupy"], "RawModule", lambda **_: empty)
+    empty = types.SimpleNamespace(load=lambda _: None, get_function=gpu.module_of(None))
+    monkeypatch.setattr(sys.modules["cupy"].cuda.function, "Module", lambda: empty)
     return gpu
 
 

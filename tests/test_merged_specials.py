@@ -20,7 +20,7 @@ from merge_trees import GPU, HOST, Driven, drive, trees
 
 import fusegen as fg
 from fusegen.pipeline import Pipeline
-from fusegen.runtime.cpu import find_compiler
+from fusegen.runtime.toolchain import find_compiler
 
 Array = np.ndarray[Any, Any]
 INF, NAN = np.inf, np.nan

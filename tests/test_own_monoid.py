@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fusegen as fg
-from fusegen.runtime.cpu import find_compiler
+from fusegen.runtime.toolchain import find_compiler
 
 emulated = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 compiled = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")

@@ -13,7 +13,7 @@ import fusegen as fg
 from fusegen import graph as g
 from fusegen.check import lowered, reducing
 from fusegen.replay import RowReplay, RowsReplay, balanced, chain
-from fusegen.runtime.cpu import find_compiler
+from fusegen.runtime.toolchain import find_compiler
 from fusegen.trials.rows import FAMILIES, values
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))

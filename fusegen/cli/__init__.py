@@ -1,4 +1,4 @@
-"""The command line: fusegen list | run | explain | source | graph | check | doctor."""
+"""The command line: fusegen list | run | explain | source | graph | check | cache | doctor."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fusegen.cli import cache
 from fusegen.cli.named import constants_of, find_named, find_pipeline
 from fusegen.cli.run import add_run_arguments, run
 from fusegen.errors import LawViolation
@@ -175,6 +176,8 @@ COMMANDS = {
         Command("graph", "The traced graph, as text or a drawing.", _add_graph, _graph),
         Command("check", "Prove again, then replay every merged operator on random splits.",
                 _add_check, _check),
+        Command("cache", "What is kept on disk: list, prune or verify it.",
+                cache.add_arguments, cache.run, False, ""),
         Command("doctor", "What is installed, which backends work here, and why not.",
                 _nothing, _doctor, False, ""),
     )

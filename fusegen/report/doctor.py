@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from fusegen.errors import BackendError
+from fusegen.runtime.settings import cache_bytes
 from fusegen.schedule.target import host_cpu
 from fusegen.version import __version__
 
@@ -56,11 +54,15 @@ def _version(package: str) -> str | None:
 
 
 def _compiler() -> Finding:
-    from fusegen.runtime.cpu import find_compiler
+    from fusegen.runtime.toolchain import find_compiler, unusable
 
-    found = find_compiler()
-    state = f"{found}, for {host_cpu().name}" if found else "no C++ compiler: runs on NumPy, slower"
-    return Finding("CPU kernels", state, found is not None, "install gcc or clang, or set CXX")
+    found, fix = find_compiler(), "install gcc or clang, or set CXX"
+    if found is None:
+        return Finding("CPU kernels", "no C++ compiler: runs on NumPy, slower", False, fix)
+    why = unusable(found, host_cpu().flags)
+    if why:
+        return Finding("CPU kernels", f"{why}\nruns on NumPy, slower", False, fix)
+    return Finding("CPU kernels", f"{found}, for {host_cpu().name}", True)
 
 
 def _gpu() -> Finding:
@@ -86,22 +88,15 @@ def _optional(name: str, fix: str) -> Finding:
 
 
 def _cache() -> Finding:
-    from fusegen.runtime.cache import cache_dir
+    from fusegen.runtime.cache.folder import opened
 
     try:
-        folder = cache_dir()
-    except BackendError as error:
+        with opened() as folder:
+            sizes = [f.n_bytes for f in folder.files()]
+    except (BackendError, OSError) as error:
         return Finding("cache", "off", False, str(error))
-    sizes = list(_sizes(folder))
-    return Finding("cache", f"{folder}: {len(sizes)} files, {sum(sizes) / 1e6:.1f} MB", True)
-
-
-def _sizes(folder: Path) -> Iterator[int]:
-    """Bytes of each file. What other processes remove meanwhile is left out."""
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):
-                yield (Path(parent) / name).stat().st_size
+    held = f"{len(sizes)} files, {sum(sizes) / 1e6:.1f} of {cache_bytes() / 1e6:g} MB"
+    return Finding("cache", f"{folder.path}: {held}", True)
 
 
 def text() -> str:

@@ -7,20 +7,20 @@ not depend on the number of threads, whether a thread owns whole rows or threads
 from __future__ import annotations
 
 import ctypes
-import os
-import shutil
-import subprocess
-from collections.abc import Callable, Mapping
-from functools import cache
-from pathlib import Path
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from fusegen.errors import BackendError, InternalError
+from fusegen.errors import BackendError, CompilerError, InternalError
 from fusegen.kernel import Kernel, Param, Program, Sweep
-from fusegen.runtime.cache import artifact, cache_dir
+from fusegen.runtime.cache.entries import artifact
+from fusegen.runtime.cache.folder import opened
+from fusegen.runtime.loaded import Library, library
+from fusegen.runtime.notices import LOG
 from fusegen.runtime.threads import share, thread_count
+from fusegen.runtime.toolchain import build, find_compiler, known_unusable, unusable, version
 from fusegen.schedule.cpu import PIECE_COLUMNS, CpuSchedule
 from fusegen.schedule.target import CPU_TARGETS, CpuTarget, host_cpu
 
@@ -28,35 +28,19 @@ Array = np.ndarray[Any, Any]
 Progress = Callable[[float], None]
 """Called with the share of the work that is done, from 0 to 1."""
 
-# Never -ffast-math: it folds the rounding constants of exp away, and some compilers then switch
-# the whole process to flushing subnormals.
-FLAGS = (
-    "-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC",
-    "-shared", "-Wno-psabi",
-)  # fmt: skip
-
 _BLOCKS_PER_THREAD = 8  # so that no thread waits long for the last
 _CACHE_LINE = 64
 _BLOCK_ELEMENTS = 1 << 16  # of a thread's turn at least: 10 µs of work for 1 µs of Python
-
-
-def find_compiler() -> str | None:
-    """Path of the C++ compiler: $CXX, else c++, g++ or clang++ on PATH; None without one."""
-    for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
-        found = shutil.which(name) if name else None
-        if found:
-            return found
-    return None
 
 
 class CpuExecutable:
     """A program compiled for this machine."""
 
     def __init__(self, program: Program, schedule: CpuSchedule, source: str) -> None:
-        """Compile, or load from the cache. Raises BackendError, or InternalError for bad source."""
+        """Compile, or load from the cache; raises what `compiled` does."""
         self.program, self.schedule = program, schedule
-        self.path = compiled(source, schedule.target, program.name)
-        library = ctypes.CDLL(str(self.path))
+        wanted = [f"{kernel.name}_rows" for kernel in program.kernels]
+        library = compiled(source, schedule.target, program.name, wanted)
         self._launches = [_Launch(kernel, library) for kernel in program.kernels]
 
     def __call__(
@@ -82,21 +66,16 @@ class CpuExecutable:
 class _Launch:
     """One kernel of the library: its entry points, and how its rows are shared."""
 
-    def __init__(self, kernel: Kernel, library: ctypes.CDLL) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: Kernel, library: Library) -> None:
+        self.kernel, self._library = kernel, library
         number, pointer = ctypes.c_int64, ctypes.c_void_p
 
         def entry(name: str, *types: Any) -> Any:
-            function = getattr(library, f"{kernel.name}_{name}")
-            function.argtypes, function.restype = types, None
-            return function
+            return library.function(f"{kernel.name}_{name}", *types)
 
         def size(name: str) -> int:
-            function = getattr(library, f"{kernel.name}_{name}", None)
-            if function is None:
-                return 0
-            function.argtypes, function.restype = (), number
-            return int(function())
+            function = library.function(f"{kernel.name}_{name}", result=number)
+            return 0 if function is None else int(function())
 
         self.rows = entry("rows", pointer, number, number, pointer)
         self.begin = entry("begin", pointer, number, pointer) if kernel.prelude else None
@@ -116,6 +95,8 @@ class _Launch:
         progress: Progress | None,
     ) -> None:  # fmt: skip
         table = _table(self.kernel, arrays, n_rows, n_cols)
+        # As long as a thread has the table, the memory and the code are there.
+        table.held = (self._library, *arrays.values())
         if n_rows < team and n_cols > PIECE_COLUMNS:
             self._run_pieces(table, n_rows, n_cols, team, progress)
         else:
@@ -201,9 +182,7 @@ def _table(kernel: Kernel, arrays: Mapping[str, Array], n_rows: int, n_cols: int
         words.append(array.ctypes.data)
         if param.shape in ("element", "row"):
             words.append(array.strides[0] // array.itemsize if n_rows > 1 else 0)
-    table: Any = (ctypes.c_int64 * (len(words) + 1))(*words, n_cols)
-    table.held = tuple(arrays.values())  # as long as a thread has the table, the memory is there
-    return table
+    return (ctypes.c_int64 * (len(words) + 1))(*words, n_cols)
 
 
 def _check(param: Param, array: Array, n_rows: int, n_cols: int) -> None:
@@ -238,41 +217,64 @@ def _counted(progress: Progress | None, total: int) -> Callable[[int], None] | N
 # ---- compiling ----
 
 
-def compiled(source: str, target: CpuTarget, name: str) -> Path:
-    """The shared library of the source, from the cache if it is there."""
+def compiled(source: str, target: CpuTarget, name: str, functions: Iterable[str]) -> Library:
+    """The source as a library with these functions, from the cache if it is there.
+
+    Raises BackendError, CompilerError, or InternalError for source that a compiler which is sound
+    otherwise refuses.
+    """
     _check_target(target)
     compiler = find_compiler()
     if compiler is None:
         raise BackendError(
             "no C++ compiler was found. Install g++ or clang++, or set CXX to one."
         )
-    command = (compiler, *FLAGS, *target.flags)
-    key = ("cpu", source, *command, _version(compiler))
-    return artifact(key, ".so", lambda path: _compile(source, command, path, name))
+    key = ("cpu", source, *compiler.command(target.flags), version(compiler))
+    wanted, tried = tuple(functions), []
 
+    def make(cancelled: Callable[[], bool]) -> bytes:
+        made = build(compiler, target.flags, source, wanted, cancelled)
+        tried.append(_loaded(made, name))  # what cannot be loaded is not kept
+        return made
 
-def _compile(source: str, command: tuple[str, ...], path: Path, name: str) -> None:
-    text = path.with_suffix(".cpp")
-    text.write_text(source)
-    done = subprocess.run(
-        [*command, "-o", str(path), str(text)], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        kept = cache_dir() / f"failed_{name}.cpp"
-        kept.write_text(source)
+    try:
+        return _loaded(artifact(key, f"library {name}", make), name)
+    except CompilerError as error:
+        if not error.refused or unusable(compiler, target.flags):
+            raise
         raise InternalError(
-            f"generated source does not compile; it is kept in {kept}\n"
-            f"{' '.join(command)}\n{done.stderr.replace(str(text), str(kept))}"
-        )
+            f"generated source does not compile; it is kept in {_kept(source, name)}\n{error}"
+        ) from error
 
 
-@cache
-def _version(compiler: str) -> str:
-    """The compiler's version and machine: another one may make another library."""
-    done = subprocess.run(
-        [compiler, "-dumpfullversion", "-dumpmachine"], capture_output=True, text=True, check=False
-    )
-    return done.stdout + done.stderr
+def _loaded(data: bytes, name: str) -> Library:
+    start = time.perf_counter()
+    try:
+        found = library(data)
+    except OSError as error:
+        raise BackendError(f"the compiled library of {name} cannot be loaded: {error}") from error
+    LOG.debug("loaded %s in %.1f ms", name, 1e3 * (time.perf_counter() - start))
+    return found
+
+
+def _kept(source: str, name: str) -> str:
+    """Where the source can be read; in the message itself where nothing can be written."""
+    try:
+        with opened() as folder:
+            folder.write(f"failed_{name}.cpp", source.encode())
+            return str(folder.path / f"failed_{name}.cpp")
+    except (BackendError, OSError) as error:
+        return f"no file: {error}"
+
+
+def hindrance(target: CpuTarget, *, failed: bool = False) -> str:
+    """Why nothing can be compiled here; "" where it can. Found out when a compiler has `failed`,
+    and known from then on."""
+    compiler = find_compiler()
+    if compiler is None:
+        return "no C++ compiler was found. Install gcc or clang"
+    tried = failed or known_unusable(compiler, target.flags)
+    return unusable(compiler, target.flags) if tried else ""
 
 
 def _check_target(target: CpuTarget) -> None:

@@ -6,10 +6,8 @@ fit a core's cache, so memory is read about once. Floats are kept in float32 (fl
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,17 +24,6 @@ BLOCK_BYTES = 1 << 20  # of one intermediate value: a few of them fit a core's s
 
 Progress = Callable[[float], None]
 """Called with the share of the work that is done, from 0 to 1."""
-
-
-@cache
-def warn_once() -> None:
-    """Say, once per process, that this is not what fusegen is for."""
-    warnings.warn(
-        "no C++ compiler was found, so fusegen runs on NumPy: right, but several times slower. "
-        "Install gcc or clang (`fusegen doctor` says more).",
-        RuntimeWarning,
-        stacklevel=8,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

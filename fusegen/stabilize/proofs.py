@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from contextlib import suppress
-from dataclasses import asdict
 
 from fusegen import graph as g
 from fusegen.derivation import Obligation
 from fusegen.digest import attributes
-from fusegen.errors import BackendError
-from fusegen.runtime.cache import load_bytes, store_bytes
-from fusegen.sources import sources_digest
+from fusegen.kept import kept
 
 
 def equality(name: str, old: g.Node, new: g.Node) -> Obligation:
     """The obligation that `new` equals `old`, proved now or by an earlier process."""
-    key = ("equality", sources_digest(), name, _fingerprint(old, new))
-    with suppress(BackendError):  # without a private folder nothing is kept
-        kept = load_bytes(key, ".json")
-        if kept is not None:
-            return Obligation(**json.loads(kept))
-    from fusegen.algebra.equality import prove_equal
 
-    found = prove_equal(name, old, new)
-    with suppress(BackendError):
-        store_bytes(key, ".json", json.dumps(asdict(found)).encode())
-    return found
+    def prove() -> Obligation:
+        from fusegen.algebra.equality import prove_equal
+
+        return prove_equal(name, old, new)
+
+    key = ("equality", name, _fingerprint(old, new))
+    return kept(key, prove, lambda _: True, Obligation, name)
 
 
 def _fingerprint(*ends: g.Node) -> str:

@@ -63,7 +63,7 @@ class CudaExecutable:
         if self.driver.capturing(stream):
             raise BackendError(f"{program.name} would have to be compiled during a graph capture. "
                                "Call it once, with arrays like these, before.")  # fmt: skip
-        self._kept, self._functions = _load(source, self.launches)
+        self._kept, self._functions = _load(program.name, source, self.launches)
         for launch, function in zip(self.launches, self._functions, strict=True):
             self.driver.allow(function, launch.shared_bytes, launch.cluster)
         counted = any(s.kind == "tickets" for n in self.launches for s in n.scratch)
@@ -186,8 +186,14 @@ def _picker(indices: list[int]) -> Callable[[list[int]], Sequence[int]]:
     return itemgetter(*indices)
 
 
-def _load(source: str, symbols: tuple[Launch, ...]) -> tuple[list[Any], list[int]]:
-    """(what keeps the module loaded, function handles). Raises BackendError."""
-    module = cupy_module().RawModule(path=str(machine_code(source)))
-    kernels = [module.get_function(n.symbol).kernel for n in symbols]
-    return [module, *kernels], [k.ptr for k in kernels]
+def _load(
+    name: str, source: str, symbols: tuple[Launch, ...]
+) -> tuple[list[Any], list[int]]:
+    """(what keeps the module loaded, function handles). Raises BackendError.
+
+    Not by CuPy's RawModule, which keeps every module it ever loaded.
+    """
+    module = cupy_module().cuda.function.Module()
+    module.load(machine_code(source, name))
+    functions = [module.get_function(n.symbol) for n in symbols]
+    return [module, *functions], [f.ptr for f in functions]

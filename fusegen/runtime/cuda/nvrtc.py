@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
 from fusegen.errors import BackendError
-from fusegen.runtime.cache import artifact
+from fusegen.runtime.cache.entries import artifact
 from fusegen.runtime.cuda.device import cupy_module
+from fusegen.runtime.notices import LOG
 
 _OPTIONS = ("-std=c++17",)
 
 
-def machine_code(source: str) -> Path:
-    """A file that the current device can load, from the cache if it is there. Raises BackendError
-    if NVRTC refuses the source."""
+def machine_code(source: str, name: str = "") -> bytes:
+    """What the current device can load, from the cache if it is there. Raises BackendError if
+    NVRTC refuses the source."""
     capability = cupy_module().cuda.Device().compute_capability
     options = (*_OPTIONS, _architecture(capability), *includes())
     version = ".".join(map(str, _nvrtc().getVersion()))
-    return artifact(("cuda", source, version, *options), ".cubin",
-                    lambda path: _compile(source, options, path))  # fmt: skip
+    return artifact(("cuda", source, version, *options), f"machine code {name}",
+                    lambda _: _compiled(source, options))  # fmt: skip
 
 
 def includes() -> tuple[str, ...]:
@@ -53,8 +55,8 @@ def _architecture(capability: str) -> str:
     return f"-arch={'sm' if max(known) == int(capability) else 'compute'}_{max(known)}"
 
 
-def _compile(source: str, options: tuple[str, ...], path: Path) -> None:
-    nvrtc = _nvrtc()
+def _compiled(source: str, options: tuple[str, ...]) -> bytes:
+    nvrtc, start = _nvrtc(), time.perf_counter()
     program = nvrtc.createProgram(source, "kernel.cu", (), ())
     try:
         nvrtc.compileProgram(program, options)
@@ -65,7 +67,8 @@ def _compile(source: str, options: tuple[str, ...], path: Path) -> None:
                            f"{nvrtc.getProgramLog(program) or error}") from error  # fmt: skip
     finally:
         nvrtc.destroyProgram(program)
-    path.write_bytes(code if isinstance(code, bytes) else code.encode())
+    LOG.info("compiled by NVRTC: %d bytes in %.2f s", len(code), time.perf_counter() - start)
+    return code if isinstance(code, bytes) else str(code).encode()
 
 
 def _nvrtc() -> ModuleType:

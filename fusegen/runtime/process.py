@@ -1,0 +1,98 @@
+"""Commands with a limit in time, of which nothing is left running.
+
+Without pipes: another thread may fork at any moment, and a child that holds the end of a pipe would
+keep us waiting for its other end. What the command says goes to a file. It leads a process group of
+its own, which is ended as a whole.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_SHORTEST, _LONGEST = 0.0005, 0.01  # seconds between two looks
+_RUNNING: set[int] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """status: the exit status, the negative number of a signal, or None if time was up."""
+
+    status: int | None
+    said: str
+    seconds: float
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A private folder for files of the moment, gone afterwards. Raises OSError."""
+    folder = Path(tempfile.mkdtemp(prefix="fusegen-"))
+    owner = os.getpid()
+    try:
+        yield folder
+    finally:
+        if os.getpid() == owner:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(
+    command: tuple[str, ...], log: Path, seconds: float, cancelled: Callable[[], bool]
+) -> Ended:
+    """Run a program to its end, or to the limit; what it prints is in `log`, a path to write.
+
+    Raises OSError where it cannot be started. Ended early when `cancelled()`.
+    """
+    start = time.monotonic()
+    write = (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    files = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), write,
+             (os.POSIX_SPAWN_DUP2, 1, 2)]  # fmt: skip
+    pid = os.posix_spawnp(command[0], command, os.environ, file_actions=files, setpgroup=0,
+                          setsigmask=(), setsigdef=(signal.SIGINT, signal.SIGPIPE))  # fmt: skip
+    _RUNNING.add(pid)
+    try:
+        status = _waited(pid, start + seconds, cancelled)
+    finally:
+        _end(pid)
+    said = log.read_bytes().decode(errors="replace") if log.exists() else ""
+    return Ended(status, said, time.monotonic() - start)
+
+
+def _waited(pid: int, end: float, cancelled: Callable[[], bool]) -> int | None:
+    pause = _SHORTEST
+    while time.monotonic() < end and not cancelled():
+        # The process is left as it is: while it is not reaped, nothing else can have its number.
+        found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is not None:
+            return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+        time.sleep(pause)
+        pause = min(1.5 * pause, _LONGEST)
+    return None
+
+
+def _end(pid: int) -> None:
+    """Whatever is left of the group."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+    _RUNNING.discard(pid)
+
+
+@atexit.register
+def _at_exit() -> None:
+    """Compilers of threads that the process does not wait for."""
+    for pid in list(_RUNNING):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_RUNNING.clear)

@@ -1,0 +1,185 @@
+"""The C++ compiler: which one, what it is asked for, and what is said when it fails."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from fusegen.errors import ArgumentError, CompilerError
+from fusegen.runtime.elf import flaw
+from fusegen.runtime.notices import LOG, warn_once
+from fusegen.runtime.process import Ended, run, scratch
+from fusegen.runtime.settings import compile_seconds
+from fusegen.runtime.threads import aside
+
+Cancelled = Callable[[], bool]
+
+# Never -ffast-math: it folds the rounding constants of exp away, and some compilers then switch
+# the whole process to flushing subnormals.
+FLAGS = (
+    "-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC",
+    "-shared", "-Wno-psabi",
+)  # fmt: skip
+_FAST_MATH = ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-ffinite-math-only",
+              "-fassociative-math", "-freciprocal-math")  # fmt: skip
+
+_USUAL = ("c++", "g++", "clang++")
+_PROBE = 'extern "C" int fusegen_probe() { return 1; }\n'
+_PROBE_SECONDS = 10.0  # or the limit for kernels, if that is less
+_SHOWN_LINES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A compiler as a command: the program's path, and what $CXX says behind it."""
+
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return shlex.join(self.words)
+
+    def command(self, flags: Iterable[str]) -> tuple[str, ...]:
+        """What compiles a shared library, but for its files."""
+        return (*self.words, *FLAGS, *flags)
+
+
+def find_compiler() -> Compiler | None:
+    """$CXX with its options, else c++, g++ or clang++ on PATH; None without one.
+
+    A $CXX that names no program is passed over, with a warning. Raises ArgumentError for one that
+    cannot be read, or that asks for arithmetic of its own.
+    """
+    text = os.environ.get("CXX", "")
+    try:
+        own = shlex.split(text)
+    except ValueError as error:
+        raise ArgumentError(f"CXX={text} cannot be read: {error}",
+                            fix="Write a command and its options, as for a shell.") from error
+    wrong = [word for word in own if word in _FAST_MATH]
+    if wrong:
+        raise ArgumentError(f"CXX={text} asks for {wrong[0]}", fix="Leave it out.",
+                            why="Results would not be those that were proved.")  # fmt: skip
+    if own:
+        found = _program(own[0])
+        if found is not None:
+            return Compiler((found, *own[1:]))
+        warn_once(f"CXX={text} names no program, so fusegen looks for another C++ compiler.")
+    return next((Compiler((p,)) for p in map(_program, _USUAL) if p is not None), None)
+
+
+def _program(name: str) -> str | None:
+    """An absolute path."""
+    found = shutil.which(name)
+    return None if found is None else str(Path(found).absolute())
+
+
+@cache
+def version(compiler: Compiler) -> str:
+    """The compiler's version and machine: another one may make another library. Raises
+    CompilerError where it cannot be run or does not end."""
+    command = (*compiler.words, "-dumpfullversion", "-dumpmachine")
+
+    def ask(cancelled: Cancelled) -> str:
+        with scratch() as folder:
+            ended = run(command, folder / "log", _probe_seconds(), cancelled)
+        if ended.status is None:
+            raise failed(command, ended, _probe_seconds())
+        return ended.said
+
+    try:
+        return aside(ask)
+    except OSError as error:
+        raise _not_run(command, error) from error
+
+
+def _probe_seconds() -> float:
+    return min(_PROBE_SECONDS, compile_seconds())
+
+
+# ---- building ----
+
+
+def build(
+    compiler: Compiler, flags: Iterable[str], source: str, functions: Iterable[str],
+    cancelled: Cancelled,
+) -> bytes:  # fmt: skip
+    """A shared library with these functions, whole and for this machine. Raises CompilerError."""
+    command = compiler.command(flags)
+    found, ended = _attempt(command, source, functions, compile_seconds(), cancelled)
+    LOG.info("compiled with %s: %d bytes in %.2f s", compiler, len(found), ended.seconds)
+    return found
+
+
+def _attempt(
+    command: tuple[str, ...], source: str, functions: Iterable[str], seconds: float,
+    cancelled: Cancelled,
+) -> tuple[bytes, Ended]:  # fmt: skip
+    try:
+        with scratch() as folder:
+            text, made = folder / "kernel.cpp", folder / "kernel.so"
+            text.write_text(source)
+            whole = (*command, "-o", str(made), str(text))
+            ended = run(whole, folder / "log", seconds, cancelled)
+            if ended.status != 0:
+                raise failed(command, ended, seconds)
+            data = made.read_bytes() if made.is_file() else b""
+    except OSError as error:
+        raise _not_run(command, error) from error
+    wrong = flaw(data, functions)
+    if wrong:
+        raise CompilerError(command, f"ended well, but what it wrote is unusable: {wrong}",
+                            ended.said, fix="Is there room in $TMPDIR? Is CXX a C++ compiler?")
+    return data, ended
+
+
+def _not_run(command: tuple[str, ...], error: OSError) -> CompilerError:
+    return CompilerError(command, f"cannot be run: {error.strerror or error}",
+                         fix="Is there room in $TMPDIR, and may CXX be executed?")  # fmt: skip
+
+
+def failed(command: tuple[str, ...], ended: Ended, seconds: float) -> CompilerError:
+    """What a command that failed is reported as."""
+    said = "\n".join(ended.said.strip().splitlines()[:_SHOWN_LINES])
+    if ended.status is None:
+        return CompilerError(
+            command, f"was stopped after {ended.seconds:.0f} s of {seconds:g}", said,
+            fix="FUSEGEN_COMPILE_SECONDS is how long it may take.",
+        )  # fmt: skip
+    if ended.status < 0:
+        return CompilerError(command, f"was ended by signal {-ended.status}", said,
+                             fix="Was there memory enough?")  # fmt: skip
+    return CompilerError(command, f"failed with status {ended.status}", said, refused=True,
+                         fix="g++ 11, clang++ 12 and later know these options.")  # fmt: skip
+
+
+# ---- can anything be compiled? ----
+
+
+_UNUSABLE: dict[tuple[str, ...], str] = {}
+
+
+def unusable(compiler: Compiler, flags: tuple[str, ...]) -> str:
+    """Why not even an empty library can be made, as a person reads it; "" where it can. Found out
+    once per process."""
+    command = compiler.command(flags)
+    if command not in _UNUSABLE:
+        _UNUSABLE[command] = aside(lambda cancelled: _hindrance(command, cancelled))
+    return _UNUSABLE[command]
+
+
+def known_unusable(compiler: Compiler, flags: tuple[str, ...]) -> bool:
+    """Has `unusable` found something?"""
+    return bool(_UNUSABLE.get(compiler.command(flags)))
+
+
+def _hindrance(command: tuple[str, ...], cancelled: Cancelled) -> str:
+    try:
+        _attempt(command, _PROBE, ["fusegen_probe"], _probe_seconds(), cancelled)
+    except CompilerError as error:
+        return str(error)
+    return ""
