@@ -1,4 +1,4 @@
-"""Generated CUDA files for compilers: the library, lists of every kind, schedules, random pipelines.
+"""Generated CUDA files for compilers: the library, lists, schedules, random pipelines.
 
 A file is named by what it is of; the same number gives the same file.
 """

@@ -33,10 +33,10 @@ class PipelineError(FusegenError):
     def _text(self) -> str:
         lines = [f"{self.where}: {self.what}" if self.where is not None else self.what]
         if self.where is not None and self.where.text:
-            lines.append(f"    {self.where.text}")
+            lines.append(f"    {self.where.shown}")
         lines += [f"  {part}" for part in (self.why, self.fix) if part]
         if self.inner is not None:
-            lines.append(f"  (noticed at {self.inner.short}  {self.inner.text})")
+            lines.append(f"  (noticed at {self.inner.short}  {self.inner.shown})")
         return "\n".join(lines)
 
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import jinja2
 
+from fusegen.emit.comments import comment
 from fusegen.errors import InternalError
 from fusegen.sources import template_root
 
 
 @cache
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(template_root()),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -26,6 +27,8 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,  # C++ text; every name in it was checked to be an identifier
     )
+    made.filters["comment"] = comment
+    return made
 
 
 def render(template: str, values: Mapping[str, Any]) -> str:
@@ -36,4 +39,13 @@ def render(template: str, values: Mapping[str, Any]) -> str:
         raise InternalError(f"template {template}: {error}") from error
     text = re.sub(r"[ \t]+\n", "\n", text)
     text = re.sub(r"\n{3,}", "\n\n", text)
-    return text.strip("\n") + "\n"
+    text = text.strip("\n") + "\n"
+    _verify(template, text)
+    return text
+
+
+def _verify(template: str, text: str) -> None:
+    """Every line is one line to every compiler. No template continues a macro."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.endswith("\\") or "??/" in line or not line.isprintable():
+            raise InternalError(f"template {template}, line {number} of the output: {line!r}")

@@ -26,7 +26,7 @@ class Names:
 
     def note(self, node: g.Node) -> str:
         """The user's line, for the end of the emitted one."""
-        shown = " ".join(node.loc.text.split())
+        shown = node.loc.shown
         return f"{node.loc.short}  {shown}" if shown else node.loc.short
 
     def var(self, node: g.Node) -> Var:

@@ -43,7 +43,7 @@ def numerical_advice(
 
 
 def _mended(found: Finding, dtype: str, done: bool) -> Iterator[str]:
-    yield f"{found.node.loc.short}: {found.node.loc.text}"
+    yield f"{found.node.loc.short}: {found.node.loc.shown}"
     yield f"    {_trouble(found.hazard, dtype)};"
     yield f"    {'now' if done else 'safe:'} {_remedy(found)}"
 
@@ -89,7 +89,7 @@ def _left(found: Rewriting) -> Iterator[str]:
     """Hazards that stay: nothing cancels them, or no proof was found."""
     for f in found.findings:
         if f in found.left:
-            yield f"{f.node.loc.short}: {f.node.loc.text}"
+            yield f"{f.node.loc.short}: {f.node.loc.shown}"
             yield "    a sum of exponentials is used as it is, so it overflows where its value does"
     for o in found.obligations:
         if o.status != "proved":

@@ -228,13 +228,16 @@ struct FloatOrder {
 // A candidate is an integer: the greater one is the better candidate, and no two are equal. From the
 // top, its bits are the order of the value, the column counted down, so that ties go to the lowest,
 // and the sign of a zero, which decides nothing.
+// Not in the template: the host compiler of nvcc would look it up there, and does not know __clz.
+__device__ __forceinline__ int leading_zeros(column_t n) { return __clz(n); }
+
 template <typename Order>
 struct PackedKeys {
     typedef typename Order::Value Value;
     typedef unsigned long long Key;
     int spare;  // bits that no column has; at least one
 
-    explicit __device__ __forceinline__ PackedKeys(column_t n_cols) : spare(__clz(n_cols)) {}
+    explicit __device__ __forceinline__ PackedKeys(column_t n_cols) : spare(leading_zeros(n_cols)) {}
 
     __device__ __forceinline__ Key key(Value value, column_t column) const
     {

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from fusegen.emit.comments import noted
 from fusegen.emit.cpu.dialect import CpuDialect
 from fusegen.emit.cpu.memory import load, store
 from fusegen.emit.cpu.own import lifted
@@ -229,7 +230,7 @@ class AbsorbPrinter:
             param = self.kernel.param(s.param)
             value = self.lanes.text(s.value)
             line = store(param.dtype, f"row.{s.param} + col", value, self.lanes)
-            loop.append(_with_note(line, s.note))
+            loop.append(noted(line, s.note))
         return Phase("Elements to memory.", loop=tuple(loop))
 
     # ---- parts ----
@@ -252,7 +253,7 @@ class AbsorbPrinter:
             lines.append("const fg::whole<V> column = fg::column_numbers<V>(col);")
         for let in lets:
             declared = f"const {self.lanes.type_in(let.expr.kind)} {let.name}"
-            lines.append(_with_note(f"{declared} = {self.lanes.text(let.expr)};", let.note))
+            lines.append(noted(f"{declared} = {self.lanes.text(let.expr)};", let.note))
         return lines
 
     def _peak(self, best: Best | KBest) -> Folded | None:
@@ -276,7 +277,7 @@ class AbsorbPrinter:
         return f"chunk_{(own or self._twin(best)).name}"
 
     def _noted(self, line: str, component: str) -> str:
-        return _with_note(line, self.notes.get(component, ""))
+        return noted(line, self.notes.get(component, ""))
 
 
 def _is_extreme(f: Folded) -> bool:
@@ -296,7 +297,3 @@ def _across(f: Folded) -> str:
     if _is_extreme(f):
         return f"{f.name}_lanes.across()"
     return f"fg::{_ACROSS[f.fold]}({f.name}_lanes)"
-
-
-def _with_note(line: str, note: str) -> str:
-    return f"{line}  // {note}" if note else line

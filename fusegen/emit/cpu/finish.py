@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from fusegen.dtypes import Kind
+from fusegen.emit.comments import noted
 from fusegen.emit.cpu.dialect import CpuDialect
 from fusegen.emit.cpu.memory import load, store
 from fusegen.emit.cpu.scope import RowScope, finish_exprs, kind_of, step_exprs
@@ -82,7 +83,7 @@ class FinishPrinter:
             lines.append(f"    const {self.dialect.type_of(dtype.kind)} {name} = {value};")
         lines += [f"    {self._let(let)}" for let in gather.lets]
         value = f"    {gather.name} = {self.dialect.text(gather.value)};"
-        return [*lines, _with_note(value, gather.note), "}"]
+        return [*lines, noted(value, gather.note), "}"]
 
     def _list_fold(self, fold: ListFold) -> list[str]:
         kind = kind_of(fold)
@@ -90,7 +91,7 @@ class FinishPrinter:
         first = _first_value(fold, self.dialect)
         line = _FOLD[fold.fold].format(fold.name, value)
         lines = [f"{self.dialect.type_of(kind)} {fold.name} = {first};"]
-        return lines + self._over_entries(fold.entries, fold.value, _with_note(line, fold.note))
+        return lines + self._over_entries(fold.entries, fold.value, noted(line, fold.note))
 
     # ---- stores ----
 
@@ -98,7 +99,7 @@ class FinishPrinter:
         param = self.kernel.param(row_store.param)
         value = self.dialect.text(row_store.value)
         line = store(param.dtype, f"row.{row_store.param}", value, self.dialect)
-        return _with_note(line, row_store.note)
+        return noted(line, row_store.note)
 
     def _list_store(self, list_store: ListStore) -> list[str]:
         entries = list_store.entries
@@ -107,7 +108,7 @@ class FinishPrinter:
         param = self.kernel.param(list_store.param)
         value = dialect.text(list_store.value)
         line = store(param.dtype, f"row.{list_store.param} + entry", value, dialect)
-        line = _with_note(line, list_store.note)
+        line = noted(line, list_store.note)
         if together:
             return self._over_vectors(entries, list_store.value, line, dialect)
         return self._over_entries(entries, list_store.value, line)
@@ -152,7 +153,7 @@ def _is_plain(entries: Entries) -> bool:
 
 def _declared(let: Let, dialect: CpuDialect) -> str:
     declared = f"const {dialect.type_in(let.expr.kind)} {let.name}"
-    return _with_note(f"{declared} = {dialect.text(let.expr)};", let.note)
+    return noted(f"{declared} = {dialect.text(let.expr)};", let.note)
 
 
 def _first_value(fold: ListFold, dialect: CpuDialect) -> str:
@@ -166,7 +167,3 @@ def _first_value(fold: ListFold, dialect: CpuDialect) -> str:
             return "INT64_MIN" if whole else "-fg::infinity"
         case "min":
             return "INT64_MAX" if whole else "fg::infinity"
-
-
-def _with_note(line: str, note: str) -> str:
-    return f"{line}  // {note}" if note else line

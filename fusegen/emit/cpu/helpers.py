@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from fusegen.emit.comments import code
 from fusegen.emit.render import render
 
 LIBM = (
@@ -49,7 +50,7 @@ HEADERS = {
 
 def helpers_for(text: str, values: Mapping[str, object]) -> list[str]:
     """The helpers that C++ text calls as `fg::name`, and those that they call, in order."""
-    todo = set(re.findall(r"\bfg::(\w+)", text))
+    todo = set(re.findall(r"\bfg::(\w+)", code(text)))
     found: dict[str, str] = {}
     while todo:
         name = todo.pop()
@@ -59,7 +60,7 @@ def helpers_for(text: str, values: Mapping[str, object]) -> list[str]:
 
 
 def headers_for(text: str) -> list[str]:
-    wanted = {header for name, header in HEADERS.items() if name in text}
+    wanted = {header for name, header in HEADERS.items() if name in code(text)}
     return sorted({"cmath", "cstdint"} | wanted)
 
 
@@ -74,5 +75,4 @@ def _helper(name: str, values: Mapping[str, object]) -> str:
 
 def _names_in(text: str) -> set[str]:
     """Helpers that a helper's code uses: inside namespace fg they stand unqualified."""
-    code = re.sub(r"//.*", "", text)
-    return set(re.findall(r"(?<![:.\w])(\w+)", code)) & set(ORDER)
+    return set(re.findall(r"(?<![:.\w])(\w+)", code(text))) & set(ORDER)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.emit.banner import banner_lines
+from fusegen.emit.comments import code
 from fusegen.emit.cpu.absorb import AbsorbPrinter, Gathered, Phase
 from fusegen.emit.cpu.dialect import C_TYPES, CpuDialect
 from fusegen.emit.cpu.finish import FinishPrinter
@@ -68,7 +69,7 @@ class SweepView:
         return [*(["state"] if self.state else []), *row, *known]
 
     def _finish_uses(self, what: str) -> bool:
-        return any(what in line for line in self.finish)
+        return any(what in code(line) for line in self.finish)
 
     @property
     def run_params(self) -> list[str]:
@@ -229,7 +230,7 @@ def _sweep_view(
         lists=absorb.gathered(),
         prefetched=_prefetched(kernel, sweep),
         awaited=tuple(kernel.param(s.param) for s in sweep.list_stores),
-        reads_known=any("known." in line for line in row_values), has_known=bool(scope.known),
+        reads_known=any("known." in code(line) for line in row_values), has_known=bool(scope.known),
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fusegen.dtypes import Kind
+from fusegen.emit.comments import code
 from fusegen.emit.cpu.dialect import CpuDialect
 from fusegen.emit.cpu.own import OwnView, own_view
 from fusegen.emit.cpu.scope import RowScope
@@ -55,7 +56,7 @@ def state_view(sweep: Sweep, scope: RowScope, dialect: CpuDialect) -> StateView:
         anchors=tuple(f"{dialect.real} {p.anchor}" for p in monoid.pivots),
         rebase=tuple(_rebase(monoid, dialect)),
         merge=tuple(merge),
-        merge_needs_row=any("row." in line for line in merge),
+        merge_needs_row=any("row." in code(line) for line in merge),
     )
 
 

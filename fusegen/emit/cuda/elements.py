@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from fusegen.emit.comments import noted
 from fusegen.emit.cuda.dialect import C_TYPES, PAIR_OF_ONE, PAIR_TYPES, CudaDialect
 from fusegen.emit.cuda.own import fold_lines as own_lines
 from fusegen.emit.cuda.state import StateView, folded_into, lifted
@@ -56,9 +57,8 @@ class ElementPrinter:
         return lines + [self.let(let) for let in lets]
 
     def let(self, let: Let) -> str:
-        note = f"  // {let.note}" if let.note else ""
         kind = self.dialect.type_of(let.expr.kind)
-        return f"const {kind} {let.name} = {self.dialect.text(let.expr)};{note}"
+        return noted(f"const {kind} {let.name} = {self.dialect.text(let.expr)};", let.note)
 
     def pairs(self, lift: Expr) -> str:
         """Items of 16 bits, if these values are just what was loaded; or "". Two of them are
@@ -156,8 +156,7 @@ class ElementPrinter:
         for s in stores:
             dtype = self.kernel.param(s.param).dtype
             shown = self.dialect.store(self.dialect.text(s.value), s.value.kind, dtype)
-            note = f"  // {s.note}" if s.note else ""
-            lines.append(f"{s.param}_items.set(i, {shown});{note}")
+            lines.append(noted(f"{s.param}_items.set(i, {shown});", s.note))
         return lines
 
     def row_values(self) -> list[tuple[str, str]]:

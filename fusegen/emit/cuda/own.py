@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusegen.emit.comments import noted
 from fusegen.emit.cuda.dialect import CudaDialect
 from fusegen.monoid import Own
 
@@ -40,5 +41,4 @@ def fold_lines(own: Own, note: str, dialect: CudaDialect) -> list[str]:
     lines = [f"{own.type} {item};"]
     for f, lift in zip(own.operator.fields, own.lifts, strict=True):
         lines.append(f"{item}.{f.name} = {dialect.text(lift)};")
-    note = f"  // {note}" if note else ""
-    return [*lines, f"{chunk} = merge({chunk}, {item});{note}"]
+    return [*lines, noted(f"{chunk} = merge({chunk}, {item});", note)]

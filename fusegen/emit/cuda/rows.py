@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fusegen.emit.comments import noted
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
 from fusegen.emit.cuda.state import folded_into, identity_of, lifted
 from fusegen.expr import variables
@@ -42,15 +43,14 @@ def step_lines(
     """Row-scope statements: values, gathers, folds of a list."""
     lines: list[str] = []
     for step in steps:
-        note = f"  // {step.note}" if step.note else ""
         match step:
             case Let(name=name, expr=expr):
                 kind = dialect.type_of(expr.kind)
-                lines.append(f"const {kind} {name} = {dialect.text(expr)};{note}")
+                lines.append(noted(f"const {kind} {name} = {dialect.text(expr)};", step.note))
             case Gather():
-                lines += _gather_lines(step, kernel, dialect, note)
+                lines += _gather_lines(step, kernel, dialect)
             case ListFold():
-                lines += _list_fold_lines(step, kernel, dialect, lists, note)
+                lines += _list_fold_lines(step, kernel, dialect, lists)
     return lines
 
 
@@ -81,11 +81,11 @@ def names_used(step: Step) -> set[str] | None:
             return None
 
 
-def _gather_lines(step: Gather, kernel: Kernel, dialect: CudaDialect, note: str) -> list[str]:
+def _gather_lines(step: Gather, kernel: Kernel, dialect: CudaDialect) -> list[str]:
     at = f"{step.name}_at"
     outside = dialect.number(float("nan")) if step.value.kind == "float" else "0"
     lines = [
-        f"{dialect.type_of(step.value.kind)} {step.name} = {outside};{note}",
+        noted(f"{dialect.type_of(step.value.kind)} {step.name} = {outside};", step.note),
         f"const long long {at} = {dialect.text(step.index)};",
         f"if ({at} >= 0 && {at} < n_cols) {{",
     ]
@@ -97,14 +97,15 @@ def _gather_lines(step: Gather, kernel: Kernel, dialect: CudaDialect, note: str)
 
 
 def _list_fold_lines(
-    step: ListFold, kernel: Kernel, dialect: CudaDialect, lists: Lists, note: str
+    step: ListFold, kernel: Kernel, dialect: CudaDialect, lists: Lists
 ) -> list[str]:
     folded = Folded(step.name, step.fold, step.value, step.value.kind)
     top, k, name = step.entries.top, step.entries.k, step.name
     lets = step_lines(step.entries.steps, kernel, dialect)
     value, divisors = dialect.divided(lambda: lifted(folded, dialect))
     found = [*lets, *divisors, f"{name} = {folded_into(folded, name, value, dialect)};"]
-    whole = f"{dialect.type_of(step.value.kind)} {name} = {identity_of(folded, dialect)};{note}"
+    kind, first = dialect.type_of(step.value.kind), identity_of(folded, dialect)
+    whole = noted(f"{kind} {name} = {first};", step.note)
     if lists == "streamed":
         return [whole, f"for (int entry = 0; entry < {k}; ++entry) {{",
                 *(f"    {ln}" for ln in (*entry_lines(top, f"{top}_best[entry]"), *found)), "}"]

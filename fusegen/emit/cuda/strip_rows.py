@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from fusegen.emit.comments import code
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect, divisor_name
 from fusegen.emit.cuda.rows import array_name, names_used, step_lines
 from fusegen.emit.cuda.source import kernel_params
@@ -67,7 +68,7 @@ class StripSweepPrinter(SweepPrinter):
         self, lines: Iterable[str], columns: bool
     ) -> tuple[list[str], list[str], list[str]]:
         """Parameters and arguments; there are no edges."""
-        words = set(re.findall(r"\w+", " ".join(lines)))
+        words = set(re.findall(r"\w+", code("\n".join(lines))))
         params, args = [], []
         for name in self.sweep.loads:
             if f"{name}_items" in words:
@@ -175,7 +176,7 @@ class RowScopes:
             found.append(f"const Strided<{kind}> {name}_row{{{name}_rows + r, {name}_stride}};")
         found += lines
         found += [f"rows[r].{n} = {n};" for n in self.defined[place] if n in self.carried]
-        if any(re.search(r"\[row\]", ln) for ln in found):
+        if any("[row]" in code(ln) for ln in found):
             found.insert(0, "const long long row = first_row + r;")
         return found
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
+from fusegen.emit.comments import code, noted
 from fusegen.emit.cuda.dialect import C_TYPES, CudaDialect
 from fusegen.emit.cuda.elements import ElementPrinter, needed
 from fusegen.emit.cuda.meeting import meeting_arguments, meeting_array, reduce_function
@@ -102,7 +103,7 @@ class SweepPrinter:
         self, lines: Iterable[str], columns: bool
     ) -> tuple[list[str], list[str], list[str]]:
         """Parameters, arguments for a chunk, and arguments for an element at the edge."""
-        words = set(re.findall(r"\w+", " ".join(lines)))
+        words = set(re.findall(r"\w+", code("\n".join(lines))))
         params, args, edges = [], [], []
         for name in self.sweep.loads:
             if f"{name}_items" in words:
@@ -268,8 +269,8 @@ class SweepPrinter:
         for s in self.sweep.row_stores:
             dtype = self.kernel.param(s.param).dtype
             value = self.dialect.store(self.dialect.text(s.value), s.value.kind, dtype)
-            note = f"  // {s.note}" if s.note else ""
-            lines.append(f"{array_name(self.kernel.param(s.param))}[row] = {value};{note}")
+            array = array_name(self.kernel.param(s.param))
+            lines.append(noted(f"{array}[row] = {value};", s.note))
         return lines
 
     def _list_stores(
@@ -284,7 +285,6 @@ class SweepPrinter:
             text, divisors = self.dialect.divided(partial(self.dialect.text, s.value))
             lines += [ln for ln in divisors if ln not in lines]
             value = self.dialect.store(text, s.value.kind, dtype)
-            note = f"  // {s.note}" if s.note else ""
             array = array_name(self.kernel.param(s.param))
-            lines.append(f"{array}[row * {s.entries.k} + entry] = {value};{note}")
+            lines.append(noted(f"{array}[row * {s.entries.k} + entry] = {value};", s.note))
         return [(lists[name], tuple(lines)) for name, lines in grouped.items()]

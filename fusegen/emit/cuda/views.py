@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from fusegen.emit.comments import code
 from fusegen.emit.cuda.short_lists import ShortList
 from fusegen.emit.cuda.state import StateView
 from fusegen.schedule.cuda import Lists
@@ -199,4 +200,4 @@ class SweepView:
 
 
 def uses_column(lines: tuple[str, ...]) -> bool:
-    return any(re.search(r"\bcolumn\b", line) for line in lines)
+    return any(re.search(r"\bcolumn\b", code(line)) for line in lines)
