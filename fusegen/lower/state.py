@@ -89,6 +89,8 @@ class StateBuilder:
         return self.fold("sum", convert(lift, "float"), f"{name}_total", own=False)
 
     def arg(self, name: str, lift: Expr, *, largest: bool) -> Var:
+        """A leader. Orders are of numbers: a condition is 0 or 1, whatever its bits are."""
+        lift = convert(lift, "float") if lift.kind == "bool" else lift
         for known in self.best.values():
             if known.largest is largest and known.lift == lift:
                 return Var(known.name, "int")

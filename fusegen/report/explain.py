@@ -15,6 +15,7 @@ from fusegen.derivation import Derivation
 from fusegen.forms import FORMS
 from fusegen.kernel import Sweep
 from fusegen.monoid_text import identity_text, merge_text, state_text
+from fusegen.one_line import one_line, printable
 from fusegen.plan import plan_of
 from fusegen.report.formula import formula
 from fusegen.report.selection import selection
@@ -55,14 +56,15 @@ class Explanation:
 
     def _text(self) -> list[str]:
         try:
-            return textwrap.dedent(inspect.getsource(self.fn)).rstrip().splitlines()
+            text = textwrap.dedent(inspect.getsource(self.fn)).rstrip()
+            return [printable(line.expandtabs()) for line in text.split("\n")]
         except (OSError, TypeError):
             return [f"def {self.name}(…)  # its source is not available"]
 
     @property
     def title(self) -> str:
         types = ", ".join(f"{n} {d}" for n, d in self.work.dtypes.items())
-        constants = ", ".join(f"{n}={v!r}" for n, v in self.work.graph.constants)
+        constants = ", ".join(f"{n}={one_line(repr(v))}" for n, v in self.work.graph.constants)
         shown = [types, constants, f"form {self.work.form}", f"for {self.work.target.name}"]
         return f"{self.name}  ({'; '.join(s for s in shown if s)})"
 

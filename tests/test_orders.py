@@ -1,0 +1,126 @@
+"""Greatest and least of rows of every type, by NumPy's orders: what is found, and where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_cases import Case
+
+import fusegen as fg
+from fusegen.dtypes import dtype_of
+from fusegen.runtime import cpu
+
+GROUPS = {
+    "single": ("float32", "float16", "bfloat16", "int8", "uint8", "bool"),
+    "double": ("float64", "int16", "uint16", "int32", "uint32", "int64"),
+}
+LENGTHS = (*range(1, 131), 1000)
+LISTS = {"short": (1,), "long": (3, 12)}
+
+
+def orders_of(x: Any, ks: tuple[int, ...], kind: str) -> tuple[Any, ...]:
+    """Everything that is ordered, of one input."""
+    condition = x if kind == "bool" else x > 0
+    found = [fg.argmax(condition), fg.argmin(condition), fg.argmax(x), fg.argmin(x)]
+    if kind != "bool":
+        found += [fg.max(x), fg.min(x)]
+        found += [part for k in ks for best in (True, False) for part in fg.topk(x, k, best)]
+    if kind == "float":
+        found += [fg.argmax(fg.isnan(x)), fg.argmin(fg.isfinite(x))]
+    return tuple(found)
+
+
+def pipeline_of(types: tuple[str, ...], ks: tuple[int, ...]) -> fg.Pipeline:
+    kinds = [dtype_of(t).kind for t in types]
+
+    @fg.pipeline
+    def ordered(a, b, c, d, e, f):
+        return tuple(orders_of(x, ks, k) for x, k in zip((a, b, c, d, e, f), kinds, strict=True))
+
+    return ordered
+
+
+def wanted(x: np.ndarray, ks: tuple[int, ...]) -> list[np.ndarray]:
+    """The same by sorting in NumPy, stable: ties go to the lowest column."""
+    kind = {"f": "float", "V": "float", "b": "bool"}.get(x.dtype.kind, "int")
+    wide = x.astype(np.float64) if kind == "float" else x.astype(np.int64)
+    nan = np.isnan(wide) if kind == "float" else np.zeros(x.shape, bool)
+    condition = x if kind == "bool" else wide > 0
+    down = np.argsort(np.where(nan, -np.inf, -wide) if kind == "float" else ~wide,
+                      axis=1, kind="stable")  # fmt: skip
+    first = np.argsort(~nan, axis=1, kind="stable")  # NaN ahead of +inf as well
+    down = np.where(nan.any(axis=1, keepdims=True), _by(first, down, nan), down)
+    up = np.argsort(wide, axis=1, kind="stable")
+    least = np.where(nan.any(axis=1), first[:, 0], up[:, 0])
+    found = [np.argmax(condition, 1), np.argmin(condition, 1), down[:, 0], least]
+    if kind != "bool":
+        pick = lambda columns: np.take_along_axis(x, columns, 1)  # noqa: E731
+        found += [pick(down[:, :1])[:, 0], pick(least[:, None])[:, 0]]
+        for k in ks:
+            found += [pick(down[:, :k]), down[:, :k], pick(up[:, :k]), up[:, :k]]
+    if kind == "float":
+        found += [np.argmax(nan, 1), np.argmin(np.isfinite(wide), 1)]
+    return found
+
+
+def _by(first: np.ndarray, down: np.ndarray, nan: np.ndarray) -> np.ndarray:
+    """NaN by column, then the rest in the order of `down`."""
+    rows = []
+    for one, order, bad in zip(first, down, nan, strict=True):
+        rows.append([*one[: bad.sum()], *(i for i in order if not bad[i])])
+    return np.array(rows)
+
+
+def hard_rows(n: int, dtype: str, rng: np.random.Generator) -> np.ndarray:
+    """Extremes at every place, ties, rows of one value, and the type's special values."""
+    kind, numpy = dtype_of(dtype).kind, dtype_of(dtype).numpy
+    if kind == "bool":
+        special: list[Any] = [False, True]
+    elif kind == "int":
+        info = np.iinfo(numpy)
+        special = [info.min, info.min + 1, 0, 1, 2, info.max - 1, info.max]
+    else:
+        tiny = {"float16": 6e-8, "bfloat16": 1e-40, "float32": 1e-45, "float64": 5e-324}[dtype]
+        special = [-np.inf, np.inf, np.nan, 0.0, -0.0, tiny, -tiny, 1.0, -1.0]
+    places = np.unique(np.r_[0, 1, n // 2, n - 1, rng.integers(0, n, 9)] % n)
+    rows = []
+    for value in special:
+        rows.append([value] * n)
+        for other in special:
+            for place in places[:: 1 if n < 40 else 3]:
+                row = [other] * n
+                row[place] = value
+                rows.append(row)
+    rows += [[special[i] for i in rng.integers(0, len(special), n)] for _ in range(20)]
+    with np.errstate(all="ignore"):
+        return np.array(rows, dtype=object).astype(numpy)
+
+
+def arrays_of(n: int, group: str) -> list[np.ndarray]:
+    rng = np.random.default_rng(n)
+    found = [hard_rows(n, t, rng) for t in GROUPS[group]]
+    most = max(len(x) for x in found)
+    return [x[np.arange(most) % len(x)] for x in found]
+
+
+def check(got: tuple[Any, ...], arrays: list[np.ndarray], ks: tuple[int, ...]) -> None:
+    for results, x in zip(got, arrays, strict=True):
+        for place, (found, want) in enumerate(zip(results, wanted(x, ks), strict=True)):
+            said = f"{x.dtype}, {x.shape[1]} columns, result {place}"
+            if found.dtype.kind in "fV":
+                found, want = found.astype(np.float64), want.astype(np.float64)
+            np.testing.assert_array_equal(found, want, err_msg=said)
+
+
+@pytest.mark.skipif(cpu.find_compiler() is None, reason="no C++ compiler")
+@pytest.mark.parametrize("lists", LISTS)
+@pytest.mark.parametrize("group", GROUPS)
+def test_orders_on_the_cpu(group: str, lists: str) -> None:
+    ks = LISTS[lists]
+    ordered = pipeline_of(GROUPS[group], ks)
+    for n in LENGTHS:
+        if n >= max(ks):
+            arrays = arrays_of(n, group)
+            check(ordered(*arrays), arrays, ks)
