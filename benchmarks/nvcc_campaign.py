@@ -1,11 +1,11 @@
 """Do generated files compile as they stand? Each one through each compiler, with its warnings.
 
     python benchmarks/nvcc_campaign.py --count 200 --nvcc PATH [--nvcc PATH] [--nvrtc]
-        [--clang PATH --cuda DIRECTORY] [--output benchmarks/results/nvcc.json]
+        [--output benchmarks/results/nvcc.json]
 
 nvcc compiles both halves of a file, the device's and the host's, with -Xcompiler -Wall; NVRTC the
-device's; clang both, with the toolkit in DIRECTORY. Status 1 if a file is refused or warned about.
-Needs no GPU.
+device's. Files that the output has already, byte for byte, are not compiled again. Status 1 if a
+file is refused or warned about. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -14,21 +14,26 @@ import argparse
 import datetime
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
-from generated_files import files
+from generated_files import File, files
 
 import fusegen as fg
+
+_ONE_AT_A_TIME = threading.Lock()  # sympy keeps its caches for all threads
 
 Attempt = Callable[[Path, str], str]
 """Compiles a file for an architecture; what was printed. Raises Refused."""
@@ -47,32 +52,15 @@ class Compiler:
 def nvcc(path: str) -> Compiler:
     """NVIDIA's compiler driver."""
     version = re.search(r"release [\d.]+, V([\d.]+)", _said([path, "--version"]))
-
+    headers = re.search(r"CUDART_VERSION (\d+)", _said([path, "-E", "-Xcompiler", "-dM", "-x", "cu",
+                                                        os.devnull]))  # fmt: skip
     def attempt(source: Path, arch: str) -> str:
         options = ["-c", f"-arch={arch}", "-std=c++17", "-Xcompiler", "-Wall"]
         return _said([path, *options, "-o", f"{source}.o", str(source)])
 
-    return Compiler(f"nvcc {version[1] if version else 'of unknown version'}", attempt)
-
-
-def clang(path: str, toolkit: str) -> Compiler:
-    """Clang's own CUDA front end, with a toolkit's headers, device library and assembler."""
-    version = re.search(r"clang version ([\d.]+)", _said([path, "--version"]))
-    found = re.search(r"CUDART_VERSION +(\d+)", (Path(toolkit) / "include/cuda_runtime_api.h")
-                      .read_text(encoding="utf-8"))  # fmt: skip
-    number = int(found[1]) if found else 0
-
-    def attempt(source: Path, arch: str) -> str:
-        known = arch if int(arch[3:]) <= 90 else "sm_90"
-        options = ["-x", "cuda", "-std=c++17", "-Wall", "-Wno-unknown-cuda-version", "-c",
-                   f"--cuda-path={toolkit}", f"--cuda-gpu-arch={known}"]  # fmt: skip
-        return "".join(
-            _said([path, *options, half, "-o", f"{source}{half}", str(source)])
-            for half in ("--cuda-device-only", "--cuda-host-only")
-        )
-
-    name = f"clang {version[1] if version else ''}, CUDA {number // 1000}.{number % 1000 // 10}"
-    return Compiler(name, attempt)
+    toolkit = int(headers[1]) if headers else 0
+    name = f"nvcc {version[1] if version else 'of unknown version'}"
+    return Compiler(f"{name}, headers of {toolkit // 1000}.{toolkit % 1000 // 10}", attempt)
 
 
 def nvrtc() -> Compiler:
@@ -101,17 +89,24 @@ def _said(command: list[str]) -> str:
     return done.stdout + done.stderr
 
 
-def tried(source: str, name: str, arch: str, compilers: Sequence[Compiler]) -> dict[str, Any]:
-    """One file's row of the result."""
-    row: dict[str, Any] = {"file": name, "arch": arch, "lines": source.count("\n"),
+def tried(
+    file: File, compilers: Sequence[Compiler], before: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """One file's row of the result; by its hash from `before`, where each compiler has seen it."""
+    with _ONE_AT_A_TIME:
+        source = file.source()
+    row: dict[str, Any] = {"file": file.name, "arch": file.arch, "lines": source.count("\n"),
                            "sha256": hashlib.sha256(source.encode()).hexdigest()}  # fmt: skip
+    known = before.get(row["sha256"], {})
+    if all(c.name in known for c in compilers):
+        return {**known, **row}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cu"
         path.write_text(source, encoding="utf-8")
         for compiler in compilers:
             start = time.perf_counter()
             try:
-                said, status = compiler.attempt(path, arch), "compiled"
+                said, status = compiler.attempt(path, file.arch), "compiled"
             except Refused as error:
                 said, status = str(error), "refused"
             told = [ln.replace(folder, "") for ln in said.splitlines() if ln.strip()]
@@ -131,31 +126,40 @@ def report(rows: list[dict[str, Any]], compilers: Sequence[Compiler]) -> dict[st
             "files": len(rows), "compilers": summary, "rows": rows}  # fmt: skip
 
 
+def _read(path: Path | None) -> dict[str, dict[str, Any]]:
+    if path is None or not path.exists():
+        return {}
+    return {row["sha256"]: row for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
+
+
+def _write(path: Path, found: dict[str, Any]) -> None:
+    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=200, help="how many files")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--nvcc", action="append", default=[], metavar="PATH")
     parser.add_argument("--nvrtc", action="store_true", help="CuPy's as well")
-    parser.add_argument("--clang", metavar="PATH", help="as well, with --cuda")
-    parser.add_argument("--cuda", metavar="DIRECTORY", help="the toolkit for clang")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
     compilers = [nvcc(path) for path in args.nvcc]
     compilers += [nvrtc()] if args.nvrtc else []
-    compilers += [clang(args.clang, args.cuda)] if args.clang else []
-    todo = [(f.source(), f.name, f.arch, compilers) for f in files(args.count, args.seed)]
+    rows = []
     with ThreadPool(args.processes) as pool:
-        rows = pool.starmap(tried, todo, chunksize=1)
+        attempt = partial(tried, compilers=compilers, before=_read(args.output))
+        for row in pool.imap(attempt, files(args.count, args.seed)):
+            rows.append(row)
+            print(f"{len(rows):4d}  {row['arch']}  {row['file']}", flush=True)
+            for c in compilers:
+                for line in row[c.name].get("said", ()):
+                    print(f"      {c.name}: {line}")
+            if args.output:
+                _write(args.output, report(rows, compilers))
     found = report(rows, compilers)
-    for row in rows:
-        for c in compilers:
-            if "said" in row[c.name]:
-                print(f"{c.name}, {row['arch']}, {row['file']}", *row[c.name]["said"], sep="\n    ")
     print(json.dumps(found["compilers"], indent=1))
-    if args.output:
-        args.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return int(any("said" in row[c.name] for row in rows for c in compilers))
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_cases import Case
 
 import fusegen as fg
 from fusegen.dtypes import dtype_of
@@ -48,15 +47,15 @@ def wanted(x: np.ndarray, ks: tuple[int, ...]) -> list[np.ndarray]:
     wide = x.astype(np.float64) if kind == "float" else x.astype(np.int64)
     nan = np.isnan(wide) if kind == "float" else np.zeros(x.shape, bool)
     condition = x if kind == "bool" else wide > 0
-    down = np.argsort(np.where(nan, -np.inf, -wide) if kind == "float" else ~wide,
-                      axis=1, kind="stable")  # fmt: skip
-    first = np.argsort(~nan, axis=1, kind="stable")  # NaN ahead of +inf as well
-    down = np.where(nan.any(axis=1, keepdims=True), _by(first, down, nan), down)
-    up = np.argsort(wide, axis=1, kind="stable")
-    least = np.where(nan.any(axis=1), first[:, 0], up[:, 0])
+    down = np.lexsort((-wide if kind == "float" else ~wide, ~nan), axis=1)  # NaN leads
+    up = np.argsort(wide, axis=1, kind="stable")  # NaN comes last
+    least = np.where(nan.any(axis=1), down[:, 0], up[:, 0])
     found = [np.argmax(condition, 1), np.argmin(condition, 1), down[:, 0], least]
+
+    def pick(columns: np.ndarray) -> np.ndarray:
+        return np.take_along_axis(x, columns, 1)
+
     if kind != "bool":
-        pick = lambda columns: np.take_along_axis(x, columns, 1)  # noqa: E731
         found += [pick(down[:, :1])[:, 0], pick(least[:, None])[:, 0]]
         for k in ks:
             found += [pick(down[:, :k]), down[:, :k], pick(up[:, :k]), up[:, :k]]
@@ -65,37 +64,25 @@ def wanted(x: np.ndarray, ks: tuple[int, ...]) -> list[np.ndarray]:
     return found
 
 
-def _by(first: np.ndarray, down: np.ndarray, nan: np.ndarray) -> np.ndarray:
-    """NaN by column, then the rest in the order of `down`."""
-    rows = []
-    for one, order, bad in zip(first, down, nan, strict=True):
-        rows.append([*one[: bad.sum()], *(i for i in order if not bad[i])])
-    return np.array(rows)
+def special_values(dtype: str) -> list[Any]:
+    kind = dtype_of(dtype).kind
+    if kind == "bool":
+        return [False, True]
+    if kind == "int":
+        info = np.iinfo(dtype)
+        return [info.min, info.min + 1, 0, 1, info.max - 1, info.max]
+    tiny = {"float16": 6e-8, "bfloat16": 1e-40, "float32": 1e-45, "float64": 5e-324}[dtype]
+    return [-np.inf, np.inf, np.nan, 0.0, -0.0, tiny, -tiny, 1.0]
 
 
 def hard_rows(n: int, dtype: str, rng: np.random.Generator) -> np.ndarray:
-    """Extremes at every place, ties, rows of one value, and the type's special values."""
-    kind, numpy = dtype_of(dtype).kind, dtype_of(dtype).numpy
-    if kind == "bool":
-        special: list[Any] = [False, True]
-    elif kind == "int":
-        info = np.iinfo(numpy)
-        special = [info.min, info.min + 1, 0, 1, 2, info.max - 1, info.max]
-    else:
-        tiny = {"float16": 6e-8, "bfloat16": 1e-40, "float32": 1e-45, "float64": 5e-324}[dtype]
-        special = [-np.inf, np.inf, np.nan, 0.0, -0.0, tiny, -tiny, 1.0, -1.0]
-    places = np.unique(np.r_[0, 1, n // 2, n - 1, rng.integers(0, n, 9)] % n)
-    rows = []
-    for value in special:
-        rows.append([value] * n)
-        for other in special:
-            for place in places[:: 1 if n < 40 else 3]:
-                row = [other] * n
-                row[place] = value
-                rows.append(row)
-    rows += [[special[i] for i in rng.integers(0, len(special), n)] for _ in range(20)]
-    with np.errstate(all="ignore"):
-        return np.array(rows, dtype=object).astype(numpy)
+    """Every two of the special values, one of them alone, here and there; ties; rows of one."""
+    special = np.array(special_values(dtype)).astype(dtype_of(dtype).numpy)
+    places = np.unique(np.r_[0, n - 1, rng.integers(0, n, 3)])
+    value, other, place = np.meshgrid(range(len(special)), range(len(special)), places)
+    rows = np.repeat(other.reshape(-1, 1), n, axis=1)
+    rows[np.arange(len(rows)), place.ravel()] = value.ravel()
+    return special[np.r_[rows, rng.integers(0, len(special), (20, n))]]
 
 
 def arrays_of(n: int, group: str) -> list[np.ndarray]:

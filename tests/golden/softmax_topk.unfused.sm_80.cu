@@ -583,7 +583,6 @@ softmax_topk_4_top_kernel(
     const column_t begin = 0, end = n_vectors;
     const column_t at = begin + rank;
     const int live = live_vectors<kVectors>(at, end);
-    const bool whole = __all_sync(0xffffffffu, live == kVectors);
 
     // 4. Go over the row.
     const auto column_of = [&](int i) { return (at + i / kWidth * kTeam) * kWidth + i % kWidth; };

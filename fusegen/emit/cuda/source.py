@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -15,6 +14,7 @@ from fusegen.emit.cuda.meeting import meeting_lanes
 from fusegen.emit.cuda.own import own_view
 from fusegen.emit.cuda.rows import array_name, body_of, early_steps, pointer_of, step_lines
 from fusegen.emit.cuda.sweep import SweepPrinter
+from fusegen.emit.cuda.unused import without_unused
 from fusegen.emit.cuda.views import SweepView
 from fusegen.emit.render import render
 from fusegen.kernel import Param, Program
@@ -281,16 +281,3 @@ _NEEDS: dict[str, set[str]] = {
 def with_needs(used: set[str]) -> set[str]:
     """Helpers, and those that they call."""
     return used | {n for u in used for n in _NEEDS.get(u, set())}
-
-
-def without_unused(text: str) -> str:
-    """Drop constants that nothing refers to, and then those that only these referred to."""
-    lines = text.splitlines(keepends=True)
-    kept = []
-    for line in lines:
-        name = re.match(r"(?:constexpr|#define) .*?\b(k[A-Z]\w*)\b", line)
-        if name and len(re.findall(rf"\b{name[1]}\b", text)) == 1:
-            continue
-        kept.append(line)
-    shorter = "".join(kept)
-    return shorter if shorter == text else without_unused(shorter)

@@ -24,9 +24,9 @@ from fusegen.emit.cuda.source import (
     pointer_type,
     structural,
     with_needs,
-    without_unused,
 )
 from fusegen.emit.cuda.strip_rows import RowScopes, StripSweepPrinter
+from fusegen.emit.cuda.unused import without_unused
 from fusegen.emit.cuda.views import SweepView
 from fusegen.emit.render import render
 from fusegen.kernel import Param, Program

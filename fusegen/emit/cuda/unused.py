@@ -1,0 +1,31 @@
+"""What templates declare and a program has no use for: compilers warn, readers wonder."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from fusegen.emit.comments import code
+
+_CONSTANT = re.compile(r"(?:constexpr|#define) .*?\b(k[A-Z]\w*)\b")
+_LOCAL = re.compile(r"\s+(?:const \w.*?|Row )\b(\w+)(?:\[\w+\])? = [^;]*;")
+_ANOTHER = re.compile(r", \w+ = ")  # on the same line
+_END_OF_FUNCTION = re.compile(r"(?<=\n}\n)")
+
+
+def without_unused(text: str) -> str:
+    """Drop names that nothing refers to, and then those that only these referred to."""
+    functions = _END_OF_FUNCTION.split(_without(text, _CONSTANT))
+    return "".join(_without(function, _LOCAL) for function in functions)
+
+
+def _without(text: str, declaration: re.Pattern[str]) -> str:
+    """The text without the lines whose declaration is the only use of its name."""
+    used = Counter(re.findall(r"\w+", code(text)))
+    kept = []
+    for line in text.splitlines(keepends=True):
+        found = declaration.match(line)
+        if found is None or used[found[1]] > 1 or _ANOTHER.search(line):
+            kept.append(line)
+    shorter = "".join(kept)
+    return shorter if shorter == text else _without(shorter, declaration)
