@@ -16,7 +16,7 @@ PACKAGE = Path(fusegen.__file__).parent
 
 # From the ground up; a module may import those of earlier lines, and its neighbours.
 LAYERS = (
-    ("loc", "version", "sources", "walk"),
+    ("loc", "one_line", "version", "sources", "walk"),
     ("errors",),
     ("blame", "dtypes", "literals", "ops"),
     ("names",),
