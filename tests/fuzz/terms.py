@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -128,8 +129,8 @@ class Case:
         kept = tuple(line for line in self.lines if line.name in needed)
         return replace(self, lines=kept, outputs=(goal,))
 
-    def graph(self) -> g.Graph:
-        """The pipeline traced by fusegen."""
+    def pipeline(self) -> fg.Pipeline:
+        """The pipeline itself; inputs called r are per row."""
 
         def run(*inputs: Any) -> tuple[Any, ...]:
             env = dict(zip(self.inputs, inputs, strict=True))
@@ -139,12 +140,14 @@ class Case:
                 builder().labels.setdefault(env[line.name].node, line.name)
             return tuple(env[o] for o in self.outputs)
 
-        def of_x(x: Any) -> tuple[Any, ...]:
-            return run(x)
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        run.__signature__ = inspect.Signature([  # type: ignore[attr-defined]
+            inspect.Parameter(n, kind, annotation=fg.PerRow if n == "r" else inspect._empty)
+            for n in self.inputs
+        ])  # fmt: skip
+        run.__name__ = f"case_{self.seed}"
+        return fg.pipeline(run)
 
-        def of_x_y(x: Any, y: Any) -> tuple[Any, ...]:
-            return run(x, y)
-
-        text = of_x if self.inputs == ("x",) else of_x_y
-        text.__name__ = f"case_{self.seed}"
-        return trace(fg.pipeline(text), frozenset(self.inputs), {})
+    def graph(self) -> g.Graph:
+        """The pipeline traced by fusegen."""
+        return trace(self.pipeline(), frozenset(self.inputs), {})

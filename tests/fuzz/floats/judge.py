@@ -1,0 +1,244 @@
+"""One text: derived, every accepted merge executed in float32 on hard rows along every kind of
+tree, and every merge that only the rule about floats refuses executed all the same.
+
+The yardstick of a row: 4 × the worst error that a schedule of the safe text has there, and 16 units
+in the last place of Σ|terms|; where terms of both signs meet, of what the text's own rounding is in
+proportion to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from fusegen import graph as g
+from fusegen.algebra import derive as deriving
+from fusegen.algebra import merge as merging
+from fusegen.bank import Bank, bank_of
+from fusegen.derivation import Dependent, Derivation, Refused
+from fusegen.dtypes import BFLOAT16, FLOAT32, DType
+from fusegen.lower.online import online_kernel
+from fusegen.replay import RowsReplay, Split, balanced, chain
+
+from ..terms import Case
+from .oracle import UNIT, Array, Reading, magnitude, schedules
+from .texts import random_text
+
+SAFE, UNITS = 4.0, 16.0
+TREES: dict[str, tuple[int, Split]] = {
+    "one by one": (24, chain(1)), "one by one from the right": (24, chain(1, forward=False)),
+    "pairs of pairs": (23, balanced(1)), "chunks of 7": (61, chain(7)),
+    "chunks of 7 in pairs": (61, balanced(7)), "chunks of 256": (1300, chain(256)),
+    "chunks of 256 in pairs": (1300, balanced(256)), "one element": (1, chain(1)),
+    "two elements": (2, chain(1)), "three elements": (3, balanced(1)),
+}  # fmt: skip
+LONG: dict[str, tuple[int, Split]] = {**TREES, "1300 one by one": (1300, chain(1))}
+_ROWS = {24: 2000, 23: 2000, 61: 250, 1300: 45}  # at most, evenly out of the bank
+
+
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """The worst row of one sum: its error over what is allowed there."""
+
+    excess: float = 0.0
+    tree: str = ""
+    row: str = ""
+    merged: float = 0.0
+    text: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.excess:.3g} ({self.tree}; {self.row}): {self.merged:.6g} for {self.text:.6g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one sum that depends on row values."""
+
+    name: str
+    judgement: str  # accepted | wrong | refused | missed | unmerged
+    why: str  # of a refusal: its kind
+    worst: Worst
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One text: its verdicts, its time, and the exception that stopped it, if any."""
+
+    seed: int
+    text: str
+    verdicts: tuple[Verdict, ...] = ()
+    derive_seconds: float = 0.0
+    seconds: float = 0.0
+    rows: int = 0
+    failure: str = ""
+
+
+def judge_text(seed: int) -> Outcome:
+    """Everything about the text of this seed."""
+    case = random_text(seed)
+    start = time.process_time()
+    try:
+        graph = case.graph()
+        with _without_witnesses():
+            derivation = deriving.derive(graph)
+        took = time.process_time() - start
+        counted = [0]
+        found = _verdicts(graph, derivation, seed, counted)
+        return Outcome(seed, str(case), tuple(found), took, time.process_time() - start, counted[0])
+    except Exception as error:  # any exception is a finding
+        seconds = time.process_time() - start
+        return Outcome(seed, str(case), seconds=seconds, failure=f"{type(error).__name__}: {error}")
+
+
+def _verdicts(
+    graph: g.Graph, derivation: Derivation, seed: int, counted: list[int]
+) -> Iterator[Verdict]:
+    merged = [e for e in derivation if isinstance(e, Dependent)]
+    worst = execute(graph, derivation, merged, TREES, seed, counted)
+    for e in merged:
+        judgement = "wrong" if worst[e.name].excess > 1 else "accepted"
+        yield Verdict(e.name, judgement, "", worst[e.name])
+    refused = [e for e in derivation if isinstance(e, Refused) and _is_sum(graph, e)]
+    if refused:
+        yield from _refusals(graph, refused, seed, counted)
+
+
+def _is_sum(graph: g.Graph, e: Refused) -> bool:
+    node = graph[e.name]
+    return isinstance(node, g.Reduce) and node.fold in (g.Fold.SUM, g.Fold.MEAN)
+
+
+def _refusals(
+    graph: g.Graph, refused: list[Refused], seed: int, counted: list[int]
+) -> Iterator[Verdict]:
+    """Would the merge be equal to the text over the reals, and is it seen wrong on any row?"""
+    with _without_witnesses(), _without_rule():
+        bare = deriving.derive(graph)
+    equal = [e for e in (bare[r.name] for r in refused) if isinstance(e, Dependent)]
+    worst = execute(graph, bare, equal, TREES, seed, counted)
+    open_ = [e for e in equal if worst[e.name].excess <= 1]
+    worst |= execute(graph, bare, open_, LONG, seed + 1, counted)
+    for r in refused:
+        kind = r.refusal.kind.value
+        if r.name not in worst:
+            yield Verdict(r.name, "unmerged", kind, Worst(), r.refusal.why)
+        else:
+            judgement = "refused" if worst[r.name].excess > 1 else "missed"
+            yield Verdict(r.name, judgement, kind, worst[r.name], r.refusal.why)
+
+
+@contextlib.contextmanager
+def _without_witnesses() -> Iterator[None]:
+    with mock.patch.object(deriving, "with_witness", lambda graph, node, entry, entries: entry):
+        yield
+
+
+@contextlib.contextmanager
+def _without_rule() -> Iterator[None]:
+    """The algebra as it is over the reals: whatever the rule about floats says, nothing is wrong."""
+    everything = merging.Verdict((), ())
+    with mock.patch.object(merging, "judge", lambda *_: everything):
+        yield
+
+
+# ---- execution ----
+
+
+def execute(
+    graph: g.Graph, derivation: Derivation, sums: list[Dependent],
+    trees: Mapping[str, tuple[int, Split]], seed: int, counted: list[int],
+) -> dict[str, Worst]:  # fmt: skip
+    """The worst of every sum over rows and trees; `counted` adds up the rows executed."""
+    found = {e.name: Worst() for e in sums}
+    if not sums:
+        return found
+    kernels = _kernels(graph, derivation)
+    texts: dict[tuple[int, str], _Text] = {}
+    for label, (n_cols, tree) in trees.items():
+        for type_name, (kernel, dtypes) in kernels.items():
+            if type_name != "float32" and label != "one by one":
+                continue
+            key = (n_cols, type_name)
+            if key not in texts:
+                texts[key] = _Text(graph, sums, _rows(graph, dtypes, n_cols, seed))
+            text = texts[key]
+            replay = RowsReplay(kernel, text.bank.named(graph), n_cols)
+            replay.run(tree)
+            counted[0] += len(text.bank)
+            for e in sums:
+                worst = text.worst(e.name, replay.env[e.name], f"{label}, {type_name}")
+                if worst.excess > found[e.name].excess:
+                    found[e.name] = worst
+    return found
+
+
+def _kernels(
+    graph: g.Graph, derivation: Derivation
+) -> dict[str, tuple[Any, dict[str, DType]]]:
+    """The kernel for float32, and the one for 16-bit rows where that keeps fewer sums."""
+    kinds = {"float32": FLOAT32}
+    if derivation.without_zeros != derivation:
+        kinds["bfloat16"] = BFLOAT16
+    found = {}
+    for type_name, dtype in kinds.items():
+        dtypes = dict.fromkeys((i.name for i in graph.inputs), dtype)
+        found[type_name] = (online_kernel(graph, derivation, dtypes), dtypes)
+    return found
+
+
+def _rows(graph: g.Graph, dtypes: Mapping[str, DType], n_cols: int, seed: int) -> Bank:
+    """Draws of its own of the bank's patterns: not those that the product itself has met."""
+    bank = bank_of(graph, dtypes, n_cols, seed=1_000_000 + seed % 50)
+    step = max(1, -(-len(bank) // _ROWS.get(n_cols, 2000)))
+    every = slice(seed % step, None, step)
+    return replace(bank, inputs={n: a[every] for n, a in bank.inputs.items()},
+                   picks=bank.picks[every])  # fmt: skip
+
+
+class _Text:
+    """What the text says on the rows of a bank, and how far off it may be."""
+
+    def __init__(self, graph: g.Graph, sums: list[Dependent], bank: Bank) -> None:
+        self.bank = bank
+        right = Reading(graph, bank.inputs, bank.n_cols)
+        others = list(schedules(graph, bank.inputs, bank.n_cols))
+        self.known = {}
+        for e in sums:
+            node = graph[e.name]
+            assert isinstance(node, g.Reduce)
+            want = _column(right.values[node], bank)
+            with np.errstate(all="ignore"):
+                errors = [np.abs(_column(o[node], bank) - want) for o in others]
+                first = errors[0]
+                terms = right.whole(right.values[node.arg])
+                size = np.abs(terms).sum(axis=1)
+                mixed = (terms.max(axis=1) > 0) & (terms.min(axis=1) < 0)
+                if mixed.any():
+                    own = right.whole(magnitude(graph, right, node.arg)).sum(axis=1)
+                    size = np.where(mixed, own, size)
+                if node.fold is g.Fold.MEAN:
+                    size = size / bank.n_cols
+                allowed = SAFE * np.fmax.reduce(errors) + UNITS * 2 * UNIT * size
+                allowed += 8 * bank.n_cols * 2.0**-126
+                judged = np.isfinite(want) & (first <= size / 64 + 2.0**-120) & (size < 5e36)
+            self.known[e.name] = want, allowed, judged
+
+    def worst(self, name: str, merged: Array, tree: str) -> Worst:
+        want, allowed, judged = self.known[name]
+        got = _column(merged, self.bank)
+        with np.errstate(all="ignore"):
+            error = np.where(np.isfinite(got), np.abs(got - want) / allowed, np.inf)
+        excess = np.where(judged, error, 0)
+        k = int(np.argmax(excess))
+        return Worst(float(excess[k]), tree, self.bank.label(k), float(got[k]), float(want[k]))
+
+
+def _column(values: Any, bank: Bank) -> Array:
+    return np.broadcast_to(np.asarray(values, np.float64), (len(bank), 1))[:, 0]

@@ -1,0 +1,173 @@
+"""The text by itself, in NumPy: its value, what other schedules of it give in float32, and what its
+own rounding is in proportion to. Shares nothing with fusegen but the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from fusegen import graph as g
+
+Array = np.ndarray[Any, Any]
+Add = Callable[[Array], Array]
+"""Sums over the last axis, which stays."""
+
+UNIT = 2.0**-24  # of one rounding in float32
+ROUNDINGS = 4.0  # that a sum of many terms may be off by
+
+
+def _xlogy(a: Array, b: Array) -> Array:
+    return np.where(a == 0, np.where(np.isnan(b), b, 0), a * np.log(np.where(a == 0, 1, b)))
+
+
+_OPS: dict[str, Callable[..., Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power,
+    "neg": np.negative, "square": np.square, "abs": np.abs, "maximum": np.maximum,
+    "minimum": np.minimum, "exp": np.exp, "expm1": np.expm1, "log": np.log, "sqrt": np.sqrt,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "xlogy": _xlogy, "where": np.where,
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
+    "isinf": np.isinf, "to_float": lambda x: x,
+}  # fmt: skip
+
+
+def added(values: Array) -> Array:
+    return np.asarray(values.sum(axis=-1, keepdims=True))
+
+
+def one_by_one(values: Array) -> Array:
+    return np.asarray(np.cumsum(values, axis=-1, dtype=values.dtype)[..., -1:])
+
+
+def off(sign: float) -> Add:
+    """Sums that are off by `ROUNDINGS` of their own terms."""
+    return lambda v: added(v) + sign * ROUNDINGS * UNIT * added(np.abs(v))
+
+
+class Reading:
+    """Every value of a text, for many rows: elements (rows, columns), row values (rows, 1)."""
+
+    def __init__(
+        self, graph: g.Graph, inputs: Mapping[str, Array], n_cols: int,
+        dtype: type[np.floating[Any]] = np.float64, add: Add = added,
+    ) -> None:  # fmt: skip
+        self.inputs, self.n_cols, self.dtype, self.add = inputs, n_cols, dtype, add
+        self.values: dict[g.Node, Array] = {}
+        with np.errstate(all="ignore"):
+            for node in graph.nodes:
+                found = np.asarray(self._value(node))
+                wide = found.dtype.kind == "f" and found.dtype != dtype
+                self.values[node] = found.astype(dtype) if wide else found
+
+    def _value(self, node: g.Node) -> Any:
+        known = self.values
+        match node:
+            case g.Input(name=name):
+                return self.inputs[name].astype(self.dtype)
+            case g.Literal(value=value):
+                return self.dtype(value) if isinstance(value, float) else value
+            case g.Length():
+                return self.n_cols
+            case g.Map(op="pow", args=(a, g.Literal(value=power))):
+                base = known[a]
+                return np.square(base) if power == 2 else base ** self.dtype(power)
+            case g.Map(op=op, args=args):
+                return _OPS[op](*(self._float(known[a]) for a in args))
+            case g.Reduce(fold=fold, arg=arg):
+                whole = self._float(self.whole(known[arg]))
+                if fold in (g.Fold.MAX, g.Fold.MIN):
+                    extreme = np.max if fold is g.Fold.MAX else np.min
+                    return extreme(whole, axis=-1, keepdims=True)
+                total = self.add(whole)
+                return total / self.dtype(self.n_cols) if fold is g.Fold.MEAN else total
+        raise NotImplementedError(type(node).__name__)
+
+    def _float(self, value: Array) -> Array:
+        return value if value.dtype.kind == "b" else value.astype(self.dtype, copy=False)
+
+    def whole(self, value: Array) -> Array:
+        rows = max(len(a) for a in self.inputs.values())
+        return np.broadcast_to(value, (rows, self.n_cols))
+
+
+def schedules(
+    graph: g.Graph, inputs: Mapping[str, Array], n_cols: int
+) -> Iterator[Mapping[g.Node, Array]]:
+    """The values of the text by other ways to add up the same sums in float32."""
+    yield Reading(graph, inputs, n_cols, np.float32).values
+    yield Reading(graph, inputs, n_cols, np.float32, one_by_one).values
+    for sign in (1.0, -1.0):
+        yield Reading(graph, inputs, n_cols, np.float64, off(sign)).values
+    turned = {n: a[:, ::-1] if a.shape[1] > 1 else a for n, a in inputs.items()}
+    yield Reading(graph, turned, n_cols, np.float32, one_by_one).values
+
+
+def magnitude(graph: g.Graph, reading: Reading, node: g.Node) -> Array:
+    """Σ over the text's operations of |operand|·|∂f|, element by element: what rounding each of
+    them once costs `node`, in roundings. Infinite where a condition hangs on the last digit."""
+    known: dict[g.Node, Array] = {}
+    with np.errstate(all="ignore"):
+        for n in g.topological((node,)):
+            known[n] = np.asarray(_noise(n, reading, known), np.float64)
+    return known[node] + np.abs(reading.values[node])
+
+
+def _noise(n: g.Node, reading: Reading, known: Mapping[g.Node, Array]) -> Any:
+    v = reading.values
+    match n:
+        case g.Input() | g.Literal() | g.Length():
+            return 0.0
+        case g.Reduce(fold=fold, arg=arg):
+            noise = reading.whole(known[arg])
+            if fold in (g.Fold.MAX, g.Fold.MIN):
+                return noise.max(axis=-1, keepdims=True)
+            total = added(noise + ROUNDINGS * np.abs(reading.whole(v[arg])))
+            return total / reading.n_cols if fold is g.Fold.MEAN else total
+        case g.Map(op=op, args=args):
+            pairs = [(v[a], known[a]) for a in args]
+            return _of_map(op, pairs, np.abs(v[n]) if v[n].dtype.kind == "f" else None)
+    raise NotImplementedError(type(n).__name__)
+
+
+def _of_map(op: str, pairs: list[tuple[Array, Array]], size: Array | None) -> Any:
+    (a, da), (b, db) = pairs[0], pairs[1] if len(pairs) > 1 else pairs[0]
+    match op:
+        case "neg" | "abs" | "to_float":
+            return da
+        case "maximum" | "minimum":
+            first = a >= b if op == "maximum" else a <= b
+            return np.where(first, da, db)
+        case "lt" | "le" | "gt" | "ge" | "eq":
+            near = (da + db > 0) & (np.abs(a - b) <= 8 * UNIT * (da + db))
+            return np.where(near, np.inf, 0.0)
+        case "isinf":
+            return 0.0
+        case "where":
+            (c, dc), (yes, d_yes), (no, d_no) = pairs
+            return np.where(dc > 0, np.inf, np.where(c, d_yes, d_no))
+        case "add" | "sub":
+            return da + db + size
+        case "mul":
+            return np.abs(b) * da + np.abs(a) * db + size
+        case "div":
+            return da / np.abs(b) + np.abs(a) / b**2 * db + size
+        case "square":
+            return 2 * np.abs(a) * da + size
+        case "pow":
+            return np.abs(b) * np.abs(a) ** (b - 1) * da + size
+        case "exp":
+            return size * (da + 1)
+        case "expm1":
+            return np.exp(a) * da + size
+        case "log":
+            return da / np.abs(a) + size
+        case "sqrt":
+            return np.where(da == 0, 0, da / (2 * size)) + size
+        case "sigmoid":
+            return size * (1 - size) * da + size
+        case "xlogy":
+            zero = a == 0
+            return np.where(zero, 0, np.abs(np.log(b)) * da + np.abs(a / b) * db) + size
+    raise NotImplementedError(op)
