@@ -145,29 +145,35 @@ def _of_map(op: str, pairs: list[tuple[Array, Array]], size: Array | None) -> An
         case "isinf":
             return 0.0
         case "where":
-            (c, dc), (yes, d_yes), (no, d_no) = pairs
+            (c, dc), (_, d_yes), (_, d_no) = pairs
             return np.where(dc > 0, np.inf, np.where(c, d_yes, d_no))
+        case _:
+            carried = sum(np.where(d == 0, 0, s * d) for s, d in
+                          zip(_slopes(op, a, b), (da, db), strict=False))  # fmt: skip
+            return carried + size
+
+
+def _slopes(op: str, a: Array, b: Array) -> tuple[Any, ...]:
+    """|∂f| by each operand."""
+    match op:
         case "add" | "sub":
-            return da + db + size
+            return 1.0, 1.0
         case "mul":
-            return np.abs(b) * da + np.abs(a) * db + size
+            return np.abs(b), np.abs(a)
         case "div":
-            return da / np.abs(b) + np.abs(a) / b**2 * db + size
+            return 1 / np.abs(b), np.abs(a) / b**2
         case "square":
-            return 2 * np.abs(a) * da + size
+            return (2 * np.abs(a),)
         case "pow":
-            return np.abs(b) * np.abs(a) ** (b - 1) * da + size
-        case "exp":
-            return size * (da + 1)
-        case "expm1":
-            return np.exp(a) * da + size
+            return (np.abs(b) * np.abs(a) ** (b - 1),)
+        case "exp" | "expm1":
+            return (np.exp(a),)
         case "log":
-            return da / np.abs(a) + size
+            return (1 / np.abs(a),)
         case "sqrt":
-            return np.where(da == 0, 0, da / (2 * size)) + size
+            return (0.5 / np.sqrt(a),)
         case "sigmoid":
-            return size * (1 - size) * da + size
+            return (np.exp(-np.abs(a)),)
         case "xlogy":
-            zero = a == 0
-            return np.where(zero, 0, np.abs(np.log(b)) * da + np.abs(a / b) * db) + size
+            return np.where(a == 0, 0, np.abs(np.log(b))), np.abs(a / b)
     raise NotImplementedError(op)

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..terms import Case, Line, Term, fn, name, names_of
+from .terms import Case, Line, Term, fn, name, names_of
 
 INF = float("inf")
 _FOLDS = (("sum", 5), ("mean", 2))
@@ -142,9 +142,9 @@ def random_text(seed: int) -> Case:
     inputs = rng.choices((("x",), ("x", "y"), ("x", "y", "z")), (5, 7, 2))[0]
     w = _Writer(rng, inputs, per_row=rng.random() < 0.08)
     lines = []
-    for level in range(rng.choices((1, 2, 3), (70, 24, 6))[0]):
+    for level in range(rng.choices((1, 2, 3), (82, 15, 3))[0]):
         body = w.term()
-        if rng.random() < 0.18:
+        if rng.random() < 0.1:
             body = body + w.term() if rng.random() < 0.5 else body - w.term()
         (fold,) = rng.choices([f for f, _ in _FOLDS], [n for _, n in _FOLDS])
         lines.append(Line(f"t{level}", fn(fold, body)))

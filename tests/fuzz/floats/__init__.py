@@ -1,1 +1,0 @@
-"""A fuzz of what floats make of accepted merges: random texts, hard rows, every tree."""
