@@ -23,9 +23,9 @@ Excess is the error over what is allowed; none may be above 1.
 ## How it is judged
 
 * **Texts** (`tests/fuzz/float_texts.py`): exponentials, powers, scales, selections, masks, weights,
-  means, read-outs and chains of sums over one to three inputs and inputs per row, relative to pivots
-  of the very elements and of others: other inputs, other weights, midranges, ranges, masked maxima,
-  earlier sums.
+  means, read-outs and chains of sums over one to three inputs and inputs per row, relative to
+  pivots of the very elements and of others: other inputs, other weights, midranges, ranges, masked
+  maxima, earlier sums.
 * **Executed**: the lowered operator, replayed in float32 (`fusegen/replay`), single elements one
   after another from both sides and in pairs of pairs, chunks of 7 and 256, rows of 1, 2, 3, 24, 61
   and 1,300 columns; 16-bit rows where the merge for them keeps fewer sums. Rows follow the patterns
@@ -35,8 +35,8 @@ Excess is the error over what is allowed; none may be above 1.
   float32, and 16 units in the last place of Σ|terms|. Where terms of both signs meet in a row, what
   the text's own rounding is in proportion to stands for Σ|terms|: Σ over its operations of
   |operand|·|∂f|, to first order. Not finite where the text is, is wrong. Rows on which the text
-  itself leaves the range of float32 are not judged. The oracle is float64 and a reading of the graph
-  of its own (`tests/fuzz/float_oracle.py`).
+  itself leaves the range of float32 are not judged. The oracle is float64 and a reading of the
+  graph of its own (`tests/fuzz/float_oracle.py`).
 * **Missed**: refused for what floats would make of it, equal to the text over the reals with that
   rule switched off, and never seen wrong on these rows, on other draws of them, or on 150 columns
   one by one. That is more than can be merged safely: what goes wrong by a factor of n is seen on

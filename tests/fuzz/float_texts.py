@@ -39,7 +39,7 @@ class _Writer:
     # ---- elements ----
 
     def element(self) -> Term:
-        x = name(self.rng.choice((*self.inputs, "x", "x")))
+        x = name(self.rng.choice((*self.inputs, "x")))
         y = self.other
         plain = [(10, lambda: x), (2, lambda: y)]
         made = [
@@ -139,7 +139,7 @@ def expectation(scores: Term, a: Term) -> Term:
 def random_text(seed: int) -> Case:
     """The text of this seed."""
     rng = random.Random(seed)
-    inputs = rng.choices((("x",), ("x", "y"), ("x", "y", "z")), (5, 7, 2))[0]
+    inputs = rng.choices((("x",), ("x", "y"), ("x", "y", "z")), (3, 8, 3))[0]
     w = _Writer(rng, inputs, per_row=rng.random() < 0.08)
     lines = []
     for level in range(rng.choices((1, 2, 3), (82, 15, 3))[0]):
