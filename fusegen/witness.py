@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import log
+from itertools import groupby
+from math import log, nan
 from typing import Literal
 
 Unit = Literal["1", "ln 2"]
@@ -18,11 +19,17 @@ Given = tuple[tuple[str, Fraction], ...]
 
 
 _WIDTH = 86  # of a line's variable part
+_SHORT = 4  # columns shown one by one
 
 
 def short(value: float) -> str:
     """Six digits: enough to see a difference."""
     return f"{value:.6g}"
+
+
+def number(value: float) -> float:
+    """The value as plain data; NaN is always the same object, so that records stay equal."""
+    return nan if value != value else float(value)
 
 
 def listed(values: tuple[str, ...]) -> str:
@@ -124,43 +131,6 @@ def _one_of(row: Row) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Overflow:
-    """A row whose result float32 holds, and whose first columns have one that it does not hold."""
-
-    row: Row
-    columns: int
-    given: Given
-    whole: float
-    part: float
-
-    def __str__(self) -> str:
-        some = "column gives" if self.columns == 1 else f"{self.columns} columns give"
-        return (
-            f"Row {self.row} gives {short(self.whole)}{_with(self.given)}, "
-            f"but its first {some} {short(self.part)}:\n"
-            "inf in float32, and inf times any factor stays inf."
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Cancellation:
-    """A row on which the sums that could be merged lose the digits of the result in float32."""
-
-    row: Row  # repeated to fill the columns
-    columns: int
-    given: Given
-    by_sums: float
-    by_text: float
-
-    def __str__(self) -> str:
-        count = f", repeated to {self.columns} columns" if self.columns > len(self.row) else ""
-        return (
-            f"Row {self.row}{count}{_with(self.given)}: in float32 the sums give "
-            f"{short(self.by_sums)},\nthe text {short(self.by_text)}."
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Disorder:
     """A row on which the order of f(x) is not the order of x, nor its reverse.
 
@@ -201,11 +171,20 @@ class Stray:
     text: float
 
     def __str__(self) -> str:
-        rows = [f"{n} = {listed(tuple(f'{v:.9g}' for v in values))}" for n, values in self.values]
+        rows = [f"{n} = {listed(_runs(values))}" for n, values in self.values]
+        beside = f" ({self.beside})" if self.beside else ""
         return (
-            f"Row {', '.join(rows)} ({self.beside}):\n"
+            f"Row {', '.join(rows)}{beside}:\n"
             f"the merged sum gives {short(self.merged)}, the text {short(self.text)}."
         )
 
 
-Witness = Confusion | Ratio | Overflow | Cancellation | Disorder | Stray
+def _runs(values: tuple[float, ...]) -> tuple[str, ...]:
+    """The values, one a column; in a long row equal neighbours once, with their number."""
+    if len(values) <= _SHORT:
+        return tuple(f"{v:.9g}" for v in values)
+    runs = [(v, len(list(same))) for v, same in groupby(values)]
+    return tuple(f"{v:.9g}" if n == 1 else f"{n} times {v:.9g}" for v, n in runs)
+
+
+Witness = Confusion | Ratio | Disorder | Stray

@@ -553,7 +553,7 @@ def _closed(pipeline: fg.Pipeline, name: str) -> tuple[Any, Any]:
     graph = pipeline.work().graph
     derivation = derive(graph)
     entries = {graph[e.name]: e for e in derivation}
-    setting = read_setting(graph[name].arg, graph.names, entries)
+    setting = read_setting(graph, graph[name].arg, entries)
     closed = close(best_candidate(setting), frozenset(r.symbol for r in setting.changing))
     return setting, closed
 

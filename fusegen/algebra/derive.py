@@ -11,7 +11,7 @@ from fusegen.algebra.limits import REDUCTION_SECONDS, within
 from fusegen.algebra.merge import Doubt, merged
 from fusegen.algebra.monotone import trend_of
 from fusegen.algebra.own.laws import own_entry
-from fusegen.algebra.refusals import advice, with_witness
+from fusegen.algebra.refusals import advice, with_stray, with_witness
 from fusegen.algebra.setting import Setting, read_setting
 from fusegen.algebra.symbols import Unmodelled, told
 from fusegen.derivation import (
@@ -70,7 +70,7 @@ def _entry(
         if len(g.topological((node.arg,))) > _MAX_NODES:
             return _refused(graph, node, needs, RefusalKind.UNPROVED,
                             f"its expression has more than {_MAX_NODES} operations.")  # fmt: skip
-        setting = read_setting(node.arg, graph.names, entries)
+        setting = read_setting(graph, node.arg, entries)
         if isinstance(node, g.TopK) or node.fold in _ORDERED:
             return _commuted(graph, node, needs, setting)
         if node.fold in _SUMS:
@@ -112,7 +112,8 @@ def _dependent(
 ) -> Entry:
     found = merged(graph.names[node], needs, setting, brave=graph.allow_cancellation)
     if isinstance(found, Doubt):
-        return _refused(graph, node, needs, found.kind, found.why, found.todo)
+        refused = _refused(graph, node, needs, found.kind, found.why, found.todo)
+        return refused if found.merge is None else with_stray(graph, node, refused, *found.merge)
     return found
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import sympy as sp
-
 from fusegen.algebra.floats.judge import Fault, Verdict, judge
 from fusegen.algebra.kinks import moving_kink
 from fusegen.algebra.laws import obligations_of
@@ -16,12 +14,6 @@ from fusegen.algebra.pivot import (
     best_candidate,
     close,
     joined,
-)  # fmt: skip
-from fusegen.algebra.safety import (
-    cancelling_readout,
-    exponential_readout,
-    raw_moment,
-    rewritten_readout,
 )  # fmt: skip
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.spell import spelled
@@ -38,6 +30,7 @@ class Doubt:
     why: str
     todo: str = ""
     faults: tuple[Fault, ...] = ()  # it is equal over the reals: what is wrong in floats
+    merge: tuple[Setting, Closed] | None = None  # that is at fault
 
 
 def merged(
@@ -76,11 +69,8 @@ def _attempt(setting: Setting, brave: bool) -> _Sound | Doubt:
     apart = setting.apart
     first = _judged(apart, _closed(apart), brave)
     if isinstance(first, Doubt) and apart.twins:
-        closed = _closed(setting)
-        changing = frozenset(r.symbol for r in setting.changing)
-        if brave or not rewritten_readout(closed.candidate, changing):
-            other = _judged(setting, closed, brave)
-            return first if isinstance(other, Doubt) else other
+        other = _judged(setting, _closed(setting), brave)
+        return first if isinstance(other, Doubt) else other
     return first
 
 
@@ -96,15 +86,15 @@ def _by_terms(setting: Setting, brave: bool) -> _Sound | None:
 
 
 def _judged(setting: Setting, closed: Closed | NotClosed, brave: bool) -> _Sound | Doubt:
-    doubt = _doubt(setting, closed, brave)
+    doubt = _doubt(setting, closed)
     if doubt is not None:
         return doubt
     assert isinstance(closed, Closed)
     zeros = known_zeros(setting, closed)
-    verdict = judge(setting, closed, tuple(closed.basis[k] for k in zeros))
+    verdict = judge(setting, closed, tuple(closed.basis[k] for k in zeros), brave=brave)
     if verdict.faults:
         worst = verdict.faults[0]
-        return Doubt(worst.kind, worst.why, faults=verdict.faults)
+        return Doubt(worst.kind, worst.why, "", verdict.faults, (setting, closed))
     return _Sound(closed, zeros, verdict)
 
 
@@ -115,17 +105,13 @@ def _closed(setting: Setting) -> Closed | NotClosed:
     return close(candidate, frozenset(r.symbol for r in setting.changing))
 
 
-def _doubt(setting: Setting, closed: Closed | NotClosed, brave: bool) -> Doubt | None:
+def _doubt(setting: Setting, closed: Closed | NotClosed) -> Doubt | None:
     """The first reason not to merge, if there is one."""
     candidate = closed.candidate
-    changing = frozenset(r.symbol for r in setting.changing)
     if candidate.stuck:
         stuck = told(candidate.stuck[0])
         why = f"no pivot separates the row values from the element in {stuck}."
         return Doubt(RefusalKind.STUCK_ATOM, why)
-    loose = raw_moment(candidate, setting)
-    if loose is not None and not brave:
-        return Doubt(RefusalKind.MIXED_SIGN, _no_pivot(setting, loose))
     if isinstance(closed, NotClosed):
         return _not_closed(closed)
     held = closed.transport.free_symbols - {m for c in candidate.choices for m in c.moves}
@@ -134,23 +120,7 @@ def _doubt(setting: Setting, closed: Closed | NotClosed, brave: bool) -> Doubt |
         todo = f"To share the sweep, combine {given} with the element before it is reduced."
         why = f"the correction depends on {given}, an input per row."
         return Doubt(RefusalKind.STUCK_ATOM, why, todo)
-    if exponential_readout(candidate, changing):
-        why = "the read-out would multiply the sum by an exponential of a row value."
-        return Doubt(RefusalKind.UNBOUNDED, why)
-    return None if brave else _cancels(setting, closed)
-
-
-def _cancels(setting: Setting, closed: Closed) -> Doubt | None:
-    mixed = cancelling_readout(setting, closed)
-    if mixed is None:
-        return None
-    why = f"a sum of terms of one sign would be read out as the difference {told(mixed)}."
-    return Doubt(RefusalKind.MIXED_SIGN, why)
-
-
-def _no_pivot(setting: Setting, loose: sp.Symbol) -> str:
-    why = f"without a pivot for {loose}, large sums of its powers would cancel in the result"
-    return f"{why}."
+    return None
 
 
 def _not_closed(closed: NotClosed) -> Doubt:

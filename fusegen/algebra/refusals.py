@@ -8,9 +8,10 @@ from typing import assert_never
 
 from fusegen import graph as g
 from fusegen.algebra.disorder import disorder
-from fusegen.algebra.numeric import cancellation, overflow
+from fusegen.algebra.floats.witness import stray
+from fusegen.algebra.pivot import Closed
 from fusegen.algebra.refute import confusion, ratio
-from fusegen.algebra.setting import read_setting
+from fusegen.algebra.setting import Setting, read_setting
 from fusegen.algebra.symbols import Unmodelled
 from fusegen.derivation import Entry, RefusalKind, Refused
 from fusegen.errors import FusegenError
@@ -21,11 +22,24 @@ def with_witness(
     graph: g.Graph, node: g.Reduce | g.TopK, entry: Entry, entries: Mapping[g.Node, Entry]
 ) -> Entry:
     """The entry; a refusal with its witness, where a small one is found. Never raises for that."""
-    if not isinstance(entry, Refused):
+    if not isinstance(entry, Refused) or entry.refusal.witness is not None:
         return entry
     try:
         witness = _witness(graph, node, entry.refusal.kind, entries)
     except (FusegenError, Unmodelled, ArithmeticError, ValueError):
+        return entry  # the text takes no small floating-point rows
+    return replace(entry, refusal=replace(entry.refusal, witness=witness))
+
+
+def with_stray(
+    graph: g.Graph, node: g.Reduce | g.TopK, entry: Refused, setting: Setting, closed: Closed
+) -> Refused:
+    """A refusal for what the merge is in floats, with a row on which it is wrong, if there is a
+    short one."""
+    infinite = entry.refusal.kind is RefusalKind.SPECIAL
+    try:
+        witness = stray(graph, node, setting, closed, infinite=infinite)
+    except (FusegenError, ArithmeticError, TypeError, ValueError):
         return entry  # the text takes no small floating-point rows
     return replace(entry, refusal=replace(entry.refusal, witness=witness))
 
@@ -35,17 +49,15 @@ def _witness(
 ) -> Witness | None:
     match kind:
         case RefusalKind.NON_MONOTONE:
-            setting = read_setting(node.arg, graph.names, entries)
+            setting = read_setting(graph, node.arg, entries)
             return disorder(graph, node, setting) or confusion(graph, node)
-        case RefusalKind.MIXED_SIGN:
-            return cancellation(graph, node, read_setting(node.arg, graph.names, entries))
-        case RefusalKind.UNBOUNDED | RefusalKind.RANGE | RefusalKind.DRIFT:
-            return overflow(graph, node)
         case RefusalKind.KINK | RefusalKind.STUCK_ATOM:
             return confusion(graph, node) or ratio(graph, node)
         case RefusalKind.ORDER | RefusalKind.UNPROVED | RefusalKind.TOO_MANY_STATES:
             return confusion(graph, node)
-        case RefusalKind.LATE | RefusalKind.SPECIAL | RefusalKind.DEFECT:
+        case RefusalKind.UNBOUNDED | RefusalKind.RANGE | RefusalKind.DRIFT:
+            return None  # see with_stray
+        case RefusalKind.MIXED_SIGN | RefusalKind.SPECIAL | RefusalKind.DEFECT | RefusalKind.LATE:
             return None
         case _:
             assert_never(kind)

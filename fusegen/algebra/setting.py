@@ -49,14 +49,14 @@ class RowParameter:
 class Setting:
     """f(elements; rows) of one reduction, in sympy."""
 
-    arg: g.Node  # f as a node of the graph
+    graph: g.Graph
+    arg: g.Node  # f as a node of it
     text: sp.Expr  # as written
     f: sp.Expr  # equal to it on the domain
     elements: dict[g.Node, sp.Symbol]
     rows: dict[g.Node, RowParameter]
     bounds: tuple[Bound, ...]
     indicators: tuple[Indicator, ...]
-    names: Mapping[g.Node, str]
     ordered: tuple[sp.Symbol, ...]  # row values that must not be NaN for f to equal the text
     finite: tuple[sp.Symbol, ...]  # those that must be finite numbers
     twins: tuple[tuple[sp.Symbol, sp.Symbol, RowParameter], ...] = ()  # see `apart`
@@ -87,7 +87,7 @@ class Setting:
     def sums(self) -> RowSums:
         """Row values as sums over these elements."""
         symbols = {**self.elements, **{n: r.symbol for n, r in self.rows.items()}}
-        return RowSums(self.names, symbols, self.selectors)
+        return RowSums(self.graph.names, symbols, self.selectors)
 
     @property
     def selectors(self) -> frozenset[sp.Symbol]:
@@ -143,11 +143,9 @@ def _difference(
     return forms, renamed
 
 
-def read_setting(
-    arg: g.Node, names: Mapping[g.Node, str], entries: Mapping[g.Node, Entry]
-) -> Setting:
+def read_setting(graph: g.Graph, arg: g.Node, entries: Mapping[g.Node, Entry]) -> Setting:
     """Split `arg` into elements and row values. Raises Unmodelled where sympy cannot follow."""
-    reader = _Reader(arg, names, entries)
+    reader = _Reader(arg, graph.names, entries)
     reader.collect_rows(arg)
     reduced = {
         r.arg for row in reader.rows for r in g.reductions_of(row)
@@ -164,7 +162,7 @@ def read_setting(
         f = conditions_alone(f)
     finite = tuple(b.row for b in differences)
     setting = Setting(
-        arg, text, f, elements, reader.rows, bounds, indicators, names, tuple(ordered), finite
+        graph, arg, text, f, elements, reader.rows, bounds, indicators, tuple(ordered), finite
     )
     return replace(setting, rows=_with_averages(setting, entries))
 

@@ -15,6 +15,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import cache
+from math import nan
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from fusegen import derivation as d
@@ -98,7 +99,7 @@ def _decoded(value: Any, wanted: Any, at: str) -> Any:
         shown = value.get("value")
         if value.get("is") == wanted.__name__ and isinstance(shown, str) \
                 and _WRITTEN[wanted].fullmatch(shown):  # fmt: skip
-            return wanted(shown)
+            return nan if shown == "nan" else wanted(shown)
     elif type(value) is wanted or (wanted is types.NoneType and value is None):
         return value
     raise _Unreadable(f"{at} is {_short(value)}")

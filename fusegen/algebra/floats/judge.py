@@ -22,6 +22,12 @@ from fusegen import graph as g
 from fusegen.algebra.choice import Choice
 from fusegen.algebra.floats.pivots import is_attained, is_made_of, is_mean_of
 from fusegen.algebra.floats.range import out_of_range
+from fusegen.algebra.floats.readout import (
+    CONDITION,
+    Condition,
+    condition_of,
+    exponential_readout,
+)  # fmt: skip
 from fusegen.algebra.floats.terms import asks_for_specials
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting
@@ -29,6 +35,7 @@ from fusegen.algebra.symbols import told
 from fusegen.derivation import RefusalKind
 
 Class = Literal["D", "M", "H", "S", "="]
+_WELL = Condition(1.0)
 
 
 @dataclass(frozen=True)
@@ -53,17 +60,24 @@ class Fault:
 class Verdict:
     """What each pivot stands on; the merge is used only if nothing is at fault."""
 
-    grounds: tuple[Ground, ...]
-    faults: tuple[Fault, ...]
+    grounds: tuple[Ground, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    condition: Condition = _WELL  # of the read-out
 
 
-def judge(setting: Setting, closed: Closed, zeros: tuple[sp.Expr, ...]) -> Verdict:
-    """zeros: basis functions whose sum over any part of a row is 0 by definition."""
+def judge(
+    setting: Setting, closed: Closed, zeros: tuple[sp.Expr, ...], *, brave: bool = False
+) -> Verdict:
+    """zeros: basis functions whose sum over any part of a row is 0 by definition.
+    brave: cancellation in the read-out is allowed."""
     judged = _Judge(setting, closed, zeros)
     found = list(judged.found())
     grounds = dict.fromkeys(f for f in found if isinstance(f, Ground))
     faults = {f.why: f for f in found if isinstance(f, Fault)}
-    return Verdict(tuple(grounds), tuple(faults.values()))
+    condition = _WELL if brave or faults else condition_of(setting, closed)
+    if condition.worst > CONDITION:
+        faults[""] = _cancels(closed, condition)
+    return Verdict(tuple(grounds), tuple(faults.values()), condition)
 
 
 @dataclass(frozen=True)
@@ -94,6 +108,9 @@ class _Judge:
         yield from self._ranges()
 
     def _ranges(self) -> Iterator[Fault]:
+        if exponential_readout(self.setting, self.closed):
+            told_so = "the read-out would multiply the sum by an exponential of a row value."
+            yield Fault(RefusalKind.UNBOUNDED, told_so)
         for h, c in self.closed.candidate.terms.items():
             why = out_of_range(self.setting, self.closed, h, c)
             if why is not None:
@@ -128,7 +145,8 @@ class _Judge:
         if side and degree != 0:
             yield Ground("D", c, degree or 0)
         elif degree is None:
-            yield _adrift(c)
+            mean = _swings(h, c.u) and self._is_plain_mean(c)
+            yield Ground("H", c) if mean else _adrift(c)
         elif degree:
             yield self._power(c, h, degree)
 
@@ -180,6 +198,11 @@ def _degree(h: sp.Expr, u: sp.Symbol) -> int | None:
     return None if powers is None else int(powers.degree())
 
 
+def _swings(h: sp.Expr, u: sp.Symbol) -> bool:
+    """Is u only in sines and cosines, so that terms are bounded and move by a rotation?"""
+    return not h.replace(lambda e: isinstance(e, sp.sin | sp.cos), lambda e: sp.Integer(1)).has(u)
+
+
 def _names(c: Choice) -> tuple[str, str]:
     assert c.pivot is not None
     return told(c.atom), told(c.pivot.symbol)
@@ -187,7 +210,7 @@ def _names(c: Choice) -> tuple[str, str]:
 
 def _undominated(c: Choice, e: sp.Expr) -> Fault:
     x, p = _names(c)
-    term = told(e.subs({c.u: sp.Symbol(f"({x} - {p})")}))
+    term = f"exp({x} - {p})" if e.args[0] == c.u else f"an exponential of {x} - {p}"
     why = (f"{p} is not seen to bound {x} on the right side at every part of the row, so there "
            f"{term} may leave the range, and its sum with it")  # fmt: skip
     return Fault(RefusalKind.UNBOUNDED, f"{why}.", c)
@@ -198,6 +221,14 @@ def _adrift(c: Choice) -> Fault:
     why = (f"at a part of the row {p} may lie far from the very elements that {x} is there: "
            f"powers of {x} - {p} are then large, and cancel when it moves on")  # fmt: skip
     return Fault(RefusalKind.DRIFT, f"{why}.", c)
+
+
+def _cancels(closed: Closed, condition: Condition) -> Fault:
+    terms = [c for c in closed.candidate.terms.values() if c != 0]
+    shown = told(sp.Add(*(c * sp.Symbol(f"S_{k}") for k, c in enumerate(terms, 1)), evaluate=False))
+    why = (f"its sums would be read out as {shown}, whose terms cancel: on hard rows they are "
+           f"{condition.worst:.1g} times what the text itself adds up")  # fmt: skip
+    return Fault(RefusalKind.MIXED_SIGN, f"{why}.")
 
 
 def _unattained(c: Choice) -> Fault:

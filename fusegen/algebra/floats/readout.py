@@ -1,0 +1,118 @@
+"""The condition of a read-out of several sums: what it adds up, beside what the text adds up.
+
+Where the terms of a row have one sign, Σₖ |cₖ|·Σ|hₖ| stands beside Σ|f|: the text loses nothing.
+Where they have both, it stands beside what the text's own rounding is in proportion to. Signs that
+sympy knows prove the condition to be 1. All else is measured on hard rows (`fusegen.bank`), with
+the row values of those rows: that p ≤ 1 needs no proof there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import sympy as sp
+
+from fusegen import graph as g
+from fusegen.algebra.choice import Choice
+from fusegen.algebra.floats.values import Array, Spelled, cut_at, value
+from fusegen.algebra.pivot import Closed
+from fusegen.algebra.setting import Setting
+from fusegen.bank import Bank, bank_of
+from fusegen.kinds import assumed_dtypes
+from fusegen.reference import every_value
+from fusegen.rounding import rounding_of
+
+CONDITION = 32.0
+"""Five binary digits: what a read-out may cost beyond the text."""
+_LENGTHS, _ROWS = (3, 24), 400
+_UNIT = 2.0**-24
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The worst of Σₖ|cₖ|Σ|hₖ| ÷ what it stands beside; `rows` 0: by the signs of all terms."""
+
+    worst: float
+    rows: int = 0
+
+
+def exponential_readout(setting: Setting, closed: Closed) -> bool:
+    """Would the read-out multiply a sum by an exponential of a row value?"""
+    changing = frozenset(r.symbol for r in setting.changing)
+    return any(e.free_symbols & changing
+               for c in closed.candidate.terms.values() for e in c.atoms(sp.exp))  # fmt: skip
+
+
+def condition_of(setting: Setting, closed: Closed) -> Condition:
+    """1 where a read-out has one term, or terms of one sign; else measured."""
+    terms = [(c, h) for h, c in closed.candidate.terms.items() if c != 0]
+    if len(terms) < 2 or _one_signed(setting, closed, terms):
+        return Condition(1.0)
+    graph = cut_at(setting.graph, setting.arg)
+    dtypes = assumed_dtypes(graph, "float32")
+    spelled = Spelled(setting, closed)
+    worst, rows = 1.0, 0
+    for length in _LENGTHS:
+        bank = _some(bank_of(graph, dtypes, length))
+        found = _measured(spelled, graph, bank, terms)
+        worst, rows = max(worst, float(np.max(found, initial=0.0))), rows + len(bank)
+    return Condition(worst, rows)
+
+
+def _some(bank: Bank) -> Bank:
+    """Rows from the whole bank, evenly; all where there are few."""
+    step = 1 + (len(bank) - 1) // _ROWS
+    inputs = {n: a[::step] if len(a) == len(bank) else a for n, a in bank.inputs.items()}
+    return Bank(bank.n_cols, inputs, bank.picks[::step])
+
+
+def _measured(
+    spelled: Spelled, graph: g.Graph, bank: Bank, terms: list[tuple[sp.Expr, sp.Expr]]
+) -> Array:
+    """The condition, row by row; 0 where a row says nothing."""
+    values = every_value(graph, bank.inputs, assumed_dtypes(graph, "float32"), bank.n_cols)
+    shape = (len(bank), bank.n_cols)
+    env = {name: values[node] for node, name in spelled.names().items()}
+    with np.errstate(all="ignore"):
+        env |= spelled.relative(env)
+        total = np.zeros(len(bank))
+        for c, h in terms:
+            lifts = np.broadcast_to(np.abs(value(spelled.spell(h), env)), shape)
+            factor = np.broadcast_to(np.abs(value(spelled.spell(c), env)), (len(bank), 1))
+            total = total + np.where(factor == 0, 0.0, factor)[:, 0] * lifts.sum(1)
+        f = np.broadcast_to(values[graph.outputs[0]], shape).astype(np.float64)
+        size = np.abs(f)
+        # What the text's own operands are rounded by, in units of the rounding.
+        own = np.broadcast_to(rounding_of(graph.outputs[0], values, bank.n_cols, _UNIT), shape)
+        own = np.maximum(own / _UNIT, size).sum(1)
+        few = 1e-9 * size.mean(1)
+        one = (f.max(1) <= few) | (f.min(1) >= -few)
+        sound = np.isfinite(total) & np.isfinite(own) & (own < 1e37) & (total > 1e-30)
+        heard = sound & (~one | (size.sum(1) > 2 * _UNIT * own))  # the rest is noise in the text
+        beside = np.where(one, size.sum(1), own)
+        return np.where(heard, total / np.maximum(beside, 1e-35), 0.0)
+
+
+def _one_signed(
+    setting: Setting, closed: Closed, terms: list[tuple[sp.Expr, sp.Expr]]
+) -> bool:
+    known = {c.u: _signed(c, setting) for c in closed.candidate.choices}
+    signs = {_sign(c) * _sign(h.subs(known)) for c, h in terms}
+    return len(signs) == 1 and 0 not in signs
+
+
+def _signed(choice: Choice, setting: Setting) -> sp.Expr:
+    """u with its sign known where the pivot is an extreme of the element itself."""
+    for b in setting.bounds:
+        own = choice.pivot is not None and b.row == choice.pivot.symbol
+        if own and b.element == choice.atom and choice.action == "shift":
+            return -b.distance if b.above else b.distance
+    return choice.u
+
+
+def _sign(expr: sp.Expr) -> int:
+    """+1 if never negative, −1 if never positive, 0 if not known."""
+    if expr.is_nonnegative:
+        return 1
+    return -1 if expr.is_nonpositive else 0
