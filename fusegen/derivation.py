@@ -17,14 +17,15 @@ from fusegen.monoid import Action
 from fusegen.own_operator import Law, State
 from fusegen.witness import Witness
 
-Status = Literal["proved", "not proved", "assumed"]
+Status = Literal["proved", "not proved", "assumed", "tried"]
+"""assumed: the user says so; tried: measured on hard rows, and held there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """One identity that a merged operator stands on."""
+    """One fact that a merged operator stands on."""
 
-    name: str  # pointwise identity, read-out, cocycle, unit, monotone, bounded
+    name: str  # pointwise identity, read-out, cocycle, unit, monotone, range, conditioning, …
     statement: str
     status: Status
     seconds: float

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
-from fusegen.algebra.floats.judge import Fault, Verdict, judge
+from fusegen.algebra.floats.claims import claims_of
+from fusegen.algebra.floats.judge import Fault, judge
 from fusegen.algebra.kinks import moving_kink
 from fusegen.algebra.laws import obligations_of
 from fusegen.algebra.pivot import (
@@ -50,7 +52,7 @@ def merged(
     if failed:
         why = f"sympy did not prove the {failed[0].name} ({failed[0].statement})."
         return Doubt(RefusalKind.UNPROVED, why)
-    proofs = (*obligations, *found.zeros.values())
+    proofs = (*obligations, *found.zeros.values(), *found.claims)
     return spelled(name, needs, setting, found.closed, proofs, tuple(found.zeros))
 
 
@@ -60,7 +62,7 @@ class _Sound:
 
     closed: Closed
     zeros: dict[int, Obligation]
-    verdict: Verdict
+    claims: tuple[Obligation, ...]  # in floats
 
 
 def _attempt(setting: Setting, brave: bool) -> _Sound | Doubt:
@@ -91,11 +93,12 @@ def _judged(setting: Setting, closed: Closed | NotClosed, brave: bool) -> _Sound
         return doubt
     assert isinstance(closed, Closed)
     zeros = known_zeros(setting, closed)
+    start = time.perf_counter()
     verdict = judge(setting, closed, tuple(closed.basis[k] for k in zeros), brave=brave)
     if verdict.faults:
         worst = verdict.faults[0]
         return Doubt(worst.kind, worst.why, "", verdict.faults, (setting, closed))
-    return _Sound(closed, zeros, verdict)
+    return _Sound(closed, zeros, claims_of(verdict, start))
 
 
 def _closed(setting: Setting) -> Closed | NotClosed:

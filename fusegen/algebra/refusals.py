@@ -36,9 +36,8 @@ def with_stray(
 ) -> Refused:
     """A refusal for what the merge is in floats, with a row on which it is wrong, if there is a
     short one."""
-    infinite = entry.refusal.kind is RefusalKind.SPECIAL
     try:
-        witness = stray(graph, node, setting, closed, infinite=infinite)
+        witness = stray(graph, node, setting, closed, entry.refusal.kind)
     except (FusegenError, ArithmeticError, TypeError, ValueError):
         return entry  # the text takes no small floating-point rows
     return replace(entry, refusal=replace(entry.refusal, witness=witness))

@@ -25,7 +25,7 @@ from fusegen.expr import Expr, Var, call, substitute, variables
 from fusegen.proof.notation import Folded, Math, Relation
 from fusegen.proof.symbols import Symbols, primed
 from fusegen.proof.terms import ZERO, combination
-from fusegen.proof.theorems import COCYCLE, MONOTONE, Theorem
+from fusegen.proof.theorems import COCYCLE, FLOATS, MONOTONE, Theorem
 
 Phrase = tuple[str | Math, ...]
 """Prose and formulas in turn."""
@@ -64,7 +64,8 @@ def argument_of(derivation: Derivation) -> Argument:
     sections = [_together(bases, teller)] if bases else []
     sections += [teller.section(e) for e in derivation if not isinstance(e, Base)]
     kinds = {type(e) for e in derivation}
-    theorems = [t for kind, t in ((Dependent, COCYCLE), (Commuted, MONOTONE)) if kind in kinds]
+    theorems = [t for kind, t in ((Dependent, COCYCLE), (Dependent, FLOATS), (Commuted, MONOTONE))
+                if kind in kinds]  # fmt: skip
     return Argument(_title(derivation), tuple(sections), tuple(theorems))
 
 
@@ -81,7 +82,9 @@ def _title(derivation: Derivation) -> str:
     ]  # fmt: skip
     total = len(derivation.obligations)
     proved = sum(o.status == "proved" for o in derivation.obligations)
+    tried = sum(o.status == "tried" for o in derivation.obligations)
     tail = f"; {proved} of {total} obligations proved" if total else ""
+    tail += f", {tried} tried" if tried else ""
     return f"{derivation.pipeline}: {', '.join(shown) or 'no reductions'}{tail}"
 
 
@@ -145,7 +148,7 @@ class _Teller:
             *self._put(entry), *self._keep(entry),
             *self._move(entry), *self._zeros(entry), Row("read", (self._read(entry),)),
             *(row for o in entry.obligations for row in self._proved(o, entry)),
-            Row("so", (f"it merges, by the {COCYCLE.name}",)),
+            Row("so", (f"it merges, by the {COCYCLE.name} and the {FLOATS.name}",)),
         ]  # fmt: skip
         return Section((self.stated(entry.name), *(moving if pivots else ())), tuple(rows))
 
@@ -206,7 +209,7 @@ class _Teller:
         self, obligation: Obligation, entry: Dependent | Commuted | Own
     ) -> Iterator[Row]:
         note = f"{obligation.engine}, {obligation.seconds * 1e3:.0f} ms"
-        shown: tuple[str | Math, ...] = (obligation.statement,)
+        shown: tuple[str | Math, ...] = tuple(obligation.statement.split("\n"))
         if isinstance(entry, Dependent):
             match obligation.name:
                 case "pointwise identity":

@@ -18,6 +18,11 @@ COCYCLE = Theorem("cocycle theorem", (
     "then (p, S) ⊕ (q, R) = (p·q, T(p→p·q)·S + T(q→p·q)·R) is associative and commutative, the",
     "empty row is its identity, and folding a row, in any order and tree, gives (p, Σ h(u at p)).",
 ))  # fmt: skip
+FLOATS = Theorem("lemma of partial rows", (
+    "If at every part of a row |T|·Σ |h(u at p)|, moved to the last pivot, is at most K times what",
+    "it is there, a tree of depth d is off by at most K·d·c·ε times that; one move rounds by c·ε.",
+    "K = 1 under a pivot that dominates the element, 4ᵏ for a power k about its own mean.",
+))  # fmt: skip
 MONOTONE = Theorem("monotone lemma", (
     "If f rises strictly, the order of f(x) is the order of x: max, min, argmax, argmin and top-K",
     "commute with f. If f falls strictly, they commute with the reverse order. If f never falls",

@@ -20,7 +20,7 @@ import sympy as sp
 
 from fusegen import graph as g
 from fusegen.algebra.choice import Choice
-from fusegen.algebra.floats.pivots import is_attained, is_made_of, is_mean_of
+from fusegen.algebra.floats.pivots import is_attained, is_filled, is_made_of, is_mean_of
 from fusegen.algebra.floats.range import out_of_range
 from fusegen.algebra.floats.readout import (
     CONDITION,
@@ -45,6 +45,7 @@ class Ground:
     kind: Class
     choice: Choice
     degree: int = 0  # of u, outside of exponentials
+    side: int = 0  # of what dominates: +1 above, −1 below
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def judge(
     found = list(judged.found())
     grounds = dict.fromkeys(f for f in found if isinstance(f, Ground))
     faults = {f.why: f for f in found if isinstance(f, Fault)}
-    condition = _WELL if brave or faults else condition_of(setting, closed)
+    condition = _WELL if faults else condition_of(setting, closed, brave=brave)
     if condition.worst > CONDITION:
         faults[""] = _cancels(closed, condition)
     return Verdict(tuple(grounds), tuple(faults.values()), condition)
@@ -121,34 +122,47 @@ class _Judge:
         x, p, facts = self.nodes[c.atom], c.pivot.node, self.setting.facts
         if c.action == "same":
             yield Ground("=", c)
-        elif c.action == "scale":
-            yield Ground("S", c) if facts.spans(x, p) else _unbounded_scale(c)
-            if not is_made_of(x, p):
-                yield _unattained(c)
-        elif c.unit is not None:
-            yield Ground("S", c) if facts.encloses(x, p, c.unit.node) else _unbounded_scale(c)
-            if not is_made_of(x, c.unit.node):
-                yield _unattained(c)
+            return
+        scale = c.unit.node if c.unit else p
+        if c.action == "scale" or c.unit is not None:
+            held = facts.encloses(x, p, scale) if c.unit else facts.spans(x, p)
+            yield Ground("S", c) if held else _unbounded_scale(c)
         else:
             side = facts.dominates(x, p)
             for h in used:
                 yield from self._shift(c, h, side)
-            if side and not is_attained(x, p):
-                yield _unattained(c)
+        if not self._is_nan_too(c, used) or is_filled(x, p):
+            yield _unattained(c)
+
+    def _is_nan_too(self, c: Choice, used: list[sp.Expr]) -> bool:
+        """Is the text NaN where an element makes the pivot infinite, or else a power of it?"""
+        assert c.pivot is not None
+        x, p = self.nodes[c.atom], c.pivot.node
+        if c.action == "scale" or c.unit is not None:
+            return is_made_of(x, c.unit.node if c.unit else p)
+        exponential = any(e.has(c.u) for h in used for e in h.atoms(sp.exp))
+        return not exponential or is_attained(x, p)
 
     def _shift(self, c: Choice, h: sp.Expr, side: int) -> Iterator[Ground | Fault]:
         for e in h.atoms(sp.exp):
-            slope = sp.diff(e.args[0], c.u)
-            if slope != 0:
-                yield Ground("D", c) if (slope * side).is_positive else _undominated(c, e)
+            slope = sp.diff(e.args[0], c.u) * side
+            if e.has(c.u):
+                # Alone, exp(x - min x) grows to its last value and leaves the range with the text.
+                alone = h == e and slope.is_negative and self._is_extreme(c)
+                yield Ground("D", c, 0, side) if slope.is_positive or alone else _undominated(c, e)
         degree = _degree(h, c.u)
         if side and degree != 0:
-            yield Ground("D", c, degree or 0)
+            yield Ground("D", c, degree or 0, side)
         elif degree is None:
             mean = _swings(h, c.u) and self._is_plain_mean(c)
             yield Ground("H", c) if mean else _adrift(c)
         elif degree:
             yield self._power(c, h, degree)
+
+    def _is_extreme(self, c: Choice) -> bool:
+        assert c.pivot is not None
+        p = c.pivot.node
+        return c.pivot.is_extreme and g.operands(p) == (self.nodes[c.atom],)
 
     def _power(self, c: Choice, h: sp.Expr, degree: int) -> Ground | Fault:
         """uᵏ beside a pivot that is no bound of x."""

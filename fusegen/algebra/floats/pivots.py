@@ -6,6 +6,9 @@ A *part* of a row is any set of its elements, as a tree of merges makes them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import inf
+
 from fusegen import graph as g
 from fusegen.algebra.floats.elements import Elements
 from fusegen.algebra.floats.terms import is_fixed, literal
@@ -145,7 +148,7 @@ def is_attained(x: g.Node, p: g.Node) -> bool:
     """Is x - p NaN at some element wherever p is infinite, or p never infinite?"""
     match p:
         case g.Reduce(fold=g.Fold.MAX | g.Fold.MIN, arg=e) if g.is_reduction(p):
-            return e is x or _is_filled(x, e)
+            return e is x or (_is_masked(x, e) and not is_filled(x, p))
         case g.Map(op="maximum" | "minimum" | "add", args=(a, b)):
             return any(literal(c) is not None and is_attained(x, v) for v, c in ((a, b), (b, a)))
         case g.Map(op="sub", args=(a, c)):
@@ -160,23 +163,30 @@ def is_attained(x: g.Node, p: g.Node) -> bool:
             return is_mean_of(x, p)
 
 
-def _is_filled(x: g.Node, e: g.Node) -> bool:
-    """where(c, x, number): finite where nothing is chosen."""
+def _is_masked(x: g.Node, e: g.Node) -> bool:
+    """where(c, x, number)"""
     if not (isinstance(e, g.Map) and e.op == "where"):
         return False
     _, a, b = e.args
-    return any(v is x and literal(c) is not None for v, c in ((a, b), (b, a)))
+    return any(v is x and isinstance(c, g.Literal) for v, c in ((a, b), (b, a)))
+
+
+def is_filled(x: g.Node, p: g.Node) -> bool:
+    """Is p infinite for some finite rows: where a mask leaves nothing but an infinite number?"""
+    return any(isinstance(n, g.Literal) and abs(n.value) == inf for n in _outside(x, p))
+
+
+def _outside(x: g.Node, p: g.Node) -> Iterator[g.Node]:
+    """Every node that p is made of, but x and what that is made of."""
+    todo, seen = [p], {x}
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen.add(node)
+            yield node
+            todo += g.operands(node)
 
 
 def is_made_of(x: g.Node, s: g.Node) -> bool:
     """Does the row value depend on no element but x, so that it is infinite only where x is?"""
-    todo, seen = [s], {x}
-    while todo:
-        node = todo.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if isinstance(node, g.Input | g.Own | g.Field | g.TopK):
-            return False
-        todo += g.operands(node)
-    return True
+    return not any(isinstance(n, g.Input | g.Own | g.Field | g.TopK) for n in _outside(x, s))

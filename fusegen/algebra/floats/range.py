@@ -23,12 +23,28 @@ def out_of_range(setting: Setting, closed: Closed, h: sp.Expr, c: sp.Expr) -> st
     if powers and divided:
         return f"Σ {told(h)} overflows, or vanishes, where the text's quotients do not."
     relative = {k.u for k in closed.candidate.choices if k.pivot is not None}
-    if h.free_symbols & relative or not c.free_symbols & rows:
+    if not (h.free_symbols & relative or c.free_symbols & rows):
         return None
-    wild = powers or h.has(sp.exp) or any(p.exp.is_negative for p in h.atoms(sp.Pow))
-    if wild and not _is_formed(setting, h):
-        return f"Σ {told(h)} may leave the range: the text never forms {told(h)} by itself."
+    for part in _alone(h, relative):
+        if _is_wild(part) and not _is_formed(setting, part):
+            return f"Σ {told(h)} may leave the range: the text never forms {told(part)} by itself."
     return None
+
+
+def _alone(h: sp.Expr, relative: set[sp.Symbol]) -> list[sp.Expr]:
+    """The factors of h that no pivot holds: of exponentials, and the product of the others."""
+    parts = []
+    for e in h.atoms(sp.exp):
+        free, _ = e.args[0].as_independent(*relative, as_Add=True)
+        parts.append(sp.exp(free))
+    others = [f for f in sp.Mul.make_args(h) if not f.has(sp.exp) and not f.has(*relative)]
+    return [p for p in (*parts, sp.Mul(*others)) if p.free_symbols]
+
+
+def _is_wild(part: sp.Expr) -> bool:
+    """Does it leave the range for elements that do not?"""
+    return part.has(sp.exp) or any(
+        p.exp.is_number and (p.exp >= 2 or p.exp < 0) for p in part.atoms(sp.Pow))  # fmt: skip
 
 
 def _is_formed(setting: Setting, h: sp.Expr) -> bool:

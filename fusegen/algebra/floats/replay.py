@@ -51,7 +51,8 @@ class Chain:
                 here |= self.spelled.relative(here)
                 sums = [s + value(h, here).astype(np.float32)
                         for s, h in zip(sums, self.lifts, strict=True)]  # fmt: skip
-            return np.where(self._usable(env), self._read(sums, env), np.nan)[:, 0]
+            found = np.where(self._usable(env), self._read(sums, env), np.nan)
+        return found[:, 0]
 
     @cached_property
     def _elements(self) -> frozenset[str]:
@@ -78,8 +79,8 @@ class Chain:
                 for n, scale in self._pivots().items()}  # fmt: skip
 
     def _usable(self, env: Mapping[str, Array]) -> Array:
-        sound = [_is_usable(env[n], scale) for n, scale in self._pivots().items()]
-        return np.all(sound, axis=0) if sound else np.ones((1, 1), np.bool_)
+        sound: list[Array] = [_is_usable(env[n], scale) for n, scale in self._pivots().items()]
+        return np.asarray(np.all(sound, axis=0) if sound else True)
 
     def _moves(self, old: Mapping[str, Array], new: Mapping[str, Array]) -> dict[str, Array]:
         found = {}
@@ -112,4 +113,4 @@ class Chain:
 
 
 def _is_usable(pivot: Array, scale: bool) -> Array:
-    return np.isfinite(pivot) & (~np.asarray(scale) | (pivot != 0))
+    return np.asarray(np.isfinite(pivot) & (pivot != 0 if scale else True))

@@ -16,34 +16,37 @@ from fusegen.algebra.floats.values import Spelled
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.short_rows import Rows, ShortRows
+from fusegen.derivation import RefusalKind
 from fusegen.witness import Stray, number
 
 Column = NDArray[Any]
 
 _LOST, _NOISE = 0.1, 1e-5  # of the result; of the sum of magnitudes
 _NOTHING = 1e-6  # of the greatest element: beside it, a result other than 0 is one
-_MOST = 4096  # rows tried at once
+_MOST = 2048  # rows tried at once
 _STEP = 1_000_003  # a prime: where there are more, every so many
 _SMALL = (0.0, 1.0, 110.0, -110.0)
 _FAR = (0.0, 1.0, 1e5, -1e5)
 _SPREAD = (0.0, 1.0, 1e4, 1e-25)
 _CLOSE = (0.0, -1e-6, -1e-7)
 _INFINITE = (0.0, float("-inf"), float("inf"), math.nan)
-_REPEATS, _REPEATED = (8, 32), 200
+_EDGE = (0.0, 1.0, 1e25, 1e-25)
+_FEW = (0.0, 1.0, 1e5)
+_REPEATS, _REPEATED = (8, 32), 800
 
 
 def stray(
-    graph: g.Graph, node: g.Reduce | g.TopK, setting: Setting, closed: Closed, *,
-    infinite: bool = False,
-) -> Stray | None:  # fmt: skip
-    """The first row, shortest first, whose text is right in float32 and whose merge is not; or, of
-    `infinite` rows, whose text has a value and whose merge has none. None if none is found."""
+    graph: g.Graph, node: g.Reduce | g.TopK, setting: Setting, closed: Closed, kind: RefusalKind
+) -> Stray | None:
+    """The first row, shortest first, whose text is right in float32 and whose merge is not; for
+    SPECIAL of rows with infinities, for RANGE of far ones too. None if none is found."""
     short = ShortRows(graph, node)
     if any(isinstance(n, g.Own | g.TopK | g.Take) for n in short.needed) or not short.elements:
         return None
     chain = Chain(short, Spelled(setting, closed))
     mean = isinstance(node, g.Reduce) and node.fold is g.Fold.MEAN
-    for rows in _infinite(short) if infinite else _finite(short):
+    infinite, edge = kind is RefusalKind.SPECIAL, kind is RefusalKind.RANGE
+    for rows in _infinite(short) if infinite else _finite(short, _EDGE if edge else _CLOSE):
         merged = chain.results(rows) / np.float32(rows.shape[1] if mean else 1)
         text, right = ((short.values((node,), rows, w)[0][:, 0]) for w in ("float32", "float64"))
         if infinite:
@@ -73,11 +76,11 @@ def _differ(merged: Column, text: Column, noise: Column | float) -> Column:
         return np.asarray(~near & (merged != text))
 
 
-def _finite(short: ShortRows) -> Iterator[Rows]:
+def _finite(short: ShortRows, others: tuple[float, ...]) -> Iterator[Rows]:
     """Short rows of small numbers, then of far ones, then such that repeat."""
-    for length, values in itertools.product((1, 2, 3, 4), (_SMALL, _FAR, _SPREAD, _CLOSE)):
+    for length, values in itertools.product((1, 2, 3, 4), (_SMALL, _FAR, _SPREAD, others)):
         yield _rows(short, length, values)
-    for times, values in itertools.product(_REPEATS, (_FAR, _SPREAD, _CLOSE)):
+    for times, values in itertools.product(_REPEATS, (_FEW, _CLOSE)):
         rows = _rows(short, 3, values)
         yield np.repeat(rows[:: 1 + len(rows) // _REPEATED], times, axis=1)
 
