@@ -79,7 +79,7 @@ def squares_between_the_extremes(x):
     return fg.sum(((x - lo) / (hi - lo)) ** 2)
 
 
-@also_accepted
+@refused(RefusalKind.RANGE)
 def standardised_third_moment(x):
     mu = fg.mean(x)
     s = fg.sqrt(fg.mean((x - mu) ** 2))
@@ -266,7 +266,7 @@ def spread_of_probabilities(x):
     return fg.sum((softmax_of(x) - 1.0 / fg.length(x)) ** 2)
 
 
-@refused(RefusalKind.MIXED_SIGN)
+@refused(RefusalKind.DRIFT)
 def variance_with_weights_of_any_sign(x, w):
     nu = fg.sum(w * x) / fg.sum(w)
     return fg.sum(w * (x - nu) ** 2) / fg.sum(w)

@@ -13,17 +13,18 @@ from fusegen.algebra.symbols import Unmodelled, freeze, told
 def out_of_range(setting: Setting, closed: Closed, h: sp.Expr, c: sp.Expr) -> str | None:
     """Why Σ h, read out times c, may overflow or vanish where the text does not; or None.
 
-    Either a power ≥ 2 that the text forms only divided by a row value, (x / p)²; or 1/x, exp(x) or
-    x² of an element without a pivot that the text never forms by itself.
+    Either a power ≥ 2 that the text forms only divided by a moving row value, (x / p)²; or 1/x,
+    exp(x) or x² of an element without a pivot, which the text never forms by itself.
     """
-    powers = any(p.exp.is_number and p.exp >= 2 for p in h.atoms(sp.Pow))
-    rows = {r.symbol for n, r in setting.rows.items() if not isinstance(n, g.Length)}
-    divided = any(p.exp.is_number and p.exp <= -2 and p.base.free_symbols & rows
-                  for p in c.atoms(sp.Pow))  # fmt: skip
-    if powers and divided:
-        return f"Σ {told(h)} overflows, or vanishes, where the text's quotients do not."
+    here = {k.u: k.here for k in closed.candidate.choices}
+    changing = {r.symbol for r in setting.changing}
+    if any(p.exp.is_negative and p.base.free_symbols & changing for p in c.atoms(sp.Pow)):
+        for power in h.atoms(sp.Pow):
+            large = power.exp.is_number and power.exp >= 2
+            if large and not _is_formed(setting, power.subs(here, simultaneous=True)):
+                return f"Σ {told(h)} leaves the range where the text's quotients do not."
     relative = {k.u for k in closed.candidate.choices if k.pivot is not None}
-    if not (h.free_symbols & relative or c.free_symbols & rows):
+    if not (h.free_symbols & relative or c.free_symbols & changing):
         return None
     for part in _alone(h, relative):
         if _is_wild(part) and not _is_formed(setting, part):

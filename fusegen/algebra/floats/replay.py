@@ -1,4 +1,4 @@
-"""A closed basis merged one element at a time, many short rows at once, in float32.
+"""A closed basis merged piece by piece, many short rows at once, in float32.
 
 Row values and elements are the text's own, on as much of the row as has been read; the guard policy
 is that of monoid.py. Nothing is lowered: this is what a refusal shows, not what a kernel runs.
@@ -20,7 +20,7 @@ from fusegen.monoid import move_name
 
 @dataclass(frozen=True)
 class Chain:
-    """The merge e ⊕ x₁ ⊕ x₂ ⊕ … of the one sum."""
+    """The merge e ⊕ A ⊕ B ⊕ … of pieces of a row, for the one sum."""
 
     short: ShortRows
     spelled: Spelled
@@ -35,21 +35,22 @@ class Chain:
     def lifts(self) -> list[Expr]:
         return [self.spelled.spell(h) for h in self.spelled.closed.basis]
 
-    def results(self, rows: Rows) -> Array:
+    def results(self, rows: Rows, chunk: int = 1) -> Array:
         """What the sum is read out as, by row; NaN where a pivot ends unusable."""
         sums: list[Array] = [np.zeros((len(rows), 1), np.float32)] * len(self.lifts)
         anchors: dict[str, Array] = {}
         env: dict[str, Array] = {}
         with np.errstate(all="ignore"):
-            for read in range(1, rows.shape[1] + 1):
+            for read in range(chunk, rows.shape[1] + 1, chunk):
                 env = self._seen(rows[:, :read])
                 old, anchors = anchors, self._anchors(env)
                 if old:
                     moves = self._moves(old, anchors)
                     sums = [self._moved(row, sums, moves) for row in self.transport]
-                here = env | anchors | {n: v[:, -1:] for n, v in env.items() if n in self._elements}
+                last = {n: env[n][:, -chunk:] for n in self._elements}
+                here = env | anchors | last
                 here |= self.spelled.relative(here)
-                sums = [s + value(h, here).astype(np.float32)
+                sums = [s + _summed(value(h, here), len(rows), chunk)
                         for s, h in zip(sums, self.lifts, strict=True)]  # fmt: skip
             found = np.where(self._usable(env), self._read(sums, env), np.nan)
         return found[:, 0]
@@ -110,6 +111,11 @@ class Chain:
             factor = value(self.spelled.spell(c), env).astype(np.float32)
             total = total + factor * sums[closed.basis.index(h)]
         return np.asarray(total)
+
+
+def _summed(lifts: Array, rows: int, chunk: int) -> Array:
+    each = np.broadcast_to(lifts, (rows, chunk)).astype(np.float32)
+    return np.asarray(np.sum(each, axis=1, keepdims=True))
 
 
 def _is_usable(pivot: Array, scale: bool) -> Array:

@@ -45,11 +45,10 @@ def stray(
         return None
     chain = Chain(short, Spelled(setting, closed))
     mean = isinstance(node, g.Reduce) and node.fold is g.Fold.MEAN
-    infinite, edge = kind is RefusalKind.SPECIAL, kind is RefusalKind.RANGE
-    for rows in _infinite(short) if infinite else _finite(short, _EDGE if edge else _CLOSE):
-        merged = chain.results(rows) / np.float32(rows.shape[1] if mean else 1)
+    for rows, chunk in _tried(short, kind):
+        merged = chain.results(rows, chunk) / np.float32(rows.shape[1] if mean else 1)
         text, right = ((short.values((node,), rows, w)[0][:, 0]) for w in ("float32", "float64"))
-        if infinite:
+        if kind is RefusalKind.SPECIAL:
             bad = ~np.isnan(text) & _differ(merged, text, 0.0)
         else:
             (terms,) = short.values((node.arg,), rows)
@@ -76,18 +75,31 @@ def _differ(merged: Column, text: Column, noise: Column | float) -> Column:
         return np.asarray(~near & (merged != text))
 
 
-def _finite(short: ShortRows, others: tuple[float, ...]) -> Iterator[Rows]:
-    """Short rows of small numbers, then of far ones, then such that repeat."""
+def _tried(short: ShortRows, kind: RefusalKind) -> Iterator[tuple[Rows, int]]:
+    """Rows, and how many of their columns make a piece: short rows of small numbers, then of far
+    ones, then such that repeat."""
+    if kind is RefusalKind.SPECIAL:
+        yield from ((_rows(short, length, _INFINITE), 1) for length in (1, 2, 3))
+        return
+    others = _EDGE if kind is RefusalKind.RANGE else _CLOSE
     for length, values in itertools.product((1, 2, 3, 4), (_SMALL, _FAR, _SPREAD, others)):
-        yield _rows(short, length, values)
+        yield _rows(short, length, values), 1
     for times, values in itertools.product(_REPEATS, (_FEW, _CLOSE)):
         rows = _rows(short, 3, values)
-        yield np.repeat(rows[:: 1 + len(rows) // _REPEATED], times, axis=1)
+        yield np.repeat(rows[:: 1 + len(rows) // _REPEATED], times, axis=1), 1
+    if kind is RefusalKind.MIXED_SIGN:
+        yield from _little_apart(len(short.elements))
 
 
-def _infinite(short: ShortRows) -> Iterator[Rows]:
-    for length in (1, 2, 3):
-        yield _rows(short, length, _INFINITE)
+def _little_apart(inputs: int) -> Iterator[tuple[Rows, int]]:
+    """Long rows far from 0, little apart, in all inputs or in one beside ones."""
+    beside = [np.ones(inputs, np.bool_), *(np.eye(inputs, dtype=np.bool_) if inputs > 1 else ())]
+    for apart, columns in itertools.product((1, 1 / 2, 1 / 1024), (64, 1024, 4096)):
+        for start, chosen in itertools.product(sorted({64, 4096, columns}), beside):
+            pair = np.where(chosen, np.array([[start], [start + apart]]), 1.0)
+            rows = np.stack([np.repeat(pair, columns // 2, axis=0),
+                             np.repeat(pair[1:], columns, axis=0)])  # fmt: skip
+            yield rows, columns // 4
 
 
 def _rows(short: ShortRows, length: int, values: tuple[float, ...]) -> Rows:
