@@ -8,6 +8,7 @@ the row values of those rows: that p ≤ 1 needs no proof there.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from fusegen.algebra.floats.values import Array, Spelled, cut_at, value
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting
 from fusegen.bank import Bank, bank_of
+from fusegen.dtypes import DType
 from fusegen.kinds import assumed_dtypes
 from fusegen.reference import every_value
 from fusegen.rounding import rounding_of
@@ -26,6 +28,7 @@ from fusegen.rounding import rounding_of
 CONDITION = 32.0
 """Five binary digits: what a read-out may cost beyond the text."""
 _LENGTHS, _ROWS = (3, 24), 400
+_STARTS, _APART = (1.0, -1.0, 64.0, 4096.0), (1.0, 2.0**-10)
 _UNIT = 2.0**-24
 
 
@@ -56,8 +59,8 @@ def condition_of(setting: Setting, closed: Closed, *, brave: bool) -> Condition:
     dtypes = assumed_dtypes(graph, "float32")
     spelled = Spelled(setting, closed)
     worst, rows = 1.0, 0
-    for length in _LENGTHS:
-        bank = _some(bank_of(graph, dtypes, length))
+    banks = [_some(bank_of(graph, dtypes, length)) for length in _LENGTHS]
+    for bank in (*banks, _beside_ones(graph, dtypes)):
         found = _measured(spelled, graph, bank, terms)
         worst, rows = max(worst, float(np.max(found, initial=0.0))), rows + len(bank)
     return Condition(worst, rows)
@@ -68,6 +71,22 @@ def _some(bank: Bank) -> Bank:
     step = 1 + (len(bank) - 1) // _ROWS
     inputs = {n: a[::step] if len(a) == len(bank) else a for n, a in bank.inputs.items()}
     return Bank(bank.n_cols, inputs, bank.picks[::step])
+
+
+def _beside_ones(graph: g.Graph, dtypes: Mapping[str, DType]) -> Bank:
+    """Rows little apart far from 0, in one input beside ones: what products are compared with."""
+    names = [i.name for i in graph.inputs]
+    steps = np.arange(_LENGTHS[-1]) % 2
+    rows = np.array([start + apart * steps for start in _STARTS for apart in _APART])
+    picks = np.repeat(np.arange(len(names)), len(rows))
+    inputs = {}
+    for k, node in enumerate(graph.inputs):
+        values = np.where((picks == k)[:, None], np.tile(rows, (len(names), 1)), 1.0)
+        values = values[:, :1] if node.axis is g.Axis.PER_ROW else values
+        dtype = dtypes[node.name]
+        inputs[node.name] = np.zeros(values.shape, np.int64) if dtype.kind == "int" else \
+            values.astype(dtype.numpy)  # fmt: skip
+    return Bank(_LENGTHS[-1], inputs, picks[:, None])
 
 
 def _measured(
