@@ -14,6 +14,8 @@
 // Proof      read-out: proved
 // Proof      cocycle: proved
 // Proof      unit: proved
+// Proof      range: proved
+// Proof      conditioning: proved
 
 constexpr int kTeam = 256;                  // threads that own a row
 constexpr int kMostThreads = 256;           // of a block

@@ -14,6 +14,8 @@
 // Proof      read-out: proved
 // Proof      cocycle: proved
 // Proof      unit: proved
+// Proof      range: proved
+// Proof      conditioning: proved
 
 #include <cmath>
 #include <cstdint>

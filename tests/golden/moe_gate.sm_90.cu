@@ -15,6 +15,8 @@
 // Proof      read-out: proved
 // Proof      cocycle: proved
 // Proof      unit: proved
+// Proof      range: proved
+// Proof      conditioning: proved
 // Proof      monotone: proved
 
 #include <cuda_bf16.h>

@@ -17,6 +17,8 @@
 // Proof      read-out: proved
 // Proof      cocycle: proved
 // Proof      unit: proved
+// Proof      range: proved
+// Proof      conditioning: proved
 // Proof      known zero: proved
 
 #include <cmath>

@@ -31,6 +31,8 @@
 // Proof      cocycle: proved
 // Proof      unit: proved
 // Proof      known zero: proved
+// Proof      range: proved
+// Proof      conditioning: proved
 
 #define kTeam static_cast<int>(blockDim.x)  // threads of this block, all on one row
 constexpr int kMostThreads = 1024;           // of a block

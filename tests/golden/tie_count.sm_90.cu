@@ -16,6 +16,8 @@
 // Proof      read-out: proved
 // Proof      cocycle: proved
 // Proof      unit: proved
+// Proof      range: proved
+// Proof      conditioning: proved
 
 #define kTeam static_cast<int>(blockDim.x)  // threads of this block, all on one row
 constexpr int kMostThreads = 1024;           // of a block

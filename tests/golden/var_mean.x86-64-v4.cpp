@@ -17,6 +17,8 @@
 // Proof      cocycle: proved
 // Proof      unit: proved
 // Proof      known zero: proved
+// Proof      range: proved
+// Proof      conditioning: proved
 
 #include <cmath>
 #include <cstdint>
