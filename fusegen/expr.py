@@ -52,6 +52,11 @@ class Call:
     def varying(self) -> bool:
         return any(a.varying for a in self.args)
 
+    @cached_property
+    def size(self) -> int:
+        """Operations in it, each as often as it would be printed."""
+        return 1 + sum(a.size for a in self.args if isinstance(a, Call))
+
 
 Expr = Var | Lit | Call
 
@@ -73,6 +78,16 @@ def call(op: str, *args: Expr) -> Expr:
     if OPS[op].arity != len(args):
         raise InternalError(f"{op} takes {OPS[op].arity} operands, got {len(args)}")
     return Call(op, args)
+
+
+_LONGEST = 40
+"""Operations that one expression may hold: what a person still reads, and what everything that
+recurs into expressions takes easily. The longest of the library has 14."""
+
+
+def is_long(expr: Expr) -> bool:
+    """Does the expression need a name, rather than a place in another one?"""
+    return isinstance(expr, Call) and expr.size > _LONGEST
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

@@ -7,7 +7,7 @@ the read-out needs it. The sweep of a reduction is the longest path of waits tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -60,25 +60,34 @@ def fuse(
     if kind == "unfused":
         return _one_per_sweep(graph, modes)
     level = _levels(graph, modes)
+    finish = _finish(graph, level)
     while late := [
         n for n in level if modes[n] == "merged"
-        and (level[n] < _finish(graph, level)[n] or not _pivots_move(graph, entries[n], modes))
+        and (level[n] < finish[n] or not _pivots_move(graph, entries[n], modes))
     ]:  # fmt: skip
         # Its read-out would meet a row value of a later sweep: fold the text there instead.
         modes = {**modes, late[0]: "text"}
         level = _levels(graph, modes)
-    finish = _finish(graph, level)
+        finish = _finish(graph, level)
     stored = {n: _store_level(n, finish) for n in graph.outputs if _is_element(n)}
-    last = max([*level.values(), *stored.values(), 1])
-    stages = tuple(
-        Stage(
-            i,
-            tuple(n for n in graph.reductions if level[n] == i),
-            tuple(n for n in dict.fromkeys(graph.outputs) if stored.get(n) == i),
-        )
-        for i in range(1, last + 1)
-    )
+    stages = _stages({n: level[n] for n in graph.reductions}, stored)
     return Fusion(form=kind, stages=stages, modes=modes, finish=finish, materialised=frozenset())
+
+
+def _stages(
+    folds: Mapping[g.Reduction, int], stores: Mapping[g.Node, int]
+) -> tuple[Stage, ...]:
+    """The sweeps by the level of what they fold and store."""
+    folded: dict[int, list[g.Reduction]] = {}
+    stored: dict[int, list[g.Node]] = {}
+    for reduction, level in folds.items():
+        folded.setdefault(level, []).append(reduction)
+    for node, level in stores.items():
+        stored.setdefault(level, []).append(node)
+    return tuple(
+        Stage(i, tuple(folded.get(i, ())), tuple(stored.get(i, ())))
+        for i in range(1, max([*folded, *stored, 1]) + 1)
+    )
 
 
 def as_networkx(graph: g.Graph) -> nx.DiGraph:
@@ -156,8 +165,10 @@ def _keep_lists_alive(graph: g.Graph, needs: nx.DiGraph) -> None:
     """A list is consumed in the sweep that made it, so it waits for the row values it meets."""
     import networkx as nx
 
+    inside = {a for n in graph.nodes if g.lists_of(n) for a in g.operands(n)}
     for node in graph.nodes:
-        for top in g.lists_of(node):
+        # What a list value meets, those that it is part of meet too.
+        for top in () if node in inside else g.lists_of(node):
             for row in _meets(node):
                 if row is top or needs.get_edge_data(row, top, {"wait": None})["wait"]:
                     continue
@@ -189,7 +200,7 @@ def _levels(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> dict[g.Node, int]:
     needs = _needs(graph, modes)
     level: dict[g.Node, int] = {}
     finish: dict[g.Node, int] = {}
-    for node in nx.lexicographical_topological_sort(needs, key=graph.nodes.index):
+    for node in nx.lexicographical_topological_sort(needs, key=_place(graph)):
         start = 1
         for before, _, wait in needs.in_edges(node, data="wait"):
             start = start if wait is None else max(start, finish[before] + wait)
@@ -216,6 +227,16 @@ def _store_level(node: g.Node, finish: Mapping[g.Node, int]) -> int:
     return max(waits) + 1 if waits else 1
 
 
+def _place(graph: g.Graph) -> Callable[[g.Node], int]:
+    return {n: i for i, n in enumerate(graph.nodes)}.__getitem__
+
+
+def _met(node: g.Node, kept: Collection[g.Node]) -> list[g.Node]:
+    """Those of `kept` that the node is made of, without looking inside them or reductions."""
+    inner = g.topological(g.operands(node), lambda n: n in kept or g.is_reduction(n))
+    return list(dict.fromkeys(a for n in (node, *inner) for a in g.operands(n) if a in kept))
+
+
 def _one_per_sweep(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> Fusion:
     """Unfused: as an eager program runs it, with every named element value written out."""
     import networkx as nx
@@ -229,15 +250,13 @@ def _one_per_sweep(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> Fusion:
     order: nx.DiGraph = _needs(graph, modes)
     for node in [n for n in graph.nodes if n in kept | outputs]:
         order.add_node(node)
-    for before in kept:
-        for after in list(order):
-            if after is not before and before in g.topological((after,)):
-                order.add_edge(before, after, wait=1)
+    for after in list(order):
+        order.add_edges_from((before, after, {"wait": 1}) for before in _met(after, kept))
     for node in kept | outputs:
         order.add_edges_from((r, node, {"wait": 1}) for r in row_needs(node))
     stages, level = [], {}
     for number, node in enumerate(
-        nx.lexicographical_topological_sort(order, key=graph.nodes.index), start=1
+        nx.lexicographical_topological_sort(order, key=_place(graph)), start=1
     ):
         level[node] = number
         folds = (node,) if g.is_reduction(node) else ()

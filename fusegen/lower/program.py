@@ -96,7 +96,7 @@ class _Lowering:
             self.names, self.fusion, self.derivation, scope, scope.sweeps[stage.number],
             {n: p for n, p in self.stored.items() if n not in stage.stores},
         )  # fmt: skip
-        builder.fold(stage.folds)
+        builder.fold(stage)
         return builder
 
     def _element_stores(self, stage: Stage, builder: SweepBuilder) -> tuple[ElementStore, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from fusegen import graph as g
+from fusegen import walk
 from fusegen.dtypes import DType
 from fusegen.errors import InternalError
 from fusegen.expr import Expr, Lit, Var, call
@@ -21,7 +22,7 @@ from fusegen.kernel import (
     Shape,
     Step,
 )  # fmt: skip
-from fusegen.lower.scope import Names, convert, expression, turned
+from fusegen.lower.scope import Line, Names, convert, expression, operation, turned
 from fusegen.monoid import FoldName, KBest
 
 _LIST_FOLDS: dict[g.Fold, FoldName] = {
@@ -56,6 +57,7 @@ class RowScope:
     prelude: list[Step] = field(default_factory=list)
     sweeps: dict[int, SweepParts] = field(default_factory=dict)
     values: dict[g.Node, Expr] = field(default_factory=dict)
+    met: set[g.Node] = field(default_factory=set)  # those, and list values looked into
     readouts: dict[g.Node, Callable[[], Expr]] = field(default_factory=dict)
     lists: dict[g.TopK, tuple[KBest, g.Node | None, bool]] = field(default_factory=dict)
 
@@ -64,34 +66,50 @@ class RowScope:
 
     def value(self, node: g.Node) -> Expr:
         """A row value, emitted where it becomes known; crosses kernels if made in another."""
-        if node in self.values:
-            return self.values[node]
+        for n in walk.in_order((node,), self._operands, self.met.__contains__):
+            self.met.add(n)
+            if g.extent(n) is g.Extent.ROW:
+                self.values[n] = self._value(n)
+        return self.values[node]
+
+    def _operands(self, node: g.Node) -> tuple[g.Node, ...]:
+        """What must be known, or be looked into, before the value is."""
+        match node:
+            case g.Map() | g.Cast():
+                return g.operands(node)
+            case g.Take(index=index):
+                is_row = g.extent(node) is g.Extent.ROW
+                return () if is_row and self._is_foreign(node) else (index,)
+            case g.Reduce(arg=arg) if not (g.is_reduction(node) or self._is_foreign(node)):
+                return (arg,)
+            case _:
+                return ()
+
+    def _value(self, node: g.Node) -> Expr:
         match node:
             case g.Literal() | g.Length():
-                return expression(node, self.names, lambda _: None)
+                return operation(node, [], self.names)
             case g.Input():
-                found: Expr = self._input(node)
+                return self._input(node)
             case g.Map() | g.Cast():
-                found = self._map(node)
+                return self._map(node)
             case g.Reduce() | g.Field() if node in self.readouts:
-                found = self._emit(node, self.readouts[node]())
+                return self._emit(node, self.readouts[node]())
             case g.Reduce() | g.Field() | g.Take() if self._is_foreign(node):
-                found = self._import(node)
+                return self._import(node)
             case g.Reduce():
-                found = self._list_fold(node)
+                return self._list_fold(node)
             case g.Take():
-                found = self._take(node)
+                return self._take(node)
             case _:
                 raise InternalError(f"{self.names.of(node)} is not a row value")
-        self.values[node] = found
-        return found
 
     def _input(self, node: g.Input) -> Expr:
         self.param(Param(self.names.of(node), self.dtypes[node.name], "row"))
         return self.names.var(node)
 
     def _map(self, node: g.Map | g.Cast) -> Expr:
-        inner = expression(node, self.names, lambda n: self.value(n) if n is not node else None)
+        inner = operation(node, [self.values[a] for a in g.operands(node)], self.names)
         if isinstance(inner, Lit | Var):
             return inner
         return self._emit(node, inner)
@@ -132,7 +150,15 @@ class RowScope:
                 case _:
                     return None
 
-        return expression(node, self.names, leaf)
+        return expression(node, self.names, leaf, self._line_in(gathers))
+
+    def _line_in(self, lines: list[Let] | list[Let | Gather]) -> Line:
+        def line(node: g.Node, expr: Expr) -> Expr:
+            name = self.names.of(node)
+            lines.append(Let(name, expr, self.names.note(node)))
+            return Var(name, expr.kind, expr.varying)
+
+        return line
 
     def _entry_value(self, top: g.TopK) -> Expr:
         """f(atom) for the entry's atom; the entry itself where nothing commuted."""
@@ -200,8 +226,11 @@ class RowScope:
                 case _:
                     return None
 
-        value = expression(node.arg, self.names, leaf)
-        into.append(Gather(name, index, tuple(loads), (), value, self.names.note(node)))
+        lets: list[Let] = []
+        value = expression(node.arg, self.names, leaf, self._line_in(lets))
+        into.append(
+            Gather(name, index, tuple(loads), tuple(lets), value, self.names.note(node))
+        )
         return Var(name, value.kind, varying)
 
     def element_param(self, node: g.Input) -> Param:

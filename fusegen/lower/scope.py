@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
@@ -9,7 +10,7 @@ from typing import assert_never
 from fusegen import graph as g
 from fusegen.dtypes import Kind
 from fusegen.errors import InternalError
-from fusegen.expr import Expr, Lit, Var, call
+from fusegen.expr import Expr, Lit, Var, call, is_long
 from fusegen.kernel import COLUMN, N_COLS
 from fusegen.ops import OPS
 
@@ -36,12 +37,31 @@ class Names:
 Leaf = Callable[[g.Node], Expr | None]
 """Answers with an expression for nodes that a scope knows, None for those to take apart."""
 
+Line = Callable[[g.Node, Expr], Expr]
+"""Gives an expression a line of its own; answers with its name."""
 
-def expression(node: g.Node, names: Names, leaf: Leaf) -> Expr:
-    """The node as an expression over what `leaf` knows."""
-    known = leaf(node)
-    if known is not None:
-        return known
+def expression(node: g.Node, names: Names, leaf: Leaf, line: Line | None = None) -> Expr:
+    """The node as an expression over what `leaf` knows. Where there can be lines, operations that
+    are used again, and long expressions, get one."""
+    known: dict[g.Node, Expr] = {}
+
+    def is_leaf(n: g.Node) -> bool:
+        found = known.get(n) or leaf(n)
+        if found is not None:
+            known[n] = found
+        return found is not None
+
+    order = g.topological((node,), is_leaf)
+    uses = Counter(a for n in order for a in g.operands(n))
+    for n in order:
+        found = operation(n, [known[a] for a in g.operands(n)], names)
+        own = line is not None and n is not node and (uses[n] > 1 or is_long(found))
+        known[n] = line(n, found) if line is not None and own else found
+    return known[node]
+
+
+def operation(node: g.Node, inner: list[Expr], names: Names) -> Expr:
+    """The node over its operands, which are already spelled."""
     match node:
         case g.Literal(value=value):
             return Lit(value, names.kinds[node])
@@ -49,13 +69,12 @@ def expression(node: g.Node, names: Names, leaf: Leaf) -> Expr:
             return N_COLS
         case g.Index():
             return COLUMN
-        case g.Map(op=op, args=args):
-            inner = [expression(a, names, leaf) for a in args]
+        case g.Map(op=op):
             if op == "pow" and inner[1] in (Lit(2, "int"), Lit(2.0)):
                 return call("square", convert(inner[0], "float"))
             return call(op, *_match_kinds(op, inner, names.kinds[node]))
-        case g.Cast(arg=arg):
-            return convert(expression(arg, names, leaf), names.kinds[node])
+        case g.Cast():
+            return convert(inner[0], names.kinds[node])
         case (g.Input() | g.Reduce() | g.TopK() | g.Part() | g.Take() | g.Own()
               | g.Field()):  # fmt: skip
             raise InternalError(f"{names.of(node)} is not known in this scope")

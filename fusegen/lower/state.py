@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from fusegen import graph as g
 from fusegen.derivation import Basis, Dependent
@@ -45,6 +46,7 @@ class StateBuilder:
     taken: Taken
     types: Mapping[str, str]  # of the states of the user's own operators, by the operator's key
     folded: dict[str, Folded] = field(default_factory=dict)
+    by_lift: dict[tuple[FoldName, Expr], str] = field(default_factory=dict)  # of `folded`
     best: dict[str, Best] = field(default_factory=dict)
     pivots: dict[str, Pivot] = field(default_factory=dict)
     relatives: dict[str, Relative] = field(default_factory=dict)
@@ -52,6 +54,11 @@ class StateBuilder:
     own: dict[str, Own] = field(default_factory=dict)
     lists: dict[str, KBest] = field(default_factory=dict)
     kept: dict[str, tuple[str, ...]] = field(default_factory=dict)  # merged sum → its components
+
+    @property
+    def parts(self) -> tuple[dict[str, Any], ...]:
+        """The components by kind; new ones come last."""
+        return (self.folded, self.best, self.moving, self.own, self.lists)
 
     def build(self) -> Monoid:
         return Monoid(
@@ -63,12 +70,12 @@ class StateBuilder:
 
     def fold(self, fold: FoldName, lift: Expr, wish: str, *, own: bool) -> Var:
         """The component folding `lift`; `own`: `wish` is the reduction's own name."""
-        for known in self.folded.values():
-            if known.fold == fold and known.lift == lift:
-                return Var(known.name, known.kind)
-        name = wish if own else self.taken.free(wish)
-        self.folded[name] = Folded(name, fold, lift, lift.kind)
-        return Var(name, lift.kind)
+        known = self.by_lift.get((fold, lift))
+        if known is None:
+            known = wish if own else self.taken.free(wish)
+            self.by_lift[fold, lift] = known
+            self.folded[known] = Folded(known, fold, lift, lift.kind)
+        return Var(known, lift.kind)
 
     def plain(self, node: g.Reduce, name: str, lift: Expr) -> Expr:
         """A base reduction; its row value over components."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from fusegen import graph as g
+from fusegen import walk
 from fusegen.derivation import Commuted, Dependent, Derivation, Own
 from fusegen.errors import InternalError
-from fusegen.expr import Expr, Var, call, substitute, variables
-from fusegen.fusion import Fusion
+from fusegen.expr import Expr, Var, call, is_long, substitute, variables
+from fusegen.fusion import Fusion, Stage
 from fusegen.kernel import N_COLS, ElementStore, Let, Param, Sweep
 from fusegen.lower.rows import RowScope, SweepParts
-from fusegen.lower.scope import Names, convert, expression, turned
+from fusegen.lower.scope import Names, convert, expression, operation, turned
 from fusegen.lower.state import NAN, ONE, StateBuilder, type_names, usable
 from fusegen.names import Taken
 
@@ -33,6 +35,7 @@ class SweepBuilder:
     parts: SweepParts
     stored: dict[g.Node, Param]  # materialised element values
     state: StateBuilder = field(init=False)
+    elements: dict[g.Node, Expr] = field(default_factory=dict)
     lets: dict[g.Node, Let] = field(default_factory=dict)
     loads: dict[str, None] = field(default_factory=dict)
     uses: dict[g.Node, int] = field(default_factory=dict)
@@ -42,19 +45,16 @@ class SweepBuilder:
         graph = self.names.graph
         self.state = StateBuilder(Taken(graph.names.values()), type_names(graph))
 
-    def fold(self, reductions: Iterable[g.Reduction]) -> None:
-        """Put the reductions into the state, and their row values into the scope."""
-        todo = list(reductions)
-        self._count_uses([root for r in todo for root in self._roots(r)])
-        for node in todo:
-            known = self._components()
+    def fold(self, stage: Stage) -> None:
+        """Put the stage's reductions into the state, and their row values into the scope."""
+        folded = [root for r in stage.folds for root in self._roots(r)]
+        self._count_uses([*folded, *stage.stores])
+        for node in stage.folds:
+            before = [len(part) for part in self.state.parts]
             self._fold_one(node)
-            for name in self._components() - known:
-                self.notes[name] = self.names.note(node)
-
-    def _components(self) -> set[str]:
-        s = self.state
-        return {*s.folded, *s.best, *s.moving, *s.own, *s.lists}
+            for part, known in zip(self.state.parts, before, strict=True):
+                for name in islice(reversed(part), len(part) - known):
+                    self.notes[name] = self.names.note(node)
 
     def _roots(self, node: g.Reduction) -> list[g.Node]:
         """The element nodes that folding this reduction evaluates."""
@@ -64,7 +64,7 @@ class SweepBuilder:
             case "merged", Dependent(shifts=shifts, basis=basis):
                 wanted = [s.atom for s in shifts]
                 wanted += [v.name for b in basis for v in variables(b.lift).values() if v.varying]
-                return [graph[n] for n in wanted if n in graph.names.values()]
+                return [graph[n] for n in wanted if n in graph.by_name]
             case "commuted", Commuted(atom=atom):
                 return [graph[atom]]
             case _:
@@ -89,9 +89,15 @@ class SweepBuilder:
 
     def element(self, node: g.Node) -> Expr:
         """The element expression of a node; shared and named ones get a line of their own."""
-        return expression(node, self.names, self._leaf)
+        for n in walk.in_order((node,), self._operands, self.elements.__contains__):
+            self.elements[n] = self._element(n)
+        return self.elements[node]
 
-    def _leaf(self, node: g.Node) -> Expr | None:
+    def _operands(self, node: g.Node) -> tuple[g.Node, ...]:
+        row = g.extent(node) is g.Extent.ROW
+        return () if row or node in self.stored else g.operands(node)
+
+    def _element(self, node: g.Node) -> Expr:
         if g.extent(node) is g.Extent.ROW:
             return self.scope.value(node)
         if node in self.stored:
@@ -101,15 +107,13 @@ class SweepBuilder:
         if isinstance(node, g.Input):
             self.loads[self.scope.element_param(node).name] = None
             return self.names.var(node)
-        if node in self.lets:
-            return self.names.var(node)
+        spelled = operation(node, [self.elements[a] for a in g.operands(node)], self.names)
         own_line = isinstance(node, g.Map | g.Cast) and (
-            node in self.names.graph.named or self.uses.get(node, 0) > 1
+            node in self.names.graph.named or self.uses.get(node, 0) > 1 or is_long(spelled)
         )
         if not own_line:
-            return None
-        inner = expression(node, self.names, lambda n: None if n is node else self._leaf(n))
-        self.lets[node] = Let(self.names.of(node), inner, self.names.note(node))
+            return spelled
+        self.lets[node] = Let(self.names.of(node), spelled, self.names.note(node))
         return self.names.var(node)
 
     # ---- reductions ----
@@ -234,12 +238,11 @@ class SweepBuilder:
 
     def _spell(self, expr: Expr) -> Expr:
         """Graph names in a derived expression, in this sweep's own terms."""
-        graph = self.names.graph
-        known = set(graph.names.values())
+        known = self.names.graph.by_name
         put: dict[str, Expr] = {}
         for var in variables(expr).values():
             if var.name in known and var.name not in self.state.relatives:
-                node = graph[var.name]
+                node = known[var.name]
                 row = g.extent(node) is not g.Extent.ELEMENT
                 held = self.scope.value(node) if row else self.element(node)
                 put[var.name] = convert(held, "float")
@@ -248,7 +251,6 @@ class SweepBuilder:
     # ---- stores ----
 
     def store(self, node: g.Node, params: Iterable[Param]) -> tuple[ElementStore, ...]:
-        self._count_uses([node])
         value = self.element(node.arg if isinstance(node, g.Cast) else node)
         note = self.names.note(node)
         value = convert(value, self.names.kinds[node])

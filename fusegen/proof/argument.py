@@ -5,6 +5,7 @@ Everything a renderer shows is decided here, once; the renderers only spell it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never
@@ -26,6 +27,8 @@ from fusegen.proof.notation import Folded, Math, Relation
 from fusegen.proof.symbols import Symbols, primed
 from fusegen.proof.terms import ZERO, combination
 from fusegen.proof.theorems import COCYCLE, FLOATS, MONOTONE, Theorem
+
+_MOST_NAMES = 60  # told under "where": a page, not a listing
 
 Phrase = tuple[str | Math, ...]
 """Prose and formulas in turn."""
@@ -155,16 +158,21 @@ class _Teller:
     def _where(self, name: str, also: Iterable[str] = ()) -> Iterator[Row]:
         """The user's names inside the formula, down to reductions and inputs."""
         found: dict[str, Definition] = {}
-        queue = [name, *also]
-        while queue:
-            known = self.definitions.get(queue.pop(0))
+        queue = deque(dict.fromkeys((name, *also)))
+        seen = set(queue)
+        while queue and len(found) < _MOST_NAMES:
+            known = self.definitions.get(queue.popleft())
             if known is None or (known.fold and known.name != name):
                 continue
             if known.name != name:
                 found[known.name] = known
-            queue += [v for v in variables(known.formula) if v not in found and v != name]
-        for i, inner in enumerate(found.values()):
-            yield Row("" if i else "where", (Relation(Var(inner.name), inner.formula),))
+            inner = [v for v in variables(known.formula) if v not in seen]
+            seen.update(inner)
+            queue.extend(inner)
+        for i, one in enumerate(found.values()):
+            yield Row("" if i else "where", (Relation(Var(one.name), one.formula),))
+        if queue:
+            yield Row("", (f"and so on: the first {_MOST_NAMES} are shown",))
 
     def _put(self, entry: Dependent) -> Iterator[Row]:
         if entry.shifts:

@@ -4,42 +4,38 @@ from __future__ import annotations
 
 from fusegen import graph as g
 from fusegen.derivation import Definition
-from fusegen.expr import Expr, Lit, Var, call
+from fusegen.expr import Expr, Lit, Var, call, is_long
 
 
 def definitions_of(graph: g.Graph) -> tuple[Definition, ...]:
     """Every row reduction and every operation, in topological order.
 
-    Formulas are taken apart down to inputs, reductions and what the user named.
+    Formulas are taken apart down to inputs, reductions, what the user named, and what is long.
     """
-    reductions = frozenset(graph.reductions)
-    return tuple(
-        _definition(graph, node)
-        for node in graph.nodes
-        if node in reductions or isinstance(node, g.Map | g.Cast)
-    )
+    operand: dict[g.Node, Expr] = {}  # the node inside other formulas
+    found: list[Definition] = []
+    for node in graph.nodes:
+        name, inner = graph.names[node], [operand[a] for a in g.operands(node)]
+        operand[node] = Var(name, varying=g.extent(node) is g.Extent.ELEMENT)
+        match node:
+            case g.Literal(value=value):
+                operand[node] = Lit(value)
+            case g.Map() | g.Cast():
+                formula = call(node.op, *inner) if isinstance(node, g.Map) else inner[0]
+                found.append(Definition(name, "", formula, node.loc.short))
+                if node not in graph.named and not is_long(formula):
+                    operand[node] = formula
+            case _ if g.is_reduction(node):
+                found.append(_reduced(node, name, inner))
+    return tuple(found)
 
 
-def _definition(graph: g.Graph, node: g.Node) -> Definition:
-    name, where = graph.names[node], node.loc.short
+def _reduced(node: g.Node, name: str, inner: list[Expr]) -> Definition:
     match node:
-        case g.Reduce(fold=fold, arg=arg):
-            return Definition(name, fold.value, _formula(graph, arg), where)
-        case g.TopK(arg=arg, k=k, largest=largest):
+        case g.Reduce(fold=fold):
+            return Definition(name, fold.value, inner[0], node.loc.short)
+        case g.TopK(k=k, largest=largest):
             word = f"{'top' if largest else 'least'} {k}"
-            return Definition(name, word, _formula(graph, arg), where)
+            return Definition(name, word, inner[0], node.loc.short)
         case _:
-            return Definition(name, "", _formula(graph, node, inside=True), where)
-
-
-def _formula(graph: g.Graph, node: g.Node, *, inside: bool = False) -> Expr:
-    """The node over named values; `inside`: its own name does not count."""
-    match node:
-        case g.Literal(value=value):
-            return Lit(value)
-        case g.Map(op=op, args=args) if inside or node not in graph.named:
-            return call(op, *(_formula(graph, a) for a in args))
-        case g.Cast(arg=arg) if inside or node not in graph.named:
-            return _formula(graph, arg)
-        case _:
-            return Var(graph.names[node], varying=g.extent(node) is g.Extent.ELEMENT)
+            return Definition(name, "", Var(name), node.loc.short)

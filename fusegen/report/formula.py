@@ -8,6 +8,7 @@ from typing import assert_never
 from fusegen import graph as g
 from fusegen.expr import Expr, Lit, Var, call, text
 
+_LONGEST = 40  # operations that a line may hold
 _FOLDS = {g.Fold.SUM: "Σ", g.Fold.PROD: "Π"}
 
 
@@ -15,24 +16,28 @@ def formula(graph: g.Graph) -> str:
     """`y = exp(x - m) / Σ(exp(x - m))` and so on, in the order of computation; row values that are
     used again have a line of their own."""
     uses = Counter(a for n in graph.nodes for a in set(g.operands(n)))
+    outputs = set(graph.outputs)
     spoken: set[g.Node] = {
         n for n in graph.nodes
         if not isinstance(n, g.Input | g.Literal | g.Length | g.Index)
-        and (n in graph.named or n in graph.outputs
+        and (n in graph.named or n in outputs
              or (uses[n] > 1 and g.extent(n) is g.Extent.ROW))
     }  # fmt: skip
-    lines = []
-    for node in (n for n in graph.nodes if n in spoken):
-        lines.append(f"{graph.names[node]} = {text(_written(node, node, graph, spoken))}")
+    lines, operand, size = [], dict[g.Node, Expr](), dict[g.Node, int]()
+    for node in graph.nodes:
+        found = _written(node, [operand[a] for a in g.operands(node)])
+        size[node] = 1 + sum(size[a] for a in g.operands(node) if a not in spoken)
+        if size[node] > _LONGEST:
+            spoken.add(node)
+        if node in spoken:
+            lines.append(f"{graph.names[node]} = {text(found)}")
+        operand[node] = Var(graph.names[node]) if node in spoken else found
     lines += [f"{name} = {graph.names[n]}" for n, name in
               zip(graph.outputs, graph.output_names, strict=True) if n not in spoken]  # fmt: skip
     return "\n".join(lines)
 
 
-def _written(node: g.Node, top: g.Node, graph: g.Graph, spoken: set[g.Node]) -> Expr:
-    if node in spoken and node is not top:
-        return Var(graph.names[node])
-    inner = [_written(a, top, graph, spoken) for a in g.operands(node)]
+def _written(node: g.Node, inner: list[Expr]) -> Expr:
     match node:
         case g.Literal(value=value):
             return Lit(value)

@@ -93,6 +93,7 @@ def _gather_lines(step: Gather, kernel: Kernel, dialect: CudaDialect) -> list[st
         param = kernel.param(n)
         raw = dialect.load(f"{pointer_of(param)}[{at}]", param.dtype)
         lines.append(f"    const {dialect.type_of(param.dtype.kind)} {n} = {raw};")
+    lines += [f"    {text}" for text in step_lines(step.lets, kernel, dialect)]
     return [*lines, f"    {step.name} = {dialect.text(step.value)};", "}"]
 
 
