@@ -7,13 +7,13 @@ import time
 from collections.abc import Mapping
 
 from fusegen import graph as g
-from fusegen.algebra.limits import REDUCTION_SECONDS, within
+from fusegen.algebra.limits import REDUCTION_SECONDS, TEXT_SECONDS, within
 from fusegen.algebra.merge import Doubt, merged
 from fusegen.algebra.monotone import trend_of
 from fusegen.algebra.own.laws import own_entry
 from fusegen.algebra.refusals import advice, with_stray, with_witness
 from fusegen.algebra.setting import Setting, read_setting
-from fusegen.algebra.symbols import Unmodelled, told
+from fusegen.algebra.symbols import Unmodelled, operations, told
 from fusegen.derivation import (
     Base,
     Commuted,
@@ -27,7 +27,7 @@ from fusegen.proof.definitions import definitions_of
 
 _ORDERED = (g.Fold.MAX, g.Fold.MIN, g.Fold.ARGMAX, g.Fold.ARGMIN)
 _SUMS = (g.Fold.SUM, g.Fold.MEAN)
-_MAX_NODES = 200  # of one element expression: sympy's time grows with it
+_MOST = 60  # operations of one element expression: sympy's time grows with them
 
 
 def derive(graph: g.Graph, defects: Mapping[str, Refused] | None = None) -> Derivation:
@@ -36,7 +36,7 @@ def derive(graph: g.Graph, defects: Mapping[str, Refused] | None = None) -> Deri
     defects: reductions, by name, whose merge is not to be used, whatever is proved of it.
     Only the laws of the user's own monoids must hold: raises LawViolation or UnprovedLaw.
     """
-    start = time.perf_counter()
+    start, end = time.perf_counter(), time.thread_time() + TEXT_SECONDS
     entries: dict[g.Node, Entry] = {}
     for node in graph.reductions:
         if defects and graph.names[node] in defects:
@@ -45,31 +45,36 @@ def derive(graph: g.Graph, defects: Mapping[str, Refused] | None = None) -> Deri
         if isinstance(node, g.Own):
             entries[node] = own_entry(graph, node, entries)
             continue
-        entry = within(
-            REDUCTION_SECONDS, functools.partial(_entry, graph, node, entries), _late(graph, node)
-        )
-        entries[node] = with_witness(graph, node, entry, entries)
+        entries[node] = _decided(graph, node, entries, end - time.thread_time())
     seconds = time.perf_counter() - start
     return Derivation(graph.name, tuple(entries.values()), seconds, definitions_of(graph))
 
 
-def _late(graph: g.Graph, node: g.Reduce | g.TopK) -> Entry:
+def _decided(
+    graph: g.Graph, node: g.Reduce | g.TopK, entries: Mapping[g.Node, Entry], left: float
+) -> Entry:
     needs = tuple(graph.names[r] for r in g.reductions_of(node.arg))
-    why = f"sympy did not decide it within {REDUCTION_SECONDS:g} seconds."
-    return _refused(graph, node, needs, RefusalKind.LATE, why)
+    if not needs:
+        return Base(graph.names[node])
+    size = operations(node.arg)
+    if size > _MOST:
+        return _refused(graph, node, needs, RefusalKind.UNPROVED,
+                        f"its expression has {size:,} operations, more than {_MOST}; what is used "
+                        "twice counts twice.")  # fmt: skip
+    seconds = min(REDUCTION_SECONDS, left)
+    why = f"sympy did not decide it within {REDUCTION_SECONDS:g} seconds, or all of the text " \
+          f"within {TEXT_SECONDS:g}."
+    late: Entry = _refused(graph, node, needs, RefusalKind.LATE, why)
+    work = functools.partial(_entry, graph, node, needs, entries)
+    entry = within(seconds, work, late) if seconds > 0 else late
+    return with_witness(graph, node, entry, entries)
 
 
 def _entry(
-    graph: g.Graph, node: g.Reduce | g.TopK, entries: Mapping[g.Node, Entry]
-) -> Entry:
-    name = graph.names[node]
-    needs = tuple(graph.names[r] for r in g.reductions_of(node.arg))
-    if not needs:
-        return Base(name)
+    graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...],
+    entries: Mapping[g.Node, Entry],
+) -> Entry:  # fmt: skip
     try:
-        if len(g.topological((node.arg,))) > _MAX_NODES:
-            return _refused(graph, node, needs, RefusalKind.UNPROVED,
-                            f"its expression has more than {_MAX_NODES} operations.")  # fmt: skip
         setting = read_setting(graph, node.arg, entries)
         if isinstance(node, g.TopK) or node.fold in _ORDERED:
             return _commuted(graph, node, needs, setting)

@@ -1,7 +1,7 @@
 """Bounded time: sympy may not return in this life, and nobody should wait for it.
 
 This is a net, and not what decides: an answer that depends on seconds depends on the machine. What
-is too much for sympy is refused by its size (`_MAX_NODES`, `_SIMPLIFY_LIMIT`, `own.work`), which
+is too much for sympy is refused by its size (`derive._MOST`, `_SIMPLIFY_LIMIT`, `own.work`), which
 belongs to the text. No text in the library, in the tests or among thousands of random ones needs a
 twentieth of a limit, and limits count the processor time of the thread that works, not what others
 take from it: it takes a text that sympy does not return from to meet them.
@@ -24,6 +24,9 @@ OBLIGATION_SECONDS = 10.0
 
 REDUCTION_SECONDS = 20.0
 """For all of one reduction: the search for pivots and every proof. The slowest needs 0.5."""
+
+TEXT_SECONDS = 60.0
+"""For all reductions of a pipeline; those that are left keep sweeps of their own."""
 
 LAW_SECONDS = 20.0
 """For one law of a monoid of the user's own, or its invariants, at the most steps about 2."""

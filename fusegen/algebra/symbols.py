@@ -5,7 +5,6 @@ Symbols carry what is known about their sign; nothing is assumed that the graph 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import assert_never
 
@@ -101,7 +100,22 @@ def _needed(node: g.Node, leaves: Mapping[g.Node, sp.Expr]) -> list[g.Node]:
     return list(order)
 
 
-@functools.lru_cache(maxsize=4096)
+@g.asked_once
+def _operations(node: g.Node) -> int:
+    """Operations down to reductions; what is used twice counts twice, as sympy will see it."""
+    if not isinstance(node, g.Map | g.Cast):
+        return 0
+    return 1 + sum(map(_operations, g.operands(node)))
+
+
+def operations(*nodes: g.Node) -> int:
+    """How many operations sympy will see, those inside of reductions once."""
+    inner = {a for n in g.topological(nodes) if not isinstance(n, g.Map | g.Cast)
+             for a in g.operands(n)}  # fmt: skip
+    return sum(map(_operations, {*nodes, *inner}))
+
+
+@g.asked_once
 def is_positive(node: g.Node) -> bool:
     """Is the value certainly > 0 for every finite input?"""
     match node:
@@ -131,7 +145,7 @@ def is_positive(node: g.Node) -> bool:
             return False
 
 
-@functools.lru_cache(maxsize=4096)
+@g.asked_once
 def is_nonnegative(node: g.Node) -> bool:
     """Is the value certainly ≥ 0 for every finite input?"""
     if is_positive(node):
