@@ -24,6 +24,7 @@ from fusegen.names import Taken, nearest
 from fusegen.nesting import nest
 from fusegen.pipeline import Pipeline
 from fusegen.report.formula import formula
+from fusegen.runtime.rows import Axes
 from fusegen.signature import constants_key
 from fusegen.trace import inline, leaves, unique_names
 from fusegen.value import PerRow, Value, builder, lift
@@ -131,12 +132,12 @@ class Gradient(Pipeline):
         return found
 
     def _inline(
-        self, arrays: tuple[Any, ...], named: Any, axis: int, out: Any
+        self, arrays: tuple[Any, ...], named: Any, axis: Axes, out: Any, keepdims: bool
     ) -> Any:
         """Inside another pipeline: derived on its own first, so that arguments which are equal, or
         equal to something in the text, are told apart."""
-        if axis != -1 or out is not None:
-            return super()._inline(arrays, named, axis, out)
+        if axis != -1 or out is not None or keepdims:
+            return super()._inline(arrays, named, axis, out, keepdims)
         present, constants = self.bind(arrays, named)
         graph = self.traced(frozenset(present), constants).graph
         given: dict[g.Node, g.Node] = {i: lift(present[i.name]) for i in graph.inputs}

@@ -17,6 +17,7 @@ from fusegen.blame import blames
 from fusegen.errors import ArgumentError, TraceError
 from fusegen.pipeline import Pipeline
 from fusegen.runtime import arrays as ar
+from fusegen.runtime.rows import Rows, rows_of
 from fusegen.signature import constants_key
 from fusegen.trace import is_tracing
 from fusegen.value import PerColumn, PerRow, Value, here
@@ -68,7 +69,7 @@ class ColumnGradient:
         adopted = {n: ar.adopt(n, a) for n, a in present.items()}
         ar.one_device(adopted, "auto")
         inputs = self._graph(frozenset(present), constants).inputs
-        rows = ar.rows_of(inputs, {n: tuple(a.array.shape) for n, a in adopted.items()}, axis)
+        rows = rows_of(inputs, {n: tuple(a.array.shape) for n, a in adopted.items()}, axis)
         wide = any(a.dtype.name == "float64" for a in adopted.values())
         stages = self.stages(frozenset(present), constants, "float64" if wide else "float32")
         flat = {i.name: _flat(i, present[i.name], rows) for i in inputs}
@@ -160,7 +161,7 @@ def _parameter(name: str, annotation: type) -> Parameter:
     return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=annotation)
 
 
-def _flat(node: g.Input, array: Any, rows: ar.Rows) -> Any:
+def _flat(node: g.Input, array: Any, rows: Rows) -> Any:
     """The user's array with all rows along one axis: (n_rows, n_cols), (n_rows,) or (n_cols,)."""
     match node.axis:
         case g.Axis.PER_COLUMN:
@@ -168,11 +169,12 @@ def _flat(node: g.Input, array: Any, rows: ar.Rows) -> Any:
         case g.Axis.PER_ROW:
             return _broadcast(node.name, array, rows.lead).reshape(rows.n_rows)
         case g.Axis.ELEMENT:
-            whole = (*rows.lead[: rows.axis], rows.n_cols, *rows.lead[rows.axis :])
-            array = _broadcast(node.name, array, whole)
-            if rows.axis != len(rows.lead):
+            array = _broadcast(node.name, array, rows.whole)
+            if not rows.last:
+                last = tuple(range(len(rows.lead), array.ndim))
                 moved = hasattr(array, "movedim")
-                array = array.movedim(rows.axis, -1) if moved else np.moveaxis(array, rows.axis, -1)
+                array = (array.movedim(rows.axes, last) if moved
+                         else np.moveaxis(array, rows.axes, last))  # fmt: skip
             return array.reshape(rows.n_rows, rows.n_cols)
 
 
