@@ -36,11 +36,13 @@ class Gradient(Pipeline):
     Positional parameters: one cotangent per float output of `forward` (`grad`, or `grad_<output>`
     where there are several), shaped like that output, then `forward`'s own arrays. Constants are
     `forward`'s. It returns the gradient with respect to `wrt`; several as a tuple in that order.
-    A gradient has the shape of the rows, also where its input was broadcast to them.
+    A gradient has the type of its input, whatever the others have (sums are kept in float32, or
+    float64), and the shape of the rows, also where its input was broadcast to them.
     """
 
     def __init__(self, forward: Pipeline, wrt: tuple[str, ...], base: g.Graph) -> None:
         self.forward, self.wrt = forward, wrt
+        self.like = wrt
         self._proofs: dict[Any, tuple[Obligation, ...]] = {}
         self._cotangents = _cotangents(forward, base)
         self._extents = [g.extent(n) for n in base.outputs]

@@ -43,6 +43,8 @@ class Pipeline:
     compile-time constants.
     """
 
+    like: tuple[str, ...] = ()  # inputs whose types the results take: a gradient's
+
     def __init__(self, fn: Callable[..., Any], *, allow_cancellation: bool = False) -> None:
         functools.update_wrapper(self, fn)
         self.fn = fn

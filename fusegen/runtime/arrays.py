@@ -132,8 +132,9 @@ def _adopt_other(name: str, given: Any) -> Adopted:
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
             raise ArgumentError(f"{name} cannot be read as an array: {error}") from error
         if array is not None:
-            family: Family = "standard" if hasattr(given, "__array_namespace__") else (
-                "labelled" if hasattr(given, "__array_wrap__") else "numpy")  # fmt: skip
+            labels = type(given).__module__.partition(".")[0] in ("pandas", "xarray")
+            standard = hasattr(given, "__array_namespace__")
+            family: Family = "labelled" if labels else "standard" if standard else "numpy"
             return replace(_adopt_numpy(name, array), family=family, given=given)
     kind = type(given)
     raise ArgumentError(

@@ -13,6 +13,7 @@ from fusegen.dtypes import BFLOAT16, DType
 from fusegen.errors import ArgumentError, DTypeError, ShapeError
 from fusegen.kernel import Param
 from fusegen.runtime.arrays import Adopted, Shape, address, adopt, cuda_runtime
+from fusegen.runtime.labels import relabelled
 from fusegen.runtime.rows import Rows, columns_last, readable, tail_of
 from fusegen.runtime.strips import side_by_side
 
@@ -188,7 +189,7 @@ def hand_back(result: Result, param: Param, rows: Rows, like: Adopted) -> Any:
         case "numpy":
             return result.shaped
         case "labelled":
-            return _labelled(result.shaped, like.given)
+            return relabelled(result.shaped, param.shape, rows, like.given)
         case "standard":
             return _standard(result.shaped, like.given)
         case "torch" if like.device == "cpu":
@@ -197,12 +198,6 @@ def hand_back(result: Result, param: Param, rows: Rows, like: Adopted) -> Any:
             return result.own
         case "foreign":
             return cuda_runtime().to_foreign(result.own, like.given)
-
-
-def _labelled(array: Any, like: Any) -> Any:
-    """With the labels of what came in where each still has its entry, else a plain array."""
-    same = tuple(array.shape) == tuple(like.shape)
-    return like.__array_wrap__(array) if same else array
 
 
 def _standard(array: Any, like: Any) -> Any:
