@@ -44,6 +44,12 @@ class Bank:
         inputs = {n: a[row : row + 1] for n, a in self.inputs.items()}
         return Bank(self.n_cols, inputs, self.picks[row : row + 1])
 
+    def thinned(self, most: int) -> Bank:
+        """So many rows at most, evenly out of all."""
+        step = -(-len(self) // most)
+        inputs = {n: a[::step] for n, a in self.inputs.items()}
+        return Bank(self.n_cols, inputs, self.picks[::step])
+
     def shortened(self) -> Bank:
         """The first row without each of its columns in turn."""
         inputs = {n: np.stack([np.delete(a[0], k) if a.shape[1] > 1 else a[0]

@@ -2,7 +2,8 @@
 
 The trials know nothing of sympy's proofs: they run the lowered operator itself, in fifty digits on
 finite rows (trials.laws), in float64 on ±inf, NaN, zeros and empty pieces (trials.specials), and
-exhaustively on short rows for orders (trials.orders).
+exhaustively on short rows for orders (trials.orders); and in float32 on hard rows along every kind
+of tree (trials.trees).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from fusegen.pipeline import Pipeline
 from fusegen.trials.laws import DIGITS, ROUGH, TOLERANCE, try_laws
 from fusegen.trials.orders import try_orders
 from fusegen.trials.specials import try_specials
+from fusegen.trials.trees import try_trees
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Report:
     special_rows: int
     special_merges: int
     order_merges: int  # exhaustive, of top-K lists and leaders
+    float_rows: int  # of merged sums, in float32
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
@@ -64,6 +67,9 @@ class Report:
             f"  specials   {self.special_rows} rows, {self.special_merges} random merges in "
             "float64: all equal to the text",
         ]
+        if self.float_rows:
+            lines.append(f"  floats     {self.float_rows} hard rows along every kind of tree: no "
+                         "farther from the text than rounding")  # fmt: skip
         if self.order_merges:
             lines.append(f"  orders     {self.order_merges} merges, every row of up to 5 values: "
                          "all as of the union")  # fmt: skip
@@ -129,4 +135,5 @@ def attempt(work: Work, derivation: Derivation, kernel: Kernel, seed: int) -> Re
         pipeline=work.graph.name, derivation=derivation, laws=tuple(counts.tried.items()),
         tolerance=ROUGH if counts.rough else TOLERANCE, rows=counts.rows, merges=counts.merges,
         special_rows=special_rows, special_merges=special_merges, order_merges=try_orders(kernel),
+        float_rows=try_trees(work.graph, derivation, work.dtypes),
     )  # fmt: skip

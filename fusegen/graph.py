@@ -161,7 +161,8 @@ Node = Input | Literal | Length | Index | Map | Cast | Reduce | TopK | Part | Ta
 Reduction = Reduce | TopK | Own
 
 Structure = int | tuple["Structure", ...] | list["Structure"] | dict[Any, "Structure"]
-"""How the user's function nests its outputs; leaves are positions in `Graph.outputs`."""
+"""How outputs are nested, as the user's function nests them (a named tuple stays one); leaves are
+positions in `Graph.outputs`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -179,7 +180,6 @@ class Graph:
     named: frozenset[Node]  # those that the user gave a name, or that a called pipeline returned
     constants: tuple[tuple[str, Any], ...]
     allow_cancellation: bool = False  # the user accepts read-outs in which digits may cancel
-    like: tuple[str, ...] = ()  # the input whose type each output takes; empty: as types ask for
 
     def __repr__(self) -> str:
         return f"<graph {self.name} of {len(self.nodes)} nodes>"

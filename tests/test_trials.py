@@ -12,9 +12,11 @@ import pytest
 import fusegen as fg
 from fusegen.algebra import merge as algebra_merge
 from fusegen.algebra.derive import derive
+from fusegen.algebra.floats.judge import Verdict
 from fusegen.derivation import Dependent, RefusalKind, Refused
 from fusegen.dtypes import FLOAT32
 from fusegen.trials import first
+from fusegen.trials.trees import try_trees
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from accepted import ACCEPTED
@@ -42,9 +44,7 @@ WRONG = {
 @pytest.fixture
 def no_rule(monkeypatch):
     """The algebra as it would be if its rule about floats let everything pass."""
-    if hasattr(algebra_merge, "judge"):
-        everything = algebra_merge.Verdict((), ())
-        monkeypatch.setattr(algebra_merge, "judge", lambda *_: everything)
+    monkeypatch.setattr(algebra_merge, "judge", lambda *_, **__: Verdict())
 
 
 def _graph(text):
@@ -67,6 +67,14 @@ def test_what_is_right_is_used(pipeline):
             assert first.tried(work.graph, derivation, work.dtypes) is derivation
 
 
+@pytest.mark.parametrize("pipeline", RIGHT.values(), ids=lambda p: p.name)
+def test_no_tree_gives_a_false_alarm(pipeline):
+    work = pipeline.work(form="online", inputs=tuple(pipeline.signature.optional))
+    derivation = work.result("derive")
+    rows = try_trees(work.graph, derivation, work.dtypes)
+    assert bool(rows) == bool(_dependents(derivation))
+
+
 @pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
 def test_what_is_wrong_in_floats_is_found_and_not_used(text, no_rule):
     graph = _graph(text)
@@ -80,6 +88,26 @@ def test_what_is_wrong_in_floats_is_found_and_not_used(text, no_rule):
     shown = str(defects[0].refusal)
     assert "test_trials.py" in shown
     assert "the merged sum gives" in shown
+
+
+@pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
+def test_check_fails_for_what_is_wrong_in_floats(text, no_rule):
+    graph = _graph(text)
+    types = dict.fromkeys((i.name for i in graph.inputs), FLOAT32)
+    with pytest.raises(fg.LawViolation, match="is not the text in float32") as told:
+        try_trees(graph, derive(graph), types)
+    assert "the merged sum gives" in str(told.value)
+    assert "test_trials.py" in str(told.value)
+
+
+def test_check_says_what_it_tried_in_floats_and_where_it_failed(no_rule):
+    assert "473 hard rows along every kind of tree" in str(fg.check(fg.library.softmax))
+    for name in ("a moment about other data", "other weights"):
+        with (
+            pytest.raises(fg.LawViolation, match="is not the text in float32"),
+            warnings.catch_warnings(action="ignore"),
+        ):
+            fg.check(fg.pipeline(WRONG[name]))
 
 
 def _foreign(x, y):

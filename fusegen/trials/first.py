@@ -52,10 +52,15 @@ def _alarms(
     from fusegen.lower.online import online_kernel
 
     kernel = online_kernel(graph, derivation, dtypes)
-    least = max((n.k for n in graph.nodes if isinstance(n, g.TopK)), default=1)
+    least = least_columns(graph)
     bank = bank_of(graph, dtypes, max(N_COLS, least))
     found = try_floats(graph, kernel, derivation, dtypes, bank, chain(1))
     return [shortest(graph, kernel, derivation, dtypes, alarm, chain(1), least) for alarm in found]
+
+
+def least_columns(graph: g.Graph) -> int:
+    """The shortest row that the pipeline takes."""
+    return max((n.k for n in graph.nodes if isinstance(n, g.TopK)), default=1)
 
 
 def _refused(graph: g.Graph, entry: Dependent, alarm: Alarm) -> Refused:

@@ -20,6 +20,7 @@ import numpy as np
 from fusegen import graph as g
 from fusegen.algebra import derive as deriving
 from fusegen.algebra import merge as merging
+from fusegen.algebra.floats.judge import Verdict as FloatVerdict
 from fusegen.bank import Bank, bank_of
 from fusegen.derivation import Dependent, Derivation, Refused
 from fusegen.dtypes import BFLOAT16, FLOAT32, DType
@@ -144,9 +145,8 @@ def _without_witnesses() -> Iterator[None]:
 @contextlib.contextmanager
 def _without_rule() -> Iterator[None]:
     """The algebra over the reals alone: whatever the rule about floats says, nothing is wrong."""
-    everything = merging.Verdict((), ())
     with (
-        mock.patch.object(merging, "judge", return_value=everything),
+        mock.patch.object(merging, "judge", return_value=FloatVerdict()),
         mock.patch.object(merging, "obligations_of", return_value=()),  # floats will tell
     ):
         yield
