@@ -14,8 +14,9 @@ from fusegen.errors import ArgumentError
 from fusegen.plan import Plan
 from fusegen.recall import MISS, Recall
 from fusegen.runtime import arrays as ar
-from fusegen.schedule.target import CudaTarget, host_cpu
-from fusegen.signature import Signature
+from fusegen.runtime.rows import Axes, Rows, plain_axis
+from fusegen.schedule.target import CudaTarget, Target, host_cpu
+from fusegen.signature import Signature, check_flag
 from fusegen.tuning import Tuned
 
 
@@ -36,7 +37,7 @@ class Compiled:
     """
 
     def __init__(
-        self, signature: Signature, choices: Choices, front: Front, rows: ar.Rows
+        self, signature: Signature, choices: Choices, front: Front, rows: Rows
     ) -> None:
         self.signature, self.choices = signature, choices
         self.tuned: Tuned | None = None
@@ -48,9 +49,14 @@ class Compiled:
             front.executable(key)
 
     @blames
-    def __call__(self, *arrays: Any, axis: int = -1, out: Any = None, **named: Any) -> Any:
+    def __call__(
+        self, *arrays: Any, axis: Axes = -1, out: Any = None, keepdims: bool = False, **named: Any
+    ) -> Any:
         """Run on arrays of the types compiled for; see Pipeline.__call__."""
-        done = self._recall.find(arrays, named, out, (axis,))
+        if axis.__class__ is not int:
+            axis = plain_axis(axis)
+        rest = (axis, keepdims)
+        done = self._recall.find(arrays, named, out, rest)
         if done is not MISS:
             return done
         present = self.signature.bind_arrays(arrays, named)
@@ -61,9 +67,10 @@ class Compiled:
             shown = ", ".join(f"{n} {d}" for n, d in found.items())
             raise ArgumentError(f"compiled for {wanted}; called with {shown}",
                                 fix="Compile again, or convert the arrays.")  # fmt: skip
-        call = prepare(self._front, adopted, ar.one_device(adopted, "auto"), axis, out)
+        place = ar.one_device(adopted, "auto")
+        call = prepare(self._front, adopted, place, axis, out, check_flag("keepdims", keepdims))
         call.run()
-        self._recall.learn(call, arrays, named, out, (axis,))
+        self._recall.learn(call, arrays, named, out, rest)
         return call.hand_back()
 
     def tune(self, adopted: Mapping[str, ar.Adopted], given: Mapping[str, Any]) -> None:
@@ -103,3 +110,11 @@ class Compiled:
     @property
     def derivation(self) -> Derivation:
         return self.work.derivation
+
+
+def target_of(adopted: Mapping[str, ar.Adopted]) -> Target:
+    """Where the arrays live; this machine's CPU without any."""
+    if not adopted or ar.one_device(adopted, "auto") == "cpu":
+        return host_cpu()
+    with ar.caller_stream(adopted):
+        return ar.cuda_target()

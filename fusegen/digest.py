@@ -43,7 +43,7 @@ def digest(graph: g.Graph) -> str:
     """A hash of all that generated source depends on: structure, names, lines; not folders."""
     number = {n: i for i, n in enumerate(graph.nodes)}
     parts = [graph.name, graph.loc.short, repr(graph.output_names)]
-    parts.append(repr(graph.allow_cancellation))
+    parts.append(repr((graph.allow_cancellation, graph.like)))
     for node in graph.nodes:
         row = (
             attributes(node),

@@ -22,6 +22,7 @@ from fusegen.runtime import arrays as ar
 from fusegen.runtime import results as rs
 from fusegen.runtime.columns import check_columns
 from fusegen.runtime.notices import warn_once
+from fusegen.runtime.rows import Axes, Rows, as_rows, rows_of
 from fusegen.runtime.strips import side_by_side, whole_vectors
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.strips import takes_strips
@@ -173,7 +174,7 @@ class Call:
     front: Front
     adopted: Mapping[str, ar.Adopted]
     device: ar.Device
-    rows: ar.Rows
+    rows: Rows
     arrays: dict[str, Any]
     results: list[rs.Result]
 
@@ -249,24 +250,26 @@ class Call:
 
 
 def prepare(
-    front: Front, adopted: Mapping[str, ar.Adopted], device: ar.Device, axis: int, out: Any
+    front: Front, adopted: Mapping[str, ar.Adopted], device: ar.Device, axis: Axes, out: Any,
+    keepdims: bool = False,
 ) -> Call:
     """Lay out inputs and results. Raises ShapeError, DTypeError, ArgumentError."""
     with ar.caller_stream(adopted):  # copies that strides may need run there too
-        return _laid_out(front, adopted, device, axis, out)
+        return _laid_out(front, adopted, device, axis, out, keepdims)
 
 
 def _laid_out(
-    front: Front, adopted: Mapping[str, ar.Adopted], device: ar.Device, axis: int, out: Any
+    front: Front, adopted: Mapping[str, ar.Adopted], device: ar.Device, axis: Axes, out: Any,
+    keepdims: bool = False,
 ) -> Call:
     graph = front.graph
     shapes = {n: tuple(a.array.shape) for n, a in adopted.items()}
-    rows = ar.rows_of(graph.inputs, shapes, axis)
+    rows = rows_of(graph.inputs, shapes, axis, keepdims)
     check_columns(graph, rows.n_cols)
     views = _side_by_side(front, adopted, rows) if device == "cuda" else {}
     if views:
-        rows = replace(rows, inner=math.prod(rows.lead[rows.axis :]))
-    arrays = views | {graph.names[i]: ar.as_rows(adopted[i.name].array, i.axis, rows)
+        rows = replace(rows, inner=math.prod(rows.lead[rows.axes[0] :]))
+    arrays = views | {graph.names[i]: as_rows(adopted[i.name].array, i.axis, rows)
                       for i in graph.inputs if graph.names[i] not in views}  # fmt: skip
     like = next(iter(adopted.values()))
     given = flatten(graph.structure, out, len(front.outputs))
@@ -281,17 +284,17 @@ def _laid_out(
 
 
 def _side_by_side(
-    front: Front, adopted: Mapping[str, ar.Adopted], rows: ar.Rows
+    front: Front, adopted: Mapping[str, ar.Adopted], rows: Rows
 ) -> dict[str, Any]:
     """Element inputs as kernels read rows that lie side by side; empty: rows are to be laid out."""
     graph = front.graph
-    if rows.axis == len(rows.lead) or math.prod(rows.lead[rows.axis :]) == 1:
-        return {}  # columns are neighbours
+    if rows.last or len(rows.axes) > 1 or math.prod(rows.lead[rows.axes[0] :]) == 1:
+        return {}  # columns are neighbours, or several axes
     if front.choices.deterministic or not takes_strips(front.program):
         return {}
     elements = [i for i in graph.inputs if i.axis is g.Axis.ELEMENT]
     arrays = [np.broadcast_to(adopted[i.name].array, rows.whole) for i in elements]
-    views = side_by_side(arrays, rows.axis) or ()
+    views = side_by_side(arrays, rows.axes[0]) or ()
     return {graph.names[i]: v for i, v in zip(elements, views, strict=bool(views))}
 
 

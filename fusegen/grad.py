@@ -24,6 +24,7 @@ from fusegen.names import Taken, nearest
 from fusegen.nesting import nest
 from fusegen.pipeline import Pipeline
 from fusegen.report.formula import formula
+from fusegen.runtime.rows import Axes
 from fusegen.signature import constants_key
 from fusegen.trace import inline, leaves, unique_names
 from fusegen.value import PerRow, Value, builder, lift
@@ -35,11 +36,13 @@ class Gradient(Pipeline):
     Positional parameters: one cotangent per float output of `forward` (`grad`, or `grad_<output>`
     where there are several), shaped like that output, then `forward`'s own arrays. Constants are
     `forward`'s. It returns the gradient with respect to `wrt`; several as a tuple in that order.
-    A gradient has the shape of the rows, also where its input was broadcast to them.
+    A gradient has the type of its input, whatever the others have (sums are kept in float32, or
+    float64), and the shape of the rows, also where its input was broadcast to them.
     """
 
     def __init__(self, forward: Pipeline, wrt: tuple[str, ...], base: g.Graph) -> None:
         self.forward, self.wrt = forward, wrt
+        self.like = wrt
         self._proofs: dict[Any, tuple[Obligation, ...]] = {}
         self._cotangents = _cotangents(forward, base)
         self._extents = [g.extent(n) for n in base.outputs]
@@ -131,12 +134,12 @@ class Gradient(Pipeline):
         return found
 
     def _inline(
-        self, arrays: tuple[Any, ...], named: Any, axis: int, out: Any
+        self, arrays: tuple[Any, ...], named: Any, axis: Axes, out: Any, keepdims: bool
     ) -> Any:
         """Inside another pipeline: derived on its own first, so that arguments which are equal, or
         equal to something in the text, are told apart."""
-        if axis != -1 or out is not None:
-            return super()._inline(arrays, named, axis, out)
+        if axis != -1 or out is not None or keepdims:
+            return super()._inline(arrays, named, axis, out, keepdims)
         present, constants = self.bind(arrays, named)
         graph = self.traced(frozenset(present), constants).graph
         given: dict[g.Node, g.Node] = {i: lift(present[i.name]) for i in graph.inputs}

@@ -14,9 +14,12 @@ from fusegen import graph as g
 from fusegen import lang as fg
 from fusegen.adjoint.transplant import Text, transplant
 from fusegen.blame import blames
-from fusegen.errors import ArgumentError, TraceError
+from fusegen.errors import ArgumentError, DTypeError, TraceError
+from fusegen.kernel import Param
 from fusegen.pipeline import Pipeline
 from fusegen.runtime import arrays as ar
+from fusegen.runtime import results as rs
+from fusegen.runtime.rows import Rows, rows_of
 from fusegen.signature import constants_key
 from fusegen.trace import is_tracing
 from fusegen.value import PerColumn, PerRow, Value, here
@@ -48,6 +51,11 @@ class ColumnGradient:
     _known: dict[Any, Stages] = field(default_factory=dict, repr=False)
 
     @property
+    def wrt(self) -> str:
+        """The per-column input; the gradient has its type and shape."""
+        return self.contributions.like[0]
+
+    @property
     def rows(self) -> Pipeline | None:
         """The first stage, for all inputs, default constants, and sums in float32."""
         return self._usual.rows
@@ -59,7 +67,10 @@ class ColumnGradient:
 
     @blames
     def __call__(self, *arrays: Any, axis: int = -1, **named: Any) -> Any:
-        """Run both stages; the result has shape (n_cols,). Raises as Pipeline.__call__."""
+        """Run both stages; the result has the input's shape and type, zeros for zero rows.
+
+        Raises as Pipeline.__call__.
+        """
         if is_tracing():
             raise TraceError(f"the column gradient {self.contributions.name} was called inside a "
                              "pipeline", where=here(), why="It sums over rows; a pipeline works on "
@@ -68,34 +79,43 @@ class ColumnGradient:
         adopted = {n: ar.adopt(n, a) for n, a in present.items()}
         ar.one_device(adopted, "auto")
         inputs = self._graph(frozenset(present), constants).inputs
-        rows = ar.rows_of(inputs, {n: tuple(a.array.shape) for n, a in adopted.items()}, axis)
+        rows = rows_of(inputs, {n: tuple(a.array.shape) for n, a in adopted.items()}, axis)
+        weight = adopted[self.wrt]
+        if weight.dtype.kind != "float":
+            raise DTypeError(f"{self.wrt} holds {weight.dtype} values: it has no gradient")
+        if rows.n_rows == 0:
+            return _zeros(next(iter(adopted.values())), weight)
         wide = any(a.dtype.name == "float64" for a in adopted.values())
-        stages = self.stages(frozenset(present), constants, "float64" if wide else "float32")
+        types = ("float64" if wide else "float32", weight.dtype.name)
+        stages = self.stages(frozenset(present), constants, *types)
         flat = {i.name: _flat(i, present[i.name], rows) for i in inputs}
         if stages.rows is not None:
             flat |= stages.rows(*[flat.get(n) for n in stages.rows.signature.arrays])
-        return stages.columns(*[flat[n] for n in stages.columns.signature.arrays], axis=0)
+        found = stages.columns(*[flat[n] for n in stages.columns.signature.arrays], axis=0)
+        shape = weight.array.shape
+        return found if len(shape) == 1 else found.reshape(shape)
 
     def stages(
-        self, present: frozenset[str], constants: Mapping[str, Any], precision: str
-    ) -> Stages:
-        """Both pipelines for these inputs and constants, with statistics of this float type."""
-        key = (present, constants_key(constants), precision)
+        self, present: frozenset[str], constants: Mapping[str, Any], precision: str = "float32",
+        result: str = "float32",
+    ) -> Stages:  # fmt: skip
+        """Both pipelines for these inputs and constants, and types of statistics and sum."""
+        key = (present, constants_key(constants), precision, result)
         if key not in self._known:
             graph = self._graph(present, constants)
-            self._known[key] = _split(graph, self.contributions, precision)
+            self._known[key] = _split(graph, self.contributions, precision, result)
         return self._known[key]
 
     @property
     def _usual(self) -> Stages:
         signature = self.contributions.signature
-        return self.stages(frozenset(signature.arrays), signature.bind_constants({}), "float32")
+        return self.stages(frozenset(signature.arrays), signature.bind_constants({}))
 
     def _graph(self, present: frozenset[str], constants: Mapping[str, Any]) -> g.Graph:
         return self.contributions.traced(present, dict(constants)).graph
 
 
-def _split(graph: g.Graph, origin: Pipeline, precision: str) -> Stages:
+def _split(graph: g.Graph, origin: Pipeline, precision: str, result: str) -> Stages:
     """Cut the contributions where values of a whole row enter."""
     (output,) = graph.outputs
     statistics, inputs = _cut(output, graph)
@@ -112,7 +132,9 @@ def _split(graph: g.Graph, origin: Pipeline, precision: str) -> Stages:
         stands_for = [*statistics, *inputs]
         leaves = {n: _node(a) for n, a in zip(stands_for, arrays, strict=True)}
         (moved,) = transplant([output], leaves, graph)
-        return fg.sum(Value(moved))
+        total = fg.sum(Value(moved))
+        wide = precision == "float64"  # whether or not what is float64 takes part here
+        return fg.cast(fg.cast(total, precision) if wide else total, result)
 
     if statistics:
         doc = f"Row statistics of {origin.name}: {', '.join(names)}."
@@ -160,7 +182,7 @@ def _parameter(name: str, annotation: type) -> Parameter:
     return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=annotation)
 
 
-def _flat(node: g.Input, array: Any, rows: ar.Rows) -> Any:
+def _flat(node: g.Input, array: Any, rows: Rows) -> Any:
     """The user's array with all rows along one axis: (n_rows, n_cols), (n_rows,) or (n_cols,)."""
     match node.axis:
         case g.Axis.PER_COLUMN:
@@ -168,11 +190,12 @@ def _flat(node: g.Input, array: Any, rows: ar.Rows) -> Any:
         case g.Axis.PER_ROW:
             return _broadcast(node.name, array, rows.lead).reshape(rows.n_rows)
         case g.Axis.ELEMENT:
-            whole = (*rows.lead[: rows.axis], rows.n_cols, *rows.lead[rows.axis :])
-            array = _broadcast(node.name, array, whole)
-            if rows.axis != len(rows.lead):
+            array = _broadcast(node.name, array, rows.whole)
+            if not rows.last:
+                last = tuple(range(len(rows.lead), array.ndim))
                 moved = hasattr(array, "movedim")
-                array = array.movedim(rows.axis, -1) if moved else np.moveaxis(array, rows.axis, -1)
+                array = (array.movedim(rows.axes, last) if moved
+                         else np.moveaxis(array, rows.axes, last))  # fmt: skip
             return array.reshape(rows.n_rows, rows.n_cols)
 
 
@@ -185,3 +208,13 @@ def _broadcast(name: str, array: Any, shape: tuple[int, ...]) -> Any:
         return np.broadcast_to(array, shape)
     raise ArgumentError(f"{name} has shape {tuple(array.shape)}, the rows {shape}",
                         fix="Broadcast it first.")  # fmt: skip
+
+
+def _zeros(like: ar.Adopted, weight: ar.Adopted) -> Any:
+    """A sum over no rows, as the kind of `like`."""
+    shape = tuple(weight.array.shape)
+    param, rows = Param("grad", weight.dtype, "row", output=True), Rows(shape, (1,), (len(shape),))
+    with ar.caller_stream({"like": like}):
+        result = rs.new_result(param, rows, like)
+        result.written[...] = 0
+        return rs.hand_back(result, param, rows, like)

@@ -161,8 +161,7 @@ Node = Input | Literal | Length | Index | Map | Cast | Reduce | TopK | Part | Ta
 Reduction = Reduce | TopK | Own
 
 Structure = int | tuple["Structure", ...] | list["Structure"] | dict[Any, "Structure"]
-"""How outputs are nested, as the user's function nests them (a named tuple stays one); leaves are
-positions in `Graph.outputs`."""
+"""How the user's function nests its outputs; leaves are positions in `Graph.outputs`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -180,6 +179,7 @@ class Graph:
     named: frozenset[Node]  # those that the user gave a name, or that a called pipeline returned
     constants: tuple[tuple[str, Any], ...]
     allow_cancellation: bool = False  # the user accepts read-outs in which digits may cancel
+    like: tuple[str, ...] = ()  # the input whose type each output takes; empty: as types ask for
 
     def __repr__(self) -> str:
         return f"<graph {self.name} of {len(self.nodes)} nodes>"

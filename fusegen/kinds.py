@@ -1,7 +1,7 @@
 """The pass that gives every node a kind (float, int, bool) once the input types are known.
 
-Whole-number literals, fg.length and fg.index are *weak*: they become float beside a float. Data of
-integer type never does so silently: the user casts it.
+Conditions count as 0 and 1 in arithmetic; whole numbers become float beside a float, and where a
+function needs one (as torch's: float32, or float64 if any input has it, not NumPy's float64).
 """
 
 from __future__ import annotations
@@ -21,32 +21,18 @@ DTypes = str | Any | Mapping[str, Any]
 
 def infer_kinds(graph: g.Graph, dtypes: Mapping[str, DType]) -> dict[g.Node, Kind]:
     """Kind of every node. Raises DTypeError at the user's line where an operation has none."""
-    return kinds_of(graph.nodes, dtypes, set())
+    return kinds_of(graph.nodes, dtypes)
 
 
-def kinds_of(
-    nodes: Iterable[g.Node], dtypes: Mapping[str, DType], weak: set[g.Node]
-) -> dict[g.Node, Kind]:
-    """Kinds of nodes in topological order; those that are weak are added to `weak`."""
+def kinds_of(nodes: Iterable[g.Node], dtypes: Mapping[str, DType]) -> dict[g.Node, Kind]:
+    """Kinds of nodes in topological order."""
     kinds: dict[g.Node, Kind] = {}
     for node in nodes:
-        kinds[node] = _kind(node, kinds, weak, dtypes)
-        if isinstance(node, g.Length | g.Index | g.Field) or (
-            isinstance(node, g.Literal) and isinstance(node.value, int)
-        ):
-            weak.add(node)
-        elif kinds[node] == "int" and isinstance(node, g.Map):
-            args = node.args[1:] if node.op == "where" else node.args
-            if all(a in weak for a in args):
-                weak.add(node)
-        elif isinstance(node, g.Reduce) and kinds[node] == "int" and node.arg in weak:
-            weak.add(node)
+        kinds[node] = _kind(node, kinds, dtypes)
     return kinds
 
 
-def _kind(
-    node: g.Node, kinds: Mapping[g.Node, Kind], weak: set[g.Node], dtypes: Mapping[str, DType]
-) -> Kind:
+def _kind(node: g.Node, kinds: Mapping[g.Node, Kind], dtypes: Mapping[str, DType]) -> Kind:
     match node:
         case g.Input(name=name):
             return dtypes[name].kind
@@ -57,9 +43,9 @@ def _kind(
         case g.Cast(dtype=dtype):
             return dtype.kind
         case g.Map():
-            return _map_kind(node, kinds, weak)
+            return _map_kind(node, kinds)
         case g.Reduce():
-            return _reduce_kind(node, kinds, weak)
+            return _reduce_kind(node, kinds)
         case g.TopK(arg=arg):
             if kinds[arg] == "bool":
                 raise _no_bool(node, "topk")
@@ -71,10 +57,14 @@ def _kind(
                 raise DTypeError("take needs whole numbers as index", where=node.loc,
                                  fix="Pass integers, or fg.cast(index, 'int64').")  # fmt: skip
             if kinds[arg] != "float" and not g.is_column(index):
-                raise _needs_float(node, "take", arg, kinds[arg])  # NaN out of range
+                raise DTypeError(
+                    f"take needs floating-point values, got {kinds[arg]}", where=node.loc,
+                    why="NaN stands where the index is out of range.",
+                    fix="Say it: fg.take(fg.cast(x, 'float32'), index).",
+                )  # fmt: skip
             return kinds[arg]
         case g.Own():
-            _check_lifted(node, kinds, weak)
+            _check_lifted(node, kinds)
             return "float"  # never asked for: a state is read field by field
         case g.Field(own=own, name=name):
             return next(f.kind for f in own.operator.fields if f.name == name)
@@ -82,29 +72,31 @@ def _kind(
             assert_never(node)
 
 
-def _reduce_kind(node: g.Reduce, kinds: Mapping[g.Node, Kind], weak: set[g.Node]) -> Kind:
-    fold, arg = node.fold, node.arg
-    if fold in (g.Fold.ARGMAX, g.Fold.ARGMIN):
-        return "int"
-    if fold is g.Fold.MEAN and kinds[arg] != "float" and arg not in weak:
-        raise _needs_float(node, "mean", arg, kinds[arg])
-    if kinds[arg] == "bool":
-        raise _no_bool(node, fold.value)
-    return "float" if fold is g.Fold.MEAN else kinds[arg]
+def _reduce_kind(node: g.Reduce, kinds: Mapping[g.Node, Kind]) -> Kind:
+    match node.fold:
+        case g.Fold.ARGMAX | g.Fold.ARGMIN:
+            return "int"
+        case g.Fold.MEAN:
+            return "float"
+        case g.Fold.SUM if kinds[node.arg] == "bool":
+            return "int"
+        case _ if kinds[node.arg] == "bool":
+            raise _no_bool(node, node.fold.value)
+        case _:
+            return kinds[node.arg]
 
 
-def _check_lifted(node: g.Own, kinds: Mapping[g.Node, Kind], weak: set[g.Node]) -> None:
+def _check_lifted(node: g.Own, kinds: Mapping[g.Node, Kind]) -> None:
     """Every lifted value must be what its field of the identity is."""
     for field, arg in zip(node.operator.fields, node.args, strict=True):
-        check_field(node.operator.name, "lift", field.name, field.kind,
-                    kinds[arg], arg in weak, node.loc)  # fmt: skip
+        check_field(node.operator.name, "lift", field.name, field.kind, kinds[arg], node.loc)
 
 
 def check_field(
-    monoid: str, what: str, field: str, kind: Kind, found: Kind, weak: bool, where: Loc
+    monoid: str, what: str, field: str, kind: Kind, found: Kind, where: Loc
 ) -> None:
     """Raises DTypeError where lift or merge makes another kind than the identity has."""
-    if found == kind or (kind == "float" and found == "int" and weak):
+    if found == kind or (kind == "float" and found == "int"):
         return
     example = {"float": "0.0", "int": "0", "bool": "False"}[found]
     dtype = {"float": "float32", "int": "int64", "bool": "bool"}[kind]
@@ -119,7 +111,7 @@ def _literal_kind(value: float) -> Kind:
     return "int" if isinstance(value, int) else "float"
 
 
-def _map_kind(node: g.Map, kinds: Mapping[g.Node, Kind], weak: set[g.Node]) -> Kind:
+def _map_kind(node: g.Map, kinds: Mapping[g.Node, Kind]) -> Kind:
     rule = OPS[node.op].rule
     found = [kinds[a] for a in node.args]
     if rule == "logic":
@@ -133,25 +125,10 @@ def _map_kind(node: g.Map, kinds: Mapping[g.Node, Kind], weak: set[g.Node]) -> K
                              fix="fg.where(x > 0, a, b).")  # fmt: skip
         if found[1] == found[2] == "bool":
             return "bool"
-    numbers = list(node.args[1:] if rule == "select" else node.args)
-    for arg in numbers:
-        if kinds[arg] == "bool":
-            raise _no_bool(node, node.op)
-    wants_float = rule == "float" or any(kinds[a] == "float" for a in numbers)
-    for arg in numbers:
-        if wants_float and kinds[arg] == "int" and arg not in weak:
-            raise _needs_float(node, node.op, arg, kinds[arg])
+        found = found[1:]
     if rule == "bool":
         return "bool"
-    return "float" if wants_float else "int"
-
-
-def _needs_float(node: g.Node, op: str, arg: g.Node, kind: Kind) -> DTypeError:
-    return DTypeError(
-        f"{op} needs floating-point values, got {kind}", where=node.loc,
-        why="Integers would lose digits in float32, so they are never converted silently.",
-        fix="Say it: fg.cast(x, 'float32') (or 'float64').",
-    )  # fmt: skip
+    return "float" if rule == "float" or "float" in found else "int"
 
 
 def _no_bool(node: g.Node, op: str) -> DTypeError:
@@ -166,12 +143,7 @@ def assumed_dtypes(graph: g.Graph, dtype: DTypes) -> dict[str, DType]:
         if name not in {i.name for i in graph.inputs}:
             raise ArgumentError(f"dtype names {name!r}, which is no input of this call")
     usual = dtype_of("float32" if isinstance(dtype, Mapping) else dtype)
-    indices = {n.index for n in graph.nodes if isinstance(n, g.Take)}
-    indices |= {a for n in graph.nodes if isinstance(n, g.Map) and n.op == "eq"
-                and any(isinstance(i, g.Index) for i in n.args) for a in n.args}  # fmt: skip
-    indices |= {a for n in graph.nodes if isinstance(n, g.Map) and n.op in ("lt", "le", "gt", "ge")
-                and any(isinstance(i, g.Index) for i in n.args) for a in n.args
-                if isinstance(a, g.Input) and a.axis is g.Axis.PER_ROW}  # fmt: skip
+    indices = _whole_inputs(graph)
     conditions = {n.args[0] for n in graph.nodes if isinstance(n, g.Map) and n.op == "where"}
     conditions |= {a for n in graph.nodes if isinstance(n, g.Map) and n.op in ("and", "or", "not")
                    for a in n.args}  # fmt: skip
@@ -180,3 +152,27 @@ def assumed_dtypes(graph: g.Graph, dtype: DTypes) -> dict[str, DType]:
         assumed = INT64 if node in indices else BOOL if node in conditions else usual
         found[node.name] = dtype_of(told[node.name]) if node.name in told else assumed
     return found
+
+
+_COMPARISONS = ("eq", "lt", "le", "gt", "ge")
+_WHOLE_IN_WHOLE = {"where", "maximum", "minimum", "add", "sub", "mul", "neg", "abs"}
+
+
+def _whole_inputs(graph: g.Graph) -> set[g.Node]:
+    """Inputs that columns are found by, or compared with: also through where(t < 0, 0, t)."""
+    compared = {n for n in graph.nodes if isinstance(n, g.Map) and n.op in _COMPARISONS
+                and any(isinstance(a, g.Index) for a in n.args)}  # fmt: skip
+    asked = [n.index for n in graph.nodes if isinstance(n, g.Take)]
+    asked += [a for n in compared for a in n.args if n.op == "eq" or g.extent(a) is g.Extent.ROW]
+    found: set[g.Node] = set()
+    while asked:
+        node = asked.pop()
+        if node in found:
+            continue
+        found.add(node)
+        match node:
+            case g.Map(op=op, args=args) if op in _WHOLE_IN_WHOLE:
+                asked += args[1:] if op == "where" else args
+            case g.Reduce(fold=g.Fold.MAX | g.Fold.MIN | g.Fold.SUM, arg=arg):
+                asked.append(arg)
+    return {n for n in found if isinstance(n, g.Input)}

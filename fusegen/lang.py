@@ -16,12 +16,14 @@ from fusegen.positions import length as length
 from fusegen.positions import ragged as ragged
 from fusegen.positions import sections as sections
 from fusegen.positions import take as take
-from fusegen.value import Operand, Value, apply, builder, here, lift
+from fusegen.value import Operand, Value, apply, builder, counted, here, lift
 from fusegen.words import TopK, word
 
 
 def _reduce(fold: g.Fold, x: Operand) -> Value:
     node = lift(x)
+    if fold in (g.Fold.SUM, g.Fold.MEAN):
+        node = counted(node)
     if fold in (g.Fold.ARGMAX, g.Fold.ARGMIN) and g.extent(node) is g.Extent.LIST:
         raise TraceError(
             f"{fold.value} of a top-K list", where=here(),

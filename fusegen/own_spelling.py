@@ -75,7 +75,7 @@ def _element_kinds(
     for number in ("float", "int"):
         found: dict[g.Input, Kind] = {i: "bool" if i in conditions else number for i in inputs}
         try:
-            kinds = kinds_of(nodes, {i.name: _DTYPES[k] for i, k in found.items()}, set())
+            kinds = kinds_of(nodes, {i.name: _DTYPES[k] for i, k in found.items()})
         except (DTypeError, KeyError):  # KeyError: below a captured value, which has no kind yet
             continue
         if not any(k == "int" and kinds[n] == "float" for n, k in fields.items()):
@@ -125,10 +125,9 @@ def _merged(
                          why="States merge without the row that they came from.",
                          fix="Put what merge needs into the state.")  # fmt: skip
     dtypes = {i.name: _DTYPES[identity[i.name[2:]].kind] for i in inputs}
-    weak: set[g.Node] = {i for i in inputs if dtypes[i.name] is INT64}
-    kinds = kinds_of(nodes, dtypes, weak)
+    kinds = kinds_of(nodes, dtypes)
     for field, node in zip(identity, results, strict=True):
-        check_field(name, "merge", field, identity[field].kind, kinds[node], node in weak, node.loc)
+        check_field(name, "merge", field, identity[field].kind, kinds[node], node.loc)
     graph = g.Graph(
         name=name, loc=loc, inputs=tuple(inputs), nodes=nodes, outputs=tuple(results),
         output_names=(), structure=0, names={}, named=frozenset(), constants=(),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from fusegen.blame import blamed, blames
-from fusegen.compiled import Compiled, Spec
+from fusegen.compiled import Compiled, Spec, target_of
 from fusegen.compiler import Traced, Work, trace_pipeline
 from fusegen.derivation import Derivation
 from fusegen.dispatch import Call, Choices, Front, no_source, prepare
@@ -23,9 +23,10 @@ from fusegen.recall import MISS, Recall
 from fusegen.runtime import arrays as ar
 from fusegen.runtime.columns import check_columns
 from fusegen.runtime.results import new_result
+from fusegen.runtime.rows import Axes, as_rows, plain_axis, rows_of
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import Target, host_cpu, target_named
-from fusegen.signature import Signature, check_flag, constants_key, signature_of
+from fusegen.signature import Signature, check_chunk, check_flag, constants_key, signature_of
 from fusegen.trace import inline, is_tracing
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class Pipeline:
     `fg.PerColumn` or `fg.PerRow`; default None makes one optional), keyword-only parameters are
     compile-time constants.
     """
+
+    like: tuple[str, ...] = ()  # inputs whose types the results take: a gradient's
 
     def __init__(self, fn: Callable[..., Any], *, allow_cancellation: bool = False) -> None:
         functools.update_wrapper(self, fn)
@@ -62,30 +65,37 @@ class Pipeline:
     # ---- running ----
 
     def __call__(
-        self, *arrays: Any, axis: int = -1, out: Any = None, form: str = "auto",
-        device: str = "auto", deterministic: bool = False, **constants: Any,
+        self, *arrays: Any, axis: Axes = -1, out: Any = None, keepdims: bool = False,
+        form: str = "auto", device: str = "auto", deterministic: bool = False, **constants: Any,
     ) -> Any:  # fmt: skip
         """Run where the arrays live; results are arrays of the same kind.
 
-        arrays: element inputs broadcast against one another; any number of axes, reduced along
-        `axis`; per-row inputs have the other axes' shape, per-column inputs (n_cols,).
+        arrays: element inputs broadcast against one another as NumPy's, so that (n_cols,) is the
+        same for every row, also where there are as many rows; per-row inputs have the shape of the
+        axes that stay, per-column inputs that of the reduced ones, (n_cols,).
+        axis: the reduced axis; a tuple of them, or None for all, are one row in C order.
+        keepdims: reduced axes stay, with size 1 (lists: K, in the last of them).
         out: an array, or a tuple or dict like the outputs, to write into.
         form: auto, online, safe or unfused. device: auto, cpu or cuda, must be where the data is.
         deterministic: a row's bits do not depend on the number of rows; see `compile`.
-        Row values have the other axes' shape; lists have K where the reduced axis was.
+        Row values have the other axes' shape; lists have K where the (last) reduced axis was.
+        Kinds: torch, CuPy, JAX in, the same out; pandas and xarray keep their labels on results of
+        their input's shape; all else (lists, polars, dask) gives NumPy arrays.
         Raises ArgumentError, ShapeError, DTypeError, TraceError, or BackendError.
         """
         try:
             if is_tracing():
-                return self._inline(arrays, constants, axis, out)
-            rest = (axis, form, device, deterministic)
+                return self._inline(arrays, constants, axis, out, keepdims)
+            if axis.__class__ is not int:
+                axis = plain_axis(axis)
+            rest = (axis, form, device, deterministic, keepdims)
             found = self._recall.find(arrays, constants, out, rest)
             if found is not MISS:
                 return found
             one_tree = check_flag("deterministic", deterministic)
             choices = Choices(form=check_form(form), deterministic=one_tree)
             call = self.prepare(arrays, constants, axis=axis, out=out, device=device,
-                                choices=choices)  # fmt: skip
+                                choices=choices, keepdims=keepdims)  # fmt: skip
             call.run()
             self._recall.learn(call, arrays, constants, out, rest)
             return call.hand_back()
@@ -93,8 +103,9 @@ class Pipeline:
             raise blamed(error)  # noqa: B904
 
     def prepare(
-        self, arrays: tuple[Any, ...], named: Mapping[str, Any], *, axis: int = -1, out: Any = None,
-        form: str = "auto", device: str = "auto", choices: Choices | None = None,
+        self, arrays: tuple[Any, ...], named: Mapping[str, Any], *, axis: Axes = -1,
+        out: Any = None, keepdims: bool = False, form: str = "auto", device: str = "auto",
+        choices: Choices | None = None,
     ) -> Call:  # fmt: skip
         """Everything of a call but running it; `named` holds constants and arrays by name."""
         present, constants = self.bind(arrays, named)
@@ -102,23 +113,27 @@ class Pipeline:
         place = ar.one_device(adopted, device)
         chosen = choices if choices is not None else Choices(form=check_form(form))
         dtypes = {n: a.dtype for n, a in adopted.items()}
-        return prepare(self.front(dtypes, constants, chosen), adopted, place, axis, out)
+        front = self.front(dtypes, constants, chosen)
+        return prepare(front, adopted, place, axis, out, check_flag("keepdims", keepdims))
 
     @blames
-    def reference(self, *arrays: Any, axis: int = -1, **constants: Any) -> Any:
+    def reference(
+        self, *arrays: Any, axis: Axes = -1, keepdims: bool = False, **constants: Any
+    ) -> Any:
         """The text as written, in NumPy float64 (int64 for integers); always NumPy arrays."""
         from fusegen.runtime.numpy_path import oracle
 
         present, values = self.bind(arrays, constants)
         adopted = {n: ar.on_host(ar.adopt(n, a)) for n, a in present.items()}
         graph = self.traced(frozenset(adopted), values).graph
-        rows = ar.rows_of(graph.inputs, {n: a.array.shape for n, a in adopted.items()}, axis)
+        shapes = {n: a.array.shape for n, a in adopted.items()}
+        rows = rows_of(graph.inputs, shapes, axis, keepdims)
         check_columns(graph, rows.n_cols)
         run = oracle(graph, {n: a.dtype for n, a in adopted.items()})
         like = next(iter(adopted.values()))
         results = [new_result(p, rows, like) for p in run.outputs]
         given = {
-            graph.names[i]: ar.as_rows(adopted[i.name].array, i.axis, rows) for i in graph.inputs
+            graph.names[i]: as_rows(adopted[i.name].array, i.axis, rows) for i in graph.inputs
         }
         written = {p.name: r.written for p, r in zip(run.outputs, results, strict=True)}
         run({**given, **written}, rows.n_rows, rows.n_cols)
@@ -142,7 +157,7 @@ class Pipeline:
         chunk: elements folded safely inside before two states merge; 1 is the textbook online form.
         """
         present, values = self.bind(arrays, constants)
-        choices = Choices(form=check_form(form), chunk=_check_chunk(chunk), target=_target(target),
+        choices = Choices(form=check_form(form), chunk=check_chunk(chunk), target=_target(target),
                           numpy=target == "numpy",
                           deterministic=check_flag("deterministic", deterministic),
                           tune=check_flag("tune", tune))  # fmt: skip
@@ -155,9 +170,9 @@ class Pipeline:
                 shapes[name], dtypes[name] = tuple(adopted.array.shape), adopted.dtype
                 there[name] = adopted
         if choices.target is None:
-            choices = replace(choices, target=_target_of(there))
+            choices = replace(choices, target=target_of(there))
         front = self.front(dtypes, values, choices)
-        rows = ar.rows_of(front.graph.inputs, shapes, -1)
+        rows = rows_of(front.graph.inputs, shapes, -1)
         check_columns(front.graph, rows.n_cols)
         found = Compiled(self.signature, choices, front, rows)
         if tune:
@@ -184,7 +199,7 @@ class Pipeline:
         found = _target(target)
         assert found is not None or target == "numpy"
         dtypes = assumed_dtypes(self.traced(present, values).graph, dtype)
-        choices = Choices(form=check_form(form), chunk=_check_chunk(chunk), target=found)
+        choices = Choices(form=check_form(form), chunk=check_chunk(chunk), target=found)
         problem = Problem(dtypes=dtypes, n_rows=n_rows, n_cols=n_cols,
                           any_rows=check_flag("deterministic", deterministic))  # fmt: skip
         return self.front(dtypes, values, choices).work(found or host_cpu(), problem)
@@ -253,10 +268,11 @@ class Pipeline:
         return self.signature.bind_arrays(arrays, by_name), constants
 
     def _inline(
-        self, arrays: tuple[Any, ...], named: Mapping[str, Any], axis: int, out: Any
-    ) -> Any:
-        if axis != -1 or out is not None:
-            raise TraceError(f"{self.name} was called with axis or out inside a pipeline",
+        self, arrays: tuple[Any, ...], named: Mapping[str, Any], axis: Axes, out: Any,
+        keepdims: bool,
+    ) -> Any:  # fmt: skip
+        if axis != -1 or out is not None or keepdims:
+            raise TraceError(f"{self.name} was called with axis, keepdims or out inside a pipeline",
                              fix="There it works on the row that is being traced.")  # fmt: skip
         present, constants = self.bind(arrays, named)
         return inline(self.fn, [present.get(n) for n in self.signature.arrays], constants)
@@ -288,17 +304,3 @@ def pipeline(
 
 def _target(name: str | None) -> Target | None:
     return None if name is None or name == "numpy" else target_named(name)
-
-
-def _target_of(adopted: Mapping[str, ar.Adopted]) -> Target:
-    """Where the arrays live; this machine's CPU without any."""
-    if not adopted or ar.one_device(adopted, "auto") == "cpu":
-        return host_cpu()
-    with ar.caller_stream(adopted):
-        return ar.cuda_target()
-
-
-def _check_chunk(chunk: int | None) -> int | None:
-    if chunk is not None and (not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1):
-        raise ArgumentError(f"chunk must be a whole number of elements ≥ 1, got {chunk!r}")
-    return chunk

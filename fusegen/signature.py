@@ -14,6 +14,7 @@ from fusegen.names import nearest
 RESERVED = frozenset(
     [
         "axis",
+        "keepdims",
         "out",
         "form",
         "device",
@@ -26,7 +27,8 @@ RESERVED = frozenset(
         "inputs",
     ]
 )
-_OF_CALLS = ("axis", "out", "form", "device", "deterministic")
+_OF_CALLS = ("axis", "keepdims", "out", "form", "device", "deterministic")
+_ELSEWHERE = {"dim": "axis", "axes": "axis", "keepdim": "keepdims"}  # other libraries' words
 REQUIRED = inspect.Parameter.empty
 
 
@@ -88,6 +90,9 @@ class Signature:
             return ArgumentError(f"{self.name} was called with {name}",
                                  why="It is an argument of compile, source or explain, not of a "
                                      "call.")  # fmt: skip
+        if name in _ELSEWHERE:
+            return ArgumentError(f"{self.name} has no parameter {name!r}",
+                                 fix=f"Say {_ELSEWHERE[name]}=….")  # fmt: skip
         listed = f"Constants: {', '.join(self.constants) or 'none'}. It takes {self._takes()}."
         return ArgumentError(f"{self.name} has no parameter {name!r}", why=listed,
                              fix=nearest(name, [*known, *_OF_CALLS]))  # fmt: skip
@@ -98,6 +103,12 @@ def check_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise ArgumentError(f"{name} must be True or False, got {value!r}")
     return value
+
+
+def check_chunk(chunk: int | None) -> int | None:
+    if chunk is not None and (not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1):
+        raise ArgumentError(f"chunk must be a whole number of elements ≥ 1, got {chunk!r}")
+    return chunk
 
 
 def constants_key(constants: Mapping[str, Any]) -> tuple[Any, ...]:

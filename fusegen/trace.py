@@ -26,11 +26,13 @@ class Traceable(Protocol):
     name: str
     fn: Callable[..., Any]
     allow_cancellation: bool
+    like: tuple[str, ...]
 
 
 @contextmanager
 def tracing(build: Builder) -> Iterator[None]:
     """Operations go to this graph; when traced functions return, their locals name its nodes."""
+    build.outer = ACTIVE.get()
     token = ACTIVE.set(build)
     before = sys.getprofile()
     sys.setprofile(build.label)
@@ -98,7 +100,7 @@ def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any
         structure=structure, names=names,
         named=frozenset(n for n in nodes if n in build.labels or n in build.returned),
         constants=tuple(sorted(constants.items())),
-        allow_cancellation=pipeline.allow_cancellation,
+        allow_cancellation=pipeline.allow_cancellation, like=pipeline.like,
     )  # fmt: skip
     _verify(graph)
     return graph

@@ -18,10 +18,11 @@ import numpy as np
 from fusegen import graph as g
 from fusegen.advice import instead
 from fusegen.blame import loc_of
+from fusegen.conditions import is_condition
 from fusegen.digest import attributes
 from fusegen.errors import TraceError, UnknownName
 from fusegen.loc import Loc
-from fusegen.ops import of_ufunc
+from fusegen.ops import OPS, of_ufunc
 
 _PACKAGE = Path(__file__).parent
 _LANGUAGE_FILES = {
@@ -167,6 +168,7 @@ class Builder:
 
     nodes: dict[tuple[Any, ...], g.Node] = field(default_factory=dict)
     made: set[g.Node] = field(default_factory=set)  # the values of `nodes`
+    outer: Builder | None = None  # around it: a monoid's lift may use the pipeline's values
     labels: dict[g.Node, str] = field(default_factory=dict)
     returned: set[g.Node] = field(default_factory=set)
     codes: set[CodeType] = field(default_factory=set)
@@ -177,6 +179,10 @@ class Builder:
         found = self.nodes.setdefault(key, node)
         self.made.add(found)
         return Value(found)
+
+    def knows(self, node: g.Node) -> bool:
+        """Was the node made here, or around here?"""
+        return node in self.made or (self.outer is not None and self.outer.knows(node))
 
     def label(self, frame: FrameType, event: str, _arg: object) -> None:
         """Profile hook: when a traced function returns, its locals name the nodes."""
@@ -225,7 +231,7 @@ def lift(value: object) -> g.Node:
     """The node of a Value, or a literal for a Python or NumPy number."""
     build = builder()  # outside a pipeline, that is the mistake, not the operand
     if isinstance(value, Value):
-        if value.node not in build.made:
+        if not build.knows(value.node):
             _refuse("a value of another pipeline, or of an earlier trace, is used here",
                     f"It was made at {value.node.loc}, and means nothing outside its own text.",
                     "Call that pipeline inside this one, or pass its results as an array.",
@@ -267,9 +273,22 @@ def _remedy(value: object) -> str:
             "they are not (rows, columns).")  # fmt: skip
 
 
+def counted(node: g.Node) -> g.Node:
+    """A condition as 0 or 1; other nodes as they are."""
+    return apply("where", Value(node), 1, 0).node if is_condition(node) else node
+
+
 def apply(op: str, *args: object) -> Value:
     """Record the elementwise operation `op`; operands may be numbers."""
     nodes = tuple(lift(a) for a in args)
+    rule = OPS[op].rule
+    if rule in ("arith", "float", "bool") and any(map(is_condition, nodes)):
+        if op in ("eq", "ne") and all(map(is_condition, nodes)):
+            a, b = map(Value, nodes)
+            return (a & ~b) | (~a & b) if op == "ne" else (a & b) | (~a & ~b)
+        nodes = tuple(map(counted, nodes))
+    elif op == "where" and is_condition(nodes[1]) is not is_condition(nodes[2]):
+        nodes = (nodes[0], *map(counted, nodes[1:]))
     extents = {g.extent(n) for n in nodes}
     if {g.Extent.ELEMENT, g.Extent.LIST} <= extents:
         _refuse(f"{op} mixes an element value with a top-K list",

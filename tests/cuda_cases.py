@@ -14,7 +14,8 @@ from fusegen import library
 from fusegen.compiler import Work, trace_pipeline
 from fusegen.dtypes import BFLOAT16, DType, dtype_of
 from fusegen.pipeline import Pipeline
-from fusegen.runtime.arrays import Rows, as_rows, phase
+from fusegen.runtime.arrays import phase
+from fusegen.runtime.rows import Rows, as_rows
 from fusegen.schedule.cuda import CudaSchedule
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import CUDA_TARGETS
@@ -65,7 +66,7 @@ class Case:
         choices.setdefault("n_rows", 100_000)  # rows are not split unless a test says so
         work = self.work(**choices)
         program = work.result("lower")
-        rows = Rows((self.n_rows,), self.n_cols, 1)
+        rows = Rows((self.n_rows,), (self.n_cols,), (1,))
         arrays = {
             work.graph.names[i]: strided(self.inputs[i.name], shift)
             if self.inputs[i.name].ndim == 2 else as_rows(self.inputs[i.name], i.axis, rows)

@@ -30,12 +30,17 @@ class Tensor:
     __module__ = "torch"
     is_cuda = True
 
+    recording = True  # torch.is_grad_enabled()
+
     def __init__(self, host: np.ndarray, dtype: Any, index: int, requires_grad: bool = False,
                  negated: bool = False) -> None:  # fmt: skip
         self.host, self.dtype, self.index = host, dtype, index
         self.requires_grad, self.negated = requires_grad, negated
         self.device = types.SimpleNamespace(type="cuda", index=index)
         self.shape = host.shape
+
+    def detach(self) -> Tensor:
+        return type(self)(self.host, self.dtype, self.index)
 
     def is_neg(self) -> bool:
         return self.negated
@@ -77,6 +82,7 @@ def module(gpu: fake_gpu.Gpu) -> Any:
     return types.SimpleNamespace(
         Tensor=Tensor, nn=types.SimpleNamespace(Parameter=Parameter), empty_strided=empty_strided,
         device=lambda kind, index: types.SimpleNamespace(type=kind, index=index),
+        is_grad_enabled=lambda: Tensor.recording,
         _C=types.SimpleNamespace(_cuda_getCurrentRawStream=lambda i: gpu.stream("torch", i)),
         **kinds)  # fmt: skip
 

@@ -21,7 +21,7 @@ LAYERS = (
     ("blame", "dtypes", "literals", "ops"),
     ("names",),
     ("advice",),
-    ("expr", "forms", "own_operator", "graph"),
+    ("expr", "forms", "own_operator", "graph", "conditions"),
     ("transport",),
     ("monoid", "kinds", "digest", "witness", "nesting"),
     ("value", "derivation", "proof", "monoid_text"),

@@ -172,7 +172,7 @@ class Overlap:
         return indices[:2].view(np.float32).reshape(4, 2)
 
 
-def test_gradients_and_negated_views_are_refused_however_often(gpu):
+def test_gradients_and_negated_views_are_refused_however_often(gpu, monkeypatch):
     p, x = fresh(), rows(3, 40)
     tensor = fake_torch.tensor
     for _ in range(2):
@@ -184,6 +184,9 @@ def test_gradients_and_negated_views_are_refused_however_often(gpu):
             p(tensor(x), out=tensor(x, requires_grad=True))
         with pytest.raises(fg.ArgumentError, match="negates"):
             p(tensor(x, negated=True))
+        with monkeypatch.context() as patch:
+            patch.setattr(fake_torch.Tensor, "recording", False)  # torch.no_grad()
+            same(p(tensor(x, kind=fake_torch.Parameter, requires_grad=True)), p.reference(x))
 
 
 def test_bfloat16_comes_back_as_it_went_in(gpu, looks):

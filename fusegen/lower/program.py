@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import zip_longest
 from typing import Literal
 
 from fusegen import dtypes as dt
 from fusegen import graph as g
 from fusegen.derivation import Derivation
 from fusegen.dtypes import DType
-from fusegen.errors import PipelineError
+from fusegen.errors import DTypeError, PipelineError
 from fusegen.forms import Grouping
 from fusegen.fusion import Fusion, Stage
 from fusegen.kernel import ElementStore, Kernel, ListStore, Param, Program, RowStore
@@ -55,8 +56,8 @@ class _Lowering:
             for n in graph.nodes if n in fusion.materialised
         }  # fmt: skip
         self.outputs = tuple(
-            self._output(node, name)
-            for node, name in zip(graph.outputs, graph.output_names, strict=True)
+            self._output(node, name, like)
+            for node, name, like in zip_longest(graph.outputs, graph.output_names, graph.like)
         )
 
     def run(self) -> Program:
@@ -170,8 +171,10 @@ class _Lowering:
         kept = Param(f"{self.graph.names[node]}_kept", self._kept_dtype(node), "row")
         return self.crossing.setdefault(node, kept)
 
-    def _output(self, node: g.Node, name: str) -> Param:
-        dtype = self._result_dtype(node)
+    def _output(self, node: g.Node, name: str, like: str | None) -> Param:
+        dtype = self._result_dtype(node) if like is None else self.dtypes[like]
+        if like is not None and dtype.kind != "float":
+            raise DTypeError(f"{like} holds {dtype} values: it has no gradient", where=node.loc)
         extent = g.extent(node)
         if isinstance(node, g.TopK):
             raise PipelineError("a top-K result is (values, indices)", where=node.loc)

@@ -83,6 +83,8 @@ class StateBuilder:
             return call("div", as_field(self.total(name, lift)), call("to_float", N_COLS))
         if node.fold in (g.Fold.ARGMAX, g.Fold.ARGMIN):
             return as_field(self.arg(name, lift, largest=node.fold is g.Fold.ARGMAX))
+        if lift.kind == "bool":
+            lift = convert(lift, "int")  # a sum of conditions counts
         return as_field(self.fold(_PLAIN[node.fold], lift, name, own=True))
 
     def so_far(self, node: g.Reduce, name: str, lift: Expr) -> Expr:

@@ -1,29 +1,27 @@
-"""Arrays in and out: whatever the user has becomes (rows, columns) views, and comes back in kind.
+"""Whose arrays these are, and where: NumPy's, CuPy's, torch's and others', without a copy.
 
-Kernels see a 2-D array with neighbouring columns and one row stride. Where strides allow (also
-stride 0 of a broadcast array) that is a view of the user's memory, else a copy.
+What comes from a library with array API (JAX's) or with labels (pandas', xarray's) is read through
+its own protocol; what speaks __array__ alone, and lists, count as NumPy's.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
 
-from fusegen import graph as g
 from fusegen.dtypes import BFLOAT16, DType, dtype_of
-from fusegen.errors import ArgumentError, BackendError, DTypeError, ShapeError
+from fusegen.errors import ArgumentError, BackendError, DTypeError
 from fusegen.schedule.target import CudaTarget
 
 Device = Literal["cpu", "cuda"]
-Family = Literal["numpy", "torch", "cupy", "foreign"]
+Family = Literal["numpy", "torch", "cupy", "foreign", "standard", "labelled"]
 Shape = tuple[int, ...]
 
 VECTOR = 16  # bytes of the widest load
@@ -56,27 +54,17 @@ def cuda_runtime() -> ModuleType:
 
 
 def adopt(name: str, given: Any) -> Adopted:
-    """Take an array as it is. Raises ArgumentError, DTypeError or ShapeError naming it."""
+    """Take an array as it is. Raises ArgumentError or DTypeError naming it."""
     library = type(given).__module__.partition(".")[0]
     if isinstance(given, np.ndarray):
-        found = _adopt_numpy(name, given)
-    elif library == "torch":
-        found = _adopt_torch(name, given)
-    elif library == "cupy" or _is_on_gpu(given):
-        found = _adopt_gpu(given, "cupy" if library == "cupy" else "foreign")
-    elif hasattr(given, "__dlpack__") and not isinstance(given, np.generic):
-        array = np.from_dlpack(given)
-        found = Adopted(array, _dtype(name, array.dtype), "cpu", "numpy", given)
-    else:
-        raise ArgumentError(
-            f"{name} is {type(given).__name__}, not an array",
-            why="Pipelines take NumPy and CuPy arrays, torch tensors, and whatever speaks DLPack.",
-            fix=f"numpy.asarray({name}) makes one.",
-        )
-    if found.array.ndim == 0:
-        raise ShapeError(f"{name} has no axes", why="A row needs at least one axis.",
-                         fix=f"{name}.reshape(1) is a row of one column.")  # fmt: skip
-    return found
+        return _adopt_numpy(name, given)
+    if library == "torch" and hasattr(given, "is_neg"):
+        return _adopt_torch(name, given)
+    if library == "cupy" or _is_on_gpu(given):
+        return _adopt_gpu(given, "cupy" if library == "cupy" else "foreign")
+    if "torch" in sys.modules and isinstance(given, sys.modules["torch"].Tensor):
+        return _adopt_torch(name, given)  # a subclass
+    return _adopt_other(name, given)
 
 
 def _is_on_gpu(given: Any) -> bool:
@@ -110,24 +98,72 @@ def _adopt_numpy(name: str, given: Any) -> Adopted:
 
 
 def _adopt_torch(name: str, given: Any) -> Adopted:
-    if given.requires_grad:
+    torch = sys.modules["torch"]
+    if given.requires_grad and torch.is_grad_enabled():
         raise ArgumentError(f"{name} requires a gradient", why="fusegen does not record one.",
-                            fix=f"Pass {name}.detach().")  # fmt: skip
+                            fix=f"Pass {name}.detach(), or call under torch.no_grad().",
+                            )  # fmt: skip
     if given.is_neg():
         raise ArgumentError(f"{name} is a view that negates what lies in memory",
                             fix=f"Pass {name}.resolve_neg().")  # fmt: skip
     if given.device.type == "cuda":
-        return _adopt_gpu(given, "torch")
+        return _adopt_gpu(given.detach() if given.requires_grad else given, "torch")
     if given.device.type != "cpu":
         raise ArgumentError(f"{name} is on device {given.device}",
                             why="There are kernels for CPUs and CUDA.",
                             fix=f"{name}.cpu() moves it.")  # fmt: skip
-    torch = sys.modules["torch"]
-    if given.dtype is torch.bfloat16:
-        array = given.view(torch.int16).numpy().view(BFLOAT16.numpy)
-        return Adopted(array, BFLOAT16, "cpu", "torch", given)
-    dtype = _dtype(name, str(given.dtype).removeprefix("torch."))
-    return Adopted(given.numpy(), dtype, "cpu", "torch", given)
+    plain = given.detach()
+    try:
+        if given.dtype is torch.bfloat16:
+            array = plain.view(torch.int16).numpy().view(BFLOAT16.numpy)
+            return Adopted(array, BFLOAT16, "cpu", "torch", given)
+        dtype = _dtype(name, str(given.dtype).removeprefix("torch."))
+        return Adopted(plain.numpy(), dtype, "cpu", "torch", given)
+    except (RuntimeError, TypeError) as error:  # sparse, quantized, inside torch's transforms
+        raise ArgumentError(f"{name} has no plain memory: {error}",
+                            fix=f"{name}.to_dense() makes a dense tensor.") from None  # fmt: skip
+
+
+def _adopt_other(name: str, given: Any) -> Adopted:
+    """Numbers, lists, and whatever speaks NumPy's protocols or DLPack on a CPU."""
+    if not isinstance(given, str | bytes | bytearray | set | dict) and given is not None:
+        try:
+            array = _read(given)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise ArgumentError(f"{name} cannot be read as an array: {error}") from error
+        if array is not None:
+            labels = type(given).__module__.partition(".")[0] in ("pandas", "xarray")
+            standard = hasattr(given, "__array_namespace__")
+            family: Family = "labelled" if labels else "standard" if standard else "numpy"
+            return replace(_adopt_numpy(name, array), family=family, given=given)
+    kind = type(given)
+    raise ArgumentError(
+        f"{name} is {kind.__name__ if kind.__module__ == 'builtins' else _full(kind)}, no array",
+        why="Pipelines take NumPy and CuPy arrays, torch tensors, lists of numbers, and whatever "
+        "speaks __array__ or DLPack.",
+        fix=f"{name}.toarray() makes an array." if hasattr(given, "toarray")
+        else f"numpy.asarray({name}) may make one.",
+    )  # fmt: skip
+
+
+def _full(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _read(given: Any) -> Any | None:
+    """The values as a NumPy array, sharing memory where the other library does."""
+    if isinstance(given, np.generic | int | float | list | tuple | memoryview) or hasattr(
+        given, "__array__"
+    ):
+        return np.asarray(given)
+    if hasattr(given, "__dlpack__"):
+        return np.from_dlpack(given)
+    if hasattr(given, "__array_interface__") or hasattr(given, "__array_struct__"):
+        return np.asarray(given)
+    try:
+        return np.asarray(memoryview(given))
+    except TypeError:
+        return None
 
 
 def _adopt_gpu(given: Any, family: Family) -> Adopted:
@@ -155,102 +191,7 @@ def one_device(adopted: Mapping[str, Adopted], wanted: str) -> Device:
     return place
 
 
-# ---- rows ----
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """How the user's axes become rows and columns."""
-
-    lead: Shape  # the other axes, in order
-    n_cols: int
-    axis: int  # where the columns stood, from the front
-    inner: int | None = None  # rows side by side that kernels read as they are (runtime.strips)
-
-    @property
-    def n_rows(self) -> int:
-        return math.prod(self.lead)
-
-    @property
-    def whole(self) -> Shape:
-        """The user's shape of element arrays."""
-        return (*self.lead[: self.axis], self.n_cols, *self.lead[self.axis :])
-
-
-def rows_of(inputs: tuple[g.Input, ...], shapes: Mapping[str, Shape], axis: int) -> Rows:
-    """Rows and columns that the inputs' shapes agree on. Raises ShapeError."""
-    elements = [i.name for i in inputs if i.axis is g.Axis.ELEMENT]
-    shown = ", ".join(f"{n} {shapes[n]}" for n in shapes)
-    try:
-        whole = np.broadcast_shapes(*(shapes[n] for n in elements))
-    except ValueError:
-        raise ShapeError("the element inputs do not broadcast against one another",
-                         why=f"Shapes: {shown}.") from None  # fmt: skip
-    if not -len(whole) <= axis < len(whole):
-        raise ShapeError(f"axis {axis} does not exist", why=f"Shapes: {shown}.",
-                         fix=f"Axes are {-len(whole)} … {len(whole) - 1}.")  # fmt: skip
-    place = axis % len(whole)
-    lead = whole[:place] + whole[place + 1 :]
-    if whole[place] == 0:
-        raise ShapeError("the rows are empty: zero columns", why=f"Shapes: {shown}, axis {axis}.",
-                         fix="A reduction needs at least one element.")  # fmt: skip
-    rows = Rows(lead, whole[place], place)
-    for i in inputs:
-        _check_side_input(i, shapes[i.name], rows)
-    return rows
-
-
-def _check_side_input(node: g.Input, shape: Shape, rows: Rows) -> None:
-    match node.axis:
-        case g.Axis.ELEMENT:
-            return
-        case g.Axis.PER_COLUMN:
-            if shape != (rows.n_cols,):
-                raise ShapeError(
-                    f"{node.name} has shape {shape}, not ({rows.n_cols},)", where=node.loc,
-                    why="It is per column: one value for each.",
-                )  # fmt: skip
-        case g.Axis.PER_ROW:
-            try:
-                fits = np.broadcast_shapes(shape, rows.lead) == rows.lead
-            except ValueError:
-                fits = False
-            if not fits:
-                raise ShapeError(
-                    f"{node.name} has shape {shape}, the rows have {rows.lead}", where=node.loc,
-                    why="It is per row: one value for each.",
-                )  # fmt: skip
-
-
-def as_rows(array: Any, axis: g.Axis, rows: Rows) -> Any:
-    """The array as a kernel reads it; a view of the same memory wherever strides allow."""
-    match axis:
-        case g.Axis.PER_COLUMN:
-            # Aligned rows read it in whole vectors, so it must be aligned as they are.
-            return _packed(array, VECTOR)
-        case g.Axis.PER_ROW:
-            return _packed(np.broadcast_to(array, rows.lead).reshape(rows.n_rows), array.itemsize)
-        case g.Axis.ELEMENT:
-            if array.shape != rows.whole:
-                array = np.broadcast_to(array, rows.whole)
-            if rows.axis != len(rows.lead):
-                array = np.moveaxis(array, rows.axis, -1)
-            if array.ndim != 2:
-                array = array.reshape(rows.n_rows, rows.n_cols)
-            return array if readable(array) else array.copy(order="C")
-
-
-def readable(array: Any) -> bool:
-    """Neighbouring columns, a row stride of whole elements, aligned."""
-    size = array.itemsize
-    row, col = array.strides
-    return bool(col == size and row % size == 0 and address(array) % size == 0)
-
-
-def _packed(array: Any, boundary: int) -> Any:
-    """Neighbouring elements from a multiple of `boundary` bytes on; a copy where they are not."""
-    straight = array.strides == (array.itemsize,) and address(array) % boundary == 0
-    return array if straight else array.copy(order="C")
+# ---- memory ----
 
 
 def address(array: Any) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ import numpy as np
 from fusegen.dtypes import BFLOAT16, DType
 from fusegen.errors import ArgumentError, DTypeError, ShapeError
 from fusegen.kernel import Param
-from fusegen.runtime.arrays import Adopted, Rows, Shape, address, adopt, cuda_runtime, readable
+from fusegen.runtime.arrays import Adopted, Shape, address, adopt, cuda_runtime
+from fusegen.runtime.labels import relabelled
+from fusegen.runtime.rows import Rows, columns_last, readable, tail_of
 from fusegen.runtime.strips import side_by_side
 
 
@@ -40,13 +42,33 @@ def overlap(one: Any, other: Any) -> bool:
     return one.size > 0 < other.size and lowest - high < apart < highest - low
 
 
+def overlaps_itself(array: Any) -> bool:
+    """Do two elements of a NumPy or CuPy array share bytes?"""
+    if array.size == 0:
+        return False
+    steps = sorted((abs(s), n) for n, s in zip(array.shape, array.strides, strict=True) if n > 1)
+    room = int(array.itemsize)  # from the first element to behind the last, of the axes so far
+    for step, n in steps:
+        if step < room:  # interleaved at best: look at every element, where one could be apart
+            return step == 0 or _meet(steps, int(array.itemsize))
+        room += (n - 1) * step
+    return False
+
+
+def _meet(steps: list[tuple[int, int]], itemsize: int) -> bool:
+    places = np.zeros(1, np.int64)
+    for step, n in steps:
+        places = np.add.outer(places, np.arange(n, dtype=np.int64) * step).ravel()
+    return bool((np.diff(np.sort(places)) < itemsize).any())
+
+
 def result_shape(param: Param, rows: Rows) -> Shape:
-    """The user's shape: row values lose the axis, lists have K there."""
-    if param.shape == "row":
-        return rows.lead
-    if param.shape == "element":
-        return rows.whole
-    return (*rows.lead[: rows.axis], param.k, *rows.lead[rows.axis :])
+    """The user's shape: row values lose the axes, or keep them with 1; lists have K there."""
+    return rows.placed(*_tail(param, rows))
+
+
+def _tail(param: Param, rows: Rows) -> tuple[Shape, tuple[int, ...]]:
+    return tail_of(rows, param.shape, param.k)
 
 
 def _kernel_shape(param: Param, rows: Rows) -> Shape:
@@ -56,10 +78,11 @@ def _kernel_shape(param: Param, rows: Rows) -> Shape:
 
 
 def _shaped(written: Any, param: Param, rows: Rows) -> Any:
+    sizes, places = _tail(param, rows)
     if param.shape == "row" or rows.inner is not None:
         return written.reshape(result_shape(param, rows))
-    whole = written.reshape(*rows.lead, written.shape[1])
-    return whole if rows.axis == len(rows.lead) else np.moveaxis(whole, -1, rows.axis)
+    whole = written.reshape(*rows.lead, *sizes)
+    return whole if rows.last else np.moveaxis(whole, range(len(rows.lead), whole.ndim), places)
 
 
 def new_result(param: Param, rows: Rows, like: Adopted) -> Result:
@@ -76,10 +99,12 @@ def maker(param: Param, rows: Rows, like: Adopted) -> Callable[[], Any]:
     """What makes arrays for an output on a GPU, of the user's library and shape: rows lie as
     kernels write them. The device must be current."""
     shape, order = result_shape(param, rows), None
-    if param.shape != "row" and rows.axis != len(rows.lead) and rows.inner is None:
-        shape = (*rows.lead, shape[rows.axis])
-        lead = iter(range(len(rows.lead)))
-        order = tuple(len(rows.lead) if i == rows.axis else next(lead) for i in range(len(shape)))
+    if param.shape != "row" and not rows.last and rows.inner is None:
+        sizes, places = _tail(param, rows)
+        shape, n_lead = (*rows.lead, *sizes), len(rows.lead)
+        order = replace(rows, lead=tuple(range(n_lead))).placed(
+            tuple(range(n_lead, len(shape))), places
+        )
     family = cuda_runtime().family_of(like.given)
     made: Callable[[], Any] = family.maker(shape, param.dtype, like.index, order)
     return made
@@ -103,6 +128,10 @@ def given_result(
         not taken.array.flags.writeable or (taken.array is not out and taken.family == "numpy")
     ):
         raise ArgumentError(f"{name} cannot be written to", why="It is read-only or converted.")
+    if overlaps_itself(taken.array):
+        raise ArgumentError(f"{name} overlaps itself", fix="Give every element its own memory.",
+                            why=f"Of shape {tuple(taken.array.shape)} with strides "
+                            f"{taken.array.strides}, several elements share memory.")  # fmt: skip
     for other, source in inputs.items():
         if overlap(taken.array, source.array):
             raise ArgumentError(
@@ -124,7 +153,7 @@ def _write_through(array: Any, param: Param, rows: Rows, out: Any, like: Adopted
 def _kernel_view(array: Any, param: Param, rows: Rows) -> Any | None:
     """Memory of the user's shape as kernels write it, None where its strides do not allow that."""
     if rows.inner is not None and param.shape == "element":
-        views = side_by_side([array], rows.axis)
+        views = side_by_side([array], rows.axes[0])
         return views[0] if views else None
     flat = _flat(array, param, rows)
     packed = flat.flags.c_contiguous or (param.shape == "element" and readable(flat))
@@ -135,8 +164,8 @@ def _kernel_view(array: Any, param: Param, rows: Rows) -> Any | None:
 
 def _flat(array: Any, param: Param, rows: Rows) -> Any:
     """The user's shape in rows; a view wherever strides allow."""
-    if param.shape != "row" and rows.axis != len(rows.lead):
-        array = np.moveaxis(array, rows.axis, -1)
+    if param.shape != "row" and not rows.last:
+        array = columns_last(array, _tail(param, rows)[1])
     return array.reshape(_kernel_shape(param, rows))
 
 
@@ -159,12 +188,26 @@ def hand_back(result: Result, param: Param, rows: Rows, like: Adopted) -> Any:
             return result.own
         case "numpy":
             return result.shaped
+        case "labelled":
+            return relabelled(result.shaped, param.shape, rows, like.given)
+        case "standard":
+            return _standard(result.shaped, like.given)
         case "torch" if like.device == "cpu":
             return _to_torch(result.shaped, param.dtype)
         case "torch" | "cupy":
             return result.own
         case "foreign":
             return cuda_runtime().to_foreign(result.own, like.given)
+
+
+def _standard(array: Any, like: Any) -> Any:
+    """By the array API standard. Raises DTypeError where the library would change numbers."""
+    made = like.__array_namespace__().asarray(array)
+    if str(made.dtype) != str(array.dtype) and not np.array_equal(np.asarray(made), array):
+        name = type(like).__module__.partition(".")[0]
+        raise DTypeError(f"{name} keeps {array.dtype} as {made.dtype}, which does not hold the "
+                         "result", fix="Pass NumPy arrays.")  # fmt: skip
+    return made
 
 
 def _to_torch(array: Any, dtype: DType) -> Any:

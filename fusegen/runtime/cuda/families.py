@@ -102,7 +102,9 @@ def torch_family() -> Family:
 
 
 def _read_torch(tensor: Any) -> Seen | None:
-    if tensor.requires_grad or not tensor.is_cuda or tensor.is_neg():
+    if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
+        return None
+    if not tensor.is_cuda or tensor.is_neg():
         return None
     pointer = tensor.data_ptr()
     return (tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device(),

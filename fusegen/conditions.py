@@ -1,0 +1,21 @@
+"""What is a condition whatever the types of the inputs are."""
+
+from __future__ import annotations
+
+from fusegen import graph as g
+from fusegen.ops import OPS
+
+
+def is_condition(node: g.Node) -> bool:
+    """Is the node's value true or false by its operation alone? An input's type is not known."""
+    match node:
+        case g.Map(op="where", args=(_, a, b)):
+            return is_condition(a) and is_condition(b)
+        case g.Map(op=op):
+            return OPS[op].rule in ("bool", "logic")
+        case g.Cast(dtype=dtype):
+            return dtype.kind == "bool"
+        case g.Literal(value=value):
+            return isinstance(value, bool)
+        case _:
+            return False
