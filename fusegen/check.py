@@ -94,10 +94,11 @@ def check(pipeline: Pipeline | OwnMonoid, *, seed: int = 0, **constants: Any) ->
         raise ArgumentError(f"check takes a pipeline or a monoid, got {type(pipeline).__name__}",
                             fix="Decorate the function with @fg.pipeline.")  # fmt: skip
     from fusegen.algebra.derive import derive
+    from fusegen.repair.search import with_repairs
 
     inputs = tuple(pipeline.signature.optional)
     work = pipeline.work(form="online", dtype=dtype, inputs=inputs, **constants)
-    derivation = derive(work.graph)
+    derivation = with_repairs(work.graph, derive(work.graph), work.dtypes)
     failed = [o for o in derivation.obligations if o.status == "not proved"]
     if failed:
         raise LawViolation(f"{pipeline.name}: {failed[0].name} is not proved",
@@ -121,7 +122,9 @@ def reducing(monoid: OwnMonoid) -> Pipeline:
 
 def lowered(work: Work, derivation: Derivation) -> Kernel:
     """The kernel of a derivation, whatever the work knows already."""
-    return online_kernel(work.graph, derivation, work.dtypes)
+    from fusegen.repair.rewriting import repaired_graph
+
+    return online_kernel(repaired_graph(work.graph, derivation), derivation, work.dtypes)
 
 
 def attempt(work: Work, derivation: Derivation, kernel: Kernel, seed: int) -> Report:

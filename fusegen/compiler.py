@@ -8,8 +8,6 @@ networkx nor jinja2. FUSEGEN_DUMP=<pass>|all prints results to stderr, every pas
 from __future__ import annotations
 
 import functools
-import os
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +17,7 @@ from fusegen import graph as g
 from fusegen.derivation import Derivation
 from fusegen.digest import attributes, digest
 from fusegen.dtypes import DType
-from fusegen.errors import ArgumentError
+from fusegen.dumps import DUMPED, dump, wants_dump
 from fusegen.forms import Form, Grouping
 from fusegen.kept import kept
 from fusegen.kernel import Program, verify_program
@@ -52,8 +50,8 @@ def trace_pipeline(
 ) -> Traced:
     """Run the user's function on symbolic values."""
     graph = trace(pipeline, present, constants)
-    if _wants_dump("trace"):
-        _dump("trace", "\n".join(f"{graph.names[n]}: {attributes(n)}" for n in graph.nodes))
+    if wants_dump("trace", _BY_NAME):
+        dump("trace", "\n".join(f"{graph.names[n]}: {attributes(n)}" for n in graph.nodes))
     return Traced(graph, digest(graph))
 
 
@@ -73,14 +71,14 @@ class Work:
         """The result of a pass: known, on disk, or made now."""
         if name not in self.known:
             one = _BY_NAME[name]
-            key = None if one.key is None or _DUMP else (name, *one.key(self))
+            key = None if one.key is None or DUMPED else (name, *one.key(self))
             make = functools.partial(self._made, one)
             about = self.graph.name
             found = (make() if key is None
                      else kept(key, make, lambda _: self._settled, one.kind, about))  # fmt: skip
             self.known[name] = found
-            if _wants_dump(name):
-                _dump(name, found)
+            if wants_dump(name, _BY_NAME):
+                dump(name, found)
         return self.known[name]
 
     def _made(self, one: Pass) -> Any:
@@ -96,7 +94,14 @@ class Work:
 
     @property
     def graph(self) -> g.Graph:
+        """The user's text."""
         return self.traced.graph
+
+    @property
+    def merging(self) -> g.Graph:
+        """What this form computes: the text, or the text with sums about other pivots."""
+        found: g.Graph = self.result("rewrite")
+        return found
 
     @property
     def front_key(self) -> tuple[str, ...]:
@@ -158,11 +163,27 @@ def _derive(work: Work) -> Derivation:
     return derive(work.graph)
 
 
+def _repair(work: Work) -> Derivation:
+    from fusegen.repair.search import with_repairs
+
+    work.result("kinds")  # the user's type errors come before anything of ours
+    return with_repairs(work.graph, work.result("derive"), work.dtypes)
+
+
 def _try(work: Work) -> Derivation:
     from fusegen.trials.first import tried
 
-    work.result("kinds")  # the user's type errors come before anything of ours
-    return tried(work.graph, work.result("derive"), work.dtypes)
+    return tried(work.graph, work.result("repair"), work.dtypes)
+
+
+def _rewrite(work: Work) -> g.Graph:
+    from fusegen.repair.rewriting import repaired_graph
+
+    return repaired_graph(work.graph, work.derivation)
+
+
+def _kinds_key(work: Work) -> tuple[str, ...]:
+    return (work.traced.digest, ",".join(f"{n}:{d.kind}" for n, d in sorted(work.dtypes.items())))
 
 
 def _try_key(work: Work) -> tuple[str, ...]:
@@ -175,14 +196,14 @@ def _try_key(work: Work) -> tuple[str, ...]:
 def _fuse(work: Work) -> Fusion:
     from fusegen.fusion import fuse
 
-    return fuse(work.graph, work.derivation, work.form, work.result("kinds"))
+    return fuse(work.merging, work.derivation, work.form, infer_kinds(work.merging, work.dtypes))
 
 
 def _lowered(work: Work, grouping: Grouping) -> Program:
     from fusegen.lower.program import lower
 
     work.result("kinds")  # the user's type errors come before anything of ours
-    return lower(work.graph, work.derivation, work.fusion, work.dtypes, grouping)
+    return lower(work.merging, work.derivation, work.fusion, work.dtypes, grouping)
 
 
 def _select_schedule(work: Work) -> Any:
@@ -230,7 +251,9 @@ PASSES: tuple[Pass, ...] = (
     Pass("trace", lambda work: work.traced.graph),
     Pass("kinds", _kinds),
     Pass("derive", _derive, key=lambda work: (work.traced.digest,), kind=Derivation),
+    Pass("repair", _repair, key=_kinds_key, kind=Derivation),
     Pass("try", _try, key=_try_key, kind=Derivation),
+    Pass("rewrite", _rewrite),
     Pass("fuse", _fuse),
     Pass("lower", lambda work: _lowered(work, "rows"), verify=verify_program,
          key=lambda work: work.front_key, kind=Program),
@@ -250,7 +273,7 @@ _LOCK = threading.RLock()  # two threads that meet the same new pipeline compile
 def executable(work: Work) -> Executable:
     """The work's program, compiled for where it runs. Raises BackendError."""
     with _LOCK:
-        if _DUMP:
+        if DUMPED:
             for one in PASSES:
                 work.result(one.name)
         match work.target:
@@ -273,26 +296,3 @@ def numpy_executable(work: Work) -> Executable:
         graph=work.graph, dtypes=work.dtypes, outputs=program.outputs,
         compute=program.kernels[0].compute,
     )  # fmt: skip
-
-
-# ---- dumps ----
-
-_DUMP = os.environ.get("FUSEGEN_DUMP", "")
-
-
-def _wants_dump(name: str) -> bool:
-    if _DUMP and _DUMP != "all" and _DUMP not in {p.name for p in PASSES}:
-        raise ArgumentError(
-            f"FUSEGEN_DUMP={_DUMP} names no pass",
-            why=f"Passes are {', '.join(p.name for p in PASSES)}, or all.",
-        )
-    return _DUMP in (name, "all")
-
-
-def _dump(name: str, value: Any) -> None:
-    from pprint import pformat
-
-    shown = value if isinstance(value, str) else None
-    if shown is None:
-        shown = str(value) if isinstance(value, Derivation) else pformat(value, width=110)
-    print(f"==== after {name} ====\n{shown}", file=sys.stderr)

@@ -198,6 +198,18 @@ class Own:
     refusal: Refusal | None  # why it waits for what it depends on
 
 
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A sum that is read out of sums about another pivot than the text's."""
+
+    name: str
+    text: Definition  # as written
+    readout: Expr  # without guards, over names of row values
+    pivot: str  # of the term's own elements; "": it needs none
+    why: str  # what is wrong with the text's own
+    obligation: Obligation
+
+
 Entry = Base | Dependent | Commuted | Refused | Own
 
 
@@ -209,6 +221,7 @@ class Derivation:
     entries: tuple[Entry, ...]
     seconds: float
     definitions: tuple[Definition, ...]  # the user's text, in topological order
+    repairs: tuple[Repair, ...] = ()
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
@@ -223,10 +236,8 @@ class Derivation:
 
     @property
     def obligations(self) -> tuple[Obligation, ...]:
-        return tuple(
-            o for e in self.entries if isinstance(e, Dependent | Commuted | Own)
-            for o in e.obligations
-        )
+        entries = (e.obligations for e in self.entries if isinstance(e, Dependent | Commuted | Own))
+        return (*(r.obligation for r in self.repairs), *(o for found in entries for o in found))
 
     @property
     def without_zeros(self) -> Derivation:

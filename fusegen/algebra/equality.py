@@ -24,7 +24,7 @@ _NOT_REAL = (sp.oo, -sp.oo, sp.zoo, sp.nan)
 _RELATIONS = {"lt": sp.Lt, "le": sp.Le, "gt": sp.Gt, "ge": sp.Ge, "eq": sp.Eq, "ne": sp.Ne}
 
 
-def prove_equal(name: str, old: g.Node, new: g.Node) -> Obligation:
+def prove_equal(name: str, old: g.Node, new: g.Node, statement: str = "") -> Obligation:
     """One obligation: the value `new` is `old` for all finite inputs, in exact arithmetic."""
 
     def prove() -> bool:
@@ -36,7 +36,8 @@ def prove_equal(name: str, old: g.Node, new: g.Node) -> Obligation:
         except (Unmodelled, ArithmeticError, TypeError, ValueError, NotImplementedError):
             return False
 
-    return obligation("equal to the text", f"{name}: safe text = text as written", prove)
+    shown = statement or f"{name}: safe text = text as written"
+    return obligation("equal to the text", shown, prove)
 
 
 class _Reader:
@@ -46,6 +47,7 @@ class _Reader:
         self.known: dict[g.Node, sp.Expr] = {}
         self.extents: dict[sp.Symbol, g.Extent] = {}
         self.conditions: set[sp.Symbol] = set()
+        self.nonzero: dict[sp.Symbol, sp.Symbol] = {}  # the condition [e ≠ 0], by e
         self.unknowns: list[tuple[str, sp.Expr, sp.Symbol]] = []
 
     def read(self, node: g.Node) -> sp.Expr:
@@ -58,13 +60,19 @@ class _Reader:
         return self.known[node]
 
     def _idempotent(self, expr: sp.Expr) -> sp.Expr:
-        """c² = c for a condition c."""
+        """c² = c for a condition c, and [e ≠ 0]·e = e."""
         if not self.conditions & expr.free_symbols:
             return expr
-        return expr.replace(
+        expr = expr.replace(
             lambda e: e.is_Pow and e.base in self.conditions and e.exp.is_positive,
             lambda e: e.base,
         )
+        return expr.replace(lambda e: e.is_Mul, self._selects_itself) if self.nonzero else expr
+
+    def _selects_itself(self, product: sp.Mul) -> sp.Expr:
+        powers = dict(a.as_base_exp() for a in product.args)
+        needless = {c for e, c in self.nonzero.items() if c in powers and powers.get(e, 0) > 0}
+        return sp.Mul(*(a for a in product.args if a not in needless)) if needless else product
 
     def _symbol(self, name: str, extent: g.Extent, **sign: bool | None) -> sp.Symbol:
         symbol = sp.Symbol(name, real=True, **sign)
@@ -170,7 +178,10 @@ class _Reader:
         outcome = relation(left - right, 0)
         if outcome in decided:
             return decided[outcome]
-        return self._unknown(node.op, left - right, g.extent(node))
+        found = self._unknown(node.op, left - right, g.extent(node))
+        if node.op == "ne" and (left - right).is_Symbol:
+            self.nonzero[left - right] = found
+        return found
 
 
 def _number(value: float | int | bool) -> sp.Expr:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import sympy as sp
 
 from fusegen import graph as g
+from fusegen.algebra.domain import conditions_alone
 from fusegen.algebra.symbols import Unmodelled, freeze
 
 _COUNT = sp.Symbol("Σ[1]", positive=True)
@@ -20,6 +21,8 @@ _COUNT = sp.Symbol("Σ[1]", positive=True)
 def row_sum(expr: sp.Expr, elements: frozenset[sp.Symbol]) -> sp.Expr:
     """Σ expr over the row, as a combination of symbols Σ[atom]; Σ[1] counts the columns."""
     total = sp.Integer(0)
+    if expr.has(sp.Piecewise):
+        expr = conditions_alone(expr)
     for term in sp.Add.make_args(sp.expand(expr)):
         coefficient, atom = term.as_independent(*elements, as_Add=False)
         scale, atom = atom.as_coeff_Mul()

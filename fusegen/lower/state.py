@@ -31,7 +31,6 @@ _PLAIN: dict[g.Fold, FoldName] = {
     g.Fold.MAX: "max", g.Fold.MIN: "min", g.Fold.SUM: "sum", g.Fold.PROD: "prod",
 }  # fmt: skip
 ONE = Lit(1.0)
-NAN = Lit(float("nan"))
 
 
 def as_field(component: Var) -> Var:
@@ -142,7 +141,7 @@ class StateBuilder:
         for coefficient, component in zip(entry.readout, components, strict=True):
             if coefficient == Lit(0.0):
                 continue
-            term = _weighed(coefficient, as_field(component))
+            term = weighed(coefficient, as_field(component))
             total = term if total is None else call("add", total, term)
         return Lit(0.0) if total is None else total  # on its domain the text is 0
 
@@ -153,7 +152,7 @@ class StateBuilder:
             if coefficient == Lit(0.0):
                 continue
             put = {n: row(n) for n in variables(coefficient)}
-            term = _weighed(substitute(coefficient, put), Var(name))
+            term = weighed(substitute(coefficient, put), Var(name))
             total = term if total is None else call("add", total, term)
         return Lit(0.0) if total is None else total
 
@@ -203,20 +202,20 @@ def type_names(graph: g.Graph) -> dict[str, str]:
     return found
 
 
-def _weighed(coefficient: Expr, total: Expr) -> Expr:
+def weighed(coefficient: Expr, total: Expr) -> Expr:
     """coefficient · total. (a / b) · S is spelled a · S / b, never as a product with 1 / b, which
     is infinite where b is subnormal."""
     match coefficient:
         case Lit(value=1.0):
             return total
         case Call(op="neg", args=(a,)):
-            return call("neg", _weighed(a, total))
+            return call("neg", weighed(a, total))
         case Call(op="div", args=(a, b)):
-            return call("div", _weighed(a, total), b)
+            return call("div", weighed(a, total), b)
         case Call(op="mul", args=(a, Call(op="div", args=(over, under)))):
-            return call("div", _weighed(call("mul", a, over) if over != ONE else a, total), under)
+            return call("div", weighed(call("mul", a, over) if over != ONE else a, total), under)
         case Call(op="mul", args=(Call(op="div", args=(over, under)), b)):
-            return call("div", _weighed(call("mul", over, b) if over != ONE else b, total), under)
+            return call("div", weighed(call("mul", over, b) if over != ONE else b, total), under)
         case _:
             return call("mul", coefficient, total)
 

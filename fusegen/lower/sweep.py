@@ -15,7 +15,8 @@ from fusegen.fusion import Fusion, Stage
 from fusegen.kernel import N_COLS, ElementStore, Let, Param, Sweep
 from fusegen.lower.rows import RowScope, SweepParts
 from fusegen.lower.scope import Names, convert, expression, operation, turned
-from fusegen.lower.state import NAN, ONE, StateBuilder, type_names, usable
+from fusegen.lower.state import ONE, StateBuilder, type_names, usable, weighed
+from fusegen.lower.unusable import without_pivot
 from fusegen.names import Taken
 
 _MIRROR = {
@@ -184,7 +185,11 @@ class SweepBuilder:
             if mean:
                 value = call("div", value, call("to_float", N_COLS))
             usable = self._usable(entry)
-            return value if usable is None else call("where", usable, value, NAN)
+            if usable is None:
+                return value
+            pivots = {s.pivot: graph[s.pivot] for s in entry.shifts}
+            other = without_pivot(entry, pivots, self.scope.value, weighed)
+            return call("where", usable, value, self._spell(other))
 
         self.scope.readouts[node] = readout
 

@@ -20,6 +20,7 @@ from fusegen.derivation import (
     Obligation,
     Own,
     Refused,
+    Repair,
     Shifted,
 )  # fmt: skip
 from fusegen.expr import Expr, Var, call, substitute, variables
@@ -66,6 +67,7 @@ def argument_of(derivation: Derivation) -> Argument:
     bases = [e for e in derivation if isinstance(e, Base)]
     sections = [_together(bases, teller)] if bases else []
     sections += [teller.section(e) for e in derivation if not isinstance(e, Base)]
+    sections += [teller.repair(r) for r in derivation.repairs]
     kinds = {type(e) for e in derivation}
     theorems = [t for kind, t in ((Dependent, COCYCLE), (Dependent, FLOATS), (Commuted, MONOTONE))
                 if kind in kinds]  # fmt: skip
@@ -108,10 +110,7 @@ class _Teller:
     def stated(self, name: str) -> Math:
         """The user's line: name = Σ …"""
         found = self.definitions.get(name)
-        if found is None:
-            return Var(name)
-        word = "Σ" if found.fold == "sum" else found.fold
-        return Relation(Var(name), Folded(word, found.formula) if word else found.formula)
+        return Var(name) if found is None else _stated(found)
 
     def section(self, entry: Entry) -> Section:
         """One reduction. A new kind of entry is told by a new case here."""
@@ -130,6 +129,16 @@ class _Teller:
                 return self._own(entry)
             case _:
                 assert_never(entry)
+
+    def repair(self, entry: Repair) -> Section:
+        """A sum that is read out of sums about another pivot."""
+        about = (", kept about", Var(entry.pivot)) if entry.pivot else (", kept without a pivot",)
+        rows = [
+            Row("since", (entry.why,)),
+            Row("read", (Relation(Var(entry.name), entry.readout),)),
+            *_proof_of(entry.obligation, (entry.obligation.statement,)),
+        ]
+        return Section((_stated(entry.text), *about), tuple(rows))
 
     def _own(self, entry: Own) -> Section:
         rows = [row for o in entry.obligations for row in self._proved(o, entry)]
@@ -216,7 +225,6 @@ class _Teller:
     def _proved(
         self, obligation: Obligation, entry: Dependent | Commuted | Own
     ) -> Iterator[Row]:
-        note = f"{obligation.engine}, {obligation.seconds * 1e3:.0f} ms"
         shown: tuple[str | Math, ...] = tuple(obligation.statement.split("\n"))
         if isinstance(entry, Dependent):
             match obligation.name:
@@ -224,8 +232,7 @@ class _Teller:
                     shown = tuple(self._pointwise(entry))
                 case "read-out" if entry.name in self.definitions:
                     shown = (self._separated(entry),)
-        yield Row(obligation.status, (f"{obligation.name}:", *shown[:1]), note)
-        yield from (Row("", (" " * len(f"{obligation.name}:"), more)) for more in shown[1:])
+        yield from _proof_of(obligation, shown)
 
     def _pointwise(self, entry: Dependent) -> Iterator[Math]:
         """h(u′) = T h(u), basis function by basis function."""
@@ -261,6 +268,18 @@ class _Teller:
             Row("so", (f"it merges, by the {MONOTONE.name}",)),
         ]  # fmt: skip
         return Section((self.stated(entry.name),), tuple(rows))
+
+
+def _stated(found: Definition) -> Math:
+    """A line of the text: name = Σ …"""
+    word = "Σ" if found.fold == "sum" else found.fold
+    return Relation(Var(found.name), Folded(word, found.formula) if word else found.formula)
+
+
+def _proof_of(obligation: Obligation, shown: Phrase) -> Iterator[Row]:
+    note = f"{obligation.engine}, {obligation.seconds * 1e3:.0f} ms"
+    yield Row(obligation.status, (f"{obligation.name}:", *shown[:1]), note)
+    yield from (Row("", (" " * len(f"{obligation.name}:"), more)) for more in shown[1:])
 
 
 def _by_pivot(shifts: tuple[Shifted, ...]) -> list[list[Shifted]]:

@@ -39,3 +39,22 @@ def _reduced(node: g.Node, name: str, inner: list[Expr]) -> Definition:
             return Definition(name, word, inner[0], node.loc.short)
         case _:
             return Definition(name, "", Var(name), node.loc.short)
+
+
+def formula_of(graph: g.Graph, node: g.Node) -> Expr:
+    """A row value over named values, inputs and reductions; itself it need not be in the graph."""
+    operand: dict[g.Node, Expr] = {}
+    for part in g.topological((node,)):
+        name = graph.names.get(part)
+        match part:
+            case g.Literal(value=value):
+                operand[part] = Lit(value)
+            case g.Map() | g.Cast():
+                inner = [operand[a] for a in g.operands(part)]
+                formula = call(part.op, *inner) if isinstance(part, g.Map) else inner[0]
+                told = part in graph.named or is_long(formula)
+                keeps = name is None or part is node or not told
+                operand[part] = formula if keeps else Var(str(name))
+            case _:
+                operand[part] = Var(str(name), varying=g.extent(part) is g.Extent.ELEMENT)
+    return operand[node]

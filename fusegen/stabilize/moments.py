@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from fusegen import graph as g
-from fusegen.stabilize.build import call_it, fold, literal, name_of, op, over, substituted
-from fusegen.stabilize.exponent import constant, linear, spelled
+from fusegen.rewrite.build import call_it, fold, literal, name_of, op, over, substituted
+from fusegen.rewrite.exponent import constant, linear, spelled
 
 Factors = frozenset[tuple[g.Node, int]]  # a product of elements: each with its power
 _NOTHING: Factors = frozenset()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from fusegen import graph as g
-from fusegen.stabilize.build import call_it, fold, literal, name_of, op, over, substituted
-from fusegen.stabilize.exponent import constant
+from fusegen.rewrite.build import call_it, fold, literal, name_of, op, over, substituted
+from fusegen.rewrite.exponent import constant
 
 
 def scaled_norm(node: g.Map) -> tuple[g.Node, g.Node] | None:

@@ -19,7 +19,7 @@ from fractions import Fraction
 
 from fusegen import graph as g
 from fusegen.loc import Loc
-from fusegen.stabilize.build import (
+from fusegen.rewrite.build import (
     call_it,
     fold,
     is_one,
@@ -30,7 +30,7 @@ from fusegen.stabilize.build import (
     rebuilt,
     times,
 )  # fmt: skip
-from fusegen.stabilize.exponent import (
+from fusegen.rewrite.exponent import (
     Exponent,
     Scaled,
     constant,

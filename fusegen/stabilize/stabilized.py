@@ -13,8 +13,8 @@ from fusegen.derivation import Obligation
 from fusegen.errors import ArgumentError, TraceError
 from fusegen.nesting import alike
 from fusegen.pipeline import Pipeline
+from fusegen.rewrite.build import name_of
 from fusegen.signature import REQUIRED
-from fusegen.stabilize.build import name_of
 from fusegen.stabilize.findings import Finding
 from fusegen.stabilize.proofs import equality
 from fusegen.stabilize.rules import Rewriter

@@ -29,17 +29,24 @@ def tried_types(dtypes: Mapping[str, DType]) -> dict[str, DType]:
 
 
 def tried(graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]) -> Derivation:
-    """The derivation without the merges that are wrong in floats; warns of each."""
+    """The derivation of the text `graph`, with its repairs, without the merges that are wrong in
+    floats; warns of each. A repair that is wrong is none, and the sum is refused as it was."""
     from fusegen.algebra.derive import derive
+    from fusegen.repair.search import with_repairs
 
     defects: dict[str, Refused] = {}
+    unfit: set[str] = set()
     while alarms := _alarms(graph, derivation, tried_types(dtypes)):
+        repaired = {r.name for r in derivation.repairs}
         for alarm in alarms:
+            if alarm.name in repaired:
+                unfit.add(alarm.name)
+                continue
             entry = derivation[alarm.name]
             assert isinstance(entry, Dependent)
             defects[alarm.name] = found = _refused(graph, entry, alarm)
             warnings.warn(f"{graph.name}: {found.refusal}", RuntimeWarning, stacklevel=2)
-        derivation = derive(graph, defects)
+        derivation = with_repairs(graph, derive(graph, defects), dtypes, but=unfit)
     return derivation
 
 
@@ -50,8 +57,9 @@ def _alarms(
         return []
     # Where the work is, not above: whoever finds a merge on disk needs none of it.
     from fusegen.lower.online import online_kernel
+    from fusegen.repair.rewriting import repaired_graph
 
-    kernel = online_kernel(graph, derivation, dtypes)
+    kernel = online_kernel(repaired_graph(graph, derivation), derivation, dtypes)
     least = least_columns(graph)
     bank = bank_of(graph, dtypes, max(N_COLS, least))
     found = try_floats(graph, kernel, derivation, dtypes, bank, chain(1))

@@ -56,12 +56,13 @@ def try_floats(
     graph: g.Graph, kernel: Kernel, derivation: Derivation, dtypes: Mapping[str, DType],
     bank: Bank, tree: Split,
 ) -> list[Alarm]:  # fmt: skip
-    """Replay the kernel on the bank along a tree; one alarm per sum at most, its worst row.
+    """Replay the kernel on the bank along a tree; one alarm per sum of the text `graph` at most,
+    its worst row.
 
     `dtypes` of the inputs are those that the kernel was lowered for. Where the user accepts
     cancellation, only results that are not finite count.
     """
-    merged = [e for e in derivation if isinstance(e, Dependent)]
+    merged = _sums(graph, derivation)
     if not merged:
         return []
     replay = RowsReplay(kernel, bank.named(graph), bank.n_cols)
@@ -76,10 +77,17 @@ def try_floats(
     return found
 
 
+def _sums(graph: g.Graph, derivation: Derivation) -> list[g.Reduce]:
+    """The sums of the text that are merged; with a repair, what stands for the sum is judged, not
+    the sums that it is read out of."""
+    names = {e.name for e in derivation if isinstance(e, Dependent)}
+    names |= {r.name for r in derivation.repairs}
+    return [n for n in graph.reductions if isinstance(n, g.Reduce) and graph.names[n] in names]
+
+
 def _texts(
-    graph: g.Graph, merged: list[Dependent], dtypes: Mapping[str, DType], bank: Bank, *, wide: bool
+    graph: g.Graph, sums: list[g.Reduce], dtypes: Mapping[str, DType], bank: Bank, *, wide: bool
 ) -> Iterator[_Text]:
-    sums = [n for n in (graph[e.name] for e in merged) if isinstance(n, g.Reduce)]
     asked = replace(graph, outputs=(*sums, *(n.arg for n in sums)))
     only = replace(graph, outputs=tuple(sums))
     exact = evaluate(asked, bank.inputs, dtypes, bank.n_cols, np.longdouble if wide else np.float64)

@@ -30,6 +30,7 @@ from fusegen.algebra.floats.readout import (
 )  # fmt: skip
 from fusegen.algebra.floats.terms import asks_for_specials
 from fusegen.algebra.pivot import Closed
+from fusegen.algebra.rowsums import vanishes
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.symbols import told
 from fusegen.derivation import RefusalKind
@@ -168,15 +169,19 @@ class _Judge:
         """uᵏ beside a pivot that is no bound of x."""
         weight = sp.cancel(h / c.u**degree)
         alone = not any(weight.has(s.u) and _degree(weight, s.u) for s in self.shifts)
-        if alone and weight.is_nonnegative and self._averages(c, weight):
+        if alone and self._averages(c, weight):
             return Ground("M", c, degree)
         if alone and degree == 1 and self._is_plain_mean(c):
             return Ground("H", c, degree)
         return Ground("H", c, degree) if self._is_product(h) else _adrift(c)
 
     def _averages(self, c: Choice, weight: sp.Expr) -> bool:
-        """Is Σ weight·u = 0 over any part of a row?"""
-        return any(sp.expand(weight * c.u - z) == 0 for z in self.zeros)
+        """Is Σ |weight|·u = 0 over any part of a row?"""
+        if weight.is_nonnegative:
+            return any(sp.expand(weight * c.u - z) == 0 for z in self.zeros)
+        here = {s.u: s.here for s in self.closed.candidate.choices}
+        off = (sp.Abs(weight) * c.u).subs(here, simultaneous=True)
+        return vanishes(off, self.setting.sums)
 
     def _is_plain_mean(self, c: Choice) -> bool:
         assert c.pivot is not None
@@ -193,7 +198,7 @@ class _Judge:
                 weight = weight / c.u**degree
                 factors.append(c)
         weight = sp.cancel(weight)
-        return bool(weight.is_nonnegative) and all(
+        return all(
             self._averages(c, weight) or self._dominated(c)
             or (weight.is_number and self._is_plain_mean(c)) for c in factors
         )  # fmt: skip

@@ -177,14 +177,16 @@ def is_filled(x: g.Node, p: g.Node) -> bool:
 
 
 def _outside(x: g.Node, p: g.Node) -> Iterator[g.Node]:
-    """Every node that p is made of, but x and what that is made of."""
+    """Every node that p is made of, but x and what that is made of; which elements are chosen does
+    not matter."""
     todo, seen = [p], {x}
     while todo:
         node = todo.pop()
         if node not in seen:
             seen.add(node)
             yield node
-            todo += g.operands(node)
+            chosen = isinstance(node, g.Map) and node.op == "where"
+            todo += g.operands(node)[1:] if chosen else g.operands(node)
 
 
 def is_made_of(x: g.Node, s: g.Node) -> bool:

@@ -13,7 +13,7 @@ from math import isfinite
 from fusegen import graph as g
 from fusegen.literals import exact
 from fusegen.loc import Loc
-from fusegen.stabilize.build import fold, literal, op
+from fusegen.rewrite.build import fold, literal, op
 
 Exponent = Mapping[g.Node, Fraction]
 

@@ -19,6 +19,10 @@ def literal(value: float | int, loc: Loc) -> g.Node:
     return builder().add(g.Literal(value, loc)).node
 
 
+def length(loc: Loc) -> g.Node:
+    return builder().add(g.Length(loc)).node
+
+
 def fold(kind: g.Fold, arg: g.Node, loc: Loc) -> g.Node:
     return builder().add(g.Reduce(kind, arg, loc)).node
 

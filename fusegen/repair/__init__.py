@@ -1,0 +1,1 @@
+"""Sums that only need another pivot get one: see docs/proofs.md, "Another pivot"."""

@@ -1,0 +1,87 @@
+"""A graph with some of its sums about pivots of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from fusegen import graph as g
+from fusegen.derivation import Derivation
+from fusegen.names import Taken
+from fusegen.repair.pivots import Repaired, repaired
+from fusegen.rewrite.build import rebuilt
+from fusegen.trace import unique_names
+from fusegen.value import ACTIVE, Builder
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One sum and what stands for it; `text` is the sum over row values as they now are."""
+
+    name: str
+    text: g.Reduce
+    repaired: Repaired
+    hidden: tuple[g.Reduction, ...]  # reductions that the text does not have
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """The graph, with the same inputs, outputs and names; and what has changed in it."""
+
+    graph: g.Graph
+    changes: tuple[Change, ...]
+
+
+def repaired_graph(graph: g.Graph, derivation: Derivation) -> g.Graph:
+    """What a derivation of the graph is about."""
+    if not derivation.repairs:
+        return graph
+    return rewritten(graph, frozenset(r.name for r in derivation.repairs)).graph
+
+
+def rewritten(graph: g.Graph, names: Collection[str]) -> Rewriting:
+    """The graph with the named sums repaired, those whose terms have the shape for it."""
+    build = Builder()
+    for node in graph.nodes:
+        build.add(node)
+        build.labels[node] = graph.names[node]
+    token = ACTIVE.set(build)
+    try:
+        return _rewritten(graph, names, build)
+    finally:
+        ACTIVE.reset(token)
+
+
+def _rewritten(graph: g.Graph, names: Collection[str], build: Builder) -> Rewriting:
+    known: dict[g.Node, g.Node] = {}
+    changes: list[Change] = []
+    for node in graph.nodes:
+        made = rebuilt(node, known.__getitem__)
+        found = None
+        if graph.names[node] in names and isinstance(made, g.Reduce):
+            found = repaired(made)
+        if found is not None and isinstance(made, g.Reduce):
+            before = {*graph.nodes, *known.values(), made}
+            inner = g.topological((found.value,))
+            hidden = tuple(n for n in inner if isinstance(n, g.Reduction) and n not in before)
+            changes.append(Change(graph.names[node], made, found, hidden))
+            made = found.value
+        known[node] = made
+        build.labels.setdefault(made, graph.names[node])
+    outputs = tuple(known[n] for n in graph.outputs)
+    nodes = g.topological((*graph.inputs, *outputs))
+    _name_new([n for n in nodes if n not in set(known.values())], graph, build)
+    own = [c.repaired.pivot for c in changes if c.repaired.pivot is not None]
+    new = replace(
+        graph, nodes=nodes, outputs=outputs, names=unique_names(nodes, build),
+        named=frozenset([*(known[n] for n in graph.named), *own]) & frozenset(nodes),
+    )  # fmt: skip
+    return Rewriting(new, tuple(changes))
+
+
+def _name_new(nodes: Sequence[g.Node], graph: g.Graph, build: Builder) -> None:
+    """New nodes take no name that a node of the text has."""
+    taken = Taken(graph.names.values())
+    for node in nodes:
+        if node in build.labels:
+            build.labels[node] = taken.free(build.labels[node])

@@ -1,0 +1,88 @@
+"""Which sums get another pivot: those that are refused as they stand, and merge with it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from fusegen import graph as g
+from fusegen.algebra.derive import derive
+from fusegen.algebra.equality import prove_equal
+from fusegen.derivation import Derivation, Obligation, RefusalKind, Refused, Repair
+from fusegen.dtypes import DType
+from fusegen.errors import DTypeError
+from fusegen.kinds import infer_kinds
+from fusegen.proof.definitions import formula_of
+from fusegen.repair.rewriting import Change, Rewriting, rewritten
+
+_BEYOND = (RefusalKind.KINK, RefusalKind.ORDER, RefusalKind.LATE, RefusalKind.DEFECT)
+"""What no other pivot mends."""
+
+
+def with_repairs(
+    graph: g.Graph, text: Derivation, dtypes: Mapping[str, DType], but: Collection[str] = ()
+) -> Derivation:
+    """The derivation `text` of the graph, or that of its `repaired_graph` where that saves a sweep;
+    `repairs` then says what was changed. `but`: sums that are left as they are.
+    """
+    names = {e.name for e in text if isinstance(e, Refused) and e.refusal.kind not in _BEYOND}
+    names -= set(but)
+    proofs: dict[str, Obligation] = {}
+    while names:
+        found = rewritten(graph, names)
+        if not found.changes or not _has_types(found.graph, dtypes):
+            break
+        for change in found.changes:
+            if change.name not in proofs:
+                proofs[change.name] = _proof(change)
+        sound = {c.name for c in found.changes if proofs[c.name].status == "proved"}
+        if len(sound) == len(found.changes):
+            new = derive(found.graph)
+            sound -= _failing(found, new)
+            if len(sound) == len(found.changes):
+                return text if _spoilt(text, new) else _told(new, text, found, proofs)
+        names = sound
+    return text
+
+
+def _has_types(graph: g.Graph, dtypes: Mapping[str, DType]) -> bool:
+    """Whole numbers have no mean, and are summed exactly as they are."""
+    try:
+        infer_kinds(graph, dtypes)
+    except DTypeError:
+        return False
+    return True
+
+
+def _proof(change: Change) -> Obligation:
+    return prove_equal(change.name, change.text, change.repaired.plain,
+                       f"{change.name} about another pivot = {change.name} as written")  # fmt: skip
+
+
+def _failing(found: Rewriting, new: Derivation) -> set[str]:
+    """Changes with a sum of their own that does not merge either."""
+    refused = {e.name for e in new if isinstance(e, Refused)}
+    names = found.graph.names
+    return {c.name for c in found.changes if {names[h] for h in c.hidden if h in names} & refused}
+
+
+def _spoilt(text: Derivation, new: Derivation) -> bool:
+    """Has a sum that merged lost its pivot?"""
+    before = {e.name for e in text if isinstance(e, Refused)}
+    return any(isinstance(e, Refused) and e.name not in before for e in new)
+
+
+def _told(
+    new: Derivation, text: Derivation, found: Rewriting, proofs: dict[str, Obligation]
+) -> Derivation:
+    repairs = []
+    for change in found.changes:
+        entry, pivot = text[change.name], change.repaired.pivot
+        assert isinstance(entry, Refused)
+        repairs.append(Repair(
+            change.name, next(d for d in text.definitions if d.name == change.name),
+            formula_of(found.graph, change.repaired.plain),
+            "" if pivot is None else found.graph.names[pivot],
+            entry.refusal.why, proofs[change.name],
+        ))  # fmt: skip
+    return replace(new, repairs=tuple(repairs), seconds=new.seconds + text.seconds)

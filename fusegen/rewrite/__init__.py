@@ -1,0 +1,1 @@
+"""Graph → graph: nodes made by rewriting, and exponents taken apart."""
