@@ -15,7 +15,7 @@ from fusegen.plan import Plan
 from fusegen.recall import MISS, Recall
 from fusegen.runtime import arrays as ar
 from fusegen.runtime.rows import Axes, Rows, plain_axis
-from fusegen.schedule.target import CudaTarget, Target, host_cpu
+from fusegen.schedule.target import CudaTarget, Target, host_cpu, target_named
 from fusegen.signature import Signature, check_flag
 from fusegen.tuning import Tuned
 
@@ -37,9 +37,10 @@ class Compiled:
     """
 
     def __init__(
-        self, signature: Signature, choices: Choices, front: Front, rows: Rows
-    ) -> None:
-        self.signature, self.choices = signature, choices
+        self, signature: Signature, choices: Choices, front: Front, rows: Rows,
+        recipe: tuple[Any, dict[str, Any]],
+    ) -> None:  # fmt: skip
+        self.signature, self.choices, self._recipe = signature, choices, recipe
         self.tuned: Tuned | None = None
         self._front, self._recall = front, Recall(signature.arrays)
         target = choices.target or host_cpu()
@@ -72,6 +73,20 @@ class Compiled:
         call.run()
         self._recall.learn(call, arrays, named, out, rest)
         return call.hand_back()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Compiled again where it is unpickled, or copied: for that machine, and nothing measured.
+
+        Raises ArgumentError where `tune` was asked for."""
+        if self.choices.tune:
+            raise ArgumentError("what was tuned is not pickled", why="It is of this GPU's times.",
+                                fix="Pickle the pipeline, and tune there: what was measured is "
+                                "kept on disk.")  # fmt: skip
+        target = self.choices.target
+        owner, asked = self._recipe
+        if isinstance(target, CudaTarget):
+            asked = {**asked, "target": target.name}
+        return _again, (owner, asked)
 
     def tune(self, adopted: Mapping[str, ar.Adopted], given: Mapping[str, Any]) -> None:
         """Measure the choice for these arrays. Raises ArgumentError where that is impossible."""
@@ -112,9 +127,18 @@ class Compiled:
         return self.work.derivation
 
 
+def _again(pipeline: Any, asked: dict[str, Any]) -> Compiled:
+    found: Compiled = pipeline.compile(**asked)
+    return found
+
+
 def target_of(adopted: Mapping[str, ar.Adopted]) -> Target:
     """Where the arrays live; this machine's CPU without any."""
     if not adopted or ar.one_device(adopted, "auto") == "cpu":
         return host_cpu()
     with ar.caller_stream(adopted):
         return ar.cuda_target()
+
+
+def asked_target(name: str | None) -> Target | None:
+    return None if name is None or name == "numpy" else target_named(name)

@@ -42,7 +42,7 @@ class Gradient(Pipeline):
 
     def __init__(self, forward: Pipeline, wrt: tuple[str, ...], base: g.Graph) -> None:
         self.forward, self.wrt = forward, wrt
-        self.like = wrt
+        self.like, self._constants = wrt, dict(base.constants)
         self._proofs: dict[Any, tuple[Obligation, ...]] = {}
         self._cotangents = _cotangents(forward, base)
         self._extents = [g.extent(n) for n in base.outputs]
@@ -52,6 +52,9 @@ class Gradient(Pipeline):
         doc = f"Gradient of {forward.name} with respect to {', '.join(wrt)}."
         text = Text(f"{forward.name}_grad", doc, forward.fn, [*head, *own], self._text)
         super().__init__(text, allow_cancellation=forward.allow_cancellation)
+
+    def recipe(self) -> tuple[Any, ...]:
+        return _again, (self.forward, self.wrt, self._constants)
 
     def formula(self, *, inputs: Collection[str] = (), **constants: Any) -> str:
         """The derived text, one line per value: `grad_x = y·(grad - Σ(grad·y))`."""
@@ -177,6 +180,15 @@ def grad(
         pipeline.derived[key] = _gradient(pipeline, asked, bound)
     found: Gradient | ColumnGradient = pipeline.derived[key]
     return found
+
+
+def _again(forward: Pipeline, wrt: tuple[str, ...], constants: dict[str, Any]) -> Gradient:
+    """What a pickled gradient is made from."""
+    found = grad(forward, wrt, **constants)
+    if isinstance(found, Gradient):
+        return found
+    assert isinstance(found.contributions, Gradient)
+    return found.contributions
 
 
 def _gradient(

@@ -50,6 +50,9 @@ class ColumnGradient:
     contributions: Pipeline
     _known: dict[Any, Stages] = field(default_factory=dict, repr=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ColumnGradient, (self.contributions,)
+
     @property
     def wrt(self) -> str:
         """The per-column input; the gradient has its type and shape."""

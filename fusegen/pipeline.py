@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from fusegen.blame import blamed, blames
-from fusegen.compiled import Compiled, Spec, target_of
+from fusegen.callables import Held, function_of
+from fusegen.compiled import Compiled, Spec, asked_target, target_of
 from fusegen.compiler import Traced, Work, trace_pipeline
 from fusegen.derivation import Derivation
 from fusegen.dispatch import Call, Choices, Front, no_source, prepare
@@ -25,7 +25,7 @@ from fusegen.runtime.columns import check_columns
 from fusegen.runtime.results import new_result
 from fusegen.runtime.rows import Axes, as_rows, plain_axis, rows_of
 from fusegen.schedule.problem import Problem
-from fusegen.schedule.target import Target, host_cpu, target_named
+from fusegen.schedule.target import host_cpu
 from fusegen.signature import Signature, check_chunk, check_flag, constants_key, signature_of
 from fusegen.trace import inline, is_tracing
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fusegen.report.explain import Explanation
 
 
-class Pipeline:
+class Pipeline(Held):
     """A row pipeline: call it with arrays, or ask what it compiles to.
 
     Made by `fg.pipeline`. Positional parameters are arrays (element inputs unless annotated
@@ -46,8 +46,8 @@ class Pipeline:
     like: tuple[str, ...] = ()  # inputs whose types the results take: a gradient's
 
     def __init__(self, fn: Callable[..., Any], *, allow_cancellation: bool = False) -> None:
-        functools.update_wrapper(self, fn)
-        self.fn = fn
+        self.given, self.fn = fn, function_of(fn)
+        functools.update_wrapper(self, fn := self.fn)
         self.allow_cancellation = allow_cancellation
         self.name: str = fn.__name__
         self.signature: Signature = signature_of(fn)
@@ -61,6 +61,13 @@ class Pipeline:
         arrays = ", ".join(f"[{n}]" if n in s.optional else n for n in s.arrays)
         constants = "".join(f", {n}=" for n in s.constants)
         return f"<fusegen pipeline {self.name}({arrays}{constants})>"
+
+    def again(self, given: Any) -> Pipeline:
+        return pipeline(given, allow_cancellation=self.allow_cancellation)
+
+    def recipe(self) -> tuple[Any, ...]:
+        made = functools.partial(pipeline, allow_cancellation=self.allow_cancellation)
+        return made, (self.given,)
 
     # ---- running ----
 
@@ -157,8 +164,8 @@ class Pipeline:
         chunk: elements folded safely inside before two states merge; 1 is the textbook online form.
         """
         present, values = self.bind(arrays, constants)
-        choices = Choices(form=check_form(form), chunk=check_chunk(chunk), target=_target(target),
-                          numpy=target == "numpy",
+        choices = Choices(form=check_form(form), chunk=check_chunk(chunk),
+                          target=asked_target(target), numpy=target == "numpy",
                           deterministic=check_flag("deterministic", deterministic),
                           tune=check_flag("tune", tune))  # fmt: skip
         shapes, dtypes, there = {}, {}, {}
@@ -174,7 +181,9 @@ class Pipeline:
         front = self.front(dtypes, values, choices)
         rows = rows_of(front.graph.inputs, shapes, -1)
         check_columns(front.graph, rows.n_cols)
-        found = Compiled(self.signature, choices, front, rows)
+        options = dict(form=form, target=target, deterministic=deterministic, chunk=chunk, **values)
+        specs = {n: Spec(shapes[n], dtypes[n].name) for n in present}
+        found = Compiled(self.signature, choices, front, rows, (self, options | specs))
         if tune:
             found.tune(there, present)
         if len(there) == len(present):
@@ -196,7 +205,7 @@ class Pipeline:
         present = frozenset(n for n in self.signature.arrays
                             if n not in self.signature.optional or n in inputs)  # fmt: skip
         values = self.signature.bind_constants(constants)
-        found = _target(target)
+        found = asked_target(target)
         assert found is not None or target == "numpy"
         dtypes = assumed_dtypes(self.traced(present, values).graph, dtype)
         choices = Choices(form=check_form(form), chunk=check_chunk(chunk), target=found)
@@ -279,7 +288,7 @@ class Pipeline:
 
 
 @overload
-def pipeline(fn: Callable[..., Any]) -> Pipeline: ...
+def pipeline(fn: Callable[..., Any], *, allow_cancellation: bool = False) -> Pipeline: ...
 @overload
 def pipeline(*, allow_cancellation: bool) -> Callable[[Callable[..., Any]], Pipeline]: ...
 
@@ -294,13 +303,7 @@ def pipeline(
     equal in exact arithmetic, but may lose digits where the text keeps them; without it such a sum
     keeps a sweep of its own.
     """
-    if fn is not None and not inspect.isfunction(inspect.unwrap(fn)):
-        raise ArgumentError(f"pipeline takes a function, got {type(fn).__name__}",
-                            fix="Write @fg.pipeline above def.")  # fmt: skip
     if fn is None:
-        return functools.partial(Pipeline, allow_cancellation=allow_cancellation)
-    return Pipeline(fn, allow_cancellation=allow_cancellation)
-
-
-def _target(name: str | None) -> Target | None:
-    return None if name is None or name == "numpy" else target_named(name)
+        return functools.partial(pipeline, allow_cancellation=allow_cancellation)
+    given = fn.given if isinstance(fn, Pipeline) else fn
+    return Pipeline(given, allow_cancellation=allow_cancellation)

@@ -46,7 +46,7 @@ def tracing(build: Builder) -> Iterator[None]:
 def inline(fn: Callable[..., Any], args: Sequence[object], constants: dict[str, Any]) -> Any:
     """Call another pipeline's function inside the one being traced."""
     build = builder()
-    build.codes.add(fn.__code__)
+    build.codes.add(inspect.unwrap(fn).__code__)
     result = fn(*args, **constants)
     for value in leaves(result):
         if isinstance(value, Value):

@@ -28,7 +28,7 @@ _PACKAGE = Path(__file__).parent
 _LANGUAGE_FILES = {
     str(_PACKAGE / f)
     for f in ("value.py", "trace.py", "lang.py", "positions.py", "words.py", "own.py",
-              "pipeline.py")
+              "pipeline.py", "callables.py")
 }
 
 

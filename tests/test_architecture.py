@@ -18,7 +18,7 @@ PACKAGE = Path(fusegen.__file__).parent
 LAYERS = (
     ("loc", "one_line", "version", "sources", "walk"),
     ("errors",),
-    ("blame", "dtypes", "literals", "ops"),
+    ("blame", "callables", "dtypes", "literals", "ops"),
     ("names",),
     ("advice",),
     ("expr", "forms", "own_operator", "graph", "conditions"),

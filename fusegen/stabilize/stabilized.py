@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from fusegen import graph as g
 from fusegen.blame import blames
 from fusegen.derivation import Obligation
-from fusegen.errors import ArgumentError, TraceError
+from fusegen.errors import ArgumentError, TraceError, UnknownName
 from fusegen.nesting import alike
 from fusegen.pipeline import Pipeline
 from fusegen.rewrite.build import name_of
@@ -64,6 +65,12 @@ class Stabilized(Pipeline):
                          allow_cancellation=original.allow_cancellation)  # fmt: skip
         self.original = original
 
+    def again(self, given: Any) -> Pipeline:
+        return stabilize(self.original.again(MethodType(self.original.fn, given.__self__)))
+
+    def recipe(self) -> tuple[Any, ...]:
+        return stabilize, (self.original,)
+
     def rewriting(self, *, inputs: Collection[str] = (), **constants: Any) -> Rewriting:
         """What was rewritten, with its proofs; `inputs` names optional inputs to include."""
         absent = self.signature.optional - set(inputs)
@@ -107,10 +114,10 @@ def _may_change(pipeline: Pipeline) -> bool:
             found = traced_rewriting(
                 pipeline.fn, frozenset(present), dict(signature.constants), prove=False
             )
+        except (NameError, UnknownName):
+            return True  # it uses what the file defines further down, or a method's instance
         except TraceError:
             continue  # these inputs do not go together
-        except NameError:
-            return True  # it uses what the file defines further down
         if found.rewriting.mended:
             return True
     return False
