@@ -59,7 +59,8 @@ def encoded(value: object) -> bytes:
             stack += [(p, None) for p in reversed(parts)]
             continue
         item = one if apart is None else [apart[0], *(place[id(p)] for p in apart[1])]
-        key = (type(one), repr(one)) if apart is None else tuple(item)
+        written = repr(one) if type(one) is float else one  # 0.0 is not -0.0
+        key = (type(one), written) if apart is None else tuple(item)
         if key not in known:
             known[key] = len(items)
             items.append(item)
@@ -108,7 +109,8 @@ def decoded(text: bytes, kind: type[_T]) -> _T:
                 item = makers[name]([values[p] for p in places])
             values.append(item)
         found: _T = values[-1]
-    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, ArithmeticError,
+            RecursionError) as error:
         raise Unreadable(f"{type(error).__name__}: {error}") from error
     if not _fits(wanted)(found):
         raise Unreadable(f"it holds a {type(found).__name__}, not a {kind.__name__}")

@@ -8,7 +8,7 @@ networkx nor jinja2. FUSEGEN_DUMP=<pass>|all prints results to stderr, every pas
 from __future__ import annotations
 
 import functools
-import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,8 +23,10 @@ from fusegen.kept import kept
 from fusegen.kernel import Program, verify_program
 from fusegen.kinds import infer_kinds
 from fusegen.plan import Plan, plan_of
+from fusegen.runtime.notices import LOG
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import CpuTarget, CudaTarget, Target
+from fusegen.shared import steady
 from fusegen.trace import Traceable, trace
 
 if TYPE_CHECKING:
@@ -82,7 +84,10 @@ class Work:
         return self.known[name]
 
     def _made(self, one: Pass) -> Any:
-        self.known[one.name] = found = one.run(self)
+        start = time.perf_counter()
+        with steady():
+            self.known[one.name] = found = one.run(self)
+        LOG.debug("%s %s: %.1f ms", one.name, self.graph.name, 1e3 * (time.perf_counter() - start))
         one.verify(found)
         return found
 
@@ -267,24 +272,21 @@ _BY_NAME = {p.name: p for p in PASSES}
 
 # ---- executables ----
 
-_LOCK = threading.RLock()  # two threads that meet the same new pipeline compile it once
-
 
 def executable(work: Work) -> Executable:
     """The work's program, compiled for where it runs. Raises BackendError."""
-    with _LOCK:
-        if DUMPED:
-            for one in PASSES:
-                work.result(one.name)
-        match work.target:
-            case CudaTarget():
-                from fusegen.runtime.cuda import CudaExecutable
+    if DUMPED:
+        for one in PASSES:
+            work.result(one.name)
+    match work.target:
+        case CudaTarget():
+            from fusegen.runtime.cuda import CudaExecutable
 
-                return CudaExecutable(work.program, work.schedule, work.source)
-            case CpuTarget():
-                from fusegen.runtime.cpu import CpuExecutable
+            return CudaExecutable(work.program, work.schedule, work.source)
+        case CpuTarget():
+            from fusegen.runtime.cpu import CpuExecutable
 
-                return CpuExecutable(work.program, work.schedule, work.source)
+            return CpuExecutable(work.program, work.schedule, work.source)
 
 
 def numpy_executable(work: Work) -> Executable:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,10 +26,10 @@ from fusegen.runtime.strips import side_by_side, whole_vectors
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.strips import takes_strips
 from fusegen.schedule.target import CpuTarget, CudaTarget, Target, host_cpu, on_device
+from fusegen.shared import Lock, Recent, steady
 from fusegen.tuning import Trial, Tuned, tune
 
-_MOST_SHAPES = 1024  # remembered per types; more and the memory starts afresh
-_LOCK = threading.RLock()
+_MOST_SHAPES, _MOST_SCHEDULES = 1024, 64  # remembered per types
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +63,10 @@ class Front:
     dtypes: Mapping[str, DType]
     choices: Choices
     program: Program = field(init=False)
-    by_shape: dict[Key, Executable] = field(default_factory=dict)
-    by_schedule: dict[Any, Executable] = field(default_factory=dict)
-    tuned: dict[Key, Tuned] = field(default_factory=dict)
+    by_shape: Recent[Key, Executable] = field(default_factory=lambda: Recent(_MOST_SHAPES))
+    by_schedule: Recent[Any, Executable] = field(default_factory=lambda: Recent(_MOST_SCHEDULES))
+    tuned: Recent[Key, Tuned] = field(default_factory=lambda: Recent(_MOST_SHAPES))
+    _lock: Lock = field(default_factory=Lock)  # threads that meet the same shape compile it once
 
     def __post_init__(self) -> None:
         self._first = self.work(host_cpu(), Problem(dtypes=self.dtypes))
@@ -93,11 +93,8 @@ class Front:
         """The executable for so many rows and columns, as they lie in memory."""
         found = self.by_shape.get(key)
         if found is None:
-            with _LOCK:
-                found = self._executable(key)
-                if len(self.by_shape) >= _MOST_SHAPES:
-                    self.by_shape.clear()
-                self.by_shape[key] = found
+            with self._lock.held(), steady():
+                found = self.by_shape.put(key, self._executable(key))
         return found
 
     def _executable(self, key: Key) -> Executable:
@@ -111,14 +108,15 @@ class Front:
         if measured is not None:
             work.known["select_schedule"] = measured.schedule
         made = (target, key.place, work.schedule)  # modules are loaded per device
-        if made not in self.by_schedule:
+        found = self.by_schedule.get(made)
+        if found is None:
             try:
-                self.by_schedule[made] = executable(work)
+                found = self.by_schedule.put(made, executable(work))
             except CompilerError:
                 if not isinstance(target, CpuTarget) or not _hindered(target, failed=True):
                     raise
                 return numpy_executable(self._first)
-        return self.by_schedule[made]
+        return found
 
     def problem(self, key: Key) -> Problem:
         """What is asked of a kernel for rows of this shape that lie like this in memory."""
@@ -129,10 +127,10 @@ class Front:
 
     def tune(self, key: Key, trial: Callable[[], Trial]) -> tuple[Work, Tuned]:
         """Measure the choice for one shape, unless it is known; its later calls use it."""
-        with _LOCK:
+        with self._lock.held():
             work = self.work(self._target(key.device), self.problem(key))
-            self.tuned[key] = found = tune(work, trial)
-            self.by_shape.pop(key, None)
+            found = self.tuned.put(key, tune(work, trial))
+            self.by_shape.pop(key)
             work.known["select_schedule"] = found.schedule
             return work, found
 

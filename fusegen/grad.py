@@ -22,9 +22,10 @@ from fusegen.kept import kept
 from fusegen.kinds import assumed_dtypes, infer_kinds
 from fusegen.names import Taken, nearest
 from fusegen.nesting import nest
-from fusegen.pipeline import Pipeline
+from fusegen.pipeline import MOST, Pipeline
 from fusegen.report.formula import formula
 from fusegen.runtime.rows import Axes
+from fusegen.shared import Recent
 from fusegen.signature import constants_key
 from fusegen.trace import inline, leaves, unique_names
 from fusegen.value import PerRow, Value, builder, lift
@@ -43,7 +44,7 @@ class Gradient(Pipeline):
     def __init__(self, forward: Pipeline, wrt: tuple[str, ...], base: g.Graph) -> None:
         self.forward, self.wrt = forward, wrt
         self.like, self._constants = wrt, dict(base.constants)
-        self._proofs: dict[Any, tuple[Obligation, ...]] = {}
+        self._proofs: Recent[Any, tuple[Obligation, ...]] = Recent(MOST)
         self._cotangents = _cotangents(forward, base)
         self._extents = [g.extent(n) for n in base.outputs]
         own = list(inspect.signature(forward.fn).parameters.values())
@@ -72,8 +73,13 @@ class Gradient(Pipeline):
         arrays = self.signature.arrays
         present = frozenset(n for n in arrays if n not in self.signature.optional or n in inputs)
         bound = self.signature.bind_constants(constants)
-        graph = self.traced(present, bound).graph
-        return graph, self._proofs[present, constants_key(bound)]
+        key = (present, constants_key(bound))
+        graph, proofs = self.traced(present, bound).graph, self._proofs.get(key)
+        if proofs is None:  # put out of the table: writing the text proves it
+            self._traced.pop(key)
+            graph, proofs = self.traced(present, bound).graph, self._proofs.get(key)
+        assert proofs is not None
+        return graph, proofs
 
     def _text(self, *arrays: Value | None, **constants: Any) -> Any:
         """The backward text, written while it is traced."""
@@ -94,7 +100,7 @@ class Gradient(Pipeline):
         found = [self._written(reverse, node, name)
                  for node, name in zip(wanted, self.wrt, strict=True)]  # fmt: skip
         present = frozenset(n for n, v in given.items() if v is not None)
-        self._proofs[present, constants_key(constants)] = tuple(reverse.proofs)
+        self._proofs.put((present, constants_key(constants)), tuple(reverse.proofs))
         return found[0] if len(found) == 1 else tuple(found)
 
     def _prover(
@@ -176,9 +182,9 @@ def grad(
     bound = pipeline.signature.bind_constants(constants)
     asked = wrt if wrt is None or isinstance(wrt, str) else tuple(wrt)
     key = ("grad", asked, constants_key(bound))
-    if key not in pipeline.derived:
-        pipeline.derived[key] = _gradient(pipeline, asked, bound)
-    found: Gradient | ColumnGradient = pipeline.derived[key]
+    found: Gradient | ColumnGradient | None = pipeline.derived.get(key)
+    if found is None:
+        found = pipeline.derived.put(key, _gradient(pipeline, asked, bound))
     return found
 
 

@@ -26,6 +26,7 @@ from fusegen.runtime.results import new_result
 from fusegen.runtime.rows import Axes, as_rows, plain_axis, rows_of
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import host_cpu
+from fusegen.shared import Recent, steady
 from fusegen.signature import Signature, check_chunk, check_flag, constants_key, signature_of
 from fusegen.trace import inline, is_tracing
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from fusegen.report.explain import Explanation
+
+MOST = 256  # combinations of constants, inputs and types that a pipeline remembers
 
 
 class Pipeline(Held):
@@ -51,10 +54,10 @@ class Pipeline(Held):
         self.allow_cancellation = allow_cancellation
         self.name: str = fn.__name__
         self.signature: Signature = signature_of(fn)
-        self._traced: dict[Any, Traced] = {}
-        self._fronts: dict[Any, Front] = {}
+        self._traced: Recent[Any, Traced] = Recent(MOST)
+        self._fronts: Recent[Any, Front] = Recent(MOST)
         self._recall = Recall(self.signature.arrays)
-        self.derived: dict[Any, Any] = {}  # pipelines made of this one: its gradients
+        self.derived: Recent[Any, Any] = Recent(MOST)  # made of this one: its gradients
 
     def __repr__(self) -> str:
         s = self.signature
@@ -253,9 +256,10 @@ class Pipeline(Held):
 
     def traced(self, present: frozenset[str], constants: dict[str, Any]) -> Traced:
         key = (present, constants_key(constants))
-        if key not in self._traced:
-            self._traced[key] = trace_pipeline(self, present, constants)
-        return self._traced[key]
+        found = self._traced.get(key)
+        if found is None:
+            found = self._traced.put(key, trace_pipeline(self, present, constants))
+        return found
 
     def front(
         self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices
@@ -263,8 +267,9 @@ class Pipeline(Held):
         key = (tuple(dtypes.items()), constants_key(constants), choices)
         found = self._fronts.get(key)
         if found is None:
-            traced = self.traced(frozenset(dtypes), constants)
-            found = self._fronts[key] = Front(traced, dtypes, choices)
+            with steady():
+                traced = self.traced(frozenset(dtypes), constants)
+                found = self._fronts.put(key, Front(traced, dtypes, choices))
         return found
 
     def bind(

@@ -7,7 +7,6 @@ checks what can differ between arrays that look alike: overlapping memory, and t
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from fusegen.dispatch import Call
 from fusegen.nesting import nest
 from fusegen.runtime import arrays as ar
 from fusegen.runtime import results as rs
+from fusegen.shared import Lock
 from fusegen.signature import constant_key
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MISS = object()
 _MOST_CALLS = 1024  # remembered per pipeline; more and the memory starts afresh
-_LOCK = threading.Lock()
+_LOCK = Lock()
 _READERS: dict[type, Callable[[Any], Any]] = {}  # of the libraries met so far on a GPU
 
 _Apart = tuple[int, int, int, int]
@@ -103,7 +103,7 @@ class Recall:
         order += [n for n, a in named.items() if type(a) in _READERS]
         ready = _ready(call, order, seen[1], out)
         if ready is not None:
-            with _LOCK:
+            with _LOCK.held():
                 if len(self._ready) >= _MOST_CALLS:
                     self._ready.clear()
                 self._ready[seen[0]] = ready

@@ -16,7 +16,7 @@ PACKAGE = Path(fusegen.__file__).parent
 
 # From the ground up; a module may import those of earlier lines, and its neighbours.
 LAYERS = (
-    ("loc", "one_line", "version", "sources", "walk"),
+    ("loc", "one_line", "shared", "version", "sources", "walk"),
     ("errors",),
     ("blame", "callables", "dtypes", "literals", "ops"),
     ("names",),

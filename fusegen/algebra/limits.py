@@ -42,11 +42,13 @@ def within(seconds: float, work: Callable[[], _T], otherwise: _T) -> _T:
     A watchdog throws OutOfTime into the working thread at the next bytecode. Work inside C code
     is not interrupted: keep huge numbers out of expressions instead (see `symbols.number`).
     """
-    watchdog = _Watchdog(seconds)
+    watchdog = _Watchdog()
     try:
         try:
+            watchdog.start(seconds)
             return work()
         finally:
+            watchdog.running = False  # before a signal handler can get in: it throws no more
             watchdog.stop()
     except OutOfTime:
         if not watchdog.expired:
@@ -57,18 +59,22 @@ def within(seconds: float, work: Callable[[], _T], otherwise: _T) -> _T:
 class _Watchdog:
     """Throws OutOfTime into the thread that made it, when that has worked for so long."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self) -> None:
         self.worker = threading.get_ident()
         self.clock = _clock_of(self.worker)
-        self.end = self.clock() + seconds
         self.lock = threading.Lock()
         self.running, self.expired = True, False
+        self.timer: threading.Timer | None = None
+
+    def start(self, seconds: float) -> None:
+        self.end = self.clock() + seconds
         self._wait(seconds)
 
     def stop(self) -> None:
-        with self.lock:
+        with self.lock:  # not while it throws
             self.running = False
-        self.timer.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
         if self.expired:
             _settle()
 

@@ -85,7 +85,8 @@ def _dtype(name: str, dtype: Any) -> DType:
 
 
 def _adopt_numpy(name: str, given: Any) -> Adopted:
-    if isinstance(given, np.ma.MaskedArray):
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())  # NumPy loads it when asked
+    if isinstance(given, masked):
         raise ArgumentError(
             f"{name} is a masked array", why="Its mask would be ignored.",
             fix=f"{name}.filled(-numpy.inf), or another neutral value.",

@@ -7,7 +7,6 @@ not depend on the number of threads, whether a thread owns whole rows or threads
 from __future__ import annotations
 
 import ctypes
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -18,7 +17,6 @@ from fusegen.kernel import Kernel, Param, Program, Sweep
 from fusegen.runtime.cache.entries import artifact
 from fusegen.runtime.cache.folder import opened
 from fusegen.runtime.loaded import Library, library
-from fusegen.runtime.notices import LOG
 from fusegen.runtime.threads import share, thread_count
 from fusegen.runtime.toolchain import build, find_compiler, known_unusable, unusable, version
 from fusegen.schedule.cpu import PIECE_COLUMNS, CpuSchedule
@@ -248,13 +246,10 @@ def compiled(source: str, target: CpuTarget, name: str, functions: Iterable[str]
 
 
 def _loaded(data: bytes, name: str) -> Library:
-    start = time.perf_counter()
     try:
-        found = library(data)
+        return library(data, name)
     except OSError as error:
         raise BackendError(f"the compiled library of {name} cannot be loaded: {error}") from error
-    LOG.debug("loaded %s in %.1f ms", name, 1e3 * (time.perf_counter() - start))
-    return found
 
 
 def _kept(source: str, name: str) -> str:

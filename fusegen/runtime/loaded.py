@@ -9,10 +9,12 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import time
 from _ctypes import dlclose
 from typing import Any
 from weakref import WeakValueDictionary, finalize
 
+from fusegen.runtime.notices import LOG
 from fusegen.runtime.process import scratch
 
 _NUMBERS = itertools.count()
@@ -40,11 +42,13 @@ class Library:
 _LIBRARIES: WeakValueDictionary[bytes, Library] = WeakValueDictionary()
 
 
-def library(data: bytes) -> Library:
+def library(data: bytes, name: str) -> Library:
     """The library of these bytes, loaded once however many use it. Raises OSError."""
     found = _LIBRARIES.get(data)
     if found is None:
+        start = time.perf_counter()
         found = _LIBRARIES[data] = Library(data)
+        LOG.info("loaded %s in %.1f ms", name, 1e3 * (time.perf_counter() - start))
     return found
 
 

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 from fusegen.errors import ArgumentError
 from fusegen.runtime.gate import Gate
+from fusegen.shared import unsteady
 
 _T = TypeVar("_T")
 
@@ -196,7 +197,8 @@ def aside(work: Callable[[Callable[[], bool]], _T]) -> _T:
     try:
         alone = not _started(job.run)
         if not alone:
-            job.ended.wait()
+            with unsteady():
+                job.ended.wait()
     finally:
         gate.closed = True
         gate.wait(gate.lock)

@@ -15,12 +15,12 @@ Memory of captured launches lives as long as the executable: nobody says when a 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from fusegen.runtime.cuda.geometry import Counters
 from fusegen.runtime.driver import Driver
+from fusegen.shared import Lock
 
 ARENA_BYTES = 1 << 18
 _MOST_COUNTERS = 256  # of streams and geometries; more and the memory starts afresh
@@ -34,7 +34,7 @@ class Tickets:
     """The counters of one executable. Made outside of captures, with the device current."""
 
     def __init__(self, driver: Driver, stream: int, make: Make) -> None:
-        self._driver, self._lock = driver, threading.Lock()
+        self._driver, self._lock = driver, Lock()
         self._start, self._arena = make(ARENA_BYTES)
         self._taken = 0
         driver.fill(self._start, ARENA_BYTES, stream)
@@ -45,12 +45,12 @@ class Tickets:
     def take(self, counters: Counters, stream: int, make: Make) -> tuple[int, Any]:
         """Address of the counters for a launch on this stream now, and what to hold until then."""
         if self._driver.capturing(stream):
-            with self._lock:
+            with self._lock.held():
                 return self._for_graph(counters, stream, make)
         key = (self._driver.stream_id(stream), counters)
         found = self._counters.get(key)
         if found is None:
-            with self._lock:
+            with self._lock.held():
                 found = self._counters.get(key) or self._for_stream(key, stream, make)
         return found
 

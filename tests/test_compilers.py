@@ -1,0 +1,333 @@
+"""Compilers that hang, fail, are missing, old or killed, or write garbage, under real calls."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_interrupts import Alarm, alarms
+
+import fusegen as fg
+from fusegen.errors import ArgumentError, CompilerError, InternalError
+from fusegen.runtime import cpu, notices, process, toolchain
+from fusegen.runtime.cache.folder import opened
+from fusegen.runtime.toolchain import find_compiler
+from fusegen.schedule.target import host_cpu
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
+
+X = np.linspace(0.5, 1.5, 120, dtype="f4").reshape(3, 40)
+REAL = str(find_compiler())
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path, monkeypatch):
+    """Nothing is known of compilers, nothing is kept, and where temporary files go is seen."""
+    monkeypatch.setenv("FUSEGEN_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(toolchain, "_UNUSABLE", {})
+    toolchain.version.cache_clear()
+    notices.warn_once.cache_clear()
+    yield
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert not process._RUNNING
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """`fake(script)`: $CXX is a shell script; it answers for its version like a compiler."""
+
+    def make(script, name="cxx"):
+        path = tmp_path / name
+        path.write_text(f'#!/bin/sh\ncase "$*" in *-dumpmachine*) echo 99; exit 0;; esac\n'
+                        f'for out do [ "$last" = -o ] && break; last=$out; done\n{script}\n')
+        path.chmod(0o755)
+        monkeypatch.setenv("CXX", str(path))
+        return path
+
+    return make
+
+
+def pipeline():
+    """One that no test has compiled yet."""
+
+    @fg.pipeline
+    def fresh_sum(x):
+        return fg.sum(x * 2.0)
+
+    return fresh_sum
+
+
+def build():
+    target = host_cpu()
+    return cpu.compiled('extern "C" int answer_rows() { return 42; }', target, "answer",
+                        ["answer_rows"])  # fmt: skip
+
+
+FAILING = {
+    "status": ("echo one wrong option >&2; exit 3", r"(?s)failed with status 3.*one wrong option"),
+    "killed": ("kill -9 $$", r"(?s)ended by signal 9.*memory"),
+    "nothing": ("exit 0", "unusable: it is empty"),
+    "garbage": ('echo garbage > "$out"', "unusable: it breaks off"),
+    "a script": ('head -c 5000 /dev/zero > "$out"', "unusable: it is no shared library"),
+    "half": (f'{REAL} "$@" && truncate -s -100 "$out"', "unusable: it breaks off"),
+    "an object": (f'{REAL} -c "$@"; true', "unusable"),
+    "another file": (f'echo "int f;" | {REAL} -shared -fPIC -x c++ -o "$out" -',
+                     "unusable: it lacks answer_rows"),
+    "hangs": ("sleep 60", "stopped after"),
+    "hangs in a child": ("sh -c 'sleep 60' & sleep 60", "stopped after"),
+    "old": ('case "$*" in *-march=*|*c++17*) echo unrecognized option >&2; exit 1;; esac; '
+            f'{REAL} "$@"', r"(?s)unrecognized option.*g\+\+ 11"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "said"), FAILING.values(), ids=FAILING.keys())
+def test_one_clear_error(fake, monkeypatch, script, said):
+    """Which command, how it ended, what it said, what to do; nothing is kept, nothing runs on."""
+    monkeypatch.setenv("FUSEGEN_COMPILE_SECONDS", "0.4" if "sleep" in script else "60")
+    path = fake(script)
+    with pytest.raises(CompilerError, match=said) as caught:
+        build()
+    assert str(path) in str(caught.value)
+    assert isinstance(caught.value, fg.BackendError)
+    with opened() as folder:
+        assert list(folder.files()) == []
+    assert not _running("sleep 60")
+
+
+def _running(text):
+    return [p for p in Path("/proc").glob("[0-9]*/cmdline")
+            if text.encode() in _read(p).replace(b"\0", b" ")]  # fmt: skip
+
+
+def _read(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.mark.parametrize("kind", ["status", "garbage", "hangs", "old"])
+def test_calls_go_on_without_it_and_say_so_once(fake, monkeypatch, kind):
+    monkeypatch.setenv("FUSEGEN_COMPILE_SECONDS", "0.4" if kind == "hangs" else "60")
+    path = fake(FAILING[kind][0])
+    with pytest.warns(RuntimeWarning, match=r"(?s)runs on NumPy.*doctor.*cxx"):
+        found = pipeline()(X)
+    np.testing.assert_allclose(found, 2 * X.sum(1), rtol=1e-5)
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipeline()(X)
+    assert time.perf_counter() - start < 30
+    from fusegen.report import doctor
+
+    assert str(path) in doctor.text()
+
+
+@pytest.mark.parametrize("cxx", ["/bin/false", "/bin/true", "/etc/passwd", "/bin"])
+def test_what_is_no_compiler(monkeypatch, cxx):
+    monkeypatch.setenv("CXX", cxx)
+    with pytest.warns(RuntimeWarning):
+        np.testing.assert_allclose(pipeline()(X), 2 * X.sum(1), rtol=1e-5)
+
+
+def test_a_command_with_options(fake, tmp_path, monkeypatch):
+    """Spaces, quotes and wrappers, as a shell reads them; ours come behind."""
+    log = tmp_path / "log"
+    fake(f'echo "$*" >> {log}; exec "$@"', name="my wrapper")
+    wrapper = shlex.quote(str(tmp_path / "my wrapper"))
+    monkeypatch.setenv("CXX", f"{wrapper} {REAL} -O0 -DX='a b'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipeline()(X)
+    (line,) = log.read_text().splitlines()
+    assert line.startswith(f"{REAL} -O0 -DX=a b -std=c++17")
+    assert "-o /" in line
+    for empty in ("", "  "):
+        monkeypatch.setenv("CXX", empty)
+        assert str(find_compiler()) == REAL
+    for wrong, why in (('g++ "', "cannot be read"), ("g++ -ffast-math", "-ffast-math"),
+                       ("g++ -Ofast", "-Ofast")):  # fmt: skip
+        monkeypatch.setenv("CXX", wrong)
+        with pytest.raises(ArgumentError, match=why):
+            find_compiler()
+    monkeypatch.setenv("CXX", "no-such-compiler -O2")
+    with pytest.warns(RuntimeWarning, match="names no program"):
+        assert str(find_compiler()) == REAL
+    monkeypatch.setenv("FUSEGEN_COMPILE_SECONDS", "soon")
+    with pytest.raises(ArgumentError, match="FUSEGEN_COMPILE_SECONDS=soon"):
+        build()
+
+
+def test_source_that_a_sound_compiler_refuses_is_our_defect():
+    with pytest.raises(InternalError, match=r"(?s)failed_broken\.cpp.*error"):
+        cpu.compiled("int broken(;\n", host_cpu(), "broken", [])
+
+
+def test_without_room_for_temporary_files(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    with pytest.warns(RuntimeWarning, match=r"(?s)NumPy.*TMPDIR"):
+        np.testing.assert_allclose(pipeline()(X), 2 * X.sum(1), rtol=1e-5)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_folder_without_execution_and_one_that_is_full(tmp_path, monkeypatch):
+    """Real ones: a small file system that allows no execution."""
+    place = tmp_path / "small"
+    place.mkdir(mode=0o700)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "noexec,size=64k,mode=700", "none",
+                              str(place)], capture_output=True, check=False)  # fmt: skip
+    if mounted.returncode:
+        pytest.skip("this machine lets nobody mount")
+    try:
+        monkeypatch.setenv("FUSEGEN_CACHE_DIR", str(place))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(2):
+                assert build().function("answer_rows", result=cpu.ctypes.c_int)() == 42
+            (place / "filler").write_bytes(b"x" * os.statvfs(place).f_bavail * 4096)
+            with pytest.raises(OSError, match="space"):
+                (place / "more").write_bytes(bytes(1 << 17))
+        with pytest.warns(RuntimeWarning, match=r"nothing can be written.*FUSEGEN_CACHE_DIR"):
+            found = pipeline()(X)
+        np.testing.assert_allclose(found, 2 * X.sum(1), rtol=1e-5)
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+# ---- signals, threads and forks ----
+
+
+def test_an_exception_ends_the_compiler(fake, tmp_path):
+    """At many moments: nothing runs on, and neither part of a file nor a lock is left."""
+    fake(f'sleep 0.05; exec {REAL} "$@"')
+    left = 0
+    for k in range(12):
+        try:
+            with alarms(0.004 * (k + 1)):
+                build()
+        except Alarm:
+            left += 1
+        assert not process._RUNNING
+        assert list((tmp_path / "tmp").iterdir()) == []
+        assert not list((tmp_path / "cache").glob(".*"))
+    assert left > 6
+    assert build().function("answer_rows", result=cpu.ctypes.c_int)() == 42
+
+
+def test_a_thread_that_waits_for_a_compiler_holds_up_no_other_pipeline(fake, monkeypatch):
+    usual = pipeline()
+    usual.compile(X)
+    fake("sleep 60")
+    monkeypatch.setenv("FUSEGEN_COMPILE_SECONDS", "8")
+    started = threading.Event()
+
+    def hang():
+        started.set()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            pipeline().compile(X)
+
+    thread = threading.Thread(target=hang)
+    thread.start()
+    started.wait()
+    time.sleep(0.3)
+    start = time.perf_counter()
+    monkeypatch.delenv("CXX")
+    usual(X)
+    usual(X[:, :39])
+    fg.library.logsumexp(X)
+    assert time.perf_counter() - start < 7
+    assert thread.is_alive()
+    for pid in list(process._RUNNING):
+        os.killpg(pid, signal.SIGKILL)
+    thread.join()
+
+
+FORK = """
+import os, sys, threading, time, warnings
+import numpy as np, fusegen as fg
+warnings.simplefilter("ignore")
+x = np.linspace(0.5, 1.5, 120, dtype="f4").reshape(3, 40)
+
+def pipeline():
+    @fg.pipeline
+    def fresh_sum(x):
+        return fg.sum(x * {factor})
+    return fresh_sum
+
+done = []
+def first():
+    done.append(pipeline()(x))
+
+thread = threading.Thread(target=first)
+thread.start()
+time.sleep({delay})
+pid = os.fork()
+if pid == 0:
+    found = pipeline()(x)
+    os._exit(0 if np.allclose(found, {factor} * x.sum(1), rtol=1e-5) else 1)
+if {lives_on}:
+    beside = os.fork()
+    if beside == 0:
+        time.sleep(60)
+        os._exit(0)
+thread.join()
+status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+if {lives_on}:
+    os.kill(beside, 9)
+assert len(done) == 1
+sys.exit(status)
+"""
+
+
+@pytest.mark.parametrize("delay", [0.01, 0.1, 0.3, 0.6])
+def test_a_fork_while_another_thread_compiles(fake, delay, tmp_path):
+    """The child neither hangs nor, if it lives on, keeps its parent waiting."""
+    fake(f'sleep 0.4; exec {REAL} "$@"')
+    code = FORK.format(delay=delay, lives_on=delay == 0.1, factor=f"{2 + delay}")
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_a_process_that_ends_takes_its_compiler_with_it(fake):
+    fake("sleep 61")
+    code = (
+        "import threading, time\n"
+        "from fusegen.runtime import cpu, process\n"
+        "from fusegen.schedule.target import host_cpu\n"
+        "work = lambda: cpu.compiled('int f;', host_cpu(), 'f', [])\n"
+        "threading.Thread(target=work, daemon=True).start()\n"
+        "while not process._RUNNING: time.sleep(0.01)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    time.sleep(0.1)
+    assert not _running("sleep 61")
+
+
+def test_the_log_says_what_is_done(caplog, fake):
+    p = pipeline()
+    with caplog.at_level("DEBUG", "fusegen"):
+        p(X)
+        first = caplog.text
+        caplog.clear()
+        p(X)
+        assert caplog.text == ""
+        pipeline()(X)
+    assert f"compiled with {REAL}" in first
+    assert " s" in first
+    assert "derive" in first
+    assert "loaded fresh_sum" in first
+    assert "compiled" not in caplog.text
+    assert "kept from an earlier run" in caplog.text
+
