@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -235,8 +236,7 @@ def test_a_thread_that_waits_for_a_compiler_holds_up_no_other_pipeline(fake, mon
 
     def hang():
         started.set()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with suppress(CompilerError):
             pipeline().compile(X)
 
     thread = threading.Thread(target=hang)
@@ -292,11 +292,11 @@ sys.exit(status)
 """
 
 
-@pytest.mark.parametrize("delay", [0.01, 0.1, 0.3, 0.6])
+@pytest.mark.parametrize("delay", [0.01, 0.4])
 def test_a_fork_while_another_thread_compiles(fake, delay, tmp_path):
     """The child neither hangs nor, if it lives on, keeps its parent waiting."""
     fake(f'sleep 0.4; exec {REAL} "$@"')
-    code = FORK.format(delay=delay, lives_on=delay == 0.1, factor=f"{2 + delay}")
+    code = FORK.format(delay=delay, lives_on=delay == 0.4, factor=f"{2 + delay}")
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
