@@ -16,7 +16,7 @@ import numpy as np
 
 from fusegen.blame import blames
 from fusegen.compiler import Work
-from fusegen.derivation import Commuted, Dependent, Derivation, Refusal
+from fusegen.derivation import Commuted, Dependent, Derivation, Refusal, Refused
 from fusegen.dtypes import BOOL, FLOAT64, INT64
 from fusegen.errors import ArgumentError, LawViolation
 from fusegen.kernel import Kernel
@@ -98,7 +98,8 @@ def check(pipeline: Pipeline | OwnMonoid, *, seed: int = 0, **constants: Any) ->
 
     inputs = tuple(pipeline.signature.optional)
     work = pipeline.work(form="online", dtype=dtype, inputs=inputs, **constants)
-    derivation = with_repairs(work.graph, derive(work.graph), work.dtypes)
+    own_sweep = {e.name for e in work.derivation if isinstance(e, Refused)}
+    derivation = with_repairs(work.graph, derive(work.graph), work.dtypes, but=own_sweep)
     failed = [o for o in derivation.obligations if o.status == "not proved"]
     if failed:
         raise LawViolation(f"{pipeline.name}: {failed[0].name} is not proved",
@@ -122,9 +123,7 @@ def reducing(monoid: OwnMonoid) -> Pipeline:
 
 def lowered(work: Work, derivation: Derivation) -> Kernel:
     """The kernel of a derivation, whatever the work knows already."""
-    from fusegen.repair.rewriting import repaired_graph
-
-    return online_kernel(repaired_graph(work.graph, derivation), derivation, work.dtypes)
+    return online_kernel(work.graph, derivation, work.dtypes)
 
 
 def attempt(work: Work, derivation: Derivation, kernel: Kernel, seed: int) -> Report:

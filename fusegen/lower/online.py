@@ -11,12 +11,15 @@ from fusegen.fusion import fuse
 from fusegen.kernel import Kernel
 from fusegen.kinds import infer_kinds
 from fusegen.lower.program import lower
+from fusegen.repair.rewriting import repaired_graph
 
 
 def online_kernel(
     graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]
 ) -> Kernel:
-    """All sweeps of the online form, for inputs of these types (by name), whatever runs."""
-    fusion = fuse(graph, derivation, "online", infer_kinds(graph, dtypes))
-    (kernel,) = lower(graph, derivation, fusion, dtypes, "rows").kernels
+    """All sweeps of the online form of the text `graph`, with the derivation's repairs, for inputs
+    of these types (by name), whatever runs."""
+    merging = repaired_graph(graph, derivation)
+    fusion = fuse(merging, derivation, "online", infer_kinds(merging, dtypes))
+    (kernel,) = lower(merging, derivation, fusion, dtypes, "rows").kernels
     return kernel

@@ -57,9 +57,8 @@ def _alarms(
         return []
     # Where the work is, not above: whoever finds a merge on disk needs none of it.
     from fusegen.lower.online import online_kernel
-    from fusegen.repair.rewriting import repaired_graph
 
-    kernel = online_kernel(repaired_graph(graph, derivation), derivation, dtypes)
+    kernel = online_kernel(graph, derivation, dtypes)
     least = least_columns(graph)
     bank = bank_of(graph, dtypes, max(N_COLS, least))
     found = try_floats(graph, kernel, derivation, dtypes, bank, chain(1))
