@@ -47,7 +47,7 @@ class _Reader:
         self.known: dict[g.Node, sp.Expr] = {}
         self.extents: dict[sp.Symbol, g.Extent] = {}
         self.conditions: set[sp.Symbol] = set()
-        self.nonzero: dict[sp.Symbol, sp.Symbol] = {}  # the condition [e ≠ 0], by e
+        self.nonzero: dict[sp.Expr, sp.Symbol] = {}  # the condition [e ≠ 0], by e
         self.unknowns: list[tuple[str, sp.Expr, sp.Symbol]] = []
 
     def read(self, node: g.Node) -> sp.Expr:
@@ -179,7 +179,7 @@ class _Reader:
         if outcome in decided:
             return decided[outcome]
         found = self._unknown(node.op, left - right, g.extent(node))
-        if node.op == "ne" and (left - right).is_Symbol:
+        if node.op == "ne" and isinstance(left - right, sp.Symbol | sp.Abs):
             self.nonzero[left - right] = found
         return found
 

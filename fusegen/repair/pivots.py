@@ -164,8 +164,13 @@ class _Sum:
         power = self.number(int(k) if k == int(k) else k)
         own = self.op("pow", self.op("div", x, a), power)
         rest = self.sum_where_selected(own, *self.term.exponentials)
-        scale = self.op("pow", self.op("div", a, p), power)
-        plain = self.op("mul", scale, rest)
+        ratio = self.op("div", a, p)
+        scale = self.op("pow", ratio, power)
+        plain = self.op("mul", rest, scale)
+        if k == int(k) and k <= MAX_POWER:  # (a / P)ᵏ alone may leave the range
+            plain = rest
+            for _ in range(int(k)):
+                plain = self.op("mul", plain, ratio)
         alone = self.op("eq", a, self.number(0.0))
         if not self.term.weights and not self.term.exponentials and (k % 2 == 0 or size is x):
             alone = self.op("or", alone, self.op("isinf", a))
