@@ -184,7 +184,7 @@ def test_the_doctor_counts_the_cache_while_others_use_it(fusegen, tmp_path, monk
     (tmp_path / "gone").symlink_to(tmp_path / "nowhere")  # listed, and not there when looked at
     status, out, _ = fusegen("doctor")
     assert status == 0
-    assert f"{tmp_path}: 1 files, 2.0 MB" in out
+    assert f"{tmp_path}: 1 files, 2.0 of 1024 MB" in out
 
 
 def test_the_module_runs():

@@ -300,7 +300,7 @@ def test_a_fork_while_another_thread_compiles(fake, delay, tmp_path):
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
-def test_a_process_that_ends_takes_its_compiler_with_it(fake):
+def test_a_process_that_ends_takes_its_compiler_with_it(fake, tmp_path):
     fake("sleep 61")
     code = (
         "import threading, time\n"
@@ -310,9 +310,10 @@ def test_a_process_that_ends_takes_its_compiler_with_it(fake):
         "threading.Thread(target=work, daemon=True).start()\n"
         "while not process._RUNNING: time.sleep(0.01)\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    env = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=env)
     time.sleep(0.1)
-    assert not _running("sleep 61")
+    assert not _running("sleep 61")  # and no temporary file is left: see `fresh`
 
 
 def test_the_log_says_what_is_done(caplog, fake):

@@ -7,6 +7,7 @@ meanwhile, and a folder that allows no execution does no harm.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import itertools
 import os
 import time
@@ -39,15 +40,16 @@ class Library:
         return found
 
 
-_LIBRARIES: WeakValueDictionary[bytes, Library] = WeakValueDictionary()
+_LIBRARIES: WeakValueDictionary[bytes, Library] = WeakValueDictionary()  # by the bytes' hash
 
 
 def library(data: bytes, name: str) -> Library:
     """The library of these bytes, loaded once however many use it. Raises OSError."""
-    found = _LIBRARIES.get(data)
+    key = hashlib.sha256(data).digest()
+    found = _LIBRARIES.get(key)
     if found is None:
         start = time.perf_counter()
-        found = _LIBRARIES[data] = Library(data)
+        found = _LIBRARIES[key] = Library(data)
         LOG.info("loaded %s in %.1f ms", name, 1e3 * (time.perf_counter() - start))
     return found
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 _SHORTEST, _LONGEST = 0.0005, 0.01  # seconds between two looks
 _RUNNING: set[int] = set()
+_FOLDERS: set[Path] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,13 @@ class Ended:
 def scratch() -> Iterator[Path]:
     """A private folder for files of the moment, gone afterwards. Raises OSError."""
     folder = Path(tempfile.mkdtemp(prefix="fusegen-"))
-    owner = os.getpid()
+    _FOLDERS.add(folder)
     try:
         yield folder
     finally:
-        if os.getpid() == owner:
+        if folder in _FOLDERS:  # a child that was forked off meanwhile leaves it to its parent
             shutil.rmtree(folder, ignore_errors=True)
+            _FOLDERS.discard(folder)
 
 
 def run(
@@ -88,11 +90,18 @@ def _end(pid: int) -> None:
 
 @atexit.register
 def _at_exit() -> None:
-    """Compilers of threads that the process does not wait for."""
+    """What threads that the process does not wait for have begun."""
     for pid in list(_RUNNING):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
+    for folder in list(_FOLDERS):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _after_fork() -> None:
+    _RUNNING.clear()
+    _FOLDERS.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_RUNNING.clear)
+    os.register_at_fork(after_in_child=_after_fork)
