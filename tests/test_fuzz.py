@@ -109,7 +109,7 @@ BROKEN = {
     "softmax never rescaled": (lambda x: fg.sum(fg.exp(x - fg.max(x))), _without_transport),
     "softmax rescaled twice": (lambda x: fg.sum(fg.exp(x - fg.max(x))), _squared),
     "variance without its shift": (
-        lambda x: fg.sum((x - fg.mean(x)) ** 2 * fg.index(x)), _without_cross_terms),
+        lambda x: fg.sum((x - fg.mean(x)) * fg.index(x)), _without_cross_terms),
     "wrong read-out": (lambda x: fg.sum((x / fg.max(fg.abs(x))) ** 2), _doubled),
 }  # fmt: skip
 

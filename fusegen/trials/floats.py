@@ -89,14 +89,18 @@ def _texts(
     graph: g.Graph, sums: list[g.Reduce], dtypes: Mapping[str, DType], bank: Bank, *, wide: bool
 ) -> Iterator[_Text]:
     asked = replace(graph, outputs=(*sums, *(n.arg for n in sums)))
-    only = replace(graph, outputs=tuple(sums))
+    needed = [[r for r in g.reductions_of(n.arg) if isinstance(r, g.Reduce)] for n in sums]
+    only = replace(graph, outputs=(*sums, *(r for rows in needed for r in rows)))
     exact = evaluate(asked, bank.inputs, dtypes, bank.n_cols, np.longdouble if wide else np.float64)
     safe = evaluate(only, bank.inputs, dtypes, bank.n_cols, np.float64 if wide else np.float32)
     rows, n = len(bank), bank.n_cols
+    held = iter(safe[len(sums) :])
     for k, node in enumerate(sums):
+        # Where a row value leaves the range of floats, no sum about it is the text's.
+        fits = np.all([np.isfinite(_column(next(held), rows)) for _ in needed[k]], axis=0)
         terms = np.abs(np.broadcast_to(exact[len(sums) + k], (rows, n))).sum(axis=1)
         mean = node.fold is g.Fold.MEAN
-        yield _Text(node, _column(exact[k], rows), _column(safe[k], rows),
+        yield _Text(node, _column(exact[k], rows), np.where(fits, _column(safe[k], rows), np.nan),
                     terms / n if mean else terms)  # fmt: skip
 
 
