@@ -32,7 +32,7 @@ from .float_texts import random_text
 
 SAFE, UNITS = 4.0, 16.0
 TREES: dict[str, tuple[int, Split]] = {
-    "one by one": (24, chain(1)), "one by one from the right": (24, chain(1, forward=False)),
+    "one by one": (24, chain(1)), "one by one from the right": (11, chain(1, forward=False)),
     "pairs of pairs": (24, balanced(1)), "chunks of 7": (61, chain(7)),
     "chunks of 7 in pairs": (61, balanced(7)), "chunks of 256": (1300, chain(256)),
     "chunks of 256 in pairs": (1300, balanced(256)), "one element": (1, chain(1)),
@@ -41,7 +41,7 @@ TREES: dict[str, tuple[int, Split]] = {
 LONG: dict[str, tuple[int, Split]] = {
     "one by one, other draws": (25, chain(1)), "150 one by one": (150, chain(1)),
 }  # fmt: skip
-_ROWS = {24: 700, 25: 700, 61: 120, 150: 60, 1300: 30}  # at most, evenly out of the bank
+_ROWS = {11: 300, 24: 700, 25: 700, 61: 120, 150: 60, 1300: 30}  # at most, evenly out of the bank
 
 
 @dataclass(frozen=True, slots=True)

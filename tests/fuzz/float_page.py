@@ -27,7 +27,7 @@ Excess is the error over what is allowed; none may be above 1.
   pivots of the very elements and of others: other inputs, other weights, midranges, ranges, masked
   maxima, earlier sums.
 * **Executed**: the lowered operator, replayed in float32 (`fusegen/replay`), single elements one
-  after another from both sides and in pairs of pairs, chunks of 7 and 256, rows of 1, 2, 3, 24, 61
+  after another from both sides and in pairs of pairs, chunks of 7 and 256, rows of 1, 2, 3, 11, 24, 61
   and 1,300 columns; 16-bit rows where the merge for them keeps fewer sums. Rows follow the patterns
   of the trial bank, in draws other than the product's own; with several inputs every two meet in
   pairs of patterns. A sample is compiled, C++, in chunks of 1, 8 and 256.
