@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,11 @@ _EXACT = frozenset({"neg", "abs", "maximum", "minimum", "where", "sign", "floor"
                     "to_float", "to_int", "to_bool", "mirror"})  # fmt: skip
 
 
-def rounding_of(node: g.Node, values: Values, n_cols: int, unit: float) -> Array:
-    """The bound for one node of a text; `unit`: the relative rounding of one operation.
+def rounding_of(
+    node: g.Node, values: Values, n_cols: int, unit: float, tiny: float = 2.0**-126
+) -> Array:
+    """The bound for one node of a text; `unit`: the relative rounding of one operation, `tiny`: the
+    least normal number, below which rounding is absolute.
 
     `values`: of all nodes, in a wider type (reference.every_value). Infinite where nothing is
     known: an order of values that are off themselves.
@@ -35,11 +38,18 @@ def rounding_of(node: g.Node, values: Values, n_cols: int, unit: float) -> Array
     known: dict[g.Node, Array] = {}
     with np.errstate(all="ignore"):
         for n in g.topological((node,)):
-            known[n] = _bound(n, values, known, n_cols, unit)
+            known[n] = _bound(n, values, known, n_cols, lambda v: _rounded(v, unit, tiny))
     return known[node]
 
 
-def _bound(n: g.Node, values: Values, known: Values, n_cols: int, unit: float) -> Array:
+def _rounded(value: Array, unit: float, tiny: float) -> Array:
+    size = np.abs(value)
+    return unit * np.where(size == 0, 0, np.maximum(size, tiny))
+
+
+def _bound(
+    n: g.Node, values: Values, known: Values, n_cols: int, rounded: Callable[[Array], Array]
+) -> Array:
     match n:
         case g.Input() | g.Literal() | g.Length() | g.Index():
             return np.zeros(())
@@ -47,11 +57,11 @@ def _bound(n: g.Node, values: Values, known: Values, n_cols: int, unit: float) -
             pairs = [(values[a], known[a]) for a in args]
             carried = _carried(op, pairs, values[n])
             rounds = op not in _EXACT and values[n].dtype.kind == "f"
-            return carried + unit * np.abs(values[n]) if rounds else carried
+            return carried + rounded(values[n]) if rounds else carried
         case g.Cast(arg=arg):
             return known[arg]
         case g.Reduce(fold=g.Fold.SUM | g.Fold.MEAN, arg=arg):
-            terms = known[arg] + SUM * unit * np.abs(values[arg])
+            terms = known[arg] + SUM * rounded(values[arg])
             whole = np.broadcast_to(terms, (*terms.shape[:-1], n_cols))
             found = np.sum(whole, axis=-1, keepdims=True)
             return np.asarray(found / n_cols if n.fold is g.Fold.MEAN else found)

@@ -124,7 +124,8 @@ def _excess(
             inputs = {n: a[suspects] for n, a in bank.inputs.items()}
             kind = np.longdouble if wide else np.float64
             values = every_value(graph, inputs, dtypes, bank.n_cols, kind)
-            own = _column(rounding_of(text.node, values, bank.n_cols, unit), len(suspects))
+            bound = rounding_of(text.node, values, bank.n_cols, unit, float(info.tiny))
+            own = _column(bound, len(suspects))
             excess[suspects] = error[suspects] / (BEYOND * (allowed[suspects] + SAFE * own))
     return excess
 

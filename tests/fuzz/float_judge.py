@@ -27,7 +27,7 @@ from fusegen.dtypes import BFLOAT16, FLOAT32, DType
 from fusegen.lower.online import online_kernel
 from fusegen.replay import RowsReplay, Split, balanced, chain
 
-from .float_oracle import UNIT, Array, Reading, magnitude, schedules
+from .float_oracle import UNIT, Array, Reading, magnitude, quantum, schedules
 from .float_texts import random_text
 
 SAFE, UNITS = 4.0, 16.0
@@ -225,8 +225,9 @@ class Text:
                 size = np.abs(terms).sum(axis=1)
                 mixed = (terms.max(axis=1) > 0) & (terms.min(axis=1) < 0)
                 if mixed.any():
-                    own = right.whole(magnitude(graph, right, node.arg)).sum(axis=1)
+                    own = right.whole(magnitude(right, node.arg)).sum(axis=1)
                     size = np.where(mixed, own, size)
+                size = size + right.whole(magnitude(right, node.arg, quantum)).sum(axis=1)
                 if node.fold is g.Fold.MEAN:
                     size = size / bank.n_cols
                 allowed = SAFE * np.fmax.reduce(errors) + UNITS * 2 * UNIT * size

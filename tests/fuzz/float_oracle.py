@@ -104,17 +104,32 @@ def schedules(
     yield Reading(graph, turned, n_cols, np.float32, one_by_one).values
 
 
-def magnitude(graph: g.Graph, reading: Reading, node: g.Node) -> Array:
+Rounding = Callable[[Array], Array]
+"""What one rounding of a result may cost, in units of UNIT, by its magnitude."""
+
+
+def relative(size: Array) -> Array:
+    return size
+
+
+def quantum(size: Array) -> Array:
+    """Only of what falls below the normal numbers, where rounding is absolute."""
+    return np.where((size > 0) & (size < 2.0**-126), 2.0**-126, 0.0)
+
+
+def magnitude(reading: Reading, node: g.Node, rounding: Rounding = relative) -> Array:
     """Σ over the text's operations of |operand|·|∂f|, element by element: what rounding each of
     them once costs `node`, in roundings. Infinite where a condition hangs on the last digit."""
     known: dict[g.Node, Array] = {}
     with np.errstate(all="ignore"):
         for n in g.topological((node,)):
-            known[n] = np.asarray(_noise(n, reading, known), np.float64)
-    return known[node] + np.abs(reading.values[node])
+            known[n] = np.asarray(_noise(n, reading, known, rounding), np.float64)
+    return known[node] + rounding(np.abs(reading.values[node]))
 
 
-def _noise(n: g.Node, reading: Reading, known: Mapping[g.Node, Array]) -> Any:
+def _noise(
+    n: g.Node, reading: Reading, known: Mapping[g.Node, Array], rounding: Rounding
+) -> Any:
     v = reading.values
     match n:
         case g.Input() | g.Literal() | g.Length():
@@ -123,15 +138,15 @@ def _noise(n: g.Node, reading: Reading, known: Mapping[g.Node, Array]) -> Any:
             noise = reading.whole(known[arg])
             if fold in (g.Fold.MAX, g.Fold.MIN):
                 return noise.max(axis=-1, keepdims=True)
-            total = added(noise + ROUNDINGS * np.abs(reading.whole(v[arg])))
+            total = added(noise + ROUNDINGS * rounding(np.abs(reading.whole(v[arg]))))
             return total / reading.n_cols if fold is g.Fold.MEAN else total
         case g.Map(op=op, args=args):
             pairs = [(v[a], known[a]) for a in args]
-            return _of_map(op, pairs, np.abs(v[n]) if v[n].dtype.kind == "f" else None)
+            return _of_map(op, pairs, rounding(np.abs(v[n].astype(np.float64))))
     raise NotImplementedError(type(n).__name__)
 
 
-def _of_map(op: str, pairs: list[tuple[Array, Array]], size: Array | None) -> Any:
+def _of_map(op: str, pairs: list[tuple[Array, Array]], rounded: Array) -> Any:
     (a, da), (b, db) = pairs[0], pairs[1] if len(pairs) > 1 else pairs[0]
     match op:
         case "neg" | "abs" | "to_float":
@@ -150,7 +165,7 @@ def _of_map(op: str, pairs: list[tuple[Array, Array]], size: Array | None) -> An
         case _:
             carried = sum(np.where(d == 0, 0, s * d) for s, d in
                           zip(_slopes(op, a, b), (da, db), strict=False))  # fmt: skip
-            return carried + size
+            return carried + rounded
 
 
 def _slopes(op: str, a: Array, b: Array) -> tuple[Any, ...]:
