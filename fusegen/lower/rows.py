@@ -67,6 +67,8 @@ class RowScope:
     def value(self, node: g.Node) -> Expr:
         """A row value, emitted where it becomes known; crosses kernels if made in another."""
         for n in walk.in_order((node,), self._operands, self.met.__contains__):
+            if n in self.met:
+                continue  # a read-out on the way has asked for it
             self.met.add(n)
             if g.extent(n) is g.Extent.ROW:
                 self.values[n] = self._value(n)
