@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import is_
 from types import (
@@ -28,43 +29,57 @@ from types import (
 )
 from typing import Any
 
-Watch = tuple[Callable[[Any], Any], Any, Any]
-"""(read, place, value): nothing has changed while `read(place) is value`."""
-
 _MOST_ITEMS = 1000  # of a container that is watched; longer ones are read once
 _KEPT = frozenset({"fusegen", "numpy", *sys.stdlib_module_names})  # what they hold is as it is
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
-def changed(watches: Iterable[Watch]) -> bool:
-    """Does anything else stand where a value was found?"""
-    try:
-        for read, place, value in watches:
-            if read(place) is not value:
-                return True
-    except (AttributeError, ValueError):  # the slot or the cell is empty now
-        return True
-    return False
+@dataclass(frozen=True, slots=True)
+class Watches:
+    """Places where values were found, and the values."""
 
+    items: tuple[tuple[Mapping[str, Any], str, Any], ...] = ()  # held[name] is value
+    others: tuple[tuple[Callable[[Any], Any], Any, Any], ...] = ()  # read(place) is value
 
-def renewed(watches: tuple[Watch, ...]) -> tuple[Watch, ...] | None:
-    """The watches, if no more happened than that equal numbers took the place of equal ones."""
-    found = []
-    for read, place, value in watches:
+    def __add__(self, more: Watches) -> Watches:
+        known = {(id(held), name) for held, name, _ in self.items}
+        fresh = (i for i in more.items if (id(i[0]), i[1]) not in known)
+        return Watches((*self.items, *fresh), (*self.others, *more.others))
+
+    def changed(self) -> bool:
+        """Does anything else stand where a value was found? Asked at every call."""
         try:
-            now = read(place)
-        except (AttributeError, ValueError):
+            for held, name, value in self.items:
+                if held[name] is not value:
+                    return True
+            for read, place, value in self.others:
+                if read(place) is not value:
+                    return True
+        except (KeyError, AttributeError, ValueError):  # nothing stands there now
+            return True
+        return False
+
+    def renewed(self) -> Watches | None:
+        """The same watches, if equal numbers took the place of equal ones and that is all."""
+        try:
+            items = [(held, name, value, held[name]) for held, name, value in self.items]
+            others = [(read, place, value, read(place)) for read, place, value in self.others]
+        except (KeyError, AttributeError, ValueError):
             return None
-        same = now is value or (
-            type(now) is type(value) and isinstance(now, _PLAIN) and repr(now) == repr(value)
+        if not all(_same(*found[2:]) for found in (*items, *others)):
+            return None
+        return Watches(
+            tuple((held, name, now) for held, name, _, now in items),
+            tuple((read, place, now) for read, place, _, now in others),
         )
-        if not same:
-            return None
-        found.append((read, place, now))
-    return tuple(found)
 
 
-def watches_of(functions: Iterable[object], ran: set[CodeType]) -> tuple[Watch, ...]:
+def _same(value: object, now: object) -> bool:
+    plain = type(now) is type(value) and isinstance(now, _PLAIN)
+    return now is value or (plain and repr(now) == repr(value))
+
+
+def watches_of(functions: Iterable[object], ran: set[CodeType]) -> Watches:
     """Watches on all that these functions, and those that they call, use besides parameters.
 
     ran: the code that was executed while the text was traced.
@@ -99,22 +114,26 @@ class _Search:
         self.names = {n for code in ran if not _is_ours(code) for n in _names(code)} | {"__call__"}
         self.todo: list[object] = []
         self.seen: dict[int, object] = {}
-        self.found: dict[tuple[int, object], Watch] = {}
+        self.items: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]] = {}
+        self.others: list[tuple[Callable[[Any], Any], Any, Any]] = []
 
-    def run(self) -> tuple[Watch, ...]:
+    def run(self) -> Watches:
         while self.todo:
             value = self.todo.pop()
             if not isinstance(value, _PLAIN) and id(value) not in self.seen:
                 self.seen[id(value)] = value
                 self._visit(value)
-        return tuple(self.found.values())
+        return Watches(tuple(self.items.values()), tuple(self.others))
 
-    def _watch(
-        self, owner: object, key: object, read: Callable[[Any], Any], place: object, value: object
-    ) -> None:
+    def _item(self, owner: object, held: Mapping[str, Any], name: str) -> None:
+        self.todo.append(held[name])
+        if not _is_fixed(held[name]):
+            self.items.setdefault((id(owner), name), (held, name, held[name]))
+
+    def _other(self, read: Callable[[Any], Any], place: object, value: object) -> None:
         self.todo.append(value)
         if not _is_fixed(value):
-            self.found.setdefault((id(owner), key), (read, place, value))
+            self.others.append((read, place, value))
 
     def _visit(self, value: Any) -> None:
         match value:
@@ -132,8 +151,11 @@ class _Search:
             case list() | tuple() | set() | frozenset() | dict():
                 self._container(value)
             case ModuleType():
-                if not _is_foreign(value.__name__):
-                    self._attributes(value, vars(value))
+                ours = _root(value.__name__) == "fusegen"
+                if ours or not _is_foreign(value.__name__):
+                    held = vars(value)
+                    kept = {n for n, v in held.items() if not _may_be_replaced(v)} if ours else ()
+                    self._attributes(value, held, kept)
             case type():
                 if not _is_foreign(value.__module__):
                     for one in value.__mro__[:-1]:
@@ -144,13 +166,13 @@ class _Search:
     def _function(self, fn: FunctionType) -> None:
         for name in _names(fn.__code__):
             if name in fn.__globals__:
-                get = fn.__globals__.get
-                self._watch(fn.__globals__, name, get, name, fn.__globals__[name])
+                self._item(fn.__globals__, fn.__globals__, name)
         for cell in fn.__closure__ or ():
-            try:
-                self._watch(cell, None, _in_cell, cell, cell.cell_contents)
-            except ValueError:  # not bound yet
-                continue
+            with suppress(ValueError):  # not bound yet
+                if _is_ours(fn.__code__):  # it only calls what a user wrote
+                    self.todo.append(cell.cell_contents)
+                else:
+                    self._other(_in_cell, cell, cell.cell_contents)
         self.todo += [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
 
     def _container(self, value: Any) -> None:
@@ -159,11 +181,13 @@ class _Search:
         items = _Items(tuple(value), tuple(value.values() if isinstance(value, dict) else value))
         self.todo += items.values
         if not isinstance(value, tuple | frozenset):
-            self.found[id(value), None] = (items.stand_in, value, True)
+            self.others.append((items.stand_in, value, True))
 
-    def _attributes(self, owner: object, held: Mapping[str, Any]) -> None:
-        for name in self.names & held.keys():
-            self._watch(owner, name, held.get, name, held[name])
+    def _attributes(
+        self, owner: object, held: Mapping[str, Any], kept: Collection[str] = ()
+    ) -> None:
+        for name in (self.names & held.keys()).difference(kept):
+            self._item(owner, held, name)
 
     def _object(self, value: Any) -> None:
         functions = getattr(type(value), "traced_functions", None)
@@ -177,9 +201,9 @@ class _Search:
             for name in self.names & vars(one).keys():
                 member = vars(one)[name]
                 if isinstance(member, MemberDescriptorType) and hasattr(value, name):
-                    self._watch(value, name, member.__get__, value, getattr(value, name))
+                    self._other(member.__get__, value, getattr(value, name))
                 elif isinstance(held, dict) and name not in held and not callable(member):
-                    self._watch(value, name, held.get, name, None)  # would stand before the class's
+                    self._other(held.get, name, None)  # it would stand before the class's
         if isinstance(held, dict):
             self._attributes(value, held)
             self.todo.append(held.get("__wrapped__"))
@@ -192,7 +216,7 @@ def _in_cell(cell: CellType) -> Any:
 
 def _names(code: CodeType) -> Iterator[str]:
     """Names of globals and attributes in the code, and in functions that are defined inside."""
-    yield from code.co_names
+    yield from (n for n in code.co_names if not n.startswith("__"))
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
@@ -212,6 +236,11 @@ def _is_ours(code: CodeType) -> bool:
 def _is_foreign(module: str | None) -> bool:
     """Does the module keep what it has? Pipelines of the library may be replaced."""
     return module != "fusegen.library" and _root(module) in _KEPT
+
+
+def _may_be_replaced(value: object) -> bool:
+    """What is fusegen's own: pipelines, in whatever module."""
+    return isinstance(value, ModuleType) or hasattr(type(value), "traced_functions")
 
 
 def _is_fixed(value: object) -> bool:

@@ -33,7 +33,8 @@ class Compiled:
 
     `.source` generated text, `.plan` sweeps and accesses, `.schedule` the backend's choices,
     `.derivation` what was proved, `.tuned` what was measured, if anything. Other shapes than those
-    compiled for are served too.
+    compiled for are served too. Globals and attributes that the text uses are those of the moment
+    of compiling.
     """
 
     def __init__(

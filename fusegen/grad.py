@@ -22,12 +22,13 @@ from fusegen.kept import kept
 from fusegen.kinds import assumed_dtypes, infer_kinds
 from fusegen.names import Taken, nearest
 from fusegen.nesting import nest
-from fusegen.pipeline import MOST, Pipeline
+from fusegen.pipeline import Pipeline
 from fusegen.report.formula import formula
 from fusegen.runtime.rows import Axes
 from fusegen.shared import Recent
 from fusegen.signature import constants_key
 from fusegen.trace import inline, leaves, unique_names
+from fusegen.traces import MOST
 from fusegen.value import PerRow, Value, builder, lift
 
 
@@ -76,7 +77,7 @@ class Gradient(Pipeline):
         key = (present, constants_key(bound))
         graph, proofs = self.traced(present, bound).graph, self._proofs.get(key)
         if proofs is None:  # put out of the table: writing the text proves it
-            self._traced.pop(key)
+            self.traces.forget(*key)
             graph, proofs = self.traced(present, bound).graph, self._proofs.get(key)
         assert proofs is not None
         return graph, proofs

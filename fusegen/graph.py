@@ -7,17 +7,17 @@ An element node has one value per position, a row node one per row, a list node 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import Any, TypeVar, assert_never
 
 from fusegen import walk
+from fusegen.captured import Watches
 from fusegen.dtypes import DType
 from fusegen.errors import InternalError
 from fusegen.loc import Loc
 from fusegen.own_operator import Operator
-from fusegen.walk import Known, node_class
 
 _T = TypeVar("_T")
 
@@ -50,7 +50,7 @@ class Fold(Enum):
     ARGMIN = "argmin"
 
 
-class _Base(Known):
+class _Base(walk.Known):
     __slots__ = ()
     loc: Loc
 
@@ -58,27 +58,27 @@ class _Base(Known):
         return f"<{type(self).__name__.lower()} of {self.loc.short}>"
 
 
-@node_class
+@walk.node_class
 class Input(_Base):
     name: str
     axis: Axis
     loc: Loc
 
 
-@node_class
+@walk.node_class
 class Literal(_Base):
     value: float | int | bool
     loc: Loc
 
 
-@node_class
+@walk.node_class
 class Length(_Base):
     """Number of columns of the row."""
 
     loc: Loc
 
 
-@node_class
+@walk.node_class
 class Index(_Base):
     """Column number of the element, from 0, in a row that has `sections` equal parts."""
 
@@ -86,7 +86,7 @@ class Index(_Base):
     sections: int = 1
 
 
-@node_class
+@walk.node_class
 class Map(_Base):
     """An elementwise operation of `ops.OPS`."""
 
@@ -95,14 +95,14 @@ class Map(_Base):
     loc: Loc
 
 
-@node_class
+@walk.node_class
 class Cast(_Base):
     dtype: DType
     arg: Node
     loc: Loc
 
 
-@node_class
+@walk.node_class
 class Reduce(_Base):
     """A base reduction over the row of an element, or over the K entries of a list."""
 
@@ -111,7 +111,7 @@ class Reduce(_Base):
     loc: Loc
 
 
-@node_class
+@walk.node_class
 class TopK(_Base):
     """Values and column numbers of the K greatest (or least), best first; see `Part`."""
 
@@ -121,7 +121,7 @@ class TopK(_Base):
     largest: bool = True
 
 
-@node_class
+@walk.node_class
 class Part(_Base):
     """One of a TopK's two lists."""
 
@@ -130,7 +130,7 @@ class Part(_Base):
     loc: Loc
 
 
-@node_class
+@walk.node_class
 class Take(_Base):
     """The element `arg` at column `index` (a row value or a list of them)."""
 
@@ -139,7 +139,7 @@ class Take(_Base):
     loc: Loc
 
 
-@node_class
+@walk.node_class
 class Own(_Base):
     """The user's own monoid folded over a row; `args` are the lifted elements, by field."""
 
@@ -148,7 +148,7 @@ class Own(_Base):
     loc: Loc
 
 
-@node_class
+@walk.node_class
 class Field(_Base):
     """One number of the state that an Own leaves."""
 
@@ -178,6 +178,7 @@ class Graph:
     names: Mapping[Node, str]
     named: frozenset[Node]  # those that the user gave a name, or that a called pipeline returned
     constants: tuple[tuple[str, Any], ...]
+    captured: Watches = field(default_factory=Watches)  # on globals, closures, attributes
     allow_cancellation: bool = False  # the user accepts read-outs in which digits may cancel
     like: tuple[str, ...] = ()  # the input whose type each output takes; empty: as types ask for
 
@@ -218,8 +219,7 @@ def operands(node: Node) -> tuple[Node, ...]:
 def topological(
     outputs: Iterable[Node], done: Callable[[Node], bool] = lambda _: False
 ) -> tuple[Node, ...]:
-    """Every node the outputs need, operands first, in a stable order; not those that are `done`,
-    nor what only they need."""
+    """Every node the outputs need that is not `done`, operands first, in a stable order."""
     return walk.in_order(outputs, operands, done)
 
 

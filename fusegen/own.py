@@ -10,20 +10,21 @@ import inspect
 import linecache
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from types import CodeType
 from typing import Any, NoReturn, get_args
 
 import numpy as np
 
 from fusegen import graph as g
+from fusegen.captured import Watches, watches_of
 from fusegen.errors import ArgumentError, TraceError
 from fusegen.expr import Lit
 from fusegen.loc import Loc
 from fusegen.names import c_identifier, identifier, nearest
 from fusegen.own_operator import Law, Operator
 from fusegen.own_spelling import operator_of
-from fusegen.value import Operand, Value, builder, here
+from fusegen.trace import tracing
+from fusegen.value import Builder, Operand, Value, builder, here
 from fusegen.value import lift as node_of
 
 LAWS: tuple[Law, ...] = get_args(Law)
@@ -47,9 +48,27 @@ class OwnMonoid:
     def __repr__(self) -> str:
         return f"<fusegen monoid {self.name}({', '.join(self.elements)})>"
 
-    @cached_property
+    @property
     def operator(self) -> Operator:
-        """Identity, lift and merge as expressions. Raises TraceError or DTypeError."""
+        """Identity, lift and merge as expressions; read again where what they use has changed.
+        Raises TraceError or DTypeError."""
+        return self._read()[0]
+
+    def _read(self) -> tuple[Operator, Watches]:
+        """The operator, and watches on what lift and merge use besides their parameters."""
+        known: tuple[Operator, Watches] | None = self.__dict__.get("known")
+        if known is None or known[1].changed():
+            with tracing(Builder()) as build:
+                operator = self._spelled()
+            known = (operator, watches_of((self.lift, self.merge), build.ran))
+            self.__dict__["known"] = known
+        return known
+
+    def traced_functions(self) -> tuple[object, ...]:
+        """What `captured` follows of a monoid that a text uses."""
+        return (self.lift, self.merge, self.project)
+
+    def _spelled(self) -> Operator:
 
         def lifted(*xs: Value) -> list[g.Node]:
             return _flat(self.identity, self.lift(*xs), "lift", self.lift)
@@ -66,7 +85,8 @@ class OwnMonoid:
 
     def over(self, xs: Sequence[object], where: Loc) -> Any:
         """The projected state of a row of these elements, in the graph being traced."""
-        build, operator = builder(), self.operator
+        build, (operator, watches) = builder(), self._read()
+        build.watches += watches
         if len(xs) != len(self.elements):
             raise TraceError(
                 f"{self.name} takes {len(self.elements)} elements, got {len(xs)}", where=where,

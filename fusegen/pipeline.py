@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from fusegen.blame import blamed, blames
 from fusegen.callables import Held, function_of
 from fusegen.compiled import Compiled, Spec, asked_target, target_of
-from fusegen.compiler import Traced, Work, trace_pipeline
+from fusegen.compiler import Traced, Work
 from fusegen.derivation import Derivation
 from fusegen.dispatch import Call, Choices, Front, no_source, prepare
 from fusegen.dtypes import DType, dtype_of
@@ -26,16 +26,16 @@ from fusegen.runtime.results import new_result
 from fusegen.runtime.rows import Axes, as_rows, plain_axis, rows_of
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import host_cpu
-from fusegen.shared import Recent, steady
-from fusegen.signature import Signature, check_chunk, check_flag, constants_key, signature_of
+from fusegen.shared import Recent
+from fusegen.signature import Signature, check_chunk, check_flag, signature_of
 from fusegen.trace import inline, is_tracing
+from fusegen.traces import MOST, Traces
 
 if TYPE_CHECKING:
     import networkx as nx
 
     from fusegen.report.explain import Explanation
 
-MOST = 256  # combinations of constants, inputs and types that a pipeline remembers
 
 
 class Pipeline(Held):
@@ -54,8 +54,7 @@ class Pipeline(Held):
         self.allow_cancellation = allow_cancellation
         self.name: str = fn.__name__
         self.signature: Signature = signature_of(fn)
-        self._traced: Recent[Any, Traced] = Recent(MOST)
-        self._fronts: Recent[Any, Front] = Recent(MOST)
+        self.traces = Traces(self)
         self._recall = Recall(self.signature.arrays)
         self.derived: Recent[Any, Any] = Recent(MOST)  # made of this one: its gradients
 
@@ -98,6 +97,8 @@ class Pipeline(Held):
                 return self._inline(arrays, constants, axis, out, keepdims)
             if axis.__class__ is not int:
                 axis = plain_axis(axis)
+            if self.traces.watches.changed() and self.traces.are_stale():
+                self._recall = Recall(self.signature.arrays)
             rest = (axis, form, device, deterministic, keepdims)
             found = self._recall.find(arrays, constants, out, rest)
             if found is not MISS:
@@ -255,22 +256,16 @@ class Pipeline(Held):
     # ---- remembered ----
 
     def traced(self, present: frozenset[str], constants: dict[str, Any]) -> Traced:
-        key = (present, constants_key(constants))
-        found = self._traced.get(key)
-        if found is None:
-            found = self._traced.put(key, trace_pipeline(self, present, constants))
-        return found
+        return self.traces.traced(present, constants)
 
     def front(
         self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices
     ) -> Front:
-        key = (tuple(dtypes.items()), constants_key(constants), choices)
-        found = self._fronts.get(key)
-        if found is None:
-            with steady():
-                traced = self.traced(frozenset(dtypes), constants)
-                found = self._fronts.put(key, Front(traced, dtypes, choices))
-        return found
+        return self.traces.front(dtypes, constants, choices)
+
+    def traced_functions(self) -> tuple[object, ...]:
+        """What `captured` follows of a pipeline that a text uses."""
+        return (self.fn,)
 
     def bind(
         self, arrays: tuple[Any, ...], named: Mapping[str, Any]

@@ -8,16 +8,18 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from fusegen import graph as g
+from fusegen.captured import watches_of
 from fusegen.errors import TraceError
 from fusegen.loc import Loc
 from fusegen.names import Taken, c_identifier
 from fusegen.nesting import alike
-from fusegen.value import ACTIVE, Builder, Value, builder, lift
+from fusegen.signature import constants_key
+from fusegen.value import ACTIVE, Builder, Value, builder, here, lift
 
 
 class Traceable(Protocol):
@@ -30,28 +32,58 @@ class Traceable(Protocol):
 
 
 @contextmanager
-def tracing(build: Builder) -> Iterator[None]:
+def tracing(build: Builder) -> Iterator[Builder]:
     """Operations go to this graph; when traced functions return, their locals name its nodes."""
     build.outer = ACTIVE.get()
+    outer = ACTIVE.get()
     token = ACTIVE.set(build)
     before = sys.getprofile()
     sys.setprofile(build.label)
     try:
-        yield
+        yield build
     finally:
         sys.setprofile(before)
         ACTIVE.reset(token)
+        if outer is not None:
+            outer.ran |= build.ran
 
 
 def inline(fn: Callable[..., Any], args: Sequence[object], constants: dict[str, Any]) -> Any:
     """Call another pipeline's function inside the one being traced."""
     build = builder()
     build.codes.add(inspect.unwrap(fn).__code__)
-    result = fn(*args, **constants)
+    build.functions.append(fn)
+    with calling(build, fn, args, constants, here()):
+        result = fn(*args, **constants)
     for value in leaves(result):
         if isinstance(value, Value):
             build.returned.add(value.node)
     return result
+
+
+@contextmanager
+def calling(
+    build: Builder, fn: Callable[..., Any], args: Sequence[object], constants: Mapping[str, Any],
+    where: Loc,
+) -> Iterator[None]:  # fmt: skip
+    """Raises TraceError where a pipeline calls itself for ever, or calls are too deep."""
+    # A pipeline's text depends on its constants and on which inputs are there, on nothing else.
+    call = (fn, tuple(a is None for a in args), constants_key(constants))
+    if call in build.inside:
+        cycle = [*build.inside[build.inside.index(call):], call]
+        shown = " → ".join(one[0].__name__ for one in cycle)
+        raise TraceError(f"{fn.__name__} calls itself: {shown}", where=where,
+                         why="With the same constants and inputs as before: it would never end.",
+                         fix="Call it with other constants, and stop at one of them.")  # fmt: skip
+    build.inside.append(call)
+    try:
+        yield
+    except RecursionError:
+        raise TraceError(f"{fn.__name__} calls too deeply", where=where,
+                         why=f"Python stopped {len(build.inside)} pipelines down.",
+                         fix="Write the text as a loop.") from None  # fmt: skip
+    finally:
+        build.inside.pop()
 
 
 def is_tracing() -> bool:
@@ -91,7 +123,9 @@ def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any
         args.append(build.add(node))
     outputs: list[g.Node] = []
     with tracing(build):
-        structure = _flatten(fn(*args, **constants), outputs, where, build)
+        with calling(build, fn, args, constants, where):
+            result = fn(*args, **constants)
+        structure = _flatten(result, outputs, where, build)
     nodes = g.topological((*inputs, *outputs))
     names = unique_names(nodes, build)
     graph = g.Graph(
@@ -100,6 +134,7 @@ def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any
         structure=structure, names=names,
         named=frozenset(n for n in nodes if n in build.labels or n in build.returned),
         constants=tuple(sorted(constants.items())),
+        captured=build.watches + watches_of([fn, *build.functions], build.ran),
         allow_cancellation=pipeline.allow_cancellation, like=pipeline.like,
     )  # fmt: skip
     _verify(graph)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fusegen.captured import Watch, changed, renewed
+from fusegen.captured import Watches
 from fusegen.compiler import Traced, trace_pipeline
 from fusegen.dispatch import Choices, Front
 from fusegen.dtypes import DType
+from fusegen.shared import Recent, steady
 from fusegen.signature import constants_key
 from fusegen.trace import Traceable, is_tracing
 from fusegen.value import builder
+
+MOST = 256  # combinations of constants, inputs and types that a pipeline remembers
 
 
 class Traces:
@@ -23,18 +26,18 @@ class Traces:
 
     def __init__(self, pipeline: Traceable) -> None:
         self.pipeline = pipeline
-        self.watches: tuple[Watch, ...] = ()
-        self._traced: dict[Any, Traced] = {}
-        self._fronts: dict[Any, Front] = {}
-        self._by_digest: dict[Any, Front] = {}
+        self.watches = Watches()
+        self.graphs: Recent[Any, Traced] = Recent(MOST)
+        self.fronts: Recent[Any, Front] = Recent(MOST)
+        self.by_digest: Recent[Any, Front] = Recent(MOST)
 
     def are_stale(self) -> bool:
         """Has a value changed? Then all that was traced is forgotten."""
-        if not changed(self.watches):
+        if not self.watches.changed():
             return False
-        fresh = renewed(self.watches)
+        fresh = self.watches.renewed()
         if fresh is None:
-            self._traced, self._fronts, self.watches = {}, {}, ()
+            self.graphs, self.fronts, self.watches = Recent(MOST), Recent(MOST), Watches()
         else:
             self.watches = fresh
         return fresh is None
@@ -43,14 +46,17 @@ class Traces:
         """The graph for these inputs and constants. Raises TraceError."""
         self.are_stale()
         key = (present, constants_key(constants))
-        found = self._traced.get(key)
+        found = self.graphs.get(key)
         if found is None:
-            found = self._traced[key] = trace_pipeline(self.pipeline, present, constants)
-            known = {id(place): None for _, place, _ in ()}
-            self.watches = tuple(dict.fromkeys((*self.watches, *found.graph.captured)))
+            found = self.graphs.put(key, trace_pipeline(self.pipeline, present, constants))
+            self.watches = self.watches + found.graph.captured
         if is_tracing():  # what uses the graph uses what it was traced from
             builder().watches += found.graph.captured
         return found
+
+    def forget(self, present: frozenset[str], constants: tuple[Any, ...]) -> None:
+        """One graph, by the key of its constants: it is made again when it is asked for."""
+        self.graphs.pop((present, constants))
 
     def front(
         self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices
@@ -58,12 +64,13 @@ class Traces:
         self.are_stale()
         types = tuple(dtypes.items())
         key = (types, constants_key(constants), choices)
-        found = self._fronts.get(key)
+        found = self.fronts.get(key)
         if found is None:
-            traced = self.traced(frozenset(dtypes), constants)
-            same = (traced.digest, types, choices)
-            found = self._by_digest.get(same)
-            if found is None:
-                found = self._by_digest[same] = Front(traced, dtypes, choices)
-            self._fronts[key] = found
+            with steady():
+                traced = self.traced(frozenset(dtypes), constants)
+                same = (traced.digest, types, choices)
+                found = self.by_digest.get(same)
+                if found is None:
+                    found = self.by_digest.put(same, Front(traced, dtypes, choices))
+                self.fronts.put(key, found)
         return found

@@ -18,6 +18,7 @@ import numpy as np
 from fusegen import graph as g
 from fusegen.advice import instead
 from fusegen.blame import loc_of
+from fusegen.captured import Watches
 from fusegen.conditions import is_condition
 from fusegen.digest import attributes
 from fusegen.errors import TraceError, UnknownName
@@ -173,6 +174,10 @@ class Builder:
     returned: set[g.Node] = field(default_factory=set)
     codes: set[CodeType] = field(default_factory=set)
     at: Loc | None = None  # the line that new nodes belong to, where it is not the caller's
+    ran: set[CodeType] = field(default_factory=set)  # all that was executed
+    functions: list[object] = field(default_factory=list)  # of the pipelines that were called
+    inside: list[tuple[Any, ...]] = field(default_factory=list)  # calls that have not returned
+    watches: Watches = field(default_factory=Watches)  # of graphs and monoids taken over
 
     def add(self, node: g.Node) -> Value:
         key = (attributes(node), tuple(id(a) for a in g.operands(node)))
@@ -185,7 +190,9 @@ class Builder:
         return node in self.made or (self.outer is not None and self.outer.knows(node))
 
     def label(self, frame: FrameType, event: str, _arg: object) -> None:
-        """Profile hook: when a traced function returns, its locals name the nodes."""
+        """Profile hook: what runs is noted; a traced function's locals name the nodes."""
+        if event == "call":
+            self.ran.add(frame.f_code)
         if event == "return" and frame.f_code in self.codes:
             for name, value in frame.f_locals.items():
                 if isinstance(value, Value):

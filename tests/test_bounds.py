@@ -23,7 +23,7 @@ X = np.linspace(0.5, 1.5, 120, dtype="f4").reshape(3, 40)
 
 def scaled(monkeypatch, most):
     """A pipeline of one constant that remembers few values of it."""
-    monkeypatch.setattr(sys.modules["fusegen.pipeline"], "MOST", most)
+    monkeypatch.setattr(sys.modules["fusegen.traces"], "MOST", most)
 
     @fg.pipeline
     def scaled_sum(x, *, by=1.0):
@@ -73,12 +73,12 @@ def test_constants_do_not_pile_up(monkeypatch):
     for by in [*range(1, 41), 1, 2]:
         found = p.compile(X, by=float(by), target="numpy")(X)
         np.testing.assert_allclose(found, by * X.sum(1), rtol=1e-5)
-    assert len(p._fronts) <= 4
-    assert len(p._traced) <= 4
+    assert len(p.traces.fronts) <= 4
+    assert len(p.traces.graphs) <= 4
 
 
 def test_proofs_of_gradients_come_back(monkeypatch):
-    for module in ("fusegen.pipeline", "fusegen.grad"):
+    for module in ("fusegen.traces", "fusegen.grad"):
         monkeypatch.setattr(sys.modules[module], "MOST", 2)
 
     @fg.pipeline

@@ -1,0 +1,198 @@
+"""What a text uses besides its parameters: a call never serves what was true at an earlier one."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import fusegen as fg
+from fusegen.captured import Watches
+from fusegen.value import Value
+
+SCALE: Any = 2.0
+TABLE = {"scale": 2.0, "other": 1.0}
+LEVELS = [1.0, 2.0]
+NESTED = {"deep": {"list": [2.0]}}
+SETTINGS = types.ModuleType("settings_of_a_user")
+X = np.ones((2, 3), np.float32)
+
+
+def helper(x: Value) -> Value:
+    return x * SCALE
+
+
+def keyword_helper(x: Value, by: Any = LEVELS) -> Value:
+    return x * by[1]
+
+
+@dataclass
+class Config:
+    scale: float = 2.0
+    inner: Any = None
+
+    kind: ClassVar[float] = 2.0
+
+    @property
+    def doubled(self) -> float:
+        return self.scale * 1.0
+
+    def apply(self, x: Value) -> Value:
+        return x * self.scale
+
+    def __call__(self, x: Value) -> Value:
+        return x * self.scale
+
+
+class Slots:
+    __slots__ = ("scale",)
+
+    def __init__(self) -> None:
+        self.scale = 2.0
+
+
+CONFIG, SLOTS = Config(), Slots()
+CONFIG.inner = Config()
+BY_TWO = functools.partial(np.multiply, 1.0)
+
+
+@fg.pipeline
+def inner(x: Value) -> Value:
+    return x * SCALE
+
+
+def _other_inner(x: Value) -> Value:
+    return x * 3.0
+
+
+def _closure() -> Any:
+    scale = 2.0
+
+    def use(x: Value) -> Value:
+        return x * scale
+
+    def change() -> None:
+        nonlocal scale
+        scale = 3.0
+
+    return use, change
+
+
+def _method_of(holder: Any) -> Any:
+    return lambda x: holder.apply(x)
+
+
+def _sets(holder: Any, name: str) -> Any:
+    return lambda patch: patch.setattr(holder, name, 3.0, raising=False)
+
+
+def _item(holder: Any, key: Any) -> Any:
+    return lambda _: holder.__setitem__(key, 3.0)
+
+
+THIS = sys.modules[__name__]
+USE, CHANGE = _closure()
+OF_CLOSURE = fg.monoid(0.0, lambda x: x, lambda a, b: a + b * 1.0, lambda s: s * SCALE)
+
+CASES: dict[str, tuple[Any, Any]] = {
+    "global": (lambda x: x * SCALE, _sets(THIS, "SCALE")),
+    "global of a helper": (lambda x: helper(x), _sets(THIS, "SCALE")),
+    "global of a pipeline that is called": (lambda x: inner(x), _sets(THIS, "SCALE")),
+    "global used in a nested function":
+        (lambda x: (lambda y: y * SCALE)(x), _sets(THIS, "SCALE")),
+    "closure": (USE, lambda _: CHANGE()),
+    "attribute": (lambda x: x * CONFIG.scale, _sets(CONFIG, "scale")),
+    "attribute of an attribute": (lambda x: x * CONFIG.inner.scale, _sets(CONFIG.inner, "scale")),
+    "attribute inside a method": (lambda x: CONFIG.apply(x), _sets(CONFIG, "scale")),
+    "attribute of a captured holder": (_method_of(CONFIG), _sets(CONFIG, "scale")),
+    "attribute inside a property": (lambda x: x * CONFIG.doubled, _sets(CONFIG, "scale")),
+    "attribute of a callable object": (lambda x: CONFIG(x), _sets(CONFIG, "scale")),
+    "attribute of a class": (lambda x: x * Config.kind, _sets(Config, "kind")),
+    "attribute of an object's class": (lambda x: x * CONFIG.kind, _sets(Config, "kind")),
+    "attribute that hides its class's": (lambda x: x * CONFIG.kind, _sets(CONFIG, "kind")),
+    "slot": (lambda x: x * SLOTS.scale, _sets(SLOTS, "scale")),
+    "attribute of a module": (lambda x: x * SETTINGS.scale, _sets(SETTINGS, "scale")),
+    "item of a dict": (lambda x: x * TABLE["scale"], _item(TABLE, "scale")),
+    "item of a list": (lambda x: x * LEVELS[1], _item(LEVELS, 1)),
+    "item of a list in a dict": (lambda x: x * NESTED["deep"]["list"][0],
+                                 _item(NESTED["deep"]["list"], 0)),
+    "default argument that is a list": (lambda x: keyword_helper(x), _item(LEVELS, 1)),
+    "helper replaced": (lambda x: helper(x), lambda p: p.setattr(THIS, "helper", _other_inner)),
+    "method replaced": (lambda x: CONFIG.apply(x),
+                        lambda p: p.setattr(Config, "apply", lambda self, x: x * 3.0)),
+    "pipeline replaced": (lambda x: inner(x),
+                          lambda p: p.setattr(THIS, "inner", fg.pipeline(_other_inner))),
+    "pipeline of the library replaced":
+        (lambda x: fg.library.softmax(x) * 6.0,
+         lambda p: p.setattr(fg.library, "softmax", fg.pipeline(lambda x: x * 0.5))),
+    "project of a monoid": (lambda x: fg.reduce(OF_CLOSURE, x) / 3 + 0 * x,
+                            _sets(THIS, "SCALE")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_changed_value_is_seen_at_the_next_call(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SETTINGS.scale = TABLE["scale"] = LEVELS[1] = NESTED["deep"]["list"][0] = 2.0  # type: ignore
+    text, change = CASES[name]
+    p = fg.pipeline(text)
+    assert np.all(p.reference(X) == 2.0)
+    compiled = p.compile(X, target="numpy")
+    gradient = fg.grad(p) if "monoid" not in name else p
+    given = (np.ones_like(X), X)[: len(gradient.signature.arrays)]
+    before = gradient.reference(*given)
+    change(monkeypatch)
+    assert np.all(p.reference(X) == 3.0)
+    assert np.all(p.compile(X, target="numpy")(X) == 3.0)
+    assert np.all(compiled(X) == 2.0), "what is compiled stays as it was compiled"
+    if np.any(before):
+        assert np.allclose(gradient.reference(*given), 1.5 * before)
+
+
+def test_calls_trace_again_only_when_they_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    traced = 0
+
+    def scaled(x: Value) -> Value:
+        nonlocal traced
+        traced += 1
+        return x * CONFIG.scale
+
+    p = fg.pipeline(scaled)
+    for value, times in ((2.0, 1), (float("2.0"), 1), (3.0, 2), (2.0, 3), (2, 4)):
+        monkeypatch.setattr(CONFIG, "scale", value)
+        for _ in range(3):
+            assert np.all(p(X) == value)
+        assert traced == times, value
+    assert len(p.traces.by_digest) == 3, "equal texts compile once"
+
+
+def test_values_that_nobody_changes_are_not_watched() -> None:
+    for p in (fg.library.softmax, fg.library.layer_norm):
+        p.work()
+        assert p.traces.watches == Watches()
+
+
+def test_monoids_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    weighted = fg.monoid(0.0, lambda x: x, lambda a, b: a + b * FACTOR)
+    first = weighted.operator
+    assert weighted.operator is first
+    monkeypatch.setattr(THIS, "FACTOR", float("1.00"))
+    assert weighted.operator is not first
+
+
+FACTOR = 1.0
+
+
+def test_threads_agree_on_what_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = fg.pipeline(lambda x: x * SCALE)
+    for value in (2.0, 5.0, 7.0):
+        monkeypatch.setattr(THIS, "SCALE", value)
+        with ThreadPoolExecutor(4) as pool:
+            assert all(np.all(r == value) for r in pool.map(p, [X] * 8))
