@@ -227,6 +227,30 @@ def test_an_exception_ends_the_compiler(fake, tmp_path):
     assert build().function("answer_rows", result=cpu.ctypes.c_int)() == 42
 
 
+def test_an_exception_at_any_moment_of_a_first_call(tmp_path):
+    """From tracing to loading: nothing is left, nothing is said, and the next call is right."""
+    left = 0
+    for scale in (2.0, 3.0):
+
+        @fg.pipeline
+        def weights(x, *, by=scale):
+            return fg.sum(fg.exp(x * by - fg.max(x * by)))
+
+        for k in range(9):
+            try:
+                with warnings.catch_warnings(), alarms(0.002 * 2.1**k):
+                    warnings.simplefilter("error")
+                    weights(X)
+            except Alarm:
+                left += 1
+            assert not process._RUNNING
+            assert list((tmp_path / "tmp").iterdir()) == []
+            assert not list((tmp_path / "cache").glob(".*"))
+        wanted = np.exp(X.astype("f8") * scale - (X * scale).max(1, keepdims=True)).sum(1)
+        np.testing.assert_allclose(weights(X), wanted, rtol=1e-5)
+    assert left > 6
+
+
 def test_a_thread_that_waits_for_a_compiler_holds_up_no_other_pipeline(fake, monkeypatch):
     usual = pipeline()
     usual.compile(X)

@@ -9,11 +9,13 @@ take from it: it takes a text that sympy does not return from to meet them.
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import functools
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -62,37 +64,33 @@ class _Watchdog:
     def __init__(self) -> None:
         self.worker = threading.get_ident()
         self.clock = _clock_of(self.worker)
-        self.lock = threading.Lock()
+        self.lock, self.over = threading.Lock(), threading.Lock()
+        self.over.acquire()
         self.running, self.expired = True, False
-        self.timer: threading.Timer | None = None
 
     def start(self, seconds: float) -> None:
         self.end = self.clock() + seconds
-        self._wait(seconds)
+        with suppress(RuntimeError):  # no more threads: without a net, then
+            # By one call in C: `threading.Timer.start` breaks if a signal handler raises in it.
+            _thread.start_new_thread(self._watch, (seconds,))
 
     def stop(self) -> None:
         with self.lock:  # not while it throws
             self.running = False
-        if self.timer is not None:
-            self.timer.cancel()
+        self.over.release()
         if self.expired:
             _settle()
 
-    def _wait(self, seconds: float) -> None:
-        self.timer = threading.Timer(max(seconds, _SOON), self._look)
-        self.timer.daemon = True
-        self.timer.start()
-
-    def _look(self) -> None:
-        with self.lock:
-            if not self.running:
-                return
-            left = self.end - self.clock()
-            if left > 0:  # others had the processor for so long
-                self._wait(left)
-            else:
-                self.expired = True
-                _throw(self.worker, OutOfTime)
+    def _watch(self, seconds: float) -> None:
+        while not self.over.acquire(timeout=max(seconds, _SOON)):
+            with self.lock:
+                seconds = self.end - self.clock()
+                if not self.running:
+                    return
+                if seconds <= 0:  # otherwise others had the processor for so long
+                    self.expired = True
+                    _throw(self.worker, OutOfTime)
+                    return
 
 
 def _clock_of(thread: int) -> Callable[[], float]:

@@ -78,39 +78,39 @@ def opened() -> Iterator[Folder]:
 def _walked(path: Path) -> int:
     """A descriptor of the folder; each part on the way is made, if need be, and checked."""
     todo, links, at = list(reversed(path.parts[1:])), 0, Path("/")
-    place = os.open("/", _STEP)
+    places = [os.open("/", _STEP)]
     try:
         while todo:
+            place = places[-1]
             _check(os.fstat(place), at, path)
             part = todo.pop()
             link = _link(part, place, at, path)
             if link is None:
-                place, at = _entered(part, place), at / part
+                places.append(_entered(part, place))
+                at /= part
                 continue
             links += 1
             if links > _MOST_LINKS:
                 raise OSError(f"more than {_MOST_LINKS} symbolic links")
             if link.startswith("/"):
-                os.close(place)
-                place, at = os.open("/", _STEP), Path("/")
+                places.append(os.open("/", _STEP))
+                at = Path("/")
             todo += [p for p in reversed(Path(link).parts) if p != "/"]
-        _check_own(os.fstat(place), path)
-        readable = os.open(".", _HERE | os.O_RDONLY, dir_fd=place)
+        _check_own(os.fstat(places[-1]), path)
+        return os.open(".", _HERE | os.O_RDONLY, dir_fd=places[-1])
     finally:
-        os.close(place)
-    return readable
+        while places:
+            os.close(places.pop())  # out of the list first: never twice, whatever a signal does
 
 
 def _entered(part: str, place: int) -> int:
-    """The folder `part` in `place`, whose descriptor is closed."""
+    """The folder `part` in `place`."""
     try:
-        found = os.open(part, _STEP, dir_fd=place)
+        return os.open(part, _STEP, dir_fd=place)
     except FileNotFoundError:
         with suppress(FileExistsError):
             os.mkdir(part, 0o700, dir_fd=place)
-        found = os.open(part, _STEP, dir_fd=place)
-    os.close(place)
-    return found
+        return os.open(part, _STEP, dir_fd=place)
 
 
 def _link(part: str, place: int, at: Path, path: Path) -> str | None:
