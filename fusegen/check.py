@@ -22,12 +22,16 @@ from fusegen.errors import ArgumentError, LawViolation
 from fusegen.kernel import Kernel
 from fusegen.kinds import DTypes
 from fusegen.lower.online import online_kernel
+from fusegen.names import Taken
 from fusegen.own import OwnMonoid
 from fusegen.pipeline import Pipeline
+from fusegen.signature import RESERVED
 from fusegen.trials.laws import DIGITS, ROUGH, TOLERANCE, try_laws
 from fusegen.trials.orders import try_orders
 from fusegen.trials.specials import try_specials
 from fusegen.trials.trees import try_trees
+
+_WIDE = {"float": FLOAT64, "int": INT64, "bool": BOOL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +81,23 @@ class Report:
 
 
 @blames
-def check(pipeline: Pipeline | OwnMonoid, *, seed: int = 0, **constants: Any) -> Report:
+def check(
+    pipeline: Pipeline | OwnMonoid, *, dtype: DTypes | None = None, seed: int = 0, **constants: Any
+) -> Report:
     """Prove again, and try to break, a pipeline's merged operators.
 
     A monoid made by `fg.monoid` is checked as the pipeline that reduces its elements with it; also
     raises UnprovedLaw where a law of it is neither proved nor refuted, and not assumed.
-    Optional inputs are included. The same seed tries the same rows. Takes well under a second for a
-    library pipeline. Raises LawViolation: the law that fails, with states, row and pieces.
+    dtype: one for all inputs, or by input name, as for `p.source`; left out, floats are float64 and
+    a monoid's elements what its lift makes of them. Optional inputs are included. The same seed
+    tries the same rows. Takes well under a second for a library pipeline. Raises LawViolation: the
+    law that fails, with states, row and pieces.
     """
-    dtype: DTypes = "float64"
     if isinstance(pipeline, OwnMonoid):
-        kinds = {v.name: v.kind for v in pipeline.operator.elements if v.varying}
-        dtype = {n: {"float": FLOAT64, "int": INT64, "bool": BOOL}[k] for n, k in kinds.items()}
-        pipeline = reducing(pipeline)
+        monoid, pipeline = pipeline, reducing(pipeline)
+        if dtype is None:
+            lifted = zip(pipeline.signature.arrays, monoid.operator.elements, strict=False)
+            dtype = {name: _WIDE[element.kind] for name, element in lifted}
     if not isinstance(pipeline, Pipeline):
         raise ArgumentError(f"check takes a pipeline or a monoid, got {type(pipeline).__name__}",
                             fix="Decorate the function with @fg.pipeline.")  # fmt: skip
@@ -97,7 +105,7 @@ def check(pipeline: Pipeline | OwnMonoid, *, seed: int = 0, **constants: Any) ->
     from fusegen.repair.search import with_repairs
 
     inputs = tuple(pipeline.signature.optional)
-    work = pipeline.work(form="online", dtype=dtype, inputs=inputs, **constants)
+    work = pipeline.work(form="online", dtype=dtype or "float64", inputs=inputs, **constants)
     own_sweep = {e.name for e in work.derivation if isinstance(e, Refused)}
     derivation = with_repairs(work.graph, derive(work.graph), work.dtypes, but=own_sweep)
     failed = [o for o in derivation.obligations if o.status == "not proved"]
@@ -108,13 +116,18 @@ def check(pipeline: Pipeline | OwnMonoid, *, seed: int = 0, **constants: Any) ->
 
 
 def reducing(monoid: OwnMonoid) -> Pipeline:
-    """The pipeline that reduces its inputs, the monoid's elements, with it."""
+    """The pipeline that reduces its inputs, the monoid's elements, with it.
+
+    They are called as lift calls them, but for names that calls of a pipeline keep to themselves.
+    """
 
     def reduced(*elements: Any) -> Any:
         return monoid.over(elements, monoid.loc)
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [inspect.Parameter(n, kind) for n in monoid.elements]
+    taken = Taken({*RESERVED, *monoid.elements})
+    names = [taken.free(n) if n in RESERVED else n for n in monoid.elements]
+    parameters = [inspect.Parameter(n, kind) for n in names]
     reduced.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     reduced.__name__ = monoid.name
     reduced.__wrapped__ = monoid.merge  # type: ignore[attr-defined]  # whose text explains it

@@ -71,8 +71,11 @@ def _erf(x: Any) -> Any:
 
 
 def saturate(x: Any, dtype: np.dtype[Any]) -> Any:
-    """Float → integer: toward zero, clamped to the type's range, NaN → 0 (as CUDA converts)."""
+    """A number as an integer of this type: toward zero, clamped to its range, NaN → 0 (as CUDA
+    converts)."""
     info = np.iinfo(dtype)
+    if np.asarray(x).dtype.kind in "iu":
+        return np.clip(x, info.min, info.max).astype(dtype)
     wide = np.nan_to_num(np.trunc(np.asarray(x, np.float64)), nan=0.0)
     inside = np.clip(wide, float(info.min), float(info.max))
     out = np.where(inside >= float(info.max), info.max, np.where(inside <= info.min, info.min, 0))

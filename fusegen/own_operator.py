@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fusegen.dtypes import Kind
-from fusegen.expr import Expr, Lit, Var, ops_of
+from fusegen.expr import Expr, Lit, Var, ops_of, variables
 from fusegen.loc import Loc
 
 Law = Literal["associative", "identity", "commutative"]
@@ -58,6 +58,23 @@ class Operator:
         return frozenset(op for e in exprs for op in ops_of(e))
 
     @property
+    def parts(self) -> tuple[Operator, ...]:
+        """Fields that look at one another, together: the operator is the product of these."""
+        steps = dict(self.steps)
+        groups: list[set[str]] = []
+        for f in self.fields:
+            group = {f.name, *(n.partition(".")[2] for n in _needed(f.merge, steps) if "." in n)}
+            meeting = [g for g in groups if g & group]
+            groups = [g for g in groups if g not in meeting] + [group.union(*meeting)]
+        return tuple(self._part(g, steps) for g in groups)
+
+    def _part(self, names: set[str], steps: Mapping[str, Expr]) -> Operator:
+        fields = tuple(f for f in self.fields if f.name in names)
+        needed = {n for f in fields for n in _needed(f.merge, steps)}
+        return replace(self, fields=fields,
+                       steps=tuple((n, e) for n, e in self.steps if n in needed))  # fmt: skip
+
+    @property
     def identity(self) -> State:
         return {f.name: f.identity.value for f in self.fields}
 
@@ -69,3 +86,14 @@ class Operator:
         for name, expr in self.steps:
             env[name] = evaluate(expr, env)
         return {f.name: evaluate(f.merge, env) for f in self.fields}
+
+
+def _needed(expr: Expr, steps: Mapping[str, Expr]) -> set[str]:
+    """Names that the expression is made from, through all steps."""
+    found: set[str] = set()
+    todo = [expr]
+    while todo:
+        new = set(variables(todo.pop())) - found
+        found |= new
+        todo += [steps[n] for n in new if n in steps]
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from types import CodeType
 
 from fusegen import graph as g
@@ -20,6 +21,7 @@ from fusegen.value import Builder, Value
 
 _DTYPES: dict[Kind, DType] = {"float": FLOAT64, "int": INT64, "bool": BOOL}
 _CASTS = {"float": "to_float", "int": "to_int", "bool": "to_bool"}
+_MOST_MIXED = 6  # elements whose kinds are found one by one; more are all of one kind
 _TAKEN = {"a", "b", "r", "fg", "V"}  # names that the emitted merge uses itself
 
 Lift = Callable[..., list[g.Node]]
@@ -54,33 +56,53 @@ def _lifted(
     made = set(build.nodes.values())
     _check_elementwise(made, name, "lift")
     nodes = [n for n in g.topological((*inputs, *results)) if n in made]
-    kinds = _element_kinds(inputs, nodes, dict(zip(results, identity.values(), strict=True)))
-    known: dict[g.Node, Expr] = {i: Var(c_identifier(i.name), kinds[i], True) for i in inputs}
+    kinds = _element_kinds(inputs, nodes, results, identity)
+    taken = Taken()
+    known: dict[g.Node, Expr] = {
+        i: Var(taken.free(c_identifier(i.name)), kinds[i], True) for i in inputs
+    }
     for node in g.topological(tuple(results)):
         if node not in known and node in made:
             known[node] = _plain(node, known)
         elif node not in known:  # a value of the pipeline around it: any number, to the proof
-            known[node] = Var(f"captured_{len(known)}")
+            known[node] = Var(taken.free("captured"))
     variables = [e for e in known.values() if isinstance(e, Var)]
     return tuple(variables), [known[n] for n in results]
 
 
 def _element_kinds(
-    inputs: list[g.Input], nodes: Sequence[g.Node], wanted: Mapping[g.Node, Lit]
+    inputs: list[g.Input], nodes: Sequence[g.Node], results: Sequence[g.Node],
+    identity: Mapping[str, Lit],
 ) -> dict[g.Input, Kind]:
     """What elements lift takes: conditions where it uses them so, whole numbers where fields ask
     for such, else floats."""
     conditions = {n for m in nodes if isinstance(m, g.Map) for n in _conditions(m)}
-    fields = {n: z.kind for n, z in wanted.items() if n in nodes}
-    for number in ("float", "int"):
-        found: dict[g.Input, Kind] = {i: "bool" if i in conditions else number for i in inputs}
-        try:
-            kinds = kinds_of(nodes, {i.name: _DTYPES[k] for i, k in found.items()})
-        except (DTypeError, KeyError):  # KeyError: below a captured value, which has no kind yet
-            continue
-        if not any(k == "int" and kinds[n] == "float" for n, k in fields.items()):
-            return found
-    return {i: "bool" if i in conditions else "float" for i in inputs}
+    conditions |= {n for n, z in zip(results, identity.values(), strict=True) if z.kind == "bool"}
+    found: dict[g.Input, Kind] = {i: "bool" if i in conditions else "float" for i in inputs}
+    open_ = [i for i in inputs if i not in conditions]
+    kinds: Sequence[Kind] = ("float", "int")
+    mixed = product(kinds, repeat=len(open_)) if len(open_) <= _MOST_MIXED else \
+        ((k,) * len(open_) for k in kinds)  # fmt: skip
+    for choice in mixed:
+        chosen = {**found, **dict(zip(open_, choice, strict=True))}
+        if _fits(chosen, nodes, results, identity):
+            return chosen
+    return found
+
+
+def _fits(
+    chosen: Mapping[g.Input, Kind], nodes: Sequence[g.Node], results: Sequence[g.Node],
+    identity: Mapping[str, Lit],
+) -> bool:  # fmt: skip
+    """Does lift make what the fields of the identity are?"""
+    try:
+        kinds = kinds_of(nodes, {i.name: _DTYPES[k] for i, k in chosen.items()})
+        for node, (field, zero) in zip(results, identity.items(), strict=True):
+            if node in kinds:
+                check_field("", "lift", field, zero.kind, kinds[node], node.loc)
+    except (DTypeError, KeyError):  # KeyError: below a captured value, which has no kind yet
+        return False
+    return True
 
 
 def _conditions(node: g.Map) -> tuple[g.Node, ...]:

@@ -188,9 +188,9 @@ def cast(value: Array, dtype: DType, float_dtype: np.dtype[Any]) -> Array:
         return wide.astype(dtype.numpy).astype(float_dtype) if dtype.itemsize < 4 else wide
     if dtype.kind == "bool":
         return np.not_equal(value, 0)
-    if value.dtype.kind == "f":
-        return np.asarray(saturate(value, dtype.numpy)).astype(np.int64)
-    return value.astype(dtype.numpy).astype(np.int64)
+    if value.dtype.kind == "b":
+        return value.astype(np.int64)
+    return np.asarray(saturate(value, dtype.numpy)).astype(np.int64)
 
 
 def _argmin(x: Array) -> Array:

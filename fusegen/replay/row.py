@@ -11,7 +11,7 @@ from fusegen.errors import InternalError
 from fusegen.expr import FLOATS, Arithmetic, Expr, evaluate
 from fusegen.kernel import Entries, Gather, Kernel, Let, ListFold, Step, Sweep
 from fusegen.monoid import Monoid
-from fusegen.replay.states import FOLDS, Env, Folder, State
+from fusegen.replay.states import Env, Folder, State, folded
 
 Split = Callable[[Folder, int], State]
 """Makes the state of a sweep over a row of so many columns, along any tree of merges."""
@@ -70,9 +70,8 @@ class RowReplay:
                     self.env[step.name] = self._gather(step, self.env)
                 case ListFold():
                     values = self._listed(step.entries, step.value, lists)
-                    fold = FOLDS[step.fold]
-                    self.env[step.name] = fold.reduce(
-                        values, axis=-1, keepdims=self.folder.keepdims
+                    self.env[step.name] = folded(
+                        step.fold, values, self.arithmetic, keepdims=self.folder.keepdims
                     )
 
     def _gather(self, step: Gather, env: Env) -> Any:

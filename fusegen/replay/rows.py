@@ -105,7 +105,7 @@ class RowsReplay(RowReplay):
         super().__init__(kernel, row, n_cols, ROUNDED[kernel.compute.name])
 
     def _gather(self, step: Gather, env: Env) -> Any:
-        at = np.asarray(self.value(step.index, env))
+        at = np.atleast_2d(self.value(step.index, env))  # one for all rows: the last column
         inside = (at >= 0) & (at < self.n_cols)
         place = np.where(inside, at, 0)
         inner = {**env, f"{step.name}_at": place, "column": place}

@@ -13,18 +13,16 @@ from fusegen.dtypes import Kind
 from fusegen.expr import FLOATS, Arithmetic, Expr, Lit, Var, evaluate
 from fusegen.kernel import Sweep
 from fusegen.monoid import Best, FoldName, KBest, Moving, Own, Pivot
+from fusegen.ops import OPS
 
 Env = dict[str, Any]
 Columns = Sequence[int]
 Pairs = list[tuple[Any, int]]
 """(value, column), best first."""
 
-FOLDS: dict[FoldName, np.ufunc] = {
-    "max": np.maximum,
-    "min": np.minimum,
-    "sum": np.add,
-    "prod": np.multiply,
-}
+FOLDS: dict[FoldName, str] = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "mul"}
+"""Operations of which they are made: in any arithmetic, NaN wins a maximum."""
+
 _UNITS: dict[FoldName, float] = {"max": -np.inf, "min": np.inf, "sum": 0.0, "prod": 1.0}
 _WHOLE_UNITS: dict[FoldName, int] = {
     "max": -(2**63), "min": 2**63 - 1, "sum": 0, "prod": 1,
@@ -46,7 +44,8 @@ def rank(pair: tuple[Any, int], *, largest: bool = True) -> tuple[Any, ...]:
     value, column = pair
     if value != value:
         return (False, 0, column)
-    return (True, -value if largest else value, column)
+    plain = value.item() if isinstance(value, np.generic) else value  # conditions have no minus
+    return (True, -plain if largest else +plain, column)
 
 
 def first_of_both(a: Pairs, b: Pairs, k: int) -> Pairs:
@@ -122,7 +121,7 @@ class Folder:
         return np.broadcast_to(np.asarray(value), at.shape)
 
     def _folded(self, fold: FoldName, values: Any) -> Any:
-        return FOLDS[fold].reduce(values, axis=-1, keepdims=self.keepdims)
+        return folded(fold, values, self.arithmetic, keepdims=self.keepdims)
 
     def _best_of(self, best: Best, values: Any, at: Any) -> Any:
         return min(zip(values, at, strict=True), key=lambda p: rank(p, largest=best.largest))
@@ -157,7 +156,7 @@ class Folder:
         """a ⊕ b."""
         m, new = self.monoid, State()
         for f in m.folded:
-            new.parts[f.name] = FOLDS[f.fold](a.parts[f.name], b.parts[f.name])
+            new.parts[f.name] = self.call(FOLDS[f.fold], a.parts[f.name], b.parts[f.name])
         at_a: Env = {}  # where the pivots stand
         at_b: Env = {}
         at_new: Env = {}
@@ -200,6 +199,16 @@ class Folder:
         if pivot.action == "scale":
             usable = self.call("and", usable, self.call("ne", value, 0.0))
         return self.call("where", usable, value, 0.0 if pivot.action == "shift" else 1.0)
+
+
+def folded(
+    fold: FoldName, values: Any, arithmetic: Arithmetic, *, keepdims: bool = False
+) -> Any:
+    """Over the last axis."""
+    if values.dtype == object:  # whose NaN and whose integers NumPy does not know
+        join: Any = arithmetic.functions[FOLDS[fold]]
+        return join.reduce(values, axis=-1, keepdims=keepdims)
+    return OPS[FOLDS[fold]].numpy.reduce(values, axis=-1, keepdims=keepdims)  # type: ignore[attr-defined]
 
 
 def _unit(fold: FoldName, kind: Kind) -> float | int:

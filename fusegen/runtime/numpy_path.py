@@ -74,7 +74,7 @@ def _store(target: Array, value: Any, param: Param) -> None:
     whole = np.broadcast_to(value, (len(target), value.shape[-1] if value.ndim else 1))
     if param.shape == "row":
         whole = whole[:, 0]
-    if param.dtype.kind == "int" and whole.dtype.kind == "f":
+    if param.dtype.kind == "int" and whole.dtype.kind != "b":
         whole = saturate(whole, param.dtype.numpy)
     with np.errstate(all="ignore"):
         target[...] = whole

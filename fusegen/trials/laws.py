@@ -17,13 +17,13 @@ from fusegen import graph as g
 from fusegen.derivation import Dependent, Derivation
 from fusegen.dtypes import DType
 from fusegen.errors import LawViolation
-from fusegen.expr import Expr, Lit, walk
+from fusegen.expr import Arithmetic, Expr, Lit, walk
 from fusegen.kernel import Kernel, Let
-from fusegen.ops import OPS
 from fusegen.precise import exact, precise
 from fusegen.replay import Folder, RowReplay, State
-from fusegen.trials.rows import FAMILIES, SMALL, Case, Row, cases, named
-from fusegen.trials.text import comparable_outputs, values_of
+from fusegen.trials.comparable import comparable_outputs, jumps
+from fusegen.trials.rows import FAMILIES, SMALL, Array, Case, Row, cases, named
+from fusegen.trials.text import values_of
 
 DIGITS, MORE_DIGITS = 50, 150
 TOLERANCE, ROUGH = 1e-30, 1e-12  # relative; rough where a literal's exact value is not certain
@@ -169,8 +169,7 @@ def _clashes(
     with_text: bool, counts: Counts,
 ) -> list[Clash]:  # fmt: skip
     arithmetic = precise(digits)
-    row: Row = {n: np.asarray(arithmetic.functions["to_float"](v)) if v.dtype.kind == "f" else v
-                for n, v in case.row.items()}  # fmt: skip
+    row: Row = {n: _exactly(v, arithmetic) for n, v in case.row.items()}
     laws = _Laws(case, counts)
     found = RowReplay(kernel, named(graph, row), case.n_cols, arithmetic).run(laws)
     if with_text:
@@ -181,6 +180,13 @@ def _clashes(
             if name in comparable:
                 laws.clashes += _unlike_text(name, np.ravel(found[name]), np.ravel(known[node]))
     return laws.clashes
+
+
+def _exactly(values: Array, arithmetic: Arithmetic) -> Array:
+    """Numbers that keep their digits: more than float64's, and integers without an end."""
+    if values.dtype.kind == "f":
+        return np.asarray(arithmetic.functions["to_float"](values))
+    return values.astype(object) if values.dtype.kind == "i" else values
 
 
 def _unlike_text(name: str, found: Any, wanted: Any) -> Iterator[Clash]:
@@ -247,9 +253,7 @@ def _comparable(graph: g.Graph, derivation: Derivation) -> frozenset[str]:
     for node in graph.nodes:
         if any(a in touched for a in g.operands(node)):
             touched.add(node)
-            if isinstance(node, g.Map) and (
-                OPS[node.op].rule == "bool" or node.op in ("floor", "ceil", "round", "sign")
-            ):
+            if jumps(node):
                 found -= SMALL
         if graph.names[node] in merged:
             touched.add(node)

@@ -17,12 +17,15 @@ from fusegen.dtypes import FLOAT64, INT64, DType
 from fusegen.errors import LawViolation
 from fusegen.expr import FLOATS
 from fusegen.kernel import Kernel
+from fusegen.ops import saturate
 from fusegen.replay import Folder, RowReplay, State
 from fusegen.runtime.numpy_path import oracle
+from fusegen.trials.comparable import comparable_outputs
 from fusegen.trials.rows import FAMILIES, Rng, Row, named, values
-from fusegen.trials.text import comparable_outputs, values_of
+from fusegen.trials.text import Tree, Values, values_of
 
 TOLERANCE = 1e-9  # relative, float64; pieces of a row lose a few digits to polynomial moves
+_DIGITS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}  # of results that are so short
 _SPECIALS = (None, 0.0, -np.inf, np.inf, np.nan)
 _SPLITS = 4  # random splits and merge orders per row
 
@@ -39,19 +42,31 @@ def try_specials(
     for n_cols in sorted({max(n, smallest) for n in (1, 3, 7, smallest + 5)}):
         for special in _SPECIALS:
             row = _row(graph, dtypes, n_cols, special, rng)
-            with np.errstate(all="ignore"):
-                known = values_of(graph, row, n_cols, FLOATS)
-            comparable = comparable_outputs(graph, derivation, known)
+            slack = TOLERANCE * _scale(row, 0.0)
             outputs = by_text(graph, dtypes, row, n_cols)
-            wanted = {n: v for n, v in outputs.items() if n in comparable}
             nan = any(np.isnan(v).any() for v in row.values() if v.dtype.kind == "f")
             for _ in range(_SPLITS):
                 found = RowReplay(kernel, named(graph, row), n_cols).run(splitter)
-                due = {n: v for n, v in wanted.items()
-                       if not (ordered and nan and np.isnan(found[n]).all())}  # fmt: skip
+                with np.errstate(all="ignore"):
+                    known = values_of(graph, row, n_cols, FLOATS, splitter.trees)
+                    comparable = comparable_outputs(graph, derivation, known, slack)
+                wanted = {**outputs, **_of_own_monoids(graph, known)}
+                due = {n: v for n, v in wanted.items() if n in comparable
+                       and not (ordered and nan and np.isnan(found[n]).all())}  # fmt: skip
                 _compare(graph, kernel, found, due, row, splitter.pieces)
             rows += 1
     return rows, splitter.merges
+
+
+def _of_own_monoids(graph: g.Graph, known: Values) -> dict[str, Any]:
+    """Outputs that hang on a monoid of the user's own, which follows its merge under IEEE
+    arithmetic in whatever grouping there is: by name, in the grouping that was tried."""
+    hanging: set[g.Node] = set()
+    for node in graph.nodes:
+        if isinstance(node, g.Own) or any(a in hanging for a in g.operands(node)):
+            hanging.add(node)
+    named = zip(graph.outputs, graph.output_names, strict=True)
+    return {name: np.asarray(known[node]) for node, name in named if node in hanging}
 
 
 class Splitter:
@@ -61,6 +76,7 @@ class Splitter:
         self.rng = rng
         self.merges = 0
         self.pieces: list[list[int]] = []
+        self.trees: dict[str, Tree] = {}  # of the user's own monoids
 
     def __call__(self, folder: Folder, n_cols: int) -> State:
         rng = self.rng
@@ -70,14 +86,17 @@ class Splitter:
         n_cuts = int(rng.integers(0, n_cols + 2))
         cuts = np.sort(rng.integers(0, n_cols + 1, n_cuts))  # equal cuts make empty pieces
         self.pieces = [p.tolist() for p in np.split(columns, cuts)]
-        states = [folder.fold(p) for p in self.pieces]
+        states: list[tuple[State, Tree]] = [(folder.fold(p), p) for p in self.pieces]
         while len(states) > 1:
             i = int(rng.integers(len(states) - ordered))
-            a = states.pop(i)
+            a, left = states.pop(i)
             j = i if ordered else int(rng.integers(len(states)))
-            states[j] = folder.merge(a, states[j])
+            b, right = states[j]
+            states[j] = folder.merge(a, b), (left, right)
             self.merges += 1
-        return states[0]
+        ((whole, tree),) = states
+        self.trees |= dict.fromkeys((own.name for own in folder.monoid.own), tree)
+        return whole
 
 
 def _row(
@@ -117,15 +136,18 @@ def _compare(
     pieces: list[list[int]],
 ) -> None:  # fmt: skip
     for name, want in wanted.items():
-        got = np.asarray(found[name])
-        if got.dtype.kind == "f" and want.dtype.kind == "f":
+        dtype = kernel.param(name).dtype
+        got = _stored(np.asarray(found[name]), dtype)
+        if dtype.kind == "float":
             scale = _scale(row, want)
-            same = np.isclose(got, want, rtol=TOLERANCE, atol=TOLERANCE * scale, equal_nan=True)
+            digit = _DIGITS.get(dtype.name, TOLERANCE)
+            want = _stored(want, dtype)
+            same = np.isclose(got, want, rtol=digit, atol=TOLERANCE * scale, equal_nan=True)
             # Where infinite data leads the text out of the reals (0 · inf), monoid.py's guard
             # policy decides, not the proof.
             same = same | (~np.isfinite(want) & _has_infinity(row))
         else:
-            same = np.asarray(got.astype(want.dtype) == want)
+            same = np.asarray(got == want)
         if not np.all(same):
             shown = ", ".join(f"{n} = {v.tolist()}" for n, v in row.items())
             raise LawViolation(
@@ -134,6 +156,17 @@ def _compare(
                 f"the text gives {want.tolist()}.",
                 fix="Please report this: a proof and its replay disagree.",
             )  # fmt: skip
+
+
+def _stored(values: Any, dtype: DType) -> Any:
+    """As a result of this type: integers clamp, and floats round where that is to be seen."""
+    match dtype.kind:
+        case "int":
+            return saturate(values, dtype.numpy)
+        case "float" if dtype.itemsize < 4:
+            return values.astype(dtype.numpy).astype(np.float64)
+        case "float" | "bool":
+            return values
 
 
 def _has_infinity(row: Row) -> bool:

@@ -2,63 +2,50 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
 import numpy as np
 
 from fusegen import graph as g
-from fusegen.derivation import Commuted, Derivation
 from fusegen.expr import Arithmetic, evaluate
 from fusegen.replay import rank
 
 _FOLDS: dict[g.Fold, Callable[[list[Any]], Any]] = {
-    g.Fold.MAX: max, g.Fold.MIN: min, g.Fold.SUM: np.sum, g.Fold.PROD: np.prod,
+    g.Fold.SUM: lambda v: np.sum(np.array(v, object)),  # Python's integers do not overflow
+    g.Fold.PROD: lambda v: np.prod(np.array(v, object)),
     g.Fold.ARGMAX: lambda v: min(enumerate(v), key=lambda p: rank((p[1], p[0])))[0],
     g.Fold.ARGMIN: lambda v: min(enumerate(v), key=lambda p: rank((p[1], p[0]), largest=False))[0],
 }  # fmt: skip
 
 
+_EXTREMES = {g.Fold.MAX: "maximum", g.Fold.MIN: "minimum"}
+
 Values = Mapping[g.Node, Any]
 """Numbers for row values, lists of numbers for elements and lists."""
 
+Tree = list[int] | tuple["Tree", "Tree"]
+"""How states were merged: the columns of a piece, or what was left and right of ⊕."""
+
 
 def values_of(
-    graph: g.Graph, row: Mapping[str, Any], n_cols: int, arithmetic: Arithmetic
-) -> Values:
-    """Every value of the text for a row given by input names."""
+    graph: g.Graph, row: Mapping[str, Any], n_cols: int, arithmetic: Arithmetic,
+    trees: Mapping[str, Tree] | None = None,
+) -> Values:  # fmt: skip
+    """Every value of the text for a row given by input names.
+
+    `trees`: the grouping that the user's own monoids, by their graph names, fold along; otherwise
+    from left to right.
+    """
     known: dict[g.Node, Any] = {}
     for node in graph.nodes:
-        known[node] = _value(node, known, row, n_cols, arithmetic)
+        if isinstance(node, g.Own) and trees is not None:
+            lifted = [_elements(a, known, n_cols) for a in node.args]
+            known[node] = _along(trees[graph.names[node]], node, lifted, arithmetic)
+        else:
+            known[node] = _value(node, known, row, n_cols, arithmetic)
     return known
-
-
-def comparable_outputs(graph: g.Graph, derivation: Derivation, known: Values) -> frozenset[str]:
-    """Outputs that the text and the merged form must agree on, for these values.
-
-    Where f(x) levels off, f(x) ties and x does not: a commuted order then has columns in the order
-    of x (docs/special_values.md), and what hangs on those columns is not compared.
-    """
-    tied = {graph[e.name] for e in derivation if isinstance(e, Commuted) and _ties(graph, e, known)}
-    hanging: set[g.Node] = set()
-    for node in graph.nodes:
-        match node:
-            case g.Part(top=top, field="indices") if top in tied:
-                hanging.add(node)
-            case g.Reduce(fold=g.Fold.ARGMAX | g.Fold.ARGMIN) if node in tied:
-                hanging.add(node)
-            case _ if any(a in hanging for a in g.operands(node)):
-                hanging.add(node)
-    named = zip(graph.outputs, graph.output_names, strict=True)
-    return frozenset(name for node, name in named if node not in hanging)
-
-
-def _ties(graph: g.Graph, entry: Commuted, known: Values) -> bool:
-    """Does f make different elements equal, or NaN?"""
-    node = graph[entry.name]
-    assert isinstance(node, g.Reduce | g.TopK)
-    results, arguments = known[node.arg], known[graph[entry.atom]]
-    return any(v != v for v in results) or len({*results}) < len({*arguments})
 
 
 def _value(
@@ -75,13 +62,16 @@ def _value(
         case g.Index():
             return list(range(n_cols))
         case g.Map(op=op, args=args):
-            return _each(arithmetic.functions[op], [known[a] for a in args])
+            return each(arithmetic.functions[op], [known[a] for a in args])
         case g.Cast(dtype=dtype, arg=arg):
-            return _each(arithmetic.functions[f"to_{dtype.kind}"], [known[arg]])
+            return each(arithmetic.functions[f"to_{dtype.kind}"], [known[arg]])
         case g.Reduce(fold=fold, arg=arg):
             elements = _elements(arg, known, n_cols)
             if fold is g.Fold.MEAN:
-                return arithmetic.functions["div"](np.sum(elements), len(elements))
+                total = _FOLDS[g.Fold.SUM](elements)
+                return arithmetic.functions["div"](total, len(elements))
+            if fold in _EXTREMES:
+                return functools.reduce(arithmetic.functions[_EXTREMES[fold]], elements)
             return _FOLDS[fold](elements)
         case g.TopK(arg=arg, k=k, largest=largest):
             elements = _elements(arg, known, n_cols)
@@ -93,7 +83,7 @@ def _value(
             return columns if field == "indices" else [elements[c] for c in columns]
         case g.Take(arg=arg, index=index):
             elements = _elements(arg, known, n_cols)
-            return _each(lambda c: elements[int(c)] if 0 <= c < n_cols else np.nan, [known[index]])
+            return each(lambda c: elements[int(c)] if 0 <= c < n_cols else np.nan, [known[index]])
         case g.Own():
             return _own(node, [_elements(a, known, n_cols) for a in node.args], arithmetic)
         case g.Field(own=own, name=name):
@@ -110,12 +100,26 @@ def _least_first(pair: tuple[Any, int]) -> tuple[Any, ...]:
 
 def _own(node: g.Own, lifted: list[list[Any]], arithmetic: Arithmetic) -> Mapping[str, Any]:
     """identity ⊕ lift(x₀) ⊕ lift(x₁) ⊕ …"""
+    tree: Tree = []
+    for column in range(len(lifted[0])):
+        tree = (tree, [column])
+    return _along(tree, node, lifted, arithmetic)
+
+
+def _along(
+    tree: Tree, node: g.Own, lifted: list[list[Any]], arithmetic: Arithmetic
+) -> Mapping[str, Any]:
     fields = node.operator.fields
-    state: Mapping[str, Any] = {f.name: evaluate(f.identity, {}, arithmetic) for f in fields}
-    for values in zip(*lifted, strict=True):
-        element = {f.name: v for f, v in zip(fields, values, strict=True)}
-        state = node.operator.merge(state, element, lambda e, env: evaluate(e, env, arithmetic))
-    return state
+
+    def join(a: Mapping[str, Any], b: Mapping[str, Any]) -> Mapping[str, Any]:
+        return node.operator.merge(a, b, lambda e, env: evaluate(e, env, arithmetic))
+
+    if isinstance(tree, tuple):
+        return join(*(_along(side, node, lifted, arithmetic) for side in tree))
+    if not tree:
+        return {f.name: evaluate(f.identity, {}, arithmetic) for f in fields}
+    states = ({f.name: v[c] for f, v in zip(fields, lifted, strict=True)} for c in tree)
+    return functools.reduce(join, states)
 
 
 def _elements(node: g.Node, known: Values, n_cols: int) -> list[Any]:
@@ -124,7 +128,7 @@ def _elements(node: g.Node, known: Values, n_cols: int) -> list[Any]:
     return found if isinstance(found, list) else [found] * n_cols
 
 
-def _each(function: Callable[..., Any], args: list[Any]) -> Any:
+def each(function: Callable[..., Any], args: list[Any]) -> Any:
     """Entry by entry where any operand has entries."""
     sizes = [len(a) for a in args if isinstance(a, list)]
     if not sizes:

@@ -28,7 +28,7 @@ def evaluate(expr: Expr, env: Mapping[str, Number]) -> Number:
         case Call(op="where", args=(condition, then, other)):
             return evaluate(then if evaluate(condition, env) else other, env)
         case Call(op=op, args=args):
-            return _computed(op, [evaluate(a, env) for a in args])
+            return computed(op, [evaluate(a, env) for a in args])
 
 
 def exact(value: Any) -> Number:
@@ -52,7 +52,8 @@ def shown(value: Number) -> str:
     return spelled(value)
 
 
-def _computed(op: str, args: list[Number]) -> Number:
+def computed(op: str, args: list[Number]) -> Number:
+    """One operation."""
     special = any(isinstance(a, float) for a in args)
     if not special and op in OPERATIONS:
         try:

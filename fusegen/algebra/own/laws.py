@@ -1,4 +1,7 @@
-"""The laws of a monoid of the user's own: refuted by numbers, proved by sympy, or neither.
+"""The laws of a monoid of the user's own: refuted by numbers, proved, or neither.
+
+A state is the product of parts that do not look at one another, and each is proved by itself: what
+is piecewise linear by exact linear arithmetic (`decide`), what is not by sympy (`proof`).
 
 Its fold is a homomorphism by construction: a row's state is lift(x₀) ⊕ lift(x₁) ⊕ …, however it is
 cut, once ⊕ is associative and the identity is neutral. The laws are shown for the states that a
@@ -11,19 +14,21 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fusegen import derivation as dv
 from fusegen import graph as g
 from fusegen.algebra.limits import LAW_SECONDS, within
+from fusegen.algebra.own.decide import Decision
 from fusegen.algebra.own.invariants import Induction, Invariants
 from fusegen.algebra.own.proof import Proof
+from fusegen.algebra.own.reachable import Reachable
 from fusegen.algebra.own.refute import Search
 from fusegen.derivation import Counterexample, Obligation
 from fusegen.errors import LawViolation, UnprovedLaw
 from fusegen.loc import Loc
-from fusegen.own_operator import Law, Operator
+from fusegen.own_operator import Law, Operator, State
 
 _REQUIRED: tuple[Law, ...] = ("associative", "identity")
 
@@ -35,6 +40,8 @@ _STATEMENTS: dict[Law, str] = {
 _NOUNS: dict[Law, str] = {
     "associative": "associativity", "identity": "neutrality", "commutative": "commutativity",
 }  # fmt: skip
+_QUICK = 5_000  # operations of the search that comes before any proof
+_LATE = f"stopped after {LAW_SECONDS:g} seconds"
 _MEANS: dict[Law, str] = {
     "associative": "Rows are cut into pieces, and states merge in whatever grouping is fastest.",
     "identity": "Pieces may be empty: their state must change nothing, from either side.",
@@ -52,6 +59,7 @@ class Finding:
     tried: str
     statement: str
     seconds: float
+    engine: str = ""
 
 
 def own_entry(graph: g.Graph, node: g.Own, known: Mapping[g.Node, dv.Entry]) -> dv.Own:
@@ -123,24 +131,92 @@ class Laws:
 
     def _found(self, law: Law) -> Finding:
         start = time.perf_counter()
-        search = Search(self.operator)
-        counterexample = search.counterexample(law)
-        agreed = f"{search.tried[law]} small examples agree"
+        counterexample, shown, tried = self._examined(law)
+        agreed = f"{tried} small examples agree"
         if counterexample is not None:
             return Finding(law, False, counterexample, agreed, _STATEMENTS[law], _since(start))
+        proved = all(s.proved for s in shown)
+        facts = ", ".join(dict.fromkeys(s.facts for s in shown if s.facts))
+        how = "; ".join(dict.fromkeys(s.how for s in shown if s.proved is proved))
+        engines = ", ".join(dict.fromkeys(s.engine for s in shown))
+        states = f"all finite states{f' with {facts}' if facts else ''}"
+        return Finding(law, proved, None, f"{how}; {agreed}", f"{_STATEMENTS[law]} for {states}",
+                       _since(start), engines)  # fmt: skip
+
+    def _examined(self, law: Law) -> tuple[Counterexample | None, list[Shown], int]:
+        """(a counterexample, or else what was shown of every part; how many examples were tried).
+
+        In turn: few examples, linear arithmetic, many examples, sympy, and hard examples for what
+        is not proved then."""
+        quick = Search(self.operator, _QUICK)
+        found, shown = quick.counterexample(law), list[Shown]()
+        if found is None:
+            shown = [part.decided(law) for part in self.parts]
+        if found is not None or all(s.proved for s in shown):
+            return found, shown, quick.tried[law]
+        search = Search(self.operator)
+        found = search.counterexample(law)
+        if found is None:
+            shown = [part.shown(law, s) for part, s in zip(self.parts, shown, strict=True)]
+        tried = search.tried[law]
+        if found is None and not all(s.proved for s in shown):
+            hard = Search(self.operator)
+            found = hard.counterexample(law, hard=True)
+            tried += hard.tried[law]
+        return found, shown, tried
+
+    @functools.cached_property
+    def parts(self) -> tuple[Part, ...]:
+        search = Search(self.operator)
+        samples = [search.state(piece) for piece in search.lists("identity") if piece]
+        return tuple(
+            Part(part, [{f.name: s[f.name] for f in part.fields} for s in samples])
+            for part in self.operator.parts
+        )
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What became of a law, for one part of the state."""
+
+    proved: bool
+    how: str
+    facts: str
+    engine: str
+
+
+@dataclass
+class Part:
+    """A part of an operator's state, and states of small rows."""
+
+    operator: Operator
+    samples: Sequence[State]
+
+    def decided(self, law: Law) -> Shown:
+        """By linear arithmetic."""
+        late: tuple[Reachable | None, str] = None, _LATE
+        found, how = within(LAW_SECONDS, lambda: self.decision.attempt(law), late)
+        return Shown(found is not None, how, str(found or ""), "linear arithmetic")
+
+    def shown(self, law: Law, decided: Shown) -> Shown:
+        """By sympy, where not all is linear."""
+        if decided.proved or decided.how:
+            return decided
         known = self.signs
-        proved, how = self._attempt(law, known)
+        proved, tried = self._attempt(law, known)
         if not proved and self.facts.facts:
             known = self.facts
-            proved, how = self._attempt(law, known)
-        states = f"all finite states{f' with {known}' if str(known) else ''}"
-        return Finding(law, proved, None, f"{how}; {agreed}", f"{_STATEMENTS[law]} for {states}",
-                       _since(start))  # fmt: skip
+            proved, tried = self._attempt(law, known)
+        return Shown(proved, tried, str(known), "sympy")
 
     def _attempt(self, law: Law, known: Invariants) -> tuple[bool, str]:
         """(proved?, what was tried)."""
         attempt = functools.partial(Proof(self.operator, known).attempt, law)
-        return within(LAW_SECONDS, attempt, (False, f"stopped after {LAW_SECONDS:g} seconds"))
+        return within(LAW_SECONDS, attempt, (False, _LATE))
+
+    @functools.cached_property
+    def decision(self) -> Decision:
+        return Decision(self.operator, self.samples)
 
     @functools.cached_property
     def signs(self) -> Invariants:
@@ -150,9 +226,7 @@ class Laws:
     @functools.cached_property
     def facts(self) -> Invariants:
         """And what else holds of them, for laws that signs do not prove."""
-        search = Search(self.operator)
-        samples = [search.state(piece) for piece in search.lists("identity") if piece]
-        find = functools.partial(Induction(self.operator).facts, self.signs, samples)
+        find = functools.partial(Induction(self.operator).facts, self.signs, self.samples)
         return within(LAW_SECONDS, find, self.signs)
 
 
@@ -164,7 +238,7 @@ def _since(start: float) -> float:
 
 
 def _obligation(operator: Operator, found: Finding) -> Obligation:
-    engine = "sympy" if found.proved else f"{operator.loc.short}, assume=({found.law!r},)"
+    engine = found.engine if found.proved else f"{operator.loc.short}, assume=({found.law!r},)"
     return Obligation(found.law, found.statement, "proved" if found.proved else "assumed",
                       found.seconds, engine)  # fmt: skip
 

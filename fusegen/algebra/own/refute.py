@@ -1,19 +1,23 @@
 """Counterexamples to the laws of a monoid: the smallest states first, in exact numbers.
 
 States are those that short lists of small numbers lead to. Lists come by their length, then by the
-size of what is in them, so that the first that breaks a law needs no shrinking. How many are looked
+size of what is in them, so that the first that breaks a law needs no shrinking. After those come
+lists of what the text itself speaks of (`seeds`), and long ones of few numbers. How many are looked
 at depends on the operator alone: the search is bounded by the operations that it computes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
-from itertools import product
+from itertools import chain, pairwise, product, takewhile
 
 from fusegen.algebra.exact import Number
 from fusegen.algebra.own.exact import evaluate, exact, same, shown
+from fusegen.algebra.own.reachable import constants_of
 from fusegen.derivation import Counterexample
 from fusegen.expr import Call, Var, walk
 from fusegen.own_operator import Law, Operator, State
@@ -22,6 +26,9 @@ _POOLS: dict[int, tuple[int, ...]] = {1: (0, 1, -1, 2, -2, 3), 2: (0, 1, -1, 2)}
 _LONGEST = {"associative": 5, "commutative": 4, "identity": 3}
 _MOST_LISTS = 10_000  # of one length: more are not looked at
 _OPERATIONS = 50_000  # of all merges of a search, a few µs each
+_SHORT = {"associative": 3, "commutative": 2, "identity": 1}  # lists of seeds: one for each state
+_MOST_LITERALS = 8
+_LONG, _FEW = 6, 2  # elements, of so few different ones
 
 Element = tuple[Number, ...]
 Piece = tuple[Element, ...]
@@ -32,6 +39,7 @@ class Search:
     """The states of an operator, and how many of them a law was tried on."""
 
     operator: Operator
+    most: int = _OPERATIONS
     computed: int = 0
     tried: dict[Law, int] = field(default_factory=dict)
     known: dict[Piece, State] = field(default_factory=dict)
@@ -64,9 +72,13 @@ class Search:
         asked = self.operator.operations
         special = [exact(float("nan"))] if asked & {"isnan", "isfinite"} else []
         special += [exact(float("inf"))] if asked & {"isinf", "isfinite"} else []
-        numbers = [*map(exact, _POOLS.get(len(self.operator.elements), (0, 1))), *special]
+        return self._elements([*map(exact, _POOLS.get(len(self.operator.elements), (0, 1))),
+                               *special])  # fmt: skip
+
+    def _elements(self, numbers: Sequence[Number]) -> tuple[Element, ...]:
         choices = [
-            [exact(1)] if not v.varying else [False, True] if v.kind == "bool" else numbers
+            [exact(1)] if not v.varying else [False, True] if v.kind == "bool"
+            else [n for n in numbers if v.kind == "float" or isinstance(n, float) or n == int(n)]
             for v in self.operator.elements
         ]  # a captured row value is the same for every element
         return tuple(sorted(product(*choices), key=_size))
@@ -77,14 +89,22 @@ class Search:
                 return
             for found in sorted(product(self.pool, repeat=length),
                                 key=lambda p: sum(map(_size, p))):  # fmt: skip
-                if self.computed > _OPERATIONS:
+                if self.computed > self.most:
                     return
                 yield found
 
-    def counterexample(self, law: Law) -> Counterexample | None:
+    def hard_lists(self, law: Law) -> Iterator[Piece]:
+        """Short lists of what the text speaks of; then long ones of few small numbers."""
+        pool = self._elements(seeds(self.operator))
+        yield from takewhile(lambda _: self.computed <= self.most, _some(pool, _SHORT[law]))
+        few = [e for e in self.pool if e != self.pool[0]][:_FEW]
+        if law != "identity":
+            yield from chain(*(product(few, repeat=n) for n in range(3, _LONG + 1)))
+
+    def counterexample(self, law: Law, *, hard: bool = False) -> Counterexample | None:
         """The smallest states that break the law, if any were found."""
-        self.tried[law] = 0
-        for found in self.lists(law):
+        self.tried.setdefault(law, 0)
+        for found in self.hard_lists(law) if hard else self.lists(law):
             for pieces in _cut(found, law):
                 self.tried[law] += 1
                 broken = self._broken(law, pieces)
@@ -118,6 +138,28 @@ class Search:
             law=law, pieces=dict(zip(named, pieces, strict=True)), states=named, parts=parts,
             sides=sides, text=tuple(_lines(self.operator, named, pieces, parts, sides)),
         )  # fmt: skip
+
+
+def seeds(operator: Operator) -> list[Number]:
+    """Numbers near which a text may do something else: its own, what stands beside, between and
+    beyond them, and fractions."""
+    own = [c for c in constants_of(operator) if abs(c) > 1 or c.denominator > 1][:_MOST_LITERALS]
+    near = [n for c in own for n in (c, c + 1, c - 1, c / 2, 2 * c)]
+    between = [(a + b) / 2 for a, b in pairwise(own)] + [a + b for a, b in pairwise(own)]
+    beyond = [10 * max(own, key=abs)] if own else []
+    plain = [Fraction(n) for n in (0, 1, -1, 5, -9)] + [Fraction(1, 2), Fraction(-3, 2)]
+    return list(dict.fromkeys([*plain, *near, *between, *beyond]))
+
+
+def _some(pool: Sequence[Element], length: int) -> Iterable[Piece]:
+    """Lists of this length, the smallest first: all, or a choice of them that is always the same.
+
+    Each has a number that is not small; the others were tried.
+    """
+    if len(pool) ** length <= _MOST_LISTS:
+        return sorted(product(pool, repeat=length), key=_size)
+    pick = random.Random(0).choices
+    return sorted((tuple(pick(pool, k=length)) for _ in range(_MOST_LISTS)), key=_size)
 
 
 def _size(element: object) -> float:
