@@ -185,19 +185,19 @@ MONOIDS: dict[str, Any] = {
     "argmax, the later of ties, whole columns": pairs(False, -1),
     "argmax, the earlier of ties, whole columns": pairs(True, -1),
     "an element called i": fg.monoid(0.0, lambda i: i, lambda a, b: a + b),
-    "elements called a and b": fg.monoid((0.0, 1.0), lambda a, b: (a, b),
-                                         lambda p, q: (p[0] + q[0], p[1] * q[1])),
+    "elements called a and b": fg.monoid((0.0, -INF), lambda a, b: (a, b),
+                                         lambda p, q: (p[0] + q[0], fg.maximum(p[1], q[1]))),
     "elements called double and int": fg.monoid(
-        0.0, lambda double, int: double * int, lambda a, b: a + b),
+        0.0, lambda double, int: double + 2 * int, lambda a, b: a + b),
     "elements called axis and dtype": fg.monoid(
-        0.0, lambda axis, dtype, out: axis + dtype * out, lambda a, b: a + b),
+        0.0, lambda axis, dtype, out: axis + dtype - out, lambda a, b: a + b),
     "elements called i and i_": fg.monoid((0.0, -INF), lambda i, i_: (i, i_),
                                           lambda a, b: (a[0] + b[0], fg.maximum(a[1], b[1]))),
     "an element called captured_1": fg.monoid(0.0, lambda captured_1: captured_1,
                                               lambda a, b: a + b),
     "fields called a and e": fg.monoid(
-        {"a": 0.0, "e": 1.0}, lambda x: {"a": x, "e": x},
-        lambda a, b: {"a": a["a"] + b["a"], "e": a["e"] * b["e"]}),
+        {"a": 0.0, "e": INF}, lambda x: {"a": x, "e": x},
+        lambda a, b: {"a": a["a"] + b["a"], "e": fg.minimum(a["e"], b["e"])}),
     "conditions": fg.monoid((False, True), lambda keep: (keep, ~keep),
                             lambda a, b: (a[0] | b[0], a[1] & b[1])),
     "a condition and a number": fg.monoid((False, 0), lambda x, keep: (keep, fg.where(keep, 1, 0)),
@@ -205,8 +205,9 @@ MONOIDS: dict[str, Any] = {
     "last wins": fg.monoid({"any": False, "v": 0.0}, lambda x: {"any": True, "v": x},
                            lambda a, b: {"any": a["any"] | b["any"],
                                          "v": fg.where(b["any"], b["v"], a["v"])}),
-    "composition of lines": fg.monoid((1.0, 0.0), lambda a, b: (a, b),
-                                      lambda p, q: (p[0] * q[0], q[0] * p[1] + q[1])),
+    "composition of max-plus lines": fg.monoid(
+        (0.0, -INF), lambda a, b: (a, b),
+        lambda p, q: (p[0] + q[0], fg.maximum(p[1] + q[0], q[1]))),
 }  # fmt: skip
 MONOIDS["a product"] = fg.product(MONOIDS["last wins"], fg.monoid(
     0.0, lambda x: x, lambda a, b: a + b, name="total"), name="both")  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from fractions import Fraction
 
+import check_cases as right
 import numpy as np
 import pytest
 from cases import covariance, kl_divergence, skewness_sum, weighted_variance
@@ -18,7 +19,10 @@ from fusegen.check import attempt, lowered
 from fusegen.expr import FLOATS, Lit, Var, call, evaluate
 from fusegen.monoid import Best, KBest
 from fusegen.ops import OPS
+from fusegen.own_operator import Operator
 from fusegen.precise import exact, precise
+from fusegen.replay import states
+from fusegen.trials import specials
 from fusegen.trials.laws import LAWS
 from fusegen.trials.orders import exhaust
 from fusegen.trials.rows import FAMILIES, cases
@@ -319,3 +323,87 @@ def test_an_attempt_needs_no_proof():
     work = _work(L["entropy"])
     derivation = work.derivation
     assert attempt(work, derivation, lowered(work, derivation), 0).rows >= 30
+
+
+# ---- right things of every kind ----
+
+
+@pytest.mark.parametrize("group", right.RIGHT)
+def test_right_texts_pass(group, monkeypatch):
+    if group != "greatest":  # whose lists and leaders are all that there are
+        monkeypatch.setattr("fusegen.check.try_orders", lambda kernel: 0)
+    pipeline = right.together(group)
+    fg.check(pipeline, dtype={n: right.DTYPES.get(n, "float64") for n in pipeline.signature.arrays})
+
+
+@pytest.mark.parametrize("name", right.MONOIDS)
+def test_right_monoids_pass(name):
+    fg.check(right.MONOIDS[name])
+
+
+def test_there_are_enough_right_things():
+    assert sum(map(len, right.RIGHT.values())) + len(right.MONOIDS) >= 60
+
+
+def test_element_types_may_be_given():
+    whole = fg.monoid(0.0, lambda x: x, lambda a, b: a + b, name="total")
+    assert fg.check(whole, dtype="int32").laws == fg.check(whole, dtype={"x": "int32"}).laws
+    with pytest.raises(fg.ArgumentError, match="no input of this call"):
+        fg.check(whole, dtype={"y": "int32"})
+
+
+def test_whole_numbers_are_clamped_when_cast():
+    """The text says so, and every backend does."""
+    @fg.pipeline
+    def squares(n):
+        return fg.cast(fg.sum(n * n), "int8"), fg.cast(fg.min(n) - 5, "uint8")
+
+    n = np.array([[4, 4, 5, 5, 6, 4, 1], [0, 1, 2, 3, 4, 5, -6]], np.int32)
+    for run in (squares.reference, squares, squares.compile(n, target="numpy")):
+        total, least = run(n)
+        np.testing.assert_array_equal(total, [127, 91])
+        np.testing.assert_array_equal(least, [0, 0])
+
+
+# ---- and wrong ones do not ----
+
+
+def test_an_order_of_conditions_is_tried(monkeypatch):
+    """Ties to the highest column."""
+    rank = states.rank
+    monkeypatch.setattr(states, "rank",
+                        lambda pair, **given: rank((pair[0], -pair[1]), **given))  # fmt: skip
+    with pytest.raises(fg.LawViolation):
+        fg.check(fg.pipeline(lambda x: fg.argmax(x > 0)))
+
+
+@pytest.mark.parametrize("wrong", [
+    lambda a, b: (b, a), lambda a, b: (a, a), lambda a, b: (a, {n: -v for n, v in b.items()}),
+], ids=["reversed", "one side twice", "negated"])  # fmt: skip
+def test_a_monoid_merged_wrongly_is_caught(wrong, monkeypatch):
+    """Its laws are proved, and yet the kernel merges something else."""
+    line = right.MONOIDS["composition of max-plus lines"]
+    right_merge = Operator.merge
+    monkeypatch.setattr(states.Folder, "merge", _merging(states.Folder.merge, wrong, right_merge))
+    with pytest.raises(fg.LawViolation):
+        fg.check(line)
+
+
+def _merging(merge, wrong, operator_merge):
+    def broken(folder, a, b):
+        new = merge(folder, a, b)
+        for own in folder.monoid.own:
+            sides = wrong(a.own[own.name], b.own[own.name])
+            new.own[own.name] = operator_merge(own.operator, *sides, folder.value)
+        return new
+
+    return broken
+
+
+@pytest.mark.parametrize("wrong", [
+    lambda v, dtype: v, lambda v, dtype: v.astype(dtype),
+], ids=["not clamped", "wrapped"])  # fmt: skip
+def test_a_wrong_store_is_caught(wrong, monkeypatch):
+    monkeypatch.setattr(specials, "saturate", wrong)
+    with pytest.raises(fg.LawViolation, match="differs from the text"):
+        fg.check(fg.pipeline(lambda x: fg.cast(100 * fg.max(x), "uint8")))

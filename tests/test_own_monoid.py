@@ -352,7 +352,7 @@ def test_the_command_line_checks_monoids():
         return subprocess.run([sys.executable, "-m", "fusegen", "check", f"{own.__file__}:{name}"],
                               capture_output=True, text=True)  # fmt: skip
 
-    good, bad, unknown = check("welford"), check("mean_of_means"), check("unproved_run")
+    good, bad, unknown = check("welford"), check("mean_of_means"), check("unproved")
     assert (good.returncode, bad.returncode, unknown.returncode) == (0, 1, 2)
     assert "3 of 3 obligations proved" in good.stdout
     assert "a ⊕ (b ⊕ c) = 1/4" in bad.stderr
