@@ -162,4 +162,30 @@ def rms_norm_backward(x: Value, g: Value) -> Value:
     return fg.sum(g * x * fg.rsqrt(fg.mean(x**2) + 1e-6))
 
 
+@fg.pipeline
+def masked_normaliser(x: Value, y: Value) -> Value:
+    """Σ exp(x − max) of the elements that y selects, about their own maximum."""
+    kept = y > 0
+    m = fg.max(fg.where(kept, x, float("-inf")))
+    return fg.sum(fg.where(kept, fg.exp(x - m), 0))
+
+
+@fg.pipeline
+def squares_about_another_mean(x: Value, y: Value) -> Value:
+    """Mean of (x − mean y)²: kept about the mean of x."""
+    return fg.mean((x - fg.mean(y)) ** 2)
+
+
+@fg.pipeline
+def squares_over_another_scale(x: Value, y: Value) -> Value:
+    """Σ (x / max |y|)²: kept over max |x|."""
+    return fg.sum((x / fg.max(fg.abs(y))) ** 2)
+
+
+@fg.pipeline
+def sum_over_the_range(x: Value) -> Value:
+    """Σ x / (max − min): Σ x, divided when the row is finished."""
+    return fg.sum(x / (fg.max(x) - fg.min(x)))
+
+
 ACCEPTED = {p.name: p for p in list(globals().values()) if isinstance(p, fg.Pipeline)}

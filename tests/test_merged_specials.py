@@ -79,13 +79,19 @@ class Deviation:
     instead: Pipeline | None = None  # this text's result, on every row
     or_nan: bool = False  # or NaN, on rows with an infinity
     nan_too: bool = False  # or NaN, on rows with a NaN
+    by_zero: bool = False  # or an infinity for NaN, where an input's row is 0 throughout
 
 
 _TIES = "where probabilities tie and logits do not, columns are in the order of the logits"
 _LIMIT = "an infinite element of weight 0 counts as 0, its limit"
 _UNORDERED = "NaN is neither below the maximum nor equal to it: the merged form says NaN"
 _COUPLED = "a sum that takes others along when its pivot moves may meet inf − inf"
+_FAR = "a power of the distance to a row value of other elements is NaN, not inf, at an infinity"
 DEVIATIONS = {
+    "squares_about_a_sum": Deviation(_FAR, or_nan=True),
+    "squares_about_another_mean": Deviation(_FAR, or_nan=True),
+    "variance_with_weights_of_any_sign": Deviation(_FAR, or_nan=True),
+    "squares_over_another_scale": Deviation("0 / 0 of an element is not seen", by_zero=True),
     "softmax_topk": Deviation(_TIES, 1, instead=columns_of_x),
     "moe_gate": Deviation(_TIES, 1, instead=columns_of_x),
     "kl_divergence": Deviation(_LIMIT, instead=kl_in_the_limit),
@@ -162,6 +168,9 @@ def assert_due(name: str, inputs: Mapping[str, Array], found: tuple[Array, ...])
         if deviation is not None and deviation.nan_too and deviation.output == number:
             missing = np.any([np.isnan(a).any(axis=1) for a in inputs.values()], axis=0)
             same |= np.isnan(got) & missing.reshape(-1, *[1] * (got.ndim - 1))
+        if deviation is not None and deviation.by_zero and deviation.output == number:
+            nothing = np.any([(a == 0).all(axis=1) for a in inputs.values()], axis=0)
+            same |= np.isinf(got) & np.isnan(want) & nothing[:, None]
         wrong = np.argwhere(~same)
         if len(wrong):
             at = tuple(wrong[0])

@@ -409,9 +409,8 @@ RIGHT: Merge = replay.Folder.merge
 
 
 def ignores_the_second(folder, a, b):
-    new = RIGHT(folder, a, b)
-    new.parts |= {v.name: folder._moved(v, a, new) for v in folder.monoid.moving}
-    return new
+    parts = {**b.parts, **{v.name: 0.0 for v in folder.monoid.moving}}
+    return RIGHT(folder, a, replace(b, parts=parts))
 
 
 def only_adds(folder, a, b):

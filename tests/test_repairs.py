@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import simt
 from merge_trees import GPU, HOST, drive, trees
-from repair_cases import ALL, Case, pairs
+from repair_cases import ALL, INF, Case, pairs
 
 from fusegen.lower.online import online_kernel
 from fusegen.replay import RowsReplay, balanced, chain
@@ -100,3 +102,31 @@ def test_emulated_code_is_as_accurate_as_the_text():
     x, y = pairs(3)
     driven = drive(pipeline, {"x": x, "y": y}, {}, GPU)
     assert_due(cases, x, y, driven.run({"x": x, "y": y}, trees(3)[::7]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_infinities_nan_and_zeros_are_as_documented(name):
+    """The text's, but: NaN for an infinity; 0 for an infinity times 0; an infinity for NaN where
+    the text divides by 0."""
+    pipeline, cases = ALL[name]
+    work = pipeline.work(form="online", dtype="float32")
+    kernel = online_kernel(work.graph, work.derivation, work.dtypes)
+    letters = (-INF, -1, 0, 2, INF, np.nan)
+    for n in (1, 2, 3):
+        rows = np.array(list(itertools.product(letters, repeat=n)), np.float32)
+        beside = rows if n < 3 else rows[::7]
+        x, y = np.repeat(rows, len(beside), axis=0), np.tile(beside, (len(rows), 1))
+        text = pipeline.reference(x, y)
+        with np.errstate(all="ignore"):
+            zero = [np.ravel(c.row(x.astype(float), y.astype(float)) == 0) for c in cases.values()]
+        special = ~(np.isfinite(x) & np.isfinite(y)).all(axis=1)
+        for tree in (chain(1), balanced(1)):
+            found = RowsReplay(kernel, {"x": x, "y": y}, n).run(tree).values()
+            for case, want, got, by_zero in zip(cases, text.values(), found, zero, strict=True):
+                got = np.ravel(got)
+                same = np.isclose(got, want, rtol=1e-5, atol=1e-6, equal_nan=True)
+                same |= np.isnan(got) & np.isinf(want) & (special | by_zero)
+                same |= np.isinf(got) & np.isnan(want) & by_zero
+                same |= np.isnan(want) & ~np.isnan(got) & special & (case == "weighted")
+                at = np.flatnonzero(~same)
+                assert not len(at), (case, x[at[0]], y[at[0]], got[at[0]], want[at[0]])

@@ -11,7 +11,6 @@ docs/proofs.md says why each is as accurate as the text; sympy proves each equal
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from math import comb
 
 from fusegen import graph as g
@@ -19,7 +18,7 @@ from fusegen.algebra.symbols import is_nonnegative, is_positive
 from fusegen.loc import Loc
 from fusegen.repair.product import Product, both, magnitude, moves, multiplied, taken_apart
 from fusegen.rewrite.build import call_it, fold, length, literal, name_of, op
-from fusegen.rewrite.exponent import gathered, parts, plus, scaled, spelled
+from fusegen.rewrite.exponent import gathered, parts, scaled, spelled
 
 NOTHING = 3.4028234663852886e38
 """A maximum over nothing is below every float32, and a number: no sum about it is NaN."""
@@ -149,10 +148,15 @@ class _Sum:
         _name(m, x, f"{greatest.value}{self.where}")
         rest = self.sum_where_selected(self.op("exp", spelled({x: c, m: -c}, self.loc)))
         # Twice the root: exp(m − P) alone may be subnormal, or infinite, where the result is not.
-        scale = self.op("exp", spelled(scaled(plus({m: c}, rows), Fraction(1, 2)), self.loc))
+        p = spelled(scaled(rows, -1), self.loc)
+        off = self.op("sub", spelled({m: c}, self.loc), p)
+        scale = self.op("exp", self.op("mul", off, self.number(0.5)))
         plain = self.op("mul", self.op("mul", scale, rest), scale)
         infinite = scale if not self.term.weights else self.op("zero_wins", scale, rest)
         value = self.op("where", self.op("isinf", m), infinite, plain)
+        # Of an infinite P exp(x − P) is 0; or infinite, NaN where x is so too: NaN stands for both.
+        beyond = self.op("mul", scale, self.number(0.0))
+        value = self.op("where", self.op("isinf", p), beyond, value)
         return Repaired(self.read(self.guarded(value)), self.read(plain), m)
 
     def scale(self) -> Repaired | None:
