@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from fusegen.loc import Loc
 
@@ -91,3 +92,13 @@ class CompilerError(BackendError):
         lines = [f"the compiler {what}", f"  {' '.join(command)}"]
         lines += [f"  | {line}" for line in said.splitlines()]
         super().__init__("\n".join([*lines, *([f"  {fix}"] if fix else [])]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _compiler_error, (self.command, self.what, self.said, self.fix, self.refused)
+
+
+def _compiler_error(
+    command: Sequence[str], what: str, said: str, fix: str, refused: bool
+) -> CompilerError:
+    """One that comes from another process."""
+    return CompilerError(command, what, said, fix=fix, refused=refused)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shlex
 import signal
 import subprocess
@@ -101,6 +102,7 @@ def test_one_clear_error(fake, monkeypatch, script, said):
     with pytest.raises(CompilerError, match=said) as caught:
         build()
     assert str(path) in str(caught.value)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     assert isinstance(caught.value, fg.BackendError)
     with opened() as folder:
         assert list(folder.files()) == []

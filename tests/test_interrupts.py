@@ -14,7 +14,7 @@ from cases import TARGETS
 
 import fusegen as fg
 from fusegen.errors import BackendError
-from fusegen.runtime import threads
+from fusegen.runtime import numpy_path, threads
 from fusegen.runtime.threads import aside, share
 
 
@@ -174,6 +174,23 @@ def test_without_more_threads_the_caller_does_it_all(monkeypatch):
     share(20, seen.append, 4)
     assert seen == list(range(20))
     assert aside(lambda _: 7) == 7
+
+
+@pytest.mark.parametrize("asked", [1, 3])
+def test_the_numpy_path_has_as_many_threads_as_it_is_given(monkeypatch, asked):
+    monkeypatch.setenv("FUSEGEN_THREADS", str(asked))
+    seen, usual = set(), numpy_path.evaluate
+
+    def evaluate(*args):
+        seen.add(threading.get_ident())
+        time.sleep(0.002)
+        return usual(*args)
+
+    monkeypatch.setattr(numpy_path, "evaluate", evaluate)
+    x = np.ones((40, 1 << 16), "f4")
+    fg.library.logsumexp.compile(x, target="numpy")(x)
+    assert threading.get_ident() in seen
+    assert len(seen) == asked
 
 
 # ---- forks ----
