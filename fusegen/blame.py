@@ -26,9 +26,9 @@ def _ours(frame: FrameType) -> bool:
     return module == "fusegen" or module.startswith("fusegen.")
 
 
-def loc_of(frame: FrameType) -> Loc:
-    """The line that a frame is at."""
-    file, line = frame.f_code.co_filename, frame.f_lineno
+def loc_of(frame: FrameType, line: int | None = None) -> Loc:
+    """The line that a frame is at, or was when it raised."""
+    file, line = frame.f_code.co_filename, frame.f_lineno if line is None else line
     return Loc(file, line, linecache.getline(file, line).strip())
 
 

@@ -45,7 +45,11 @@ def log_softmax(x: Value) -> Value:
 
 @pipeline
 def logsumexp(x: Value) -> Value:
-    """log Σ exp(x) per row; −inf for a row of −inf, +inf for a row with +inf. As SciPy's."""
+    """log Σ exp(x) per row; −inf for a row of −inf, +inf for a row with +inf.
+
+    As torch.logsumexp. Where the greatest element is 0 and all others vanish beside it, the result
+    is 0: SciPy's takes log1p of the others' sum, and keeps their share (4.2e-18 for [0, −40]).
+    """
     return fg.logsumexp(x)
 
 

@@ -27,7 +27,7 @@ from fusegen.runtime.rows import Axes, as_rows, plain_axis, rows_of
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import host_cpu
 from fusegen.shared import Recent
-from fusegen.signature import Signature, check_chunk, check_flag, signature_of
+from fusegen.signature import Signature, check_flag, check_whole, signature_of
 from fusegen.trace import inline, is_tracing
 from fusegen.traces import MOST, Traces
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 
 class Pipeline(Held):
-    """A row pipeline: call it with arrays, or ask what it compiles to.
+    """A row pipeline, made by `fg.pipeline`: call it with arrays, or ask what it compiles to.
 
-    Made by `fg.pipeline`. Positional parameters are arrays (element inputs unless annotated
+    Positional parameters are arrays (element inputs unless annotated
     `fg.PerColumn` or `fg.PerRow`; default None makes one optional), keyword-only parameters are
     compile-time constants.
     """
@@ -156,7 +156,7 @@ class Pipeline(Held):
         deterministic: bool = False, tune: bool = False, chunk: int | None = None,
         **constants: Any,
     ) -> Compiled:  # fmt: skip
-        """Compile once for these arrays or `fg.Spec`s; see `Compiled`.
+        """Compile once for these arrays or `fg.Spec`s.
 
         target: "cpu", a CPU level, "sm_90"…, "numpy" (no compiler); None: where the arrays live.
         deterministic: the bits of a row depend on its length, the types, the device and how rows
@@ -168,7 +168,7 @@ class Pipeline(Held):
         chunk: elements folded safely inside before two states merge; 1 is the textbook online form.
         """
         present, values = self.bind(arrays, constants)
-        choices = Choices(form=check_form(form), chunk=check_chunk(chunk),
+        choices = Choices(form=check_form(form), chunk=check_whole("chunk", chunk),
                           target=asked_target(target), numpy=target == "numpy",
                           deterministic=check_flag("deterministic", deterministic),
                           tune=check_flag("tune", tune))  # fmt: skip
@@ -202,21 +202,22 @@ class Pipeline(Held):
         form: str = "auto", chunk: int | None = None, inputs: Collection[str] = (),
         n_rows: int | None = None, deterministic: bool = False, **constants: Any,
     ) -> Work:  # fmt: skip
-        """A compilation for types instead of arrays; `inputs` names optional inputs to include."""
-        for name in inputs:
-            if name not in self.signature.optional:
-                raise ArgumentError(f"{self.name} has no optional input {name!r}")
+        """A compilation for types; `inputs` names optional inputs to include."""
+        for name in set(inputs) - self.signature.optional:
+            raise ArgumentError(f"{self.name} has no optional input {name!r}")
         present = frozenset(n for n in self.signature.arrays
                             if n not in self.signature.optional or n in inputs)  # fmt: skip
         values = self.signature.bind_constants(constants)
         found = asked_target(target)
         assert found is not None or target == "numpy"
         dtypes = assumed_dtypes(self.traced(present, values).graph, dtype)
-        choices = Choices(form=check_form(form), chunk=check_chunk(chunk), target=found)
-        problem = Problem(dtypes=dtypes, n_rows=n_rows, n_cols=n_cols,
+        choices = Choices(form=check_form(form), chunk=check_whole("chunk", chunk), target=found)
+        problem = Problem(dtypes=dtypes, n_rows=check_whole("n_rows", n_rows, 0),
+                          n_cols=check_whole("n_cols", n_cols),
                           any_rows=check_flag("deterministic", deterministic))  # fmt: skip
         return self.front(dtypes, values, choices).work(found or host_cpu(), problem)
 
+    @blames
     def source(self, target: str = "sm_90", dtype: DTypes = "float32", n_cols: int | None = None,
                form: str = "auto", chunk: int | None = None, **more: Any) -> str:  # fmt: skip
         """The generated CUDA C++ ("sm_80"…) or C++ ("cpu"); needs no GPU, CuPy or compiler.
@@ -225,21 +226,21 @@ class Pipeline(Held):
         """
         if target == "numpy":
             raise no_source()
-        return self.work(
-            target=target, dtype=dtype, n_cols=n_cols, form=form, chunk=chunk, **more
-        ).source
+        asked: Any = {"dtype": dtype, "n_cols": n_cols, "form": form, "chunk": chunk}
+        return self.work(target=target, **asked, **more).source
 
+    @blames
     def plan(self, *, target: str = "cpu", dtype: DTypes = "float32", n_cols: int | None = None,
              form: str = "auto", chunk: int | None = None, **more: Any) -> Plan:  # fmt: skip
         """Sweeps, and reads and writes per element, of a form."""
-        return self.work(
-            target=target, dtype=dtype, n_cols=n_cols, form=form, chunk=chunk, **more
-        ).plan
+        asked: Any = {"dtype": dtype, "n_cols": n_cols, "form": form, "chunk": chunk}
+        return self.work(target=target, **asked, **more).plan
 
     def derivation(self, **more: Any) -> Derivation:
         """Derived states, pivots, transports, obligations with status and time, refusals."""
         return self.work(**more).derivation
 
+    @blames
     def explain(self, **more: Any) -> Explanation:
         """All of it for a person: str(), and HTML in a notebook. Arguments as for `source`."""
         from fusegen.report.explain import Explanation

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from operator import index
+from typing import Any, SupportsIndex
 
 from fusegen.errors import ArgumentError, TraceError
 from fusegen.loc import Loc
@@ -105,10 +106,13 @@ def check_flag(name: str, value: Any) -> bool:
     return value
 
 
-def check_chunk(chunk: int | None) -> int | None:
-    if chunk is not None and (not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1):
-        raise ArgumentError(f"chunk must be a whole number of elements ≥ 1, got {chunk!r}")
-    return chunk
+def check_whole(name: str, value: int | None, least: int = 1) -> int | None:
+    """A whole number, or None for one that is left open. Raises ArgumentError."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or index(value) < least:
+        raise ArgumentError(f"{name} must be a whole number ≥ {least}, got {value!r}")
+    return index(value)
 
 
 def constants_key(constants: Mapping[str, Any]) -> tuple[Any, ...]:

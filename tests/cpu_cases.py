@@ -27,6 +27,7 @@ class Traced:
 
     def __init__(self, fn):
         self.fn, self.name, self.allow_cancellation = fn, fn.__name__, False
+        self.like = ()
 
 
 def inputs_of(fn):

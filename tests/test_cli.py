@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +112,12 @@ def test_own_pipelines_are_files(fusegen, tmp_path):
         ("run topk --k 50 --cols 9 --rows 2", "k ≤ 9"),
         ("run softmax --input none.npy", "none.npy"),
         ("run softmax --rows 2 --cols 9 --device cpu --tune", "measures on a GPU"),
+        ("run softmax --rows 1000000000 --cols 100000", "372,529 GiB"),
+        ("run softmax --rows 2 --cols 9 --axis 5", "two axes"),
+        ("run softmax --rows 2 --cols 9 --seed -1", "--seed must not"),
+        ("run softmax --rows 2 --cols 9 -o o.txt", "o.npz"),
+        ("run softmax --rows 2 --cols 9 -o nowhere/o.npz", "no folder nowhere"),
+        ("explain softmax --n-cols -5", "n_cols must be"), ("run topk --k 2.5", "'2.5'"),
     ],
 )  # fmt: skip
 def test_mistakes_exit_with_2_and_a_hint(fusegen, line, hint):
@@ -116,6 +125,81 @@ def test_mistakes_exit_with_2_and_a_hint(fusegen, line, hint):
     assert status == 2
     assert hint in err
     assert "Traceback" not in err
+
+
+def test_a_number_that_is_none_gets_no_hint_about_options(fusegen):
+    status, _, err = fusegen("run softmax --rows 1e3")
+    assert status == 2
+    assert "'1e3'" in err
+    assert "Did you mean" not in err
+
+
+USERS_FILES = {
+    "import fusegen as fg\ndef f(x:\n": ":2: ", "import fusegen as fg\nimport not_there\n": ":2: ",
+    "raise SystemExit(3)\n": ":1: ",
+    "import fusegen as fg\n@fg.pipeline\ndef p(x):\n    return x * unknown\n": ":4: NameError",
+    "import fusegen as fg\n@fg.pipeline\ndef p(x):\n    return x.sum()\n": ":4: a pipeline value",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", USERS_FILES)
+def test_what_a_users_file_raises_stands_at_its_line(fusegen, tmp_path, text):
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    status, _, err = fusegen(f"explain {path}:p")
+    assert status == 2
+    assert f"{path}{USERS_FILES[text]}" in err
+    assert "Traceback" not in err
+
+
+def damaged():
+    """(file name, bytes) of files that are no whole arrays."""
+    whole, several = io.BytesIO(), io.BytesIO()
+    np.save(whole, np.ones((3, 4), "f4"))
+    np.savez(several, x=np.ones((3, 4)))
+    npy, npz = whole.getvalue(), several.getvalue()
+    yield "empty.npy", b""
+    yield "empty.npz", b""
+    yield "head.npy", npy[:20]
+    yield "short.npy", npy[:-8]
+    yield "short.npz", npz[: len(npz) // 2]
+    yield "flipped.npz", npz[:200] + bytes([npz[200] ^ 255]) + npz[201:]
+    yield "text.npz", b"hello"
+    shape = npy.replace(b"(3, 4)", b"(1000000000, 100000)").replace(b" " * 14, b"", 1)
+    yield "large.npy", shape
+    yield "large.npz", archive(shape)
+
+
+def archive(member):
+    found = io.BytesIO()
+    with zipfile.ZipFile(found, "w") as file:
+        file.writestr("x.npy", member)
+    return found.getvalue()
+
+
+@pytest.mark.parametrize(("name", "content"), damaged(), ids=lambda v: v if type(v) is str else "")
+def test_damaged_files_are_said_to_be(fusegen, tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    status, _, err = fusegen(f"run softmax --input {tmp_path / name}")
+    assert status == 2
+    assert name in err
+    assert "Traceback" not in err
+
+
+def test_archives_that_unpack_to_more_than_memory_are_not_unpacked(fusegen, tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "zeros.npz", x=np.zeros((100, 1000)))
+    monkeypatch.setattr(os, "sysconf", lambda name: 500)
+    status, _, err = fusegen(f"run softmax --input {tmp_path / 'zeros.npz'}")
+    assert status == 2
+    assert "unpacks to would take" in err
+
+
+def test_an_ascii_terminal_shows_what_it_can():
+    done = subprocess.run([sys.executable, "-m", "fusegen", "explain", "softmax"], timeout=300,
+                          env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True,
+                          check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert b"?" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ def test_wheel_ships_every_template(wheel: Path) -> None:
     assert templates
     assert templates <= inside
     assert not [n for n in inside if n.startswith(("tests/", "benchmarks/"))]
+    assert "fusegen/py.typed" in inside
+    assert [n for n in inside if n.endswith("/LICENSE")]
 
 
 def test_installed_wheel_works_anywhere(wheel: Path, tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from fusegen.cli.commands import COMMANDS, Command
-from fusegen.cli.named import add_constants, find_pipeline
+from fusegen.cli.named import add_constants, find_pipeline, users_mistake
 from fusegen.errors import ArgumentError, BackendError, FusegenError, InternalError
 from fusegen.library import PIPELINES
 from fusegen.names import nearest
@@ -24,7 +25,8 @@ class Parser(argparse.ArgumentParser):
     options: Sequence[str] = ()
 
     def error(self, message: str) -> NoReturn:
-        unknown = [w for w in message.replace(",", " ").split() if w.startswith("--")]
+        unrecognized = message.startswith("unrecognized arguments")
+        unknown = [w for w in message.split() if unrecognized and w.startswith("--")]
         hint = nearest(unknown[0].partition("=")[0], self.options) if unknown else ""
         self.print_usage(sys.stderr)
         self.exit(USER_ERROR, f"{self.prog}: {message}\n" + (f"  {hint}\n" if hint else ""))
@@ -66,6 +68,9 @@ def _add_constants(parser: argparse.ArgumentParser, command: Command, rest: Sequ
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit status: 0 done, 1 a check failed, 2 a user's error, 3 ours."""
     words = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without ⊕ shows a question mark
+            stream.reconfigure(errors="replace")
     try:
         if words and not words[0].startswith("-") and words[0] not in COMMANDS:
             raise ArgumentError(f"there is no command {words[0]!r}",
@@ -81,9 +86,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InternalError as error:
         print(f"fusegen: internal error, please report it: {error}", file=sys.stderr)
         return 3
+    except MemoryError as error:
+        print(f"fusegen: error: not enough memory: {error}", file=sys.stderr)
+        return USER_ERROR
     except (FusegenError, OSError) as error:
         kind = "cannot run" if isinstance(error, BackendError) else "error"
         print(f"fusegen: {kind}: {error}", file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        mistake = users_mistake(error)
+        if mistake is None:
+            raise
+        print(f"fusegen: error: {mistake}", file=sys.stderr)
+        return USER_ERROR

@@ -12,7 +12,7 @@ from typing import Any
 from fusegen.cli import cache
 from fusegen.cli.named import constants_of, find_named, find_pipeline
 from fusegen.cli.run import add_run_arguments, run
-from fusegen.errors import LawViolation
+from fusegen.errors import ArgumentError, LawViolation
 from fusegen.forms import FORMS
 from fusegen.library import PIPELINES
 from fusegen.pipeline import Pipeline
@@ -145,6 +145,8 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
 def _check(args: argparse.Namespace) -> int:
     from fusegen.check import check
 
+    if args.seed < 0:
+        raise ArgumentError("--seed must not be negative")
     try:
         print(check(find_named(args.pipeline), seed=args.seed, **constants_of(args)))
     except LawViolation as error:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +27,18 @@ def inputs_of(
     for option in ("rows", "cols"):
         if getattr(args, option) < 0:
             raise ArgumentError(f"--{option} must not be negative")
+    if args.seed < 0:
+        raise ArgumentError("--seed must not be negative")
+    if args.axis not in (-2, -1, 0, 1):
+        raise ArgumentError(f"--axis {args.axis} does not exist", why="Made input has two axes.",
+                            fix="Choose 0 or 1, or give --input.")  # fmt: skip
     for name in args.inputs:
         if name not in pipeline.signature.optional:
             raise ArgumentError(f"{pipeline.name} has no optional input {name!r}",
                                 fix=nearest(name, pipeline.signature.optional))  # fmt: skip
     work = pipeline.work(dtype=args.dtype, inputs=tuple(args.inputs), **constants)
+    _check_room(sum(_bytes(i, work.dtypes[i.name], args.rows, args.cols)
+                    for i in work.graph.inputs), "made input")  # fmt: skip
     rng = np.random.default_rng(args.seed)
     return {
         i.name: _make(i, work.dtypes[i.name], args.rows, args.cols, args.axis, rng)
@@ -59,27 +69,53 @@ def _random(shape: tuple[int, ...], dtype: DType, cols: int, rng: np.random.Gene
             return rng.standard_normal(shape, dtype=wide).astype(dtype.numpy, copy=False)
 
 
+def _bytes(node: g.Input, dtype: DType, rows: int, cols: int) -> int:
+    sizes = {g.Axis.ELEMENT: rows * cols, g.Axis.PER_COLUMN: cols, g.Axis.PER_ROW: rows}
+    return sizes[node.axis] * dtype.itemsize
+
+
+def _check_room(needed: int, what: str) -> None:
+    """Raises ArgumentError for what this machine's memory cannot hold."""
+    try:
+        room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # not told here: the allocation decides
+        return
+    if needed > room:
+        raise ArgumentError(f"{what} would take {needed / 2**30:,.0f} GiB, this machine has "
+                            f"{room / 2**30:,.0f}", fix="Ask for less.")  # fmt: skip
+
+
 def _read(pipeline: Pipeline, path: Path) -> dict[str, Any]:
     names = pipeline.signature.arrays
     if not path.is_file():
         raise ArgumentError(f"there is no file {path}")
     try:
         data = np.load(path, mmap_mode="r" if path.suffix == ".npy" else None, allow_pickle=False)
-    except ValueError as error:
-        raise ArgumentError(
-            f"{path} is not a .npy or .npz file of plain arrays", why=str(error)
-        ) from error
-    if isinstance(data, np.ndarray):
-        needed = [n for n in names if n not in pipeline.signature.optional]
-        if len(needed) > 1:
-            raise ArgumentError(f"{pipeline.name} needs {', '.join(needed)}; a .npy holds one",
-                                fix="Write a .npz with an array under each name.")  # fmt: skip
-        return {names[0]: _known(data)}
-    for found in data.files:
-        if found not in names:
-            raise ArgumentError(f"{path} has an array {found!r}, {pipeline.name} takes "
-                                f"{', '.join(names)}", fix=nearest(found, names))  # fmt: skip
-    return {n: _known(data[n]) for n in names if n in data.files}
+        if isinstance(data, np.ndarray):
+            return _one(pipeline, data)
+        for found in data.files:
+            if found not in names:
+                raise ArgumentError(f"{path} has an array {found!r}, {pipeline.name} takes "
+                                    f"{', '.join(names)}", fix=nearest(found, names))  # fmt: skip
+        # What an archive unpacks to is in its directory; a few kilobytes may hold terabytes.
+        _check_room(sum(i.file_size for i in data.zip.infolist()), f"what {path} unpacks to")
+        return {n: _known(data[n]) for n in names if n in data.files}
+    except (ValueError, OSError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        why = str(error) or type(error).__name__
+        if "pickle" in why:  # NumPy's advice would run what the file says
+            why = "It holds Python objects, or is no such file at all."
+        raise ArgumentError(f"{path} is not a whole .npy or .npz file of plain arrays", why=why,
+                            fix="numpy.save and numpy.savez write them.") from None  # fmt: skip
+
+
+def _one(pipeline: Pipeline, data: Any) -> dict[str, Any]:
+    """A .npy file's array as the pipeline's only input."""
+    names = pipeline.signature.arrays
+    needed = [n for n in names if n not in pipeline.signature.optional]
+    if len(needed) > 1:
+        raise ArgumentError(f"{pipeline.name} needs {', '.join(needed)}; a .npy holds one",
+                            fix="Write a .npz with an array under each name.")  # fmt: skip
+    return {names[0]: _known(data)}
 
 
 def _known(array: Any) -> Any:

@@ -10,15 +10,26 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from fusegen.blame import loc_of
 from fusegen.check import reducing
-from fusegen.errors import ArgumentError
+from fusegen.errors import ArgumentError, FusegenError
 from fusegen.library import PIPELINES
+from fusegen.loc import Loc
 from fusegen.names import nearest
 from fusegen.own import OwnMonoid
 from fusegen.pipeline import Pipeline
 from fusegen.signature import REQUIRED
 
 _PREFIX = "constant_"
+_FILES: set[str] = set()  # of users, as loaded
+
+
+def users_mistake(error: Exception) -> ArgumentError | None:
+    """What a user's file raised on its own account, at its line; None where we did."""
+    where = _place(error)
+    if where is None or where.file not in _FILES:
+        return None
+    return ArgumentError(f"{type(error).__name__}: {error}", where=where)
 
 
 def find_pipeline(name: str) -> Pipeline:
@@ -56,12 +67,28 @@ def _load(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ArgumentError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
+    _FILES.add(spec.origin or "")
     sys.path.insert(0, str(path.parent))  # its own neighbours, as `python path.py` has them
     try:
         spec.loader.exec_module(module)
+    except FusegenError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ArgumentError(f"{path} cannot be imported: {type(error).__name__}: {error}",
+                            where=_place(error)) from error  # fmt: skip
     finally:
         sys.path.remove(str(path.parent))
     return module
+
+
+def _place(error: BaseException) -> Loc | None:
+    """The last line of a traceback: where a file that is imported went wrong."""
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return Loc(error.filename, error.lineno or 0, (error.text or "").strip())
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return None if trace is None else loc_of(trace.tb_frame, trace.tb_lineno)
 
 
 def add_constants(parser: argparse.ArgumentParser, pipeline: Pipeline) -> None:

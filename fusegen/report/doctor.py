@@ -13,9 +13,9 @@ from fusegen.runtime.settings import cache_bytes
 from fusegen.schedule.target import host_cpu
 from fusegen.version import __version__
 
-_NEEDED = ("numpy", "ml_dtypes", "sympy", "networkx", "jinja2")
+_NEEDED = ("numpy", "ml_dtypes", "sympy", "mpmath", "networkx", "jinja2")
 _OPTIONAL = (
-    ("matplotlib", 'graph pictures: pip install "fusegen[plot]"'),
+    ("matplotlib", "graph pictures: pip install matplotlib"),
     ("torch", "torch tensors in and out: pip install torch"),
 )
 
@@ -79,7 +79,9 @@ def _gpu_fix() -> str:
         return "CuPy is installed; it needs an NVIDIA GPU and its driver (nvidia-smi)"
     if shutil.which("nvidia-smi") is None:
         return "needs an NVIDIA GPU with its driver; source and plan work without"
-    return 'pip install "fusegen[cuda12]" or "fusegen[cuda13]", as nvidia-smi says'
+    return "as nvidia-smi says: pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12 " \
+           "nvidia-cuda-runtime-cu12, or cupy-cuda13x nvidia-cuda-nvrtc nvidia-cuda-runtime "\
+           "nvidia-cuda-cccl"
 
 
 def _optional(name: str, fix: str) -> Finding:

@@ -87,7 +87,7 @@ def _picture(graph: nx.DiGraph, path: Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise BackendError('pictures need matplotlib: pip install "fusegen[plot]"; '
+        raise BackendError('pictures need matplotlib: pip install matplotlib; '
                            ".dot and .mmd files do not") from error  # fmt: skip
     places = _places(graph)
     wide = max(x for x, _ in places.values()) - min(x for x, _ in places.values()) + 1

@@ -30,11 +30,11 @@ def thread_count(asked: int | None = None) -> int:
         if not text:
             return _usable_processors()
         asked = int(text) if text.isdecimal() else 0
+        if asked < 1:
+            raise ArgumentError(f"FUSEGEN_THREADS is {text!r}, not a whole number ≥ 1",
+                                fix="Leave it unset for all processors.")  # fmt: skip
     if asked < 1:
-        raise ArgumentError(
-            "the number of threads must be a whole number ≥ 1",
-            fix="Set FUSEGEN_THREADS or threads= to one, or to nothing for all processors.",
-        )
+        raise ArgumentError(f"threads is {asked}, not a whole number ≥ 1")
     return asked
 
 

@@ -10,7 +10,7 @@ from types import ModuleType
 from fusegen.errors import BackendError
 from fusegen.schedule.target import CudaTarget, target_named
 
-_INSTALL = 'pip install "fusegen[cuda12]" (or [cuda13], as nvidia-smi says), then: fusegen doctor'
+_INSTALL = "pip install cupy-cuda12x (or cupy-cuda13x, as nvidia-smi says), then: fusegen doctor"
 
 
 @cache
