@@ -94,6 +94,7 @@ class Held:
 
     given: Any  # what the user decorated
     fn: Fn
+    allow_cancellation: bool
     _method: tuple[str, bool] | None = None  # the name it has in its class; does it bind?
     _bound: tuple[Any, str] | None = None  # the instance, and its name there
 
@@ -117,7 +118,10 @@ class Held:
 
     def again(self, given: Any) -> Any:
         """A pipeline like this one of another function."""
-        raise NotImplementedError
+        return self._maker()(given)
+
+    def _maker(self) -> Any:
+        return functools.partial(type(self), allow_cancellation=self.allow_cancellation)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         if self._bound is not None:
@@ -130,4 +134,4 @@ class Held:
 
     def recipe(self) -> tuple[Any, ...]:
         """How to make it again, where no name leads to it."""
-        raise NotImplementedError
+        return self._maker(), (self.given,)

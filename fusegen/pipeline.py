@@ -64,13 +64,6 @@ class Pipeline(Held):
         constants = "".join(f", {n}=" for n in s.constants)
         return f"<fusegen pipeline {self.name}({arrays}{constants})>"
 
-    def again(self, given: Any) -> Pipeline:
-        return pipeline(given, allow_cancellation=self.allow_cancellation)
-
-    def recipe(self) -> tuple[Any, ...]:
-        made = functools.partial(pipeline, allow_cancellation=self.allow_cancellation)
-        return made, (self.given,)
-
     # ---- running ----
 
     def __call__(

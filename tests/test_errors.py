@@ -95,10 +95,10 @@ def test_operations_outside_a_pipeline():
 
 def test_type_errors_say_what_to_write():
     @fg.pipeline
-    def needs_float(x):
-        return fg.exp(x)
+    def needs_whole(x, i: fg.PerRow):
+        return fg.take(x, i)
 
-    error = error_of(fg.DTypeError, lambda: needs_float(np.ones((2, 3), int)))
+    error = error_of(fg.DTypeError, lambda: needs_whole(np.ones((2, 3)), np.ones(2)))
     assert error.where.file == __file__
     assert "fg.cast" in error.fix
 

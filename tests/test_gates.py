@@ -122,7 +122,7 @@ def test_how_often_rows_are_read():
 
 def test_what_is_refused():
     x = rows((2, 12))
-    with pytest.raises(fg.ArgumentError, match=r"score is 'tanh'.*\n.*'softmax' or 'sigmoid'"):
+    with pytest.raises(fg.ArgumentError, match=r"(?s)score is 'tanh'.*'softmax' or 'sigmoid'"):
         gate(x, score="tanh")
     with pytest.raises(fg.ArgumentError, match="group_score is 'sum'"):
         gate(x, groups=2, group_score="sum")

@@ -65,7 +65,7 @@ def test_inlined_pipelines_take_no_axis():
         return softmax(x, axis=0)
 
     pipeline = fg.pipeline(wrong)
-    with pytest.raises(fg.TraceError, match="axis or out"):
+    with pytest.raises(fg.TraceError, match="axis, keepdims or out"):
         pipeline(rows())
 
 
@@ -97,8 +97,7 @@ def test_constants_are_compiled_in_and_told_apart_by_type():
 
     x = np.array([[1, 2, 3]])
     assert scaled(x, by=2).dtype == np.int64
-    with pytest.raises(fg.DTypeError):
-        scaled(x, by=2.0)
+    assert scaled(x, by=2.0).dtype == np.float32
     assert scaled(x.astype("f4"), by=2.0).tolist() == [12.0]
 
 
