@@ -121,7 +121,8 @@ class Held:
         return self._maker()(given)
 
     def _maker(self) -> Any:
-        return functools.partial(type(self), allow_cancellation=self.allow_cancellation)
+        kind: Any = type(self)
+        return functools.partial(kind, allow_cancellation=self.allow_cancellation)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         if self._bound is not None:
