@@ -136,20 +136,22 @@ class _Judge:
             yield _unattained(c)
 
     def _is_nan_too(self, c: Choice, used: list[sp.Expr]) -> bool:
-        """Is the text NaN where an element makes the pivot infinite, or else a power of it?"""
+        """Is the text NaN, or infinite, where an element makes the pivot infinite?"""
         assert c.pivot is not None
         x, p = self.nodes[c.atom], c.pivot.node
         if c.action == "scale" or c.unit is not None:
             return is_made_of(x, c.unit.node if c.unit else p)
-        exponential = any(e.has(c.u) for h in used for e in h.atoms(sp.exp))
-        return not exponential or is_attained(x, p)
+        side = self.setting.facts.dominates(x, p)
+        falling = any((sp.diff(e.args[0], c.u) * side).is_positive
+                      for h in used for e in h.atoms(sp.exp) if e.has(c.u))  # fmt: skip
+        return not falling or is_attained(x, p)
 
     def _shift(self, c: Choice, h: sp.Expr, side: int) -> Iterator[Ground | Fault]:
         for e in h.atoms(sp.exp):
             slope = sp.diff(e.args[0], c.u) * side
             if e.has(c.u):
-                # Alone, exp(x - min x) grows to its last value and leaves the range with the text.
-                alone = h == e and slope.is_negative and self._is_extreme(c)
+                # Alone, exp(x - min x) only grows, and a factor T is at most a term of the text.
+                alone = h == e and slope.is_negative
                 yield Ground("D", c, 0, side) if slope.is_positive or alone else _undominated(c, e)
         degree = _degree(h, c.u)
         if side and degree != 0:
@@ -159,11 +161,6 @@ class _Judge:
             yield Ground("H", c) if mean else _adrift(c)
         elif degree:
             yield self._power(c, h, degree)
-
-    def _is_extreme(self, c: Choice) -> bool:
-        assert c.pivot is not None
-        p = c.pivot.node
-        return c.pivot.is_extreme and g.operands(p) == (self.nodes[c.atom],)
 
     def _power(self, c: Choice, h: sp.Expr, degree: int) -> Ground | Fault:
         """uᵏ beside a pivot that is no bound of x."""
