@@ -19,17 +19,23 @@ def out_of_range(setting: Setting, closed: Closed, h: sp.Expr, c: sp.Expr) -> st
     here = {k.u: k.here for k in closed.candidate.choices}
     changing = {r.symbol for r in setting.changing}
     if any(p.exp.is_negative and p.base.free_symbols & changing for p in c.atoms(sp.Pow)):
-        for power in h.atoms(sp.Pow):
-            large = power.exp.is_number and power.exp >= 2
-            if large and not _is_formed(setting, power.subs(here, simultaneous=True)):
+        for power in _large_powers(h):
+            if not is_formed(setting, power.subs(here, simultaneous=True)):
                 return f"Σ {told(h)} leaves the range where the text's quotients do not."
+        for power in _large_powers(c):
+            if power.base.free_symbols & changing and not is_formed(setting, power):
+                return f"the read-out forms {told(power)}, where the text has only quotients."
     relative = {k.u for k in closed.candidate.choices if k.pivot is not None}
     if not (h.free_symbols & relative or c.free_symbols & changing):
         return None
     for part in _alone(h, relative):
-        if _is_wild(part) and not _is_formed(setting, part):
+        if _is_wild(part) and not is_formed(setting, part):
             return f"Σ {told(h)} may leave the range: the text never forms {told(part)} by itself."
     return None
+
+
+def _large_powers(expr: sp.Expr) -> list[sp.Pow]:
+    return [p for p in expr.atoms(sp.Pow) if p.exp.is_number and p.exp >= 2]
 
 
 def _alone(h: sp.Expr, relative: set[sp.Symbol]) -> list[sp.Expr]:
@@ -48,19 +54,19 @@ def _is_wild(part: sp.Expr) -> bool:
         p.exp.is_number and (p.exp >= 2 or p.exp < 0) for p in part.atoms(sp.Pow))  # fmt: skip
 
 
-def _is_formed(setting: Setting, h: sp.Expr) -> bool:
-    """Does the text compute h on its way, so that it leaves the range there too?"""
-    if h.is_number or h.is_Symbol:
+def is_formed(setting: Setting, part: sp.Expr) -> bool:
+    """Does the text compute it on its way, so that it leaves the range, and rounds, there too?"""
+    if part.is_number or part.is_Symbol:
         return True
     leaves: dict[g.Node, sp.Expr] = {n: r.symbol for n, r in setting.rows.items()}
     leaves |= setting.elements
     for node in g.topological((setting.arg,)):
-        if node in leaves or g.extent(node) is not g.Extent.ELEMENT:
+        if node in leaves:
             continue
         try:
             leaves[node] = freeze(node, leaves)
         except Unmodelled:
             continue
-        if sp.expand(leaves[node] - h) == 0 or sp.expand(leaves[node] + h) == 0:
+        if sp.expand(leaves[node] - part) == 0 or sp.expand(leaves[node] + part) == 0:
             return True
     return False

@@ -16,6 +16,7 @@ import sympy as sp
 
 from fusegen import graph as g
 from fusegen.algebra.choice import Choice
+from fusegen.algebra.floats.range import is_formed
 from fusegen.algebra.floats.values import Array, Spelled, cut_at, value
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting
@@ -50,7 +51,7 @@ def exponential_readout(setting: Setting, closed: Closed) -> bool:
 
 def condition_of(setting: Setting, closed: Closed, *, brave: bool) -> Condition:
     """1 where a read-out has one term, or terms of one sign; else measured."""
-    terms = [(c, h) for h, c in closed.candidate.terms.items() if c != 0]
+    terms = [(part, h) for h, c in closed.candidate.terms.items() for part in _added(setting, c)]
     if len(terms) < 2 or _one_signed(setting, closed, terms):
         return Condition(1.0)
     if brave:
@@ -64,6 +65,13 @@ def condition_of(setting: Setting, closed: Closed, *, brave: bool) -> Condition:
         found = _measured(spelled, graph, bank, terms)
         worst, rows = max(worst, float(np.max(found, initial=0.0))), rows + len(bank)
     return Condition(worst, rows)
+
+
+def _added(setting: Setting, c: sp.Expr) -> tuple[sp.Expr, ...]:
+    """What a coefficient adds up; one that the text forms itself is as good there."""
+    if c == 0 or is_formed(setting, c):
+        return (c,) if c != 0 else ()
+    return tuple(sp.Add.make_args(sp.expand(c)))
 
 
 def _some(bank: Bank) -> Bank:
