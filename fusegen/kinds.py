@@ -12,6 +12,7 @@ from typing import Any, assert_never
 from fusegen import graph as g
 from fusegen.dtypes import BOOL, INT64, DType, Kind, dtype_of
 from fusegen.errors import ArgumentError, DTypeError
+from fusegen.literals import is_whole
 from fusegen.loc import Loc
 from fusegen.ops import OPS
 
@@ -108,7 +109,7 @@ def check_field(
 
 
 def _literal_kind(value: float) -> Kind:
-    return "int" if isinstance(value, int) else "float"
+    return "int" if is_whole(value) else "float"
 
 
 def _map_kind(node: g.Map, kinds: Mapping[g.Node, Kind]) -> Kind:

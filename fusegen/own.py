@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NoReturn, get_args
 
-import numpy as np
-
 from fusegen import graph as g
 from fusegen.captured import Watches, watches_of
+from fusegen.dtypes import Kind
 from fusegen.errors import ArgumentError, TraceError
 from fusegen.expr import Lit
+from fusegen.literals import is_whole, plain
 from fusegen.loc import Loc
 from fusegen.names import c_identifier, identifier, nearest
 from fusegen.own_operator import Law, Operator
@@ -217,16 +217,16 @@ def _named_fields(identity: Any, where: Loc) -> dict[str, Lit]:
     """The identity's numbers by a name for each. Raises ArgumentError for anything else."""
     found: dict[str, Lit] = {}
     for path, value in _leaves(identity, ()):
-        plain = value.item() if isinstance(value, np.generic) else value
+        number = plain(value)
         name = c_identifier("_".join(path) or "value")
-        if not isinstance(plain, bool | int | float) or name in found:
+        if number is None or name in found:
             raise ArgumentError(
-                f"the identity has {plain!r} at {'.'.join(path) or 'its top'}", where=where,
+                f"the identity has {value!r} at {'.'.join(path) or 'its top'}", where=where,
                 why="It holds numbers, in tuples or dicts, each with a name of its own.",
                 fix='For example 0.0, or {"n": 0, "mu": 0.0}.',
             )  # fmt: skip
-        kind = "bool" if isinstance(plain, bool) else "int" if isinstance(plain, int) else "float"
-        found[name] = Lit(plain, kind)  # type: ignore[arg-type]
+        kind: Kind = "bool" if isinstance(number, bool) else "int" if is_whole(number) else "float"
+        found[name] = Lit(number, kind)
     if not found:
         raise ArgumentError("the identity is empty", where=where, fix="Give the state a field.")
     return found

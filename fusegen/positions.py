@@ -33,7 +33,7 @@ def whole(what: str, given: object) -> int:
     number = 0
     if isinstance(given, SupportsIndex) and not isinstance(given, bool | np.bool_ | Value):
         with suppress(TypeError):  # an array of several numbers says so late
-            number = operator.index(given)
+            number = int.__index__(operator.index(given))  # exactly, whatever its class says
     if number < 1:
         raise TraceError(f"{what} must be a whole number ≥ 1, got {given!r}", where=here(),
                          why="It is part of the kernel: a constant of the text.",

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from fusegen import graph as g
 from fusegen.dispatch import Call
+from fusegen.literals import constant_key
 from fusegen.nesting import nest
 from fusegen.runtime import arrays as ar
 from fusegen.runtime import results as rs
 from fusegen.shared import Lock
-from fusegen.signature import constant_key
 
 if TYPE_CHECKING:
     from fusegen.runtime.cuda import Bound, Family

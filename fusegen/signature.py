@@ -9,6 +9,7 @@ from operator import index
 from typing import Any, SupportsIndex
 
 from fusegen.errors import ArgumentError, TraceError
+from fusegen.literals import constant, constant_key
 from fusegen.loc import Loc
 from fusegen.names import nearest
 
@@ -67,18 +68,19 @@ class Signature:
 
     def bind_constants(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Every constant's value. Raises ArgumentError for unknown, missing or unusable ones."""
+        bound = dict(self.constants)
         for name, value in given.items():
             if name not in self.constants:
                 raise self._unknown(name)
+            bound[name] = constant(value)
             try:
-                hash(value)
+                hash(bound[name])
             except TypeError:
                 raise ArgumentError(
                     f"{self.name}: constant {name} is {type(value).__name__}",
                     why="Constants become part of the kernel: numbers, strings, tuples of them.",
                     fix="Arrays are positional parameters.",
                 ) from None
-        bound = {**self.constants, **given}
         missing = [n for n, v in bound.items() if v is REQUIRED]
         if missing:
             raise ArgumentError(f"{self.name} needs the constant {missing[0]}",
@@ -112,22 +114,12 @@ def check_whole(name: str, value: int | None, least: int = 1) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, SupportsIndex) or index(value) < least:
         raise ArgumentError(f"{name} must be a whole number ≥ {least}, got {value!r}")
-    return index(value)
+    return int.__index__(index(value))  # exactly, whatever its class says
 
 
 def constants_key(constants: Mapping[str, Any]) -> tuple[Any, ...]:
     """A hashable key that tells 1 from True and from 1.0."""
     return tuple((n, constant_key(v)) for n, v in constants.items())
-
-
-def constant_key(value: Any) -> tuple[type, Any]:
-    """One constant's part of the key: also tells 0.0 from -0.0, and NaN equals NaN."""
-    key = value
-    if isinstance(value, float) and (value == 0.0 or value != value):
-        key = repr(value)
-    elif isinstance(value, tuple):
-        key = tuple(map(constant_key, value))
-    return type(value), key
 
 
 def signature_of(fn: Callable[..., Any]) -> Signature:
@@ -147,7 +139,7 @@ def signature_of(fn: Callable[..., Any]) -> Signature:
                 why=f"Calls use these names: {', '.join(sorted(RESERVED))}.",
             )
         if parameter.kind is parameter.KEYWORD_ONLY:
-            constants[name] = parameter.default
+            constants[name] = constant(parameter.default)
             continue
         arrays.append(name)
         if parameter.default is None:

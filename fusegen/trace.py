@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from fusegen import graph as g
 from fusegen.captured import watches_of
 from fusegen.errors import TraceError
+from fusegen.literals import plain
 from fusegen.loc import Loc
 from fusegen.names import Taken, c_identifier
 from fusegen.nesting import alike
@@ -165,8 +166,8 @@ def _flatten(
                                  where=where, why="Results are found by their keys.",
                                  fix="Use strings or numbers.")  # fmt: skip
         return {k: _flatten(v, outputs, where, build) for k, v in result.items()}
-    if isinstance(result, bool | int | float):
-        result = build.add(g.Literal(result, where))
+    if plain(result) is not None:
+        result = Value(lift(result))
     if not isinstance(result, Value):
         raise TraceError(
             f"the pipeline returns {type(result).__name__}", where=where,

@@ -13,8 +13,6 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-
 from fusegen import graph as g
 from fusegen.advice import instead
 from fusegen.blame import loc_of
@@ -22,6 +20,7 @@ from fusegen.captured import Watches
 from fusegen.conditions import is_condition
 from fusegen.digest import attributes
 from fusegen.errors import TraceError, UnknownName
+from fusegen.literals import fits_float, plain
 from fusegen.loc import Loc
 from fusegen.ops import OPS, of_ufunc
 
@@ -244,10 +243,12 @@ def lift(value: object) -> g.Node:
                     "Call that pipeline inside this one, or pass its results as an array.",
                     )  # fmt: skip
         return value.node
-    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
-        value = value.item()
-    if isinstance(value, bool | int | float):
-        return build.add(g.Literal(value, here())).node
+    number = plain(value)
+    if number is not None:
+        if not fits_float(number):
+            _refuse("a whole number here has more than 308 digits",
+                    "The greatest float is about 1.8e308.", "Take its logarithm, or scale it.")
+        return build.add(g.Literal(number, here())).node
     _refuse(f"{_shown(value)} is not something a pipeline can compute with",
             "Operands are pipeline values and Python or NumPy numbers.",
             _remedy(value))  # fmt: skip

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import functools
 import linecache
+import os
 import shutil
 import subprocess
+import sys
 from typing import Any
 
 import jinja2
@@ -13,6 +16,7 @@ import numpy as np
 import pytest
 
 import fusegen as fg
+from fusegen.cli.terminal import write_anything
 from fusegen.emit import render as rendering
 from fusegen.emit.comments import code, comment
 from fusegen.errors import InternalError
@@ -145,3 +149,18 @@ def test_what_templates_print_is_refused_where_lines_run_on(
     assert rendering.render("t", {"x": "fine"}).endswith("// fine\nint b;\n")
     with pytest.raises(InternalError, match="line 1"):
         rendering.render("t", {"x": f"text{hostile}"})
+
+
+@pytest.mark.parametrize("words", ["explain softmax", "source softmax", "graph var_mean"])
+def test_terminals_without_letters_for_mathematics(words: str) -> None:
+    """Everything is written, in signs that every terminal has."""
+    for encoding in ("ascii", "latin-1"):
+        command = [sys.executable, "-m", "fusegen", *words.split()]
+        env = {**os.environ, "PYTHONIOENCODING": encoding}
+        done = subprocess.run(command, capture_output=True, env=env, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.decode(encoding)
+        assert b"Traceback" not in done.stderr
+    write_anything()
+    plain = codecs.encode("Σ x·y ≤ 1 ⊕ 日", "ascii", "fusegen.otherwise")
+    assert plain == b"sum  x*y <= 1 (+) \\u65e5"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import sys
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from typing import NoReturn
 
 from fusegen.cli.commands import COMMANDS, Command
 from fusegen.cli.named import add_constants, find_pipeline, users_mistake
+from fusegen.cli.terminal import write_anything
 from fusegen.errors import ArgumentError, BackendError, FusegenError, InternalError
 from fusegen.library import PIPELINES
 from fusegen.names import nearest
@@ -68,9 +68,7 @@ def _add_constants(parser: argparse.ArgumentParser, command: Command, rest: Sequ
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit status: 0 done, 1 a check failed, 2 a user's error, 3 ours."""
     words = list(sys.argv[1:] if argv is None else argv)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal without ⊕ shows a question mark
-            stream.reconfigure(errors="replace")
+    write_anything()
     try:
         if words and not words[0].startswith("-") and words[0] not in COMMANDS:
             raise ArgumentError(f"there is no command {words[0]!r}",

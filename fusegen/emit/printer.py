@@ -75,3 +75,14 @@ def _bracketed(printed: tuple[str, int], outer: int) -> str:
 
 def _is_infix(expr: Expr) -> bool:
     return isinstance(expr, Call) and OPS[expr.op].spelling == "infix"
+
+
+def both_whole(choice: Call) -> bool:
+    """Does a `where` choose between whole numbers that C++ would take for 32-bit ones?
+
+    Sums of 0 and 1 stay far from the edge, and most choices are of these: they are left alone.
+    """
+    _, a, b = choice.args
+    if not (isinstance(a, Lit) and isinstance(b, Lit) and choice.kind == "int"):
+        return False
+    return max(abs(a.value), abs(b.value)) > 1

@@ -22,7 +22,7 @@ from fusegen.kernel import (
     Shape,
     Step,
 )  # fmt: skip
-from fusegen.lower.scope import Line, Names, convert, expression, operation, turned
+from fusegen.lower.scope import Line, Names, convert, expression, operation, turned_back
 from fusegen.monoid import FoldName, KBest
 
 _LIST_FOLDS: dict[g.Fold, FoldName] = {
@@ -166,7 +166,7 @@ class RowScope:
         """f(atom) for the entry's atom; the entry itself where nothing commuted."""
         best, atom, increasing = self.lists[top]
         held: Expr = Var(best.value, best.kind, varying=True)
-        held = held if top.largest else turned(held)
+        held = held if top.largest else turned_back(held)
         if atom is None:
             return held
         return self.at_element(top.arg, atom, held if increasing else call("neg", held))

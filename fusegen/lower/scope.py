@@ -104,6 +104,12 @@ def turned(expr: Expr) -> Expr:
     return call("mirror", expr) if expr.kind == "float" else call("sub", Lit(-1, "int"), expr)
 
 
+def turned_back(expr: Expr) -> Expr:
+    """A value of `turned` as it was; a zero, whose sign is lost on the way, as +0."""
+    found = turned(expr)
+    return call("add", found, Lit(0.0)) if expr.kind == "float" else found
+
+
 def convert(expr: Expr, kind: Kind) -> Expr:
     """The expression as `kind`; literals change in place."""
     if expr.kind == kind:

@@ -58,7 +58,7 @@ class Explanation:
         try:
             text = textwrap.dedent(inspect.getsource(self.fn)).rstrip()
             return [printable(line.expandtabs()) for line in text.split("\n")]
-        except (OSError, TypeError):
+        except (OSError, TypeError, ValueError, SyntaxError):  # Python asks if it can be read
             return [f"def {self.name}(…)  # its source is not available"]
 
     @property

@@ -11,10 +11,10 @@ from typing import Literal
 
 from fusegen.kernel import Program
 from fusegen.schedule.access import access, check_chunk, words
+from fusegen.schedule.columns import wide_columns
 from fusegen.schedule.cuda import (
     MAX_ITEMS,
     MAX_WIDTH,
-    NARROW_COLUMNS,
     TYPICAL_COLUMNS,
     VECTOR_BYTES,
     CudaSchedule,
@@ -113,7 +113,7 @@ class _Menu:
         stores = any(s.element_stores for s in self.program.sweeps)
         self.base = CudaSchedule(
             target=self.target, team="block", home="device", threads=256, vectors=4,
-            width=self.width, load=self.load, wide_columns=self.n_cols > NARROW_COLUMNS,
+            width=self.width, load=self.load, wide_columns=wide_columns(self.program, self.n_cols),
         )  # fmt: skip
         # Short rows that are only read are read a little faster past L1.
         self.held = replace(self.base, home="registers", past_l1=not stores and self.width > 1)

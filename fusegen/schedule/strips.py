@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from fusegen.kernel import Program
+from fusegen.schedule.columns import wide_columns
 from fusegen.schedule.cuda import (
-    NARROW_COLUMNS,
     TYPICAL_COLUMNS,
     VECTOR_BYTES,
     CudaSchedule,
@@ -99,7 +99,7 @@ class _Menu:
             target=self.target, team="block", home="device", threads=256, fixed=True,
             load="aligned",
             vectors=self.chunk or (8 if self.width <= 4 else 4), width=self.width,
-            wide_columns=self.n_cols > NARROW_COLUMNS, strip=Strip(across=1),
+            wide_columns=wide_columns(self.program, self.n_cols), strip=Strip(across=1),
         )  # fmt: skip
         one = replace(self.base, home="registers")
         kept = [] if len(self.program.kernels) > 1 else kept_params(self.program.kernels[0], one)

@@ -10,8 +10,9 @@ import math
 from dataclasses import dataclass
 
 from fusegen.dtypes import DType, Kind
-from fusegen.emit.printer import show
+from fusegen.emit.printer import both_whole, show
 from fusegen.expr import Call, Expr, Lit, Var
+from fusegen.literals import rounded, spelled
 from fusegen.ops import OPS
 
 C_TYPES = {
@@ -58,11 +59,12 @@ class CpuDialect:
         return self._spread(expr, shown) if self.lanes and not expr.varying else shown
 
     def number(self, value: float) -> str:
+        value = rounded(value, single=self.narrow)
         if math.isnan(value):
             return "fg::nan"
         if math.isinf(value):
             return "fg::infinity" if value > 0 else "-fg::infinity"
-        return f"{value!r}f" if self.narrow else repr(value)
+        return spelled(value, single=self.narrow) + ("f" if self.narrow else "")
 
     # ---- what the printer asks ----
 
@@ -71,7 +73,9 @@ class CpuDialect:
             return self.number(float(lit.value))
         if lit.kind == "bool":
             return "true" if lit.value else "false"
-        return f"INT64_C({lit.value})" if abs(lit.value) >= 2**31 else str(int(lit.value))
+        if lit.value == -(2**63):
+            return "INT64_MIN"  # which has no literal
+        return f"INT64_C({lit.value:d})" if abs(lit.value) >= 2**31 else f"{lit.value:d}"
 
     def name(self, var: Var) -> str:
         if var.name == "n_cols":
@@ -100,7 +104,8 @@ class CpuDialect:
         op = OPS[call.op]
         match call.op:
             case "where":
-                return f"({args[0]} ? {args[1]} : {args[2]})"
+                first = f"int64_t({args[1]})" if both_whole(call) else args[1]
+                return f"({args[0]} ? {first} : {args[2]})"
             case "isnan" | "isinf" | "isfinite":
                 return f"std::{call.op}({args[0]})"
             case "to_float":

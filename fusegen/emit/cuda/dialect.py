@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from fusegen.dtypes import DType, Kind
-from fusegen.emit.printer import show
+from fusegen.emit.printer import both_whole, show
 from fusegen.expr import Call, Expr, Lit, Var
+from fusegen.literals import rounded, spelled
 from fusegen.ops import OPS
 
 _Made = TypeVar("_Made")
@@ -59,24 +60,26 @@ class CudaDialect:
         if lit.kind == "bool":
             return "true" if lit.value else "false"
         if lit.kind == "int":
-            return str(int(lit.value))
+            if lit.value == -(2**63):
+                return "(-9223372036854775807LL - 1)"  # which has no literal
+            return f"{lit.value:d}{'LL' if abs(lit.value) >= 2**31 else ''}"
         return self.number(float(lit.value))
 
     def number(self, value: float) -> str:
+        value = rounded(value, single=bool(self.suffix))
         if math.isnan(value):
             return self.use("kNaN")
         if math.isinf(value):
             return self.use("kInfinity") if value > 0 else f"-{self.use('kInfinity')}"
-        shown = repr(value)
-        whole = not any(c in shown for c in ".en")
-        return f"{shown}{'.0' if whole else ''}{self.suffix}"
+        return spelled(value, single=bool(self.suffix)) + self.suffix
 
     def name(self, var: Var) -> str:
         return f"{self.state}.{var.name[6:]}" if var.name.startswith("state.") else var.name
 
     def argument(self, expr: Expr, shown: str, call: Call) -> str:
         whole = isinstance(expr, Lit) and expr.kind == "int" and call.op in HELPER_OPS
-        return f"{shown}LL" if whole else shown  # helpers are templates of one type
+        spelled_so = shown.endswith(("LL", ")"))
+        return f"{shown}LL" if whole and not spelled_so else shown  # helpers take one type
 
     def function(self, call: Call, args: list[str]) -> str | None:
         op = OPS[call.op]
@@ -92,7 +95,8 @@ class CudaDialect:
             case "exp" if self.narrow or self._is_term(call.args[0]):
                 return f"{self.use('exp_narrow')}({args[0]})"
             case "where":
-                return f"({self._bracket(call.args[0], args[0])} ? {args[1]} : {args[2]})"
+                wide = "LL" if both_whole(call) and not args[1].endswith(("LL", ")")) else ""
+                return f"({self._bracket(call.args[0], args[0])} ? {args[1]}{wide} : {args[2]})"
             case "abs":
                 return f"{'llabs' if call.kind == 'int' else 'fabs' + self.suffix}({args[0]})"
             case "rsqrt":

@@ -20,12 +20,10 @@ def without_unused(text: str) -> str:
 
 
 def _without(text: str, declaration: re.Pattern[str]) -> str:
-    """The text without the lines whose declaration is the only use of its name."""
-    used = Counter(re.findall(r"\w+", code(text)))
-    kept = []
-    for line in text.splitlines(keepends=True):
-        found = declaration.match(line)
-        if found is None or used[found[1]] > 1 or _ANOTHER.search(line):
-            kept.append(line)
-    shorter = "".join(kept)
-    return shorter if shorter == text else _without(shorter, declaration)
+    """The text without the lines that declare what is nowhere used."""
+    lines = text.splitlines(keepends=True)
+    names = [found[1] if (found := declaration.match(ln)) and not _ANOTHER.search(ln) else ""
+             for ln in lines]  # fmt: skip
+    declared, used = Counter(names), Counter(re.findall(r"\w+", code(text)))
+    kept = [ln for ln, n in zip(lines, names, strict=True) if not n or used[n] > declared[n]]
+    return text if len(kept) == len(lines) else _without("".join(kept), declaration)
