@@ -101,7 +101,9 @@ def report(records: list[Record]) -> dict[str, Any]:
         "sums": dict(counts.most_common()),
         "missed_share": round(counts["missed"] / mergeable, 4) if mergeable else 0.0,
         "worst_accepted": _quantiles([v["worst"]["excess"] for v in accepted]),
+        "repaired": sum(v["why"] != "" for v in accepted),
         "wrong": [_example(v) for v in verdicts if v["judgement"] == "wrong"],
+        "caught": [_example(v) for v in verdicts if v["judgement"] == "caught"],
         "exceptions": [{"seed": r["seed"], "text": r["text"], "error": r["failure"]}
                        for r in records if r["failure"]],
         "refused": dict(Counter(v["why"] for v in verdicts if v["judgement"] == "refused")),

@@ -6,11 +6,9 @@ import warnings
 
 import numpy as np
 
-from fusegen.algebra.derive import derive
-from fusegen.derivation import Dependent
 from fusegen.dtypes import FLOAT32
 
-from .float_judge import Text, Worst, rows_for
+from .float_judge import Text, Worst, accepted, rows_for
 from .float_texts import random_text
 
 SHAPES = ((24, 1), (61, 8), (1300, 256))  # columns, chunk
@@ -21,8 +19,8 @@ def judge_compiled(seed: int) -> dict[str, Worst]:
     case = random_text(seed)
     graph, pipeline = case.graph(), case.pipeline()
     names = [graph.names[n] for n in graph.outputs]
-    sums = [e for e in derive(graph) if isinstance(e, Dependent) and e.name in names]
-    found = {e.name: Worst() for e in sums}
+    sums = [name for name in accepted(graph).sums(graph) if name in names]
+    found = dict.fromkeys(sums, Worst())
     dtypes = dict.fromkeys(case.inputs, FLOAT32)
     for n_cols, chunk in SHAPES if sums else ():
         text = Text(graph, sums, rows_for(graph, dtypes, n_cols, seed))
@@ -32,9 +30,9 @@ def judge_compiled(seed: int) -> dict[str, Worst]:
             warnings.simplefilter("ignore")  # what the product finds wrong itself is not merged
             made = pipeline.compile(*arrays, form="online", target="cpu", chunk=chunk)(*arrays)
         outputs = dict(zip(names, made if isinstance(made, tuple) else (made,), strict=True))
-        for e in sums:
-            got = np.asarray(outputs[e.name])[:, None]
-            worst = text.worst(e.name, got, f"compiled, chunks of {chunk}")
-            if worst.excess > found[e.name].excess:
-                found[e.name] = worst
+        for name in sums:
+            got = np.asarray(outputs[name])[:, None]
+            worst = text.worst(name, got, f"compiled, chunks of {chunk}")
+            if worst.excess > found[name].excess:
+                found[name] = worst
     return found

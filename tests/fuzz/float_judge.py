@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +26,9 @@ from fusegen.bank import Bank, bank_of
 from fusegen.derivation import Dependent, Derivation, Refused
 from fusegen.dtypes import BFLOAT16, FLOAT32, DType
 from fusegen.lower.online import online_kernel
+from fusegen.repair.search import with_repairs
 from fusegen.replay import RowsReplay, Split, balanced, chain
+from fusegen.trials.first import tried
 
 from .float_oracle import UNIT, Array, Reading, magnitude, quantum, schedules
 from .float_texts import random_text
@@ -63,7 +66,7 @@ class Verdict:
     """What became of one sum that depends on row values."""
 
     name: str
-    judgement: str  # accepted | wrong | refused | missed | unmerged
+    judgement: str  # accepted | wrong | caught | refused | missed | unmerged
     why: str  # of a refusal: its kind
     worst: Worst
     said: str = ""
@@ -88,26 +91,64 @@ def judge_text(seed: int) -> Outcome:
     start = time.process_time()
     try:
         graph = case.graph()
-        with _without_witnesses():
-            derivation = deriving.derive(graph)
+        found = accepted(graph)
         took = time.process_time() - start
         counted = [0]
-        found = _verdicts(graph, derivation, seed, counted)
-        return Outcome(seed, str(case), tuple(found), took, time.process_time() - start, counted[0])
+        verdicts = tuple(_verdicts(graph, found, seed, counted))
+        seconds = time.process_time() - start
+        return Outcome(seed, str(case), verdicts, took, seconds, counted[0])
     except Exception as error:  # any exception is a finding
         seconds = time.process_time() - start
         return Outcome(seed, str(case), seconds=seconds, failure=f"{type(error).__name__}: {error}")
 
 
+@dataclass(frozen=True)
+class Accepted:
+    """What is made of a text: over its own pivots, with others where those do not serve, and with
+    what the trial of new merges lets pass."""
+
+    text: Derivation
+    repaired: Derivation
+    final: Derivation
+
+    def sums(self, graph: g.Graph) -> list[str]:
+        return merged_sums(graph, self.final)
+
+    def caught(self, graph: g.Graph) -> set[str]:
+        """Sums that only the trial stopped."""
+        return {*merged_sums(graph, self.repaired)} - {*self.sums(graph)}
+
+
+def accepted(graph: g.Graph) -> Accepted:
+    """Derived, repaired and tried, as a pipeline of the text would be."""
+    dtypes = dict.fromkeys((i.name for i in graph.inputs), FLOAT32)
+    with _without_witnesses(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what the trial stops; it is counted
+        text = deriving.derive(graph)
+        repaired = with_repairs(graph, text, dtypes)
+        return Accepted(text, repaired, tried(graph, repaired, dtypes))
+
+
+def merged_sums(graph: g.Graph, derivation: Derivation) -> list[str]:
+    """Sums of the text that are merged, about its own pivot or another."""
+    names = {e.name for e in derivation if isinstance(e, Dependent)}
+    names |= {r.name for r in derivation.repairs}
+    return [graph.names[n] for n in graph.reductions if graph.names[n] in names]
+
+
 def _verdicts(
-    graph: g.Graph, derivation: Derivation, seed: int, counted: list[int]
+    graph: g.Graph, found: Accepted, seed: int, counted: list[int]
 ) -> Iterator[Verdict]:
-    merged = [e for e in derivation if isinstance(e, Dependent)]
-    worst = execute(graph, derivation, merged, TREES, seed, counted)
-    for e in merged:
-        judgement = "wrong" if worst[e.name].excess > 1 else "accepted"
-        yield Verdict(e.name, judgement, "", worst[e.name])
-    refused = [e for e in derivation if isinstance(e, Refused) and _is_sum(graph, e)]
+    sums, caught = found.sums(graph), found.caught(graph)
+    repaired = {r.name for r in found.final.repairs}
+    worst = execute(graph, found.final, sums, TREES, seed, counted)
+    for name in sums:
+        judgement = "wrong" if worst[name].excess > 1 else "accepted"
+        yield Verdict(name, judgement, "another pivot" if name in repaired else "", worst[name])
+    for name in sorted(caught):
+        yield Verdict(name, "caught", "", Worst())
+    refused = [e for e in found.text if isinstance(e, Refused) and _is_sum(graph, e)
+               and e.name not in {*sums, *caught}]  # fmt: skip
     if refused:
         yield from _refusals(graph, refused, seed, counted)
 
@@ -123,10 +164,10 @@ def _refusals(
     """Would the merge be equal to the text over the reals, and is it seen wrong on any row?"""
     with _without_witnesses(), _without_rule():
         bare = deriving.derive(graph)
-    equal = [e for e in (bare[r.name] for r in refused) if isinstance(e, Dependent)]
+    equal = [r.name for r in refused if isinstance(bare[r.name], Dependent)]
     worst = execute(graph, bare, equal, TREES, seed, counted)
-    open_ = [e for e in equal if worst[e.name].excess <= 1]
-    worst |= execute(graph, bare, open_, LONG, seed + 1, counted)
+    unseen = [name for name in equal if worst[name].excess <= 1]
+    worst |= execute(graph, bare, unseen, LONG, seed + 1, counted)
     for r in refused:
         kind = r.refusal.kind.value
         if r.name not in worst:
@@ -156,11 +197,11 @@ def _without_rule() -> Iterator[None]:
 
 
 def execute(
-    graph: g.Graph, derivation: Derivation, sums: list[Dependent],
+    graph: g.Graph, derivation: Derivation, sums: list[str],
     trees: Mapping[str, tuple[int, Split]], seed: int, counted: list[int],
 ) -> dict[str, Worst]:  # fmt: skip
     """The worst of every sum over rows and trees; `counted` adds up the rows executed."""
-    found = {e.name: Worst() for e in sums}
+    found = dict.fromkeys(sums, Worst())
     if not sums:
         return found
     kernels = _kernels(graph, derivation)
@@ -176,10 +217,10 @@ def execute(
             replay = RowsReplay(kernel, text.bank.named(graph), n_cols)
             replay.run(tree)
             counted[0] += len(text.bank)
-            for e in sums:
-                worst = text.worst(e.name, replay.env[e.name], f"{label}, {type_name}")
-                if worst.excess > found[e.name].excess:
-                    found[e.name] = worst
+            for name in sums:
+                worst = text.worst(name, replay.env[name], f"{label}, {type_name}")
+                if worst.excess > found[name].excess:
+                    found[name] = worst
     return found
 
 
@@ -209,13 +250,16 @@ def rows_for(graph: g.Graph, dtypes: Mapping[str, DType], n_cols: int, seed: int
 class Text:
     """What the text says on the rows of a bank, and how far off it may be."""
 
-    def __init__(self, graph: g.Graph, sums: list[Dependent], bank: Bank) -> None:
+    def __init__(self, graph: g.Graph, sums: list[str], bank: Bank) -> None:
         self.bank = bank
+        # There a merged sum may be NaN, as docs/special_values.md says.
+        finite = [np.isfinite(a).all(axis=1) for a in bank.inputs.values()]
+        self.infinite = ~np.all(np.broadcast_arrays(*finite), axis=0)
         right = Reading(graph, bank.inputs, bank.n_cols)
         others = list(schedules(graph, bank.inputs, bank.n_cols))
         self.known = {}
-        for e in sums:
-            node = graph[e.name]
+        for name in sums:
+            node = graph[name]
             assert isinstance(node, g.Reduce)
             want = _column(right.values[node], bank)
             with np.errstate(all="ignore"):
@@ -233,13 +277,16 @@ class Text:
                 allowed = SAFE * np.fmax.reduce(errors) + UNITS * 2 * UNIT * size
                 allowed += 8 * bank.n_cols * 2.0**-126
                 judged = np.isfinite(want) & (first <= size / 64 + 2.0**-120) & (size < 5e36)
-            self.known[e.name] = want, allowed, judged
+                for row in g.reductions_of(node.arg):  # it leaves the range of float32
+                    judged &= np.isfinite(_column(others[0][row], bank))
+            self.known[name] = want, allowed, judged
 
     def worst(self, name: str, merged: Array, tree: str) -> Worst:
         want, allowed, judged = self.known[name]
         got = _column(merged, self.bank)
         with np.errstate(all="ignore"):
             error = np.where(np.isfinite(got), np.abs(got - want) / allowed, np.inf)
+            error = np.where(self.infinite & np.isnan(got), 0, error)
         excess = np.where(judged, error, 0)
         k = int(np.argmax(excess))
         return Worst(float(excess[k]), tree, self.bank.label(k), float(got[k]), float(want[k]))

@@ -35,9 +35,10 @@ Excess is the error over what is allowed; none may be above 1.
   float32, and 16 units in the last place of Σ|terms|. Where terms of both signs meet in a row, what
   the text's own rounding is in proportion to stands for Σ|terms|: Σ over its operations of
   |operand|·|∂f|, to first order. What falls below the normal numbers rounds absolutely. Not finite
-  where the text is, is wrong. Rows on which the text itself leaves the range of float32 are not
-  judged. The oracle is float64 and a reading of the graph of its own
-  (`tests/fuzz/float_oracle.py`).
+  where the text is, is wrong; but for NaN where the row has an infinity, which
+  [special values](../docs/special_values.md) allow in some cases. Rows on which the text or a row
+  value of it leaves the range of float32 are not judged. The oracle is float64 and a reading of the
+  graph of its own (`tests/fuzz/float_oracle.py`).
 * **Missed**: refused for what floats would make of it, equal to the text over the reals with that
   rule switched off, and never seen wrong on these rows, on other draws of them, or on 150 columns
   one by one. That is more than can be merged safely: what goes wrong by a factor of n is seen on
@@ -60,6 +61,7 @@ def table(found: dict[str, Any]) -> str:
         w = wrong["worst"]
         lines.append(f"  WRONG {wrong['seed']} {wrong['sum']} {w['excess']} ({w['tree']}; "
                      f"{w['row']}) {w['merged']} for {w['text']}: {wrong['text']}")  # fmt: skip
+    lines += [f"  CAUGHT {c['seed']} {c['sum']}: {c['text']}" for c in found["caught"]]
     lines += [f"  FAILED {e['seed']} {e['error']}: {e['text']}" for e in found["exceptions"]]
     lines += [f"  COMPILED WRONG {w}" for w in found["compiled"]["wrong"]]
     return "\n".join((f"{found['texts']} random texts", *lines))
@@ -87,12 +89,14 @@ def _summary(found: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("sums that depend on row values", str(sum(sums.values()))),
         ("merged and executed", str(sums.get("accepted", 0) + sums.get("wrong", 0))),
+        ("of these about another pivot than the text's", str(found["repaired"])),
         ("of these wrong", str(sums.get("wrong", 0))),
         ("excess of the others", " / ".join(f"{worst.get(k, 0):g}" for k in
                                             ("median", "p95", "p99", "max"))
          + " (median, p95, p99, max)"),
         ("rows executed", f"{found['rows']:,}"),
         ("compiled sample", f"{compiled['sums']} sums, excess at most {compiled['worst']:.3g}"),
+        ("let pass by the rule, and stopped by the trial", str(sums.get("caught", 0))),
         ("refused for floats, and seen wrong", str(sums.get("refused", 0))),
         ("missed, of what can be merged safely",
          f"{sums.get('missed', 0)}, {found['missed_share']:.1%}"),
