@@ -212,7 +212,8 @@ def execute(
                 continue
             key = (n_cols, type_name)
             if key not in texts:
-                texts[key] = Text(graph, sums, rows_for(graph, dtypes, n_cols, seed))
+                texts[key] = Text(graph, sums, rows_for(graph, dtypes, n_cols, seed),
+                                  result=_WRITTEN[type_name])  # fmt: skip
             text = texts[key]
             replay = RowsReplay(kernel, text.bank.named(graph), n_cols)
             replay.run(tree)
@@ -247,10 +248,16 @@ def rows_for(graph: g.Graph, dtypes: Mapping[str, DType], n_cols: int, seed: int
                    picks=bank.picks[every])  # fmt: skip
 
 
+_WRITTEN = {"float32": 0.0, "bfloat16": 2.0**-8}
+"""What writing a result costs of it."""
+
+
 class Text:
     """What the text says on the rows of a bank, and how far off it may be."""
 
-    def __init__(self, graph: g.Graph, sums: list[str], bank: Bank) -> None:
+    def __init__(
+        self, graph: g.Graph, sums: list[str], bank: Bank, result: float = 0.0
+    ) -> None:
         self.bank = bank
         # There a merged sum may be NaN, as docs/special_values.md says.
         finite = [np.isfinite(a).all(axis=1) for a in bank.inputs.values()]
@@ -275,7 +282,7 @@ class Text:
                 if node.fold is g.Fold.MEAN:
                     size = size / bank.n_cols
                 allowed = SAFE * np.fmax.reduce(errors) + UNITS * 2 * UNIT * size
-                allowed += 8 * bank.n_cols * 2.0**-126
+                allowed += 8 * bank.n_cols * 2.0**-126 + result * np.abs(want)
                 judged = np.isfinite(want) & (first <= size / 64 + 2.0**-120) & (size < 5e36)
                 for row in g.reductions_of(node.arg):  # it leaves the range of float32
                     judged &= np.isfinite(_column(others[0][row], bank))

@@ -28,13 +28,14 @@ Excess is the error over what is allowed; none may be above 1.
   maxima, earlier sums.
 * **Executed**: the lowered operator, replayed in float32 (`fusegen/replay`), single elements one
   after another from both sides and in pairs of pairs, chunks of 7 and 256, rows of 1, 2, 3, 11, 24,
-  61 and 1,300 columns; 16-bit rows where the merge for them keeps fewer sums. Rows follow the
+  61 and 1,300 columns; rows of bfloat16 where the merge for them keeps fewer sums. Rows follow the
   patterns of the trial bank, in draws other than the product's own; with several inputs every two
   meet in pairs of patterns. A sample is compiled, C++, in chunks of 1, 8 and 256.
 * **Yardstick**, row by row: 4 × the safe text's error, the worst of five ways to add up its sums in
   float32, and 16 units in the last place of Σ|terms|. Where terms of both signs meet in a row, what
   the text's own rounding is in proportion to stands for Σ|terms|: Σ over its operations of
-  |operand|·|∂f|, to first order. What falls below the normal numbers rounds absolutely. Not finite
+  |operand|·|∂f|, to first order. What falls below the normal numbers rounds absolutely; a result in bfloat16 rounds
+  when it is written. Not finite
   where the text is, is wrong; but for NaN where the row has an infinity, which
   [special values](../docs/special_values.md) allow in some cases. Rows on which the text or a row
   value of it leaves the range of float32 are not judged. The oracle is float64 and a reading of the
