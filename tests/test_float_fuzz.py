@@ -15,7 +15,7 @@ from fusegen.algebra import merge
 from fusegen.algebra.derive import derive
 from fusegen.algebra.floats.judge import Verdict
 
-SLICE, FIRST = 24, 500
+SLICE, FIRST = 16, 500
 
 
 @pytest.fixture(scope="module")
