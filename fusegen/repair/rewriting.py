@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from fusegen import graph as g
 from fusegen.derivation import Derivation
 from fusegen.names import Taken
-from fusegen.repair.pivots import Repaired, repaired
 from fusegen.rewrite.build import rebuilt
 from fusegen.trace import unique_names
 from fusegen.value import ACTIVE, Builder
+
+if TYPE_CHECKING:
+    from fusegen.repair.pivots import Repaired
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ def rewritten(graph: g.Graph, names: Collection[str]) -> Rewriting:
 
 
 def _rewritten(graph: g.Graph, names: Collection[str], build: Builder) -> Rewriting:
+    from fusegen.repair.pivots import repaired  # with sympy: not for graphs that stay as they are
+
     known: dict[g.Node, g.Node] = {}
     changes: list[Change] = []
     for node in graph.nodes:
