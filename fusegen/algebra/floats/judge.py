@@ -147,7 +147,7 @@ class _Judge:
         return not falling or is_attained(x, p)
 
     def _shift(self, c: Choice, h: sp.Expr, side: int) -> Iterator[Ground | Fault]:
-        for e in h.atoms(sp.exp):
+        for e in sorted(h.atoms(sp.exp), key=sp.default_sort_key):
             slope = sp.diff(e.args[0], c.u) * side
             if e.has(c.u):
                 # Alone, exp(x - min x) only grows, and a factor T is at most a term of the text.

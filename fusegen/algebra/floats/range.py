@@ -35,13 +35,14 @@ def out_of_range(setting: Setting, closed: Closed, h: sp.Expr, c: sp.Expr) -> st
 
 
 def _large_powers(expr: sp.Expr) -> list[sp.Pow]:
-    return [p for p in expr.atoms(sp.Pow) if p.exp.is_number and p.exp >= 2]
+    powers = sorted(expr.atoms(sp.Pow), key=sp.default_sort_key)
+    return [p for p in powers if p.exp.is_number and p.exp >= 2]
 
 
 def _alone(h: sp.Expr, relative: set[sp.Symbol]) -> list[sp.Expr]:
     """The factors of h that no pivot holds: of exponentials, and the product of the others."""
     parts = []
-    for e in h.atoms(sp.exp):
+    for e in sorted(h.atoms(sp.exp), key=sp.default_sort_key):
         free, _ = e.args[0].as_independent(*relative, as_Add=True)
         parts.append(sp.exp(free))
     others = [f for f in sp.Mul.make_args(h) if not f.has(sp.exp) and not f.has(*relative)]
