@@ -16,6 +16,7 @@ import functools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from fusegen import derivation as dv
 from fusegen import graph as g
@@ -40,6 +41,7 @@ _STATEMENTS: dict[Law, str] = {
 _NOUNS: dict[Law, str] = {
     "associative": "associativity", "identity": "neutrality", "commutative": "commutativity",
 }  # fmt: skip
+_SAMPLES = 300  # small rows that suggest facts
 _QUICK = 5_000  # operations of the search that comes before any proof
 _LATE = f"stopped after {LAW_SECONDS:g} seconds"
 _MEANS: dict[Law, str] = {
@@ -168,7 +170,8 @@ class Laws:
     @functools.cached_property
     def parts(self) -> tuple[Part, ...]:
         search = Search(self.operator)
-        samples = [search.state(piece) for piece in search.lists("identity") if piece]
+        pieces = islice(search.lists("identity"), 1, _SAMPLES)  # the first is empty
+        samples = [search.state(piece) for piece in pieces]
         return tuple(
             Part(part, [{f.name: s[f.name] for f in part.fields} for s in samples])
             for part in self.operator.parts
