@@ -43,7 +43,10 @@ def tracing(build: Builder) -> Iterator[Builder]:
     try:
         yield build
     finally:
-        sys.setprofile(before)
+        if before is None or callable(before):
+            sys.setprofile(before)
+        else:
+            before.enable()  # a profiler in C, such as cProfile's
         ACTIVE.reset(token)
         if outer is not None:
             outer.ran |= build.ran
