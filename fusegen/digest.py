@@ -6,6 +6,7 @@ import hashlib
 from typing import Any, assert_never
 
 from fusegen import graph as g
+from fusegen.errors import InternalError
 
 
 def attributes(node: g.Node) -> tuple[Any, ...]:
@@ -14,6 +15,8 @@ def attributes(node: g.Node) -> tuple[Any, ...]:
         case g.Input(name=name, axis=axis):
             return ("input", name, axis.value)
         case g.Literal(value=value):
+            if type(value) not in (bool, int, float):
+                raise InternalError(f"a literal of type {type(value).__name__}")
             return ("literal", type(value).__name__, repr(value))
         case g.Length():
             return ("length",)

@@ -70,10 +70,6 @@ class Literal(_Base):
     value: float | int | bool  # of exactly these types: `literals.plain` makes them
     loc: Loc
 
-    def __post_init__(self) -> None:
-        if type(self.value) not in (bool, int, float):
-            raise InternalError(f"a literal of type {type(self.value).__name__}")
-
 
 @walk.node_class
 class Length(_Base):

@@ -246,8 +246,7 @@ def lift(value: object) -> g.Node:
     number = plain(value)
     if number is not None:
         if not fits_float(number):
-            _refuse("a whole number here has more than 308 digits",
-                    "The greatest float is about 1.8e308.", "Take its logarithm, or scale it.")
+            _refuse("no float is near this number", "The greatest float is about 1.8e308.", "")
         return build.add(g.Literal(number, here())).node
     _refuse(f"{_shown(value)} is not something a pipeline can compute with",
             "Operands are pipeline values and Python or NumPy numbers.",
