@@ -88,17 +88,19 @@ def _sums(graph: g.Graph, derivation: Derivation) -> list[g.Reduce]:
 def _texts(
     graph: g.Graph, sums: list[g.Reduce], dtypes: Mapping[str, DType], bank: Bank, *, wide: bool
 ) -> Iterator[_Text]:
-    asked = replace(graph, outputs=(*sums, *(n.arg for n in sums)))
     needed = [[r for r in g.reductions_of(n.arg) if isinstance(r, g.Reduce)] for n in sums]
-    only = replace(graph, outputs=(*sums, *(r for rows in needed for r in rows)))
+    held = tuple(r for rows in needed for r in rows)
+    asked = replace(graph, outputs=(*sums, *held, *(n.arg for n in sums)))
+    only = replace(graph, outputs=(*sums, *held))
     exact = evaluate(asked, bank.inputs, dtypes, bank.n_cols, np.longdouble if wide else np.float64)
     safe = evaluate(only, bank.inputs, dtypes, bank.n_cols, np.float64 if wide else np.float32)
     rows, n = len(bank), bank.n_cols
-    held = iter(safe[len(sums) :])
+    # Where a row value leaves the range of floats, no sum about it is the text's.
+    left = {r: np.isfinite(_column(exact[i], rows)) & ~np.isfinite(_column(safe[i], rows))
+            for i, r in enumerate(held, len(sums))}  # fmt: skip
     for k, node in enumerate(sums):
-        # Where a row value leaves the range of floats, no sum about it is the text's.
-        fits = np.all([np.isfinite(_column(next(held), rows)) for _ in needed[k]], axis=0)
-        terms = np.abs(np.broadcast_to(exact[len(sums) + k], (rows, n))).sum(axis=1)
+        fits = ~np.any([left[r] for r in needed[k]], axis=0)
+        terms = np.abs(np.broadcast_to(exact[len(sums) + len(held) + k], (rows, n))).sum(axis=1)
         mean = node.fold is g.Fold.MEAN
         yield _Text(node, _column(exact[k], rows), np.where(fits, _column(safe[k], rows), np.nan),
                     terms / n if mean else terms)  # fmt: skip
