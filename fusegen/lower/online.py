@@ -11,7 +11,6 @@ from fusegen.fusion import fuse
 from fusegen.kernel import Kernel
 from fusegen.kinds import infer_kinds
 from fusegen.lower.program import lower
-from fusegen.repair.rewriting import repaired_graph
 
 
 def online_kernel(
@@ -19,6 +18,8 @@ def online_kernel(
 ) -> Kernel:
     """All sweeps of the online form of the text `graph`, with the derivation's repairs, for inputs
     of these types (by name), whatever runs."""
+    from fusegen.repair.rewriting import repaired_graph  # loads sympy
+
     merging = repaired_graph(graph, derivation)
     fusion = fuse(merging, derivation, "online", infer_kinds(merging, dtypes))
     (kernel,) = lower(merging, derivation, fusion, dtypes, "rows").kernels
