@@ -53,7 +53,7 @@ def tried(graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]) -
 def _alarms(
     graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]
 ) -> list[Alarm]:
-    if not any(isinstance(e, Dependent) for e in derivation):
+    if not derivation.repairs and not any(isinstance(e, Dependent) for e in derivation):
         return []
     # Where the work is, not above: whoever finds a merge on disk needs none of it.
     from fusegen.lower.online import online_kernel
