@@ -68,6 +68,8 @@ def is_formed(setting: Setting, part: sp.Expr) -> bool:
             leaves[node] = freeze(node, leaves)
         except Unmodelled:
             continue
+        if not isinstance(leaves[node], sp.Expr):
+            continue  # a condition is no number
         if sp.expand(leaves[node] - part) == 0 or sp.expand(leaves[node] + part) == 0:
             return True
     return False
