@@ -22,6 +22,7 @@ from fusegen.kernel import Param
 from fusegen.runtime import arrays as ar
 from fusegen.schedule.cuda import CudaSchedule
 from fusegen.schedule.select import Candidate, candidates
+from fusegen.shared import Lock
 
 if TYPE_CHECKING:
     from fusegen.runtime.cuda import CudaExecutable, Family
@@ -31,6 +32,8 @@ _WARM, _TIMES = 3, 15  # launches of each
 _MARGIN = 1.01  # another choice must be that much faster than the one by price
 _SAMPLE = 1 << 22  # elements of an output that are compared
 _TOLERANCE = {8: 1e-11, 4: 2e-5, 2: 2e-2}  # of the largest result, by bytes of a float
+
+_MEASURING = Lock()  # one after another: they would slow each other down
 
 _Launch = Callable[[], None]
 
@@ -84,7 +87,8 @@ def tune(work: Work, trial: Callable[[], Trial]) -> Tuned:
     Raises BackendError during a graph capture, or where the choice by price cannot run.
     """
     make = partial(_measure, work, trial)
-    return kept(_key(work), make, lambda _: True, Tuned, work.graph.name)
+    with _MEASURING.held():
+        return kept(_key(work), make, lambda _: True, Tuned, work.graph.name)
 
 
 def tuned(work: Work) -> Tuned | None:
