@@ -7,6 +7,7 @@ integers in int64. Special values follow the text under IEEE arithmetic.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
@@ -62,7 +63,8 @@ class _Interpreter:
         self.float = np.dtype(float_dtype)
         self.known: dict[g.Node, Array] = {}
         self.states: dict[g.Own, Mapping[str, Array]] = {}
-        uses: dict[g.Node, int] = {n: graph.outputs.count(n) for n in graph.nodes}
+        outputs = Counter(graph.outputs)
+        uses: dict[g.Node, int] = {n: outputs[n] for n in graph.nodes}
         for node in graph.nodes:
             for arg in _inputs_of(node):
                 uses[arg] += 1
@@ -70,10 +72,9 @@ class _Interpreter:
 
     def value(self, node: g.Node) -> Array:
         if node not in self.known:
-            for needed in g.topological((node,)):
-                if needed not in self.known:
-                    self.known[needed] = self._compute(needed)
-                    self._release(needed)
+            for needed in g.topological((node,), self.known.__contains__):
+                self.known[needed] = self._compute(needed)
+                self._release(needed)
         return self.known[node]
 
     def _release(self, node: g.Node) -> None:

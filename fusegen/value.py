@@ -167,7 +167,7 @@ class Builder:
     """The graph under construction."""
 
     nodes: dict[tuple[Any, ...], g.Node] = field(default_factory=dict)
-    made: set[g.Node] = field(default_factory=set)  # the values of `nodes`
+    made: dict[g.Node, int] = field(default_factory=dict)  # the values of `nodes`, numbered
     outer: Builder | None = None  # around it: a monoid's lift may use the pipeline's values
     labels: dict[g.Node, str] = field(default_factory=dict)
     returned: set[g.Node] = field(default_factory=set)
@@ -181,7 +181,7 @@ class Builder:
     def add(self, node: g.Node) -> Value:
         key = (attributes(node), tuple(id(a) for a in g.operands(node)))
         found = self.nodes.setdefault(key, node)
-        self.made.add(found)
+        self.made.setdefault(found, len(self.made))
         return Value(found)
 
     def knows(self, node: g.Node) -> bool:

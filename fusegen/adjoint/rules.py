@@ -46,6 +46,7 @@ def _where(y: Value, condition: Value, a: Value, b: Value) -> tuple[Slope, ...]:
     return 0, choice(found), choice(found, False)
 
 
+@g.asked_once
 def settled(condition: g.Node) -> g.Node | bool:
     """The condition of row values as it is for finite ones: isinf(m) is false.
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from functools import partial
 
 from fusegen import graph as g
 from fusegen import lang as fg
+from fusegen import walk
 from fusegen.value import Value, builder, here
 
 Product = frozenset[tuple[g.Node, int]]
@@ -21,6 +23,7 @@ Terms = Mapping[Product, Fraction]
 
 ONE: Product = frozenset()
 _WHOLE_POWERS = range(-4, 5)
+_MOST_FACTORS = 32  # of a product, powers counted; larger ones stay whole
 
 
 def times(a: Product, b: Product) -> Product:
@@ -59,8 +62,27 @@ def of(node: g.Node) -> Terms:
     return {product: coefficient} if coefficient else {}
 
 
+def _inner(node: g.Node) -> tuple[g.Node, ...]:
+    """The operands that `factors` takes apart."""
+    match node:
+        case g.Map(op="neg" | "mul" | "div", args=args):
+            return args
+        case g.Map(op="pow", args=(a, _)):
+            return (a,)
+        case _:
+            return ()
+
+
+@partial(walk.asked_once, operands=_inner)
 def factors(node: g.Node) -> tuple[Fraction, Product]:
-    """The node as coefficient · product, taken apart as far as that is exact."""
+    """The node as coefficient · product, taken apart as far as that is exact and short."""
+    coefficient, product = _taken_apart(node)
+    if sum(abs(e) for _, e in product) > _MOST_FACTORS:
+        return Fraction(1), frozenset({(node, 1)})
+    return coefficient, product
+
+
+def _taken_apart(node: g.Node) -> tuple[Fraction, Product]:
     match node:
         case g.Literal(value=value) if not isinstance(value, bool) and math.isfinite(value):
             return Fraction(value), ONE
@@ -152,6 +174,7 @@ def column_of(node: g.Node) -> g.Node | None:
     return None
 
 
+@g.asked_once
 def sums_to_zero(node: g.Node) -> bool:
     """Σ (a − mean(a)) = 0, also times a row value."""
     match node:

@@ -24,7 +24,7 @@ from fusegen.value import Value, builder, here
 class Writer:
     """Writes terms into the graph under construction, in the words of the forward graph."""
 
-    words: list[tuple[Product, g.Node]] = field(default_factory=list)
+    words: dict[g.Node, list[tuple[Product, g.Node]]] = field(default_factory=dict)  # by a factor
     known: set[g.Node] = field(default_factory=set)
 
     def learn(self, nodes: Iterable[g.Node]) -> None:
@@ -34,8 +34,8 @@ class Writer:
             if isinstance(node, g.Map) and node.op in ("mul", "div", "pow"):
                 coefficient, product = tm.factors(node)
                 if coefficient == 1 and _size(product) > 1:
-                    self.words.append((product, node))
-        self.words.sort(key=lambda word: -_size(word[0]))
+                    last = self._ranked(product)[-1][0]
+                    self.words.setdefault(last, []).append((product, node))
 
     # ---- terms to nodes ----
 
@@ -157,7 +157,8 @@ class Writer:
     def _named(self, product: Product) -> Product:
         """The product with the forward text's own values in it."""
         product = self._with_means(product)
-        for word, node in self.words:
+        words = [word for factor, _ in product for word in self.words.get(factor, ())]
+        for word, node in sorted(words, key=lambda w: (-_size(w[0]), builder().made[w[1]])):
             while _divides(word, product):
                 product = tm.times(_without(product, word), frozenset({(node, 1)}))
         return product
@@ -189,7 +190,7 @@ class Writer:
 
     def _ranked(self, product: Product) -> list[tuple[g.Node, int]]:
         """Factors in the order in which the text made them."""
-        rank = {node: i for i, node in enumerate(builder().nodes.values())}
+        rank = builder().made
         return sorted(product, key=lambda factor: rank[factor[0]])
 
 

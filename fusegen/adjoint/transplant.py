@@ -20,14 +20,11 @@ def transplant(
     build = builder()
     moved = dict(leaves)
 
-    def visit(node: g.Node) -> g.Node:
-        if node not in moved:
-            moved[node] = build.add(_with_operands(node, visit)).node
-            if node in graph.named:
-                build.labels.setdefault(moved[node], graph.names[node])
-        return moved[node]
-
-    return [visit(node) for node in nodes]
+    for node in g.topological(nodes, moved.__contains__):
+        moved[node] = build.add(_with_operands(node, moved.__getitem__)).node
+        if node in graph.named:
+            build.labels.setdefault(moved[node], graph.names[node])
+    return [moved[node] for node in nodes]
 
 
 def _with_operands(node: g.Node, visit: Callable[[g.Node], g.Node]) -> g.Node:
