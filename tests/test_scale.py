@@ -1,0 +1,237 @@
+"""Texts of thousands of operations: time grows with their number, not with depth or sharing."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fusegen as fg
+from fusegen.adjoint.transplant import Text
+from fusegen.errors import TraceError
+from fusegen.pipeline import Pipeline
+from fusegen.value import Value
+
+X = np.random.default_rng(0).normal(size=(4, 40))
+
+
+def grown(count: int, seed: int = 0) -> Pipeline:
+    """A random text of so many operations; values are used again, and lie up to `count` deep."""
+
+    def text(x: Any) -> Any:
+        draw = random.Random(seed)
+        values = [x]
+        for _ in range(count):
+            a, b = draw.choice(values[-20:]), draw.choice(values)
+            values.append(draw.choice((
+                lambda a=a, b=b: (a + b) * 0.5, lambda a=a, b=b: fg.tanh(a) * b,
+                lambda a=a, b=b: fg.maximum(a, b), lambda a=a, b=b: fg.where(a > b, a, 0.5 * b),
+            ))())  # fmt: skip
+        total = values[-1]
+        for value in values[-20:]:
+            total = total + value
+        return fg.sum(total), total
+
+    return fg.pipeline(text)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Processor time: what else a machine does is no part of it."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+STEPS: dict[str, Callable[[Pipeline], object]] = {
+    "cpu": lambda p: p.source("cpu"),
+    "cuda": lambda p: p.source("sm_90"),
+    "unfused": lambda p: p.source("cpu", form="unfused"),
+    "reference": lambda p: p.reference(X),
+    "derivation": lambda p: (str(p.derivation()), p.derivation().to_json()),
+    "explain": lambda p: (str(p.explain()), p.explain()._repr_html_()),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_time_is_linear_in_the_number_of_operations(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FUSEGEN_CACHE_MB", "0")
+    STEPS[step](grown(10))  # imports are no part of it
+    small = seconds(lambda: STEPS[step](grown(100)))
+    large = seconds(lambda: STEPS[step](grown(500)))
+    assert large < 5 * 2.5 * small + 0.5, f"{small:.2f} s, and {large:.2f} s for five times as much"
+
+
+def chain(x: Any, *, n: int = 2000) -> Any:
+    for _ in range(n):
+        x = x * 0.5 + 1.0
+    return x
+
+
+def doubled(x: Any) -> Any:
+    for _ in range(60):
+        x = x + x
+    return x
+
+
+def extremes(x: Any) -> Any:
+    for i in range(60):
+        x = fg.maximum(x, x * 0.5 + i)
+    return x
+
+
+def choices(x: Any) -> Any:
+    for i in range(60):
+        x = fg.where(x > i, x - i, x * 0.5)
+    return x
+
+
+def rows(x: Any) -> Any:
+    y = fg.sum(x)
+    for _ in range(60):
+        y = y * 0.5 + fg.sin(y)
+    return x * y
+
+
+def entries(x: Any) -> Any:
+    values, columns = fg.topk(x, 3)
+    for _ in range(40):
+        values = values * 0.5 + fg.sin(values)
+    return values, fg.sum(values), columns
+
+
+def chosen_deep(x: Any) -> Any:
+    for _ in range(40):
+        x = fg.tanh(x) + x
+    return fg.topk(x, 3)
+
+
+def after_the_maximum(x: Any) -> Any:
+    y = x - fg.max(x)
+    for _ in range(40):
+        y = fg.sin(y) * y + y
+    return fg.sum(y)
+
+
+def gathered(x: Any) -> Any:
+    y = x
+    for _ in range(40):
+        y = fg.sin(y) + y
+    return fg.take(y, fg.argmax(x))
+
+
+def many_sums(x: Any) -> Any:
+    return tuple(fg.sum(x * (i + 0.5)) for i in range(300))
+
+
+def many_outputs(x: Any) -> Any:
+    return {f"result {i}": x * (i + 0.5) for i in range(300)}
+
+
+def many_constants(x: Any) -> Any:
+    for i in range(300):
+        x = x * 0.5 + float(i)
+    return x
+
+
+def long_name(x: Any) -> Any:
+    return {"a" * 3000: fg.sum(x), "a" * 2999 + "b": fg.max(x)}
+
+
+def softmaxes(x: Any) -> Any:
+    for _ in range(20):
+        x = fg.library.softmax(x)
+    return x
+
+
+TEXTS = (chain, doubled, extremes, choices, rows, entries, chosen_deep, after_the_maximum, gathered,
+         many_sums, many_outputs, many_constants, long_name, softmaxes)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda t: t.__name__)
+def test_everyday_texts_do_not_hang(text: Any) -> None:
+    p = fg.pipeline(text)
+    start = time.process_time()
+    for target in ("cpu", "sm_90"):
+        assert len(p.source(target)) < 1_500_000
+    p.reference(X)
+    str(p.explain())
+    assert time.process_time() - start < 60
+
+
+def test_three_hundred_inputs() -> None:
+    names = [f"x{i}" for i in range(300)]
+
+    def origin(x: Any) -> Any:
+        return x
+
+    from inspect import Parameter
+
+    parameters = [Parameter(n, Parameter.POSITIONAL_OR_KEYWORD) for n in names]
+    text = Text("many_inputs", "", origin, parameters, lambda *xs: sum(xs[1:], xs[0]))
+    found = fg.pipeline(text).reference(*([X] * 300))  # type: ignore[arg-type]
+    np.testing.assert_allclose(found, 300 * X)
+
+
+def test_gradients_of_deep_texts() -> None:
+    gradient = fg.grad(fg.pipeline(lambda x: chain(x, n=500) + extremes(x)))
+    found = gradient.reference(np.ones_like(X), X)
+    y, slope = X.copy(), np.ones_like(X)
+    for i in range(60):
+        slope = np.where(y > y * 0.5 + i, slope, 0.5 * slope)
+        y = np.maximum(y, y * 0.5 + i)
+    np.testing.assert_allclose(found, slope + 0.5**500, atol=1e-12)
+
+
+def test_kernels_of_shared_and_long_expressions_are_right() -> None:
+    """Lines of their own, in every scope: elements, row values, entries of a list, gathers."""
+    def text(x: Any) -> Any:
+        v, total, _ = entries(x)
+        return v, total, rows(x), choices(x), chain(x, n=100), gathered(x)
+
+    p = fg.pipeline(text)
+    x = X.astype(np.float32)
+    for got, right in zip(p(x), p.reference(x), strict=True):
+        np.testing.assert_allclose(got, right, rtol=2e-3, atol=2e-4)
+
+
+def test_a_value_is_shown_shortly() -> None:
+    shown: list[str] = []
+
+    def text(x: Value) -> Value:
+        y = x
+        for _ in range(12):
+            y = y * y
+        shown.extend((repr(y), repr(y.node)))
+        return y
+
+    fg.pipeline(text).work()
+    assert all(len(s) < 120 for s in shown)
+
+
+@fg.pipeline
+def endless(x: Value) -> Value:
+    return other(x) + 1.0
+
+
+@fg.pipeline
+def other(x: Value) -> Value:
+    return endless(x)
+
+
+@fg.pipeline
+def power(x: Value, *, n: int) -> Value:
+    return x * power(x, n=n - 1) if n else x
+
+
+def test_recursive_pipelines() -> None:
+    with pytest.raises(TraceError, match="endless calls itself: endless → other → endless"):
+        endless(X)
+    with pytest.raises(TraceError, match="power calls too deeply"):
+        power(X, n=5000)
+    np.testing.assert_allclose(power.reference(X, n=3), X**4)
