@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuda_cases import Case
 
 import fusegen as fg
 from fusegen.dtypes import dtype_of
@@ -115,3 +116,17 @@ def test_orders_on_the_cpu(group: str, lists: str) -> None:
         if n >= max(ks):
             arrays = arrays_of(n, group)
             check(ordered(*arrays), arrays, ks)
+
+
+@pytest.mark.parametrize(("dtype", "n"), [
+    ("float32", 3), ("float32", 130), ("float16", 33), ("int8", 33), ("bool", 130),
+])  # fmt: skip
+def test_orders_on_gpus(dtype: str, n: int) -> None:
+    """The generated CUDA, emulated."""
+
+    @fg.pipeline
+    def ordered(x):
+        return orders_of(x, (3,), dtype_of(dtype).kind)
+
+    x = hard_rows(n, dtype, np.random.default_rng(n))[:60]
+    check((Case(ordered, {"x": x}, *x.shape).emulate(),), [x], (3,))
