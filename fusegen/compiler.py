@@ -24,6 +24,7 @@ from fusegen.kernel import Program, verify_program
 from fusegen.kinds import infer_kinds
 from fusegen.plan import Plan, plan_of
 from fusegen.runtime.notices import LOG
+from fusegen.runtime.threads import load
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import CpuTarget, CudaTarget, Target
 from fusegen.shared import steady
@@ -85,6 +86,7 @@ class Work:
 
     def _made(self, one: Pass) -> Any:
         start = time.perf_counter()
+        load(*one.needs)
         with steady():
             self.known[one.name] = found = one.run(self)
         LOG.debug("%s %s: %.1f ms", one.name, self.graph.name, 1e3 * (time.perf_counter() - start))
@@ -152,6 +154,7 @@ class Pass:
     run: Callable[[Work], Any]
     key: Callable[[Work], tuple[str, ...]] | None = None
     kind: Any = None
+    needs: tuple[str, ...] = ()  # of others' modules
     verify: Callable[[Any], None] = lambda _: None
 
 
@@ -255,17 +258,18 @@ def _schedule_key(work: Work) -> tuple[str, ...]:
 PASSES: tuple[Pass, ...] = (
     Pass("trace", lambda work: work.traced.graph),
     Pass("kinds", _kinds),
-    Pass("derive", _derive, key=lambda work: (work.traced.digest,), kind=Derivation),
-    Pass("repair", _repair, key=_kinds_key, kind=Derivation),
-    Pass("try", _try, key=_try_key, kind=Derivation),
+    Pass("derive", _derive, key=lambda work: (work.traced.digest,), kind=Derivation,
+         needs=("sympy",)),
+    Pass("repair", _repair, key=_kinds_key, kind=Derivation, needs=("sympy",)),
+    Pass("try", _try, key=_try_key, kind=Derivation, needs=("sympy",)),
     Pass("rewrite", _rewrite),
-    Pass("fuse", _fuse),
+    Pass("fuse", _fuse, needs=("networkx",)),
     Pass("lower", lambda work: _lowered(work, "rows"), verify=verify_program,
          key=lambda work: work.front_key, kind=Program),
     Pass("select_schedule", _select_schedule),
     Pass("regroup", _regroup, verify=verify_program,
          key=lambda work: (*work.front_key, _grouping(work)), kind=Program),
-    Pass("emit", _emit, key=_schedule_key, kind=str),
+    Pass("emit", _emit, key=_schedule_key, kind=str, needs=("jinja2",)),
 )  # fmt: skip
 _BY_NAME = {p.name: p for p in PASSES}
 

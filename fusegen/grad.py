@@ -25,6 +25,7 @@ from fusegen.nesting import nest
 from fusegen.pipeline import Pipeline
 from fusegen.report.formula import formula
 from fusegen.runtime.rows import Axes
+from fusegen.runtime.threads import load
 from fusegen.shared import Recent
 from fusegen.signature import constants_key
 from fusegen.trace import inline, leaves, unique_names
@@ -114,6 +115,7 @@ class Gradient(Pipeline):
         names = unique_names(g.topological(outputs), builder())
 
         def prove(output: g.Node, pivot: g.Reduce) -> Obligation:
+            load("sympy")
             from fusegen.algebra.stationary import stationary
 
             return stationary(output, pivot, names)

@@ -9,14 +9,16 @@ from __future__ import annotations
 import _thread
 import itertools
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 from fusegen.errors import ArgumentError
 from fusegen.runtime.gate import Gate
-from fusegen.shared import unsteady
+from fusegen.shared import steady, unsteady
 
 _T = TypeVar("_T")
 
@@ -208,3 +210,16 @@ def aside(work: Callable[[Callable[[], bool]], _T]) -> _T:
     if job.failure is not None:
         raise job.failure
     return job.result[0]
+
+
+def load(*modules: str) -> None:
+    """Import other people's modules whole: an import that a signal handler's exception leaves half
+    done is never finished, and what it left fails for the rest of the process."""
+
+    def work(_: Callable[[], bool]) -> None:
+        with steady():
+            for name in modules:
+                import_module(name)
+
+    if any(name not in sys.modules for name in modules):
+        aside(work)

@@ -8,12 +8,14 @@ from fusegen import graph as g
 from fusegen.derivation import Obligation
 from fusegen.digest import attributes
 from fusegen.kept import kept
+from fusegen.runtime.threads import load
 
 
 def equality(name: str, old: g.Node, new: g.Node) -> Obligation:
     """The obligation that `new` equals `old`, proved now or by an earlier process."""
 
     def prove() -> Obligation:
+        load("sympy")
         from fusegen.algebra.equality import prove_equal
 
         return prove_equal(name, old, new)
