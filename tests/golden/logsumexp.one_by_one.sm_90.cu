@@ -108,8 +108,8 @@ __device__ __forceinline__ void load_items(
 
 // What sweep 1 keeps of a row.
 struct State {
-    float max_x;  // max of x   library.py:49  return fg.logsumexp(x)
-    float sum_exp;  // sum of exp(x_minus_max_x)   library.py:49  return fg.logsumexp(x)
+    float max_x;  // max of x   library.py:53  return fg.logsumexp(x)
+    float sum_exp;  // sum of exp(x_minus_max_x)   library.py:53  return fg.logsumexp(x)
 
     static __device__ __forceinline__ State identity()
     {
@@ -242,13 +242,13 @@ logsumexp_kernel(
         sweep1_fold<kItems>(folded1, x_items, live);
     }
     const State state = block_reduce(folded1, meeting1);
-    const float max_x = state.max_x;  // library.py:49  return fg.logsumexp(x)
-    const bool isinf_ = isinf(max_x);  // library.py:49  return fg.logsumexp(x)
-    const float sum_exp = isfinite(max_x) ? state.sum_exp : kNaN;  // library.py:49  return fg.logsumexp(x)
-    const float log_ = logf(sum_exp);  // library.py:49  return fg.logsumexp(x)
-    const float add = max_x + log_;  // library.py:49  return fg.logsumexp(x)
-    const float where = isinf_ ? max_x : add;  // library.py:49  return fg.logsumexp(x)
+    const float max_x = state.max_x;  // library.py:53  return fg.logsumexp(x)
+    const bool isinf_ = isinf(max_x);  // library.py:53  return fg.logsumexp(x)
+    const float sum_exp = isfinite(max_x) ? state.sum_exp : kNaN;  // library.py:53  return fg.logsumexp(x)
+    const float log_ = logf(sum_exp);  // library.py:53  return fg.logsumexp(x)
+    const float add = max_x + log_;  // library.py:53  return fg.logsumexp(x)
+    const float where = isinf_ ? max_x : add;  // library.py:53  return fg.logsumexp(x)
     if (rank == 0) {
-        where_out[row] = where;  // library.py:49  return fg.logsumexp(x)
+        where_out[row] = where;  // library.py:53  return fg.logsumexp(x)
     }
 }

@@ -292,7 +292,7 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
     fg::highest<V> max_x_lanes;
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V x = fg::load<V>(row.x + col);
-        max_x_lanes.take(x);  // library.py:49  return fg.logsumexp(x)
+        max_x_lanes.take(x);  // library.py:53  return fg.logsumexp(x)
     }
 
     // 2. Where the pivots are now; the sums so far follow them.
@@ -307,7 +307,7 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V x = fg::load<V>(row.x + col);
         const V x_minus_max_x = x - state.max_x_anchor;
-        sum_exp_lanes += fg::exp_below(x_minus_max_x);  // library.py:49  return fg.logsumexp(x)
+        sum_exp_lanes += fg::exp_below(x_minus_max_x);  // library.py:53  return fg.logsumexp(x)
     }
     state.sum_exp += fg::total(sum_exp_lanes);
 }
@@ -323,13 +323,13 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 // The row is folded: its values and results.
 inline void finish(State& state, const Row& row)
 {
-    const float max_x = state.max_x;  // library.py:49  return fg.logsumexp(x)
-    const bool isinf_ = std::isinf(max_x);  // library.py:49  return fg.logsumexp(x)
-    const float sum_exp = std::isfinite(max_x) ? state.sum_exp : fg::nan;  // library.py:49  return fg.logsumexp(x)
-    const float log_ = std::log(sum_exp);  // library.py:49  return fg.logsumexp(x)
-    const float add = max_x + log_;  // library.py:49  return fg.logsumexp(x)
-    const float where = isinf_ ? max_x : add;  // library.py:49  return fg.logsumexp(x)
-    fg::store(row.where, where);  // library.py:49  return fg.logsumexp(x)
+    const float max_x = state.max_x;  // library.py:53  return fg.logsumexp(x)
+    const bool isinf_ = std::isinf(max_x);  // library.py:53  return fg.logsumexp(x)
+    const float sum_exp = std::isfinite(max_x) ? state.sum_exp : fg::nan;  // library.py:53  return fg.logsumexp(x)
+    const float log_ = std::log(sum_exp);  // library.py:53  return fg.logsumexp(x)
+    const float add = max_x + log_;  // library.py:53  return fg.logsumexp(x)
+    const float where = isinf_ ? max_x : add;  // library.py:53  return fg.logsumexp(x)
+    fg::store(row.where, where);  // library.py:53  return fg.logsumexp(x)
 }
 
 // The whole row, piece by piece, merged in order.

@@ -15,6 +15,8 @@
 // Proof      read-out: proved
 // Proof      cocycle: proved
 // Proof      unit: proved
+// Proof      range: proved
+// Proof      conditioning: proved
 
 constexpr int kThreads = 256;              // of a block
 constexpr int kResident = 2;               // blocks that a multiprocessor takes at once
@@ -426,10 +428,8 @@ softmax_kernel(
         fetch_group(x_stash, x + place.outer * x_outer_stride + place.inner, x_stride, first + kHeld * kStep, place.end, group);
         end_group();
     }
-    const long long first_row = place.outer * n_inner + place.inner;
     const column_t end = place.end;
     const bool mine = end > 0;  // are there rows for this thread?
-    const float* x_rows = x + place.outer * x_outer_stride + place.inner;
     float* div_rows = div_out + place.outer * div_outer_stride + place.inner;
     const int held_live = live_vectors<kHeld>(first, end);
     Row rows[kWidth] = {};
