@@ -50,6 +50,7 @@ class _Text:
     right: Array
     safe: Array
     terms: Array  # Σ|terms|, of a mean their mean
+    excepted: Array  # rows that may be NaN: docs/special_values.md
 
 
 def try_floats(
@@ -102,8 +103,16 @@ def _texts(
         fits = ~np.any([left[r] for r in needed[k]], axis=0)
         terms = np.abs(np.broadcast_to(exact[len(sums) + len(held) + k], (rows, n))).sum(axis=1)
         mean = node.fold is g.Fold.MEAN
+        infinite = np.any([~np.isfinite(_column(exact[i], rows)) for i, r in
+                           enumerate(held, len(sums)) if r in needed[k]], axis=0)  # fmt: skip
         yield _Text(node, _column(exact[k], rows), np.where(fits, _column(safe[k], rows), np.nan),
-                    terms / n if mean else terms)  # fmt: skip
+                    terms / n if mean else terms, infinite & _chooses(node.arg))  # fmt: skip
+
+
+def _chooses(term: g.Node) -> bool:
+    """May a condition, or a bound, leave out what is NaN where a row value is infinite?"""
+    ops = {n.op for n in g.topological((term,)) if isinstance(n, g.Map)}
+    return bool(ops & {"where", "maximum", "minimum"}) and not ops & {"isinf", "isnan", "isfinite"}
 
 
 def _excess(
@@ -120,6 +129,7 @@ def _excess(
         if graph.allow_cancellation:
             error = np.where(np.isfinite(got), 0, error)
         allowed = SAFE * off + UNITS * unit * text.terms + tiny
+        judged &= ~(text.excepted & np.isnan(got))
         excess = np.where(judged, error / (BEYOND * allowed), 0)
         suspects = np.flatnonzero((excess > 1) & np.isfinite(error))
         if len(suspects):  # seldom: then it is worth asking what the text's own rounding may do

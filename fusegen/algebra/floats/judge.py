@@ -20,7 +20,13 @@ import sympy as sp
 
 from fusegen import graph as g
 from fusegen.algebra.choice import Choice
-from fusegen.algebra.floats.pivots import is_attained, is_filled, is_made_of, is_mean_of
+from fusegen.algebra.floats.pivots import (
+    is_attained,
+    is_filled,
+    is_made_of,
+    is_mean_of,
+    outside,
+)  # fmt: skip
 from fusegen.algebra.floats.range import out_of_range
 from fusegen.algebra.floats.readout import (
     CONDITION,
@@ -97,6 +103,13 @@ class _Judge:
         return tuple(c for c in self.closed.candidate.choices
                      if c.pivot is not None and c.action == "shift")  # fmt: skip
 
+    @cached_property
+    def chooses(self) -> bool:
+        """May a condition leave out the very elements that are NaN where a pivot is infinite?"""
+        known = {*self.setting.rows, *self.setting.elements}
+        return any(isinstance(n, g.Map) and n.op == "where"
+                   for n in outside(known, self.setting.arg))  # fmt: skip
+
     def found(self) -> Iterator[Ground | Fault]:
         question = asks_for_specials(self.setting.arg, frozenset(self.setting.rows))
         if question is not None:
@@ -132,7 +145,7 @@ class _Judge:
             side = facts.dominates(x, p)
             for h in used:
                 yield from self._shift(c, h, side)
-        if not self._is_nan_too(c, used) or is_filled(x, p):
+        if not self._is_nan_too(c, used) or is_filled(None if self.chooses else x, p):
             yield _unattained(c)
 
     def _is_nan_too(self, c: Choice, used: list[sp.Expr]) -> bool:

@@ -171,15 +171,17 @@ def _is_masked(x: g.Node, e: g.Node) -> bool:
     return any(v is x and isinstance(c, g.Literal) for v, c in ((a, b), (b, a)))
 
 
-def is_filled(x: g.Node, p: g.Node) -> bool:
-    """Is p infinite for some finite rows: where a mask leaves nothing but an infinite number?"""
-    return any(isinstance(n, g.Literal) and abs(n.value) == inf for n in _outside(x, p))
+def is_filled(x: g.Node | None, p: g.Node) -> bool:
+    """Is p infinite for some finite rows: where a mask leaves nothing but an infinite number? That
+    of x itself does not count: x is infinite there, too."""
+    held = set() if x is None else {x}
+    return any(isinstance(n, g.Literal) and abs(n.value) == inf for n in outside(held, p))
 
 
-def _outside(x: g.Node, p: g.Node) -> Iterator[g.Node]:
-    """Every node that p is made of, but x and what that is made of; which elements are chosen does
-    not matter."""
-    todo, seen = [p], {x}
+def outside(held: set[g.Node], p: g.Node) -> Iterator[g.Node]:
+    """Every node that p is made of, but those held and what they are made of; which elements are
+    chosen does not matter."""
+    todo, seen = [p], set(held)
     while todo:
         node = todo.pop()
         if node not in seen:
@@ -191,4 +193,4 @@ def _outside(x: g.Node, p: g.Node) -> Iterator[g.Node]:
 
 def is_made_of(x: g.Node, s: g.Node) -> bool:
     """Does the row value depend on no element but x, so that it is infinite only where x is?"""
-    return not any(isinstance(n, g.Input | g.Own | g.Field | g.TopK) for n in _outside(x, s))
+    return not any(isinstance(n, g.Input | g.Own | g.Field | g.TopK) for n in outside({x}, s))
