@@ -228,7 +228,6 @@ SOUND = {
     "D of a greater element": lambda x, y: fg.sum((x - fg.max(fg.maximum(x, y))) ** 2),
     "D of multiples": lambda x, y: fg.sum(fg.exp(2 * x - fg.max(2 * x)) * y),
     "D below": lambda x, y: fg.sum(y * fg.exp(fg.min(x) - x)),
-    "its mirror": lambda x, y: fg.sum(fg.exp((x - fg.min(x)) / 64)),
     "M": lambda x, y: fg.sum(
         fg.exp(y / 64) * (x - fg.sum(fg.exp(y / 64) * x) / fg.sum(fg.exp(y / 64))) ** 4
     ),
@@ -383,6 +382,14 @@ def test_what_the_user_allows_is_assumed():
     assert [o.status for o in brave.obligations if o.name == "conditioning"][-1] == "assumed"
     drift = derived(KINDS[RefusalKind.DRIFT][0], allow_cancellation=True)
     assert drift.refusals, "a pivot that drifts is no cancellation in the read-out"
+
+
+def test_an_exponential_that_grows_is_kept_about_its_own_maximum():
+    """About the minimum, the greatest terms would be those that moved most often."""
+    p = fg.pipeline(lambda x: fg.sum(fg.exp(x - fg.min(x))))
+    assert p.plan(form="online").sweeps == 1
+    (repair,) = p.derivation().repairs
+    assert "max" in str(repair)
 
 
 def test_nothing_accepted_is_lost():

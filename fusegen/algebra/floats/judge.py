@@ -161,11 +161,9 @@ class _Judge:
 
     def _shift(self, c: Choice, h: sp.Expr, side: int) -> Iterator[Ground | Fault]:
         for e in sorted(h.atoms(sp.exp), key=sp.default_sort_key):
-            slope = sp.diff(e.args[0], c.u) * side
+            falls = (sp.diff(e.args[0], c.u) * side).is_positive  # from 1, or less, as p moves
             if e.has(c.u):
-                # Alone, exp(x - min x) only grows, and a factor T is at most a term of the text.
-                alone = h == e and slope.is_negative
-                yield Ground("D", c, 0, side) if slope.is_positive or alone else _undominated(c, e)
+                yield Ground("D", c, 0, side) if falls else _undominated(c, e)
         degree = _degree(h, c.u)
         if side and degree != 0:
             yield Ground("D", c, degree or 0, side)
