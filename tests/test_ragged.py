@@ -124,5 +124,5 @@ def test_sections_are_equal():
         np.testing.assert_allclose(found, x.reshape(3, 4, 11).sum(axis=2), rtol=1e-5)
     with pytest.raises(fg.ShapeError, match="4 equal sections of rows with 45 columns"):
         quarters(rows((3, 45)))
-    with pytest.raises(fg.TraceError, match="sections needs a whole number"):
+    with pytest.raises(fg.TraceError, match="sections must be a whole number"):
         fg.pipeline(lambda x: fg.sections(x, 0)).source("cpu")

@@ -204,9 +204,9 @@ class _Sum:
             term = term if comb(k, j) == 1 else self.op("mul", self.number(float(comb(k, j))), term)
             value = self.op("add", self.op("mul", value, d), term)
         plain = self.read(value)
-        if weighed is not None:  # no weight, no mean: Σ |w|·x is 0, or NaN as the text
+        if weighed is not None:  # no weight, no mean
             nothing = self.op("eq", weighed[1], self.number(0.0))
-            value = self.op("where", nothing, weighed[0], value)
+            value = self.op("where", nothing, self._weightless(weighed[0], p), value)
         return Repaired(self.read(value), plain, mean)
 
     def _own_mean(self, x: g.Node) -> tuple[g.Node, tuple[g.Node, g.Node] | None]:
@@ -223,6 +223,18 @@ class _Sum:
             return fold(g.Fold.SUM, self.op("mul", share, x), self.loc), None
         part = fold(g.Fold.SUM, self.masked(multiplied([*weights, x], self.loc) or x), self.loc)
         return self.op("div", part, whole), (part, whole)
+
+    def _weightless(self, part: g.Node, p: g.Node) -> g.Node:
+        """The sum where no element has weight: 0, but NaN as the text's 0·x and 0·P are where the
+        mask chooses any."""
+        if not (self.term.weights or self.term.exponentials):
+            return part
+        beside = self.op("mul", p, self.number(0.0))
+        if self.term.masks:
+            one, zero = self.masked(self.number(1.0)), self.number(0.0)
+            some = call_it(fold(g.Fold.MAX, one, self.loc), "chosen")
+            beside = self.op("where", self.op("gt", some, zero), beside, zero)
+        return self.op("add", part, beside)
 
     def quotient(self) -> Repaired | None:
         value = self.read(self.sum_of(*self.term.exponentials))

@@ -55,7 +55,7 @@ def rewritten(graph: g.Graph, names: Collection[str]) -> Rewriting:
         ACTIVE.reset(token)
 
 
-def _rewritten(graph: g.Graph, names: Collection[str], build: Builder) -> Rewriting:
+def _rewritten(graph: g.Graph, wanted: Collection[str], build: Builder) -> Rewriting:
     from fusegen.repair.pivots import repaired  # with sympy: not for graphs that stay as they are
 
     known: dict[g.Node, g.Node] = {}
@@ -63,7 +63,7 @@ def _rewritten(graph: g.Graph, names: Collection[str], build: Builder) -> Rewrit
     for node in graph.nodes:
         made = rebuilt(node, known.__getitem__)
         found = None
-        if graph.names[node] in names and isinstance(made, g.Reduce):
+        if graph.names[node] in wanted and isinstance(made, g.Reduce):
             found = repaired(made)
         if found is not None and isinstance(made, g.Reduce):
             before = {*graph.nodes, *known.values(), made}
@@ -77,8 +77,10 @@ def _rewritten(graph: g.Graph, names: Collection[str], build: Builder) -> Rewrit
     nodes = g.topological((*graph.inputs, *outputs))
     _name_new([n for n in nodes if n not in set(known.values())], graph, build)
     own = [c.repaired.pivot for c in changes if c.repaired.pivot is not None]
+    # Arrays are called as they are for the text, whoever named them.
+    names = unique_names(nodes, build) | {i: graph.names[i] for i in graph.inputs}
     new = replace(
-        graph, nodes=nodes, outputs=outputs, names=unique_names(nodes, build),
+        graph, nodes=nodes, outputs=outputs, names=names,
         named=frozenset([*(known[n] for n in graph.named), *own]) & frozenset(nodes),
     )  # fmt: skip
     return Rewriting(new, tuple(changes))
