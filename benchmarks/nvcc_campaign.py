@@ -54,8 +54,12 @@ def nvcc(path: str) -> Compiler:
     version = re.search(r"release [\d.]+, V([\d.]+)", _said([path, "--version"]))
     headers = re.search(r"CUDART_VERSION (\d+)", _said([path, "-E", "-Xcompiler", "-dM", "-x", "cu",
                                                         os.devnull]))  # fmt: skip
+    known = re.findall(r"compute_(\d+)\b", _said([path, "--list-gpu-arch"]))
+
     def attempt(source: Path, arch: str) -> str:
-        options = ["-c", f"-arch={arch}", "-std=c++17", "-Xcompiler", "-Wall"]
+        # A file for a chip that is younger than the compiler: for the youngest that it knows.
+        number = min(int(arch.removeprefix("sm_")), max(map(int, known)))
+        options = ["-c", f"-arch=sm_{number}", "-std=c++17", "-Xcompiler", "-Wall"]
         return _said([path, *options, "-o", f"{source}.o", str(source)])
 
     toolkit = int(headers[1]) if headers else 0
