@@ -241,8 +241,14 @@ class Derivation:
 
     @property
     def without_zeros(self) -> Derivation:
-        """With every merged sum's known zeros left out; see `Dependent.without_zeros`."""
-        entries = (e.without_zeros if isinstance(e, Dependent) else e for e in self.entries)
+        """With every merged sum's known zeros left out; see `Dependent.without_zeros`. Not of sums
+        that are read out about another row value than their pivot: there a zero is multiplied by
+        the distance of the two, and what it holds is not lost in the pivot's own rounding."""
+        own = {r.pivot for r in self.repairs}
+        entries = (
+            e.without_zeros if isinstance(e, Dependent) and not own & {s.pivot for s in e.shifts}
+            else e for e in self.entries
+        )  # fmt: skip
         return replace(self, entries=tuple(entries))
 
     @property

@@ -17,7 +17,7 @@ from fusegen import graph as g
 from fusegen.algebra.symbols import is_nonnegative, is_positive
 from fusegen.loc import Loc
 from fusegen.repair.product import Product, both, magnitude, moves, multiplied, taken_apart
-from fusegen.rewrite.build import call_it, fold, length, literal, name_of, op
+from fusegen.rewrite.build import at_element, call_it, fold, length, literal, name_of, op
 from fusegen.rewrite.exponent import gathered, parts, scaled, spelled
 
 NOTHING = 3.4028234663852886e38
@@ -147,9 +147,13 @@ class _Sum:
         m = fold(greatest, self.chosen(x, nothing), self.loc)
         _name(m, x, f"{greatest.value}{self.where}")
         rest = self.sum_where_selected(self.op("exp", spelled({x: c, m: -c}, self.loc)))
+        # The text's own term at m, difference by difference: beside a great m and P, which it may
+        # never add up, they are small. An exponent that holds more elements has no such term.
+        off = self._exponent_at(x, m)
+        if g.extent(off) is not g.Extent.ROW:
+            return None
         # Twice the root: exp(m − P) alone may be subnormal, or infinite, where the result is not.
         p = spelled(scaled(rows, -1), self.loc)
-        off = self.op("sub", spelled({m: c}, self.loc), p)
         scale = self.op("exp", self.op("mul", off, self.number(0.5)))
         plain = self.op("mul", self.op("mul", scale, rest), scale)
         infinite = scale if not self.term.weights else self.op("zero_wins", scale, rest)
@@ -158,6 +162,16 @@ class _Sum:
         beyond = self.op("mul", scale, self.number(0.0))
         value = self.op("where", self.op("isinf", p), beyond, value)
         return Repaired(self.read(self.guarded(value)), self.read(plain), m)
+
+    def _exponent_at(self, x: g.Node, m: g.Node) -> g.Node:
+        """What the text takes exp of, where x is m."""
+        found: g.Node | None = None
+        for node in self.term.exponentials:
+            assert isinstance(node, g.Map)
+            one = at_element(node.args[0], x, m)
+            found = one if found is None else self.op("add", found, one)
+        assert found is not None
+        return found
 
     def scale(self) -> Repaired | None:
         (quotient,) = self.term.quotients

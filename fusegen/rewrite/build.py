@@ -88,3 +88,13 @@ def substituted(node: g.Node, old: g.Node, new: g.Node) -> g.Node:
         if part not in known:
             known[part] = rebuilt(part, known.__getitem__)
     return known[node]
+
+
+def at_element(node: g.Node, element: g.Node, value: g.Node) -> g.Node:
+    """The node where the element has this value; what is one value per row stays as it is."""
+    known: dict[g.Node, g.Node] = {}
+    for part in g.topological((node,)):
+        per_row = g.extent(part) is g.Extent.ROW
+        known[part] = value if part is element else part if per_row else \
+            rebuilt(part, known.__getitem__)
+    return known[node]

@@ -2,8 +2,8 @@
 tree, and every merge that only the rule about floats refuses executed all the same.
 
 The yardstick of a row: 4 × the worst error that a schedule of the safe text has there, and 16 units
-in the last place of Σ|terms|; where terms of both signs meet, of what the text's own rounding is in
-proportion to.
+in the last place of Σ|terms|, on that row or on one as far beside it as a mean rounds; where terms
+of both signs meet, of what the text's own rounding is in proportion to.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fusegen.repair.search import with_repairs
 from fusegen.replay import RowsReplay, Split, balanced, chain
 from fusegen.trials.first import tried
 
-from .float_oracle import UNIT, Array, Reading, magnitude, quantum, schedules
+from .float_oracle import UNIT, Array, Reading, Shaken, magnitude, quantum, schedules
 from .float_texts import random_text
 
 SAFE, UNITS = 4.0, 16.0
@@ -263,6 +263,7 @@ class Text:
         finite = [np.isfinite(a).all(axis=1) for a in bank.inputs.values()]
         self.infinite = ~np.all(np.broadcast_arrays(*finite), axis=0)
         right = Reading(graph, bank.inputs, bank.n_cols)
+        shaken = Shaken(right, graph)
         others = list(schedules(graph, bank.inputs, bank.n_cols))
         self.known = {}
         for name in sums:
@@ -273,7 +274,8 @@ class Text:
                 errors = [np.abs(_column(o[node], bank) - want) for o in others]
                 first = errors[0]
                 terms = right.whole(right.values[node.arg])
-                size = np.abs(terms).sum(axis=1)
+                near = np.abs(right.whole(shaken.values[node.arg])).sum(axis=1)
+                size = np.fmax(np.abs(terms).sum(axis=1), np.where(near < 5e36, near, 0))
                 mixed = (terms.max(axis=1) > 0) & (terms.min(axis=1) < 0)
                 if mixed.any():
                     own = right.whole(magnitude(right, node.arg)).sum(axis=1)

@@ -64,9 +64,11 @@ class Reading:
         self.values: dict[g.Node, Array] = {}
         with np.errstate(all="ignore"):
             for node in graph.nodes:
-                found = np.asarray(self._value(node))
-                wide = found.dtype.kind == "f" and found.dtype != dtype
-                self.values[node] = found.astype(dtype) if wide else found
+                self.values[node] = self._kept(np.asarray(self._value(node)))
+
+    def _kept(self, found: Array) -> Array:
+        wide = found.dtype.kind == "f" and found.dtype != self.dtype
+        return found.astype(self.dtype) if wide else found
 
     def _value(self, node: g.Node) -> Any:
         known = self.values
@@ -99,16 +101,53 @@ class Reading:
         return np.broadcast_to(value, (rows, self.n_cols))
 
 
+class Chance(Reading):
+    """The text in float32, every operation rounded up or down by chance."""
+
+    def __init__(self, graph: g.Graph, inputs: Mapping[str, Array], n_cols: int, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        super().__init__(graph, inputs, n_cols)
+
+    def _kept(self, found: Array) -> Array:
+        if found.dtype.kind != "f":
+            return found
+        near = found.astype(np.float32)
+        other = np.nextafter(near, np.where(near < found, np.inf, -np.inf).astype(np.float32))
+        by_chance = (near != found) & np.isfinite(near) & (self._rng.random(found.shape) < 0.5)
+        return np.where(by_chance, other, near).astype(np.float64)
+
+
+class Shaken(Reading):
+    """The text on elements that are off by what a sum of them, one by one, may round by; with
+    exponentials and conditions as they are. No deviation from a mean has digits below these."""
+
+    _AS_THEY_ARE = ("exp", "expm1", "sigmoid", "lt", "le", "gt", "ge", "eq", "isinf")
+
+    def __init__(self, right: Reading, graph: g.Graph) -> None:
+        self._right, rng = right, np.random.default_rng(0)
+        off = max(ROUNDINGS, right.n_cols) * UNIT
+        inputs = {n: a.astype(np.float64) * (1 + off * rng.choice((-1, 1), a.shape))
+                  for n, a in right.inputs.items()}  # fmt: skip
+        super().__init__(graph, inputs, right.n_cols)
+
+    def _value(self, node: g.Node) -> Any:
+        if isinstance(node, g.Map) and node.op in self._AS_THEY_ARE:
+            return self._right.values[node]
+        return super()._value(node)
+
+
 def schedules(
     graph: g.Graph, inputs: Mapping[str, Array], n_cols: int
 ) -> Iterator[Mapping[g.Node, Array]]:
-    """The values of the text by other ways to add up the same sums in float32."""
+    """The values of the text by other ways to add up the same sums in float32, and to round."""
     yield Reading(graph, inputs, n_cols, np.float32).values
     yield Reading(graph, inputs, n_cols, np.float32, one_by_one).values
     for period in (1, 2):
         yield Reading(graph, inputs, n_cols, np.float64, off(period)).values
     turned = {n: a[:, ::-1] if a.shape[1] > 1 else a for n, a in inputs.items()}
     yield Reading(graph, turned, n_cols, np.float32, one_by_one).values
+    for seed in (0, 1):
+        yield Chance(graph, inputs, n_cols, seed).values
 
 
 Rounding = Callable[[Array], Array]
