@@ -179,3 +179,34 @@ def pairs(n: int) -> tuple[Array, Array]:
     """Every pattern of x beside every pattern of y."""
     x, y = patterns(n, 1), patterns(n, 2)
     return np.repeat(x, len(y), axis=0), np.tile(y, (len(x), 1))
+
+
+@fg.pipeline
+def products(x, y):
+    """Exponents that are small differences of great numbers, several to a term."""
+    middle, low, top = (fg.max(x) + fg.min(x)) / 2, fg.min(x), fg.max(y)
+    return {
+        "apart": fg.sum(fg.exp(x - middle) * fg.exp(x * -3 - fg.max(x * -3))),
+        "twice": fg.sum(fg.exp(x - middle) * fg.exp(x - low)),
+        "over": fg.sum(fg.exp(x - middle) / fg.exp(low - x)),
+        "later": fg.sum(fg.exp(x - middle - top)), "part": fg.sum(fg.exp((x - low) * 0.7)),
+    }  # fmt: skip
+
+
+def products_due(x, y):
+    """The sums of `products`, in the floats of x and y."""
+    low, top = least(x), greatest(y)
+    u, v = x - (greatest(x) + low) / 2, x - low
+    terms = np.exp(u - 3 * v), np.exp(u + v), np.exp(u + v), np.exp(u - top), np.exp(0.7 * v)
+    return np.array([t.sum(1) for t in terms])
+
+
+@fg.pipeline
+def narrow(x, y):
+    """Powers about what the elements' own mean is far from, with nothing rounded in the text."""
+    off = fg.max(x) + fg.min(y)
+    return {
+        "square": fg.sum((y - off) ** 2), "cube": fg.sum((y - off) ** 3),
+        "weighted": fg.sum(fg.exp(x - fg.max(x)) * (y - off) ** 2),
+        "middle": fg.mean(fg.abs(x) * (y - (fg.max(y) + fg.min(y)) / 2) ** 2),
+    }  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import simt
 from merge_trees import GPU, HOST, drive, trees
-from repair_cases import ALL, INF, Case, pairs
+from repair_cases import ALL, INF, Case, narrow, pairs, products, products_due
 
 from fusegen.lower.online import online_kernel
 from fusegen.replay import RowsReplay, balanced, chain
@@ -82,6 +82,40 @@ def test_every_tree_of_hard_rows_is_as_accurate_as_the_text(name):
         replay = RowsReplay(kernel, {"x": x, "y": y}, n)
         for tree in (chain(1), chain(1, forward=False), chain(7), balanced(1)):
             assert_due(cases, x, y, list(replay.run(tree).values()))
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e7, 1e15])
+def test_exponents_are_never_added_up_from_greater_parts_than_the_text_has(offset):
+    work = products.work(form="online", dtype="float32")
+    assert len(work.derivation.repairs) >= 4
+    kernel = online_kernel(work.graph, work.derivation, work.dtypes)
+    rng = np.random.default_rng(1)
+    for n in (1, 2, 5):
+        steps = rng.integers(0, 4, (100, n)) * max(4 * np.spacing(np.float32(offset)), 0.25)
+        x, y = (offset + steps).astype(np.float32), rng.normal(size=(100, n)).astype(np.float32)
+        with np.errstate(over="ignore"):
+            want = products_due(x.astype(float), y.astype(float)).astype(np.float32)
+        for tree in (chain(1), balanced(1)):
+            got = RowsReplay(kernel, {"x": x, "y": y}, n).run(tree)
+            found = np.array(list(got.values())).reshape(want.shape)
+            assert found == pytest.approx(want, rel=4e-6, abs=1e-37)
+
+
+def test_rows_of_16_bits_keep_what_another_row_value_needs():
+    """A sum that should be 0 about its mean is multiplied by the mean's distance from P."""
+    work = narrow.work(form="online", dtype="bfloat16")
+    assert len(work.derivation.repairs) == 4
+    kernel = online_kernel(work.graph, work.derivation, work.dtypes)
+    n = 24
+    x = np.tile(np.linspace(-2, 1, n, dtype=np.float32), (3, 1))
+    y = np.repeat(np.float32([[-9984], [0], [30208]]), n, axis=1)  # the mean itself is rounded
+    wide, weights = y.astype(float), np.exp(x.astype(float) - 1)
+    off = wide - (1 + wide.min(1, keepdims=True))
+    want = np.array([(off**2).sum(1), (off**3).sum(1), (weights * off**2).sum(1), 0 * wide[:, 0]])
+    for tree in (chain(1), chain(7), balanced(1)):
+        got = RowsReplay(kernel, {"x": x, "y": y}, n).run(tree)
+        found = np.array([np.ravel(v) for v in got.values()])
+        assert found == pytest.approx(want, rel=1e-5, abs=1e-7)
 
 
 @NEEDS_COMPILER

@@ -19,11 +19,13 @@ def judge_compiled(seed: int) -> dict[str, Worst]:
     case = random_text(seed)
     graph, pipeline = case.graph(), case.pipeline()
     names = [graph.names[n] for n in graph.outputs]
-    sums = [name for name in accepted(graph).sums(graph) if name in names]
+    made_of = accepted(graph)
+    sums = [name for name in made_of.sums(graph) if name in names]
+    moved = {r.name for r in made_of.final.repairs}
     found = dict.fromkeys(sums, Worst())
     dtypes = dict.fromkeys(case.inputs, FLOAT32)
     for n_cols, chunk in SHAPES if sums else ():
-        text = Text(graph, sums, rows_for(graph, dtypes, n_cols, seed))
+        text = Text(graph, sums, rows_for(graph, dtypes, n_cols, seed), 0.0, moved)
         given = [text.bank.inputs[n] for n in case.inputs]
         arrays = [a[:, 0] if n == "r" else a for n, a in zip(case.inputs, given, strict=True)]
         with warnings.catch_warnings():

@@ -2,8 +2,9 @@
 tree, and every merge that only the rule about floats refuses executed all the same.
 
 The yardstick of a row: 4 × the worst error that a schedule of the safe text has there, and 16 units
-in the last place of Σ|terms|, on that row or on one as far beside it as a mean rounds; where terms
-of both signs meet, of what the text's own rounding is in proportion to.
+in the last place of Σ|terms|; where terms of both signs meet, of what the text's own rounding is in
+proportion to. Of sums about another pivot than the text's, Σ|terms| on that row or on one as far
+beside it as a mean rounds.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
@@ -206,6 +207,7 @@ def execute(
         return found
     kernels = _kernels(graph, derivation)
     texts: dict[tuple[int, str], Text] = {}
+    moved = {r.name for r in derivation.repairs}
     for label, (n_cols, tree) in trees.items():
         for type_name, (kernel, dtypes) in kernels.items():
             if type_name != "float32" and not label.startswith("one by one"):
@@ -213,7 +215,7 @@ def execute(
             key = (n_cols, type_name)
             if key not in texts:
                 texts[key] = Text(graph, sums, rows_for(graph, dtypes, n_cols, seed),
-                                  result=_WRITTEN[type_name])  # fmt: skip
+                                  _WRITTEN[type_name], moved)  # fmt: skip
             text = texts[key]
             replay = RowsReplay(kernel, text.bank.named(graph), n_cols)
             replay.run(tree)
@@ -256,8 +258,10 @@ class Text:
     """What the text says on the rows of a bank, and how far off it may be."""
 
     def __init__(
-        self, graph: g.Graph, sums: list[str], bank: Bank, result: float = 0.0
-    ) -> None:
+        self, graph: g.Graph, sums: list[str], bank: Bank, result: float = 0.0,
+        moved: Collection[str] = (),
+    ) -> None:  # fmt: skip
+        """`moved`: sums that are kept about another pivot than the text's."""
         self.bank = bank
         # There a merged sum may be NaN, as docs/special_values.md says.
         finite = [np.isfinite(a).all(axis=1) for a in bank.inputs.values()]
@@ -274,8 +278,10 @@ class Text:
                 errors = [np.abs(_column(o[node], bank) - want) for o in others]
                 first = errors[0]
                 terms = right.whole(right.values[node.arg])
-                near = np.abs(right.whole(shaken.values[node.arg])).sum(axis=1)
-                size = np.fmax(np.abs(terms).sum(axis=1), np.where(near < 5e36, near, 0))
+                size = np.abs(terms).sum(axis=1)
+                if name in moved:
+                    near = np.abs(right.whole(shaken.values[node.arg])).sum(axis=1)
+                    size = np.maximum(size, near)  # NaN where that leaves the range
                 mixed = (terms.max(axis=1) > 0) & (terms.min(axis=1) < 0)
                 if mixed.any():
                     own = right.whole(magnitude(right, node.arg)).sum(axis=1)

@@ -118,8 +118,8 @@ class Chance(Reading):
 
 
 class Shaken(Reading):
-    """The text on elements that are off by what a sum of them, one by one, may round by; with
-    exponentials and conditions as they are. No deviation from a mean has digits below these."""
+    """The text on elements that are off by what a sum of them, one by one, may round by; with row
+    values, exponentials and conditions as they are. No deviation from a mean has digits below."""
 
     _AS_THEY_ARE = ("exp", "expm1", "sigmoid", "lt", "le", "gt", "ge", "eq", "isinf")
 
@@ -131,7 +131,9 @@ class Shaken(Reading):
         super().__init__(graph, inputs, right.n_cols)
 
     def _value(self, node: g.Node) -> Any:
-        if isinstance(node, g.Map) and node.op in self._AS_THEY_ARE:
+        if isinstance(node, g.Reduce) or (
+            isinstance(node, g.Map) and node.op in self._AS_THEY_ARE
+        ):
             return self._right.values[node]
         return super()._value(node)
 
