@@ -278,7 +278,7 @@ class Text:
                 errors = [np.abs(_column(o[node], bank) - want) for o in others]
                 first = errors[0]
                 terms = right.whole(right.values[node.arg])
-                size = np.abs(terms).sum(axis=1)
+                whole = size = np.abs(terms).sum(axis=1)
                 if name in moved:
                     near = np.abs(right.whole(shaken.values[node.arg])).sum(axis=1)
                     size = np.maximum(size, near)  # NaN where that leaves the range
@@ -286,6 +286,8 @@ class Text:
                 if mixed.any():
                     own = right.whole(magnitude(right, node.arg)).sum(axis=1)
                     size = np.where(mixed, own, size)
+                # Its row value is what is left of terms that cancel, and may as well be 0.
+                noise = mixed & (UNITS * 2 * UNIT * size >= whole)
                 size = size + right.whole(magnitude(right, node.arg, quantum)).sum(axis=1)
                 if node.fold is g.Fold.MEAN:
                     size = size / bank.n_cols
@@ -294,14 +296,15 @@ class Text:
                 judged = np.isfinite(want) & (first <= size / 64 + 2.0**-120) & (size < 5e36)
                 for row in g.reductions_of(node.arg):  # it leaves the range of float32
                     judged &= np.isfinite(_column(others[0][row], bank))
-            self.known[name] = want, allowed, judged
+            self.known[name] = want, allowed, judged, noise
 
     def worst(self, name: str, merged: Array, tree: str) -> Worst:
-        want, allowed, judged = self.known[name]
+        want, allowed, judged, noise = self.known[name]
         got = _column(merged, self.bank)
         with np.errstate(all="ignore"):
             error = np.where(np.isfinite(got), np.abs(got - want) / allowed, np.inf)
             error = np.where(self.infinite & np.isnan(got), 0, error)
+            error = np.where(noise & ~np.isfinite(got), 0, error)
         excess = np.where(judged, error, 0)
         k = int(np.argmax(excess))
         return Worst(float(excess[k]), tree, self.bank.label(k), float(got[k]), float(want[k]))

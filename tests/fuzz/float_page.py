@@ -39,7 +39,8 @@ Excess is the error over what is allowed; none may be above 1.
   power of x − P that is exactly 0 is known to the rounding of a mean only. What falls
   below the normal numbers rounds absolutely; a result in bfloat16 rounds when it is written. Not
   finite where the text is, is wrong; but for NaN where the row has an infinity, which
-  [special values](../docs/special_values.md) allow in some cases. Rows on which the text or a row
+  [special values](../docs/special_values.md) allow in some cases, and where a divisor of the text
+  is all rounding, so that Σ|terms| is no more than what is allowed. Rows on which the text or a row
   value of it leaves the range of float32 are not judged. The oracle is float64 and a reading of the
   graph of its own (`tests/fuzz/float_oracle.py`).
 * **Missed**: refused for what floats would make of it, equal to the text over the reals with that
