@@ -46,7 +46,7 @@ class Compiled:
         self._front, self._recall = front, Recall(signature.arrays)
         target = choices.target or host_cpu()
         key = Key("cpu", 0, (rows.n_rows, rows.n_cols))
-        self.work: Work = front.work(target, front.problem(key))
+        self.work: Work = checked(front.work(target, front.problem(key)))
         if not choices.numpy and not isinstance(target, CudaTarget) and rows.n_rows:
             front.executable(key)
 
@@ -126,6 +126,13 @@ class Compiled:
     @property
     def derivation(self) -> Derivation:
         return self.work.derivation
+
+
+def checked(work: Work) -> Work:
+    """The work, if its target can have the chunk that is asked for. Raises ArgumentError."""
+    if work.chunk is not None:
+        _ = work.schedule
+    return work
 
 
 def _again(pipeline: Any, asked: dict[str, Any]) -> Compiled:

@@ -294,10 +294,12 @@ def executable(work: Work) -> Executable:
 
 
 def numpy_executable(work: Work) -> Executable:
-    """The same result without a compiler."""
+    """The same result without a compiler. Raises ArgumentError for an impossible chunk."""
     from fusegen.runtime.numpy_path import NumpyExecutable
 
     program: Program = work.result("lower")
+    if work.chunk is not None:
+        _ = work.schedule  # what no kernel may have is refused without kernels too
     return NumpyExecutable(
         graph=work.graph, dtypes=work.dtypes, outputs=program.outputs,
         compute=program.kernels[0].compute,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from fusegen.blame import blamed, blames
 from fusegen.callables import Held, function_of
-from fusegen.compiled import Compiled, Spec, asked_target, target_of
+from fusegen.compiled import Compiled, Spec, asked_target, checked, target_of
 from fusegen.compiler import Traced, Work
 from fusegen.derivation import Derivation
 from fusegen.dispatch import Call, Choices, Front, no_source, prepare
@@ -159,6 +159,7 @@ class Pipeline(Held):
         fastest for their shape, here and in later processes (`Compiled.tuned`); other calls, and
         other shapes, do not take part. A second or so; memory for two more sets of results.
         chunk: elements folded safely inside before two states merge; 1 is the textbook online form.
+        On a CPU a multiple of the vector up to 262144, on a GPU a power of two that a thread holds.
         """
         present, values = self.bind(arrays, constants)
         choices = Choices(form=check_form(form), chunk=check_whole("chunk", chunk),
@@ -208,7 +209,7 @@ class Pipeline(Held):
         problem = Problem(dtypes=dtypes, n_rows=check_whole("n_rows", n_rows, 0),
                           n_cols=check_whole("n_cols", n_cols),
                           any_rows=check_flag("deterministic", deterministic))  # fmt: skip
-        return self.front(dtypes, values, choices).work(found or host_cpu(), problem)
+        return checked(self.front(dtypes, values, choices).work(found or host_cpu(), problem))
 
     @blames
     def source(self, target: str = "sm_90", dtype: DTypes = "float32", n_cols: int | None = None,

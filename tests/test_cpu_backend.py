@@ -225,7 +225,7 @@ def test_chunks_are_one_or_whole_vectors():
     target = CPU_TARGETS["x86-64-v4"]
     assert select_cpu(made, problem, target, 1).algorithm.startswith("online, one element")
     assert select_cpu(made, problem, target, 64).algorithm == "block online, chunks of 64"
-    for chunk in (0, -16, 8, 40):
+    for chunk in (0, -16, 8, 40, 2**18 + 16, 2**31, 2**63, 2**70):
         with pytest.raises(ArgumentError, match="impossible"):
             select_cpu(made, problem, target, chunk)
 

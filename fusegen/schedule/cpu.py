@@ -72,12 +72,19 @@ def select_cpu(
 ) -> CpuSchedule:
     """The schedule for `program`; `chunk` overrides the default.
 
-    Raises ArgumentError for a chunk that is neither 1 nor a multiple of the vector.
+    Raises ArgumentError for a chunk that is neither 1 nor a multiple of the vector, and for one
+    that is greater than a piece.
     """
     itemsize = program.kernels[0].compute.itemsize
     lanes = target.vector_bytes // itemsize
     if chunk is None:
         chunk = CHUNK_BYTES // itemsize
+    elif chunk > PIECE_COLUMNS:
+        raise ArgumentError(
+            f"chunk={chunk} is impossible on {target.name}",
+            why=f"A thread folds {PIECE_COLUMNS} columns at most before states merge.",
+            fix=f"Use {PIECE_COLUMNS} or less, or leave chunk out.",
+        )
     elif chunk != 1 and (chunk < lanes or chunk % lanes):
         raise ArgumentError(
             f"chunk={chunk} is impossible on {target.name}",
