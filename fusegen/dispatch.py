@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from fusegen.runtime.strips import side_by_side, whole_vectors
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.strips import takes_strips
 from fusegen.schedule.target import CpuTarget, CudaTarget, Target, host_cpu, on_device
-from fusegen.shared import Lock, Recent, steady
+from fusegen.shared import Lock, Recent, lazy, steady
 from fusegen.tuning import Trial, Tuned, tune
 
 _MOST_SHAPES, _MOST_SCHEDULES = 1024, 64  # remembered per types
@@ -176,7 +175,7 @@ class Call:
     arrays: dict[str, Any]
     results: list[rs.Result]
 
-    @cached_property
+    @lazy
     def executable(self) -> Executable:
         return self.front.executable(self.key)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from fusegen.dtypes import Kind
 from fusegen.errors import InternalError
 from fusegen.ops import OPS
+from fusegen.shared import lazy
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,15 @@ class Call:
     op: str
     args: tuple[Expr, ...]
 
-    @cached_property
+    @lazy
     def kind(self) -> Kind:
         return result_kind(self.op, tuple(a.kind for a in self.args))
 
-    @cached_property
+    @lazy
     def varying(self) -> bool:
         return any(a.varying for a in self.args)
 
-    @cached_property
+    @lazy
     def size(self) -> int:
         """Operations in it, each as often as it would be printed."""
         return 1 + sum(a.size for a in self.args if isinstance(a, Call))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
 from typing import Any, TypeVar, assert_never
 
 from fusegen import walk
@@ -18,6 +17,7 @@ from fusegen.dtypes import DType
 from fusegen.errors import InternalError
 from fusegen.loc import Loc
 from fusegen.own_operator import Operator
+from fusegen.shared import lazy
 
 _T = TypeVar("_T")
 
@@ -188,11 +188,11 @@ class Graph:
     def __getitem__(self, name: str) -> Node:
         return self.by_name[name]
 
-    @cached_property
+    @lazy
     def by_name(self) -> Mapping[str, Node]:
         return {name: node for node, name in self.names.items()}
 
-    @cached_property
+    @lazy
     def reductions(self) -> tuple[Reduction, ...]:
         """Every reduction over a row, in topological order."""
         return tuple(n for n in self.nodes if isinstance(n, Reduction) and is_reduction(n))

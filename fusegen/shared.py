@@ -1,4 +1,5 @@
-"""What threads and forked processes share: locks a child finds free, tables that stay small."""
+"""What threads and forked processes share: locks a child finds free, tables that stay small, values
+found once."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 from weakref import WeakSet
 
 _K = TypeVar("_K")
@@ -120,3 +121,30 @@ class Recent(Generic[_K, _V]):
 
     def __len__(self) -> int:
         return len(self._held)
+
+
+# ---- values ----
+
+
+class lazy(Generic[_V]):
+    """A method's value, found when it is first asked for and kept in the object's `__dict__`.
+
+    Without a lock, unlike `functools.cached_property` before Python 3.12: there one thread that
+    finds a value holds up those of all other objects, and forked children for ever. Two threads may
+    find it at once; both get the same one.
+    """
+
+    def __init__(self, find: Callable[[Any], _V]) -> None:
+        self._find, self._name, self.__doc__ = find, find.__name__, find.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> lazy[_V]: ...
+
+    @overload
+    def __get__(self, owner: object, kind: type) -> _V: ...
+
+    def __get__(self, owner: object | None, kind: type) -> lazy[_V] | _V:
+        if owner is None:
+            return self
+        found: _V = owner.__dict__.setdefault(self._name, self._find(owner))
+        return found

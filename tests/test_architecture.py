@@ -119,6 +119,15 @@ def test_files_and_functions_stay_small(path):
             assert size <= MAX_FUNCTION, f"{node.name} has {size} lines"
 
 
+@pytest.mark.parametrize("path", modules(), ids=lambda p: p.relative_to(PACKAGE).as_posix())
+def test_values_found_once_hold_no_lock(path):
+    """Before Python 3.12 one lock serves all objects of a class while a value is found: other
+    threads wait for it, and a child forked meanwhile waits for ever. See shared.lazy."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for decorator in getattr(node, "decorator_list", ()):
+            assert "cached_property" not in ast.unparse(decorator), f"line {decorator.lineno}"
+
+
 def test_every_function_is_used():
     texts = {p: p.read_text(encoding="utf-8") for p in modules()}
     whole = "\n".join(texts.values())

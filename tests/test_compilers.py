@@ -253,7 +253,8 @@ def test_an_exception_at_any_moment_of_a_first_call(tmp_path):
     assert left > 6
 
 
-def test_a_thread_that_waits_for_a_compiler_holds_up_no_other_pipeline(fake, monkeypatch):
+@pytest.mark.parametrize("hanging", [lambda x: pipeline()(x), lambda x: pipeline().compile(x)])
+def test_a_thread_that_waits_for_a_compiler_holds_up_no_other_pipeline(fake, monkeypatch, hanging):
     usual = pipeline()
     usual.compile(X)
     fake("sleep 60")
@@ -262,8 +263,9 @@ def test_a_thread_that_waits_for_a_compiler_holds_up_no_other_pipeline(fake, mon
 
     def hang():
         started.set()
-        with suppress(CompilerError):
-            pipeline().compile(X)
+        with suppress(CompilerError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            hanging(X)
 
     thread = threading.Thread(target=hang)
     thread.start()

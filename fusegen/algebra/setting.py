@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import sympy as sp
 
@@ -29,6 +28,7 @@ from fusegen.algebra.symbols import (
 )  # fmt: skip
 from fusegen.derivation import Base, Dependent, Entry
 from fusegen.expr import Var
+from fusegen.shared import lazy
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Setting:
     finite: tuple[sp.Symbol, ...]  # those that must be finite numbers
     twins: tuple[tuple[sp.Symbol, sp.Symbol, RowParameter], ...] = ()  # see `apart`
 
-    @cached_property
+    @lazy
     def facts(self) -> Pivots:
         """What is known of row values beside these elements, where a term is not 0."""
         return Pivots(masks_of(self.arg))

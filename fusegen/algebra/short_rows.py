@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from math import comb, log
 from typing import Any
 
@@ -16,6 +15,7 @@ from fusegen import graph as g
 from fusegen.algebra import exact
 from fusegen.kinds import assumed_dtypes
 from fusegen.reference import evaluate
+from fusegen.shared import lazy
 from fusegen.witness import Given, Row, Unit
 
 Rows = NDArray[np.float64]
@@ -39,26 +39,26 @@ class ShortRows:
     unit: Unit = "1"
     step: Fraction = Fraction(1)
 
-    @cached_property
+    @lazy
     def needed(self) -> tuple[g.Node, ...]:
         return g.topological((self.node,))
 
-    @cached_property
+    @lazy
     def elements(self) -> tuple[g.Input, ...]:
         return tuple(
             n for n in self.needed if isinstance(n, g.Input) and n.axis is g.Axis.ELEMENT
         )
 
-    @cached_property
+    @lazy
     def given(self) -> Given:
         others = (n for n in self.needed if isinstance(n, g.Input) and n not in self.elements)
         return tuple((n.name, Fraction(self.dtypes[n.name].kind != "int")) for n in others)
 
-    @cached_property
+    @lazy
     def dtypes(self) -> dict[str, Any]:
         return assumed_dtypes(self.graph, "float64")
 
-    @cached_property
+    @lazy
     def ordered(self) -> bool:
         """Does the order of the columns matter?"""
         return any(

@@ -18,6 +18,7 @@ from fusegen.ops import OPS
 from fusegen.reference import top_columns
 from fusegen.replay.row import RowReplay, Split
 from fusegen.replay.states import Env, Folder, State
+from fusegen.shared import lazy
 
 Array = np.ndarray[Any, Any]
 
@@ -51,7 +52,7 @@ class RowsFolder(Folder):
 
     keepdims = True
 
-    @functools.cached_property
+    @lazy
     def n_rows(self) -> int:
         given = [*self.row.values(), *self.env.values()]
         return max([len(v) for v in given if np.ndim(v) == 2], default=1)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import sympy as sp
@@ -40,6 +39,7 @@ from fusegen.algebra.rowsums import vanishes
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.symbols import told
 from fusegen.derivation import RefusalKind
+from fusegen.shared import lazy
 
 Class = Literal["D", "M", "H", "S", "="]
 _WELL = Condition(1.0)
@@ -94,16 +94,16 @@ class _Judge:
     closed: Closed
     zeros: tuple[sp.Expr, ...]
 
-    @cached_property
+    @lazy
     def nodes(self) -> dict[sp.Symbol, g.Node]:
         return {s: n for n, s in self.setting.elements.items()}
 
-    @cached_property
+    @lazy
     def shifts(self) -> tuple[Choice, ...]:
         return tuple(c for c in self.closed.candidate.choices
                      if c.pivot is not None and c.action == "shift")  # fmt: skip
 
-    @cached_property
+    @lazy
     def chooses(self) -> bool:
         """May a condition leave out the very elements that are NaN where a pivot is infinite?"""
         known = {*self.setting.rows, *self.setting.elements}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from fusegen.algebra.floats.values import Array, Spelled, value
 from fusegen.algebra.short_rows import Rows, ShortRows
 from fusegen.expr import Expr
 from fusegen.monoid import move_name
+from fusegen.shared import lazy
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class Chain:
     short: ShortRows
     spelled: Spelled
 
-    @cached_property
+    @lazy
     def transport(self) -> list[list[tuple[int, Expr]]]:
         t = self.spelled.closed.transport
         return [[(j, self.spelled.spell(t[k, j])) for j in range(t.shape[1]) if t[k, j] != 0]
                 for k in range(t.shape[0])]  # fmt: skip
 
-    @cached_property
+    @lazy
     def lifts(self) -> list[Expr]:
         return [self.spelled.spell(h) for h in self.spelled.closed.basis]
 
@@ -55,7 +55,7 @@ class Chain:
             found = np.where(self._usable(env), self._read(sums, env), np.nan)
         return found[:, 0]
 
-    @cached_property
+    @lazy
     def _elements(self) -> frozenset[str]:
         return frozenset(s.name for s in self.spelled.setting.elements.values())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting, as_vars
 from fusegen.algebra.thaw import thaw
 from fusegen.expr import Expr, Var, evaluate
+from fusegen.shared import lazy
 
 Array = NDArray[Any]
 
@@ -34,7 +34,7 @@ class Spelled:
     setting: Setting
     closed: Closed
 
-    @cached_property
+    @lazy
     def words(self) -> Mapping[sp.Symbol, Expr]:
         words: dict[sp.Symbol, Expr] = {**as_vars(self.setting)}
         for c in self.closed.candidate.choices:
@@ -42,7 +42,7 @@ class Spelled:
             words |= {m: Var(m.name) for m in c.moves if m.is_Symbol}
         return words
 
-    @cached_property
+    @lazy
     def moving(self) -> frozenset[str]:
         moving = (c for c in self.closed.candidate.choices if c.pivot is not None)
         return frozenset(m.name for c in moving for m in (*c.moves, c.u) if m.is_Symbol)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import product
 
 from fusegen import own_operator as op
@@ -18,6 +17,7 @@ from fusegen.algebra.own.piecewise import Evaluation, Extreme, Nonlinear, Value,
 from fusegen.algebra.own.reachable import Joined, Mode, Reachable, State, merged, reachable
 from fusegen.algebra.own.work import OutOfBounds, Work
 from fusegen.own_operator import Law, Operator
+from fusegen.shared import lazy
 
 _STEPS = 200_000  # for facts and laws of an operator: a second or so
 
@@ -33,7 +33,7 @@ class Decision:
     met: int = 0
     known: dict[int, Reachable] = field(default_factory=dict)
 
-    @cached_property
+    @lazy
     def empty(self) -> State:
         return {f.name: literal(f.identity.value) for f in self.operator.fields}
 

@@ -30,6 +30,7 @@ from fusegen.derivation import Counterexample, Obligation
 from fusegen.errors import LawViolation, UnprovedLaw
 from fusegen.loc import Loc
 from fusegen.own_operator import Law, Operator, State
+from fusegen.shared import lazy
 
 _REQUIRED: tuple[Law, ...] = ("associative", "identity")
 
@@ -167,7 +168,7 @@ class Laws:
             tried += hard.tried[law]
         return found, shown, tried
 
-    @functools.cached_property
+    @lazy
     def parts(self) -> tuple[Part, ...]:
         search = Search(self.operator)
         pieces = islice(search.lists("identity"), 1, _SAMPLES)  # the first is empty
@@ -217,16 +218,16 @@ class Part:
         attempt = functools.partial(Proof(self.operator, known).attempt, law)
         return within(LAW_SECONDS, attempt, (False, _LATE))
 
-    @functools.cached_property
+    @lazy
     def decision(self) -> Decision:
         return Decision(self.operator, self.samples)
 
-    @functools.cached_property
+    @lazy
     def signs(self) -> Invariants:
         """The signs of a state's fields."""
         return within(LAW_SECONDS, Induction(self.operator).signs, Invariants(self.operator))
 
-    @functools.cached_property
+    @lazy
     def facts(self) -> Invariants:
         """And what else holds of them, for laws that signs do not prove."""
         find = functools.partial(Induction(self.operator).facts, self.signs, self.samples)

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
 from typing import Literal, TypeVar
 
 from fusegen.algebra.own.simplex import Form, Rational, Simplex, Value, ratio
 from fusegen.algebra.own.work import Work
+from fusegen.shared import lazy
 
 T = TypeVar("T")
 Relation = Literal[">", "≥", "=", "≤", "<"]
@@ -60,13 +60,13 @@ class Linear:
     def __str__(self) -> str:
         return " + ".join([*(f"{c}·{v.name}" for v, c in self.terms), str(self.constant)])
 
-    @cached_property
+    @lazy
     def whole(self) -> bool:
         """Is it an integer, whatever the variables are?"""
         numbers = [self.constant, *(c for _, c in self.terms)]
         return all(v.whole for v, _ in self.terms) and all(ratio(c, 1) == int(c) for c in numbers)
 
-    @cached_property
+    @lazy
     def primitive(self) -> tuple[Form, Rational, bool]:
         """(form, scale > 0 or < 0, whole): the form times the scale is this without its constant,
         and forms that are multiples of one another are the same."""

@@ -12,7 +12,6 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
 from itertools import chain, pairwise, product, takewhile
 
 from fusegen.algebra.exact import Number
@@ -21,6 +20,7 @@ from fusegen.algebra.own.reachable import constants_of
 from fusegen.derivation import Counterexample
 from fusegen.expr import Call, Var, walk
 from fusegen.own_operator import Law, Operator, State
+from fusegen.shared import lazy
 
 _POOLS: dict[int, tuple[int, ...]] = {1: (0, 1, -1, 2, -2, 3), 2: (0, 1, -1, 2)}
 _LONGEST = {"associative": 5, "commutative": 4, "identity": 3}
@@ -60,13 +60,13 @@ class Search:
         self.computed += self.size
         return self.operator.merge(a, b, evaluate)
 
-    @cached_property
+    @lazy
     def size(self) -> int:
         """What one merge counts: its operations, and one for every value."""
         exprs = [f.merge for f in self.operator.fields] + [e for _, e in self.operator.steps]
         return len(exprs) + sum(isinstance(e, Call) for expr in exprs for e in walk(expr))
 
-    @cached_property
+    @lazy
     def pool(self) -> tuple[Element, ...]:
         """Elements to make lists of, the smallest first; NaN and inf where merge asks for them."""
         asked = self.operator.operations
