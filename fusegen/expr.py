@@ -154,6 +154,7 @@ _INFIX_TEXT = {
     "add": ("+", 1), "sub": ("-", 1), "mul": ("·", 2), "div": ("/", 2), "pow": ("^", 3),
     "lt": ("<", 0), "le": ("<=", 0), "gt": (">", 0), "ge": (">=", 0), "eq": ("==", 0),
     "ne": ("!=", 0), "and": ("and", 0), "or": ("or", 0), "zero_wins": ("·", 2),
+    "rounded_mul": ("·", 2),
 }  # fmt: skip
 
 
@@ -169,7 +170,7 @@ def text(expr: Expr, outer: int = 0) -> str:
         case Call(op=op, args=(left, right)) if op in _INFIX_TEXT:
             symbol, level = _INFIX_TEXT[op]
             tail = level + 1 if op in ("sub", "div", "pow") else level
-            space = "" if op in ("pow", "mul", "zero_wins") else " "
+            space = "" if op in ("pow", "mul", "zero_wins", "rounded_mul") else " "
             body = f"{text(left, level)}{space}{symbol}{space}{text(right, tail)}"
             return f"({body})" if level < outer else body
         case Call(op=op, args=args):

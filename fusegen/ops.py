@@ -100,6 +100,8 @@ _ROWS = (
        precedence=12),
     Op(name="mul", arity=2, rule="arith", numpy=np.multiply, c="*", spelling="infix",
        precedence=13, sympy="Mul"),
+    Op(name="rounded_mul", arity=2, rule="arith", numpy=np.multiply, c="rounded_product",
+       spelling="helper"),  # rounded by itself, whatever is added to it: lower/scope.py
     Op(name="div", arity=2, rule="float", numpy=np.divide, c="/", spelling="infix",
        precedence=13),
     Op(name="neg", arity=1, rule="arith", numpy=np.negative, c="-", spelling="prefix",

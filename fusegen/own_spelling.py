@@ -13,7 +13,7 @@ from fusegen.errors import DTypeError, TraceError
 from fusegen.expr import Expr, Lit, Var, call
 from fusegen.kinds import check_field, kinds_of
 from fusegen.loc import Loc
-from fusegen.lower.scope import Names, convert, expression
+from fusegen.lower.scope import Names, convert, expression, shared_products
 from fusegen.names import Taken, c_identifier
 from fusegen.own_operator import Law, Operator, StateField
 from fusegen.trace import tracing
@@ -166,7 +166,7 @@ def _with_steps(
         for arg in g.operands(node):
             uses[arg] = uses.get(arg, 0) + 1
     known: dict[g.Node, Expr] = {i: Var(i.name, kinds[i], True) for i in graph.inputs}
-    taken, steps, names = Taken(_TAKEN), [], Names(graph, kinds)
+    taken, steps, names = Taken(_TAKEN), [], Names(graph, kinds, shared_products(graph, kinds))
     for node in graph.nodes:
         named = node in labels and uses.get(node, 0) > 0
         if node in known or isinstance(node, g.Literal) or not (named or uses.get(node, 0) > 1):

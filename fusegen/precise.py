@@ -136,6 +136,7 @@ def _binary(c: Any) -> dict[str, Callable[[Any, Any], Any]]:
 
     return {
         "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
+        "rounded_mul": lambda a, b: a * b,
         "div": divided, "pow": power, "zero_wins": zero_wins,
         "maximum": lambda a, b: a if a != a or a >= b else b,
         "minimum": lambda a, b: a if a != a or a <= b else b,

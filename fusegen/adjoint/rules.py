@@ -99,7 +99,7 @@ RULES: dict[str, Rule] = {
     "ceil": "flat",
     "round": "flat",
     "xlogy": _xlogy,
-    "zero_wins": "internal", "mirror": "internal",
+    "zero_wins": "internal", "mirror": "internal", "rounded_mul": "internal",
     "where": _where,
     "lt": "flat", "le": "flat", "gt": "flat", "ge": "flat", "eq": "flat", "ne": "flat",
     "isnan": "flat", "isinf": "flat", "isfinite": "flat",

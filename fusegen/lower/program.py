@@ -16,7 +16,7 @@ from fusegen.fusion import Fusion, Stage
 from fusegen.kernel import ElementStore, Kernel, ListStore, Param, Program, RowStore
 from fusegen.kinds import infer_kinds
 from fusegen.lower.rows import RowScope, SweepParts
-from fusegen.lower.scope import Names
+from fusegen.lower.scope import Names, shared_products
 from fusegen.lower.sweep import SweepBuilder
 from fusegen.monoid import Monoid
 
@@ -45,7 +45,8 @@ class _Lowering:
         # Known zeros hold digits that inputs of 16 bits do not have.
         narrow = all(d.kind == "float" and d.itemsize < 4 for d in dtypes.values())
         self.derivation = derivation.without_zeros if narrow else derivation
-        self.names = Names(graph, infer_kinds(graph, dtypes))
+        kinds = infer_kinds(graph, dtypes)
+        self.names = Names(graph, kinds, shared_products(graph, kinds))
         self.compute = compute_dtype(graph, dtypes)
         whole = grouping == "rows" and fusion.form != "unfused"
         stages = fusion.stages

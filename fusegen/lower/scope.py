@@ -21,6 +21,7 @@ class Names:
 
     graph: g.Graph
     kinds: Mapping[g.Node, Kind]
+    rounded: frozenset[g.Node] = frozenset()  # see shared_products
 
     def of(self, node: g.Node) -> str:
         return self.graph.names[node]
@@ -32,6 +33,31 @@ class Names:
 
     def var(self, node: g.Node) -> Var:
         return Var(self.of(node), self.kinds[node], g.extent(node) is g.Extent.ELEMENT)
+
+
+def shared_products(graph: g.Graph, kinds: Mapping[g.Node, Kind]) -> frozenset[g.Node]:
+    """Products of floats that are used more than once, as by a maximum and beside it.
+
+    Compilers contract a·b + c into one operation that does not round a·b. Where a·b is used again,
+    it would be two numbers, and an element beyond its own maximum.
+    """
+    uses = Counter(a for n in graph.nodes for a in g.operands(n))
+    uses.update(graph.outputs)
+    found = set()
+    for node in (n for n in graph.nodes if uses[n] > 1):
+        while isinstance(node, g.Map) and node.op == "neg":
+            (node,) = node.args
+        if isinstance(node, g.Map) and kinds[node] == "float" and _is_product(node):
+            found.add(node)
+    return frozenset(found)
+
+
+def _is_product(node: g.Map) -> bool:
+    match node:
+        case g.Map(op="pow", args=(_, g.Literal(value=power))):
+            return power == 2
+        case _:
+            return node.op in ("mul", "square")
 
 
 Leaf = Callable[[g.Node], Expr | None]
@@ -69,6 +95,9 @@ def operation(node: g.Node, inner: list[Expr], names: Names) -> Expr:
             return N_COLS
         case g.Index():
             return COLUMN
+        case g.Map() if node in names.rounded:
+            a, b = (convert(i, "float") for i in (inner[0], inner[node.op == "mul"]))
+            return call("rounded_mul", a, b)
         case g.Map(op=op):
             if op == "pow" and inner[1] in (Lit(2, "int"), Lit(2.0)):
                 return call("square", convert(inner[0], "float"))

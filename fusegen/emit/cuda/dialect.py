@@ -84,6 +84,8 @@ class CudaDialect:
     def function(self, call: Call, args: list[str]) -> str | None:
         op = OPS[call.op]
         match call.op:
+            case "rounded_mul":
+                return f"__{'f' if self.real == 'float' else 'd'}mul_rn({', '.join(args)})"
             case "div" if self.roughly and self.real == "float" and call.kind == "float":
                 return f"__fdividef({', '.join(args)})"
             case "div" if self._by_row_value(call):
