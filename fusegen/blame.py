@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import linecache
 import os
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import ParamSpec, TypeVar
 
-from fusegen.errors import FusegenError, InternalError, PipelineError
+from fusegen.errors import ArgumentError, FusegenError, InternalError, PipelineError
 from fusegen.loc import Loc
 
 _PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")  # noqa: PTH118,PTH120,PTH100
@@ -84,5 +85,17 @@ def blames(fn: Callable[P, T]) -> Callable[P, T]:
             return fn(*args, **kwargs)
         except FusegenError as error:
             raise blamed(error)  # noqa: B904
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise  # from inside
+            raise blamed(_unfit(fn, error))  # noqa: B904
 
     return call
+
+
+def _unfit(fn: Callable[..., object], error: TypeError) -> ArgumentError:
+    """What a call gets whose arguments do not fit the def."""
+    names = [str(p.replace(annotation=p.empty)) for p in inspect.signature(fn).parameters.values()]
+    shown = ", ".join(n for n in names if n != "self")
+    return ArgumentError(f"{fn.__name__} was called otherwise than it is: {error}",
+                         fix=f"Write {fn.__name__}({shown}).")  # fmt: skip

@@ -25,7 +25,7 @@ from fusegen.lower.online import online_kernel
 from fusegen.names import Taken
 from fusegen.own import OwnMonoid
 from fusegen.pipeline import Pipeline
-from fusegen.signature import RESERVED
+from fusegen.signature import RESERVED, check_whole
 from fusegen.trials.laws import DIGITS, ROUGH, TOLERANCE, try_laws
 from fusegen.trials.orders import try_orders
 from fusegen.trials.specials import try_specials
@@ -101,6 +101,7 @@ def check(
     if not isinstance(pipeline, Pipeline):
         raise ArgumentError(f"check takes a pipeline or a monoid, got {type(pipeline).__name__}",
                             fix="Decorate the function with @fg.pipeline.")  # fmt: skip
+    start = check_whole("seed", seed, 0) or 0
     from fusegen.algebra.derive import derive
     from fusegen.repair.search import with_repairs
 
@@ -112,7 +113,7 @@ def check(
     if failed:
         raise LawViolation(f"{pipeline.name}: {failed[0].name} is not proved",
                            where=work.graph.loc, why=failed[0].statement)  # fmt: skip
-    return attempt(work, derivation, lowered(work, derivation), seed)
+    return attempt(work, derivation, lowered(work, derivation), start)
 
 
 def reducing(monoid: OwnMonoid) -> Pipeline:

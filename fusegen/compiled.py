@@ -148,5 +148,6 @@ def target_of(adopted: Mapping[str, ar.Adopted]) -> Target:
         return ar.cuda_target()
 
 
-def asked_target(name: str | None) -> Target | None:
-    return None if name is None or name == "numpy" else target_named(name)
+def asked_target(name: object) -> Target | None:
+    """The target of that name; None for "numpy". Raises ArgumentError."""
+    return None if isinstance(name, str) and name == "numpy" else target_named(name)

@@ -82,6 +82,8 @@ def _name_of(name: object) -> str:
         return "float32"
     if name is int:
         return "int64"
+    if name is None:  # to NumPy that is float64
+        return "None"
     try:
         return np.dtype(name).name  # type: ignore[call-overload, no-any-return]
     except TypeError:

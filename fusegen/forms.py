@@ -14,10 +14,10 @@ row re-read per dependent level.  online: merged operators, fewest sweeps.  auto
 FORMS: tuple[Form, ...] = get_args(Form)
 
 
-def check_form(form: str) -> Form:
+def check_form(form: object) -> Form:
     """`form` if there is such a form. Raises ArgumentError with the nearest right name."""
     for known in FORMS:
-        if form == known:
+        if isinstance(form, str) and form == known:
             return known
     raise ArgumentError(
         f"unknown form {form!r}", why=f"Forms are {', '.join(FORMS)}.", fix=nearest(form, FORMS)

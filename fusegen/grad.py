@@ -27,7 +27,7 @@ from fusegen.report.formula import formula
 from fusegen.runtime.rows import Axes
 from fusegen.runtime.threads import load
 from fusegen.shared import Recent
-from fusegen.signature import constants_key
+from fusegen.signature import check_names, constants_key
 from fusegen.trace import inline, leaves, unique_names
 from fusegen.traces import MOST
 from fusegen.value import PerRow, Value, builder, lift
@@ -183,7 +183,7 @@ def grad(
         raise ArgumentError(f"grad takes a pipeline, got {type(pipeline).__name__}",
                             fix="Decorate the function with @fg.pipeline.")  # fmt: skip
     bound = pipeline.signature.bind_constants(constants)
-    asked = wrt if wrt is None or isinstance(wrt, str) else tuple(wrt)
+    asked = wrt if wrt is None or isinstance(wrt, str) else check_names("wrt", wrt)
     key = ("grad", asked, constants_key(bound))
     found: Gradient | ColumnGradient | None = pipeline.derived.get(key)
     if found is None:

@@ -5,6 +5,7 @@ What the class of a number says of itself (its repr, its sums, what it equals) i
 
 from __future__ import annotations
 
+import operator
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
@@ -39,6 +40,16 @@ def plain(value: object) -> Number | None:
         near = float(found)  # of a long double
         return near if near == found or near != near else None
     return None
+
+
+def as_index(value: object) -> int | None:
+    """A whole number of any library as Python's own, exactly; None for anything else.
+
+    Arrays of several numbers, or of one that has an axis, have the method and refuse."""
+    try:
+        return int.__index__(operator.index(value))  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 def constant(value: Any) -> Any:

@@ -133,7 +133,9 @@ def stems_of(name: str) -> Iterator[str]:
         yield "_".join(words[:i])
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: object, known: Iterable[str]) -> str:
     """A sentence that offers the known name most like `name`; empty if none is like it."""
+    if not isinstance(name, str):
+        return ""
     found = get_close_matches(name, [str(k) for k in known], n=1, cutoff=0.5)
     return f"Did you mean {found[0]!r}?" if found else ""

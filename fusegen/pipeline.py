@@ -17,6 +17,7 @@ from fusegen.dtypes import DType, dtype_of
 from fusegen.errors import ArgumentError, FusegenError, TraceError
 from fusegen.forms import check_form
 from fusegen.kinds import DTypes, assumed_dtypes
+from fusegen.names import nearest
 from fusegen.nesting import nest
 from fusegen.plan import Plan
 from fusegen.recall import MISS, Recall
@@ -27,7 +28,7 @@ from fusegen.runtime.rows import Axes, as_rows, plain_axis, rows_of
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import host_cpu
 from fusegen.shared import Recent
-from fusegen.signature import Signature, check_flag, check_whole, signature_of
+from fusegen.signature import Signature, check_flag, check_names, check_whole, signature_of
 from fusegen.trace import inline, is_tracing
 from fusegen.traces import MOST, Traces
 
@@ -131,7 +132,7 @@ class Pipeline(Held):
         adopted = {n: ar.on_host(ar.adopt(n, a)) for n, a in present.items()}
         graph = self.traced(frozenset(adopted), values).graph
         shapes = {n: a.array.shape for n, a in adopted.items()}
-        rows = rows_of(graph.inputs, shapes, axis, keepdims)
+        rows = rows_of(graph.inputs, shapes, axis, check_flag("keepdims", keepdims))
         check_columns(graph, rows.n_cols)
         run = oracle(graph, {n: a.dtype for n, a in adopted.items()})
         like = next(iter(adopted.values()))
@@ -163,7 +164,8 @@ class Pipeline(Held):
         """
         present, values = self.bind(arrays, constants)
         choices = Choices(form=check_form(form), chunk=check_whole("chunk", chunk),
-                          target=asked_target(target), numpy=target == "numpy",
+                          target=None if target is None else asked_target(target),
+                          numpy=isinstance(target, str) and target == "numpy",
                           deterministic=check_flag("deterministic", deterministic),
                           tune=check_flag("tune", tune))  # fmt: skip
         shapes, dtypes, there = {}, {}, {}
@@ -197,13 +199,14 @@ class Pipeline(Held):
         n_rows: int | None = None, deterministic: bool = False, **constants: Any,
     ) -> Work:  # fmt: skip
         """A compilation for types; `inputs` names optional inputs to include."""
-        for name in set(inputs) - self.signature.optional:
-            raise ArgumentError(f"{self.name} has no optional input {name!r}")
+        for name in check_names("inputs", inputs):
+            if name not in self.signature.optional:
+                raise ArgumentError(f"{self.name} has no optional input {name!r}",
+                                    fix=nearest(name, self.signature.optional))  # fmt: skip
         present = frozenset(n for n in self.signature.arrays
                             if n not in self.signature.optional or n in inputs)  # fmt: skip
         values = self.signature.bind_constants(constants)
         found = asked_target(target)
-        assert found is not None or target == "numpy"
         dtypes = assumed_dtypes(self.traced(present, values).graph, dtype)
         choices = Choices(form=check_form(form), chunk=check_whole("chunk", chunk), target=found)
         problem = Problem(dtypes=dtypes, n_rows=check_whole("n_rows", n_rows, 0),
@@ -218,7 +221,7 @@ class Pipeline(Held):
 
         dtype: one for all inputs, or by input name. inputs=(…): optional inputs to include.
         """
-        if target == "numpy":
+        if isinstance(target, str) and target == "numpy":
             raise no_source()
         asked: Any = {"dtype": dtype, "n_cols": n_cols, "form": form, "chunk": chunk}
         return self.work(target=target, **asked, **more).source
@@ -230,6 +233,7 @@ class Pipeline(Held):
         asked: Any = {"dtype": dtype, "n_cols": n_cols, "form": form, "chunk": chunk}
         return self.work(target=target, **asked, **more).plan
 
+    @blames
     def derivation(self, **more: Any) -> Derivation:
         """Derived states, pivots, transports, obligations with status and time, refusals."""
         return self.work(**more).derivation
@@ -275,7 +279,7 @@ class Pipeline(Held):
         self, arrays: tuple[Any, ...], named: Mapping[str, Any], axis: Axes, out: Any,
         keepdims: bool,
     ) -> Any:  # fmt: skip
-        if axis != -1 or out is not None or keepdims:
+        if plain_axis(axis) != -1 or out is not None or check_flag("keepdims", keepdims):
             raise TraceError(f"{self.name} was called with axis, keepdims or out inside a pipeline",
                              fix="There it works on the row that is being traced.")  # fmt: skip
         present, constants = self.bind(arrays, named)

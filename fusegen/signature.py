@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from operator import index
-from typing import Any, SupportsIndex
+from typing import Any
+
+import numpy as np
 
 from fusegen.errors import ArgumentError, TraceError
-from fusegen.literals import constant, constant_key
+from fusegen.literals import as_index, constant, constant_key
 from fusegen.loc import Loc
 from fusegen.names import nearest
 
@@ -102,19 +103,30 @@ class Signature:
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """An argument that is True or False and nothing else. Raises ArgumentError."""
-    if not isinstance(value, bool):
-        raise ArgumentError(f"{name} must be True or False, got {value!r}")
-    return value
+    """An argument that is True or False, NumPy's too, and nothing else. Raises ArgumentError."""
+    if not isinstance(value, bool | np.bool_):
+        raise ArgumentError(f"{name} must be True or False, got {value!r:.60}")
+    return bool(value)
 
 
 def check_whole(name: str, value: int | None, least: int = 1) -> int | None:
     """A whole number, or None for one that is left open. Raises ArgumentError."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or index(value) < least:
-        raise ArgumentError(f"{name} must be a whole number ≥ {least}, got {value!r}")
-    return int.__index__(index(value))  # exactly, whatever its class says
+    found = None if isinstance(value, bool | np.bool_) else as_index(value)
+    if found is None or found < least:
+        raise ArgumentError(f"{name} must be a whole number ≥ {least}, got {value!r:.60}")
+    return found
+
+
+def check_names(name: str, value: Any) -> tuple[str, ...]:
+    """Several names. Raises ArgumentError for anything else, one string among it."""
+    found = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else None
+    if found is None or not all(isinstance(n, str) for n in found):
+        raise ArgumentError(f"{name} must be names, got {value!r:.60}",
+                            fix=f"Write {name}=({value!r},)." if isinstance(value, str)
+                            else "Write a tuple of strings.")  # fmt: skip
+    return found
 
 
 def constants_key(constants: Mapping[str, Any]) -> tuple[Any, ...]:

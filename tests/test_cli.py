@@ -118,6 +118,15 @@ def test_own_pipelines_are_files(fusegen, tmp_path):
         ("run softmax --rows 2 --cols 9 --seed -1", "--seed must not"),
         ("run softmax --rows 2 --cols 9 -o o.txt", "o.npz"),
         ("run softmax --rows 2 --cols 9 -o nowhere/o.npz", "no folder nowhere"),
+        ("run softmax --rows 2 --cols 9 --output=", "--output out.npz"),
+        ("run softmax --rows 2 --cols 9 --device cpu --chunk 100000000000000000000", "or less"),
+        ("run softmax --input x.npy --rows 3", "--rows is of made input"),
+        ("run softmax --input x.npy --dtype float64", "--dtype is of made input"),
+        ("run softmax --input x.npy --with w", "--with is of made input"),
+        ("run softmax --input x.npy --seed 0", "--seed is of made input"),
+        ("cache prune --mb -1", "number ≥ 0"), ("cache prune --mb nan", "number ≥ 0"),
+        ("cache prune --mb 1e400", "number ≥ 0"), ("cache prune --mb x", "number ≥ 0"),
+        ("cache prune --all --mb 3", "not allowed with"), ("cache list --all", "are prune's"),
         ("explain softmax --n-cols -5", "n_cols must be"), ("run topk --k 2.5", "'2.5'"),
     ],
 )  # fmt: skip
@@ -278,3 +287,18 @@ def test_the_module_runs():
     run = subprocess.run([sys.executable, "-m", "fusegen", "--version"], capture_output=True,
                          text=True, check=True, cwd=Path(fg.__file__).parents[1])  # fmt: skip
     assert fg.__version__ in run.stdout
+
+
+def test_closed_streams_get_nothing(tmp_path):
+    line = f"{sys.executable} -m fusegen"
+    script = "\n".join(f"{line} {rest} || exit" for rest in (
+        "list >&-", "source softmax >&-", f"explain softmax --html {tmp_path}/p.html >&- 2>&-",
+        "run softmax --rows 3 --cols 5 --repeat 1 --device cpu 2>&-", "--version >&-",
+    )) + f"\n{line} lst 2>&-\n"  # fmt: skip
+    found = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False,
+                           cwd=Path(fg.__file__).parents[1])  # fmt: skip
+    assert found.returncode == 2  # of lst alone
+    assert found.stderr == ""
+    assert found.stdout.startswith("softmax     x (3, 5)")
+    assert "lst" not in found.stdout
+    assert "<pre>" in (tmp_path / "p.html").read_text()

@@ -73,14 +73,15 @@ def test_numbers_are_promoted_as_numpys(one, other, target):
         assert wide or found[name].dtype != np.float64, name
 
 
-AXES = [None, 0, -1, (0, 1), (0, 2), (3, 1), [2, 3], (0, 1, 2, 3), np.int64(1)]
+AXES = [None, 0, -1, (0, 1), (0, 2), (3, 1), [2, 3], (0, 1, 2, 3), np.int64(1),
+        np.array([0]), np.array([0, 2])]  # fmt: skip
 
 
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("axis", AXES, ids=str)
 def test_axes_are_numpys(axis, keepdims):
     x = MADE.standard_normal((2, 3, 4, 5)).astype("f4")
-    axes = tuple(axis) if isinstance(axis, list) else axis
+    axes = tuple(axis) if isinstance(axis, list | np.ndarray) else axis
     greatest = x.astype("f8").max(axis=axes, keepdims=True)
     total = np.exp(x - greatest).sum(axis=axes, keepdims=True)
     right = greatest + np.log(total)
@@ -105,6 +106,15 @@ def test_axes_are_numpys(axis, keepdims):
     np.testing.assert_array_equal(indices, np.expand_dims(columns, kept))
     assert values.shape == indices.shape
     assert values.shape[place] == 2
+
+
+def test_flags_are_numpys_too():
+    yes, no = X.max() > 0, X.max() < 0
+    assert type(yes) is np.bool_
+    assert lib.logsumexp(X, keepdims=yes, deterministic=no).shape == (7, 1)
+    made = lib.logsumexp.compile(X, deterministic=yes)
+    assert made.choices.deterministic is True
+    assert made(X, keepdims=no).shape == (7,)
 
 
 def test_per_column_inputs_have_the_reduced_axes_and_values_of_one_row_none():

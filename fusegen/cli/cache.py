@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import time
 
+from fusegen.errors import ArgumentError
 from fusegen.runtime.cache.folder import Folder, opened
 from fusegen.runtime.cache.upkeep import entries, prune
-from fusegen.runtime.settings import cache_bytes
+from fusegen.runtime.settings import cache_bytes, number_in
 
 _ACTIONS = ("list", "prune", "verify")
 
@@ -16,13 +17,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=_ACTIONS, metavar="ACTION",
                         help="list: what is kept.  prune: remove damaged and stale files, and what "
                              "exceeds the limit.  verify: read and check every entry")  # fmt: skip
-    parser.add_argument("--mb", type=float, metavar="N",
+    limits = parser.add_mutually_exclusive_group()
+    limits.add_argument("--mb", type=_megabytes, metavar="N",
                         help="prune: the limit; default $FUSEGEN_CACHE_MB, or 1024")  # fmt: skip
-    parser.add_argument("--all", action="store_true", help="prune: remove every entry")
+    limits.add_argument("--all", action="store_true", help="prune: remove every entry")
+
+
+def _megabytes(text: str) -> float:
+    try:
+        return number_in(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number ≥ 0") from None
 
 
 def run(args: argparse.Namespace) -> int:
-    """The exit status: 1 where `verify` found damage. Raises BackendError, OSError."""
+    """The exit status: 1 where `verify` found damage. Raises ArgumentError, BackendError,
+    OSError."""
+    if args.action != "prune" and (args.all or args.mb is not None):
+        raise ArgumentError(f"cache {args.action} has no limit", fix="--mb and --all are prune's.")
     with opened() as folder:
         match args.action:
             case "list":

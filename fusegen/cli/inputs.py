@@ -17,13 +17,31 @@ from fusegen.errors import ArgumentError
 from fusegen.names import nearest
 from fusegen.pipeline import Pipeline
 
+_MADE = {"rows": 4000, "cols": 25000, "dtype": "float32", "seed": 0, "inputs": ()}
+
+
+def add_made_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options that say what is made; none has a value where it is not given."""
+    parser.add_argument("--rows", type=int, metavar="N", help="of made input (4000)")
+    parser.add_argument("--cols", type=int, metavar="N", help="of made input (25000)")
+    parser.add_argument("--dtype", help="of made input (float32)")
+    parser.add_argument("--seed", type=int, help="of made input (0)")
+    parser.add_argument("--with", dest="inputs", action="append", metavar="INPUT",
+                        help="make this optional input too")  # fmt: skip
+
 
 def inputs_of(
     pipeline: Pipeline, args: argparse.Namespace, constants: dict[str, Any]
 ) -> dict[str, Any]:
     """Arrays by parameter name. Raises ArgumentError."""
+    given = [name for name in _MADE if getattr(args, name) is not None]
     if args.input is not None:
+        if given:
+            option = "with" if given[0] == "inputs" else given[0]
+            raise ArgumentError(f"--{option} is of made input, and --input gives one",
+                                fix=f"Leave --{option} or --input out.")  # fmt: skip
         return _read(pipeline, args.input)
+    args = argparse.Namespace(**{**vars(args), **{n: _MADE[n] for n in _MADE if n not in given}})
     for option in ("rows", "cols"):
         if getattr(args, option) < 0:
             raise ArgumentError(f"--{option} must not be negative")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fusegen import lang as fg
-from fusegen.cli.inputs import inputs_of
+from fusegen.cli.inputs import add_made_arguments, inputs_of
 from fusegen.cli.named import constants_of, find_pipeline
 from fusegen.compare import compare
 from fusegen.dispatch import Call, Choices
@@ -36,14 +36,7 @@ def row_sum(x: Value) -> Value:
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pipeline", metavar="PIPELINE")
-    parser.add_argument("--rows", type=int, default=4000, metavar="N", help="of made input (4000)")
-    parser.add_argument(
-        "--cols", type=int, default=25000, metavar="N", help="of made input (25000)"
-    )
-    parser.add_argument("--dtype", default="float32", help="of made input (float32)")
-    parser.add_argument("--seed", type=int, default=0, help="of made input")
-    parser.add_argument("--with", dest="inputs", action="append", default=[], metavar="INPUT",
-                        help="make this optional input too")  # fmt: skip
+    add_made_arguments(parser)
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help=".npy, or .npz by parameter names"
     )
@@ -117,9 +110,10 @@ def run(args: argparse.Namespace) -> int:
 def _check_output(path: Path) -> None:
     """Known before the work is done. Raises ArgumentError."""
     if path.suffix != ".npz":
+        shown = path.with_suffix(".npz") if path.name else path / "out.npz"
         raise ArgumentError(f"--output {path} does not end in .npz",
                             why="Results are written as NumPy's archive of named arrays.",
-                            fix=f"--output {path.with_suffix('.npz')}")  # fmt: skip
+                            fix=f"--output {shown}")  # fmt: skip
     if not path.parent.is_dir():
         raise ArgumentError(f"--output {path}: there is no folder {path.parent}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
 import sys
 import unicodedata
 
@@ -30,7 +31,12 @@ def _plainly(letter: str) -> str:
 
 
 def write_anything() -> None:
-    """From now on no text fails for want of a letter, on this process's output and errors."""
+    """From now on no text fails for want of a letter, on this process's output and errors; where
+    one of them was closed from the start, what goes there goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+            setattr(sys, name, nowhere)
     codecs.register_error("fusegen.otherwise", _otherwise)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -7,15 +7,15 @@ stride 0 of a broadcast array) that is a view of the user's memory, else a copy.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 
 from fusegen import graph as g
 from fusegen.errors import ArgumentError, ShapeError
+from fusegen.literals import as_index
 from fusegen.runtime.arrays import VECTOR, Shape, address
 
 Axes = int | tuple[int, ...] | None
@@ -60,17 +60,18 @@ def plain_axis(axis: Any) -> Axes:
     """An axis as the user gave it, in plain integers. Raises ArgumentError."""
     if axis is None or axis.__class__ is int:
         return axis
-    if isinstance(axis, tuple | list):
+    if isinstance(axis, tuple | list) or (isinstance(axis, np.ndarray) and axis.ndim == 1):
         return tuple(_index(a, axis) for a in axis)
     return _index(axis, axis)
 
 
 def _index(axis: Any, shown: Any) -> int:
-    if isinstance(axis, bool | np.bool_) or not isinstance(axis, SupportsIndex):
+    found = None if isinstance(axis, bool | np.bool_) else as_index(axis)
+    if found is None:
         raise ArgumentError(f"axis is {shown!r}",
                             fix="Axes are whole numbers, tuples of them, or None for all of them.",
                             )  # fmt: skip
-    return operator.index(axis)
+    return found
 
 
 def rows_of(

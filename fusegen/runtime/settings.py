@@ -14,12 +14,19 @@ def number(name: str, usual: float) -> float:
     if not text:
         return usual
     try:
-        found = float(text)
+        return number_in(text)
     except ValueError:
-        found = math.nan
+        raise ArgumentError(
+            f"{name}={text} is not a number ≥ 0",
+            fix=f"Set it to one, or to nothing for {usual:g}.",
+        ) from None
+
+
+def number_in(text: str) -> float:
+    """The number ≥ 0 that the text is; ValueError where it is none, or infinite."""
+    found = float(text)
     if not 0 <= found < math.inf:
-        raise ArgumentError(f"{name}={text} is not a number ≥ 0",
-                            fix=f"Set it to one, or to nothing for {usual:g}.")  # fmt: skip
+        raise ValueError(text)
     return found
 
 

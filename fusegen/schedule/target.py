@@ -141,8 +141,12 @@ def _cpu_flags() -> set[str]:
     return next((set(ln.split(":", 1)[1].split()) for ln in lines if ln.startswith("flags")), set())
 
 
-def target_named(name: str) -> Target:
+def target_named(name: object) -> Target:
     """A Target from its name: "cpu", a CPU level, or "sm_90". Raises ArgumentError."""
+    known = ["cpu", *CPU_TARGETS, *CUDA_TARGETS]
+    if not isinstance(name, str):
+        raise ArgumentError(f"target is {name!r:.60}", fix="Name one as a string.",
+                            why=f"Known targets: {', '.join(known)}.")  # fmt: skip
     if name == "cpu":
         return host_cpu()
     if name in CPU_TARGETS:
@@ -151,7 +155,6 @@ def target_named(name: str) -> Target:
         return CUDA_TARGETS[name]
     if name.startswith("sm_") and name[3:].isdigit():
         return _unknown_gpu(name)
-    known = ["cpu", *CPU_TARGETS, *CUDA_TARGETS]
     raise ArgumentError(f"unknown target {name!r}", why=f"Known targets: {', '.join(known)}.")
 
 
