@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from fusegen import graph as g
 from fusegen.algebra.limits import REDUCTION_SECONDS, TEXT_SECONDS, within
@@ -30,10 +30,15 @@ _SUMS = (g.Fold.SUM, g.Fold.MEAN)
 _MOST = 60  # operations of one element expression: sympy's time grows with them
 
 
-def derive(graph: g.Graph, defects: Mapping[str, Refused] | None = None) -> Derivation:
+def derive(
+    graph: g.Graph, defects: Mapping[str, Refused] | None = None, *,
+    groups: Collection[frozenset[str]] = (), witnesses: bool = True,
+) -> Derivation:  # fmt: skip
     """Classify every row reduction of the graph; never raises for what it cannot prove.
 
     defects: reductions, by name, whose merge is not to be used, whatever is proved of it.
+    groups: names of sums that are of use together alone: after one is refused, the rest are.
+    witnesses: refusals come with a row that shows why, where a short one is found.
     Only the laws of the user's own monoids must hold: raises LawViolation or UnprovedLaw.
     """
     start, end = time.perf_counter(), time.thread_time() + TEXT_SECONDS
@@ -45,15 +50,36 @@ def derive(graph: g.Graph, defects: Mapping[str, Refused] | None = None) -> Deri
         if isinstance(node, g.Own):
             entries[node] = own_entry(graph, node, entries)
             continue
-        entries[node] = _decided(graph, node, entries, end - time.thread_time())
+        lost = _lost(graph.names[node], groups, entries)
+        entries[node] = _idle(graph, node, lost) if lost else \
+            _decided(graph, node, entries, end - time.thread_time(), witnesses)
     seconds = time.perf_counter() - start
     return Derivation(graph.name, tuple(entries.values()), seconds, definitions_of(graph))
 
 
+def _lost(
+    name: str, groups: Collection[frozenset[str]], entries: Mapping[g.Node, Entry]
+) -> frozenset[str]:
+    """What is refused already, in every group of the sum."""
+    refused = {e.name for e in entries.values() if isinstance(e, Refused)}
+    lost = [group & refused for group in groups if name in group]
+    return frozenset().union(*lost) if all(lost) else frozenset()
+
+
+def _needs(graph: g.Graph, node: g.Reduce | g.TopK) -> tuple[str, ...]:
+    return tuple(graph.names[r] for r in g.reductions_of(node.arg))
+
+
+def _idle(graph: g.Graph, node: g.Reduce | g.TopK, lost: frozenset[str]) -> Entry:
+    why = f"it is of use beside {', '.join(sorted(lost))} alone."
+    return _refused(graph, node, _needs(graph, node), RefusalKind.UNPROVED, why)
+
+
 def _decided(
-    graph: g.Graph, node: g.Reduce | g.TopK, entries: Mapping[g.Node, Entry], left: float
-) -> Entry:
-    needs = tuple(graph.names[r] for r in g.reductions_of(node.arg))
+    graph: g.Graph, node: g.Reduce | g.TopK, entries: Mapping[g.Node, Entry], left: float,
+    witnesses: bool,
+) -> Entry:  # fmt: skip
+    needs = _needs(graph, node)
     if not needs:
         return Base(graph.names[node])
     if operations(node.arg) > _MOST:
@@ -64,21 +90,21 @@ def _decided(
     why = f"sympy did not decide it within {REDUCTION_SECONDS:g} seconds, or all of the text " \
           f"within {TEXT_SECONDS:g}."
     late: Entry = _refused(graph, node, needs, RefusalKind.LATE, why)
-    work = functools.partial(_entry, graph, node, needs, entries)
+    work = functools.partial(_entry, graph, node, needs, entries, witnesses)
     entry = within(seconds, work, late) if seconds > 0 else late
-    return with_witness(graph, node, entry, entries)
+    return with_witness(graph, node, entry, entries) if witnesses else entry
 
 
 def _entry(
     graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...],
-    entries: Mapping[g.Node, Entry],
+    entries: Mapping[g.Node, Entry], witnesses: bool,
 ) -> Entry:  # fmt: skip
     try:
         setting = read_setting(graph, node.arg, entries)
         if isinstance(node, g.TopK) or node.fold in _ORDERED:
             return _commuted(graph, node, needs, setting)
         if node.fold in _SUMS:
-            return _dependent(graph, node, needs, setting)
+            return _dependent(graph, node, needs, setting, witnesses)
         why = f"{node.fold.value} of a value that depends on another reduction has no rule."
         return _refused(graph, node, needs, RefusalKind.UNPROVED, why)
     except Unmodelled as error:
@@ -112,12 +138,15 @@ def _uses_columns(graph: g.Graph, node: g.Reduce | g.TopK) -> bool:
 
 
 def _dependent(
-    graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], setting: Setting
-) -> Entry:
+    graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], setting: Setting,
+    witnesses: bool,
+) -> Entry:  # fmt: skip
     found = merged(graph.names[node], needs, setting, brave=graph.allow_cancellation)
     if isinstance(found, Doubt):
         refused = _refused(graph, node, needs, found.kind, found.why, found.todo)
-        return refused if found.merge is None else with_stray(graph, node, refused, *found.merge)
+        if witnesses and found.merge is not None:
+            return with_stray(graph, node, refused, *found.merge)
+        return refused
     return found
 
 

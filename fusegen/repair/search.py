@@ -8,7 +8,7 @@ from dataclasses import replace
 from fusegen import graph as g
 from fusegen.algebra.derive import derive
 from fusegen.algebra.equality import prove_equal
-from fusegen.derivation import Derivation, Obligation, RefusalKind, Refused, Repair
+from fusegen.derivation import Derivation, Entry, Obligation, RefusalKind, Refused, Repair
 from fusegen.dtypes import DType
 from fusegen.errors import DTypeError
 from fusegen.kinds import infer_kinds
@@ -27,22 +27,31 @@ def with_repairs(
     """
     names = {e.name for e in text if isinstance(e, Refused) and e.refusal.kind not in _BEYOND}
     names -= set(but)
+    defects = {e.name: e for e in text
+               if isinstance(e, Refused) and e.refusal.kind is RefusalKind.DEFECT}  # fmt: skip
     proofs: dict[str, Obligation] = {}
     while names:
         found = rewritten(graph, names)
         if not found.changes or not _has_types(found.graph, dtypes):
             break
-        for change in found.changes:
-            if change.name not in proofs:
-                proofs[change.name] = _proof(change)
-        sound = {c.name for c in found.changes if proofs[c.name].status == "proved"}
+        # What does not merge is derived without reasons, and needs no proof: most texts end here.
+        new = derive(found.graph, defects, groups=_hidden(found), witnesses=False)
+        sound = {c.name for c in found.changes} - _failing(found, new)
         if len(sound) == len(found.changes):
-            new = derive(found.graph)
-            sound -= _failing(found, new)
+            if _spoilt(text, new):
+                return text
+            proofs |= {c.name: _proof(c) for c in found.changes if c.name not in proofs}
+            sound = {n for n in sound if proofs[n].status == "proved"}
             if len(sound) == len(found.changes):
-                return text if _spoilt(text, new) else _told(new, text, found, proofs)
+                return _told(new, text, found, proofs)
         names = sound
     return text
+
+
+def _hidden(found: Rewriting) -> list[frozenset[str]]:
+    """The sums of each change, that are of use together alone."""
+    names = found.graph.names
+    return [frozenset(names[h] for h in c.hidden if h in names) for c in found.changes]
 
 
 def _has_types(graph: g.Graph, dtypes: Mapping[str, DType]) -> bool:
@@ -62,8 +71,8 @@ def _proof(change: Change) -> Obligation:
 def _failing(found: Rewriting, new: Derivation) -> set[str]:
     """Changes with a sum of their own that does not merge either."""
     refused = {e.name for e in new if isinstance(e, Refused)}
-    names = found.graph.names
-    return {c.name for c in found.changes if {names[h] for h in c.hidden if h in names} & refused}
+    return {c.name for c, hidden in zip(found.changes, _hidden(found), strict=True)
+            if hidden & refused}  # fmt: skip
 
 
 def _spoilt(text: Derivation, new: Derivation) -> bool:
@@ -85,4 +94,16 @@ def _told(
             "" if pivot is None else found.graph.names[pivot],
             entry.refusal.why, proofs[change.name],
         ))  # fmt: skip
-    return replace(new, repairs=tuple(repairs), seconds=new.seconds + text.seconds)
+    entries = tuple(_shown(e, text) for e in new)
+    return replace(new, entries=entries, repairs=tuple(repairs), seconds=new.seconds + text.seconds)
+
+
+def _shown(entry: Entry, text: Derivation) -> Entry:
+    """A refusal with the row that shows why: what is refused was so in the text, over row values
+    that are equal."""
+    before = next((e for e in text if e.name == entry.name), None)
+    if not isinstance(entry, Refused) or not isinstance(before, Refused):
+        return entry
+    same = entry.refusal.kind is before.refusal.kind
+    witness = before.refusal.witness if same else None
+    return replace(entry, refusal=replace(entry.refusal, witness=witness))
