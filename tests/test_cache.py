@@ -21,6 +21,7 @@ from fusegen.runtime import notices
 from fusegen.runtime.cache import locks, upkeep
 from fusegen.runtime.cache.entries import artifact, load, store
 from fusegen.runtime.cache.folder import Folder, chosen, opened
+from fusegen.runtime.cache.form import name_of
 
 ROOT = os.geteuid() == 0
 
@@ -298,6 +299,20 @@ def test_what_is_damaged_is_absent_and_made_again(folder, damage):
     assert load(("key",)) == b"again"
 
 
+def test_an_entry_under_another_name_is_no_entry(folder, capsys):
+    store(("one",), "label", b"1")
+    (path,) = folder.iterdir()
+    copy = folder / name_of(("two",))
+    copy.write_bytes(path.read_bytes())
+    copy.chmod(0o600)
+    assert load(("two",)) is None
+    assert main(["cache", "verify"]) == 1
+    assert copy.name in capsys.readouterr().out
+    assert artifact(("two",), "label", built("2")) == b"2"
+    assert load(("one",)) == b"1"
+    assert artifact(("two",), "label", built("3"), lambda d: d == b"3") == b"3"
+
+
 def test_an_artifact_is_built_once(folder):
     log = []
     assert artifact(("k",), "label", built("one", log)) == b"one"
@@ -485,4 +500,6 @@ def test_warnings_point_at_the_caller(folder):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         load(("k",))
-    assert said[0].filename == __file__
+        notices.warn_once.cache_clear()
+        store(("k",), "label", b"from a thread of its own")
+    assert [s.filename for s in said] == [__file__] * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
 import shlex
@@ -23,6 +24,7 @@ import fusegen as fg
 from fusegen.errors import ArgumentError, CompilerError, InternalError
 from fusegen.runtime import cpu, notices, process, toolchain
 from fusegen.runtime.cache.folder import opened
+from fusegen.runtime.cache.form import packed
 from fusegen.runtime.toolchain import find_compiler
 from fusegen.schedule.target import host_cpu
 
@@ -39,6 +41,7 @@ def fresh(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr(toolchain, "_UNUSABLE", {})
+    monkeypatch.setattr(toolchain, "_PROVED", set())
     toolchain.version.cache_clear()
     notices.warn_once.cache_clear()
     yield
@@ -87,6 +90,8 @@ FAILING = {
     "an object": (f'{REAL} -c "$@"; true', "unusable"),
     "another file": (f'echo "int f;" | {REAL} -shared -fPIC -x c++ -o "$out" -',
                      "unusable: it lacks answer_rows"),
+    "sparse": ('truncate -s 200G "$out"', "unusable: it has 214748364800 bytes"),
+    "talks without end": ("exec yes garbage", r"(?s)said more than 64 MB.*garbage"),
     "hangs": ("sleep 60", "stopped after"),
     "hangs in a child": ("sh -c 'sleep 60' & sleep 60", "stopped after"),
     "old": ('case "$*" in *-march=*|*c++17*) echo unrecognized option >&2; exit 1;; esac; '
@@ -121,12 +126,14 @@ def _read(path):
         return b""
 
 
-@pytest.mark.parametrize("kind", ["status", "garbage", "hangs", "old"])
+@pytest.mark.parametrize("kind", ["status", "garbage", "sparse", "talks without end", "hangs",
+                                  "old"])  # fmt: skip
 def test_calls_go_on_without_it_and_say_so_once(fake, monkeypatch, kind):
     monkeypatch.setenv("FUSEGEN_COMPILE_SECONDS", "0.4" if kind == "hangs" else "60")
     path = fake(FAILING[kind][0])
-    with pytest.warns(RuntimeWarning, match=r"(?s)runs on NumPy.*doctor.*cxx"):
+    with pytest.warns(RuntimeWarning, match=r"(?s)runs on NumPy.*doctor.*cxx") as said:
         found = pipeline()(X)
+    assert [w.filename for w in said] == [__file__]
     np.testing.assert_allclose(found, 2 * X.sum(1), rtol=1e-5)
     start = time.perf_counter()
     with warnings.catch_warnings():
@@ -154,7 +161,7 @@ def test_a_command_with_options(fake, tmp_path, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pipeline()(X)
-    (line,) = log.read_text().splitlines()
+    (line,) = (one for one in log.read_text().splitlines() if " -o " in one)
     assert line.startswith(f"{REAL} -O0 -DX=a b -std=c++17")
     assert "-o /" in line
     for empty in ("", "  "):
@@ -171,6 +178,33 @@ def test_a_command_with_options(fake, tmp_path, monkeypatch):
     monkeypatch.setenv("FUSEGEN_COMPILE_SECONDS", "soon")
     with pytest.raises(ArgumentError, match="FUSEGEN_COMPILE_SECONDS=soon"):
         build()
+
+
+@pytest.mark.parametrize("option", ["-ffast-math", "-ffinite-math-only",
+                                    "-funsafe-math-optimizations"])  # fmt: skip
+@pytest.mark.parametrize("hidden", ["in a response file", "in a script"])
+def test_arithmetic_of_its_own_is_found_wherever_it_is_asked_for(
+    fake, tmp_path, monkeypatch, option, hidden
+):
+    if hidden == "in a script":
+        fake("").write_text(f'#!/bin/sh\nexec {REAL} "$@" {option}\n')
+    else:
+        (tmp_path / "fast.rsp").write_text(option)
+        monkeypatch.setenv("CXX", f"{REAL} @{tmp_path / 'fast.rsp'}")
+    with pytest.raises(ArgumentError, match=r"(?s)compiles with __\w+_MATH.*proved"):
+        build()
+    with opened() as folder:
+        assert list(folder.files()) == []
+
+
+def test_a_kept_library_that_is_none_is_made_again(caplog):
+    assert build().function("answer_rows", result=ctypes.c_int)() == 42
+    with opened() as folder:
+        (one,) = folder.files()
+        for of_no_use in (b"", b"text", Path("/bin/true").read_bytes()):
+            folder.write(one.name, packed(one.name, "library answer", of_no_use))
+            assert build().function("answer_rows", result=ctypes.c_int)() == 42
+    assert caplog.text.count("is made again") >= 3
 
 
 def test_source_that_a_sound_compiler_refuses_is_our_defect():

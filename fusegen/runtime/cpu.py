@@ -16,7 +16,9 @@ from fusegen.errors import BackendError, CompilerError, InternalError
 from fusegen.kernel import Kernel, Param, Program, Sweep
 from fusegen.runtime.cache.entries import artifact
 from fusegen.runtime.cache.folder import opened
+from fusegen.runtime.elf import flaw
 from fusegen.runtime.loaded import Library, library
+from fusegen.runtime.notices import LOG
 from fusegen.runtime.threads import share, thread_count
 from fusegen.runtime.toolchain import build, find_compiler, known_unusable, unusable, version
 from fusegen.schedule.cpu import PIECE_COLUMNS, CpuSchedule
@@ -228,21 +230,37 @@ def compiled(source: str, target: CpuTarget, name: str, functions: Iterable[str]
             "no C++ compiler was found. Install g++ or clang++, or set CXX to one."
         )
     key = ("cpu", source, *compiler.command(target.flags), version(compiler))
-    wanted, tried = tuple(functions), []
+    wanted, tried = tuple(functions), list[Library]()  # held, so as to be loaded once
 
     def make(cancelled: Callable[[], bool]) -> bytes:
         made = build(compiler, target.flags, source, wanted, cancelled)
         tried.append(_loaded(made, name))  # what cannot be loaded is not kept
         return made
 
+    def good(data: bytes) -> bool:
+        return _good(data, name, wanted, tried)
+
     try:
-        return _loaded(artifact(key, f"library {name}", make), name)
+        return _loaded(artifact(key, f"library {name}", make, good), name)
     except CompilerError as error:
         if not error.refused or unusable(compiler, target.flags):
             raise
         raise InternalError(
             f"generated source does not compile; it is kept in {_kept(source, name)}\n{error}"
         ) from error
+
+
+def _good(data: bytes, name: str, functions: Iterable[str], tried: list[Library]) -> bool:
+    """Is what was kept of use here? What is not is made again."""
+    wrong = flaw(data, functions)
+    try:
+        if not wrong:
+            tried.append(_loaded(data, name))
+    except BackendError as error:
+        wrong = str(error)
+    if wrong:
+        LOG.warning("cache: the library of %s is made again: %s", name, wrong)
+    return not wrong
 
 
 def _loaded(data: bytes, name: str) -> Library:

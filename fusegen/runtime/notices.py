@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import threading
 import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from fusegen.sources import package_root
@@ -20,12 +24,35 @@ LOG.addHandler(logging.NullHandler())
 def warn_once(text: str) -> None:
     """A RuntimeWarning, once per process and text."""
     LOG.warning("%s", text)
-    warnings.warn(text, RuntimeWarning, stacklevel=_depth())
+    later = getattr(_LATER, "texts", None)
+    if later is None:
+        say([text])
+    else:
+        later.append(text)
+
+
+def say(texts: Iterable[str]) -> None:
+    """Warnings at the line of the nearest caller that is not fusegen's."""
+    for text in texts:
+        warnings.warn(text, RuntimeWarning, stacklevel=_depth())
+
+
+_LATER = threading.local()
+
+
+@contextmanager
+def gathered(texts: list[str]) -> Iterator[None]:
+    """What this thread warns of meanwhile is left to the thread it works for, to `say` there."""
+    _LATER.texts = texts
+    try:
+        yield
+    finally:
+        _LATER.texts = None
 
 
 def _depth() -> int:
-    """Of the first caller that is not fusegen's, as `warn_once` sees it."""
-    ours, depth = str(package_root()), 1
+    """Of the first caller that is not fusegen's, as `say` sees it."""
+    ours, depth = f"{package_root()}{os.sep}", 1
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(ours):
         frame, depth = frame.f_back, depth + 1

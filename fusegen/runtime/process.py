@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _SHORTEST, _LONGEST = 0.0005, 0.01  # seconds between two looks
+_FLOOD_BYTES = 1 << 26  # no compiler has so much to say of one kernel
+SAID_BYTES = 1 << 16  # of it that is read
 _RUNNING: set[int] = set()
 _FOLDERS: set[Path] = set()
 
@@ -28,8 +30,9 @@ class Ended:
     """status: the exit status, the negative number of a signal, or None if time was up."""
 
     status: int | None
-    said: str
+    said: str  # its beginning
     seconds: float
+    flooded: bool = False  # ended because it said too much
 
 
 @contextmanager
@@ -46,11 +49,14 @@ def scratch() -> Iterator[Path]:
 
 
 def run(
-    command: tuple[str, ...], log: Path, seconds: float, cancelled: Callable[[], bool]
-) -> Ended:
-    """Run a program to its end, or to the limit; what it prints is in `log`, a path to write.
+    command: tuple[str, ...], log: Path, seconds: float, cancelled: Callable[[], bool],
+    most: int = SAID_BYTES,
+) -> Ended:  # fmt: skip
+    """Run a program to its end, or to the limit; what it prints goes to `log`, a path to write,
+    and its first `most` bytes are told.
 
-    Raises OSError where it cannot be started. Ended early when `cancelled()`.
+    Raises OSError where it cannot be started. Ended early when `cancelled()`, or when it prints
+    without end.
     """
     start = time.monotonic()
     write = (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -60,11 +66,25 @@ def run(
                           setsigmask=(), setsigdef=(signal.SIGINT, signal.SIGPIPE))  # fmt: skip
     _RUNNING.add(pid)
     try:
-        status = _waited(pid, start + seconds, cancelled)
+        status = _waited(pid, start + seconds, lambda: cancelled() or _size(log) > _FLOOD_BYTES)
     finally:
         _end(pid)
-    said = log.read_bytes().decode(errors="replace") if log.exists() else ""
-    return Ended(status, said, time.monotonic() - start)
+    flooded = status is None and _size(log) > _FLOOD_BYTES
+    return Ended(status, _beginning(log, most), time.monotonic() - start, flooded)
+
+
+def _size(log: Path) -> int:
+    try:
+        return log.stat().st_size
+    except OSError:  # it is not there yet
+        return 0
+
+
+def _beginning(log: Path, most: int) -> str:
+    if not log.exists():
+        return ""
+    with log.open("rb") as file:
+        return file.read(most).decode(errors="replace")
 
 
 def _waited(pid: int, end: float, cancelled: Callable[[], bool]) -> int | None:

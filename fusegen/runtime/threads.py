@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 
 from fusegen.errors import ArgumentError
 from fusegen.runtime.gate import Gate
+from fusegen.runtime.notices import gathered, say
 from fusegen.shared import steady, unsteady
 
 _T = TypeVar("_T")
@@ -175,12 +176,14 @@ class _Job(Generic[_T]):
         self._work = work
         self.result: list[_T] = []
         self.failure: BaseException | None = None
+        self.warnings: list[str] = []
 
     def run(self) -> None:
         if not self.gate.enter():
             return
         try:
-            self.result.append(self._work(lambda: self.gate.closed))
+            with gathered(self.warnings):
+                self.result.append(self._work(lambda: self.gate.closed))
         except BaseException as error:
             self.failure = error
         finally:
@@ -207,6 +210,7 @@ def aside(work: Callable[[Callable[[], bool]], _T]) -> _T:
     if alone:
         return work(lambda: False)
     gate.check()
+    say(job.warnings)
     if job.failure is not None:
         raise job.failure
     return job.result[0]

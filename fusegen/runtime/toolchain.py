@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterable
@@ -13,7 +14,7 @@ from pathlib import Path
 from fusegen.errors import ArgumentError, CompilerError
 from fusegen.runtime.elf import flaw
 from fusegen.runtime.notices import LOG, warn_once
-from fusegen.runtime.process import Ended, run, scratch
+from fusegen.runtime.process import SAID_BYTES, Ended, run, scratch
 from fusegen.runtime.settings import compile_seconds
 from fusegen.runtime.threads import aside
 
@@ -27,6 +28,12 @@ FLAGS = (
 )  # fmt: skip
 _FAST_MATH = ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-ffinite-math-only",
               "-fassociative-math", "-freciprocal-math")  # fmt: skip
+# Macros by which compilers say so; a value of 0 denies it.
+_UNPROVED = ("__FAST_MATH__", "__FINITE_MATH_ONLY__", "__ASSOCIATIVE_MATH__", "__RECIPROCAL_MATH__",
+             "__NO_SIGNED_ZEROS__")  # fmt: skip
+_DEFINED = re.compile(r"^#define (\w+) (.*)$", re.MULTILINE)
+_PREDEFINED_BYTES = 1 << 20  # g++ 12 says 15 kB
+_MOST_LIBRARY = 1 << 28  # bytes: kernels have 10 kB to 1 MB
 
 _USUAL = ("c++", "g++", "clang++")
 _PROBE = 'extern "C" int fusegen_probe() { return 1; }\n'
@@ -83,25 +90,44 @@ def version(compiler: Compiler) -> str:
     """The compiler's version and machine: another one may make another library. Raises
     CompilerError where it cannot be run or does not end."""
     command = (*compiler.words, "-dumpfullversion", "-dumpmachine")
+    return aside(lambda cancelled: _answer(command, cancelled))
 
-    def ask(cancelled: Cancelled) -> str:
-        with scratch() as folder:
-            ended = run(command, folder / "log", _probe_seconds(), cancelled)
-        if ended.status is None:
-            raise failed(command, ended, _probe_seconds())
-        return ended.said
 
+def _answer(command: tuple[str, ...], cancelled: Cancelled, most: int = SAID_BYTES) -> str:
+    """What a compiler says when it is asked. Raises CompilerError where it cannot be run or does
+    not end."""
     try:
-        return aside(ask)
+        with scratch() as folder:
+            ended = run(command, folder / "log", _probe_seconds(), cancelled, most)
     except OSError as error:
         raise _not_run(command, error) from error
+    if ended.status is None or ended.status < 0:
+        raise failed(command, ended, _probe_seconds())
+    return ended.said
 
 
 def _probe_seconds() -> float:
     return min(_PROBE_SECONDS, compile_seconds())
 
 
+def check_arithmetic(compiler: Compiler, cancelled: Cancelled) -> None:
+    """Raises ArgumentError for one that calculates otherwise than proved, whoever asks it to: a
+    response file, a configuration file, a script around it. Read from what it predefines."""
+    command = (*compiler.words, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull)
+    macros = _answer(command, cancelled, most=_PREDEFINED_BYTES)
+    wrong = [m[1] for m in _DEFINED.finditer(macros) if m[1] in _UNPROVED and m[2] != "0"]
+    if wrong:
+        raise ArgumentError(
+            f"CXX={compiler} compiles with {wrong[0]}",
+            why="Results would not be those that were proved.",
+            fix="Look for -ffast-math and its like in files that it reads.",
+        )
+
+
 # ---- building ----
+
+
+_PROVED: set[Compiler] = set()  # asked once per process
 
 
 def build(
@@ -109,6 +135,9 @@ def build(
     cancelled: Cancelled,
 ) -> bytes:  # fmt: skip
     """A shared library with these functions, whole and for this machine. Raises CompilerError."""
+    if compiler not in _PROVED:
+        check_arithmetic(compiler, cancelled)
+        _PROVED.add(compiler)
     command = compiler.command(flags)
     found, ended = _attempt(command, source, functions, compile_seconds(), cancelled)
     LOG.info("compiled with %s: %d bytes in %.2f s", compiler, len(found), ended.seconds)
@@ -127,10 +156,12 @@ def _attempt(
             ended = run(whole, folder / "log", seconds, cancelled)
             if ended.status != 0:
                 raise failed(command, ended, seconds)
-            data = made.read_bytes() if made.is_file() else b""
+            n_bytes = made.stat().st_size if made.is_file() else 0
+            data = made.read_bytes() if 0 < n_bytes <= _MOST_LIBRARY else b""
     except OSError as error:
         raise _not_run(command, error) from error
-    wrong = flaw(data, functions)
+    huge = f"it has {n_bytes} bytes" if n_bytes > _MOST_LIBRARY else ""
+    wrong = huge or flaw(data, functions)
     if wrong:
         raise CompilerError(command, f"ended well, but what it wrote is unusable: {wrong}",
                             ended.said, fix="Is there room in $TMPDIR? Is CXX a C++ compiler?")
@@ -145,6 +176,9 @@ def _not_run(command: tuple[str, ...], error: OSError) -> CompilerError:
 def failed(command: tuple[str, ...], ended: Ended, seconds: float) -> CompilerError:
     """What a command that failed is reported as."""
     said = "\n".join(ended.said.strip().splitlines()[:_SHOWN_LINES])
+    if ended.flooded:
+        return CompilerError(command, "was stopped: it said more than 64 MB", said,
+                             fix="Is CXX a C++ compiler?")  # fmt: skip
     if ended.status is None:
         return CompilerError(
             command, f"was stopped after {ended.seconds:.0f} s of {seconds:g}", said,

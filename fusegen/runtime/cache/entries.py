@@ -40,29 +40,33 @@ def store(key: Key, label: str, data: bytes) -> None:
     aside(work)
 
 
-def artifact(key: Key, label: str, build: Callable[[Cancelled], bytes]) -> bytes:
-    """What `build` makes, from the folder if it was made before.
+def artifact(
+    key: Key, label: str, build: Callable[[Cancelled], bytes],
+    good: Callable[[bytes], bool] = lambda _: True,
+) -> bytes:  # fmt: skip
+    """What `build` makes, from the folder if it was made before and is still `good`.
 
     Threads and processes that want the same at once wait for the first one, as long as compilers
     may take. What `build` raises passes through, and leaves nothing behind; it runs in a thread of
     its own, and should return soon when its argument says so.
     """
     found = load(key)
-    if found is not None:
+    if found is not None and good(found):
         return found
-    return aside(lambda cancelled: _built(name_of(key), label, build, cancelled))
+    return aside(lambda cancelled: _built(name_of(key), label, build, good, cancelled))
 
 
 def _built(
-    name: str, label: str, build: Callable[[Cancelled], bytes], cancelled: Cancelled
-) -> bytes:
+    name: str, label: str, build: Callable[[Cancelled], bytes], good: Callable[[bytes], bool],
+    cancelled: Cancelled,
+) -> bytes:  # fmt: skip
     with ExitStack() as stack:
         folder = _folder(stack)
         if folder is None:
             return build(cancelled)
         stack.enter_context(held(folder, name, cancelled))
         found = _read(folder, name)
-        if found is None:
+        if found is None or not good(found):
             found = build(cancelled)
             _write(folder, name, label, found)
         return found
@@ -81,7 +85,7 @@ def _read(folder: Folder, name: str) -> bytes | None:
     raw = folder.read(name)
     if raw is None:
         return None
-    found = unpacked(raw)
+    found = unpacked(name, raw)
     if found is None:
         LOG.warning("cache: %s is damaged; it is made again", name)
         return None
@@ -93,7 +97,7 @@ def _write(folder: Folder, name: str, label: str, data: bytes) -> None:
     if most == 0:
         return
     try:
-        folder.write(name, packed(label, data))
+        folder.write(name, packed(name, label, data))
         after_write(folder, len(data), most)
     except OSError as error:
         warn_once(f"nothing can be written to the cache folder {folder.path}: "

@@ -1,4 +1,4 @@
-"""How an entry lies in its file: what it is, its bytes, and a hash of both."""
+"""How an entry lies in its file: what it is, its bytes, and a hash of these and its name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 Key = Sequence[str | bytes]
 
-_MAGIC = b"fusegen cache 2\n"
+_MAGIC = b"fusegen cache 3\n"
 """Begins every file, and is part of every key: raise the number when files change."""
 _DIGEST = hashlib.sha256
 _SIZE = _DIGEST().digest_size
@@ -29,17 +29,21 @@ def is_entry(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def packed(label: str, data: bytes) -> bytes:
-    """The file of an entry; `label` says in a line what it is."""
+def packed(name: str, label: str, data: bytes) -> bytes:
+    """The file of an entry of this name; `label` says in a line what it is."""
     body = label.replace("\n", " ").encode() + b"\n" + data
-    return _MAGIC + _DIGEST(body).digest() + body
+    return _MAGIC + _hash(name, body) + body
 
 
-def unpacked(raw: bytes) -> tuple[str, bytes] | None:
-    """(label, data) of a file; None if it is damaged or another's."""
+def unpacked(name: str, raw: bytes) -> tuple[str, bytes] | None:
+    """(label, data) of a file; None if it is damaged, or was written under another name."""
     start = len(_MAGIC) + _SIZE
     body = raw[start:]
-    if raw[: len(_MAGIC)] != _MAGIC or raw[len(_MAGIC) : start] != _DIGEST(body).digest():
+    if raw[: len(_MAGIC)] != _MAGIC or raw[len(_MAGIC) : start] != _hash(name, body):
         return None
     label, _, data = body.partition(b"\n")
     return label.decode(errors="replace"), data
+
+
+def _hash(name: str, body: bytes) -> bytes:
+    return _DIGEST(name.encode() + b"\n" + body).digest()

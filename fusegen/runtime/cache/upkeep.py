@@ -65,6 +65,6 @@ def entries(folder: Folder) -> list[Entry]:
     for one in sorted(folder.files(), key=lambda e: -e.used):
         if is_entry(one.name):
             raw = folder.read(one.name, touch=False)
-            whole = None if raw is None else unpacked(raw)
+            whole = None if raw is None else unpacked(one.name, raw)
             found.append(Entry(one, "" if whole is None else whole[0]))
     return found
