@@ -22,6 +22,7 @@ from fusegen.kernel import Kernel
 from fusegen.reference import evaluate, every_value
 from fusegen.replay import RowsReplay, Split
 from fusegen.rounding import rounding_of
+from fusegen.trials.edge import lost_at_edge
 
 Array = np.ndarray[Any, Any]
 
@@ -103,16 +104,24 @@ def _texts(
         fits = ~np.any([left[r] for r in needed[k]], axis=0)
         terms = np.abs(np.broadcast_to(exact[len(sums) + len(held) + k], (rows, n))).sum(axis=1)
         mean = node.fold is g.Fold.MEAN
-        infinite = np.any([~np.isfinite(_column(exact[i], rows)) for i, r in
-                           enumerate(held, len(sums)) if r in needed[k]], axis=0)  # fmt: skip
+        known = {r: _column(exact[i], rows) for i, r in enumerate(held, len(sums))
+                 if r in needed[k]}  # fmt: skip
+        unusable = np.any([~np.isfinite(v) for v in known.values()], axis=0)
+        unusable |= np.any([known[r] == 0 for r in _divisors(node.arg)], axis=0)
         yield _Text(node, _column(exact[k], rows), np.where(fits, _column(safe[k], rows), np.nan),
-                    terms / n if mean else terms, infinite & _chooses(node.arg))  # fmt: skip
+                    terms / n if mean else terms, unusable & _chooses(node.arg))  # fmt: skip
 
 
 def _chooses(term: g.Node) -> bool:
-    """May a condition, or a bound, leave out what is NaN where a row value is infinite?"""
+    """May a condition, or a bound, leave out what is NaN where a row value is not usable?"""
     ops = {n.op for n in g.topological((term,)) if isinstance(n, g.Map)}
     return bool(ops & {"where", "maximum", "minimum"}) and not ops & {"isinf", "isnan", "isfinite"}
+
+
+def _divisors(term: g.Node) -> set[g.Reduce]:
+    """Row values that are 0 where the term may be 0 / 0."""
+    under = [n.args[1] for n in g.topological((term,)) if isinstance(n, g.Map) and n.op == "div"]
+    return {r for n in under for r in g.reductions_of(n) if isinstance(r, g.Reduce)}
 
 
 def _excess(
@@ -131,14 +140,17 @@ def _excess(
         allowed = SAFE * off + UNITS * unit * text.terms + tiny
         judged &= ~(text.excepted & np.isnan(got))
         excess = np.where(judged, error / (BEYOND * allowed), 0)
-        suspects = np.flatnonzero((excess > 1) & np.isfinite(error))
+        suspects = np.flatnonzero(excess > 1)
         if len(suspects):  # seldom: then it is worth asking what the text's own rounding may do
             inputs = {n: a[suspects] for n, a in bank.inputs.items()}
             kind = np.longdouble if wide else np.float64
             values = every_value(graph, inputs, dtypes, bank.n_cols, kind)
             bound = rounding_of(text.node, values, bank.n_cols, unit, float(info.tiny))
-            own = _column(bound, len(suspects))
-            excess[suspects] = error[suspects] / (BEYOND * (allowed[suspects] + SAFE * own))
+            own = SAFE * _column(bound, len(suspects))
+            lost = _column(lost_at_edge(text.node, values, bank.n_cols, info), len(suspects))
+            own = np.where(np.isfinite(error[suspects]), own, 0) + lost
+            again = error[suspects] / (BEYOND * (allowed[suspects] + own))
+            excess[suspects] = np.where(lost <= text.terms[suspects] / 64, again, 0)
     return excess
 
 
