@@ -10,10 +10,12 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
 
+from fusegen.advice import instead
 from fusegen.errors import ArgumentError, TraceError
 from fusegen.loc import Loc
 
 Fn = Callable[..., Any]
+_LIBRARIES = frozenset(("cupy", "jax", "numpy", "pandas", "scipy", "torch", "xarray"))
 
 
 def function_of(given: Any) -> Fn:
@@ -29,9 +31,10 @@ def function_of(given: Any) -> Fn:
         raise ArgumentError(
             f"pipeline takes a function, got {type(given).__name__}",
             why="It runs the text once, on symbols, so there must be a def.",
-            fix="Write @staticmethod or @classmethod above @fg.pipeline, not below."
+            fix="Write @classmethod alone, and fg.pipeline(Class.name) after the class."
             if isinstance(given, classmethod) else "Write @fg.pipeline above def.",
         )  # fmt: skip
+    _check_own(written)
     _check(written)
     if hasattr(given, "__code__") and not isinstance(given, MethodType):
         return given  # type: ignore[no-any-return]
@@ -63,6 +66,17 @@ def _written(given: Any) -> FunctionType | None:
             case _:
                 call = getattr(type(given), "__call__", None)  # noqa: B004
                 return call if isinstance(call, FunctionType) else None
+
+
+def _check_own(fn: FunctionType) -> None:
+    """Raises ArgumentError for a function of a library of arrays: its text is for arrays."""
+    library = (fn.__module__ or "").partition(".")[0]
+    if library in _LIBRARIES:
+        raise ArgumentError(
+            f"pipeline takes a text of yours, got {library}'s {fn.__name__}",
+            why="It runs the text on symbols, with fusegen's operations.",
+            fix=f"{instead(fn.__name__) or 'Write it with those.'} The def that has it is yours.",
+        )
 
 
 def _check(fn: FunctionType) -> None:

@@ -28,7 +28,14 @@ from fusegen.runtime.rows import Axes, as_rows, plain_axis, rows_of
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import host_cpu
 from fusegen.shared import Recent
-from fusegen.signature import Signature, check_flag, check_names, check_whole, signature_of
+from fusegen.signature import (
+    Signature,
+    check_count,
+    check_flag,
+    check_names,
+    check_whole,
+    signature_of,
+)
 from fusegen.trace import inline, is_tracing
 from fusegen.traces import MOST, Traces
 
@@ -209,8 +216,8 @@ class Pipeline(Held):
         found = asked_target(target)
         dtypes = assumed_dtypes(self.traced(present, values).graph, dtype)
         choices = Choices(form=check_form(form), chunk=check_whole("chunk", chunk), target=found)
-        problem = Problem(dtypes=dtypes, n_rows=check_whole("n_rows", n_rows, 0),
-                          n_cols=check_whole("n_cols", n_cols),
+        problem = Problem(dtypes=dtypes, n_rows=check_count("n_rows", n_rows, 0),
+                          n_cols=check_count("n_cols", n_cols),
                           any_rows=check_flag("deterministic", deterministic))  # fmt: skip
         return checked(self.front(dtypes, values, choices).work(found or host_cpu(), problem))
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fusegen.errors import ArgumentError, TraceError
-from fusegen.literals import as_index, constant, constant_key
+from fusegen.literals import as_index, constant, constant_key, is_whole
 from fusegen.loc import Loc
 from fusegen.names import nearest
 
@@ -60,8 +60,18 @@ class Signature:
         missing = [n for n in self.arrays if n not in present and n not in self.optional]
         if missing:
             raise ArgumentError(f"{self.name} misses {', '.join(missing)}",
-                                why=f"It takes {self._takes()}.")  # fmt: skip
+                                why=f"It takes {self._takes()}.", fix=self._bound())  # fmt: skip
         return present
+
+    def _bound(self) -> str:
+        """How to call what looks like a method and was called of its class."""
+        match self.arrays[0]:
+            case "self":
+                return f"A method is called of an instance: Class(…).{self.name}(…)."
+            case "cls":
+                return f"Write @classmethod alone, and fg.pipeline(Class.{self.name}) after it."
+            case _:
+                return ""
 
     def _takes(self) -> str:
         shown = [f"[{n}]" if n in self.optional else n for n in self.arrays]
@@ -116,6 +126,15 @@ def check_whole(name: str, value: int | None, least: int = 1) -> int | None:
     found = None if isinstance(value, bool | np.bool_) else as_index(value)
     if found is None or found < least:
         raise ArgumentError(f"{name} must be a whole number ≥ {least}, got {value!r:.60}")
+    return found
+
+
+def check_count(name: str, value: int | None, least: int = 1) -> int | None:
+    """A number of rows or columns, which kernels count in 64 bits. Raises ArgumentError."""
+    found = check_whole(name, value, least)
+    if found is not None and not is_whole(found):
+        raise ArgumentError(f"{name}={found} is more than there can be",
+                            why="Kernels count in 64 bits.")  # fmt: skip
     return found
 
 

@@ -302,3 +302,18 @@ def test_closed_streams_get_nothing(tmp_path):
     assert found.stdout.startswith("softmax     x (3, 5)")
     assert "lst" not in found.stdout
     assert "<pre>" in (tmp_path / "p.html").read_text()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_files_that_are_no_python_are_named(fusegen, tmp_path, encoding):
+    path = tmp_path / "mine.py"
+    path.write_text("import fusegen\n", encoding=encoding)
+    status, _, err = fusegen(f"explain {path}:p")
+    assert status == 2
+    assert f"{path}:1: " in err
+    assert "frozen" not in err
+    (tmp_path / "folder.py").mkdir()
+    status, _, err = fusegen(f"explain {tmp_path}/folder.py:p")
+    assert status == 2
+    assert "folder.py is a folder" in err
+    assert "Did you mean" not in err

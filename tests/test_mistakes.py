@@ -37,6 +37,15 @@ def yields(x):
 class Thing:
     x: object
 
+    @fg.pipeline
+    def total(self, x):
+        return fg.sum(x) * self.x
+
+    @classmethod
+    @fg.pipeline
+    def made(cls, x):
+        return fg.sum(x)
+
 
 # Each on one line: the error must name that line.
 TEXTS = [
@@ -241,7 +250,17 @@ CALLS = [
     (lambda: fg.stabilize(len), fg.ArgumentError, "@fg.pipeline"),
     (lambda: fg.pipeline(np.exp), fg.ArgumentError, "above def"),
     (lambda: fg.pipeline(3), fg.ArgumentError, "got int"),
-    (lambda: fg.pipeline(classmethod(waits)), fg.ArgumentError, "@classmethod above"),
+    (lambda: fg.pipeline(classmethod(waits)), fg.ArgumentError, "@classmethod alone"),
+    (lambda: fg.pipeline(np.sum), fg.ArgumentError, "Write fg.sum(x)."),
+    (lambda: fg.pipeline(np.median), fg.ArgumentError, "no merge"),
+    (lambda: Thing.total(X), fg.ArgumentError, "of an instance"),
+    (lambda: Thing.total(Thing(2), X), fg.ArgumentError, "of an instance"),
+    (lambda: Thing.made(X), fg.ArgumentError, "@classmethod alone"),
+    (lambda: softmax(X, out=[0, 0]), fg.ArgumentError, "no array that can be written"),
+    (lambda: lse(X[0], out=0.0), fg.ArgumentError, "numpy.empty((), 'float32')"),
+    (lambda: softmax.source(target="sm_99"), fg.ArgumentError, "no sm_99"),
+    (lambda: softmax.source(n_cols=10**30), fg.ArgumentError, "64 bits"),
+    (lambda: softmax.source(n_rows=2**63), fg.ArgumentError, "64 bits"),
     (lambda: fg.exp(X), fg.TraceError, "outside a pipeline"),
     (lambda: fg.topk(X, 3), fg.TraceError, "outside a pipeline"),
     (lambda: fg.sofmax, fg.UnknownName, "no sofmax"),

@@ -60,6 +60,8 @@ def find_named(name: str) -> Pipeline | OwnMonoid:
 @cache
 def _load(path: Path) -> ModuleType:
     """Import the user's file as a module, once; naming it on the command line asks for that."""
+    if path.is_dir():
+        raise ArgumentError(f"{path} is a folder", fix="Name a file: path.py:name.")
     if not path.is_file():
         others = [p.as_posix() for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise ArgumentError(f"there is no file {path}", fix=nearest(path.as_posix(), others))
@@ -75,10 +77,16 @@ def _load(path: Path) -> ModuleType:
         raise
     except (Exception, SystemExit) as error:
         raise ArgumentError(f"{path} cannot be imported: {type(error).__name__}: {error}",
-                            where=_place(error)) from error  # fmt: skip
+                            where=_place_in(path, error)) from error  # fmt: skip
     finally:
         sys.path.remove(str(path.parent))
     return module
+
+
+def _place_in(path: Path, error: BaseException) -> Loc | None:
+    """Where a file that is imported went wrong: its first line, if none of it was understood."""
+    found = _place(error)
+    return Loc(str(path), 1, "") if found is not None and found.file.startswith("<") else found
 
 
 def _place(error: BaseException) -> Loc | None:

@@ -142,7 +142,9 @@ def _adopt_other(name: str, given: Any) -> Adopted:
         f"{name} is {kind.__name__ if kind.__module__ == 'builtins' else _full(kind)}, no array",
         why="Pipelines take NumPy and CuPy arrays, torch tensors, lists of numbers, and whatever "
         "speaks __array__ or DLPack.",
-        fix=f"{name}.toarray() makes an array." if hasattr(given, "toarray")
+        fix=f"A method is called of an instance, without {name} among the arrays."
+        if name in ("self", "cls") else f"{name}.toarray() makes an array."
+        if hasattr(given, "toarray")
         else f"numpy.asarray({name}) may make one.",
     )  # fmt: skip
 

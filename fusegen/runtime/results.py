@@ -117,6 +117,10 @@ def given_result(
 ) -> Result:
     """The user's out= array for an output. Raises ShapeError, DTypeError or ArgumentError."""
     name = "out" if n_outputs == 1 else f"out[{param.name!r}]"
+    if isinstance(out, bool | int | float | list | tuple | np.generic):
+        raise ArgumentError(f"{name} is {type(out).__name__}, no array that can be written to",
+                            fix=f"numpy.empty({result_shape(param, rows)}, "
+                            f"'{param.dtype}') makes one.")  # fmt: skip
     taken = adopt(name, out)
     like = next(iter(inputs.values()))
     shape = result_shape(param, rows)

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from fusegen.errors import ArgumentError
+from fusegen.names import nearest
 
 WARP = 32  # lanes
 
@@ -158,11 +159,18 @@ def target_named(name: object) -> Target:
     raise ArgumentError(f"unknown target {name!r}", why=f"Known targets: {', '.join(known)}.")
 
 
+_OTHERS = frozenset((87, 88, 101, 110))  # GPUs that CUDA knows and that have no entry
+
+
 def _unknown_gpu(arch: str) -> CudaTarget:
     """A GPU without an entry: the smallest limits any supported GPU has, the shared memory that
     every block has, no clusters, and so no blocks that wait for one another."""
-    if int(arch[3:]) < 75:
+    number = int(arch[3:])
+    if number < 75:
         raise ArgumentError(f"{arch} is too old", why="Kernels need compute capability 7.5.")
+    if number not in _OTHERS and number < max(int(known[3:]) for known in CUDA_TARGETS):
+        raise ArgumentError(f"there is no {arch}", why=f"Known GPUs: {', '.join(CUDA_TARGETS)}.",
+                            fix=nearest(arch, CUDA_TARGETS))  # fmt: skip
     return CudaTarget(arch=arch, product="unknown", shared_per_block=49152, shared_per_sm=65536,
                       threads_per_sm=1024, blocks_per_sm=16, multiprocessors=40, l2_bytes=4 << 20,
                       bandwidth=320e9)  # fmt: skip
