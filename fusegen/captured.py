@@ -1,82 +1,39 @@
 """What a text uses besides its parameters: globals, closures, attributes, defaults, containers.
 
-Such values are read while the text is traced. Each is then watched: the place where it was found,
-and the very object that stood there. A look at a place is one C call and one comparison, so every
-call can afford it; where something else stands now, the text is traced again.
-
-Found are the functions that ran during the trace, and from them whatever their code names: globals
-and cells, then attributes of modules, classes and objects, then the items of short lists, sets,
-tuples and dicts. What only a computation reaches (`getattr`, `__getattr__`, the numbers inside an
-array, a file) is read once.
+Found are the functions that ran during the trace, with their code and defaults, and from them
+whatever their code names: globals, cells and imports, then attributes of modules, classes, objects
+and functions, then the items of short lists, sets, tuples, dicts and deques. Where a name could
+come to stand before the one that was found (in an object before its class, in globals before a
+builtin) its absence is watched. What only a computation reaches is read once.
 """
 
 from __future__ import annotations
 
 import functools
+import gc
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from operator import is_
+from operator import attrgetter, is_
 from types import (
     BuiltinFunctionType,
     CellType,
     CodeType,
     FunctionType,
+    MappingProxyType,
     MemberDescriptorType,
     MethodType,
     ModuleType,
 )
 from typing import Any
 
+from fusegen.mentions import attributes_of, globals_of, imports_of, texts_of
+from fusegen.watches import PLAIN, Watches
+
 _MOST_ITEMS = 1000  # of a container that is watched; longer ones are read once
 _KEPT = frozenset({"fusegen", "numpy", *sys.stdlib_module_names})  # what they hold is as it is
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
-
-
-@dataclass(frozen=True, slots=True)
-class Watches:
-    """Places where values were found, and the values."""
-
-    items: tuple[tuple[Mapping[str, Any], str, Any], ...] = ()  # held[name] is value
-    others: tuple[tuple[Callable[[Any], Any], Any, Any], ...] = ()  # read(place) is value
-
-    def __add__(self, more: Watches) -> Watches:
-        known = {(id(held), name) for held, name, _ in self.items}
-        fresh = (i for i in more.items if (id(i[0]), i[1]) not in known)
-        return Watches((*self.items, *fresh), (*self.others, *more.others))
-
-    def changed(self) -> bool:
-        """Does anything else stand where a value was found? Asked at every call."""
-        try:
-            for held, name, value in self.items:
-                if held[name] is not value:
-                    return True
-            for read, place, value in self.others:
-                if read(place) is not value:
-                    return True
-        except (KeyError, AttributeError, ValueError):  # nothing stands there now
-            return True
-        return False
-
-    def renewed(self) -> Watches | None:
-        """The same watches, if equal numbers took the place of equal ones and that is all."""
-        try:
-            items = [(held, name, value, held[name]) for held, name, value in self.items]
-            others = [(read, place, value, read(place)) for read, place, value in self.others]
-        except (KeyError, AttributeError, ValueError):
-            return None
-        if not all(_same(*found[2:]) for found in (*items, *others)):
-            return None
-        return Watches(
-            tuple((held, name, now) for held, name, _, now in items),
-            tuple((read, place, now) for read, place, _, now in others),
-        )
-
-
-def _same(value: object, now: object) -> bool:
-    plain = type(now) is type(value) and isinstance(now, _PLAIN)
-    return now is value or (plain and repr(now) == repr(value))
 
 
 def watches_of(functions: Iterable[object], ran: set[CodeType]) -> Watches:
@@ -99,7 +56,7 @@ class _Items:
     def stand_in(self, container: Any) -> bool:
         if len(container) != len(self.values):
             return False
-        if isinstance(container, dict):
+        if isinstance(container, dict | MappingProxyType):
             return all(map(is_, container, self.keys)) and \
                 all(map(is_, container.values(), self.values))  # fmt: skip
         if isinstance(container, set):
@@ -111,7 +68,9 @@ class _Search:
     def __init__(self, ran: set[CodeType]) -> None:
         self.ran = ran
         # Attributes of any object may be named by any of the code that ran.
-        self.names = {n for code in ran if not _is_ours(code) for n in _names(code)} | {"__call__"}
+        users = [code for code in ran if not _is_ours(code)]
+        self.names = {name for code in users for name in attributes_of(code)}
+        self.asked = {name for code in users for name in texts_of(code)}  # may be absent as well
         self.todo: list[object] = []
         self.seen: dict[int, object] = {}
         self.items: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]] = {}
@@ -120,36 +79,43 @@ class _Search:
     def run(self) -> Watches:
         while self.todo:
             value = self.todo.pop()
-            if not isinstance(value, _PLAIN) and id(value) not in self.seen:
+            if not isinstance(value, PLAIN) and id(value) not in self.seen:
                 self.seen[id(value)] = value
                 self._visit(value)
         return Watches(tuple(self.items.values()), tuple(self.others))
 
     def _item(self, owner: object, held: Mapping[str, Any], name: str) -> None:
         self.todo.append(held[name])
-        if not _is_fixed(held[name]):
+        if not _is_fixed(held[name], name):
             self.items.setdefault((id(owner), name), (held, name, held[name]))
 
     def _other(self, read: Callable[[Any], Any], place: object, value: object) -> None:
         self.todo.append(value)
-        if not _is_fixed(value):
-            self.others.append((read, place, value))
+        self.others.append((read, place, value))
+
+    def _no(self, held: dict[str, Any], name: str) -> None:
+        self.others.append((held.__contains__, name, False))
 
     def _visit(self, value: Any) -> None:
         match value:
             case FunctionType():
-                if value.__code__ in self.ran and not _is_foreign(value.__module__):
-                    self._function(value)
+                if not _is_foreign(value.__module__):
+                    self._attributes(value, vars(value))
+                    if value.__code__ in self.ran:
+                        self._function(value)
             case MethodType():
                 self.todo += [value.__func__, value.__self__]
-            case functools.partial():
-                self.todo += [value.func, *value.args, *value.keywords.values()]
+            case functools.partial() | functools.partialmethod():
+                self._attributes(value, vars(value))
+                self.todo += [value.func, value.args, value.keywords]
             case staticmethod() | classmethod():
                 self.todo.append(value.__func__)
             case property() | functools.cached_property():
                 self.todo.append(value.fget if isinstance(value, property) else value.func)
-            case list() | tuple() | set() | frozenset() | dict():
+            case list() | tuple() | set() | frozenset() | dict() | deque() | MappingProxyType():
                 self._container(value)
+                if not _is_foreign(type(value).__module__):
+                    self._object(value)
             case ModuleType():
                 ours = _root(value.__name__) == "fusegen"
                 if ours or not _is_foreign(value.__name__):
@@ -158,22 +124,51 @@ class _Search:
                     self._attributes(value, held, kept)
             case type():
                 if not _is_foreign(value.__module__):
-                    for one in value.__mro__[:-1]:
-                        self._attributes(one, vars(one))
+                    self._class(value)
             case _:
                 self._object(value)
 
     def _function(self, fn: FunctionType) -> None:
-        for name in _names(fn.__code__):
-            if name in fn.__globals__:
-                self._item(fn.__globals__, fn.__globals__, name)
+        code, held = fn.__code__, fn.__globals__
+        for name in globals_of(code):
+            if name in held:
+                self._item(held, held, name)
+            elif not _is_ours(code):
+                self._no(held, name)  # a builtin
+        for name in imports_of(code, held):
+            if name in sys.modules:
+                self._item(sys.modules, sys.modules, name)
         for cell in fn.__closure__ or ():
             with suppress(ValueError):  # not bound yet
-                if _is_ours(fn.__code__):  # it only calls what a user wrote
+                if _is_ours(code):  # it only calls what a user wrote
                     self.todo.append(cell.cell_contents)
                 else:
                     self._other(_in_cell, cell, cell.cell_contents)
-        self.todo += [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
+        if _is_ours(code):
+            self.todo += [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
+        else:
+            self._other(_CODE, fn, code)
+            for read in (_DEFAULTS, _KEYWORDS):
+                if read(fn):  # a call that needed none needs none later
+                    self.others.append((read, fn, read(fn)))
+            self.todo.append(fn.__defaults__)
+            keywords = fn.__kwdefaults__ or {}
+            for name in keywords:
+                self._item(keywords, keywords, name)
+
+    def _class(self, cls: type) -> None:
+        self.others.append((_MRO, cls, cls.__mro__))
+        above = set(self.asked)  # what a class below could come to stand before
+        for one in reversed(cls.__mro__[:-1]):
+            held = _dict_of(one)
+            for name in above - held.keys():
+                self._no(held, name)
+            ran = {n for n, member in held.items() if _code(member) in self.ran}  # also operators
+            named = (self.names & held.keys()) | ran
+            above |= named
+            for name in named:
+                self._item(one, held, name)
+        self.todo.append(type(cls))
 
     def _container(self, value: Any) -> None:
         if len(value) > _MOST_ITEMS:
@@ -184,10 +179,13 @@ class _Search:
             self.others.append((items.stand_in, value, True))
 
     def _attributes(
-        self, owner: object, held: Mapping[str, Any], kept: Collection[str] = ()
+        self, owner: object, held: dict[str, Any], kept: Collection[str] = ()
     ) -> None:
         for name in (self.names & held.keys()).difference(kept):
             self._item(owner, held, name)
+        if not kept:
+            for name in self.asked - held.keys():
+                self._no(held, name)
 
     def _object(self, value: Any) -> None:
         functions = getattr(type(value), "traced_functions", None)
@@ -197,29 +195,48 @@ class _Search:
         if _root(type(value).__module__) in ("fusegen", "numpy"):
             return
         held = getattr(value, "__dict__", None)
-        for one in type(value).__mro__[:-1]:
+        cls = type(value)
+        for one in cls.__mro__[:-1]:
             for name in self.names & vars(one).keys():
                 member = vars(one)[name]
                 if isinstance(member, MemberDescriptorType) and hasattr(value, name):
                     self._other(member.__get__, value, getattr(value, name))
-                elif isinstance(held, dict) and name not in held and not callable(member):
-                    self._other(held.get, name, None)  # it would stand before the class's
+                elif isinstance(held, dict) and name not in held and not _sets(member):
+                    self._no(held, name)  # it would stand before the class's
         if isinstance(held, dict):
             self._attributes(value, held)
+            self.others.append((_DICT, value, held))
             self.todo.append(held.get("__wrapped__"))
-        self.todo.append(type(value))
+            if _root(cls.__module__) == "collections":  # ChainMap, UserDict: all that they hold
+                self.todo += held.values()
+        if not _is_foreign(cls.__module__):
+            self.others.append((type, value, cls))
+        self.todo.append(cls)
+
+
+_CODE, _DEFAULTS, _KEYWORDS = map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__"))
+_DICT = attrgetter("__dict__")
+_MRO = attrgetter("__mro__")  # another one when a class gets other bases
+
+
+def _dict_of(cls: type) -> dict[str, Any]:
+    """The dict itself: `vars` makes another view of it every time, and looks are slower there."""
+    found: dict[str, Any] = gc.get_referents(vars(cls))[0]
+    return found
+
+
+def _sets(member: object) -> bool:
+    """Does the member of a class stand before what the object itself holds?"""
+    return hasattr(type(member), "__set__")
+
+
+def _code(member: Any) -> object:
+    """Of a method, whatever it is wrapped in."""
+    return getattr(getattr(member, "__func__", member), "__code__", None)
 
 
 def _in_cell(cell: CellType) -> Any:
     return cell.cell_contents
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    """Names of globals and attributes in the code, and in functions that are defined inside."""
-    yield from (n for n in code.co_names if not n.startswith("__"))
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
 
 
 def _root(module: str | None) -> str:
@@ -243,12 +260,12 @@ def _may_be_replaced(value: object) -> bool:
     return isinstance(value, ModuleType) or hasattr(type(value), "traced_functions")
 
 
-def _is_fixed(value: object) -> bool:
-    """Is it a module or function that nobody puts another in place of?"""
+def _is_fixed(value: object, name: str) -> bool:
+    """Is it a module, or a function under its own name, that nobody puts another in place of?"""
     match value:
         case ModuleType():
             return _is_foreign(value.__name__)
         case FunctionType() | type():
-            return _is_foreign(value.__module__)
+            return _is_foreign(value.__module__) and value.__name__ == name
         case _:
-            return isinstance(value, BuiltinFunctionType)
+            return isinstance(value, BuiltinFunctionType) and value.__name__ == name

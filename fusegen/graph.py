@@ -12,12 +12,12 @@ from enum import Enum
 from typing import Any, TypeVar, assert_never
 
 from fusegen import walk
-from fusegen.captured import Watches
 from fusegen.dtypes import DType
 from fusegen.errors import InternalError
 from fusegen.loc import Loc
 from fusegen.own_operator import Operator
 from fusegen.shared import lazy
+from fusegen.watches import Watches
 
 _T = TypeVar("_T")
 

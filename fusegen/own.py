@@ -14,7 +14,7 @@ from types import CodeType
 from typing import Any, NoReturn, get_args
 
 from fusegen import graph as g
-from fusegen.captured import Watches, watches_of
+from fusegen.captured import watches_of
 from fusegen.dtypes import Kind
 from fusegen.errors import ArgumentError, TraceError
 from fusegen.expr import Lit
@@ -26,6 +26,7 @@ from fusegen.own_spelling import operator_of
 from fusegen.trace import tracing
 from fusegen.value import Builder, Operand, Value, builder, here
 from fusegen.value import lift as node_of
+from fusegen.watches import Watches
 
 LAWS: tuple[Law, ...] = get_args(Law)
 

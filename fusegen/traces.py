@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fusegen.captured import Watches
 from fusegen.compiler import Traced, trace_pipeline
 from fusegen.dispatch import Choices, Front
 from fusegen.dtypes import DType
@@ -13,6 +12,7 @@ from fusegen.shared import Recent, steady
 from fusegen.signature import constants_key
 from fusegen.trace import Traceable, is_tracing
 from fusegen.value import builder
+from fusegen.watches import Watches
 
 MOST = 256  # combinations of constants, inputs and types that a pipeline remembers
 

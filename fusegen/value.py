@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from fusegen import graph as g
 from fusegen.advice import instead
 from fusegen.blame import loc_of
-from fusegen.captured import Watches
 from fusegen.conditions import is_condition
 from fusegen.digest import attributes
 from fusegen.errors import TraceError, UnknownName
 from fusegen.literals import fits_float, plain
 from fusegen.loc import Loc
 from fusegen.ops import OPS, of_ufunc
+from fusegen.watches import Watches
 
 _PACKAGE = Path(__file__).parent
 _LANGUAGE_FILES = {

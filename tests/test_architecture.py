@@ -16,7 +16,8 @@ PACKAGE = Path(fusegen.__file__).parent
 
 # From the ground up; a module may import those of earlier lines, and its neighbours.
 LAYERS = (
-    ("loc", "one_line", "shared", "version", "sources", "walk", "captured"),
+    ("loc", "one_line", "shared", "version", "sources", "walk", "mentions",
+     "watches", "captured"),
     ("errors",),
     ("blame", "callables", "dtypes", "literals", "ops"),
     ("names",),

@@ -5,16 +5,18 @@ from __future__ import annotations
 import functools
 import sys
 import types
+from collections import ChainMap, deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import fusegen as fg
-from fusegen.captured import Watches
 from fusegen.value import Value
+from fusegen.watches import Watches
 
 SCALE: Any = 2.0
 TABLE = {"scale": 2.0, "other": 1.0}
@@ -96,6 +98,86 @@ def _item(holder: Any, key: Any) -> Any:
     return lambda _: holder.__setitem__(key, 3.0)
 
 
+def defaults(x: Value, by: Any = 2.0) -> Value:
+    return x * by
+
+
+def keywords(x: Value, *, by: Any = 2.0) -> Value:
+    return x * by
+
+
+def _times_three(x: Value) -> Value:
+    return x * 3.0
+
+
+def _decorated(fn: Any) -> Any:
+    @functools.wraps(fn)
+    def wrapper(x: Value) -> Value:
+        return fn(x) * wrapper.scale / 2.0  # type: ignore[attr-defined]
+
+    wrapper.scale = 2.0  # type: ignore[attr-defined]
+    return wrapper
+
+
+def _import_module(x: Value) -> Value:
+    import settings_of_a_user  # type: ignore[import-not-found]
+
+    return x * settings_of_a_user.scale
+
+
+def _import_name(x: Value) -> Value:
+    from settings_of_a_user import scale
+
+    return x * scale
+
+
+def _has(x: Value) -> Value:
+    return x * (3.0 if hasattr(FRESH, "flag") else 2.0)
+
+
+def _other_code(x: Value) -> Value:
+    return x * 2.0
+
+
+class Base:
+    by = 2.0
+
+
+class Kind(Base):
+    def __mul__(self, x: Value) -> Value:
+        return x * SCALE
+
+
+class Heir(Kind):
+    by = 3.0
+
+
+class Rebased(Kind):
+    pass
+
+
+class Holder(Kind):
+    scale = 2.0
+
+    def apply(self, x: Value) -> Value:
+        return x * self.by
+
+
+def _setattr(holder: Any, name: str, value: Any) -> Any:
+    return lambda patch: patch.setattr(holder, name, value, raising=False)
+
+
+SETTINGS.__name__ = "settings_of_a_user"
+sys.modules["settings_of_a_user"] = SETTINGS
+WRAPPED = _decorated(lambda x: x * 2.0)
+KIND, HEIR, HOLDER, FRESH = Kind(), Rebased(), Holder(), Holder()
+THREES = types.ModuleType("settings_of_a_user")
+THREES.scale = 3.0  # type: ignore[attr-defined]
+PARTIAL = functools.partial(keywords, by=2.0)
+QUEUE = deque([2.0])
+VIEW = types.MappingProxyType(TABLE)
+CHAIN = ChainMap({"scale": 2.0})
+CHOICE: Any = fg.minimum
 THIS = sys.modules[__name__]
 USE, CHANGE = _closure()
 OF_CLOSURE = fg.monoid(0.0, lambda x: x, lambda a, b: a + b * 1.0, lambda s: s * SCALE)
@@ -131,6 +213,43 @@ CASES: dict[str, tuple[Any, Any]] = {
     "pipeline of the library replaced":
         (lambda x: fg.library.softmax(x) * 6.0,
          lambda p: p.setattr(fg.library, "softmax", fg.pipeline(lambda x: x * 0.5))),
+    "default replaced": (lambda x: defaults(x), _setattr(defaults, "__defaults__", (3.0,))),
+    "default of a keyword": (lambda x: keywords(x), _item(keywords.__kwdefaults__, "by")),
+    "defaults of keywords replaced":
+        (lambda x: keywords(x), _setattr(keywords, "__kwdefaults__", {"by": 3.0})),
+    "code replaced": (lambda x: _other_code(x),
+                      lambda p: p.setattr(_other_code, "__code__", _times_three.__code__)),
+    "attribute of a function": (lambda x: x * helper.scale, _sets(helper, "scale")),
+    "attribute of a wrapper": (lambda x: WRAPPED(x), _sets(WRAPPED, "scale")),
+    "keyword of a partial": (lambda x: PARTIAL(x), _item(PARTIAL.keywords, "by")),
+    "module imported inside": (_import_module, _sets(SETTINGS, "scale")),
+    "name imported inside": (_import_name, _sets(SETTINGS, "scale")),
+    "module imported inside replaced":
+        (_import_module, lambda p: p.setitem(sys.modules, "settings_of_a_user", THREES)),
+    "class of an object": (lambda x: x * KIND.by, _setattr(KIND, "__class__", Heir)),
+    "bases of a class": (lambda x: x * HEIR.by, lambda _: setattr(Rebased, "__bases__", (Heir,))),
+    "attribute that hides a base's": (lambda x: x * HOLDER.by, _sets(Holder, "by")),
+    "method hidden by an object's": (lambda x: HOLDER.apply(x),
+                                     _setattr(HOLDER, "apply", _times_three)),
+    "__dict__ replaced": (lambda x: x * HOLDER.scale, _setattr(HOLDER, "__dict__", {"scale": 3.0})),
+    "global of an operator": (lambda x: KIND * x, _sets(THIS, "SCALE")),
+    "operator replaced": (lambda x: KIND * x,
+                          _setattr(Kind, "__mul__", lambda self, x: x * 3.0)),
+    "builtin hidden by a global": (lambda x: x * max(2.0, 1.0),
+                                   _setattr(THIS, "max", lambda *_: 3.0)),
+    "function of fusegen replaced by another":
+        (lambda x: CHOICE(x * 2.0, x * 3.0), _setattr(THIS, "CHOICE", fg.maximum)),
+    "item of a deque": (lambda x: x * QUEUE[0], _item(QUEUE, 0)),
+    "item of a view": (lambda x: x * VIEW["scale"], _item(TABLE, "scale")),
+    "item of a chain of dicts": (lambda x: x * CHAIN["scale"], _item(CHAIN, "scale")),
+    "getattr by a text": (lambda x: x * getattr(CONFIG, "scale"), _sets(CONFIG, "scale")),  # noqa: B009
+    "vars by a text": (lambda x: x * vars(CONFIG)["scale"], _sets(CONFIG, "scale")),
+    "__dict__ by a text": (lambda x: x * CONFIG.__dict__["scale"], _sets(CONFIG, "scale")),
+    "globals by a text": (lambda x: x * globals()["SCALE"], _sets(THIS, "SCALE")),
+    "hasattr by a text": (_has, _setattr(FRESH, "flag", True)),
+    "hasattr by a text, of the class": (_has, _setattr(Base, "flag", True)),
+    "attrgetter by a text": (lambda x: x * attrgetter("inner.scale")(CONFIG),
+                             _sets(CONFIG.inner, "scale")),
     "project of a monoid": (lambda x: fg.reduce(OF_CLOSURE, x) / 3 + 0 * x,
                             _sets(THIS, "SCALE")),
 }  # fmt: skip
@@ -140,7 +259,8 @@ CASES: dict[str, tuple[Any, Any]] = {
 def test_a_changed_value_is_seen_at_the_next_call(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    SETTINGS.scale = TABLE["scale"] = LEVELS[1] = NESTED["deep"]["list"][0] = 2.0  # type: ignore
+    CHAIN["scale"] = QUEUE[0] = PARTIAL.keywords["by"] = keywords.__kwdefaults__["by"] = 2.0
+    helper.scale = SETTINGS.scale = TABLE["scale"] = LEVELS[1] = NESTED["deep"]["list"][0] = 2.0  # type: ignore
     text, change = CASES[name]
     p = fg.pipeline(text)
     assert np.all(p.reference(X) == 2.0)
@@ -177,6 +297,19 @@ def test_values_that_nobody_changes_are_not_watched() -> None:
     for p in (fg.library.softmax, fg.library.layer_norm):
         p.work()
         assert p.traces.watches == Watches()
+
+
+def test_calls_do_not_get_slower_with_every_text_that_is_traced() -> None:
+    def text(x: Value, *, by: float) -> Value:
+        return x * by * CONFIG.scale * Config.kind * LEVELS[1] * max(1, 2) * keywords(x)
+
+    p = fg.pipeline(text)
+    sizes = set()
+    for by in range(4):
+        p.reference(X, by=by)
+        w = p.traces.watches
+        sizes.add(len(w.items) + len(w.others))
+    assert len(sizes) == 1
 
 
 def test_monoids_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
