@@ -395,3 +395,55 @@ def test_an_exponential_that_grows_is_kept_about_its_own_maximum():
 def test_nothing_accepted_is_lost():
     for pipeline in ACCEPTED.values():
         assert not pipeline.derivation().refusals, pipeline.name
+
+
+WEIGHT = {
+    "a logarithm in an exponential": lambda y: fg.exp(fg.log(y)),
+    "the square of a root": lambda y: fg.sqrt(y) ** 2,
+    "a number over itself": lambda y: y / y,
+    "a square over its root": lambda y: (y * y) / y,
+    "a power and its inverse": lambda y: y**-1 * y,
+    "a root's inverse squared": lambda y: fg.rsqrt(y) ** 2 * y,
+    "a division by less": lambda y: y / (y * y),
+    "a logarithm less itself": lambda y: fg.log(y) - fg.log(y) + 1,
+    "a product over its factor": lambda y: fg.xlogy(y, y) / y,
+    "nothing of it": lambda y: y * 0 + 1,
+    "it less itself": lambda y: fg.exp(y - y),
+}
+KEPT = {
+    "a root": lambda y: fg.sqrt(y), "an inverse root": lambda y: fg.rsqrt(y + 1),
+    "a logarithm": lambda y: fg.log(2 * y), "a power": lambda y: y**-1.5,
+    "never negative": lambda y: fg.sqrt(fg.abs(y)) ** 2,
+    "always positive": lambda y: fg.log(fg.exp(y)),
+}  # fmt: skip
+OUTSIDE = np.array([[1, -2, 3], [1, 0, 3], [1, np.nan, 3], [1, np.inf, 3]])
+
+
+@pytest.mark.parametrize("name", [*WEIGHT, *KEPT])
+def test_what_sympy_simplifies_away_is_not_merged(name):
+    """Where a partial operation, or an element, is left of no basis function, a finite answer
+    would stand for the text's NaN; where it is still computed, the sum is merged."""
+    weight = {**WEIGHT, **KEPT}[name]
+    found = derived(lambda x, y: fg.sum(fg.exp(x - fg.max(x)) * weight(y)))
+    if name in KEPT:
+        assert not found.refusals, str(found)
+        return
+    (refusal,) = found.refusals
+    assert refusal.kind in (RefusalKind.SPECIAL, RefusalKind.RANGE), str(refusal)
+    assert "To share the sweep" in refusal.fix
+
+
+@pytest.mark.parametrize("text", [
+    lambda x, y: fg.sum((x - fg.mean(x) + y - y) ** 2),
+    lambda x, y: fg.sum((y - y + x - fg.max(y)) ** 2),
+    lambda x, y: fg.sum(y / y * (x - fg.max(y)) ** 2),
+    lambda x, y: fg.sum(y / y / fg.sum(fg.abs(x))),
+    lambda x, y: fg.max(fg.log(y) / fg.sum(fg.abs(x))),
+    lambda x, y: fg.max(fg.sqrt(y) ** 2 - fg.max(y)),
+])  # fmt: skip
+def test_nan_of_the_text_stays_in_repairs_and_orders_too(text):
+    p, x = fg.pipeline(text), np.array([[0.5, 1, -2]] * len(OUTSIDE), np.float32)
+    y = OUTSIDE.astype(np.float32)
+    with np.errstate(all="ignore"):
+        due = np.asarray(p.reference(x, y), np.float64)
+    np.testing.assert_array_equal(np.isnan(p(x, y)), np.isnan(due))

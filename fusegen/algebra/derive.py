@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Mapping
 
 from fusegen import graph as g
+from fusegen.algebra.floats.partial import out_of_domain
 from fusegen.algebra.limits import REDUCTION_SECONDS, TEXT_SECONDS, within
 from fusegen.algebra.merge import Doubt, merged
 from fusegen.algebra.monotone import trend_of
@@ -121,6 +122,12 @@ def _commuted(
     if trend.sign == 0:
         why = f"f is not proved monotone in one element: f = {told(setting.f)}."
         return _refused(graph, node, needs, RefusalKind.NON_MONOTONE, why)
+    partial = out_of_domain(setting)
+    if partial is not None:
+        why = f"{partial.op} ({partial.loc.short}) has no value for some elements: the text may " \
+              "be NaN there, whatever the greatest is."
+        todo = "To share the sweep, keep its operand where it has a value: fg.maximum(x, 1e-6)."
+        return _refused(graph, node, needs, RefusalKind.SPECIAL, why, todo)
     if not trend.strict and _uses_columns(graph, node):
         why = f"f = {told(setting.f)} makes different elements equal, and equal ones go to the " \
               "lowest column: columns taken by the element itself would differ (values would not)."

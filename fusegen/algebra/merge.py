@@ -97,7 +97,7 @@ def _judged(setting: Setting, closed: Closed | NotClosed, brave: bool) -> _Sound
     verdict = judge(setting, closed, tuple(closed.basis[k] for k in zeros), brave=brave)
     if verdict.faults:
         worst = verdict.faults[0]
-        return Doubt(worst.kind, worst.why, "", verdict.faults, (setting, closed))
+        return Doubt(worst.kind, worst.why, worst.todo, verdict.faults, (setting, closed))
     return _Sound(closed, zeros, claims_of(verdict, start))
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fusegen import graph as g
 from fusegen.algebra.derive import derive
 from fusegen.algebra.equality import prove_equal
+from fusegen.algebra.floats.partial import lost_in
 from fusegen.derivation import Derivation, Entry, Obligation, RefusalKind, Refused, Repair
 from fusegen.dtypes import DType
 from fusegen.errors import DTypeError
@@ -36,7 +37,8 @@ def with_repairs(
             break
         # What does not merge is derived without reasons, and needs no proof: most texts end here.
         new = derive(found.graph, defects, groups=_hidden(found), witnesses=False)
-        sound = {c.name for c in found.changes} - _failing(found, new)
+        sound = {c.name for c in found.changes if lost_in(c.repaired.value, c.text.arg) is None}
+        sound -= _failing(found, new)
         if len(sound) == len(found.changes):
             if _spoilt(text, new):
                 return text

@@ -19,6 +19,7 @@ import sympy as sp
 
 from fusegen import graph as g
 from fusegen.algebra.choice import Choice
+from fusegen.algebra.floats.partial import vanished, what_vanished
 from fusegen.algebra.floats.pivots import (
     is_attained,
     is_filled,
@@ -62,6 +63,7 @@ class Fault:
     kind: RefusalKind
     why: str
     choice: Choice | None = None  # whose pivot fails
+    todo: str = ""  # what the user can do, if that is not the kind's usual advice
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,12 @@ class _Judge:
             if c.pivot is not None and used:
                 yield from self._pivot(c, used)
         yield from self._ranges()
+        terms = self.closed.candidate.terms
+        kept = {h for h, c in terms.items() if c != 0}
+        lost = what_vanished(self.setting, kept, self.closed.candidate.choices)
+        if lost is not None:
+            why, todo = vanished(self.setting.graph, lost)
+            yield Fault(RefusalKind.SPECIAL, why, None, todo)
 
     def _ranges(self) -> Iterator[Fault]:
         if exponential_readout(self.setting, self.closed):

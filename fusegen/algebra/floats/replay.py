@@ -98,7 +98,7 @@ class Chain:
     def _moved(
         self, row: list[tuple[int, Expr]], sums: list[Array], moves: Mapping[str, Array]
     ) -> Array:
-        total = np.zeros_like(sums[0])
+        total = np.zeros_like(sums[0]) if sums else np.zeros(1, np.float32)
         for j, factor in row:
             by = value(factor, moves).astype(np.float32)
             empty = (sums[j] == 0) | (by == 0)  # 0 wins, as in monoid.py

@@ -43,6 +43,8 @@ def stray(
     short = ShortRows(graph, node)
     if any(isinstance(n, g.Own | g.TopK | g.Take) for n in short.needed) or not short.elements:
         return None
+    if not closed.basis:  # nothing is left of the term
+        return None
     chain = Chain(short, Spelled(setting, closed))
     mean = isinstance(node, g.Reduce) and node.fold is g.Fold.MEAN
     for rows, chunk in _tried(short, kind):
