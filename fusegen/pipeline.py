@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
+from fusegen import signature as sg
 from fusegen.blame import blamed, blames
 from fusegen.callables import Held, function_of
 from fusegen.compiled import Compiled, Spec, asked_target, checked, target_of
@@ -28,14 +29,7 @@ from fusegen.runtime.rows import Axes, as_rows, plain_axis, rows_of
 from fusegen.schedule.problem import Problem
 from fusegen.schedule.target import host_cpu
 from fusegen.shared import Recent
-from fusegen.signature import (
-    Signature,
-    check_count,
-    check_flag,
-    check_names,
-    check_whole,
-    signature_of,
-)
+from fusegen.signature import Signature, signature_of
 from fusegen.trace import inline, is_tracing
 from fusegen.traces import MOST, Traces
 
@@ -104,7 +98,7 @@ class Pipeline(Held):
             found = self._recall.find(arrays, constants, out, rest)
             if found is not MISS:
                 return found
-            one_tree = check_flag("deterministic", deterministic)
+            one_tree = sg.check_flag("deterministic", deterministic)
             choices = Choices(form=check_form(form), deterministic=one_tree)
             call = self.prepare(arrays, constants, axis=axis, out=out, device=device,
                                 choices=choices, keepdims=keepdims)  # fmt: skip
@@ -126,7 +120,7 @@ class Pipeline(Held):
         chosen = choices if choices is not None else Choices(form=check_form(form))
         dtypes = {n: a.dtype for n, a in adopted.items()}
         front = self.front(dtypes, constants, chosen)
-        return prepare(front, adopted, place, axis, out, check_flag("keepdims", keepdims))
+        return prepare(front, adopted, place, axis, out, sg.check_flag("keepdims", keepdims))
 
     @blames
     def reference(
@@ -139,7 +133,7 @@ class Pipeline(Held):
         adopted = {n: ar.on_host(ar.adopt(n, a)) for n, a in present.items()}
         graph = self.traced(frozenset(adopted), values).graph
         shapes = {n: a.array.shape for n, a in adopted.items()}
-        rows = rows_of(graph.inputs, shapes, axis, check_flag("keepdims", keepdims))
+        rows = rows_of(graph.inputs, shapes, axis, sg.check_flag("keepdims", keepdims))
         check_columns(graph, rows.n_cols)
         run = oracle(graph, {n: a.dtype for n, a in adopted.items()})
         like = next(iter(adopted.values()))
@@ -170,11 +164,11 @@ class Pipeline(Held):
         On a CPU a multiple of the vector up to 262144, on a GPU a power of two that a thread holds.
         """
         present, values = self.bind(arrays, constants)
-        choices = Choices(form=check_form(form), chunk=check_whole("chunk", chunk),
+        choices = Choices(form=check_form(form), chunk=sg.check_whole("chunk", chunk),
                           target=None if target is None else asked_target(target),
                           numpy=isinstance(target, str) and target == "numpy",
-                          deterministic=check_flag("deterministic", deterministic),
-                          tune=check_flag("tune", tune))  # fmt: skip
+                          deterministic=sg.check_flag("deterministic", deterministic),
+                          tune=sg.check_flag("tune", tune))  # fmt: skip
         shapes, dtypes, there = {}, {}, {}
         for name, given in present.items():
             if isinstance(given, Spec):
@@ -206,7 +200,7 @@ class Pipeline(Held):
         n_rows: int | None = None, deterministic: bool = False, **constants: Any,
     ) -> Work:  # fmt: skip
         """A compilation for types; `inputs` names optional inputs to include."""
-        for name in check_names("inputs", inputs):
+        for name in sg.check_names("inputs", inputs):
             if name not in self.signature.optional:
                 raise ArgumentError(f"{self.name} has no optional input {name!r}",
                                     fix=nearest(name, self.signature.optional))  # fmt: skip
@@ -215,10 +209,10 @@ class Pipeline(Held):
         values = self.signature.bind_constants(constants)
         found = asked_target(target)
         dtypes = assumed_dtypes(self.traced(present, values).graph, dtype)
-        choices = Choices(form=check_form(form), chunk=check_whole("chunk", chunk), target=found)
-        problem = Problem(dtypes=dtypes, n_rows=check_count("n_rows", n_rows, 0),
-                          n_cols=check_count("n_cols", n_cols),
-                          any_rows=check_flag("deterministic", deterministic))  # fmt: skip
+        choices = Choices(form=check_form(form), chunk=sg.check_whole("chunk", chunk), target=found)
+        problem = Problem(dtypes=dtypes, n_rows=sg.check_count("n_rows", n_rows, 0),
+                          n_cols=sg.check_count("n_cols", n_cols),
+                          any_rows=sg.check_flag("deterministic", deterministic))  # fmt: skip
         return checked(self.front(dtypes, values, choices).work(found or host_cpu(), problem))
 
     @blames
@@ -286,7 +280,7 @@ class Pipeline(Held):
         self, arrays: tuple[Any, ...], named: Mapping[str, Any], axis: Axes, out: Any,
         keepdims: bool,
     ) -> Any:  # fmt: skip
-        if plain_axis(axis) != -1 or out is not None or check_flag("keepdims", keepdims):
+        if plain_axis(axis) != -1 or out is not None or sg.check_flag("keepdims", keepdims):
             raise TraceError(f"{self.name} was called with axis, keepdims or out inside a pipeline",
                              fix="There it works on the row that is being traced.")  # fmt: skip
         present, constants = self.bind(arrays, named)

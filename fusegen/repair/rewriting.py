@@ -63,7 +63,7 @@ def _rewritten(graph: g.Graph, wanted: Collection[str], build: Builder) -> Rewri
     for node in graph.nodes:
         made = rebuilt(node, known.__getitem__)
         found = None
-        if graph.names[node] in wanted and isinstance(made, g.Reduce):
+        if graph.names[node] in wanted and isinstance(made, g.Reduce) and not _is_own(made):
             found = repaired(made)
         if found is not None and isinstance(made, g.Reduce):
             before = {*graph.nodes, *known.values(), made}
@@ -84,6 +84,11 @@ def _rewritten(graph: g.Graph, wanted: Collection[str], build: Builder) -> Rewri
         named=frozenset([*(known[n] for n in graph.named), *own]) & frozenset(nodes),
     )  # fmt: skip
     return Rewriting(new, tuple(changes))
+
+
+def _is_own(total: g.Reduce) -> bool:
+    """Does the sum use a state of the user's own? How it rounds along a tree is unknown."""
+    return any(isinstance(n, g.Own) for n in g.topological((total,)))
 
 
 def _name_new(nodes: Sequence[g.Node], graph: g.Graph, build: Builder) -> None:

@@ -107,7 +107,7 @@ def _texts(
         known = {r: _column(exact[i], rows) for i, r in enumerate(held, len(sums))
                  if r in needed[k]}  # fmt: skip
         unusable = np.any([~np.isfinite(v) for v in known.values()], axis=0)
-        unusable |= np.any([known[r] == 0 for r in _divisors(node.arg)], axis=0)
+        unusable |= np.any([known[r] == 0 for r in _divisors(node.arg) if r in known], axis=0)
         yield _Text(node, _column(exact[k], rows), np.where(fits, _column(safe[k], rows), np.nan),
                     terms / n if mean else terms, unusable & _chooses(node.arg))  # fmt: skip
 

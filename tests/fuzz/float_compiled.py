@@ -11,7 +11,7 @@ from fusegen.dtypes import FLOAT32
 from .float_judge import Text, Worst, accepted, rows_for
 from .float_texts import random_text
 
-SHAPES = ((24, 1), (61, 8), (1300, 256))  # columns, chunk
+SHAPES = ((24, 1), (61, 16), (1300, 256))  # columns, chunk
 
 
 def judge_compiled(seed: int) -> dict[str, Worst]:
