@@ -6,23 +6,45 @@ measured by `benchmarks/accuracy.py`, which prints the table.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 import simt
-from accuracy import CONSTANTS, DATA, PIPELINES, measured
+from accuracy import CONSTANTS, DATA, PIPELINES, inputs_of, leaves, measured, run_on_cpu
 from cuda_cases import Case
 
+from fusegen.derivation import Dependent
 from fusegen.runtime.toolchain import find_compiler
+from fusegen.schedule.target import host_cpu, runnable
 
-KNOWN = {
-    "a difference of numbers of the size of log n: near 0 the text is exact only by luck": [
-        ("kl_divergence", "scale 1e-25"), ("kl_divergence", "ascending"),
-        ("kl_divergence", "descending")],
-}  # fmt: skip
-"""Where the limit does not hold, and why."""
-_EXCUSED = {case for cases in KNOWN.values() for case in cases}
+Run = Callable[[str, dict[str, np.ndarray], str], Any]
+
+
+@dataclass(frozen=True)
+class Known:
+    """Where the limit does not hold, and why; there an error of 4 × the safe text's and 16 ulp of
+    what is added up is allowed, which is what random texts are held to."""
+
+    why: str
+    cases: tuple[tuple[str, str], ...]  # (pipeline, data)
+    size: Callable[[np.ndarray, int], Any]  # Σ |terms| of the results, by them and the columns
+
+
+KNOWN = (
+    Known("a difference of numbers of the size of log n: near 0 the text is exact only by luck",
+          (("kl_divergence", "scale 1e-25"), ("kl_divergence", "ascending"),
+           ("kl_divergence", "descending")), lambda want, cols: np.log(cols)),
+    Known("the mean moves to the row's other half, across all that was summed: what lower powers "
+          "were rounded by counts up to (1 + 2)⁶-fold, and narrow vectors round more often",
+          (("sixth_moment", "clustered"),), lambda want, cols: want),
+)  # fmt: skip
+_KNOWN = {case: known for known in KNOWN for case in known.cases}
+MOMENTS = ("third_moment", "fourth_moment", "fifth_moment", "sixth_moment", "logit_skewness",
+           "kurtosis", "covariance", "correlation")  # fmt: skip
+"""Sums that move by four terms or more: their errors depend most on how often they move."""
 
 
 @pytest.mark.skipif(not find_compiler(), reason="no C++ compiler")
@@ -30,14 +52,37 @@ _EXCUSED = {case for cases in KNOWN.values() for case in cases}
 def test_the_cpu_is_as_accurate_as_the_safe_text(name: str) -> None:
     for data in DATA:
         for cols in (20_000, 300):
-            _hold(measured(name, data, 16, cols))
+            _hold(name, data, 16, cols, run_on_cpu)
+
+
+@pytest.mark.skipif(not find_compiler(), reason="no C++ compiler")
+@pytest.mark.parametrize("level", [t.name for t in runnable(host_cpu())[1:]])
+@pytest.mark.parametrize("name", MOMENTS)
+def test_moments_are_as_accurate_on_narrower_vectors(name: str, level: str) -> None:
+    """Other machines have other vectors, and so other sums."""
+
+    def run(name: str, inputs: dict[str, np.ndarray], form: str) -> Any:
+        constants = CONSTANTS.get(name, {})
+        compiled = PIPELINES[name].compile(*inputs.values(), form=form, target=level, **constants)
+        return compiled(*inputs.values())
+
+    for data in DATA:
+        _hold(name, data, 16, 20_000, run)
+
+
+def test_no_sum_of_many_terms_is_forgotten() -> None:
+    def terms(name: str) -> int:
+        entries = PIPELINES[name].derivation(form="online", **CONSTANTS.get(name, {}))
+        return max((len(e.basis) for e in entries if isinstance(e, Dependent)), default=0)
+
+    assert {n for n in PIPELINES if terms(n) >= 4} == set(MOMENTS)
 
 
 @pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 @pytest.mark.parametrize("name", PIPELINES)
 def test_the_gpu_source_is_as_accurate_as_the_safe_text(name: str) -> None:
     for data in ("offset 1e4", "scale 1e-25", "scale 1e25", "ascending", "outlier first"):
-        _hold(measured(name, data, 8, 1100, _emulated))
+        _hold(name, data, 8, 1100, _emulated)
 
 
 def _emulated(name: str, inputs: dict[str, np.ndarray], form: str) -> tuple[np.ndarray, ...]:
@@ -46,6 +91,17 @@ def _emulated(name: str, inputs: dict[str, np.ndarray], form: str) -> tuple[np.n
     return case.emulate(form=form)
 
 
-def _hold(line: dict[str, Any]) -> None:
-    if (line["pipeline"], line["data"]) not in _EXCUSED:
+def _hold(name: str, data: str, rows: int, cols: int, run: Run) -> None:
+    known = _KNOWN.get((name, data))
+    if known is None:
+        line = measured(name, data, rows, cols, run)
         assert line["excess"] <= 1, line
+    else:
+        _hold_loosely(known, name, inputs_of(name, data, rows, cols), run)
+
+
+def _hold_loosely(known: Known, name: str, inputs: dict[str, np.ndarray], run: Run) -> None:
+    cols = next(a.shape[1] for a in inputs.values() if a.ndim == 2)
+    (want,) = leaves(PIPELINES[name].reference(*inputs.values()))
+    online, safe = (abs(leaves(run(name, inputs, form))[0] - want) for form in ("online", "safe"))
+    assert (online <= 4 * safe.max() + 16 * 2.0**-23 * known.size(want, cols)).all(), known.why

@@ -34,7 +34,7 @@ from fusegen.runtime.threads import thread_count
 from fusegen.runtime.toolchain import find_compiler
 from fusegen.schedule.cpu import PIECE_COLUMNS, select_cpu
 from fusegen.schedule.problem import Problem
-from fusegen.schedule.target import CPU_TARGETS, CpuTarget, host_cpu
+from fusegen.schedule.target import CPU_TARGETS, host_cpu, runnable
 
 pytestmark = [
     pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler"),
@@ -116,20 +116,29 @@ def test_zero_rows_of_the_scale_pivot():
 # ---- instruction sets ----
 
 
-@pytest.mark.parametrize("name", ["x86-64-v3", "x86-64", "generic"])
+@pytest.mark.parametrize("target", runnable(host_cpu()), ids=lambda t: t.name)
 @pytest.mark.parametrize("fn", [softmax_topk, conditions], ids=lambda f: f.__name__)
-def test_narrower_vectors(fn, name):
-    target = CPU_TARGETS[name]
-    if not isinstance(target, CpuTarget) or not host_cpu().name.startswith("x86-64"):
-        pytest.skip(f"{host_cpu().name} does not run {name}")
+def test_every_level_that_this_machine_runs(fn, target):
     arrays = arrays_for(fn, 3, 1000)
     assert_close(run(executable(fn, target=target), arrays, 1000), expected(fn, arrays))
 
 
 def test_foreign_code_is_refused():
     made = program(softmax)
-    with pytest.raises(BackendError, match="cannot run code for"):
-        cpu.CpuExecutable(made, *source(made, target=CPU_TARGETS["aarch64"]))
+    foreign = set(CPU_TARGETS.values()) - set(runnable(host_cpu()))
+    assert foreign  # no CPU is of both families
+    for target in foreign:
+        with pytest.raises(BackendError, match="cannot run code for"):
+            cpu.CpuExecutable(made, *source(made, target=target))
+
+
+def test_a_level_includes_the_lower_ones():
+    known = {n: [t.name for t in runnable(target)] for n, target in CPU_TARGETS.items()}
+    assert known == {
+        "x86-64-v4": ["x86-64-v4", "x86-64-v3", "x86-64", "generic"],
+        "x86-64-v3": ["x86-64-v3", "x86-64", "generic"], "x86-64": ["x86-64", "generic"],
+        "aarch64": ["aarch64", "generic"], "generic": ["generic"],
+    }  # fmt: skip
 
 
 # ---- memory ----

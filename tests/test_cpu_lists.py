@@ -11,7 +11,7 @@ from fusegen import dtypes as dt
 from fusegen import lang as fg
 from fusegen.runtime.toolchain import find_compiler
 from fusegen.schedule.cpu import NETWORK_SLOTS, NETWORK_SLOTS_NARROW, PIECE_COLUMNS
-from fusegen.schedule.target import CPU_TARGETS, host_cpu
+from fusegen.schedule.target import CPU_TARGETS, host_cpu, runnable
 
 pytestmark = [
     pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler"),
@@ -19,7 +19,8 @@ pytestmark = [
 ]
 
 FLOATS = (dt.FLOAT32, dt.FLOAT64, dt.FLOAT16, dt.BFLOAT16)
-X86 = [n for n in ("x86-64-v3", "x86-64") if host_cpu().name.startswith("x86-64")]
+WIDTHS = {t.vector_bytes: t.name for t in reversed(runnable(host_cpu()))}
+LEVELS = [WIDTHS[n] for n in sorted(WIDTHS, reverse=True)]  # one of each width of vectors
 
 
 def nasty(n_cols, kind="f4"):
@@ -72,7 +73,7 @@ def test_lists_of_every_float_type(dtype, k):
         check(found, nasty(n_cols, dtype.numpy), k)
 
 
-@pytest.mark.parametrize("target", X86)
+@pytest.mark.parametrize("target", LEVELS[1:])
 @pytest.mark.parametrize(
     ("dtype", "k"), [(dt.FLOAT32, 5), (dt.FLOAT32, 64), (dt.FLOAT64, 64)], ids=str
 )
@@ -83,7 +84,7 @@ def test_lists_on_narrower_vectors(dtype, k, target):
         check(found, nasty(n_cols, dtype.numpy), k)
 
 
-@pytest.mark.parametrize("target", [host_cpu().name, *X86])
+@pytest.mark.parametrize("target", LEVELS)
 @pytest.mark.parametrize("dtype", FLOATS[:2], ids=str)
 def test_lists_that_networks_sort_and_longer_ones(dtype, target):
     for k in (NETWORK_SLOTS_NARROW, NETWORK_SLOTS_NARROW + 1, NETWORK_SLOTS + 1):

@@ -22,7 +22,7 @@ from fusegen.runtime.notices import LOG
 from fusegen.runtime.threads import share, thread_count
 from fusegen.runtime.toolchain import build, find_compiler, known_unusable, unusable, version
 from fusegen.schedule.cpu import PIECE_COLUMNS, CpuSchedule
-from fusegen.schedule.target import CPU_TARGETS, CpuTarget, host_cpu
+from fusegen.schedule.target import CpuTarget, host_cpu, runnable
 
 Array = np.ndarray[Any, Any]
 Progress = Callable[[float], None]
@@ -292,10 +292,5 @@ def hindrance(target: CpuTarget, *, failed: bool = False) -> str:
 
 def _check_target(target: CpuTarget) -> None:
     host = host_cpu()
-    levels = [t.name for t in CPU_TARGETS.values() if t.name.startswith("x86-64")]
-    runs = target.name in (host.name, "generic") or (
-        {target.name, host.name} <= {*levels}
-        and levels.index(target.name) >= levels.index(host.name)
-    )
-    if not runs:
+    if target not in runnable(host):
         raise BackendError(f"this machine is {host.name}: it cannot run code for {target.name}.")

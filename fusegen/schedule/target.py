@@ -134,6 +134,14 @@ def host_cpu() -> CpuTarget:
     return CPU_TARGETS["aarch64" if machine in ("aarch64", "arm64") else "generic"]
 
 
+def runnable(host: CpuTarget) -> tuple[CpuTarget, ...]:
+    """The levels whose code this CPU runs, the one that knows most of it first."""
+    x86 = [t for t in CPU_TARGETS.values() if t.name.startswith("x86-64")]
+    levels = x86[x86.index(host) :] if host in x86 else [host]
+    generic = CPU_TARGETS["generic"]
+    return tuple(levels if host == generic else [*levels, generic])
+
+
 def _cpu_flags() -> set[str]:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
