@@ -106,7 +106,7 @@ def _columns(found: Value, index_dtype: object) -> Value:
     if dtype.kind != "int":
         raise TraceError(f"index_dtype must be an integer type, got {dtype}", where=here(),
                          fix='Choose "int32" or "int64".')  # fmt: skip
-    return found if dtype is INT64 else cast(found, dtype)
+    return found if dtype == INT64 else cast(found, dtype)
 
 
 def count(condition: Value) -> Value:

@@ -108,6 +108,9 @@ class _Device:
     def __exit__(self, *_: Any) -> None:
         self.gpu.current = self.before
 
+    def synchronize(self) -> None:
+        """All work is done when it was queued."""
+
 
 class _Event:
     """A point in the machine's time."""
@@ -143,6 +146,8 @@ def _cupy(gpu: Gpu) -> Any:
         return gpu.on_stream(stream.__cuda_stream__()[1], "cupy", gpu.current)
 
     def asarray(given: Any) -> Any:
+        if isinstance(given, np.ndarray):
+            return array(given, gpu.current)
         return Array((), float, given.host, given.index)
 
     def bind() -> None:

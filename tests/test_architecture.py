@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import fusegen
+from fusegen import dtypes
 
 PACKAGE = Path(fusegen.__file__).parent
 
@@ -127,6 +128,16 @@ def test_values_found_once_hold_no_lock(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         for decorator in getattr(node, "decorator_list", ()):
             assert "cached_property" not in ast.unparse(decorator), f"line {decorator.lineno}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: p.relative_to(PACKAGE).as_posix())
+def test_types_are_compared_by_value(path):
+    """What comes from the disk is equal to the constants of dtypes.py, but other objects."""
+    names = {n for n, v in vars(dtypes).items() if isinstance(v, dtypes.DType)}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot):
+            words = {ast.unparse(e).rpartition(".")[2] for e in (node.left, *node.comparators)}
+            assert not words & names, f"line {node.lineno}: {ast.unparse(node)}"
 
 
 def test_every_function_is_used():

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import simt
 from cases import rows
 
 import fusegen as fg
 from fusegen.cli import main
+from fusegen.library import PIPELINES
 
 
 @pytest.fixture
@@ -59,6 +61,20 @@ def test_run_makes_input_for_every_pipeline(fusegen, name):
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32"])
 def test_run_takes_every_type(fusegen, dtype):
     assert fusegen(f"run topk --rows 5 --cols 40 --dtype {dtype} --check --repeat 1")[0] == 0
+
+
+@pytest.mark.usefixtures("gpu", "own_cache")
+@pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32"])
+def test_run_takes_every_type_on_a_gpu(fusegen, monkeypatch, tmp_path, dtype):
+    """The second time types come from the disk: equal to the ones that the code names, but not
+    the same objects."""
+    line = f"run topk --rows 5 --cols 40 --dtype {dtype} --check --repeat 1 --device cuda"
+    for _ in range(2):
+        monkeypatch.setitem(PIPELINES, "topk", fg.Pipeline(fg.library.topk.fn))
+        status, out, err = fusegen(f"{line} --output {tmp_path}/out.npz")
+        assert status == 0, out + err
+    assert "values (5, 5)" in out
 
 
 def test_run_reads_files(fusegen, tmp_path):

@@ -189,7 +189,7 @@ def test_every_float_type(fn, dtype):
         arrays = arrays_for(fn, 3, n_cols, dtype=dtype.numpy)
         got, want = run(found, arrays, n_cols), expected(fn, arrays)
         for g, w in zip(got, want, strict=True):
-            if fn is quantize and dtype is dt.FLOAT64:
+            if fn is quantize and dtype == dt.FLOAT64:
                 np.testing.assert_allclose(g.astype("f8"), w, rtol=1e-6, atol=1)
             elif g.dtype.kind == "i":
                 np.testing.assert_allclose(g, w, atol=fn is quantize)

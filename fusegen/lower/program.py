@@ -205,7 +205,7 @@ class _Lowering:
                 return dt.INT64
 
     def _float_dtype(self) -> DType:
-        if self.compute is dt.FLOAT64:
+        if self.compute == dt.FLOAT64:
             return dt.FLOAT64
         found = {
             self.dtypes[i.name] for i in self.graph.inputs

@@ -74,7 +74,7 @@ def _cupy_maker(
 ) -> Callable[[], Any]:
     """Makes arrays on `device`, which must be current; `order`: how to transpose them."""
     ndarray, kind = cupy_module().ndarray, dtype.numpy
-    if dtype is BFLOAT16:
+    if dtype == BFLOAT16:
         return lambda: _ordered(ndarray(shape, np.int16).view(kind), order)
     if order is not None:
         return lambda: ndarray(shape, kind).transpose(order)

@@ -52,13 +52,13 @@ def to_foreign(array: Any, like: Any) -> Any:
 def to_host(array: Any, dtype: DType) -> Any:
     """A NumPy copy; bfloat16 as ml_dtypes has it."""
     host = cupy_module().asnumpy(array)
-    return host.view(BFLOAT16.numpy) if dtype is BFLOAT16 else host
+    return host.view(BFLOAT16.numpy) if dtype == BFLOAT16 else host
 
 
 def to_device(array: Any, dtype: DType) -> Any:
     """A CuPy copy of a NumPy array, of the same element type."""
     cupy = cupy_module()
-    if dtype is not BFLOAT16:
+    if dtype != BFLOAT16:
         return cupy.asarray(array)
     return cupy.asarray(np.ascontiguousarray(array).view(np.int16)).view(BFLOAT16.numpy)
 
