@@ -4,8 +4,8 @@
         [--output benchmarks/results/nvcc.json]
 
 nvcc compiles both halves of a file, the device's and the host's, with -Xcompiler -Wall; NVRTC the
-device's. Files that the output has already, byte for byte, are not compiled again. Status 1 if a
-file is refused or warned about. Needs no GPU.
+device's. Files that the output has already, byte for byte, are not compiled again by the same
+compiler. Status 1 if a file is refused or warned about. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -101,13 +101,11 @@ def tried(
         source = file.source()
     row: dict[str, Any] = {"file": file.name, "arch": file.arch, "lines": source.count("\n"),
                            "sha256": hashlib.sha256(source.encode()).hexdigest()}  # fmt: skip
-    known = before.get(row["sha256"], {})
-    if all(c.name in known for c in compilers):
-        return {**known, **row}
+    row = {**before.get(row["sha256"], {}), **row}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cu"
         path.write_text(source, encoding="utf-8")
-        for compiler in compilers:
+        for compiler in (c for c in compilers if c.name not in row):
             start = time.perf_counter()
             try:
                 said, status = compiler.attempt(path, file.arch), "compiled"

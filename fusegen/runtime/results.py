@@ -31,8 +31,13 @@ class Result:
 
 def reach(array: Any) -> tuple[int, int]:
     """Bytes from the first element to the lowest, and to behind the highest."""
-    ends = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
-    return sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends) + int(array.itemsize)
+    low, high = 0, int(array.itemsize)
+    for n, step in zip(array.shape, array.strides, strict=True):
+        if step < 0:
+            low += (n - 1) * step
+        else:
+            high += (n - 1) * step
+    return low, high
 
 
 def overlap(one: Any, other: Any) -> bool:
@@ -44,7 +49,7 @@ def overlap(one: Any, other: Any) -> bool:
 
 def overlaps_itself(array: Any) -> bool:
     """Do two elements of a NumPy or CuPy array share bytes?"""
-    if array.size == 0:
+    if array.size == 0 or array.flags.c_contiguous:
         return False
     steps = sorted((abs(s), n) for n, s in zip(array.shape, array.strides, strict=True) if n > 1)
     room = int(array.itemsize)  # from the first element to behind the last, of the axes so far

@@ -52,6 +52,8 @@ class Rows:
 
     def placed(self, sizes: Shape, axes: tuple[int, ...]) -> Shape:
         """The lead with these sizes at these places."""
+        if axes[:1] == (len(self.lead),):
+            return self.lead + sizes
         at, rest = dict(zip(axes, sizes, strict=True)), iter(self.lead)
         return tuple(at[i] if i in at else next(rest) for i in range(len(self.lead) + len(sizes)))
 
@@ -83,8 +85,10 @@ def rows_of(
         if not shapes[name]:
             raise ShapeError(f"{name} has no axes", why="A row needs at least one axis.",
                              fix=f"{name}.reshape(1) is a row of one column.")  # fmt: skip
+    whole = shapes[elements[0]]
     try:
-        whole = np.broadcast_shapes(*(shapes[n] for n in elements))
+        if any(shapes[n] != whole for n in elements):
+            whole = np.broadcast_shapes(*(shapes[n] for n in elements))
     except ValueError:
         raise ShapeError(
             "the element inputs do not broadcast against one another", why=_shown(shapes),
@@ -92,8 +96,8 @@ def rows_of(
             "same for every row.",
         ) from None  # fmt: skip
     axes = _axes(plain_axis(axis), len(whole), shapes)
-    lead = tuple(n for i, n in enumerate(whole) if i not in axes)
-    cols = tuple(whole[i] for i in axes)
+    lead = tuple([n for i, n in enumerate(whole) if i not in axes])
+    cols = tuple([whole[i] for i in axes])
     if 0 in cols:
         raise ShapeError("the rows are empty: zero columns",
                          why=f"{_shown(shapes)[:-1]}, axis {axis}.",
