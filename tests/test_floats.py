@@ -307,6 +307,7 @@ def row_values(x, y):
         fg.max(fg.where(y > 0, x, 0)), fg.sum(fg.abs(x) ** 3) ** (1 / 3), -fg.min(-x),
         fg.maximum(fg.max(fg.abs(x)), fg.abs(fg.mean(y))), fg.minimum(fg.min(x), fg.mean(y)),
         fg.max(fg.maximum(x, -y)), fg.sum(x), fg.sqrt(fg.mean(x**2) + 1e-6), fg.max(fg.exp(x)),
+        fg.maximum(fg.sqrt(fg.sum(x**2)), 1e-3), fg.sum(fg.abs(x)) + fg.max(fg.abs(y)),
     )  # fmt: skip
 
 
@@ -343,6 +344,82 @@ def test_facts_hold_at_every_part_of_random_rows():
     assert seen["dominates"] >= 8
     assert seen["spans"] >= 6
     assert seen["grows"] >= 10
+
+
+@pytest.mark.parametrize(("size", "scale"), [
+    (1e-23, lambda x: fg.sqrt(fg.sum(x * x))), (1e-23, lambda x: fg.sqrt(fg.mean(x**2))),
+    (1e-23, lambda x: fg.sqrt(fg.max(x * x))), (1e-15, lambda x: fg.sum(fg.abs(x) ** 3) ** (1 / 3)),
+])  # fmt: skip
+def test_a_scale_that_is_0_by_underflow_spans_nothing(size, scale):
+    """x² is 0 for |x| < 2⁻⁷⁵: while that is all that was read, x / s would be x / 1."""
+    graph = fg.pipeline(lambda x: scale(x)).work(form="safe", dtype="float32").graph
+    (x,), (s,) = graph.inputs, graph.outputs
+    assert Pivots().reaches(x, s)
+    assert not Pivots().spans(x, s)
+    rows = size * np.array([[1, 20, 0], [3, 2, 100], [100, 1, 1]])
+    (found,) = merged_rows(lambda x: fg.sum((x / scale(x)) ** 2), rows)
+    assert np.all(np.isfinite(found))
+
+
+def merged_rows(text, *inputs):
+    """Its outputs by the merge in one sweep, in float32, one element at a time."""
+    p = fg.pipeline(text)
+    assert p.plan(form="online").sweeps == 1
+    work = p.work(form="online", dtype="float32")
+    given = {i.name: np.asarray(v, np.float32) for i, v in
+             zip(work.graph.inputs, inputs, strict=True)}  # fmt: skip
+    replay = RowsReplay(online_kernel(work.graph, p.derivation(), work.dtypes), given,
+                        inputs[0].shape[1])  # fmt: skip
+    replay.run(chain(1))
+    return [replay.env[work.graph.names[o]][:, 0] for o in work.graph.outputs]
+
+
+@pytest.mark.parametrize("weight", [fg.abs, fg.exp, lambda x: x**2])
+def test_a_logarithm_beside_a_weight_of_0_is_nothing_as_in_the_text(weight):
+    """xlogy(p, p) with p = w / Σ w: over the reals p·log p, which is NaN in floats where w is 0."""
+    rows = np.array([[-200, 0, 3, 1], [0, -200, 0, 2], [1.3, -INF, 0, -200], [-INF, 2, 1, -INF]])
+    rows = rows if weight is fg.exp else np.maximum(rows, 0)
+    with np.errstate(all="ignore"):
+        w = {fg.abs: np.abs, fg.exp: np.exp}.get(weight, np.square)(rows)
+        p = w / w.sum(1, keepdims=True)
+        want = -np.where(p > 0, p * np.log(p), 0).sum(1)
+
+    def entropy(x):
+        q = weight(x) / fg.sum(weight(x))
+        return -fg.sum(fg.xlogy(q, q))
+
+    (found,) = merged_rows(entropy, rows)
+    np.testing.assert_allclose(found, want, rtol=1e-5)
+
+
+def test_a_coefficient_that_overflows_beside_a_sum_of_nothing():
+    """p² · Σ [mask] is p · Σ · p: nothing is chosen, and p² is infinite."""
+    rows = np.array([[-1e25, -2e25], [-1e25, 0], [-1, -3]])
+    (found,) = merged_rows(
+        lambda x: fg.sum(fg.where(x > 0, (x * -3 - fg.sum(fg.abs(x))) ** 2, 0)), rows
+    )  # fmt: skip
+    assert found.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("text", [
+    lambda x: fg.sum(fg.where(x > 0, (x * -1 - fg.mean(x)) ** 2, 0)),
+    lambda x: fg.sum((x * -1 - fg.max(x)) * (x**2 - fg.max(x**2))),
+    lambda x, y: fg.sum((x - fg.min(y)) * (y - fg.max(y)) - (x - fg.min(x)) ** 3),
+])  # fmt: skip
+def test_a_read_out_is_conditioned_where_every_term_is_close_to_0_too(text):
+    """Terms that vanish together where a row value meets the elements, as −x − mean x does at a
+    few whole numbers."""
+    (refusal,) = derived(text).refusals
+    assert refusal.kind in (RefusalKind.MIXED_SIGN, RefusalKind.DRIFT)
+
+
+def test_a_refusal_beside_a_selection_has_a_row_too():
+    """The row that shows why is looked for by a replay that knows of [x = p] as well."""
+    found = derived(lambda x, y: fg.sum(
+        fg.exp(x - fg.max(y)) + fg.where(x == fg.max(x), y, 0)
+    ))  # fmt: skip
+    (refusal,) = found.refusals
+    assert refusal.witness is not None
 
 
 def test_facts_take_time_in_proportion_to_the_graph():

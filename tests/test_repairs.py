@@ -10,6 +10,7 @@ import simt
 from merge_trees import GPU, HOST, drive, trees
 from repair_cases import ALL, INF, Case, narrow, pairs, products, products_due
 
+import fusegen as fg
 from fusegen.lower.online import online_kernel
 from fusegen.replay import RowsReplay, balanced, chain
 from fusegen.runtime.cpu import find_compiler
@@ -99,6 +100,29 @@ def test_exponents_are_never_added_up_from_greater_parts_than_the_text_has(offse
             got = RowsReplay(kernel, {"x": x, "y": y}, n).run(tree)
             found = np.array(list(got.values())).reshape(want.shape)
             assert found == pytest.approx(want, rel=4e-6, abs=1e-37)
+
+
+@pytest.mark.parametrize(("text", "rounded"), [
+    (lambda x: fg.sum(fg.exp(x * -3 - fg.min(x * -3))), lambda x: x * np.float32(-3)),
+    (lambda x: fg.sum(fg.exp(x - fg.min(x))), lambda x: x),
+    (lambda x: fg.sum(fg.exp((x - fg.min(x)) * 2)), lambda x: x * np.float32(2)),
+])  # fmt: skip
+def test_the_scale_of_exponentials_rounds_as_little_as_their_sum(text, rounded):
+    """exp(m − P) multiplies all terms alike: what m and m − P are rounded by must not be in it."""
+    rng = np.random.default_rng(5)
+    x = np.concatenate([1e4 + 1e-2 * rng.standard_normal((200, 96)),
+                        rng.standard_normal((200, 96)) - 20 * (np.arange(96) > 47)])
+    x = x.astype(np.float32)
+    work = fg.pipeline(text).work(form="online", dtype="float32")
+    pipeline = fg.pipeline(text)
+    assert pipeline.derivation().repairs
+    replay = RowsReplay(online_kernel(work.graph, pipeline.derivation(), work.dtypes), {"x": x}, 96)
+    replay.run(balanced(1))
+    (out,) = work.graph.outputs
+    found = replay.env[work.graph.names[out]][:, 0].astype(float)
+    y = rounded(x).astype(float)
+    want = np.exp(y - y.min(1, keepdims=True)).sum(1)
+    assert np.max(abs(found / want - 1)) < 12 * 2.0**-24
 
 
 def test_rows_of_16_bits_keep_what_another_row_value_needs():

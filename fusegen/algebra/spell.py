@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sympy as sp
 
+from fusegen import graph as g
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting, as_vars
-from fusegen.algebra.thaw import thaw
+from fusegen.algebra.thaw import thaw, without_logs_of_nothing
 from fusegen.derivation import Basis, Dependent, Obligation, Shifted
 from fusegen.expr import Expr, Lit, Var, call
+
+_GUARDS = ("xlogy", "zero_wins")
 
 
 def spelled(
@@ -30,15 +33,19 @@ def spelled(
             unit = c.unit.symbol.name if c.unit else ""
             pivot = c.pivot.symbol.name
             shifts[c.u.name] = Shifted(c.u.name, c.atom.name, pivot, c.action, unit)
+    guarded = any(isinstance(n, g.Map) and n.op in _GUARDS for n in g.topological((setting.arg,)))
     relative = frozenset(shifts)
+    if guarded:  # infinities, too, that the text lets a weight of 0 take away
+        relative |= {s.name for s in setting.elements.values()}
     moves = frozenset(
         m.name for c in closed.candidate.choices if c.pivot is not None for m in c.moves
     )
     size = len(closed.basis)
+    lifts = [without_logs_of_nothing(h) if guarded else h for h in closed.basis]
     basis = tuple(
         Basis(
-            thaw(closed.basis[k], words, relative),
-            tuple((j, thaw(closed.transport[k, j], words, moves))
+            thaw(lifts[k], words, relative),
+            tuple((j, thaw(without_logs_of_nothing(closed.transport[k, j]), words, moves))
                   for j in range(size) if closed.transport[k, j] != 0),
         )
         for k in range(size)

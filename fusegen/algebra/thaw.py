@@ -10,6 +10,27 @@ import sympy as sp
 from fusegen.expr import Expr, Lit, call
 
 
+def without_logs_of_nothing(expr: sp.Expr) -> sp.Expr:
+    """The same with every product a·log b as xlogy(a, b), which is 0 where a is."""
+    return expr.replace(lambda e: isinstance(e, sp.Mul) and bool(e.atoms(sp.log)), _logs_taken)
+
+
+def _logs_taken(product: sp.Mul) -> sp.Expr:
+    logs = [p for p in product.args if isinstance(p.as_base_exp()[0], sp.log)
+            and p.as_base_exp()[1].is_Integer and p.as_base_exp()[1] > 0]  # fmt: skip
+    number, rest = sp.Mul(*(a for a in product.args if a not in logs)).as_coeff_Mul()
+    if rest == 1:
+        return product
+    for power in logs:
+        log, times = power.as_base_exp()
+        for _ in range(int(times)):
+            rest = _XLOGY(rest, log.args[0])
+    return number * rest
+
+
+_XLOGY = sp.Function("xlogy", real=True)
+
+
 def thaw(expr: sp.Expr, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]) -> Expr:
     """A sympy expression in fusegen's own language.
 

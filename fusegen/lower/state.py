@@ -204,7 +204,8 @@ def type_names(graph: g.Graph) -> dict[str, str]:
 
 def weighed(coefficient: Expr, total: Expr) -> Expr:
     """coefficient · total. (a / b) · S is spelled a · S / b, never as a product with 1 / b, which
-    is infinite where b is subnormal."""
+    is infinite where b is subnormal; and p² · S is S · p · p, for p² may be infinite where S is 0.
+    """
     match coefficient:
         case Lit(value=1.0):
             return total
@@ -216,8 +217,17 @@ def weighed(coefficient: Expr, total: Expr) -> Expr:
             return call("div", weighed(call("mul", a, over) if over != ONE else a, total), under)
         case Call(op="mul", args=(Call(op="div", args=(over, under)), b)):
             return call("div", weighed(call("mul", over, b) if over != ONE else b, total), under)
+        case Call(op="mul", args=(a, b)) if b in _multiplied(a):
+            return call("mul", weighed(a, total), b)
         case _:
             return call("mul", coefficient, total)
+
+
+def _multiplied(expr: Expr) -> list[Expr]:
+    """What a product is made of."""
+    if isinstance(expr, Call) and expr.op == "mul":
+        return [f for a in expr.args for f in _multiplied(a)]
+    return [expr]
 
 
 def _whole(lift: Expr) -> Expr:

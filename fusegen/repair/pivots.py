@@ -11,6 +11,7 @@ docs/proofs.md says why each is as accurate as the text; sympy proves each equal
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from math import comb
 
 from fusegen import graph as g
@@ -18,7 +19,7 @@ from fusegen.algebra.symbols import is_nonnegative, is_positive
 from fusegen.loc import Loc
 from fusegen.repair.product import Product, both, magnitude, moves, multiplied, taken_apart
 from fusegen.rewrite.build import at_element, call_it, fold, length, literal, name_of, op
-from fusegen.rewrite.exponent import gathered, parts, scaled, spelled
+from fusegen.rewrite.exponent import Exponent, gathered, linear, parts, scaled, spelled
 
 NOTHING = 3.4028234663852886e38
 """A maximum over nothing is below every float32, and a number: no sum about it is NaN."""
@@ -140,7 +141,7 @@ class _Sum:
         varying, rows = parts(self.term.exponent)
         if not varying or any(g.reductions_of(n) for n in varying):
             return None
-        ((x, c),) = gathered(varying, self.loc).items()
+        x, c = self._exponent_element(varying)
         if x not in self.known:  # a sum of elements that the text does not form may cancel
             return None
         greatest, nothing = (g.Fold.MAX, -NOTHING) if c > 0 else (g.Fold.MIN, NOTHING)
@@ -157,11 +158,50 @@ class _Sum:
         scale = self.op("exp", self.op("mul", off, self.number(0.5)))
         plain = self.op("mul", self.op("mul", scale, rest), scale)
         infinite = scale if not self.term.weights else self.op("zero_wins", scale, rest)
-        value = self.op("where", self.op("isinf", m), infinite, plain)
+        value = self.op("where", self.op("isinf", m), infinite, self._corrected(plain, off))
         # Of an infinite P exp(x − P) is 0; or infinite, NaN where x is so too: NaN stands for both.
         beyond = self.op("mul", scale, self.number(0.0))
         value = self.op("where", self.op("isinf", p), beyond, value)
         return Repaired(self.read(self.guarded(value)), self.read(plain), m)
+
+    def _exponent_element(self, varying: Exponent) -> tuple[g.Node, Fraction]:
+        """What varies in the exponent as a multiple of one node: where the text forms it, and
+        rounds it, that very node; else the rounding of c·m would be that of every term."""
+        for node in g.topological(tuple(self.term.exponentials)):
+            element = g.extent(node) is g.Extent.ELEMENT and not g.reductions_of(node)
+            if element and node in self.known and linear(node) == varying:
+                return node, Fraction(1)
+        ((x, c),) = gathered(varying, self.loc).items()
+        return x, c
+
+    def _corrected(self, value: g.Node, off: g.Node) -> g.Node:
+        """The value times exp of what the exponent of its scale has lost in rounding. In the text
+        every term rounds its own exponent, and the sum averages; here all share one."""
+        lost = self._lost(off)
+        if lost is None:
+            return value
+        some = self.op("lt", self.op("abs", lost), self.number(1.0))  # not beside an infinity
+        lost = self.op("where", some, lost, self.number(0.0))
+        return self.op("mul", value, self.op("add", self.number(1.0), lost))
+
+    def _lost(self, off: g.Node) -> g.Node | None:
+        """What the differences in an exponent at m are off by: the two-sum of Møller and Knuth.
+        None where nothing is lost, or not by differences."""
+        if off in self.known or not isinstance(off, g.Map):
+            return None
+        match off.op, off.args:
+            case ("mul" | "div") as name, (a, g.Literal() as c):
+                lost = self._lost(a)
+                return None if lost is None else self.op(name, lost, c)
+            case ("add" | "sub") as name, (a, b):
+                part = self.op("sub", off, a)  # what has come of ±b
+                rest = self.op("sub" if name == "add" else "add", b, part)
+                lost = self.op(name, self.op("sub", a, self.op("sub", off, part)), rest)
+                for inner, sign in ((self._lost(a), "add"), (self._lost(b), name)):
+                    lost = lost if inner is None else self.op(sign, lost, inner)
+                return lost
+            case _:
+                return None
 
     def _exponent_at(self, x: g.Node, m: g.Node) -> g.Node:
         """What the text takes exp of, where x is m."""

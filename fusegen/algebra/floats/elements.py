@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from fusegen import graph as g
 from fusegen.algebra.floats.terms import EVERYWHERE, Mask, conditions, is_fixed, literal
-from fusegen.algebra.symbols import is_nonnegative
+from fusegen.algebra.symbols import is_nonnegative, is_positive
 
 _DEPTH, _DEEP = 12, 8  # operations looked through on the way from a to b, from x to s
 _RISING = ("exp", "exp2", "expm1", "log", "log1p", "log2", "sqrt", "tanh", "sigmoid", "erf",
@@ -172,48 +172,49 @@ class Elements:
 
     def reaches(
         self, x: g.Node, s: g.Node, power: float = 1.0, depth: int = _DEEP, *,
-        exactly: bool = False,
+        exactly: bool = False, lasting: bool = False,
     ) -> bool:  # fmt: skip
-        """Is |x|^power ≤ C·s at every part of the row that holds x? `exactly`: with C = 1."""
+        """Is |x|^power ≤ C·s at every part of the row that holds x? `exactly`: with C = 1.
+        `lasting`: and is s, in floats, 0 only if x is? x² may be so for an x that is not."""
         if depth == 0:
             return False
         bare = x if exactly else _without_scale(x)
-        if power == 1 and self._magnitude(bare, s, depth - 1):
+        if power == 1 and not (lasting and _has_root(s, x)) and self._magnitude(bare, s, depth - 1):
             return True
 
-        def go(inner: g.Node, k: float = power) -> bool:
-            return self.reaches(bare, inner, k, depth - 1, exactly=exactly)
+        def go(inner: g.Node, k: float = power, floor: g.Node | None = None) -> bool:
+            lasts = lasting and not (floor is not None and is_positive(floor))
+            return self.reaches(bare, inner, k, depth - 1, exactly=exactly, lasting=lasts)
 
         match s:
             case g.Map(op="maximum", args=(a, b)):
                 # |x| ≤ max(x², 1), and ≤ C·max(x², c) for any c > 0
-                floor = any((literal(c) or 0) >= (1 if exactly else 1e-6) and go(v, 2 * power)
+                floor = any((literal(c) or 0) >= (1 if exactly else 1e-6) and go(v, 2 * power, c)
                             for v, c in ((a, b), (b, a)))  # fmt: skip
-                return floor or go(a) or go(b)
+                return floor or go(a, floor=b) or go(b, floor=a)
             case g.Map(op="minimum", args=(a, b)):
                 return go(a) and go(b)
             case g.Map(op="add", args=(a, b)):
-                return (is_nonnegative(b) and go(a)) or (is_nonnegative(a) and go(b))
+                return (is_nonnegative(b) and go(a, floor=b)) or (
+                    is_nonnegative(a) and go(b, floor=a))  # fmt: skip
             case g.Map(op="mul" | "div", args=(a, b)) if not exactly and is_fixed(b):
                 return go(a)
             case g.Map(op="mul", args=(a, b)) if not exactly and is_fixed(a):
                 return go(b)
             case g.Map(op="where", args=(c, a, b)):
-                return all(go(v) for v in self.branches(c, a, b))
+                return all(map(go, self.branches(c, a, b)))
             case g.Cast(arg=a) if s.dtype.kind == "float":
                 return go(a)
-            case g.Reduce(fold=g.Fold.MAX, arg=e) if g.is_reduction(s):
-                return go(e)
-            case g.Reduce(fold=g.Fold.SUM, arg=e) if g.is_reduction(s):
-                return is_nonnegative(e) and go(e)
+            case g.Reduce(fold=g.Fold.MAX | g.Fold.SUM, arg=e) if g.is_reduction(s):
+                return (s.fold is g.Fold.MAX or is_nonnegative(e)) and go(e)
             case g.Reduce(fold=g.Fold.MEAN, arg=e) if g.is_reduction(s):
                 return not exactly and is_nonnegative(e) and go(e)  # C is then the length
         base, exponent = _power(s)
         if base is None:
             return bare is s and power == 1 and is_nonnegative(s)
         same = bare is (base if exactly else _without_scale(base))
-        even = is_nonnegative(s)
-        return (same and even and exponent == power) or go(base, power / exponent)
+        here = same and is_nonnegative(s) and exponent == power
+        return not (lasting and exponent > 1) and (here or go(base, power / exponent))
 
     def _magnitude(self, x: g.Node, s: g.Node, depth: int) -> bool:
         """|x| ≤ s by an order: x ≤ s and −x ≤ s."""
@@ -227,6 +228,12 @@ class Elements:
                 return all(literal(v) == 0 or self.reaches(v, s, 1.0, depth, exactly=True)
                            for v in self.branches(c, a, b))  # fmt: skip
         return is_nonnegative(x) and self.le(x, s, depth)
+
+
+def _has_root(s: g.Node, x: g.Node) -> bool:
+    """Does s take a root of anything but what x is made of?"""
+    made = {n for n in g.topological((s,)) if isinstance(n, g.Map) and n.op in ("sqrt", "pow")}
+    return bool(made - set(g.topological((x,))))
 
 
 def _power(s: g.Node) -> tuple[g.Node | None, float]:

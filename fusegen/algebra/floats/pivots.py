@@ -29,8 +29,8 @@ class Pivots(Elements):
 
     def spans(self, x: g.Node, s: g.Node) -> bool:
         """Is |x| ≤ C·s at every part of the row that holds x, while s only grows? A mean of
-        magnitudes may fall, by as much as the row has elements."""
-        return self.reaches(x, s) and grows(s, means=True)
+        magnitudes may fall, by as much as the row has elements. And s is 0 only where x is."""
+        return self.reaches(x, s, lasting=True) and grows(s, means=True)
 
     def encloses(self, x: g.Node, p: g.Node, w: g.Node) -> bool:
         """Is w a range that holds x at every part of the row, with p one of its ends?"""

@@ -29,6 +29,7 @@ from fusegen.rounding import rounding_of
 CONDITION = 32.0
 """Five binary digits: what a read-out may cost beyond the text."""
 _LENGTHS, _ROWS = (3, 24), 400
+_SHORT, _WHOLE, _AWAY, _FEW = (2, 3), range(-3, 4), 2.0**-10, 800
 _STARTS, _APART = (1.0, -1.0, 64.0, 4096.0), (1.0, 2.0**-10)
 _UNIT = 2.0**-24
 
@@ -61,7 +62,8 @@ def condition_of(setting: Setting, closed: Closed, *, brave: bool) -> Condition:
     spelled = Spelled(setting, closed)
     worst, rows = 1.0, 0
     banks = [_some(bank_of(graph, dtypes, length)) for length in _LENGTHS]
-    for bank in (*banks, _beside_ones(graph, dtypes)):
+    small = [_near_whole(graph, dtypes, length) for length in _SHORT]
+    for bank in (*banks, _beside_ones(graph, dtypes), *small):
         found = _measured(spelled, graph, bank, terms)
         worst, rows = max(worst, float(np.max(found, initial=0.0))), rows + len(bank)
     return Condition(worst, rows)
@@ -95,6 +97,24 @@ def _beside_ones(graph: g.Graph, dtypes: Mapping[str, DType]) -> Bank:
         inputs[node.name] = np.zeros(values.shape, np.int64) if dtype.kind == "int" else \
             values.astype(dtype.numpy)  # fmt: skip
     return Bank(_LENGTHS[-1], inputs, picks[:, None])
+
+
+def _near_whole(graph: g.Graph, dtypes: Mapping[str, DType], length: int) -> Bank:
+    """Short rows of small whole numbers, each a little off: terms are 0 at some of them whatever
+    they are differences of, and close to 0 beside. Evenly out of all such rows."""
+    places = len(graph.inputs) * length
+    total = len(_WHOLE) ** places
+    numbers = np.arange(total) if total <= _FEW else np.arange(_FEW) * (total // _FEW | 1)
+    digits = numbers[:, None] // len(_WHOLE) ** np.arange(places) % len(_WHOLE)
+    off = np.random.default_rng(length).standard_normal(digits.shape)
+    rows = (np.asarray(_WHOLE)[digits] + _AWAY * off).reshape(len(numbers), -1, length)
+    inputs = {}
+    for k, node in enumerate(graph.inputs):
+        values = rows[:, k, :1] if node.axis is g.Axis.PER_ROW else rows[:, k]
+        dtype = dtypes[node.name]
+        whole = np.asarray(np.abs(np.rint(values)) % length, np.int64)
+        inputs[node.name] = whole if dtype.kind == "int" else values.astype(dtype.numpy)
+    return Bank(length, inputs, np.zeros((len(numbers), 1), np.int64))
 
 
 def _measured(

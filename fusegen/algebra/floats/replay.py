@@ -75,9 +75,15 @@ class Chain:
                 found[c.unit.symbol.name] = True
         return found
 
+    def _compared(self) -> set[str]:
+        """Names of the row values that elements are only compared with."""
+        return {c.pivot.symbol.name for c in self.spelled.closed.candidate.choices
+                if c.pivot is not None and c.action == "same"} - set(self._pivots())  # fmt: skip
+
     def _anchors(self, env: Mapping[str, Array]) -> dict[str, Array]:
-        return {n: np.where(_is_usable(env[n], scale), env[n], np.float32(scale))
-                for n, scale in self._pivots().items()}  # fmt: skip
+        placed = {n: np.where(_is_usable(env[n], scale), env[n], np.float32(scale))
+                  for n, scale in self._pivots().items()}  # fmt: skip
+        return placed | {n: env[n] for n in self._compared()}
 
     def _usable(self, env: Mapping[str, Array]) -> Array:
         sound: list[Array] = [_is_usable(env[n], scale) for n, scale in self._pivots().items()]
@@ -86,9 +92,12 @@ class Chain:
     def _moves(self, old: Mapping[str, Array], new: Mapping[str, Array]) -> dict[str, Array]:
         found = {}
         for c in self.spelled.closed.candidate.choices:
-            if c.pivot is None or c.action == "same":
+            if c.pivot is None:
                 continue
             p, unit = c.pivot.symbol.name, c.unit.symbol.name if c.unit else ""
+            if c.action == "same":
+                found[move_name(p, c.action)] = (old[p] == new[p]).astype(np.float32)
+                continue
             move = old[p] / new[p] if c.action == "scale" else old[p] - new[p]
             found[move_name(p, c.action, unit)] = move / new[unit] if unit else move
             if unit:
