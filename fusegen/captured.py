@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import sys
+import sysconfig
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
@@ -70,7 +72,8 @@ class _Search:
         # Attributes of any object may be named by any of the code that ran.
         users = [code for code in ran if not _is_ours(code)]
         self.names = {name for code in users for name in attributes_of(code)}
-        self.asked = {name for code in users for name in texts_of(code)}  # may be absent as well
+        askers = [code for code in users if not _is_pythons(code)]
+        self.asked = {name for code in askers for name in texts_of(code)}  # may be absent as well
         self.todo: list[object] = []
         self.seen: dict[int, object] = {}
         self.items: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]] = {}
@@ -244,10 +247,18 @@ def _root(module: str | None) -> str:
 
 
 _HERE = __file__.rpartition("captured")[0]
+_PYTHONS = sysconfig.get_path("stdlib") + os.sep
 
 
 def _is_ours(code: CodeType) -> bool:
     return code.co_filename.startswith(_HERE)
+
+
+def _is_pythons(code: CodeType) -> bool:
+    """Is it the standard library's? It asks its own objects; which of its code runs at all, such as
+    the getter of an enumeration's names, depends on Python's version."""
+    file = code.co_filename
+    return file.startswith((_PYTHONS, "<frozen ")) and "-packages" not in file
 
 
 def _is_foreign(module: str | None) -> bool:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import CodeType
 from typing import Any
 
-_GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
+_GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 _BY_TEXT = frozenset({"getattr", "hasattr", "vars", "globals", "__dict__", "attrgetter"})
 
 
