@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from own_cases import EMPTY_RUN, join_runs, one_run
+
 import fusegen as fg
 
 NAN, INF = math.nan, math.inf
@@ -49,23 +51,6 @@ def clamp(x, low, high):
 # ---- runs and segments ----
 
 
-def runs(a, b):
-    return {
-        "all": a["all"] & b["all"], "n": a["n"] + b["n"],
-        "prefix": fg.where(a["all"], a["n"] + b["prefix"], a["prefix"]),
-        "suffix": fg.where(b["all"], b["n"] + a["suffix"], b["suffix"]),
-        "best": fg.maximum(fg.maximum(a["best"], b["best"]), a["suffix"] + b["prefix"]),
-    }  # fmt: skip
-
-
-def one_run(x):
-    one = fg.where(x > 0, 1, 0)
-    return {"all": x > 0, "n": 1, "prefix": one, "suffix": one, "best": one}
-
-
-NO_RUN = {"all": True, "n": 0, "prefix": 0, "suffix": 0, "best": 0}
-
-
 def segments(a, b):
     return {"total": a["total"] + b["total"],
             "prefix": fg.maximum(a["prefix"], a["total"] + b["prefix"]),
@@ -88,9 +73,9 @@ def swing(a, b):
             "fall": fg.maximum(fg.maximum(a["fall"], b["fall"]), a["hi"] - b["lo"])}  # fmt: skip
 
 
-right("longest run", NO_RUN, one_run, runs)
-right("longest run of floats", {**NO_RUN, "n": 0.0, "prefix": 0.0, "suffix": 0.0, "best": 0.0},
-      one_run, runs)
+right("longest run", EMPTY_RUN, one_run, join_runs)
+right("longest run of floats", {**EMPTY_RUN, "n": 0.0, "prefix": 0.0, "suffix": 0.0, "best": 0.0},
+      one_run, join_runs)
 right("maximum subarray", NO_SEGMENT, one_segment, segments)
 right("maximum subarray, empty ones too", EMPTY_SEGMENT, lambda x: one_segment(x, 0), segments)
 right("maximum drawdown", {"hi": -INF, "lo": INF, "fall": 0.0},
@@ -226,10 +211,10 @@ wrong("identity of a conjunction", False, lambda x: x > 0, lambda a, b: a & b)
 wrong("modulo 7 of what is not lifted", 0.0, same, lambda a, b: mod(a + b, 7))
 wrong("modulo 7 and 5", 0, lambda x: whole_mod(x, 7),
       lambda a, b: whole_mod(whole_mod(a + b, 7), 5))
-wrong("runs that forget their prefix", NO_RUN, one_run,
-      lambda a, b: {**runs(a, b), "prefix": a["prefix"]})
-wrong("runs that forget the middle", NO_RUN, one_run, lambda a, b: {
-    **runs(a, b), "suffix": fg.where(b["all"], b["n"], b["suffix"])})
+wrong("runs that forget their prefix", EMPTY_RUN, one_run,
+      lambda a, b: {**join_runs(a, b), "prefix": a["prefix"]})
+wrong("runs that forget the middle", EMPTY_RUN, one_run, lambda a, b: {
+    **join_runs(a, b), "suffix": fg.where(b["all"], b["n"], b["suffix"])})
 wrong("maximum subarray without its total", EMPTY_SEGMENT, lambda x: one_segment(x, 0),
       lambda a, b: {**segments(a, b), "total": a["total"]})
 wrong("maximum subarray with the wrong end", EMPTY_SEGMENT, lambda x: one_segment(x, 0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import multiprocessing
 import os
@@ -201,7 +202,10 @@ def test_planted_files_are_not_read(folder, tmp_path, plant):
         path.write_bytes(whole)
         path.chmod(0o666)
     assert load(("k",)) is None
-    assert artifact(("k",), "label", built("again")) == b"again"
+    said = pytest.warns(RuntimeWarning, match="Is a directory") if plant == "folder" else \
+        contextlib.nullcontext()  # fmt: skip
+    with said:  # all else is written over
+        assert artifact(("k",), "label", built("again")) == b"again"
 
 
 # ---- a folder that is of no use ----
