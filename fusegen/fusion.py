@@ -263,6 +263,7 @@ def _one_per_sweep(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> Fusion:
         stages.append(Stage(number, folds, () if folds else (node,)))
     rows = {n: i for n, i in level.items() if g.is_reduction(n)}
     return Fusion(
-        form="unfused", stages=tuple(stages), modes=modes, finish=_finish(graph, rows),
+        form="unfused", stages=tuple(stages) or _stages({}, {}), modes=modes,
+        finish=_finish(graph, rows),
         materialised=frozenset(kept),
     )  # fmt: skip

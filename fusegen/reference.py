@@ -242,9 +242,9 @@ def least_columns(x: Array, k: int) -> Array:
 
 def take(x: Array, columns: Array) -> Array:
     """x at these columns; NaN where there is no such column."""
-    n_cols = x.shape[1]
-    rows = np.broadcast_shapes((x.shape[0], 1), (columns.shape[0], 1))[0] if columns.ndim else 1
-    at = np.broadcast_to(columns, (rows, columns.shape[-1] if columns.ndim else 1))
+    n_cols, columns = x.shape[1], np.atleast_2d(columns)  # one number: the same of every row
+    rows = np.broadcast_shapes((x.shape[0], 1), (columns.shape[0], 1))[0]
+    at = np.broadcast_to(columns, (rows, columns.shape[1]))
     inside = (at >= 0) & (at < n_cols)
     found = np.take_along_axis(np.broadcast_to(x, (rows, n_cols)), np.where(inside, at, 0), axis=1)
     return np.where(inside, found, np.nan).astype(x.dtype)

@@ -51,7 +51,7 @@ class SweepPrinter:
         stored, map_divisors = self.dialect.divided(self.elements.store_lines)
         found = SweepView(
             number=sweep.number, first=sweep is self.kernel.sweeps[0],
-            last=sweep is [s for s in self.kernel.sweeps if s.loads or s.element_stores][-1],
+            last=sweep is self._last(),
             items=self.schedule.items, algorithm=sweep.algorithm,
             state=self.state, total=self.total, part=f"part_of_{self.total}",
             reduce=reduce_function(self.schedule),
@@ -70,6 +70,11 @@ class SweepPrinter:
             list_stores=tuple(self._list_stores({v.name: v for v in lists})),
         )  # fmt: skip
         return self._with_functions(found)
+
+    def _last(self) -> Sweep:
+        """The last one that looks at the row; one of them all where none does."""
+        sweeps = self.kernel.sweeps
+        return ([s for s in sweeps if s.loads or s.element_stores] or [*sweeps])[-1]
 
     # ---- functions ----
 
