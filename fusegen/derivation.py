@@ -205,7 +205,7 @@ class Repair:
     name: str
     text: Definition  # as written
     readout: Expr  # without guards, over names of row values
-    pivot: str  # of the term's own elements; "": it needs none
+    pivots: tuple[str, ...]  # of the term's own elements; none: it needs none
     why: str  # what is wrong with the text's own
     obligation: Obligation
 
@@ -244,7 +244,7 @@ class Derivation:
         """With every merged sum's known zeros left out; see `Dependent.without_zeros`. Not of sums
         that are read out about another row value than their pivot: there a zero is multiplied by
         the distance of the two, and what it holds is not lost in the pivot's own rounding."""
-        own = {r.pivot for r in self.repairs}
+        own = {p for r in self.repairs for p in r.pivots}
         entries = (
             e.without_zeros if isinstance(e, Dependent) and not own & {s.pivot for s in e.shifts}
             else e for e in self.entries

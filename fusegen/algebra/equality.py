@@ -48,6 +48,7 @@ class _Reader:
         self.extents: dict[sp.Symbol, g.Extent] = {}
         self.conditions: set[sp.Symbol] = set()
         self.nonzero: dict[sp.Expr, sp.Symbol] = {}  # the condition [e ≠ 0], by e
+        self.equals: dict[sp.Symbol, tuple[sp.Expr, sp.Expr]] = {}  # what [a = b] makes b, and b
         self.unknowns: list[tuple[str, sp.Expr, sp.Symbol]] = []
 
     def read(self, node: g.Node) -> sp.Expr:
@@ -135,11 +136,19 @@ class _Reader:
 
     def _sum(self, expr: sp.Expr, extent: g.Extent) -> sp.Expr:
         total = sp.Integer(0)
-        terms = self._idempotent(spread(expr))
+        terms = self._held(self._idempotent(spread(expr)))
         for h, c in split(terms, self._varying(expr, extent)).items():
             total += c * (self._length(extent) if h == 1 else self._unknown(
                 f"sum_{extent.name.lower()}", h, positive=True if h.is_positive else None,
                 nonnegative=True if h.is_nonnegative else None))  # fmt: skip
+        return total
+
+    def _held(self, total: sp.Expr) -> sp.Expr:
+        """[a = b]·f(a) = [a = b]·f(b), in every term of a sum."""
+        for condition, (a, b) in self.equals.items():
+            if total.has(condition):
+                terms = sp.Add.make_args(sp.expand(total))
+                total = sp.Add(*(t.subs(a, b) if condition in t.free_symbols else t for t in terms))
         return total
 
     def _take(self, node: g.Take) -> sp.Expr:
@@ -181,7 +190,18 @@ class _Reader:
         found = self._unknown(node.op, left - right, g.extent(node))
         if node.op == "ne" and isinstance(left - right, sp.Symbol | sp.Abs):
             self.nonzero[left - right] = found
+        if node.op == "eq":
+            self.conditions.add(found)
+            self.equals[found] = self._solved(left, right)
         return found
+
+    def _solved(self, left: sp.Expr, right: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
+        """What left = right makes of an element; of all of the left side, if not of one symbol."""
+        for x in self._varying(left, g.Extent.ELEMENT):
+            slope = sp.diff(left, x)
+            if slope in (1, -1) and not right.has(x):
+                return x, sp.expand(x - slope * (left - right))
+        return left, right
 
 
 def _number(value: float | int | bool) -> sp.Expr:

@@ -132,7 +132,8 @@ class _Teller:
 
     def repair(self, entry: Repair) -> Section:
         """A sum that is read out of sums about another pivot."""
-        about = (", kept about", Var(entry.pivot)) if entry.pivot else (", kept without a pivot",)
+        pivots = _listed([Var(p) for p in entry.pivots])
+        about = (", kept about", *pivots) if pivots else (", kept without a pivot",)
         rows = [
             Row("since", (entry.why,)),
             Row("read", (Relation(Var(entry.name), entry.readout),)),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from fusegen import graph as g
 from fusegen.algebra.floats.terms import literal
 from fusegen.algebra.symbols import is_nonnegative
+from fusegen.literals import exact
 from fusegen.loc import Loc
 from fusegen.rewrite.build import op
 from fusegen.rewrite.exponent import Exponent, linear, parts, plus, scaled, spelled
@@ -15,11 +17,13 @@ from fusegen.rewrite.exponent import Exponent, linear, parts, plus, scaled, spel
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """(element − row)^power."""
+    """node^power with node = by·(element − row), the difference as the text has it."""
 
     element: g.Node
     row: g.Node
     power: int
+    node: g.Node
+    by: Fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,8 @@ def _take(node: g.Node, into: Product) -> None:
             _take(b, into)
         case g.Map(op="square", args=(a,)):
             _take_power(node, a, 2, into)
+        case g.Map(op="pow", args=(a, k)) if literal(k) == 1:
+            _take(a, into)
         case g.Map(op="pow", args=(a, k)) if (literal(k) or 0) > 1:
             _take_power(node, a, literal(k) or 1, into)
         case _:
@@ -128,7 +134,11 @@ def _deviation(node: g.Node, power: int) -> Deviation | None:
     varying, rows = parts(linear(node))
     if not (varying and any(moves(n) for n in rows)) or any(g.reductions_of(n) for n in varying):
         return None
-    return Deviation(spelled(varying, node.loc), spelled(scaled(rows, -1), node.loc), power)
+    by = next(iter(varying.values())) if len(varying) == 1 else Fraction(1)
+    if exact(float(by**power)) != by**power:
+        by = Fraction(1)
+    element = spelled(scaled(varying, 1 / by), node.loc)
+    return Deviation(element, spelled(scaled(rows, -1 / by), node.loc), power, node, by)
 
 
 def _quotient(node: g.Node, power: float) -> Quotient | None:

@@ -14,7 +14,7 @@ from fusegen.trace import unique_names
 from fusegen.value import ACTIVE, Builder
 
 if TYPE_CHECKING:
-    from fusegen.repair.pivots import Repaired
+    from fusegen.repair.sums import Repaired
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _rewritten(graph: g.Graph, wanted: Collection[str], build: Builder) -> Rewri
     outputs = tuple(known[n] for n in graph.outputs)
     nodes = g.topological((*graph.inputs, *outputs))
     _name_new([n for n in nodes if n not in set(known.values())], graph, build)
-    own = [c.repaired.pivot for c in changes if c.repaired.pivot is not None]
+    own = [p for c in changes for p in c.repaired.pivots]
     # Arrays are called as they are for the text, whoever named them.
     names = unique_names(nodes, build) | {i: graph.names[i] for i in graph.inputs}
     new = replace(

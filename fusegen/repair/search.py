@@ -14,6 +14,7 @@ from fusegen.dtypes import DType
 from fusegen.errors import DTypeError
 from fusegen.kinds import infer_kinds
 from fusegen.proof.definitions import formula_of
+from fusegen.repair.condition import cancels
 from fusegen.repair.rewriting import Change, Rewriting, rewritten
 
 _BEYOND = (RefusalKind.KINK, RefusalKind.ORDER, RefusalKind.LATE, RefusalKind.DEFECT)
@@ -39,6 +40,7 @@ def with_repairs(
         new = derive(found.graph, defects, groups=_hidden(found), witnesses=False)
         sound = {c.name for c in found.changes if lost_in(c.repaired.value, c.text.arg) is None}
         sound -= _failing(found, new)
+        sound -= {c.name for c in found.changes if c.name in sound and cancels(c, found.graph)}
         if len(sound) == len(found.changes):
             if _spoilt(text, new):
                 return text
@@ -88,12 +90,12 @@ def _told(
 ) -> Derivation:
     repairs = []
     for change in found.changes:
-        entry, pivot = text[change.name], change.repaired.pivot
+        entry, pivots = text[change.name], change.repaired.pivots
         assert isinstance(entry, Refused)
         repairs.append(Repair(
             change.name, next(d for d in text.definitions if d.name == change.name),
             formula_of(found.graph, change.repaired.plain),
-            "" if pivot is None else found.graph.names[pivot],
+            tuple(found.graph.names[p] for p in pivots if p in found.graph.names),
             entry.refusal.why, proofs[change.name],
         ))  # fmt: skip
     entries = tuple(_shown(e, text) for e in new)
