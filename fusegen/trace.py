@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -203,14 +203,19 @@ def _output_names(
     return tuple(taken.free(w if w not in taken else f"{w}_result") for w in wishes)
 
 
-def unique_names(nodes: tuple[g.Node, ...], build: Builder) -> dict[g.Node, str]:
-    """The user's names first, then names made from what the node does."""
+def unique_names(
+    nodes: tuple[g.Node, ...], build: Builder, kept: Collection[str] = ()
+) -> dict[g.Node, str]:
+    """The user's names first, then names made from what the node does; `kept`: names that only a
+    node that has one by now may have."""
     names: dict[g.Node, str] = {}
     taken = Taken()
     for node in nodes:
         if isinstance(node, g.Input):
             names[node] = taken.free(c_identifier(node.name))
     for known in (True, False):
+        for name in () if known else kept:
+            taken.add(name)
         for node in nodes:
             if node in names or (node in build.labels) is not known:
                 continue

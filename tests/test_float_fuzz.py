@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from fuzz.float_campaign import report, run_campaign, seeds_of
-from fuzz.float_judge import TREES, execute, merged_sums
+from fuzz.float_judge import merged_sums
 from fuzz.float_oracle import Reading, magnitude, schedules
 from fuzz.float_page import page, table
+from fuzz.float_rows import TREES, execute
 from fuzz.float_texts import random_text
 
 import fusegen as fg

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 import sympy as sp
@@ -151,6 +151,7 @@ def read_setting(graph: g.Graph, arg: g.Node, entries: Mapping[g.Node, Entry]) -
         r.arg for row in reader.rows for r in g.reductions_of(row)
         if isinstance(entries[r], Base) and not isinstance(r, g.Own)
     }
+    reduced |= _weighed(arg, reader.rows)
     elements = reader.collect_elements(arg, reduced)
     leaves: dict[g.Node, sp.Expr] = {n: p.symbol for n, p in reader.rows.items()}
     text = freeze(arg, {**leaves, **elements})
@@ -165,6 +166,30 @@ def read_setting(graph: g.Graph, arg: g.Node, entries: Mapping[g.Node, Entry]) -
         graph, arg, text, f, elements, reader.rows, bounds, indicators, tuple(ordered), finite
     )
     return replace(setting, rows=_with_averages(setting, entries))
+
+
+def _weighed(arg: g.Node, rows: Collection[g.Node]) -> set[g.Node]:
+    """Elements e of differences e − p with a row value p of products with e: means of e under
+    weights, which are as good as plain ones."""
+    found = set()
+    for n in g.topological((arg,)):
+        if isinstance(n, g.Map) and n.op == "sub" and n.args[1] in rows:
+            e, p = n.args
+            products = [r.arg for r in g.reductions_of(p) if isinstance(r, g.Reduce)]
+            if any(e in _factors(product) for product in products):
+                found.add(e)
+    return found
+
+
+def _factors(product: g.Node) -> set[g.Node]:
+    """What a product, or what a condition chooses of one, multiplies."""
+    match product:
+        case g.Map(op="mul", args=(a, b)):
+            return {product} | _factors(a) | _factors(b)
+        case g.Map(op="where", args=(_, a, b)):
+            return {product} | _factors(a) | _factors(b)
+        case _:
+            return {product}
 
 
 def _with_averages(

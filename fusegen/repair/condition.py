@@ -17,6 +17,9 @@ from fusegen.kinds import assumed_dtypes
 from fusegen.reference import every_value
 from fusegen.repair.rewriting import Change
 
+_NOTHING = 1e-9
+"""What is 0 but for rounding in float64."""
+
 
 def cancels(change: Change, graph: g.Graph) -> bool:
     """Does the read-out add up much more than the text, on any hard row? `graph`: the rewritten
@@ -31,11 +34,20 @@ def cancels(change: Change, graph: g.Graph) -> bool:
     dtypes = assumed_dtypes(cut, "float32")
     for bank in hard_rows(cut, dtypes):
         values = every_value(cut, bank.inputs, dtypes, bank.n_cols)
-        total = sum(_size(c, s, values, bank) for c, s in parts)
-        found = condition_on(bank, change.text.arg, values, np.asarray(total))
-        if np.max(found, initial=0.0) > CONDITION:
+        total = np.sum([_size(c, s, values, bank) for c, s in parts], axis=0)
+        found = condition_on(bank, change.text.arg, values, total)
+        if np.max(found, initial=0.0) > CONDITION or _leaves(change, values, total, bank):
             return True
     return False
+
+
+def _leaves(
+    change: Change, values: Mapping[g.Node, Array], total: Array, bank: Bank
+) -> bool:
+    """Is anything added up on a row whose every term is exactly 0 in the text?"""
+    terms = np.broadcast_to(values[change.text.arg], (len(bank), bank.n_cols))
+    beyond = np.isfinite(total) & (total > _NOTHING)
+    return bool(np.any(~terms.any(axis=1) & beyond))
 
 
 def _terms(total: g.Node) -> g.Node:

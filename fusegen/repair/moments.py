@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import comb
 
@@ -34,6 +34,19 @@ def moments(own: Sum) -> Repaired | None:
     # A deviation that is 0 at the greatest exponential leaves what may be far below it.
     e = own_exponent(own) if is_never_positive(own) or _is_of_the_exponent(own) else None
     return None if e is None else _Moments(own, (e.relative,), e).made()
+
+
+def is_dominated(d: Deviation) -> bool:
+    """Is it a difference from an extreme of its element?"""
+    return _holds(d, lambda x, p: Pivots().dominates(x, p) != 0)
+
+
+def _holds(d: Deviation, fact: Callable[[g.Node, g.Node], bool]) -> bool:
+    match d.node:
+        case g.Map(op="sub", args=(x, p)):
+            return fact(x, p)
+        case _:
+            return False
 
 
 def _is_of_the_exponent(own: Sum) -> bool:
@@ -126,12 +139,8 @@ class _Moments:
     def is_sound(self, d: Deviation) -> bool:
         """Is the text's own row value an extreme of the element, or with no weights its mean?"""
         t = self.own.term
-        match d.node:
-            case g.Map(op="sub", args=(x, p)):
-                weighed = t.weights or t.masks or self.exponentials
-                return Pivots().dominates(x, p) != 0 or (not weighed and is_mean_of(x, p))
-            case _:
-                return False
+        weighed = t.weights or t.masks or self.exponentials
+        return is_dominated(d) or (not weighed and _holds(d, is_mean_of))
 
     def added_up(self, parts: list[Part]) -> g.Node:
         total: g.Node | None = None
@@ -198,12 +207,14 @@ class _Moments:
         return own.op("add", part, beside)
 
     def guarded(self, value: g.Node) -> g.Node:
-        """The value; of an infinite exponent 0 where the exponential is 0, else NaN."""
+        """The value; of an infinite exponent 0 where the exponential is 0, beside numbers."""
         own, e = self.own, self.exponent
         if e is None:
             return value
         infinite = own.op("or", own.op("isinf", e.pivot), own.op("isinf", e.row))
         beyond = own.op("mul", e.root, own.number(0.0))
+        for row in dict.fromkeys(d.row for d in own.term.deviations):
+            beyond = own.op("mul", beyond, row)
         return own.guarded(own.op("where", infinite, beyond, value))
 
     def scaled(self, c: g.Node) -> g.Node:

@@ -13,9 +13,11 @@ docs/proofs.md says why each is as accurate as the text; sympy proves each equal
 from __future__ import annotations
 
 from fusegen import graph as g
+from fusegen.algebra.floats.pivots import Pivots
+from fusegen.algebra.floats.terms import masks_of
 from fusegen.algebra.symbols import is_nonnegative
-from fusegen.repair.exponential import exponential
-from fusegen.repair.moments import moments
+from fusegen.repair.exponential import exponential, is_about_its_extreme
+from fusegen.repair.moments import is_dominated, moments
 from fusegen.repair.product import moves, taken_apart
 from fusegen.repair.shares import shares
 from fusegen.repair.sums import MAX_POWER, Repaired, Sum, name_pivot
@@ -72,8 +74,17 @@ def _alone(
         return Repaired(value, value, (), ((term, count),)), None
     share = fold(total.fold, term, loc)
     assert isinstance(share, g.Reduce)
-    found = _term(share, known) if g.reductions_of(term) else None
+    sound = not g.reductions_of(term) or _is_sound(Sum(share, taken_apart(term), known))
+    found = None if sound else _term(share, known)
     return Repaired(share, share, (), ((literal(1.0, loc), share),)), found
+
+
+def _is_sound(own: Sum) -> bool:
+    """Do all differences and quotients of the term have pivots that hold what is measured?"""
+    t, facts = own.term, Pivots(masks_of(own.total.arg))
+    return own.is_plain and (t.has_plain_exponent or is_about_its_extreme(own)) and all(
+        is_dominated(d) for d in t.deviations
+    ) and all(facts.spans(q.element, q.row) for q in t.quotients)  # fmt: skip
 
 
 def _added(node: g.Node, sign: int) -> list[tuple[g.Node, int]]:

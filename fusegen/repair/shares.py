@@ -78,7 +78,9 @@ class _Beside:
 
     def others(self, value: g.Node, what: str) -> g.Node:
         greatest = self.op("eq", self.x, self.m)
-        chosen = self.op("where", greatest, self.number(0.0), value)
+        # A product, not a choice: where m is infinite NaN must stay NaN.
+        other = self.op("where", greatest, self.number(0.0), self.number(1.0))
+        chosen = self.op("mul", other, value)
         return self.named(fold(g.Fold.SUM, chosen, self.loc), what)
 
     def read(self, e: g.Node, square: g.Node) -> g.Node:

@@ -8,8 +8,10 @@ import numpy as np
 
 from fusegen.dtypes import FLOAT32
 
-from .float_judge import Text, Worst, accepted, rows_for
+from .float_judge import accepted
+from .float_rows import rows_for
 from .float_texts import random_text
+from .float_yardstick import Text, Worst
 
 SHAPES = ((24, 1), (61, 16), (1300, 256))  # columns, chunk
 
@@ -35,6 +37,5 @@ def judge_compiled(seed: int) -> dict[str, Worst]:
         for name in sums:
             got = np.asarray(outputs[name])[:, None]
             worst = text.worst(name, got, f"compiled, chunks of {chunk}")
-            if worst.excess > found[name].excess:
-                found[name] = worst
+            found[name] = found[name].beside(worst)
     return found

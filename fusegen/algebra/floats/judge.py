@@ -110,6 +110,7 @@ class _Judge:
         """May a condition leave out the very elements that are NaN where a pivot is infinite?"""
         known = {*self.setting.rows, *self.setting.elements}
         return any(isinstance(n, g.Map) and n.op == "where"
+                   and not all(isinstance(v, g.Literal) for v in n.args[1:])  # NaN times 0 is NaN
                    for n in outside(known, self.setting.arg))  # fmt: skip
 
     def found(self) -> Iterator[Ground | Fault]:

@@ -1,0 +1,116 @@
+"""How far a merged sum may be off, row by row.
+
+4 × the worst error that a schedule of the safe text has there, and 16 units in the last place of
+Σ|terms|; where terms of both signs meet, of what the text's own rounding is in proportion to. Of
+sums about another pivot than the text's, Σ|terms| on that row or on one as far beside it as a mean
+rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fusegen import graph as g
+from fusegen.bank import Bank
+
+from .float_oracle import UNIT, Array, Reading, Shaken, magnitude, quantum, schedules
+
+SAFE, UNITS = 4.0, 16.0
+
+
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """The worst row of one sum: its error over what is allowed there; `rows`: how many of those
+    executed say anything, for the text has a value there that float32 can hold."""
+
+    excess: float = 0.0
+    tree: str = ""
+    row: str = ""
+    merged: float = 0.0
+    text: float = 0.0
+    rows: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.excess:.3g} ({self.tree}; {self.row}): {self.merged:.6g} for {self.text:.6g}"
+
+    def beside(self, other: Worst) -> Worst:
+        """The worse of both, over the rows of both."""
+        worse = other if other.excess > self.excess else self
+        return replace(worse, rows=self.rows + other.rows)
+
+
+class Text:
+    """What the text says on the rows of a bank, and how far off it may be."""
+
+    def __init__(
+        self, graph: g.Graph, sums: list[str], bank: Bank, result: float = 0.0,
+        moved: Collection[str] = (),
+    ) -> None:  # fmt: skip
+        """`moved`: sums that are kept about another pivot than the text's."""
+        self.bank = bank
+        right = Reading(graph, bank.inputs, bank.n_cols)
+        shaken = Shaken(right, graph)
+        others = list(schedules(graph, bank.inputs, bank.n_cols))
+        self.known = {}
+        for name in sums:
+            node = graph[name]
+            assert isinstance(node, g.Reduce)
+            want = _column(right.values[node], bank)
+            with np.errstate(all="ignore"):
+                errors = [np.abs(_column(o[node], bank) - want) for o in others]
+                first = errors[0]
+                terms = right.whole(right.values[node.arg])
+                whole = size = np.abs(terms).sum(axis=1)
+                if name in moved:
+                    near = np.abs(right.whole(shaken.values[node.arg])).sum(axis=1)
+                    size = np.maximum(size, near)  # NaN where that leaves the range
+                mixed = (terms.max(axis=1) > 0) & (terms.min(axis=1) < 0)
+                if mixed.any():
+                    own = right.whole(magnitude(right, node.arg)).sum(axis=1)
+                    size = np.where(mixed, own, size)
+                # Its row value is what is left of terms that cancel, and may as well be 0.
+                noise = mixed & (UNITS * 2 * UNIT * size >= whole)
+                size = size + right.whole(magnitude(right, node.arg, quantum)).sum(axis=1)
+                if node.fold is g.Fold.MEAN:
+                    size = size / bank.n_cols
+                allowed = SAFE * np.fmax.reduce(errors) + UNITS * 2 * UNIT * size
+                allowed += 8 * bank.n_cols * 2.0**-126 + result * np.abs(want)
+                judged = np.isfinite(want) & (first <= size / 64 + 2.0**-120) & (size < 5e36)
+                for row in g.reductions_of(node.arg):  # it leaves the range of float32
+                    judged &= np.isfinite(_column(others[0][row], bank))
+                unusable = _unusable(node, right, bank) if _chooses(node.arg) else ~judged
+            self.known[name] = want, allowed, judged, noise | unusable
+
+    def worst(self, name: str, merged: Array, tree: str) -> Worst:
+        want, allowed, judged, excused = self.known[name]
+        got = _column(merged, self.bank)
+        with np.errstate(all="ignore"):
+            error = np.where(np.isfinite(got), np.abs(got - want) / allowed, np.inf)
+            error = np.where(excused & ~np.isfinite(got), 0, error)
+        excess = np.where(judged, error, 0)
+        k = int(np.argmax(excess))
+        return Worst(float(excess[k]), tree, self.bank.label(k), float(got[k]), float(want[k]),
+                     int(judged.sum()))  # fmt: skip
+
+
+def _chooses(term: g.Node) -> bool:
+    """May a condition, or a bound, leave out what is NaN where a row value is not usable? That
+    docs/special_values.md excepts; not of terms that ask for infinities by themselves."""
+    ops = {n.op for n in g.topological((term,)) if isinstance(n, g.Map)}
+    return bool(ops & {"where", "maximum", "minimum"}) and "isinf" not in ops
+
+
+def _unusable(node: g.Reduce, right: Reading, bank: Bank) -> Array:
+    """Rows with an infinity on which a row value of the sum is none of the numbers."""
+    finite = [np.isfinite(a).all(axis=1) for a in bank.inputs.values()]
+    infinite = ~np.all(np.broadcast_arrays(*finite), axis=0)
+    rows = [np.isfinite(_column(right.values[r], bank)) for r in g.reductions_of(node.arg)]
+    return infinite & ~np.all([np.ones(len(bank), np.bool_), *rows], axis=0)
+
+
+def _column(values: Any, bank: Bank) -> Array:
+    return np.broadcast_to(np.asarray(values, np.float64), (len(bank), 1))[:, 0]
