@@ -413,6 +413,17 @@ def test_a_read_out_is_conditioned_where_every_term_is_close_to_0_too(text):
     assert refusal.kind in (RefusalKind.MIXED_SIGN, RefusalKind.DRIFT)
 
 
+@pytest.mark.parametrize("text", [
+    lambda x: fg.sum((x - fg.mean(x)) ** 2 * (x - fg.max(x))),
+    lambda x: fg.sum((fg.abs(x) - fg.mean(fg.abs(x))) ** 2 * (x - fg.max(fg.abs(x)))),
+    lambda x, y: fg.sum((x - fg.mean(x)) ** 2 * (fg.max(y) - y)),
+])  # fmt: skip
+def test_a_square_about_the_mean_beside_what_is_0_at_an_extreme_drifts(text):
+    """The element at the extreme has no weight at last, and moves the mean all the same."""
+    (refusal,) = derived(text).refusals
+    assert refusal.kind is RefusalKind.DRIFT
+
+
 def test_a_refusal_beside_a_selection_has_a_row_too():
     """The row that shows why is looked for by a replay that knows of [x = p] as well."""
     found = derived(lambda x, y: fg.sum(

@@ -125,6 +125,22 @@ def test_the_scale_of_exponentials_rounds_as_little_as_their_sum(text, rounded):
     assert np.max(abs(found / want - 1)) < 12 * 2.0**-24
 
 
+def test_moments_under_exponentials_form_no_product_that_the_text_does_not():
+    """e^y·x leaves the range where e^y·(x − P)² is small: weights are e^(y − max y)."""
+    p = fg.pipeline(lambda x, y: fg.sum(fg.exp(y) * (x - fg.mean(x)) ** 2))
+    assert p.plan(form="online").sweeps == 1
+    x = np.array([[100.0, 100.001, 99.999], [5e4, 5e4, 5e4], [3, 2, 1], [1, 2, 4]], np.float32)
+    y = np.array([[88.5, 80, 88], [88.7, 60, 1], [-100, -99, -98], [-INF, -INF, -INF]], np.float32)
+    work = p.work(form="online", dtype="float32")
+    replay = RowsReplay(online_kernel(work.graph, p.derivation(), work.dtypes), {"x": x, "y": y}, 3)
+    replay.run(chain(1))
+    found = replay.env[work.graph.names[work.graph.outputs[0]]][:, 0]
+    u = x.astype(float) - x.astype(float).mean(1, keepdims=True)
+    want = (np.exp(y.astype(float)) * u**2).sum(1)
+    np.testing.assert_allclose(found[[0, 2, 3]], want[[0, 2, 3]], rtol=1e-3, atol=1e-38)
+    assert np.isfinite(found[1])
+
+
 def test_rows_of_16_bits_keep_what_another_row_value_needs():
     """A sum that should be 0 about its mean is multiplied by the mean's distance from P."""
     work = narrow.work(form="online", dtype="bfloat16")

@@ -13,9 +13,13 @@ import fusegen as fg
 from fusegen.algebra import merge as algebra_merge
 from fusegen.algebra.derive import derive
 from fusegen.algebra.floats.judge import Verdict
+from fusegen.bank import Bank
 from fusegen.derivation import Dependent, RefusalKind, Refused
 from fusegen.dtypes import FLOAT32
+from fusegen.lower.online import online_kernel
+from fusegen.replay import RowsReplay, chain
 from fusegen.trials import first
+from fusegen.trials import floats as trial
 from fusegen.trials.trees import try_trees
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
@@ -108,6 +112,41 @@ def test_check_says_what_it_tried_in_floats_and_where_it_failed(no_rule):
             warnings.catch_warnings(action="ignore"),
         ):
             fg.check(fg.pipeline(WRONG[name]))
+
+
+@pytest.mark.parametrize("text", [
+    lambda x, y: fg.mean(x * (x - fg.max(y)) ** 2),
+    lambda x, y: fg.sum(y**2 * (y - fg.max(x)) ** 2),
+    lambda x, y: fg.sum(fg.exp(-y) * (x - fg.max(y)) ** 2),
+    lambda x, y: fg.sum(fg.exp(x - fg.max(x)) * (y - fg.max(fg.where(y > 0, y, -np.inf))) ** 2),
+])  # fmt: skip
+def test_a_power_that_is_0_to_the_last_digit_is_no_alarm(text):
+    """Where every x is P it is what the rounding of a mean leaves: docs/special_values.md."""
+    pipeline = fg.pipeline(text)
+    assert pipeline.plan(form="online").sweeps == 1
+    assert pipeline.derivation().repairs
+
+
+def test_a_divisor_that_is_all_rounding_is_no_alarm(monkeypatch):
+    """Where a mean is what is left of terms that cancel, and is 0 in another order, so is the
+    text infinite in that order; an infinity for a divisor with digits is one."""
+    graph = _graph(lambda x, y: fg.sum(fg.abs(y) / fg.mean(x)))
+    types = dict.fromkeys(("x", "y"), FLOAT32)
+    derivation = derive(graph)
+    kernel = online_kernel(graph, derivation, types)
+    noise = np.array([[1e5, 1, 2e-3, -1, -1e5, 1e-3]], np.float32)
+    for x, alarms in ((noise, 0), (np.ones((1, 6), np.float32), 1)):
+        bank = Bank(6, {"x": x, "y": np.ones((1, 6), np.float32)}, np.zeros((1, 2), int))
+
+        class Infinite(RowsReplay):
+            def run(self, make_state):
+                super().run(make_state)
+                self.env[graph.names[graph.outputs[0]]] = np.full((1, 1), np.inf, np.float32)
+                return self.results
+
+        monkeypatch.setattr(trial, "RowsReplay", Infinite)
+        found = trial.try_floats(graph, kernel, derivation, types, bank, chain(1))
+        assert len(found) == alarms
 
 
 def _foreign(x, y):

@@ -29,6 +29,10 @@ def moments(own: Sum) -> Repaired | None:
     deviations = own.term.deviations
     if max(d.power for d in deviations) > MAX_POWER:
         return None
+    if own.term.exponentials and own.term.has_plain_exponent and own.selected is None:
+        e = own_exponent(own)  # w·x may leave the range where w·(x − P)ᵏ does not
+        if e is not None:
+            return _Moments(own, (e.relative,), e).made()
     if own.term.has_plain_exponent or is_about_its_extreme(own):
         return _Moments(own, tuple(own.term.exponentials), None).made()
     # A deviation that is 0 at the greatest exponential leaves what may be far below it.
@@ -177,7 +181,8 @@ class _Moments:
         if not weights and not t.masks:
             return fold(g.Fold.MEAN, x, own.loc), None
         w = multiplied(weights, own.loc) or own.number(1.0)
-        if not t.has_plain_exponent:  # a weight that moves itself: Σ of it is no base monoid
+        if self.exponent is not None or not t.has_plain_exponent:
+            # A weight that moves itself: Σ of it is no base monoid.
             w = self.selected(w)
             share = own.op("div", w, fold(g.Fold.SUM, w, own.loc))
             return fold(g.Fold.SUM, own.op("mul", share, x), own.loc), None

@@ -58,7 +58,9 @@ class RowsFolder(Folder):
         return max([len(v) for v in given if np.ndim(v) == 2], default=1)
 
     def whole(self, value: Any, at: Any) -> Any:
-        return np.broadcast_to(np.asarray(value), (self.n_rows, at.size))
+        """Row by row in memory: a piece is then added up in blocks, as by a kernel's lanes, and not
+        one by one, as no kernel does."""
+        return np.ascontiguousarray(np.broadcast_to(np.asarray(value), (self.n_rows, at.size)))
 
     def _best_of(self, best: Best, values: Any, at: Any) -> Any:
         # NumPy takes the first NaN if there is one, else the first of the best: our order.

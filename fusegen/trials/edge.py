@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 
 from fusegen import graph as g
+from fusegen.ops import OPS
+from fusegen.rounding import SUM
 
 Array = np.ndarray[Any, Any]
 Values = Mapping[g.Node, Array]
 
+_AS_THEY_ARE = frozenset({"exp", "exp2", "expm1", "sigmoid", "tanh"})
 _MARGIN = 64.0  # so far from the end of the range, sums of a row's terms stay within it
 
 
@@ -41,6 +44,26 @@ def lost_at_edge(node: g.Reduce, values: Values, n_cols: int, info: np.finfo[Any
         total = whole.sum(axis=-1, keepdims=True)
         alone = beyond(_factor(node.arg, values, rows=True)).any(axis=-1, keepdims=True)
         return np.where(alone, np.inf, total / n_cols if node.fold is g.Fold.MEAN else total)
+
+
+def beside(node: g.Reduce, values: Values, n_cols: int, unit: float) -> Array:
+    """Σ|terms|, or their mean, on elements as far away as a sum of them, one by one, rounds;
+    (rows, 1). Row values, conditions and exponentials are as they are: a power of x − P has no
+    digits below."""
+    off = unit * max(SUM, n_cols) * (1 - 2.0 * (np.arange(n_cols) % 2))
+    moved: dict[g.Node, Array] = {}
+    with np.errstate(all="ignore"):
+        for n in g.topological((node.arg,)):
+            moved[n] = values[n]
+            if g.extent(n) is g.Extent.ROW or values[n].dtype.kind != "f":
+                continue
+            if isinstance(n, g.Input):
+                moved[n] = values[n] * (1 + off)
+            elif isinstance(n, g.Map) and n.op not in _AS_THEY_ARE:
+                moved[n] = OPS[n.op].numpy(*(moved[a] for a in n.args))
+        whole = np.broadcast_to(moved[node.arg], (*moved[node.arg].shape[:-1], n_cols))
+        total = np.asarray(np.abs(whole).sum(axis=-1, keepdims=True))
+    return total / n_cols if node.fold is g.Fold.MEAN else total
 
 
 def _products(term: g.Node) -> list[g.Node]:

@@ -8,7 +8,7 @@ merge alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from fusegen.kernel import Kernel
 from fusegen.reference import evaluate, every_value
 from fusegen.replay import RowsReplay, Split
 from fusegen.rounding import rounding_of
-from fusegen.trials.edge import lost_at_edge
+from fusegen.trials.edge import beside, lost_at_edge
 
 Array = np.ndarray[Any, Any]
 
@@ -52,6 +52,7 @@ class _Text:
     safe: Array
     terms: Array  # Σ|terms|, of a mean their mean
     excepted: Array  # rows that may be NaN: docs/special_values.md
+    moved: bool  # kept about another pivot than the text's
 
 
 def try_floats(
@@ -71,7 +72,8 @@ def try_floats(
     replay.run(tree)
     wide = kernel.compute == FLOAT64
     found = []
-    for text in _texts(graph, merged, dtypes, bank, wide=wide):
+    moved = {r.name for r in derivation.repairs}
+    for text in _texts(graph, merged, dtypes, bank, moved, wide=wide):
         got = _column(replay.env[graph.names[text.node]], len(bank))
         excess = _excess(graph, text, got, dtypes, bank, wide=wide)
         if np.max(excess) > 1:
@@ -88,8 +90,9 @@ def _sums(graph: g.Graph, derivation: Derivation) -> list[g.Reduce]:
 
 
 def _texts(
-    graph: g.Graph, sums: list[g.Reduce], dtypes: Mapping[str, DType], bank: Bank, *, wide: bool
-) -> Iterator[_Text]:
+    graph: g.Graph, sums: list[g.Reduce], dtypes: Mapping[str, DType], bank: Bank,
+    moved: Collection[str], *, wide: bool,
+) -> Iterator[_Text]:  # fmt: skip
     needed = [[r for r in g.reductions_of(n.arg) if isinstance(r, g.Reduce)] for n in sums]
     held = tuple(r for rows in needed for r in rows)
     asked = replace(graph, outputs=(*sums, *held, *(n.arg for n in sums)))
@@ -109,7 +112,8 @@ def _texts(
         unusable = np.any([~np.isfinite(v) for v in known.values()], axis=0)
         unusable |= np.any([known[r] == 0 for r in _divisors(node.arg) if r in known], axis=0)
         yield _Text(node, _column(exact[k], rows), np.where(fits, _column(safe[k], rows), np.nan),
-                    terms / n if mean else terms, unusable & _chooses(node.arg))  # fmt: skip
+                    terms / n if mean else terms, unusable & _chooses(node.arg),
+                    graph.names[node] in moved)  # fmt: skip
 
 
 def _chooses(term: g.Node) -> bool:
@@ -148,9 +152,16 @@ def _excess(
             bound = rounding_of(text.node, values, bank.n_cols, unit, float(info.tiny))
             own = SAFE * _column(bound, len(suspects))
             lost = _column(lost_at_edge(text.node, values, bank.n_cols, info), len(suspects))
+            # An infinity is no rounding, unless a divisor is all rounding and may as well be 0.
+            noise = np.isinf(error[suspects]) & (own >= SAFE * text.terms[suspects])
+            noise &= np.all([np.isfinite(a).all(axis=1) for a in inputs.values()], axis=0)
             own = np.where(np.isfinite(error[suspects]), own, 0) + lost
+            if text.moved:
+                near = beside(text.node, values, bank.n_cols, unit)
+                own = own + UNITS * unit * _column(near, len(suspects))
             again = error[suspects] / (BEYOND * (allowed[suspects] + own))
-            excess[suspects] = np.where(lost <= text.terms[suspects] / 64, again, 0)
+            known = ~noise & (lost <= text.terms[suspects] / 64)
+            excess[suspects] = np.where(known, again, 0)
     return excess
 
 

@@ -18,6 +18,7 @@ Add = Callable[[Array], Array]
 
 UNIT = 2.0**-24  # of one rounding in float32
 ROUNDINGS = 4.0  # that a sum of many terms may be off by
+DRAWS, FEW = 2, 3  # of every operation rounded by chance: 4 times as many on so few columns
 
 
 def _xlogy(a: Array, b: Array) -> Array:
@@ -42,12 +43,13 @@ def one_by_one(values: Array) -> Array:
     return np.asarray(np.cumsum(values, axis=-1, dtype=values.dtype)[..., -1:])
 
 
-def off(period: int) -> Add:
-    """Sums that are off by `ROUNDINGS` of their own terms, so many upwards, as many downwards, …"""
+def off(period: int, first: int) -> Add:
+    """Sums that are off by `ROUNDINGS` of their own terms, so many upwards, as many downwards, …
+    or the other way round, for first = −1."""
     count = itertools.count()
 
     def add(v: Array) -> Array:
-        sign = 1 - 2 * (next(count) // period % 2)
+        sign = first * (1 - 2 * (next(count) // period % 2))
         return added(v) + sign * ROUNDINGS * UNIT * added(np.abs(v))
 
     return add
@@ -144,11 +146,11 @@ def schedules(
     """The values of the text by other ways to add up the same sums in float32, and to round."""
     yield Reading(graph, inputs, n_cols, np.float32).values
     yield Reading(graph, inputs, n_cols, np.float32, one_by_one).values
-    for period in (1, 2):
-        yield Reading(graph, inputs, n_cols, np.float64, off(period)).values
+    for period, first in itertools.product((1, 2), (1, -1)):
+        yield Reading(graph, inputs, n_cols, np.float64, off(period, first)).values
     turned = {n: a[:, ::-1] if a.shape[1] > 1 else a for n, a in inputs.items()}
     yield Reading(graph, turned, n_cols, np.float32, one_by_one).values
-    for seed in (0, 1):
+    for seed in range(DRAWS if n_cols > FEW else 4 * DRAWS):  # few roundings seldom meet
         yield Chance(graph, inputs, n_cols, seed).values
 
 

@@ -31,18 +31,19 @@ Excess is the error over what is allowed; none may be above 1.
   61 and 1,300 columns; rows of bfloat16 where the merge for them keeps fewer sums. Rows follow the
   patterns of the trial bank, in draws other than the product's own; with several inputs every two
   meet in pairs of patterns. A sample is compiled, C++, in chunks of 1, 8 and 256.
-* **Yardstick**, row by row: 4 × the safe text's error, the worst of five ways to add up its sums in
-  float32 and of two with every operation rounded up or down by chance, and 16 units in the last
-  place of Σ|terms|. Where terms of both signs meet in a row, what the text's own rounding is in
-  proportion to stands for Σ|terms|: Σ over its operations of |operand|·|∂f|, to first order. Of
-  sums kept about another pivot, Σ|terms| also on elements as far away as a sum of them rounds: a
-  power of x − P that is exactly 0 is known to the rounding of a mean only. What falls
-  below the normal numbers rounds absolutely; a result in bfloat16 rounds when it is written. Not
-  finite where the text is, is wrong; but for NaN where the row has an infinity, which
-  [special values](../docs/special_values.md) allow in some cases, and where a divisor of the text
-  is all rounding, so that Σ|terms| is no more than what is allowed. Rows on which the text or a row
-  value of it leaves the range of float32 are not judged. The oracle is float64 and a reading of the
-  graph of its own (`tests/fuzz/float_oracle.py`).
+* **Yardstick**, row by row: 4 × the safe text's error, the worst of seven ways to add up its sums
+  in float32 and of two (on short rows eight) with every operation rounded up or down by chance,
+  and 16 units in the last place of Σ|terms|. Where terms of both signs meet in a row, or are no
+  more than the text's own rounding, what that is in proportion to stands for Σ|terms|: Σ over its
+  operations of |operand|·|∂f|, to first order. Of sums kept about another pivot, Σ|terms| also on
+  elements as far away as a sum of them rounds: a power of x − P that is exactly 0 is known to the
+  rounding of a mean only. What falls below the normal numbers rounds absolutely; a result in
+  bfloat16 rounds when it is written. Not finite where the text is, is wrong; but for NaN where the
+  row has an infinity, which [special values](../docs/special_values.md) allow in some cases, and
+  where a divisor of the text is all rounding, so that Σ|terms| is no more than what is allowed.
+  Rows on which the text or a row value of it leaves the range of float32, or Σ|terms| comes within
+  4·n of its end, are not judged: Σ (x / s)·y is kept as (Σ x·y) / s. The oracle is float64 and a
+  reading of the graph of its own (`tests/fuzz/float_oracle.py`).
 * **Missed**: refused for what floats would make of it, equal to the text over the reals with that
   rule switched off, and never seen wrong on these rows, on other draws of them, or on 150 columns
   one by one. That is more than can be merged safely: what goes wrong by a factor of n is seen on

@@ -19,7 +19,7 @@ from fusegen.bank import Bank
 
 from .float_oracle import UNIT, Array, Reading, Shaken, magnitude, quantum, schedules
 
-SAFE, UNITS = 4.0, 16.0
+SAFE, UNITS, MOST = 4.0, 16.0, 3.4e38
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +69,18 @@ class Text:
                     near = np.abs(right.whole(shaken.values[node.arg])).sum(axis=1)
                     size = np.maximum(size, near)  # NaN where that leaves the range
                 mixed = (terms.max(axis=1) > 0) & (terms.min(axis=1) < 0)
-                if mixed.any():
-                    own = right.whole(magnitude(right, node.arg)).sum(axis=1)
-                    size = np.where(mixed, own, size)
+                own = right.whole(magnitude(right, node.arg)).sum(axis=1)
+                # Terms that are all rounding have no sign.
+                size = np.where(mixed | (2 * UNIT * own >= whole), np.maximum(own, size), size)
                 # Its row value is what is left of terms that cancel, and may as well be 0.
-                noise = mixed & (UNITS * 2 * UNIT * size >= whole)
+                noise = UNITS * 2 * UNIT * own >= whole
                 size = size + right.whole(magnitude(right, node.arg, quantum)).sum(axis=1)
                 if node.fold is g.Fold.MEAN:
                     size = size / bank.n_cols
                 allowed = SAFE * np.fmax.reduce(errors) + UNITS * 2 * UNIT * size
                 allowed += 8 * bank.n_cols * 2.0**-126 + result * np.abs(want)
-                judged = np.isfinite(want) & (first <= size / 64 + 2.0**-120) & (size < 5e36)
+                judged = np.isfinite(want) & (first <= size / 64 + 2.0**-120)
+                judged &= size < min(5e36, MOST / (4 * bank.n_cols))  # Σ (x / s) is (Σ x) / s
                 for row in g.reductions_of(node.arg):  # it leaves the range of float32
                     judged &= np.isfinite(_column(others[0][row], bank))
                 unusable = _unusable(node, right, bank) if _chooses(node.arg) else ~judged

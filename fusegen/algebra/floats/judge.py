@@ -206,18 +206,19 @@ class _Judge:
 
     def _is_product(self, h: sp.Expr) -> bool:
         """w·Π uᵢ^kᵢ with w ≥ 0 and every uᵢ dominated, or from its own mean under w."""
-        weight, factors = h, []
-        for c in self.shifts:
-            degree = _degree(h, c.u)
-            if degree is None:
-                return False
-            if degree:
-                weight = weight / c.u**degree
-                factors.append(c)
+        weight, degrees = h, {c: _degree(h, c.u) for c in self.shifts}
+        factors = {c: k for c, k in degrees.items() if k}
+        if None in degrees.values():
+            return False
+        for c, k in factors.items():
+            weight = weight / c.u**k
         weight = sp.cancel(weight)
+        bounded = [c for c in factors if self._dominated(c)]
         return all(
-            self._averages(c, weight) or self._dominated(c)
-            or (weight.is_number and self._is_plain_mean(c)) for c in factors
+            c in bounded
+            # Beside one that is 0 at the extreme u² has a foreign weight: what is there moves p.
+            or (not (bounded and k > 1) and (self._averages(c, weight) or (
+                weight.is_number and self._is_plain_mean(c)))) for c, k in factors.items()
         )  # fmt: skip
 
     def _dominated(self, c: Choice) -> bool:
