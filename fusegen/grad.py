@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from inspect import Parameter
 from typing import Any
 
@@ -24,7 +24,6 @@ from fusegen.names import Taken, nearest
 from fusegen.nesting import nest
 from fusegen.pipeline import Pipeline
 from fusegen.report.formula import formula
-from fusegen.runtime.rows import Axes
 from fusegen.runtime.threads import load
 from fusegen.shared import Recent
 from fusegen.signature import check_names, constants_key
@@ -145,13 +144,9 @@ class Gradient(Pipeline):
         builder().labels.setdefault(found.node, f"grad_{name}")
         return found
 
-    def _inline(
-        self, arrays: tuple[Any, ...], named: Any, axis: Axes, out: Any, keepdims: bool
-    ) -> Any:
+    def _inline(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         """Inside another pipeline: derived on its own first, so that arguments which are equal, or
         equal to something in the text, are told apart."""
-        if axis != -1 or out is not None or keepdims:
-            return super()._inline(arrays, named, axis, out, keepdims)
         present, constants = self.bind(arrays, named)
         graph = self.traced(frozenset(present), constants).graph
         given: dict[g.Node, g.Node] = {i: lift(present[i.name]) for i in graph.inputs}

@@ -15,7 +15,7 @@ from fusegen.compiler import Traced, Work
 from fusegen.derivation import Derivation
 from fusegen.dispatch import Call, Choices, Front, no_source, prepare
 from fusegen.dtypes import DType, dtype_of
-from fusegen.errors import ArgumentError, FusegenError, TraceError
+from fusegen.errors import ArgumentError, FusegenError
 from fusegen.forms import check_form
 from fusegen.kinds import DTypes, assumed_dtypes
 from fusegen.names import nearest
@@ -89,7 +89,13 @@ class Pipeline(Held):
         """
         try:
             if is_tracing():
-                return self._inline(arrays, constants, axis, out, keepdims)
+                sg.refuse_inside(
+                    self.name, axis=plain_axis(axis) != -1, out=out is not None,
+                    keepdims=sg.check_flag("keepdims", keepdims), form=form != "auto",
+                    device=device != "auto",
+                    deterministic=sg.check_flag("deterministic", deterministic),
+                )  # fmt: skip
+                return self._inline(arrays, constants)
             if axis.__class__ is not int:
                 axis = plain_axis(axis)
             if self.traces.watches.changed() and self.traces.are_stale():
@@ -276,13 +282,7 @@ class Pipeline(Held):
         constants = self.signature.bind_constants(rest)
         return self.signature.bind_arrays(arrays, by_name), constants
 
-    def _inline(
-        self, arrays: tuple[Any, ...], named: Mapping[str, Any], axis: Axes, out: Any,
-        keepdims: bool,
-    ) -> Any:  # fmt: skip
-        if plain_axis(axis) != -1 or out is not None or sg.check_flag("keepdims", keepdims):
-            raise TraceError(f"{self.name} was called with axis, keepdims or out inside a pipeline",
-                             fix="There it works on the row that is being traced.")  # fmt: skip
+    def _inline(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         present, constants = self.bind(arrays, named)
         return inline(self.fn, [present.get(n) for n in self.signature.arrays], constants)
 

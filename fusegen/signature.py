@@ -14,23 +14,17 @@ from fusegen.literals import as_index, constant, constant_key, is_whole
 from fusegen.loc import Loc
 from fusegen.names import nearest
 
-RESERVED = frozenset(
-    [
-        "axis",
-        "keepdims",
-        "out",
-        "form",
-        "device",
-        "target",
-        "deterministic",
-        "tune",
-        "chunk",
-        "dtype",
-        "n_cols",
-        "inputs",
-    ]
-)
-_OF_CALLS = ("axis", "keepdims", "out", "form", "device", "deterministic")
+_SHOWN = ("source", "plan", "derivation", "explain")
+_MADE = ("compile", *_SHOWN)
+RESERVED: Mapping[str, tuple[str, ...]] = {
+    "axis": ("calls", "reference"), "keepdims": ("calls", "reference"), "out": ("calls",),
+    "device": ("calls",), "form": ("calls", *_MADE), "deterministic": ("calls", *_MADE),
+    "target": _MADE, "chunk": _MADE, "tune": ("compile",),
+    "dtype": _SHOWN, "inputs": _SHOWN, "n_cols": _SHOWN, "n_rows": _SHOWN,
+}  # fmt: skip
+"""Words that are no parameter's name, and what takes them; compiled objects take those of calls
+that say nothing about the kernel."""
+_OF_CALLS = tuple(n for n, takers in RESERVED.items() if "calls" in takers)
 _ELSEWHERE = {"dim": "axis", "axes": "axis", "keepdim": "keepdims"}  # other libraries' words
 REQUIRED = inspect.Parameter.empty
 
@@ -53,6 +47,8 @@ class Signature:
             )
         bound = dict(zip(self.arrays, given, strict=False))
         for name, value in named.items():
+            if name not in self.arrays:
+                raise self._fixed(name)
             if name in bound:
                 raise ArgumentError(f"{self.name} got {name} twice")
             bound[name] = value
@@ -98,18 +94,35 @@ class Signature:
                                 fix=f"Pass {missing[0]}=… by keyword.")  # fmt: skip
         return bound
 
+    def _fixed(self, name: str) -> ArgumentError:
+        """For what a compiled object is called with."""
+        if name not in self.constants and name not in RESERVED:
+            return self._unknown(name)
+        return ArgumentError(f"what {self.name} was compiled to got {name}",
+                             why="It takes arrays, axis, keepdims and out: all else was settled "
+                             "when it was compiled.",
+                             fix=f"Leave {name} out, or call {self.name} itself.")  # fmt: skip
+
     def _unknown(self, name: str) -> ArgumentError:
         known = [*self.constants, *self.arrays]
         if name in RESERVED:
+            *most, last = RESERVED[name]
+            listed = f"{', '.join(most)} and {last}" if most else last
             return ArgumentError(f"{self.name} was called with {name}",
-                                 why="It is an argument of compile, source or explain, not of a "
-                                     "call.")  # fmt: skip
+                                 why=f"It is an argument of {listed}.")  # fmt: skip
         if name in _ELSEWHERE:
             return ArgumentError(f"{self.name} has no parameter {name!r}",
                                  fix=f"Say {_ELSEWHERE[name]}=….")  # fmt: skip
         listed = f"Constants: {', '.join(self.constants) or 'none'}. It takes {self._takes()}."
         return ArgumentError(f"{self.name} has no parameter {name!r}", why=listed,
                              fix=nearest(name, [*known, *_OF_CALLS]))  # fmt: skip
+
+
+def refuse_inside(name: str, **asked: bool) -> None:
+    """Of a pipeline called in the text of another. Raises TraceError for what is asked there."""
+    for option in (n for n, is_so in asked.items() if is_so):
+        raise TraceError(f"{name} was called with {option} inside a pipeline",
+                         fix="There it works on the row that is being traced.")  # fmt: skip
 
 
 def check_flag(name: str, value: Any) -> bool:

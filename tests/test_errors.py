@@ -10,6 +10,7 @@ import pytest
 from cases import rows
 
 import fusegen as fg
+from fusegen.signature import RESERVED
 
 softmax, topk = fg.library.softmax, fg.library.topk
 
@@ -183,6 +184,21 @@ def test_out():
     shared = np.empty((4,), "f4")
     twice = lambda: fg.library.var_mean(x, out=(shared, shared))  # noqa: E731
     assert "overlap" in str(error_of(fg.ArgumentError, twice))
+
+
+def test_where_an_argument_belongs():
+    """What takes it is what is named, and a pipeline's own parameters are called otherwise."""
+    p, shown = fg.Pipeline, ("source", "plan", "derivation", "explain")
+    kinds = {"calls": p.__call__, "reference": p.reference, "compile": p.compile,
+             **dict.fromkeys(shown, p.work)}  # fmt: skip
+    taken = {n: set(inspect.signature(f).parameters) - {"self", "arrays", "constants"}
+             for n, f in kinds.items()}  # fmt: skip
+    assert set(RESERVED) == set().union(*taken.values())
+    for option, takers in RESERVED.items():
+        assert {n for n, options in taken.items() if option in options} == set(takers), option
+        for method in {"compile", *shown} - set(takers):
+            asked = lambda: getattr(softmax, method)(**{option: 1})  # noqa: B023, E731
+            assert f"argument of {takers[0]}" in str(error_of(fg.ArgumentError, asked))
 
 
 def test_roots():

@@ -60,13 +60,16 @@ def test_inlined_pipelines_take_constants_and_optional_inputs():
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
-def test_inlined_pipelines_take_no_axis():
+@pytest.mark.parametrize("given", [
+    {"axis": 0}, {"keepdims": True}, {"out": rows()}, {"form": "safe"}, {"device": "cpu"},
+    {"deterministic": True},
+], ids=lambda given: next(iter(given)))  # fmt: skip
+def test_inlined_pipelines_take_what_their_text_takes(given):
     def wrong(x):
-        return softmax(x, axis=0)
+        return softmax(x, **given)
 
-    pipeline = fg.pipeline(wrong)
-    with pytest.raises(fg.TraceError, match="axis, keepdims or out"):
-        pipeline(rows())
+    with pytest.raises(fg.TraceError, match=f"with {next(iter(given))} inside a pipeline"):
+        fg.pipeline(wrong)(rows())
 
 
 def test_structures_nest():
