@@ -10,11 +10,13 @@ from fuzz.float_oracle import Reading, magnitude, schedules
 from fuzz.float_page import page, table
 from fuzz.float_rows import TREES, execute
 from fuzz.float_texts import random_text
+from fuzz.float_yardstick import Text
 
 import fusegen as fg
 from fusegen.algebra import merge
 from fusegen.algebra.derive import derive
 from fusegen.algebra.floats.judge import Verdict
+from fusegen.bank import Bank
 
 SLICE, FIRST = 16, 500
 
@@ -94,3 +96,23 @@ def test_the_oracle_knows_how_wrong_the_text_may_be():
                 within = off <= 8 * 2.0**-24 * bound
             known = np.isfinite(off) & np.isfinite(bound) & (bound < 1e36)
             assert np.all(within[np.broadcast_to(known, within.shape)]), str(random_text(seed))
+
+
+def test_an_infinity_is_wrong_unless_the_divisor_is_all_rounding():
+    graph = _graph(lambda x, y: fg.sum(fg.abs(y) / fg.mean(x)), ("x", "y"))
+    (name,) = (graph.names[o] for o in graph.outputs)
+    x = np.array([[1e5, 1, 2e-3, -1, -1e5, 1e-3], [1, 2, 3, -1, -2, -2]], np.float32)
+    bank = Bank(6, {"x": x, "y": np.ones_like(x)}, np.zeros((2, 2), int))
+    for row, excess in ((0, 0.0), (1, np.inf)):
+        merged = np.full((1, 1), np.inf, np.float32)
+        assert Text(graph, [name], bank.only(row)).worst(name, merged, "").excess == excess
+
+
+def test_the_yardstick_has_errors_of_both_signs():
+    """Row values that are off may make up for each other in one direction, and not in the other."""
+    graph = _graph(lambda x: fg.sum(x) + 0 * fg.mean(x), ("x",))
+    x = np.full((1, 24), 1.5, np.float32)
+    (total,) = graph.outputs
+    found = [float(v[total][0, 0]) - 36 for v in schedules(graph, {"x": x}, 24)]
+    assert min(found) < 0 < max(found)
+    assert min(found) == pytest.approx(-max(found), rel=1e-3)
