@@ -9,10 +9,10 @@ import multiprocessing
 import platform
 import statistics
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import sympy
@@ -21,11 +21,12 @@ import fusegen as fg
 from fusegen.sources import sources_digest
 
 from .float_compiled import judge_compiled
-from .float_judge import Outcome, judge_text
+from .float_judge import judge_text
 from .float_texts import random_text
 
 EXAMPLES = 12
 Record = dict[str, Any]
+_T = TypeVar("_T")
 
 
 def seeds_of(first: int, count: int) -> list[int]:
@@ -44,35 +45,37 @@ def seeds_of(first: int, count: int) -> list[int]:
 def run_campaign(
     first: int, count: int, *, processes: int = 1, kept: Path | None = None, compiled: int = 0
 ) -> list[Record]:
-    """Judge `count` different texts, every `compiled`-th accepted one also compiled.
+    """Judge `count` different texts, `compiled` accepted ones at most compiled as well.
 
     kept: lines that an earlier run of the same sources wrote are read, not judged again.
     """
     done = {} if kept is None else _read(kept)
     seeds = seeds_of(first, count)
     todo = [s for s in seeds if s not in done]
-    for record in _judged(todo, processes):
-        done[record["seed"]] = record
+    for outcome in _mapped(judge_text, todo, processes, ordered=False):
+        record = done[outcome.seed] = asdict(outcome)
         if kept is not None:
             with kept.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"sources": sources_digest(), **record}) + "\n")
     records = [done[s] for s in seeds]
     accepted = [r for r in records if any(v["judgement"] == "accepted" for v in r["verdicts"])]
-    for record in accepted[:: len(accepted) // compiled + 1] if compiled else []:
-        record["compiled"] = {n: asdict(w) for n, w in judge_compiled(record["seed"]).items()}
+    sample = accepted[:: len(accepted) // compiled + 1] if compiled else []
+    found = _mapped(judge_compiled, [r["seed"] for r in sample], processes)
+    for record, worst in zip(sample, found, strict=True):
+        record["compiled"] = {n: asdict(w) for n, w in worst.items()}
     return records
 
 
-def _judged(seeds: list[int], processes: int) -> Iterator[Record]:
+def _mapped(
+    judge: Callable[[int], _T], seeds: list[int], processes: int, *, ordered: bool = True
+) -> Iterator[_T]:
+    """Each seed judged, by so many processes; most of a compiled one's time is the compiler's."""
     if processes == 1:
-        yield from (_record(judge_text(s)) for s in seeds)
+        yield from map(judge, seeds)
         return
     with multiprocessing.get_context("fork").Pool(processes) as pool:
-        yield from (_record(o) for o in pool.imap_unordered(judge_text, seeds, chunksize=4))
-
-
-def _record(outcome: Outcome) -> Record:
-    return asdict(outcome)
+        each = pool.imap if ordered else pool.imap_unordered
+        yield from each(judge, seeds, chunksize=1)
 
 
 def _read(path: Path) -> dict[int, Record]:

@@ -30,7 +30,7 @@ Excess is the error over what is allowed; none may be above 1.
   after another from both sides and in pairs of pairs, chunks of 7 and 256, rows of 1, 2, 3, 11, 24,
   61 and 1,300 columns; rows of bfloat16 where the merge for them keeps fewer sums. Rows follow the
   patterns of the trial bank, in draws other than the product's own; with several inputs every two
-  meet in pairs of patterns. A sample is compiled, C++, in chunks of 1, 8 and 256.
+  meet in pairs of patterns. A sample is compiled, C++, in chunks of 1, 16 and 256.
 * **Yardstick**, row by row: 4 × the safe text's error, the worst of seven ways to add up its sums
   in float32 and of two (on short rows eight) with every operation rounded up or down by chance,
   and 16 units in the last place of Σ|terms|. Where terms of both signs meet in a row, or are no
@@ -38,12 +38,16 @@ Excess is the error over what is allowed; none may be above 1.
   operations of |operand|·|∂f|, to first order. Of sums kept about another pivot, Σ|terms| also on
   elements as far away as a sum of them rounds: a power of x − P that is exactly 0 is known to the
   rounding of a mean only. What falls below the normal numbers rounds absolutely; a result in
-  bfloat16 rounds when it is written. Not finite where the text is, is wrong; but for NaN where the
-  row has an infinity, which [special values](../docs/special_values.md) allow in some cases, and
-  where a divisor of the text is all rounding, so that Σ|terms| is no more than what is allowed.
-  Rows on which the text or a row value of it leaves the range of float32, or Σ|terms| comes within
-  4·n of its end, are not judged: Σ (x / s)·y is kept as (Σ x·y) / s. The oracle is float64 and a
+  bfloat16 rounds when it is written. Not finite where the text is, is wrong, on rows
+  with infinities too; but where a condition or a bound of the term may leave out what an infinite
+  row value makes NaN, which [special values](../docs/special_values.md) except (not of terms that
+  ask `isinf`: they are about those rows), and where a divisor of the text is all rounding, so that
+  Σ|terms| is no more than what is allowed. Rows on which the text or a row value of it has no
+  value or leaves the range of float32, or Σ|terms| comes within 4·n of its end, are not judged:
+  Σ (x / s)·y is kept as (Σ x·y) / s. The oracle is float64 and a
   reading of the graph of its own (`tests/fuzz/float_oracle.py`).
+* **Silent**: no row says anything, as of ((x − x) / mean(x − x))², which is 0 / 0 whatever x is.
+  Such sums count neither as merged nor as missed: nothing could be seen wrong of them.
 * **Missed**: refused for what floats would make of it, equal to the text over the reals with that
   rule switched off, and never seen wrong on these rows, on other draws of them, or on 150 columns
   one by one. That is more than can be merged safely: what goes wrong by a factor of n is seen on
@@ -105,6 +109,7 @@ def _summary(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("refused for floats, and seen wrong", str(sums.get("refused", 0))),
         ("missed, of what can be merged safely",
          f"{sums.get('missed', 0)}, {found['missed_share']:.1%}"),
+        ("without a value on every row", str(sums.get("silent", 0))),
         ("not equal over the reals, or undecided", str(sums.get("unmerged", 0))),
         ("exceptions", str(len(found["exceptions"]))),
         ("seconds a text", f"{found['seconds_a_text']['median']} / "

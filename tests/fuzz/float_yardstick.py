@@ -8,7 +8,7 @@ rounds.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,8 +83,11 @@ class Text:
                 judged &= size < min(5e36, MOST / (4 * bank.n_cols))  # Σ (x / s) is (Σ x) / s
                 for row in g.reductions_of(node.arg):  # it leaves the range of float32
                     judged &= np.isfinite(_column(others[0][row], bank))
-                unusable = _unusable(node, right, bank) if _chooses(node.arg) else ~judged
-            self.known[name] = want, allowed, judged, noise | unusable
+                special, unusable = _beyond(node, right, others, bank)
+                excused = noise | unusable if _chooses(node.arg) else noise
+            # What rounding is in proportion to may be NaN beside an infinity: a number will do.
+            allowed = np.where(special & ~np.isfinite(allowed), np.inf, allowed)
+            self.known[name] = want, allowed, judged | special, excused
 
     def worst(self, name: str, merged: Array, tree: str) -> Worst:
         want, allowed, judged, excused = self.known[name]
@@ -105,12 +108,21 @@ def _chooses(term: g.Node) -> bool:
     return bool(ops & {"where", "maximum", "minimum"}) and "isinf" not in ops
 
 
-def _unusable(node: g.Reduce, right: Reading, bank: Bank) -> Array:
-    """Rows with an infinity on which a row value of the sum is none of the numbers."""
+def _beyond(
+    node: g.Reduce, right: Reading, others: Sequence[Mapping[g.Node, Array]], bank: Bank
+) -> tuple[Array, Array]:
+    """Rows with an infinity on which the text has a number, however it is added up; those of them
+    on which a row value of the sum has none."""
     finite = [np.isfinite(a).all(axis=1) for a in bank.inputs.values()]
-    infinite = ~np.all(np.broadcast_arrays(*finite), axis=0)
-    rows = [np.isfinite(_column(right.values[r], bank)) for r in g.reductions_of(node.arg)]
-    return infinite & ~np.all([np.ones(len(bank), np.bool_), *rows], axis=0)
+    special = ~np.all(np.broadcast_arrays(*finite), axis=0)
+    unusable = np.zeros(len(bank), np.bool_)
+    for values in (right.values, *others):
+        special = special & np.isfinite(_column(values[node], bank))
+    for row in g.reductions_of(node.arg):
+        there = np.isfinite(_column(right.values[row], bank))
+        special = special & (there == np.isfinite(_column(others[0][row], bank)))
+        unusable |= ~there
+    return special, special & unusable
 
 
 def _column(values: Any, bank: Bank) -> Array:
