@@ -67,6 +67,18 @@ _SAID = {
     "quantile": "A quantile is no merge of partial results: it is not a row reduction here.",
     "cumsum": "A running sum is no reduction; fg.monoid folds a row from left to right.",
     "reshape": "A text works on one row; give the arrays the shape that you want outside.",
+    **dict.fromkeys(
+        ("view", "flatten", "ravel", "squeeze", "unsqueeze", "expand_dims", "ndim"),
+        "A text works on one row; give the arrays the shape that you want outside.",
+    ),
+    **dict.fromkeys(
+        ("cpu", "cuda", "numpy", "detach", "clone", "copy", "tolist", "device"),
+        "A text works where the arrays are; move and copy them outside.",
+    ),
+    **dict.fromkeys(
+        ("float16", "float32", "float64", "int32", "int64", "half", "double", "bfloat16"),
+        'fg.cast(x, "float32") converts.',
+    ),
     "T": "A text works on one row; choose the axis in the call: p(x, axis=0).",
 }
 """Where there is no such code: a sentence."""

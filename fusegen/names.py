@@ -137,5 +137,5 @@ def nearest(name: object, known: Iterable[str]) -> str:
     """A sentence that offers the known name most like `name`; empty if none is like it."""
     if not isinstance(name, str):
         return ""
-    found = get_close_matches(name, [str(k) for k in known], n=1, cutoff=0.5)
+    found = get_close_matches(name, [str(k) for k in known], n=1, cutoff=0.6)
     return f"Did you mean {found[0]!r}?" if found else ""

@@ -24,6 +24,7 @@ from fusegen.loc import Loc
 from fusegen.ops import OPS, of_ufunc
 from fusegen.watches import Watches
 
+_LIBRARIES = frozenset({"numpy", "torch", "cupy", "jax", "scipy", "pandas", "xarray"})
 _PACKAGE = Path(__file__).parent
 _LANGUAGE_FILES = {
     str(_PACKAGE / f)
@@ -69,9 +70,15 @@ class Value:
     def __invert__(self) -> Value: return apply("not", self)
     __hash__ = object.__hash__
 
-    def __xor__(self, other: Operand) -> Value: return apply("ne", self, other)
-    def __rxor__(self, other: Operand) -> Value: return apply("ne", other, self)
-    def __round__(self, digits: None = None) -> Value: return apply("round", self)
+    def __xor__(self, other: Operand) -> Value: return (self | other) & ~(self & other)
+    def __rxor__(self, other: Operand) -> Value: return self ^ other
+
+    def __round__(self, digits: object = None) -> Value:
+        if digits is not None:
+            _refuse("a pipeline value is rounded to whole numbers", "",
+                    "Write fg.round(x * 100) / 100 for two digits.")
+        return apply("round", self)
+
     def __floor__(self) -> Value: return apply("floor", self)
     def __ceil__(self) -> Value: return apply("ceil", self)
 
@@ -213,12 +220,15 @@ def builder() -> Builder:
 
 
 def here() -> Loc:
-    """The nearest line of the stack that is not the language itself."""
+    """The nearest line of the stack that is neither the language nor a library of arrays."""
     active = ACTIVE.get()
     if active is not None and active.at is not None:
         return active.at
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename in _LANGUAGE_FILES:
+    while frame is not None and (
+        frame.f_code.co_filename in _LANGUAGE_FILES
+        or frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES
+    ):
         frame = frame.f_back
     return Loc("<unknown>", 0) if frame is None else loc_of(frame)
 

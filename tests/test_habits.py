@@ -208,6 +208,17 @@ def test_parameters_without_gradients():
         assert torch.equal(lib.softmax(weight), lib.softmax(weight.detach()))
 
 
+def test_functions_of_torch_are_refused_at_the_line_of_the_text():
+    """Also those that are written in Python, in torch's own files."""
+    torch = pytest.importorskip("torch")
+    relu, weights = torch.nn.functional.relu, torch.ones(3)
+    for fn in (lambda x: torch.exp(x), lambda x: relu(x), lambda x: x * weights):
+        with pytest.raises(fg.TraceError) as caught:
+            fg.pipeline(fn)(X)
+        line = fn.__code__.co_firstlineno
+        assert (caught.value.where.file, caught.value.where.line) == (__file__, line)
+
+
 # ---- methods, partials, callable objects; copies ----
 
 

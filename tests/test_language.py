@@ -72,6 +72,21 @@ def test_inlined_pipelines_take_what_their_text_takes(given):
         fg.pipeline(wrong)(rows())
 
 
+def test_conditions_combine_as_pythons():
+    """Either way round, and with a constant."""
+
+    def text(x):
+        a, b = x > 0, fg.isfinite(x)
+        return [fg.count(c) for c in (a ^ b, b ^ a, a ^ True, False ^ a, a & True, b | False, ~a)]
+
+    x = rows((3, 40))
+    x[0, :9], x[1, 1] = np.inf, np.nan
+    a, b = x > 0, np.isfinite(x)
+    wanted = (a ^ b, b ^ a, ~a, a, a, b, ~a)
+    for got, want in zip(fg.pipeline(text)(x), wanted, strict=True):
+        np.testing.assert_array_equal(got, want.sum(1))
+
+
 def test_structures_nest():
     def text(x):
         return {"a": fg.max(x), "b": (fg.min(x), [fg.sum(x)])}

@@ -67,6 +67,10 @@ TEXTS = [
     (lambda x: x.item(), fg.UnknownName, "on the device"),
     (lambda x: x.exponential(), fg.UnknownName, "no .exponential"),
     (lambda x: x.cumsum(), fg.UnknownName, "fg.monoid"),
+    (lambda x: x.view(-1), fg.UnknownName, "outside"),
+    (lambda x: x * x.ndim, fg.UnknownName, "one row"),
+    (lambda x: x.cpu(), fg.UnknownName, "where the arrays are"),
+    (lambda x: x.half(), fg.UnknownName, "fg.cast"),
     # operators that are not there
     (lambda x: x // 2, fg.TraceError, "fg.floor(a / b)"),
     (lambda x: 7 // x, fg.TraceError, "fg.floor(a / b)"),
@@ -74,6 +78,12 @@ TEXTS = [
     (lambda x: divmod(x, 2), fg.TraceError, "fg.floor"),
     (lambda x: x @ x, fg.TraceError, "fg.sum(a * b)"),
     (lambda x: np.ones(6) @ x, fg.TraceError, "fg.sum(a * b)"),
+    (lambda x: x ^ 1, fg.DTypeError, "Compare first"),
+    (lambda x: 1 ^ x, fg.DTypeError, "Compare first"),
+    (lambda x: (x > 0) ^ x, fg.DTypeError, "Compare first"),
+    (lambda x: round(x, 2), fg.TraceError, "fg.round(x * 100) / 100"),
+    (lambda x: np.round(x, 2), fg.TraceError, "round"),
+    (lambda x: fg.round(x, 2), fg.TraceError, "fg.round(x)"),
     (lambda x: x << 1, fg.TraceError, "power of two"),
     (lambda x: len(x), fg.TraceError, "fg.length(x)"),
     (lambda x: [v for v in x], fg.TraceError, "Reduce it"),  # noqa: C416
@@ -102,6 +112,7 @@ TEXTS = [
     (lambda x: np.exp(x, out=X), fg.TraceError, "Write fg.exp"),
     (lambda x: np.linalg.norm(x), fg.TraceError, "norm2"),
     (lambda x: np.median(x), fg.TraceError, "no merge"),
+    (lambda x: np.vectorize(float)(x), fg.TraceError, "not a Python number"),
     (lambda x: x * np.ones(6), fg.TraceError, "fg.PerColumn"),
     (lambda x: x * [1, 2], fg.TraceError, "list is not something"),
     (lambda x: x + "1", fg.TraceError, "float("),
@@ -109,7 +120,7 @@ TEXTS = [
     (lambda x: x * 1j, fg.TraceError, "real numbers"),
     (lambda x: x * Decimal("0.1"), fg.TraceError, "float("),
     (lambda x: x + softmax, fg.TraceError, "Call it first"),
-    (lambda x: x * fg.topk(x, 2), fg.TraceError, "two lists"),
+    (lambda x: x * fg.topk(x, 2), fg.TraceError, "values, indices = fg.topk"),
     # the language, misused
     (lambda x: fg.sum(x, axis=1), fg.TraceError, "axis=0, keepdims"),
     (lambda x: fg.max(x, dim=-1), fg.TraceError, "axis=0, keepdims"),
@@ -121,7 +132,7 @@ TEXTS = [
     (lambda x: fg.topk(x, 3) + 1, fg.TraceError, "values, indices = fg.topk"),
     (lambda x: -fg.topk(x, 3), fg.TraceError, "values, indices = fg.topk"),
     (lambda x: fg.topk(x, 3) > 0, fg.TraceError, "values, indices = fg.topk"),
-    (lambda x: fg.exp(fg.topk(x, 3)), fg.TraceError, "two lists"),
+    (lambda x: fg.exp(fg.topk(x, 3)), fg.TraceError, "values, indices = fg.topk"),
     (lambda x: fg.topk(x, 0), fg.TraceError, "≥ 1"),
     (lambda x: fg.topk(x, 2.0), fg.TraceError, "whole number"),
     (lambda x: fg.topk(x, True), fg.TraceError, "whole number"),
@@ -296,7 +307,7 @@ def mistake(kind, words, line, call):
         call()
     error = caught.value
     assert type(error) is kind or kind is fg.PipelineError
-    assert words in str(error)
+    assert words in f"{error.what}\n{error.why}\n{error.fix}"  # the line itself holds them anyhow
     assert (error.where.file, error.where.line) == (__file__, line)
     assert str(error).startswith(f"{__file__}:{line}: ")
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
