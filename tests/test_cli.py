@@ -162,7 +162,12 @@ def test_a_number_that_is_none_gets_no_hint_about_options(fusegen):
 
 USERS_FILES = {
     "import fusegen as fg\ndef f(x:\n": ":2: ", "import fusegen as fg\nimport not_there\n": ":2: ",
-    "raise SystemExit(3)\n": ":1: ",
+    "raise SystemExit(3)\n": ":1: ", "import json\njson.loads('{')\n": ":2: ",
+    "class Stop(BaseException): pass\nraise Stop\n": ":2: ", "x = 1\0\n": ":1: ",
+    "import fusegen as fg, json\n@fg.pipeline\ndef p(x):\n    return x * json.loads('{')\n":
+        ":4: JSONDecodeError",
+    "import fusegen as fg\n@fg.pipeline\ndef p(x):\n    raise GeneratorExit\n": ":4: GeneratorExit",
+    "import fusegen as fg\n@fg.pipeline\ndef p(x):\n    raise SystemExit(0)\n": ":4: SystemExit",
     "import fusegen as fg\n@fg.pipeline\ndef p(x):\n    return x * unknown\n": ":4: NameError",
     "import fusegen as fg\n@fg.pipeline\ndef p(x):\n    return x.sum()\n": ":4: a pipeline value",
 }  # fmt: skip

@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USER_ERROR
     except KeyboardInterrupt:
         return 130
-    except Exception as error:
+    except BaseException as error:
         mistake = users_mistake(error)
         if mistake is None:
             raise

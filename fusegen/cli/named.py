@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import sys
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any
 
 from fusegen.blame import loc_of
@@ -21,13 +22,14 @@ from fusegen.pipeline import Pipeline
 from fusegen.signature import REQUIRED
 
 _PREFIX = "constant_"
-_FILES: set[str] = set()  # of users, as loaded
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
+_FOLDERS: set[Path] = set()  # of users' files, as loaded
 
 
-def users_mistake(error: Exception) -> ArgumentError | None:
+def users_mistake(error: BaseException) -> ArgumentError | None:
     """What a user's file raised on its own account, at its line; None where we did."""
     where = _place(error)
-    if where is None or where.file not in _FILES:
+    if where is None or where.file.startswith("<") or not _is_theirs(where.file):
         return None
     return ArgumentError(f"{type(error).__name__}: {error}", where=where)
 
@@ -69,13 +71,13 @@ def _load(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ArgumentError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    _FILES.add(spec.origin or "")
+    _FOLDERS.add(Path(spec.origin or "").parent)
     sys.path.insert(0, str(path.parent))  # its own neighbours, as `python path.py` has them
     try:
         spec.loader.exec_module(module)
-    except FusegenError:
+    except (FusegenError, KeyboardInterrupt, MemoryError):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise ArgumentError(f"{path} cannot be imported: {type(error).__name__}: {error}",
                             where=_place_in(path, error)) from error  # fmt: skip
     finally:
@@ -86,17 +88,27 @@ def _load(path: Path) -> ModuleType:
 def _place_in(path: Path, error: BaseException) -> Loc | None:
     """Where a file that is imported went wrong: its first line, if none of it was understood."""
     found = _place(error)
-    return Loc(str(path), 1, "") if found is not None and found.file.startswith("<") else found
+    nowhere = found is not None and found.file.startswith(("<", _PACKAGE))
+    return Loc(str(path), 1, "") if nowhere else found
 
 
 def _place(error: BaseException) -> Loc | None:
-    """The last line of a traceback: where a file that is imported went wrong."""
+    """The line where it went wrong: the last one of a user's file, if only libraries are below."""
     if isinstance(error, SyntaxError) and error.filename is not None:
         return Loc(error.filename, error.lineno or 0, (error.text or "").strip())
+    found: TracebackType | None = None
     trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if found is None or _is_theirs(file) or file.startswith(_PACKAGE):
+            found = trace
         trace = trace.tb_next
-    return None if trace is None else loc_of(trace.tb_frame, trace.tb_lineno)
+    return None if found is None else loc_of(found.tb_frame, found.tb_lineno)
+
+
+def _is_theirs(file: str) -> bool:
+    """Is it a file that was named on the command line, or a neighbour of one?"""
+    return Path(file).parent in _FOLDERS and not file.startswith(_PACKAGE)
 
 
 def add_constants(parser: argparse.ArgumentParser, pipeline: Pipeline) -> None:
