@@ -26,6 +26,7 @@ from fusegen.algebra.symbols import (
     freeze,
     is_nonnegative,
 )  # fmt: skip
+from fusegen.conditions import is_condition
 from fusegen.derivation import Base, Dependent, Entry
 from fusegen.expr import Var
 from fusegen.shared import lazy
@@ -255,8 +256,8 @@ class _Reader:
             return
         if any(isinstance(r, g.TopK) for r in needs):
             raise Unmodelled(node)
-        base = bool(needs) and not finished
-        self.rows[node] = RowParameter(node, self._symbol(node), not needs, base)
+        pivotal = bool(needs) and not finished and not is_condition(node)
+        self.rows[node] = RowParameter(node, self._symbol(node), not needs, pivotal)
 
     def collect_elements(
         self, node: g.Node, reduced: set[g.Node]
