@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Number
+
 from fusegen.names import nearest
 
 _WORDS = """
@@ -94,3 +96,32 @@ def instead(name: str) -> str:
         return _SAID[name]
     guess = nearest(name, WORDS)
     return guess.replace("'", "fg.", 1).replace("'", "")
+
+
+def shown(value: object) -> str:
+    """An operand that is none, as a message names it."""
+    kind = type(value).__name__
+    if isinstance(value, str | complex) or value is None:
+        return repr(value)
+    return f"{kind} {value!r}" if isinstance(value, Number) else kind
+
+
+def remedy(value: object) -> str:
+    """What to do with an operand that is none."""
+    match value:
+        case None:
+            return "An optional input may be absent: y if w is None else y * w."
+        case tuple() | list():
+            return "fg.topk gives (values, indices): values, indices = fg.topk(x, k)."
+        case complex():
+            return "There are kernels for real numbers only."
+        case str() | bytes():
+            return "Numbers in strings are converted by float(…)."
+        case Number():
+            return "float(…) makes a number of it."
+        case _ if callable(value):
+            return "Call it first."
+        case _ if getattr(value, "ndim", None) == 0:
+            return "Its .item() is a number."
+    return ("Pass arrays as parameters of the pipeline; annotate fg.PerColumn or fg.PerRow where "
+            "they are not (rows, columns).")  # fmt: skip

@@ -1,4 +1,4 @@
-"""From the user's function to source and an executable: one visible tuple of passes.
+"""From the user's function to source: one visible tuple of passes.
 
 A pass is a function of what earlier passes made; it runs when its result is asked for. Results that
 cost time are kept on disk under all they depend on, so a second process loads neither sympy,
@@ -11,7 +11,7 @@ import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from fusegen import graph as g
 from fusegen.derivation import Derivation
@@ -32,12 +32,6 @@ from fusegen.trace import Traceable, trace
 
 if TYPE_CHECKING:
     from fusegen.fusion import Fusion
-
-
-class Executable(Protocol):
-    """A compiled program: fills the output arrays of `arrays` (by parameter name)."""
-
-    def __call__(self, arrays: Mapping[str, Any], n_rows: int, n_cols: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,35 +266,3 @@ PASSES: tuple[Pass, ...] = (
     Pass("emit", _emit, key=_schedule_key, kind=str, needs=("jinja2",)),
 )  # fmt: skip
 _BY_NAME = {p.name: p for p in PASSES}
-
-
-# ---- executables ----
-
-
-def executable(work: Work) -> Executable:
-    """The work's program, compiled for where it runs. Raises BackendError."""
-    if DUMPED:
-        for one in PASSES:
-            work.result(one.name)
-    match work.target:
-        case CudaTarget():
-            from fusegen.runtime.cuda import CudaExecutable
-
-            return CudaExecutable(work.program, work.schedule, work.source)
-        case CpuTarget():
-            from fusegen.runtime.cpu import CpuExecutable
-
-            return CpuExecutable(work.program, work.schedule, work.source)
-
-
-def numpy_executable(work: Work) -> Executable:
-    """The same result without a compiler. Raises ArgumentError for an impossible chunk."""
-    from fusegen.runtime.numpy_path import NumpyExecutable
-
-    program: Program = work.result("lower")
-    if work.chunk is not None:
-        _ = work.schedule  # what no kernel may have is refused without kernels too
-    return NumpyExecutable(
-        graph=work.graph, dtypes=work.dtypes, outputs=program.outputs,
-        compute=program.kernels[0].compute,
-    )  # fmt: skip

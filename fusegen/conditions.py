@@ -1,4 +1,4 @@
-"""What is a condition whatever the types of the inputs are."""
+"""What is a condition, or the number of a column, whatever the types of the inputs are."""
 
 from __future__ import annotations
 
@@ -17,5 +17,19 @@ def is_condition(node: g.Node) -> bool:
             return dtype.kind == "bool"
         case g.Literal(value=value):
             return isinstance(value, bool)
+        case _:
+            return False
+
+
+@g.asked_once
+def is_column(node: g.Node) -> bool:
+    """Is the value certainly the number of a column that the row has?"""
+    match node:
+        case g.Reduce(fold=g.Fold.ARGMAX | g.Fold.ARGMIN):
+            return g.is_reduction(node)
+        case g.Part(field=field):
+            return field == "indices"
+        case g.Cast(dtype=dtype, arg=arg):
+            return dtype.kind == "int" and is_column(arg)  # calls check that columns fit the type
         case _:
             return False

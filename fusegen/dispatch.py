@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from fusegen import graph as g
-from fusegen.compiler import Executable, Traced, Work, executable, numpy_executable
+from fusegen.compiler import Traced, Work
 from fusegen.dtypes import DType
 from fusegen.errors import ArgumentError, BackendError, CompilerError
+from fusegen.executables import Executable, executable, numpy_executable
 from fusegen.forms import Form
 from fusegen.kernel import Param, Program
 from fusegen.nesting import flatten, nest

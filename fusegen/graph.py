@@ -275,20 +275,6 @@ def is_reduction(node: Node) -> bool:
 
 
 @asked_once
-def is_column(node: Node) -> bool:
-    """Is the value certainly the number of a column that the row has?"""
-    match node:
-        case Reduce(fold=Fold.ARGMAX | Fold.ARGMIN):
-            return is_reduction(node)
-        case Part(field=field):
-            return field == "indices"
-        case Cast(dtype=dtype, arg=arg):
-            return dtype.kind == "int" and is_column(arg)  # calls check that columns fit the type
-        case _:
-            return False
-
-
-@asked_once
 def _has_reductions(node: Node) -> bool:
     return is_reduction(node) or any(map(_has_reductions, operands(node)))
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 
 from fusegen import graph as g
+from fusegen.conditions import is_column
 from fusegen.dtypes import BOOL, INT64, DType, Kind, dtype_of
 from fusegen.errors import ArgumentError, DTypeError
 from fusegen.literals import is_whole
@@ -57,7 +58,7 @@ def _kind(node: g.Node, kinds: Mapping[g.Node, Kind], dtypes: Mapping[str, DType
             if kinds[index] != "int":
                 raise DTypeError("take needs whole numbers as index", where=node.loc,
                                  fix="Pass integers, or fg.cast(index, 'int64').")  # fmt: skip
-            if kinds[arg] != "float" and not g.is_column(index):
+            if kinds[arg] != "float" and not is_column(index):
                 raise DTypeError(
                     f"take needs floating-point values, got {kinds[arg]}", where=node.loc,
                     why="NaN stands where the index is out of range.",

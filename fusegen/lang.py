@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from fusegen import graph as g
 from fusegen.advice import WORDS
+from fusegen.conditions import is_column
 from fusegen.dtypes import INT64, dtype_of
 from fusegen.errors import TraceError
 from fusegen.positions import element_node, whole
@@ -46,7 +47,7 @@ def _picked(node: g.Node) -> g.Take | None:
             at = b if isinstance(a, g.Index) else a
             other = a if at is b else b
             whole = g.extent(y) is g.Extent.ELEMENT and g.extent(at) is g.Extent.ROW
-            if isinstance(other, g.Index) and g.is_column(at) and whole:
+            if isinstance(other, g.Index) and is_column(at) and whole:
                 return g.Take(y, at, here())
     return None
 

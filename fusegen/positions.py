@@ -13,6 +13,7 @@ from typing import SupportsIndex
 import numpy as np
 
 from fusegen import graph as g
+from fusegen.conditions import is_column
 from fusegen.errors import TraceError
 from fusegen.value import Operand, Value, apply, builder, here, lift
 
@@ -70,7 +71,7 @@ def take(x: Operand, index: Operand) -> Value:
 def _list_of(node: g.Node) -> g.TopK | None:
     """The top-K whose column numbers these are."""
     match node:
-        case g.Cast(arg=arg) if g.is_column(node):
+        case g.Cast(arg=arg) if is_column(node):
             return _list_of(arg)
         case g.Part(top=top, field="indices"):
             return top

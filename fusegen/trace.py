@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from fusegen import graph as g
 from fusegen.captured import watches_of
+from fusegen.conditions import is_column
 from fusegen.errors import TraceError
 from fusegen.literals import plain
 from fusegen.loc import Loc
@@ -252,7 +253,7 @@ def _verify(graph: g.Graph) -> None:
     roots = set(graph.outputs)
     for node in graph.nodes:
         # A column number fits the type it was given: no rounding could fail to happen.
-        if isinstance(node, g.Cast) and node not in roots and not g.is_column(node) and (
+        if isinstance(node, g.Cast) and node not in roots and not is_column(node) and (
             node.dtype.name not in ("float32", "float64", "int64", "bool")
         ):
             raise TraceError(

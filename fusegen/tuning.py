@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fusegen.compiler import Work, executable
+from fusegen.compiler import Work
 from fusegen.dtypes import DType
 from fusegen.errors import BackendError
+from fusegen.executables import executable
 from fusegen.kept import kept, known
 from fusegen.kernel import Param
 from fusegen.runtime import arrays as ar

@@ -8,13 +8,12 @@ from __future__ import annotations
 import sys
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from numbers import Number
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fusegen import graph as g
-from fusegen.advice import instead
+from fusegen.advice import instead, remedy, shown
 from fusegen.blame import loc_of
 from fusegen.conditions import is_condition
 from fusegen.digest import attributes
@@ -258,36 +257,9 @@ def lift(value: object) -> g.Node:
         if not fits_float(number):
             _refuse("no float is near this number", "The greatest float is about 1.8e308.", "")
         return build.add(g.Literal(number, here())).node
-    _refuse(f"{_shown(value)} is not something a pipeline can compute with",
+    _refuse(f"{shown(value)} is not something a pipeline can compute with",
             "Operands are pipeline values and Python or NumPy numbers.",
-            _remedy(value))  # fmt: skip
-
-
-def _shown(value: object) -> str:
-    kind = type(value).__name__
-    if isinstance(value, str | complex) or value is None:
-        return repr(value)
-    return f"{kind} {value!r}" if isinstance(value, Number) else kind
-
-
-def _remedy(value: object) -> str:
-    match value:
-        case None:
-            return "An optional input may be absent: y if w is None else y * w."
-        case tuple() | list():
-            return "fg.topk gives (values, indices): values, indices = fg.topk(x, k)."
-        case complex():
-            return "There are kernels for real numbers only."
-        case str() | bytes():
-            return "Numbers in strings are converted by float(…)."
-        case Number():
-            return "float(…) makes a number of it."
-        case _ if callable(value):
-            return "Call it first."
-        case _ if getattr(value, "ndim", None) == 0:
-            return "Its .item() is a number."
-    return ("Pass arrays as parameters of the pipeline; annotate fg.PerColumn or fg.PerRow where "
-            "they are not (rows, columns).")  # fmt: skip
+            remedy(value))  # fmt: skip
 
 
 def counted(node: g.Node) -> g.Node:

@@ -37,6 +37,7 @@ LAYERS = (
     ("trials",),
     ("codec",),
     ("compiler", "dumps", "kept"),
+    ("executables",),
     ("tuning",),
     ("dispatch",),
     ("recall", "traces"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fusegen import graph as g
+from fusegen.conditions import is_column
 from fusegen.errors import ShapeError
 
 
@@ -17,7 +18,7 @@ def check_columns(graph: g.Graph, n_cols: int) -> None:
                     f"topk of {k} in rows with {n_cols} columns", where=node.loc,
                     why="A row does not have that many elements.", fix=f"Choose k ≤ {n_cols}.",
                 )  # fmt: skip
-            case g.Cast(dtype=dtype) if g.is_column(node):
+            case g.Cast(dtype=dtype) if is_column(node):
                 last = np.iinfo(dtype.numpy).max
                 if n_cols - 1 > last:
                     raise ShapeError(
