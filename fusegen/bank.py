@@ -114,25 +114,37 @@ def _typed(values: Array, dtype: DType, n_cols: int) -> Array:
 N_FINITE = 37
 
 
-def _patterns(n: int, rng: np.random.Generator) -> dict[str, Array]:
-    """Rows of n values by name: first the finite ones, then those with infinities."""
-    columns = np.arange(n)
-    third = (3 * columns + 1) // max(n, 1)  # 0, 1, 2
+@dataclass(frozen=True)
+class _Columns:
+    """What patterns are made of: n values each, all of one generator."""
 
-    def z() -> Array:
-        return rng.standard_normal(n)
+    n: int
+    rng: np.random.Generator
 
-    def halves(first: float, second: float) -> Array:
-        return np.asarray(np.where(columns < n // 2, first, second))
+    def z(self) -> Array:
+        return self.rng.standard_normal(self.n)
 
-    def but(value: float, at: int, rest: Array) -> Array:
-        return np.asarray(np.where(columns == at, value, rest))
+    def halves(self, first: Any, second: Any) -> Array:
+        return np.asarray(np.where(np.arange(self.n) < self.n // 2, first, second))
 
-    def thirds(a: Any, b: Any, c: Any) -> Array:
+    def but(self, value: float, at: int, rest: Array) -> Array:
+        return np.asarray(np.where(np.arange(self.n) == at, value, rest))
+
+    def thirds(self, a: Any, b: Any, c: Any) -> Array:
+        third = (3 * np.arange(self.n) + 1) // max(self.n, 1)  # 0, 1, 2
         return np.asarray(np.where(third == 0, a, np.where(third == 1, b, c)))
 
-    last, flat, inf = n - 1, np.full(n, 2.7), np.inf
-    finite = {
+
+def _patterns(n: int, rng: np.random.Generator) -> dict[str, Array]:
+    """Rows of n values by name: first the finite ones, then those with infinities."""
+    columns = _Columns(n, rng)
+    return {**_finite(columns), **_infinite(columns)}
+
+
+def _finite(of: _Columns) -> dict[str, Array]:
+    n, z, halves, but, thirds = of.n, of.z, of.halves, of.but, of.thirds
+    last, flat = n - 1, np.full(n, 2.7)
+    return {
         "normal": z(), "offset 1e4": z() + 1e4, "rising": np.sort(z()) * 20,
         "falling": -np.sort(z()) * 20, "whole numbers": np.round(z() * 2),
         "+60 then -60": z() + halves(60, -60), "-90 then 90": z() + halves(-90, 90),
@@ -145,18 +157,21 @@ def _patterns(n: int, rng: np.random.Generator) -> dict[str, Array]:
         "thirds of 1e5": thirds(1e5, z(), -1e5), "+1e5 then -1e5": z() + halves(1e5, -1e5),
         "1e5 falling to 0": np.linspace(1e5, 0, n), "-1e5 rising to 0": np.linspace(-1e5, 0, n),
         "-200 to 120": np.linspace(-200, 120, n), "below 0": -np.abs(z()) - 0.5,
-        "gaps 1e-6": but(0.0, 0, -1e-6 * rng.random(n)), "1e4 with gaps 1e-2": 1e4 + z() * 1e-2,
+        "gaps 1e-6": but(0.0, 0, -1e-6 * of.rng.random(n)), "1e4 with gaps 1e-2": 1e4 + z() * 1e-2,
         "one dominant": but(0.0, n // 3, np.full(n, -20.0)),
-        "1e-25 then 1": halves(1e-25, 1) * (1 + rng.random(n)), "1e-22": z() * 1e-22,
+        "1e-25 then 1": halves(1e-25, 1) * (1 + of.rng.random(n)), "1e-22": z() * 1e-22,
         "1e15": z() * 1e15, "1e25": z() * 1e25, "subnormal": np.abs(z()) * 1e-40,
-        "decades": np.sign(z()) * 10.0 ** rng.uniform(-6, 6, n),
+        "decades": np.sign(z()) * 10.0 ** of.rng.uniform(-6, 6, n),
     }  # fmt: skip
-    infinite = {
-        "all -inf": np.full(n, -inf), "first half -inf": np.where(columns < n // 2, -inf, z()),
+
+
+def _infinite(of: _Columns) -> dict[str, Array]:
+    n, z, but, last, inf = of.n, of.z, of.but, of.n - 1, np.inf
+    return {
+        "all -inf": np.full(n, -inf), "first half -inf": of.halves(-inf, z()),
         "last -inf": but(-inf, last, z()), "first +inf": but(inf, 0, z()),
         "last +inf": but(inf, last, z()), "both infinities": but(inf, last, but(-inf, 0, z())),
     }  # fmt: skip
-    return {**finite, **infinite}
 
 
 _NAMES = tuple(_patterns(1, np.random.default_rng(0)))

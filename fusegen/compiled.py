@@ -10,6 +10,7 @@ from fusegen.blame import blames
 from fusegen.compiler import Work
 from fusegen.derivation import Derivation
 from fusegen.dispatch import Choices, Front, Key, no_source, prepare
+from fusegen.dtypes import DType, dtype_of
 from fusegen.errors import ArgumentError
 from fusegen.plan import Plan
 from fusegen.recall import MISS, Recall
@@ -126,6 +127,15 @@ class Compiled:
     @property
     def derivation(self) -> Derivation:
         return self.work.derivation
+
+
+def asked_for(
+    present: Mapping[str, Any], there: Mapping[str, ar.Adopted]
+) -> tuple[dict[str, ar.Shape], dict[str, DType]]:
+    """Shapes and types by name: of the arrays that are there, and as `Spec`s say of the others."""
+    shapes = {n: tuple(there[n].array.shape if n in there else a.shape) for n, a in present.items()}
+    dtypes = {n: there[n].dtype if n in there else dtype_of(a.dtype) for n, a in present.items()}
+    return shapes, dtypes
 
 
 def checked(work: Work) -> Work:

@@ -138,6 +138,18 @@ def monoid(
         raise ArgumentError("merge takes two states", where=where, fix="merge=lambda a, b: …")
     if project is not None and len(_parameters(project, "project", where)) != 1:
         raise ArgumentError("project takes one state", where=where, fix="project=lambda s: …")
+    _check_claims(commutative, assume, where)
+    _named_fields(identity, where)
+    given = merge.__name__ if name is None else name
+    return OwnMonoid(
+        name="monoid" if given == "<lambda>" else identifier(given), identity=identity, lift=lift,
+        merge=merge, project=project, elements=elements, ordered=commutative is False,
+        assumed=tuple(assume), loc=where, codes=frozenset({merge.__code__}),
+    )  # fmt: skip
+
+
+def _check_claims(commutative: bool | None, assume: Sequence[object], where: Loc) -> None:
+    """Raises ArgumentError for laws that nobody may claim, or that there are not."""
     for law in assume:
         if law not in LAWS:
             raise ArgumentError(f"there is no law {law!r} to assume", where=where,
@@ -146,13 +158,6 @@ def monoid(
     if commutative is True:
         raise ArgumentError("commutative=True is for fusegen to find out", where=where,
                             fix='Leave it out, or assume=("commutative",).')  # fmt: skip
-    _named_fields(identity, where)
-    given = merge.__name__ if name is None else name
-    return OwnMonoid(
-        name="monoid" if given == "<lambda>" else identifier(given), identity=identity, lift=lift,
-        merge=merge, project=project, elements=elements, ordered=commutative is False,
-        assumed=tuple(assume), loc=where, codes=frozenset({merge.__code__}),
-    )  # fmt: skip
 
 
 def product(*monoids: OwnMonoid, name: str | None = None) -> OwnMonoid:

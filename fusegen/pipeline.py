@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, overload
 from fusegen import signature as sg
 from fusegen.blame import blamed, blames
 from fusegen.callables import Held, function_of
-from fusegen.compiled import Compiled, Spec, asked_target, checked, target_of
+from fusegen.compiled import Compiled, Spec, asked_for, asked_target, checked, target_of
 from fusegen.compiler import Traced, Work
 from fusegen.derivation import Derivation
 from fusegen.dispatch import Call, Choices, Front, no_source, prepare
-from fusegen.dtypes import DType, dtype_of
+from fusegen.dtypes import DType
 from fusegen.errors import ArgumentError, FusegenError
 from fusegen.forms import check_form
 from fusegen.kinds import DTypes, assumed_dtypes
@@ -175,14 +175,8 @@ class Pipeline(Held):
                           numpy=isinstance(target, str) and target == "numpy",
                           deterministic=sg.check_flag("deterministic", deterministic),
                           tune=sg.check_flag("tune", tune))  # fmt: skip
-        shapes, dtypes, there = {}, {}, {}
-        for name, given in present.items():
-            if isinstance(given, Spec):
-                shapes[name], dtypes[name] = tuple(given.shape), dtype_of(given.dtype)
-            else:
-                adopted = ar.adopt(name, given)
-                shapes[name], dtypes[name] = tuple(adopted.array.shape), adopted.dtype
-                there[name] = adopted
+        there = {n: ar.adopt(n, a) for n, a in present.items() if not isinstance(a, Spec)}
+        shapes, dtypes = asked_for(present, there)
         if choices.target is None:
             choices = replace(choices, target=target_of(there))
         front = self.front(dtypes, values, choices)

@@ -19,20 +19,7 @@ def spelled(
     obligations: tuple[Obligation, ...], zeros: tuple[int, ...],
 ) -> Dependent:  # fmt: skip
     """The entry of a merged sum."""
-    words: dict[sp.Symbol, Expr] = {**as_vars(setting)}
-    shifts: dict[str, Shifted] = {}
-    for c in closed.candidate.choices:
-        if c.pivot is None:
-            words[c.u] = words[c.atom]
-        else:
-            words[c.u] = Var(c.u.name, "float", True)
-            if c.contrary_to is not None:
-                words[c.u] = call("sub", Lit(1.0), words[c.contrary_to])
-                continue
-            words |= {m: Var(m.name) for m in c.moves}
-            unit = c.unit.symbol.name if c.unit else ""
-            pivot = c.pivot.symbol.name
-            shifts[c.u.name] = Shifted(c.u.name, c.atom.name, pivot, c.action, unit)
+    words, shifts = _words(setting, closed)
     guarded = any(isinstance(n, g.Map) and n.op in _GUARDS for n in g.topological((setting.arg,)))
     relative = frozenset(shifts)
     if guarded:  # infinities, too, that the text lets a weight of 0 take away
@@ -58,6 +45,26 @@ def spelled(
         name, needs, tuple(shifts.values()), basis, readout, obligations, zeros,
         tuple(s.name for s in setting.ordered), tuple(s.name for s in setting.finite),
     )
+
+
+def _words(
+    setting: Setting, closed: Closed
+) -> tuple[dict[sp.Symbol, Expr], dict[str, Shifted]]:
+    """How symbols are spelled, and the elements that are kept relative to a pivot, by name."""
+    words: dict[sp.Symbol, Expr] = {**as_vars(setting)}
+    shifts: dict[str, Shifted] = {}
+    for c in closed.candidate.choices:
+        if c.pivot is None:
+            words[c.u] = words[c.atom]
+        elif c.contrary_to is not None:
+            words[c.u] = call("sub", Lit(1.0), words[c.contrary_to])
+        else:
+            words[c.u] = Var(c.u.name, "float", True)
+            words |= {m: Var(m.name) for m in c.moves}
+            unit = c.unit.symbol.name if c.unit else ""
+            pivot = c.pivot.symbol.name
+            shifts[c.u.name] = Shifted(c.u.name, c.atom.name, pivot, c.action, unit)
+    return words, shifts
 
 
 def _shorter(coefficient: sp.Expr) -> sp.Expr:
