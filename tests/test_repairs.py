@@ -141,6 +141,24 @@ def test_moments_under_exponentials_form_no_product_that_the_text_does_not():
     assert np.isfinite(found[1])
 
 
+def test_row_values_of_several_parts_are_subtracted_part_by_part():
+    """μ − max y − log S with max y = 10⁵: max y + log S would lose the digits of log S."""
+    p = fg.pipeline(lambda x, y, z: fg.sum(
+        fg.library.softmax(x) * (fg.abs(y) - fg.max(fg.abs(y)) - fg.log(
+            fg.sum(fg.exp(fg.abs(y) - fg.max(fg.abs(y))))))
+        + fg.library.softmax(z) * (z - fg.max(x)) ** 2
+    ))  # fmt: skip
+    x, y, z = (np.array([v], np.float32) for v in
+               ([0.0, -20, -1, -2], [1e5, -1e5, 1e5, 1e5], [0.0, 0, 0, 0]))  # fmt: skip
+    assert p.derivation().repairs
+    work = p.work(form="online", dtype="float32")
+    given = {"x": x, "y": y, "z": z}
+    replay = RowsReplay(online_kernel(work.graph, p.derivation(), work.dtypes), given, 4)
+    replay.run(chain(1))
+    found = replay.env[work.graph.names[work.graph.outputs[0]]].item()
+    assert abs(found + np.log(4)) < 1e-5
+
+
 def test_rows_of_16_bits_keep_what_another_row_value_needs():
     """A sum that should be 0 about its mean is multiplied by the mean's distance from P."""
     work = narrow.work(form="online", dtype="bfloat16")

@@ -94,7 +94,7 @@ class _Moments:
     def horner(self, deviation: Deviation, mean: g.Node) -> g.Node:
         """Σⱼ C(k,j)·(μ − P)ᵏ⁻ʲ·Mⱼ."""
         own, k = self.own, deviation.power
-        off, d = own.op("sub", deviation.element, mean), own.op("sub", mean, deviation.row)
+        off, d = own.op("sub", deviation.element, mean), deviation.off(mean)
         value = self.moment({})
         for j in range(1, k + 1):
             term = self.moment({off: j})
@@ -137,8 +137,9 @@ class _Moments:
         if constant != 1:
             yield self.own.number(float(constant))
         if j < d.power:
-            yield self.own.op("sub", mean, d.row) if d.power - j == 1 else self.own.op(
-                "pow", self.own.op("sub", mean, d.row), self.own.number(d.power - j))
+            off = d.off(mean)
+            yield off if d.power - j == 1 else self.own.op(
+                "pow", off, self.own.number(d.power - j))
 
     def is_sound(self, d: Deviation) -> bool:
         """Is the text's own row value an extreme of the element, or with no weights its mean?"""

@@ -11,7 +11,8 @@ from fusegen.algebra.floats.terms import literal
 from fusegen.algebra.symbols import is_nonnegative
 from fusegen.literals import exact
 from fusegen.loc import Loc
-from fusegen.rewrite.build import op
+from fusegen.rewrite.build import at_element, op
+from fusegen.rewrite.build import literal as number
 from fusegen.rewrite.exponent import Exponent, linear, parts, plus, scaled, spelled
 
 
@@ -24,6 +25,17 @@ class Deviation:
     power: int
     node: g.Node
     by: Fraction
+
+    def off(self, mean: g.Node) -> g.Node:
+        """mean − row. Where the row value is made of several, difference by difference, as the text
+        has them: it may never add up a great one and a small one."""
+        loc = self.node.loc
+        if len(linear(self.row)) > 1:
+            found = at_element(self.node, self.element, mean)
+            if g.extent(found) is g.Extent.ROW:
+                by = number(float(self.by), loc)
+                return found if self.by == 1 else op("div", loc, found, by)
+        return op("sub", loc, mean, self.row)
 
 
 @dataclass(frozen=True, slots=True)

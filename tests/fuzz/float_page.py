@@ -31,7 +31,7 @@ Excess is the error over what is allowed; none may be above 1.
   61 and 1,300 columns; rows of bfloat16 where the merge for them keeps fewer sums. Rows follow the
   patterns of the trial bank, in draws other than the product's own; with several inputs every two
   meet in pairs of patterns. A sample is compiled, C++, in chunks of 1, 16 and 256.
-* **Yardstick**, row by row: 4 × the safe text's error, the worst of seven ways to add up its sums
+* **Yardstick**, row by row: 4 × the safe text's error, the worst of nine ways to add up its sums
   in float32 and of two (on short rows eight) with every operation rounded up or down by chance,
   and 16 units in the last place of Σ|terms|. Where terms of both signs meet in a row, or are no
   more than the text's own rounding, what that is in proportion to stands for Σ|terms|: Σ over its
