@@ -21,7 +21,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _ours(frame: FrameType) -> bool:
+def is_ours(frame: FrameType) -> bool:
     """Is it a frame of fusegen's, generated ones included?"""
     module: str = frame.f_globals.get("__name__", "")
     return module == "fusegen" or module.startswith("fusegen.")
@@ -36,7 +36,7 @@ def loc_of(frame: FrameType, line: int | None = None) -> Loc:
 def callers_line() -> Loc | None:
     """The nearest line of the stack outside fusegen; None below the command line."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _ours(frame):
+    while frame is not None and is_ours(frame):
         if frame.f_code.co_filename.startswith(_COMMANDS):
             return None
         frame = frame.f_back
@@ -67,7 +67,7 @@ def _theirs(trace: TracebackType | None) -> TracebackType | None:
     """A traceback without our frames."""
     kept = []
     while trace is not None:
-        if not _ours(trace.tb_frame):
+        if not is_ours(trace.tb_frame):
             kept.append(trace)
         trace = trace.tb_next
     found: TracebackType | None = None

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import fusegen as fg
 from fusegen.cli import main
 from fusegen.errors import ArgumentError, BackendError
 from fusegen.runtime import notices
@@ -506,4 +507,7 @@ def test_warnings_point_at_the_caller(folder):
         load(("k",))
         notices.warn_once.cache_clear()
         store(("k",), "label", b"from a thread of its own")
-    assert [s.filename for s in said] == [__file__] * 2
+        notices.warn_once.cache_clear()
+        # below an __init__ that dataclasses wrote
+        fg.pipeline(lambda x: fg.sum(x) * 1.625).compile([[1.0]], target="numpy")
+    assert [s.filename for s in said] == [__file__] * 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import threading
 import warnings
@@ -11,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from fusegen.sources import package_root
+from fusegen.blame import is_ours
 
 LOG = logging.getLogger("fusegen")
 """What is compiled, loaded, made again and refused, and how long it took. Silent unless asked for:
@@ -52,8 +51,7 @@ def gathered(texts: list[str]) -> Iterator[None]:
 
 def _depth() -> int:
     """Of the first caller that is not fusegen's, as `say` sees it."""
-    ours, depth = f"{package_root()}{os.sep}", 1
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(ours):
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and is_ours(frame):
         frame, depth = frame.f_back, depth + 1
     return depth
