@@ -7,7 +7,7 @@ import inspect
 import linecache
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import FrameType, TracebackType
 from typing import ParamSpec, TypeVar
 
@@ -16,6 +16,7 @@ from fusegen.loc import Loc
 
 _PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")  # noqa: PTH118,PTH120,PTH100
 _COMMANDS = _PACKAGE + "cli" + os.sep  # there the user's line is on the terminal
+_LIBRARIES = frozenset({"numpy", "torch", "cupy", "jax", "scipy", "pandas", "xarray"})
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -31,6 +32,17 @@ def loc_of(frame: FrameType, line: int | None = None) -> Loc:
     """The line that a frame is at, or was when it raised."""
     file, line = frame.f_code.co_filename, frame.f_lineno if line is None else line
     return Loc(file, line, linecache.getline(file, line).strip())
+
+
+def line_outside(files: Collection[str]) -> Loc:
+    """The nearest line of the stack that is in none of these files, and in no library of arrays."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and (
+        frame.f_code.co_filename in files
+        or frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES
+    ):
+        frame = frame.f_back
+    return Loc("<unknown>", 0) if frame is None else loc_of(frame)
 
 
 def callers_line() -> Loc | None:

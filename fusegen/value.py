@@ -5,7 +5,6 @@ Every operation adds a node to the graph of the active `Builder`; equal operatio
 
 from __future__ import annotations
 
-import sys
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from fusegen import graph as g
 from fusegen.advice import instead, remedy, shown
-from fusegen.blame import loc_of
+from fusegen.blame import line_outside
 from fusegen.conditions import is_condition
 from fusegen.digest import attributes
 from fusegen.errors import TraceError, UnknownName
@@ -23,7 +22,6 @@ from fusegen.loc import Loc
 from fusegen.ops import OPS, of_ufunc
 from fusegen.watches import Watches
 
-_LIBRARIES = frozenset({"numpy", "torch", "cupy", "jax", "scipy", "pandas", "xarray"})
 _PACKAGE = Path(__file__).parent
 _LANGUAGE_FILES = {
     str(_PACKAGE / f)
@@ -73,10 +71,9 @@ class Value:
     def __rxor__(self, other: Operand) -> Value: return self ^ other
 
     def __round__(self, digits: object = None) -> Value:
-        if digits is not None:
-            _refuse("a pipeline value is rounded to whole numbers", "",
-                    "Write fg.round(x * 100) / 100 for two digits.")
-        return apply("round", self)
+        return apply("round", self) if digits is None else _refuse(
+            "a pipeline value is rounded to whole numbers", "",
+            "Write fg.round(x * 100) / 100 for two digits.")
 
     def __floor__(self) -> Value: return apply("floor", self)
     def __ceil__(self) -> Value: return apply("ceil", self)
@@ -219,17 +216,11 @@ def builder() -> Builder:
 
 
 def here() -> Loc:
-    """The nearest line of the stack that is neither the language nor a library of arrays."""
+    """The nearest line of the stack that is not the language itself."""
     active = ACTIVE.get()
     if active is not None and active.at is not None:
         return active.at
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (
-        frame.f_code.co_filename in _LANGUAGE_FILES
-        or frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES
-    ):
-        frame = frame.f_back
-    return Loc("<unknown>", 0) if frame is None else loc_of(frame)
+    return line_outside(_LANGUAGE_FILES)
 
 
 def _refuse(what: str, why: str, fix: str) -> NoReturn:
