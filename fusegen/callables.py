@@ -12,7 +12,7 @@ from typing import Any
 
 from fusegen.advice import instead
 from fusegen.errors import ArgumentError, TraceError
-from fusegen.loc import Loc
+from fusegen.written import def_loc
 
 Fn = Callable[..., Any]
 _LIBRARIES = frozenset(("cupy", "jax", "numpy", "pandas", "scipy", "torch", "xarray"))
@@ -80,14 +80,12 @@ def _check_own(fn: FunctionType) -> None:
 
 
 def _check(fn: FunctionType) -> None:
-    code = fn.__code__
-    where = Loc(code.co_filename, code.co_firstlineno, f"def {fn.__name__}(…)")
     if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
-        raise TraceError(f"{fn.__name__} is a coroutine", where=where,
+        raise TraceError(f"{fn.__name__} is a coroutine", where=def_loc(fn),
                          why="A text describes one row; there is nothing to wait for.",
                          fix="Write def, and await what you need outside.")  # fmt: skip
     if inspect.isgeneratorfunction(fn):
-        raise TraceError(f"{fn.__name__} is a generator", where=where,
+        raise TraceError(f"{fn.__name__} is a generator", where=def_loc(fn),
                          why="A text returns all its results at once.",
                          fix="Return a tuple.")  # fmt: skip
 

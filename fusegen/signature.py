@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from fusegen.annotations import axis_of
 from fusegen.errors import ArgumentError, TraceError
 from fusegen.literals import as_index, constant, constant_key, is_whole
-from fusegen.loc import Loc
 from fusegen.names import nearest
+from fusegen.written import def_loc, parameter_loc
 
 _SHOWN = ("source", "plan", "derivation", "explain")
 _MADE = ("compile", *_SHOWN)
@@ -168,33 +169,36 @@ def constants_key(constants: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def signature_of(fn: Callable[..., Any]) -> Signature:
     """Read a function's parameters. Raises TraceError for forms a pipeline cannot have."""
-    code = inspect.unwrap(fn).__code__
-    where = Loc(code.co_filename, code.co_firstlineno, f"def {fn.__name__}(…)")
     arrays: list[str] = []
     optional: set[str] = set()
     constants: dict[str, Any] = {}
     for name, parameter in inspect.signature(fn).parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise TraceError(f"*{name}: a pipeline names each of its parameters", where=where)
-        if name in RESERVED:
-            raise TraceError(
-                f"a parameter cannot be called {name}",
-                where=where,
-                why=f"Calls use these names: {', '.join(sorted(RESERVED))}.",
-            )
+        _check_parameter(fn, parameter)
         if parameter.kind is parameter.KEYWORD_ONLY:
             constants[name] = constant(parameter.default)
             continue
         arrays.append(name)
         if parameter.default is None:
             optional.add(name)
-        elif parameter.default is not parameter.empty:
-            raise TraceError(
-                f"array {name} has the default {parameter.default!r}", where=where,
-                why="A positional parameter is an array; None makes it optional.",
-                fix=f"For a constant write it after a star: *, {name}={parameter.default!r}.",
-            )  # fmt: skip
     if not arrays:
-        raise TraceError("a pipeline needs at least one array", where=where,
+        raise TraceError("a pipeline needs at least one array", where=def_loc(fn),
                          fix="Give it a positional parameter.")  # fmt: skip
     return Signature(fn.__name__, tuple(arrays), frozenset(optional), constants)
+
+
+def _check_parameter(fn: Callable[..., Any], parameter: inspect.Parameter) -> None:
+    name, default = parameter.name, parameter.default
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        raise TraceError(f"*{name}: a pipeline names each of its parameters",
+                         where=parameter_loc(fn, name))  # fmt: skip
+    if name in RESERVED:
+        raise TraceError(f"a parameter cannot be called {name}", where=parameter_loc(fn, name),
+                         why=f"Calls use these names: {', '.join(sorted(RESERVED))}.")  # fmt: skip
+    if parameter.kind is parameter.KEYWORD_ONLY:
+        return
+    axis_of(fn, name, parameter.annotation)
+    if default is not None and default is not parameter.empty:
+        raise TraceError(f"array {name} has the default {default!r}", where=parameter_loc(fn, name),
+                         why="A positional parameter is an array; None makes it optional.",
+                         fix=f"For a constant write it after a star: *, {name}={default!r}.",
+                         )  # fmt: skip

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from fusegen import graph as g
+from fusegen.annotations import axis_of
 from fusegen.captured import watches_of
 from fusegen.conditions import is_column
 from fusegen.errors import TraceError
@@ -95,17 +96,6 @@ def is_tracing() -> bool:
     return ACTIVE.get() is not None
 
 
-def axis_of(annotation: object) -> g.Axis:
-    """ELEMENT unless the annotation says PerColumn or PerRow, also as text or beside None."""
-    shown = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    if not shown:
-        shown = str(annotation)  # a union: "fusegen.value.PerColumn | None"
-    words = set(re.findall(r"\w+", shown))
-    if "PerColumn" in words:
-        return g.Axis.PER_COLUMN
-    return g.Axis.PER_ROW if "PerRow" in words else g.Axis.ELEMENT
-
-
 def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any]) -> g.Graph:
     """Trace the pipeline with the inputs `present` (the rest are None) and these constants.
 
@@ -123,7 +113,7 @@ def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any
         if name not in present:
             args.append(None)
             continue
-        node = g.Input(name, axis_of(parameter.annotation), where)
+        node = g.Input(name, axis_of(fn, name, parameter.annotation), where)
         inputs.append(node)
         args.append(build.add(node))
     outputs: list[g.Node] = []

@@ -18,13 +18,13 @@ PACKAGE = Path(fusegen.__file__).parent
 # From the ground up; a module may import those of earlier lines, and its neighbours.
 LAYERS = (
     ("loc", "one_line", "shared", "version", "sources", "walk", "mentions",
-     "watches", "captured"),
+     "watches", "captured", "written"),
     ("errors",),
     ("blame", "dtypes", "literals", "ops"),
     ("names",),
     ("advice", "callables"),
     ("expr", "forms", "own_operator", "graph", "conditions"),
-    ("transport",),
+    ("transport", "annotations"),
     ("monoid", "kinds", "digest", "witness", "nesting", "signature"),
     ("value", "derivation", "proof", "monoid_text", "rewrite"),
     ("trace", "words", "positions", "lang", "reference", "bank", "rounding", "algebra"),

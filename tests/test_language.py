@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import collections.abc
+import inspect
+import re
+import typing
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Union  # noqa: F401
+
 import numpy as np
 import pytest
 from cases import rows
+from numpy.typing import NDArray
 
+import fusegen as F2  # noqa: F401 (annotations name it)
 import fusegen as fg
+from fusegen import PerRow as PR
 from fusegen import graph as g
 from fusegen.digest import digest
 from fusegen.library import softmax
+from fusegen.value import Value
+
+if TYPE_CHECKING:  # names that annotations of tests use, and that do not exist at run time
+    import fusegen as checked  # noqa: F401
+    from fusegen import PerRow as Checked  # noqa: F401
+    from fusegen import PerRwo as Typo  # noqa: F401
+    from fusegen import rows as typo  # noqa: F401
 
 
 def graph_of(fn, *present, **constants):
@@ -95,17 +111,126 @@ def test_structures_nest():
     assert graph_of(text).output_names[0] == "a"
 
 
-@pytest.mark.parametrize(
-    "annotation", [fg.PerRow, "fg.PerRow", "PerRow | None", fg.PerRow | None, "fusegen.PerRow"]
-)
-def test_annotations_in_every_spelling(annotation):
-    def text(x, y=None):
-        return fg.sum(x) if y is None else fg.sum(x) * y
+type_alias = typing.NewType("type_alias", fg.PerRow)
+Bounded = typing.TypeVar("Bounded", bound=fg.PerRow)
+NAMED = "PR | None"
+ITSELF = "Optional[ITSELF]"
 
-    text.__annotations__["y"] = annotation
-    graph = graph_of(text, "x", "y")
+
+class Labels(fg.PerRow):
+    """One's own name for it."""
+
+
+def _late():
+    from fusegen import PerRow as Inside
+
+    Renamed = Inside  # noqa: F841 (annotations name both)
+
+
+ROWS = [
+    fg.PerRow, fg.PerRow | None, typing.Optional[fg.PerRow], typing.Union[None, fg.PerRow],  # noqa: UP007, UP045
+    typing.Annotated[fg.PerRow, "a note"], typing.Annotated[np.ndarray, fg.PerRow], type_alias,
+    typing.Annotated[fg.PerRow | None, 3], Bounded, Labels, Labels | None, np.ndarray | fg.PerRow,
+    typing.Optional["PR"], typing.ForwardRef("F2.PerRow"),
+    "fg.PerRow", "PerRow | None", "fusegen.PerRow", "PR", "PR | None", "None | PR", "F2.PerRow",
+    "Optional[PR]", "typing.Optional[fg.PerRow]", "Union[PR, None]", "typing.Union[PR, np.ndarray]",
+    "Annotated[PR, 'a note']", "Annotated[np.ndarray, PR]", "'PR'", "Optional['PR']", "Labels",
+    "type_alias", "NAMED", "Inside", "Renamed | None", "Checked", "checked.PerRow | None",
+    "fusegen.value.PerRow", "nowhere.PerRow", "PerRow values, float32", "Bounded",
+]  # fmt: skip
+ELEMENTS = [
+    inspect.Parameter.empty, None, typing.Any, Value, np.ndarray, NDArray, NDArray[np.float32],
+    np.ndarray | None, typing.Optional[NDArray[np.int64]], list[float], 3, "a note", object,  # noqa: UP045
+    typing.Literal["PerRow"], collections.abc.Sequence[float], typing.Annotated[Value, "PerRow"],
+    "Value", "np.ndarray", "NDArray[np.float32]", "Tensor", "torch.Tensor | None", "Any", "ITSELF",
+    "Float[Array, 'rows cols']", "jax.Array", "Optional[Tensor]", "list[float]", "lambda: 3",
+    "Literal['PerRow']", "(rows, cols)", "scores of a person", "float32[rows, cols]", "3", "",
+    "Annotated[Value, 'PerRow']",
+    "HybridArray", "Row", "Column", "Percent", "typing.Missing",
+]  # fmt: skip
+REFUSED = [
+    ("fg.PerRw", "Did you mean fg.PerRow?"), ("fg.PerRw | None", "fg.PerRow"),
+    ("Optional[F2.PerCol]", "fg.PerColumn"), ("PerRw", "fg.PerRow"), ("per_row", "fg.PerRow"),
+    ("per row", "fg.PerRow"), ("PerColumns", "fg.PerColumn"), ("nowhere.PerRows", "fg.PerRow"),
+    ("fg.Tensor", "elements need no annotation"), ("fusegen.value.Rows", "does not have"),
+    ("'PerRw'", "fg.PerRow"), ("typo.Name", "does not have"), ("Typo", "Did you mean fg.PerRow?"),
+    ("PR | fg.PerColumn", "one of them"), (fg.PerRow | fg.PerColumn, "one of them"),
+    ("list[PR]", "one array"), (list[fg.PerRow], "one array"), ("tuple[PR, ...]", "one array"),
+    ("PR or None", "not run"), ("PR()", "not run"), (typing.Optional["fg.PerRw"], "fg.PerRow"),
+]  # fmt: skip
+
+
+def _annotated(annotation):
+    def text(x, y=None):
+        return fg.sum(x) if y is None else fg.sum(x) * fg.sum(x + y)
+
+    if annotation is not inspect.Parameter.empty:
+        text.__annotations__["y"] = annotation
+    return text
+
+
+@pytest.mark.parametrize("annotation", ROWS, ids=str)
+def test_annotations_in_every_spelling(annotation):
+    graph = graph_of(_annotated(annotation), "x", "y")
     assert graph.inputs[1].axis is g.Axis.PER_ROW
-    assert len(graph_of(text, "x").inputs) == 1
+    assert len(graph_of(_annotated(annotation), "x").inputs) == 1
+    if isinstance(annotation, str):
+        columns = re.sub(r"\b(PerRow|PR)\b", "PerColumn", annotation)
+        if columns != annotation and "PerColumn" in columns:
+            columns = columns.replace("F2.", "fg.").replace("checked.", "fg.")
+            graph = graph_of(_annotated(columns), "x", "y")
+            assert graph.inputs[1].axis is g.Axis.PER_COLUMN
+
+
+@pytest.mark.parametrize("annotation", ELEMENTS, ids=str)
+def test_what_says_nothing_of_rows_and_columns_annotates_elements(annotation):
+    assert graph_of(_annotated(annotation), "x", "y").inputs[1].axis is g.Axis.ELEMENT
+
+
+@pytest.mark.parametrize(("annotation", "words"), REFUSED, ids=str)
+def test_annotations_that_nearly_say_it_are_refused(annotation, words):
+    text = _annotated(annotation)
+    with pytest.raises(fg.TraceError, match="annotation of y") as caught:
+        fg.pipeline(text)
+    assert words in f"{caught.value.what} {caught.value.why} {caught.value.fix}"
+    assert caught.value.where.text == "def text(x, y=None):"
+
+
+def test_annotations_are_looked_up_where_the_function_stands():
+    """Also in a file with `from __future__ import annotations`, in functions, behind partials."""
+    file = """
+from __future__ import annotations
+import functools, typing
+import fusegen as lib
+from fusegen import PerRow as PR
+from typing import Optional as Maybe
+
+def wrapped(fn):
+    @functools.wraps(fn)
+    def call(*args, **kwargs):
+        return fn(*args, **kwargs)
+    return call
+
+def made(Kind):
+    def inner(x, s: Kind):
+        assert Kind is not None
+        return lib.sum(x * s)
+    return inner
+
+class Holder:
+    def method(self, x, s: Maybe[PR] = None): return lib.sum(x * s)
+
+def partly(x, s: "PR | None" = None, *, by): return lib.sum(x * s) * by
+texts = [wrapped(partly), functools.partial(partly, by=1), Holder().method,
+         lambda x, s: lib.sum(x * s)]
+texts[-1].__annotations__["s"] = "PR"
+texts = [functools.partial(texts[0], by=1), made(PR), *texts[1:]]
+"""
+    scope = {"__name__": "a_users"}
+    exec(compile(file, "<a user's>", "exec"), scope)
+    x, s = np.arange(9.0).reshape(3, 3), np.array([1.0, 2, 3])
+    for text in scope["texts"]:
+        np.testing.assert_allclose(fg.pipeline(text)(x, s), [3, 24, 63])
 
 
 def test_constants_are_compiled_in_and_told_apart_by_type():

@@ -25,6 +25,15 @@ KEPT = []
 fg.pipeline(lambda x: (KEPT.append(x), x)[1]).traced(frozenset("x"), {})
 
 
+@fg.pipeline
+def sides(
+    x,
+    c: fg.PerColumn | None = None,
+    r: fg.PerRow | None = None,
+):
+    return fg.sum(x if c is None else x * c) * (1 if r is None else r)
+
+
 async def waits(x):
     return await asyncio.sleep(0, x)
 
@@ -221,6 +230,8 @@ CALLS = [
     (lambda: lib.cross_entropy(X, LABELS * 1.0), fg.DTypeError, "whole numbers"),
     (lambda: lib.rms_norm(X, X[0, :4]), fg.ShapeError, "per column"),
     (lambda: lib.weighted_mean(X, X[:, 0]), fg.ShapeError, "fg.PerRow"),
+    (lambda: sides(X, X[0, :4]), fg.ShapeError, "for each"),
+    (lambda: sides(X, r=X[:3, 0]), fg.ShapeError, "for each"),
     (lambda: softmax(X, out=X), fg.ArgumentError, "overlaps the input"),
     (lambda: softmax(X, out=np.empty((6, 4), "f4")), fg.ShapeError, "out has shape"),
     (lambda: softmax(X, out=np.empty((4, 6))), fg.DTypeError, "out has type"),
@@ -336,6 +347,24 @@ def test_what_does_not_return_is_refused_at_its_def(fn, word):
     with pytest.raises(fg.TraceError, match=word) as caught:
         fg.pipeline(fn)
     assert caught.value.where.line == fn.__code__.co_firstlineno
+
+
+PARAMETERS = [("k=3", "*, k=3"), ("*k", "names each"), ("axis", "called axis"),
+              ("k: 'fg.PerRw'", "fg.PerRow"), ("**k", "names each")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("parameter", "words"), PARAMETERS)
+@pytest.mark.parametrize("above", ["", "@fg.pipeline\n", "@fg.pipeline\n@staticmethod\n"])
+def test_a_wrong_parameter_is_shown_at_its_own_line(parameter, words, above, tmp_path):
+    file = tmp_path / "users.py"
+    file.write_text(f"{above}def text(\n    x,\n    {parameter},\n):\n    return x\n")
+    module = compile(f"{file.read_text()}fg.pipeline(text)\n", str(file), "exec")
+    with pytest.raises(fg.TraceError) as caught:
+        exec(module, {"fg": fg})
+    where = caught.value.where
+    assert (where.file, where.line) == (str(file), above.count("\n") + 3)
+    assert where.text == f"{parameter},"
+    assert words in f"{caught.value.what} {caught.value.why} {caught.value.fix}"
 
 
 def test_hasattr_still_asks():

@@ -135,9 +135,9 @@ def _check_side_input(node: g.Input, shape: Shape, rows: Rows) -> None:
         case g.Axis.PER_COLUMN:
             if shape not in ((rows.n_cols,), rows.cols):
                 raise ShapeError(
-                    f"{node.name} has shape {shape}, not {rows.cols}", where=node.loc,
+                    f"{node.name} has shape {shape}, not {rows.cols}",
                     why="It is per column: one value for each.",
-                )  # fmt: skip
+                )
         case g.Axis.PER_ROW:
             if shape == _kept(rows):
                 return
@@ -147,9 +147,9 @@ def _check_side_input(node: g.Input, shape: Shape, rows: Rows) -> None:
                 fits = False
             if not fits:
                 raise ShapeError(
-                    f"{node.name} has shape {shape}, the rows have {rows.lead}", where=node.loc,
+                    f"{node.name} has shape {shape}, the rows have {rows.lead}",
                     why="It is per row: one value for each.",
-                )  # fmt: skip
+                )
 
 
 def _kept(rows: Rows) -> Shape:
