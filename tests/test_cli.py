@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -292,6 +294,19 @@ def test_check_and_doctor(fusegen):
     status, out, _ = fusegen("doctor")
     assert status == 0
     assert all(word in out for word in ("CPU kernels", "GPU kernels", "cache", "numpy"))
+
+
+@pytest.mark.parametrize("extra", ["cuda12", "cuda13"])
+def test_the_doctor_names_the_packages_of_the_extras(extra, monkeypatch):
+    """Those that pip finds: what an index does not have helps nobody."""
+    from fusegen.report import doctor
+
+    monkeypatch.setattr(doctor, "_version", lambda name: None)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/usr/bin/{name}")
+    project = tomllib.loads((Path(fg.__file__).parents[1] / "pyproject.toml").read_text())
+    wanted = {re.match(r"[\w-]+", p)[0] for p in project["project"]["optional-dependencies"][extra]}
+    lists = [set(found.split()) for found in doctor._gpu_fix().partition(": ")[2].split(", or ")]
+    assert wanted in [found - {"pip", "install"} for found in lists]
 
 
 def test_the_doctor_counts_the_cache_while_others_use_it(fusegen, tmp_path, monkeypatch):

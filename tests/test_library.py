@@ -94,6 +94,16 @@ def test_results_are_those_of_torch():
     close(fg.library.cross_entropy(x, labels), wanted)
 
 
+def test_logsumexp_is_torchs_where_the_greatest_is_0():
+    """And not SciPy's log1p of the others: what its text says."""
+    torch = pytest.importorskip("torch")
+    assert "SciPy's takes log1p" in fg.library.logsumexp.fn.__doc__
+    for row in ([0.0, -40.0], [-40.0, 0.0, -50.0], [0.0, -10.0]):
+        found = float(fg.library.logsumexp(np.array(row)))
+        assert found == pytest.approx(float(torch.logsumexp(torch.tensor(row).double(), 0)))
+        assert found == pytest.approx(np.log(np.exp(row).sum()))
+
+
 def test_norm2_neither_overflows_nor_underflows():
     for scale in (1e-25, 1.0, 1e25):
         x = np.array([[3, 4]], np.float32) * np.float32(scale)
