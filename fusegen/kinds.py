@@ -130,7 +130,18 @@ def _map_kind(node: g.Map, kinds: Mapping[g.Node, Kind]) -> Kind:
         found = found[1:]
     if rule == "bool":
         return "bool"
+    if whole_power(node) is not None and found[0] != "float":
+        return "int"
     return "float" if rule == "float" or "float" in found else "int"
+
+
+def whole_power(node: g.Node) -> int | None:
+    """The exponent of a power that whole numbers stay whole under, as NumPy's: a constant ≥ 0."""
+    match node:
+        case g.Map(op="pow", args=(_, g.Literal(value=power))) if is_whole(power) and power >= 0:
+            return int(power)
+        case _:
+            return None
 
 
 def _no_bool(node: g.Node, op: str) -> DTypeError:

@@ -80,7 +80,11 @@ def prod(x: Operand) -> Value:
 
 
 def mean(x: Operand) -> Value:
-    """Arithmetic mean."""
+    """Arithmetic mean, accumulated in float32 (float64 if any input has it), of integers as well.
+
+    Digits beyond float32's are lost: fg.cast(fg.sum(x), "float32") / fg.length(x) divides the
+    exact sum of integers, which must fit int64.
+    """
     return _reduce(g.Fold.MEAN, x)
 
 

@@ -154,7 +154,7 @@ class _Interpreter:
         op = OPS[node.op]
         args = [self.known[a] for a in node.args]
         if node.op == "pow" and isinstance(node.args[1], g.Literal) and node.args[1].value == 2:
-            return self._as(np.square(self._as(args[0], "float")), "float")
+            return np.square(self._as(args[0], self.kinds[node]))
         wanted = _operand_kind(node, self.kinds)
         if wanted is not None:
             start = 1 if op.rule == "select" else 0
@@ -172,10 +172,8 @@ def _inputs_of(node: g.Node) -> tuple[g.Node, ...]:
 def _operand_kind(node: g.Map, kinds: Mapping[g.Node, Kind]) -> Kind | None:
     """What the operands are converted to first; None for operations that say it themselves."""
     match OPS[node.op].rule:
-        case "arith" | "select":
+        case "arith" | "select" | "float":
             return kinds[node]
-        case "float":
-            return "float"
         case "bool":
             return "float" if any(kinds[a] == "float" for a in node.args) else "int"
         case "logic" | "to_float" | "to_int" | "to_bool":

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from everywhere import BACKENDS, results
 
 import fusegen as fg
 
@@ -72,6 +73,53 @@ def test_numbers_are_promoted_as_numpys(one, other, target):
             right = by_numpy(*(x if x.dtype == bool else x.astype("f8") for x in (a, b)))
         np.testing.assert_allclose(found[name], right, rtol=1e-4, atol=1e-4, err_msg=name)
         assert wide or found[name].dtype != np.float64, name
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("form", ["auto", "safe"])
+def test_whole_powers_of_integers_are_integers(backend, form):
+    """As x·x and NumPy's: exact, also where float32 has no such number, and to 0 and 1."""
+    x = np.concatenate([MADE.integers(-1000, 1000, (3, 40)), [[0] * 40]]).astype("i4")
+    wide, top = x.astype("i8"), x.max(1, keepdims=True).astype("i8")
+    for power in (0, 1, 2, 3, 5):
+        def text(x, *, power):
+            m = fg.max(x)
+            return x**power, fg.sum(x**power), m**power, fg.sum((x - m) ** np.int16(power))
+
+        rights = (wide**power, (wide**power).sum(1), top[:, 0] ** power,
+                  ((wide - top) ** power).sum(1))  # fmt: skip
+        found = results(backend, fg.pipeline(text), x, form=form, power=power)
+        for got, right in zip(found, rights, strict=True):
+            assert got.dtype == np.int64
+            np.testing.assert_array_equal(got, right, err_msg=str(power))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_other_powers_of_integers_are_floats(backend):
+    x = MADE.integers(1, 9, (3, 40))
+    text = fg.pipeline(lambda x: (x**-1, x**2.0, x**0.5, 2**x, x**x, (x * 1.0) ** 2))
+    rights = (1 / x, x**2.0, x**0.5, 2.0**x, x.astype(float) ** x, x**2.0)
+    for got, right in zip(results(backend, text, x), rights, strict=True):
+        assert got.dtype.kind == "f"
+        np.testing.assert_allclose(got, right, rtol=1e-6)
+
+
+def test_gradients_go_through_whole_powers_of_integers():
+    def text(x, n: fg.PerRow):
+        return fg.sum(x * n**3) + fg.sum((x * fg.index(x) ** 2) ** 2)
+
+    x, n, g = INPUTS["float"], np.arange(7), np.ones(7, "f4")
+    backward = fg.grad(fg.pipeline(text), wrt="x")
+    for found in (backward(g, x, n), backward.reference(g, x, n)):
+        np.testing.assert_allclose(found, n[:, None] ** 3 + 2 * x * np.arange(50.0) ** 4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_exact_mean_of_integers(backend):
+    least, most = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+    x = np.array([[least, most, 1, 0, most, least]], np.int32)
+    text = fg.pipeline(lambda x: fg.cast(fg.sum(x), "float32") / fg.length(x))
+    np.testing.assert_allclose(results(backend, text, x)[0], [-1 / 6], rtol=1e-6)
 
 
 AXES = [None, 0, -1, (0, 1), (0, 2), (3, 1), [2, 3], (0, 1, 2, 3), np.int64(1),

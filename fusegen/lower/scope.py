@@ -12,6 +12,7 @@ from fusegen.dtypes import Kind
 from fusegen.errors import InternalError
 from fusegen.expr import Expr, Lit, Var, call, is_long
 from fusegen.kernel import COLUMN, N_COLS
+from fusegen.kinds import whole_power
 from fusegen.ops import OPS
 
 
@@ -98,6 +99,8 @@ def operation(node: g.Node, inner: list[Expr], names: Names) -> Expr:
         case g.Map() if node in names.rounded:
             a, b = (convert(i, "float") for i in (inner[0], inner[node.op == "mul"]))
             return call("rounded_mul", a, b)
+        case g.Map(op="pow") if names.kinds[node] == "int":
+            return _power(convert(inner[0], "int"), whole_power(node) or 0)
         case g.Map(op=op):
             if op == "pow" and inner[1] in (Lit(2, "int"), Lit(2.0)):
                 return call("square", convert(inner[0], "float"))
@@ -109,6 +112,15 @@ def operation(node: g.Node, inner: list[Expr], names: Names) -> Expr:
             raise InternalError(f"{names.of(node)} is not known in this scope")
         case _:
             assert_never(node)
+
+
+def _power(base: Expr, power: int) -> Expr:
+    """A whole number to a whole power, by squaring: exact as far as 64 bits hold it."""
+    found: Expr = base if power else Lit(1, "int")
+    for bit in f"{power:b}"[1:]:
+        found = call("square", found)
+        found = call("mul", found, base) if bit == "1" else found
+    return found
 
 
 def _match_kinds(op: str, args: list[Expr], kind: Kind) -> list[Expr]:
