@@ -99,6 +99,16 @@ class _Search:
     def _no(self, held: dict[str, Any], name: str) -> None:
         self.others.append((held.__contains__, name, False))
 
+    def _none_of(self, names: set[str], held: dict[str, Any]) -> None:
+        for name in names - held.keys():
+            self._no(held, name)
+
+    def _given(self, cls: type) -> set[str]:
+        """Names that no class has, so that `__getattr__` may have given what stands there."""
+        if not any("__getattr__" in vars(one) for one in cls.__mro__):
+            return set()
+        return self.names.difference(*map(vars, cls.__mro__))
+
     def _visit(self, value: Any) -> None:
         match value:
             case FunctionType():
@@ -125,6 +135,8 @@ class _Search:
                     held = vars(value)
                     kept = {n for n, v in held.items() if not _may_be_replaced(v)} if ours else ()
                     self._attributes(value, held, kept)
+                    if not ours and "__getattr__" in held:
+                        self._none_of(self.names, held)
             case type():
                 if not _is_foreign(value.__module__):
                     self._class(value)
@@ -161,11 +173,11 @@ class _Search:
 
     def _class(self, cls: type) -> None:
         self.others.append((_MRO, cls, cls.__mro__))
-        above = set(self.asked)  # what a class below could come to stand before
+        # What a class below could come to stand before.
+        above = self.asked | self._given(cls) | self._given(type(cls))
         for one in reversed(cls.__mro__[:-1]):
             held = _dict_of(one)
-            for name in above - held.keys():
-                self._no(held, name)
+            self._none_of(above, held)
             ran = {n for n, member in held.items() if _code(member) in self.ran}  # also operators
             named = (self.names & held.keys()) | ran
             above |= named
@@ -187,11 +199,10 @@ class _Search:
         for name in (self.names & held.keys()).difference(kept):
             self._item(owner, held, name)
         if not kept:
-            for name in self.asked - held.keys():
-                self._no(held, name)
+            self._none_of(self.asked, held)
 
     def _object(self, value: Any) -> None:
-        functions = getattr(type(value), "traced_functions", None)
+        functions = _held_by(type(value), "traced_functions")
         if functions is not None:  # a pipeline, a monoid
             self.todo += functions(value)
             return
@@ -208,6 +219,7 @@ class _Search:
                     self._no(held, name)  # it would stand before the class's
         if isinstance(held, dict):
             self._attributes(value, held)
+            self._none_of(self._given(cls), held)
             self.others.append((_DICT, value, held))
             self.todo.append(held.get("__wrapped__"))
             if _root(cls.__module__) == "collections":  # ChainMap, UserDict: all that they hold
@@ -268,7 +280,13 @@ def _is_foreign(module: str | None) -> bool:
 
 def _may_be_replaced(value: object) -> bool:
     """What is fusegen's own: pipelines, in whatever module."""
-    return isinstance(value, ModuleType) or hasattr(type(value), "traced_functions")
+    functions = _held_by(type(value), "traced_functions")
+    return isinstance(value, ModuleType) or functions is not None
+
+
+def _held_by(cls: type, name: str) -> Any:
+    """What the class or one of its bases has; its metaclass, which may make it up, is not asked."""
+    return next((vars(one)[name] for one in cls.__mro__ if name in vars(one)), None)
 
 
 def _is_fixed(value: object, name: str) -> bool:

@@ -152,6 +152,24 @@ class Heir(Kind):
     by = 3.0
 
 
+class MetaGiving(type):
+    def __getattr__(cls, name: str) -> float:
+        return 2.0
+
+
+class Giving(Base, metaclass=MetaGiving):
+    """What it does not have it makes up."""
+
+    def __getattr__(self, name: str) -> float:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return 2.0
+
+
+class Given(Giving):
+    pass
+
+
 class Rebased(Kind):
     pass
 
@@ -177,6 +195,8 @@ PARTIAL = functools.partial(keywords, by=2.0)
 QUEUE = deque([2.0])
 VIEW = types.MappingProxyType(TABLE)
 CHAIN = ChainMap({"scale": 2.0})
+GIVING = Given()
+SETTINGS.__getattr__ = lambda name: 2.0  # type: ignore[method-assign, assignment]
 CHOICE: Any = fg.minimum
 THIS = sys.modules[__name__]
 USE, CHANGE = _closure()
@@ -252,6 +272,16 @@ CASES: dict[str, tuple[Any, Any]] = {
                                    _setattr(THIS, "max", lambda *_: 3.0)),
     "function of fusegen replaced by another":
         (lambda x: CHOICE(x * 2.0, x * 3.0), _setattr(THIS, "CHOICE", fg.maximum)),
+    "attribute that hides what __getattr__ gave":
+        (lambda x: x * GIVING.foo, _setattr(GIVING, "foo", 3.0)),
+    "attribute of a class that hides what __getattr__ gave":
+        (lambda x: x * GIVING.bar, _setattr(Given, "bar", 3.0)),
+    "attribute of a base that hides what __getattr__ gave":
+        (lambda x: x * GIVING.baz, _setattr(Base, "baz", 3.0)),
+    "attribute that hides what a metaclass gave":
+        (lambda x: x * Given.foo, _setattr(Given, "foo", 3.0)),
+    "attribute that hides what a module gave":
+        (lambda x: x * SETTINGS.given, _setattr(SETTINGS, "given", 3.0)),
     "item of a deque": (lambda x: x * QUEUE[0], _item(QUEUE, 0)),
     "item of a view": (lambda x: x * VIEW["scale"], _item(TABLE, "scale")),
     "item of a chain of dicts": (lambda x: x * CHAIN["scale"], _item(CHAIN, "scale")),
