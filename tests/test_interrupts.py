@@ -110,6 +110,15 @@ def test_memory_is_the_callers_again(target, form, monkeypatch):
     np.testing.assert_array_equal(out, wanted)
 
 
+@pytest.fixture
+def control_c():
+    """Python's own handler, which is not there where a shell started the tests behind `&`."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("control_c")
 def test_control_c_ends_a_call_and_the_next_one_is_whole(monkeypatch):
     monkeypatch.setenv("FUSEGEN_THREADS", "3")
     done = []

@@ -177,7 +177,8 @@ def _weighed(arg: g.Node, rows: Collection[g.Node]) -> set[g.Node]:
         if isinstance(n, g.Map) and n.op == "sub" and n.args[1] in rows:
             e, p = n.args
             products = [r.arg for r in g.reductions_of(p) if isinstance(r, g.Reduce)]
-            if any(e in _factors(product) for product in products):
+            plain = not g.reductions_of(e)  # what holds row values itself is no element
+            if plain and any(e in _factors(product) for product in products):
                 found.add(e)
     return found
 

@@ -272,12 +272,16 @@ inline V exp_within(V x)
     return p * scale;
 }
 
-// e^x; what lies below 2^-125 is 0, as e^-inf is.
+// e^x. Where one of the results may be subnormal, which is rare, it is the square of e^(x / 2): that is
+// normal, and only the square is rounded to the few bits that are left.
 template <typename V>
 inline V exp(V x)
 {
     x = x > 89.0f ? all<V>(89.0f) : x;
-    x = x < -87.6f ? all<V>(-87.6f) : x;
+    if (rarely(lanes_where(x < -86.9f) != 0)) {
+        const V half = exp_within((x < -110.0f ? all<V>(-110.0f) : x) * 0.5f);
+        return x < -86.9f ? half * half : exp_within(x);
+    }
     return exp_within(x);
 }
 
