@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from typing import Any, Literal
 
@@ -70,19 +71,18 @@ def dtype_of(name: object) -> DType:
     try:
         return _BY_NAME[text]
     except KeyError:
+        near = get_close_matches(text, _BY_NAME, n=1, cutoff=0.6)
         raise DTypeError(
             f"element type {text!r} is not supported",
-            why="kernels exist for " + ", ".join(_BY_NAME) + ".",
-            fix="Convert the array first, for example with .astype('float32').",
+            why="Kernels exist for " + ", ".join(_BY_NAME) + ".",
+            fix=f"Did you mean {near[0]!r}?" if near else "Choose one of them.",
         ) from None
 
 
 def _name_of(name: object) -> str:
-    if name is float:
-        return "float32"
-    if name is int:
+    if name is int:  # also where NumPy's has 32 bits
         return "int64"
-    if name is None:  # to NumPy that is float64
+    if name is None:  # to NumPy that is float64, as float is
         return "None"
     try:
         return np.dtype(name).name  # type: ignore[call-overload, no-any-return]

@@ -292,7 +292,9 @@ def isfinite(x: Operand) -> Value:
 def cast(x: Operand, dtype: object) -> Value:
     """Convert: to a compute type anywhere, to a narrower type only for a returned result.
 
-    Float → integer rounds toward zero, clamps to the type's range, and takes NaN to 0.
+    Float → integer rounds toward zero, clamps to the type's range, and takes NaN to 0. Python's
+    float, int and bool are float64, int64 and bool, as NumPy has them; float64 anywhere in a text
+    makes kernels compute in it.
     """
     return builder().add(g.Cast(dtype_of(dtype), lift(x), here()))
 

@@ -83,10 +83,11 @@ def ragged(x: Operand, lengths: Operand, fill: float = float("-inf")) -> Value:
     """x in the first `lengths` columns of the row, `fill` in those after: rows of several lengths.
 
     lengths is a row value of whole numbers, usually an fg.PerRow input; lengths ≥ n_cols keep the
-    whole row, those ≤ 0 nothing. What stands behind a row's end is never used, NaN included. fill
-    is what the next reduction ignores: −inf for max, topk, argmax, softmax and logsumexp, +inf for
-    min and topk(largest=False), 0 for sum, 1 for prod. fg.mean and fg.var divide by n_cols: write
-    fg.sum(fg.ragged(x, lengths, 0)) / fg.cast(lengths, "float32").
+    whole row, those ≤ 0 or NaN nothing, and 1.5 the columns below it, 0 and 1: this is
+    fg.where(fg.index(x) < lengths, x, fill). What stands behind a row's end is never used, NaN
+    included. fill is what the next reduction ignores: −inf for max, topk, argmax, softmax and
+    logsumexp, +inf for min and topk(largest=False), 0 for sum, 1 for prod. fg.mean and fg.var
+    divide by n_cols: write fg.sum(fg.ragged(x, lengths, 0)) / fg.cast(lengths, "float32").
 
     Of a row of length 0 nothing is left but fill: with −inf max and logsumexp are −inf, softmax is
     NaN (as torch's of a row of −inf), topk and argmax give −inf and the columns 0, 1, …. So does

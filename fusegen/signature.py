@@ -17,8 +17,10 @@ from fusegen.written import def_loc, parameter_loc
 
 _SHOWN = ("source", "plan", "derivation", "explain")
 _MADE = ("compile", *_SHOWN)
+_COMPILED = "what compile returns"
 RESERVED: Mapping[str, tuple[str, ...]] = {
-    "axis": ("calls", "reference"), "keepdims": ("calls", "reference"), "out": ("calls",),
+    "axis": ("calls", "reference", _COMPILED), "keepdims": ("calls", "reference", _COMPILED),
+    "out": ("calls", _COMPILED),
     "device": ("calls",), "form": ("calls", *_MADE), "deterministic": ("calls", *_MADE),
     "target": _MADE, "chunk": _MADE, "tune": ("compile",),
     "dtype": _SHOWN, "inputs": _SHOWN, "n_cols": _SHOWN, "n_rows": _SHOWN,
@@ -81,19 +83,24 @@ class Signature:
             if name not in self.constants:
                 raise self._unknown(name)
             bound[name] = constant(value)
-            try:
-                hash(bound[name])
-            except TypeError:
-                raise ArgumentError(
-                    f"{self.name}: constant {name} is {type(value).__name__}",
-                    why="Constants become part of the kernel: numbers, strings, tuples of them.",
-                    fix="Arrays are positional parameters.",
-                ) from None
+        try:
+            hash(tuple(bound.values()))  # defaults among them
+        except TypeError:
+            raise self._unusable(bound) from None
         missing = [n for n, v in bound.items() if v is REQUIRED]
         if missing:
             raise ArgumentError(f"{self.name} needs the constant {missing[0]}",
                                 fix=f"Pass {missing[0]}=… by keyword.")  # fmt: skip
         return bound
+
+    def _unusable(self, bound: Mapping[str, Any]) -> ArgumentError:
+        """For constants of which one cannot be hashed."""
+        name, value = next((n, v) for n, v in bound.items() if not _is_hashable(v))
+        return ArgumentError(
+            f"{self.name}: constant {name} is {type(value).__name__}",
+            why="Constants become part of the kernel: numbers, strings, tuples of them.",
+            fix="Arrays are positional parameters.",
+        )
 
     def _fixed(self, name: str) -> ArgumentError:
         """For what a compiled object is called with."""
@@ -109,7 +116,7 @@ class Signature:
         if name in RESERVED:
             *most, last = RESERVED[name]
             listed = f"{', '.join(most)} and {last}" if most else last
-            return ArgumentError(f"{self.name} was called with {name}",
+            return ArgumentError(f"{name} is no argument of what was called",
                                  why=f"It is an argument of {listed}.")  # fmt: skip
         if name in _ELSEWHERE:
             return ArgumentError(f"{self.name} has no parameter {name!r}",
@@ -117,6 +124,14 @@ class Signature:
         listed = f"Constants: {', '.join(self.constants) or 'none'}. It takes {self._takes()}."
         return ArgumentError(f"{self.name} has no parameter {name!r}", why=listed,
                              fix=nearest(name, [*known, *_OF_CALLS]))  # fmt: skip
+
+
+def _is_hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def refuse_inside(name: str, **asked: bool) -> None:

@@ -159,6 +159,8 @@ TEXTS = [
     (lambda x: fg.where(x, x, 0), fg.DTypeError, "fg.where(x > 0"),
     (lambda x: fg.sum(fg.cast(x, "float16")), fg.TraceError, "Cast the result"),
     (lambda x: fg.cast(x, "complex64"), fg.DTypeError, "not supported"),
+    (lambda x: fg.cast(x, "int7"), fg.DTypeError, "Did you mean 'int"),
+    (lambda x: fg.topk(x, 2, index_dtype="i"), fg.DTypeError, "Choose one of them"),
     (lambda x: fg.cast(x, None), fg.DTypeError, "not supported"),
     (lambda x: fg.argmax(x, index_dtype="float32"), fg.TraceError, "integer type"),
     (lambda x: fg.sections(x, 0), fg.TraceError, "≥ 1"),
@@ -204,6 +206,10 @@ CALLS = [
     (lambda: softmax(X, deterministic=1), fg.ArgumentError, "True or False"),
     (lambda: softmax(X, form="fast"), fg.ArgumentError, "form"),
     (lambda: softmax(X, device="tpu"), fg.ArgumentError, "cuda"),
+    (lambda: softmax.compile(X, axis=0), fg.ArgumentError, "calls, reference and what compile ret"),
+    (lambda: softmax.compile(X, keepdims=True), fg.ArgumentError, "what compile returns"),
+    (lambda: softmax.plan(out=X), fg.ArgumentError, "of calls and what compile returns"),
+    (lambda: softmax.reference(X, form="safe"), fg.ArgumentError, "argument of calls, compile"),
     (lambda: softmax(X, tune=True), fg.ArgumentError, "argument of compile"),
     (lambda: topk(X, kk=3), fg.ArgumentError, "Did you mean 'k'"),
     (lambda: topk(X, 3), fg.ArgumentError, "by keyword"),
@@ -218,11 +224,24 @@ CALLS = [
     (lambda: softmax("x.npy"), fg.ArgumentError, "x is str"),
     (lambda: softmax({"x": X}), fg.ArgumentError, "x is dict"),
     (lambda: softmax(object()), fg.ArgumentError, "__array__"),
-    (lambda: softmax([[1.0], [1.0, 2.0]]), fg.ArgumentError, "cannot be read"),
+    (lambda: softmax([[1.0], [1.0, 2.0]]), fg.ArgumentError, "fg.ragged(x, lengths)"),
+    (lambda: softmax([[[1.0, 2.0], [1.0]]] * 2), fg.ArgumentError, "fg.ragged(x, lengths)"),
+    (lambda: softmax([1.0, [2.0]]), fg.ArgumentError, "fg.ragged(x, lengths)"),
+    (lambda: defaulted([1, 2])(X), fg.ArgumentError, "constant w is list"),
+    (lambda: defaulted({"a": 1}).compile(X), fg.ArgumentError, "constant w is dict"),
+    (lambda: defaulted({1}).explain(), fg.ArgumentError, "constant w is set"),
+    (lambda: defaulted(X).reference(X), fg.ArgumentError, "constant w is ndarray"),
+    (lambda: defaulted(([1],))(X), fg.ArgumentError, "constant w is tuple"),
+    (lambda: defaulted(1)(X, w=[1]), fg.ArgumentError, "constant w is list"),
     (lambda: softmax(3.0), fg.ShapeError, "no axes"),
     (lambda: softmax(np.array(3.0)), fg.ShapeError, "reshape(1)"),
     (lambda: softmax(X[:, :0]), fg.ShapeError, "zero columns"),
     (lambda: softmax(X.astype(complex)), fg.DTypeError, "complex128"),
+    (lambda: softmax(X.astype("u8")), fg.DTypeError, "x.astype('int64')"),
+    (lambda: softmax(X.astype("M8[s]")), fg.DTypeError, "x.astype('int64')"),
+    (lambda: lib.cross_entropy(X, LABELS.astype(">u8")), fg.DTypeError, "labels.astype('int64')"),
+    (lambda: softmax(X.astype("c8")), fg.DTypeError, "x.astype('float32')"),
+    (lambda: softmax.source(dtype="int7"), fg.DTypeError, "Did you mean 'int"),
     (lambda: softmax(X.astype(object)), fg.DTypeError, "object"),
     (lambda: softmax(X.astype("f8").astype("U8")), fg.DTypeError, "not supported"),
     (lambda: softmax(np.ma.masked_less(X, 0)), fg.ArgumentError, "mask"),
@@ -301,6 +320,13 @@ CALLS = [
     (lambda: fg.pipeline(lambda x, *, axis=1: x)(X), fg.TraceError, "called axis"),
     (lambda: fg.pipeline(lambda x, *, keepdims=1: x)(X), fg.TraceError, "keepdims"),
 ]  # fmt: skip
+
+
+def defaulted(default):
+    def text(x, *, w=default):
+        return fg.sum(x)
+
+    return fg.pipeline(text)
 
 
 def repeated(shape, strides):

@@ -61,6 +61,16 @@ def test_softmax(backend, dtype):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_a_length_of_floats_keeps_the_columns_below_it(backend):
+    def kept(x, lengths: fg.PerRow):
+        return fg.sum(fg.ragged(x, lengths, 0))
+
+    lengths = np.array([0, 0.5, 1, 1.5, 9, -0.5, INF, np.nan], "float32")
+    (found,) = results(backend, fg.pipeline(kept), np.ones((8, 5), "float32"), lengths)
+    np.testing.assert_array_equal(found, [0, 1, 1, 2, 5, 0, 5, 0])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_topk_of_softmax(backend):
     x = padded()
     values, columns = results(backend, likeliest, x, LENGTHS)

@@ -81,7 +81,15 @@ def _dtype(name: str, dtype: Any) -> DType:
     try:
         return _known_dtype(dtype)
     except DTypeError as error:
-        raise DTypeError(f"{name}: {error.what}", why=error.why, fix=error.fix) from None
+        near = "int64" if _is_whole(dtype) else "float32"
+        raise DTypeError(f"{name}: {error.what}", why=error.why,
+                         fix=f"Convert it first, for example with {name}.astype('{near}').",
+                         ) from None  # fmt: skip
+
+
+def _is_whole(dtype: Any) -> bool:
+    """Of a type without kernels: integers of 64 bits without a sign, dates and durations."""
+    return getattr(dtype, "kind", "") in ("m", "M", "u") or str(dtype) == "uint64"
 
 
 def _adopt_numpy(name: str, given: Any) -> Adopted:
@@ -131,7 +139,11 @@ def _adopt_other(name: str, given: Any) -> Adopted:
         try:
             array = _read(given)
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
-            raise ArgumentError(f"{name} cannot be read as an array: {error}") from error
+            raise ArgumentError(
+                f"{name} cannot be read as an array: {error}",
+                fix="Pad rows of several lengths to one array; in the text "
+                f"fg.ragged({name}, lengths) leaves the padding out." if _is_ragged(given) else "",
+            ) from error
         if array is not None:
             labels = type(given).__module__.partition(".")[0] in ("pandas", "xarray")
             standard = hasattr(given, "__array_namespace__")
@@ -147,6 +159,14 @@ def _adopt_other(name: str, given: Any) -> Adopted:
         if hasattr(given, "toarray")
         else f"numpy.asarray({name}) may make one.",
     )  # fmt: skip
+
+
+def _is_ragged(given: Any) -> bool:
+    """Does a list hold lists of several lengths?"""
+    if not isinstance(given, list | tuple):
+        return False
+    lengths = {len(one) if hasattr(one, "__len__") else 0 for one in given}
+    return len(lengths) > 1 or any(map(_is_ragged, given))
 
 
 def _full(kind: type) -> str:
