@@ -190,8 +190,9 @@ def test_where_an_argument_belongs():
     """What takes it is what is named, and a pipeline's own parameters are called otherwise."""
     p, shown = fg.Pipeline, ("source", "plan", "derivation", "explain")
     kinds = {"calls": p.__call__, "reference": p.reference, "compile": p.compile,
+             "what compile returns": fg.Compiled.__call__,
              **dict.fromkeys(shown, p.work)}  # fmt: skip
-    taken = {n: set(inspect.signature(f).parameters) - {"self", "arrays", "constants"}
+    taken = {n: set(inspect.signature(f).parameters) - {"self", "arrays", "constants", "named"}
              for n, f in kinds.items()}  # fmt: skip
     assert set(RESERVED) == set().union(*taken.values())
     for option, takers in RESERVED.items():
