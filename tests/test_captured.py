@@ -196,7 +196,16 @@ QUEUE = deque([2.0])
 VIEW = types.MappingProxyType(TABLE)
 CHAIN = ChainMap({"scale": 2.0})
 GIVING = Given()
-SETTINGS.__getattr__ = lambda name: 2.0  # type: ignore[method-assign, assignment]
+
+
+def _else(name: str) -> float:
+    """What the module has besides: nothing that tools ask of modules."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return 2.0
+
+
+SETTINGS.__getattr__ = _else  # type: ignore[method-assign, assignment]
 CHOICE: Any = fg.minimum
 THIS = sys.modules[__name__]
 USE, CHANGE = _closure()

@@ -125,6 +125,26 @@ def test_the_scale_of_exponentials_rounds_as_little_as_their_sum(text, rounded):
     assert np.max(abs(found / want - 1)) < 12 * 2.0**-24
 
 
+def test_elements_that_are_rounded_are_rounded_alike_in_the_pivot():
+    """x·(−3) and x + r are rounded where the text forms them, in the row value as in the term: what
+    the sum is kept about must be formed of the same numbers, or what is exactly 0 is not."""
+    third = np.array([[1e25 / 7], [1.7e25], [3.3e24]], np.float32)
+    p = fg.pipeline(lambda x, y: fg.sum(
+        (x * -3 - fg.max(fg.where(y > 0, x * -3, -np.inf))) ** 2))  # fmt: skip
+    assert p.derivation().repairs
+    np.testing.assert_array_equal(p(third, np.ones_like(third)), 0)
+    q = fg.pipeline(_of_sums)
+    assert q.derivation().repairs
+    rng = np.random.default_rng(2)
+    x = (np.array([62, -60, -60]) + rng.normal(size=(200, 3)) / 4).astype(np.float32)
+    r = rng.normal(size=200).astype(np.float32) / 4
+    np.testing.assert_array_equal(q(x, r), 1)  # the greatest is P itself, the others vanish
+
+
+def _of_sums(x, r: fg.PerRow):
+    return fg.sum(fg.exp(x + r - fg.max(fg.abs(x + r))))
+
+
 def test_moments_under_exponentials_form_no_product_that_the_text_does_not():
     """e^y·x leaves the range where e^y·(x − P)² is small: weights are e^(y − max y)."""
     p = fg.pipeline(lambda x, y: fg.sum(fg.exp(y) * (x - fg.mean(x)) ** 2))

@@ -22,6 +22,7 @@ class OwnExponent:
     off: g.Node  # m − P, as the text forms it
     root: g.Node  # exp((m − P) / 2): exp(m − P) alone may be subnormal, or infinite
     row: g.Node  # P
+    shared: frozenset[g.Node]  # what P is made of as well, at m: it has rounded there as here
 
 
 def own_exponent(own: Sum) -> OwnExponent | None:
@@ -43,6 +44,7 @@ def own_exponent(own: Sum) -> OwnExponent | None:
     return OwnExponent(
         m, own.op("exp", spelled({x: c, m: -c}, own.loc)), off,
         own.op("exp", own.op("mul", off, own.number(0.5))), spelled(scaled(rows, -1), own.loc),
+        _shared(own, rows, x, m),
     )  # fmt: skip
 
 
@@ -53,7 +55,7 @@ def exponential(own: Sum) -> Repaired | None:
     rest = own.sum_where_selected(e.relative)
     plain = own.op("mul", own.op("mul", e.root, rest), e.root)
     infinite = e.root if not own.term.weights else own.op("zero_wins", e.root, rest)
-    value = own.op("where", own.op("isinf", e.pivot), infinite, corrected(own, plain, e.off))
+    value = own.op("where", own.op("isinf", e.pivot), infinite, corrected(own, plain, e))
     # Of an infinite P exp(x − P) is 0; or infinite, NaN where x is so too: NaN stands for both.
     beyond = own.op("mul", e.root, own.number(0.0))
     value = own.op("where", own.op("isinf", e.row), beyond, value)
@@ -71,10 +73,18 @@ def _element(own: Sum, varying: Exponent) -> tuple[g.Node, Fraction]:
     return x, c
 
 
-def corrected(own: Sum, value: g.Node, off: g.Node) -> g.Node:
+def _shared(own: Sum, rows: Exponent, x: g.Node, m: g.Node) -> frozenset[g.Node]:
+    """Elements of the exponents that the row values are made of, too, where x is m."""
+    below = g.topological([r.arg for row in rows for r in g.reductions_of(row)
+                           if isinstance(r, g.Reduce)])  # fmt: skip
+    elements = set(below) & set(g.topological(own.term.exponentials))
+    return frozenset(at_element(n, x, m) for n in elements if g.extent(n) is g.Extent.ELEMENT)
+
+
+def corrected(own: Sum, value: g.Node, e: OwnExponent) -> g.Node:
     """The value times exp of what the exponent of its scale has lost in rounding. In the text
     every term rounds its own exponent, and the sum averages; here all share one."""
-    lost = _lost(own, off)
+    lost = _lost(own, e.off, e.shared)
     if lost is None:
         return value
     some = own.op("lt", own.op("abs", lost), own.number(1.0))  # not beside an infinity
@@ -82,20 +92,20 @@ def corrected(own: Sum, value: g.Node, off: g.Node) -> g.Node:
     return own.op("mul", value, own.op("add", own.number(1.0), lost))
 
 
-def _lost(own: Sum, off: g.Node) -> g.Node | None:
+def _lost(own: Sum, off: g.Node, shared: frozenset[g.Node]) -> g.Node | None:
     """What the differences in an exponent at m are off by: the two-sum of Møller and Knuth. None
-    where nothing is lost, or not by differences."""
-    if off in own.known or not isinstance(off, g.Map):
+    where nothing is lost, or not by differences, or P is made of what is lost too."""
+    if off in own.known or off in shared or not isinstance(off, g.Map):
         return None
     match off.op, off.args:
         case ("mul" | "div") as name, (a, g.Literal() as c):
-            lost = _lost(own, a)
+            lost = _lost(own, a, shared)
             return None if lost is None else own.op(name, lost, c)
         case ("add" | "sub") as name, (a, b):
             part = own.op("sub", off, a)  # what has come of ±b
             rest = own.op("sub" if name == "add" else "add", b, part)
             lost = own.op(name, own.op("sub", a, own.op("sub", off, part)), rest)
-            for inner, sign in ((_lost(own, a), "add"), (_lost(own, b), name)):
+            for inner, sign in ((_lost(own, a, shared), "add"), (_lost(own, b, shared), name)):
                 lost = lost if inner is None else own.op(sign, lost, inner)
             return lost
         case _:

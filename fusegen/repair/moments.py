@@ -85,7 +85,7 @@ class _Moments:
             nothing = own.op("eq", weighed[1], own.number(0.0))
             value = own.op("where", nothing, self.weightless(weighed[0], deviations[0].row), value)
         if self.exponent is not None:
-            value = corrected(own, value, self.exponent.off)
+            value = corrected(own, value, self.exponent)
         parts = tuple((self.scaled(c), s) for c, s in added)
         return Repaired(own.read(self.guarded(value)), plain, tuple(pivots), parts)
 

@@ -9,7 +9,6 @@ from fractions import Fraction
 from fusegen import graph as g
 from fusegen.algebra.floats.terms import literal
 from fusegen.algebra.symbols import is_nonnegative
-from fusegen.literals import exact
 from fusegen.loc import Loc
 from fusegen.rewrite.build import at_element, op
 from fusegen.rewrite.build import literal as number
@@ -147,10 +146,15 @@ def _deviation(node: g.Node, power: int) -> Deviation | None:
     if not (varying and any(moves(n) for n in rows)) or any(g.reductions_of(n) for n in varying):
         return None
     by = next(iter(varying.values())) if len(varying) == 1 else Fraction(1)
-    if exact(float(by**power)) != by**power:
+    if not _is_power_of_two(by):  # x·3 is rounded in the text, and perhaps in p as well
         by = Fraction(1)
     element = spelled(scaled(varying, 1 / by), node.loc)
     return Deviation(element, spelled(scaled(rows, -1 / by), node.loc), power, node, by)
+
+
+def _is_power_of_two(number: Fraction) -> bool:
+    n, d = abs(number.numerator), number.denominator
+    return n & (n - 1) == 0 and d & (d - 1) == 0
 
 
 def _quotient(node: g.Node, power: float) -> Quotient | None:
