@@ -105,6 +105,12 @@ class Work:
         return found
 
     @property
+    def for_any_target(self) -> dict[str, Any]:
+        """Results so far in which no target has a say; all of them or none belong to another work,
+        for they speak of the same nodes."""
+        return {name: found for name, found in self.known.items() if name in _FOR_ANY_TARGET}
+
+    @property
     def front_key(self) -> tuple[str, ...]:
         """All that the program depends on before it has a target."""
         types = ",".join(f"{n}:{d.name}" for n, d in sorted(self.dtypes.items()))
@@ -266,3 +272,4 @@ PASSES: tuple[Pass, ...] = (
     Pass("emit", _emit, key=_schedule_key, kind=str, needs=("jinja2",)),
 )  # fmt: skip
 _BY_NAME = {p.name: p for p in PASSES}
+_FOR_ANY_TARGET = frozenset([*_BY_NAME][: [*_BY_NAME].index("select_schedule")])

@@ -82,10 +82,7 @@ class Front:
 
     def work(self, target: Target, problem: Problem) -> Work:
         """A compilation that shares what is known already."""
-        known = {}
-        if hasattr(self, "_first"):
-            front = ("trace", "kinds", "derive", "fuse", "lower")
-            known = {n: v for n, v in self._first.known.items() if n in front}
+        known = self._first.for_any_target if hasattr(self, "_first") else {}
         choices = self.choices
         return Work(self.traced, self.dtypes, choices.form, target, problem, choices.chunk, known)
 

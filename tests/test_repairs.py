@@ -11,9 +11,13 @@ from merge_trees import GPU, HOST, drive, trees
 from repair_cases import ALL, INF, Case, narrow, pairs, products, products_due
 
 import fusegen as fg
+from fusegen.dispatch import Choices, Front
+from fusegen.dtypes import FLOAT32
 from fusegen.lower.online import online_kernel
 from fusegen.replay import RowsReplay, balanced, chain
 from fusegen.runtime.cpu import find_compiler
+from fusegen.schedule.problem import Problem
+from fusegen.schedule.target import CUDA_TARGETS
 
 UNIT = 2.0**-23
 NAMES = list(ALL)
@@ -71,6 +75,20 @@ def test_one_sweep_with_every_obligation_proved(name):
     for repair in found.repairs:
         assert repair.why in str(found)
     assert pipeline.plan(form="safe").sweeps > 1  # the text as written
+
+
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize("name", NAMES)
+def test_calls_that_split_rows_lower_again_what_the_first_look_rewrote(name):
+    """A call knows the passes before a target; the program of split rows is made of their nodes."""
+    traced = ALL[name][0].traced(frozenset("xy"), {})
+    dtypes = {i.name: FLOAT32 for i in traced.graph.inputs}
+    front = Front(traced, dtypes, Choices())
+    problem = Problem(dtypes=dtypes, n_rows=2, n_cols=300_000)
+    work = front.work(CUDA_TARGETS["sm_90"], problem)
+    assert work.derivation.repairs
+    assert len(work.program.kernels) >= len(work.result("lower").kernels)
+    assert work.schedule.grouping == "sweeps"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -94,8 +94,8 @@ def _measured(work: Work, target: CudaTarget) -> Tuned | None:
     here = ar.cuda_target()
     if here.arch != target.arch:
         return None
-    known = {n: v for n, v in work.known.items() if n in ("trace", "kinds", "lower")}
-    return tuned(Work(work.traced, work.dtypes, work.form, here, p, work.chunk, known))
+    other = Work(work.traced, work.dtypes, work.form, here, p, work.chunk, work.for_any_target)
+    return tuned(other)
 
 
 def _times(measured: Tuned) -> list[str]:
