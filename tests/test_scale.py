@@ -164,6 +164,34 @@ def test_everyday_texts_do_not_hang(text: Any) -> None:
     assert time.process_time() - start < 60
 
 
+STEPS = {
+    "y + y": lambda y: y + y, "y * y": lambda y: y * y, "-y * y": lambda y: -y * y,
+    "y * y + y": lambda y: y * y + y, "y / (y + 1)": lambda y: y / (y + 1),
+    "y * (1 - y)": lambda y: y * (1 - y), "where": lambda y: fg.where(y > 0, y, y * 2),
+    "maximum": lambda y: fg.maximum(y, y * 0.5), "exp": lambda y: fg.exp(y - 1) * y,
+}  # fmt: skip
+"""What uses its argument more than once: forty of them have more paths than nodes by far."""
+BEGINNINGS = {
+    "x - max": lambda x: x - fg.max(x), "exp": lambda x: fg.exp(x - fg.max(x)),
+    "x / max": lambda x: x / fg.max(fg.abs(x)), "squares": lambda x: (x - fg.max(fg.abs(x))) ** 2,
+    "y * (x - mean)": lambda x: fg.sin(x) * (x - fg.mean(x)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("begin", BEGINNINGS.values(), ids=BEGINNINGS)
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_values_used_many_times_are_looked_at_once(step: Any, begin: Any) -> None:
+    def text(x: Any) -> Any:
+        y = begin(x)
+        for _ in range(40):
+            y = step(y)
+        return fg.sum(y)
+
+    start = time.process_time()
+    assert fg.pipeline(text).plan(form="online").sweeps <= 2
+    assert time.process_time() - start < 20
+
+
 def test_three_hundred_inputs() -> None:
     names = [f"x{i}" for i in range(300)]
 

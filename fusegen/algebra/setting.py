@@ -185,13 +185,16 @@ def _weighed(arg: g.Node, rows: Collection[g.Node]) -> set[g.Node]:
 
 def _factors(product: g.Node) -> set[g.Node]:
     """What a product, or what a condition chooses of one, multiplies."""
-    match product:
-        case g.Map(op="mul", args=(a, b)):
-            return {product} | _factors(a) | _factors(b)
-        case g.Map(op="where", args=(_, a, b)):
-            return {product} | _factors(a) | _factors(b)
-        case _:
-            return {product}
+    found: set[g.Node] = set()
+    todo = [product]
+    while todo:
+        node = todo.pop()
+        if node not in found:
+            found.add(node)
+            match node:
+                case g.Map(op="mul", args=(a, b)) | g.Map(op="where", args=(_, a, b)):
+                    todo += [a, b]
+    return found
 
 
 def _with_averages(

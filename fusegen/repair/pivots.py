@@ -18,10 +18,11 @@ from fusegen.algebra.floats.terms import masks_of
 from fusegen.algebra.symbols import is_nonnegative
 from fusegen.repair.exponential import exponential, is_about_its_extreme
 from fusegen.repair.moments import is_dominated, moments
-from fusegen.repair.product import moves, taken_apart
+from fusegen.repair.product import MOST_FACTORS, moves, taken_apart
 from fusegen.repair.shares import shares
 from fusegen.repair.sums import MAX_POWER, Repaired, Sum, name_pivot
 from fusegen.rewrite.build import fold, length, literal, op
+from fusegen.walk import asked_once
 
 LEAST = 1.1754943508222875e-38
 """A scale of nothing is no more than what float32 rounds to 0, and can be divided by."""
@@ -53,6 +54,8 @@ def _term(total: g.Reduce, known: frozenset[g.Node]) -> Repaired | None:
 
 def _terms(total: g.Reduce, known: frozenset[g.Node]) -> Repaired | None:
     """Of a sum of sums, some of which need another pivot."""
+    if _addends(total.arg) > MOST_FACTORS:
+        return None
     shares = [(_alone(term, total, known), sign) for term, sign in _added(total.arg, 1)]
     if len(shares) < 2 or not any(found for (_, found), _ in shares):
         return None
@@ -98,6 +101,18 @@ def _added(node: g.Node, sign: int) -> list[tuple[g.Node, int]]:
             return _added(a, -sign)
         case _:
             return [(node, sign)]
+
+
+def _count(node: g.Node) -> int:
+    match node:
+        case g.Map(op="add" | "sub" | "neg", args=args):
+            return sum(map(_addends, args))
+        case _:
+            return 1
+
+
+_addends = asked_once(_count, g.operands)
+"""As many as `_added` gives."""
 
 
 def _added_up(terms: list[tuple[g.Node, int]]) -> g.Node:

@@ -13,6 +13,7 @@ from fusegen.loc import Loc
 from fusegen.rewrite.build import at_element, op
 from fusegen.rewrite.build import literal as number
 from fusegen.rewrite.exponent import Exponent, linear, parts, plus, scaled, spelled
+from fusegen.walk import asked_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +65,39 @@ class Product:
     weights: list[g.Node] = field(default_factory=list)
 
     @property
-    def elements_are_plain(self) -> bool:
-        """Are weights and masks known without any row value that is still to come?"""
-        return not any(g.reductions_of(n) for n in (*self.weights, *self.masks))
-
-    @property
     def has_plain_exponent(self) -> bool:
         """Does every exponential depend on elements and fixed values alone?"""
         return not any(g.reductions_of(n) for n in self.exponent)
 
 
+MOST_FACTORS = 64
+"""Of a product, or terms of a sum, that is taken apart: squares of squares have any number."""
+
+
 def taken_apart(term: g.Node) -> Product:
-    """The term as a product; what is no product is a weight."""
+    """The term as a product; what is no product, or one of too many factors, is a weight."""
     found = Product()
-    _take(term, found)
+    if _factors(term) > MOST_FACTORS:
+        found.weights.append(term)
+    else:
+        _take(term, found)
     return found
+
+
+def _count(node: g.Node) -> int:
+    if g.extent(node) is g.Extent.ROW:
+        return 1
+    match node:
+        case g.Map(op="mul" | "where", args=args):
+            return sum(map(_factors, args))
+        case g.Map(op="neg" | "div", args=args):
+            return _factors(args[0]) + len(args) - 1
+        case _:
+            return 1
+
+
+_factors = asked_once(_count, g.operands)
+"""At least as many as `_take` finds."""
 
 
 def moves(node: g.Node) -> bool:

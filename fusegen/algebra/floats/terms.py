@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusegen import graph as g
+from fusegen.walk import asked_once
 
 Mask = frozenset[tuple[g.Node, bool]]
 """Conditions, and whether they hold."""
@@ -23,8 +24,7 @@ def is_fixed(node: g.Node) -> bool:
     return g.extent(node) is g.Extent.ROW and not g.reductions_of(node)
 
 
-def masks_of(term: g.Node) -> Mask:
-    """Conditions outside of which the term is 0 whatever else stands in it: where(c, …, 0)."""
+def _masks(term: g.Node) -> Mask:
     match term:
         case g.Map(op="where", args=(c, a, b)):
             if literal(b) == 0:
@@ -42,6 +42,10 @@ def masks_of(term: g.Node) -> Mask:
             return masks_of(a)
         case _:
             return EVERYWHERE
+
+
+masks_of = asked_once(_masks, g.operands)
+"""Conditions outside of which a term is 0 whatever else stands in it: where(c, …, 0)."""
 
 
 def conditions(c: g.Node, holds: bool) -> Mask:
