@@ -164,7 +164,7 @@ def test_everyday_texts_do_not_hang(text: Any) -> None:
     assert time.process_time() - start < 60
 
 
-STEPS = {
+REUSES = {
     "y + y": lambda y: y + y, "y * y": lambda y: y * y, "-y * y": lambda y: -y * y,
     "y * y + y": lambda y: y * y + y, "y / (y + 1)": lambda y: y / (y + 1),
     "y * (1 - y)": lambda y: y * (1 - y), "where": lambda y: fg.where(y > 0, y, y * 2),
@@ -179,7 +179,7 @@ BEGINNINGS = {
 
 
 @pytest.mark.parametrize("begin", BEGINNINGS.values(), ids=BEGINNINGS)
-@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+@pytest.mark.parametrize("step", REUSES.values(), ids=REUSES)
 def test_values_used_many_times_are_looked_at_once(step: Any, begin: Any) -> None:
     def text(x: Any) -> Any:
         y = begin(x)
