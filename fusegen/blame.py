@@ -16,7 +16,8 @@ from fusegen.loc import Loc
 
 _PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")  # noqa: PTH118,PTH120,PTH100
 _COMMANDS = _PACKAGE + "cli" + os.sep  # there the user's line is on the terminal
-_LIBRARIES = frozenset({"numpy", "torch", "cupy", "jax", "scipy", "pandas", "xarray"})
+LIBRARIES = frozenset({"cupy", "jax", "numpy", "pandas", "scipy", "torch", "xarray"})
+"""Libraries of arrays."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,7 +40,7 @@ def line_outside(files: Collection[str]) -> Loc:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and (
         frame.f_code.co_filename in files
-        or frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES
+        or frame.f_globals.get("__name__", "").partition(".")[0] in LIBRARIES
     ):
         frame = frame.f_back
     return Loc("<unknown>", 0) if frame is None else loc_of(frame)

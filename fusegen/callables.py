@@ -11,11 +11,11 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from fusegen.advice import instead
+from fusegen.blame import LIBRARIES
 from fusegen.errors import ArgumentError, TraceError
 from fusegen.written import def_loc
 
 Fn = Callable[..., Any]
-_LIBRARIES = frozenset(("cupy", "jax", "numpy", "pandas", "scipy", "torch", "xarray"))
 
 
 def function_of(given: Any) -> Fn:
@@ -71,7 +71,7 @@ def _written(given: Any) -> FunctionType | None:
 def _check_own(fn: FunctionType) -> None:
     """Raises ArgumentError for a function of a library of arrays: its text is for arrays."""
     library = (fn.__module__ or "").partition(".")[0]
-    if library in _LIBRARIES:
+    if library in LIBRARIES:
         raise ArgumentError(
             f"pipeline takes a text of yours, got {library}'s {fn.__name__}",
             why="It runs the text on symbols, with fusegen's operations.",

@@ -56,13 +56,13 @@ def _terms(total: g.Reduce, known: frozenset[g.Node]) -> Repaired | None:
     """Of a sum of sums, some of which need another pivot."""
     if _addends(total.arg) > MOST_FACTORS:
         return None
-    shares = [(_alone(term, total, known), sign) for term, sign in _added(total.arg, 1)]
-    if len(shares) < 2 or not any(found for (_, found), _ in shares):
+    terms = [(_alone(node, total, known), sign) for node, sign in _added(total.arg, 1)]
+    if len(terms) < 2 or not any(found for (_, found), _ in terms):
         return None
-    value = _added_up([((found or text).value, sign) for (text, found), sign in shares])
-    plain = _added_up([((found or text).plain, sign) for (text, found), sign in shares])
-    pivots = dict.fromkeys(p for (_, found), _ in shares if found for p in found.pivots)
-    parts = [p for (text, found), _ in shares for one in (text, found) if one for p in one.parts]
+    value = _added_up([((found or text).value, sign) for (text, found), sign in terms])
+    plain = _added_up([((found or text).plain, sign) for (text, found), sign in terms])
+    pivots = dict.fromkeys(p for (_, found), _ in terms if found for p in found.pivots)
+    parts = [p for (text, found), _ in terms for one in (text, found) if one for p in one.parts]
     return Repaired(value, plain, tuple(pivots), tuple(parts))
 
 
