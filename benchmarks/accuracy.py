@@ -2,9 +2,9 @@
 
     python benchmarks/accuracy.py [NAME …] [--output benchmarks/results/NAME.json]
 
-Every library pipeline and every text of accepted.py, on the CPU, on data that is hard for a running
-pivot. The error is a norm: ‖result − float64 result‖ / ‖float64 result‖, per row for full rows and
-lists, over all rows for row values. Integer results are not looked at.
+Every library pipeline and every text of tests/support/accepted.py, on the CPU, on data that is
+hard for a running pivot. The error is a norm: ‖result − float64 result‖ / ‖float64 result‖, per row
+for full rows and lists, over all rows for row values. Integer results are not looked at.
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ import datetime
 import json
 import platform
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from accepted import ACCEPTED
 
 import fusegen as fg
-from fusegen.runtime.toolchain import find_compiler
-from fusegen.schedule.target import host_cpu
+from fusegen.backend.cpu.toolchain import find_compiler
+from fusegen.backend.target import host_cpu
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for the texts
+from support.accepted import ACCEPTED
 
 Array = np.ndarray[Any, Any]
 LIMIT = 2.0
@@ -133,14 +136,14 @@ def measured(
     if peer is not None:
         found["torch"] = peer
     errors = {form: [error(g, w) for g, w in zip(got, want, strict=True)]
-              for form, got in found.items()}  # fmt: skip
+              for form, got in found.items()}
     over = [excess(o, s) for o, s in zip(errors["online"], errors["safe"], strict=True)]
     worst = over.index(max(over))
     return {
         "pipeline": name, "data": data, "rows": rows, "cols": cols,
         **{form: e[worst] for form, e in errors.items()}, "excess": over[worst],
         "specials": all(map(same_specials, found["online"], found["safe"])),
-    }  # fmt: skip
+    }
 
 
 def excess(online: float, safe: float) -> float:
@@ -187,7 +190,7 @@ def show(line: dict[str, Any]) -> None:
     if line["excess"] > 1:
         remark += f"  {line['excess']:.2g} × the limit"
     print(f"{line['pipeline']:22s}{line['data']:14s}{line['cols']:7d}{line['online']:9.1e}"
-          f"{line['safe']:9.1e}{peer}{ratio:7.2f}{remark}", flush=True)  # fmt: skip
+          f"{line['safe']:9.1e}{peer}{ratio:7.2f}{remark}", flush=True)
 
 
 def main() -> None:
@@ -219,13 +222,13 @@ def report(results: list[dict[str, Any]]) -> str:
     found = find_compiler()
     assert found is not None
     compiler = subprocess.run([*found.words, "--version"], capture_output=True, text=True,
-                              check=True).stdout.splitlines()[0]  # fmt: skip
+                              check=True).stdout.splitlines()[0]
     head = {
         "date": datetime.date.today().isoformat(), "target": host_cpu().name,
         "fusegen": fg.__version__, "python": platform.python_version(),
         "numpy": np.__version__, "torch": peer, "compiler": compiler,
         "limit": f"online <= {LIMIT:g} * safe + {FLOOR:.1e}",
-    }  # fmt: skip
+    }
     lines = [json.dumps({k: _short(v) for k, v in line.items()}) for line in results]
     shown = json.dumps(head, indent=1).removesuffix("\n}")
     return shown + ',\n "results": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"

@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 
 import fusegen as fg
-from fusegen.runtime.toolchain import find_compiler
-from fusegen.schedule.target import host_cpu
+from fusegen.backend.cpu.toolchain import find_compiler
+from fusegen.backend.target import host_cpu
 
 READ = r"""
 typedef float lanes __attribute__((vector_size(%d), aligned(4)));
@@ -62,7 +62,7 @@ def reader(threads: int) -> Callable[[np.ndarray], None]:
     found = find_compiler()
     assert found is not None
     subprocess.run([*found.words, "-O3", "-shared", "-fPIC", *target.flags,
-                    "-o", str(library), str(source)], check=True)  # fmt: skip
+                    "-o", str(library), str(source)], check=True)
     function = ctypes.CDLL(str(library)).read_all
     function.argtypes = [ctypes.c_void_p, ctypes.c_longlong]
     function.restype = ctypes.c_float
@@ -117,13 +117,13 @@ def largest_error(got: Any, want: Any) -> float:
 CASES = (("softmax_topk", {"k": 5}, "online"), ("softmax_topk", {"k": 5}, "safe"),
          ("softmax_topk", {"k": 5}, "unfused"), ("logsumexp", {}, "online"),
          ("entropy", {}, "online"), ("var_mean", {}, "online"), ("argmax", {}, "online"),
-         ("softmax", {}, "online"), ("layer_norm", {}, "online"))  # fmt: skip
+         ("softmax", {}, "online"), ("layer_norm", {}, "online"))
 
 
 def measured(
     name: str, constants: dict[str, Any], form: str, x: np.ndarray, read: Callable[..., None],
     eager: Callable[[], Any] | None, repetitions: int,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """One row of the table."""
     pipeline = getattr(fg.library, name)
     first = pipeline(x, form=form, **constants)
@@ -142,7 +142,7 @@ def measured(
                                pipeline.reference(few, **constants)),
         **{f"{n}_ms": statistics.median(t) for n, t in times.items()},
         **{f"{n}_min_ms": min(t) for n, t in times.items()},
-    }  # fmt: skip
+    }
     row["share_of_read_limit"] = row["read_ms"] / row["fusegen_ms"]
     row["times_torch"] = row["torch_ms"] / row["fusegen_ms"] if eager else None
     return row
@@ -181,7 +181,7 @@ def measured_lists(
             "error": largest_error(got[0], np.take_along_axis(softmax(few), best[:, :k], 1)),
             **{f"{name}_ms": statistics.median(t) for name, t in held.items()},
             **{f"{name}_min_ms": min(t) for name, t in held.items()},
-        }  # fmt: skip
+        }
         row["share_of_read_limit"] = row["read_min_ms"] / row["fusegen_min_ms"]
         peer = row.get("torch_min_ms")
         row["times_torch"] = peer / row["fusegen_min_ms"] if peer else None
@@ -201,14 +201,14 @@ def show_list(row: dict[str, Any]) -> None:
     print(f"{row['data']:10s}{row['rows']:6d} x {row['cols']:<7d}K {row['k']:<6d}"
           f"{row['fusegen_min_ms']:8.1f} ms  {row['times_k5']:.2f} of K = 5  {peer}  "
           f"err {row['error']:.1e}{'' if row['indices_right'] else '  WRONG INDICES'}",
-          flush=True)  # fmt: skip
+          flush=True)
 
 
 def show(row: dict[str, Any]) -> None:
     peer = f"torch {row['torch_ms']:7.1f} ({row['times_torch']:.1f}x)" if row["times_torch"] else ""
     print(f"{row['pipeline']:14s}{row['form']:8s}{row['fusegen_ms']:8.1f} ms  read "
           f"{row['read_ms']:6.1f}  share {row['share_of_read_limit']:.2f}  "
-          f"err {row['error']:.1e}  {peer}", flush=True)  # fmt: skip
+          f"err {row['error']:.1e}  {peer}", flush=True)
 
 
 def main() -> None:
@@ -256,7 +256,7 @@ def report(args: argparse.Namespace, threads: int, results: list[Any]) -> dict[s
     found = find_compiler()
     assert found is not None
     version = subprocess.run([*found.words, "--version"], capture_output=True, text=True,
-                             check=True).stdout.splitlines()[0]  # fmt: skip
+                             check=True).stdout.splitlines()[0]
     shape = {} if args.lists else {"rows": args.rows, "cols": args.cols}
     return {
         "date": datetime.date.today().isoformat(), **shape,
@@ -264,7 +264,7 @@ def report(args: argparse.Namespace, threads: int, results: list[Any]) -> dict[s
         "fusegen": fg.__version__, "python": platform.python_version(), "compiler": version,
         "method": f"{'minimum' if args.lists else 'median'} of interleaved repetitions",
         "results": results,
-    }  # fmt: skip
+    }
 
 
 def cpu_name() -> str:

@@ -67,7 +67,7 @@ def poison(shape_like: Any) -> Any:
 def case(
     timer: Timer, limits: Limits, name: str, constants: dict[str, Any], peer: Callable[..., Any],
     rows: int, cols: int, dtype: torch.dtype, forms: tuple[str, ...],
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[dict[str, Any]]:
     pipeline = getattr(fg.library, name)
     copies = max(2, min(4, (256 << 20) // (rows * cols * dtype.itemsize)))
     inputs = [(torch.randn(rows, cols, device="cuda") * 3).to(dtype) for _ in range(copies)]
@@ -91,10 +91,10 @@ def case(
             "share_of_read_limit": limit / us, "times_torch": peer_us / us, "error": error,
             "schedule": compiled.schedule.describe(),
             "reads": compiled.plan.reads_per_element, "writes": compiled.plan.writes_per_element,
-        })  # fmt: skip
+        })
         print(f"{name:14s}{constants.get('k', ''):>4} {rows}x{cols} {str(dtype)[6:]:9s}{form:8s}"
               f"{us:9.1f} us  read {limit:7.1f}  share {limit / us:5.2f}  torch {peer_us:8.1f} "
-              f"({peer_us / us:5.2f}x)  err {error:.1e}", flush=True)  # fmt: skip
+              f"({peer_us / us:5.2f}x)  err {error:.1e}", flush=True)
     return found
 
 
@@ -109,7 +109,7 @@ def main() -> None:
     shapes = [(4000, 25000, torch.float32)]
     if not args.quick:
         shapes += [(32768, 1024, torch.float32), (4000, 129024, torch.float32),
-                   (32768, 4096, torch.bfloat16), (10, 129024, torch.float32)]  # fmt: skip
+                   (32768, 4096, torch.bfloat16), (10, 129024, torch.float32)]
     results = []
     for rows, cols, dtype in shapes:
         for name, constants, peer in CASES:
@@ -127,7 +127,7 @@ def main() -> None:
         "driver": cupy.cuda.runtime.driverGetVersion(), "fusegen": fg.__version__,
         "method": "median, L2 flushed, inputs rotated, results checked against float64",
         "results": results,
-    }  # fmt: skip
+    }
     if args.output:
         args.output.parent.mkdir(parents=True, exist_ok=True)
         args.output.write_text(json.dumps(report, indent=1) + "\n")

@@ -63,7 +63,7 @@ def summary(found: list[dict[str, Any]]) -> str:
         worst = max(here, key=lambda r: r["ratio"])
         lines.append(f"{name}: {mean:.3f} times the default's time, at worst "
                      f"{worst['ratio']:.2f} ({worst['work']} {worst['rows']}x{worst['cols']} "
-                     f"{worst['dtype']})")  # fmt: skip
+                     f"{worst['dtype']})")
     return "\n".join(lines)
 
 
@@ -75,7 +75,7 @@ def measure(timer: Timer, cell: Cell) -> dict[str, Any]:
     size = cell.rows * cell.cols * dtype.itemsize
     copies = max(2, min(4, (256 << 20) // size))
     inputs = [(torch.randn(cell.rows, cell.cols, device="cuda") * 3).to(dtype)
-              for _ in range(copies)]  # fmt: skip
+              for _ in range(copies)]
     pipeline = getattr(fg.library, cell.work)
     found: dict[str, Any] = {**vars(cell)}
     for name, deterministic in (("default", False), ("deterministic", True)):
@@ -119,7 +119,7 @@ def main() -> int:
         print(f"{cell.work:11s}{cell.rows:8d}x{cell.cols:<9d}{cell.dtype:9s}"
               f"{r['default_us']:9.1f} us  deterministic {r['deterministic_us']:9.1f} us "
               f"({r['ratio']:.2f}x)  bits {'same' if r['deterministic_bits'] else 'DIFFER'}"
-              f"{'' if r['default_bits'] else ' (differ by default)'}", flush=True)  # fmt: skip
+              f"{'' if r['default_bits'] else ' (differ by default)'}", flush=True)
     print(summary(found))
     report = {
         "date": datetime.date.today().isoformat(), "gpu": torch.cuda.get_device_name(),
@@ -127,7 +127,7 @@ def main() -> int:
         "driver": cupy.cuda.runtime.driverGetVersion(),
         "method": "median, L2 flushed, inputs rotated; ratio = deterministic / default",
         "results": found,
-    }  # fmt: skip
+    }
     if args.output:
         args.output.parent.mkdir(parents=True, exist_ok=True)
         args.output.write_text(json.dumps(report, indent=1) + "\n")

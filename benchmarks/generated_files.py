@@ -13,14 +13,14 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from fusegen import graph as g
 from fusegen import library
-from fusegen.compiler import Traced, Work, trace_pipeline
-from fusegen.digest import digest
-from fusegen.dtypes import INT64, DType, dtype_of
-from fusegen.pipeline import Pipeline
-from fusegen.schedule.problem import Problem
-from fusegen.schedule.target import CUDA_TARGETS
+from fusegen.backend.problem import Problem
+from fusegen.backend.target import CUDA_TARGETS
+from fusegen.compile.passes import Traced, Typed, Work, trace_pipeline
+from fusegen.ir import graph as g
+from fusegen.ir.digest import digest
+from fusegen.ir.dtypes import INT64, DType, dtype_of
+from fusegen.pipeline.pipeline import Pipeline
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the generator of random pipelines
 from tests.fuzz.generator import random_case
@@ -34,7 +34,7 @@ FORMS = ("online", "online", "safe", "unfused")
 LAYOUTS: tuple[Mapping[str, Any], ...] = (
     {}, {"aligned": False}, {"aligned": False, "in_phase": False}, {"any_rows": True},
     {"inner": 64}, {"inner": 63, "aligned": False},
-)  # fmt: skip
+)
 PIPELINES = {n: p for n, p in vars(library).items() if isinstance(p, Pipeline)}
 OF_LISTS = ("topk", "softmax_topk", "moe_gate")
 
@@ -54,7 +54,8 @@ class File:
         dtypes = {i.name: self._type_of(i) for i in self.traced.graph.inputs}
         problem = Problem(dtypes=dtypes, **self.shape)
         target = CUDA_TARGETS[self.arch]
-        return Work(self.traced, dtypes, self.form, target, problem).source  # type: ignore[arg-type]
+        typed = Typed(self.traced, dtypes, self.form)  # type: ignore[arg-type]
+        return Work(typed, target, problem).source
 
     def _type_of(self, found: g.Input) -> DType:
         return INT64 if found.name == "labels" else dtype_of(self.dtype)
@@ -102,7 +103,7 @@ def _traced(pipeline: Pipeline, optional: tuple[str, ...], **constants: Any) -> 
 def _file(
     said: str, arch: str, traced: Traced, rng: random.Random, layout: Mapping[str, Any],
     columns: list[int] | tuple[int, ...] = COLUMNS,
-) -> File:  # fmt: skip
+) -> File:
     """The rest is drawn: type, form and sizes."""
     dtype, form = rng.choice(DTYPES), rng.choice(FORMS)
     if any(isinstance(n, g.TopK | g.Take | g.Own) for n in traced.graph.nodes):

@@ -114,7 +114,7 @@ def main() -> None:
         "cupy": cupy.__version__, "driver": cupy.cuda.runtime.driverGetVersion(),
         "rows": ROWS, "cols": COLS, "method": f"median of {GROUPS} groups of {GROUP} calls",
         "microseconds": found,
-    }  # fmt: skip
+    }
     if args.output:
         args.output.parent.mkdir(parents=True, exist_ok=True)
         args.output.write_text(json.dumps(report, indent=1) + "\n")

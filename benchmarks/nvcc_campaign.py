@@ -53,7 +53,7 @@ def nvcc(path: str) -> Compiler:
     """NVIDIA's compiler driver."""
     version = re.search(r"release [\d.]+, V([\d.]+)", _said([path, "--version"]))
     headers = re.search(r"CUDART_VERSION (\d+)", _said([path, "-E", "-Xcompiler", "-dM", "-x", "cu",
-                                                        os.devnull]))  # fmt: skip
+                                                        os.devnull]))
     known = re.findall(r"compute_(\d+)\b", _said([path, "--list-gpu-arch"]))
 
     def attempt(source: Path, arch: str) -> str:
@@ -71,7 +71,7 @@ def nvrtc() -> Compiler:
     """The compiler that calls use."""
     from cupy.cuda import nvrtc as bindings
 
-    from fusegen.runtime.cuda.nvrtc import includes
+    from fusegen.backend.cuda.run.nvrtc import includes
 
     def attempt(source: Path, arch: str) -> str:
         program = bindings.createProgram(source.read_text(encoding="utf-8"), source.name, (), ())
@@ -100,7 +100,7 @@ def tried(
     with _ONE_AT_A_TIME:
         source = file.source()
     row: dict[str, Any] = {"file": file.name, "arch": file.arch, "lines": source.count("\n"),
-                           "sha256": hashlib.sha256(source.encode()).hexdigest()}  # fmt: skip
+                           "sha256": hashlib.sha256(source.encode()).hexdigest()}
     row = {**before.get(row["sha256"], {}), **row}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cu"
@@ -123,9 +123,9 @@ def report(rows: list[dict[str, Any]], compilers: Sequence[Compiler]) -> dict[st
         c.name: {**Counter(r[c.name]["status"] for r in rows),
                  "with warnings": sum("said" in r[c.name] for r in rows)}
         for c in compilers
-    }  # fmt: skip
+    }
     return {"date": datetime.date.today().isoformat(), "fusegen": fg.__version__,
-            "files": len(rows), "compilers": summary, "rows": rows}  # fmt: skip
+            "files": len(rows), "compilers": summary, "rows": rows}
 
 
 def _read(path: Path | None) -> dict[str, dict[str, Any]]:

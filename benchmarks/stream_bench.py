@@ -53,7 +53,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--commit", help="what is measured, where git cannot say it")
     parser.add_argument("--list", action="store_true", help="show the cells' keys and stop")
     parser.add_argument("--merge", nargs="+", type=Path, metavar="JSON",
-                        help="measure nothing: print and save several results as one")  # fmt: skip
+                        help="measure nothing: print and save several results as one")
     found = parser.parse_args()
     found.peers = tuple(p for p in found.peers.split(",") if p)
     for peer in found.peers:
@@ -75,7 +75,7 @@ def _measured(args: argparse.Namespace, wanted: list[Cell]) -> dict[str, Any]:
         return Here(Bench(repetitions, args.peers, seed).measure)
 
     run = described_run(args.commit, peers=list(args.peers), repetitions=repetitions, seed=seed,
-                        only=args.only)  # fmt: skip
+                        only=args.only)
     report: dict[str, Any] = {"runs": [run], "environment": {}, "cells": []}
     group = None
     for kind, found in records(wanted, make, args.seconds):

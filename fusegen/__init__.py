@@ -13,14 +13,12 @@ values, indices = softmax_topk(x, k=5)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from fusegen import library
-from fusegen.advice import instead
-from fusegen.blame import callers_line
-from fusegen.check import Report, check
-from fusegen.compiled import Compiled, Spec
-from fusegen.errors import (
+from fusegen.backend.emit.headers import include_dir
+from fusegen.ir.errors import (
     ArgumentError,
     BackendError,
     CompilerError,
@@ -33,10 +31,11 @@ from fusegen.errors import (
     TraceError,
     UnknownName,
     UnprovedLaw,
-)  # fmt: skip
-from fusegen.grad import Gradient, grad
-from fusegen.grad_columns import ColumnGradient
-from fusegen.lang import (
+)
+from fusegen.ir.version import __version__
+from fusegen.lang.advice import instead
+from fusegen.lang.blame import callers_line
+from fusegen.lang.lang import (
     abs,
     all,
     any,
@@ -81,31 +80,55 @@ from fusegen.lang import (
     var,
     where,
     xlogy,
-)  # fmt: skip
-from fusegen.own import OwnMonoid, monoid, product, reduce
-from fusegen.pipeline import Pipeline, pipeline
-from fusegen.stabilize import stabilize
-from fusegen.value import PerColumn, PerRow
-from fusegen.version import __version__
+)
+from fusegen.lang.own import OwnMonoid, monoid, product, reduce
+from fusegen.lang.value import PerColumn, PerRow
+from fusegen.pipeline import by_torch
+from fusegen.pipeline.compiled import Compiled, Spec
+from fusegen.pipeline.decorator import pipeline
+from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.states import States, merge
 
-if not TYPE_CHECKING:  # what a type checker knows is all there is
+by_torch.serve(lambda: import_module("fusegen.torch.calls"))
 
-    def __getattr__(name: str) -> NoReturn:
-        """What fusegen does not have: where it is, or what to write instead."""
+if TYPE_CHECKING:
+    from fusegen import torch as torch
+    from fusegen.library.check import Report, check
+    from fusegen.library.grad import Gradient, grad
+    from fusegen.library.grad_columns import ColumnGradient
+    from fusegen.library.stabilize import stabilize
+else:  # what a type checker knows is all there is
+
+    _LATER = {
+        "check": "check", "Report": "check", "grad": "grad", "Gradient": "grad",
+        "ColumnGradient": "grad_columns", "stabilize": "stabilize",
+    }
+    """What few programs use, by its module of the library: loaded when it is asked for."""
+
+    def __getattr__(name: str) -> object:
+        """What is loaded later. Of what fusegen does not have: where it is, or what to write."""
+        if name in _LATER:
+            found = getattr(import_module(f"fusegen.library.{_LATER[name]}"), name)
+            return globals().setdefault(name, found)
         if name.startswith("__"):
             raise AttributeError(name)
+        if name == "torch":  # an import of which is an attribute from then on
+            return import_module("fusegen.torch")
         fix = f"Write fg.library.{name}." if name in library.PIPELINES else instead(name)
         raise UnknownName(f"fusegen has no {name}", where=callers_line(), fix=fix)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LATER, "torch"})
 
 
 __all__ = [
     "ArgumentError", "BackendError", "ColumnGradient", "Compiled", "CompilerError", "DTypeError",
     "FusegenError", "Gradient", "InternalError", "LawViolation", "OwnMonoid", "PerColumn",
-    "PerRow", "Pipeline", "PipelineError", "Report", "ShapeError", "Spec", "TraceError",
+    "PerRow", "Pipeline", "PipelineError", "Report", "ShapeError", "Spec", "States", "TraceError",
     "UnknownName", "UnprovedLaw", "__version__", "abs", "all", "any", "argmax", "argmin", "cast",
-    "ceil", "check", "cos", "count", "erf", "exp", "exp2", "expm1", "floor", "grad", "index",
-    "isfinite", "isinf", "isnan", "length", "library", "log", "log1p", "log2", "logsumexp", "max",
-    "maximum", "mean", "min", "minimum", "monoid", "pipeline", "prod", "product", "ragged",
-    "reduce", "round", "rsqrt", "sections", "sigmoid", "sign", "sin", "sqrt", "stabilize", "sum",
-    "take", "tanh", "topk", "var", "where", "xlogy",
-]  # fmt: skip
+    "ceil", "check", "cos", "count", "erf", "exp", "exp2", "expm1", "floor", "grad",
+    "include_dir", "index", "isfinite", "isinf", "isnan", "length", "library", "log", "log1p",
+    "log2", "logsumexp", "max", "maximum", "mean", "merge", "min", "minimum", "monoid",
+    "pipeline", "prod", "product", "ragged", "reduce", "round", "rsqrt", "sections", "sigmoid",
+    "sign", "sin", "sqrt", "stabilize", "sum", "take", "tanh", "topk", "var", "where", "xlogy",
+]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
-import fake_cupy
-import fake_gpu
-import fake_torch
 import pytest
+from simt import built
+from support import compilers, fake_cupy, fake_gpu, fake_torch
 
-from fusegen import recall
-from fusegen.runtime import cuda
+from fusegen.backend.cpu import bound, toolchain
+from fusegen.backend.cpu.helper import Helper
+from fusegen.backend.cuda import run as cuda
+from fusegen.pipeline import call as dispatch
+from fusegen.pipeline import remembered as recall
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,14 +34,98 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=f"no GPU: {reason}"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def shared_bytecode() -> Iterator[None]:
+    """Processes that tests start read each other's bytecode, wherever Python may write none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        patch.setenv("PYTHONPYCACHEPREFIX", str(built.folder() / "bytecode"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_compiler() -> Iterator[None]:
+    """Every text is compiled once, for all tests and all workers, and lightly."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(toolchain, "_attempt", compilers.shared)
+        patch.setattr(toolchain, "FLAGS", compilers.LIGHT)
+        yield
+
+
+@pytest.fixture(scope="module")
+def users_flags() -> Iterator[None]:
+    """The module's C++ is compiled as for users, by pipelines that hold nothing else."""
+    compilers.forget()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(toolchain, "FLAGS", compilers.USERS)
+        yield
+
+
+@pytest.fixture
+def plain_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler is asked again for everything, as it is for users."""
+    monkeypatch.setattr(toolchain, "_attempt", compilers.plain)
+
+
+@pytest.fixture
+def lightly_optimised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a module that has the users' flags: for what is computed of long lists, which -O3 compiles
+    in the same module's tests without this."""
+    monkeypatch.setattr(toolchain, "FLAGS", compilers.LIGHT)
+
+
 @pytest.fixture(scope="module")
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A cache of the module's own, so that everything is compiled afresh."""
+    """A cache of the module's own, which is empty at first."""
     folder = tmp_path_factory.mktemp("cache")
     folder.chmod(0o700)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FUSEGEN_CACHE_DIR", str(folder))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_helper() -> Iterator[None]:
+    """Calls are remembered in Python, but for tests with the fixture `served_by`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FUSEGEN_HELPER", "0")
+        yield
+
+
+@pytest.fixture(scope="session")
+def compiled_helper(shared_compiler: None, no_helper: None) -> Helper:
+    """The compiled helper, as a process has it that has made it."""
+    found = Helper()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("FUSEGEN_HELPER", raising=False)
+        found.make()
+    return found
+
+
+@pytest.fixture(params=["python", "helper"])
+def served_by(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, compiled_helper: Helper
+) -> str:
+    """Who remembers calls on host arrays."""
+    if request.param == "helper":
+        if compiled_helper.module is None:
+            pytest.skip(compiled_helper.why)
+        monkeypatch.setattr(bound, "HELPER", compiled_helper)
+    return str(request.param)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """One entry per call that was looked at in full."""
+    found: list[Any] = []
+    full = dispatch.lay_out
+
+    def counted(*args: Any, **options: Any) -> Any:
+        found.append(args)
+        return full(*args, **options)
+
+    monkeypatch.setattr(dispatch, "lay_out", counted)
+    return found
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 import simt
 from accuracy import CONSTANTS, DATA, PIPELINES, inputs_of, leaves, measured, run_on_cpu
-from cuda_cases import Case
+from support.cuda_cases import Case
 
-from fusegen.derivation import Dependent
-from fusegen.runtime.toolchain import find_compiler
-from fusegen.schedule.target import host_cpu, runnable
+from fusegen.backend.cpu.toolchain import find_compiler
+from fusegen.backend.target import host_cpu, runnable
+from fusegen.ir.derivation import Dependent
 
 Run = Callable[[str, dict[str, np.ndarray], str], Any]
 
@@ -40,10 +40,10 @@ KNOWN = (
     Known("the mean moves to the row's other half, across all that was summed: what lower powers "
           "were rounded by counts up to (1 + 2)⁶-fold, and narrow vectors round more often",
           (("sixth_moment", "clustered"),), lambda want, cols: want),
-)  # fmt: skip
+)
 _KNOWN = {case: known for known in KNOWN for case in known.cases}
 MOMENTS = ("third_moment", "fourth_moment", "fifth_moment", "sixth_moment", "logit_skewness",
-           "kurtosis", "covariance", "correlation")  # fmt: skip
+           "kurtosis", "covariance", "correlation")
 """Sums that move by four terms or more: their errors depend most on how often they move."""
 
 
@@ -104,6 +104,6 @@ def _hold_loosely(known: Known, name: str, inputs: dict[str, np.ndarray], run: R
     cols = next(a.shape[1] for a in inputs.values() if a.ndim == 2)
     (want,) = leaves(PIPELINES[name].reference(*inputs.values()))
     online, safe = (float(np.linalg.norm(leaves(run(name, inputs, form))[0] - want))
-                    for form in ("online", "safe"))  # fmt: skip
+                    for form in ("online", "safe"))
     size = float(np.linalg.norm(np.broadcast_to(known.size(want, cols), want.shape)))
     assert online <= 4 * safe + 16 * 2.0**-23 * size, known.why

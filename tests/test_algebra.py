@@ -6,13 +6,13 @@ import time
 
 import numpy as np
 import pytest
-from algebra_cases import ACCEPTED, REFUSED
-from cases import covariance, kl_divergence, skewness_sum, weighted_variance
+from support.algebra_cases import ACCEPTED, REFUSED
+from support.cases import covariance, kl_divergence, skewness_sum, weighted_variance
 
 import fusegen as fg
 from fusegen.algebra import derive, laws, merge
-from fusegen.derivation import Commuted, Dependent, RefusalKind
-from fusegen.expr import Lit
+from fusegen.ir.derivation import Commuted, Dependent, RefusalKind
+from fusegen.ir.expr import Lit
 
 
 def _last(fn):
@@ -33,6 +33,7 @@ def test_what_the_algebra_accepts_takes_one_sweep_with_every_obligation_proved(p
             }
 
 
+@pytest.mark.usefixtures("users_flags")
 @pytest.mark.parametrize("pipeline", ACCEPTED.values(), ids=ACCEPTED.keys())
 def test_accepted_pipelines_equal_their_text(pipeline):
     rng = np.random.default_rng(3)
@@ -171,10 +172,10 @@ def test_an_obligation_that_takes_too_long_is_not_proved(monkeypatch):
 
     monkeypatch.setattr(laws, "is_zero", hang)
     monkeypatch.setattr(laws, "OBLIGATION_SECONDS", 0.05)
-    start = time.perf_counter()
+    start = time.process_time()  # which the endless loop spends
     found = laws.obligation("x", "y", lambda: laws.is_zero(None))
     assert found.status == "not proved"
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize("pipeline", fg.library.PIPELINES.values(), ids=lambda p: p.name)

@@ -4,60 +4,44 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
+import tomllib
+from collections import Counter
+from functools import cache
 from pathlib import Path
 
-import pytest
+import networkx as nx
 
 import fusegen
-from fusegen import dtypes
+from fusegen.ir import dtypes
 
 PACKAGE = Path(fusegen.__file__).parent
+TESTS = Path(__file__).parent
 
-# From the ground up; a module may import those of earlier lines, and its neighbours.
-LAYERS = (
-    ("loc", "one_line", "shared", "version", "sources", "walk", "mentions",
-     "watches", "captured", "written"),
-    ("errors",),
-    ("blame", "dtypes", "literals", "ops"),
-    ("names",),
-    ("advice", "callables"),
-    ("expr", "forms", "own_operator", "graph", "conditions"),
-    ("transport", "annotations"),
-    ("monoid", "kinds", "digest", "witness", "nesting", "signature"),
-    ("value", "derivation", "proof", "monoid_text", "rewrite"),
-    ("trace", "words", "positions", "lang", "reference", "bank", "rounding", "algebra"),
-    ("fusion", "kernel", "adjoint", "repair"),
-    ("plan", "lower", "precise", "replay"),
-    ("own_spelling", "own"),
-    ("schedule",),
-    ("emit",),
-    ("runtime",),
-    ("trials",),
-    ("codec",),
-    ("compiler", "dumps", "kept"),
-    ("executables",),
-    ("tuning",),
-    ("dispatch",),
-    ("recall", "traces"),
-    ("compiled",),
-    ("pipeline", "compare"),
-    ("library", "report", "check", "grad_columns", "grad", "stabilize"),
-    ("__init__",),
-    ("cli",),
-    ("__main__",),
+# From the ground up: a module imports those of its own folder and of the floors below.
+FLOORS = (
+    "ir", "lang", "oracle", "algebra", "backend", "rewrite", "compile", "pipeline", "library",
+    "torch", "cli",
 )
 DOORS = {
     "sympy": ("algebra/",),
-    "mpmath": ("algebra/exact.py", "precise.py"),
-    "networkx": ("fusion.py",),
-    "jinja2": ("emit/render.py",),
-    "cupy": ("runtime/cuda/",),
-    "matplotlib": ("report/drawing.py",),
-    "torch": (),
+    "mpmath": ("algebra/exact.py", "oracle/precise.py"),
+    "networkx": ("compile/fusion.py",),
+    "jinja2": ("backend/emit/render.py",),
+    "cupy": ("backend/cuda/run/",),
+    "matplotlib": ("cli/drawing.py",),
+    "torch": ("torch/",),
     "scipy": (),
 }
+LANGUAGE = ("lang/elementwise.py", "lang/reductions.py")  # for users, who are not here
+LATER = (  # what no call needs whose kernel is known
+    "fusegen.algebra.", "fusegen.rewrite.", "fusegen.compile.trials", "fusegen.compile.lower",
+    "fusegen.compile.fusion", "fusegen.compile.tuning", "fusegen.backend.cuda.schedule",
+    "fusegen.backend.cuda.emit", "fusegen.backend.cpu.emit", "fusegen.library.grad",
+    "fusegen.library.check", "fusegen.library.stabilize",
+)
 MAX_FILE, MAX_FUNCTION = 305, 45
 
 
@@ -65,16 +49,32 @@ def modules():
     return sorted(p for p in PACKAGE.rglob("*.py") if "templates" not in p.parts)
 
 
+def place(path):
+    return path.relative_to(PACKAGE).as_posix()
+
+
+@cache
+def tree_of(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def nodes_of(path):
+    """All that `ast.walk` finds in a file."""
+    return tuple(ast.walk(tree_of(path)))
+
+
+@cache
 def imports(path):
     """(imported module, does it happen only for the type checker)."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     typing_only = {
         id(inner)
-        for node in ast.walk(tree)
+        for node in nodes_of(path)
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
-    for node in ast.walk(tree):
+    every = []
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found = [a.name for a in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -83,85 +83,192 @@ def imports(path):
                 found = [f"fusegen.{a.name}" for a in node.names]
         else:
             continue
-        yield from ((name, id(node) in typing_only) for name in found)
+        every += [(name, id(node) in typing_only) for name in found]
+    return tuple(every)
 
 
-def layer(name):
-    return next(i for i, row in enumerate(LAYERS) if name in row)
+def test_the_top_floor_is_the_table_of_contents():
+    here = {p.name for p in PACKAGE.iterdir() if p.name not in ("py.typed", "__pycache__")}
+    assert here == {*FLOORS, "__init__.py", "__main__.py"}
+    for floor in FLOORS:
+        said = ast.get_docstring(tree_of(PACKAGE / floor / "__init__.py"))
+        assert said, f"{floor}/__init__.py says its room"
+        assert "\n" not in said, f"{floor}/__init__.py says its room in one line"
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: p.relative_to(PACKAGE).as_posix())
-def test_imports_go_downwards(path):
-    own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    for name, typing_only in imports(path):
-        parts = name.split(".")
-        if parts[0] == "fusegen" and len(parts) > 1 and not typing_only:
-            if path.name == "pipeline.py" and parts[1] == "report":
-                continue  # p.explain() opens the report, which stands above: the one look upwards
-            other = parts[1]
-            assert other == own or layer(other) <= layer(own), f"{own} imports {name}"
-
-
-@pytest.mark.parametrize("library", DOORS)
-def test_third_parties_stop_at_one_door(library):
+def test_imports_go_downwards():
+    """Also those for the type checker alone, and those inside functions."""
+    wrong = []
     for path in modules():
-        place = path.relative_to(PACKAGE).as_posix()
-        if any(place.startswith(door) for door in DOORS[library]):
-            continue
+        floor = path.relative_to(PACKAGE).parts[0]
+        if floor not in FLOORS:
+            continue  # the face, which imports from everywhere
+        below = FLOORS[: FLOORS.index(floor) + 1]
+        for name, _ in imports(path):
+            top, *rest = name.split(".")
+            if top == "fusegen" and (not rest or rest[0] not in below):
+                wrong.append(f"{place(path)} imports {name}")
+    assert wrong == []
+
+
+def arrows():
+    """(importing module, imported module) of ours; `from folder import name` names the module."""
+    here = {place(p).removesuffix(".py").removesuffix("/__init__") for p in modules()}
+    for path in modules():
+        own = place(path).removesuffix(".py").removesuffix("/__init__")
+        for node in nodes_of(path):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fusegen."):
+                folder = (node.module or "").partition(".")[2].replace(".", "/")
+                for name in node.names:
+                    inner = f"{folder}/{name.name}"
+                    yield own, inner if inner in here else folder
+
+
+def test_no_circles():
+    """Neither of modules, nor of what stands side by side in a folder; also where an import is for
+    the type checker alone."""
+    found = {(a, b) for a, b in arrows() if a != b}
+    assert sorted(nx.simple_cycles(nx.DiGraph(found))) == []
+    for depth in (1, 2, 3):
+        rooms = {tuple("/".join(m.split("/")[:depth]) for m in arrow) for arrow in found}
+        beside = {(a, b) for a, b in rooms if a != b and a.split("/")[:-1] == b.split("/")[:-1]}
+        assert sorted(nx.simple_cycles(nx.DiGraph(beside))) == [], f"{depth} deep"
+
+
+def test_there_are_ten_floors_at_most():
+    tops = {(a.split("/")[0], b.split("/")[0]) for a, b in arrows()}
+    assert nx.dag_longest_path_length(nx.DiGraph((a, b) for a, b in tops if a != b)) < 10
+
+
+def test_third_parties_stop_at_one_door():
+    wrong = []
+    for path in modules():
         for name, typing_only in imports(path):
-            assert typing_only or name.split(".")[0] != library, f"{place} imports {library}"
+            library = name.split(".")[0]
+            if library in DOORS and not typing_only and not place(path).startswith(DOORS[library]):
+                wrong.append(f"{place(path)} imports {library}")
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: p.relative_to(PACKAGE).as_posix())
-def test_files_and_functions_stay_small(path):
-    text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= MAX_FILE
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
-            size = node.end_lineno - node.lineno
-            assert size <= MAX_FUNCTION, f"{node.name} has {size} lines"
+# Words that users type: of the methods that a traced value lacks, and on the face itself.
+_FACE = ("__init__.py", "lang/advice.py")
+_BACKENDS = re.compile(r"(?<![a-z])(cuda|cpu)(?![a-z])|Cuda|Cpu", re.IGNORECASE)
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: p.relative_to(PACKAGE).as_posix())
-def test_values_found_once_hold_no_lock(path):
+def test_tests_need_what_is_declared():
+    """A library that only some machines have is imported inside a test, by `importorskip`."""
+    project = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["project"]
+    declared = project["dependencies"] + project["optional-dependencies"]["test"]
+    ours = {"fusegen", *(p.stem for folder in (TESTS, TESTS.parent / "benchmarks")
+                         for p in folder.iterdir())}
+    known = ours | set(sys.stdlib_module_names) | {re.match(r"\w+", d)[0] for d in declared}
+    missing = [
+        f"{path.relative_to(TESTS)} needs {name}"
+        for path in sorted(TESTS.rglob("*.py"))
+        for name in _needed(tree_of(path))
+        if name not in known
+    ]
+    assert not missing, missing
+
+
+def _needed(tree):
+    """Top packages that a module imports where it stands, not inside a function or a try."""
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            yield from (a.name.split(".")[0] for a in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module.split(".")[0]
+
+
+def test_nothing_outside_backend_names_one():
+    """Not in a name, an import or a string; documentation and messages to people may."""
+    wrong = []
+    for path in modules():
+        if place(path).startswith("backend/") or place(path) in _FACE:
+            continue
+        for node in nodes_of(path):
+            match node:
+                case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                    found = _BACKENDS.search(name) if name != "pthread_getcpuclockid" else None
+                case ast.Constant(value=str(text)):
+                    found = _BACKENDS.fullmatch(text)
+                case ast.ImportFrom(module=str(name)) | ast.alias(name=name):
+                    found = re.search(r"fusegen\.backend\.(cuda|cpu)\b", name)
+                case _:
+                    continue
+            if found:
+                wrong.append(f"{place(path)}, line {getattr(node, 'lineno', 0)}: {found[0]}")
+    assert wrong == []
+
+
+def test_files_and_functions_stay_small():
+    wrong = []
+    for path in modules():
+        text = path.read_text(encoding="utf-8")
+        if text.count("\n") > MAX_FILE:
+            wrong.append(f"{place(path)} has {text.count(chr(10))} lines")
+        for node in nodes_of(path):
+            if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
+                size = node.end_lineno - node.lineno
+                if size > MAX_FUNCTION:
+                    wrong.append(f"{place(path)}: {node.name} has {size} lines")
+    assert wrong == []
+
+
+def test_values_found_once_hold_no_lock():
     """Before Python 3.12 one lock serves all objects of a class while a value is found: other
     threads wait for it, and a child forked meanwhile waits for ever. See shared.lazy."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        for decorator in getattr(node, "decorator_list", ()):
-            assert "cached_property" not in ast.unparse(decorator), f"line {decorator.lineno}"
+    wrong = [
+        f"{place(path)}, line {decorator.lineno}"
+        for path in modules()
+        for node in nodes_of(path)
+        for decorator in getattr(node, "decorator_list", ())
+        if "cached_property" in ast.unparse(decorator)
+    ]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: p.relative_to(PACKAGE).as_posix())
-def test_types_are_compared_by_value(path):
+def test_types_are_compared_by_value():
     """What comes from the disk is equal to the constants of dtypes.py, but other objects."""
     names = {n for n, v in vars(dtypes).items() if isinstance(v, dtypes.DType)}
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot):
-            words = {ast.unparse(e).rpartition(".")[2] for e in (node.left, *node.comparators)}
-            assert not words & names, f"line {node.lineno}: {ast.unparse(node)}"
+    wrong = []
+    for path in modules():
+        for node in nodes_of(path):
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot):
+                words = {ast.unparse(e).rpartition(".")[2] for e in (node.left, *node.comparators)}
+                if words & names:
+                    wrong.append(f"{place(path)}, line {node.lineno}: {ast.unparse(node)}")
+    assert wrong == []
 
 
 def test_every_function_is_used():
+    """Its name stands in the package once more than where it is defined."""
     texts = {p: p.read_text(encoding="utf-8") for p in modules()}
-    whole = "\n".join(texts.values())
-    for path, text in texts.items():
-        for node in ast.parse(text).body:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.decorator_list:
-                used = whole.count(node.name) > 1 or path.name in ("lang.py", "__init__.py")
-                assert used, f"{path.name}: {node.name} is never used"
+    words = Counter(word for text in texts.values() for word in re.findall(r"\w+", text))
+    unused = [
+        f"{place(path)}: {node.name}"
+        for path in texts
+        for node in tree_of(path).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.decorator_list
+        if words[node.name] < 2 and place(path) not in LANGUAGE
+    ]
+    assert unused == []
 
 
 def _python(code, **env):
     run = subprocess.run([sys.executable, "-X", "importtime", "-c", code], capture_output=True,
-                         text=True, check=True, cwd=PACKAGE.parent, env={**env})  # fmt: skip
+                         text=True, check=True, cwd=PACKAGE.parent, env={**env})
     return run.stdout, run.stderr
 
 
 def test_import_is_light():
     code = "import sys; print(*(m for m in sys.modules if '.' not in m)); import fusegen; " \
-           "print(*(m for m in sys.modules if '.' not in m))"  # fmt: skip
+           "print(*(m for m in sys.modules if '.' not in m))"
     loaded = set(_python(code)[0].splitlines()[1].split())
     assert not loaded & set(DOORS)
+    code = "import sys, fusegen; print(*(m for m in sys.modules if m.startswith('fusegen.')))"
+    ours = _python(code)[0].split()
+    assert [m for m in ours if m.startswith(LATER)] == []
     alone = _processor_seconds("import numpy")
     assert _processor_seconds("import fusegen") - alone < 0.5  # a loose bound: machines differ
 

@@ -12,13 +12,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import nvrtc
 import pytest
 from streams import counters, summary, supervise
 from streams.cells import BOTH, FIGURES, SEVENTH, WORKS, Cell, cells, chosen, rows_for
+from support import nvrtc
 
 import fusegen as fg
-from fusegen.plan import traffic
+from fusegen.compile.plan import traffic
 
 BENCHMARKS = Path(supervise.__file__).parents[1]
 CELL = Cell("one read", "logsumexp", 1000, 256, "float32", 0.95)
@@ -50,7 +50,7 @@ def test_the_table_has_the_shapes_that_goals_are_set_for() -> None:
         assert max(shown) == (258_048 if rows == 4000 else 2_064_384)
         assert len([c for c in every if c.group == group]) == 3 * len(shown)
     assert {c.target for c in every if c.group not in FIGURES} == {
-        0.95, 0.93, 0.92, 0.80, 0.88, 1 / 1.2}  # fmt: skip
+        0.95, 0.93, 0.92, 0.80, 0.88, 1 / 1.2}
 
 
 @pytest.mark.parametrize("work", WORKS)
@@ -105,7 +105,7 @@ def test_the_command_lists_cells_and_refuses_unknown_ones() -> None:
 
 def _command(script: str, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     run = subprocess.run([sys.executable, str(BENCHMARKS / script), *arguments], text=True,
-                         capture_output=True, env=dict(os.environ))  # fmt: skip
+                         capture_output=True, env=dict(os.environ))
     assert run.returncode == code, run.stderr
     return run
 
@@ -116,10 +116,10 @@ def _command(script: str, *arguments: str, code: int = 0) -> subprocess.Complete
 def record(cell: Cell, share: float, **more: Any) -> dict[str, Any]:
     """A made-up measurement: the limit is 100 µs."""
     peers = {"torch": {"us": 200.0, "times": 2.0 * share, "right": True, "error": 1e-6},
-             "liger": {"note": "not installed"}}  # fmt: skip
+             "liger": {"note": "not installed"}}
     return {**asdict(cell), "key": cell.key, "limit": cell.limit, "status": "ok",
             "limit_us": 100.0, "us": 100 / share, "share": share, "error": 1e-6,
-            "elements_per_s": 1e11 * share, "schedule": HOPPER, "peers": peers, **more}  # fmt: skip
+            "elements_per_s": 1e11 * share, "schedule": HOPPER, "peers": peers, **more}
 
 
 def report(*records: dict[str, Any], gpu: str = "NVIDIA H200") -> dict[str, Any]:
@@ -130,12 +130,12 @@ def report(*records: dict[str, Any], gpu: str = "NVIDIA H200") -> dict[str, Any]
 def test_a_line_says_what_was_measured() -> None:
     shown = summary.line(record(CELL, 0.96))
     for word in ("logsumexp", "1000×256", "float32", "100.0", "104.2", "96.0%", "torch 200.0 µs",
-                 "1.92×", "block of 512, 7×4, aligned"):  # fmt: skip
+                 "1.92×", "block of 512, 7×4, aligned"):
         assert word in shown
     assert "<" not in shown
     assert "94.0%<" in summary.line(record(CELL, 0.94))
     assert "WRONG: error inf" in summary.line(
-        record(CELL, 0.96, status="WRONG", error=float("inf")))  # fmt: skip
+        record(CELL, 0.96, status="WRONG", error=float("inf")))
     assert "ERROR no such" in summary.line(supervise.failed(CELL, "no such"))
     alone = record(CELL, 0.96, peers={"quack": {"note": "not installed"}})
     assert "quack: not installed" in summary.line(alone)
@@ -157,7 +157,7 @@ def test_the_summary_names_worst_missed_faster_and_wrong() -> None:
         record(CELL, 0.93), record(other, 0.97, peers=faster), record(few, 0.8),
         supervise.failed(replace(CELL, cols=512), "it broke"),
         record(replace(CELL, cols=2048), 0.99, status="WRONG"),
-    ])  # fmt: skip
+    ])
     assert "worst 93.0 % (logsumexp 1000x256 float32), 1 of 3 missed" in shown
     assert "compile is faster, 0.90×: logsumexp 1000x1024 float32" in shown
     assert "target 1.20×: worst 1.25×" in shown
@@ -168,12 +168,12 @@ def test_the_summary_names_worst_missed_faster_and_wrong() -> None:
 
 def test_merging_keeps_the_first_figures_and_every_peer() -> None:
     fresh = {"compile": {"us": 130.0, "times": 1.3, "right": True, "error": 0.0},
-             "torch": {"us": 1.0, "times": 0.01, "right": True, "error": 0.0}}  # fmt: skip
+             "torch": {"us": 1.0, "times": 0.01, "right": True, "error": 0.0}}
     other = replace(CELL, cols=512)
     whole = summary.merged([
         report(record(CELL, 0.9), supervise.failed(other, "it broke")),
         report(record(CELL, 0.5, peers=fresh), record(other, 0.7)),
-    ])  # fmt: skip
+    ])
     first, second = whole["cells"]
     assert (first["share"], first["peers"]["torch"]["times"]) == (0.9, 1.8)
     assert first["peers"]["compile"]["times"] == 1.3
@@ -308,19 +308,19 @@ def test_errors_are_found_in_whole_results() -> None:
 
 COLUMNS = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream",
            "Block Size", "Grid Size", "Device", "CC", "Section Name", "Metric Name", "Metric Unit",
-           "Metric Value")  # fmt: skip
+           "Metric Value")
 
 
 def ncu_text(*launches: tuple[str, dict[str, tuple[str, str]]]) -> str:
     """What ncu --csv writes for launches of (kernel, metric → (unit, value))."""
     rows = ["==PROF== Connected to process 4242 (/usr/bin/python3.12)",
             '==PROF== Profiling "next_case" - 0: 0%....50%....100% - 2 passes',
-            ",".join(f'"{c}"' for c in COLUMNS)]  # fmt: skip
+            ",".join(f'"{c}"' for c in COLUMNS)]
     for number, (kernel, metrics) in enumerate(launches):
         for metric, (unit, value) in metrics.items():
             row = (number, 4242, "python3.12", "127.0.0.1", kernel, 1, 7, "(512, 1, 1)",
                    "(4000, 1, 1)", 0, "9.0", "Command line profiler metrics", metric, unit,
-                   value)  # fmt: skip
+                   value)
             rows.append(",".join(f'"{v}"' for v in row))
     return "\n".join([*rows, "==PROF== Disconnected from process 4242"]) + "\n"
 
@@ -329,18 +329,18 @@ def bytes_of(read: str, written: str, asked: str = "25,000,000") -> dict[str, tu
     return {counters.DRAM_READ: ("byte", read), counters.DRAM_WRITE: ("byte", written),
             counters.ASKED_READ: ("sector", asked),
             counters.ASKED_WRITE: ("sector", "12,500,000"),
-            "other__metric.sum": ("inst", "n/a")}  # fmt: skip
+            "other__metric.sum": ("inst", "n/a")}
 
 
 MARK = ("next_case()", bytes_of("0", "128", "0"))
 CASES = (counters.Case("online softmax", "softmax", "online", 4000, 25_000),
-         counters.Case("safe softmax", "softmax", "safe", 4000, 25_000))  # fmt: skip
+         counters.Case("safe softmax", "softmax", "safe", 4000, 25_000))
 
 
 def test_counters_are_read_added_up_and_held_to_the_plan() -> None:
     text = ncu_text(MARK, ("softmax_kernel(float const*)", bytes_of("799,000,000", "390,000,000")),
                     MARK, ("part_1", bytes_of("600,000,000", "200,000,000")),
-                    ("part_2", bytes_of("900,000,000", "200,000,000")))  # fmt: skip
+                    ("part_2", bytes_of("900,000,000", "200,000,000")))
     launches = counters.parsed(text)
     assert [name for name, _ in launches][1] == "softmax_kernel(float const*)"
     one, two = counters.lines(CASES, [(2, 1), (3, 1)], counters.by_case(launches))
@@ -375,7 +375,7 @@ def test_units_and_missing_counts() -> None:
     ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded", "gVisor"),
     ("==ERROR== Failed to find metric lts__x.sum", "lts__x"),
     ("==ERROR== The application returned an error code (1).", "code 9"),
-])  # fmt: skip
+])
 def test_refusals_say_what_to_do(said: str, word: str) -> None:
     with pytest.raises(counters.CountersError, match=word):
         counters.refused(said, 9)

@@ -7,23 +7,24 @@ import gc
 import subprocess
 import sys
 import threading
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fusegen as fg
-from fusegen.runtime import loaded
-from fusegen.runtime.loaded import library
-from fusegen.runtime.toolchain import find_compiler
-from fusegen.shared import Recent
+from fusegen.backend.cpu import loaded
+from fusegen.backend.cpu.loaded import library
+from fusegen.backend.cpu.toolchain import find_compiler
+from fusegen.ir.shared import Recent
 
 X = np.linspace(0.5, 1.5, 120, dtype="f4").reshape(3, 40)
 
 
 def scaled(monkeypatch, most):
     """A pipeline of one constant that remembers few values of it."""
-    monkeypatch.setattr(sys.modules["fusegen.traces"], "MOST", most)
+    monkeypatch.setattr(sys.modules["fusegen.pipeline.traces"], "MOST", most)
 
     @fg.pipeline
     def scaled_sum(x, *, by=1.0):
@@ -73,13 +74,13 @@ def test_constants_do_not_pile_up(monkeypatch):
     for by in [*range(1, 41), 1, 2]:
         found = p.compile(X, by=float(by), target="numpy")(X)
         np.testing.assert_allclose(found, by * X.sum(1), rtol=1e-5)
-    assert len(p.traces.fronts) <= 4
+    assert len(p.traces.variants) <= 4
     assert len(p.traces.graphs) <= 4
 
 
 def test_proofs_of_gradients_come_back(monkeypatch):
-    for module in ("fusegen.traces", "fusegen.grad"):
-        monkeypatch.setattr(sys.modules[module], "MOST", 2)
+    for module in ("fusegen.pipeline.traces", "fusegen.library.grad"):
+        monkeypatch.setattr(import_module(module), "MOST", 2)
 
     @fg.pipeline
     def tempered(x, *, t=1.0):

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 import fusegen as fg
+from fusegen.backend import notices
+from fusegen.backend.cache import locks, upkeep
+from fusegen.backend.cache.entries import artifact, load, store
+from fusegen.backend.cache.folder import Folder, chosen, opened
+from fusegen.backend.cache.form import name_of
 from fusegen.cli import main
-from fusegen.errors import ArgumentError, BackendError
-from fusegen.runtime import notices
-from fusegen.runtime.cache import locks, upkeep
-from fusegen.runtime.cache.entries import artifact, load, store
-from fusegen.runtime.cache.folder import Folder, chosen, opened
-from fusegen.runtime.cache.form import name_of
+from fusegen.ir.errors import ArgumentError, BackendError
 
 ROOT = os.geteuid() == 0
 
@@ -90,8 +90,8 @@ def test_a_relative_folder_stays_where_it_was(relative, tmp_path):
     """Whatever it is called, and wherever the process goes afterwards."""
     code = (
         "import os\n"
-        "from fusegen.runtime.cache.entries import artifact, store\n"
-        "from fusegen.runtime.cache.folder import opened\n"
+        "from fusegen.backend.cache.entries import artifact, store\n"
+        "from fusegen.backend.cache.folder import opened\n"
         "store(('one',), 'label', b'x')\n"
         "os.chdir('/')\n"
         "artifact(('two',), 'label', lambda _: b'x')\n"
@@ -100,7 +100,7 @@ def test_a_relative_folder_stays_where_it_was(relative, tmp_path):
     tmp_path.chmod(0o700)
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, text=True,
                           capture_output=True, check=True,
-                          env={**os.environ, "FUSEGEN_CACHE_DIR": relative})  # fmt: skip
+                          env={**os.environ, "FUSEGEN_CACHE_DIR": relative})
     path, count = done.stdout.split()
     assert Path(path) == tmp_path / relative
     assert count == "2"
@@ -204,7 +204,7 @@ def test_planted_files_are_not_read(folder, tmp_path, plant):
         path.chmod(0o666)
     assert load(("k",)) is None
     said = pytest.warns(RuntimeWarning, match="Is a directory") if plant == "folder" else \
-        contextlib.nullcontext()  # fmt: skip
+        contextlib.nullcontext()
     with said:  # all else is written over
         assert artifact(("k",), "label", built("again")) == b"again"
 
@@ -259,7 +259,7 @@ def test_a_full_disk_leaves_no_part_of_a_file(folder):
     code = (
         "import resource, signal, warnings\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "from fusegen.runtime.cache.entries import load, store\n"
+        "from fusegen.backend.cache.entries import load, store\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))\n"
         "warnings.simplefilter('ignore')\n"
         "store(('large',), 'label', bytes(1 << 20))\n"
@@ -291,7 +291,7 @@ def test_parts_of_a_key_do_not_run_together():
 
 DAMAGE = [lambda b: b[:-1], lambda b: b"", lambda b: b[:60] + b"x" + b[61:], lambda b: b + b"x",
           lambda b: b"foreign", lambda b: b[:20],
-          lambda b: b.replace(b"label", b"lable")]  # fmt: skip
+          lambda b: b.replace(b"label", b"lable")]
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -384,7 +384,7 @@ def test_who_hangs_with_a_lock_holds_nobody_up_for_long(monkeypatch):
 
     def hang(_):
         inside.set()
-        leave.wait(20)
+        leave.wait(600)
         return b"late"
 
     hung = threading.Thread(target=lambda: artifact(("k",), "label", hang))
@@ -392,7 +392,8 @@ def test_who_hangs_with_a_lock_holds_nobody_up_for_long(monkeypatch):
     inside.wait(10)
     start = time.perf_counter()
     assert artifact(("k",), "label", built("own")) == b"own"
-    assert 0.2 < time.perf_counter() - start < 10
+    assert time.perf_counter() - start > 0.2
+    assert hung.is_alive()
     leave.set()
     hung.join()
     assert load(("k",)) == b"late"
@@ -403,7 +404,7 @@ def test_a_child_that_lives_on_keeps_no_lock(folder, monkeypatch):
     monkeypatch.setenv("FUSEGEN_COMPILE_SECONDS", "60")
     code = (
         "import os, sys, threading, time\n"
-        "from fusegen.runtime.cache.entries import artifact\n"
+        "from fusegen.backend.cache.entries import artifact\n"
         "inside = threading.Event()\n"
         "def hang(_):\n"
         "    inside.set(); time.sleep(60)\n"
@@ -465,7 +466,7 @@ def test_the_limit_holds_while_processes_write(folder, monkeypatch):
 def test_leftovers_of_killed_writers_go(folder):
     store(("k",), "label", b"x")
     for name, age in ((".writing-1-a", 2 * 86400), (f"{locks.LOCK}b", 2 * 86400),
-                      (".writing-2-c", 60), ("notes.txt", 9 * 86400)):  # fmt: skip
+                      (".writing-2-c", 60), ("notes.txt", 9 * 86400)):
         (folder / name).write_text("")
         os.utime(folder / name, (time.time() - age,) * 2)
     with opened() as held:

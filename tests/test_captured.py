@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import fusegen as fg
-from fusegen.value import Value
-from fusegen.watches import Watches
+from fusegen.ir.watches import Watches
+from fusegen.lang.value import Value
 
 SCALE: Any = 2.0
 TABLE = {"scale": 2.0, "other": 1.0}
@@ -307,7 +307,7 @@ CASES: dict[str, tuple[Any, Any]] = {
                              _sets(CONFIG.inner, "scale")),
     "project of a monoid": (lambda x: fg.reduce(OF_CLOSURE, x) / 3 + 0 * x,
                             _sets(THIS, "SCALE")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -6,29 +6,29 @@ import sys
 import time
 from fractions import Fraction
 
-import check_cases as right
 import numpy as np
 import pytest
-from cases import covariance, kl_divergence, skewness_sum, weighted_variance
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pace import within
+from support import check_cases as right
+from support.cases import covariance, kl_divergence, skewness_sum, weighted_variance
+from support.pace import within
 
 import fusegen as fg
-from fusegen import replay
-from fusegen.check import attempt, lowered
-from fusegen.expr import FLOATS, Lit, Var, call, evaluate
-from fusegen.monoid import Best, KBest
-from fusegen.ops import OPS
-from fusegen.own_operator import Operator
-from fusegen.precise import exact, precise
-from fusegen.replay import states
-from fusegen.trials import specials
-from fusegen.trials.laws import LAWS
-from fusegen.trials.orders import exhaust
-from fusegen.trials.rows import FAMILIES, cases
-from fusegen.trials.specials import by_text
-from fusegen.trials.text import values_of
+from fusegen.compile.trials import specials
+from fusegen.compile.trials.laws import LAWS
+from fusegen.compile.trials.orders import exhaust
+from fusegen.compile.trials.rows import FAMILIES, cases
+from fusegen.compile.trials.specials import by_text
+from fusegen.compile.trials.text import values_of
+from fusegen.ir.expr import FLOATS, Lit, Var, call, evaluate
+from fusegen.ir.monoid import Best, KBest
+from fusegen.ir.operator import Operator
+from fusegen.ir.ops import OPS
+from fusegen.library.check import attempt, lowered
+from fusegen.oracle import replay
+from fusegen.oracle.precise import exact, precise
+from fusegen.oracle.replay import states
 
 L = fg.library.PIPELINES
 PIPELINES = [*L.values(), kl_divergence, covariance, skewness_sum, weighted_variance]
@@ -111,7 +111,7 @@ def test_the_counterexample_is_small_and_says_everything(monkeypatch):
     shown = str(caught.value)
     assert "softmax: homomorphism fails for sum_exp" in shown
     assert "fold(A and B) = A ⊕ B is false for the row x = [2, 1] in pieces of columns [0], [1]" \
-        in shown  # fmt: skip
+        in shown
     assert "A = (m = 2.0, sum_exp = 1.0)" in shown
     assert "left 1.367879441, right 2.0" in shown
     assert caught.value.where is not None
@@ -157,7 +157,7 @@ def _texts():
         "waves of large arguments": lambda x: fg.sum(fg.sin(x) + fg.cos(x) + fg.erf(x)),
         "powers": lambda x: fg.sum(fg.abs(x) ** 2.5 + fg.maximum(x, 0) ** 0.5),
         "row lengths": lambda x: fg.sum(x - fg.mean(x)) / fg.length(x) + fg.sum(fg.index(x) * x),
-    }, cancelling_weights  # fmt: skip
+    }, cancelling_weights
 
 
 TEXTS, CANCELLING = _texts()
@@ -196,7 +196,7 @@ _SAMPLES = {
     1: [(v,) for v in (-2.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.5, 3.25, INF, -INF, NAN)],
     2: [(a, b) for a in (-2.0, -0.5, 0.0, 0.5, 3.0, INF, NAN) for b in (-3.0, -0.5, 0.0, 2.0, 2.5,
                                                                        INF, NAN)],
-}  # fmt: skip
+}
 # Where IEEE arithmetic has a rule of its own that finite trials never reach.
 _BEYOND = {"pow", "sin", "cos", "to_int", "mirror"}
 
@@ -234,7 +234,7 @@ def test_fifty_digits_are_fifty_digits():
     (0.125, Fraction(1, 8), True),
     (100 / 221, Fraction(100, 221), True), (1 / 80**0.5, None, False),
     (0.1 + 0.2, Fraction("0.30000000000000004"), False),
-])  # fmt: skip
+])
 def test_literals_are_read_as_they_were_meant(value, wanted, certain):
     found, sure = exact(value)
     assert sure is certain
@@ -251,7 +251,7 @@ def test_the_precise_text_is_the_reference(pipeline):
             continue
         arithmetic = precise(50)
         row = {n: np.asarray(arithmetic.functions["to_float"](v)) if v.dtype.kind == "f" else v
-               for n, v in case.row.items()}  # fmt: skip
+               for n, v in case.row.items()}
         known = values_of(work.graph, row, case.n_cols, arithmetic)
         found = [known[n] for n in work.graph.outputs]
         wanted = by_text(work.graph, work.dtypes, case.row, case.n_cols)
@@ -332,7 +332,7 @@ def test_an_attempt_needs_no_proof():
 @pytest.mark.parametrize("group", right.RIGHT)
 def test_right_texts_pass(group, monkeypatch):
     if group != "greatest":  # whose lists and leaders are all that there are
-        checks = sys.modules["fusegen.check"]  # fusegen.check is its function
+        checks = sys.modules["fusegen.library.check"]
         monkeypatch.setattr(checks, "try_orders", lambda kernel: 0)
     pipeline = right.together(group)
     fg.check(pipeline, dtype={n: right.DTYPES.get(n, "float64") for n in pipeline.signature.arrays})
@@ -374,14 +374,14 @@ def test_an_order_of_conditions_is_tried(monkeypatch):
     """Ties to the highest column."""
     rank = states.rank
     monkeypatch.setattr(states, "rank",
-                        lambda pair, **given: rank((pair[0], -pair[1]), **given))  # fmt: skip
+                        lambda pair, **given: rank((pair[0], -pair[1]), **given))
     with pytest.raises(fg.LawViolation):
         fg.check(fg.pipeline(lambda x: fg.argmax(x > 0)))
 
 
 @pytest.mark.parametrize("wrong", [
     lambda a, b: (b, a), lambda a, b: (a, a), lambda a, b: (a, {n: -v for n, v in b.items()}),
-], ids=["reversed", "one side twice", "negated"])  # fmt: skip
+], ids=["reversed", "one side twice", "negated"])
 def test_a_monoid_merged_wrongly_is_caught(wrong, monkeypatch):
     """Its laws are proved, and yet the kernel merges something else."""
     line = right.MONOIDS["composition of max-plus lines"]
@@ -404,7 +404,7 @@ def _merging(merge, wrong, operator_merge):
 
 @pytest.mark.parametrize("wrong", [
     lambda v, dtype: v, lambda v, dtype: v.astype(dtype),
-], ids=["not clamped", "wrapped"])  # fmt: skip
+], ids=["not clamped", "wrapped"])
 def test_a_wrong_store_is_caught(wrong, monkeypatch):
     monkeypatch.setattr(specials, "saturate", wrong)
     with pytest.raises(fg.LawViolation, match="differs from the text"):

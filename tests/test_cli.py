@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import simt
-from cases import rows
+from support.cases import rows
 
 import fusegen as fg
 from fusegen.cli import main
-from fusegen.library import PIPELINES
+from fusegen.library.texts import PIPELINES
 
 
 @pytest.fixture
@@ -79,12 +79,21 @@ def test_run_takes_every_type_on_a_gpu(fusegen, monkeypatch, tmp_path, dtype):
     assert "values (5, 5)" in out
 
 
+def test_source_of_one_role(fusegen):
+    status, out, _ = fusegen("source softmax_topk --role merge --k 3")
+    assert status == 0
+    assert out.startswith("// softmax_topk, merge: states → states")
+    status, _, err = fusegen("source softmax --role fold")
+    assert status == 2
+    assert "softmax has no states" in err
+
+
 def test_run_reads_files(fusegen, tmp_path):
     x, out = rows((5, 20)), tmp_path / "out.npz"
     np.save(tmp_path / "x.npy", x)
     assert fusegen(f"run softmax --input {tmp_path}/x.npy --device cpu --output {out}")[0] == 0
     np.testing.assert_allclose(next(iter(np.load(out).values())), fg.library.softmax.reference(x),
-                               rtol=1e-5)  # fmt: skip
+                               rtol=1e-5)
     np.savez(tmp_path / "x.npz", x=x, labels=np.arange(5))
     assert fusegen(f"run cross_entropy --input {tmp_path}/x.npz --check --device cpu")[0] == 0
     np.savez(tmp_path / "bad.npz", x=x, lables=np.arange(5))
@@ -94,7 +103,7 @@ def test_run_reads_files(fusegen, tmp_path):
 
 
 def test_run_reports_the_worst_element(fusegen, monkeypatch):
-    from fusegen import compare
+    from fusegen.cli import compare
 
     honest = compare.evaluate
 
@@ -113,7 +122,7 @@ def test_run_reports_the_worst_element(fusegen, monkeypatch):
 def test_own_pipelines_are_files(fusegen, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text("import fusegen as fg\n\n@fg.pipeline\ndef spread(x, *, scale):\n"
-                    "    return scale * (fg.max(x) - fg.min(x))\n")  # fmt: skip
+                    "    return scale * (fg.max(x) - fg.min(x))\n")
     assert fusegen(f"run {path}:spread --scale 2.5 --rows 3 --cols 9 --check --repeat 1")[0] == 0
     assert fusegen(f"graph {path}:spread --scale 1")[0] == 0
     status, _, err = fusegen(f"run {path}:spred --scale 2")
@@ -147,7 +156,7 @@ def test_own_pipelines_are_files(fusegen, tmp_path):
         ("cache prune --all --mb 3", "not allowed with"), ("cache list --all", "are prune's"),
         ("explain softmax --n-cols -5", "n_cols must be"), ("run topk --k 2.5", "'2.5'"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_exit_with_2_and_a_hint(fusegen, line, hint):
     status, _, err = fusegen(line)
     assert status == 2
@@ -172,7 +181,7 @@ USERS_FILES = {
     "import fusegen as fg\n@fg.pipeline\ndef p(x):\n    raise SystemExit(0)\n": ":4: SystemExit",
     "import fusegen as fg\n@fg.pipeline\ndef p(x):\n    return x * unknown\n": ":4: NameError",
     "import fusegen as fg\n@fg.pipeline\ndef p(x):\n    return x.sum()\n": ":4: a pipeline value",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", USERS_FILES)
@@ -197,7 +206,7 @@ def damaged():
         "short.npz": npz[: len(npz) // 2],
         "flipped.npz": npz[:200] + bytes([npz[200] ^ 255]) + npz[201:],
         "text.npz": b"hello", "large.npy": shape, "large.npz": archive(shape),
-    }  # fmt: skip
+    }
 
 
 def archive(member):
@@ -230,7 +239,7 @@ def test_archives_that_unpack_to_more_than_memory_are_not_unpacked(fusegen, tmp_
 def test_an_ascii_terminal_shows_what_it_can():
     done = subprocess.run([sys.executable, "-m", "fusegen", "explain", "softmax"], timeout=300,
                           env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True,
-                          check=False)  # fmt: skip
+                          check=False)
     assert done.returncode == 0, done.stderr
     assert b"sum_exp" in done.stdout
     assert done.stdout.isascii()
@@ -299,13 +308,13 @@ def test_check_and_doctor(fusegen):
 @pytest.mark.parametrize("extra", ["cuda12", "cuda13"])
 def test_the_doctor_names_the_packages_of_the_extras(extra, monkeypatch):
     """Those that pip finds: what an index does not have helps nobody."""
-    from fusegen.report import doctor
+    from fusegen.backend.cuda import backend
 
-    monkeypatch.setattr(doctor, "_version", lambda name: None)
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(backend, "version_of", lambda name: None)
+    monkeypatch.setattr(backend.shutil, "which", lambda name: f"/usr/bin/{name}")
     project = tomllib.loads((Path(fg.__file__).parents[1] / "pyproject.toml").read_text())
     wanted = {re.match(r"[\w-]+", p)[0] for p in project["project"]["optional-dependencies"][extra]}
-    lists = [set(found.split()) for found in doctor._gpu_fix().partition(": ")[2].split(", or ")]
+    lists = [set(found.split()) for found in backend._fix().partition(": ")[2].split(", or ")]
     assert wanted in [found - {"pip", "install"} for found in lists]
 
 
@@ -321,7 +330,7 @@ def test_the_doctor_counts_the_cache_while_others_use_it(fusegen, tmp_path, monk
 
 def test_the_module_runs():
     run = subprocess.run([sys.executable, "-m", "fusegen", "--version"], capture_output=True,
-                         text=True, check=True, cwd=Path(fg.__file__).parents[1])  # fmt: skip
+                         text=True, check=True, cwd=Path(fg.__file__).parents[1])
     assert fg.__version__ in run.stdout
 
 
@@ -330,9 +339,9 @@ def test_closed_streams_get_nothing(tmp_path):
     script = "\n".join(f"{line} {rest} || exit" for rest in (
         "list >&-", "source softmax >&-", f"explain softmax --html {tmp_path}/p.html >&- 2>&-",
         "run softmax --rows 3 --cols 5 --repeat 1 --device cpu 2>&-", "--version >&-",
-    )) + f"\n{line} lst 2>&-\n"  # fmt: skip
+    )) + f"\n{line} lst 2>&-\n"
     found = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False,
-                           cwd=Path(fg.__file__).parents[1])  # fmt: skip
+                           cwd=Path(fg.__file__).parents[1])
     assert found.returncode == 2  # of lst alone
     assert found.stderr == ""
     assert found.stdout.startswith("softmax     x (3, 5)")

@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 
 import fusegen as fg
-from fusegen import codec
-from fusegen.codec import Unreadable, Unwritable, decoded, encoded
-from fusegen.derivation import Derivation, Obligation
-from fusegen.expr import Call, Lit, Var, call
-from fusegen.kernel import Let, Program
-from fusegen.library import PIPELINES
-from fusegen.schedule.select import select_cuda
-from fusegen.schedule.target import CUDA_TARGETS
-from fusegen.tuning import Timing, Tuned
+from fusegen.backend.cuda.schedule.select import candidates, select_cuda
+from fusegen.backend.emit.source import Source
+from fusegen.backend.target import CUDA_TARGETS
+from fusegen.compile.tuning import Kept
+from fusegen.ir import codec
+from fusegen.ir.codec import Unreadable, Unwritable, decoded, encoded
+from fusegen.ir.derivation import Derivation, Obligation
+from fusegen.ir.expr import Call, Lit, Var, call
+from fusegen.ir.kernel import Let, Program
+from fusegen.library.texts import PIPELINES
 
 
 def same(a: Any, b: Any) -> bool:
@@ -43,7 +44,7 @@ def refused(x, y):
 @pytest.mark.parametrize("name", ["softmax_topk", "moe_gate", "layer_norm", "var_mean"])
 def test_results_of_passes_come_back(name):
     work = PIPELINES[name].work()
-    for one, kind in (("derive", Derivation), ("lower", Program), ("emit", str)):
+    for one, kind in (("derive", Derivation), ("lower", Program), ("emit", Source)):
         found = work.result(one)
         assert same(decoded(encoded(found), kind), found)
 
@@ -54,8 +55,11 @@ def test_refusals_and_schedules_come_back():
     assert same(decoded(encoded(work.derivation), Derivation), work.derivation)
     target = CUDA_TARGETS["sm_90"]
     schedule = select_cuda(work.result("lower"), work.problem, target)
-    tuned = Tuned("GPU", (Timing(schedule, 1e-5), Timing(schedule, None, "too large")))
-    assert same(decoded(encoded(tuned), Tuned), tuned)
+    assert same(decoded(encoded(schedule), type(schedule)), schedule)
+    kept = Kept("GPU", ((repr(schedule), 1e-5, ""), (repr(schedule), None, "too large")))
+    assert same(decoded(encoded(kept), Kept), kept)
+    found = candidates(work.result("lower"), work.problem, target)
+    assert [t.schedule for t in kept.among(found).timings] == [schedule, schedule]
 
 
 class Colour(Enum):
@@ -78,7 +82,7 @@ class Tree:
 
 
 VALUES = [0.0, -0.0, float("inf"), float("-inf"), float("nan"), 5e-324, 1.7e308, 0.1, 1, True,
-          False, 0, 10**300, -1, "", "a\n\0\u20ac\ud800", None]  # fmt: skip
+          False, 0, 10**300, -1, "", "a\n\0\u20ac\ud800", None]
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
@@ -128,7 +132,7 @@ WRONG = {
     "a fraction of text": b'["1", ["Fraction", 0, 0]]',
     "over nothing": b'[1, 0, ["Fraction", 0, 1]]',
     "a float of text": b'["1e5", ["float", 0]]', "no colour": b'["blue", ["Colour", 0]]',
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", WRONG.values(), ids=WRONG.keys())
@@ -143,7 +147,7 @@ def test_other_text_is_refused(text):
      Tree(pair=(True, "one")), Tree(way="up"), Tree(way=True), Tree(leaves=(1,)),
      Tree(leaves=Leaf(1)), Tree(beneath=Leaf(1))],
     ids=repr,
-)  # fmt: skip
+)
 def test_every_field_is_checked(wrong):
     kind = type(wrong)
     with pytest.raises(Unreadable):
@@ -166,7 +170,7 @@ def test_damage_is_refused_or_harmless():
             at = random_.randrange(len(text))
             other = bytes([random_.choice(b'0123456789[]",.-ntf{}x\xff')])
             changed = text[:at] + random_.choice((other, b"", other + text[at : at + 1])) \
-                + text[at + 1 :]  # fmt: skip
+                + text[at + 1 :]
             try:
                 found = decoded(changed, type(value))
             except Unreadable:

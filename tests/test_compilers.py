@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -21,16 +22,21 @@ import pytest
 from test_interrupts import Alarm, alarms
 
 import fusegen as fg
-from fusegen.errors import ArgumentError, CompilerError, InternalError
-from fusegen.runtime import cpu, notices, process, toolchain
-from fusegen.runtime.cache.folder import opened
-from fusegen.runtime.cache.form import packed
-from fusegen.runtime.toolchain import find_compiler
-from fusegen.schedule.target import host_cpu
+from fusegen.backend import notices
+from fusegen.backend.cache.folder import opened
+from fusegen.backend.cache.form import packed
+from fusegen.backend.cpu import compiled as cpu
+from fusegen.backend.cpu import process, toolchain
+from fusegen.backend.cpu.toolchain import find_compiler
+from fusegen.backend.target import host_cpu
+from fusegen.ir.errors import ArgumentError, CompilerError, InternalError
 
 X = np.linspace(0.5, 1.5, 120, dtype="f4").reshape(3, 40)
 REAL = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), "")  # without $CXX
-pytestmark = pytest.mark.skipif(not REAL, reason="no C++ compiler")
+pytestmark = [
+    pytest.mark.skipif(not REAL, reason="no C++ compiler"),
+    pytest.mark.usefixtures("plain_compiler"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -77,8 +83,11 @@ def pipeline(by=2.0):
 def build():
     target = host_cpu()
     return cpu.compiled('extern "C" int answer_rows() { return 42; }', target, "answer",
-                        ["answer_rows"])  # fmt: skip
+                        ["answer_rows"])
 
+
+# Known from what other processes of the machine may run: a fraction that is this process's number.
+LONG = f"sleep 60.{os.getpid():07}"
 
 FAILING = {
     "status": ("echo one wrong option >&2; exit 3", r"(?s)failed with status 3.*one wrong option"),
@@ -92,11 +101,11 @@ FAILING = {
                      "unusable: it lacks answer_rows"),
     "sparse": ('truncate -s 200G "$out"', "unusable: it has 214748364800 bytes"),
     "talks without end": ("exec yes garbage", r"(?s)said more than 64 MB.*garbage"),
-    "hangs": ("sleep 60", "stopped after"),
-    "hangs in a child": ("sh -c 'sleep 60' & sleep 60", "stopped after"),
+    "hangs": (LONG, "stopped after"),
+    "hangs in a child": (f"sh -c '{LONG}' & {LONG}", "stopped after"),
     "old": ('case "$*" in *-march=*|*c++17*) echo unrecognized option >&2; exit 1;; esac; '
             f'{REAL} "$@"', r"(?s)unrecognized option.*g\+\+ 11"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("script", "said"), FAILING.values(), ids=FAILING.keys())
@@ -111,12 +120,12 @@ def test_one_clear_error(fake, monkeypatch, script, said):
     assert isinstance(caught.value, fg.BackendError)
     with opened() as folder:
         assert list(folder.files()) == []
-    assert not _running("sleep 60")
+    assert not _running(LONG)
 
 
 def _running(text):
     return [p for p in Path("/proc").glob("[0-9]*/cmdline")
-            if text.encode() in _read(p).replace(b"\0", b" ")]  # fmt: skip
+            if text.encode() in _read(p).replace(b"\0", b" ")]
 
 
 def _read(path):
@@ -127,7 +136,7 @@ def _read(path):
 
 
 @pytest.mark.parametrize("kind", ["status", "garbage", "sparse", "talks without end", "hangs",
-                                  "old"])  # fmt: skip
+                                  "old"])
 def test_calls_go_on_without_it_and_say_so_once(fake, monkeypatch, kind):
     monkeypatch.setenv("FUSEGEN_COMPILE_SECONDS", "0.4" if kind == "hangs" else "60")
     path = fake(FAILING[kind][0])
@@ -135,12 +144,11 @@ def test_calls_go_on_without_it_and_say_so_once(fake, monkeypatch, kind):
         found = pipeline()(X)
     assert [w.filename for w in said] == [__file__]
     np.testing.assert_allclose(found, 2 * X.sum(1), rtol=1e-5)
-    start = time.perf_counter()
+    monkeypatch.setattr(toolchain, "run", lambda *_: pytest.fail("it is asked again"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pipeline()(X)
-    assert time.perf_counter() - start < 30
-    from fusegen.report import doctor
+    from fusegen.cli import doctor
 
     assert str(path) in doctor.text()
 
@@ -168,7 +176,7 @@ def test_a_command_with_options(fake, tmp_path, monkeypatch):
         monkeypatch.setenv("CXX", empty)
         assert str(find_compiler()) == REAL
     for wrong, why in (('g++ "', "cannot be read"), ("g++ -ffast-math", "-ffast-math"),
-                       ("g++ -Ofast", "-Ofast")):  # fmt: skip
+                       ("g++ -Ofast", "-Ofast")):
         monkeypatch.setenv("CXX", wrong)
         with pytest.raises(ArgumentError, match=why):
             find_compiler()
@@ -181,7 +189,7 @@ def test_a_command_with_options(fake, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("option", ["-ffast-math", "-ffinite-math-only",
-                                    "-funsafe-math-optimizations"])  # fmt: skip
+                                    "-funsafe-math-optimizations"])
 @pytest.mark.parametrize("hidden", ["in a response file", "in a script"])
 def test_arithmetic_of_its_own_is_found_wherever_it_is_asked_for(
     fake, tmp_path, monkeypatch, option, hidden
@@ -224,7 +232,7 @@ def test_a_folder_without_execution_and_one_that_is_full(tmp_path, monkeypatch):
     place = tmp_path / "small"
     place.mkdir(mode=0o700)
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "noexec,size=64k,mode=700", "none",
-                              str(place)], capture_output=True, check=False)  # fmt: skip
+                              str(place)], capture_output=True, check=False)
     if mounted.returncode:
         pytest.skip("this machine lets nobody mount")
     try:
@@ -232,7 +240,7 @@ def test_a_folder_without_execution_and_one_that_is_full(tmp_path, monkeypatch):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for _ in range(2):
-                assert build().function("answer_rows", result=cpu.ctypes.c_int)() == 42
+                assert build().function("answer_rows", result=ctypes.c_int)() == 42
             (place / "filler").write_bytes(b"x" * os.statvfs(place).f_bavail * 4096)
             with pytest.raises(OSError, match="space"):
                 (place / "more").write_bytes(bytes(1 << 17))
@@ -260,7 +268,7 @@ def test_an_exception_ends_the_compiler(fake, tmp_path):
         assert list((tmp_path / "tmp").iterdir()) == []
         assert not list((tmp_path / "cache").glob(".*"))
     assert left > 6
-    assert build().function("answer_rows", result=cpu.ctypes.c_int)() == 42
+    assert build().function("answer_rows", result=ctypes.c_int)() == 42
 
 
 def test_an_exception_at_any_moment_of_a_first_call(tmp_path):
@@ -291,8 +299,8 @@ def test_an_exception_at_any_moment_of_a_first_call(tmp_path):
 def test_a_thread_that_waits_for_a_compiler_holds_up_no_other_pipeline(fake, monkeypatch, hanging):
     usual = pipeline()
     usual.compile(X)
-    fake("sleep 60")
-    monkeypatch.setenv("FUSEGEN_COMPILE_SECONDS", "8")
+    fake("sleep 600")
+    monkeypatch.setenv("FUSEGEN_COMPILE_SECONDS", "300")
     started = threading.Event()
 
     def hang():
@@ -305,12 +313,10 @@ def test_a_thread_that_waits_for_a_compiler_holds_up_no_other_pipeline(fake, mon
     thread.start()
     started.wait()
     time.sleep(0.3)
-    start = time.perf_counter()
     monkeypatch.delenv("CXX")
     usual(X)
     usual(X[:, :39])
     fg.library.logsumexp(X)
-    assert time.perf_counter() - start < 7
     assert thread.is_alive()
     for pid in list(process._RUNNING):
         os.killpg(pid, signal.SIGKILL)
@@ -354,6 +360,49 @@ sys.exit(status)
 """
 
 
+def test_nothing_is_held_while_a_fork_waits():
+    """A lock that a hook of ours, or of what we load, takes before ours waits for the thread that
+    wants it: hooks are called in the reverse of the order in which they were registered."""
+    code = (
+        "import os, sys\n"
+        "found, register = [], os.register_at_fork\n"
+        "def spy(**hooks):\n"
+        "    found.append((sys._getframe(1).f_globals['__name__'], 'before' in hooks))\n"
+        "    register(**hooks)\n"
+        "os.register_at_fork = spy\n"
+        "import numpy as np, fusegen as fg\n"
+        "fg.library.softmax(np.ones((3, 40), 'f4'))\n"
+        "fg.grad, fg.check\n"
+        "before = [name for name, is_before in found if is_before]\n"
+        "assert before[-1] == 'fusegen.ir.shared', before\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_other_peoples_locks_are_taken_where_forks_wait(fake, monkeypatch):
+    """tempfile has one for the whole process, which a forked child would never see free again."""
+    from fusegen.ir import shared
+
+    class Watched:
+        def __init__(self, lock):
+            self.lock, self.seen = lock, []
+
+        def acquire(self, *args):
+            self.seen.append(threading.get_ident() in shared._STEADY)
+            return self.lock.acquire(*args)
+
+        def release(self):
+            self.lock.release()
+
+    watched = Watched(tempfile._once_lock)
+    monkeypatch.setattr(tempfile, "_once_lock", watched)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_name_sequence", None)
+    pipeline(by=9.25)(X)
+    assert watched.seen
+    assert all(watched.seen)
+
+
 @pytest.mark.parametrize("delay", [0.01, 0.4])
 def test_a_fork_while_another_thread_compiles(fake, delay, tmp_path):
     """The child neither hangs nor, if it lives on, keeps its parent waiting."""
@@ -363,11 +412,11 @@ def test_a_fork_while_another_thread_compiles(fake, delay, tmp_path):
 
 
 def test_a_process_that_ends_takes_its_compiler_with_it(fake, tmp_path):
-    fake("sleep 61")
+    fake(LONG)
     code = (
         "import threading, time\n"
-        "from fusegen.runtime import cpu, process\n"
-        "from fusegen.schedule.target import host_cpu\n"
+        "from fusegen.backend.cpu import process, compiled as cpu\n"
+        "from fusegen.backend.target import host_cpu\n"
         "work = lambda: cpu.compiled('int f;', host_cpu(), 'f', [])\n"
         "threading.Thread(target=work, daemon=True).start()\n"
         "while not process._RUNNING: time.sleep(0.01)\n"
@@ -375,7 +424,7 @@ def test_a_process_that_ends_takes_its_compiler_with_it(fake, tmp_path):
     env = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=env)
     time.sleep(0.1)
-    assert not _running("sleep 61")  # and no temporary file is left: see `fresh`
+    assert not _running(LONG)  # and no temporary file is left: see `fresh`
 
 
 def test_the_log_says_what_is_done(caplog, fake):

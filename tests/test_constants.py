@@ -12,14 +12,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from cuda_cases import Case
+from support.cuda_cases import Case
 
 import fusegen as fg
-from fusegen.errors import TraceError
-from fusegen.literals import constant_key, plain, rounded, spelled
-from fusegen.runtime import cpu
+from fusegen.backend.cpu import toolchain
+from fusegen.ir.errors import TraceError
+from fusegen.ir.literals import constant_key, plain, rounded, spelled
 
-needs_compiler = pytest.mark.skipif(cpu.find_compiler() is None, reason="no C++ compiler")
+needs_compiler = pytest.mark.skipif(toolchain.find_compiler() is None, reason="no C++ compiler")
 
 
 class Short(float):
@@ -68,7 +68,7 @@ NUMBERS = [
     (np.float64(0.1), 0.1), (np.float32(0.1), 0.10000000149011612), (np.float16(0.5), 0.5),
     (ml_dtypes.bfloat16(1.5), 1.5), (np.longdouble(0.25), 0.25), (np.int8(-7), -7),
     (np.uint64(2**40), 2**40), (np.array(3.5), 3.5), (2**70, 2.0**70), (-0.0, -0.0),
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_numbers_mean_what_they_are(x: np.ndarray) -> None:
 @pytest.mark.parametrize(("one", "other"), [
     (Short(2.5), Short(3.5)), (Loud(2), Loud(3)), (Rate.SLOW, Rate.FAST),
     ((Short(1.5),), (Short(4.5),)), (Scale(Short(1.5)), Scale(Short(2.5))),
-])  # fmt: skip
+])
 def test_another_constant_is_another_kernel(one: Any, other: Any, x: np.ndarray) -> None:
     """In this process and on disk: what a constant says it equals is not asked."""
 
@@ -115,7 +115,7 @@ def test_another_constant_is_another_kernel(one: Any, other: Any, x: np.ndarray)
 def test_keys_tell_constants_apart() -> None:
     """By class and exact value: 1, 1.0 and True; 0.0 and -0.0; inside tuples and records."""
     distinct = [1, 1.0, True, 0, 0.0, -0.0, False, None, "1", math.inf, Short(1.0), Short(2.0),
-                Loud(1), Loud(2), Level.LOW, Rate.SLOW, Step.ONE, math.nan]  # fmt: skip
+                Loud(1), Loud(2), Level.LOW, Rate.SLOW, Step.ONE, math.nan]
     for wrap in (lambda c: c, lambda c: (c,), Scale, lambda c: frozenset([c]), lambda c: (0, (c,))):
         keys = [constant_key(wrap(c)) for c in distinct]
         assert len(set(keys)) == len(distinct)
@@ -126,7 +126,7 @@ def test_keys_tell_constants_apart() -> None:
 @pytest.mark.parametrize("wrong", [
     Fraction(1, 3), Decimal("0.1"), np.timedelta64(3, "s"), np.datetime64(5, "ns"), 1j,
     np.longdouble(1) / 3, np.array([1.0, 2.0]), "2", None, np.complex64(1),
-], ids=repr)  # fmt: skip
+], ids=repr)
 def test_what_is_no_plain_number_is_refused(wrong: Any, x: np.ndarray) -> None:
     assert plain(wrong) is None
 
@@ -163,7 +163,7 @@ def literals(x):
             fg.where(fg.max(x) < 3e38, 2.5e-38, 1e400), fg.min(i) + -(2**63), fg.max(i) + 2**62,
             fg.max(fg.where(x < 2, 2147483647, 5) + fg.where(x < 1, 3, 4)), n * n * n,
             fg.sum(i * i), fg.max(i * 3_000_000), fg.sum(fg.where(x > 0, i * n, 0)),
-            fg.where(fg.max(x) < 9, 2147483647, 5) * fg.where(fg.max(x) < 9, 3, 4))  # fmt: skip
+            fg.where(fg.max(x) < 9, 2147483647, 5) * fg.where(fg.max(x) < 9, 3, 4))
 
 
 def wanted_literals(x: np.ndarray) -> tuple[Any, ...]:
@@ -173,7 +173,7 @@ def wanted_literals(x: np.ndarray) -> tuple[Any, ...]:
         return (f(16777217.0), f(1 / 3), f(-1e300), x * f(1e-45), f(2.5e-38), rows * -(2**63),
                 rows * (n - 1 + 2**62), 2147483647 + np.where((x >= 1).any(axis=1), 4, 3),
                 rows * n**3, rows * (i * i).sum(), rows * 3_000_000 * (n - 1),
-                ((x > 0) * i * n).sum(axis=1), rows * 2147483647 * 3)  # fmt: skip
+                ((x > 0) * i * n).sum(axis=1), rows * 2147483647 * 3)
 
 
 def check_literals(got: tuple[Any, ...], x: np.ndarray) -> None:

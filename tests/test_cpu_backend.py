@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cpu_cases import (
+from support.cpu_cases import (
     LEAST_COLUMNS,
     ORACLES,
     arrays_for,
@@ -25,20 +25,21 @@ from cpu_cases import (
     softmax_topk,
     source,
     var_mean,
-)  # fmt: skip
+)
 
-from fusegen import dtypes as dt
-from fusegen.errors import ArgumentError, BackendError, InternalError
-from fusegen.runtime import cpu
-from fusegen.runtime.threads import thread_count
-from fusegen.runtime.toolchain import find_compiler
-from fusegen.schedule.cpu import PIECE_COLUMNS, select_cpu
-from fusegen.schedule.problem import Problem
-from fusegen.schedule.target import CPU_TARGETS, host_cpu, runnable
+from fusegen.backend.cpu import run as cpu
+from fusegen.backend.cpu.schedule import select_cpu
+from fusegen.backend.cpu.toolchain import find_compiler
+from fusegen.backend.host.chunks import PIECE_COLUMNS
+from fusegen.backend.host.threads import thread_count
+from fusegen.backend.problem import Problem
+from fusegen.backend.target import CPU_TARGETS, host_cpu, runnable
+from fusegen.ir import dtypes as dt
+from fusegen.ir.errors import ArgumentError, BackendError, InternalError
 
 pytestmark = [
     pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler"),
-    pytest.mark.usefixtures("own_cache"),
+    pytest.mark.usefixtures("own_cache", "users_flags"),
 ]
 
 COLUMNS = (1, 2, 3, 17, 255, 256, 257, 1000, 5003)
@@ -138,7 +139,7 @@ def test_a_level_includes_the_lower_ones():
         "x86-64-v4": ["x86-64-v4", "x86-64-v3", "x86-64", "generic"],
         "x86-64-v3": ["x86-64-v3", "x86-64", "generic"], "x86-64": ["x86-64", "generic"],
         "aarch64": ["aarch64", "generic"], "generic": ["generic"],
-    }  # fmt: skip
+    }
 
 
 # ---- memory ----

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cpu_cases import executable, np_topk, run, topk
 from ml_dtypes import finfo
+from support.cpu_cases import executable, np_topk, run, topk
 
-from fusegen import dtypes as dt
-from fusegen import lang as fg
-from fusegen.runtime.toolchain import find_compiler
-from fusegen.schedule.cpu import NETWORK_SLOTS, NETWORK_SLOTS_NARROW, PIECE_COLUMNS
-from fusegen.schedule.target import CPU_TARGETS, host_cpu, runnable
+from fusegen.backend.cpu.schedule import NETWORK_SLOTS, NETWORK_SLOTS_NARROW
+from fusegen.backend.cpu.toolchain import find_compiler
+from fusegen.backend.host.chunks import PIECE_COLUMNS
+from fusegen.backend.target import CPU_TARGETS, host_cpu, runnable
+from fusegen.ir import dtypes as dt
+from fusegen.lang import lang as fg
 
 pytestmark = [
     pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler"),
-    pytest.mark.usefixtures("own_cache"),
+    pytest.mark.usefixtures("own_cache", "users_flags"),
 ]
 
+LIGHTLY = pytest.mark.usefixtures("lightly_optimised")
 FLOATS = (dt.FLOAT32, dt.FLOAT64, dt.FLOAT16, dt.BFLOAT16)
 WIDTHS = {t.vector_bytes: t.name for t in reversed(runnable(host_cpu()))}
 LEVELS = [WIDTHS[n] for n in sorted(WIDTHS, reverse=True)]  # one of each width of vectors
@@ -65,6 +67,7 @@ def test_lists_of_every_length(k):
             check(found, nasty(n_cols), k)
 
 
+@LIGHTLY
 @pytest.mark.parametrize("k", [5, 64])
 @pytest.mark.parametrize("dtype", FLOATS[1:], ids=str)
 def test_lists_of_every_float_type(dtype, k):
@@ -73,23 +76,25 @@ def test_lists_of_every_float_type(dtype, k):
         check(found, nasty(n_cols, dtype.numpy), k)
 
 
+@LIGHTLY
 @pytest.mark.parametrize("target", LEVELS[1:])
 @pytest.mark.parametrize(
     ("dtype", "k"), [(dt.FLOAT32, 5), (dt.FLOAT32, 64), (dt.FLOAT64, 64)], ids=str
 )
 def test_lists_on_narrower_vectors(dtype, k, target):
     found = executable(topk, dtypes=(("x", dtype),), constants=(("k", k),),
-                       target=CPU_TARGETS[target])  # fmt: skip
+                       target=CPU_TARGETS[target])
     for n_cols in (k, 1500, 5003):
         check(found, nasty(n_cols, dtype.numpy), k)
 
 
+@LIGHTLY
 @pytest.mark.parametrize("target", LEVELS)
 @pytest.mark.parametrize("dtype", FLOATS[:2], ids=str)
 def test_lists_that_networks_sort_and_longer_ones(dtype, target):
     for k in (NETWORK_SLOTS_NARROW, NETWORK_SLOTS_NARROW + 1, NETWORK_SLOTS + 1):
         found = executable(topk, dtypes=(("x", dtype),), constants=(("k", k),),
-                           target=CPU_TARGETS[target])  # fmt: skip
+                           target=CPU_TARGETS[target])
         for n_cols in (k, 20011):
             check(found, nasty(n_cols, dtype.numpy), k)
 
@@ -106,11 +111,13 @@ def test_values_that_differ_in_their_last_bits_alone(k):
     check(executable(topk, constants=(("k", k),)), rows.astype("f4"), k)
 
 
+@LIGHTLY
 @pytest.mark.parametrize("chunk", [1, 2048])
 def test_lists_of_chunks_of_other_lengths(chunk):
     check(executable(topk, "online", chunk, constants=(("k", 64),)), nasty(5003), 64)
 
 
+@LIGHTLY
 @pytest.mark.parametrize("k", [3, 40])
 @pytest.mark.parametrize("dtype", [dt.INT64, dt.INT8], ids=str)
 def test_lists_of_integers(dtype, k):
@@ -132,6 +139,7 @@ def both_ends(x, *, k=40):
     return *fg.topk(x, k), *fg.topk(-x, 3), *fg.topk(fg.abs(x), 200), *fg.topk((x - m) ** 2, k)
 
 
+@LIGHTLY
 def test_several_lists_of_one_pipeline():
     x = np.random.default_rng(0).integers(-999, 999, (3, 3001)).astype("f4")
     x[:, -1] -= x.sum(1)  # so that the mean is exactly 0
@@ -146,6 +154,7 @@ def scores(x, *, k):
     return fg.exp(values - fg.max(x)) * 2, columns, columns * 3 + 1
 
 
+@LIGHTLY
 @pytest.mark.parametrize("chunk", [1, None])
 @pytest.mark.parametrize("k", [9, 37, 64])
 def test_what_is_computed_of_a_list(k, chunk):

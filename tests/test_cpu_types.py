@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from cpu_cases import (
+from support.cpu_cases import (
     arrays_for,
     assert_close,
     executable,
@@ -16,18 +16,18 @@ from cpu_cases import (
     run,
     softmax,
     softmax_topk,
-)  # fmt: skip
+)
 
-from fusegen import dtypes as dt
-from fusegen import lang as fg
 from fusegen import library
-from fusegen.pipeline import pipeline
-from fusegen.runtime.toolchain import find_compiler
-from fusegen.schedule.target import host_cpu, runnable
+from fusegen.backend.cpu.toolchain import find_compiler
+from fusegen.backend.target import host_cpu, runnable
+from fusegen.ir import dtypes as dt
+from fusegen.lang import lang as fg
+from fusegen.pipeline.decorator import pipeline
 
 pytestmark = [
     pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler"),
-    pytest.mark.usefixtures("own_cache"),
+    pytest.mark.usefixtures("own_cache", "users_flags"),
 ]
 
 
@@ -131,13 +131,13 @@ def test_every_16_bit_float_is_read_exactly(dtype):
 @pytest.mark.parametrize(
     ("fn", "kind"), [(as_float16, np.float16), (as_bfloat16, ml_dtypes.bfloat16)],
     ids=["float16", "bfloat16"],
-)  # fmt: skip
+)
 def test_16_bit_floats_are_rounded_to_nearest_even(fn, kind):
     every = np.arange(1 << 16, dtype=np.uint16).view(kind).astype("f4")
     finite = np.sort(every[np.isfinite(every)])
     middle = (finite[1:].astype("f8") + finite[:-1]) / 2
     x = np.concatenate([finite, middle.astype("f4"), np.nextafter(middle.astype("f4"), np.inf),
-                        [np.inf, -np.inf, np.nan, 65519.9, 65520, 1e-45, 3.4e38]])  # fmt: skip
+                        [np.inf, -np.inf, np.nan, 65519.9, 65520, 1e-45, 3.4e38]])
     x = x.astype("f4")[None]
     (got,) = run(executable(fn), {"x": x}, x.size)
     with np.errstate(over="ignore"):

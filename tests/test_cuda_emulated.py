@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import simt
-from algebra_cases import ACCEPTED
-from cuda_cases import (
+from support.algebra_cases import ACCEPTED
+from support.cuda_cases import (
     LIBRARY,
     Case,
     accepted_case,
@@ -108,7 +108,7 @@ def test_lists_that_exceed_shared_memory() -> None:
 
 
 def _launches(case: Case) -> tuple:  # type: ignore[type-arg]
-    from fusegen.schedule.launch import launches
+    from fusegen.backend.cuda.schedule.launch import launches
 
     work = case.work(n_rows=1000)
     return launches(work.program, work.schedule)

@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import simt
-from cuda_cases import Case, assert_close, library_case
+from support.cuda_cases import Case, assert_close, library_case
+from support.schedules import kinds_of
 
-from fusegen.schedule.cuda import CudaSchedule
-from fusegen.schedule.select import candidates
-from fusegen.schedule.target import CUDA_TARGETS
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.homes import MEMORY, Chip, Shared
+from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Team, Thread, tree
+from fusegen.backend.cuda.schedule.select import candidates
+from fusegen.backend.target import CUDA_TARGETS
 
 pytestmark = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
-
-MOST_TOGETHER = 64  # blocks that the emulator runs at a time
-
-
-def kinds_of(
-    case: Case, aligned: bool, n_rows: int, in_phase: bool = True
-) -> dict[str, CudaSchedule]:
-    """One schedule for every kind of source that is offered, the smallest that way."""
-    work = case.work(aligned=aligned, n_rows=n_rows, in_phase=in_phase)
-    found: dict[str, CudaSchedule] = {}
-    for c in candidates(work.result("lower"), work.problem, CUDA_TARGETS["sm_90"]):
-        s = c.schedule
-        waits = s.steady and s.team == "grid"
-        if waits and s.blocks * min(2, case.n_rows) > MOST_TOGETHER:
-            continue
-        kind = f"{s.shape}, {s.lanes} lanes"
-        if kind not in found or s.blocks * s.threads < found[kind].blocks * found[kind].threads:
-            found[kind] = s
-    return found
-
 
 NAMES = ["softmax", "layer_norm", "logsumexp", "var_mean", "cross_entropy"]
 
@@ -74,18 +55,17 @@ def test_every_kind_of_other_types(name: str, dtype: str) -> None:
         assert_close(case.emulate(schedule=schedule), case.reference(), step)
 
 
-def chip(case: Case, team: str, blocks: int) -> CudaSchedule:
+def chip(case: Case, team: Team) -> CudaSchedule:
     """Rows in registers and shared memory, much smaller than any that would be chosen."""
     work = case.work(aligned=True)
     base = next(
         c.schedule for c in candidates(work.result("lower"), work.problem, CUDA_TARGETS["sm_90"])
-        if c.schedule.home == "shared"
-    )  # fmt: skip
+        if isinstance(c.schedule.home, Shared)
+    )
+    blocks = getattr(team, "blocks", 1)
     share = -(-(case.n_cols // base.width) // blocks)
-    return CudaSchedule(
-        target=base.target, team=team, home="chip", threads=64, blocks=blocks, vectors=2,  # type: ignore[arg-type]
-        width=base.width, load="aligned", steady=True, slice_vectors=share - 128,
-    )  # fmt: skip
+    levels = tree(Thread(2, base.width), 64, team, Chip(share - 128))
+    return CudaSchedule(target=base.target, levels=levels, load="aligned")
 
 
 @pytest.mark.parametrize("blocks", [2, 3, 7])
@@ -94,10 +74,10 @@ def test_rows_that_come_in_where_others_leave(name: str, blocks: int) -> None:
     """Several rows for each team, blocks that wait for one another, in any order."""
     case = library_case(name, 5, 8192)
     for seed in (0, 4):
-        got = case.emulate(schedule=chip(case, "grid", blocks), seed=seed)
+        got = case.emulate(schedule=chip(case, Grid(blocks)), seed=seed)
         assert_close(got, case.reference(), 3e-6)
     if blocks == 2:
-        got = case.emulate(schedule=chip(case, "cluster", blocks), seed=1)
+        got = case.emulate(schedule=chip(case, Cluster(blocks)), seed=1)
         assert_close(got, case.reference(), 3e-6)
 
 
@@ -107,20 +87,17 @@ def test_what_rows_share_a_chunk_ahead(name: str, n_cols: int) -> None:
     """Whole chunks, rows that end inside one, and more than two chunks of a thread."""
     case = library_case(name, 3, n_cols)
     for blocks in (1, 2):
-        base = chip(case, "cluster" if blocks > 1 else "block", blocks)
-        schedule = replace(
-            base, home="shared", steady=False, ahead=True, slice_vectors=n_cols // 4 // blocks
-        )
-        work = case.work()
-        work.known["select_schedule"] = schedule
+        base = chip(case, Cluster(blocks) if blocks > 1 else Block(64))
+        schedule = base.having(home=Shared(n_cols // 4 // blocks, early=True))
+        work = case.work().scheduled(schedule)
         assert "weight_next" in work.source
         assert_close(case.emulate(schedule=schedule, seed=blocks), case.reference(), 3e-6)
 
 
 def test_the_same_bits_in_any_order() -> None:
     case = library_case("softmax", 4, 8192)
-    for team, blocks in (("grid", 3), ("cluster", 2)):
-        schedule = chip(case, team, blocks)
+    for team in (Grid(3), Cluster(2)):
+        schedule = chip(case, team)
         first = case.emulate(schedule=schedule, seed=0)
         for seed in (1, 2):
             for a, b in zip(first, case.emulate(schedule=schedule, seed=seed), strict=True):
@@ -134,10 +111,10 @@ def test_two_states_of_a_row_that_a_cluster_shares(n_cols: int) -> None:
     work = case.work(form="safe", n_rows=3, aligned=n_cols % 4 == 0)
     found = [
         c.schedule for c in candidates(work.result("lower"), work.problem, CUDA_TARGETS["sm_90"])
-        if c.schedule.team == "cluster" and c.schedule.home == "device"
-    ]  # fmt: skip
+        if c.schedule.clustered and c.schedule.home == MEMORY
+    ]
     assert found
     for schedule in found:
-        small = replace(schedule, threads=64, blocks=4)
+        small = schedule.having(team=Cluster(4), threads=64)
         got = case.emulate(schedule=small, form="safe", n_rows=3, seed=3)
         assert_close(got, case.reference(), 3e-6)

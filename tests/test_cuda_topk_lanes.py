@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-import nvrtc
 import pytest
 import simt
-from cuda_cases import Case, assert_close, library_case
-from test_cuda_topk import ROWS, best, check, rows_of
+from support import nvrtc
+from support.cuda_cases import Case, assert_close, library_case
+from test_cuda_topk import ROWS, best, check, every, rows_of
 
 import fusegen as fg
 from fusegen import library
-from fusegen.dtypes import dtype_of
-from fusegen.schedule.cuda import CudaSchedule
-from fusegen.schedule.select import candidates
-from fusegen.schedule.target import CUDA_TARGETS
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.select import candidates
+from fusegen.backend.target import CUDA_TARGETS
+from fusegen.ir.dtypes import dtype_of
 
 emulated = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
@@ -30,7 +30,7 @@ def short_schedules(case: Case, shift: int = 0, form: str = "online") -> list[Cu
 
 
 def check_all(x: np.ndarray, k: int, shift: int = 0) -> None:
-    found = short_schedules(Case(best, {"x": x}, *x.shape, {"k": k}), shift)
+    found = short_schedules(Case(best, {"x": np.asarray(x)}, *x.shape, {"k": k}), shift)
     assert found
     for number, schedule in enumerate(found):
         check(x, k, seed=number, shift=shift, schedule=schedule)
@@ -50,13 +50,10 @@ def test_experts(n: int, k: int, dtype: str) -> None:
 
 
 @emulated
-@pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
-def test_hard_rows(row: str, dtype: str) -> None:
-    for k in (5, 16):
-        check_all(rows_of(row, dtype, 288), k)
-    check_all(rows_of(row, dtype, 1000), 64)
-    check_all(rows_of(row, dtype, 1008), 128)
+@pytest.mark.parametrize(("n", "k"), [(288, 5), (288, 16), (1000, 64), (1008, 128)])
+def test_hard_rows(n: int, k: int, dtype: str) -> None:
+    check_all(every(ROWS, dtype, n), k)
 
 
 @emulated
@@ -91,7 +88,7 @@ def test_long_values_are_streamed() -> None:
 def several(x, y):  # type: ignore[no-untyped-def]
     m = fg.max(x)
     return (*fg.topk(x, 8), *fg.topk(x * y, 3), *fg.topk(-y, 12), fg.var(y),
-            fg.log(fg.sum(fg.exp(x - m))) + m, fg.argmin(x))  # fmt: skip
+            fg.log(fg.sum(fg.exp(x - m))) + m, fg.argmin(x))
 
 
 @emulated
@@ -135,7 +132,7 @@ def test_what_is_chosen() -> None:
     (64, "bfloat16", 8), (128, "bfloat16", 8), (160, "float16", 6), (256, "bfloat16", 8),
     (512, "bfloat16", 16), (128, "float32", 8), (1008, "float32", 5), (1008, "float32", 64),
     (1008, "bfloat16", 64), (1000, "float32", 128),
-])  # fmt: skip
+])
 def test_registers_and_time(pipeline: str, n: int, dtype: str, k: int) -> None:
     """No spills, room for 16 warps, compiled quickly."""
     source = getattr(library, pipeline).source(

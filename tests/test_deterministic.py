@@ -6,22 +6,21 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-import emulated
-import fake_gpu
-import fake_torch
 import ml_dtypes
 import numpy as np
 import pytest
 import simt
-from cuda_cases import Case, library_case
-from fake_cupy import array
+from support import emulated, fake_gpu, fake_torch
+from support.cuda_cases import Case, library_case
+from support.fake_cupy import array
 from test_cuda_schedules import chip
 
 import fusegen as fg
-from fusegen.errors import ArgumentError
-from fusegen.schedule.cuda import CudaSchedule
-from fusegen.schedule.select import candidates, select_cuda
-from fusegen.schedule.target import CUDA_TARGETS
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.levels import Cluster, Grid, Team
+from fusegen.backend.cuda.schedule.select import candidates, select_cuda
+from fusegen.backend.target import CUDA_TARGETS
+from fusegen.ir.errors import ArgumentError
 
 pytestmark = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 
@@ -82,7 +81,7 @@ def test_many_rows_do_not_pay_much() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("arch", "n_cols"), [("sm_90", 96), ("sm_90", 2048), ("sm_90", 25_000),
-                                              ("sm_80", 25_000)])  # fmt: skip
+                                              ("sm_80", 25_000)])
 def test_the_same_bits_alone_and_among_others(
     name: str, dtype: str, arch: str, n_cols: int
 ) -> None:
@@ -95,21 +94,21 @@ def test_the_same_bits_alone_and_among_others(
         assert bits(part) == bits(tuple(e[start:stop] for e in every))
 
 
-@pytest.mark.parametrize(("team", "blocks"), [("grid", 2), ("grid", 3), ("cluster", 2)])
+@pytest.mark.parametrize("team", [Grid(2), Grid(3), Cluster(2)])
 @pytest.mark.parametrize("name", ["softmax", "layer_norm"])
 def test_steady_teams_may_be_few_or_many(
-    monkeypatch: pytest.MonkeyPatch, name: str, team: str, blocks: int
+    monkeypatch: pytest.MonkeyPatch, name: str, team: Team
 ) -> None:
     """Which team takes a row, and what it took before, leaves no trace."""
     case = library_case(name, 5, 8192)
-    schedule = chip(case, team, blocks)
+    schedule = chip(case, team)
     found = []
     for teams in (1, 2, 3, 5):
         monkeypatch.setattr(emulated, "RESIDENT_TEAMS", teams)
         found.append(bits(case.emulate(schedule=schedule)))
     found += [bits(tuple(np.concatenate([a, b]) for a, b in zip(
         rows_of(case, 0, 2).emulate(schedule=schedule),
-        rows_of(case, 2, 5).emulate(schedule=schedule), strict=True)))]  # fmt: skip
+        rows_of(case, 2, 5).emulate(schedule=schedule), strict=True)))]
     assert all(f == found[0] for f in found)
 
 

@@ -7,10 +7,10 @@ import math
 
 import numpy as np
 import pytest
-from cases import rows
+from support.cases import rows
 
 import fusegen as fg
-from fusegen.signature import RESERVED
+from fusegen.lang.signature import RESERVED
 
 softmax, topk = fg.library.softmax, fg.library.topk
 
@@ -75,7 +75,7 @@ def narrow_in_the_middle(x):
 
 TEXTS = [branch, iterate, index, numpy_function, python_math, foreign, array_constant, nothing,
          reduce_twice, topk_zero, mixes_list_and_element, take_by_element,
-         narrow_in_the_middle]  # fmt: skip
+         narrow_in_the_middle]
 
 
 @pytest.mark.parametrize("fn", TEXTS, ids=lambda f: f.__name__)
@@ -191,9 +191,9 @@ def test_where_an_argument_belongs():
     p, shown = fg.Pipeline, ("source", "plan", "derivation", "explain")
     kinds = {"calls": p.__call__, "reference": p.reference, "compile": p.compile,
              "what compile returns": fg.Compiled.__call__,
-             **dict.fromkeys(shown, p.work)}  # fmt: skip
+             **dict.fromkeys(shown, p.work)}
     taken = {n: set(inspect.signature(f).parameters) - {"self", "arrays", "constants", "named"}
-             for n, f in kinds.items()}  # fmt: skip
+             for n, f in kinds.items()}
     assert set(RESERVED) == set().union(*taken.values())
     for option, takers in RESERVED.items():
         assert {n for n, options in taken.items() if option in options} == set(takers), option

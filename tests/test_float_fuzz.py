@@ -16,7 +16,7 @@ import fusegen as fg
 from fusegen.algebra import merge
 from fusegen.algebra.derive import derive
 from fusegen.algebra.floats.judge import Verdict
-from fusegen.bank import Bank
+from fusegen.oracle.bank import Bank
 
 SLICE, FIRST = 16, 500
 
@@ -86,7 +86,7 @@ def test_the_oracle_knows_how_wrong_the_text_may_be():
     for seed in range(200, 240):
         graph = random_text(seed).graph()
         inputs = {i.name: rng.normal(1, 2, (20, 40 if i.name != "r" else 1)).astype(np.float32)
-                  for i in graph.inputs}  # fmt: skip
+                  for i in graph.inputs}
         right = Reading(graph, inputs, 40)
         single = next(iter(schedules(graph, inputs, 40)))
         for node in graph.outputs:

@@ -14,7 +14,7 @@ import fusegen as fg
 from fusegen.algebra import merge
 from fusegen.algebra.derive import derive
 from fusegen.algebra.floats.judge import Verdict
-from fusegen.dtypes import FLOAT32
+from fusegen.ir.dtypes import FLOAT32
 
 INF = float("inf")
 RNG = np.random.default_rng(11)
@@ -109,7 +109,7 @@ def test_another_pivot_is_allowed_its_rounding_where_the_text_is_exactly_0_and_n
     name = graph.names[graph.outputs[0]]
     bank = rows_for(graph, {"x": FLOAT32, "y": FLOAT32}, 24, 1)
     (_, own, judged, _), (_, moved, _, _) = (
-        Text(graph, [name], bank, 0.0, names).known[name] for names in ((), (name,)))  # fmt: skip
+        Text(graph, [name], bank, 0.0, names).known[name] for names in ((), (name,)))
     both = judged & np.isfinite(moved)
     zero = np.array([bank.label(k) == "constant | constant" for k in range(len(bank))])
     assert np.all(moved[both] >= own[both])
@@ -150,7 +150,7 @@ INFINITE = {
         lambda x, y: fg.sum(fg.where(fg.isinf(x), 0.0, fg.exp(x - fg.max(x))) + 0 * y), False),
     "left out by a condition": (
         lambda x, y: fg.sum(fg.where(y > 0, fg.exp(x - fg.max(x)), 0.0)), True),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", INFINITE)

@@ -5,22 +5,18 @@ Oracles here are NumPy in float64 and plain loops; none is the judge, its facts,
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from support.accepted import ACCEPTED
 
 import fusegen as fg
 from fusegen.algebra.derive import derive
-from fusegen.algebra.floats.pivots import Pivots, falls, grows
-from fusegen.derivation import Dependent, Derivation, RefusalKind
-from fusegen.lower.online import online_kernel
-from fusegen.replay import RowsReplay, balanced, chain
-from fusegen.witness import Stray
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-from accepted import ACCEPTED
+from fusegen.algebra.facts.pivots import Pivots, falls, grows
+from fusegen.algebra.proof.record import from_json, to_json
+from fusegen.compile.lower.online import online_kernel
+from fusegen.ir.derivation import Dependent, RefusalKind
+from fusegen.ir.witness import Stray
+from fusegen.oracle.replay import RowsReplay, balanced, chain
 
 N = 2048
 RNG = np.random.default_rng(0)
@@ -133,7 +129,7 @@ WRONG = {
         lambda x, y: fg.sum(fg.exp(x + y - fg.max(x))), np.linspace(-100, 0, N),
         np.linspace(120, 0, N), lambda x, y: np.exp(x + y - x.max()).sum(),
     ),
-}  # fmt: skip
+}
 """text, x, y, the value in float64; y None: the text takes x alone."""
 
 
@@ -201,7 +197,7 @@ KINDS = {
         lambda x: fg.sum(fg.where(fg.isinf(x), 0, fg.exp(x - fg.max(x)))),
         lambda x, y: fg.sum(fg.where(fg.isnan(y), 0, fg.exp(x - fg.max(x)))),
     ],
-}  # fmt: skip
+}
 REFUSED = [(kind, text) for kind, texts in KINDS.items() for text in texts]
 
 
@@ -220,7 +216,7 @@ def test_a_refusal_says_what_is_wrong_in_floats(kind, text):
     else:
         assert kind is RefusalKind.MIXED_SIGN, "others have a short row"
         assert "No small witness was found." in str(refusal)
-    assert Derivation.from_json(found.to_json()) == found
+    assert from_json(to_json(found)) == found
 
 
 SOUND = {
@@ -247,7 +243,7 @@ ROWS = {
     "normal": normal, "late": late, "halves": halves, "rising": rising / 1e3, "tiny": tiny,
     "offset": normal + 1e4, "thirds": thirds, "gaps": gaps, "dominant": dominant, "inner": inner,
     "low": normal - 100, "constant": np.full(N, 2.7),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SOUND)
@@ -280,14 +276,14 @@ def test_a_sound_merge_is_right_along_every_tree(name):
 
 def sums_of(graph, x, y):
     """The result in float64 and in float32, and what its own rounding is in proportion to."""
-    from fusegen.kinds import assumed_dtypes
-    from fusegen.reference import every_value
-    from fusegen.rounding import rounding_of
+    from fusegen.ir.kinds import assumed_dtypes
+    from fusegen.oracle.reference import every_value
+    from fusegen.oracle.rounding import rounding_of
 
     out = graph.outputs[0]
     dtypes = assumed_dtypes(graph, "float32")
     wide, narrow = (every_value(graph, {"x": x, "y": y}, dtypes, 96, kind)
-                    for kind in (np.float64, np.float32))  # fmt: skip
+                    for kind in (np.float64, np.float32))
 
     def column(values):
         return np.broadcast_to(np.asarray(values, np.float64), (len(x), 1))[:, 0]
@@ -308,7 +304,7 @@ def row_values(x, y):
         fg.maximum(fg.max(fg.abs(x)), fg.abs(fg.mean(y))), fg.minimum(fg.min(x), fg.mean(y)),
         fg.max(fg.maximum(x, -y)), fg.sum(x), fg.sqrt(fg.mean(x**2) + 1e-6), fg.max(fg.exp(x)),
         fg.maximum(fg.sqrt(fg.sum(x**2)), 1e-3), fg.sum(fg.abs(x)) + fg.max(fg.abs(y)),
-    )  # fmt: skip
+    )
 
 
 def test_facts_hold_at_every_part_of_random_rows():
@@ -320,11 +316,11 @@ def test_facts_hold_at_every_part_of_random_rows():
     parts = []
     for _ in range(300):
         x, y = (rng.choice([1.0, 3.0, 1e-3]) * rng.standard_normal(12) + rng.choice([0, 0, 5, -5])
-                for _ in "xy")  # fmt: skip
+                for _ in "xy")
         order = rng.permutation(12)
         less, more = np.sort(order[: rng.integers(1, 6)]), np.sort(order[: rng.integers(6, 13)])
         ends = [np.array([float(np.asarray(v).item()) for v in p.reference(x[k], y[k])])
-                for k in (less, more)]  # fmt: skip
+                for k in (less, more)]
         parts.append((x[less], *ends))
     for k, node in enumerate(graph.outputs):
         side, spanned = facts.dominates(x_node, node), facts.spans(x_node, node)
@@ -349,7 +345,7 @@ def test_facts_hold_at_every_part_of_random_rows():
 @pytest.mark.parametrize(("size", "scale"), [
     (1e-23, lambda x: fg.sqrt(fg.sum(x * x))), (1e-23, lambda x: fg.sqrt(fg.mean(x**2))),
     (1e-23, lambda x: fg.sqrt(fg.max(x * x))), (1e-15, lambda x: fg.sum(fg.abs(x) ** 3) ** (1 / 3)),
-])  # fmt: skip
+])
 def test_a_scale_that_is_0_by_underflow_spans_nothing(size, scale):
     """x² is 0 for |x| < 2⁻⁷⁵: while that is all that was read, x / s would be x / 1."""
     graph = fg.pipeline(lambda x: scale(x)).work(form="safe", dtype="float32").graph
@@ -367,9 +363,9 @@ def merged_rows(text, *inputs):
     assert p.plan(form="online").sweeps == 1
     work = p.work(form="online", dtype="float32")
     given = {i.name: np.asarray(v, np.float32) for i, v in
-             zip(work.graph.inputs, inputs, strict=True)}  # fmt: skip
+             zip(work.graph.inputs, inputs, strict=True)}
     replay = RowsReplay(online_kernel(work.graph, p.derivation(), work.dtypes), given,
-                        inputs[0].shape[1])  # fmt: skip
+                        inputs[0].shape[1])
     replay.run(chain(1))
     return [replay.env[work.graph.names[o]][:, 0] for o in work.graph.outputs]
 
@@ -397,7 +393,7 @@ def test_a_coefficient_that_overflows_beside_a_sum_of_nothing():
     rows = np.array([[-1e25, -2e25], [-1e25, 0], [-1, -3]])
     (found,) = merged_rows(
         lambda x: fg.sum(fg.where(x > 0, (x * -3 - fg.sum(fg.abs(x))) ** 2, 0)), rows
-    )  # fmt: skip
+    )
     assert found.tolist() == [0, 0, 0]
 
 
@@ -405,7 +401,7 @@ def test_a_coefficient_that_overflows_beside_a_sum_of_nothing():
     lambda x: fg.sum(fg.where(x > 0, (x * -1 - fg.mean(x)) ** 2, 0)),
     lambda x: fg.sum((x * -1 - fg.max(x)) * (x**2 - fg.max(x**2))),
     lambda x, y: fg.sum((x - fg.min(y)) * (y - fg.max(y)) - (x - fg.min(x)) ** 3),
-])  # fmt: skip
+])
 def test_a_read_out_is_conditioned_where_every_term_is_close_to_0_too(text):
     """Terms that vanish together where a row value meets the elements, as −x − mean x does at a
     few whole numbers."""
@@ -417,7 +413,7 @@ def test_a_read_out_is_conditioned_where_every_term_is_close_to_0_too(text):
     lambda x: fg.sum((x - fg.mean(x)) ** 2 * (x - fg.max(x))),
     lambda x: fg.sum((fg.abs(x) - fg.mean(fg.abs(x))) ** 2 * (x - fg.max(fg.abs(x)))),
     lambda x, y: fg.sum((x - fg.mean(x)) ** 2 * (fg.max(y) - y)),
-])  # fmt: skip
+])
 def test_a_square_about_the_mean_beside_what_is_0_at_an_extreme_drifts(text):
     """The element at the extreme has no weight at last, and moves the mean all the same."""
     (refusal,) = derived(text).refusals
@@ -428,7 +424,7 @@ def test_a_refusal_beside_a_selection_has_a_row_too():
     """The row that shows why is looked for by a replay that knows of [x = p] as well."""
     found = derived(lambda x, y: fg.sum(
         fg.exp(x - fg.max(y)) + fg.where(x == fg.max(x), y, 0)
-    ))  # fmt: skip
+    ))
     (refusal,) = found.refusals
     assert refusal.witness is not None
 
@@ -503,7 +499,7 @@ KEPT = {
     "a logarithm": lambda y: fg.log(2 * y), "a power": lambda y: y**-1.5,
     "never negative": lambda y: fg.sqrt(fg.abs(y)) ** 2,
     "always positive": lambda y: fg.log(fg.exp(y)),
-}  # fmt: skip
+}
 OUTSIDE = np.array([[1, -2, 3], [1, 0, 3], [1, np.nan, 3], [1, np.inf, 3]])
 
 
@@ -528,7 +524,7 @@ def test_what_sympy_simplifies_away_is_not_merged(name):
     lambda x, y: fg.sum(y / y / fg.sum(fg.abs(x))),
     lambda x, y: fg.max(fg.log(y) / fg.sum(fg.abs(x))),
     lambda x, y: fg.max(fg.sqrt(y) ** 2 - fg.max(y)),
-])  # fmt: skip
+])
 def test_nan_of_the_text_stays_in_repairs_and_orders_too(text):
     p, x = fg.pipeline(text), np.array([[0.5, 1, -2]] * len(OUTSIDE), np.float32)
     y = OUTSIDE.astype(np.float32)

@@ -20,13 +20,13 @@ L = fg.library
         (L.softmax_topk, "unfused", 5), (L.softmax_topk, "safe", 2), (L.softmax_topk, "online", 1),
     ],
     ids=lambda v: getattr(v, "name", str(v)),
-)  # fmt: skip
+)
 def test_accesses_per_element_are_the_papers(pipeline, form, accesses):
     assert pipeline.plan(form=form).accesses_per_element == accesses
 
 
 STATISTICS = ("logsumexp", "topk", "argmax", "softmax_topk", "entropy", "cross_entropy", "var_mean",
-              "norm2", "moe_gate")  # fmt: skip
+              "norm2", "moe_gate")
 WHOLE_ROWS = (
     "softmax",
     "naive_softmax",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import rows
-from everywhere import BACKENDS, results
+from support.cases import rows
+from support.everywhere import BACKENDS, results
 
 import fusegen as fg
 
 gate = fg.library.moe_gate
 DEEPSEEK_V3 = {"k": 8, "score": "sigmoid", "groups": 8, "groups_kept": 4, "group_score": "top2",
-               "scale": 2.5}  # fmt: skip
+               "scale": 2.5}
 DEEPSEEK_V2 = {"k": 6, "groups": 8, "groups_kept": 3, "renormalize": False, "scale": 16.0}
 VARIANTS = {
     "softmax": {"k": 4},
@@ -33,7 +33,7 @@ def best(values, k):
 def numpy_gate(
     x, bias=None, *, k, score="softmax", renormalize=True, scale=1.0, groups=1, groups_kept=1,
     group_score="max",
-):  # fmt: skip
+):
     """Gate.forward of DeepSeek-V3's inference/model.py, in NumPy and float64."""
     x = x.astype(np.float64)
     if score == "softmax":

@@ -6,10 +6,10 @@ import threading
 from typing import Any
 
 import numpy as np
-import own_cases as own
 import pytest
-from algebra_cases import ACCEPTED
-from cuda_cases import (
+from support import own_cases as own
+from support.algebra_cases import ACCEPTED
+from support.cuda_cases import (
     CONSTANTS,
     LIBRARY,
     Case,
@@ -67,7 +67,7 @@ def test_monoids_of_ones_own(shape: tuple[int, int]) -> None:
     case = Case(own.statistics, {"x": x}, *shape)
     found = own.statistics(on_gpu(x))
     assert_close(tuple(v.get() for v in found.values()),
-                 tuple(case.pipeline.reference(x).values()), 3e-6)  # fmt: skip
+                 tuple(case.pipeline.reference(x).values()), 3e-6)
     a = rng.choice([-1, 1, 0], shape, p=[0.45, 0.53, 0.02]).astype(np.float32)
     h = np.zeros(shape[0])
     for j in range(shape[1]):
@@ -129,7 +129,7 @@ def test_strides_broadcast_and_axes() -> None:
     x = np.random.default_rng(0).standard_normal((6, 5, 1030)).astype(np.float32)
     gpu = on_gpu(x)
     for view, like in ((gpu[::2], x[::2]), (gpu[..., 3:1001], x[..., 3:1001]),
-                       (gpu[:, :, ::2], x[:, :, ::2])):  # fmt: skip
+                       (gpu[:, :, ::2], x[:, :, ::2])):
         want = fg.library.logsumexp.reference(like)
         assert_close((fg.library.logsumexp(view).get(),), (want,), 3e-6)
     for axis in (0, 1, -1):

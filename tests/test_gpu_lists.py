@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cases import best
+from support.cases import best
 
 pytestmark = pytest.mark.gpu
 
@@ -45,7 +45,7 @@ CLASSES = (
     (200, 60_000, 64), (200, 60_000, 1024), (60, 60_000, 5), (60, 60_000, 700),
     (3, 300_000, 5), (3, 300_001, 64), (3, 300_000, 1024), (1, 1_000_000, 300),
     (10, 129_024, 64), (10, 129_027, 1024), (1, 25_000, 1024), (20, 60_000, 5), (20, 1_000_000, 5),
-)  # fmt: skip
+)
 
 
 def exact_order(torch: Any, x: Any, k: int) -> Any:

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_cases import assert_close, assert_close_sums
-from strip_cases import StripCase, strip_case
+from support.cuda_cases import assert_close, assert_close_sums
+from support.strip_cases import StripCase, strip_case
 
 import fusegen as fg
-from fusegen import dispatch
-from fusegen.compiler import Work
-from fusegen.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.compile.passes import Work
 
 pytestmark = pytest.mark.gpu
 
@@ -22,7 +21,7 @@ NAMES = ("softmax", "logsumexp", "var_mean", "layer_norm", "rms_norm", "argmax",
 SHAPES = (  # outer, columns, inner
     (1, 4096, 4096), (1, 32768, 1024), (3, 1009, 33), (2, 70_000, 8), (700, 64, 40),
     (1, 5, 100_003), (1, 300_000, 4), (40, 2048, 2),
-)  # fmt: skip
+)
 STEP = {"float32": 4e-6, "float16": 2e-3, "float64": 1e-11}
 TYPED = [*((n, "float32") for n in NAMES), ("softmax", "float16"), ("var_mean", "float64")]
 
@@ -31,13 +30,13 @@ TYPED = [*((n, "float32") for n in NAMES), ("softmax", "float16"), ("var_mean", 
 def picked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CudaSchedule]]:
     """Schedules of the executables that are made."""
     found: list[CudaSchedule] = []
-    made = dispatch.executable
+    made = Work.executable
 
     def seen(work: Work) -> Any:
         found.append(work.schedule)
         return made(work)
 
-    monkeypatch.setattr(dispatch, "executable", seen)
+    monkeypatch.setattr(Work, "executable", seen)
     return found
 
 
@@ -82,17 +81,16 @@ def test_every_kind_of_schedule(name: str, monkeypatch: pytest.MonkeyPatch) -> N
         want = case.case.reference()
         kinds: dict[tuple[Any, ...], CudaSchedule] = {}
         for one in case.schedules(case.work([case.laid_out(case.case.inputs["x"])])):
-            kinds.setdefault((one.team, one.home, one.strip and one.strip.rest), one)
+            kinds.setdefault((*one.kind, one.tiers.rest), one)
         assert len(kinds) > 2
         for one in kinds.values():
             pipeline = fg.Pipeline(case.case.pipeline.fn)
-            made = dispatch.executable
+            made = Work.executable
 
             def forced(work: Work, one: CudaSchedule = one, made: Any = made) -> Any:
-                kept = {n: v for n, v in work.known.items() if n not in ("regroup", "emit")}
-                return made(replace(work, known={**kept, "select_schedule": one}))
+                return made(work.scheduled(one))
 
             with monkeypatch.context() as during:
-                during.setattr(dispatch, "executable", forced)
+                during.setattr(Work, "executable", forced)
                 again = replace(case, case=replace(case.case, pipeline=pipeline))
                 assert_close(call(again), want, 4e-6)

@@ -26,7 +26,7 @@ def made(n_rows: int, n_cols: int, dtype: str = "float32") -> Any:
 
 
 @pytest.mark.parametrize(("n_rows", "n_cols"), [(4, 129_024), (4000, 1000), (2000, 25_000),
-                                                (64, 1 << 20), (500, 25_001)])  # fmt: skip
+                                                (64, 1 << 20), (500, 25_001)])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_contestant_agrees_and_the_fastest_is_used(
     name: str, n_rows: int, n_cols: int
@@ -46,7 +46,7 @@ def test_every_contestant_agrees_and_the_fastest_is_used(
     assert again.tuned == found
     assert "tuned: measured on" in str(p.explain(
         target=compiled.schedule.target.name, n_rows=n_rows, n_cols=n_cols,
-    )) or n_cols % 4  # fmt: skip
+    )) or n_cols % 4
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fusegen as fg
-from fusegen import dispatch
+from fusegen.backend.cpu.backend import CpuBackend
 
 torch = pytest.importorskip("torch")
 
@@ -20,7 +20,7 @@ MIXES = [tuple(TYPES[i] for i in mix) for mix in itertools.product(range(4), rep
 @pytest.fixture(autouse=True)
 def nothing_is_compiled(monkeypatch):
     """Types are decided before a backend is: the NumPy path shows them all in seconds."""
-    monkeypatch.setattr(dispatch, "_hindered", lambda *_, **__: True)
+    monkeypatch.setattr(CpuBackend, "hindrance", lambda *_, **__: "a test's wish")
 
 
 @fg.pipeline
@@ -42,7 +42,7 @@ def by_torch(cotangent, x, weight, bias, slope):
 def arrays(types, n_rows=33, n_cols=17):
     made = np.random.default_rng(7)
     x, weight, bias, slope = (made.standard_normal(s) for s in
-                              ((n_rows, n_cols), (n_cols,), (n_cols,), (n_rows,)))  # fmt: skip
+                              ((n_rows, n_cols), (n_cols,), (n_cols,), (n_rows,)))
     cotangent = torch.from_numpy(made.standard_normal((n_rows, n_cols)))
     kept, *rest = types
     given = [torch.from_numpy(a) for a in (x, weight, bias, slope)]

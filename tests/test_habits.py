@@ -14,9 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from everywhere import BACKENDS, results
+import simt.toolchain
+from support.everywhere import BACKENDS, results
 
 import fusegen as fg
+
+pytestmark = pytest.mark.usefixtures("served_by")
 
 lib = fg.library
 MADE = np.random.default_rng(0)
@@ -24,7 +27,7 @@ X = MADE.standard_normal((7, 50)).astype("f4")
 INPUTS = {
     "float": X, "double": X.astype("f8"), "int": MADE.integers(-50, 50, X.shape).astype("i4"),
     "byte": MADE.integers(0, 9, X.shape).astype("u1"), "bool": MADE.random(X.shape) < 0.5,
-}  # fmt: skip
+}
 
 
 NUMBERS = {  # in fusegen, in NumPy float64
@@ -53,7 +56,7 @@ NUMBERS = {  # in fusegen, in NumPy float64
              + np.rint(b * 0.3)),
     "about the mean": (lambda a, b: fg.mean((a - fg.mean(a)) * (b - fg.mean(b))), lambda a, b:
                        np.mean((a - a.mean(1, keepdims=True)) * (b - b.mean(1, keepdims=True)), 1)),
-}  # fmt: skip
+}
 
 
 @fg.pipeline
@@ -63,7 +66,7 @@ def every(a, b):
 
 @pytest.mark.parametrize("target", [None, "numpy"])
 @pytest.mark.parametrize(("one", "other"), [("float", "bool"), ("int", "float"), ("bool", "double"),
-                                            ("byte", "int"), ("int", "bool")])  # fmt: skip
+                                            ("byte", "int"), ("int", "bool")])
 def test_numbers_are_promoted_as_numpys(one, other, target):
     a, b = INPUTS[one], INPUTS[other]
     found = every.compile(a, b, target=target)(a, b)
@@ -77,8 +80,10 @@ def test_numbers_are_promoted_as_numpys(one, other, target):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("form", ["auto", "safe"])
-def test_whole_powers_of_integers_are_integers(backend, form):
+def test_whole_powers_of_integers_are_integers(backend, form, monkeypatch):
     """As x·x and NumPy's: exact, also where float32 has no such number, and to 0 and 1."""
+    # Lanes without a row have the least number instead, whose powers overflow and are not used.
+    monkeypatch.setattr(simt.toolchain, "LEVEL", "-O1")
     some = np.random.default_rng(1).integers(-1000, 1000, (3, 40))
     x = np.concatenate([some, np.zeros((1, 40))]).astype("i4")
     wide, top = x.astype("i8"), x.max(1, keepdims=True).astype("i8")
@@ -88,7 +93,7 @@ def test_whole_powers_of_integers_are_integers(backend, form):
             return x**power, fg.sum(x**power), m**power, fg.sum((x - m) ** np.int16(power))
 
         rights = (wide**power, (wide**power).sum(1), top[:, 0] ** power,
-                  ((wide - top) ** power).sum(1))  # fmt: skip
+                  ((wide - top) ** power).sum(1))
         found = results(backend, fg.pipeline(text), x, form=form, power=power)
         for got, right in zip(found, rights, strict=True):
             assert got.dtype == np.int64
@@ -133,7 +138,7 @@ def test_types_are_named_as_numpys(source, target):
 
 
 AXES = [None, 0, -1, (0, 1), (0, 2), (3, 1), [2, 3], (0, 1, 2, 3), np.int64(1),
-        np.array([0]), np.array([0, 2])]  # fmt: skip
+        np.array([0]), np.array([0, 2])]
 
 
 @pytest.mark.parametrize("keepdims", [False, True])
@@ -251,7 +256,7 @@ def test_labels_and_kinds_stay(name):
         return
     rows = range(10, 17)
     given = (library.DataFrame(X, index=rows) if name == "pandas"
-             else library.DataArray(X, dims=("row", "col"), coords={"row": rows}))  # fmt: skip
+             else library.DataArray(X, dims=("row", "col"), coords={"row": rows}))
     found, total = lib.softmax(given), lib.logsumexp(given)
     assert type(found) is type(given)
     labels = total.index if name == "pandas" else total["row"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -11,12 +12,16 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from cases import TARGETS
+from support.cases import TARGETS
+from support.forked import child
 
 import fusegen as fg
-from fusegen.errors import BackendError
-from fusegen.runtime import numpy_path, threads
-from fusegen.runtime.threads import aside, share
+from fusegen.backend import numpy as numpy_path
+from fusegen.backend.host import threads
+from fusegen.backend.host.threads import aside, share
+from fusegen.ir.errors import BackendError
+
+pytestmark = pytest.mark.usefixtures("served_by")
 
 
 class Alarm(Exception):
@@ -25,26 +30,53 @@ class Alarm(Exception):
 
 @contextmanager
 def alarms(seconds):
-    """A handler that raises, now and then, at any operation of the main thread. Where that is one
-    of a finalizer's, Python drops the exception; pytest is not told, which would be hit itself."""
+    """A handler that raises, now and then, at any operation of the main thread but those that stop
+    it: an alarm that outlived its block would hit whatever comes next, the test run itself at last.
+    Where the operation is one of a finalizer's, Python drops the exception; pytest is not told,
+    which would be hit itself."""
+    own = sys._getframe()
+    caller = own.f_back.f_back  # behind contextlib's frame
+    looking = False  # alarms may come faster than they are looked at
 
-    def ring(*_):
-        raise Alarm
+    def stopping(frame):
+        while frame is not None and frame is not own:
+            if frame.f_back is caller:
+                return frame.f_globals is vars(contextlib)
+            frame = frame.f_back
+        return frame is own
+
+    def ring(_, frame):
+        nonlocal looking
+        if not looking:
+            looking = True
+            spared = stopping(frame)
+            looking = False
+            if not spared:
+                raise Alarm
 
     before, told = signal.signal(signal.SIGALRM, ring), sys.unraisablehook
     sys.unraisablehook = lambda _: None
-    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
     try:
+        signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
         yield
     finally:
-        while True:  # the handler may strike here too
-            try:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                signal.signal(signal.SIGALRM, before)
-                sys.unraisablehook = told
-                break
-            except Alarm:
-                continue
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        sys.unraisablehook = told
+
+
+def test_no_alarm_outlives_its_block():
+    """However often it rings, also while it is being stopped."""
+    before, left = signal.getsignal(signal.SIGALRM), 0
+    for k in range(2000):
+        try:
+            with alarms(0.00004 + 0.000001 * (k % 50)):
+                sum(range(1000))
+        except Alarm:
+            left += 1
+        assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+        assert signal.getsignal(signal.SIGALRM) is before
+    assert left
 
 
 def test_no_helper_works_after_its_call():
@@ -108,6 +140,33 @@ def test_memory_is_the_callers_again(target, form, monkeypatch):
     assert left > 5
     compiled(x, out=out)
     np.testing.assert_array_equal(out, wanted)
+
+
+def test_a_long_call_ends_soon_after_a_signal(monkeypatch):
+    """Before its last rows; by processor time, whatever else the machine does."""
+    monkeypatch.setenv("FUSEGEN_THREADS", "2")
+    x, out = np.broadcast_to(wide("rows")[:1], (1 << 17, 700)), np.empty(1 << 17, "f4")
+    p = fg.Pipeline(fg.library.logsumexp.fn)
+    for _ in range(2):
+        p(x, out=out)
+
+    def ring(*_):
+        raise Alarm
+
+    def interrupted():
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.003)
+        p(x, out=out)
+
+    before = signal.signal(signal.SIGVTALRM, ring)
+    try:
+        for _ in range(3):
+            out[...] = -1.0
+            with pytest.raises(Alarm):
+                interrupted()
+            assert out[-1] == -1.0
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @pytest.fixture
@@ -207,26 +266,6 @@ def test_the_numpy_path_has_as_many_threads_as_it_is_given(monkeypatch, asked):
 
 
 # ---- forks ----
-
-
-def child(work, seconds=20.0):
-    """The exit status of a forked child that does `work`; it is killed after so long."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.005)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return "hung"
 
 
 def test_a_child_forked_between_calls_has_a_team_of_its_own():

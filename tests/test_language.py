@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Union  # no
 
 import numpy as np
 import pytest
-from cases import rows
 from numpy.typing import NDArray
+from support.cases import rows
 
 import fusegen as F2  # noqa: F401 (annotations name it)
 import fusegen as fg
 from fusegen import PerRow as PR
-from fusegen import graph as g
-from fusegen.digest import digest
-from fusegen.library import softmax
-from fusegen.value import Value
+from fusegen.ir import graph as g
+from fusegen.ir.digest import digest
+from fusegen.lang.value import Value
+from fusegen.library.texts import softmax
 
 if TYPE_CHECKING:  # names that annotations of tests use, and that do not exist at run time
     import fusegen as checked  # noqa: F401
@@ -79,7 +79,7 @@ def test_inlined_pipelines_take_constants_and_optional_inputs():
 @pytest.mark.parametrize("given", [
     {"axis": 0}, {"keepdims": True}, {"out": rows()}, {"form": "safe"}, {"device": "cpu"},
     {"deterministic": True},
-], ids=lambda given: next(iter(given)))  # fmt: skip
+], ids=lambda given: next(iter(given)))
 def test_inlined_pipelines_take_what_their_text_takes(given):
     def wrong(x):
         return softmax(x, **given)
@@ -136,8 +136,8 @@ ROWS = [
     "Optional[PR]", "typing.Optional[fg.PerRow]", "Union[PR, None]", "typing.Union[PR, np.ndarray]",
     "Annotated[PR, 'a note']", "Annotated[np.ndarray, PR]", "'PR'", "Optional['PR']", "Labels",
     "type_alias", "NAMED", "Inside", "Renamed | None", "Checked", "checked.PerRow | None",
-    "fusegen.value.PerRow", "nowhere.PerRow", "PerRow values, float32", "Bounded",
-]  # fmt: skip
+    "fusegen.lang.value.PerRow", "nowhere.PerRow", "PerRow values, float32", "Bounded",
+]
 ELEMENTS = [
     inspect.Parameter.empty, None, typing.Any, Value, np.ndarray, NDArray, NDArray[np.float32],
     np.ndarray | None, typing.Optional[NDArray[np.int64]], list[float], 3, "a note", object,  # noqa: UP045
@@ -147,17 +147,17 @@ ELEMENTS = [
     "Literal['PerRow']", "(rows, cols)", "scores of a person", "float32[rows, cols]", "3", "",
     "Annotated[Value, 'PerRow']",
     "HybridArray", "Row", "Column", "Percent", "typing.Missing",
-]  # fmt: skip
+]
 REFUSED = [
     ("fg.PerRw", "Did you mean fg.PerRow?"), ("fg.PerRw | None", "fg.PerRow"),
     ("Optional[F2.PerCol]", "fg.PerColumn"), ("PerRw", "fg.PerRow"), ("per_row", "fg.PerRow"),
     ("per row", "fg.PerRow"), ("PerColumns", "fg.PerColumn"), ("nowhere.PerRows", "fg.PerRow"),
-    ("fg.Tensor", "elements need no annotation"), ("fusegen.value.Rows", "does not have"),
+    ("fg.Tensor", "elements need no annotation"), ("fusegen.lang.value.Rows", "does not have"),
     ("'PerRw'", "fg.PerRow"), ("typo.Name", "does not have"), ("Typo", "Did you mean fg.PerRow?"),
     ("PR | fg.PerColumn", "one of them"), (fg.PerRow | fg.PerColumn, "one of them"),
     ("list[PR]", "one array"), (list[fg.PerRow], "one array"), ("tuple[PR, ...]", "one array"),
     ("PR or None", "not run"), ("PR()", "not run"), (typing.Optional["fg.PerRw"], "fg.PerRow"),
-]  # fmt: skip
+]
 
 
 def _annotated(annotation):
@@ -257,7 +257,7 @@ def test_digests_tell_graphs_apart_but_not_folders():
 
 def test_every_elementwise_operation_runs():
     one = ["exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt", "abs", "sign", "tanh",
-           "sin", "cos", "erf", "sigmoid", "floor", "ceil", "round"]  # fmt: skip
+           "sin", "cos", "erf", "sigmoid", "floor", "ceil", "round"]
     x = np.abs(rows((2, 21))) + np.float32(0.1)
     for name in one:
 

@@ -8,19 +8,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import fake_gpu
-import fake_torch
 import numpy as np
 import pytest
-from fake_cupy import array
+from support import fake_gpu, fake_torch
+from support.fake_cupy import array
 from test_calls import rows
 
 import fusegen as fg
-from fusegen.errors import BackendError, InternalError
-from fusegen.runtime.cuda import executable as ex
-from fusegen.runtime.cuda import tickets
-from fusegen.runtime.driver import Driver, Geometry, Launcher
-from fusegen.schedule.launch import Launch, Scratch
+from fusegen.backend.cuda.run import executable as ex
+from fusegen.backend.cuda.run import tickets
+from fusegen.backend.cuda.run.driver import Driver, Geometry, Launcher
+from fusegen.backend.cuda.schedule.launch import Launch, Scratch
+from fusegen.ir.errors import BackendError, InternalError
 
 Change = Callable[[tuple[Launch, ...]], tuple[Launch, ...]]
 
@@ -40,7 +39,7 @@ def changed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., fg.Pipeline]:
     def make(**fields: Any) -> fg.Pipeline:
         plain = ex.launches
         monkeypatch.setattr(
-            ex, "launches", lambda *a: tuple(replace(n, **fields) for n in plain(*a)))  # fmt: skip
+            ex, "launches", lambda *a: tuple(replace(n, **fields) for n in plain(*a)))
 
         @fg.pipeline
         def total(x: Any) -> Any:
@@ -233,7 +232,7 @@ def test_tickets_of_many_streams_start_afresh(gpu, changed, monkeypatch):
         with gpu.on_stream(handle):
             total(x)
     assert sum(z[1] == 48 for z in gpu.zeroed) == 20
-    assert len(total._recall._ready) == 1
+    assert len(total.traces.recall._ready) == 1
 
 
 # ---- graphs ----

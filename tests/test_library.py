@@ -5,14 +5,16 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from cases import FORMS, TARGETS, arguments, leaves, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cases import FORMS, TARGETS, arguments, leaves, rows
 
 import fusegen as fg
-from fusegen.compare import compare
-from fusegen.dispatch import Choices
-from fusegen.schedule.target import host_cpu
+from fusegen.backend.registry import target_named
+from fusegen.cli.compare import compare
+from fusegen.pipeline.variants import Choices
+
+pytestmark = pytest.mark.usefixtures("users_flags")
 
 L = fg.library.PIPELINES
 SHAPES = [(1, 9), (3, 64), (7, 129), (2, 1000), (2, 3, 33)]
@@ -20,7 +22,7 @@ FLOATS = ["float16", ml_dtypes.bfloat16, "float32", "float64"]
 
 
 def agreement(pipeline, args, form="auto", target="cpu", chunk=None, **constants):
-    choices = Choices(form=form, chunk=chunk, numpy=target == "numpy", target=host_cpu())
+    choices = Choices(form=form, chunk=chunk, target=target_named(target))
     call = pipeline.prepare(args, constants, choices=choices)
     call.run()
     return compare(call)

@@ -41,12 +41,12 @@ def test_top_k_alone_has_the_shapes_that_claims_are_made_for() -> None:
     assert all(c.beside_torch for c in alone)
     plain = {(c.rows, c.cols, c.dtype, c.k) for c in alone if c.data == "random"}
     for rows, cols in ((4000, 129_024), (4000, 25_000), (4000, 4032), (4000, 1008), (256, 129_024),
-                       (64, 129_024), (10, 129_024), (1, 129_024)):  # fmt: skip
+                       (64, 129_024), (10, 129_024), (1, 129_024)):
         assert plain >= {(rows, cols, "float32", k) for k in (5, 64, 256, 1024) if k < cols}
     assert plain >= {(4000, 129_024, "bfloat16", k) for k in (5, 64, 1024)}
     hard = chosen_lists(["alone hard rows"])
     assert {(c.cols, c.data) for c in hard} == {
-        (cols, data) for cols in (25_000, 129_024) for data in ("random", *HARD)}  # fmt: skip
+        (cols, data) for cols in (25_000, 129_024) for data in ("random", *HARD)}
 
 
 def test_hard_rows_are_beside_random_ones_and_some_beside_torch() -> None:
@@ -68,7 +68,7 @@ def test_cells_on_the_same_array_are_together() -> None:
 def record(cell: ListCell, us: float = 200.0, **more: Any) -> dict[str, Any]:
     """A made-up measurement: the limit is 100 µs, torch takes 300."""
     found = {**asdict(cell), "key": cell.key, "status": "ok", "wrong": "", "limit_us": 100.0,
-             "us": us, "us_all": [us], "shape": "block 512×8×4", "schedule": ""}  # fmt: skip
+             "us": us, "us_all": [us], "shape": "block 512×8×4", "schedule": ""}
     torch = {"torch_us": 300.0} if cell.beside_torch else {}
     return {**found, **torch, **more}
 
@@ -92,7 +92,7 @@ def test_the_summary_names_the_worst_ratios_of_each_group() -> None:
         record(replace(hard, data="stairs"), 220.0, status="WRONG"),
         supervise.failed(replace(hard, data="outlier"), "it broke"),
         record(replace(hard, group="figure 3", work=FUSED, form="safe")),
-    ]  # fmt: skip
+    ]
     assert list_summary.summary(found) == [
         "alone many rows: 2 cells, all right; torch takes 0.97 (4000x25000 float32 k=5) … 1.5 ×",
         "  torch is faster, 0.97×: 4000x25000 float32 k=5",
@@ -144,7 +144,7 @@ def test_the_command_saves_every_cell_and_draws(
     assert run(monkeypatch, *arguments, "--only", "alone*", "figure", "K sweep") == 0
     saved = json.loads(output.read_text(encoding="utf-8"))["cells"]
     assert {r["key"]: r["work"] for r in saved} == {
-        c.key: c.work for c in chosen_lists(["alone*", "figure", "K sweep"])}  # fmt: skip
+        c.key: c.work for c in chosen_lists(["alone*", "figure", "K sweep"])}
     names = ("figure_3", "figure_4", "k_sweep")
     assert {p.name for p in plots.iterdir()} == {f"{n}{e}" for n in names for e in (".svg", ".png")}
     assert "hard rows at most 1.00 × random ones" in capsys.readouterr().out
@@ -200,7 +200,7 @@ def on_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 SMALL = tuple(ListCell("", work, 9, 300, 64, dtype, data) for work in (FUSED, ALONE)
               for dtype in ("float32", "bfloat16") for data in ("random", *HARD)
-              if data != "mostly -inf")  # fmt: skip
+              if data != "mostly -inf")
 
 
 @pytest.mark.parametrize("cell", SMALL, ids=lambda c: f"{c.work} {c.name}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import rows
-from everywhere import BACKENDS, results
+from support.cases import rows
+from support.everywhere import BACKENDS, results
 
 import fusegen as fg
 

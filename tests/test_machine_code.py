@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import fake_gpu
-import nvrtc as compiler
 import pytest
+from support import fake_gpu
+from support import nvrtc as compiler
 
-from fusegen.errors import BackendError
-from fusegen.runtime.cuda import nvrtc
+from fusegen.backend.cuda.run import nvrtc
+from fusegen.ir.errors import BackendError
 
 SOURCE = 'extern "C" __global__ void scale(float* x) { x[threadIdx.x] *= 0.5f; }'
 

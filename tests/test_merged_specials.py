@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 import simt
-from algebra_cases import ACCEPTED
-from cuda_cases import Case
-from merge_trees import GPU, HOST, Driven, drive, trees
+from support.algebra_cases import ACCEPTED
+from support.cuda_cases import Case
+from support.merge_trees import GPU, HOST, Driven, drive, trees
 
 import fusegen as fg
-from fusegen.pipeline import Pipeline
-from fusegen.runtime.toolchain import find_compiler
+from fusegen.backend.cpu.toolchain import find_compiler
+from fusegen.pipeline.pipeline import Pipeline
 
 Array = np.ndarray[Any, Any]
 INF, NAN = np.inf, np.nan
 LONGER = ("topk_of_softmax", "topk_of_a_cube", "topk_of_silu_above_the_minimum",
-          "topk_values_of_relu")  # fmt: skip
+          "topk_values_of_relu")
 """Lists of three: rows of these lengths are tried by fg.check, as every accepted text's are."""
 BY_ARGUMENT = ("max_of_relu", "argmax_of_scaled")
 """Where x − mean or x / Σ|x| is inf − inf or inf / inf, the text meets NaN at some element; the
@@ -33,7 +33,7 @@ merged form orders by x and applies the map to the greatest alone (docs/special_
 PIPELINES = {
     n: p for n, p in {**fg.library.PIPELINES, **ACCEPTED}.items()
     if n not in (*LONGER, *BY_ARGUMENT)
-}  # fmt: skip
+}
 LISTS = ("topk", "softmax_topk", "moe_gate")
 CONSTANTS: dict[str, dict[str, Any]] = {name: {"k": 2} for name in LISTS}
 LETTERS = (-INF, -1, 0, 2, INF, NAN)
@@ -176,7 +176,7 @@ def assert_due(name: str, inputs: Mapping[str, Array], found: tuple[Array, ...])
             at = tuple(wrong[0])
             shown = {n: a[at[0]].tolist() for n, a in inputs.items()}
             pytest.fail(f"{name}, result {number}, {shown}, tree {at[1]}: got {got[at[:2]]}, "
-                        f"due {want[at[0], 0]}; {len(wrong)} wrong")  # fmt: skip
+                        f"due {want[at[0], 0]}; {len(wrong)} wrong")
 
 
 # ---- the checks ----

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import fusegen as fg
-from fusegen import dispatch
+from fusegen.backend.cpu.backend import CpuBackend
+
+pytestmark = pytest.mark.usefixtures("served_by")
 
 PACKAGE = str(Path(fg.__file__).parent) + "/"
 X = np.random.default_rng(0).standard_normal((4, 6)).astype("f4")
@@ -181,7 +183,7 @@ TEXTS = [
     (lambda x: fg.amax(x), fg.UnknownName, "fg.max(x)"),
     (lambda x: fg.arange(x), fg.UnknownName, "fg.index(x)"),
     (lambda x: fg.layer_norm(x), fg.UnknownName, "fg.library.layer_norm"),
-]  # fmt: skip
+]
 
 CALLS = [
     (lambda: softmax(X, axis=1.0), fg.ArgumentError, "whole numbers"),
@@ -319,7 +321,7 @@ CALLS = [
     (lambda: fg.pipeline(lambda: 1)(X), fg.TraceError, "at least one array"),
     (lambda: fg.pipeline(lambda x, *, axis=1: x)(X), fg.TraceError, "called axis"),
     (lambda: fg.pipeline(lambda x, *, keepdims=1: x)(X), fg.TraceError, "keepdims"),
-]  # fmt: skip
+]
 
 
 def defaulted(default):
@@ -359,7 +361,7 @@ def test_mistakes_in_texts(case):
 
 @pytest.mark.parametrize("case", CALLS, ids=id_of)
 def test_mistakes_in_calls(case, monkeypatch):
-    monkeypatch.setattr(dispatch, "_hindered", lambda *_, **__: True)  # nothing of it is compiled
+    monkeypatch.setattr(CpuBackend, "hindrance", lambda *_, **__: "a wish")
     fn, kind, words = case
     mistake(kind, words, fn.__code__.co_firstlineno, fn)
 
@@ -376,7 +378,7 @@ def test_what_does_not_return_is_refused_at_its_def(fn, word):
 
 
 PARAMETERS = [("k=3", "*, k=3"), ("*k", "names each"), ("axis", "called axis"),
-              ("k: 'fg.PerRw'", "fg.PerRow"), ("**k", "names each")]  # fmt: skip
+              ("k: 'fg.PerRw'", "fg.PerRow"), ("**k", "names each")]
 
 
 @pytest.mark.parametrize(("parameter", "words"), PARAMETERS)

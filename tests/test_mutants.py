@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy as sp
-from cases import covariance, kl_divergence, skewness_sum
+from support.cases import covariance, kl_divergence, skewness_sum
 
 import fusegen as fg
-from fusegen import replay
 from fusegen.algebra.derive import derive
 from fusegen.algebra.laws import obligations_of
 from fusegen.algebra.pivot import best_candidate, close
 from fusegen.algebra.setting import read_setting
-from fusegen.check import attempt, lowered
-from fusegen.derivation import Dependent
-from fusegen.expr import Expr, Lit, Var, call, substitute, text, variables
-from fusegen.monoid import Monoid
+from fusegen.ir.derivation import Dependent
+from fusegen.ir.expr import Expr, Lit, Var, call, substitute, text, variables
+from fusegen.ir.monoid import Monoid
+from fusegen.library.check import attempt, lowered
+from fusegen.oracle import replay
 
 # ---- the operators ----
 
@@ -77,7 +77,7 @@ OPERATORS: dict[str, fg.Pipeline] = {
     for p in (normaliser, soft_minimum, magnitudes, squares, about_the_minimum, leaders, covariance,
               skewness_sum, kl_divergence, about_a_weighted_mean, fg.library.entropy,
               fg.library.weighted_mean, fg.library.var_mean, fg.library.topk)
-}  # fmt: skip
+}
 
 # ---- what can be broken in a derived entry ----
 
@@ -195,7 +195,7 @@ def _moves(e: Expr) -> list[str]:
 def backwards(e: Expr) -> Expr:
     """q → p for p → q: δ with the wrong sign, ρ upside down."""
     return substitute(e, {n: call("neg", Var(n)) if n.endswith("_shift")
-                          else call("div", Lit(1.0), Var(n)) for n in _moves(e)})  # fmt: skip
+                          else call("div", Lit(1.0), Var(n)) for n in _moves(e)})
 
 
 def absolute(e: Expr) -> Expr:
@@ -301,7 +301,7 @@ EDITS: dict[str, dict[str, Edit]] = {
         "δ²Σw doubled": term("weight·u·u", "weight", double),
         "not moved": stays("weight·u·u"),
     },
-}  # fmt: skip
+}
 
 
 def _derived(pipeline: fg.Pipeline) -> tuple[Any, Any]:
@@ -349,7 +349,7 @@ def counted_twice(m: Monoid) -> Monoid:
 def count_of_the_greater(m: Monoid) -> Monoid:
     """A count that is not added."""
     return replace(m, folded=tuple(
-        replace(f, fold="max") if f.name == "count" else f for f in m.folded))  # fmt: skip
+        replace(f, fold="max") if f.name == "count" else f for f in m.folded))
 
 
 def no_anchor(m: Monoid) -> Monoid:
@@ -359,7 +359,7 @@ def no_anchor(m: Monoid) -> Monoid:
 
 def twice_the_pivot(m: Monoid) -> Monoid:
     return replace(m, pivots=tuple(
-        replace(p, value=call("mul", Lit(2.0), p.value)) for p in m.pivots))  # fmt: skip
+        replace(p, value=call("mul", Lit(2.0), p.value)) for p in m.pivots))
 
 
 def shorter_list(m: Monoid) -> Monoid:
@@ -368,7 +368,7 @@ def shorter_list(m: Monoid) -> Monoid:
 
 def of_the_negative(m: Monoid) -> Monoid:
     return replace(m, lists=tuple(replace(c, lift=call("neg", c.lift)) for c in m.lists),
-                   best=tuple(replace(b, lift=call("neg", b.lift)) for b in m.best))  # fmt: skip
+                   best=tuple(replace(b, lift=call("neg", b.lift)) for b in m.best))
 
 
 def other_end(m: Monoid) -> Monoid:
@@ -390,7 +390,7 @@ LOWERED = [
     Lowered("normaliser", twice_the_pivot), Lowered("squares", twice_the_pivot),
     Lowered("topk", shorter_list), Lowered("topk", of_the_negative),
     Lowered("leaders", of_the_negative), Lowered("leaders", other_end),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("mutant", LOWERED, ids=lambda m: f"{m.operator}-{m.change.__name__}")
@@ -422,7 +422,7 @@ def only_adds(folder, a, b):
 def keeps_the_first_pivot(folder, a, b):
     new = RIGHT(folder, a, b)
     return replay.State({**new.parts, **{f.name: a.parts[f.name] for f in folder.monoid.folded}},
-                        new.best, new.lists)  # fmt: skip
+                        new.best, new.lists)
 
 
 def counts_the_first(folder, a, b):
@@ -434,7 +434,7 @@ def adds_an_epsilon(folder, a, b):
     """Wrong by 1e-20: nothing in float64 would see it."""
     new = RIGHT(folder, a, b)
     tiny = {v.name: new.parts[v.name] * (1 + folder.call("div", 1, 10**20))
-            for v in folder.monoid.moving}  # fmt: skip
+            for v in folder.monoid.moving}
     return replay.State({**new.parts, **tiny}, new.best, new.lists)
 
 
@@ -446,7 +446,7 @@ def prefers_the_second_on_ties(folder, a, b):
     for name in new.lists:
         best = {c.name: c.k for c in folder.monoid.lists}[name]
         new.lists[name] = sorted([*b.lists[name], *a.lists[name]],
-                                 key=lambda p: replay.rank(p)[:2])[:best]  # fmt: skip
+                                 key=lambda p: replay.rank(p)[:2])[:best]
     return new
 
 
@@ -494,7 +494,7 @@ MERGES = [
     ("topk", keeps_all_of_the_first, "commutativity"),
     ("leaders", keeps_all_of_the_first, "commutativity"),
     ("topk", loses_nan, None), ("leaders", loses_nan, None), ("topk", turns_the_list, None),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
@@ -512,7 +512,7 @@ def test_broken_merges_are_caught_and_the_law_is_named(operator, merge, law, mon
 WRONG_UNITS: dict[str, dict[str, Any]] = {
     "normaliser": {"m": 0.0}, "soft_minimum": {"m": 0.0}, "var_mean": {"count": 1.0},
     "squares": {"a": 1e-9},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("operator", WRONG_UNITS)

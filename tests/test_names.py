@@ -9,20 +9,20 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import nvrtc
-import own_cases
 import pytest
 import simt
-from algebra_cases import ACCEPTED
-from cuda_cases import CONSTANTS, LIBRARY, Case, library_case
 from simt.source import blank_comments_and_strings
+from support import fake_cupy, nvrtc, own_cases, state_cases
+from support.algebra_cases import ACCEPTED
+from support.cuda_cases import CONSTANTS, LIBRARY, Case, library_case
 
 import fusegen as fg
-from fusegen.compiler import Traced, Work
-from fusegen.digest import digest
-from fusegen.names import Taken, c_identifier, reserved, stems_of
-from fusegen.pipeline import Pipeline
-from fusegen.schedule.strips import strip_candidates
+from fusegen.backend.cuda.schedule.strips import strip_candidates
+from fusegen.compile.passes import Traced, Typed, Work
+from fusegen.ir.digest import digest
+from fusegen.ir.forms import ROLES
+from fusegen.ir.names import Taken, c_identifier, reserved, stems_of
+from fusegen.pipeline.pipeline import Pipeline
 
 _OWN = {n: p for n, p in vars(own_cases).items() if isinstance(p, Pipeline)}
 _PIPELINE, _USERS = "zqp", re.compile(r"zq\d+")
@@ -32,7 +32,8 @@ _BARE_NAME = re.compile(r"(?<![\w.])(?<!->)(?<!::)[A-Za-z_]\w*")  # no member, n
 def _called(work: Work, name: str, **more: Any) -> Work:
     """The same work on a graph of this name, and of these names within."""
     graph = replace(work.graph, name=name, **more)
-    return replace(work, traced=Traced(graph, digest(graph)), known={})
+    typed = Typed(Traced(graph, digest(graph)), work.dtypes, work.form, work.typed.role)
+    return replace(work, typed=typed)
 
 
 def _renamed(work: Work) -> Work:
@@ -41,13 +42,13 @@ def _renamed(work: Work) -> Work:
     return _called(
         work, _PIPELINE, names={n: f"zq{i}" for i, n in enumerate(nodes)},
         output_names=tuple(f"zq{1000 + i}" for i in range(len(outputs))),
-    )  # fmt: skip
+    )
 
 
 def _functions(source: str) -> Iterator[str]:
     """What stands at the top level of a source, each with its braces."""
     text = re.sub(r"^ *#.*|extern *(\{)?|namespace[^{;]*\{", "", blank_comments_and_strings(source),
-                  flags=re.MULTILINE)  # fmt: skip
+                  flags=re.MULTILINE)
     depth = start = 0
     for mark in re.finditer(r"[{};]", text):
         depth = max(0, depth + {"{": 1, "}": -1, ";": 0}[mark[0]])
@@ -113,16 +114,44 @@ def test_states_of_every_kind(name: str) -> None:
         _check(work.source, new)
 
 
+@pytest.mark.parametrize("name", state_cases.TEXTS)
+def test_programs_of_one_role(name: str) -> None:
+    p = fg.pipeline(state_cases.TEXTS[name])
+    for target in ("sm_90", "x86-64-v3"):
+        for role in ROLES[1:]:
+            work = _renamed(p.work(role=role, target=target))
+            if _beside_users(work.source):  # a merge of lists alone has members only
+                _check(work.source, {q.name for q in work.program.kernels[0].params if q.field})
+
+
+@fg.pipeline
+def neighbours_of_states(x, total, part, bytes, row_states, m, m_state):
+    """As locals and arrays of folds, merges and finishes."""
+    share, _ = fg.topk(x, 3)
+    row_lists, merged = fg.topk(total, 2)
+    state = fg.max(m)
+    return {"states": share, "next": merged, "lists": row_lists, "m": fg.sum(fg.exp(m - state)),
+            "first_column": fg.sum(m_state), "best": fg.argmax(bytes), "top_value": fg.mean(part),
+            "columns": fg.var(row_states)}
+
+
+@pytest.mark.parametrize("place", ["cpu", "gpu"])
+def test_states_of_names_that_resemble_derived_ones(place: str, gpu: object) -> None:
+    rng, p = np.random.default_rng(3), neighbours_of_states
+    given = [rng.normal(0, 1, (3, 50)).astype("f4") for _ in p.signature.arrays]
+    where = {"cpu": np.asarray, "gpu": lambda a: fake_cupy.array(np.ascontiguousarray(a))}[place]
+    parts = state_cases.pieces(p, given, [0, 1, 20, 50], where)
+    state_cases.near(p.finish(fg.merge(p, *parts)), p.reference(*given), 1e-5)
+
+
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "argmax"])
 def test_rows_side_by_side(name: str) -> None:
     work = _renamed(library_case(name, 1, 4096).work(n_rows=4096))
-    work = replace(work, problem=replace(work.problem, inner=1024), known={})
+    work = replace(work, problem=replace(work.problem, inner=1024))
     found = strip_candidates(work.result("lower"), work.problem, work.target, None)
     assert len(found) > 10
     for candidate in found:
-        one = replace(work, known={})
-        one.known["select_schedule"] = candidate.schedule
-        _check(one.source)
+        _check(work.scheduled(candidate.schedule).source)
 
 
 @fg.pipeline
@@ -135,7 +164,7 @@ def neighbours(x, x_row, x_items, x_kept, greatest, count: fg.PerColumn, row: fg
     top_best = fg.exp(top - state) / x_anchor
     max = fg.min(x_kept)
     return {"x": x_anchor, "x_out": state_shift, "top_value": top_best, "bar": at, "peak": max,
-            "y": fg.sum(top_best), "y_out": x * row - state_shift}  # fmt: skip
+            "y": fg.sum(top_best), "y_out": x * row - state_shift}
 
 
 def _neighbours(n_rows: int, n_cols: int) -> Case:
@@ -169,7 +198,7 @@ def test_pipelines_may_be_called_as_what_cuda_or_a_template_has(name: str) -> No
     work = library_case("topk", 1, 25_000).work(n_rows=4000)
     source = _called(work, c_identifier(name)).source
     assert f"{c_identifier(name)}_kernel(" in source
-    assert nvrtc.compile_for(source, "sm_90").reports
+    assert nvrtc.valid_for(source, "sm_90").reports
 
 
 def test_a_name_is_free_only_if_nothing_derives_it() -> None:
@@ -186,5 +215,5 @@ def test_identifiers() -> None:
     known = {"x": "x", "count": "count_", "class": "class_", "State": "State_", "kTeam": "kTeam_",
              "next_token": "next_token_", "a b": "a_b", "__x__": "x", "2d": "n2d", "é": "value",
              "K": "K", "Wq": "Wq", "NAN": "NAN_", "expf": "expf_", "state1": "state1_",
-             "weights": "weights"}  # fmt: skip
+             "weights": "weights"}
     assert {name: c_identifier(name) for name in known} == known

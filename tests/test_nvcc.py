@@ -8,9 +8,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cuda_cases import library_case
+from support import state_cases
+from support.cuda_cases import library_case
 
-from fusegen.emit.comments import code
+import fusegen as fg
+from fusegen.backend.emit.comments import code
+from fusegen.ir.forms import ROLES
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.cu"))
 NVCC = shutil.which("nvcc")
@@ -34,8 +37,20 @@ def test_constructors_initialise_members_by_functions_of_the_file(path: Path) ->
 @pytest.mark.parametrize("arch", SLICE)
 def test_files_compile_as_they_stand(arch: str, tmp_path: Path) -> None:
     """A slice of benchmarks/nvcc_campaign.py, without a word from the compiler."""
+    _compile_quietly(SLICE[arch].work(arch=arch, n_rows=4000).source, arch, tmp_path)
+
+
+@pytest.mark.skipif(NVCC is None, reason="nvcc is not here; NVRTC compiles the library elsewhere")
+@pytest.mark.parametrize("role", ROLES[1:])
+@pytest.mark.parametrize("name", ["many", "places", "ends"])
+def test_programs_of_one_role_compile_as_they_stand(name: str, role: str, tmp_path: Path) -> None:
+    text = {**state_cases.TEXTS, "ends": state_cases.ends}[name]
+    _compile_quietly(fg.pipeline(text).source("sm_90", role=role, n_cols=99), "sm_90", tmp_path)
+
+
+def _compile_quietly(source: str, arch: str, tmp_path: Path) -> None:
     path = tmp_path / "kernel.cu"
-    path.write_text(SLICE[arch].work(arch=arch, n_rows=4000).source, encoding="utf-8")
+    path.write_text(source, encoding="utf-8")
     command = [str(NVCC), "-c", f"-arch={arch}", "-Xcompiler", "-Wall", "-o", "kernel.o", path.name]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")

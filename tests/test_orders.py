@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_cases import Case
+from support.cuda_cases import Case
 
 import fusegen as fg
-from fusegen.dtypes import dtype_of
-from fusegen.runtime import cpu
+from fusegen.backend.cpu import toolchain
+from fusegen.ir.dtypes import dtype_of
 
 GROUPS = {
     "single": ("float32", "float16", "bfloat16", "int8", "uint8", "bool"),
@@ -106,7 +106,7 @@ def check(got: tuple[Any, ...], arrays: list[np.ndarray], ks: tuple[int, ...]) -
             np.testing.assert_array_equal(found, want, err_msg=said)
 
 
-@pytest.mark.skipif(cpu.find_compiler() is None, reason="no C++ compiler")
+@pytest.mark.skipif(toolchain.find_compiler() is None, reason="no C++ compiler")
 @pytest.mark.parametrize("lists", LISTS)
 @pytest.mark.parametrize("group", GROUPS)
 def test_orders_on_the_cpu(group: str, lists: str) -> None:
@@ -120,7 +120,7 @@ def test_orders_on_the_cpu(group: str, lists: str) -> None:
 
 @pytest.mark.parametrize(("dtype", "n"), [
     ("float32", 3), ("float32", 130), ("float16", 33), ("int8", 33), ("bool", 130),
-])  # fmt: skip
+])
 def test_orders_on_gpus(dtype: str, n: int) -> None:
     """The generated CUDA, emulated."""
 

@@ -10,12 +10,12 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
-import monoid_cases as written
 import numpy as np
-import own_cases as own
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import monoid_cases as written
+from support import own_cases as own
 
 import fusegen as fg
 from fusegen.algebra.own.exact import evaluate, exact, same
@@ -24,8 +24,8 @@ from fusegen.algebra.own.reachable import mode_of
 from fusegen.algebra.own.refute import Search
 from fusegen.algebra.own.simplex import Simplex
 from fusegen.algebra.own.work import Work
-from fusegen.expr import Call, call
-from fusegen.expr import evaluate as in_numpy
+from fusegen.ir.expr import Call, call
+from fusegen.ir.expr import evaluate as in_numpy
 
 
 @cache
@@ -88,7 +88,7 @@ def recompute(operator, law, found):
     def merge(p, q):
         with np.errstate(all="ignore"):
             return operator.merge({n: np.asarray(v) for n, v in p.items()},
-                                  {n: np.asarray(v) for n, v in q.items()}, in_numpy)  # fmt: skip
+                                  {n: np.asarray(v) for n, v in q.items()}, in_numpy)
 
     s = {name: state(piece) for name, piece in found.pieces.items()}
     for name, shown in found.states.items():
@@ -109,7 +109,7 @@ def recompute(operator, law, found):
 
 def equal(p, q):
     return all(np.allclose(float(p[n]), float(q[n]), rtol=1e-10, atol=1e-12, equal_nan=True)
-               for n in p)  # fmt: skip
+               for n in p)
 
 
 @pytest.mark.parametrize("name", own.REFUTED)
@@ -127,7 +127,7 @@ def test_no_counterexample_is_shorter(name):
     for values in itertools.product((0, 1, -1), repeat=3):
         if sum(map(abs, values)) < sum(numbers):
             a, b, c = ({f.name: evaluate(f.lift, {"x": exact(v)}) for f in monoid.operator.fields}
-                       for v in values)  # fmt: skip
+                       for v in values)
             join = lambda p, q: monoid.operator.merge(p, q, evaluate)  # noqa: E731
             left, right = join(join(a, b), c), join(a, join(b, c))
             assert all(same(left[n], right[n]) for n in left)
@@ -138,7 +138,7 @@ def test_the_text_can_be_checked_by_hand():
         fg.check(own.mean_of_means)
     text = str(caught.value)
     for part in ("a = 0, the state of [0]", "c = 1, the state of [1]", "b ⊕ c = 1/2",
-                 "(a ⊕ b) ⊕ c = 1/2", "a ⊕ (b ⊕ c) = 1/4", "own_cases.py"):  # fmt: skip
+                 "(a ⊕ b) ⊕ c = 1/2", "a ⊕ (b ⊕ c) = 1/4", "own_cases.py"):
         assert part in text
 
 
@@ -165,7 +165,7 @@ def test_neither_proved_nor_refuted_needs_an_assumption():
 
 def test_a_refuted_law_cannot_be_assumed():
     monoid = fg.monoid(0.0, lambda x: x, lambda a, b: a - b, name="difference",
-                       assume=("associative", "identity"))  # fmt: skip
+                       assume=("associative", "identity"))
     with pytest.raises(fg.LawViolation, match="associativity fails"):
         fg.check(monoid)
 
@@ -205,7 +205,7 @@ def test_the_shared_value_of_a_product():
 
 
 @given(st.lists(st.fractions(-5, 5, max_denominator=7), min_size=3, max_size=12),
-       st.data())  # fmt: skip
+       st.data())
 @settings(max_examples=60, deadline=None)
 def test_invariants_hold_of_every_state(values, data):
     """What a proof assumes of states is true of those that rows lead to."""
@@ -232,9 +232,9 @@ def test_invariants_hold_of_every_state(values, data):
     ("maximum", (math.nan, 1), math.nan), ("round", (Fraction(5, 2),), 2), ("log", (0,), -math.inf),
     ("to_int", (Fraction(-7, 2),), -3), ("xlogy", (0, 5), 0), ("pow", (2, -2), Fraction(1, 4)),
     ("eq", (math.nan, math.nan), False), ("le", (math.inf, math.inf), True),
-])  # fmt: skip
+])
 def test_exact_arithmetic(op, args, value):
-    from fusegen.expr import Lit, call
+    from fusegen.ir.expr import Lit, call
 
     literals = [Lit(a) if not isinstance(a, Fraction) else call("div", Lit(a.numerator),
                                                                Lit(a.denominator)) for a in args]
@@ -273,7 +273,7 @@ def test_a_broken_monoid_is_never_proved():
     broken = [m for name in ("maximum drawdown", "second least", "saturating addition", "range",
                              "maximum and how often", "modulo 5 by a comparison", "clamping maps",
                              "max-plus line", "queue: work left", "balanced brackets")
-              for m in mutants(written.RIGHT[name].operator)]  # fmt: skip
+              for m in mutants(written.RIGHT[name].operator)]
     assert len(broken) > 30
     refuted = 0
     for operator in rng.sample(broken, 24):
@@ -288,7 +288,7 @@ def test_a_broken_monoid_is_never_proved():
 
 
 _OTHER = {"maximum": "minimum", "minimum": "maximum", "add": "sub", "sub": "add", "ge": "gt",
-          "gt": "ge", "floor": "ceil"}  # fmt: skip
+          "gt": "ge", "floor": "ceil"}
 
 
 def mutants(operator):
@@ -311,7 +311,7 @@ def test_facts_hold_of_every_state():
     """What linear arithmetic assumes of states is true of those that random rows lead to."""
     rng = random.Random(3)
     for name in ("longest run", "maximum subarray, empty ones too", "second largest",
-                 "modulo 7", "balanced brackets", "number of runs"):  # fmt: skip
+                 "modulo 7", "balanced brackets", "number of runs"):
         monoid = written.RIGHT[name]
         for part in Laws(monoid.operator).parts:
             part.decided("identity")
@@ -326,7 +326,7 @@ def _allowed(operator, states, rng):
     for _ in range(rng.randint(1, 9)):
         x = Fraction(rng.randint(-20, 20), 1 if whole else rng.choice([1, 2, 7]))
         here = {f.name: evaluate(f.lift, {v.name: x for v in operator.elements})
-                for f in operator.fields}  # fmt: skip
+                for f in operator.fields}
         state = here if state is None else operator.merge(state, here, evaluate)
         held = {n: state[n] for n in (f.name for f in states.operator.fields)}
         mode = next(m for m in states.modes if mode_of(held, [n for n, v in m

@@ -6,17 +6,17 @@ import subprocess
 import sys
 
 import numpy as np
-import nvrtc
-import own_cases as own
 import pytest
 import simt
-from cases import FORMS, TARGETS, leaves
-from cuda_cases import Case, assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import nvrtc
+from support import own_cases as own
+from support.cases import FORMS, TARGETS, leaves
+from support.cuda_cases import Case, assert_close
 
 import fusegen as fg
-from fusegen.runtime.toolchain import find_compiler
+from fusegen.backend.cpu.toolchain import find_compiler
 
 emulated = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 compiled = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
@@ -48,7 +48,7 @@ def test_the_reference_is_what_the_monoid_means():
     def several(x, y, z):
         return (fg.reduce(own.last_number, x), fg.reduce(own.first_number, x),
                 fg.reduce(own.recurrence, y - 6, y), fg.reduce(own.argmin, z, y),
-                fg.reduce(own.longest_run, z))  # fmt: skip
+                fg.reduce(own.longest_run, z))
 
     last, first, h, payload, run = several.reference(x, y, z)
     np.testing.assert_array_equal(last, [-2, np.nan, 0])
@@ -105,17 +105,17 @@ def test_whole_numbers(dtype):
 @pytest.mark.parametrize("name", own.PROVED)
 def test_every_monoid_on_the_cpu(name):
     monoid = own.PROVED[name]
-    from fusegen.check import reducing
+    from fusegen.library.check import reducing
 
     pipeline = reducing(monoid)
     kind = "int32" if monoid in (own.depth, own.whole_sum) else "float32"
     scale = 8 if name in ("complex_product", "matrix_product") else 1  # products stay in range
     for n_cols in (1, 40, 700) if scale == 1 else (1, 12):
         arrays = [whole_rows((3, n_cols), seed=i, dtype=kind) / (1 if kind == "int32" else scale)
-                  for i in range(len(monoid.elements))]  # fmt: skip
+                  for i in range(len(monoid.elements))]
         arrays = [a.astype(kind) for a in arrays]
         for got, want in zip(leaves(pipeline(*arrays)), leaves(pipeline.reference(*arrays)),
-                             strict=True):  # fmt: skip
+                             strict=True):
             np.testing.assert_allclose(got, want, rtol=3e-6, atol=1e-6)
 
 
@@ -185,7 +185,7 @@ def test_row_values_and_counts_may_be_lifted(target):
         lift=lambda item, row: {"state": item * row, "i": 1, "lane": item > row},
         merge=lambda a, b: {"state": a["state"] + b["state"], "i": a["i"] + b["i"],
                             "lane": a["lane"] | b["lane"]},
-    )  # fmt: skip
+    )
     ones = fg.monoid(0, lambda x: 1, lambda a, b: a + b, name="ones")
 
     @fg.pipeline
@@ -238,7 +238,7 @@ def test_cuda_any_length_and_alignment(n_cols):
 @pytest.mark.parametrize(("n_cols", "choices"), [
     (1, {}), (31, {}), (129, {"shift": 3}), (1023, {"chunk": 1}), (2049, {"form": "unfused"}),
     (4097, {"shift": 1}), (40_001, {"n_rows": 2}),
-])  # fmt: skip
+])
 def test_row_order_is_kept_on_the_gpu(n_cols, choices):
     """Thread, warp, block, tiles, and blocks that share a row."""
     rng = np.random.default_rng(n_cols)
@@ -263,7 +263,7 @@ def test_cuda_rows_split_over_blocks():
 @pytest.mark.parametrize(("pipeline", "options"), [
     (own.statistics, {}), (own.in_order, {}), (own.in_order, {"dtype": "float64"}),
     (own.scan, {"n_rows": 4, "n_cols": 1_000_000}), (own.scan, {"dtype": "float16", "chunk": 1}),
-], ids=lambda v: getattr(v, "name", str(v)))  # fmt: skip
+], ids=lambda v: getattr(v, "name", str(v)))
 def test_nvrtc_compiles(pipeline, options):
     for arch in ("sm_80", "sm_90"):
         found = nvrtc.compile_for(pipeline.source(target=arch, **options), arch)
@@ -290,7 +290,7 @@ BROKEN = {
     "branch": fg.monoid(0.0, lambda x: x, lambda a, b: a if a > b else b),
     "casts to float16": fg.monoid(
         0.0, lambda x: x, lambda a, b: fg.cast(a, "float16") + b),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", BROKEN)
@@ -309,7 +309,7 @@ def test_errors_stand_at_the_line(what):
     ({"lift": np.exp}, "lift must be a function"),
     ({"assume": ("asociative",)}, "Did you mean 'associative'?"),
     ({"commutative": True}, 'assume=("commutative",)'),
-])  # fmt: skip
+])
 def test_errors_of_the_definition(arguments, what):
     good = {"identity": 0.0, "lift": lambda x: x, "merge": lambda a, b: a + b}
     with pytest.raises(fg.ArgumentError) as caught:
@@ -350,7 +350,7 @@ def test_a_value_of_the_pipeline_cannot_be_merged():
 def test_the_command_line_checks_monoids():
     def check(name):
         return subprocess.run([sys.executable, "-m", "fusegen", "check", f"{own.__file__}:{name}"],
-                              capture_output=True, text=True)  # fmt: skip
+                              capture_output=True, text=True)
 
     good, bad, unknown = check("welford"), check("mean_of_means"), check("unproved")
     assert (good.returncode, bad.returncode, unknown.returncode) == (0, 1, 2)
@@ -362,6 +362,6 @@ def test_the_command_line_checks_monoids():
 def test_explain_shows_the_laws():
     page = str(own.in_order.explain())
     for part in ("your monoid recurrence", "associative:", "kept, as the row has it: a = ",
-                 "offset = b.slope·a.offset + b.offset"):  # fmt: skip
+                 "offset = b.slope·a.offset + b.offset"):
         assert part in page
     assert "WelfordMonoid(0, 0, 0)" in str(own.statistics.explain())

@@ -10,24 +10,29 @@ from pathlib import Path
 
 import pytest
 
+from fusegen.backend.cpu.toolchain import find_compiler
+
 ROOT = Path(__file__).parents[1]
+
+
+def built(out: Path, **more: str) -> Path:
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out)]
+    subprocess.run([*build, str(ROOT)], check=True, capture_output=True, env=os.environ | more)
+    (found,) = out.glob("*.whl")
+    return found
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out)]
-    subprocess.run([*build, str(ROOT)], check=True, capture_output=True)
-    (found,) = out.glob("*.whl")
-    return found
+    return built(tmp_path_factory.mktemp("wheel"))
 
 
 def test_wheel_ships_every_template(wheel: Path) -> None:
     inside = set(zipfile.ZipFile(wheel).namelist())
     templates = {
-        f"fusegen/{p.relative_to(ROOT).as_posix()}" for p in (ROOT / "templates").rglob("*.j2")
+        f"fusegen/{p.relative_to(ROOT).as_posix()}" for p in (ROOT / "templates").rglob("*.*")
     }
-    assert templates
+    assert {Path(name).suffix for name in templates} == {".j2", ".cuh", ".cpp", ".hpp"}
     assert templates <= inside
     assert not [n for n in inside if n.startswith(("tests/", "benchmarks/"))]
     assert "fusegen/py.typed" in inside
@@ -45,5 +50,26 @@ def test_installed_wheel_works_anywhere(wheel: Path, tmp_path: Path) -> None:
     )
     environment = {**os.environ, "PYTHONPATH": str(site), "FUSEGEN_CACHE_DIR": str(tmp_path / "c")}
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment,
-                          capture_output=True, text=True)  # fmt: skip
+                          capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
+def test_a_wheel_for_a_platform_brings_the_helper(wheel: Path, tmp_path: Path) -> None:
+    assert wheel.name.endswith("-py3-none-any.whl")
+    own = built(tmp_path / "out", FUSEGEN_BUILD_HELPER="1")
+    assert "-cp311-abi3-" in own.name
+    site = tmp_path / "site"
+    zipfile.ZipFile(own).extractall(site)
+    program = (
+        "import fusegen as fg, numpy as np; from fusegen.backend.cpu.helper import HELPER; "
+        "assert 'site' in fg.__file__, fg.__file__; print(HELPER.finding().state); "
+        "x = np.arange(12.0).reshape(3, 4); found = [fg.library.softmax(x) for _ in range(3)]; "
+        "assert all(np.array_equal(f, found[0]) for f in found)"
+    )
+    environment = {n: v for n, v in os.environ.items() if n != "FUSEGEN_HELPER"}
+    environment |= {"PYTHONPATH": str(site), "FUSEGEN_CACHE_DIR": str(tmp_path / "c")}
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "served by compiled code, prebuilt"

@@ -12,19 +12,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from algebra_cases import ACCEPTED
-from cases import covariance, kl_divergence, skewness_sum, weighted_variance
 from hypothesis import given
 from hypothesis import strategies as st
+from support.algebra_cases import ACCEPTED
+from support.cases import covariance, kl_divergence, skewness_sum, weighted_variance
 
 import fusegen as fg
-from fusegen.derivation import Commuted, Dependent, Derivation, Refused
-from fusegen.expr import Call, Expr, Lit, Var, call, evaluate
-from fusegen.ops import OPS
-from fusegen.proof.html import MathML
-from fusegen.proof.latex import Latex, escaped
-from fusegen.proof.notation import parts_of_name, written
-from fusegen.proof.text import Plain
+from fusegen.algebra.proof.html import MathML
+from fusegen.algebra.proof.latex import Latex, escaped
+from fusegen.algebra.proof.notation import parts_of_name, written
+from fusegen.algebra.proof.proof import Proof
+from fusegen.algebra.proof.text import Plain
+from fusegen.ir.derivation import Commuted, Dependent, Refused
+from fusegen.ir.expr import Call, Expr, Lit, Var, call, evaluate
+from fusegen.ir.ops import OPS
 
 L = fg.library.PIPELINES
 
@@ -37,7 +38,7 @@ def everything(x, w, *, k=3):
     return {
         "top": fg.topk(fg.max(x) - 2 * x, k), "warm": warm, "above": fg.count(x > fg.mean(x)),
         "slope": fg.sum(w * u), "norm": fg.sum((x / fg.max(fg.abs(x))) ** 2),
-    }  # fmt: skip
+    }
 
 
 PIPELINES = [*L.values(), everything, kl_divergence, covariance, skewness_sum, weighted_variance]
@@ -105,9 +106,9 @@ def test_letters_of_the_argument_are_nobody_elses():
 def test_json_gives_back_the_very_derivation(pipeline):
     found = pipeline.derivation()
     text = found.to_json()
-    assert Derivation.from_json(text) == found
-    assert Derivation.from_json(text).to_json() == text
-    assert str(Derivation.from_json(text)) == str(found)
+    assert Proof.from_json(text) == found
+    assert Proof.from_json(text).to_json() == text
+    assert str(Proof.from_json(text)) == str(found)
 
 
 @each
@@ -164,7 +165,7 @@ exprs = st.recursive(
                             st.sampled_from(["add", "sub", "mul", "div"]), inner, inner)
     | st.builds(lambda op, a: call(op, a), st.sampled_from(["neg", "square", "abs"]), inner),
     max_leaves=8,
-)  # fmt: skip
+)
 
 
 @given(exprs)
@@ -183,7 +184,7 @@ def test_brackets_say_what_the_expression_means(expr: Expr):
     except ZeroDivisionError:
         return
     assert found == pytest.approx(wanted, rel=1e-9, nan_ok=True) or wanted in (
-        float("inf"), float("-inf")), shown  # fmt: skip
+        float("inf"), float("-inf")), shown
 
 
 @given(exprs)
@@ -203,7 +204,7 @@ def test_every_operation_can_be_written():
 
 @pytest.mark.parametrize(("name", "parts"), [
     ("S₁₂′", ("S", "12", "′")), ("mean_x", ("mean_x", "", "")), ("m_2′", ("m_2", "", "′")),
-])  # fmt: skip
+])
 def test_names_come_apart(name, parts):
     assert parts_of_name(name) == parts
 
@@ -239,22 +240,22 @@ def test_a_record_that_is_none_is_turned_away(change):
     record = json.loads(L["softmax"].derivation().to_json())
     change(record)
     with pytest.raises(fg.ArgumentError, match="not the record"):
-        Derivation.from_json(json.dumps(record))
+        Proof.from_json(json.dumps(record))
 
 
 @pytest.mark.parametrize("text", ["", "[1", "null", "[" * 100_000, "{}"])
 def test_text_that_is_no_record_is_turned_away(text):
     with pytest.raises(fg.ArgumentError, match="not the record"):
-        Derivation.from_json(text)
+        Proof.from_json(text)
 
 
 def test_json_keeps_numbers_that_json_does_not_have():
     found = L["softmax"].derivation()
     odd = replace(found.entries[1], readout=(Lit(float("inf")), Lit(float("-inf")), Lit(1, "int"),
-                                             Lit(True, "bool"), Lit(0.1)))  # fmt: skip
+                                             Lit(True, "bool"), Lit(0.1)))
     told = replace(found, entries=(odd,))
-    assert Derivation.from_json(told.to_json()) == told
-    values = [c.value for c in Derivation.from_json(told.to_json()).entries[0].readout]
+    assert Proof.from_json(told.to_json()) == told
+    values = [c.value for c in Proof.from_json(told.to_json()).entries[0].readout]
     assert [type(v) for v in values] == [float, float, int, bool, float]
 
 
@@ -286,7 +287,7 @@ def test_derivations_and_sources_do_not_depend_on_hash_seeds():
                  "FUSEGEN_CACHE_DIR": "/dev/null/none", "PATH": "/usr/bin:/bin"},
         )
         for seed in "012"
-    ]  # fmt: skip
+    ]
     found = {run.communicate()[0] for run in runs}
     assert all(run.returncode == 0 for run in runs)
     assert len(found) == 1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import rows
+from support.cases import rows
 
 import fusegen as fg
-from fusegen.reference import top_columns
+from fusegen.oracle.reference import top_columns
 
 
 def test_floats_are_float64_and_integers_int64():

@@ -12,8 +12,9 @@ from fuzz.float_judge import accepted
 from fuzz.float_rows import TREES, execute
 
 import fusegen as fg
-from fusegen.lower.online import online_kernel
-from fusegen.replay import RowsReplay, balanced, chain
+from fusegen.compile.lower.online import online_kernel
+from fusegen.ir.dtypes import FLOAT32
+from fusegen.oracle.replay import RowsReplay, balanced, chain
 
 INF = float("inf")
 
@@ -54,7 +55,7 @@ KEPT = {
     "shares of a product": lambda x, y: fg.sum(shares(x * y)),
     "shares of a difference": lambda x, y: fg.sum(shares(x - y)),
     "shares of magnitudes": lambda x, y: fg.mean(shares(fg.abs(x))),
-}  # fmt: skip
+}
 """Texts that are refused as they stand."""
 
 REFUSED = {
@@ -66,7 +67,7 @@ REFUSED = {
         (x / fg.max(x)) ** 2 - (x**2 - fg.max(fg.where(y > 0, x**2, -INF))) ** 2
     ),
     "all terms 0 where x is constant": lambda x, y: fg.sum(1 - fg.exp(x - middle(x))),
-}  # fmt: skip
+}
 """Texts of the same shapes whose read-out would cancel, or whose terms would vanish."""
 
 
@@ -122,7 +123,7 @@ def test_shares_are_right_where_one_is_nearly_all():
         others = np.where(x == x.max(1, keepdims=True), 0, e)
         c, n = d - others.sum(1), others.sum(1)
         want = (c * (c - 1) + 2 * c * n + n * n - (square - c)) / d**2
-        dtypes = {i.name: fg.dtypes.FLOAT32 for i in graph.inputs}
+        dtypes = {i.name: FLOAT32 for i in graph.inputs}
         kernel = online_kernel(graph, found.final, dtypes)
         for tree in (chain(1), chain(7), balanced(1)):
             replay = RowsReplay(kernel, {"x": x, "y": x}, 37)
@@ -137,7 +138,7 @@ def test_special_values_are_the_texts_or_nan(name):
     numbers; no NaN stands for the text's number, and no number for its NaN, but where that
     is of weight 0."""
     graph, found = _work(KEPT[name])
-    dtypes = {i.name: fg.dtypes.FLOAT32 for i in graph.inputs}
+    dtypes = {i.name: FLOAT32 for i in graph.inputs}
     kernel = online_kernel(graph, found.final, dtypes)
     pipeline = fg.pipeline(KEPT[name])
     letters = (-INF, -1.0, 0.0, 2.0, INF, np.nan)

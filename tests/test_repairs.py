@@ -7,17 +7,17 @@ import itertools
 import numpy as np
 import pytest
 import simt
-from merge_trees import GPU, HOST, drive, trees
-from repair_cases import ALL, INF, Case, narrow, pairs, products, products_due
+from support.merge_trees import GPU, HOST, drive, trees
+from support.repair_cases import ALL, INF, Case, narrow, pairs, products, products_due
 
 import fusegen as fg
-from fusegen.dispatch import Choices, Front
-from fusegen.dtypes import FLOAT32
-from fusegen.lower.online import online_kernel
-from fusegen.replay import RowsReplay, balanced, chain
-from fusegen.runtime.cpu import find_compiler
-from fusegen.schedule.problem import Problem
-from fusegen.schedule.target import CUDA_TARGETS
+from fusegen.backend.cpu.toolchain import find_compiler
+from fusegen.backend.problem import Problem
+from fusegen.backend.target import CUDA_TARGETS
+from fusegen.compile.lower.online import online_kernel
+from fusegen.compile.passes import Typed, Work
+from fusegen.ir.dtypes import FLOAT32
+from fusegen.oracle.replay import RowsReplay, balanced, chain
 
 UNIT = 2.0**-23
 NAMES = list(ALL)
@@ -60,7 +60,7 @@ def assert_due(cases, x, y, found):
             wrong = ~(abs(got - right[:, None]) <= allowed[:, None]) & judged[:, None]
         at = np.argwhere(wrong)
         assert not len(at), (name, len(at), divmod(int(at[0][0]), 19), got[tuple(at[0])],
-                             right[at[0][0]], allowed[at[0][0]])  # fmt: skip
+                             right[at[0][0]], allowed[at[0][0]])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -83,9 +83,10 @@ def test_calls_that_split_rows_lower_again_what_the_first_look_rewrote(name):
     """A call knows the passes before a target; the program of split rows is made of their nodes."""
     traced = ALL[name][0].traced(frozenset("xy"), {})
     dtypes = {i.name: FLOAT32 for i in traced.graph.inputs}
-    front = Front(traced, dtypes, Choices())
+    typed = Typed(traced, dtypes, "auto")
+    assert typed.program().kernels
     problem = Problem(dtypes=dtypes, n_rows=2, n_cols=300_000)
-    work = front.work(CUDA_TARGETS["sm_90"], problem)
+    work = Work(typed, CUDA_TARGETS["sm_90"], problem)
     assert work.derivation.repairs
     assert len(work.program.kernels) >= len(work.result("lower").kernels)
     assert work.schedule.grouping == "sweeps"
@@ -124,7 +125,7 @@ def test_exponents_are_never_added_up_from_greater_parts_than_the_text_has(offse
     (lambda x: fg.sum(fg.exp(x * -3 - fg.min(x * -3))), lambda x: x * np.float32(-3)),
     (lambda x: fg.sum(fg.exp(x - fg.min(x))), lambda x: x),
     (lambda x: fg.sum(fg.exp((x - fg.min(x)) * 2)), lambda x: x * np.float32(2)),
-])  # fmt: skip
+])
 def test_the_scale_of_exponentials_rounds_as_little_as_their_sum(text, rounded):
     """exp(m − P) multiplies all terms alike: what m and m − P are rounded by must not be in it."""
     rng = np.random.default_rng(5)
@@ -148,7 +149,7 @@ def test_elements_that_are_rounded_are_rounded_alike_in_the_pivot():
     the sum is kept about must be formed of the same numbers, or what is exactly 0 is not."""
     third = np.array([[1e25 / 7], [1.7e25], [3.3e24]], np.float32)
     p = fg.pipeline(lambda x, y: fg.sum(
-        (x * -3 - fg.max(fg.where(y > 0, x * -3, -np.inf))) ** 2))  # fmt: skip
+        (x * -3 - fg.max(fg.where(y > 0, x * -3, -np.inf))) ** 2))
     assert p.derivation().repairs
     np.testing.assert_array_equal(p(third, np.ones_like(third)), 0)
     q = fg.pipeline(_of_sums)
@@ -185,9 +186,9 @@ def test_row_values_of_several_parts_are_subtracted_part_by_part():
         fg.library.softmax(x) * (fg.abs(y) - fg.max(fg.abs(y)) - fg.log(
             fg.sum(fg.exp(fg.abs(y) - fg.max(fg.abs(y))))))
         + fg.library.softmax(z) * (z - fg.max(x)) ** 2
-    ))  # fmt: skip
+    ))
     x, y, z = (np.array([v], np.float32) for v in
-               ([0.0, -20, -1, -2], [1e5, -1e5, 1e5, 1e5], [0.0, 0, 0, 0]))  # fmt: skip
+               ([0.0, -20, -1, -2], [1e5, -1e5, 1e5, 1e5], [0.0, 0, 0, 0]))
     assert p.derivation().repairs
     work = p.work(form="online", dtype="float32")
     given = {"x": x, "y": y, "z": z}

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-from own_cases import first_number, max_count, recurrence, welford
+from support.accepted import ACCEPTED
+from support.own_cases import first_number, max_count, recurrence, welford
 
 import fusegen as fg
-from fusegen import graph as g
-from fusegen.check import lowered, reducing
-from fusegen.replay import RowReplay, RowsReplay, balanced, chain
-from fusegen.runtime.toolchain import find_compiler
-from fusegen.trials.rows import FAMILIES, values
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-from accepted import ACCEPTED
+from fusegen.backend.cpu.toolchain import find_compiler
+from fusegen.compile.trials.rows import FAMILIES, values
+from fusegen.ir import graph as g
+from fusegen.library.check import lowered, reducing
+from fusegen.oracle.replay import RowReplay, RowsReplay, balanced, chain
 
 N_COLS, N_ROWS = 19, 9
 TREES = {
     "left": chain(1), "right": chain(7, forward=False), "long": chain(256), "pairs": balanced(3),
-}  # fmt: skip
+}
 
 
 @fg.pipeline
@@ -43,7 +38,7 @@ def _inputs(graph, dtypes):
     found = {}
     for node in graph.inputs:
         kinds = [values(node, N_COLS, dtypes[node.name], f, rng)
-                 for f in (*FAMILIES.values(), FAMILIES["ties"], FAMILIES["ties"])]  # fmt: skip
+                 for f in (*FAMILIES.values(), FAMILIES["ties"], FAMILIES["ties"])]
         rows = np.stack(kinds if node.axis is not g.Axis.PER_COLUMN else kinds[2:3])
         if node.axis is g.Axis.ELEMENT and rows.dtype.kind == "f":
             rows[-1, ::5], rows[-2, 3::7] = -np.inf, np.nan
@@ -71,7 +66,7 @@ def test_in_float64_every_row_is_as_if_it_were_alone(pipeline):
                 got = together[output][i]
                 want = np.broadcast_to(want, got.shape)
                 np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-14,
-                                           err_msg=f"{name} {output} row {i}")  # fmt: skip
+                                           err_msg=f"{name} {output} row {i}")
 
 
 @pytest.mark.skipif(not find_compiler(), reason="no C++ compiler")

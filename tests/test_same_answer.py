@@ -9,8 +9,8 @@ import threading
 import time
 from pathlib import Path
 
-import own_cases as own
 import pytest
+from support import own_cases as own
 from sympy.core.cache import clear_cache
 
 import fusegen as fg
@@ -62,7 +62,7 @@ def in_another_process(hash_seed, slower, order):
     folders = [str(Path(__file__).parent), *filter(None, sys.path)]
     run = subprocess.run([sys.executable, "-c", ASKED, str(slower), str(order), *folders],
                          env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
-                         capture_output=True, text=True, check=True)  # fmt: skip
+                         capture_output=True, text=True, check=True)
     return sorted(run.stdout.splitlines())
 
 

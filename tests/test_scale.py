@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import fusegen as fg
-from fusegen.adjoint.transplant import Text
-from fusegen.errors import TraceError
-from fusegen.pipeline import Pipeline
-from fusegen.value import Value
+from fusegen.ir.errors import TraceError
+from fusegen.lang.value import Value
+from fusegen.pipeline.pipeline import Pipeline
+from fusegen.rewrite.adjoint.transplant import Text
 
 X = np.random.default_rng(0).normal(size=(4, 40))
 
@@ -30,7 +30,7 @@ def grown(count: int, seed: int = 0) -> Pipeline:
             values.append(draw.choice((
                 lambda a=a, b=b: (a + b) * 0.5, lambda a=a, b=b: fg.tanh(a) * b,
                 lambda a=a, b=b: fg.maximum(a, b), lambda a=a, b=b: fg.where(a > b, a, 0.5 * b),
-            ))())  # fmt: skip
+            ))())
         total = values[-1]
         for value in values[-20:]:
             total = total + value
@@ -150,7 +150,7 @@ def softmaxes(x: Any) -> Any:
 
 
 TEXTS = (chain, doubled, extremes, choices, rows, entries, chosen_deep, after_the_maximum, gathered,
-         many_sums, many_outputs, many_constants, long_name, softmaxes)  # fmt: skip
+         many_sums, many_outputs, many_constants, long_name, softmaxes)
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda t: t.__name__)
@@ -169,13 +169,13 @@ REUSES = {
     "y * y + y": lambda y: y * y + y, "y / (y + 1)": lambda y: y / (y + 1),
     "y * (1 - y)": lambda y: y * (1 - y), "where": lambda y: fg.where(y > 0, y, y * 2),
     "maximum": lambda y: fg.maximum(y, y * 0.5), "exp": lambda y: fg.exp(y - 1) * y,
-}  # fmt: skip
+}
 """What uses its argument more than once: forty of them have more paths than nodes by far."""
 BEGINNINGS = {
     "x - max": lambda x: x - fg.max(x), "exp": lambda x: fg.exp(x - fg.max(x)),
     "x / max": lambda x: x / fg.max(fg.abs(x)), "squares": lambda x: (x - fg.max(fg.abs(x))) ** 2,
     "y * (x - mean)": lambda x: fg.sin(x) * (x - fg.mean(x)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("begin", BEGINNINGS.values(), ids=BEGINNINGS)

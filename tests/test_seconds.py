@@ -6,13 +6,13 @@ import time
 import warnings
 
 import pytest
-from pace import within
+from support.pace import within
 
 import fusegen as fg
-from fusegen.bank import bank_of
-from fusegen.derivation import Dependent, RefusalKind, Refused
-from fusegen.trials import first
-from fusegen.trials.floats import Alarm
+from fusegen.compile.trials import first
+from fusegen.compile.trials.floats import Alarm
+from fusegen.ir.derivation import Dependent, RefusalKind, Refused
+from fusegen.oracle.bank import bank_of
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

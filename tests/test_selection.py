@@ -6,16 +6,15 @@ import re
 import sys
 from typing import Any
 
-import fake_cupy
-import fake_torch
 import numpy as np
 import pytest
 import simt
+from support import fake_cupy, fake_torch
 
 import fusegen as fg
-from fusegen import tuning
+from fusegen.backend.cuda.schedule.select import candidates
 from fusegen.cli import main
-from fusegen.schedule.select import candidates
+from fusegen.compile import tuning
 
 
 def section(page: Any) -> list[str]:
@@ -34,11 +33,11 @@ def test_the_cheapest_and_one_of_each_other_kind() -> None:
     assert lines[2].startswith("→ ")
     shown = [ln for ln in lines if "threads" in ln]
     assert [ln.rsplit("  ")[-1] for ln in shown[:5]] == [str(c.price) for c in found[:5]]
-    kinds = {(c.schedule.team, c.schedule.home) for c in found}
+    kinds = {c.schedule.kind for c in found}
     assert len({ln[2:].split(" threads")[0].rsplit(",", 1)[0] for ln in shown}) == len(kinds)
     assert f"{page.work.schedule.threads} threads" in lines[2]
     assert re.search(r"chosen: the cheapest; a cluster.* costs \d\.\d\d times that, most of it by",
-                     lines[-1])  # fmt: skip
+                     lines[-1])
 
 
 def test_few_rows_are_priced_in_microseconds() -> None:
@@ -107,5 +106,5 @@ def test_measured_times_where_they_are_known(monkeypatch: Any, tmp_path: Any) ->
         assert re.match(r"→ a block, in registers.* 4\.0 µs$", lines[at + 1])
         assert lines[-1].endswith("9.0 µs")
         for other in ({"n_rows": 7}, {"n_cols": None}, {"target": "sm_80"}, {"form": "safe"},
-                      {"dtype": "float64"}):  # fmt: skip
+                      {"dtype": "float64"}):
             assert "tuned" not in str(p.explain(**{**shape, **other}))

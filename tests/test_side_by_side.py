@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import fake_torch
 import numpy as np
 import pytest
 import simt
-from fake_cupy import array
-from test_calls import fresh, looks, rows, same  # noqa: F401
+from support import fake_torch
+from support.fake_cupy import array
+from test_calls import fresh, rows, same
 
 import fusegen as fg
 
@@ -26,7 +26,7 @@ def down(gpu: Any) -> bool:
     ("shape", "axis"),
     [((70, 24), 0), ((2, 70, 24), 1), ((3, 2, 50, 4, 8), 2), ((70, 4, 9), 0), ((2, 33, 3), -2)],
 )
-def test_nothing_is_copied(gpu, looks, kind, shape, axis):  # noqa: F811
+def test_nothing_is_copied(gpu, looks, kind, shape, axis):
     for name in ("softmax", "logsumexp"):
         p = fresh(name)
         for seed in range(2):
@@ -40,7 +40,7 @@ def test_nothing_is_copied(gpu, looks, kind, shape, axis):  # noqa: F811
     assert len(looks) == 2, "remembered, as calls whose arrays nobody had to copy"
 
 
-def test_several_arrays_and_values_per_row_and_column(gpu, looks):  # noqa: F811
+def test_several_arrays_and_values_per_row_and_column(gpu, looks):
     x, w, t = rows(2, 40, 16), rows(40, seed=1), np.arange(32).reshape(2, 16) % 40
     norm, cross = fresh("layer_norm"), fresh("cross_entropy")
     got = norm(array(x), array(w), array(w), axis=1)
@@ -59,7 +59,7 @@ def test_forms_with_arrays_between_kernels(gpu):
             assert down(gpu)
 
 
-def test_out_is_written_where_it_lies(gpu, looks):  # noqa: F811
+def test_out_is_written_where_it_lies(gpu, looks):
     p, x = fresh(), rows(3, 50, 12)
     want = p.reference(x, axis=1)
     plain, padded = array(np.zeros((3, 50, 12), "f4")), array(np.full((3, 50, 20), 7.0, "f4"))

@@ -11,16 +11,16 @@ import itertools
 import numpy as np
 import pytest
 import simt
-from merge_trees import GPU, HOST, drive, trees
+from support.merge_trees import GPU, HOST, drive, trees
 
 import fusegen as fg
-from fusegen.runtime.cpu import find_compiler
+from fusegen.backend.cpu.toolchain import find_compiler
 
 TARGETS = [
     pytest.param(HOST, id="cpu", marks=pytest.mark.skipif(find_compiler() is None, reason="none")),
     pytest.param(GPU, id="cuda", marks=pytest.mark.skipif(
         simt.available() is not None, reason=str(simt.available()))),
-]  # fmt: skip
+]
 
 
 @fg.pipeline
@@ -44,7 +44,7 @@ def selected(x):
     e = np.exp(x - m)
     p = e / e.sum(1, keepdims=True)
     terms = (p * (x < m), p * (x == m), e * (x < m), np.exp(low - x) * (x > low),
-             p * x * (x != m), (x / a) ** 2 * (abs(x) < a))  # fmt: skip
+             p * x * (x != m), (x / a) ** 2 * (abs(x) < a))
     return [t.sum(1) for t in terms]
 
 
@@ -57,9 +57,9 @@ def test_selections_hold_wherever_the_row_lies(target):
         x = np.array(list(itertools.product(letters, repeat=n)), np.float32)
         found = driven.run({"x": x}, trees(n))
         for name, got, want in zip(selections_names(driven), found, selected(x.astype(float)),
-                                   strict=True):  # fmt: skip
+                                   strict=True):
             np.testing.assert_allclose(got, np.repeat(want[:, None], got.shape[1], 1), 3e-6, 1e-37,
-                                       err_msg=name)  # fmt: skip
+                                       err_msg=name)
 
 
 def selections_names(driven):
@@ -73,7 +73,7 @@ def quotients(x):
     return {
         "sum": fg.sum(x / m), "mean": fg.mean(x / a), "negative": fg.sum(-x / m),
         "scaled": fg.sum(3 * x / a), "twice": fg.sum((x + fg.abs(x)) / a),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -84,6 +84,6 @@ def test_a_subnormal_scale_is_divided_by(target):
     x = x.astype(float)
     m, a = x.max(1, keepdims=True), abs(x).max(1, keepdims=True)
     due = ((x / m).sum(1), (x / a).mean(1), (-x / m).sum(1), (3 * x / a).sum(1),
-           ((x + abs(x)) / a).sum(1))  # fmt: skip
+           ((x + abs(x)) / a).sum(1))
     for got, want in zip(found, due, strict=True):
         np.testing.assert_allclose(got, np.repeat(want[:, None], got.shape[1], 1), 1e-6)

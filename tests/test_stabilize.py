@@ -7,14 +7,14 @@ import sys
 
 import numpy as np
 import pytest
-from cases import leaves
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
+from support.cases import leaves
 
 import fusegen as fg
 from fusegen.cli import main
-from fusegen.stabilize.stabilized import Stabilized
+from fusegen.library.stabilize import Stabilized
 
 L = fg.library
 NAIVE, SAFE = {}, {}
@@ -293,9 +293,9 @@ def means_of_different_things(x, y):
 OFFSET = ["log_softmax", "logsumexp", "log2_mean_exp", "attention", "temperature", "entropy",
           "softmin_with_bias", "naive_topk", "gate", "masked_logits", "masked_weights",
           "effective_sample_size", "likely", "cross_entropy", "cross_entropy_of_probabilities",
-          "temperature_per_row", "softmax_by_logsumexp", "kl_divergence"]  # fmt: skip
+          "temperature_per_row", "softmax_by_logsumexp", "kl_divergence"]
 MOMENTS = ["variance", "sample_variance", "sample_variance_of_integers_in_floats",
-           "raw_layer_norm", "correlation", "weighted_variance"]  # fmt: skip
+           "raw_layer_norm", "correlation", "weighted_variance"]
 SCALED = ["norm", "norm3", "unit_rows", "root_mean_square_distance"]
 
 
@@ -309,7 +309,7 @@ def inputs(pipeline, seed, shape=(3, 40), dtype="float64"):
         "w": lambda: rng.uniform(0.5, 2, shape).astype(dtype),
     }
     return [makers.get(n, lambda: rng.normal(0, 2, shape).astype(dtype))()
-            for n in pipeline.signature.arrays]  # fmt: skip
+            for n in pipeline.signature.arrays]
 
 
 def close(got, want, rtol, atol=0.0):
@@ -350,7 +350,7 @@ def shifted(pipeline, offset, seed=0):
     """float32 rows with a common offset on what is exponentiated."""
     return [a + np.float32(offset) if n in ("x", "y") else a
             for n, a in zip(pipeline.signature.arrays, inputs(pipeline, seed, dtype="float32"),
-                            strict=True)]  # fmt: skip
+                            strict=True)]
 
 
 @pytest.mark.parametrize("name", OFFSET)
@@ -492,7 +492,7 @@ def test_shapes_stay():
 
 def test_an_unproved_rewriting_is_not_used(monkeypatch):
     """A wrong rule (the pivot forgotten) is refused by the proof, and the text stays."""
-    from fusegen.stabilize import rules
+    from fusegen.rewrite.stabilize import rules
 
     def wrong(self, node, inside):
         return rules.op("log", node.loc, inside.core)
@@ -510,7 +510,7 @@ def test_an_unproved_rewriting_is_not_used(monkeypatch):
 
 def test_hints_name_the_line_and_the_cost():
     page = str(L.naive_softmax.explain())
-    assert "library.py:" in page
+    assert "texts.py:" in page
     assert "exceeds 88.7" in page
     assert "fg.stabilize(naive_softmax)" in page
     assert "1 of 1 results proved equal to the text, 2 sweeps, as before" in page
@@ -533,7 +533,7 @@ def test_decorator_names_signature_and_composition():
         return fg.sum(soft(x, t=1.0) * x)
 
     assert (soft.name, soft.signature.arrays, dict(soft.signature.constants)) == (
-        "soft", ("x", "bias"), {"t": 2.0})  # fmt: skip
+        "soft", ("x", "bias"), {"t": 2.0})
     assert soft.__doc__.startswith("Softmax")
     x = np.random.default_rng(0).normal(900, 3, (4, 30)).astype("float32")
     wide = x.astype("float64")
@@ -600,9 +600,9 @@ def test_source_is_the_same_in_every_process(tmp_path):
     runs = []
     for seed in ("1", "2"):
         env = {"FUSEGEN_CACHE_DIR": str(cache), "PATH": "/usr/bin:/bin", "PYTHONHASHSEED": seed,
-               "PYTHONPATH": ":".join(sys.path)}  # fmt: skip
+               "PYTHONPATH": ":".join(sys.path)}
         runs.append(subprocess.run([sys.executable, str(script)], capture_output=True, text=True,
-                                   check=True, env=env))  # fmt: skip
+                                   check=True, env=env))
     assert runs[0].stderr == runs[1].stderr
     assert [r.stdout.strip() for r in runs] == ["True", "False"], "proofs are kept on disk"
 

@@ -6,31 +6,31 @@ import re
 from dataclasses import replace
 
 import numpy as np
-import nvrtc
-import own_cases
 import pytest
 import simt
-from cuda_cases import Case, assert_close
-from strip_cases import StripCase, strip_case
+from support import nvrtc, own_cases
+from support.cuda_cases import Case, assert_close
+from support.strip_cases import StripCase, strip_case
+from support.unused import unused
 from test_golden import GOLDEN, _functions
 
 import fusegen as fg
-from fusegen.compiler import Work
-from fusegen.runtime.strips import side_by_side, whole_vectors
-from fusegen.schedule.cuda import CudaSchedule
-from fusegen.schedule.strips import takes_strips
+from fusegen.backend.arrays.strips import side_by_side, whole_vectors
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.strips import takes_strips
+from fusegen.compile.passes import Work
 
 emulated = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 
 NAMES = ("softmax", "log_softmax", "logsumexp", "var_mean", "layer_norm", "rms_norm", "entropy",
-         "norm2", "argmax", "cross_entropy", "weighted_mean", "absmax_quantize")  # fmt: skip
+         "norm2", "argmax", "cross_entropy", "weighted_mean", "absmax_quantize")
 SHAPES = ((4096, 4096, "float32"), (32768, 1024, "float32"), (4096, 4096, "bfloat16"),
-          (2000, 4096, "float64"), (5000, 999, "float32"))  # fmt: skip
+          (2000, 4096, "float64"), (5000, 999, "float32"))
 TOLERANCE = {"float32": 3e-6, "float16": 2e-3, "bfloat16": 1.6e-2, "float64": 1e-12}
-KINDS = {("block", "device"), ("cluster", "device"), ("grid", "device"),
-         ("block", "registers"), ("cluster", "registers"), ("grid", "registers"),
-         ("block", "chip"), ("cluster", "chip"), ("grid", "chip")}  # fmt: skip
+MEMORY, REGISTERS, CHIP = "from memory", "in registers", "in registers and shared memory"
+KINDS = {(team, home) for team in ("a block", "a cluster", "blocks all over the grid")
+         for home in (MEMORY, REGISTERS, CHIP)}
 
 
 def _small(one: CudaSchedule) -> bool:
@@ -53,11 +53,11 @@ def test_library_in_every_form(name: str, form: str) -> None:
 def test_every_kind_of_schedule(team: str, home: str) -> None:
     """Several outer indices, strips that end inside a piece, threads without rows."""
     def pick(found: list[CudaSchedule]) -> CudaSchedule:
-        fitting = [s for s in found if (s.team, s.home) == (team, home) and _small(s)]
+        fitting = [s for s in found if s.kind == (team, home) and _small(s)]
         return fitting[len(fitting) // 2]
 
-    for name in ("softmax", "layer_norm" if home != "device" else "var_mean"):
-        case = strip_case(name, 3, 1300 if home == "chip" else 200, 36)
+    for name in ("softmax", "layer_norm" if home != MEMORY else "var_mean"):
+        case = strip_case(name, 3, 1300 if home == CHIP else 200, 36)
         for seed in (0, 5):
             got = case.emulate(seed=seed, pick=pick)
             assert_close(got, case.case.reference(), 1e-5)
@@ -125,10 +125,9 @@ def test_padded_and_shifted_slices() -> None:
 @emulated
 def test_what_does_not_fit_is_read_again() -> None:
     def partly(found: list[CudaSchedule]) -> CudaSchedule:
-        one = next(s for s in found if (s.team, s.home) == ("cluster", "chip") and _small(s))
-        assert one.strip is not None
-        strip = replace(one.strip, held=4, stashed=4, rest=True)
-        return replace(one, strip=strip, wide_columns=True)
+        one = next(s for s in found if s.kind == ("a cluster", CHIP) and _small(s))
+        home = replace(one.tiers, held=4, stashed=4, rest=True)
+        return one.having(home=home, wide_columns=True)
 
     for name in ("softmax", "layer_norm"):
         case = strip_case(name, 1, 3000, 36)
@@ -152,7 +151,7 @@ def test_special_rows() -> None:
 def test_results_do_not_depend_on_scheduling() -> None:
     case = strip_case("logsumexp", 1, 4000, 40)
     def split(found: list[CudaSchedule]) -> CudaSchedule:
-        return next(s for s in found if s.team == "grid" and _small(s))
+        return next(s for s in found if s.split and _small(s))
 
     first = case.emulate(pick=split)
     for seed in range(1, 4):
@@ -165,11 +164,11 @@ def test_results_do_not_depend_on_scheduling() -> None:
 def test_source_is_as_kept(request: pytest.FixtureRequest) -> None:
     """`pytest tests/test_strips.py --update-golden`, after looking at the diff."""
     case, work = _work("softmax", 4096, 4096, "float32", "sm_90")
-    work.known["select_schedule"] = next(
+    work = work.scheduled(next(
         s for s in case.schedules(work)
-        if (s.team, s.home, s.blocks, s.threads) == ("cluster", "chip", 4, 256)
-    )  # fmt: skip
-    path, text = GOLDEN / "softmax.strips.sm_90.cu", work.source
+        if (*s.kind, s.blocks, s.threads) == ("a cluster", CHIP, 4, 256)
+    ))
+    path, text = GOLDEN / "softmax.strips.sm_90.cu", work.emitted.text(include=True)
     if request.config.getoption("--update-golden"):
         path.write_text(text)
     assert text == path.read_text()
@@ -179,10 +178,10 @@ def test_source_is_as_kept(request: pytest.FixtureRequest) -> None:
 def test_source_reads_well(name: str) -> None:
     """No trailing blanks, no runs of blank lines, no unused function."""
     case, work = _work(name, 4096, 4096, "float32", "sm_90")
-    for one in {(s.team, s.home): s for s in case.schedules(work)}.values():
-        known = {**work.known, "select_schedule": one}
-        text = replace(work, known=known).source
+    for one in {s.kind: s for s in case.schedules(work)}.values():
+        text = work.scheduled(one).emitted.text(include=True)
         assert not re.search(r"[ \t]\n|\n\n\n", text)
+        assert not unused(text)
         for function in _functions(text):
             assert len(re.findall(rf"\b{function}\b", text)) > 1, f"{function} is never called"
 
@@ -209,12 +208,9 @@ def test_the_first_choice_compiles_within_budget(name: str, arch: str) -> None:
 @pytest.mark.parametrize(("team", "home"), sorted(KINDS))
 def test_every_kind_compiles_within_budget(team: str, home: str) -> None:
     case, work = _work("softmax", 4096, 4096, "float32", "sm_90")
-    found = [s for s in case.schedules(work) if (s.team, s.home) == (team, home)]
+    found = [s for s in case.schedules(work) if s.kind == (team, home)]
     for one in found[:2]:
-        work.known["select_schedule"] = one
-        for late in ("regroup", "emit"):
-            work.known.pop(late, None)
-        _within_budget(work.source, "sm_90")
+        _within_budget(work.scheduled(one).source, "sm_90")
 
 
 def _within_budget(source: str, arch: str) -> None:

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 import fusegen as fg
+from fusegen.backend.emit import render as rendering
+from fusegen.backend.emit.comments import code, comment
 from fusegen.cli.terminal import write_anything
-from fusegen.emit import render as rendering
-from fusegen.emit.comments import code, comment
-from fusegen.errors import InternalError
-from fusegen.loc import Loc
-from fusegen.one_line import MOST, one_line
-from fusegen.pipeline import Pipeline
+from fusegen.ir.errors import InternalError
+from fusegen.ir.loc import Loc
+from fusegen.ir.one_line import MOST, one_line
+from fusegen.pipeline.pipeline import Pipeline
 
 TEXT = """
 import fusegen as fg
@@ -40,14 +40,14 @@ LINES = (
     "{} \ud800\udcff", "{} \u202e txet \u2066", "{} \x1b[31m \0", "{} // \\", '{} "', "{} '",
     "{}  # fg::nothing known.x row.y column n_cols x_items[0] kNaN state.z .repack [row] std::swap",
     "{} " + "very long " * 1000, "#define text 1", "{{{{ 7 * 7 }}}} {{% for %}} {}", "%s %d {}",
-)  # fmt: skip
+)
 FILES = (
     "plain.py", "new\nline.py", "return\r.py", "back\\", "a\u2028b.py", "\udcff.py", "*/ x /*.py",
     "??/", "\x0c.py", "<string>", " .py", "\u202e.py",
-)  # fmt: skip
+)
 TARGETS: tuple[dict[str, Any], ...] = (
     {"target": "cpu"}, {"target": "sm_90", "n_cols": 4096}, {"target": "sm_80", "form": "unfused"},
-)  # fmt: skip
+)
 
 
 PER_FILE = 5  # lines of TEXT inside the function
@@ -91,7 +91,7 @@ def test_file_names_change_no_code(file: str, plain: list[str]) -> None:
 def test_the_preprocessor_sees_the_same_code(plain: list[str]) -> None:
     """By the compiler's own idea of where a line, and a comment, ends."""
     shown = [source_in("plain.py", 0, *LINES[i : i + PER_FILE])
-             for i in range(0, len(LINES), PER_FILE)]  # fmt: skip
+             for i in range(0, len(LINES), PER_FILE)]
     alone = [line for line in code(shown[0]).splitlines() if not line.startswith("#")]
     for standard in ("c++17", "c++11"):  # c++11 reads trigraphs
         for source in shown:
@@ -107,7 +107,7 @@ def test_a_line_that_goes_on_computes_all_of_it() -> None:
     text = ("def both(x):\n"
             "    return fg.sum(x), fg.min(x), \\\n"
             "        fg.max(x), \\\n"
-            "        fg.mean(x)\n")  # fmt: skip
+            "        fg.mean(x)\n")
     linecache.cache["goes_on.py"] = (len(text), None, text.splitlines(keepends=True), "goes_on.py")
     exec(compile(text, "goes_on.py", "exec"), space)
     both = fg.pipeline(space["both"])
@@ -124,7 +124,7 @@ def test_hostile_files_run_and_explain() -> None:
     np.testing.assert_allclose(found(x, w)[1], 9)
     derivation = found.derivation()
     for shown in (str(found.explain()), found.explain()._repr_html_(), derivation.latex(),
-                  derivation._repr_html_(), str(derivation)):  # fmt: skip
+                  derivation._repr_html_(), str(derivation)):
         shown.encode()
         assert "\udcff" not in shown
 

@@ -43,7 +43,7 @@ EXCEPTED = {
     "normalized squares": lambda x: fg.sum(_normalized(x) ** 2),
     "squares by their mean": lambda x: fg.sum((x * fg.rsqrt(fg.mean(x * x) + 1e-12)) ** 2),
     "products by a mean": lambda x, y: fg.sum(x * fg.rsqrt(fg.mean(x * x) + 1e-20) * y),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", EXCEPTED)

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
+from support.accepted import ACCEPTED
 
 import fusegen as fg
 from fusegen.algebra import merge as algebra_merge
 from fusegen.algebra.derive import derive
 from fusegen.algebra.floats.judge import Verdict
-from fusegen.bank import Bank
-from fusegen.derivation import Dependent, RefusalKind, Refused
-from fusegen.dtypes import FLOAT32
-from fusegen.lower.online import online_kernel
-from fusegen.replay import RowsReplay, chain
-from fusegen.trials import first
-from fusegen.trials import floats as trial
-from fusegen.trials.trees import try_trees
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-from accepted import ACCEPTED
+from fusegen.compile.lower.online import online_kernel
+from fusegen.compile.trials import first
+from fusegen.compile.trials import floats as trial
+from fusegen.compile.trials.trees import try_trees
+from fusegen.ir.derivation import Dependent, RefusalKind, Refused
+from fusegen.ir.dtypes import FLOAT32
+from fusegen.oracle.bank import Bank
+from fusegen.oracle.replay import RowsReplay, chain
+from fusegen.oracle.replay.states import Folder
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -42,7 +39,7 @@ WRONG = {
     "small differences": lambda x: fg.sum(fg.expm1(x - fg.max(x))),
     "not infinite": lambda x: fg.sum(fg.where(fg.isinf(x), 0.0, fg.exp(x - fg.max(x)))),
     "a range as scale": lambda x: fg.sum((x / (fg.max(x) - fg.min(x))) ** 2),
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -119,7 +116,7 @@ def test_check_says_what_it_tried_in_floats_and_where_it_failed(no_rule):
     lambda x, y: fg.sum(y**2 * (y - fg.max(x)) ** 2),
     lambda x, y: fg.sum(fg.exp(-y) * (x - fg.max(y)) ** 2),
     lambda x, y: fg.sum(fg.exp(x - fg.max(x)) * (y - fg.max(fg.where(y > 0, y, -np.inf))) ** 2),
-])  # fmt: skip
+])
 def test_a_power_that_is_0_to_the_last_digit_is_no_alarm(text):
     """Where every x is P it is what the rounding of a mean leaves: docs/special_values.md."""
     pipeline = fg.pipeline(text)
@@ -190,3 +187,23 @@ def test_a_merge_is_tried_once(monkeypatch):
     assert tried == len(runs) == 1
     fg.pipeline(fresh)(x, form="safe")
     assert len(runs) == tried
+
+
+def test_a_long_list_beside_a_sum_costs_few_merges(monkeypatch):
+    """Its rows are as long as it is, and every merge sorts it."""
+    merges = []
+
+    def counted(self, a, b):
+        merges.append(1)
+        return merged(self, a, b)
+
+    merged = Folder.merge
+    monkeypatch.setattr(Folder, "merge", counted)
+
+    @fg.pipeline
+    def listed(x):
+        m = fg.max(x)
+        return fg.sum(fg.exp(x - m)), fg.topk(x, 1000)
+
+    listed.plan(form="online", n_cols=4000)
+    assert 0 < len(merges) <= 2 * first.MOST_MERGES

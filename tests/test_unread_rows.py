@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import simt
-from everywhere import BACKENDS, results
-from fake_cupy import array
+from support.everywhere import BACKENDS, results
+from support.fake_cupy import array
 
 import fusegen as fg
 

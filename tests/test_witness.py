@@ -10,19 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import leaves
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp
+from support.cases import leaves
 
 import fusegen as fg
 from fusegen.algebra import exact
 from fusegen.algebra.derive import derive
 from fusegen.algebra.pivot import MAX_BASIS
 from fusegen.algebra.refute import ratio
-from fusegen.derivation import RefusalKind
-from fusegen.ops import OPS
-from fusegen.witness import Confusion, Disorder, Ratio, Row, Stray
+from fusegen.ir.derivation import RefusalKind
+from fusegen.ir.ops import OPS
+from fusegen.ir.witness import Confusion, Disorder, Ratio, Row, Stray
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -203,7 +203,7 @@ def test_inputs_per_row_are_told():
     assert w.given == (("t", 1),)
     assert "(t = 1)" in str(w)
     a, b = (reference(scaled, joined(r, w.then), {"t": np.ones(1)})[-1]
-            for r in (w.first, w.second))  # fmt: skip
+            for r in (w.first, w.second))
     assert abs(a - b) > 1e-6
 
 
@@ -240,7 +240,7 @@ RATIOS = {
     "softmax of layer norm": (
         lambda x: fg.exp(layer_norm_of(x) - fg.max(layer_norm_of(x))),
         lambda x: mp_about_the_greatest(mp_layer_norm(x))),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("term", "digits"), RATIOS.values(), ids=RATIOS.keys())
@@ -355,7 +355,7 @@ def test_squares_about_a_mean_of_another_element_cancel():
     lambda x, c: fg.sum(
         fg.where(c > 0, (x - fg.max(fg.where(c > 0, x, -float("inf")))) ** 2, 0)
     ),
-])  # fmt: skip
+])
 def test_a_pivot_without_a_value_where_the_text_has_one(text):
     refusal = refusal_of(fg.pipeline(text))
     assert refusal.kind is RefusalKind.SPECIAL
@@ -460,7 +460,7 @@ def test_witnesses_do_not_depend_on_hash_seeds():
             [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root,
             env={"PYTHONHASHSEED": seed, "PATH": "/usr/bin:/bin",
                  "PYTHONPATH": str(Path(fg.__file__).parents[1])},
-        )  # fmt: skip
+        )
         found.add(run.stdout)
     assert len(found) == 1
     assert "after appending" in found.pop()
@@ -481,7 +481,7 @@ TEXTS = [
         "softmax", "log_softmax", "logsumexp", "entropy", "var_mean", "softmax_topk", "norm2",
         "layer_norm", "rms_norm", "moe_gate", "argmax",
     )),
-]  # fmt: skip
+]
 
 
 @given(values=SMALL, which=st.sampled_from(TEXTS))
@@ -490,13 +490,13 @@ def test_exact_arithmetic_agrees_with_the_reference(values, which):
     graph = which.work(inputs=()).graph
     try:
         found = exact.evaluate(graph.outputs, {"x": [exact.Fraction(v) for v in values]},
-                               len(values))  # fmt: skip
+                               len(values))
     except exact.Outside:
         return
     wanted = leaves(which.reference(np.array(values, np.float64)))
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(np.array(a, np.float64), np.asarray(b, np.float64),
-                                   rtol=1e-9, atol=1e-9)  # fmt: skip
+                                   rtol=1e-9, atol=1e-9)
 
 
 def test_numbers_are_spelled_as_simple_fractions():

@@ -109,7 +109,7 @@ class Line:
     def cells(self) -> Iterator[Cell]:
         for work, dtype, shape in product(self.works, self.dtypes, self.shapes):
             rows, cols = shape if isinstance(shape, tuple) else (
-                rows_for(shape, dtype, self.least, self.fewest), shape)  # fmt: skip
+                rows_for(shape, dtype, self.least, self.fewest), shape)
             yield Cell(self.group, work, rows, cols, dtype, self.target, self.axis, self.form)
 
 
@@ -119,7 +119,7 @@ SEVENTH = tuple(63 << k for k in range(16))
 FIGURES = {"figure 1": 4000, "figure 2": 10}
 """Rows of the paper's figures."""
 PAPER = (("naive", "naive_softmax", "safe"), ("safe", "softmax", "safe"),
-         ("online", "softmax", "online"))  # fmt: skip
+         ("online", "softmax", "online"))
 """The paper's algorithms: name, work, form."""
 LONGEST_FIGURE_BYTES = 4 << 30  # of input
 
@@ -144,7 +144,7 @@ TABLE = (
                                  if rows * cols * 4 <= LONGEST_FIGURE_BYTES),
            None, dtypes=("float32",), form=form)
       for group, rows in FIGURES.items() for _, work, form in PAPER),
-)  # fmt: skip
+)
 
 
 def cells() -> list[Cell]:

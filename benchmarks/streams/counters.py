@@ -28,7 +28,7 @@ _REFUSALS = {
                         "root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0",
     "LibraryNotLoaded": "the profiler cannot be loaded on this machine (LibraryNotLoaded): a "
                         "sandboxed machine, such as gVisor, has no counters",
-}  # fmt: skip
+}
 
 
 class CountersError(Exception):
@@ -63,7 +63,7 @@ CASES = tuple(
         ("online softmax", "softmax", "online"), ("softmax", "softmax", "auto"),
         ("online softmax + top 5", "softmax_topk", "online"), ("layer_norm", "layer_norm", "auto"),
     )
-)  # fmt: skip
+)
 
 
 # ---- the child that ncu watches ----
@@ -119,7 +119,7 @@ def _profiled(ncu: str, metrics: Iterable[str]) -> list[dict[str, Any]]:
              "--print-units", "base", "--metrics", ",".join(metrics), "--log-file", str(log),
              sys.executable, str(script), "--child", str(plans)],
             capture_output=True, text=True,
-        )  # fmt: skip
+        )
         text = log.read_text(encoding="utf-8") if log.exists() else ""
         refused(f"{text}\n{run.stdout}\n{run.stderr}", run.returncode)
         return lines(CASES, json.loads(plans.read_text()), by_case(parsed(text)))
@@ -190,7 +190,7 @@ def lines(
             **asdict(case), "plan_reads": reads, "plan_writes": writes,
             "dram_reads": per[DRAM_READ], "dram_writes": per[DRAM_WRITE],
             "asked_reads": per.get(ASKED_READ), "asked_writes": per.get(ASKED_WRITE),
-        }  # fmt: skip
+        }
         found.append({**line, "agrees": agrees(line)})
     return found
 
@@ -212,13 +212,13 @@ def agrees(line: dict[str, Any]) -> bool:
 def table(found: Iterable[dict[str, Any]]) -> str:
     """Accesses per element, reads + writes."""
     head = (f"{'per element: reads + writes':32s}{'rows × cols':>15s}{'plan':>8s}"
-            f"{'device memory':>16s}{'asked of L2':>14s}")  # fmt: skip
+            f"{'device memory':>16s}{'asked of L2':>14s}")
     rows = [head]
     for one in found:
         shape, plan = f"{one['rows']}×{one['cols']}", f"{one['plan_reads']} + {one['plan_writes']}"
         dram = f"{one['dram_reads']:.2f} + {one['dram_writes']:.2f}"
         asked = ("not counted" if one["asked_reads"] is None
-                 else f"{one['asked_reads']:.2f} + {one['asked_writes']:.2f}")  # fmt: skip
+                 else f"{one['asked_reads']:.2f} + {one['asked_writes']:.2f}")
         verdict = "" if one["agrees"] else "  NOT AS PLANNED"
         rows.append(f"{one['label']:32s}{shape:>15s}{plan:>8s}{dram:>16s}{asked:>14s}{verdict}")
     return "\n".join(rows)

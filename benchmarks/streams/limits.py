@@ -34,9 +34,9 @@ class Shape:
 
 
 MANY = (Shape(4, 256), Shape(4, 512), Shape(4, 1024), Shape(8, 128), Shape(8, 256), Shape(2, 512),
-        Shape(4, 256, 8), Shape(4, 512, 4), Shape(4, 1024, 2), Shape(8, 256, 4))  # fmt: skip
+        Shape(4, 256, 8), Shape(4, 512, 4), Shape(4, 1024, 2), Shape(8, 256, 4))
 FEW = (Shape(1, 64), Shape(1, 128), Shape(1, 256), Shape(1, 1024), Shape(2, 128), Shape(2, 256),
-       Shape(4, 128), Shape(4, 256), Shape(4, 256, 1), Shape(8, 128))  # fmt: skip
+       Shape(4, 128), Shape(4, 256), Shape(4, 256, 1), Shape(8, 128))
 FEW_BYTES = 64 << 20  # below this, many small blocks may be the fastest
 
 

@@ -16,7 +16,7 @@ def draw(report: Record, folder: Path) -> list[Path]:
     """Write every picture that the report has cells for, as SVG and PNG; their paths."""
     groups = grouped([r for r in report["cells"] if r["status"] == "ok"])
     figures = {group.replace(" ", "_"): by_columns(groups[group], rows)
-               for group, rows in FIGURES.items() if group in groups}  # fmt: skip
+               for group, rows in FIGURES.items() if group in groups}
     if SWEEP in groups:
         figures["k_sweep"] = by_k(groups[SWEEP])
     return save_all(figures, report, folder)
@@ -43,7 +43,7 @@ def _lines(records: Sequence[Record], along: str, label: str, title: str) -> Fig
         line(axes, points, name, colour, marker)
     limits = {r[along]: r["rows"] * r["cols"] / r["limit_us"] * 1e-3 for r in records}
     axes.plot(*zip(*sorted(limits.items()), strict=True), label="a plain read", color="#333333",
-              linewidth=0.8, linestyle=(0, (6, 3)))  # fmt: skip
+              linewidth=0.8, linestyle=(0, (6, 3)))
     frame(axes, title, {r[along] for r in records}, label)
     axes.set_ylabel("10⁹ elements per second", fontsize=9)
     axes.set_ylim(bottom=0)

@@ -20,7 +20,7 @@ def line(record: Record) -> str:
     wrong = "" if record["status"] == "ok" else f"  WRONG: {record['wrong']}"
     share = f"{us:9.1f} µs {100 * limit / us:5.0f}% of a read"
     others = "".join(f"\n{'':{_KEY_WIDTH + 2}s}{us:9.1f} µs  {shape}{'  WRONG' if bad else ''}"
-                     for shape, us, bad in record.get("variants", ()))  # fmt: skip
+                     for shape, us, bad in record.get("variants", ()))
     return f"{start}{share}{torch}  {record['shape']}{wrong}{others}"
 
 
@@ -49,7 +49,7 @@ def summary(records: Sequence[Record]) -> list[str]:
             parts.append(f"hard rows at most {hard[worst]:.2f} × random ones ({worst})")
         lines.append("; ".join(parts))
         lines += [f"  torch is faster, {times:.2f}×: {name}"
-                  for name, times in peers.items() if times < 1]  # fmt: skip
+                  for name, times in peers.items() if times < 1]
     return lines
 
 

@@ -11,22 +11,22 @@ FUSED, ALONE = "softmax_topk", "topk"
 """Works: pipelines of fusegen.library. Groups of top-K alone have names that begin with "alone"."""
 MANY = tuple((4000, cols, k, dtype) for cols in (1008, 4032, 25_000, 129_024)
              for dtype in ("float32", "bfloat16") for k in (5, 10, 64, 256, 1024)
-             if k < cols)  # fmt: skip
+             if k < cols)
 FEW = tuple((rows, cols, k, "float32") for rows, cols in
             ((256, 129_024), (64, 129_024), (10, 129_024), (1, 129_024), (10, 1_032_192))
-            for k in (5, 64, 256, 1024))  # fmt: skip
+            for k in (5, 64, 256, 1024))
 EXPERTS = tuple((65_536, cols, 8, "bfloat16") for cols in (64, 128, 256, 512))
 ALONE_MANY = (*((4000, cols, k, "float32") for cols in (1008, 4032, 25_000, 129_024)
                 for k in (5, 64, 256, 1024) if k < cols),
-              *((4000, 129_024, k, "bfloat16") for k in (5, 64, 1024)))  # fmt: skip
+              *((4000, 129_024, k, "bfloat16") for k in (5, 64, 1024)))
 RANDOM_ROWS = (("many rows", FUSED, MANY), ("few rows", FUSED, FEW), ("experts", FUSED, EXPERTS),
-               ("alone many rows", ALONE, ALONE_MANY), ("alone few rows", ALONE, FEW))  # fmt: skip
+               ("alone many rows", ALONE, ALONE_MANY), ("alone few rows", ALONE, FEW))
 HARD = ("ascending", "descending", "equal", "few values", "outlier", "mostly -inf", "stairs")
 HARD_PEER_K = 64  # the K at which hard rows are timed on torch as well, to keep a run short
 HARD_SHAPES = tuple((4000, cols, k, dtype) for cols, dtype in
                     ((4032, "float32"), (25_000, "float32"), (129_024, "float32"),
                      (129_024, "bfloat16")) for k in (5, 64, 256, 1024)) + tuple(
-    (10, 129_024, k, "float32") for k in (5, 64, 1024))  # fmt: skip
+    (10, 129_024, k, "float32") for k in (5, 64, 1024))
 ALONE_HARD = tuple((4000, cols, HARD_PEER_K, "float32") for cols in (25_000, 129_024))
 HARD_ROWS = (("hard rows", FUSED, HARD_SHAPES), ("alone hard rows", ALONE, ALONE_HARD))
 FORMS = {"safe, unfused": "unfused", "safe, fused": "safe", "online, fused": "online"}
@@ -73,15 +73,15 @@ class ListCell:
 def list_cells() -> list[ListCell]:
     """Every cell, those on the same array together."""
     found = [ListCell(group, work, *shape) for group, work, shapes in RANDOM_ROWS
-             for shape in shapes]  # fmt: skip
+             for shape in shapes]
     found += [ListCell(group, work, *shape, data) for group, work, shapes in HARD_ROWS
               for data in ("random", *HARD)  # next to random rows in the same run
-              for shape in shapes]  # fmt: skip
+              for shape in shapes]
     found += [ListCell(group, FUSED, rows, cols, 5, "float32", form=form)
               for group, rows in FIGURES.items() for cols in SEVENTH
-              if rows * cols * 4 <= LONGEST_FIGURE_BYTES for form in FORMS.values()]  # fmt: skip
+              if rows * cols * 4 <= LONGEST_FIGURE_BYTES for form in FORMS.values()]
     found += [ListCell(SWEEP, FUSED, 4000, 25_000, k, "float32", form=form)
-              for k in SWEPT for form in FORMS.values()]  # fmt: skip
+              for k in SWEPT for form in FORMS.values()]
     return found
 
 

@@ -51,9 +51,9 @@ class Bench:
             "schedule": executable.schedule.describe(),
             "reads": executable.program.reads_per_element,
             "writes": executable.program.writes_per_element,
-        }  # fmt: skip
+        }
         found["peers"] = {name: self._peer(name, cell, inputs, us) for name in self._peers
-                          if cell.target is not None}  # fmt: skip
+                          if cell.target is not None}
         return found
 
     @staticmethod
@@ -96,7 +96,7 @@ def environment() -> dict[str, Any]:
         "cuda_of_torch": torch.version.cuda, "cupy": cupy.__version__,
         "cuda_runtime": cupy.cuda.runtime.runtimeGetVersion(),
         "cuda_driver": cupy.cuda.runtime.driverGetVersion(), "fusegen": fg.__version__,
-    }  # fmt: skip
+    }
 
 
 def device_lives() -> bool:

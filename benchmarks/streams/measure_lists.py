@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 import fusegen as fg
-from fusegen.schedule import select
+from fusegen.backend.cuda.schedule import select
 from streams.limits import Limits
 from streams.lists import ALONE, FUSED, ListCell
 from streams.texts import DTYPES, TOLERANCE
@@ -60,7 +60,7 @@ class ListBench:
             "limit_us": self._reads[cell.input_bytes], "us": statistics.median(times),
             "us_all": times, "shape": shape_of(executable.schedule),
             "schedule": executable.schedule.describe(),
-        }  # fmt: skip
+        }
         if self._variants:
             found["variants"] = [self._variant(n, cell, x, options) for n in range(self._variants)]
             found["wrong"] = "; ".join(v[2] for v in found["variants"] if v[2]) or wrong
@@ -101,8 +101,9 @@ class ListBench:
 def shape_of(schedule: Any) -> str:
     """Who owns a row, in a few words."""
     blocks = f"/{schedule.blocks}" if schedule.blocks > 1 else ""
-    ring = f" ring of {schedule.stages}" if schedule.stages else ""
-    return f"{schedule.team}{blocks} {schedule.threads}×{schedule.vectors}×{schedule.width}{ring}"
+    stages, team = schedule.home.stages, type(schedule.team).__name__.lower()
+    ring = f" ring of {stages}" if stages else ""
+    return f"{team}{blocks} {schedule.threads}×{schedule.vectors}×{schedule.width}{ring}"
 
 
 @contextmanager
@@ -146,7 +147,7 @@ def outputs_of(cell: ListCell) -> tuple[torch.Tensor, torch.Tensor]:
     """Memory for values and columns."""
     shape = (cell.rows, cell.k)
     return (torch.empty(shape, dtype=DTYPES[cell.dtype], device="cuda"),
-            torch.empty(shape, dtype=torch.int64, device="cuda"))  # fmt: skip
+            torch.empty(shape, dtype=torch.int64, device="cuda"))
 
 
 def what_is_wrong(

@@ -32,7 +32,7 @@ def compiled(cell: Cell) -> Callable[..., Any]:
     torch._dynamo.reset()  # else it stops at its limit of recompilations
     text, axis = TEXTS[cell.work], cell.axis
     function: Callable[..., Any] = torch.compile(
-        lambda *inputs: text(*inputs, axis=axis), dynamic=False)  # fmt: skip
+        lambda *inputs: text(*inputs, axis=axis), dynamic=False)
     return function
 
 
@@ -124,4 +124,4 @@ def _run(
     del got
     us = timer.microseconds([partial(function, *one) for one in inputs])
     return {"us": us, "error": error, "right": error <= SLACK * TOLERANCE[cell.dtype],
-            "first_call_s": round(first, 3)}  # fmt: skip
+            "first_call_s": round(first, 3)}

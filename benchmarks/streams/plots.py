@@ -30,9 +30,9 @@ def draw(report: Record, folder: Path) -> list[Path]:
     done = [r for r in report["cells"] if r["status"] == "ok"]
     groups = grouped(done)
     figures = {group.replace(" ", "_"): shares(groups[group], title)
-               for group, title in BY_SHARE.items() if group in groups}  # fmt: skip
+               for group, title in BY_SHARE.items() if group in groups}
     figures |= {group.replace(" ", "_"): paper(groups[group], rows)
-                for group, rows in FIGURES.items() if group in groups}  # fmt: skip
+                for group, rows in FIGURES.items() if group in groups}
     return save_all(figures, report, folder)
 
 
@@ -70,7 +70,7 @@ def shares(records: Sequence[Record], title: str) -> Figure:
             _dotted(axes, members, colour)
         for target in {r["target"] for r in here}:
             axes.axhline(100 * target, label=f"target: {100 * target:.0f} %", color=TEXT,
-                         linewidth=0.8, linestyle=(0, (6, 3)))  # fmt: skip
+                         linewidth=0.8, linestyle=(0, (6, 3)))
         frame(axes, dtype, {r["cols"] for r in here})
         known |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     panels[0].set_ylim(0, 100 * max(1.0, *(r["share"] for r in records)) + 6)
@@ -94,7 +94,7 @@ def paper(records: Sequence[Record], rows: int) -> Figure:
     axes = figure.subplots()
     for (label, work, form), colour, marker in zip(PAPER, COLOURS, MARKERS, strict=False):
         members = sorted((r for r in records if (r["work"], r["form"]) == (work, form)),
-                         key=lambda r: r["cols"])  # fmt: skip
+                         key=lambda r: r["cols"])
         points = [(r["cols"], r["elements_per_s"] * 1e-9) for r in members]
         line(axes, points, label, colour, marker)
     frame(axes, f"softmax, {rows} rows, float32", {r["cols"] for r in records})
@@ -110,12 +110,12 @@ def line(
     """A series, if it has points."""
     if points:
         axes.plot(*zip(*points, strict=True), label=label, color=colour, marker=marker,
-                  markersize=4, linewidth=1.6)  # fmt: skip
+                  markersize=4, linewidth=1.6)
 
 
 def _dotted(axes: Axes, members: Iterable[Record], colour: str) -> None:
     peers = [(r["cols"], 100 * r["share"] / peer["times"])
-             for r in members if (peer := best_peer(r)[1])]  # fmt: skip
+             for r in members if (peer := best_peer(r)[1])]
     if peers:
         axes.plot(*zip(*peers, strict=True), color=colour, linestyle=":", linewidth=1.4)
 

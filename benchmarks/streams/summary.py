@@ -9,10 +9,10 @@ from typing import Any
 
 Record = dict[str, Any]
 HEAD = (f"{'work':19s}{'rows × cols':>20s} {'dtype':9s}{'limit µs':>10s}{'fusegen µs':>11s}"
-        f"{'share':>8s}  {'best peer':20s}{'ratio':>6s}  schedule")  # fmt: skip
+        f"{'share':>8s}  {'best peer':20s}{'ratio':>6s}  schedule")
 _WORDS = ((r"row per (\w+) \((\d+) threads\)", r"\1 of \2"), (r",? ?sm_\d+a?", ""),
           (r" elements per thread and tile", ""), (r" × ", "×"), (r" threads", ""),
-          (r" loads", ""))  # fmt: skip
+          (r" loads", ""))
 _SCHEDULE_WIDTH = 48
 
 
@@ -29,7 +29,7 @@ def line(record: Record) -> str:
     ratio = f"{peer['times']:.2f}×" if peer else ""
     wrong = f"  WRONG: error {record['error']:.1e}" if record["status"] == "WRONG" else ""
     return (f"{start}{record['limit_us']:10.1f}{record['us']:11.1f}{100 * record['share']:7.1f}%"
-            f"{mark} {shown:20s}{ratio:>6s}  {shortened(record['schedule'])}{wrong}")  # fmt: skip
+            f"{mark} {shown:20s}{ratio:>6s}  {shortened(record['schedule'])}{wrong}")
 
 
 def shortened(schedule: str) -> str:
@@ -88,7 +88,7 @@ def summary(records: Sequence[Record]) -> str:
         lines += _of_group(group, members)
     count = {status: sum(r["status"] == status for r in records) for status in ("WRONG", "ERROR")}
     lines.append(f"all: {len(records)} cells, {sum(map(missed, records))} below their target, "
-                 f"{count['WRONG']} wrong, {count['ERROR']} failed")  # fmt: skip
+                 f"{count['WRONG']} wrong, {count['ERROR']} failed")
     return "\n".join([*lines, *_not_measured(records)])
 
 
@@ -96,7 +96,7 @@ def _not_measured(records: Sequence[Record]) -> list[str]:
     """Why peers have no times, and in how many cells."""
     notes = Counter(f"{name}: {peer.get('note', 'wrong').splitlines()[0][:120]}"
                     for r in records for name, peer in r.get("peers", {}).items()
-                    if not peer.get("right"))  # fmt: skip
+                    if not peer.get("right"))
     return [f"{note} ({n} cells)" for note, n in notes.items()]
 
 
@@ -111,7 +111,7 @@ def _of_group(group: str, members: list[Record]) -> list[str]:
         worst = min(held, key=lambda r: r["share"])
         short = [r for r in held if missed(r)]
         lines.append(f"  target {_aim(target, group)}: worst {_aim(worst['share'], group)} "
-                     f"({place(worst)}), {len(short)} of {len(held)} missed")  # fmt: skip
+                     f"({place(worst)}), {len(short)} of {len(held)} missed")
     faster = [(r, *best_peer(r)) for r in done]
     for record, name, peer in faster:
         if peer is not None and peer["times"] < 1:
@@ -157,9 +157,9 @@ def merged(reports: Sequence[Record]) -> Record:
                 found[record["key"]] = record
                 continue
             fresh = {n: p for n, p in record["peers"].items()
-                     if "us" not in known["peers"].get(n, {})}  # fmt: skip
+                     if "us" not in known["peers"].get(n, {})}
             found[record["key"]] = {**known, "peers": {**known["peers"], **fresh},
-                                    "status": _worse(known, record)}  # fmt: skip
+                                    "status": _worse(known, record)}
     runs = [run for report in reports for run in report["runs"]]
     order = list(found.values())
     groups = grouped(order)

@@ -67,7 +67,7 @@ def memory_of(cell: Cell) -> tuple[torch.Tensor, ...]:
     sides = {"weight": (reduced, dtype), "bias": (reduced, dtype), "labels": (others, torch.int64)}
     x = torch.empty(shape, dtype=dtype, device="cuda")
     return x, *(torch.empty(size, dtype=kind, device="cuda")
-                for size, kind in (sides[name] for name in WORKS[cell.work].side))  # fmt: skip
+                for size, kind in (sides[name] for name in WORKS[cell.work].side))
 
 
 def outputs_of(cell: Cell) -> Any:
@@ -76,7 +76,7 @@ def outputs_of(cell: Cell) -> Any:
     if not work.full:
         shape = (cell.rows * cell.cols // shape[cell.axis],)  # type: ignore[assignment]
     made = tuple(torch.full(shape, float("nan"), dtype=DTYPES[cell.dtype], device="cuda")
-                 for _ in range(work.outputs))  # fmt: skip
+                 for _ in range(work.outputs))
     return made[0] if work.outputs == 1 else made
 
 

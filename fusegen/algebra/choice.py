@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import sympy as sp
 
-from fusegen import graph as g
 from fusegen.algebra.domain import Indicator, zero_or_one
 from fusegen.algebra.setting import RowParameter, Setting
-from fusegen.monoid import Action, move_name
+from fusegen.ir import graph as g
+from fusegen.ir.monoid import Action, move_name
 
 _ONE = sp.Integer(1)
 
@@ -74,7 +74,7 @@ def all_choices(setting: Setting) -> Iterator[tuple[Choice, ...]]:
         if beside is not None:
             shift = _choice(element, atom, beside, "shift")
             units = [r for r in setting.changing if r.pivotal and r.symbol.is_positive
-                     and setting.f.has(r.symbol) and _related(setting, atom, r)]  # fmt: skip
+                     and setting.f.has(r.symbol) and _related(setting, atom, r)]
             per_element.append([*(_in_units(shift, w) for w in units), shift])
             continue
         options = []
@@ -111,7 +111,7 @@ def _choice(element: sp.Symbol, atom: sp.Symbol, row: RowParameter, action: Acti
         sp.Symbol(f"{atom.name}_{word}_{row.symbol.name}", real=True, positive=keeps_sign),
         sp.Symbol(move_name(row.symbol.name, action), real=True,
                   positive=True if action == "scale" else None),
-    )  # fmt: skip
+    )
 
 
 def _in_units(shift: Choice, unit: RowParameter) -> Choice:
@@ -122,7 +122,7 @@ def _in_units(shift: Choice, unit: RowParameter) -> Choice:
         shift, unit=unit, ratio=sp.Symbol(move_name(w, "scale"), positive=True),
         u=sp.Symbol(f"{shift.u.name}_over_{w}", real=True),
         move=sp.Symbol(move_name(shift.pivot.symbol.name, "shift", w), real=True),
-    )  # fmt: skip
+    )
 
 
 def _same(setting: Setting, indicator: Indicator) -> tuple[Choice, Choice]:

@@ -6,16 +6,17 @@ import functools
 import time
 from collections.abc import Collection, Mapping
 
-from fusegen import graph as g
 from fusegen.algebra.floats.partial import out_of_domain
 from fusegen.algebra.limits import REDUCTION_SECONDS, TEXT_SECONDS, within
 from fusegen.algebra.merge import Doubt, merged
 from fusegen.algebra.monotone import trend_of
 from fusegen.algebra.own.laws import own_entry
+from fusegen.algebra.proof.definitions import definitions_of
 from fusegen.algebra.refusals import advice, with_stray, with_witness
 from fusegen.algebra.setting import Setting, read_setting
 from fusegen.algebra.symbols import Unmodelled, operations, told
-from fusegen.derivation import (
+from fusegen.ir import graph as g
+from fusegen.ir.derivation import (
     Base,
     Commuted,
     Derivation,
@@ -23,8 +24,7 @@ from fusegen.derivation import (
     Refusal,
     RefusalKind,
     Refused,
-)  # fmt: skip
-from fusegen.proof.definitions import definitions_of
+)
 
 _ORDERED = (g.Fold.MAX, g.Fold.MIN, g.Fold.ARGMAX, g.Fold.ARGMIN)
 _SUMS = (g.Fold.SUM, g.Fold.MEAN)
@@ -34,7 +34,7 @@ _MOST = 60  # operations of one element expression: sympy's time grows with them
 def derive(
     graph: g.Graph, defects: Mapping[str, Refused] | None = None, *,
     groups: Collection[frozenset[str]] = (), witnesses: bool = True,
-) -> Derivation:  # fmt: skip
+) -> Derivation:
     """Classify every row reduction of the graph; never raises for what it cannot prove.
 
     defects: reductions, by name, whose merge is not to be used, whatever is proved of it.
@@ -79,14 +79,14 @@ def _idle(graph: g.Graph, node: g.Reduce | g.TopK, lost: frozenset[str]) -> Entr
 def _decided(
     graph: g.Graph, node: g.Reduce | g.TopK, entries: Mapping[g.Node, Entry], left: float,
     witnesses: bool,
-) -> Entry:  # fmt: skip
+) -> Entry:
     needs = _needs(graph, node)
     if not needs:
         return Base(graph.names[node])
     if operations(node.arg) > _MOST:
         return _refused(graph, node, needs, RefusalKind.UNPROVED,
                         f"its expression has more than {_MOST} operations, those that are used "
-                        "twice counted twice.")  # fmt: skip
+                        "twice counted twice.")
     seconds = min(REDUCTION_SECONDS, left)
     why = f"sympy did not decide it within {REDUCTION_SECONDS:g} seconds, or all of the text " \
           f"within {TEXT_SECONDS:g}."
@@ -99,7 +99,7 @@ def _decided(
 def _entry(
     graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...],
     entries: Mapping[g.Node, Entry], witnesses: bool,
-) -> Entry:  # fmt: skip
+) -> Entry:
     try:
         setting = read_setting(graph, node.arg, entries)
         if isinstance(node, g.TopK) or node.fold in _ORDERED:
@@ -141,13 +141,13 @@ def _uses_columns(graph: g.Graph, node: g.Reduce | g.TopK) -> bool:
     if isinstance(node, g.Reduce):
         return node.fold in (g.Fold.ARGMAX, g.Fold.ARGMIN)
     return any(isinstance(n, g.Part) and n.top is node and n.field == "indices"
-               for n in graph.nodes)  # fmt: skip
+               for n in graph.nodes)
 
 
 def _dependent(
     graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], setting: Setting,
     witnesses: bool,
-) -> Entry:  # fmt: skip
+) -> Entry:
     found = merged(graph.names[node], needs, setting, brave=graph.allow_cancellation)
     if isinstance(found, Doubt):
         refused = _refused(graph, node, needs, found.kind, found.why, found.todo)
@@ -171,7 +171,7 @@ def _unmodelled(
 def _refused(
     graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], kind: RefusalKind, why: str,
     todo: str = "",
-) -> Refused:  # fmt: skip
+) -> Refused:
     what = node.fold.value if isinstance(node, g.Reduce) else f"topk({node.k})"
     others = ", ".join(needs)
     shown = f"{what} ({graph.names[node]}) cannot join the sweep of {others}: {kind.value}"

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fusegen import graph as g
 from fusegen.algebra import exact
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.short_rows import Rows, ShortRows
-from fusegen.reference import top_columns
-from fusegen.witness import Disorder
+from fusegen.ir import graph as g
+from fusegen.ir.witness import Disorder
+from fusegen.oracle.reference import top_columns
 
 _ROWS, _LOOKED_AT = 1000, 8
 _LEAST = (g.Fold.MIN, g.Fold.ARGMIN)
@@ -99,7 +99,7 @@ def _is_exact(short: ShortRows, row: Rows, columns: NDArray[Any]) -> bool:
 def _told(
     short: ShortRows, element: g.Node, row: Rows, x: NDArray[Any], f: NDArray[Any],
     columns: list[NDArray[Any]],
-) -> Disorder:  # fmt: skip
+) -> Disorder:
     text, rising, falling = (tuple(int(i) for i in c) for c in columns)
     terms = tuple((float(p), float(q)) for p, q in zip(x, f, strict=True))
     name = short.graph.names[element]

@@ -145,5 +145,5 @@ def selection_holds(above: bool) -> bool:
     """[x = q] = [x = p]·[p = q] for every order of x ≤ p ≤ q (all ≥ for a minimum)."""
     ranks = range(3)
     orders = [(x, p, q) for x in ranks for p in ranks for q in ranks
-              if (x <= p <= q if above else x >= p >= q)]  # fmt: skip
+              if (x <= p <= q if above else x >= p >= q)]
     return all((x == q) == ((x == p) and (p == q)) for x, p, q in orders)

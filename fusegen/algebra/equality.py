@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 
 import sympy as sp
 
-from fusegen import graph as g
 from fusegen.algebra.laws import is_zero, obligation
 from fusegen.algebra.pivot import split, spread
 from fusegen.algebra.symbols import Unmodelled, freeze, operations
-from fusegen.derivation import Obligation
-from fusegen.literals import exact
+from fusegen.ir import graph as g
+from fusegen.ir.derivation import Obligation
+from fusegen.ir.literals import exact
 
 _MOST = 400  # operations of both texts together: sympy's time grows with them
 _NOT_REAL = (sp.oo, -sp.oo, sp.zoo, sp.nan)
@@ -140,7 +140,7 @@ class _Reader:
         for h, c in split(terms, self._varying(expr, extent)).items():
             total += c * (self._length(extent) if h == 1 else self._unknown(
                 f"sum_{extent.name.lower()}", h, positive=True if h.is_positive else None,
-                nonnegative=True if h.is_nonnegative else None))  # fmt: skip
+                nonnegative=True if h.is_nonnegative else None))
         return total
 
     def _held(self, total: sp.Expr) -> sp.Expr:

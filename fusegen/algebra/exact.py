@@ -13,7 +13,7 @@ from typing import Any, assert_never
 
 from mpmath import MPContext
 
-from fusegen import graph as g
+from fusegen.ir import graph as g
 
 Number = Any  # Fraction, mpf, or bool for conditions
 Values = Number | list[Number]  # a row value, or one per column or list entry
@@ -300,5 +300,5 @@ OPERATIONS: Mapping[str, Callable[..., Number]] = {
     "and": lambda a, b: a and b, "or": lambda a, b: a or b, "not": lambda a: not a,
     "to_float": lambda a: Fraction(a), "to_int": lambda a: -_floor(-a) if a < 0 else _floor(a),
     "to_bool": lambda a: a != 0,
-}  # fmt: skip
+}
 """Every elementwise operation on finite numbers; raises Outside where it has no finite result."""

@@ -22,7 +22,7 @@ from fusegen.algebra.domain import conditions_alone, selection_holds, zero_or_on
 from fusegen.algebra.limits import OBLIGATION_SECONDS, within
 from fusegen.algebra.pivot import Closed, expanded
 from fusegen.algebra.setting import Setting
-from fusegen.derivation import Obligation, Status
+from fusegen.ir.derivation import Obligation, Status
 
 _SIMPLIFY_LIMIT = 150  # operations; beyond it simplify may take seconds
 
@@ -119,7 +119,7 @@ def obligations_of(setting: Setting, closed: Closed) -> tuple[Obligation, ...]:
     def readout() -> bool:
         here = {c.u: c.here for c in choices}
         total = sum(c * a.subs(here, simultaneous=True)
-                    for a, c in closed.candidate.terms.items())  # fmt: skip
+                    for a, c in closed.candidate.terms.items())
         return is_zero(total - setting.f)
 
     def cocycle() -> bool:
@@ -139,7 +139,7 @@ def obligations_of(setting: Setting, closed: Closed) -> tuple[Obligation, ...]:
         obligation("read-out", "Σ c_k h_k(u) equals the text", readout),
         obligation("cocycle", "T(q→r) T(p→q) = T(p→r)", cocycle),
         obligation("unit", "T(p→p) = 1", unit),
-    )  # fmt: skip
+    )
 
 
 def _domain(setting: Setting) -> tuple[Obligation, ...]:
@@ -148,7 +148,7 @@ def _domain(setting: Setting) -> tuple[Obligation, ...]:
     if setting.f != setting.text:
         known = ", ".join(str(b) for b in setting.bounds) or "the signs of its factors"
         found.append(obligation("domain", f"switches follow from {known}",
-                                functools.partial(_agrees, setting)))  # fmt: skip
+                                functools.partial(_agrees, setting)))
     for i in setting.indicators:
         order = "x ≤ p ≤ q" if i.bound.above else "x ≥ p ≥ q"
         law = functools.partial(selection_holds, i.bound.above)
@@ -160,7 +160,7 @@ def _agrees(setting: Setting) -> bool:
     """f equals the text with every element at, and strictly inside, each of its bounds."""
     for touching in itertools.product((True, False), repeat=len(setting.bounds)):
         gap = {b: sp.Integer(0) if at else sp.Symbol(f"gap_{k}", positive=True)
-               for k, (b, at) in enumerate(zip(setting.bounds, touching, strict=True))}  # fmt: skip
+               for k, (b, at) in enumerate(zip(setting.bounds, touching, strict=True))}
         place: dict[sp.Expr, sp.Expr] = {}
         for b in setting.bounds:
             if b.element not in place:

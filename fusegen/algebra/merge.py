@@ -16,12 +16,12 @@ from fusegen.algebra.pivot import (
     best_candidate,
     close,
     joined,
-)  # fmt: skip
+)
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.spell import spelled
 from fusegen.algebra.symbols import told
 from fusegen.algebra.zeros import known_zeros
-from fusegen.derivation import Dependent, Obligation, RefusalKind
+from fusegen.ir.derivation import Dependent, Obligation, RefusalKind
 
 
 @dataclass(frozen=True)

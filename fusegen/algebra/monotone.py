@@ -13,7 +13,7 @@ import sympy as sp
 
 from fusegen.algebra.laws import obligation
 from fusegen.algebra.setting import Setting
-from fusegen.derivation import Obligation
+from fusegen.ir.derivation import Obligation
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def _scales_outside(expr: sp.Expr) -> sp.Expr:
             expr = expr.subs(size, sp.Mul(*(sp.Abs(a) for a in size.args[0].args)))
     for extreme in expr.atoms(sp.Max, sp.Min):
         parts = [{f for f in sp.Mul.make_args(a) if f.is_positive and not f.is_number}
-                 for a in extreme.args if a != 0]  # fmt: skip
+                 for a in extreme.args if a != 0]
         common = sp.Mul(*set.intersection(*parts)) if parts else sp.Integer(1)
         if common != 1:
             inner = extreme.func(*(a / common for a in extreme.args))

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from fusegen import graph as g
 from fusegen.algebra.disorder import disorder
 from fusegen.algebra.floats.witness import stray
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.refute import confusion, ratio
 from fusegen.algebra.setting import Setting, read_setting
 from fusegen.algebra.symbols import Unmodelled
-from fusegen.derivation import Entry, RefusalKind, Refused
-from fusegen.errors import FusegenError
-from fusegen.witness import Witness
+from fusegen.ir import graph as g
+from fusegen.ir.derivation import Entry, RefusalKind, Refused
+from fusegen.ir.errors import FusegenError
+from fusegen.ir.witness import Witness
 
 
 def with_witness(
@@ -69,23 +69,23 @@ def advice(kind: RefusalKind) -> str:
             return "To share the sweep, switch at a constant or at an fg.PerRow input."
         case RefusalKind.STUCK_ATOM:
             return ("To share the sweep, use row values only as x - m or x / a, "
-                    "in powers, polynomials and exp of them.")  # fmt: skip
+                    "in powers, polynomials and exp of them.")
         case RefusalKind.UNBOUNDED:
             return "To share the sweep, measure from the greatest: exp(x - fg.max(x)) is bounded."
         case RefusalKind.RANGE:
             return "To share the sweep, divide by a maximum or a sum of magnitudes: fg.abs(x)."
         case RefusalKind.DRIFT:
             return ("To share the sweep, centre the element on its own mean, under the weights of "
-                    "its own terms, or on its own extreme.")  # fmt: skip
+                    "its own terms, or on its own extreme.")
         case RefusalKind.SPECIAL:
             return ("To share the sweep, measure from an extreme of the very element, and ask for "
-                    "infinities before the reduction: fg.where(fg.isinf(x), 0, x).")  # fmt: skip
+                    "infinities before the reduction: fg.where(fg.isinf(x), 0, x).")
         case RefusalKind.TOO_MANY_STATES:
             return "To share the sweep, lower the degree, or return simpler sums."
         case RefusalKind.MIXED_SIGN:
             return ("To share the sweep, centre the element on a value of the elements alone, as "
                     "x - fg.mean(x), or accept the lost digits: "
-                    "@fg.pipeline(allow_cancellation=True).")  # fmt: skip
+                    "@fg.pipeline(allow_cancellation=True).")
         case RefusalKind.NON_MONOTONE:
             return "To share the sweep, order by x itself, or by exp, softmax or tanh of it."
         case RefusalKind.ORDER:

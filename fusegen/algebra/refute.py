@@ -13,11 +13,11 @@ from itertools import islice, product
 
 import numpy as np
 
-from fusegen import graph as g
 from fusegen.algebra import exact
 from fusegen.algebra.pivot import MAX_BASIS
 from fusegen.algebra.short_rows import Results, Rows, ShortRows
-from fusegen.witness import Confusion, Ratio, Row
+from fusegen.ir import graph as g
+from fusegen.ir.witness import Confusion, Ratio, Row
 
 _NATURAL = {"exp", "expm1", "log", "log1p", "sigmoid", "xlogy"}
 _SWITCHES = {"floor", "ceil", "round", "to_int", "lt", "le", "gt", "ge", "eq", "ne"}
@@ -124,7 +124,7 @@ def _continued(short: ShortRows, rows: Rows, then: Rows) -> Results:
 def _joined(row: Row, then: Row) -> Row:
     return replace(row, values=tuple(
         (name, a + b) for (name, a), (_, b) in zip(row.values, then.values, strict=True)
-    ))  # fmt: skip
+    ))
 
 
 def _flat(values: list[exact.Values]) -> list[exact.Number]:
@@ -201,7 +201,7 @@ def _wider(short: ShortRows) -> tuple[Row, Row] | None:
     size = MAX_BASIS + 1
     low = size // 2
     row, then = (short.row(np.repeat(np.arange(a, a + size)[:, None], len(short.elements), axis=1))
-                 for a in (-low, size - low))  # fmt: skip
+                 for a in (-low, size - low))
     continued = [
         _joined(row, replace(then, values=tuple((n, v[k:k + 1]) for n, v in then.values)))
         for k in range(size)

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 import sympy as sp
 
-from fusegen import graph as g
 from fusegen.algebra.domain import conditions_alone
 from fusegen.algebra.symbols import Unmodelled, freeze
+from fusegen.ir import graph as g
 
 _COUNT = sp.Symbol("Σ[1]", positive=True)
 
@@ -42,7 +42,7 @@ class RowSums:
     def __init__(
         self, names: Mapping[g.Node, str], symbols: Mapping[g.Node, sp.Symbol],
         selectors: frozenset[sp.Symbol],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.names, self.symbols = names, dict(symbols)
         self.elements = selectors | frozenset(
             s for n, s in symbols.items() if g.extent(n) is g.Extent.ELEMENT
@@ -52,7 +52,7 @@ class RowSums:
     def total(self, expr: sp.Expr) -> sp.Expr:
         """Σ of an element expression, with every row value in it written out."""
         written = {s: self.value(n) for n, s in self.symbols.items()
-                   if s in expr.free_symbols and g.extent(n) is g.Extent.ROW}  # fmt: skip
+                   if s in expr.free_symbols and g.extent(n) is g.Extent.ROW}
         return row_sum(expr.subs(written, simultaneous=True), self.elements)
 
     def value(self, node: g.Node) -> sp.Expr:
@@ -97,7 +97,7 @@ def _parts(node: g.Node) -> list[g.Node]:
     found: list[g.Node] = list(g.reductions_of(node))
     inner = g.topological((node,))
     return found + [n for n in inner if isinstance(n, g.Length) or (
-        isinstance(n, g.Input) and n.axis is g.Axis.PER_ROW)]  # fmt: skip
+        isinstance(n, g.Input) and n.axis is g.Axis.PER_ROW)]
 
 
 def averages(node: g.Node, element: g.Node, sums: RowSums) -> bool:

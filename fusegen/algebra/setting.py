@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import sympy as sp
 
-from fusegen import graph as g
 from fusegen.algebra.domain import (
     Bound,
     Indicator,
@@ -15,9 +14,9 @@ from fusegen.algebra.domain import (
     less_than,
     on_domain,
     with_indicators,
-)  # fmt: skip
-from fusegen.algebra.floats.pivots import Pivots
-from fusegen.algebra.floats.terms import masks_of
+)
+from fusegen.algebra.facts.pivots import Pivots
+from fusegen.algebra.facts.terms import masks_of
 from fusegen.algebra.rowsums import RowSums, averages
 from fusegen.algebra.symbols import (
     Unmodelled,
@@ -25,11 +24,12 @@ from fusegen.algebra.symbols import (
     divisors,
     freeze,
     is_nonnegative,
-)  # fmt: skip
-from fusegen.conditions import is_condition
-from fusegen.derivation import Base, Dependent, Entry
-from fusegen.expr import Var
-from fusegen.shared import lazy
+)
+from fusegen.ir import graph as g
+from fusegen.ir.conditions import is_condition
+from fusegen.ir.derivation import Base, Dependent, Entry
+from fusegen.ir.expr import Var
+from fusegen.ir.shared import lazy
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fusegen import graph as g
 from fusegen.algebra import exact
-from fusegen.kinds import assumed_dtypes
-from fusegen.reference import evaluate
-from fusegen.shared import lazy
-from fusegen.witness import Given, Row, Unit
+from fusegen.ir import graph as g
+from fusegen.ir.kinds import assumed_dtypes
+from fusegen.ir.shared import lazy
+from fusegen.ir.witness import Given, Row, Unit
+from fusegen.oracle.reference import evaluate
 
 Rows = NDArray[np.float64]
 """(rows, columns, element inputs), in the unit of the ShortRows."""
@@ -65,7 +65,7 @@ class ShortRows:
             isinstance(n, g.Index | g.TopK | g.Take) or (
                 isinstance(n, g.Reduce) and n.fold in _ORDERED
             ) for n in self.needed
-        )  # fmt: skip
+        )
 
     def shortest_of(self, node: g.Node) -> int:
         """Columns that the node needs at least: K for a top-K."""
@@ -89,7 +89,7 @@ class ShortRows:
         made = (
             itertools.product(places, repeat=length) if ordered
             else itertools.combinations_with_replacement(places, length)
-        )  # fmt: skip
+        )
         found = np.array(list(made)).reshape(-1, length, len(self.elements))
         return _smallest_first(found)
 
@@ -116,7 +116,7 @@ class ShortRows:
         cut = replace(
             self.graph, outputs=watched, nodes=nodes,
             inputs=tuple(n for n in nodes if isinstance(n, g.Input)),
-        )  # fmt: skip
+        )
         kind = np.float32 if width == "float32" else np.float64
         found = map(np.atleast_1d, evaluate(cut, inputs, self.dtypes, n_cols, kind))
         return [
@@ -131,7 +131,7 @@ class ShortRows:
             name: [v != 0 for v in values] if self.dtypes[name].kind == "bool"
             else [v * scale for v in values]
             for name, values in row.values
-        }  # fmt: skip
+        }
         return exact.evaluate(watched, {**inputs, **dict(self.given)}, len(row))
 
     def row(self, values: Rows) -> Row:
@@ -140,7 +140,7 @@ class ShortRows:
             tuple((e.name, tuple(Fraction(float(v)) for v in values[:, k]))
                   for k, e in enumerate(self.elements)),
             self.unit,
-        )  # fmt: skip
+        )
 
 
 def _smallest_first(rows: Rows) -> Rows:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sympy as sp
 
-from fusegen import graph as g
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting, as_vars
 from fusegen.algebra.thaw import thaw, without_logs_of_nothing
-from fusegen.derivation import Basis, Dependent, Obligation, Shifted
-from fusegen.expr import Expr, Lit, Var, call
+from fusegen.ir import graph as g
+from fusegen.ir.derivation import Basis, Dependent, Obligation, Shifted
+from fusegen.ir.expr import Expr, Lit, Var, call
 
 _GUARDS = ("xlogy", "zero_wins")
 
@@ -17,7 +17,7 @@ _GUARDS = ("xlogy", "zero_wins")
 def spelled(
     name: str, needs: tuple[str, ...], setting: Setting, closed: Closed,
     obligations: tuple[Obligation, ...], zeros: tuple[int, ...],
-) -> Dependent:  # fmt: skip
+) -> Dependent:
     """The entry of a merged sum."""
     words, shifts = _words(setting, closed)
     guarded = any(isinstance(n, g.Map) and n.op in _GUARDS for n in g.topological((setting.arg,)))
@@ -36,7 +36,7 @@ def spelled(
                   for j in range(size) if closed.transport[k, j] != 0),
         )
         for k in range(size)
-    )  # fmt: skip
+    )
     terms = closed.candidate.terms
     readout = tuple(
         thaw(_shorter(terms.get(h, sp.Integer(0))), words, frozenset()) for h in closed.basis

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 
 import sympy as sp
 
-from fusegen import graph as g
 from fusegen.algebra.laws import is_zero, obligation
 from fusegen.algebra.symbols import Unmodelled, counts_as_positive, divisors, freeze, operations
-from fusegen.derivation import Obligation
+from fusegen.ir import graph as g
+from fusegen.ir.derivation import Obligation
 
 _MOST = 200  # operations of the output: sympy's time grows with them
 
@@ -32,7 +32,7 @@ def stationary(output: g.Node, pivot: g.Reduce, names: Mapping[g.Node, str]) -> 
             total = _Total(output, pivot, names)
             return is_zero(total.derivative(total.value(output)))
         except (Unmodelled, ArithmeticError, TypeError, ValueError, NotImplementedError,
-                RecursionError):  # fmt: skip
+                RecursionError):
             return False
 
     what = f"∂{names[output]}/∂{names[pivot]} = 0"

@@ -10,8 +10,8 @@ from typing import assert_never
 
 import sympy as sp
 
-from fusegen import graph as g
-from fusegen.digest import attributes
+from fusegen.ir import graph as g
+from fusegen.ir.digest import attributes
 
 
 class Unmodelled(Exception):
@@ -41,7 +41,7 @@ _DIRECT = {
     "and": sp.And, "or": sp.Or, "not": sp.Not,
     # The algebra speaks of finite reals; infinities and NaN are the guard policy's business.
     "isnan": lambda a: sp.false, "isinf": lambda a: sp.false, "isfinite": lambda a: sp.true,
-}  # fmt: skip
+}
 
 _POWERS = ("pow", "exp2")
 _MAX_POWER = 64  # sympy writes powers of numbers out, digit by digit
@@ -111,7 +111,7 @@ def _operations(node: g.Node) -> int:
 def operations(*nodes: g.Node) -> int:
     """How many operations sympy will see, those inside of reductions once."""
     inner = {a for n in g.topological(nodes) if not isinstance(n, g.Map | g.Cast)
-             for a in g.operands(n)}  # fmt: skip
+             for a in g.operands(n)}
     return sum(map(_operations, {*nodes, *inner}))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import sympy as sp
 
-from fusegen.expr import Expr, Lit, call
+from fusegen.ir.expr import Expr, Lit, call
 
 
 def without_logs_of_nothing(expr: sp.Expr) -> sp.Expr:
@@ -17,7 +17,7 @@ def without_logs_of_nothing(expr: sp.Expr) -> sp.Expr:
 
 def _logs_taken(product: sp.Mul) -> sp.Expr:
     logs = [p for p in product.args if isinstance(p.as_base_exp()[0], sp.log)
-            and p.as_base_exp()[1].is_Integer and p.as_base_exp()[1] > 0]  # fmt: skip
+            and p.as_base_exp()[1].is_Integer and p.as_base_exp()[1] > 0]
     number, rest = sp.Mul(*(a for a in product.args if a not in logs)).as_coeff_Mul()
     if rest == 1:
         return product
@@ -70,11 +70,11 @@ _WORDS = {
     sp.log: "log", sp.tanh: "tanh", sp.sin: "sin", sp.cos: "cos", sp.erf: "erf", sp.Abs: "abs",
     sp.sign: "sign", sp.floor: "floor", sp.ceiling: "ceil", sp.Max: "maximum", sp.Min: "minimum",
     sp.And: "and", sp.Or: "or", sp.Not: "not",
-}  # fmt: skip
+}
 _RELATIONS = {
     sp.StrictLessThan: "lt", sp.LessThan: "le", sp.StrictGreaterThan: "gt", sp.GreaterThan: "ge",
     sp.Equality: "eq", sp.Unequality: "ne",
-}  # fmt: skip
+}
 
 
 def _thaw_cases(
@@ -116,7 +116,7 @@ def _thaw_product(expr: sp.Mul, names: Mapping[sp.Symbol, Expr], moving: frozens
     if expr.args[0] == -1:
         return call("neg", thaw(-expr, names, moving))
     choice = next((a for a in _ordered(expr.args) if isinstance(a, sp.Piecewise)
-                   and [v for v, _ in a.args] == [1, 0]), None)  # fmt: skip
+                   and [v for v, _ in a.args] == [1, 0]), None)
     if choice is not None:
         rest = thaw(sp.Mul(*(a for a in expr.args if a != choice)), names, moving)
         return call("where", thaw(choice.args[0][1], names, moving), rest, Lit(0.0))
@@ -129,7 +129,7 @@ def _thaw_product(expr: sp.Mul, names: Mapping[sp.Symbol, Expr], moving: frozens
         a for a in _ordered(expr.args)
         if a not in weights and (indicators or {s.name for s in a.free_symbols} & moving)
         and not a.is_number
-    ]  # fmt: skip
+    ]
     others = [a for a in _ordered(expr.args) if a not in weights and a not in growing]
     if not (weights and growing):
         return _product([thaw(a, names, moving) for a in (*others, *growing, *weights)])

@@ -11,8 +11,8 @@ from fusegen.algebra.pivot import Closed
 from fusegen.algebra.rowsums import vanishes
 from fusegen.algebra.setting import Setting, as_vars
 from fusegen.algebra.thaw import thaw
-from fusegen.derivation import Obligation
-from fusegen.expr import text
+from fusegen.ir.derivation import Obligation
+from fusegen.ir.expr import text
 
 
 def known_zeros(setting: Setting, closed: Closed) -> dict[int, Obligation]:
@@ -20,7 +20,7 @@ def known_zeros(setting: Setting, closed: Closed) -> dict[int, Obligation]:
     choices = closed.candidate.choices
     here = {c.u: c.here for c in choices}
     about = {c.u for c in choices
-             if c.pivot is not None and not c.pivot.is_extreme and c.action == "shift"}  # fmt: skip
+             if c.pivot is not None and not c.pivot.is_extreme and c.action == "shift"}
     found, sums = {}, setting.sums
     for k, h in enumerate(closed.basis):
         # Only terms linear in a deviation can average out.

@@ -11,10 +11,10 @@ from typing import NoReturn
 from fusegen.cli.commands import COMMANDS, Command
 from fusegen.cli.named import add_constants, find_pipeline, users_mistake
 from fusegen.cli.terminal import write_anything
-from fusegen.errors import ArgumentError, BackendError, FusegenError, InternalError
-from fusegen.library import PIPELINES
-from fusegen.names import nearest
-from fusegen.version import __version__
+from fusegen.ir.errors import ArgumentError, BackendError, FusegenError, InternalError
+from fusegen.ir.nearest import nearest
+from fusegen.ir.version import __version__
+from fusegen.library.texts import PIPELINES
 
 USER_ERROR = 2  # exit status, as argparse's own
 
@@ -35,14 +35,14 @@ class Parser(argparse.ArgumentParser):
 def build_parser(argv: Sequence[str]) -> Parser:
     """The parser; where argv names a pipeline, its constants are options of the command."""
     top = Parser(prog="fusegen", description="Fused row reductions: safe text in, fast kernel out.",
-                 allow_abbrev=False)  # fmt: skip
+                 allow_abbrev=False)
     top.add_argument("--version", action="version", version=f"fusegen {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in COMMANDS.values():
         parser = commands.add_parser(
             command.name, help=command.help, description=command.help, epilog=command.epilog,
             allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
-        )  # fmt: skip
+        )
         command.add_arguments(parser)
         if command.takes_pipeline and argv and argv[0] == command.name:
             _add_constants(parser, command, argv[1:])
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if words and not words[0].startswith("-") and words[0] not in COMMANDS:
             raise ArgumentError(f"there is no command {words[0]!r}",
                                 why=f"Commands: {', '.join(COMMANDS)}.",
-                                fix=nearest(words[0], COMMANDS))  # fmt: skip
+                                fix=nearest(words[0], COMMANDS))
         args = build_parser(words).parse_args(words)
         status = COMMANDS[args.command].run(args)
         sys.stdout.flush()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import time
 
-from fusegen.errors import ArgumentError
-from fusegen.runtime.cache.folder import Folder, opened
-from fusegen.runtime.cache.upkeep import entries, prune
-from fusegen.runtime.settings import cache_bytes, number_in
+from fusegen.backend.cache.folder import Folder, opened
+from fusegen.backend.cache.upkeep import entries, prune
+from fusegen.backend.settings import cache_bytes, number_in
+from fusegen.ir.errors import ArgumentError
 
 _ACTIONS = ("list", "prune", "verify")
 
@@ -16,10 +16,10 @@ _ACTIONS = ("list", "prune", "verify")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=_ACTIONS, metavar="ACTION",
                         help="list: what is kept.  prune: remove damaged and stale files, and what "
-                             "exceeds the limit.  verify: read and check every entry")  # fmt: skip
+                             "exceeds the limit.  verify: read and check every entry")
     limits = parser.add_mutually_exclusive_group()
     limits.add_argument("--mb", type=_megabytes, metavar="N",
-                        help="prune: the limit; default $FUSEGEN_CACHE_MB, or 1024")  # fmt: skip
+                        help="prune: the limit; default $FUSEGEN_CACHE_MB, or 1024")
     limits.add_argument("--all", action="store_true", help="prune: remove every entry")
 
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fusegen.backend.emit.headers import include_dir
+from fusegen.backend.registry import HERE, SHOWN
 from fusegen.cli import cache
 from fusegen.cli.named import constants_of, find_named, find_pipeline
 from fusegen.cli.run import add_run_arguments, run
-from fusegen.errors import ArgumentError, LawViolation
-from fusegen.forms import FORMS
-from fusegen.library import PIPELINES
-from fusegen.pipeline import Pipeline
-from fusegen.stabilize import stabilize
+from fusegen.ir.errors import ArgumentError, LawViolation
+from fusegen.ir.forms import FORMS, ROLES
+from fusegen.library.stabilize import stabilize
+from fusegen.library.texts import PIPELINES
+from fusegen.pipeline.pipeline import Pipeline
 
 _OWN = "PIPELINE is a library name (fusegen list) or path.py:name; a monoid made by\n" \
        "fg.monoid stands for the pipeline that reduces its elements with it.\n" \
-       "Every keyword constant of the pipeline is an option, for example --k 5."  # fmt: skip
+       "Every keyword constant of the pipeline is an option, for example --k 5."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,11 @@ def _add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         help="elements folded before two states merge; 1: one at a time",
     )
     parser.add_argument("--deterministic", action="store_true",
-                        help="one choice for any number of rows")  # fmt: skip
+                        help="one choice for any number of rows")
     parser.add_argument("--with", dest="inputs", action="append", default=[], metavar="INPUT",
-                        help="include this optional input")  # fmt: skip
+                        help="include this optional input")
+    parser.add_argument("--role", choices=ROLES, default="call",
+                        help="the program: a call's, or what makes, merges or finishes states")
     parser.add_argument("--stabilize", action="store_true", help="rewrite naive text safely first")
 
 
@@ -69,8 +73,8 @@ def _compile_options(args: argparse.Namespace) -> dict[str, Any]:
     return dict(
         form=args.form, dtype=args.dtype, n_cols=args.n_cols, n_rows=args.n_rows, chunk=args.chunk,
         inputs=tuple(args.inputs), target=args.target, deterministic=args.deterministic,
-        **constants_of(args),
-    )  # fmt: skip
+        role=args.role, **constants_of(args),
+    )
 
 
 def _list(_: argparse.Namespace) -> int:
@@ -83,7 +87,7 @@ def _list(_: argparse.Namespace) -> int:
 
 def _add_explain(parser: argparse.ArgumentParser) -> None:
     _add_compile_arguments(parser)
-    parser.add_argument("--target", default="cpu", help="cpu (default), sm_80, sm_90, …")
+    parser.add_argument("--target", default=HERE, help=f"{HERE} (default), sm_80, sm_90, …")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write HTML instead of text")
 
 
@@ -98,14 +102,33 @@ def _explain(args: argparse.Namespace) -> int:
 
 def _add_source(parser: argparse.ArgumentParser) -> None:
     _add_compile_arguments(parser)
-    parser.add_argument("--target", default="sm_90", help="sm_80, sm_90 (default), sm_100, cpu, …")
+    parser.add_argument("--target", default=SHOWN,
+                        help=f"sm_80, {SHOWN} (default), sm_100, {HERE}, …")
     parser.add_argument(
         "--output", "-o", type=Path, metavar="FILE", help="default: standard output"
     )
+    parser.add_argument("--include", action="store_true",
+                        help="name fusegen's headers by #include lines, and do not hold their text")
+    parser.add_argument("--host", action="store_true",
+                        help='end with extern "C" functions that launch it from C++')
+    parser.add_argument("--include-dir", action=_IncludeDir,
+                        help="print the folder where a compiler's -I finds them, and stop")
+
+
+class _IncludeDir(argparse.Action):
+    """Prints the folder of fusegen's headers, whatever else is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(include_dir())
+        parser.exit()
 
 
 def _source(args: argparse.Namespace) -> int:
-    text = _chosen(args).source(**_compile_options(args))
+    text = _chosen(args).source(**_compile_options(args), include=args.include,
+                                                             host=args.host)
     if args.output is not None:
         args.output.write_text(text, encoding="utf-8")
     else:
@@ -123,11 +146,11 @@ def _add_graph(parser: argparse.ArgumentParser) -> None:
         help=".svg or .png (matplotlib), .dot (Graphviz), .mmd (Mermaid)",
     )
     parser.add_argument("--with", dest="inputs", action="append", default=[], metavar="INPUT",
-                        help="include this optional input")  # fmt: skip
+                        help="include this optional input")
 
 
 def _graph(args: argparse.Namespace) -> int:
-    from fusegen.report import drawing
+    from fusegen.cli import drawing
 
     graph = find_pipeline(args.pipeline).graph(inputs=tuple(args.inputs), **constants_of(args))
     if args.output is not None:
@@ -143,7 +166,7 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from fusegen.check import check
+    from fusegen.library.check import check
 
     if args.seed < 0:
         raise ArgumentError("--seed must not be negative")
@@ -156,7 +179,7 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _doctor(_: argparse.Namespace) -> int:
-    from fusegen.report import doctor
+    from fusegen.cli import doctor
 
     print(doctor.text())
     return 0
@@ -183,4 +206,4 @@ COMMANDS = {
         Command("doctor", "What is installed, which backends work here, and why not.",
                 _nothing, _doctor, False, ""),
     )
-}  # fmt: skip
+}

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from fusegen import graph as g
-from fusegen.dtypes import DType, dtype_of
-from fusegen.errors import ArgumentError
-from fusegen.names import nearest
-from fusegen.pipeline import Pipeline
+from fusegen.ir import graph as g
+from fusegen.ir.dtypes import DType, dtype_of
+from fusegen.ir.errors import ArgumentError
+from fusegen.ir.nearest import nearest
+from fusegen.pipeline.pipeline import Pipeline
 
 _MADE = {"rows": 4000, "cols": 25000, "dtype": "float32", "seed": 0, "inputs": ()}
 
@@ -27,7 +27,7 @@ def add_made_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", help="of made input (float32)")
     parser.add_argument("--seed", type=int, help="of made input (0)")
     parser.add_argument("--with", dest="inputs", action="append", metavar="INPUT",
-                        help="make this optional input too")  # fmt: skip
+                        help="make this optional input too")
 
 
 def inputs_of(
@@ -39,7 +39,7 @@ def inputs_of(
         if given:
             option = "with" if given[0] == "inputs" else given[0]
             raise ArgumentError(f"--{option} is of made input, and --input gives one",
-                                fix=f"Leave --{option} or --input out.")  # fmt: skip
+                                fix=f"Leave --{option} or --input out.")
         return _read(pipeline, args.input)
     args = argparse.Namespace(**{**vars(args), **{n: _MADE[n] for n in _MADE if n not in given}})
     for option in ("rows", "cols"):
@@ -49,14 +49,14 @@ def inputs_of(
         raise ArgumentError("--seed must not be negative")
     if args.axis not in (-2, -1, 0, 1):
         raise ArgumentError(f"--axis {args.axis} does not exist", why="Made input has two axes.",
-                            fix="Choose 0 or 1, or give --input.")  # fmt: skip
+                            fix="Choose 0 or 1, or give --input.")
     for name in args.inputs:
         if name not in pipeline.signature.optional:
             raise ArgumentError(f"{pipeline.name} has no optional input {name!r}",
-                                fix=nearest(name, pipeline.signature.optional))  # fmt: skip
+                                fix=nearest(name, pipeline.signature.optional))
     work = pipeline.work(dtype=args.dtype, inputs=tuple(args.inputs), **constants)
     _check_room(sum(_bytes(i, work.dtypes[i.name], args.rows, args.cols)
-                    for i in work.graph.inputs), "made input")  # fmt: skip
+                    for i in work.graph.inputs), "made input")
     rng = np.random.default_rng(args.seed)
     return {
         i.name: _make(i, work.dtypes[i.name], args.rows, args.cols, args.axis, rng)
@@ -100,7 +100,7 @@ def _check_room(needed: int, what: str) -> None:
         return
     if needed > room:
         raise ArgumentError(f"{what} would take {needed / 2**30:,.0f} GiB, this machine has "
-                            f"{room / 2**30:,.0f}", fix="Ask for less.")  # fmt: skip
+                            f"{room / 2**30:,.0f}", fix="Ask for less.")
 
 
 def _read(pipeline: Pipeline, path: Path) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _read(pipeline: Pipeline, path: Path) -> dict[str, Any]:
         for found in data.files:
             if found not in names:
                 raise ArgumentError(f"{path} has an array {found!r}, {pipeline.name} takes "
-                                    f"{', '.join(names)}", fix=nearest(found, names))  # fmt: skip
+                                    f"{', '.join(names)}", fix=nearest(found, names))
         # What an archive unpacks to is in its directory; a few kilobytes may hold terabytes.
         _check_room(sum(i.file_size for i in data.zip.infolist()), f"what {path} unpacks to")
         return {n: _known(data[n]) for n in names if n in data.files}
@@ -123,7 +123,7 @@ def _read(pipeline: Pipeline, path: Path) -> dict[str, Any]:
         if "pickle" in why:  # NumPy's advice would run what the file says
             why = "It holds Python objects, or is no such file at all."
         raise ArgumentError(f"{path} is not a whole .npy or .npz file of plain arrays", why=why,
-                            fix="numpy.save and numpy.savez write them.") from None  # fmt: skip
+                            fix="numpy.save and numpy.savez write them.") from None
 
 
 def _one(pipeline: Pipeline, data: Any) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _one(pipeline: Pipeline, data: Any) -> dict[str, Any]:
     needed = [n for n in names if n not in pipeline.signature.optional]
     if len(needed) > 1:
         raise ArgumentError(f"{pipeline.name} needs {', '.join(needed)}; a .npy holds one",
-                            fix="Write a .npz with an array under each name.")  # fmt: skip
+                            fix="Write a .npz with an array under each name.")
     return {names[0]: _known(data)}
 
 

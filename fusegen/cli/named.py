@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 import sys
 from functools import cache
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from fusegen.blame import loc_of
-from fusegen.check import reducing
-from fusegen.errors import ArgumentError, FusegenError
-from fusegen.library import PIPELINES
-from fusegen.loc import Loc
-from fusegen.names import nearest
-from fusegen.own import OwnMonoid
-from fusegen.pipeline import Pipeline
-from fusegen.signature import REQUIRED
+from fusegen.ir.errors import ArgumentError, FusegenError
+from fusegen.ir.loc import Loc
+from fusegen.ir.nearest import nearest
+from fusegen.lang.blame import PACKAGE, loc_of
+from fusegen.lang.own import OwnMonoid
+from fusegen.lang.signature import REQUIRED
+from fusegen.library.check import reducing
+from fusegen.library.texts import PIPELINES
+from fusegen.pipeline.pipeline import Pipeline
 
 _PREFIX = "constant_"
-_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 _FOLDERS: set[Path] = set()  # of users' files, as loaded
 
 
@@ -49,13 +47,13 @@ def find_named(name: str) -> Pipeline | OwnMonoid:
         raise ArgumentError(
             f"there is no pipeline {name!r}", why=f"The library has {', '.join(PIPELINES)}.",
             fix=nearest(name, PIPELINES) or "Your own pipelines are path.py:name.",
-        )  # fmt: skip
+        )
     module = _load(Path(path))
     found = {n: v for n, v in vars(module).items() if isinstance(v, Pipeline | OwnMonoid)}
     if member not in found:
         raise ArgumentError(f"{path} has no pipeline {member!r}",
                             why=f"It has {', '.join(found) or 'none'}.",
-                            fix=nearest(member, found))  # fmt: skip
+                            fix=nearest(member, found))
     return found[member]
 
 
@@ -79,7 +77,7 @@ def _load(path: Path) -> ModuleType:
         raise
     except BaseException as error:
         raise ArgumentError(f"{path} cannot be imported: {type(error).__name__}: {error}",
-                            where=_place_in(path, error)) from error  # fmt: skip
+                            where=_place_in(path, error)) from error
     finally:
         sys.path.remove(str(path.parent))
     return module
@@ -88,7 +86,7 @@ def _load(path: Path) -> ModuleType:
 def _place_in(path: Path, error: BaseException) -> Loc | None:
     """Where a file that is imported went wrong: its first line, if none of it was understood."""
     found = _place(error)
-    nowhere = found is not None and found.file.startswith(("<", _PACKAGE))
+    nowhere = found is not None and found.file.startswith(("<", PACKAGE))
     return Loc(str(path), 1, "") if nowhere else found
 
 
@@ -100,7 +98,7 @@ def _place(error: BaseException) -> Loc | None:
     trace = error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if found is None or _is_theirs(file) or file.startswith(_PACKAGE):
+        if found is None or _is_theirs(file) or file.startswith(PACKAGE):
             found = trace
         trace = trace.tb_next
     return None if found is None else loc_of(found.tb_frame, found.tb_lineno)
@@ -108,7 +106,7 @@ def _place(error: BaseException) -> Loc | None:
 
 def _is_theirs(file: str) -> bool:
     """Is it a file that was named on the command line, or a neighbour of one?"""
-    return Path(file).parent in _FOLDERS and not file.startswith(_PACKAGE)
+    return Path(file).parent in _FOLDERS and not file.startswith(PACKAGE)
 
 
 def add_constants(parser: argparse.ArgumentParser, pipeline: Pipeline) -> None:
@@ -122,7 +120,7 @@ def add_constants(parser: argparse.ArgumentParser, pipeline: Pipeline) -> None:
             f"--{name.replace('_', '-')}", dest=_PREFIX + name, type=_reader(default),
             required=required, default=argparse.SUPPRESS, metavar=name.upper(),
             help="needed" if required else f"default {default!r}",
-        )  # fmt: skip
+        )
 
 
 def _reader(default: Any) -> Any:

@@ -12,17 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from fusegen import lang as fg
+from fusegen.backend.arrays.adopt import adopt_all
+from fusegen.backend.registry import backend_of, best_memory, memories, memory_named
+from fusegen.cli.compare import compare
 from fusegen.cli.inputs import add_made_arguments, inputs_of
 from fusegen.cli.named import constants_of, find_pipeline
-from fusegen.compare import compare
-from fusegen.dispatch import Call, Choices
-from fusegen.errors import ArgumentError
-from fusegen.forms import FORMS, check_form
-from fusegen.pipeline import pipeline
-from fusegen.plan import Plan, counted, plan_of, traffic
-from fusegen.runtime import arrays as ar
-from fusegen.value import Value
+from fusegen.compile.plan import Plan, counted, plan_of, traffic
+from fusegen.ir.errors import ArgumentError
+from fusegen.ir.forms import FORMS, check_form
+from fusegen.lang import lang as fg
+from fusegen.lang.value import Value
+from fusegen.pipeline.call import Call
+from fusegen.pipeline.decorator import pipeline
+from fusegen.pipeline.variants import Choices
 
 _ENOUGH = 1.0  # seconds of timing, unless --repeat says otherwise
 _COMPARABLE = 64 << 20  # bytes: with less, calls and caches are timed, not memory
@@ -42,8 +44,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output", "-o", type=Path, metavar="FILE", help="write results as .npz")
     parser.add_argument("--axis", type=int, default=-1, help="the axis that is reduced (-1)")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto",
-                        help="auto: the GPU if one can be used")  # fmt: skip
+    parser.add_argument("--device", choices=("auto", *(m.name for m in memories())),
+                        default="auto", help="auto: a GPU if one can be used")
     parser.add_argument("--form", choices=FORMS, default="auto", help="how it is executed")
     parser.add_argument(
         "--chunk",
@@ -52,9 +54,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         help="elements folded before two states merge; 1: one at a time",
     )
     parser.add_argument("--deterministic", action="store_true",
-                        help="bits of a row that do not depend on the number of rows")  # fmt: skip
+                        help="bits of a row that do not depend on the number of rows")
     parser.add_argument("--tune", action="store_true",
-                        help="measure the best few schedules first (GPU); kept")  # fmt: skip
+                        help="measure the best few schedules first (GPU); kept")
     parser.add_argument(
         "--repeat", type=int, metavar="N", help="timed runs (about a second's worth)"
     )
@@ -91,15 +93,15 @@ def run(args: argparse.Namespace) -> int:
     given = inputs_of(owner, args, constants)
     given = _placed(given, args.device)
     choices = Choices(form=check_form(args.form), chunk=args.chunk, tune=args.tune,
-                      deterministic=args.deterministic)  # fmt: skip
+                      deterministic=args.deterministic)
     call = owner.prepare((), {**given, **constants}, axis=args.axis, choices=choices)
-    if args.tune and call.rows.n_rows:
+    if args.tune and call.layout.rows.n_rows:
         progress.say("measuring schedules")
         call.tune()
     progress.say("compiling and running")
     first = _run_once(call, progress)
-    _print_facts(owner.name, args, given, call)
-    if call.rows.n_rows:
+    _print_facts(owner.name, args, call)
+    if call.layout.rows.n_rows:
         _print_times(call, first, args.repeat, progress)
     progress.say("")
     if args.output is not None:
@@ -113,65 +115,53 @@ def _check_output(path: Path) -> None:
         shown = path.with_suffix(".npz") if path.name else path / "out.npz"
         raise ArgumentError(f"--output {path} does not end in .npz",
                             why="Results are written as NumPy's archive of named arrays.",
-                            fix=f"--output {shown}")  # fmt: skip
+                            fix=f"--output {shown}")
     if not path.parent.is_dir():
         raise ArgumentError(f"--output {path}: there is no folder {path.parent}")
 
 
 def _placed(given: dict[str, Any], device: str) -> dict[str, Any]:
-    if device == "cpu":
-        return given
-    cuda = ar.cuda_runtime()
-    if device == "auto" and cuda.available() is not None:
-        return given
-    ar.need_cuda()
-    adopted = {n: ar.adopt(n, a) for n, a in given.items()}
-    return {n: cuda.to_device(np.ascontiguousarray(a.array), a.dtype) for n, a in adopted.items()}
+    memory = best_memory() if device == "auto" else memory_named(device)
+    adopted = adopt_all(given)
+    return {n: a.given if a.memory == memory else memory.from_host(a.array, a.dtype)
+            for n, a in adopted.items()}
 
 
 def _run_once(call: Call, progress: Progress) -> float:
-    options = {"progress": progress.of("running")} if call.device == "cpu" else {}
     start = time.perf_counter()
-    call.run(**options)
-    _wait(call)
+    call.run(progress=progress.of("running"))
+    call.layout.memory.synchronize()
     return time.perf_counter() - start
 
 
-def _wait(call: Call) -> None:
-    if call.device == "cuda":
-        ar.cuda_runtime().synchronize()
-
-
-def _print_facts(name: str, args: argparse.Namespace, given: dict[str, Any], call: Call) -> None:
+def _print_facts(name: str, args: argparse.Namespace, call: Call) -> None:
     plan = _plan(call)
-    shapes = ", ".join(f"{n} {tuple(a.array.shape)} {a.dtype}" for n, a in call.adopted.items())
+    given = call.layout.adopted.items()
+    shapes = ", ".join(f"{n} {tuple(a.array.shape)} {a.dtype}" for n, a in given)
     form = plan.form if args.form != "auto" else f"{plan.form} (chosen by auto)"
     print(f"{name:<11} {shapes}")
     print(f"form        {form}: {counted(plan.reads_per_element, 'read')} and "
-          f"{counted(plan.writes_per_element, 'write')} per element")  # fmt: skip
+          f"{counted(plan.writes_per_element, 'write')} per element")
     print(f"algorithm   {plan.algorithm}")
     print(f"device      {_device(call)}")
 
 
 def _plan(call: Call) -> Plan:
-    if not call.rows.n_rows:
-        return plan_of(call.front.program, call.front.choices.chunk)
-    chosen = getattr(call.executable, "schedule", None)
-    program = getattr(call.executable, "program", call.front.program)
-    return plan_of(program, call.front.choices.chunk, getattr(chosen, "algorithm", None))
+    chunk = call.variants.choices.chunk
+    if not call.layout.rows.n_rows:
+        return plan_of(call.variants.program, chunk)
+    return plan_of(call.executable.program, chunk, call.executable.schedule.algorithm)
 
 
 def _device(call: Call) -> str:
-    if call.device == "cuda":
-        return str(ar.cuda_runtime().device_name())
-    schedule = getattr(call.executable, "schedule", None) if call.rows.n_rows else None
-    return f"CPU, {schedule.target.name}" if schedule is not None else "CPU, NumPy path"
+    rows = call.layout.rows.n_rows
+    target = call.executable.schedule.target if rows else call.variants.target(call.layout.memory)
+    return backend_of(target).device(target)
 
 
 def _print_times(call: Call, first: float, repeat: int | None, progress: Progress) -> None:
     seconds = _median(call, first, repeat, progress)
-    program = getattr(call.executable, "program", call.front.program)
-    moved = traffic(program, call.rows.n_rows, call.rows.n_cols)
+    moved = traffic(call.executable.program, call.layout.rows.n_rows, call.layout.rows.n_cols)
     rate = moved.total / seconds
     print(f"time        {_time(seconds)} (median; first run with compilation {_time(first)})")
     limit = _read_limit(call, repeat, progress)
@@ -187,30 +177,24 @@ def _time(seconds: float) -> str:
 
 
 def _median(call: Call, first: float, repeat: int | None, progress: Progress) -> float:
+    memory = call.layout.memory
     call.run()
-    _wait(call)
+    memory.synchronize()
     start = time.perf_counter()
     call.run()
-    _wait(call)
+    memory.synchronize()
     once = time.perf_counter() - start
     n = repeat if repeat is not None else int(min(max(_ENOUGH / once, 3), 100))
     progress.say(f"timing {n} runs")
-    if call.device == "cuda":
-        return float(statistics.median(ar.cuda_runtime().time_calls(call.run, n)))
-    found = []
-    for _ in range(n):
-        start = time.perf_counter()
-        call.run()
-        found.append(time.perf_counter() - start)
-    return statistics.median(found)
+    return float(statistics.median(memory.seconds(call.run, n)))
 
 
 def _read_limit(call: Call, repeat: int | None, progress: Progress) -> float:
     """Bytes per second of a generated row sum over the first element input."""
-    graph = call.front.graph
+    graph = call.layout.graph
     node = next(i for i in graph.inputs if graph.names[i] in {
-        p.name for p in call.front.program.inputs if p.shape == "element"})  # fmt: skip
-    source = call.adopted[node.name]
+        p.name for p in call.variants.program.inputs if p.shape == "element"})
+    source = call.layout.adopted[node.name]
     sums = row_sum.prepare((source.given,), {}, axis=-1)
     first = _run_once(sums, progress)
     seconds = _median(sums, first, repeat, progress)
@@ -219,11 +203,8 @@ def _read_limit(call: Call, repeat: int | None, progress: Progress) -> float:
 
 def _write(path: Path, call: Call) -> None:
     found = {}
-    for param, result in zip(call.front.outputs, call.results, strict=True):
-        array = result.shaped
-        if call.device == "cuda":
-            array = ar.cuda_runtime().to_host(array, param.dtype)
-        found[param.name] = np.asarray(array)
+    for param, result in zip(call.layout.outputs, call.layout.results, strict=True):
+        found[param.name] = np.asarray(call.layout.memory.to_host(result.shaped, param.dtype))
     with path.open("wb") as file:
         np.savez(file, **found)  # type: ignore[arg-type]
     print(f"written     {path}: {', '.join(f'{n} {a.shape}' for n, a in found.items())}")
@@ -237,5 +218,5 @@ def _checked(call: Call, progress: Progress) -> int:
         print(f"check       FAILED: {found.worst}")
         return 1
     print(f"check       equal to the float64 reference, greatest error {found.relative:.1e} of the "
-          f"largest value ({time.perf_counter() - start:.1f} s)")  # fmt: skip
+          f"largest value ({time.perf_counter() - start:.1f} s)")
     return 0

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import assert_never
 
-from fusegen import graph as g
-from fusegen.loc import Loc
-from fusegen.value import builder
+from fusegen.ir import graph as g
+from fusegen.ir.loc import Loc
+from fusegen.lang.value import builder
 
 
 def op(name: str, loc: Loc, *args: g.Node) -> g.Node:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import isfinite
 
-from fusegen import graph as g
-from fusegen.literals import exact
-from fusegen.loc import Loc
+from fusegen.ir import graph as g
+from fusegen.ir.literals import exact
+from fusegen.ir.loc import Loc
 from fusegen.rewrite.build import fold, literal, op
 
 Exponent = Mapping[g.Node, Fraction]

@@ -17,9 +17,9 @@ import mpmath
 import sympy
 
 import fusegen as fg
-from fusegen import graph as g
 from fusegen.algebra.derive import derive
-from fusegen.derivation import Base, Commuted, Dependent, Derivation, Refused
+from fusegen.ir import graph as g
+from fusegen.ir.derivation import Base, Commuted, Dependent, Derivation, Refused
 
 from .generator import random_case
 from .oracle import Tally, check_entries
@@ -94,7 +94,7 @@ def _judged(case: Case, n_rows: int) -> Outcome:
             str(case.about(entry.name)),
             said=entry.refusal.why if isinstance(entry, Refused) else "",
             lost=tally.lost.get(entry.name, 1.0),
-        ))  # fmt: skip
+        ))
     return Outcome(seed, str(case), tuple(verdicts), seconds, tally.compared, tally.undefined)
 
 
@@ -182,7 +182,7 @@ def report(campaign: Campaign) -> dict[str, Any]:
         "by_parents": _shares(campaign.verdicts, lambda v: v.family),
         "missed": _examples(campaign.of("missed")),
         "undecided": _examples(campaign.of("undecided")),
-    }  # fmt: skip
+    }
 
 
 def _example(v: Verdict) -> dict[str, Any]:
@@ -195,14 +195,14 @@ def _times(times: list[float]) -> dict[str, float]:
         return {}
     return {"median": round(statistics.median(times), 4),
             "p95": round(times[int(0.95 * (len(times) - 1))], 4),
-            "max": round(times[-1], 4)}  # fmt: skip
+            "max": round(times[-1], 4)}
 
 
 def _groups(
     verdicts: Iterable[Verdict], judgements: tuple[str, ...], key: Callable[[Verdict], str]
 ) -> dict[str, dict[str, int]]:
     return {j: dict(Counter(key(v) for v in verdicts if v.judgement == j).most_common())
-            for j in judgements}  # fmt: skip
+            for j in judgements}
 
 
 def _shares(
@@ -218,7 +218,7 @@ def _shares(
         name: {"mergeable": len(vs),
                "missed_share": round(sum(v.judgement == "missed" for v in vs) / len(vs), 3)}
         for name, vs in rows
-    }  # fmt: skip
+    }
 
 
 def _examples(verdicts: Iterable[Verdict]) -> dict[str, list[dict[str, Any]]]:

@@ -11,8 +11,8 @@ from typing import Any
 
 import mpmath as mp
 
-from fusegen import graph as g
-from fusegen.expr import Call, Expr, Lit, Var
+from fusegen.ir import graph as g
+from fusegen.ir.expr import Call, Expr, Lit, Var
 
 DIGITS = 70
 mp.mp.dps = DIGITS
@@ -73,7 +73,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "not": lambda a: not a, "isnan": lambda a: False, "isinf": lambda a: False,
     "isfinite": lambda a: True, "to_float": lambda a: mp.mpf(a), "to_int": int,
     "to_bool": bool,
-}  # fmt: skip
+}
 _SEES_NAN = {"where", "isnan"}
 
 

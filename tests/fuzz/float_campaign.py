@@ -18,7 +18,7 @@ import numpy as np
 import sympy
 
 import fusegen as fg
-from fusegen.sources import sources_digest
+from fusegen.backend.own_files import sources_digest
 
 from .float_compiled import judge_compiled
 from .float_judge import judge_text
@@ -116,7 +116,7 @@ def report(records: list[Record]) -> dict[str, Any]:
             "sums": len(sample), "worst": max((w["excess"] for *_, w in sample), default=0),
             "wrong": [{"seed": r["seed"], "name": n, **w} for r, n, w in sample if w["excess"] > 1],
         },
-    }  # fmt: skip
+    }
 
 
 def _quantiles(values: list[float]) -> dict[str, float]:
@@ -130,7 +130,7 @@ def _example(v: Record) -> Record:
     w = v["worst"]
     shown = {k: float(f"{w[k]:.6g}") for k in ("excess", "merged", "text")}
     return {"seed": v["seed"], "sum": v["name"], "text": v["text"], "said": v["said"],
-            "worst": {**shown, "tree": w["tree"], "row": w["row"]}}  # fmt: skip
+            "worst": {**shown, "tree": w["tree"], "row": w["row"]}}
 
 
 def _by_kind(verdicts: list[Record]) -> dict[str, list[Record]]:

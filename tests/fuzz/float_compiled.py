@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from fusegen.dtypes import FLOAT32
+from fusegen.ir.dtypes import FLOAT32
 
 from .float_judge import accepted
 from .float_rows import rows_for

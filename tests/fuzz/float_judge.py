@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from unittest import mock
 
-from fusegen import graph as g
 from fusegen.algebra import derive as deriving
 from fusegen.algebra import merge as merging
 from fusegen.algebra.floats.judge import Verdict as FloatVerdict
-from fusegen.derivation import Dependent, Derivation, Refused
-from fusegen.dtypes import FLOAT32
-from fusegen.repair.search import with_repairs
-from fusegen.trials.first import tried
+from fusegen.compile.trials.first import tried
+from fusegen.ir import graph as g
+from fusegen.ir.derivation import Dependent, Derivation, Refused
+from fusegen.ir.dtypes import FLOAT32
+from fusegen.rewrite.repair.search import with_repairs
 
 from .float_rows import LONG, TREES, execute
 from .float_texts import random_text
@@ -112,7 +112,7 @@ def _verdicts(
     for name in sorted(caught):
         yield Verdict(name, "caught", "", Worst())
     refused = [e for e in found.text if isinstance(e, Refused) and _is_sum(graph, e)
-               and e.name not in {*sums, *caught}]  # fmt: skip
+               and e.name not in {*sums, *caught}]
     if refused:
         yield from _refusals(graph, refused, seed, counted)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fusegen import graph as g
+from fusegen.ir import graph as g
 
 Array = np.ndarray[Any, Any]
 Add = Callable[[Array], Array]
@@ -32,7 +32,7 @@ _OPS: dict[str, Callable[..., Any]] = {
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "xlogy": _xlogy, "where": np.where,
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
     "isinf": np.isinf, "to_float": lambda x: x,
-}  # fmt: skip
+}
 
 
 def added(values: Array) -> Array:
@@ -61,7 +61,7 @@ class Reading:
     def __init__(
         self, graph: g.Graph, inputs: Mapping[str, Array], n_cols: int,
         dtype: type[np.floating[Any]] = np.float64, add: Add = added,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.inputs, self.n_cols, self.dtype, self.add = inputs, n_cols, dtype, add
         self.values: dict[g.Node, Array] = {}
         with np.errstate(all="ignore"):
@@ -129,7 +129,7 @@ class Shaken(Reading):
         self._right, rng = right, np.random.default_rng(0)
         off = max(ROUNDINGS, right.n_cols) * UNIT
         inputs = {n: a.astype(np.float64) * (1 + off * rng.choice((-1, 1), a.shape))
-                  for n, a in right.inputs.items()}  # fmt: skip
+                  for n, a in right.inputs.items()}
         super().__init__(graph, inputs, right.n_cols)
 
     def _value(self, node: g.Node) -> Any:
@@ -216,7 +216,7 @@ def _of_map(op: str, pairs: list[tuple[Array, Array]], rounded: Array) -> Any:
             return np.where(dc > 0, np.inf, np.where(c, d_yes, d_no))
         case _:
             carried = sum(np.where(d == 0, 0, s * d) for s, d in
-                          zip(_slopes(op, a, b), (da, db), strict=False))  # fmt: skip
+                          zip(_slopes(op, a, b), (da, db), strict=False))
             return carried + rounded
 
 

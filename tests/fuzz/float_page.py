@@ -65,11 +65,11 @@ def table(found: dict[str, Any]) -> str:
     """The figures as a short text."""
     lines = [f"  {value:<28} {name}" for name, value in _summary(found)]
     lines += [f"  {n:>5} refused, {found['missed'].get(why, 0):>4} missed  {why}"
-              for why, n in found["refused"].items()]  # fmt: skip
+              for why, n in found["refused"].items()]
     for wrong in found["wrong"]:
         w = wrong["worst"]
         lines.append(f"  WRONG {wrong['seed']} {wrong['sum']} {w['excess']} ({w['tree']}; "
-                     f"{w['row']}) {w['merged']} for {w['text']}: {wrong['text']}")  # fmt: skip
+                     f"{w['row']}) {w['merged']} for {w['text']}: {wrong['text']}")
     lines += [f"  CAUGHT {c['seed']} {c['sum']}: {c['text']}" for c in found["caught"]]
     lines += [f"  FAILED {e['seed']} {e['error']}: {e['text']}" for e in found["exceptions"]]
     lines += [f"  COMPILED WRONG {w}" for w in found["compiled"]["wrong"]]
@@ -79,7 +79,7 @@ def table(found: dict[str, Any]) -> str:
 def page(found: dict[str, Any], seed: int) -> str:
     """The figures as a page of Markdown."""
     kinds = sorted({*found["refused"], *found["missed"]},
-                   key=lambda k: -found["refused"].get(k, 0))  # fmt: skip
+                   key=lambda k: -found["refused"].get(k, 0))
     rows = []
     for kind in kinds:
         examples = found["missed_examples"].get(kind, [])
@@ -90,7 +90,7 @@ def page(found: dict[str, Any], seed: int) -> str:
         inputs=", ".join(f"{n} of {who}" for who, n in found["by_inputs"].items()),
         fusegen=found["versions"]["fusegen"], sympy=found["versions"]["sympy"],
         minutes=round(found["processor_seconds"] / 60), summary=_rows(_summary(found)),
-    )  # fmt: skip
+    )
 
 
 def _summary(found: dict[str, Any]) -> list[tuple[str, str]]:
@@ -114,9 +114,9 @@ def _summary(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("exceptions", str(len(found["exceptions"]))),
         ("seconds a text", f"{found['seconds_a_text']['median']} / "
                            f"{found['seconds_a_text']['max']} (median, max)"),
-    ]  # fmt: skip
+    ]
 
 
 def _rows(rows: Iterable[tuple[Any, ...]]) -> str:
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"
-                     for row in rows)  # fmt: skip
+                     for row in rows)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fusegen import graph as g
-from fusegen.bank import Bank, bank_of
-from fusegen.derivation import Derivation
-from fusegen.dtypes import BFLOAT16, FLOAT32, DType
-from fusegen.lower.online import online_kernel
-from fusegen.replay import RowsReplay, Split, balanced, chain
+from fusegen.compile.lower.online import online_kernel
+from fusegen.ir import graph as g
+from fusegen.ir.derivation import Derivation
+from fusegen.ir.dtypes import BFLOAT16, FLOAT32, DType
+from fusegen.oracle.bank import Bank, bank_of
+from fusegen.oracle.replay import RowsReplay, Split, balanced, chain
 
 from .float_yardstick import Text, Worst
 
@@ -21,17 +21,17 @@ TREES: dict[str, tuple[int, Split]] = {
     "chunks of 7 in pairs": (61, balanced(7)), "chunks of 256": (1300, chain(256)),
     "chunks of 256 in pairs": (1300, balanced(256)), "one element": (1, chain(1)),
     "two elements": (2, chain(1)), "three elements": (3, balanced(1)),
-}  # fmt: skip
+}
 LONG: dict[str, tuple[int, Split]] = {
     "one by one, other draws": (25, chain(1)), "150 one by one": (150, chain(1)),
-}  # fmt: skip
+}
 _ROWS = {11: 300, 24: 700, 25: 700, 61: 120, 150: 60, 1300: 30}  # at most, evenly out of the bank
 
 
 def execute(
     graph: g.Graph, derivation: Derivation, sums: list[str],
     trees: Mapping[str, tuple[int, Split]], seed: int, counted: list[int],
-) -> dict[str, Worst]:  # fmt: skip
+) -> dict[str, Worst]:
     """The worst of every sum over rows and trees; `counted` adds up the rows executed."""
     found = dict.fromkeys(sums, Worst())
     if not sums:
@@ -46,7 +46,7 @@ def execute(
             key = (n_cols, type_name)
             if key not in texts:
                 texts[key] = Text(graph, sums, rows_for(graph, dtypes, n_cols, seed),
-                                  _WRITTEN[type_name], moved)  # fmt: skip
+                                  _WRITTEN[type_name], moved)
             text = texts[key]
             replay = RowsReplay(kernel, text.bank.named(graph), n_cols)
             replay.run(tree)
@@ -79,7 +79,7 @@ def rows_for(graph: g.Graph, dtypes: Mapping[str, DType], n_cols: int, seed: int
     step = max(1, -(-len(bank) // _ROWS.get(n_cols, 200)))
     every = slice(seed % step, None, step)
     return replace(bank, inputs={n: a[every] for n, a in bank.inputs.items()},
-                   picks=bank.picks[every])  # fmt: skip
+                   picks=bank.picks[every])
 
 
 _WRITTEN = {"float32": 0.0, "bfloat16": 2.0**-8}

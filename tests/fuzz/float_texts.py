@@ -48,7 +48,7 @@ class _Writer:
             (0.5, lambda: fn("minimum", x, y)), (0.8, lambda: x * self.rng.choice((2, 0.5, -3))),
             (0.6, lambda: fn("maximum", x, 0)), (0.9, lambda: fn("where", y > 0, x, -INF)),
             (0.3, lambda: x**2),
-        ]  # fmt: skip
+        ]
         if self.per_row:
             made += [(1, lambda: x + name("r")), (0.7, lambda: x * name("r"))]
         return self.one(*plain, *made)
@@ -60,7 +60,7 @@ class _Writer:
             (2, lambda: fn("where", y > 0, 1.0, 0.0)), (1.5, lambda: y**2),
             (1.5, lambda: fn("exp", x - fn("max", x))), (1, lambda: softmax(self.element())),
             (0.5, lambda: fn("where", x > 0, y, 0.0)), (0.5, lambda: fn("sigmoid", y)),
-        )  # fmt: skip
+        )
 
     # ---- row values ----
 
@@ -79,7 +79,7 @@ class _Writer:
             (1, lambda: fn("max", fn("where", self.other > 0, e, -INF))),
             (0.8, lambda: fn("maximum", high, fn("max", self.other))),
             (0.5, lambda: fn("sqrt", fn("mean", e**2))),
-        ]  # fmt: skip
+        ]
         if self.rows:
             made += [(4, lambda: self.rng.choice(self.rows))]
         if self.per_row:
@@ -111,7 +111,7 @@ class _Writer:
             (0.5, lambda: fn("where", fn("isinf", a), 0.0, fn("exp", u))), (0.7, lambda: a / p),
             (0.6, lambda: fn("exp", u) * fn("exp", v)), (0.5, lambda: fn("exp", u + v)),
             (0.5, lambda: fn("xlogy", softmax(a), softmax(a))), (0.6, lambda: u * fn("exp", u)),
-        )  # fmt: skip
+        )
 
 
 def equal(a: Term, b: Term) -> Term:
@@ -150,7 +150,7 @@ def random_text(seed: int) -> Case:
         lines.append(Line(f"t{level}", fn(fold, body)))
         t = name(f"t{level}")
         w.rows.append(w.one((3, lambda t=t: t), (1, lambda t=t: fn("sqrt", fn("abs", t))),
-                            (0.5, lambda t=t: fn("log", t))))  # fmt: skip
+                            (0.5, lambda t=t: fn("log", t))))
     used = set().union(*(names_of(line.value) for line in lines))
     present = tuple(n for n in (*inputs, "r") if n in used)
     return Case(seed, present, tuple(lines), tuple(line.name for line in lines), "floats")

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from fusegen import graph as g
-from fusegen.bank import Bank
+from fusegen.ir import graph as g
+from fusegen.oracle.bank import Bank
 
 from .float_oracle import UNIT, Array, Reading, Shaken, magnitude, quantum, schedules
 
@@ -49,7 +49,7 @@ class Text:
     def __init__(
         self, graph: g.Graph, sums: list[str], bank: Bank, result: float = 0.0,
         moved: Collection[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`moved`: sums that are kept about another pivot than the text's."""
         self.bank = bank
         right = Reading(graph, bank.inputs, bank.n_cols)
@@ -98,7 +98,7 @@ class Text:
         excess = np.where(judged, error, 0)
         k = int(np.argmax(excess))
         return Worst(float(excess[k]), tree, self.bank.label(k), float(got[k]), float(want[k]),
-                     int(judged.sum()))  # fmt: skip
+                     int(judged.sum()))
 
 
 def _chooses(term: g.Node) -> bool:

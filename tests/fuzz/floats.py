@@ -27,7 +27,7 @@ def main() -> None:
         print(outcome.text, *outcome.verdicts, outcome.failure, sep="\n")
         return
     found = report(run_campaign(args.seed, args.count, processes=args.processes, kept=args.kept,
-                                compiled=args.compiled))  # fmt: skip
+                                compiled=args.compiled))
     print(table(found))
     if args.output:
         args.output.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")

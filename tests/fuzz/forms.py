@@ -15,7 +15,7 @@ from typing import Any
 
 import mpmath as mp
 
-from fusegen import graph as g
+from fusegen.ir import graph as g
 
 from .exact import Piece, apply, is_nan
 from .polys import (
@@ -30,7 +30,7 @@ from .polys import (
     plus,
     times,
     vector,
-)  # fmt: skip
+)
 
 
 class Stuck(Exception):
@@ -125,13 +125,13 @@ class Reader:
             tuple(mp.fsum(r.values[i] * monomial_value(m, i, j) for m, r in poly.items())
                   for j in range(len(sample.columns)))
             for i, sample in enumerate(self.samples)
-        )  # fmt: skip
+        )
 
     def sign(self, poly: Poly) -> tuple[bool, bool, bool]:
         """(is it ever negative, zero, positive?) over all samples."""
         flat = [v for values in self.values(poly) for v in values]
         return (any(v < -CLOSE for v in flat), any(abs(v) <= CLOSE for v in flat),
-                any(v > CLOSE for v in flat))  # fmt: skip
+                any(v > CLOSE for v in flat))
 
     def product(self, a: Poly, b: Poly) -> Poly:
         total: Poly = {}
@@ -171,7 +171,7 @@ class Reader:
 
     def is_raw(self, poly: Poly) -> bool:
         return all(r.constant for r in poly.values()) and all(
-            a.kind == "raw" for m in poly for a, _ in m)  # fmt: skip
+            a.kind == "raw" for m in poly for a, _ in m)
 
     def raw(self, op: str, polys: Sequence[Poly]) -> Poly:
         """A function of elements alone, as an atom of its own."""
@@ -229,7 +229,7 @@ class Reader:
                 self.exponents.append(row)
                 part: Poly = {(): row.with_("exp")}
             elif row.constant and len(monomial) == 1 and monomial[0][0].kind == "dev" \
-                    and monomial[0][1] == 1:  # fmt: skip
+                    and monomial[0][1] == 1:
                 dev, rate = monomial[0][0], row.values[0]
                 values = tuple(tuple(apply("exp", [rate * v]) for v in vs) for vs in dev.values)
                 made = self.atom(("exp", rate, dev.key), "exp", values, rate=rate, pivot=dev.pivot)
@@ -304,7 +304,7 @@ class Reader:
         if single is None or not self.is_raw(single[1]):
             raise Stuck("division by a deviation")
         return self.product({(): self.one.with_("div", single[0])},
-                            self.raw("div", [{(): self.one}, single[1]]))  # fmt: skip
+                            self.raw("div", [{(): self.one}, single[1]]))
 
     def _power(self, poly: Poly, power: Poly | None) -> Poly:
         exponent = self.number(2) if power is None else power.get((), self.number(0))
@@ -354,7 +354,7 @@ class Reader:
         seen = self.sign(difference)
         holds = {"gt": (False, False, True), "lt": (True, False, False), "ge": (False, True, True),
                  "le": (True, True, False), "eq": (False, True, False),
-                 "ne": (True, False, True)}[op]  # fmt: skip
+                 "ne": (True, False, True)}[op]
         if op in ("eq", "ne") and not seen[1] and not self.is_raw(difference):
             raise self._kink(op, difference)  # not seen is not never
         met = {h for h, s in zip(holds, seen, strict=True) if s}
@@ -378,7 +378,7 @@ class Reader:
         if not pivot.needs <= self.known_on_pieces:
             raise Stuck("a tie with a value that pieces do not know")
         values = tuple(tuple(mp.mpf(1 if abs(v) <= CLOSE else 0) for v in vs)
-                       for vs in self.values(difference))  # fmt: skip
+                       for vs in self.values(difference))
         return {((self.atom(("tie", key_of(inner), vector(pivot)), "tie", values), 1),): self.one}
 
     def _where(self, condition: g.Node, a: g.Node, b: g.Node) -> Poly:
@@ -386,4 +386,4 @@ class Reader:
         if self.is_raw(holds) and set(holds) <= {()}:
             return self.poly(a if holds else b)
         return cleaned(plus(self.product(holds, self.poly(a)), self.product(
-            plus({(): self.one}, self.scaled(holds, -1)), self.poly(b))))  # fmt: skip
+            plus({(): self.one}, self.scaled(holds, -1)), self.poly(b))))

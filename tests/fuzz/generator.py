@@ -67,7 +67,7 @@ class Writer:
     ) -> Parent | None:
         """A parent of this input and of one of these kinds (of any, by default), or None."""
         fit = [p for p in self.parents if (of is None or p.of == of)
-               and (not kinds or p.kind in kinds) and (p.positive or not positive)]  # fmt: skip
+               and (not kinds or p.kind in kinds) and (p.positive or not positive)]
         return self.rng.choice(fit) if fit else None
 
 
@@ -79,7 +79,7 @@ def _add_parent(w: Writer, z: str) -> None:
     x, kind = name(z), w.rng.choices(
         ("max", "min", "absmax", "mean", "exps", "magnitudes", "squares", "length", "count",
          "weighted", "rms", "range", "middle", "soft"),
-        (26, 8, 10, 22, 5, 5, 5, 4, 3, 4, 4, 3, 2, 5))[0]  # fmt: skip
+        (26, 8, 10, 22, 5, 5, 5, 4, 3, 4, 4, 3, 2, 5))[0]
     add = w.parents.append
     match kind:
         case "max" | "min" | "mean":
@@ -168,7 +168,7 @@ def _unary(w: Writer) -> Term:
         (1, lambda: fn("exp", t**2 * -1)),
         (1, lambda: 1 / (t**2 + 1)),
         (0.3, lambda: fn("floor", t * 4)),
-    ))  # fmt: skip
+    ))
 
 
 def _expression(w: Writer) -> Term:
@@ -189,7 +189,7 @@ def _expression(w: Writer) -> Term:
         makers += [(3, lambda: _unary(w) * row.value), (2, lambda: _unary(w) - row.value)]
     if w.maps:
         makers += [(3, lambda: fn("xlogy", w.maps[0], w.maps[0])),
-                   (3, lambda: (w.maps[0] - w.constant()) ** 2)]  # fmt: skip
+                   (3, lambda: (w.maps[0] - w.constant()) ** 2)]
     return w.pick(makers)
 
 
@@ -211,7 +211,7 @@ def _ordered(w: Writer) -> Term:
         (1.5, lambda: t**2),
         (1, lambda: fn("maximum", t, 0)),
         (1, lambda: fn("sin", t)),
-    ))  # fmt: skip
+    ))
 
 
 # ---- pipelines ----

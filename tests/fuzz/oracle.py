@@ -13,10 +13,10 @@ from typing import Any
 
 import mpmath as mp
 
-from fusegen import graph as g
-from fusegen.derivation import Base, Commuted, Dependent, Derivation, Refused, Shifted
-from fusegen.expr import variables
-from fusegen.monoid import move_name
+from fusegen.ir import graph as g
+from fusegen.ir.derivation import Base, Commuted, Dependent, Derivation, Refused, Shifted
+from fusegen.ir.expr import variables
+from fusegen.ir.monoid import move_name
 
 from .exact import Piece, apply, best, folded, is_nan, spoken
 from .rounding import text_error
@@ -112,7 +112,7 @@ def _check_base(graph: g.Graph, entry: Base, whole: Piece, pieces: list[Piece]) 
 def _check_sum(
     graph: g.Graph, derivation: Derivation, entry: Dependent, whole: Piece, pieces: list[Piece],
     rng: random.Random, tally: Tally,
-) -> str | None:  # fmt: skip
+) -> str | None:
     node = graph[entry.name]
     assert isinstance(node, g.Reduce)
     wanted = whole.value(node)
@@ -203,11 +203,11 @@ def moves_between(graph: g.Graph, entry: Dependent, old: Piece, new: Piece) -> d
 def fold(graph: g.Graph, entry: Dependent, piece: Piece) -> Sums:
     """Σ h_k(u) over a piece, u relative to the piece's own pivots."""
     seen = {s.name: [relative(graph, s, atom, piece) for atom in piece.element(graph[s.atom])]
-            for s in entry.shifts}  # fmt: skip
+            for s in entry.shifts}
     sums, sizes = [], []
     for basis in entry.basis:
         names = {n: seen[n] if n in seen else piece.element(graph[n])
-                 for n in variables(basis.lift)}  # fmt: skip
+                 for n in variables(basis.lift)}
         values = [
             spoken(basis.lift, {n: vs[i] for n, vs in names.items()}.__getitem__)
             for i in range(len(piece.columns))
@@ -247,7 +247,7 @@ def read_out(graph: g.Graph, entry: Dependent, state: Sums) -> tuple[Any, Any]:
     """Σ c_k S_k over the whole row, and Σ |c_k| |S_k|."""
     coefficients = [spoken(c, lambda n: state.piece.value(graph[n])) for c in entry.readout]
     pairs = [(c, s, z) for c, s, z in zip(coefficients, state.sums, state.sizes, strict=True)
-             if c != 0]  # fmt: skip
+             if c != 0]
     return (mp.fsum(c * s for c, s, _ in pairs), mp.fsum(abs(c) * z for c, _, z in pairs))
 
 
@@ -280,7 +280,7 @@ def _saturated(graph: g.Graph, whole: Piece) -> bool:
     return any(
         abs(v) > _FINE for n in graph.nodes if isinstance(n, g.Map) and n.op in _SATURATING
         for v in whole.element(n.args[0]) if not is_nan(v)
-    )  # fmt: skip
+    )
 
 
 def _order_differs(
@@ -310,4 +310,4 @@ def uses_columns(graph: g.Graph, node: g.Reduce | g.TopK) -> bool:
     if isinstance(node, g.Reduce):
         return node.fold in (g.Fold.ARGMAX, g.Fold.ARGMIN)
     return any(isinstance(n, g.Part) and n.top is node and n.field == "indices"
-               for n in graph.nodes)  # fmt: skip
+               for n in graph.nodes)

@@ -63,16 +63,16 @@ def page(found: dict[str, Any]) -> str:
     """The figures as a page of Markdown."""
     missed = found["refused"]["missed"]
     examples = ((why.split(": ")[0], n, f"`{found['missed'][why][0]['text']}`")
-                for why, n in missed.items())  # fmt: skip
+                for why, n in missed.items())
     folds = ((fold, row["mergeable"], f"{row['missed_share']:.1%}")
-             for fold, row in found["by_fold"].items())  # fmt: skip
+             for fold, row in found["by_fold"].items())
     return _PAGE.format(
         **{k: found[k] for k in ("pipelines", "first_seed", "distinct_pipelines", "date",
                                  "seconds")},
         fusegen=found["versions"]["fusegen"], sympy=found["versions"]["sympy"],
         summary=_rows(_summary(found)), missed=_rows(examples), folds=_rows(folds),
         right=_rows(found["refused"]["right"].items()),
-    )  # fmt: skip
+    )
 
 
 def _summary(found: dict[str, Any]) -> list[tuple[str, str]]:
@@ -92,9 +92,9 @@ def _summary(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("time of derive, s", f"{times['median']} / {times['p95']} / {times['max']}"
                               " (median, p95, max)"),
         (f"slower than {SLOW:g} s", str(len(found["slow"]))),
-    ]  # fmt: skip
+    ]
 
 
 def _rows(rows: Iterable[tuple[Any, ...]]) -> str:
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"
-                     for row in rows)  # fmt: skip
+                     for row in rows)

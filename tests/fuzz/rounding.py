@@ -8,13 +8,13 @@ from typing import Any
 
 import mpmath as mp
 
-from fusegen import graph as g
+from fusegen.ir import graph as g
 
 from .exact import Piece, is_nan
 
 _STEP = mp.mpf(2) ** -24
 _EXACT_OPS = {"neg", "abs", "sign", "maximum", "minimum", "where", "gt", "lt", "ge", "le", "eq",
-              "ne", "and", "or", "not"}  # fmt: skip
+              "ne", "and", "or", "not"}
 
 
 def text_error(node: g.Reduce, piece: Piece, rng: random.Random) -> Any:

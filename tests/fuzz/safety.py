@@ -16,7 +16,7 @@ from typing import Any
 
 import mpmath as mp
 
-from fusegen import graph as g
+from fusegen.ir import graph as g
 
 from .exact import Piece, is_nan
 from .forms import MovingKink, Reader, Stuck
@@ -65,7 +65,7 @@ def samples_of(
             continue
         sizes = (1, max(1, len(whole.columns) // 2))
         parts = [replace(whole, columns=tuple(rng.sample(whole.columns, size)), known={})
-                 for size in sizes]  # fmt: skip
+                 for size in sizes]
         start = len(found)
         found += [whole, *(part if _defined(part, arg) else whole for part in parts)]
         rows.append(Sample(start, (start + 1, start + 2)))
@@ -123,7 +123,7 @@ def _unbounded(monomial: Monomial, rows: Sequence[Sample]) -> bool:
             total = mp.fsum(
                 a.rate * p * (a.pivot.values[piece] - a.pivot.values[row.whole])
                 for a, p in moving if a.pivot is not None
-            )  # fmt: skip
+            )
             if total > _MOVE:
                 return True
     return False
@@ -135,7 +135,7 @@ def _outgrows(
     for row in rows:
         piece = reader.samples[row.whole]
         most = max(abs(v) for n in graph.nodes if isinstance(n, g.Map | g.Reduce | g.Input)
-                   for v in _numbers(piece.value(n)))  # fmt: skip
+                   for v in _numbers(piece.value(n)))
         for j in range(len(piece.columns)):
             if abs(monomial_value(monomial, row.whole, j)) > _GROWTH * (1 + most):
                 return True

@@ -14,7 +14,7 @@ from typing import Any
 
 import mpmath as mp
 
-from fusegen import graph as g
+from fusegen.ir import graph as g
 
 from .exact import Piece, is_nan
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import fusegen as fg
-from fusegen import graph as g
-from fusegen.trace import trace
-from fusegen.value import builder
+from fusegen.ir import graph as g
+from fusegen.lang.trace import trace
+from fusegen.lang.value import builder
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ _INFIX: dict[str, Callable[[Any, Any], Any]] = {
     "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
     "/": lambda a, b: a / b, "**": lambda a, b: a**b, ">": lambda a, b: a > b,
     "<": lambda a, b: a < b, ">=": lambda a, b: a >= b, "==": lambda a, b: a == b,
-}  # fmt: skip
+}
 
 
 def written(t: Term, outer: int = 0) -> str:
@@ -144,7 +144,7 @@ class Case:
         run.__signature__ = inspect.Signature([  # type: ignore[attr-defined]
             inspect.Parameter(n, kind, annotation=fg.PerRow if n == "r" else inspect._empty)
             for n in self.inputs
-        ])  # fmt: skip
+        ])
         run.__name__ = f"case_{self.seed}"
         return fg.pipeline(run)
 

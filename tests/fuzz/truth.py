@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from fusegen import graph as g
+from fusegen.ir import graph as g
 
 from .oracle import uses_columns
 from .rows import DESIGNS, plain_row

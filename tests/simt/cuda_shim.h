@@ -24,7 +24,11 @@
 #define __host__
 #define __constant__
 #define __grid_constant__
+#ifdef __OPTIMIZE__
 #define __forceinline__ inline __attribute__((always_inline))
+#else
+#define __forceinline__ inline  // compiled once, and not wherever it is called
+#endif
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)

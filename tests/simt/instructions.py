@@ -16,7 +16,7 @@ Rule: TypeAlias = Callable[[re.Match[str], Sequence[str]], str]
 _ATOMICS = {
     "add": "atomicAdd", "min": "atomicMin", "max": "atomicMax", "and": "atomicAnd",
     "or": "atomicOr", "xor": "atomicXor", "exch": "atomicExch", "cas": "atomicCAS",
-}  # fmt: skip
+}
 
 
 def _alone(call: str) -> Rule:

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "fault_guard.h"
@@ -130,7 +131,9 @@ void locate_module(Machine& m, size_t shared_bytes) {
 class Arguments {
 public:
     Arguments(const LaunchRequest& request, std::vector<Buffer>& buffers) : buffers_(buffers) {
-        buffers_.reserve(request.argument_count);  // the kernel's pointers are read from here
+        for (size_t i = 0; i < request.argument_count; ++i) join(request.arguments[i]);
+        devices_.reserve(request.argument_count);  // the kernel's pointers are read from here
+        buffers_.reserve(request.argument_count);
         for (size_t i = 0; i < request.argument_count; ++i) add(request.arguments[i], i);
         for (size_t i = 0; i < copies_.size(); ++i) {
             if (!buffers_[i].writable) copies_[i].make_read_only();
@@ -146,6 +149,35 @@ public:
     }
 
 private:
+    // The bytes of arrays that share some, as fields of one array of records do.
+    void join(const Argument& argument) {
+        if (argument.kind == ArgumentKind::value) return;
+        char* begin = static_cast<char*>(argument.data);
+        AddressRange whole = {begin, argument.bytes};
+        for (size_t i = 0; i < ranges_.size();) {
+            const AddressRange& other = ranges_[i];
+            if (other.begin < whole.begin + whole.bytes && whole.begin < other.begin + other.bytes) {
+                char* first = std::min(other.begin, whole.begin);
+                char* end = std::max(other.begin + other.bytes, whole.begin + whole.bytes);
+                whole = {first, static_cast<size_t>(end - first)};
+                ranges_.erase(ranges_.begin() + static_cast<ptrdiff_t>(i));
+                i = 0;
+            } else {
+                ++i;
+            }
+        }
+        ranges_.push_back(whole);
+    }
+
+    AddressRange range_of(const Argument& argument) const {
+        char* begin = static_cast<char*>(argument.data);
+        for (const AddressRange& range : ranges_) {
+            const size_t offset = static_cast<size_t>(begin - range.begin);
+            if (begin >= range.begin && offset + argument.bytes <= range.bytes) return range;
+        }
+        return {begin, argument.bytes};
+    }
+
     void add(const Argument& argument, size_t index) {
         if (argument.kind == ArgumentKind::value) {
             pointers_.push_back(argument.data);
@@ -154,29 +186,33 @@ private:
         Buffer& buffer = find_or_place(argument, index);
         buffer.writable |= argument.kind != ArgumentKind::input;
         if (argument.kind != ArgumentKind::output) buffer.initialised.clear();
-        pointers_.push_back(&buffer.device);
+        const ptrdiff_t offset = static_cast<char*>(argument.data) - static_cast<char*>(buffer.host);
+        devices_.push_back(static_cast<char*>(buffer.device) + offset);
+        pointers_.push_back(&devices_.back());
     }
 
     // An array that is passed twice is one buffer, as in an in-place operation.
     Buffer& find_or_place(const Argument& argument, size_t index) {
-        char* host = static_cast<char*>(argument.data);
+        const AddressRange range = range_of(argument);
         for (Buffer& buffer : buffers_) {
-            if (buffer.host == host && buffer.bytes == argument.bytes) return buffer;
+            if (buffer.host == range.begin && buffer.bytes == range.bytes) return buffer;
         }
-        copies_.emplace_back(host, argument.bytes);
+        copies_.emplace_back(range.begin, range.bytes);
         return buffers_.emplace_back(Buffer{
             .argument = static_cast<unsigned>(index),
-            .host = host,
+            .host = range.begin,
             .device = copies_.back().begin(),
-            .bytes = argument.bytes,
+            .bytes = range.bytes,
             .writable = false,
-            .initialised = std::vector<bool>(argument.bytes, false),
+            .initialised = std::vector<bool>(range.bytes, false),
             .shadow = nullptr,
         });
     }
 
     std::vector<Buffer>& buffers_;
     std::vector<GuardedCopy> copies_;
+    std::vector<AddressRange> ranges_;
+    std::vector<void*> devices_;
     std::vector<void*> pointers_;
 };
 

@@ -9,11 +9,11 @@ REGISTER_TYPES = {
     "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t",
     "s8": "int8_t", "s16": "int16_t", "s32": "int32_t", "s64": "int64_t",
     "f32": "float", "f64": "double", "pred": "bool",
-}  # fmt: skip
+}
 STATE_SPACES = {
     "": "generic", ".global": "global", ".shared": "shared_cta", ".shared::cta": "shared_cta",
     ".shared::cluster": "shared_cluster",
-}  # fmt: skip
+}
 _SPECIAL_REGISTERS = {
     "cluster_ctarank": "simt::context.cluster_rank",
     "cluster_nctarank": "simt::context.cluster_size",

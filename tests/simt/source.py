@@ -29,6 +29,13 @@ def blank_comments(source: str) -> str:
     return _COMMENT_OR_STRING.sub(blank, source)
 
 
+def without_comments(source: str) -> str:
+    """Return what a compiler sees of the source, line by line; all of it where a line goes on."""
+    if "\\\n" in source or "\\\r" in source:  # so may a comment
+        return source
+    return "\n".join(line.rstrip() for line in blank_comments(source).splitlines())
+
+
 def find_kernels(source: str) -> list[str]:
     """Return the names of all ``__global__`` functions, each once, in order of appearance."""
     return list(dict.fromkeys(_KERNEL.findall(blank_comments_and_strings(source))))

@@ -60,3 +60,12 @@ def test_an_array_passed_twice_is_one_buffer() -> None:
     x = iota(64)
     module.launch("k", (1,), (64,), [x, x], outputs={1})
     np.testing.assert_array_equal(x, 2 * iota(64))
+
+
+def test_fields_of_records_are_one_buffer() -> None:
+    """Arrays whose bytes interleave: what is written of one stays where another is written."""
+    module = compile_module(kernel("x[2 * threadIdx.x] = 1.f; y[2 * threadIdx.x] = 2.f;",
+                                   "float* x, float* y"))
+    records = np.zeros((64, 2), np.float32)
+    module.launch("k", (1,), (64,), [records[:, 0], records[:, 1]], outputs={0, 1})
+    np.testing.assert_array_equal(records, np.tile(np.float32([1, 2]), (64, 1)))

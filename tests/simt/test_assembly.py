@@ -27,7 +27,7 @@ def unary(instruction: str, x: np.ndarray) -> np.ndarray:
 SPECIALS = np.array(
     [0, -0.0, 1e-40, -1e-40, 1, -1, 3, 0.1, np.inf, -np.inf, np.nan, -126.5, -149, 127.9, 128,
      -200], dtype=np.float32,
-)  # fmt: skip
+)
 
 
 def flushed(x: np.ndarray) -> np.ndarray:

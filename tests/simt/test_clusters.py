@@ -82,7 +82,7 @@ def launch(body: str, *, cluster: int = 4, seed: int = 0, together: bool = False
     module.launch(
         "k", (2 * cluster,), (64,), [iota(2 * cluster), y],
         outputs={1}, cluster=cluster, seed=seed, together=together,
-    )  # fmt: skip
+    )
     return y
 
 

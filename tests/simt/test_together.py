@@ -74,7 +74,7 @@ def launch(
     module.launch(
         "k", (blocks,), (threads,), [iota(100), y, partials, flags, 100], outputs={1, 2, 3},
         initialised={3}, shared_bytes=4 * threads, seed=seed, **more,
-    )  # fmt: skip
+    )
     return y
 
 

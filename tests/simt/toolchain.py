@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import os
 import platform
 import re
 import shutil
@@ -13,12 +11,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from simt.source import find_kernels
+from simt.built import building, digest, folder
+from simt.source import find_kernels, without_comments
 
 KERNEL_FILE = "kernel.cu"
 """The name of the kernel source in compiler messages and debug information."""
 
 _HERE = Path(__file__).parent
+LEVEL = "-O0"
+"""Of optimisation: kernels run for a blink of what the compiler takes for them. With "-O1" what
+nobody uses is not computed, and so no error."""
+
 _MAX_DYNAMIC_SHARED_BYTES = 227 * 1024  # the most that any GPU gives to one block
 
 _COMMON_FLAGS = [
@@ -32,13 +35,10 @@ _COMMON_FLAGS = [
 _RUNTIME_FLAGS = [*_COMMON_FLAGS, "-O2"]
 _KERNEL_FLAGS = [
     *_COMMON_FLAGS,
-    "-O1",
     "-g1",  # line tables, to name the line of a bad access
     "-w",  # unknown pragmas, mostly
     "-fno-strict-aliasing",  # CUDA code reads floats as float4
     f"-I{_HERE / 'shim'}",
-    "-include",
-    str(_HERE / "cuda_shim.h"),
 ]
 _CHECK_FLAGS = [
     "-fsanitize=thread",
@@ -62,14 +62,14 @@ def available() -> str | None:
 
 def build_module(source: str, *, check: bool) -> Path:
     """Compile a CUDA source with its launchers; return the path of the shared library."""
-    flags = [*_KERNEL_FLAGS, *(_CHECK_FLAGS if check else [])]
-    key = _digest(source, *flags, _runtime_identity())
-    library = _cache_directory() / f"{key}.so"
+    flags = [*_KERNEL_FLAGS, LEVEL, *(_CHECK_FLAGS if check else [])]
+    library = folder() / f"{digest(without_comments(source), *flags, _runtime_identity())}.so"
     if not library.exists():
-        runtime = _build_runtime()
-        with tempfile.TemporaryDirectory(dir=_cache_directory()) as scratch:
-            built = _compile_and_link(source, flags, runtime, Path(scratch))
-            built.replace(library)
+        runtime, shim = _build_runtime(), _build_shim(flags)
+        with building(library) as scratch:
+            if scratch is not None:
+                flags += ["-include", str(shim)]
+                _compile_and_link(source, flags, runtime, scratch / library.name)
     return library
 
 
@@ -82,31 +82,51 @@ def source_line(library: Path, instruction: int) -> int | None:
     return int(match[1]) if match else None
 
 
-def _compile_and_link(source: str, flags: list[str], runtime: Path, scratch: Path) -> Path:
+def _compile_and_link(source: str, flags: list[str], runtime: Path, library: Path) -> None:
+    scratch = library.parent
     exports = "\n".join(f"SIMT_EXPORT_KERNEL({name})" for name in find_kernels(source))
     text = f'#line 1 "{KERNEL_FILE}"\n{source}\n#line 1 "launchers"\n{exports}\n'
     (scratch / KERNEL_FILE).write_text(text)
     kernel_object = scratch / "kernel.o"
-    dynamic_shared = scratch / "dynamic_shared.s"
-    library = scratch / "module.so"
     compile_kernel = ["-x", "c++", "-c", KERNEL_FILE, "-o", str(kernel_object)]
     _run_compiler([*flags, *compile_kernel], scratch)
-    dynamic_shared.write_text(_dynamic_shared_assembly(_undefined_shared_arrays(kernel_object)))
+    dynamic_shared = _build_dynamic_shared(_undefined_shared_arrays(kernel_object))
     # The dynamic array has to come last in the thread-local segment, hence last in the command.
     inputs = [kernel_object, runtime, dynamic_shared]
-    _run_compiler(["-shared", "-Wl,-z,defs", "-o", str(library), *map(str, inputs)], scratch)
-    return library
+    link = ["-shared", "-Wl,-z,defs", *linker_flags()]
+    _run_compiler([*link, "-o", str(library), *map(str, inputs)], scratch)
 
 
-def _undefined_shared_arrays(kernel_object: Path) -> list[str]:
+@functools.cache
+def linker_flags() -> tuple[str, ...]:
+    """The quickest linker there is: the usual one takes as long as a small kernel does."""
+    found = next((name for name in ("mold", "gold") if shutil.which(f"ld.{name}")), None)
+    return () if found is None else (f"-fuse-ld={found}",)
+
+
+def _undefined_shared_arrays(kernel_object: Path) -> tuple[str, ...]:
     """Return the symbols of all `extern __shared__` arrays: thread-local and not defined."""
     command = ["readelf", "--symbols", "--wide", str(kernel_object)]
     table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rows = [line.split() for line in table.splitlines()]
-    return [row[-1] for row in rows if len(row) == 8 and row[3] == "TLS" and row[6] == "UND"]
+    return tuple(row[-1] for row in rows if len(row) == 8 and row[3] == "TLS" and row[6] == "UND")
 
 
-def _dynamic_shared_assembly(names: list[str]) -> str:
+@functools.cache
+def _build_dynamic_shared(names: tuple[str, ...]) -> Path:
+    """Assembled without a lock, whoever else does it too: a module's own is held meanwhile."""
+    text = _dynamic_shared_assembly(names)
+    product = folder() / f"{digest(text)}.shared.o"
+    if not product.exists():
+        with tempfile.TemporaryDirectory(dir=folder()) as name:
+            scratch = Path(name)
+            (scratch / "shared.s").write_text(text)
+            _run_compiler(["-c", "shared.s", "-o", product.name], scratch)
+            (scratch / product.name).replace(product)
+    return product
+
+
+def _dynamic_shared_assembly(names: tuple[str, ...]) -> str:
     """Define the dynamic shared array once, under all names that kernels declare for it."""
     capacity = _MAX_DYNAMIC_SHARED_BYTES if names else 1  # an empty segment would not exist
     lines = ['.section .tbss, "awT", @nobits', ".balign 128"]
@@ -116,19 +136,33 @@ def _dynamic_shared_assembly(names: list[str]) -> str:
     return "\n".join(lines)
 
 
+@functools.cache
 def _build_runtime() -> Path:
     """Compile the scheduler and the checker, which do not depend on the kernel."""
-    library = _cache_directory() / f"runtime-{_runtime_identity()}.o"
-    if not library.exists():
-        sources = sorted(_HERE.glob("*.cpp"))
-        with tempfile.TemporaryDirectory(dir=_cache_directory()) as name:
+    product = folder() / f"{_runtime_identity()}.runtime.o"
+    with building(product) as scratch:
+        if scratch is not None:
             # All in one translation unit, because most of the time goes into standard headers.
-            scratch = Path(name)
-            together = "".join(f'#include "{path}"\n' for path in sources)
+            together = "".join(f'#include "{path}"\n' for path in sorted(_HERE.glob("*.cpp")))
             (scratch / "runtime.cpp").write_text(together)
-            _run_compiler([*_RUNTIME_FLAGS, "-c", "runtime.cpp", "-o", "runtime.o"], scratch)
-            (scratch / "runtime.o").replace(library)
-    return library
+            _run_compiler([*_RUNTIME_FLAGS, "-c", "runtime.cpp", "-o", product.name], scratch)
+    return product
+
+
+def _build_shim(flags: list[str]) -> Path:
+    """A header that is cuda_shim.h, precompiled: reading it takes as long as a kernel does.
+
+    The compiler takes HEADER.gch for HEADER if that was made with the same flags.
+    """
+    header = folder() / f"{digest(_runtime_identity(), *flags)}.shim.h"
+    product = header.with_name(f"{header.name}.gch")
+    if not product.exists():
+        with building(product) as scratch:
+            if scratch is not None:
+                header.write_text(f'#include "{_HERE / "cuda_shim.h"}"\n')
+                output = ["-o", str(scratch / product.name)]
+                _run_compiler([*flags, "-x", "c++-header", str(header), *output], scratch)
+    return header
 
 
 def _run_compiler(arguments: list[str], directory: Path) -> None:
@@ -144,22 +178,4 @@ def _runtime_identity() -> str:
     command = ["g++", "-dumpfullversion", "-dumpmachine"]
     compiler = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     files = sorted(path for path in _HERE.rglob("*") if path.suffix in (".h", ".cpp"))
-    return _digest(compiler, *(path.read_text() for path in [Path(__file__), *files]))
-
-
-def _digest(*parts: str) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(f"{len(part)}:{part}".encode())
-    return digest.hexdigest()[:32]
-
-
-@functools.cache
-def _cache_directory() -> Path:
-    """Return this user's own directory for built libraries."""
-    directory = Path(tempfile.gettempdir()) / f"fusegen-simt-{os.getuid()}"
-    directory.mkdir(mode=0o700, exist_ok=True)
-    status = directory.lstat()
-    if status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise PermissionError(f"{directory} must belong to this user alone")
-    return directory
+    return digest(compiler, *(path.read_text() for path in [Path(__file__), *files]))

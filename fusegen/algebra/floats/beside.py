@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from fusegen import graph as g
 from fusegen.algebra.floats.values import Array
-from fusegen.bank import Bank, bank_of
-from fusegen.dtypes import DType
-from fusegen.rounding import rounding_of
+from fusegen.ir import graph as g
+from fusegen.ir.dtypes import DType
+from fusegen.oracle.bank import Bank, bank_of
+from fusegen.oracle.rounding import rounding_of
 
 _LENGTHS, _ROWS = (3, 24), 400
 _SHORT, _WHOLE, _AWAY, _FEW = (2, 3), range(-3, 4), 2.0**-10, 800
@@ -71,7 +71,7 @@ def _beside_ones(graph: g.Graph, dtypes: Mapping[str, DType]) -> Bank:
         values = values[:, :1] if node.axis is g.Axis.PER_ROW else values
         dtype = dtypes[node.name]
         inputs[node.name] = np.zeros(values.shape, np.int64) if dtype.kind == "int" else \
-            values.astype(dtype.numpy)  # fmt: skip
+            values.astype(dtype.numpy)
     return Bank(_LENGTHS[-1], inputs, picks[:, None])
 
 

@@ -7,7 +7,7 @@ import time
 from fusegen.algebra.floats.judge import Ground, Verdict
 from fusegen.algebra.floats.readout import Condition
 from fusegen.algebra.symbols import told
-from fusegen.derivation import Obligation, Status
+from fusegen.ir.derivation import Obligation, Status
 
 
 def claims_of(verdict: Verdict, since: float) -> tuple[Obligation, ...]:
@@ -19,7 +19,7 @@ def claims_of(verdict: Verdict, since: float) -> tuple[Obligation, ...]:
         Obligation("range", ";\n".join(bounds), "proved", seconds, "facts"),
         Obligation("conditioning", _error(verdict), _status(verdict.condition), 0.0,
                    "hard rows" if verdict.condition.rows else "facts"),
-    )  # fmt: skip
+    )
 
 
 def _bound(ground: Ground) -> str:

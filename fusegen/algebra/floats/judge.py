@@ -17,30 +17,30 @@ from typing import Literal
 
 import sympy as sp
 
-from fusegen import graph as g
 from fusegen.algebra.choice import Choice
-from fusegen.algebra.floats.partial import vanished, what_vanished
-from fusegen.algebra.floats.pivots import (
+from fusegen.algebra.facts.pivots import (
     is_attained,
     is_filled,
     is_made_of,
     is_mean_of,
     outside,
-)  # fmt: skip
+)
+from fusegen.algebra.facts.terms import asks_for_specials
+from fusegen.algebra.floats.partial import vanished, what_vanished
 from fusegen.algebra.floats.range import out_of_range
 from fusegen.algebra.floats.readout import (
     CONDITION,
     Condition,
     condition_of,
     exponential_readout,
-)  # fmt: skip
-from fusegen.algebra.floats.terms import asks_for_specials
+)
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.rowsums import vanishes
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.symbols import told
-from fusegen.derivation import RefusalKind
-from fusegen.shared import lazy
+from fusegen.ir import graph as g
+from fusegen.ir.derivation import RefusalKind
+from fusegen.ir.shared import lazy
 
 Class = Literal["D", "M", "H", "S", "="]
 _WELL = Condition(1.0)
@@ -103,7 +103,7 @@ class _Judge:
     @lazy
     def shifts(self) -> tuple[Choice, ...]:
         return tuple(c for c in self.closed.candidate.choices
-                     if c.pivot is not None and c.action == "shift")  # fmt: skip
+                     if c.pivot is not None and c.action == "shift")
 
     @lazy
     def chooses(self) -> bool:
@@ -111,14 +111,14 @@ class _Judge:
         known = {*self.setting.rows, *self.setting.elements}
         return any(isinstance(n, g.Map) and n.op == "where"
                    and not all(isinstance(v, g.Literal) for v in n.args[1:])  # NaN times 0 is NaN
-                   for n in outside(known, self.setting.arg))  # fmt: skip
+                   for n in outside(known, self.setting.arg))
 
     def found(self) -> Iterator[Ground | Fault]:
         question = asks_for_specials(self.setting.arg, frozenset(self.setting.rows))
         if question is not None:
             what = f"{question.op} ({question.loc.short})"
             yield Fault(RefusalKind.SPECIAL, f"its terms ask {what}: they may have a value where "
-                        "everything relative to an infinite row value is NaN.")  # fmt: skip
+                        "everything relative to an infinite row value is NaN.")
         for c in self.closed.candidate.choices:
             used = [h for h in self.closed.basis if h.has(c.u)]
             if c.pivot is not None and used:
@@ -165,7 +165,7 @@ class _Judge:
             return is_made_of(x, c.unit.node if c.unit else p)
         side = self.setting.facts.dominates(x, p)
         falling = any((sp.diff(e.args[0], c.u) * side).is_positive
-                      for h in used for e in h.atoms(sp.exp) if e.has(c.u))  # fmt: skip
+                      for h in used for e in h.atoms(sp.exp) if e.has(c.u))
         return not falling or is_attained(x, p)
 
     def _shift(self, c: Choice, h: sp.Expr, side: int) -> Iterator[Ground | Fault]:
@@ -219,7 +219,7 @@ class _Judge:
             # Beside one that is 0 at the extreme u² has a foreign weight: what is there moves p.
             or (not (bounded and k > 1) and (self._averages(c, weight) or (
                 weight.is_number and self._is_plain_mean(c)))) for c, k in factors.items()
-        )  # fmt: skip
+        )
 
     def _dominated(self, c: Choice) -> bool:
         assert c.pivot is not None
@@ -249,14 +249,14 @@ def _undominated(c: Choice, e: sp.Expr) -> Fault:
     x, p = _names(c)
     term = f"exp({x} - {p})" if e.args[0] == c.u else f"an exponential of {x} - {p}"
     why = (f"{p} is not seen to bound {x} on the right side at every part of the row, so there "
-           f"{term} may leave the range, and its sum with it")  # fmt: skip
+           f"{term} may leave the range, and its sum with it")
     return Fault(RefusalKind.UNBOUNDED, f"{why}.", c)
 
 
 def _adrift(c: Choice) -> Fault:
     x, p = _names(c)
     why = (f"at a part of the row {p} may lie far from the very elements that {x} is there: "
-           f"powers of {x} - {p} are then large, and cancel when it moves on")  # fmt: skip
+           f"powers of {x} - {p} are then large, and cancel when it moves on")
     return Fault(RefusalKind.DRIFT, f"{why}.", c)
 
 
@@ -264,7 +264,7 @@ def _cancels(closed: Closed, condition: Condition) -> Fault:
     terms = [c for c in closed.candidate.terms.values() if c != 0]
     shown = told(sp.Add(*(c * sp.Symbol(f"S_{k}") for k, c in enumerate(terms, 1)), evaluate=False))
     why = (f"its sums would be read out as {shown}, whose terms cancel: on hard rows they are "
-           f"{condition.worst:.1g} times what the text itself adds up")  # fmt: skip
+           f"{condition.worst:.1g} times what the text itself adds up")
     return Fault(RefusalKind.MIXED_SIGN, f"{why}.")
 
 
@@ -272,7 +272,7 @@ def _unattained(c: Choice) -> Fault:
     x, p = _names(c)
     seen = f"{x} / {p}" if c.action == "scale" else f"{x} - {p}"
     why = (f"{p} may be infinite where no {seen} is NaN: the text then has a value, and sums "
-           f"relative to {p} have none")  # fmt: skip
+           f"relative to {p} have none")
     return Fault(RefusalKind.SPECIAL, f"{why}.", c)
 
 
@@ -281,5 +281,5 @@ def _unbounded_scale(c: Choice) -> Fault:
     s = told(c.unit.symbol) if c.unit else p
     what = f"|{x} - {p}|" if c.unit else f"|{x}|"
     why = (f"{s} is not seen to bound {what} at every part of the row, "
-           "so the quotient may leave the range there")  # fmt: skip
+           "so the quotient may leave the range there")
     return Fault(RefusalKind.RANGE, f"{why}.", c)

@@ -14,12 +14,12 @@ from typing import Literal
 
 import sympy as sp
 
-from fusegen import graph as g
 from fusegen.algebra.choice import Choice
-from fusegen.algebra.floats.pivots import outside
-from fusegen.algebra.floats.terms import literal
+from fusegen.algebra.facts.pivots import outside
+from fusegen.algebra.facts.terms import literal
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.symbols import freeze, is_nonnegative, is_positive, number
+from fusegen.ir import graph as g
 
 Kind = Literal["log", "root", "div"]
 _LOGS = ("log", "log2", "log1p", "xlogy")
@@ -54,7 +54,7 @@ def what_vanished(
     rows |= {setting.row(s).node for s in (*setting.ordered, *setting.finite)}
     made_of = {n for r in rows for n in outside(set(), r)}
     return next((n for n in values if n in setting.elements and not isinstance(n, g.Index)
-                 and leaves[n] not in used and n not in made_of), None)  # fmt: skip
+                 and leaves[n] not in used and n not in made_of), None)
 
 
 def out_of_domain(setting: Setting) -> g.Map | None:
@@ -80,13 +80,13 @@ def vanished(graph: g.Graph, lost: g.Node) -> tuple[str, str]:
     name = graph.names.get(lost, "an operation")
     if not isinstance(lost, g.Map):
         why = (f"{name} cancels from its terms, which are then numbers where {name} is infinite or "
-               "NaN and the text says NaN.")  # fmt: skip
+               "NaN and the text says NaN.")
         return why, f"To share the sweep, leave {name} out of the sum."
     op = {"div": "the division", "pow": "the power"}.get(lost.op, lost.op)
     why = (f"{op} ({lost.loc.short}) cancels from its terms, which are then numbers where the text "
-           "leaves its domain and says NaN or an infinity.")  # fmt: skip
+           "leaves its domain and says NaN or an infinity.")
     return why, ("To share the sweep, write the simplified term, or keep the operand where it has "
-                 "a value: fg.abs(y), fg.maximum(y, 1e-6).")  # fmt: skip
+                 "a value: fg.abs(y), fg.maximum(y, 1e-6).")
 
 
 def values_of(term: g.Node, leaves: Set[g.Node]) -> tuple[g.Node, ...]:
@@ -144,7 +144,7 @@ def _computed(
         case "log":
             rest = sp.Mul(*_doubtful(operand, elements, "log"))
             return rest == 1 or any(_alike(rest, e.args[0], elements)
-                                    for h in basis for e in h.atoms(sp.log))  # fmt: skip
+                                    for h in basis for e in h.atoms(sp.log))
         case "root":
             kept = [p.base for p in powers if not p.exp.is_integer]
             rest = sp.Mul(*_doubtful(operand, elements, "root"))
@@ -153,7 +153,7 @@ def _computed(
             by, under = number(partial.power), [p for p in powers if not p.exp.is_nonnegative]
             over = [f.as_base_exp() for f in _doubtful(operand, elements, "div")]
             return all(any(_alike(b, p.base, elements) and not (p.exp + k * by).is_positive
-                           for p in under) for b, k in over)  # fmt: skip
+                           for p in under) for b, k in over)
 
 
 def _doubtful(operand: sp.Expr, elements: frozenset[sp.Symbol], kind: Kind) -> list[sp.Expr]:

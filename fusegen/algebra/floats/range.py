@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sympy as sp
 
-from fusegen import graph as g
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.symbols import Unmodelled, freeze, told
+from fusegen.ir import graph as g
 
 
 def out_of_range(setting: Setting, closed: Closed, h: sp.Expr, c: sp.Expr) -> str | None:
@@ -52,7 +52,7 @@ def _alone(h: sp.Expr, relative: set[sp.Symbol]) -> list[sp.Expr]:
 def _is_wild(part: sp.Expr) -> bool:
     """Does it leave the range for elements that do not?"""
     return part.has(sp.exp) or any(
-        p.exp.is_number and (p.exp >= 2 or p.exp < 0) for p in part.atoms(sp.Pow))  # fmt: skip
+        p.exp.is_number and (p.exp >= 2 or p.exp < 0) for p in part.atoms(sp.Pow))
 
 
 def is_formed(setting: Setting, part: sp.Expr) -> bool:

@@ -2,7 +2,7 @@
 
 Where the terms of a row have one sign, Σₖ |cₖ|·Σ|hₖ| stands beside Σ|f|: the text loses nothing.
 Where they have both, it stands beside what the text's own rounding is in proportion to. Signs that
-sympy knows prove the condition to be 1. All else is measured on hard rows (`fusegen.bank`), with
+sympy knows prove the condition to be 1. All else is measured on hard rows (oracle/bank.py), with
 the row values of those rows: that p ≤ 1 needs no proof there.
 """
 
@@ -13,16 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 import sympy as sp
 
-from fusegen import graph as g
 from fusegen.algebra.choice import Choice
 from fusegen.algebra.floats.beside import condition_on, hard_rows
 from fusegen.algebra.floats.range import is_formed
 from fusegen.algebra.floats.values import Array, Spelled, cut_at, value
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting
-from fusegen.bank import Bank
-from fusegen.kinds import assumed_dtypes
-from fusegen.reference import every_value
+from fusegen.ir import graph as g
+from fusegen.ir.kinds import assumed_dtypes
+from fusegen.oracle.bank import Bank
+from fusegen.oracle.reference import every_value
 
 CONDITION = 32.0
 """Five binary digits: what a read-out may cost beyond the text."""
@@ -41,7 +41,7 @@ def exponential_readout(setting: Setting, closed: Closed) -> bool:
     """Would the read-out multiply a sum by an exponential of a row value?"""
     changing = frozenset(r.symbol for r in setting.changing)
     return any(e.free_symbols & changing
-               for c in closed.candidate.terms.values() for e in c.atoms(sp.exp))  # fmt: skip
+               for c in closed.candidate.terms.values() for e in c.atoms(sp.exp))
 
 
 def condition_of(setting: Setting, closed: Closed, *, brave: bool) -> Condition:

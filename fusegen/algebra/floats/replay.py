@@ -13,9 +13,9 @@ import numpy as np
 
 from fusegen.algebra.floats.values import Array, Spelled, value
 from fusegen.algebra.short_rows import Rows, ShortRows
-from fusegen.expr import Expr
-from fusegen.monoid import move_name
-from fusegen.shared import lazy
+from fusegen.ir.expr import Expr
+from fusegen.ir.monoid import move_name
+from fusegen.ir.shared import lazy
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Chain:
     def transport(self) -> list[list[tuple[int, Expr]]]:
         t = self.spelled.closed.transport
         return [[(j, self.spelled.spell(t[k, j])) for j in range(t.shape[1]) if t[k, j] != 0]
-                for k in range(t.shape[0])]  # fmt: skip
+                for k in range(t.shape[0])]
 
     @lazy
     def lifts(self) -> list[Expr]:
@@ -51,7 +51,7 @@ class Chain:
                 here = env | anchors | last
                 here |= self.spelled.relative(here)
                 sums = [s + _summed(value(h, here), len(rows), chunk)
-                        for s, h in zip(sums, self.lifts, strict=True)]  # fmt: skip
+                        for s, h in zip(sums, self.lifts, strict=True)]
             found = np.where(self._usable(env), self._read(sums, env), np.nan)
         return found[:, 0]
 
@@ -78,11 +78,11 @@ class Chain:
     def _compared(self) -> set[str]:
         """Names of the row values that elements are only compared with."""
         return {c.pivot.symbol.name for c in self.spelled.closed.candidate.choices
-                if c.pivot is not None and c.action == "same"} - set(self._pivots())  # fmt: skip
+                if c.pivot is not None and c.action == "same"} - set(self._pivots())
 
     def _anchors(self, env: Mapping[str, Array]) -> dict[str, Array]:
         placed = {n: np.where(_is_usable(env[n], scale), env[n], np.float32(scale))
-                  for n, scale in self._pivots().items()}  # fmt: skip
+                  for n, scale in self._pivots().items()}
         return placed | {n: env[n] for n in self._compared()}
 
     def _usable(self, env: Mapping[str, Array]) -> Array:

@@ -10,12 +10,12 @@ import numpy as np
 import sympy as sp
 from numpy.typing import NDArray
 
-from fusegen import graph as g
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting, as_vars
 from fusegen.algebra.thaw import thaw
-from fusegen.expr import Expr, Var, evaluate
-from fusegen.shared import lazy
+from fusegen.ir import graph as g
+from fusegen.ir.expr import Expr, Var, evaluate
+from fusegen.ir.shared import lazy
 
 Array = NDArray[Any]
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fusegen import graph as g
 from fusegen.algebra.floats.replay import Chain
 from fusegen.algebra.floats.values import Spelled
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.short_rows import Rows, ShortRows
-from fusegen.derivation import RefusalKind
-from fusegen.witness import Stray, number
+from fusegen.ir import graph as g
+from fusegen.ir.derivation import RefusalKind
+from fusegen.ir.witness import Stray, number
 
 Column = NDArray[Any]
 
@@ -100,7 +100,7 @@ def _little_apart(inputs: int) -> Iterator[tuple[Rows, int]]:
         for start, chosen in itertools.product(sorted({64, 4096, columns}), beside):
             pair = np.where(chosen, np.array([[start], [start + apart]]), 1.0)
             rows = np.stack([np.repeat(pair, columns // 2, axis=0),
-                             np.repeat(pair[1:], columns, axis=0)])  # fmt: skip
+                             np.repeat(pair[1:], columns, axis=0)])
             yield rows, columns // 4
 
 

@@ -17,7 +17,7 @@ import sympy as sp
 
 from fusegen.algebra.own.work import Work
 from fusegen.algebra.symbols import apply, number
-from fusegen.expr import Call, Expr, Lit, Var
+from fusegen.ir.expr import Call, Expr, Lit, Var
 
 T = TypeVar("T")
 Lookup = Callable[[str], sp.Basic]
@@ -157,7 +157,7 @@ def _with(case: Case, put: Mapping[sp.Symbol, sp.Expr]) -> Case:
 def _gap(whole: bool) -> sp.Expr:
     """Any number > 0, or any whole one."""
     return 1 + sp.Dummy("t", integer=True, nonnegative=True) if whole else \
-        sp.Dummy("t", positive=True)  # fmt: skip
+        sp.Dummy("t", positive=True)
 
 
 def _solved(difference: sp.Expr, sign: int) -> tuple[sp.Symbol, sp.Expr, sp.Expr] | None:
@@ -207,13 +207,13 @@ def _literal(value: float | int | bool) -> sp.Basic:
     if value != value:
         return sp.nan
     return sp.oo * (1 if value > 0 else -1) if value in (float("inf"), -float("inf")) \
-        else number(value)  # fmt: skip
+        else number(value)
 
 
 _COMPARED: dict[str, Callable[[int], bool]] = {
     "lt": lambda s: s < 0, "le": lambda s: s <= 0, "gt": lambda s: s > 0, "ge": lambda s: s >= 0,
     "eq": lambda s: s == 0, "ne": lambda s: s != 0,
-}  # fmt: skip
+}
 
 
 def _operation(op: str, args: list[sp.Basic], case: Case) -> sp.Basic:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from fusegen import own_operator as op
 from fusegen.algebra.own.linear import Linear, Paths
 from fusegen.algebra.own.piecewise import Evaluation, Extreme, Nonlinear, Value, literal
 from fusegen.algebra.own.reachable import Joined, Mode, Reachable, State, merged, reachable
 from fusegen.algebra.own.work import OutOfBounds, Work
-from fusegen.own_operator import Law, Operator
-from fusegen.shared import lazy
+from fusegen.ir import operator as op
+from fusegen.ir.operator import Law, Operator
+from fusegen.ir.shared import lazy
 
 _STEPS = 200_000  # for facts and laws of an operator: a second or so
 
@@ -84,7 +84,7 @@ class Decision:
             """Not the greatest of some forms beside the least of others."""
             left, right = pair
             if isinstance(left, Extreme) and isinstance(right, Extreme) \
-                    and left.greatest is not right.greatest:  # fmt: skip
+                    and left.greatest is not right.greatest:
                 return Evaluation(paths, {}).resolved(left), right
             return pair
 
@@ -112,7 +112,7 @@ def _same(paths: Paths, left: Value, right: Value) -> bool:
     greatest = next(v.greatest for v in (left, right) if isinstance(v, Extreme))
     sides = [v.forms if isinstance(v, Extreme) else (v,) for v in (left, right)]
     return all(_within(paths, f, others, greatest=greatest)
-               for forms, others in (sides, sides[::-1]) for f in forms)  # fmt: skip
+               for forms, others in (sides, sides[::-1]) for f in forms)
 
 
 def _within(paths: Paths, form: Linear, others: Sequence[Linear], *, greatest: bool) -> bool:

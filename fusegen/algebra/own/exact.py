@@ -14,8 +14,8 @@ import numpy as np
 
 from fusegen.algebra.exact import OPERATIONS, Number, Outside, spelled
 from fusegen.algebra.exact import same as same_number
-from fusegen.expr import Call, Expr, Lit, Var
-from fusegen.ops import OPS
+from fusegen.ir.expr import Call, Expr, Lit, Var
+from fusegen.ir.ops import OPS
 
 
 def evaluate(expr: Expr, env: Mapping[str, Number]) -> Number:

@@ -14,12 +14,12 @@ from itertools import permutations, product
 
 import sympy as sp
 
-from fusegen import own_operator as op
 from fusegen.algebra.own.cases import Case, Guard, cases, evaluate
 from fusegen.algebra.own.exact import exact, same
 from fusegen.algebra.own.work import OutOfBounds, Work
-from fusegen.expr import Expr, Lit, ops_of
-from fusegen.own_operator import Operator
+from fusegen.ir import operator as op
+from fusegen.ir.expr import Expr, Lit, ops_of
+from fusegen.ir.operator import Operator
 
 _STEPS = 20_000  # for the signs, and for all else: a second or so
 _ASSUMED = {">": "positive", "≥": "nonnegative", "≤": "nonpositive"}  # as sympy calls them
@@ -78,7 +78,7 @@ class Invariants:
     def state(self, mark: str) -> State:
         """Any state, as symbols."""
         return {f.name: _symbol(f"{mark}.{f.name}", f.kind, self.signs.get(f.name, ""))
-                for f in self.operator.fields}  # fmt: skip
+                for f in self.operator.fields}
 
     def case(self, states: Sequence[State], put: Mapping[sp.Symbol, sp.Expr]) -> Case:
         """The case in which nothing but the invariants of these states is known."""
@@ -232,7 +232,7 @@ class Induction:
         return all(
             holds for state, start in views
             for holds in cases(_truth_of(fact, state), start, self.work)
-        )  # fmt: skip
+        )
 
 
 def _bounds_of(state: Callable[[Case], State], name: str) -> Callable[[Case], set[str]]:

@@ -18,19 +18,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from fusegen import derivation as dv
-from fusegen import graph as g
 from fusegen.algebra.limits import LAW_SECONDS, within
 from fusegen.algebra.own.decide import Decision
 from fusegen.algebra.own.invariants import Induction, Invariants
 from fusegen.algebra.own.proof import Proof
 from fusegen.algebra.own.reachable import Reachable
 from fusegen.algebra.own.refute import Search
-from fusegen.derivation import Counterexample, Obligation
-from fusegen.errors import LawViolation, UnprovedLaw
-from fusegen.loc import Loc
-from fusegen.own_operator import Law, Operator, State
-from fusegen.shared import lazy
+from fusegen.ir import derivation as dv
+from fusegen.ir import graph as g
+from fusegen.ir.derivation import Counterexample, Obligation
+from fusegen.ir.errors import LawViolation, UnprovedLaw
+from fusegen.ir.loc import Loc
+from fusegen.ir.operator import Law, Operator, State
+from fusegen.ir.shared import lazy
 
 _REQUIRED: tuple[Law, ...] = ("associative", "identity")
 
@@ -41,7 +41,7 @@ _STATEMENTS: dict[Law, str] = {
 }
 _NOUNS: dict[Law, str] = {
     "associative": "associativity", "identity": "neutrality", "commutative": "commutativity",
-}  # fmt: skip
+}
 _SAMPLES = 300  # small rows that suggest facts
 _QUICK = 5_000  # operations of the search that comes before any proof
 _LATE = f"stopped after {LAW_SECONDS:g} seconds"
@@ -72,7 +72,7 @@ def own_entry(graph: g.Graph, node: g.Own, known: Mapping[g.Node, dv.Entry]) -> 
     refusal = _waits(node, name, needs) if needs else None
     for other, entry in known.items():
         if isinstance(entry, dv.Own) and isinstance(other, g.Own) \
-                and other.operator.key == node.operator.key:  # fmt: skip
+                and other.operator.key == node.operator.key:
             return replace(entry, name=name, depends_on=needs, refusal=refusal)
     laws = Laws(node.operator)
     obligations = tuple(_required(laws, law, node.loc) for law in _REQUIRED)
@@ -114,7 +114,7 @@ def _waits(node: g.Own, name: str, needs: tuple[str, ...]) -> dv.Refusal:
         f"{dv.RefusalKind.ORDER.value}",
         f"What it lifts depends on {others}; its own merge says nothing of how that moves.",
         "It keeps a sweep of its own; the result is the same.",
-    )  # fmt: skip
+    )
 
 
 # ---- findings ----
@@ -144,7 +144,7 @@ class Laws:
         engines = ", ".join(dict.fromkeys(s.engine for s in shown))
         states = f"all finite states{f' with {facts}' if facts else ''}"
         return Finding(law, proved, None, f"{how}; {agreed}", f"{_STATEMENTS[law]} for {states}",
-                       _since(start), engines)  # fmt: skip
+                       _since(start), engines)
 
     def _examined(self, law: Law) -> tuple[Counterexample | None, list[Shown], int]:
         """(a counterexample, or else what was shown of every part; how many examples were tried).
@@ -244,7 +244,7 @@ def _since(start: float) -> float:
 def _obligation(operator: Operator, found: Finding) -> Obligation:
     engine = found.engine if found.proved else f"{operator.loc.short}, assume=({found.law!r},)"
     return Obligation(found.law, found.statement, "proved" if found.proved else "assumed",
-                      found.seconds, engine)  # fmt: skip
+                      found.seconds, engine)
 
 
 def _violation(operator: Operator, found: Finding, where: Loc) -> LawViolation:
@@ -253,7 +253,7 @@ def _violation(operator: Operator, found: Finding, where: Loc) -> LawViolation:
     return LawViolation(
         f"{operator.name}: {_NOUNS[found.law]} fails: {found.statement} is false", where=where,
         why=text, fix=_MEANS[found.law], counterexample=found.counterexample,
-    )  # fmt: skip
+    )
 
 
 def _unproved(operator: Operator, found: Finding, where: Loc) -> UnprovedLaw:
@@ -261,4 +261,4 @@ def _unproved(operator: Operator, found: Finding, where: Loc) -> UnprovedLaw:
         f"{operator.name}: {found.statement} is neither proved nor refuted", where=where,
         why=f"Tried: {found.tried}.",
         fix=f"If you know that it holds, say so: fg.monoid(…, assume=({found.law!r},)).",
-    )  # fmt: skip
+    )

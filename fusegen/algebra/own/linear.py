@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 
 from fusegen.algebra.own.simplex import Form, Rational, Simplex, Value, ratio
 from fusegen.algebra.own.work import Work
-from fusegen.shared import lazy
+from fusegen.ir.shared import lazy
 
 T = TypeVar("T")
 Relation = Literal[">", "≥", "=", "≤", "<"]
@@ -104,7 +104,7 @@ def _bounds(d: Linear, relation: Relation) -> Iterator[tuple[Form, int, Value]]:
 
 def _so(value: Rational, relation: Relation) -> bool:
     return {">": value > 0, "≥": value >= 0, "=": value == 0, "≤": value <= 0,
-            "<": value < 0}[relation]  # fmt: skip
+            "<": value < 0}[relation]
 
 
 class Dead(Exception):
@@ -196,7 +196,7 @@ class Paths:
         """Is there no point of this case where all of these are > 0?"""
         with ExitStack() as held:
             return not all(self._holds(d, ">", held) if d.terms else _so(d.constant, ">")
-                           for d in differences)  # fmt: skip
+                           for d in differences)
 
     def always(self, difference: Linear, relation: Relation) -> bool:
         """Does it hold at every point of this case?"""

@@ -17,8 +17,8 @@ from typing import Any
 from fusegen.algebra.own.exact import computed, exact
 from fusegen.algebra.own.linear import Linear, Paths, Relation, Unknown, constant, variable
 from fusegen.algebra.own.simplex import Rational, ratio
-from fusegen.expr import Call, Expr, Lit, Var
-from fusegen.ops import OPS
+from fusegen.ir.expr import Call, Expr, Lit, Var
+from fusegen.ir.ops import OPS
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Evaluation:
             return self._compared(op, *args)
         if op in _OF_TRUTHS and isinstance(args[0], bool):
             return not args[0] if op == "not" else args[0] if op == "to_bool" else \
-                constant(int(args[0]))  # fmt: skip
+                constant(int(args[0]))
         if op in _LINEAR:
             return _LINEAR[op](self, *args)
         if any(isinstance(a, Linear) and a.terms for a in args) or op not in OPS:
@@ -236,7 +236,7 @@ def _of_numbers(op: str, args: list[Value]) -> Value:
 _COMPARED: dict[str, tuple[Relation, ...]] = {
     "lt": ("<", "≥"), "le": ("≤", ">"), "gt": (">", "≤"), "ge": ("≥", "<"),
     "eq": ("=", "<", ">"), "ne": ("=", "<", ">"),
-}  # fmt: skip
+}
 _KEEP = frozenset({"add", "sub", "neg", "mul", "div", "maximum", "minimum", "to_float"})
 _OF_TRUTHS = frozenset({"not", "to_bool", "to_int", "to_float"})
 _LINEAR: dict[str, Callable[..., Value]] = {
@@ -249,4 +249,4 @@ _LINEAR: dict[str, Callable[..., Value]] = {
     "isnan": lambda e, a: isinstance(a, float) and math.isnan(a),
     "isinf": lambda e, a: isinstance(a, float) and math.isinf(a),
     "isfinite": lambda e, a: not isinstance(a, float),
-}  # fmt: skip
+}

@@ -15,7 +15,7 @@ from fusegen.algebra.laws import is_zero
 from fusegen.algebra.own.cases import Case, cases, evaluate
 from fusegen.algebra.own.invariants import Invariants, Merged, State
 from fusegen.algebra.own.work import OutOfBounds, Work
-from fusegen.own_operator import Law, Operator
+from fusegen.ir.operator import Law, Operator
 
 _STEPS = 20_000  # for a law: a second or so
 _MOST_OPERATIONS = 300  # of a difference of two sides, for what takes sympy long

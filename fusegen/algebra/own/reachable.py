@@ -16,13 +16,13 @@ from fractions import Fraction
 from itertools import combinations, permutations, product
 from typing import Any
 
-from fusegen import own_operator as op
 from fusegen.algebra.own.linear import Linear, Paths, Relation, constant, variable
 from fusegen.algebra.own.piecewise import Evaluation, Value, literal
 from fusegen.algebra.own.simplex import ratio
 from fusegen.algebra.own.work import OutOfBounds, Work
-from fusegen.expr import Lit, walk
-from fusegen.own_operator import Operator
+from fusegen.ir import operator as op
+from fusegen.ir.expr import Lit, walk
+from fusegen.ir.operator import Operator
 
 State = Mapping[str, Value]
 Mode = tuple[tuple[str, bool | str | Fraction], ...]
@@ -76,7 +76,7 @@ class Fact:
         left = [(n, c) for n, c in self.terms if c > 0]
         right = [(n, -c) for n, c in self.terms if c < 0]
         sides = [" + ".join(n if c == 1 else f"{c}·{n}" for n, c in side)
-                 for side in (left, right)]  # fmt: skip
+                 for side in (left, right)]
         if not right:
             return f"{sides[0]} {self.relation} {-self.constant}"
         if not left:
@@ -117,7 +117,7 @@ class Reachable:
 
     def __str__(self) -> str:
         shared = [f for f in next(iter(self.modes.values()), ())
-                  if all(f in facts for facts in self.modes.values())]  # fmt: skip
+                  if all(f in facts for facts in self.modes.values())]
         return ", ".join(map(str, shared))
 
 
@@ -211,7 +211,7 @@ def _elements(operator: Operator) -> Iterator[dict[str, Value]]:
         [True, False] if v.kind == "bool"
         else [variable(v.name, whole=v.kind == "int"), *(special if v.kind == "float" else [])]
         for v in operator.elements
-    ]  # fmt: skip
+    ]
     for chosen in product(*choices):
         yield dict(zip((v.name for v in operator.elements), chosen, strict=True))
 
@@ -245,13 +245,13 @@ def suggested(
     names = [n for n, v in mode if v == "finite"]
     places = constants_of(operator)
     guesses = [Fact(((n, sign),), -sign * c, relation) for n in names for c in places
-               for sign in (1, -1) for relation in _RELATIONS]  # fmt: skip
+               for sign in (1, -1) for relation in _RELATIONS]
     guesses += [Fact(((x, 1), (y, -1)), 0, relation)
-                for x, y in permutations(names, 2) for relation in _RELATIONS]  # fmt: skip
+                for x, y in permutations(names, 2) for relation in _RELATIONS]
     if depth == 2:
         guesses += [Fact(((z, sign), (x, -sign), (y, -sign)), 0, relation)
                     for x, y in combinations(names, 2) for z in names if z not in (x, y)
-                    for sign in (1, -1) for relation in _RELATIONS]  # fmt: skip
+                    for sign in (1, -1) for relation in _RELATIONS]
     held = [f for f in guesses if all(f.allows(s) for s in samples)]
     exactly = {(f.terms, f.constant) for f in held if f.relation == "="}
     yield from (f for f in held if f.relation == "=" or (f.terms, f.constant) not in exactly)

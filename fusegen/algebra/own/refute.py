@@ -17,10 +17,10 @@ from itertools import chain, pairwise, product, takewhile
 from fusegen.algebra.exact import Number
 from fusegen.algebra.own.exact import evaluate, exact, same, shown
 from fusegen.algebra.own.reachable import constants_of
-from fusegen.derivation import Counterexample
-from fusegen.expr import Call, Var, walk
-from fusegen.own_operator import Law, Operator, State
-from fusegen.shared import lazy
+from fusegen.ir.derivation import Counterexample
+from fusegen.ir.expr import Call, Var, walk
+from fusegen.ir.operator import Law, Operator, State
+from fusegen.ir.shared import lazy
 
 _POOLS: dict[int, tuple[int, ...]] = {1: (0, 1, -1, 2, -2, 3), 2: (0, 1, -1, 2)}
 _LONGEST = {"associative": 5, "commutative": 4, "identity": 3}
@@ -73,7 +73,7 @@ class Search:
         special = [exact(float("nan"))] if asked & {"isnan", "isfinite"} else []
         special += [exact(float("inf"))] if asked & {"isinf", "isfinite"} else []
         return self._elements([*map(exact, _POOLS.get(len(self.operator.elements), (0, 1))),
-                               *special])  # fmt: skip
+                               *special])
 
     def _elements(self, numbers: Sequence[Number]) -> tuple[Element, ...]:
         choices = [
@@ -88,7 +88,7 @@ class Search:
             if len(self.pool) ** length > _MOST_LISTS:
                 return
             for found in sorted(product(self.pool, repeat=length),
-                                key=lambda p: sum(map(_size, p))):  # fmt: skip
+                                key=lambda p: sum(map(_size, p))):
                 if self.computed > self.most:
                     return
                 yield found
@@ -137,7 +137,7 @@ class Search:
         return Counterexample(
             law=law, pieces=dict(zip(named, pieces, strict=True)), states=named, parts=parts,
             sides=sides, text=tuple(_lines(self.operator, named, pieces, parts, sides)),
-        )  # fmt: skip
+        )
 
 
 def seeds(operator: Operator) -> list[Number]:
@@ -180,7 +180,7 @@ def _cut(found: Piece, law: Law) -> Iterator[tuple[Piece, ...]]:
             yield from ((found[:i], found[i:]) for i in range(1, n))
         case "associative":
             yield from ((found[:i], found[i:j], found[j:])
-                        for j in range(2, n) for i in range(1, j))  # fmt: skip
+                        for j in range(2, n) for i in range(1, j))
 
 
 def _equal(a: State, b: State) -> bool:
@@ -193,7 +193,7 @@ def _equal(a: State, b: State) -> bool:
 def _lines(
     operator: Operator, states: dict[str, State], pieces: tuple[Piece, ...],
     parts: dict[str, State], sides: dict[str, State],
-) -> Iterator[str]:  # fmt: skip
+) -> Iterator[str]:
     for (name, state), piece in zip(states.items(), pieces, strict=True):
         of = f"the state of {show_piece(piece, operator.elements)}" if piece else "the identity"
         yield f"{name} = {show_state(state)}, {of}"

@@ -89,7 +89,7 @@ class Simplex:
 
     def _feasible(self, changed: Hashable) -> bool:
         if changed in self.lower and changed in self.upper \
-                and self.lower[changed] > self.upper[changed]:  # fmt: skip
+                and self.lower[changed] > self.upper[changed]:
             return False
         if changed not in self.rows:
             off = self._off(changed)

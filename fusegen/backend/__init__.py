@@ -1,0 +1,1 @@
+"""Where kernels run: hardware facts, sources, the user's arrays, and what is kept on disk."""

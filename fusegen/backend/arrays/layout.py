@@ -1,0 +1,145 @@
+"""A call's arrays laid out as kernels read and write them: the way in and out of this folder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fusegen.backend.arrays.columns import check_columns
+from fusegen.backend.arrays.results import (
+    Result,
+    check_distinct,
+    given_result,
+    hand_back,
+    new_result,
+)
+from fusegen.backend.arrays.rows import Axes, Rows, as_rows, rows_of
+from fusegen.backend.arrays.spans import address, phase
+from fusegen.backend.arrays.strips import side_by_side, whole_vectors
+from fusegen.backend.memory import Adopted, Memory
+from fusegen.ir import graph as g
+from fusegen.ir.kernel import Param
+from fusegen.ir.nesting import flatten, nest
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`arrays` by parameter name, as an executable takes them; `results` in output order."""
+
+    graph: g.Graph
+    params: tuple[Param, ...]
+    adopted: Mapping[str, Adopted]
+    rows: Rows
+    arrays: Mapping[str, Any]
+    results: tuple[Result, ...]
+
+    @property
+    def outputs(self) -> tuple[Param, ...]:
+        return tuple(p for p in self.params if p.output)
+
+    @property
+    def like(self) -> Adopted:
+        """The array whose kind and place results have."""
+        return next(iter(self.adopted.values()))
+
+    @property
+    def memory(self) -> Memory:
+        return self.like.memory
+
+    @property
+    def phase(self) -> tuple[bool, bool]:
+        """(aligned, in phase), as `Problem` has them."""
+        elements = [self.arrays[p.name] for p in self.params if p.shape == "element"]
+        return phase(elements) if self.rows.inner is None else (whole_vectors(elements), True)
+
+    @property
+    def copies(self) -> list[Any]:
+        """What kernels read or write beside the caller's memory and results that were made."""
+        read = [(self.arrays[self.graph.names[i]], self.adopted[i.name].array)
+                for i in self.graph.inputs]
+        found = [array for array, given in read if address(array) != address(given)]
+        return found + [r.written for r in self.results if r.copy]
+
+    def fresh(self) -> dict[str, Any]:
+        """The arrays with outputs that nobody else has."""
+        made = {p.name: new_result(p, self.rows, self.like).written for p in self.outputs}
+        return {**self.arrays, **made}
+
+    def hand_back(self) -> Any:
+        """The results as the user's kind of arrays, nested as the pipeline returns them."""
+        with self.memory.working(self.like):
+            found = [hand_back(r, p, self.rows, self.like)
+                     for r, p in zip(self.results, self.outputs, strict=True)]
+        return nest(self.graph.structure, found)
+
+
+def lay_out(
+    graph: g.Graph, params: tuple[Param, ...], adopted: Mapping[str, Adopted], axis: Axes = -1,
+    out: Any = None, keepdims: bool = False, strips: bool = False,
+) -> Layout:
+    """Inputs as kernels read them, without a copy wherever strides allow, and results.
+
+    params: what kernels read and write; an input that they do without is checked all the same.
+    strips: rows that lie side by side may stay so. Raises ShapeError, DTypeError, ArgumentError.
+    """
+    like, outputs = next(iter(adopted.values())), tuple(p for p in params if p.output)
+    shapes = {n: tuple(a.array.shape) for n, a in adopted.items()}
+    rows = rows_of(graph.inputs, shapes, axis, keepdims)
+    check_columns(graph, rows.n_cols)
+    given = flatten(graph.structure, out, len(outputs))
+    with like.memory.working(like):  # copies that strides may need run there too
+        rows, arrays = _inputs(graph, adopted, rows, strips)
+        results = _results(given, outputs, adopted, rows)
+    written = {p.name: r.written for p, r in zip(outputs, results, strict=True)}
+    return Layout(graph, params, adopted, rows, arrays | written, results)
+
+
+def lay_out_piece(
+    graph: g.Graph, adopted: Mapping[str, Adopted]
+) -> tuple[Rows, dict[str, Any]]:
+    """Pieces of rows along the last axis, with no column or more: (rows, inputs by the kernel's
+    names). What a text asks of the number of columns is asked when all pieces have met."""
+    shapes = {n: tuple(a.array.shape) for n, a in adopted.items()}
+    rows = rows_of(graph.inputs, shapes, -1, piece=True)
+    return rows, {graph.names[i]: as_rows(adopted[i.name].array, i.axis, rows)
+                  for i in graph.inputs}
+
+
+def _inputs(
+    graph: g.Graph, adopted: Mapping[str, Adopted], rows: Rows, strips: bool
+) -> tuple[Rows, dict[str, Any]]:
+    """The rows, which may stay side by side, and inputs by the kernel's names."""
+    views = _side_by_side(graph, adopted, rows) if strips else {}
+    if views:
+        rows = replace(rows, inner=math.prod(rows.lead[rows.axes[0] :]))
+    arrays = {graph.names[i]: as_rows(adopted[i.name].array, i.axis, rows)
+              for i in graph.inputs if graph.names[i] not in views}
+    return rows, views | arrays
+
+
+def _side_by_side(graph: g.Graph, adopted: Mapping[str, Adopted], rows: Rows) -> dict[str, Any]:
+    """Element inputs as kernels read rows that lie side by side; empty: rows are to be laid out."""
+    if rows.last or len(rows.axes) > 1 or math.prod(rows.lead[rows.axes[0] :]) == 1:
+        return {}  # columns are neighbours, or several axes
+    elements = [i for i in graph.inputs if i.axis is g.Axis.ELEMENT]
+    arrays = [np.broadcast_to(adopted[i.name].array, rows.whole) for i in elements]
+    views: Sequence[Any] = side_by_side(arrays, rows.axes[0]) or ()
+    return {graph.names[i]: v for i, v in zip(elements, views, strict=bool(views))}
+
+
+def _results(
+    given: Sequence[Any], outputs: tuple[Param, ...], adopted: Mapping[str, Adopted], rows: Rows
+) -> tuple[Result, ...]:
+    """Of each output: what out= gives for it, or new memory where that is None."""
+    like = next(iter(adopted.values()))
+    results = tuple([
+        new_result(p, rows, like) if o is None
+        else given_result(p, rows, o, adopted, len(outputs))
+        for p, o in zip(outputs, given, strict=True)
+    ])
+    check_distinct(results)
+    return results

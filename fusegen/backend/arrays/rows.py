@@ -1,0 +1,212 @@
+"""Rows in the user's arrays: which axes are reduced, and the (rows, columns) views kernels read.
+
+Kernels see a 2-D array with neighbouring columns and one row stride. Where strides allow (also
+stride 0 of a broadcast array) that is a view of the user's memory, else a copy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fusegen.backend.arrays.spans import VECTOR, address
+from fusegen.backend.memory import Shape
+from fusegen.ir import graph as g
+from fusegen.ir.errors import ArgumentError, ShapeError
+from fusegen.ir.literals import as_index
+
+Axes = int | tuple[int, ...] | None
+"""As the user says it: one axis, several as one, or None for all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """How the user's axes become rows and columns."""
+
+    lead: Shape  # the axes that stay, in order
+    cols: Shape  # those that are reduced; columns count through them, the last one fastest
+    axes: tuple[int, ...]  # where those stood, from the front, rising
+    keepdims: bool = False
+    inner: int | None = None  # rows side by side that kernels read as they are (runtime.strips)
+
+    @property
+    def n_rows(self) -> int:
+        return math.prod(self.lead)
+
+    @property
+    def n_cols(self) -> int:
+        return math.prod(self.cols)
+
+    @property
+    def whole(self) -> Shape:
+        """The user's shape of element arrays."""
+        return self.placed(self.cols, self.axes)
+
+    @property
+    def last(self) -> bool:
+        """Are the columns the last axes?"""
+        return self.axes[0] == len(self.lead)
+
+    def placed(self, sizes: Shape, axes: tuple[int, ...]) -> Shape:
+        """The lead with these sizes at these places."""
+        if axes[:1] == (len(self.lead),):
+            return self.lead + sizes
+        at, rest = dict(zip(axes, sizes, strict=True)), iter(self.lead)
+        return tuple(at[i] if i in at else next(rest) for i in range(len(self.lead) + len(sizes)))
+
+
+def plain_axis(axis: Any) -> Axes:
+    """An axis as the user gave it, in plain integers. Raises ArgumentError."""
+    if axis is None or axis.__class__ is int:
+        return axis
+    if isinstance(axis, tuple | list) or (isinstance(axis, np.ndarray) and axis.ndim == 1):
+        return tuple(_index(a, axis) for a in axis)
+    return _index(axis, axis)
+
+
+def _index(axis: Any, shown: Any) -> int:
+    found = None if isinstance(axis, bool | np.bool_) else as_index(axis)
+    if found is None:
+        raise ArgumentError(f"axis is {shown!r}",
+                            fix="Axes are whole numbers, tuples of them, or None for all of them.",
+                            )
+    return found
+
+
+def rows_of(
+    inputs: tuple[g.Input, ...], shapes: Mapping[str, Shape], axis: Any, keepdims: bool = False,
+    piece: bool = False,
+) -> Rows:
+    """Rows and columns that the inputs' shapes agree on; a piece of a row may have no column.
+    Raises ShapeError."""
+    elements = [i.name for i in inputs if i.axis is g.Axis.ELEMENT]
+    for name in elements:
+        if not shapes[name]:
+            raise ShapeError(f"{name} has no axes", why="A row needs at least one axis.",
+                             fix=f"{name}.reshape(1) is a row of one column.")
+    whole = shapes[elements[0]]
+    try:
+        if any(shapes[n] != whole for n in elements):
+            whole = np.broadcast_shapes(*(shapes[n] for n in elements))
+    except ValueError:
+        raise ShapeError(
+            "the element inputs do not broadcast against one another", why=_shown(shapes),
+            fix="An array of one value per row is annotated fg.PerRow; one of (n_cols,) is the "
+            "same for every row.",
+        ) from None
+    axes = _axes(plain_axis(axis), len(whole), shapes)
+    lead = tuple([n for i, n in enumerate(whole) if i not in axes])
+    cols = tuple([whole[i] for i in axes])
+    if 0 in cols and not piece:
+        raise ShapeError("the rows are empty: zero columns",
+                         why=f"{_shown(shapes)[:-1]}, axis {axis}.",
+                         fix="A reduction needs at least one element.")
+    rows = Rows(lead, cols, axes, keepdims)
+    for i in inputs:
+        _check_side_input(i, shapes[i.name], rows)
+    return rows
+
+
+def _shown(shapes: Mapping[str, Shape]) -> str:
+    return f"Shapes: {', '.join(f'{n} {s}' for n, s in shapes.items())}."
+
+
+def _axes(axis: Axes, ndim: int, shapes: Mapping[str, Shape]) -> tuple[int, ...]:
+    """Places from the front, rising."""
+    if axis is None:
+        return tuple(range(ndim))
+    asked = axis if isinstance(axis, tuple) else (axis,)
+    for one in asked:
+        if not -ndim <= one < ndim:
+            raise ShapeError(f"axis {one} does not exist", why=_shown(shapes),
+                             fix=f"Axes are {-ndim} … {ndim - 1}.")
+    found = tuple(sorted({one % ndim for one in asked}))
+    if len(found) < len(asked) or not found:
+        raise ShapeError(f"axis {axis} names {'an axis twice' if asked else 'no axis'}",
+                         why=_shown(shapes))
+    return found
+
+
+def _check_side_input(node: g.Input, shape: Shape, rows: Rows) -> None:
+    match node.axis:
+        case g.Axis.ELEMENT:
+            return
+        case g.Axis.PER_COLUMN:
+            if shape not in ((rows.n_cols,), rows.cols):
+                raise ShapeError(
+                    f"{node.name} has shape {shape}, not {rows.cols}",
+                    why="It is per column: one value for each.",
+                )
+        case g.Axis.PER_ROW:
+            if shape == _kept(rows):
+                return
+            try:
+                fits = np.broadcast_shapes(shape, rows.lead) == rows.lead
+            except ValueError:
+                fits = False
+            if not fits:
+                raise ShapeError(
+                    f"{node.name} has shape {shape}, the rows have {rows.lead}",
+                    why="It is per row: one value for each.",
+                )
+
+
+def _kept(rows: Rows) -> Shape:
+    """The shape of row values whose reduced axes are kept."""
+    return rows.placed((1,) * len(rows.axes), rows.axes)
+
+
+def tail_of(rows: Rows, kind: str, k: int) -> tuple[Shape, tuple[int, ...]]:
+    """(sizes, places) of what a result has beside the lead; K stands at the last reduced axis."""
+    ones = (1,) * len(rows.axes) if rows.keepdims else ()
+    match kind:
+        case "element":
+            return rows.cols, rows.axes
+        case "list" if rows.keepdims:
+            return (*ones[1:], k), rows.axes
+        case "list":
+            return (k,), (rows.axes[-1] - len(rows.axes) + 1,)
+        case _:
+            return ones, rows.axes[: len(ones)]
+
+
+def as_rows(array: Any, axis: g.Axis, rows: Rows) -> Any:
+    """The array as a kernel reads it; a view of the same memory wherever strides allow."""
+    match axis:
+        case g.Axis.PER_COLUMN:
+            # Aligned rows read it in whole vectors, so it must be aligned as they are.
+            return _packed(array if array.ndim == 1 else array.reshape(rows.n_cols), VECTOR)
+        case g.Axis.PER_ROW:
+            if array.ndim > len(rows.lead):
+                array = array.reshape(rows.lead)
+            return _packed(np.broadcast_to(array, rows.lead).reshape(rows.n_rows), array.itemsize)
+        case g.Axis.ELEMENT:
+            if array.shape != rows.whole:
+                array = np.broadcast_to(array, rows.whole)
+            if not rows.last:
+                array = columns_last(array, rows.axes)
+            if array.ndim != 2 or len(rows.cols) != 1:
+                array = array.reshape(rows.n_rows, rows.n_cols)
+            return array if readable(array) else array.copy(order="C")
+
+
+def columns_last(array: Any, axes: tuple[int, ...]) -> Any:
+    """These axes moved behind all others."""
+    return np.moveaxis(array, axes, range(array.ndim - len(axes), array.ndim))
+
+
+def readable(array: Any) -> bool:
+    """Neighbouring columns, a row stride of whole elements, aligned."""
+    size = array.itemsize
+    row, col = array.strides
+    return bool(col == size and row % size == 0 and address(array) % size == 0)
+
+
+def _packed(array: Any, boundary: int) -> Any:
+    """Neighbouring elements from a multiple of `boundary` bytes on; a copy where they are not."""
+    straight = array.strides == (array.itemsize,) and address(array) % boundary == 0
+    return array if straight else array.copy(order="C")

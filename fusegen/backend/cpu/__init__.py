@@ -1,0 +1,1 @@
+"""C++ for the CPU: its schedule, its text, compiling it, and running it on threads."""

@@ -1,0 +1,47 @@
+"""Elements in memory: how they are read into what kernels compute in, and written back."""
+
+from __future__ import annotations
+
+from fusegen.backend.cpu.emit.dialect import C_TYPES, CpuDialect
+from fusegen.backend.cpu.emit.names import fg
+from fusegen.ir.dtypes import DType
+from fusegen.ir.kernel import Param
+
+
+def load(dtype: DType, address: str, dialect: CpuDialect) -> str:
+    """The value at `address` in the compute type: `V` lanes of it in lane text."""
+    kind = "V" if dialect.lanes else dialect.real
+    return f"{fg(_codec('load', dtype, dialect))}<{kind}>({address})"
+
+
+def store(dtype: DType, address: str, value: str, dialect: CpuDialect) -> str:
+    """A statement that rounds to nearest even, clamps integers, and writes."""
+    return f"{fg(_codec('store', dtype, dialect))}({address}, {value});"
+
+
+def _codec(verb: str, dtype: DType, dialect: CpuDialect) -> str:
+    if dtype.kind == "int":
+        return f"{verb}_int"
+    if C_TYPES[dtype.name] == dialect.real:
+        return verb
+    return f"{verb}_{dtype.name}"
+
+
+def pointer(param: Param) -> str:
+    """Declared type of the array's address."""
+    return f"{'' if param.output else 'const '}{C_TYPES[param.dtype.name]}*"
+
+
+def row_address(param: Param) -> str:
+    """Where the row numbered `row` starts."""
+    match param.shape:
+        case "element":
+            return f"arrays.{param.name} + row * arrays.{param.name}_stride"
+        case "per_column":
+            return f"arrays.{param.name}"
+        case "row":
+            return f"arrays.{param.name} + row * arrays.{param.name}_stride"
+        case "list":
+            return f"arrays.{param.name} + row * {param.step}"
+        case "states":
+            return f"arrays.{param.name} + row * arrays.{param.name}_stride"

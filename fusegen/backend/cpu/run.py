@@ -1,0 +1,58 @@
+"""Compiling generated C++ and running it on threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fusegen.backend.backend import Progress
+from fusegen.backend.cpu.bound import CpuBound
+from fusegen.backend.cpu.compiled import compiled
+from fusegen.backend.cpu.launch import Launch, part_of
+from fusegen.backend.cpu.schedule import CpuSchedule
+from fusegen.backend.cpu.table import Array, filled, words_of, workspace
+from fusegen.backend.host.threads import thread_count
+from fusegen.ir.kernel import Program
+
+
+class CpuExecutable:
+    """A program compiled for this machine."""
+
+    def __init__(self, program: Program, schedule: CpuSchedule, source: str) -> None:
+        """Compile, or load from the cache; raises what `compiled` does."""
+        self.program, self.schedule = program, schedule
+        wanted = [f"{kernel.name}_rows" for kernel in program.kernels]
+        library = compiled(source, schedule.target, program.name, wanted)
+        self._launches = tuple(Launch(kernel, library) for kernel in program.kernels)
+
+    def __call__(
+        self, arrays: Mapping[str, Array], n_rows: int, n_cols: int, *, first_column: int = 0,
+        like: Any = None, copies: Sequence[Any] = (), threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Fill the output arrays of `arrays` (by parameter name); done when it returns.
+
+        element: (n_rows, n_cols), neighbouring columns, any row stride. per_column: (n_cols,).
+        row: (n_rows,), any stride. list: (n_rows, k) contiguous, but for fields of states.
+        """
+        team = thread_count(threads)
+        if n_rows == 0:
+            return
+        held = {p.name: workspace(p, n_rows, n_cols) for p in self.program.workspace}
+        every = {**arrays, **held}
+        steps = len(self._launches)
+        for i, launch in enumerate(self._launches):
+            report = None if progress is None else part_of(progress, i, steps)
+            first = first_column if launch.numbered else None
+            table = filled(words_of(launch.kernel, every, n_rows, n_cols, first), every)
+            # As long as a thread has the table, the memory is there.
+            table.held = tuple(every.values())
+            launch.run(table, n_rows, n_cols, team, report)
+
+    def bound(
+        self, arrays: Mapping[str, Array], n_rows: int, n_cols: int, order: tuple[str, ...],
+        like: Any, makers: tuple[Callable[[], Any], ...] = (),
+    ) -> CpuBound:
+        """See `Bindable`."""
+        return CpuBound(self._launches, self.program.workspace, arrays, (n_rows, n_cols), order,
+                        like, makers)

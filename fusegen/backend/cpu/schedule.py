@@ -1,0 +1,80 @@
+"""Choices for a CPU: how wide a vector is and how many elements make a chunk.
+
+The tree of a row depends on the number of columns alone, never on the number of threads: chunks
+are merged left to right into a piece, pieces left to right into the row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.backend.host.chunks import PIECE_COLUMNS, check_chunk, lanes_of
+from fusegen.backend.problem import Problem
+from fusegen.backend.target import CpuTarget
+from fusegen.ir.forms import Grouping
+from fusegen.ir.kernel import Program
+
+CHUNK_BYTES = 1024
+"""Of one array, in the compute type: read once from memory, then from the first-level cache. Long
+enough that one fold across lanes and one look at the list cost little."""
+
+LIST_CHUNKS = 4
+"""Chunks that go to long lists at a time: which of their vectors hold a candidate is found out
+first, so that the processor mispredicts once, not once per chunk."""
+
+NETWORK_SLOTS = 4096
+NETWORK_SLOTS_NARROW = 256
+"""Longest list that a sorting network puts in order, and that on vectors of 16 bytes; its work
+grows faster than the list, and longer ones are sorted byte by byte."""
+
+AHEAD_COLUMNS = 2048
+"""How far ahead of a chunk memory is asked for columns: they arrive while the chunk is folded, and
+what comes after a row's last are the first of the next row."""
+
+LIST_AHEAD_COLUMNS = 4096
+"""The same where long lists are kept, which take their time between two chunks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuSchedule:
+    """How a program runs on a CPU."""
+
+    target: CpuTarget
+    lanes: int  # elements of the compute type in a vector
+    chunk: int  # elements folded as the text says before ⊕ runs; 1: one at a time
+
+    @property
+    def list_block(self) -> int:
+        """Columns that go to long lists at a time."""
+        return LIST_CHUNKS * self.chunk
+
+    @property
+    def network_slots(self) -> int:
+        """The longest list that a sorting network puts in order."""
+        return NETWORK_SLOTS if self.target.vector_bytes > 16 else NETWORK_SLOTS_NARROW
+
+    @property
+    def grouping(self) -> Grouping:
+        return "rows"
+
+    @property
+    def algorithm(self) -> str:
+        """What the field calls the tree of merges."""
+        if self.chunk == 1:
+            return "online, one element at a time (algorithm 3)"
+        return f"block online, chunks of {self.chunk}"
+
+    def describe(self) -> str:
+        width = "scalar" if self.chunk == 1 else f"vectors of {self.lanes}"
+        return f"{width}, chunks of {self.chunk}, pieces of {PIECE_COLUMNS} columns"
+
+
+def select_cpu(
+    program: Program, problem: Problem, target: CpuTarget, chunk: int | None = None
+) -> CpuSchedule:
+    """The schedule for `program`; `chunk` overrides the default. Raises ArgumentError for one that
+    is impossible."""
+    check_chunk(program, target, chunk)
+    itemsize = program.kernels[0].compute.itemsize
+    return CpuSchedule(target=target, lanes=lanes_of(program, target),
+                       chunk=CHUNK_BYTES // itemsize if chunk is None else chunk)

@@ -1,0 +1,77 @@
+"""A kernel's struct Arrays: 64-bit addresses and strides in parameter order, then the columns: how
+many, and what the first one's number is where they are a piece of a row."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fusegen.ir.errors import InternalError
+from fusegen.ir.kernel import Kernel, Param
+
+Array = np.ndarray[Any, Any]
+Words = tuple[str | int, ...]
+"""The struct; an array's name stands for its address."""
+
+_CACHE_LINE = 64
+
+
+def words_of(
+    kernel: Kernel, arrays: Mapping[str, Array], n_rows: int, n_cols: int,
+    first_column: int | None = None,
+) -> Words:
+    """The struct for arrays that lie like these. Raises InternalError where kernels could not
+    read them."""
+    found: list[str | int] = []
+    for param in kernel.params:
+        array = arrays[param.name]
+        _check(param, array, n_rows, n_cols)
+        found.append(param.name)
+        if param.shape in ("element", "row"):
+            found.append(array.strides[0] // array.itemsize if n_rows > 1 else 0)
+        if param.shape == "states":
+            found += array.strides[:2]
+    first = () if first_column is None else (first_column,)
+    return *found, n_cols, *first
+
+
+def filled(words: Words, arrays: Mapping[str, Array]) -> Any:
+    """The struct of these arrays."""
+    numbers = (w if isinstance(w, int) else arrays[w].ctypes.data for w in words)
+    return (ctypes.c_int64 * len(words))(*numbers)
+
+
+def _check(param: Param, array: Array, n_rows: int, n_cols: int) -> None:
+    """The face of the package has looked at the user's arrays: here only our own slips show."""
+    shapes = {
+        "element": (n_rows, n_cols), "per_column": (n_cols,), "row": (n_rows,),
+        "list": (n_rows, param.k), "states": (n_cols, n_rows, param.k),
+    }
+    few = param.shape == "row" or array.size == 0 or array.shape[-1] < 2
+    dense = few or array.strides[-1] == array.itemsize
+    whole = array.size == 0 or array.strides[0] % array.itemsize == 0
+    fits = array.shape == shapes[param.shape] and array.dtype == param.dtype.numpy
+    if not (fits and dense and whole):
+        raise InternalError(
+            f"{param.name}: {array.dtype} {array.shape} with strides {array.strides} given for "
+            f"{param.dtype} {shapes[param.shape]}"
+        )
+    if param.shape == "list" and n_rows > 1 and array.strides[0] != param.step * array.itemsize:
+        raise InternalError(f"{param.name}: lists must be {param.step} elements apart")
+
+
+# ---- memory of a run's own ----
+
+
+def workspace(param: Param, n_rows: int, n_cols: int) -> Array:
+    shape = (n_rows, n_cols) if param.shape == "element" else (n_rows,)
+    return np.empty(shape, param.dtype.numpy)
+
+
+def aligned(size: int) -> Any:
+    """Memory that starts on a cache line, as vectors in a state must; nothing is in it."""
+    room = np.empty(size + _CACHE_LINE, np.uint8)
+    return (ctypes.c_char * size).from_buffer(room.data, -room.ctypes.data % _CACHE_LINE)

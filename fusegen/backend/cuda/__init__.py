@@ -1,0 +1,1 @@
+"""CUDA C++ for GPUs: schedules and their prices, the text, and launches."""

@@ -1,0 +1,170 @@
+"""What a sweep does with elements, spelled out: fold, move the sums, lift, map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from fusegen.backend.cuda.emit.dialect import C_TYPES, PAIR_TYPES, CudaDialect
+from fusegen.backend.cuda.emit.own import fold_lines as own_lines
+from fusegen.backend.cuda.emit.sources import SourceView
+from fusegen.backend.cuda.emit.state import StateView, folded_into, lifted
+from fusegen.backend.cuda.emit.views import LiftView, ListView
+from fusegen.backend.emit.lines import Line, inside
+from fusegen.ir.expr import Expr, Var, variables
+from fusegen.ir.kernel import COLUMN, Kernel, Let, Sweep
+from fusegen.ir.monoid import Best, Folded, KBest, Moving, Own, Relative
+
+_PAIRED = {C_TYPES[n] for n in PAIR_TYPES}
+
+
+def needed(sweep: Sweep, exprs: Iterable[Expr]) -> tuple[list[str], list[Let]]:
+    """Sources, by name, and lets, in order, that these element expressions use."""
+    wanted: set[str] = {n for e in exprs for n in variables(e)}
+    lets: list[Let] = []
+    for let in reversed(sweep.lets):
+        if let.name in wanted:
+            lets.insert(0, let)
+            wanted |= set(variables(let.expr))
+    return [s.name for s in sweep.loads if s.name in wanted], lets
+
+
+class ElementPrinter:
+    """Lines inside the loops over a chunk's items."""
+
+    def __init__(
+        self, kernel: Kernel, sweep: Sweep, sources: Mapping[str, SourceView],
+        dialect: CudaDialect, state: StateView | None, paired: bool,
+    ) -> None:
+        self.kernel, self.sweep, self.dialect, self.state = kernel, sweep, dialect, state
+        self.sources = sources
+        self.paired = paired  # does a register hold neighbouring elements of a row?
+
+    def item_lines(self, exprs: list[Expr]) -> list[Line]:
+        """The sources and lets that an item needs, as declarations inside the item loop."""
+        names, lets = needed(self.sweep, exprs)
+        lines = [self.sources[n].item for n in names]
+        return lines + [self.dialect.let(let.name, let.expr, let.note) for let in lets]
+
+    def pairs(self, lift: Expr) -> str:
+        """Items of 16 bits, if these values are just what was loaded; or "". Two of them are
+        compared at a time."""
+        source = self.sources.get(lift.name) if isinstance(lift, Var) else None
+        if source is None or source.load is None or not self.paired:
+            return ""
+        narrow = source.load.type in _PAIRED
+        return f"{source.name}_items" if narrow and self.dialect.real == "float" else ""
+
+    def fold_pairs(self, lists: tuple[ListView, ...]) -> list[Line]:
+        """The greatest of a chunk's items, found two at a time."""
+        peaks = [(c.lift, v.peak) for c, v in self._own_peaks(lists)]
+        maxima = [(f.lift, f"chunk.{f.name}") for f in self.sweep.monoid.folded if f.fold == "max"]
+        found = [(place, self.pairs(lift)) for lift, place in (*maxima, *peaks)]
+        if any(items for _, items in found):
+            self.dialect.use("greater_of")
+        return [Line(f"{place} = greatest_item({items}, n_live);", frozenset([items]))
+                for place, items in found if items]
+
+    def _own_peaks(self, lists: tuple[ListView, ...]) -> list[tuple[KBest, ListView]]:
+        both = zip(self.sweep.monoid.lists, lists, strict=True)
+        return [(c, v) for c, v in both if v.own_peak]
+
+    def fold_lines(self, lists: tuple[ListView, ...]) -> list[Line]:
+        monoid = self.sweep.monoid
+        peaks = [(c, v) for c, v in self._own_peaks(lists) if not self.pairs(c.lift)]
+        folded = [f for f in monoid.folded if f.fold != "max" or not self.pairs(f.lift)]
+        read: list[Folded | Best | KBest] = [*folded, *monoid.best, *(c for c, _ in peaks)]
+        exprs = [c.lift for c in read] + [lift for o in monoid.own for lift in o.lifts]
+        if not exprs:
+            return []
+        lines = self.item_lines(exprs)
+        for f in folded:
+            value = lifted(f, self.dialect)
+            joined = folded_into(f, f"chunk.{f.name}", value, self.dialect)
+            lines.append(self.dialect.line(f"chunk.{f.name} = {joined};", f.lift))
+        for b in monoid.best:
+            lines += self._ahead(b)
+        notes = dict(self.sweep.notes)
+        for o in monoid.own:
+            lines += own_lines(o, notes.get(o.name, ""), self.dialect)
+        for c, v in peaks:
+            joined = f"{self.dialect.use('greater_of')}({v.peak}, {self.dialect.text(c.lift)})"
+            lines.append(self.dialect.line(f"{v.peak} = {joined};", c.lift))
+        return lines
+
+    def _ahead(self, best: Best) -> list[Line]:
+        """An item takes the place of the chunk's best if it is better."""
+        order = self.dialect.use("above" if best.largest else "below")
+        value = self.dialect.text(best.lift)
+        ahead = f"{order}({value}, column, chunk.{best.value}, chunk.{best.name})"
+        then = [self.dialect.line(f"chunk.{best.value} = {value};", best.lift),
+                self.dialect.line(f"chunk.{best.name} = column;", COLUMN)]
+        return [self.dialect.line(f"if ({ahead}) {{", best.lift, COLUMN), *inside(then), Line("}")]
+
+    def lifts(self) -> list[LiftView]:
+        """How the chunk's moving sums are made, level by level."""
+        monoid = self.sweep.monoid
+        views = self.state.levels if self.state else ()
+        found: list[LiftView] = []
+        declared: set[str] = set()
+        for level, view in zip(monoid.levels, views, strict=True):
+            lines, divisors = self.dialect.divided(partial(self.lift_lines, level.moving))
+            found.append(LiftView(
+                suffix=view.suffix, lines=tuple(lines),
+                divisors=tuple(d for d in divisors if d.declares not in declared),
+                anchors=tuple((p.anchor, f"{p.anchor}_of(state)") for p in level.pivots),
+            ))
+            declared |= {d.declares for d in divisors}
+        return found
+
+    def lift_lines(self, moving: Iterable[Moving]) -> list[Line]:
+        monoid = self.sweep.monoid
+        used = {n for m in moving for n in variables(m.lift)}
+        relatives = [r for r in monoid.relatives if r.name in used]
+        lines = self.item_lines([r.atom for r in relatives] + [m.lift for m in moving])
+        for r in relatives:
+            u = monoid.relative(r, lambda n: Var(monoid.pivot(n).anchor))
+            text = f"const {self.dialect.real} {r.name} = {self.dialect.text(u)};"
+            lines.append(self.dialect.line(text, u, declares=r.name))
+        self.dialect.below_zero = frozenset(r.name for r in relatives if self._below_zero(r))
+        lines += [self.dialect.line(f"state.{m.name} += {self.dialect.text(m.lift)};", m.lift)
+                  for m in moving]
+        self.dialect.below_zero = frozenset()
+        return lines
+
+    def _below_zero(self, relative: Relative) -> bool:
+        """Is it the distance from a maximum of the same values?"""
+        monoid = self.sweep.monoid
+        pivot = monoid.pivot(relative.pivot)
+        if pivot.action != "shift" or not isinstance(pivot.value, Var):
+            return False
+        maxima = {f.name: f.lift for f in monoid.folded if f.fold == "max"}
+        return maxima.get(pivot.value.name) == relative.atom
+
+    def store_lines(self) -> list[Line]:
+        stores = self.sweep.element_stores
+        if not stores:
+            return []
+        lines = self.item_lines([s.value for s in stores])
+        for s in stores:
+            dtype = self.kernel.param(s.param).dtype
+            shown = self.dialect.store(self.dialect.text(s.value), s.value.kind, dtype)
+            text = f"{s.param}_items.set(i, {shown});"
+            lines.append(self.dialect.line(text, s.value, note=s.note))
+        return lines
+
+    def row_values(self) -> list[tuple[str, str]]:
+        """Row values that element expressions use, in order of first use."""
+        monoid = self.sweep.monoid
+        exprs: list[Expr] = [let.expr for let in self.sweep.lets]
+        exprs += [c.lift for c in monoid.components if not isinstance(c, Own)]
+        exprs += [lift for o in monoid.own for lift in o.lifts]
+        exprs += [r.atom for r in monoid.relatives]
+        exprs += [s.value for s in self.sweep.element_stores]
+        local = {r.name for r in monoid.relatives} | {let.name for let in self.sweep.lets}
+        found: dict[str, str] = {}
+        for expr in exprs:
+            for var in variables(expr).values():
+                if not var.varying and var.name not in local and var.name != "n_cols":
+                    found.setdefault(var.name, self.dialect.type_of(var.kind))
+        return [(kind, name) for name, kind in found.items()]

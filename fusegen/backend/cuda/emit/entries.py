@@ -1,0 +1,76 @@
+"""The entries of a K-best list, shared by the threads of a team."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule, Lists
+from fusegen.backend.emit.lines import Line, inside, uses_of
+from fusegen.backend.target import WARP
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """Who has which entries: number rank, rank + team, … are a thread's."""
+
+    lists: Lists = "streamed"
+    team: int = 0  # threads
+    mine: str = ""  # condition that the row is this thread's, with its "&&"
+    given: tuple[Line, ...] = ()  # an entry's value and column, of lists that are in memory
+    short: bool = False  # may a row have fewer columns than a list has entries?
+
+    @staticmethod
+    def of(schedule: CudaSchedule) -> Owners:
+        partial = schedule.in_warp and schedule.lanes < WARP
+        return Owners(schedule.lists, schedule.team_threads, "mine < n_rows && " if partial else "")
+
+    def key(self, top: str) -> str:
+        """Of an entry of a list that the team shares; of one that is not there, any."""
+        return f"{top}_best[{'entry < n_cols ? entry : 0' if self.short else 'entry'}]"
+
+    def loaded(self, top: str) -> list[Line]:
+        """Names for what an entry has, of a list in memory; empty: the team has it."""
+        return [ln for ln in self.given if ln.declares in (f"{top}_value", f"{top}_column")]
+
+    def one_each(self, k: int) -> bool:
+        """Has no thread more than one of a list's k entries? Of streamed lists that is not asked:
+        without the loop, ptxas spills what the sweep before it holds."""
+        return self.lists != "streamed" and k <= self.team
+
+
+def own_entries(top: str, k: int, owners: Owners, lines: Iterable[Line]) -> list[Line]:
+    """`lines` for the entries that are this thread's; `entry` is the number of one."""
+    registers, once = owners.lists == "sorted", owners.one_each(k)
+    key = owners.key(top) if not registers else f"{top}_own" if once else f"{top}_own[own]"
+    if once:
+        head = [Line(f"if (const int entry = rank; entry < {k}) {{")]
+    elif registers:
+        head = [Line("#pragma unroll"), Line(f"for (int own = 0; own * kTeam < {k}; ++own) {{"),
+                Line("    const int entry = own * kTeam + rank;"),
+                Line(f"    if (entry >= {k}) break;")]
+    else:
+        head = [Line(f"for (int entry = rank; entry < {k}; entry += kTeam) {{")]
+    lines = [*lines]
+    entry = owners.loaded(top) or entry_lines(top, key, uses_of(lines))
+    return [*head, *inside([*entry, *lines]), Line("}")]
+
+
+def stored_entries(top: str, k: int, owners: Owners, lines: Iterable[Line]) -> list[Line]:
+    """Likewise, where they are stored: not by threads without a row of their own."""
+    found = own_entries(top, k, owners, lines)
+    if not owners.mine:
+        return found
+    mine = owners.mine.removesuffix(" && ")
+    return [Line(f"if ({mine}) {{"), *inside(found), Line("}")]
+
+
+def entry_lines(top: str, key: str, uses: Collection[str]) -> list[Line]:
+    """Names for what an entry has, as far as they are used."""
+    entry, keys = f"{top}_entry", f"{top}_keys"
+    found = [
+        Line(f"const auto {top}_value = {keys}.value({entry});", declares=f"{top}_value"),
+        Line(f"const column_t {top}_column = {keys}.column({entry});", declares=f"{top}_column"),
+    ]
+    return [Line(f"const auto {entry} = {key};", declares=entry),
+            *(ln for ln in found if ln.declares in uses)]

@@ -1,0 +1,77 @@
+"""Which fixed headers a program uses: <fusegen/…>, see backend/emit/headers.py."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from fusegen.backend.cuda.emit.dialect import PAIR_TYPES
+from fusegen.backend.cuda.emit.views import ListView, SweepView
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.ir.kernel import Program
+
+MATHS = (
+    "divisor", "exp_narrow", "exp_times", "exp_times_narrow", "greater_of", "lesser_of",
+    "zero_wins", "square", "xlogy", "sign", "sigmoid", "to_int", "clamped", "shift_anchor",
+    "scale_anchor", "above", "below", "mirror",
+)
+"""C++ functions that a program gets if it calls them, one header each."""
+
+_TOOLKIT = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
+_PAIRS = {"float16": "fusegen/pairs/half.cuh", "bfloat16": "fusegen/pairs/bfloat16.cuh"}
+
+
+def toolkit_headers(program: Program) -> tuple[str, ...]:
+    """What the program's types include."""
+    names = {p.dtype.name for k in program.kernels for p in k.params}
+    return tuple(h for d, h in _TOOLKIT.items() if d in names)
+
+
+def maths(used: Collection[str]) -> tuple[str, ...]:
+    """Of the functions that a program's expressions call."""
+    return tuple(f"fusegen/math/{name}.cuh" for name in MATHS if name in used)
+
+
+def row_headers(sweeps: Sequence[SweepView]) -> tuple[str, ...]:
+    """How rows come to registers, by way of shared memory or not, and go back."""
+    loaders = {ld.loader for v in sweeps for ld in v.loads}
+    found = ["fusegen/load.cuh"] if any(v.visits for v in sweeps) else []
+    if "fetch_slice" in loaders:
+        found.append("fusegen/slice.cuh")
+    if "fetch_chunk" in loaders:
+        found.append("fusegen/ring.cuh")
+    if any(v.stores for v in sweeps):
+        found.append("fusegen/store.cuh")
+    return tuple(found)
+
+
+def pair_headers(program: Program, sweeps: Sequence[SweepView]) -> tuple[str, ...]:
+    """Where sweeps or lists work on elements of 16 bits two at a time."""
+    lists = [c for v in sweeps for c in v.lists]
+    listed = any((c.pairs and c.way == "streamed") or (c.short and c.short.items) for c in lists)
+    if not listed and not any(v.fold_pairs for v in sweeps):
+        return ()
+    read = {p.dtype.name for p in program.inputs if p.dtype.name in PAIR_TYPES}
+    return (*(_PAIRS[n] for n in sorted(read)), "fusegen/pairs/items.cuh")
+
+
+def list_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[str, ...]:
+    """How K-best lists are kept: streamed, or in lanes."""
+    lists = [c for v in sweeps for c in v.lists]
+    names = dict.fromkeys(n for c in lists for n in (
+        _of_streamed(c, schedule) if c.way == "streamed" else _of_lanes(c)))
+    return tuple(f"fusegen/topk/{name}.cuh" for name in names)
+
+
+def _of_streamed(top: ListView, schedule: CudaSchedule) -> list[str]:
+    plan = top.plan
+    asked = {
+        "wide_keys": plan.key.wide, "packed_keys": not plan.key.wide,
+        "first_threshold": plan.groups > 0, "guess": plan.guess, "look_ahead": plan.samples > 0,
+        "tile": True, "slices": schedule.split, "gather": schedule.clustered, "finish": True,
+    }
+    return [name for name, wanted in asked.items() if wanted]
+
+
+def _of_lanes(top: ListView) -> list[str]:
+    assert top.short is not None
+    return ["pair_keys" if top.short.items else "lane_keys", top.way]

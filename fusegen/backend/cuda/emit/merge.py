@@ -1,0 +1,114 @@
+"""The merge of states as CUDA C++: bytes to State, ⊕ as it is printed everywhere, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
+from fusegen.backend.cuda.emit.headers import maths
+from fusegen.backend.cuda.emit.own import own_view
+from fusegen.backend.cuda.emit.rows import array_name, pointer_type
+from fusegen.backend.cuda.emit.state import StateView, state_view
+from fusegen.backend.cuda.schedule.assumptions import facts
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.launch import launches
+from fusegen.backend.emit.banner import banner_lines
+from fusegen.backend.emit.render import render
+from fusegen.backend.emit.source import Source
+from fusegen.ir.kernel import Program
+from fusegen.ir.monoid import Monoid
+from fusegen.ir.state_layout import Field, StateLayout, state_layout
+
+
+@dataclass(frozen=True)
+class ListView:
+    """A K-best list in the bytes of a state."""
+
+    name: str
+    k: int
+    type: str  # of its values
+    values: int  # offsets
+    columns: int
+
+
+@dataclass(frozen=True)
+class MergeView:
+    """What the partial of a state asks of a sweep."""
+
+    number: int
+    state: StateView | None
+
+
+def merge_source(program: Program, schedule: CudaSchedule) -> Source:
+    """A merge as CUDA C++; the same program and schedule give the same bytes."""
+    (kernel,), (sweep,), (launch,) = program.kernels, program.sweeps, launches(program, schedule)
+    monoid, lanes = sweep.monoid, schedule.lanes
+    dialect = CudaDialect(kernel.compute, exact=True)
+    layout = state_layout(monoid, kernel.compute)
+    state = state_view(sweep, "State", dialect, "long long") if monoid.has_scalars else None
+    params = [f"{pointer_type(p)} __restrict__ {array_name(p)}" for p in launch.params]
+    context = {
+        "sweep": MergeView(1, state), "layout": layout, "symbol": launch.symbol,
+        "owns": [own_view(c, dialect) for c in monoid.operators],
+        "params": [*params, *(f"long long {name}" for name in launch.scalars)],
+        "real": dialect.real, "bits": dialect.bits, "team": lanes, "strips": False,
+        "rows_per_block": schedule.rows_per_block, "most_threads": schedule.most_threads,
+        "used": dialect.used, "merges": True, "list_ways": (),
+        "merge_partials": [m.partial for m in schedule.merges] if lanes > 1 else [],
+        "loads": [*_loads(monoid, layout)], "stores": [*_stores(monoid, layout)],
+        "lists": [*_lists(monoid, layout)],
+    }
+    body = render("cuda/roles/merge.cu.j2", context)
+    states = ("best" if monoid.lists else "field",)
+    return Source(
+        body=body, banner=tuple(banner_lines(program, facts(program, schedule))),
+        headers=(*maths(dialect.used), *(f"fusegen/states/{name}.cuh" for name in states)),
+    )
+
+
+def _numbers(monoid: Monoid) -> Iterator[str]:
+    """Fields that are members of the state, or members of members, under their own names."""
+    yield from (f.name for f in monoid.folded)
+    yield from (m.name for m in monoid.moving)
+    yield from (f"{o.name}.{f.name}" for o in monoid.own for f in o.operator.fields)
+
+
+def _fields(layout: StateLayout) -> dict[str, Field]:
+    return {f.name: f for f in layout.fields}
+
+
+def _loads(monoid: Monoid, layout: StateLayout) -> Iterator[str]:
+    at = _fields(layout)
+    for name in _numbers(monoid):
+        yield f"s.{name} = {_loaded(at[name])};"
+    for b in monoid.best:
+        yield f"if ({_loaded(at[b.name])} >= 0) {{"
+        yield f"    s.{b.value} = {_loaded(at[b.value])};"
+        yield f"    s.{b.name} = {_loaded(at[b.name])};"
+        yield "}"
+
+
+def _loaded(field: Field) -> str:
+    return f"field<{C_TYPES[field.dtype.name]}>(bytes, {field.offset})"
+
+
+def _stores(monoid: Monoid, layout: StateLayout) -> Iterator[str]:
+    at = _fields(layout)
+    for name in _numbers(monoid):
+        yield _stored(at[name], f"s.{name}")
+    for b in monoid.best:
+        none = f"s.{b.name} == kNoColumn"
+        yield _stored(at[b.value], f"{none} ? 0 : s.{b.value}")
+        yield _stored(at[b.name], f"{none} ? -1 : s.{b.name}")
+
+
+def _stored(field: Field, value: str) -> str:
+    return f"set_field<{C_TYPES[field.dtype.name]}>(bytes, {field.offset}, {value});"
+
+
+def _lists(monoid: Monoid, layout: StateLayout) -> Iterator[ListView]:
+    at = _fields(layout)
+    for c in monoid.lists:
+        values, columns = at[c.value], at[c.column]
+        yield ListView(c.name, c.k, C_TYPES[values.dtype.name], values.offset, columns.offset)

@@ -1,0 +1,149 @@
+"""Row scope as statements: values, gathers, folds over the entries of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
+from fusegen.backend.cuda.emit.entries import Owners, entry_lines, own_entries
+from fusegen.backend.cuda.emit.state import folded_into, identity_of, lifted
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.emit.lines import Line, inside, uses_of
+from fusegen.ir.expr import variables
+from fusegen.ir.kernel import ENTRY, Gather, Kernel, Let, ListFold, Param, Step, names_in
+from fusegen.ir.monoid import Folded
+
+
+def array_name(param: Param) -> str:
+    """The parameter's own name: single values are called as the user calls them."""
+    if param.output:
+        return f"{param.name}_out"
+    return param.name if param.shape == "element" else f"{param.name}_in"
+
+
+def pointer_type(param: Param) -> str:
+    """An array's C type."""
+    return f"{'' if param.output else 'const '}{C_TYPES[param.dtype.name]}*"
+
+
+def place_in_row(param: Param) -> str:
+    """Where this row's value is in a `row` array, or entry `entry` in a `list` array."""
+    row = "row" if param.step == 1 else f"row * {param.step}"
+    return f"{array_name(param)}[{row} + entry]" if param.shape == "list" else (
+        f"{array_name(param)}[{row}]")
+
+
+def pointer_of(param: Param) -> str:
+    """The variable that points at this row's elements."""
+    return f"{param.name}_row" if param.shape == "element" else array_name(param)
+
+
+def body_of(param: Param, schedule: CudaSchedule) -> str:
+    """The variable that points at the first whole vector of this row's elements."""
+    split = schedule.load == "peeled" and param.shape == "element"
+    return f"{param.name}_body" if split else pointer_of(param)
+
+
+def edge_lines(param: Param, pointer: str, column: str) -> list[Line]:
+    """Statements that read this thread's item at the edges of the row."""
+    edge = f"{param.name}_edge"
+    return [Line(f"Items<{C_TYPES[param.dtype.name]}, 1> {edge} = {{}};", declares=edge),
+            Line(f"if (edge >= 0) {edge}.set(0, {pointer}[{column}]);", frozenset([edge, pointer]))]
+
+
+def owners_of(kernel: Kernel, schedule: CudaSchedule, dialect: CudaDialect) -> Owners:
+    """Who has which entries of a kernel's lists."""
+    given = [p for p in kernel.params if p.shape == "list" and not p.output]
+    lines = tuple(load_line(p, place_in_row(p), dialect, "row", "entry") for p in given)
+    return replace(Owners.of(schedule), given=lines, short=ENTRY.name in names_in(kernel))
+
+
+def step_lines(
+    steps: Iterable[Step], kernel: Kernel, dialect: CudaDialect, owners: Owners | None = None
+) -> list[Line]:
+    """Row-scope statements: values, gathers, folds of a list."""
+    lines: list[Line] = []
+    for step in steps:
+        match step:
+            case Let(name=name, expr=expr):
+                lines.append(dialect.let(name, expr, step.note))
+            case Gather():
+                lines += _gather_lines(step, kernel, dialect)
+            case ListFold():
+                lines += _list_fold_lines(step, kernel, dialect, owners or Owners())
+    return lines
+
+
+def early_steps(kernel: Kernel) -> tuple[Step, ...]:
+    """Row values of the first sweep that do not wait for its state: gathers, above all, whose
+    memory is far away. They are computed before the sweep."""
+    sweep = kernel.sweeps[0]
+    late: set[str] = set()
+    found = []
+    for step in sweep.steps:
+        used = names_used(step)
+        if used is None or late & used or any(n.startswith("state.") for n in used):
+            late.add(step.name)
+        else:
+            found.append(step)
+    return tuple(found) if any(isinstance(s, Gather) for s in found) else ()
+
+
+def names_used(step: Step) -> set[str] | None:
+    """Names that a step's expressions use; None if it is over the entries of a list."""
+    match step:
+        case Let(expr=expr):
+            return set(variables(expr))
+        case Gather(index=index, value=value, lets=lets):
+            exprs = (index, value, *(let.expr for let in lets))
+            return {n for e in exprs for n in variables(e)}
+        case ListFold():
+            return None
+
+
+def _gather_lines(step: Gather, kernel: Kernel, dialect: CudaDialect) -> list[Line]:
+    at, kind = f"{step.name}_at", dialect.type_of(step.value.kind)
+    outside = dialect.number(float("nan")) if step.value.kind == "float" else "0"
+    index = f"const long long {at} = {dialect.text(step.index)};"
+    then = [load_line(kernel.param(n), f"{pointer_of(kernel.param(n))}[{at}]", dialect)
+            for n in step.loads]
+    then += step_lines(step.lets, kernel, dialect)
+    then.append(dialect.line(f"{step.name} = {dialect.text(step.value)};", step.value))
+    return [
+        Line(f"{kind} {step.name} = {outside};", declares=step.name, note=step.note),
+        dialect.line(index, step.index, declares=at),
+        Line(f"if ({at} >= 0 && {at} < n_cols) {{", frozenset([at, "n_cols"])),
+        *inside(then), Line("}"),
+    ]
+
+
+def load_line(param: Param, place: str, dialect: CudaDialect, *uses: str) -> Line:
+    """The declaration of an array's element at a place, under the array's own name."""
+    value = dialect.load(place, param.dtype)
+    text = f"const {dialect.type_of(param.dtype.kind)} {param.name} = {value};"
+    return Line(text, frozenset(uses), declares=param.name)
+
+
+def _list_fold_lines(
+    step: ListFold, kernel: Kernel, dialect: CudaDialect, owners: Owners
+) -> list[Line]:
+    folded = Folded(step.name, step.fold, step.value, step.value.kind)
+    top, k, name = step.entries.top, step.entries.k, step.name
+    lets = step_lines(step.entries.steps, kernel, dialect)
+    value, divisors = dialect.divided(lambda: lifted(folded, dialect))
+    joined = f"{name} = {folded_into(folded, name, value, dialect)};"
+    found = [*lets, *divisors, dialect.line(joined, step.value)]
+    kind, first = dialect.type_of(step.value.kind), identity_of(folded, dialect)
+    whole = Line(f"{kind} {name} = {first};", declares=name, note=step.note)
+    if owners.lists == "streamed":
+        names = owners.loaded(top) or entry_lines(top, owners.key(top), uses_of(found))
+        entries = [*names, *found]
+        return [whole, Line(f"for (int entry = 0; entry < {k}; ++entry) {{"),
+                *inside(entries), Line("}")]
+    other = f"__shfl_xor_sync(0xffffffffu, {name}, lane_mask)"
+    return [
+        whole, *own_entries(top, k, owners, found), Line("#pragma unroll"),
+        Line("for (int lane_mask = kTeam / 2; lane_mask > 0; lane_mask /= 2)"),
+        Line(f"    {name} = {folded_into(folded, name, other, dialect)};"),
+    ]

@@ -1,0 +1,183 @@
+"""Where a sweep's items come from, as CUDA C++: one function for each kind of source.
+
+`printed` is open: a new kind of source registers its function, and nothing else has to know it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import singledispatch
+
+from fusegen.backend.cuda.bring import Bring
+from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
+from fusegen.backend.cuda.emit.rows import array_name, body_of, edge_lines, load_line, pointer_of
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.launch import kept_params
+from fusegen.backend.emit.lines import Line
+from fusegen.ir.errors import BackendError
+from fusegen.ir.expr import Var, substitute
+from fusegen.ir.kernel import COLUMN, ROW, FromMemory, Kernel, Layout, Param, Sweep
+
+
+@dataclass(frozen=True)
+class LoadView:
+    """One array as a sweep reads it."""
+
+    type: str
+    name: str
+    pointer: str
+    kept: bool  # is it on chip from the first sweep on?
+    narrow: bool  # are several elements packed into a register?
+    loader: str  # the function that brings its items
+    body: str = ""  # pointer to the first vector, if copies go to shared memory
+    shared: bool = False  # do all rows share it?
+
+
+@dataclass(frozen=True)
+class SourceView:
+    """What a sweep prints of a source."""
+
+    name: str
+    item: Line  # the value of item i of a chunk
+    alone: Line  # the value at `column`, apart from any chunk
+    load: LoadView | None = None  # the array that items come from, chunk by chunk
+    brings: tuple[Bring, ...] = ()  # how a chunk's items come
+    held: tuple[Bring, ...] = ()  # likewise of the chunk in registers, where others are elsewhere
+    early: bool = False  # does a chunk come while the one before it is worked on?
+    vector: tuple[Line, ...] = ()  # the items of one `vector`
+    ring: Line | None = None  # the value at `place` of a ring in shared memory
+    edge: tuple[Line, ...] = ()  # this thread's element at the edges of the row
+
+
+@dataclass(frozen=True)
+class Reader:
+    """The sweep that a source is printed for."""
+
+    kernel: Kernel
+    sweep: Sweep
+    schedule: CudaSchedule
+    dialect: CudaDialect
+
+    @property
+    def first(self) -> bool:
+        return self.sweep is self.kernel.sweeps[0]
+
+
+@singledispatch
+def printed(source: object, reader: Reader) -> SourceView:
+    """A source as CUDA C++. Raises BackendError for a kind that CUDA kernels do not know."""
+    raise BackendError(f"{reader.kernel.name}: CUDA kernels cannot take items from "
+                       f"{type(source).__name__}")
+
+
+@printed.register
+def _from_memory(source: FromMemory, reader: Reader) -> SourceView:
+    return in_memory(source.param, Layout(), reader)
+
+
+def in_memory(name: str, layout: Layout, reader: Reader) -> SourceView:
+    """Items that are elements of an array, where the layout says."""
+    param = reader.kernel.param(name)
+    if reader.schedule.strip:
+        return _down(param, layout, reader)
+    load = _load(param, layout, reader)
+    items, pointer = f"{name}_items", load.pointer
+    column, uses = place_of(layout, reader.dialect)
+    item = load_line(param, f"{items}[i]", reader.dialect, items)
+    alone = load_line(param, f"{pointer}[{column}]", reader.dialect, *uses)
+    ring = load_line(param, f"{name}_ring[place]", reader.dialect)
+    brings = _brings(load, layout, reader)
+    return SourceView(
+        name=name, item=item, alone=alone, load=load, brings=brings,
+        held=_held(load, brings, reader),
+        early=load.shared and reader.schedule.home.ahead and not reader.first
+        and load.loader == "load_items",
+        vector=_vector(load, layout, reader), ring=ring if load.loader == "fetch_chunk" else None,
+        edge=tuple(edge_lines(param, pointer, layout_at("edge", layout, reader.dialect))),
+    )
+
+
+def place_of(layout: Layout, dialect: CudaDialect) -> tuple[str, frozenset[str]]:
+    """The column that an item at `column` is found at, and the names that this takes."""
+    return dialect.text(layout.column), dialect.uses(layout.column)
+
+
+def layout_at(column: str, layout: Layout, dialect: CudaDialect) -> str:
+    """The column that the item at some column is found at."""
+    return dialect.text(substitute(layout.column, {COLUMN.name: Var(column, "int")}))
+
+
+def columns_of(numbers: str, layout: Layout, dialect: CudaDialect) -> str:
+    """A function from a chunk's item to its place, `numbers` that of its column."""
+    if layout.is_plain:
+        return numbers
+    place, _ = place_of(layout, dialect)
+    return f"[&](int i) {{ const column_t column = ({numbers})(i); return {place}; }}"
+
+
+def _load(param: Param, layout: Layout, reader: Reader) -> LoadView:
+    schedule, shared = reader.schedule, param.shape == "per_column"
+    kept = layout.is_plain and param in kept_params(reader.kernel, schedule)
+    # Rows may start off a vector boundary; the shared row of columns then does not follow.
+    apart = not layout.is_plain or (shared and schedule.load == "peeled")
+    return LoadView(
+        type=C_TYPES[param.dtype.name], name=param.name, pointer=_pointer(param, layout, reader),
+        kept=kept, body=body_of(param, schedule), narrow=param.dtype.itemsize < 4, shared=shared,
+        loader=schedule.home.loader if kept else "load_columns" if apart
+        else "fetch_chunk" if schedule.home.stages and not shared else "load_items",
+    )
+
+
+def _pointer(param: Param, layout: Layout, reader: Reader) -> str:
+    if layout.row == ROW or param.shape != "element":
+        return pointer_of(param)
+    return f"({param.name} + ({reader.dialect.text(layout.row)}) * {param.name}_stride)"
+
+
+def _brings(load: LoadView, layout: Layout, reader: Reader) -> tuple[Bring, ...]:
+    """How the items of a chunk of this array are fetched; nothing where they just are there."""
+    if load.kept:
+        again = load.narrow and not reader.first
+        return reader.schedule.home.brings(load.name, load.type, again=again)
+    items = f"{load.name}_items"
+    past = "<true>" if reader.schedule.past_l1 and not load.shared else ""
+    columns = columns_of("column_of", layout, reader.dialect)
+    call = {
+        "load_items": f"load_items{past}({items}, {load.body}, at",
+        "load_columns": f"load_columns({items}, {load.pointer}, {columns}",
+        "fetch_chunk": f"read_items({items}, {load.name}_ring, slot",
+    }[load.loader]
+    return (Bring(items, load.type, call),)
+
+
+def _held(load: LoadView, brings: tuple[Bring, ...], reader: Reader) -> tuple[Bring, ...]:
+    """As `brings`, of the chunk in registers, where the rest of a row is elsewhere."""
+    if not load.kept:
+        return brings
+    again = load.narrow and not reader.first
+    return reader.schedule.home.in_registers(load.name, load.type, again=again)
+
+
+def _vector(load: LoadView, layout: Layout, reader: Reader) -> tuple[Line, ...]:
+    """The items of one vector, wherever it lies in the row."""
+    items, aside = f"{load.name}_items", "<false>" if reader.schedule.past_l1 else ""
+    call = f"load_vector{aside}({items}, 0, {load.body} + vector * kWidth);"
+    if load.loader == "load_columns":
+        columns = columns_of("[&](int i) { return first + i; }", layout, reader.dialect)
+        call = f"load_columns({items}, {load.pointer}, {columns}, 1);"
+    return (Line(f"Items<{load.type}, kWidth> {items};", declares=items),
+            Line(call, frozenset([items])))
+
+
+def _down(param: Param, layout: Layout, reader: Reader) -> SourceView:
+    """Of rows side by side. The templates know the three places where a chunk can come from."""
+    if not layout.is_plain:
+        raise BackendError(f"{reader.kernel.name}: rows side by side take items in order")
+    shared, name = param.shape == "per_column", param.name
+    load = LoadView(
+        type=C_TYPES[param.dtype.name], name=name, pointer=array_name(param),
+        kept=param in kept_params(reader.kernel, reader.schedule), narrow=False,
+        loader="load_columns" if shared else "load_down", shared=shared,
+    )
+    item = load_line(param, f"{name}_items[i]", reader.dialect, f"{name}_items")
+    return SourceView(name=name, item=item, alone=item, load=load)

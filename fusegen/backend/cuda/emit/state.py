@@ -1,0 +1,234 @@
+"""What the template prints of a sweep's monoid: the state struct, rebase, merge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.backend.cuda.emit.dialect import CudaDialect
+from fusegen.backend.emit.printer import show
+from fusegen.backend.emit.render import wrapped
+from fusegen.ir.expr import Var, rename, text, variables
+from fusegen.ir.kernel import Sweep
+from fusegen.ir.monoid import Folded, Monoid, Pivot
+from fusegen.ir.monoid_text import merge_text
+from fusegen.ir.ops import OPS
+
+_LINE = 96  # characters of members on one line
+
+
+@dataclass(frozen=True)
+class Field:
+    """One member of the state struct."""
+
+    type: str
+    name: str
+    identity: str
+    comment: str
+
+
+@dataclass(frozen=True)
+class PivotView:
+    """A pivot's anchor as a function of the state, and its move."""
+
+    function: str
+    value: str  # over members of `s`, guarded
+    move: str
+    moved: str  # the move from the pivot of `s` to that of `at`
+
+
+@dataclass(frozen=True)
+class LevelView:
+    """Pivots known together and the sums about them; `suffix` tells levels apart."""
+
+    suffix: str
+    pivots: tuple[PivotView, ...]
+    moves: tuple[PivotView, ...]  # of this and earlier levels, as the sums need them
+    moved: tuple[tuple[str, str], ...]  # member, its value at another state's pivots
+
+
+@dataclass(frozen=True)
+class Combined:
+    """The members of a ⊕ b that need no pivot, and the others of no elements."""
+
+    choices: tuple[str, ...]  # statements: which side's best is better
+    members: tuple[str, ...]  # values of all, in the struct's order
+
+    @property
+    def short(self) -> bool:
+        """Does it stand on the line of its head?"""
+        return not self.choices and len(self.result) == 1
+
+    @property
+    def result(self) -> tuple[str, ...]:
+        """The statement that ends it, in as few lines as hold it."""
+        first, *more = wrapped(self.members, _LINE)
+        if not more:
+            return (f"return {{{first}}};",)
+        lines = (f"    {ln}" for ln in (first, *more))
+        return ("return {", *(f"{ln}," for ln in lines), "};")
+
+
+@dataclass(frozen=True)
+class StateView:
+    """The scalar part of a sweep's monoid as text."""
+
+    name: str
+    fields: tuple[Field, ...]
+    combine: Combined | None
+    levels: tuple[LevelView, ...]
+    folded: tuple[str, ...]  # members that need no pivot
+    shuffled: tuple[str, ...]  # all members, and members of members, that travel between lanes
+    keeps_sides: bool  # do warps merge with the lower lanes on the left?
+    ordered: bool  # must the whole team?
+    law: tuple[str, ...]
+
+
+def state_view(sweep: Sweep, name: str, dialect: CudaDialect, column_type: str) -> StateView:
+    monoid = sweep.monoid
+    notes = dict(sweep.notes)
+    fields = _fields(monoid, notes, dialect, column_type)
+    return StateView(
+        name=name, fields=fields, combine=_combine(monoid, fields, dialect),
+        levels=tuple(_levels(monoid, dialect)),
+        folded=tuple(_folded(monoid)), shuffled=tuple(_shuffled(monoid)),
+        keeps_sides=bool(monoid.own), ordered=monoid.ordered,
+        law=merge_text(monoid),
+    )
+
+
+def identity_of(folded: Folded, dialect: CudaDialect) -> str:
+    match folded.fold:
+        case "sum":
+            return zero_of(folded.kind, dialect)
+        case "prod":
+            return "1" if folded.kind == "int" else dialect.number(1.0)
+        case "max":
+            return lowest(folded.kind, dialect)
+        case "min":
+            return greatest(folded.kind, dialect)
+
+
+def zero_of(kind: str, dialect: CudaDialect) -> str:
+    """The sum of nothing."""
+    return "0" if kind == "int" else dialect.number(0.0)
+
+
+def lowest(kind: str, dialect: CudaDialect) -> str:
+    return dialect.use("kMinInt") if kind == "int" else dialect.number(float("-inf"))
+
+
+def greatest(kind: str, dialect: CudaDialect) -> str:
+    return dialect.use("kMaxInt") if kind == "int" else dialect.number(float("inf"))
+
+
+def _fields(
+    monoid: Monoid, notes: dict[str, str], dialect: CudaDialect, column_type: str
+) -> tuple[Field, ...]:
+    found = []
+    for f in monoid.folded:
+        meaning = f"{f.fold} of {text(f.lift)}"
+        found.append(
+            Field(dialect.type_of(f.kind), f.name, identity_of(f, dialect),
+                  _comment(meaning, notes.get(f.name)))
+        )
+    for b in monoid.best:
+        worst = lowest(b.kind, dialect) if b.largest else greatest(b.kind, dialect)
+        meaning = f"{'greatest' if b.largest else 'least'} {text(b.lift)}"
+        found.append(Field(dialect.type_of(b.kind), b.value, worst, meaning))
+        column = _comment("its column", notes.get(b.name))
+        found.append(Field(column_type, b.name, dialect.use("kNoColumn"), column))
+    for m in monoid.moving:
+        meaning = f"sum of {text(m.lift)}"
+        found.append(Field(dialect.type_of(m.kind), m.name, zero_of(m.kind, dialect),
+                           _comment(meaning, notes.get(m.name))))
+    for o in monoid.own:
+        found.append(Field(o.type, o.name, f"{o.type}::identity()",
+                           _comment(o.operator.name, notes.get(o.name))))
+    return tuple(found)
+
+
+def _folded(monoid: Monoid) -> list[str]:
+    return [*(f.name for f in monoid.folded),
+            *(n for b in monoid.best for n in (b.value, b.name))]
+
+
+def _shuffled(monoid: Monoid) -> list[str]:
+    names = _folded(monoid) + [m.name for m in monoid.moving]
+    return names + [f"{o.name}.{f.name}" for o in monoid.own for f in o.operator.fields]
+
+
+def _comment(meaning: str, note: str | None) -> str:
+    return f"{meaning}   {note}" if note else meaning
+
+
+def lifted(folded: Folded, dialect: CudaDialect) -> str:
+    """What an element adds to a base monoid, as it must stand to the right of its ⊕."""
+    match folded.fold:
+        case "sum":
+            return show(folded.lift, dialect, OPS["add"].precedence + 1)
+        case "prod":
+            return show(folded.lift, dialect, OPS["mul"].precedence + 1)
+        case "max" | "min":
+            return dialect.text(folded.lift)
+
+
+def folded_into(folded: Folded, left: str, right: str, dialect: CudaDialect) -> str:
+    """`left ⊕ right` of a base monoid."""
+    match folded.fold:
+        case "sum":
+            return f"{left} + {right}"
+        case "prod":
+            return f"{left} * {right}"
+        case "max":
+            return f"{dialect.use('greater_of')}({left}, {right})"
+        case "min":
+            return f"{dialect.use('lesser_of')}({left}, {right})"
+
+
+def _combine(
+    monoid: Monoid, fields: tuple[Field, ...], dialect: CudaDialect
+) -> Combined | None:
+    """None where every member needs a pivot."""
+    values = {f.name: folded_into(f, f"a.{f.name}", f"b.{f.name}", dialect) for f in monoid.folded}
+    choices = []
+    for b in monoid.best:
+        order, chosen = dialect.use("above" if b.largest else "below"), f"{b.name}_is_a"
+        choices.append(
+            f"const bool {chosen} = {order}(a.{b.value}, a.{b.name}, b.{b.value}, b.{b.name});"
+        )
+        values |= {n: f"{chosen} ? a.{n} : b.{n}" for n in (b.value, b.name)}
+    values |= {o.name: f"merge(a.{o.name}, b.{o.name})" for o in monoid.own}
+    members = tuple(values.get(f.name, f.identity) for f in fields)
+    return Combined(tuple(choices), members) if values else None
+
+
+def _pivot(pivot: Pivot, monoid: Monoid, dialect: CudaDialect) -> PivotView:
+    # Sums may be kept about any value: one near the pivot, the same for equal states, will do.
+    dialect.roughly = True
+    value = dialect.text(rename(pivot.value, {n: f"s.{n}" for n in variables(pivot.value)}))
+    dialect.roughly = False
+    if pivot.action != "same":
+        value = f"{dialect.use(f'{pivot.action}_anchor')}({value})"
+    moved = pivot.moved(
+        lambda n: Var(f"{monoid.pivot(n).anchor}_of(s)"),
+        lambda n: Var(f"{monoid.pivot(n).anchor}_of(at)"),
+    )
+    return PivotView(function=pivot.anchor, value=value, move=pivot.move,
+                     moved=dialect.text(moved))
+
+
+def _levels(monoid: Monoid, dialect: CudaDialect) -> list[LevelView]:
+    found: list[LevelView] = []
+    known: list[PivotView] = []
+    for number, level in enumerate(monoid.levels):
+        own = [_pivot(p, monoid, dialect) for p in level.pivots]
+        known += own
+        needed = {n for m in level.moving for _, factor in m.transport for n in variables(factor)}
+        found.append(LevelView(
+            suffix=f"_{number + 1}" if number else "", pivots=tuple(own),
+            moves=tuple(p for p in known if p.move in needed),
+            moved=tuple(
+                (m.name, dialect.text(monoid.transported(m, "s"))) for m in level.moving
+            ),
+        ))
+    return found

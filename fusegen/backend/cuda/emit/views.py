@@ -1,0 +1,183 @@
+"""What the templates print of a sweep, decided and spelled out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fusegen.backend.cuda.bring import Bring
+from fusegen.backend.cuda.emit.short_lists import ShortList
+from fusegen.backend.cuda.emit.sources import LoadView
+from fusegen.backend.cuda.emit.state import StateView
+from fusegen.backend.cuda.schedule.cuda import Lists
+from fusegen.backend.cuda.schedule.topk import ListPlan
+from fusegen.backend.emit.lines import Line, uses_of
+from fusegen.ir.kernel import COLUMN
+
+
+@dataclass(frozen=True)
+class ListView:
+    """A K-best list of the sweep."""
+
+    name: str
+    k: int
+    way: Lists
+    plan: ListPlan  # where candidates are streamed
+    short: ShortList | None  # where lanes hold a row
+    key: str  # C++ type of its candidates
+    keys: str  # and of what makes them from values and columns
+    plan_type: str  # of the plan, where candidates are streamed
+    list_type: str  # and of the list
+    value_type: str
+    peak: str  # variable that holds the chunk's greatest candidate
+    own_peak: bool  # computed for the list alone (else a folded maximum is the same value)
+    lines: tuple[Line, ...]  # from memory to the candidate's value, at `column`
+    item_lines: tuple[Line, ...]  # from item i to the candidate's value
+    vector_lines: tuple[Line, ...]  # from memory to the items of one `vector`
+    ring_lines: tuple[Line, ...]  # from a ring in shared memory, at `place`, to the value
+    value: str
+    uses: frozenset[str]  # names in the value
+    pairs: str  # items of 16 bits that are the values themselves, compared two at a time; or ""
+    spilled: bool
+    memory: str  # where its slots are
+    worst: str  # the peak of no items, where peaks are floats or integers of their own
+
+    @property
+    def by_column(self) -> bool:
+        """Does an item's value depend on its column?"""
+        return COLUMN.name in self.uses or uses_column(self.item_lines)
+
+    @property
+    def value_lines(self) -> tuple[Line, ...]:
+        """All that its value needs of item i."""
+        column = Line("const column_t column = column_of(i);", declares=COLUMN.name)
+        return (column, *self.item_lines) if self.by_column else self.item_lines
+
+
+@dataclass(frozen=True)
+class LiftView:
+    """How a chunk's sums about one level of pivots are made; `suffix` names the rebase."""
+
+    suffix: str
+    anchors: tuple[tuple[str, str], ...]
+    divisors: tuple[Line, ...]  # their declarations
+    lines: tuple[Line, ...]
+
+    @property
+    def column(self) -> bool:
+        """Do its lines use the column number?"""
+        return uses_column(self.lines)
+
+
+@dataclass(frozen=True)
+class SweepView:
+    """Everything a template prints for one sweep."""
+
+    number: int
+    first: bool  # of its kernel
+    last: bool  # of those that go over the row
+    items: int  # of a chunk
+    algorithm: str
+    state: StateView | None
+    total: str  # the row's state once folded
+    part: str  # a block's, where blocks share a row
+    visit: str  # template of how it goes over a row
+    meet: str  # and of how what it found becomes the row's
+    reduce: str  # the function that merges the team's states
+    meeting: str  # what else it takes: where warps and blocks meet
+    meeting_array: str  # its declaration; "" for teams inside a warp
+    loads: tuple[LoadView, ...]
+    brings: tuple[Bring, ...]  # how the items of a chunk come
+    held: tuple[Bring, ...]  # likewise of the chunk in registers, where the rest is elsewhere
+    ahead: tuple[LoadView, ...]  # loads that come a chunk early, the first while states meet
+    ahead_next: tuple[LoadView, ...]  # likewise, of the sweep after this one
+    edges: tuple[Line, ...]  # of whole rows that begin inside a vector: elements by themselves
+    fold_params: tuple[str, ...]
+    fold_args: str
+    edge_fold_args: str
+    fold_lines: tuple[Line, ...]
+    fold_pairs: tuple[Line, ...]  # of the chunk as a whole, two items at a time
+    lifts: tuple[LiftView, ...]
+    map_params: tuple[str, ...]
+    map_args: str
+    edge_map_args: str
+    map_divisors: tuple[Line, ...]  # their declarations
+    store_lines: tuple[Line, ...]
+    stores: tuple[tuple[str, str, str, str], ...]  # element type, param, items, pointer to vectors
+    lists: tuple[ListView, ...]
+    steps: tuple[Line, ...]
+    row_stores: tuple[Line, ...]
+    list_stores: tuple[Line, ...]
+
+    @property
+    def streamed_lists(self) -> tuple[ListView, ...]:
+        return tuple(c for c in self.lists if c.way == "streamed")
+
+    @property
+    def ring(self) -> tuple[LoadView, ...]:
+        """Loads that come through a ring in shared memory."""
+        return tuple(ld for ld in self.loads if ld.loader == "fetch_chunk")
+
+    @property
+    def guesses(self) -> bool:
+        """May a list begin with a threshold that is not proved?"""
+        return any(top.plan.guess for top in self.streamed_lists)
+
+    @property
+    def first_edges(self) -> bool:
+        """Does a list's first threshold come from the first tile?"""
+        return any(top.plan.groups for top in self.streamed_lists)
+
+    @property
+    def visits(self) -> bool:
+        """Does the sweep go over the row at all?"""
+        return self.state is not None or bool(self.lists or self.stores)
+
+    @property
+    def repacked(self) -> tuple[str, ...]:
+        """Loads that are unpacked once more for the sums, so that fewer registers hold them."""
+        if not self.lifts or self.items <= 32:
+            return ()
+        lifted = uses_of(ln for lift in self.lifts for ln in lift.lines)
+        return tuple(ld.name for ld in self.loads if ld.narrow and f"{ld.name}_items" in lifted)
+
+    @property
+    def repacks(self) -> bool:
+        return bool(self.repacked) or any(b.repacks for b in (*self.brings, *self.held))
+
+    @property
+    def folds(self) -> bool:
+        return bool(self.fold_lines or self.fold_pairs or self.lifts)
+
+    @property
+    def combines(self) -> bool:
+        """Do a chunk's folded members join the state's?"""
+        return self.state is not None and bool(self.state.combine)
+
+    @property
+    def fold_column(self) -> bool:
+        return uses_column(self.fold_lines)
+
+    @property
+    def fold_columns(self) -> bool:
+        return self.fold_column or any(lift.column for lift in self.lifts)
+
+    @property
+    def map_column(self) -> bool:
+        return uses_column(self.store_lines)
+
+    @property
+    def uses_at(self) -> bool:
+        """Does a chunk in registers have to know where it lies?"""
+        return bool(self.stores) or self.column_of or any(not ld.kept for ld in self.loads)
+
+    @property
+    def column_of(self) -> bool:
+        """Is the column of an item asked for anywhere?"""
+        by_column = any(ld.loader == "load_columns" for ld in self.loads)
+        listed = any(c.by_column or not (c.short and c.short.plan.pruned) for c in self.lists)
+        return self.fold_columns or self.map_column or by_column or listed
+
+
+def uses_column(lines: Iterable[Line]) -> bool:
+    return COLUMN.name in uses_of(lines)

@@ -1,0 +1,34 @@
+"""GPUs: the only importer of CuPy, and only when asked to run.
+
+Arrays are used where they lie; kernels run on the stream that the caller works on, on the device of
+the arrays.
+"""
+
+from __future__ import annotations
+
+from fusegen.backend.cuda.run.device import (
+    available,
+    context_reader,
+    current_target,
+    device_name,
+    need_device,
+    on_device,
+    synchronize,
+    time_calls,
+)
+from fusegen.backend.cuda.run.executable import Bound, CudaExecutable, capturing, flusher
+from fusegen.backend.cuda.run.families import Family, cupy_family, family_of
+from fusegen.backend.cuda.run.foreign import (
+    caller_stream,
+    from_foreign,
+    to_device,
+    to_foreign,
+    to_host,
+)
+
+__all__ = [
+    "Bound", "CudaExecutable", "Family", "available", "caller_stream", "capturing",
+    "context_reader", "cupy_family", "current_target", "device_name", "family_of", "flusher",
+    "from_foreign", "need_device", "on_device", "synchronize", "time_calls", "to_device",
+    "to_foreign", "to_host",
+]

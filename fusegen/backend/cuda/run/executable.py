@@ -1,0 +1,245 @@
+"""Generated CUDA on one device: compiled, loaded by CuPy, and launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+from fusegen.backend.backend import Progress
+from fusegen.backend.cuda.run.device import (
+    bind_context,
+    context_reader,
+    cupy_module,
+    device_index,
+    on_device,
+)
+from fusegen.backend.cuda.run.driver import Launcher, driver
+from fusegen.backend.cuda.run.families import Family, cupy_family, family_of
+from fusegen.backend.cuda.run.geometry import (
+    Counters,
+    Device,
+    Extent,
+    Room,
+    counters_of,
+    extent_of,
+    geometry_of,
+    numbers_of,
+    pointers_of,
+    room_of,
+)
+from fusegen.backend.cuda.run.nvrtc import machine_code
+from fusegen.backend.cuda.run.tickets import Tickets
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.launch import Launch, launches
+from fusegen.ir.dtypes import UINT8
+from fusegen.ir.errors import BackendError
+from fusegen.ir.kernel import Program
+
+_MOST_PLANS = 1024  # more and the memory starts afresh
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An executable for one shape: launches with the names of their pointers, and their memory."""
+
+    launchers: tuple[tuple[Launcher, tuple[str, ...]], ...]
+    room: Room
+    counters: tuple[Counters, ...]
+
+
+class CudaExecutable:
+    """A program compiled for the current device.
+
+    Call with every parameter's array by name: element (n_rows, n_cols) with unit column stride, or
+    (outer, n_cols, inner) with unit inner stride where the schedule has strips; per_column and row
+    1-D and contiguous, list (n_rows, k); fields of states are those of one array of states.
+    Raises BackendError if NVRTC refuses, if the device cannot hold the blocks that must run
+    together, or during a graph capture.
+    """
+
+    def __init__(self, program: Program, schedule: CudaSchedule, source: str) -> None:
+        self.program, self.schedule, self.source = program, schedule, source
+        self.launches = launches(program, schedule)
+        bind_context()
+        self.context, self.driver = context_reader()(), driver()
+        cupy = cupy_module()
+        attributes = cupy.cuda.Device().attributes
+        self.device = Device(device_index(), attributes["MultiProcessorCount"])
+        stream = cupy_family().stream(self.device.index)
+        if self.driver.capturing(stream):
+            raise BackendError(f"{program.name} would have to be compiled during a graph capture. "
+                               "Call it once, with arrays like these, before.")
+        self._kept, self._functions = _load(program.name, source, self.launches)
+        for launch, function in zip(self.launches, self._functions, strict=True):
+            self.driver.allow(function, launch.shared_bytes, launch.cluster)
+        counted = any(s.kind == "tickets" for n in self.launches for s in n.scratch)
+        self.tickets = Tickets(self.driver, stream, self.maker(cupy_family())) if counted else None
+        self.captured: list[Any] = []  # memory that graphs use
+        self._plans: dict[Extent, Plan] = {}
+
+    def __call__(
+        self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, *, first_column: int = 0,
+        like: Any = None, copies: Sequence[Any] = (), threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Queue the launches on CuPy's current stream; results are ready when it is.
+
+        arrays: CuPy's. like: an array of the library whose memory to take beside them.
+        copies: those of the arrays that nobody else keeps. threads, progress: not a GPU's.
+        """
+        stream = cupy_family().stream(self.device.index)
+        extent = extent_of(self.program, arrays, n_rows, n_cols, first_column)
+        bound = self._bound(extent, tuple(arrays), like)
+        bound.launch([a.data.ptr for a in arrays.values()], stream)
+        if copies and self.driver.capturing(stream):
+            self.captured += copies
+
+    def bound(
+        self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, order: tuple[str, ...],
+        like: Any, makers: tuple[Callable[[], Any], ...] = (),
+    ) -> Bound:
+        """See `Bindable`."""
+        return self._bound(extent_of(self.program, arrays, n_rows, n_cols), order, like, makers)
+
+    def _bound(
+        self, extent: Extent, order: tuple[str, ...], like: Any,
+        makers: tuple[Callable[[], Any], ...] = (),
+    ) -> Bound:
+        found = self._plans.get(extent)
+        if found is None:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            found = self._plans[extent] = self._plan(extent)
+        return Bound(self, found, order, family_of(like), makers)
+
+    def _plan(self, extent: Extent) -> Plan:
+        grids = tuple(geometry_of(n, extent, self.driver, f, self.device)
+                      for n, f in zip(self.launches, self._functions, strict=True))
+        found = []
+        for launch, function, grid in zip(self.launches, self._functions, grids, strict=True):
+            names = pointers_of(launch)
+            numbers = numbers_of(launch, extent)
+            found.append((Launcher(self.driver, launch.symbol, function, grid, len(names), numbers),
+                          names))
+        room = room_of(self.program, self.launches, grids, extent)
+        return Plan(tuple(found), room, counters_of(self.launches, grids, extent))
+
+    def maker(self, family: Family) -> Callable[[int], tuple[int, Any]]:
+        """Device memory of a family's; the device must be current."""
+
+        def make(n_bytes: int) -> tuple[int, Any]:
+            memory = family.maker((n_bytes,), UINT8, self.device.index, None)()
+            return family.pointer(memory), memory
+
+        return make
+
+
+class Bound:
+    """A plan whose callers give addresses in one order."""
+
+    def __init__(
+        self, executable: CudaExecutable, plan: Plan, order: tuple[str, ...], family: Family,
+        makers: tuple[Callable[[], Any], ...],
+    ) -> None:
+        every = (*order, *plan.room.offsets, *(c.name for c in plan.counters))
+        at = {n: i for i, n in enumerate(every)}
+        self._steps = tuple((launcher, _picker([at[n] for n in names]))
+                            for launcher, names in plan.launchers)
+        self._executable, self._plan = executable, plan
+        self._offsets = tuple(plan.room.offsets.values())
+        self._bare = not self._offsets and not plan.counters
+        (first, names), *more = plan.launchers
+        self._straight = first if self._bare and not more and names == order else None
+        self._make, self._keeps = executable.maker(family), family.keeps_captured
+        self._makers = makers
+        self._device, self._context = executable.device.index, executable.context
+        self._pointer, self._stream_of = family.pointer, family.stream
+        self._current = context_reader()
+
+    def run(self, pointers: list[int]) -> list[Any]:
+        """See `Bound`."""
+        if self._current() == self._context:
+            return self._run(pointers)
+        with on_device(self._device, self._context):
+            return self._run(pointers)
+
+    def _run(self, pointers: list[int]) -> list[Any]:
+        made = []
+        for make in self._makers:
+            array = make()
+            made.append(array)
+            pointers.append(self._pointer(array))
+        self.launch(pointers, self._stream_of(self._device))
+        return made
+
+    def stream(self) -> int:
+        """What the arrays' library works on now."""
+        return self._stream_of(self._device)
+
+    def launch(self, pointers: list[int], stream: int) -> None:
+        """Queue the launches; the device's context must be current. Appends to `pointers`."""
+        if self._straight is not None:
+            self._straight.launch(stream, pointers)
+            return
+        held = None if self._bare else self._provide(pointers, stream)
+        for launcher, pick in self._steps:
+            launcher.launch(stream, pick(pointers))
+        del held  # not before: the memory may be given out again, in order on this stream
+
+    def _provide(self, pointers: list[int], stream: int) -> list[Any]:
+        """Addresses of scratch memory; what comes back keeps it."""
+        held: list[Any] = []
+        if self._offsets:
+            start, memory = self._make(self._plan.room.n_bytes)
+            pointers += [start + offset for offset in self._offsets]
+            held.append(memory)
+            if not self._keeps and self._executable.driver.capturing(stream):
+                self._executable.captured.append(memory)  # replays come when this call is over
+        for counters in self._plan.counters:
+            assert self._executable.tickets is not None
+            pointer, memory = self._executable.tickets.take(counters, stream, self._make)
+            pointers.append(pointer)
+            held.append(memory)
+        return held
+
+
+def capturing() -> bool:
+    """Is CuPy's current stream being captured into a graph?"""
+    return driver().capturing(cupy_family().stream(device_index()))
+
+
+def flusher(n_bytes: int) -> Callable[[], None]:
+    """What overwrites so many bytes of its own on CuPy's current stream: as many as the L2 cache
+    holds and more, and nothing else is left in it."""
+    family, device = cupy_family(), device_index()
+    memory = family.maker((n_bytes,), UINT8, device, None)()
+    return lambda: driver().fill(family.pointer(memory), n_bytes, family.stream(device))
+
+
+def poison(array: Any, like: Any) -> None:
+    """Every bit of a CuPy array becomes 1, on the stream that the library of `like` works on."""
+    stream = family_of(like).stream(device_index())
+    driver().fill(array.data.ptr, array.size * array.itemsize, stream, 0xFF)
+
+
+def _picker(indices: list[int]) -> Callable[[list[int]], Sequence[int]]:
+    """A launch's pointers out of all."""
+    if len(indices) == 1:
+        (only,) = indices
+        return lambda pointers: (pointers[only],)
+    return itemgetter(*indices)
+
+
+def _load(
+    name: str, source: str, symbols: tuple[Launch, ...]
+) -> tuple[list[Any], list[int]]:
+    """(what keeps the module loaded, function handles). Raises BackendError.
+
+    Not by CuPy's RawModule, which keeps every module it ever loaded.
+    """
+    module = cupy_module().cuda.function.Module()
+    module.load(machine_code(source, name))
+    functions = [module.get_function(n.symbol) for n in symbols]
+    return [module, *functions], [f.ptr for f in functions]

@@ -1,0 +1,163 @@
+"""Grids and memory of launches: the one place that reads `schedule.launch.Launch`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusegen.backend.cuda.run.driver import Driver, Geometry
+from fusegen.backend.cuda.schedule.launch import (
+    MOST_BLOCKS,
+    RESIDENT_BLOCKS,
+    Launch,
+    Scratch,
+    element_shape,
+)
+from fusegen.ir.errors import BackendError, InternalError
+from fusegen.ir.kernel import Program
+
+_BOUNDARY = 256  # bytes; every array in a room starts on one
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The facts of a device that bound a grid."""
+
+    index: int
+    multiprocessors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Sizes of a call, and row strides by name: (row), or (outer, column) of rows side by side."""
+
+    n_rows: int
+    n_cols: int
+    inner: int | None  # rows side by side; None: the columns of a row are neighbours
+    strides: tuple[tuple[str, tuple[int, ...]], ...]  # of element arrays, in elements
+    first_column: int = 0  # its number in the whole row, of a piece
+
+
+def extent_of(
+    program: Program, arrays: Mapping[str, Any], n_rows: int, n_cols: int, first_column: int = 0
+) -> Extent:
+    """The extent of arrays (n_rows, n_cols), or (outer, n_cols, inner), and of a workspace."""
+    elements = {n: a for n, a in arrays.items() if a.ndim > 1}
+    inner = next((int(a.shape[2]) for a in elements.values() if a.ndim == 3), None)
+    strides = {n: tuple(s // a.itemsize for s in a.strides[:-1]) for n, a in elements.items()}
+    shape = element_shape(n_rows, n_cols, inner)
+    between = tuple(math.prod(shape[i:]) for i in range(1, len(shape)))
+    strides |= {p.name: between for p in program.workspace if p.shape == "element"}
+    return Extent(n_rows, n_cols, inner, tuple(strides.items()), first_column)
+
+
+def geometry_of(
+    launch: Launch, extent: Extent, driver: Driver, function: int, device: Device
+) -> Geometry:
+    """Blocks for so many rows; a grid that is too small walks over the rows in steps."""
+    blocks = launch.teams(extent.n_rows, extent.inner or 1)
+    if launch.steady or launch.together:
+        blocks = min(blocks, _at_once(launch, driver, function, device))
+    elif launch.cluster > 1:
+        _at_once(launch, driver, function, device)  # raises where not one of them fits
+    elif launch.limited:
+        blocks = min(blocks, device.multiprocessors * RESIDENT_BLOCKS)
+    blocks = min(blocks, MOST_BLOCKS // launch.grid_rows)
+    grid = blocks * launch.grid_rows
+    if grid % launch.cluster:
+        raise InternalError(f"{launch.symbol}: {grid} blocks in clusters of {launch.cluster}")
+    return Geometry(grid=grid, threads=launch.threads, shared_bytes=launch.shared_bytes,
+                    cluster=launch.cluster, together=launch.together)
+
+
+def _at_once(launch: Launch, driver: Driver, function: int, device: Device) -> int:
+    """Rows, or groups of rows side by side in a block, that the device can work on at a time."""
+    one = Geometry(grid=launch.grid_rows, threads=launch.threads, shared_bytes=launch.shared_bytes,
+                   cluster=launch.cluster)
+    fits = driver.blocks_at_once(function, one, device.multiprocessors)
+    if fits < launch.grid_rows:
+        raise BackendError(
+            f"{launch.symbol} needs {launch.grid_rows} blocks at once, this device holds {fits} "
+            f"of {launch.threads} threads and {launch.shared_bytes} bytes of shared memory"
+        )
+    return fits // launch.grid_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Arrays of one call that lie in one allocation: bytes, and where each begins."""
+
+    n_bytes: int
+    offsets: Mapping[str, int]
+
+
+def room_of(
+    program: Program, launches: tuple[Launch, ...], grids: tuple[Geometry, ...], extent: Extent
+) -> Room:
+    """Arrays between kernels, and scratch memory of any kind but tickets."""
+    whole = math.prod(element_shape(extent.n_rows, extent.n_cols, extent.inner))
+    sizes = {}
+    for p in program.workspace:
+        sizes[p.name] = {"element": whole, "row": extent.n_rows}[p.shape] * p.dtype.itemsize
+    for launch, shape in zip(launches, grids, strict=True):
+        for scratch in launch.scratch:
+            if scratch.kind != "tickets":  # launches that name the same array take turns in it
+                size = scratch_bytes(launch, scratch, shape.grid, extent.n_rows)
+                sizes[scratch.name] = max(size, sizes.get(scratch.name, 0))
+    offsets, end = {}, 0
+    for name, size in sizes.items():
+        offsets[name] = end
+        end += -(-size // _BOUNDARY) * _BOUNDARY
+    return Room(end, offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Tickets of one launch. Other launches, also for other rows or in other grids, have others."""
+
+    name: str
+    n_bytes: int
+    n_rows: int
+    inner: int | None
+    grid: int
+
+
+def counters_of(
+    launches: tuple[Launch, ...], grids: tuple[Geometry, ...], extent: Extent
+) -> tuple[Counters, ...]:
+    """Every launch's tickets."""
+    return tuple(
+        Counters(_scratch_name(launch, scratch),
+                 scratch_bytes(launch, scratch, shape.grid, extent.n_rows),
+                 extent.n_rows, extent.inner, shape.grid)
+        for launch, shape in zip(launches, grids, strict=True)
+        for scratch in launch.scratch if scratch.kind == "tickets"
+    )
+
+
+def scratch_bytes(launch: Launch, scratch: Scratch, grid: int, n_rows: int) -> int:
+    """Bytes of one of a launch's scratch arrays."""
+    owners = {"row": n_rows, "team": grid * launch.rows_per_block, "block": grid}[scratch.per]
+    return owners * scratch.count * scratch.entry_bytes
+
+
+def numbers_of(launch: Launch, extent: Extent) -> tuple[int, ...]:
+    """A kernel's 64-bit arguments after its pointers; strides in elements."""
+    known = {"n_rows": extent.n_rows, "n_cols": extent.n_cols, "n_inner": extent.inner or 1,
+             "blocks_of_a_row": launch.grid_rows, "first_column": extent.first_column}
+    for name, strides in extent.strides:
+        axes = ("outer_stride", "stride")[-len(strides) :]
+        known |= {f"{name}_{axis}": s for axis, s in zip(axes, strides, strict=True)}
+    return tuple(known[n] for n in launch.scalars)
+
+
+def pointers_of(launch: Launch) -> tuple[str, ...]:
+    """Names of a kernel's pointers, in order."""
+    return (*(p.name for p in launch.params), *(_scratch_name(launch, s) for s in launch.scratch))
+
+
+def _scratch_name(launch: Launch, scratch: Scratch) -> str:
+    """Tells apart what launches of a program must not share."""
+    return f"{launch.symbol}.{scratch.name}" if scratch.kind == "tickets" else scratch.name

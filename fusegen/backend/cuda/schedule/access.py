@@ -1,0 +1,40 @@
+"""How the rows of a program lie to vectors, and what a thread holds of them."""
+
+from __future__ import annotations
+
+from fusegen.backend.cuda.schedule.cuda import MAX_ITEMS, MAX_WIDTH, LoadMode
+from fusegen.backend.cuda.schedule.launch import widest_vector
+from fusegen.backend.problem import Problem
+from fusegen.ir.errors import ArgumentError
+from fusegen.ir.kernel import Kernel, Program, Sweep
+
+
+def words(kernel: Kernel, sweep: Sweep, width: int) -> int:
+    """Registers for one vector of every array that a sweep reads; half for one that it writes."""
+    read = sum(kernel.param(n).dtype.itemsize for n in sweep.reads)
+    written = sum(kernel.param(s.param).dtype.itemsize for s in sweep.element_stores)
+    return -(-(2 * read + written) * width // 8)
+
+
+def check_chunk(chunk: int | None) -> None:
+    if chunk is not None and (chunk < 1 or chunk > MAX_ITEMS or chunk & (chunk - 1)):
+        raise ArgumentError(
+            f"chunk={chunk} is not possible on a GPU",
+            why=f"A thread's chunk is a power of two, 1 to {MAX_ITEMS}: the elements it holds.",
+            fix="Leave chunk out, or use 1 for the online form one element at a time.",
+        )
+
+
+def access(
+    program: Program, problem: Problem, n_cols: int, chunk: int | None
+) -> tuple[int, LoadMode]:
+    """Elements per vector, and how rows lie to vectors."""
+    # Arrays between kernels are always aligned, so they share a phase with aligned rows only.
+    between = any(p.shape == "element" for p in program.workspace)
+    if not problem.in_phase or (between and not problem.aligned):
+        return 1, "scalar"
+    width = min(widest_vector(program), chunk or MAX_WIDTH)
+    whole = problem.aligned and n_cols % width == 0
+    if width > 1 and not whole and any(s.monoid.ordered for s in program.sweeps):
+        return 1, "scalar"  # edges would be merged out of order
+    return width, "aligned" if whole or width == 1 else "peeled"

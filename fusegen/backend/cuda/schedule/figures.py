@@ -1,0 +1,186 @@
+"""Every figure that prices are made of: one table, each with its unit and what it stands for.
+
+Fitted to the times of all candidates on one H200; `python benchmarks/prices.py` measures a GPU's
+candidates and fits the figures again. Prices only have to put schedules in order: what they choose
+is measured by the other benchmarks. A *share* is a part of the time that memory takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+
+def figure(value: float, unit: str, meaning: str) -> Any:
+    """A field of a table below."""
+    return field(default=value, metadata={"unit": unit, "meaning": meaning})
+
+
+@dataclass(frozen=True, slots=True)
+class FewRows:
+    """Rows that leave most multiprocessors idle: microseconds that add up."""
+
+    launch: float = figure(3.7, "µs", "launch and first load")
+    element: float = figure(1e-4, "µs", "an element of a multiprocessor's blocks, a sweep")
+    thread_element: float = figure(0.02, "µs", "an element of a thread")
+    again: float = figure(0.6, "share", "rows read again: part of a sweep that L2 does not hide")
+    block: float = figure(0.1, "µs", "warps of a block meet")
+    block_thread: float = figure(0.0004, "µs", "the same, for every thread")
+    cluster: float = figure(1.2, "µs", "blocks of a cluster meet")
+    cluster_block: float = figure(0.05, "µs", "the same, for every block")
+    cluster_thread: float = figure(0.0015, "µs", "the same, for every thread of a block")
+    grid: float = figure(4.0, "µs", "blocks all over the grid meet through device memory")
+
+
+@dataclass(frozen=True, slots=True)
+class ManyRows:
+    """Rows that fill the device: shares of the time that memory takes, which they add to."""
+
+    registers: float = figure(0.02, "share", "a row in registers")
+    shared: float = figure(0.035, "share", "a row in shared memory")
+    chip: float = figure(0.16, "share", "rows that come in where others leave")
+    chip_alone: float = figure(0.02, "share", "the same, one block a multiprocessor")
+    device: float = figure(0.02, "share", "rows that do not stay")
+    small_block: float = figure(0.004, "share", "the same, for every block more in 512 threads")
+    large_block: float = figure(0.02, "share", "a row in registers of more than 512 threads")
+    narrow_block: float = figure(0.06, "share", "of 16-bit rows of more than 256 threads, stored")
+    row_of_blocks: float = figure(0.15, "share", "a row in registers of several blocks")
+    side_input: float = figure(0.02, "share", "a second array that a sweep reads, row in registers")
+    narrow_side_input: float = figure(0.06, "share", "the same, of 16 bits")
+    narrow_sides: float = figure(0.03, "share", "several of them, row in shared memory")
+    again: float = figure(0.6, "share", "rows read again that are not in L2")
+    again_l2: float = figure(0.03, "share", "rows read again from L2")
+    again_l2_few: float = figure(0.06, "share", "the same, by one or two blocks a multiprocessor")
+    cluster_2: float = figure(0.02, "share", "blocks of a cluster of 2 wait for one another")
+    cluster_4: float = figure(0.085, "share", "of 4 or 8")
+    cluster_16: float = figure(0.12, "share", "of 16")
+    alone: float = figure(0.04, "share", "one block a multiprocessor, row in shared memory")
+    alone_cluster: float = figure(0.08, "share", "the same, of a cluster")
+    merge: float = figure(0.5, "element", "states that meet, in elements' worth of a thread")
+    narrow_merge: float = figure(1.6, "element", "the same, of 16-bit rows")
+    merge_lanes: float = figure(0.4, "factor", "on it, where lanes meet")
+    merge_stored: float = figure(0.5, "factor", "on it, where rows are stored")
+    rebase: float = figure(0.25, "factor", "on it, for every chunk whose sums move")
+    waste_one: float = figure(0.15, "share", "threads without work in a row of one chunk")
+    waste_last: float = figure(0.06, "share", "threads without work in the last chunk of several")
+    held: float = figure(0.02, "share", "items of a thread that do not fit, for as many again")
+    long_lanes: float = figure(0.02, "share", "more than 4 vectors of a lane")
+    wanted_threads: float = figure(768, "thread", "of a multiprocessor, row in registers or memory")
+    wanted_shared: float = figure(512, "thread", "of a multiprocessor, row in shared memory")
+    starved: float = figure(0.2, "share", "threads that lack, for as many as there are")
+    starved_shared: float = figure(0.1, "share", "the same, row in shared memory")
+    cluster_16_alone: float = figure(0.1, "share", "clusters of 16, one block a multiprocessor")
+    peeled_alone: float = figure(0.07, "share", "rows with edges, one block a multiprocessor")
+    meeting: float = figure(1.3, "µs", "a block looks who is last and loads nothing")
+    latency: float = figure(0.9, "µs", "from a load to its data where memory is busy")
+    idle: float = figure(0.4, "factor", "on multiprocessors without a team")
+    uneven: float = figure(0.1, "factor", "on places that the last wave leaves empty")
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """Lists of the K best as rows go by."""
+
+    narrow: float = figure(0.05, "share", "16-bit rows wait for a tile's candidates")
+    ring: float = figure(0.03, "share", "a ring of 32-bit rows fills")
+    ring_block: float = figure(0.18, "share", "a ring of more than 128 threads")
+    crowded: float = figure(0.15, "share", "a ring beside a list of 256 or more")
+    merge: float = figure(1000, "vector", "lists of blocks that meet, for every block")
+    warp: float = figure(100, "vector", "what a warp does once a row")
+    idle: float = figure(4915.2, "vector", "under way on a multiprocessor for it to be busy")
+    launch: float = figure(4.1, "µs", "few rows: launch and list, a block each")
+    launch_grid: float = figure(8.5, "µs", "the same, blocks all over the grid")
+    launch_thread: float = figure(1 / 640, "µs", "the same, for every thread")
+    tile: float = figure(1.1, "µs", "a tile of 2048 vectors, and one for every block beside")
+    least_tile: float = figure(0.8, "µs", "any tile")
+    slice: float = figure(0.09, "µs", "the list of another block")
+    slice_entry: float = figure(1 / 340, "factor", "on it, for every entry")
+    sort: float = figure(0.2, "µs", "sorting, by the square root of K")
+    cluster: float = figure(6.9, "µs", "few rows: launch and list, a cluster each")
+    cluster_thread: float = figure(1 / 1000, "µs", "the same, for every thread of a block")
+    cluster_vector: float = figure(0.05, "µs", "the same, for every vector of a thread")
+    cluster_megabyte: float = figure(0.42, "µs", "a megabyte of all blocks' tiles")
+    cluster_tile: float = figure(0.2, "µs", "any tile of a cluster, more")
+    cluster_tile_vector: float = figure(1e-4, "µs", "the same, for every vector of a block")
+    cluster_entry: float = figure(0.06, "µs", "the same, by the square root of K up to 256")
+    cluster_shared: float = figure(0.6, "µs", "the same, where multiprocessors take several blocks")
+    cluster_sort: float = figure(0.15, "µs", "sorting, by the square root of K")
+    cluster_merge: float = figure(0.25, "µs", "merging, for every entry of a thread")
+
+
+@dataclass(frozen=True, slots=True)
+class ShortLists:
+    """Lists of short rows, in instructions of a warp."""
+
+    rate: float = figure(4e9, "instruction/s", "of a multiprocessor")
+    few: float = figure(0.002, "µs", "few rows: an instruction of a warp")
+    counted: float = figure(200, "instruction", "a bar is searched for")
+    counted_item: float = figure(6, "instruction", "for every item of a lane")
+    rank: float = figure(7.8, "instruction", "an entry finds its place among the others")
+    rank_start: float = figure(24, "instruction", "before they do")
+    sort_step: float = figure(5, "instruction", "a step of a network, for a candidate of a lane")
+    exchange: float = figure(6, "instruction", "of keys of 64 bits")
+    key: float = figure(8, "instruction", "a key of 64 bits is made")
+    shuffle: float = figure(4, "instruction", "a key of 64 bits goes to another lane")
+    pair_exchange: float = figure(2, "instruction", "of keys of 32 bits")
+    pair_key: float = figure(3.5, "instruction", "a key of 32 bits is made, two at a time")
+    pair_shuffle: float = figure(2, "instruction", "a key of 32 bits goes to another lane")
+    again: float = figure(20, "instruction", "one of the best vectors is brought again")
+    crowded: float = figure(1 / 320, "share", "a register of keys leaves room for fewer warps")
+    apart: float = figure(1.8, "share", "a warp loads many rows, by lanes of a row squared")
+
+
+@dataclass(frozen=True, slots=True)
+class Strips:
+    """Rows that lie side by side."""
+
+    launch: float = figure(3.0, "µs", "an empty kernel")
+    latency: float = figure(0.8, "µs", "from a load to its data, under load")
+    rate: float = figure(4e6 / 132, "byte/µs", "of memory, for every multiprocessor")
+    again: float = figure(0.9, "share", "columns that did not stay, read again")
+    step: float = figure(0.6, "factor", "on latency beside transfer: threads do not stay in step")
+    halts: float = figure(0.05, "share", "nothing reads while a block writes")
+    halts_alone: float = figure(0.15, "share", "the same, one block a multiprocessor")
+    busy: float = figure(110, "thread", "of a multiprocessor: arithmetic takes as long as memory")
+    piece: float = figure(32, "byte", "that memory reads at least")
+    part_of_line: float = figure(0.1, "share", "pieces of less than a line of 128 bytes")
+    block: float = figure(1.0, "µs", "threads of a block meet")
+    cluster: float = figure(1.5, "µs", "blocks of a cluster meet")
+    cluster_block: float = figure(0.05, "µs", "the same, for every block")
+    grid_block: float = figure(0.02, "µs", "blocks all over the grid meet, for every block")
+    round: float = figure(0.3, "factor", "on meetings, each time the device fills again")
+    idle: float = figure(0.5, "factor", "on multiprocessors without a strip")
+    clustered: float = figure(0.9, "factor", "places that clusters of more than 2 blocks find")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All tables."""
+
+    few: FewRows = FewRows()
+    many: ManyRows = ManyRows()
+    lists: Lists = Lists()
+    short_lists: ShortLists = ShortLists()
+    strips: Strips = Strips()
+
+    def named(self) -> Iterator[tuple[str, float, str, str]]:
+        """(table.name, value, unit, meaning) of every figure."""
+        for table in fields(self):
+            values = getattr(self, table.name)
+            for one in fields(values):
+                yield (f"{table.name}.{one.name}", getattr(values, one.name),
+                       one.metadata["unit"], one.metadata["meaning"])
+
+    def changed(self, values: Mapping[str, float]) -> Figures:
+        """With these figures, by `table.name`, instead."""
+        tables = {}
+        for table in fields(self):
+            own = {n.partition(".")[2]: v for n, v in values.items()
+                   if n.startswith(f"{table.name}.")}
+            tables[table.name] = replace(getattr(self, table.name), **own)
+        return replace(self, **tables)
+
+
+FIGURES = Figures()
+"""Of one H200."""

@@ -1,0 +1,15 @@
+"""Where a row stays from its first sweep to its last: a class each, with all that it needs."""
+
+from __future__ import annotations
+
+from fusegen.backend.cuda.schedule.homes.base import AnyHome, Array, Sizes
+from fusegen.backend.cuda.schedule.homes.held import MEMORY, Memory, Registers, Ring
+from fusegen.backend.cuda.schedule.homes.slices import Chip, Shared
+from fusegen.backend.cuda.schedule.homes.tiers import Tiers
+
+Home = Memory | Ring | Registers | Shared | Chip | Tiers
+
+__all__ = [
+    "MEMORY", "AnyHome", "Array", "Chip", "Home", "Memory", "Registers", "Ring", "Shared", "Sizes",
+    "Tiers",
+]

@@ -1,0 +1,117 @@
+"""Where a row stays from its first sweep to its last: what each home needs, and its statements.
+
+`visit` names the template of a sweep over a row that is there. To add a home: a class here, a
+partial, and its place in a tree of levels; nothing else asks which home it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fusegen.backend.cuda.bring import Bring
+from fusegen.backend.emit.lines import Line
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What shared memory depends on: a block's threads, a thread's chunk, and bytes of an element
+    in every array that stays on chip, and in every array that the first sweep reads."""
+
+    threads: int
+    vectors: int
+    width: int
+    kept: int
+    read: int
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array whose rows have a home, as kernels name it."""
+
+    name: str
+    type: str
+    row: str  # pointer to the first whole vector of the row at hand
+    all_rows: str  # pointer to row 0
+
+
+@dataclass(frozen=True, slots=True)
+class AnyHome:
+    """What a home may need, and nothing as long as it does not say so."""
+
+    visit: ClassVar[str] = "cuda/homes/memory.cuh.j2"  # template of a sweep
+    tiles: ClassVar[str] = ""  # likewise, where threads wait for one another; "": just so
+    begin: ClassVar[str] = ""  # template of what stands before a sweep
+    words: ClassVar[str] = ""  # after "row per block"
+    of_threads: ClassVar[bool] = False  # does a thread hold its part, and not the block?
+    steady: ClassVar[bool] = False  # do teams go from row to row, one coming in as one leaves?
+    loader: ClassVar[str] = ""  # the function that brings a chunk of what it keeps
+    chunk: ClassVar[str] = "kVectors"  # of what comes from shared memory
+
+    @property
+    def kind(self) -> str:
+        """Where rows stay, in few words."""
+        return "from memory"
+
+    @property
+    def keeps(self) -> bool:
+        """Do rows stay on chip?"""
+        return False
+
+    @property
+    def slice_vectors(self) -> int:
+        """Vectors of a row that a block has room for in shared memory."""
+        return 0
+
+    @property
+    def stages(self) -> int:
+        """Chunks under way through shared memory."""
+        return 0
+
+    @property
+    def ahead(self) -> bool:
+        """Does what all rows share come a chunk early?"""
+        return False
+
+    def shared_bytes(self, sizes: Sizes) -> int:
+        """Dynamic shared memory of a block."""
+        return 0
+
+    def capacity(self, held: int) -> int | None:
+        """Vectors of a row that a block has a place for, `held` of them if its threads hold as many
+        as they have; None: rows may be of any length."""
+        return None
+
+    def room(self, held: str) -> str:
+        """The same in words."""
+        return held
+
+    def span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
+        """Statements that say which vectors of the row are this thread's, and where they go."""
+        return ()
+
+    def enter(self, arrays: Sequence[Array]) -> tuple[str, ...]:
+        """Statements that bring a row on chip, before anything waits."""
+        return ()
+
+    def first_row(self, arrays: Sequence[Array]) -> tuple[str, ...]:
+        """Likewise of a steady team's first row."""
+        return ()
+
+    def next_row(self, arrays: Sequence[Array]) -> tuple[str, ...]:
+        """Bring a part of the next row to where this row has left registers."""
+        return ()
+
+    def next_group(self, arrays: Sequence[Array]) -> tuple[str, ...]:
+        """The same, a group of shared memory."""
+        return ()
+
+    def brings(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
+        """How a sweep gets a chunk of an array that stays here; `again`: is it packed, and was it
+        unpacked in an earlier sweep?"""
+        return ()
+
+    def in_registers(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
+        """Likewise of the chunk in registers, where others are elsewhere."""
+        return ()

@@ -1,0 +1,93 @@
+"""Rows that stay in device memory, go by, or are held by threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fusegen.backend.cuda.bring import Bring
+from fusegen.backend.cuda.schedule.homes.base import AnyHome, Array, Sizes
+from fusegen.backend.emit.lines import Line
+
+
+@dataclass(frozen=True, slots=True)
+class Memory(AnyHome):
+    """Rows stay in device memory: every sweep reads them again."""
+
+    tiles: ClassVar[str] = "cuda/homes/tiles.cuh.j2"
+
+
+MEMORY = Memory()
+
+
+@dataclass(frozen=True, slots=True)
+class Ring(AnyHome):
+    """Rows go by, through a ring of chunks in shared memory that are under way together."""
+
+    chunks: int
+    visit: ClassVar[str] = "cuda/homes/ring.cuh.j2"
+    begin: ClassVar[str] = "cuda/topk/fill.cuh.j2"
+
+    @property
+    def kind(self) -> str:
+        return "through a ring"
+
+    @property
+    def stages(self) -> int:
+        return self.chunks
+
+    def shared_bytes(self, sizes: Sizes) -> int:
+        return self.chunks * sizes.threads * sizes.vectors * sizes.width * sizes.read
+
+    def span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
+        lines, start = ["extern __shared__ __align__(16) unsigned char rings[];"], "rings"
+        for a in arrays:
+            lines.append(f"{a.type}* {a.name}_ring = reinterpret_cast<{a.type}*>({start});")
+            start = f"{a.name}_ring + kStages * kItems * kTeam"
+        return tuple(lines)
+
+
+WHOLE = "whole"
+"""Has every lane of a warp a whole chunk? What folds and maps chunks asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registers(AnyHome):
+    """Every thread holds its vectors of the row."""
+
+    visit: ClassVar[str] = "cuda/homes/registers.cuh.j2"
+    words: ClassVar[str] = " in registers"
+    of_threads: ClassVar[bool] = True
+
+    @property
+    def kind(self) -> str:
+        return "in registers"
+
+    @property
+    def keeps(self) -> bool:
+        return True
+
+    def capacity(self, held: int) -> int | None:
+        return held
+
+    def span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
+        return ("const column_t at = begin + rank;", *live("at", "live"))
+
+    def enter(self, arrays: Sequence[Array]) -> tuple[str, ...]:
+        return tuple(
+            line for a in arrays for line in (
+                f"Items<{a.type}, kItems> {a.name}_items;",
+                f"load_items({a.name}_items, {a.row}, at, live);",
+            )
+        )
+
+    def brings(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
+        return (Bring(f"{name}_items", kind, repacks=True),) if again else ()
+
+
+def live(at: str, live: str) -> tuple[str, Line]:
+    """How many of a chunk's vectors there are, and whether a warp has all of them."""
+    return (f"const int {live} = live_vectors<Team, kVectors>({at}, end);",
+            Line(f"const bool {WHOLE} = __all_sync(0xffffffffu, {live} == kVectors);",
+                 declares=WHOLE))

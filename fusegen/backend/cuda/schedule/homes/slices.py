@@ -1,0 +1,158 @@
+"""Rows whose slices stay in the shared memory of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fusegen.backend.cuda.bring import Bring
+from fusegen.backend.cuda.schedule.homes.base import AnyHome, Array, Sizes
+from fusegen.backend.cuda.schedule.homes.held import live
+from fusegen.backend.emit.lines import Line
+
+
+@dataclass(frozen=True, slots=True)
+class Shared(AnyHome):
+    """A block's slice of the row stays in its shared memory."""
+
+    vectors: int  # of the slice
+    early: bool = False  # does what all rows share come a chunk early?
+    visit: ClassVar[str] = "cuda/homes/shared.cuh.j2"
+    words: ClassVar[str] = " in shared memory"
+    loader: ClassVar[str] = "fetch_slice"
+
+    @property
+    def kind(self) -> str:
+        return "in shared memory"
+
+    @property
+    def keeps(self) -> bool:
+        return True
+
+    def capacity(self, held: int) -> int | None:
+        return self.vectors
+
+    def room(self, held: str) -> str:
+        return "slice"
+
+    @property
+    def slice_vectors(self) -> int:
+        return self.vectors
+
+    @property
+    def ahead(self) -> bool:
+        return self.early
+
+    def shared_bytes(self, sizes: Sizes) -> int:
+        return self.vectors * sizes.width * sizes.kept
+
+    def span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
+        if not arrays:
+            return ()
+        return (*_slots(arrays, "end > begin ? end - begin : 0"),
+                _per_group("begin", self.chunk))
+
+    def enter(self, arrays: Sequence[Array]) -> tuple[str, ...]:
+        return _fetch(arrays, [a.row for a in arrays], "begin") if arrays else ()
+
+    def brings(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
+        return (_slice(name, kind, "begin"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Chip(AnyHome):
+    """A block's slice fills the chip: a thread's first chunk stays in registers, the others in
+    shared memory, and the next row comes in where this one leaves."""
+
+    vectors: int  # of the slice, in shared memory
+    visit: ClassVar[str] = "cuda/homes/chip.cuh.j2"
+    words: ClassVar[str] = " in registers and shared memory, from row to row"
+    steady: ClassVar[bool] = True
+    loader: ClassVar[str] = "fetch_slice"
+    chunk: ClassVar[str] = "kRestVectors"
+
+    @property
+    def kind(self) -> str:
+        return "in registers and shared memory"
+
+    @property
+    def keeps(self) -> bool:
+        return True
+
+    def capacity(self, held: int) -> int | None:
+        return held + self.vectors
+
+    def room(self, held: str) -> str:
+        return f"slice + {held}"
+
+    @property
+    def slice_vectors(self) -> int:
+        return self.vectors
+
+    def shared_bytes(self, sizes: Sizes) -> int:
+        return self.vectors * sizes.width * sizes.kept
+
+    def span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
+        return ("const column_t held_at = begin + rank;", *live("held_at", "held_live"),
+                "const column_t rest = begin + kVectors * kTeam;  // the first in slices",
+                *_slots(arrays, "end > rest ? end - rest : 0"), _per_group("rest", self.chunk))
+
+    def first_row(self, arrays: Sequence[Array]) -> tuple[str, ...]:
+        rows = [f"{a.all_rows} + first_row * {a.name}_stride" for a in arrays]
+        held = [f"Items<{a.type}, kItems> {a.name}_held;" for a in arrays]
+        loads = [f"load_items({a.name}_held, {row}, held_at, held_live);"
+                 for a, row in zip(arrays, rows, strict=True)]
+        return (*held, *loads, *_fetch(arrays, rows, "rest"))
+
+    def next_row(self, arrays: Sequence[Array]) -> tuple[str, ...]:
+        rows = [f"const {a.type}* next_{a.name} = {a.name}_row + row_step * {a.name}_stride;"
+                for a in arrays]
+        loads = []
+        for a in arrays:
+            fresh = f"{a.name}_fresh"
+            loads += [f"Items<{a.type}, kItems> {fresh};  // undefined after the last row",
+                      f"if (more) load_items({fresh}, next_{a.name}, held_at, held_live);",
+                      f"{a.name}_held = {fresh};"]
+        return ("const bool more = row + row_step < n_rows;", *rows, *loads)
+
+    def next_group(self, arrays: Sequence[Array]) -> tuple[str, ...]:
+        return (*(f"if (more) {_group(a, f'next_{a.name}', 'rest')}" for a in arrays),
+                "end_group();")
+
+    def brings(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
+        return (_slice(name, kind, "rest"),)
+
+    def in_registers(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
+        return (Bring(f"{name}_items", kind, alias=f"{name}_held", repacks=again),)
+
+
+def _slice(name: str, kind: str, first: str) -> Bring:
+    """A chunk from shared memory, where vector number `first` lies at the beginning."""
+    items = f"{name}_items"
+    return Bring(items, kind, f"read_items({items}, {name}_slots, at - {first}")
+
+
+def _slots(arrays: Sequence[Array], count: str) -> tuple[str, ...]:
+    """Where in shared memory every array's slice of `count` vectors lies."""
+    lines = ["extern __shared__ __align__(16) unsigned char slices[];"]
+    before = ""
+    for a in arrays:
+        start = f"{before} + ({count}) * kWidth" if before else "slices"
+        lines.append(f"{a.type}* {a.name}_slots = reinterpret_cast<{a.type}*>({start});")
+        before = f"{a.name}_slots"
+    return tuple(lines)
+
+
+def _fetch(arrays: Sequence[Array], rows: Sequence[str], first: str) -> tuple[str, ...]:
+    groups = [f"    {_group(a, row, first)}" for a, row in zip(arrays, rows, strict=True)]
+    return ("for (int group = 0; group < kGroups; ++group) {", *groups, "    end_group();", "}")
+
+
+def _group(array: Array, row: str, first: str) -> str:
+    return (f"fetch_group<Layout>({array.name}_slots, {row}, {first}, end - {first}, "
+            "group * per_group, per_group);")
+
+
+def _per_group(first: str, chunk: str) -> str:
+    return f"const column_t per_group = vectors_per_group<Team, {chunk}>(end - {first});"

@@ -1,0 +1,207 @@
+"""From a program and a schedule to launches: parameters, scratch memory, grids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
+from fusegen.backend.cuda.schedule.homes import Sizes
+from fusegen.backend.cuda.schedule.topk import in_device_memory, key_plan, list_plan
+from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Param, Program, Sweep, names_in
+
+MOST_BLOCKS = 2**31 - 1  # of a grid
+RESIDENT_BLOCKS = 4  # of a multiprocessor, where scratch memory per block bounds the grid
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Device memory a launch needs beside the program's arrays.
+
+    Tickets are 64-bit counters that only ever grow: zero before the first launch that uses them,
+    then kept for the launches that follow on the same stream.
+    """
+
+    name: str
+    kind: Literal["states", "entries", "slots", "tickets"]
+    per: Literal["row", "team", "block"]  # a team: the blocks, or part of one, that share a row
+    count: int  # states, entries, slots or tickets
+    entry_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One `__global__` function: its part of a kernel, its parameters in order, its grid."""
+
+    kernel: Kernel
+    splits: bool  # do blocks share rows, the last of a row's blocks merging what they found?
+    params: tuple[Param, ...]
+    scratch: tuple[Scratch, ...]
+    threads: int  # of a block
+    rows_per_block: int  # teams side by side in a block
+    grid_rows: int  # blocks that share a row: 1, the slices, or a cluster
+    shared_bytes: int = 0  # dynamic shared memory of a block
+    cluster: int = 1  # neighbouring blocks that form a cluster; 1: none
+    together: bool = False  # blocks wait for one another: all must be on the device at once
+    steady: bool = False  # does a team go from row to row?
+    shares: bool = False  # do blocks all over the grid share rows?
+    strip_rows: int = 0  # neighbouring rows of a team, where rows lie side by side
+
+    @property
+    def symbol(self) -> str:
+        """The function's name: none of CUDA's own, as a pipeline's may be (norm, round)."""
+        return f"{self.kernel.name}_kernel"
+
+    @property
+    def limited(self) -> bool:
+        """Does every team take several rows, so that the grid is what the device can hold?"""
+        return self.together or self.steady or any(s.per == "team" for s in self.scratch)
+
+    @property
+    def scalars(self) -> tuple[str, ...]:
+        """The 64-bit arguments after the pointers, by name."""
+        elements = [p.name for p in self.params if p.shape == "element"]
+        if self.strip_rows:
+            strides = [f"{n}_{axis}" for n in elements for axis in ("outer_stride", "stride")]
+            return (*strides, "n_rows", "n_cols", "n_inner")
+        states = [p.name for p in self.params if p.shape == "states"]
+        first = ["first_column"] if FIRST_COLUMN.name in names_in(self.kernel) else []
+        shared = ["blocks_of_a_row"] if self.shares else []
+        strides = [*(f"{n}_stride" for n in elements),
+                   *(f"{n}_{axis}" for n in states for axis in ("outer_stride", "stride"))]
+        return (*strides, "n_rows", "n_cols", *first, *shared)
+
+    def teams(self, n_rows: int, n_inner: int) -> int:
+        """Groups of `grid_rows` blocks that the rows are dealt to; `n_inner` rows side by side."""
+        if self.strip_rows:
+            return n_rows // n_inner * -(-n_inner // self.strip_rows)
+        return -(-n_rows // self.rows_per_block)
+
+
+def least_itemsize(program: Program) -> int:
+    """Bytes of the smallest element that a program reads."""
+    return min((p.dtype.itemsize for p in program.inputs if p.shape == "element"), default=4)
+
+
+def widest_vector(program: Program) -> int:
+    """Elements that fill a vector of every array that a program reads."""
+    return min(MAX_WIDTH, VECTOR_BYTES // least_itemsize(program))
+
+
+def padded_stride(n_cols: int) -> int:
+    """Row stride, in elements, of element arrays between kernels: every row is aligned."""
+    return -(-n_cols // VECTOR_BYTES) * VECTOR_BYTES
+
+
+def element_shape(n_rows: int, n_cols: int, n_inner: int | None) -> tuple[int, ...]:
+    """Shape of element arrays between kernels; its last axis is padded, so that vectors fit."""
+    if n_inner is None:
+        return (n_rows, padded_stride(n_cols))
+    return (n_rows // n_inner, n_cols, padded_stride(n_inner))
+
+
+def launches(program: Program, schedule: CudaSchedule) -> tuple[Launch, ...]:
+    """Every launch of the program, in order."""
+    if program.role == "merge":
+        return tuple(_merge_launch(k, schedule) for k in program.kernels)
+    return tuple(_launch(k, schedule) for k in program.kernels)
+
+
+def _merge_launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
+    """Lists merge where they lie: no memory beside the states."""
+    return Launch(kernel=kernel, splits=False, params=kernel.params, scratch=(),
+                  threads=schedule.threads, rows_per_block=schedule.rows_per_block, grid_rows=1)
+
+
+def _launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
+    if schedule.strip:
+        return _strip_launch(kernel, schedule)
+    scratch = tuple(
+        Scratch(f"{best.name}_slots", "slots", "team", list_plan(kernel, best, schedule).slots,
+                key_plan(kernel, best, schedule).n_bytes)
+        for sweep in kernel.sweeps for best in sweep.monoid.lists
+        if in_device_memory(kernel, schedule)
+    )
+    waits, grid = schedule.waits, schedule.split
+    splits = grid and not waits and not kernel.sweeps[0].monoid.is_empty
+    if splits:
+        (sweep,) = kernel.sweeps
+        tickets = Scratch("tickets", "tickets", "row", 1, 8)
+        scratch = (*_partials(kernel, sweep, schedule), *scratch, tickets)
+    if waits:
+        states = Scratch("partial_states", "states", "team", 2 * schedule.blocks,
+                         state_bytes(kernel.sweeps[0]))
+        scratch = (states, Scratch("tickets", "tickets", "team", 1, 8))
+    return Launch(
+        kernel=kernel, splits=splits, params=kernel.params, scratch=scratch,
+        threads=schedule.threads, rows_per_block=schedule.rows_per_block,
+        grid_rows=schedule.blocks, shared_bytes=shared_bytes(kernel, schedule),
+        cluster=schedule.blocks if schedule.clustered else 1,
+        together=waits, steady=schedule.home.steady, shares=grid,
+    )
+
+
+def _strip_launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
+    """Rows side by side: blocks leave a state for every row of their strip."""
+    meets = not kernel.sweeps[0].monoid.is_empty and schedule.split
+    together = meets and schedule.waits
+    scratch: tuple[Scratch, ...] = ()
+    if meets:
+        rows = schedule.strip_rows * (2 if together else 1)
+        first = kernel.sweeps[0]  # its number keeps the states of several kernels apart
+        size = state_bytes(first)
+        states = Scratch(f"partial_states{first.number}", "states", "block", rows, size)
+        scratch = (states, Scratch("tickets", "tickets", "block", 1, 8))
+    return Launch(
+        kernel=kernel, splits=meets and not together, params=kernel.params,
+        scratch=scratch, threads=schedule.threads, rows_per_block=1, grid_rows=schedule.blocks,
+        shared_bytes=shared_bytes(kernel, schedule),
+        cluster=schedule.blocks if schedule.clustered else 1,
+        together=together, shares=meets, strip_rows=schedule.strip_rows,
+    )
+
+
+def kept_params(kernel: Kernel, schedule: CudaSchedule) -> tuple[Param, ...]:
+    """Element arrays that stay on chip: read by the first sweep and by a later one."""
+    if not schedule.home.keeps:
+        return ()
+    later = {n for s in kernel.sweeps[1:] for n in s.streams}
+    found = [kernel.param(n) for n in kernel.sweeps[0].streams if n in later]
+    return tuple(p for p in found if p.shape == "element")
+
+
+def ring_params(kernel: Kernel, sweep: Sweep) -> tuple[Param, ...]:
+    """Arrays that come through a ring, where there is one: of the rows' own size."""
+    return tuple(p for n in sweep.streams if (p := kernel.param(n)).shape == "element")
+
+
+def shared_bytes(kernel: Kernel, schedule: CudaSchedule) -> int:
+    """Dynamic shared memory of a block: its slices of the arrays that stay on chip, or a ring."""
+    read = ring_params(kernel, kernel.sweeps[0])
+    return schedule.home.shared_bytes(Sizes(
+        schedule.threads, schedule.vectors, schedule.width,
+        kept=sum(p.dtype.itemsize for p in kept_params(kernel, schedule)),
+        read=sum(p.dtype.itemsize for p in read),
+    ))
+
+
+def _partials(kernel: Kernel, sweep: Sweep, schedule: CudaSchedule) -> tuple[Scratch, ...]:
+    """What each of a row's blocks leaves for the last one."""
+    found = []
+    if sweep.monoid.has_scalars:
+        found.append(
+            Scratch("partial_states", "states", "row", schedule.blocks, state_bytes(sweep))
+        )
+    for best in sweep.monoid.lists:
+        plan = list_plan(kernel, best, schedule)
+        count = schedule.blocks * plan.kept
+        found.append(Scratch(f"{best.name}_partial", "entries", "row", count, plan.key.n_bytes))
+    return tuple(found)
+
+
+def state_bytes(sweep: Sweep) -> int:
+    """An upper bound of a state's size: a field has at most 8 bytes, and so has the padding."""
+    monoid = sweep.monoid
+    numbers = sum(f.width for f in monoid.folded) + sum(m.width for m in monoid.moving)
+    numbers += sum(2 * best.width for best in monoid.best)
+    return 8 * (numbers + sum(len(o.operator.fields) * o.width for o in monoid.own))

@@ -1,0 +1,128 @@
+"""A row is a tree of chunks: from a thread's vectors up, who owns a chunk and how parts meet.
+
+Each `Level` says who owns its chunks, where these stay from the first sweep over a row to the last
+(its home), and how the states of its parts become one (its merge). The levels of a schedule, from
+the inside out, are all that launches, emission, prices and `explain` know of its shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fusegen.backend.cuda.schedule.homes import MEMORY, Home
+from fusegen.backend.cuda.schedule.merges import (
+    Apart,
+    InOrder,
+    Merge,
+    Onward,
+    Shuffle,
+    ThroughCluster,
+    ThroughMemory,
+    ThroughShared,
+)
+from fusegen.backend.target import WARP
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """`vectors` vectors of `width` elements at a time, which are neighbours in memory."""
+
+    vectors: int
+    width: int
+    word = "thread"
+
+    @property
+    def items(self) -> int:
+        return self.vectors * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Neighbouring lanes of a warp."""
+
+    count: int = WARP
+    said = "lanes of a warp"
+    word = "warp"
+    enter: ClassVar[tuple[str, ...]] = ()
+    is_here: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def phrase(self) -> str:
+        return f"{self.count} lanes"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The threads of a block."""
+
+    threads: int
+    said = "a block"
+    word = "block"
+    enter: ClassVar[tuple[str, ...]] = ()
+    is_here: ClassVar[tuple[str, ...]] = ()
+    phrase = "block"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Neighbouring blocks that reach one another's shared memory."""
+
+    blocks: int
+    said = "a cluster"
+    word = "cluster"
+    enter: ClassVar[tuple[str, ...]] = (
+        "__cluster_barrier_arrive_relaxed();"
+        "  // the blocks of the cluster are there, says the wait",
+        "const int blocks = __clusterSizeInBlocks(), slice = __clusterRelativeBlockRank();",
+    )
+    is_here: ClassVar[tuple[str, ...]] = ("__cluster_barrier_wait();",)
+    phrase = "cluster of blocks"
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Blocks anywhere on the device."""
+
+    blocks: int
+    said = "blocks all over the grid"
+    word = "grid"
+    enter: ClassVar[tuple[str, ...]] = (
+        "const int blocks = static_cast<int>(blocks_of_a_row), slice = blockIdx.x % blocks;",
+    )
+    is_here: ClassVar[tuple[str, ...]] = ()
+    phrase = "several blocks"
+
+
+Owner = Thread | Lanes | Block | Cluster | Grid
+Team = Lanes | Block | Cluster | Grid
+"""Who may own a whole row. `enter`: statements that say which part of it is this block's;
+`is_here`: those that wait until the others of the team are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Who owns a chunk, how the states of its parts become one, and where the chunk stays."""
+
+    owner: Owner
+    merge: Merge
+    home: Home = MEMORY
+
+
+def tree(chunk: Thread, threads: int, team: Team, home: Home = MEMORY) -> tuple[Level, ...]:
+    """The levels where a team owns a row, in blocks of so many threads."""
+    block_home = MEMORY if home.of_threads else home
+    thread = Level(chunk, InOrder(), home if home.of_threads else MEMORY)
+    lanes = Level(team if isinstance(team, Lanes) else Lanes(), Shuffle())
+    inner = (thread, lanes)
+    match team:
+        case Lanes():
+            return (*inner, Level(Block(threads), Apart(), block_home))
+        case Block():
+            return (*inner, Level(Block(threads), ThroughShared(), block_home))
+        case Cluster():
+            return (*inner, Level(Block(threads), Onward(), block_home),
+                    Level(team, ThroughCluster()))
+        case Grid():
+            return (*inner, Level(Block(threads), ThroughShared(), block_home),
+                    Level(team, ThroughMemory(waits=home.keeps)))

@@ -1,0 +1,159 @@
+"""How the states of a level's parts become one: what each way needs of a launch, and its C++.
+
+`partial` names the template of the C++ `function` that merges, `meet` that of what a kernel does
+once its threads have found what they can. To add a way: a class
+here, a partial, and its place in a tree of levels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_CLUSTER = 16  # blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """What the states of one sweep's teams have to meet with."""
+
+    sweep: int  # its number
+    lists: bool  # do lists meet, too?
+    steady: bool  # do teams go from row to row, so that two rows must not meet in one place?
+
+    @property
+    def place(self) -> str:
+        """The shared memory of the row at hand."""
+        return f"warp_states{self.sweep}{'[parity]' if self.steady else ''}"
+
+    def array(self, size: str) -> str:
+        """The declaration of that memory, by its states."""
+        return f"warp_states{self.sweep}{'[2]' if self.steady else ''}[{size}]"
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """A thread folds chunk after chunk into the state that it has."""
+
+    partial = ""
+    function = ""
+    meets = False
+    meet = ""
+
+    def folds(self, lists: bool) -> bool:
+        """Does it call ⊕ itself? Lanes and warps merge by what ⊕ is made of."""
+        return False
+
+    def arguments(self, meeting: Meeting) -> str:
+        return ""
+
+    def array(self, meeting: Meeting) -> str:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Apart(InOrder):
+    """The parts are of different rows: there is nothing to merge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Onward(InOrder):
+    """The parts meet those of other owners, one level up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """Lanes exchange their states by butterflies: every lane ends with the total."""
+
+    partial = "cuda/merges/shuffle.cuh.j2"
+    meet = "cuda/merges/meet.cuh.j2"
+    function = "lanes_reduce<kTeam>"
+    meets = True
+
+    def folds(self, lists: bool) -> bool:
+        return False
+
+    def arguments(self, meeting: Meeting) -> str:
+        """Arguments of the function but the first, each with its comma."""
+        return ""
+
+    def array(self, meeting: Meeting) -> str:
+        """The declaration of the shared memory where states meet; "" without."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughShared:
+    """Warps leave their totals in shared memory, and each of them folds all."""
+
+    partial = "cuda/merges/shared.cuh.j2"
+    meet = "cuda/merges/meet.cuh.j2"
+    function = "block_reduce"
+    meets = True
+
+    def folds(self, lists: bool) -> bool:
+        return False
+
+    def arguments(self, meeting: Meeting) -> str:
+        return f", {meeting.place}"
+
+    def array(self, meeting: Meeting) -> str:
+        return meeting.array("kMostThreads / 32")
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughCluster:
+    """Warps leave their totals in every block of the cluster. Of a sweep with lists, only totals of
+    blocks leave their block."""
+
+    partial = "cuda/merges/cluster.cuh.j2"
+    meet = "cuda/merges/meet_cluster.cuh.j2"
+    function = "cluster_reduce"
+    meets = True
+
+    def folds(self, lists: bool) -> bool:
+        return not lists
+
+    def arguments(self, meeting: Meeting) -> str:
+        return f", {meeting.place}"
+
+    def array(self, meeting: Meeting) -> str:
+        warps = "kMostThreads / 32"
+        return meeting.array(
+            f"kBlocks + {warps}" if meeting.lists else f"{MAX_CLUSTER} * {warps}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughMemory:
+    """Blocks leave their totals in device memory, in order. Either all of them wait for the others
+    and fold all, or the last one to come folds all and goes on alone."""
+
+    waits: bool
+    meet = "cuda/merges/meet.cuh.j2"
+
+    @property
+    def partial(self) -> str:
+        return "cuda/merges/grid.cuh.j2" if self.waits else ""
+
+    @property
+    def function(self) -> str:
+        return "grid_reduce" if self.waits else ""
+
+    @property
+    def meets(self) -> bool:
+        """Does a thread that goes on have the total at once?"""
+        return self.waits
+
+    def folds(self, lists: bool) -> bool:
+        return True
+
+    def arguments(self, meeting: Meeting) -> str:
+        team = "blockIdx.x / blocks"
+        return (f", {meeting.place}, partial_states + ({team} * 2 + parity) * blocks, "
+                f"tickets + {team}, blocks, slice")
+
+    def array(self, meeting: Meeting) -> str:
+        return meeting.array("kMostThreads / 32")
+
+
+Merge = InOrder | Apart | Onward | Shuffle | ThroughShared | ThroughCluster | ThroughMemory

@@ -1,0 +1,249 @@
+"""What a schedule is expected to cost: the time to move the bytes, times what it loses on the way.
+
+The figures are in figures.py, fitted to times of all candidates on an H200. Other targets differ by
+their facts. Prices only have to put schedules in order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import assert_never
+
+from fusegen.backend.cuda.schedule.cuda import VECTOR_BYTES, CudaSchedule
+from fusegen.backend.cuda.schedule.figures import FIGURES, FewRows, Figures, ManyRows
+from fusegen.backend.cuda.schedule.homes import (
+    Chip,
+    Memory,
+    Registers,
+    Ring,
+    Shared,
+    Tiers,
+)
+from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes
+from fusegen.backend.target import CudaTarget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a program does to a row. `rows` None: many."""
+
+    rows: int | None
+    vectors: int  # of a row
+    sweeps: int
+    stores: bool  # does it write arrays of the rows' size?
+    extra: int  # arrays beside those on chip that one sweep reads
+    vector_bytes: int  # of one vector in every array that can stay on chip
+
+    def few(self, target: CudaTarget) -> bool:
+        """Would whole rows leave most multiprocessors idle?"""
+        return self.rows is not None and 2 * self.rows <= target.multiprocessors
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """For many rows, factors by which a schedule is slower than the memory, with what causes each;
+    for few rows, microseconds that add up."""
+
+    parts: tuple[tuple[str, float], ...]
+    adds: bool
+
+    @property
+    def total(self) -> float:
+        figures = [figure for _, figure in self.parts]
+        return sum(figures) if self.adds else math.prod(figures)
+
+    def __str__(self) -> str:
+        if self.adds:
+            return f"{self.total:.1f} µs: " + " + ".join(f"{w} {n:.1f}" for w, n in self.parts if n)
+        shown = [f"{what} {factor:.2f}" for what, factor in self.parts if factor >= 1.005]
+        return f"{self.total:.2f}" + (f": {' · '.join(shown)}" if shown else "")
+
+
+def price_of(one: CudaSchedule, work: Work, figures: Figures = FIGURES) -> Price:
+    """Price of a schedule for this work. Prices of the same work can be compared."""
+    if work.rows is not None and work.few(one.target):
+        return Price(tuple(_latencies(one, work, work.rows, figures.few)), adds=True)
+    many = figures.many
+    factors = [("home", _home(one, work, many)), ("merges", _merges(one, work, many)),
+               ("fit", _fit(one, work, many)), ("registers", _registers(one, work, many)),
+               ("threads", _threads(one, work, many))]
+    if work.rows is not None:
+        factors.append(("parallelism", _parallelism(one, work, work.rows, many)))
+    elif one.split and not one.home.keeps:
+        factors.append(("meeting", _meeting(one, work, many)))
+    return Price(tuple(factors), adds=False)
+
+
+# ---- few rows: microseconds ----
+
+
+def _latencies(
+    one: CudaSchedule, work: Work, rows: int, few: FewRows
+) -> list[tuple[str, float]]:
+    share = -(-work.vectors // one.blocks) * one.width  # elements of a block
+    sweeps = 2 if work.stores else 1
+    per_sm = max(1, _resident(one, work))
+    blocks = -(-rows // one.rows_per_block) * one.blocks
+    rounds = -(-blocks // (per_sm * one.target.multiprocessors))
+    beside = min(per_sm, -(-blocks // one.target.multiprocessors))  # blocks on one multiprocessor
+    lengths = share * one.rows_per_block * beside * few.element * sweeps
+    again = few.again if not one.home.keeps and work.sweeps > 1 else 0.0
+    thread = share / one.team_threads * few.thread_element
+    return [("launch and first load", few.launch),
+            ("elements", rounds * (lengths + thread) * (1 + again)),
+            ("merges", rounds * _meet(one, few))]
+
+
+def _meet(one: CudaSchedule, few: FewRows) -> float:
+    """Until the states of a row are one."""
+    match one.team:
+        case Lanes():
+            return 0.0
+        case Block():
+            return few.block + few.block_thread * one.threads
+        case Cluster():
+            blocks = few.cluster_block * one.blocks
+            return few.cluster + blocks + few.cluster_thread * one.threads
+        case Grid():
+            return few.grid
+        case _:
+            assert_never(one.team)
+
+
+# ---- many rows: factors ----
+
+
+def _home(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+    """Sweeps after the first find the row on chip, or read it again."""
+    narrow = one.width == 8
+    match one.home:
+        case Registers():
+            late = many.narrow_block if narrow and work.stores and one.threads > 256 else 0.0
+            late += many.row_of_blocks if one.blocks > 1 else 0.0
+            side = many.narrow_side_input if narrow else many.side_input
+            late += work.extra * side if isinstance(one.team, Block) else 0.0
+            late += many.large_block if one.threads > 512 else 0.0
+            return 1.0 + many.registers + late + _shared_row(one, work, many)
+        case Shared():
+            much = many.narrow_sides if work.extra > 1 and narrow else 0.0
+            return 1.0 + many.shared + much + _shared_row(one, work, many)
+        case Chip():
+            return 1.0 + many.chip + (many.chip_alone if one.per_sm == 1 else 0.0)
+        case Memory() | Ring() | Tiers():
+            short = many.small_block * max(0, 512 // one.threads - 1)
+            again = _again(one, work, many) if work.sweeps > 1 else 0.0
+            return 1.0 + many.device + short + again
+        case _:
+            assert_never(one.home)
+
+
+def _again(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+    """Reading rows again: little is lost if they are still in L2 and arithmetic takes longer."""
+    here = _resident(one, work)
+    rows = here * one.target.multiprocessors * work.vectors * work.vector_bytes
+    if work.extra < 2 or one.width < 8 or 2 * rows > one.target.l2_bytes:
+        return many.again
+    return many.again_l2_few if here <= 2 else many.again_l2
+
+
+def _shared_row(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+    """Blocks of a cluster wait for one another."""
+    wait = next(cost for most, cost in (
+        (1, 0.0), (2, many.cluster_2), (8, many.cluster_4), (math.inf, many.cluster_16),
+    ) if one.blocks <= most)
+    return _alone(one, work, many) + wait
+
+
+def _alone(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+    """Where a multiprocessor has room for one slice, nothing runs while its block waits."""
+    if not isinstance(one.home, Shared) or _resident(one, work) > 1:
+        return 0.0
+    narrow = one.width == 8
+    if one.blocks == 1:
+        return many.alone if narrow and work.extra > 1 else 0.0
+    return many.alone_cluster if narrow or work.extra or one.blocks >= 8 else 0.0
+
+
+def _merges(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+    """States that meet, for every element that a thread folded."""
+    chunks = 1.0
+    if not isinstance(one.home, Registers):
+        per_block = work.vectors / one.blocks
+        chunks = max(1.0, per_block / (one.threads * one.vectors))
+    heavy = many.narrow_merge if one.width == 8 else many.merge
+    lanes = many.merge_lanes if one.in_warp else 1.0
+    weight = heavy * lanes * (many.merge_stored if work.stores else 1.0)
+    chunk = many.rebase * heavy / one.items  # every chunk moves the sums once
+    return 1.0 + weight / (one.items * chunks) + (chunk if chunks > 1 else 0.0)
+
+
+def _fit(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+    """Threads that find nothing in the last chunk of a row."""
+    share = -(-work.vectors // one.blocks)
+    chunk = one.team_threads * one.vectors
+    chunks = -(-share // chunk)
+    waste = chunks * chunk / share - 1.0
+    return 1.0 + waste * (many.waste_one if chunks == 1 else many.waste_last)
+
+
+def _registers(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+    """Long chunks leave room for fewer threads."""
+    held = one.items * (1 + work.extra if work.stores else 1)
+    limit = 64 if not work.stores else 32
+    wide = many.long_lanes if one.in_warp and one.lanes == 32 and one.vectors > 4 else 0.0
+    return 1.0 + many.held * max(0.0, held / limit - 1.0) + wide
+
+
+def _threads(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+    """Where shared memory has room for few blocks, they need many threads."""
+    here = _resident(one, work) * one.threads
+    if not one.home.slice_vectors:
+        return 1.0 + many.starved * max(0.0, many.wanted_threads / here - 1.0)
+    peeled = one.load == "peeled"
+    wanted = many.wanted_threads if peeled and here < 1024 else many.wanted_shared
+    alone = 0.0
+    if one.blocks == 16 and here == one.threads:
+        alone += many.cluster_16_alone  # 7 clusters on 132 multiprocessors
+    if peeled and here == one.threads:
+        alone += many.peeled_alone
+    return 1.0 + many.starved_shared * max(0.0, wanted / here - 1.0) + alone
+
+
+def _resident(one: CudaSchedule, work: Work) -> int:
+    """Blocks of a multiprocessor, at the registers that kernels of this kind use."""
+    found = min(one.target.threads_per_sm // one.threads, one.target.blocks_per_sm,
+                one.target.registers_per_sm // (_used(one) * one.threads))
+    if one.home.slice_vectors:
+        room = one.home.slice_vectors * work.vector_bytes + 4096
+        found = min(found, one.target.shared_per_sm // room)
+    return max(1, found)
+
+
+def _used(one: CudaSchedule) -> int:
+    """Registers that a thread uses, of those that it may."""
+    return min(one.registers, 16 + max(16, one.items))
+
+
+def _meeting(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+    """A block that has read its part of a row looks who is last, and loads nothing meanwhile."""
+    part = work.vectors / one.blocks * work.vector_bytes
+    life = _resident(one, work) * part / (one.target.bandwidth / one.target.multiprocessors)
+    return 1.0 + many.meeting * 1e-6 / life
+
+
+def _parallelism(one: CudaSchedule, work: Work, rows: int, many: ManyRows) -> float:
+    """Few blocks neither keep enough loads under way nor share the rows evenly."""
+    target = one.target
+    if one.home.steady:
+        teams = target.multiprocessors * one.per_sm // one.blocks
+        idle = target.multiprocessors * one.per_sm / (teams * one.blocks)
+        return (1.0 + many.idle * (idle - 1.0)) * -(-rows // teams) * teams / rows
+    filled = -(-rows // one.rows_per_block) * one.rows_per_block  # rows that blocks have room for
+    blocks = filled // one.rows_per_block * one.blocks
+    slots = target.multiprocessors * _resident(one, work)
+    under_way = min(blocks, slots) * one.threads * min(one.vectors, 4) * VECTOR_BYTES
+    starved = max(1.0, target.bandwidth * many.latency * 1e-6 / under_way) * filled / rows
+    waves = blocks / slots
+    uneven = -(-blocks // slots) / waves if 1.0 < waves < 4.0 else 1.0
+    return starved * (1.0 + many.uneven * (uneven - 1.0))

@@ -1,0 +1,255 @@
+"""Schedules for rows that lie side by side: candidates and their prices.
+
+Memory is read in pieces of neighbouring rows, so a team owns a strip of them: `across` threads side
+by side, all others down the reduced axis. Where sweeps follow one another the strip stays on chip,
+in registers and shared memory of as many blocks as it needs; what does not fit is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from fusegen.backend.cuda.schedule.cuda import (
+    TYPICAL_COLUMNS,
+    VECTOR_BYTES,
+    CudaSchedule,
+    Strip,
+)
+from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, Strips
+from fusegen.backend.cuda.schedule.homes import Tiers
+from fusegen.backend.cuda.schedule.launch import (
+    kept_params,
+    least_itemsize,
+    state_bytes,
+    widest_vector,
+)
+from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Thread, tree
+from fusegen.backend.cuda.schedule.strip_prices import LINE, StripWork
+from fusegen.backend.cuda.schedule.wide import wide_columns
+from fusegen.backend.problem import Problem
+from fusegen.backend.target import WARP, CudaTarget
+from fusegen.ir.kernel import Program
+
+_MOST_GROUPS = 8  # of copies on their way to shared memory
+_ADDRESSES = 16  # registers of a thread that hold neither items nor states; more on chip
+_MEETING = 10240  # bytes, roughly, where states meet and that every block takes
+_STATIC_SHARED = 40960  # bytes where states meet; 48 KiB are there without opting in
+
+
+def takes_strips(program: Program) -> bool:
+    """Can the program reduce any axis? Lists and row order need neighbouring columns."""
+    return not any(s.monoid.lists or s.monoid.ordered for s in program.sweeps)
+
+
+def mergers(schedule: CudaSchedule) -> int:
+    """Neighbouring lanes that merge the states of a row."""
+    return max(1, min(WARP, schedule.threads // schedule.strip_rows))
+
+
+def stash_groups(schedule: CudaSchedule) -> int:
+    """Groups of whole chunks that copies to shared memory are awaited in."""
+    assert schedule.strip is not None
+    chunks = schedule.tiers.stashed // schedule.vectors
+    return next((n for n in range(_MOST_GROUPS, 0, -1) if chunks % n == 0), 1)
+
+
+def meeting_bytes(program: Program, schedule: CudaSchedule) -> int:
+    """Shared memory where the states of a strip's rows meet: at most, of one kernel."""
+    assert schedule.strip is not None
+    pieces = schedule.threads // max(WARP, schedule.strip.across)
+    places = pieces + 1 + (schedule.blocks if schedule.clustered else 0)
+    return max(
+        sum(state_bytes(s) for s in k.sweeps if not s.monoid.is_empty)
+        for k in program.kernels
+    ) * places * schedule.strip_rows
+
+
+@dataclass(frozen=True, slots=True)
+class StripCandidate:
+    """A schedule and its price: time relative to the limit that bytes set, 1 at best."""
+
+    schedule: CudaSchedule
+    price: float
+
+
+def strip_candidates(
+    program: Program, problem: Problem, target: CudaTarget, chunk: int | None = None,
+    figures: Figures = FIGURES,
+) -> tuple[StripCandidate, ...]:
+    """Every schedule worth a thought, cheapest first; `chunk` is a power of two if given."""
+    menu = _Menu(program, problem, target, chunk, figures.strips)
+    found = {c.schedule: c for c in menu.all()}
+    return tuple(sorted(found.values(), key=lambda c: (c.price, c.schedule.order)))
+
+
+@dataclass
+class _Menu:
+    program: Program
+    problem: Problem
+    target: CudaTarget
+    chunk: int | None
+    figures: Strips
+
+    def __post_init__(self) -> None:
+        p = self.problem
+        assert p.inner is not None
+        self.inner = p.inner
+        self.n_cols = p.n_cols if p.n_cols is not None else TYPICAL_COLUMNS
+        self.outer = max(1, (p.n_rows or 4096 * p.inner) // p.inner)
+        self._itemsize = least_itemsize(self.program)
+        self.width = _width(self.program, p, p.inner)
+        self.sweeps = max(len(k.sweeps) for k in self.program.kernels)
+        self.base = CudaSchedule(
+            target=self.target, fixed=True, load="aligned",
+            levels=tree(Thread(self.chunk or (8 if self.width <= 4 else 4), self.width), 256,
+                        Block(256), Tiers()),
+            wide_columns=wide_columns(self.program, self.n_cols), strip=Strip(across=1),
+        )
+        one = self.base.having(home=Tiers(held=1))
+        kept = [] if len(self.program.kernels) > 1 else kept_params(self.program.kernels[0], one)
+        self.kept = [p.dtype.itemsize * self.width for p in kept]  # bytes of a vector of each
+        stores = any(s.element_stores for s in self.program.sweeps)
+        self.work = StripWork(
+            target=self.target, outer=self.outer, inner=self.inner, n_cols=self.n_cols,
+            itemsize=self._itemsize, sweeps=self.sweeps, stores=stores, figures=self.figures,
+        )
+
+    def all(self) -> Iterator[StripCandidate]:
+        """Where states are so large that no usual strip has a place for them, one of few rows."""
+        found = list(self._usual())
+        for across in (4, 2, 1):
+            one = self.base.having(threads=128, strip=Strip(across))
+            found = found or list(self._priced(one))
+        return iter(found)
+
+    def _usual(self) -> Iterator[StripCandidate]:
+        for across, threads in self._shapes():
+            base = self.base.having(threads=threads, strip=Strip(across))
+            if self.kept and not self.chunk:
+                yield from self._on_chip(base, across)
+            yield from self._from_memory(base, across)
+
+    def _shapes(self) -> Iterator[tuple[int, int]]:
+        """Threads side by side, and of a block."""
+        needed = 1
+        while needed * self.width < self.inner and needed < WARP:
+            needed *= 2
+        for across in sorted({min(needed, a) for a in (8, 16, 32)}):
+            if across == needed or across * self.width * self._itemsize >= LINE:
+                yield from ((across, threads) for threads in (128, 256, 512))
+
+    # ---- every sweep reads memory ----
+
+    def _from_memory(self, base: CudaSchedule, across: int) -> Iterator[StripCandidate]:
+        yield from self._priced(base)
+        down = base.threads // across
+        fill = 4 * self.target.multiprocessors // self.work.strips(base)
+        for blocks in sorted({2, 4, 8, 16, 32, 64, fill}):
+            if blocks < 2 or blocks * down * base.vectors > self.n_cols:
+                continue
+            yield from self._priced(base.having(team=Grid(blocks)))
+            if self.target.clusters and blocks in (2, 4, 8, 16):
+                yield from self._priced(base.having(team=Cluster(blocks)))
+
+    # ---- later sweeps find the strip on chip ----
+
+    def _on_chip(self, base: CudaSchedule, across: int) -> Iterator[StripCandidate]:
+        states = sum(s.monoid.has_scalars for s in self.program.sweeps)
+        waits = states == 1 and not self.program.kernels[0].sweeps[0].monoid.is_empty
+        for held in (4, 8, 16):
+            for blocks in (1, 2, 4, 8, 16) if self.target.clusters else (1,):
+                team = Cluster(blocks) if blocks > 1 else None
+                one = self._kept(base.having(team=team), held)
+                if one:
+                    home = replace(one.tiers, mapped=one.vectors // 2)
+                    yield from self._priced(one.having(home=home))
+            for blocks in self._waiting_blocks(base, across, held) if waits else ():
+                one = self._kept(base.having(team=Grid(blocks)), held)
+                if one:
+                    yield from self._priced(one)
+
+    def _waiting_blocks(self, base: CudaSchedule, across: int, held: int) -> list[int]:
+        """Blocks that share a strip, where a multiprocessor takes one, two … of them."""
+        vector, down = base.threads * sum(self.kept), base.threads // across
+        rooms = [self.target.shared_per_sm // n - _MEETING for n in (1, 2, 3, 4)]
+        slots = {0} | {room // vector // self.held_chunk * self.held_chunk for room in rooms}
+        found = {-(-self.n_cols // (down * (held + n))) for n in slots}
+        return sorted(n for n in found if 1 < n <= self.target.multiprocessors)
+
+    def _kept(self, base: CudaSchedule, held: int) -> CudaSchedule | None:
+        """A schedule with `held` of a thread's vectors in registers, the others stashed."""
+        assert base.strip is not None
+        chunk = self.held_chunk
+        down = base.threads // base.strip.across
+        vectors = -(-self.n_cols // (down * base.blocks))  # of a thread
+        stashed = max(0, -(-(vectors - held) // chunk) * chunk)
+        if held >= 2 * vectors and held > 4:
+            return None
+        if held * sum(self.kept) > 256 or held * sum(self.kept) * base.threads > 1 << 17:
+            return None  # half of a thread's registers at most
+        if stashed and any(size % VECTOR_BYTES for size in self.kept):
+            return None  # copies to shared memory are of 16 bytes
+        room = self.target.shared_per_block - _MEETING
+        most = room // (base.threads * sum(self.kept)) // chunk * chunk
+        if stashed > most and base.split:
+            return None  # more blocks will do
+        rest, stashed = stashed > most, min(stashed, most)
+        return base.having(vectors=chunk, home=Tiers(held, stashed, rest=rest))
+
+    # ---- prices ----
+
+    def _priced(self, one: CudaSchedule) -> Iterator[StripCandidate]:
+        """The candidate with its price, if it fits."""
+        assert one.strip is not None
+        meeting = meeting_bytes(self.program, one)
+        dynamic = one.threads * one.tiers.stashed * sum(self.kept)
+        if meeting > _STATIC_SHARED or meeting + dynamic + 1024 > self.target.shared_per_block:
+            return
+        registers = self._registers(one)
+        per_sm = min(
+            self.target.threads_per_sm // one.threads,
+            self.target.shared_per_sm // (meeting + dynamic + 1024),
+            self.target.registers_per_sm // (one.threads * registers),
+        )
+        resident = per_sm * self.target.multiprocessors
+        if per_sm < 1 or resident < one.blocks:
+            return
+        one = replace(one, strip=replace(one.strip, resident=per_sm))
+        yield StripCandidate(one, self.work.price(one, per_sm, resident))
+
+    def _registers(self, one: CudaSchedule) -> int:
+        """32-bit ones that a thread should have: for items, states, addresses."""
+        assert one.strip is not None
+        kernels = self.program.kernels
+        word = kernels[0].compute.itemsize // 4
+        fields = max(len(s.monoid.components) for s in self.program.sweeps)
+        loads = max(
+            sum(k.param(n).dtype.itemsize for n in s.reads if k.param(n).shape == "element")
+            for k in kernels for s in k.sweeps
+        )
+        stored = [[k.param(e.param).dtype.itemsize for e in s.element_stores]
+                  for k in kernels for s in k.sweeps]
+        # Results of another size do not take the place of what they come from.
+        packed = max(sum(size for size in sizes if size != loads) for sizes in stored)
+        items = one.vectors * self.width * (max(loads, 4 * word) + packed)
+        items += one.tiers.held * sum(self.kept)
+        refills = one.split and one.home.keeps
+        addresses = 2 * _ADDRESSES + 8 * refills if one.home.keeps else _ADDRESSES
+        addresses += 4 * max(0, len(kernels[0].params) - 2) + 64 * (word - 1)  # exp of doubles
+        return min(255, addresses + 2 * self.width * fields * word + items // 4)
+
+    @property
+    def held_chunk(self) -> int:
+        """Vectors of a thread that are folded at once from shared memory."""
+        return 4 if self.width <= 4 else 2
+
+
+def _width(program: Program, problem: Problem, inner: int) -> int:
+    """Neighbouring rows of a thread: as many as fill a vector, if every vector is whole."""
+    if not problem.aligned:
+        return 1
+    width = widest_vector(program)
+    while inner % width:
+        width //= 2
+    return width

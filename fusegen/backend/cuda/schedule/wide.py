@@ -1,0 +1,62 @@
+"""How wide column numbers are: 32 bits where all that a program computes from them fits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from fusegen.backend.cuda.schedule.cuda import NARROW_COLUMNS
+from fusegen.ir.expr import Call, Expr, Lit, Var, walk
+from fusegen.ir.kernel import COLUMN, N_COLS, Program, expressions_in
+
+_MOST = 2**31 - 1
+
+
+def wide_columns(program: Program, n_cols: int) -> bool:
+    """Do column numbers of such rows, or what is computed from them alone, need 64 bits?
+
+    C++ computes in the width of the operands: column · column of two 32-bit numbers overflows.
+    """
+    if n_cols > NARROW_COLUMNS:
+        return True
+    lists = {c.column for s in program.sweeps for c in s.monoid.lists}
+    narrow = {COLUMN.name, N_COLS.name, *lists}
+    bounds: dict[Expr, int | None] = {}
+    for kernel in program.kernels:
+        for expr in expressions_in(kernel):
+            for part in walk(expr):
+                if part not in bounds:
+                    bounds[part] = _bound(part, bounds, n_cols, narrow)
+    return any(b is not None and b > _MOST for b in bounds.values())
+
+
+def _bound(
+    expr: Expr, known: Mapping[Expr, int | None], n_cols: int, narrow: Collection[str]
+) -> int | None:
+    """The greatest magnitude of what C++ computes in 32 bits; None for what it has wider."""
+    match expr:
+        case Var(name=name):
+            return n_cols if name in narrow else None
+        case Lit(value=value, kind="int"):
+            return abs(int(value)) if abs(value) <= _MOST else None
+        case Call(op="where", args=(_, Lit(value=one), Lit(value=two))) if expr.kind == "int":
+            return 1 if max(abs(one), abs(two)) <= 1 else None  # printed as numbers of 64 bits
+        case Call(op=op, args=args) if expr.kind == "int":
+            numbers = args[1:] if op == "where" else args
+            found = [b for a in numbers if (b := known[a]) is not None]
+            return _bound_of(op, found) if len(found) == len(numbers) else None
+        case _:
+            return None
+
+
+def _bound_of(op: str, operands: list[int]) -> int | None:
+    match op, operands:
+        case "add" | "sub", [a, b]:
+            return a + b
+        case "mul", [a, b]:
+            return a * b
+        case "square", [a]:
+            return a * a
+        case "neg" | "abs" | "where" | "maximum" | "minimum", _:
+            return max(operands)
+        case _:
+            return None

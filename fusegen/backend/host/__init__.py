@@ -1,0 +1,1 @@
+"""This machine: threads that share a call, and arrays in its memory."""

@@ -1,0 +1,255 @@
+"""Arrays in host memory: NumPy's, torch's, and whatever can be read through a protocol.
+
+What comes from a library with array API (JAX's) or with labels (pandas', xarray's) is read through
+its own protocol; what speaks __array__ alone, and lists, count as NumPy's.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from fusegen.backend.host.readers import NUMPY_READER, tensor_maker, torch_reader
+from fusegen.backend.memory import Adopted, Family, Reader, Shape
+from fusegen.ir.dtypes import BFLOAT16, DType, dtype_of
+from fusegen.ir.errors import ArgumentError, DTypeError
+
+
+@dataclass(frozen=True, slots=True)
+class HostMemory:
+    """See `Memory`; arrays are NumPy's."""
+
+    name: str = "cpu"
+    single: bool = True
+
+    def place(self, index: int) -> str:
+        return self.name
+
+    def takes(self, given: Any) -> bool:
+        return isinstance(given, np.ndarray)
+
+    def adopt(self, name: str, given: Any) -> Adopted:
+        if isinstance(given, np.ndarray):
+            return _adopt_numpy(name, given)
+        if is_tensor(given):
+            return _adopt_torch(name, given)
+        return _adopt_other(name, given)
+
+    def working(self, like: Adopted) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def maker(
+        self, shape: Shape, dtype: DType, like: Adopted, order: Shape | None
+    ) -> Callable[[], Any]:
+        if like.family == "torch":
+            return tensor_maker(shape, dtype, order, "cpu")
+        if order is None:
+            return partial(np.empty, shape, dtype.numpy)
+        return lambda: np.empty(shape, dtype.numpy).transpose(order)
+
+    def view(self, own: Any) -> Any:
+        return own if isinstance(own, np.ndarray) else _seen_torch(own)
+
+    def handed_back(self, shaped: Any, own: Any, dtype: DType, like: Adopted) -> Any:
+        match like.family:
+            case "torch":
+                return own
+            case "standard":
+                return _standard(shaped, like.given)
+            case _:
+                return shaped
+
+    def to_host(self, array: Any, dtype: DType) -> Any:
+        return array
+
+    def from_host(self, array: Any, dtype: DType) -> Any:
+        return array
+
+    def synchronize(self) -> None:
+        """Nothing is queued."""
+
+    def seconds(self, call: Callable[[], object], repetitions: int) -> list[float]:
+        found = []
+        for _ in range(repetitions):
+            start = time.perf_counter()
+            call()
+            found.append(time.perf_counter() - start)
+        return found
+
+    def reader(self, like: Adopted) -> Reader | None:
+        found = torch_reader() if like.family == "torch" else NUMPY_READER
+        return found if type(like.given) in found.types else None
+
+
+HOST = HostMemory()
+
+
+# ---- taken in ----
+
+
+def is_tensor(given: Any) -> bool:
+    """Is it torch's? Of a subclass, also one defined elsewhere."""
+    if type(given).__module__.partition(".")[0] == "torch" and hasattr(given, "is_neg"):
+        return True
+    return "torch" in sys.modules and isinstance(given, sys.modules["torch"].Tensor)
+
+
+_known_dtype = cache(dtype_of)  # NumPy spells a dtype's name anew each time it is asked
+
+
+def _dtype(name: str, dtype: Any) -> DType:
+    try:
+        return _known_dtype(dtype)
+    except DTypeError as error:
+        near = "int64" if _is_whole(dtype) else "float32"
+        raise DTypeError(f"{name}: {error.what}", why=error.why,
+                         fix=f"Convert it first, for example with {name}.astype('{near}').",
+                         ) from None
+
+
+def _is_whole(dtype: Any) -> bool:
+    """Of a type without kernels: integers of 64 bits without a sign, dates and durations."""
+    return getattr(dtype, "kind", "") in ("m", "M", "u") or str(dtype) == "uint64"
+
+
+def _adopt_numpy(name: str, given: Any) -> Adopted:
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())  # NumPy loads it when asked
+    if isinstance(given, masked):
+        raise ArgumentError(
+            f"{name} is a masked array", why="Its mask would be ignored.",
+            fix=f"{name}.filled(-numpy.inf), or another neutral value.",
+        )
+    dtype = _dtype(name, given.dtype)
+    array = np.asarray(given)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return Adopted(array, dtype, HOST, "numpy", given)
+
+
+def check_tensor(name: str, given: Any) -> None:
+    """Raises ArgumentError for a tensor whose memory is not its values, or has a gradient."""
+    torch = sys.modules["torch"]
+    if given.requires_grad and torch.is_grad_enabled():
+        raise ArgumentError(f"{name} requires a gradient", why="fusegen does not record one.",
+                            fix=f"Pass {name}.detach(), or call under torch.no_grad().",
+                            )
+    if given.is_neg():
+        raise ArgumentError(f"{name} is a view that negates what lies in memory",
+                            fix=f"Pass {name}.resolve_neg().")
+
+
+def _adopt_torch(name: str, given: Any) -> Adopted:
+    check_tensor(name, given)
+    if given.device.type != "cpu":
+        raise ArgumentError(f"{name} is on device {given.device}",
+                            why="There are kernels for CPUs and CUDA.",
+                            fix=f"{name}.cpu() moves it.")
+    try:
+        dtype = _dtype(name, str(given.dtype).removeprefix("torch."))
+        return Adopted(_seen_torch(given), dtype, HOST, "torch", given)
+    except (RuntimeError, TypeError) as error:  # sparse, quantized, inside torch's transforms
+        raise ArgumentError(f"{name} has no plain memory: {error}",
+                            fix=f"{name}.to_dense() makes a dense tensor.") from None
+
+
+class _Memory:
+    """A tensor's memory by NumPy's protocol. Not `tensor.numpy()`, after which torch resizes the
+    storage never again, as its sharding does with parameters."""
+
+    def __init__(self, tensor: Any, kind: str, itemsize: int) -> None:
+        self.tensor = tensor  # lives as long as the array
+        pointer = tensor.data_ptr()
+        if not pointer and tensor.numel():
+            raise RuntimeError("it has no storage")
+        self.__array_interface__ = {
+            "shape": tuple(tensor.shape), "strides": tuple(s * itemsize for s in tensor.stride()),
+            "typestr": kind, "data": (pointer or _NOTHING, False), "version": 3}
+
+
+_EMPTY = np.empty(1)
+_NOTHING = _EMPTY.ctypes.data  # an address for arrays without elements
+
+
+def _seen_torch(tensor: Any) -> Any:
+    """A tensor's memory as NumPy sees it. Raises RuntimeError, TypeError."""
+    dtype = _known_dtype(str(tensor.dtype).removeprefix("torch."))
+    kind = np.dtype("int16") if dtype == BFLOAT16 else dtype.numpy
+    array = np.asarray(_Memory(tensor.detach(), kind.str, kind.itemsize))
+    return array.view(BFLOAT16.numpy) if dtype == BFLOAT16 else array
+
+
+def _adopt_other(name: str, given: Any) -> Adopted:
+    """Numbers, lists, and whatever speaks NumPy's protocols or DLPack on a CPU."""
+    if not isinstance(given, str | bytes | bytearray | set | dict) and given is not None:
+        try:
+            array = _read(given)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"{name} cannot be read as an array: {error}",
+                fix="Pad rows of several lengths to one array; in the text "
+                f"fg.ragged({name}, lengths) leaves the padding out." if _is_ragged(given) else "",
+            ) from error
+        if array is not None:
+            labels = type(given).__module__.partition(".")[0] in ("pandas", "xarray")
+            standard = hasattr(given, "__array_namespace__")
+            family: Family = "labelled" if labels else "standard" if standard else "numpy"
+            return replace(_adopt_numpy(name, array), family=family, given=given)
+    kind = type(given)
+    raise ArgumentError(
+        f"{name} is {kind.__name__ if kind.__module__ == 'builtins' else _full(kind)}, no array",
+        why="Pipelines take NumPy and CuPy arrays, torch tensors, lists of numbers, and whatever "
+        "speaks __array__ or DLPack.",
+        fix=f"A method is called of an instance, without {name} among the arrays."
+        if name in ("self", "cls") else f"{name}.toarray() makes an array."
+        if hasattr(given, "toarray")
+        else f"numpy.asarray({name}) may make one.",
+    )
+
+
+def _is_ragged(given: Any) -> bool:
+    """Does a list hold lists of several lengths?"""
+    if not isinstance(given, list | tuple):
+        return False
+    lengths = {len(one) if hasattr(one, "__len__") else 0 for one in given}
+    return len(lengths) > 1 or any(map(_is_ragged, given))
+
+
+def _full(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _read(given: Any) -> Any | None:
+    """The values as a NumPy array, sharing memory where the other library does."""
+    if isinstance(given, np.generic | int | float | list | tuple | memoryview) or hasattr(
+        given, "__array__"
+    ):
+        return np.asarray(given)
+    if hasattr(given, "__dlpack__"):
+        return np.from_dlpack(given)
+    if hasattr(given, "__array_interface__") or hasattr(given, "__array_struct__"):
+        return np.asarray(given)
+    try:
+        return np.asarray(memoryview(given))
+    except TypeError:
+        return None
+
+
+# ---- handed back ----
+
+
+def _standard(array: Any, like: Any) -> Any:
+    """By the array API standard. Raises DTypeError where the library would change numbers."""
+    made = like.__array_namespace__().asarray(array)
+    if str(made.dtype) != str(array.dtype) and not np.array_equal(np.asarray(made), array):
+        name = type(like).__module__.partition(".")[0]
+        raise DTypeError(f"{name} keeps {array.dtype} as {made.dtype}, which does not hold the "
+                         "result", fix="Pass NumPy arrays.")
+    return made
+

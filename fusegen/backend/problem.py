@@ -1,0 +1,33 @@
+"""What is asked of a kernel: sizes, types and how the rows lie in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fusegen.ir.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """`n_rows`, `n_cols` None: unknown, as in `source()` without a shape.
+
+    `any_rows`: the choice must not depend on the number of rows, and do for few and for many.
+
+    `aligned`: every element array starts every row on a 16-byte boundary.  `in_phase`: they do
+    not, but all element arrays are off by the same number of elements in every row, so 16-byte
+    accesses work after a common head.
+
+    `inner`: None where the columns of a row are neighbours; else how many rows lie side by side.
+    Element (outer, column, i) of an array is then at outer · outer stride + column · stride + i and
+    belongs to row outer · inner + i; `aligned` means that both strides and the first address are
+    multiples of 16 bytes.
+    """
+
+    dtypes: Mapping[str, DType]  # by input name
+    n_rows: int | None = None
+    n_cols: int | None = None
+    any_rows: bool = False
+    aligned: bool = True
+    in_phase: bool = True
+    inner: int | None = None

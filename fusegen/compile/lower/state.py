@@ -1,0 +1,266 @@
+"""The merged monoid of a sweep, built up reduction by reduction; equal components are shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fusegen.ir import graph as g
+from fusegen.ir.derivation import Basis, Dependent
+from fusegen.ir.errors import InternalError
+from fusegen.ir.expr import Call, Expr, Lit, Var, call, substitute, variables, walk
+from fusegen.ir.expressions import convert
+from fusegen.ir.kernel import N_COLS
+from fusegen.ir.monoid import (
+    Action,
+    Best,
+    Folded,
+    FoldName,
+    KBest,
+    Monoid,
+    Moving,
+    Own,
+    Pivot,
+    Relative,
+    move_name,
+)
+from fusegen.ir.names import Taken
+
+_PLAIN: dict[g.Fold, FoldName] = {
+    g.Fold.MAX: "max", g.Fold.MIN: "min", g.Fold.SUM: "sum", g.Fold.PROD: "prod",
+}
+ONE = Lit(1.0)
+
+
+def as_field(component: Var) -> Var:
+    """A component as row scope sees it after the sweep."""
+    return Var(f"state.{component.name}", component.kind)
+
+
+@dataclass
+class StateBuilder:
+    """Collects components; names that are `taken` by the graph are not reused for others."""
+
+    taken: Taken
+    types: Mapping[str, str]  # of the states of the user's own operators, by the operator's key
+    folded: dict[str, Folded] = field(default_factory=dict)
+    by_lift: dict[tuple[FoldName, Expr], str] = field(default_factory=dict)  # of `folded`
+    best: dict[str, Best] = field(default_factory=dict)
+    pivots: dict[str, Pivot] = field(default_factory=dict)
+    relatives: dict[str, Relative] = field(default_factory=dict)
+    moving: dict[str, Moving] = field(default_factory=dict)
+    own: dict[str, Own] = field(default_factory=dict)
+    lists: dict[str, KBest] = field(default_factory=dict)
+    kept: dict[str, tuple[str, ...]] = field(default_factory=dict)  # merged sum → its components
+
+    @property
+    def parts(self) -> tuple[dict[str, Any], ...]:
+        """The components by kind; new ones come last."""
+        return (self.folded, self.best, self.moving, self.own, self.lists)
+
+    def build(self) -> Monoid:
+        return Monoid(
+            folded=tuple(self.folded.values()), best=tuple(self.best.values()),
+            pivots=tuple(self.pivots.values()), relatives=tuple(self.relatives.values()),
+            moving=tuple(self.moving.values()), own=tuple(self.own.values()),
+            lists=tuple(self.lists.values()),
+        )
+
+    def fold(self, fold: FoldName, lift: Expr, wish: str, *, own: bool) -> Var:
+        """The component folding `lift`; `own`: `wish` is the reduction's own name."""
+        known = self.by_lift.get((fold, lift))
+        if known is None:
+            known = wish if own else self.taken.free(wish)
+            self.by_lift[fold, lift] = known
+            self.folded[known] = Folded(known, fold, lift, lift.kind)
+        return Var(known, lift.kind)
+
+    def plain(self, node: g.Reduce, name: str, lift: Expr) -> Expr:
+        """A base reduction; its row value over components."""
+        if node.fold is g.Fold.MEAN:
+            return call("div", as_field(self.total(name, lift)), call("to_float", N_COLS))
+        if node.fold in (g.Fold.ARGMAX, g.Fold.ARGMIN):
+            return as_field(self.arg(name, lift, largest=node.fold is g.Fold.ARGMAX))
+        if lift.kind == "bool":
+            lift = convert(lift, "int")  # a sum of conditions counts
+        return as_field(self.fold(_PLAIN[node.fold], lift, name, own=True))
+
+    def so_far(self, node: g.Reduce, name: str, lift: Expr) -> Expr:
+        """The reduction's value over the elements seen so far, for pivots; over components."""
+        if node.fold is g.Fold.MEAN:
+            count = self.fold("sum", ONE, "count", own=False)
+            return call("div", self.total(name, lift), count)
+        return self.fold(_PLAIN[node.fold], lift, name, own=True)
+
+    def total(self, name: str, lift: Expr) -> Var:
+        return self.fold("sum", convert(lift, "float"), f"{name}_total", own=False)
+
+    def arg(self, name: str, lift: Expr, *, largest: bool) -> Var:
+        """A leader. Orders are of numbers: a condition is 0 or 1, whatever its bits are."""
+        lift = convert(lift, "float") if lift.kind == "bool" else lift
+        for known in self.best.values():
+            if known.largest is largest and known.lift == lift:
+                return Var(known.name, "int")
+        self.best[name] = Best(name, largest, lift, lift.kind)
+        return Var(name, "int")
+
+    def top(self, name: str, k: int, lift: Expr) -> KBest:
+        self.lists[name] = KBest(name, k, lift, lift.kind)
+        return self.lists[name]
+
+    def monoid(self, node: g.Own, name: str, lifts: tuple[Expr, ...], *, ordered: bool) -> Own:
+        operator = node.operator
+        self.own[name] = Own(name, self.types[operator.key], operator, lifts, ordered)
+        return self.own[name]
+
+    def pivot(self, wish: str, action: Action, value: Expr, unit: str = "") -> Pivot:
+        """The pivot of this value, action and unit; named after the row value if that is free."""
+        for name in (wish, f"{wish}_{action}", f"{wish}_in_{unit}"):
+            known = self.pivots.setdefault(name, Pivot(name, action, value, unit))
+            if (known.action, known.unit) == (action, unit):
+                return known
+        raise InternalError(f"no name left for the pivot {wish}")
+
+    def relative(self, name: str, atom: Expr, pivot: Pivot) -> Relative:
+        return self.relatives.setdefault(name, Relative(name, atom, pivot.name))
+
+    def merged(
+        self, entry: Dependent, spell: Callable[[Expr], Expr], *, whole: bool = False
+    ) -> Expr:
+        """A dependent sum; its read-out over components and row names, NaN on a bad pivot.
+
+        `spell` puts the sweep's own element expressions in place of graph names; `whole`: it
+        counts, in whole numbers.
+        """
+        put = (lambda e: _whole(spell(e))) if whole else spell
+        components = [self._basis(entry, b, put) for b in entry.basis]
+        self.kept[entry.name] = tuple(c.name for c in components)
+        self._transports(entry, components)
+        total: Expr | None = None
+        for coefficient, component in zip(entry.readout, components, strict=True):
+            if coefficient == Lit(0.0):
+                continue
+            term = weighed(coefficient, as_field(component))
+            total = term if total is None else call("add", total, term)
+        return Lit(0.0) if total is None else total  # on its domain the text is 0
+
+    def running(self, entry: Dependent, row: Callable[[str], Expr]) -> Expr:
+        """A merged sum over the elements so far, for pivots; `row` gives row values so far."""
+        total: Expr | None = None
+        for coefficient, name in zip(entry.readout, self.kept[entry.name], strict=True):
+            if coefficient == Lit(0.0):
+                continue
+            put = {n: row(n) for n in variables(coefficient)}
+            term = weighed(substitute(coefficient, put), Var(name))
+            total = term if total is None else call("add", total, term)
+        return Lit(0.0) if total is None else total
+
+    def _basis(self, entry: Dependent, basis: Basis, spell: Callable[[Expr], Expr]) -> Var:
+        lift = spell(basis.lift)
+        for known in self.moving.values():
+            if known.lift == lift:
+                return Var(known.name, known.kind)
+        if not any(isinstance(e, Var) and e.name in self.relatives for e in walk(lift)):
+            wish = "count" if lift == ONE else f"sum_{_formula(lift, self.relatives)}"
+            return self.fold("sum", lift, wish, own=False)
+        simple = len([c for c in entry.readout if c != Lit(0.0)]) == 1 and ONE in entry.readout
+        own = simple and entry.readout.index(ONE) == entry.basis.index(basis)
+        wish = f"sum_{_formula(lift, self.relatives)}"
+        name = entry.name if own and entry.name not in self.moving else self.taken.free(wish)
+        self.moving[name] = Moving(name, lift, (), ())
+        return Var(name, lift.kind)
+
+    def _transports(self, entry: Dependent, components: list[Var]) -> None:
+        moves: dict[str, Pivot] = {}
+        for s in entry.shifts:
+            pivot = self.pivots[self.relatives[s.name].pivot]
+            moves[move_name(s.pivot, s.action, s.unit)] = pivot
+            if s.unit:
+                moves[move_name(s.unit, "scale")] = self.pivots[pivot.unit]
+        rename: dict[str, Expr] = {move: Var(pivot.move) for move, pivot in moves.items()}
+        used = tuple(dict.fromkeys(pivot.name for pivot in moves.values()))
+        for basis, component in zip(entry.basis, components, strict=True):
+            known = self.moving.get(component.name)
+            if known is None or known.transport:
+                continue
+            rows = tuple(
+                (components[j].name, substitute(factor, rename)) for j, factor in basis.transport
+            )
+            self.moving[component.name] = Moving(component.name, known.lift, rows, used)
+
+
+def type_names(graph: g.Graph) -> dict[str, str]:
+    """A C++ type for the states of every operator of the user's own, by its key."""
+    found: dict[str, str] = {}
+    taken = Taken()
+    for node in graph.nodes:
+        if isinstance(node, g.Own) and node.operator.key not in found:
+            words = node.operator.name.split("_")
+            wish = "".join(w[:1].upper() + w[1:] for w in (*words, "monoid"))
+            found[node.operator.key] = taken.free(wish)
+    return found
+
+
+def weighed(coefficient: Expr, total: Expr) -> Expr:
+    """coefficient · total. (a / b) · S is spelled a · S / b, never as a product with 1 / b, which
+    is infinite where b is subnormal; and p² · S is S · p · p, for p² may be infinite where S is 0.
+    """
+    match coefficient:
+        case Lit(value=1.0):
+            return total
+        case Call(op="neg", args=(a,)):
+            return call("neg", weighed(a, total))
+        case Call(op="div", args=(a, b)):
+            return call("div", weighed(a, total), b)
+        case Call(op="mul", args=(a, Call(op="div", args=(over, under)))):
+            return call("div", weighed(call("mul", a, over) if over != ONE else a, total), under)
+        case Call(op="mul", args=(Call(op="div", args=(over, under)), b)):
+            return call("div", weighed(call("mul", over, b) if over != ONE else b, total), under)
+        case Call(op="mul", args=(a, b)) if b in _multiplied(a):
+            return call("mul", weighed(a, total), b)
+        case _:
+            return call("mul", coefficient, total)
+
+
+def _multiplied(expr: Expr) -> list[Expr]:
+    """What a product is made of."""
+    if isinstance(expr, Call) and expr.op == "mul":
+        return [f for a in expr.args for f in _multiplied(a)]
+    return [expr]
+
+
+def _whole(lift: Expr) -> Expr:
+    """A lift that is 0 or 1, as a whole number."""
+    if lift == ONE:
+        return Lit(1, "int")
+    return call("where", call("ne", lift, Lit(0.0)), Lit(1, "int"), Lit(0, "int"))
+
+
+def usable(pivot: Pivot, value: Expr) -> Expr:
+    """Is the pivot a number that elements can be measured from?"""
+    finite = call("isfinite", value)
+    return finite if pivot.action == "shift" else call("and", finite, call("ne", value, Lit(0.0)))
+
+
+def _formula(lift: Expr, relatives: dict[str, Relative]) -> str:
+    """A name for Σ lift from its factors: exp, dev2 (a squared deviation), weights."""
+    powers: dict[str, int] = {}
+    for factor in _factors(lift):
+        match factor:
+            case Var(name=name) if name in relatives:
+                word = "dev"
+            case Var(name=name):
+                word = name
+            case Call(op=op):
+                word = op
+            case _:
+                continue
+        powers[word] = powers.get(word, 0) + 1
+    return "_".join(w if n == 1 else f"{w}{n}" for w, n in sorted(powers.items())) or "terms"
+
+
+def _factors(expr: Expr) -> list[Expr]:
+    if isinstance(expr, Call) and expr.op in ("mul", "zero_wins"):
+        return [f for a in expr.args for f in _factors(a)]
+    return [expr]

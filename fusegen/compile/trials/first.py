@@ -1,0 +1,95 @@
+"""Before a merge is first used: once along the bank, in the kernel's floats.
+
+What the proofs and their rule about floats let pass, and is wrong here, is a defect of ours. It is
+not used: the sum keeps its own sweep, so results are right, and the user is told.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+
+from fusegen.compile.trials.floats import Alarm, shortest, try_floats
+from fusegen.ir import graph as g
+from fusegen.ir.derivation import Dependent, Derivation, Refusal, RefusalKind, Refused
+from fusegen.ir.dtypes import BOOL, FLOAT32, INT64, DType
+from fusegen.ir.witness import Stray
+from fusegen.oracle.bank import bank_of
+from fusegen.oracle.replay import chain
+
+N_COLS = 24
+MOST_MERGES = 128
+"""Of longer rows, which only long lists need, more than one element is merged at a time: a list of
+K is sorted again in every merge, and K of those would take seconds."""
+_WIDE = {"float": FLOAT32, "int": INT64, "bool": BOOL}
+
+
+def tried_types(dtypes: Mapping[str, DType]) -> dict[str, DType]:
+    """The types that a trial tells apart. A merge for 16-bit rows alone keeps fewer sums; the rule
+    about floats knows no type, so float64 is as float32, whose range ends sooner."""
+    narrow = all(d.kind == "float" and d.itemsize < 4 for d in dtypes.values())
+    return {n: d if narrow else _WIDE[d.kind] for n, d in sorted(dtypes.items())}
+
+
+def tried(graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]) -> Derivation:
+    """The derivation of the text `graph`, with its repairs, without the merges that are wrong in
+    floats; warns of each. A repair that is wrong is none, and the sum is refused as it was."""
+    from fusegen.algebra.derive import derive
+    from fusegen.rewrite.repair.search import with_repairs
+
+    defects: dict[str, Refused] = {}
+    unfit: set[str] = set()
+    while alarms := _alarms(graph, derivation, tried_types(dtypes)):
+        repaired = {r.name for r in derivation.repairs}
+        for alarm in alarms:
+            if alarm.name in repaired:
+                unfit.add(alarm.name)
+                continue
+            entry = derivation[alarm.name]
+            assert isinstance(entry, Dependent)
+            defects[alarm.name] = found = _refused(graph, entry, alarm)
+            warnings.warn(f"{graph.name}: {found.refusal}", RuntimeWarning, stacklevel=2)
+        derivation = with_repairs(graph, derive(graph, defects), dtypes, but=unfit)
+    return derivation
+
+
+def _alarms(
+    graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]
+) -> list[Alarm]:
+    if not derivation.repairs and not any(isinstance(e, Dependent) for e in derivation):
+        return []
+    # Where the work is, not above: whoever finds a merge on disk needs none of it.
+    from fusegen.compile.lower.online import online_kernel
+
+    kernel = online_kernel(graph, derivation, dtypes)
+    least = least_columns(graph)
+    bank = bank_of(graph, dtypes, max(N_COLS, least))
+    tree = chain(-(-bank.n_cols // MOST_MERGES))
+    found = try_floats(graph, kernel, derivation, dtypes, bank, tree)
+    return [shortest(graph, kernel, derivation, dtypes, alarm, tree, least) for alarm in found]
+
+
+def least_columns(graph: g.Graph) -> int:
+    """The shortest row that the pipeline takes."""
+    return max((n.k for n in graph.nodes if isinstance(n, g.TopK)), default=1)
+
+
+def _refused(graph: g.Graph, entry: Dependent, alarm: Alarm) -> Refused:
+    node = graph[entry.name]
+    found = "it is not finite where the text is." if alarm.error == float("inf") else (
+        f"it is wrong by {alarm.error:.3g}, where rounding explains {alarm.allowed:.3g}."
+    )
+    why = f"its merge is proved over the real numbers, but in {alarm.floats}, one element at a " \
+          f"time,\n{found}"
+    what = f"the merge of {entry.name} is not used: {RefusalKind.DEFECT.value}"
+    fix = "This is a defect of fusegen, not of the text: please report it.\n" \
+          "The sum keeps a sweep of its own; the result is right."
+    return Refused(entry.name, entry.depends_on, Refusal(
+        RefusalKind.DEFECT, node.loc, what, why, fix, stray(alarm)
+    ))
+
+
+def stray(alarm: Alarm) -> Stray:
+    """The row of an alarm as plain data."""
+    values = tuple((n, tuple(float(v) for v in a[0])) for n, a in alarm.bank.inputs.items())
+    return Stray(values, alarm.bank.label(0), alarm.merged, alarm.text)

@@ -1,0 +1,1 @@
+"""The languages, as frozen data: types, operations, graphs, monoids, derivations, kernels."""

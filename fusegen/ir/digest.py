@@ -1,0 +1,62 @@
+"""What tells nodes from one another, and graphs: the name under which things are kept."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, assert_never
+
+from fusegen.ir import graph as g
+from fusegen.ir.errors import InternalError
+
+
+def attributes(node: g.Node) -> tuple[Any, ...]:
+    """What tells a node from others with the same operands; hashable, without the location."""
+    match node:
+        case g.Input(name=name, axis=axis):
+            return ("input", name, axis.value)
+        case g.Literal(value=value):
+            if type(value) not in (bool, int, float):
+                raise InternalError(f"a literal of type {type(value).__name__}")
+            return ("literal", type(value).__name__, repr(value))
+        case g.Length():
+            return ("length",)
+        case g.Index(sections=sections):
+            return ("index", sections)
+        case g.Map(op=op):
+            return ("map", op)
+        case g.Cast(dtype=dtype):
+            return ("cast", dtype.name)
+        case g.Reduce(fold=fold):
+            return ("reduce", fold.value)
+        case g.TopK(k=k, largest=largest):
+            return ("topk", k, largest)
+        case g.Part(field=field):
+            return ("part", field)
+        case g.Take():
+            return ("take",)
+        case g.Own(operator=operator):
+            return ("own", operator.name, operator.key)
+        case g.Field(name=name):
+            return ("field", name)
+        case _:
+            assert_never(node)
+
+
+def digest(graph: g.Graph) -> str:
+    """A hash of all that generated source depends on: structure, names, lines; not folders."""
+    number = {n: i for i, n in enumerate(graph.nodes)}
+    parts = [graph.name, graph.loc.short, repr(graph.output_names)]
+    parts.append(repr((graph.allow_cancellation, graph.like)))
+    for node in graph.nodes:
+        row = (
+            attributes(node),
+            [number[a] for a in g.operands(node)],
+            graph.names[node],
+            node in graph.named,
+            node.loc.short,
+            node.loc.text,
+        )
+        parts.append(repr(row))
+    parts.append(repr([number[n] for n in graph.outputs]))
+    parts.append(repr([i.name for i in graph.inputs]))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

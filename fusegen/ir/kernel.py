@@ -1,0 +1,298 @@
+"""Kernel IR: exactly what a template may see, for every backend.
+
+A kernel visits rows; for each row it makes one or more sweeps over the columns. A sweep folds a
+`Monoid`, then its steps compute row values, then it stores. Later sweeps may use every row value of
+earlier ones. Expressions name things; nothing below this layer decides anything about meaning.
+
+Names an expression can use:
+  element scope   the sweep's sources and lets, `column` (int), and row scope
+  row scope       `state.<component>` right after the sweep, row params, lets of the prelude and of
+                  steps so far, `n_cols`
+  list scope      `<list>_value`, `<list>_column` of the entry, `entry` (its number, the best is 0),
+                  lets of the scope, and row scope
+
+Programs of one role alone (`compile/roles.py`) take or leave states, whose bytes are laid out by
+`state_layout`: their fields are row values and lists whose rows are a state apart (`Param.pitch`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal
+
+from fusegen.ir.dtypes import DType
+from fusegen.ir.errors import InternalError
+from fusegen.ir.expr import Call, Expr, Lit, Var, variables
+from fusegen.ir.forms import Role
+from fusegen.ir.loc import Loc
+from fusegen.ir.monoid import Monoid
+
+COLUMN = Var("column", "int", varying=True)
+N_COLS = Var("n_cols", "int")
+ROW = Var("row", "int")
+ENTRY = Var("entry", "int", varying=True)
+FIRST_COLUMN = Var("first_column", "int")
+"""Number, in the whole row, of a piece's first column; of a call's it is 0."""
+
+Shape = Literal["element", "per_column", "row", "list", "states"]
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """An array the kernel reads or writes; `row` and `list` arrays are contiguous, but for those
+    that are fields of states.
+
+    Shapes: element (n_rows, n_cols) with a row stride, per_column (n_cols,), row (n_rows,),
+    list (n_rows, k); states (n_cols, n_rows, k), k bytes each, as a merge reads them.
+    """
+
+    name: str
+    dtype: DType
+    shape: Shape
+    output: bool = False
+    k: int = 1
+    pitch: int = 0  # elements from one row's to the next, where that is not as many as a row has
+    field: str = ""  # of a state, that it holds
+
+    @property
+    def step(self) -> int:
+        """Elements of a `row` or `list` array from one row's to the next."""
+        return self.pitch or (self.k if self.shape == "list" else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class FromMemory:
+    """Items are the elements of an array's row, each at its own column."""
+
+    param: str
+
+    @property
+    def name(self) -> str:
+        """What expressions over elements call an item."""
+        return self.param
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Arrays that it takes the items from."""
+        return (self.param,)
+
+
+Source = FromMemory
+"""Where a sweep's items come from: something with a `name` and with the arrays that it `reads`.
+Each backend knows how to print one in `emit/sources.py`, and asks no other module about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which element of an array the item at `column` of a row is: its row and column there, over
+    `column`, `row`, `n_cols` and the row's values."""
+
+    row: Expr = ROW
+    column: Expr = COLUMN
+
+    @property
+    def is_plain(self) -> bool:
+        """Is every item the element at its own place, so that neighbours stay neighbours?"""
+        return self.row == ROW and self.column == COLUMN
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """`name = expr`; `note` is the user's line, shown at the end of the emitted one."""
+
+    name: str
+    expr: Expr
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """`name = value at column index`, NaN out of range. `loads` are element params read there
+    under their own names; `lets` are element values computed from them."""
+
+    name: str
+    index: Expr
+    loads: tuple[str, ...]
+    lets: tuple[Let, ...]
+    value: Expr
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The scope of one list entry: what is computed for each of the K entries of list `top`."""
+
+    top: str
+    k: int
+    steps: tuple[Let | Gather, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListFold:
+    """A row value: `fold` of an expression over the K entries."""
+
+    name: str
+    fold: Literal["max", "min", "sum", "prod"]
+    entries: Entries
+    value: Expr
+    note: str = ""
+
+
+Step = Let | Gather | ListFold
+
+
+@dataclass(frozen=True, slots=True)
+class ElementStore:
+    """`param[row, column] = value`, in this very sweep."""
+
+    param: str
+    value: Expr
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RowStore:
+    param: str
+    value: Expr
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListStore:
+    param: str
+    entries: Entries
+    value: Expr
+    note: str = ""
+
+
+Store = ElementStore | RowStore | ListStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """One traversal of the row."""
+
+    number: int  # counted from 1 over the whole program
+    algorithm: str  # what the field calls it, for the banner
+    loads: tuple[Source, ...]
+    lets: tuple[Let, ...]
+    monoid: Monoid
+    notes: tuple[tuple[str, str], ...] = ()  # component of the state → the user's line
+    steps: tuple[Step, ...] = ()
+    element_stores: tuple[ElementStore, ...] = ()
+    row_stores: tuple[RowStore, ...] = ()
+    list_stores: tuple[ListStore, ...] = ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Every array that items come from, each once."""
+        return tuple(dict.fromkeys(name for source in self.loads for name in source.reads))
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Arrays whose rows go by as they lie in memory."""
+        return tuple(s.param for s in self.loads if isinstance(s, FromMemory))
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """Everything this sweep writes."""
+        return (*self.element_stores, *self.row_stores, *self.list_stores)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One launch: its sweeps share the row's values."""
+
+    name: str
+    compute: DType  # what "float" means: float32 or float64
+    params: tuple[Param, ...]
+    prelude: tuple[Step, ...]  # row values known before the first sweep
+    sweeps: tuple[Sweep, ...]
+
+    def param(self, name: str) -> Param:
+        return next(p for p in self.params if p.name == name)
+
+    @property
+    def elements(self) -> tuple[Param, ...]:
+        """Arrays with a row stride, in parameter order."""
+        return tuple(p for p in self.params if p.shape == "element")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """The launches of a pipeline in order, and the arrays that live between them."""
+
+    name: str
+    loc: Loc
+    form: str
+    kernels: tuple[Kernel, ...]
+    inputs: tuple[Param, ...]
+    outputs: tuple[Param, ...]
+    workspace: tuple[Param, ...]
+    proof: tuple[tuple[str, str], ...]  # for the banner: what, and whether it was proved or refused
+    role: Role = "call"
+
+    @property
+    def sweeps(self) -> tuple[Sweep, ...]:
+        return tuple(s for k in self.kernels for s in k.sweeps)
+
+    @property
+    def reads_per_element(self) -> int:
+        """Element arrays read, summed over sweeps: the paper's memory accesses, loads."""
+        return sum(
+            k.param(name).shape == "element" for k in self.kernels for s in k.sweeps
+            for name in s.reads
+        )
+
+    @property
+    def writes_per_element(self) -> int:
+        """Element arrays written, summed over sweeps."""
+        return sum(len(s.element_stores) for s in self.sweeps)
+
+
+def expressions_in(part: Any) -> Iterator[Expr]:
+    """Every expression inside records of the Kernel IR."""
+    return _inside(part, (Var, Lit, Call))
+
+
+def gathers_in(part: Any) -> Iterator[Gather]:
+    """Every gather inside records of the Kernel IR: of row values, and of lists' entries."""
+    return _inside(part, (Gather,))
+
+
+def _inside(part: Any, kinds: tuple[type, ...]) -> Iterator[Any]:
+    if isinstance(part, kinds):
+        yield part
+    elif isinstance(part, tuple):
+        for inner in part:
+            yield from _inside(inner, kinds)
+    elif is_dataclass(part):
+        for field in fields(part):
+            yield from _inside(getattr(part, field.name), kinds)
+
+
+def names_in(part: Any) -> frozenset[str]:
+    """Every name that expressions inside records of the Kernel IR use."""
+    return frozenset(n for e in expressions_in(part) for n in variables(e))
+
+
+def verify_program(program: Program) -> None:
+    """Sweeps are numbered in order, touch only arrays that their kernel has, and keep something in
+    every component of their states. Raises InternalError."""
+    if [s.number for s in program.sweeps] != list(range(1, len(program.sweeps) + 1)):
+        raise InternalError(f"{program.name}: sweeps are not numbered in order")
+    for kernel in program.kernels:
+        _verify_kernel(kernel)
+
+
+def _verify_kernel(kernel: Kernel) -> None:
+    outputs = {p.name for p in kernel.params if p.output}
+    inputs = {p.name for p in kernel.params} - outputs
+    for sweep in kernel.sweeps:
+        wrong = ({*sweep.reads} - inputs) | ({s.param for s in sweep.stores} - outputs)
+        if wrong:
+            raise InternalError(f"{kernel.name}, sweep {sweep.number}: unknown {sorted(wrong)}")
+        empty = [c.name for c in sweep.monoid.components if c.width < 1]
+        if empty:
+            raise InternalError(f"{kernel.name}, sweep {sweep.number}: {empty} hold nothing")

@@ -1,0 +1,127 @@
+"""What people write from habit with arrays, and what a pipeline's text says instead."""
+
+from __future__ import annotations
+
+from numbers import Number
+
+from fusegen.ir.nearest import nearest
+
+_WORDS = """
+    abs all any argmax argmin cast ceil cos count erf exp exp2 expm1 floor index isfinite isinf
+    isnan length log log1p log2 logsumexp max maximum mean min minimum prod ragged reduce round
+    rsqrt sections sigmoid sign sin sqrt sum take tanh topk var where xlogy
+"""
+WORDS = frozenset(_WORDS.split())
+"""The language: fg.<word> for each."""
+
+_CODE = {
+    "std": "fg.sqrt(fg.var(x)); fg.var divides by the number of columns",
+    "var_mean": "fg.var(x) and fg.mean(x); they share a sweep",
+    "clip": "fg.minimum(fg.maximum(x, low), high)",
+    "clamp": "fg.minimum(fg.maximum(x, low), high)",
+    "relu": "fg.maximum(x, 0)",
+    "silu": "x * fg.sigmoid(x)",
+    "gelu": "0.5 * x * (1 + fg.erf(x / math.sqrt(2)))",
+    "softplus": "fg.maximum(x, 0) + fg.log1p(fg.exp(-fg.abs(x)))",
+    "log10": "fg.log(x) / math.log(10)",
+    "tan": "fg.sin(x) / fg.cos(x)",
+    "square": "x**2",
+    "power": "a**b",
+    "pow": "a**b",
+    "mod": "a - b * fg.floor(a / b)",
+    "remainder": "a - b * fg.floor(a / b)",
+    "floor_divide": "fg.floor(a / b)",
+    "reciprocal": "1 / x",
+    "amax": "fg.max(x)",
+    "amin": "fg.min(x)",
+    "average": "fg.sum(w * x) / fg.sum(w)",
+    "nansum": "fg.sum(fg.where(fg.isnan(x), 0, x))",
+    "nanmax": "fg.max(fg.where(fg.isnan(x), -math.inf, x))",
+    "nanmin": "fg.min(fg.where(fg.isnan(x), math.inf, x))",
+    "nanmean": "fg.sum(fg.where(fg.isnan(x), 0, x)) / fg.count(~fg.isnan(x))",
+    "count_nonzero": "fg.count(x != 0)",
+    "ptp": "fg.max(x) - fg.min(x)",
+    "norm": "fg.sqrt(fg.sum(x**2)), or fg.library.norm2(x), which does not overflow",
+    "dot": "fg.sum(a * b) for two inputs of the same rows",
+    "matmul": "fg.sum(a * b) for two inputs of the same rows",
+    "einsum": "fg.sum(a * b) for two inputs of the same rows",
+    "logical_and": "a & b",
+    "logical_or": "a | b",
+    "logical_xor": "a != b",
+    "logical_not": "~a",
+}
+"""Code that means the word."""
+
+_SAID = {
+    "shape": "fg.length(x) counts the columns; the number of rows is not known in the text.",
+    "size": "fg.length(x) counts the columns; the number of rows is not known in the text.",
+    "dtype": "One text serves every element type; fg.cast(x, dtype) converts.",
+    "astype": 'fg.cast(x, "float32") converts.',
+    "to": 'fg.cast(x, "float32") converts.',
+    "float": 'fg.cast(x, "float32") converts.',
+    "long": 'fg.cast(x, "int64") converts.',
+    "int": 'fg.cast(x, "int64") converts.',
+    "item": "The value is known only on the device: work on it with fg's operations.",
+    "arange": "fg.index(x) gives the column numbers.",
+    "sort": "fg.topk(x, k) gives the K greatest in order; a whole sort is no reduction.",
+    "argsort": "fg.topk(x, k) gives the K greatest in order; a whole sort is no reduction.",
+    "median": "A median is no merge of partial results: it is not a row reduction here.",
+    "quantile": "A quantile is no merge of partial results: it is not a row reduction here.",
+    "cumsum": "A running sum is no reduction; fg.monoid folds a row from left to right.",
+    "reshape": "A text works on one row; give the arrays the shape that you want outside.",
+    **dict.fromkeys(
+        ("view", "flatten", "ravel", "squeeze", "unsqueeze", "expand_dims", "ndim"),
+        "A text works on one row; give the arrays the shape that you want outside.",
+    ),
+    **dict.fromkeys(
+        ("cpu", "cuda", "numpy", "detach", "clone", "copy", "tolist", "device"),
+        "A text works where the arrays are; move and copy them outside.",
+    ),
+    **dict.fromkeys(
+        ("float16", "float32", "float64", "int32", "int64", "half", "double", "bfloat16"),
+        'fg.cast(x, "float32") converts.',
+    ),
+    "T": "A text works on one row; choose the axis in the call: p(x, axis=0).",
+}
+"""Where there is no such code: a sentence."""
+
+
+def instead(name: str) -> str:
+    """What to write for a word that is not of the language; empty if nothing is like it."""
+    if name in WORDS:
+        return f"Write fg.{name}(x)."
+    if name in _CODE:
+        return f"Write {_CODE[name]}."
+    if name in _SAID:
+        return _SAID[name]
+    guess = nearest(name, WORDS)
+    return guess.replace("'", "fg.", 1).replace("'", "")
+
+
+def shown(value: object) -> str:
+    """An operand that is none, as a message names it."""
+    kind = type(value).__name__
+    if isinstance(value, str | complex) or value is None:
+        return repr(value)
+    return f"{kind} {value!r}" if isinstance(value, Number) else kind
+
+
+def remedy(value: object) -> str:
+    """What to do with an operand that is none."""
+    match value:
+        case None:
+            return "An optional input may be absent: y if w is None else y * w."
+        case tuple() | list():
+            return "fg.topk gives (values, indices): values, indices = fg.topk(x, k)."
+        case complex():
+            return "There are kernels for real numbers only."
+        case str() | bytes():
+            return "Numbers in strings are converted by float(…)."
+        case Number():
+            return "float(…) makes a number of it."
+        case _ if callable(value):
+            return "Call it first."
+        case _ if getattr(value, "ndim", None) == 0:
+            return "Its .item() is a number."
+    return ("Pass arrays as parameters of the pipeline; annotate fg.PerColumn or fg.PerRow where "
+            "they are not (rows, columns).")

@@ -1,0 +1,281 @@
+"""Symbolic values: what a pipeline's function computes with while it is traced.
+
+Every operation adds a node to the graph of the active `Builder`; equal operations share a node.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from fusegen.ir import graph as g
+from fusegen.ir.conditions import is_condition
+from fusegen.ir.digest import attributes
+from fusegen.ir.errors import TraceError, UnknownName
+from fusegen.ir.literals import fits_float, plain
+from fusegen.ir.loc import Loc
+from fusegen.ir.ops import OPS, of_ufunc
+from fusegen.ir.watches import Watches
+from fusegen.lang.advice import instead, remedy, shown
+from fusegen.lang.blame import PACKAGE, line_outside
+
+_LANGUAGE_FILES = {
+    f"{PACKAGE}{file}.py"
+    for file in ("lang/value", "lang/trace", "lang/elementwise", "lang/reductions", "lang/columns",
+                 "lang/words", "lang/own", "lang/callables", "pipeline/pipeline")
+}
+
+
+@dataclass(eq=False, repr=False)
+class Value:
+    """What pipeline functions compute with: a node of the graph being traced."""
+
+    node: g.Node
+
+    def __repr__(self) -> str:
+        what = " ".join(str(part) for part in attributes(self.node)[:2])
+        extent = g.extent(self.node).value
+        return f"<fusegen value: {what[:60]}, {extent}, {self.node.loc.short}>"
+
+    def __add__(self, other: Operand) -> Value: return apply("add", self, other)
+    def __radd__(self, other: Operand) -> Value: return apply("add", other, self)
+    def __sub__(self, other: Operand) -> Value: return apply("sub", self, other)
+    def __rsub__(self, other: Operand) -> Value: return apply("sub", other, self)
+    def __mul__(self, other: Operand) -> Value: return apply("mul", self, other)
+    def __rmul__(self, other: Operand) -> Value: return apply("mul", other, self)
+    def __truediv__(self, other: Operand) -> Value: return apply("div", self, other)
+    def __rtruediv__(self, other: Operand) -> Value: return apply("div", other, self)
+    def __pow__(self, other: Operand) -> Value: return apply("pow", self, other)
+    def __rpow__(self, other: Operand) -> Value: return apply("pow", other, self)
+    def __neg__(self) -> Value: return apply("neg", self)
+    def __pos__(self) -> Value: return self
+    def __abs__(self) -> Value: return apply("abs", self)
+    def __lt__(self, other: Operand) -> Value: return apply("lt", self, other)
+    def __le__(self, other: Operand) -> Value: return apply("le", self, other)
+    def __gt__(self, other: Operand) -> Value: return apply("gt", self, other)
+    def __ge__(self, other: Operand) -> Value: return apply("ge", self, other)
+    def __eq__(self, other: object) -> Value: return apply("eq", self, other)  # type: ignore
+    def __ne__(self, other: object) -> Value: return apply("ne", self, other)  # type: ignore
+    def __and__(self, other: Operand) -> Value: return apply("and", self, other)
+    def __rand__(self, other: Operand) -> Value: return apply("and", other, self)
+    def __or__(self, other: Operand) -> Value: return apply("or", self, other)
+    def __ror__(self, other: Operand) -> Value: return apply("or", other, self)
+    def __invert__(self) -> Value: return apply("not", self)
+    __hash__ = object.__hash__
+
+    def __xor__(self, other: Operand) -> Value: return (self | other) & ~(self & other)
+    def __rxor__(self, other: Operand) -> Value: return self ^ other
+
+    def __round__(self, digits: object = None) -> Value:
+        return apply("round", self) if digits is None else _refuse(
+            "a pipeline value is rounded to whole numbers", "",
+            "Write fg.round(x * 100) / 100 for two digits.")
+
+    def __floor__(self) -> Value: return apply("floor", self)
+    def __ceil__(self) -> Value: return apply("ceil", self)
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            _refuse(f"a pipeline value cannot be formatted as {spec!r}",
+                    "Its numbers are known only on the device.", "Print the results instead.")
+        return repr(self)
+
+    if not TYPE_CHECKING:  # what a type checker knows is all there is
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("__"):  # a protocol that someone asks after
+                raise AttributeError(name)
+            raise UnknownName(f"a pipeline value has no .{name}", where=here(),
+                              why="It stands for a row, and is no array.",
+                              fix=instead(name))
+
+    def __bool__(self) -> NoReturn:
+        _refuse("Python cannot branch on a pipeline value",
+                "Its truth differs from row to row and is not known while tracing.",
+                "Use fg.where(condition, a, b); combine conditions with & | ~; Python's max(a, b) "
+                "and min(a, b) are fg.maximum(a, b) and fg.minimum(a, b).")
+
+    def __iter__(self) -> NoReturn:
+        _refuse("a pipeline value cannot be iterated or unpacked",
+                "It stands for a whole row, list or row value, not for a sequence.",
+                "Reduce it (fg.sum, fg.topk, …) or work on it elementwise.")
+
+    def __len__(self) -> NoReturn:
+        _refuse("a pipeline value has no length in Python",
+                "One text serves rows of every length.", instead("shape"))
+
+    def __getitem__(self, key: object) -> NoReturn:
+        _refuse("a pipeline value cannot be indexed with [ ]", "Rows are not sliced in Python.",
+                "Use fg.take(x, index) for the element at a column.")
+
+    def __setitem__(self, key: object, value: object) -> NoReturn:
+        _refuse("a pipeline value cannot be assigned to with [ ]", "Values are never changed.",
+                "Use fg.where(fg.index(x) == column, value, x).")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Value:
+        """NumPy's elementwise functions mean the operations of the same name."""
+        op = of_ufunc(ufunc.__name__)
+        if op is None or method != "__call__" or kwargs:
+            _foreign("NumPy", ufunc.__name__ if method == "__call__" else f"ufunc.{method}")
+        return apply(op, *args)
+
+    def __array_function__(self, function: Any, *_: Any) -> NoReturn:
+        _foreign("NumPy", function.__name__)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, *_: Any) -> NoReturn:
+        _foreign("torch", function.__name__)
+
+    def __float__(self) -> NoReturn:
+        _refuse("a pipeline value is not a Python number", "Its value is known only on the device.",
+                "Use fusegen's operations (fg.exp, fg.where, …) instead of Python's or math's.")
+
+    __int__ = __index__ = __complex__ = __trunc__ = __float__
+
+    def _whole(self, *_: object) -> NoReturn:
+        _refuse("a pipeline value has no // and no %", "", "Write fg.floor(a / b) for a // b, "
+                "and a - b * fg.floor(a / b) for a % b.")
+
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _whole
+
+    def _product(self, *_: object) -> NoReturn:
+        _refuse("a pipeline value has no @", "A text works on one row.", instead("dot"))
+
+    __matmul__ = __rmatmul__ = _product
+
+    def _shift(self, *_: object) -> NoReturn:
+        _refuse("a pipeline value has no << and no >>", "",
+                "Multiply by a power of two, or divide by one and take fg.floor.")
+
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _shift
+
+
+class PerColumn(Value):
+    """Annotates an input of shape (n_cols,), the same for every row."""
+
+
+class PerRow(Value):
+    """Annotates an input with one value per row."""
+
+
+Operand = Value | int | float | bool
+
+
+@dataclass
+class Builder:
+    """The graph under construction."""
+
+    nodes: dict[tuple[Any, ...], g.Node] = field(default_factory=dict)
+    made: dict[g.Node, int] = field(default_factory=dict)  # the values of `nodes`, numbered
+    outer: Builder | None = None  # around it: a monoid's lift may use the pipeline's values
+    labels: dict[g.Node, str] = field(default_factory=dict)
+    returned: set[g.Node] = field(default_factory=set)
+    codes: set[CodeType] = field(default_factory=set)
+    at: Loc | None = None  # the line that new nodes belong to, where it is not the caller's
+    ran: set[CodeType] = field(default_factory=set)  # all that was executed
+    functions: list[object] = field(default_factory=list)  # of the pipelines that were called
+    inside: list[tuple[Any, ...]] = field(default_factory=list)  # calls that have not returned
+    watches: Watches = field(default_factory=Watches)  # of graphs and monoids taken over
+
+    def add(self, node: g.Node) -> Value:
+        key = (attributes(node), tuple(id(a) for a in g.operands(node)))
+        found = self.nodes.setdefault(key, node)
+        self.made.setdefault(found, len(self.made))
+        return Value(found)
+
+    def knows(self, node: g.Node) -> bool:
+        """Was the node made here, or around here?"""
+        return node in self.made or (self.outer is not None and self.outer.knows(node))
+
+    def label(self, frame: FrameType, event: str, _arg: object) -> None:
+        """Profile hook: what runs is noted; a traced function's locals name the nodes."""
+        if event == "call":
+            self.ran.add(frame.f_code)
+        if event == "return" and frame.f_code in self.codes:
+            for name, value in frame.f_locals.items():
+                if isinstance(value, Value):
+                    self.labels.setdefault(value.node, name)
+
+
+ACTIVE: ContextVar[Builder | None] = ContextVar("fusegen_builder", default=None)
+
+
+def builder() -> Builder:
+    found = ACTIVE.get()
+    if found is None:
+        raise TraceError(
+            "a fusegen operation was called outside a pipeline", where=here(),
+            why="fg.exp, fg.sum and the rest describe rows; they do not compute on arrays.",
+            fix="Put it in a function decorated with @fg.pipeline and call that with arrays.",
+        )
+    return found
+
+
+def here() -> Loc:
+    """The nearest line of the stack that is not the language itself."""
+    active = ACTIVE.get()
+    if active is not None and active.at is not None:
+        return active.at
+    return line_outside(_LANGUAGE_FILES)
+
+
+def _refuse(what: str, why: str, fix: str) -> NoReturn:
+    raise TraceError(what, where=here(), why=why, fix=fix)
+
+
+def _foreign(library: str, name: str) -> NoReturn:
+    _refuse(f"{library}'s {name} was called on a pipeline value",
+            "It computes on arrays; a pipeline value stands for a row.",
+            instead(name) or "Use fusegen's own operations.")
+
+
+def lift(value: object) -> g.Node:
+    """The node of a Value, or a literal for a Python or NumPy number."""
+    build = builder()  # outside a pipeline, that is the mistake, not the operand
+    if isinstance(value, Value):
+        if not build.knows(value.node):
+            _refuse("a value of another pipeline, or of an earlier trace, is used here",
+                    f"It was made at {value.node.loc}, and means nothing outside its own text.",
+                    "Call that pipeline inside this one, or pass its results as an array.",
+                    )
+        return value.node
+    number = plain(value)
+    if number is not None:
+        if not fits_float(number):
+            _refuse("no float is near this number", "The greatest float is about 1.8e308.", "")
+        return build.add(g.Literal(number, here())).node
+    _refuse(f"{shown(value)} is not something a pipeline can compute with",
+            "Operands are pipeline values and Python or NumPy numbers.",
+            remedy(value))
+
+
+def counted(node: g.Node) -> g.Node:
+    """A condition as 0 or 1; other nodes as they are."""
+    return apply("where", Value(node), 1, 0).node if is_condition(node) else node
+
+
+def apply(op: str, *args: object) -> Value:
+    """Record the elementwise operation `op`; operands may be numbers."""
+    nodes = tuple(lift(a) for a in args)
+    rule = OPS[op].rule
+    if rule in ("arith", "float", "bool") and any(map(is_condition, nodes)):
+        if op in ("eq", "ne") and all(map(is_condition, nodes)):
+            a, b = map(Value, nodes)
+            return (a & ~b) | (~a & b) if op == "ne" else (a & b) | (~a & ~b)
+        nodes = tuple(map(counted, nodes))
+    elif op == "where" and is_condition(nodes[1]) is not is_condition(nodes[2]):
+        nodes = (nodes[0], *map(counted, nodes[1:]))
+    extents = {g.extent(n) for n in nodes}
+    if {g.Extent.ELEMENT, g.Extent.LIST} <= extents:
+        _refuse(f"{op} mixes an element value with a top-K list",
+                "One has n_cols entries per row, the other K.",
+                "Use fg.take(x, indices) to pick the list's elements.")
+    if len({top for n in nodes for top in g.lists_of(n)}) > 1:
+        _refuse(f"{op} mixes the lists of two different top-K results",
+                "Their entries belong to different columns.", "Return both lists.")
+    match op, nodes:
+        case "div", (g.Reduce(fold=g.Fold.SUM, arg=arg), g.Length()):
+            return builder().add(g.Reduce(g.Fold.MEAN, arg, here()))
+    return builder().add(g.Map(op, nodes, here()))

@@ -1,0 +1,41 @@
+"""What is built on pipelines: the library's texts, gradients, safe texts, checks."""
+
+from fusegen.library.texts import (
+    PIPELINES,
+    absmax_quantize,
+    argmax,
+    cross_entropy,
+    entropy,
+    layer_norm,
+    log_softmax,
+    logsumexp,
+    moe_gate,
+    naive_softmax,
+    norm2,
+    rms_norm,
+    softmax,
+    softmax_topk,
+    topk,
+    var_mean,
+    weighted_mean,
+)
+
+__all__ = [
+    "PIPELINES",
+    "absmax_quantize",
+    "argmax",
+    "cross_entropy",
+    "entropy",
+    "layer_norm",
+    "log_softmax",
+    "logsumexp",
+    "moe_gate",
+    "naive_softmax",
+    "norm2",
+    "rms_norm",
+    "softmax",
+    "softmax_topk",
+    "topk",
+    "var_mean",
+    "weighted_mean",
+]

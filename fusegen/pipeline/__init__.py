@@ -1,0 +1,1 @@
+"""What users hold: pipelines, their calls, and what they say about themselves."""

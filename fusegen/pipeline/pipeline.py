@@ -1,0 +1,297 @@
+"""What users hold: a Pipeline."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fusegen.backend.arrays.adopt import adopt, adopt_all, one_memory
+from fusegen.backend.arrays.columns import check_columns
+from fusegen.backend.arrays.rows import Axes, plain_axis, rows_of
+from fusegen.backend.problem import Problem
+from fusegen.backend.registry import HERE, SHOWN, target_named
+from fusegen.compile.passes import Traced, Work
+from fusegen.ir.dtypes import DType
+from fusegen.ir.errors import ArgumentError, FusegenError
+from fusegen.ir.forms import check_form, check_role
+from fusegen.ir.kinds import DTypes, assumed_dtypes
+from fusegen.ir.nearest import nearest
+from fusegen.ir.shared import Recent
+from fusegen.lang import signature as sg
+from fusegen.lang.blame import blamed, blames
+from fusegen.lang.callables import Held, function_of
+from fusegen.lang.signature import Signature, signature_of
+from fusegen.lang.trace import inline
+from fusegen.lang.value import ACTIVE
+from fusegen.pipeline import by_torch
+from fusegen.pipeline.call import Call, prepare
+from fusegen.pipeline.compiled import Compiled, Spec, asked_for, checked, target_of
+from fusegen.pipeline.remembered import MISS
+from fusegen.pipeline.states import States, finished, states_of
+from fusegen.pipeline.traces import MOST, Traces
+from fusegen.pipeline.variants import Choices, Variants
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from fusegen.algebra.proof.proof import Proof
+    from fusegen.compile.plan import Plan
+    from fusegen.pipeline.explain import Explanation
+
+
+class Pipeline(Held, by_torch.Calls):
+    """A row pipeline, made by `fg.pipeline`: call it with arrays, or ask what it compiles to.
+
+    Positional parameters are arrays (element inputs unless annotated
+    `fg.PerColumn` or `fg.PerRow`; default None makes one optional), keyword-only parameters are
+    compile-time constants.
+    """
+
+    like: tuple[str, ...] = ()  # inputs whose types the results take: a gradient's
+
+    def __init__(self, fn: Callable[..., Any], *, allow_cancellation: bool = False) -> None:
+        self.given, self.fn = fn, function_of(fn)
+        functools.update_wrapper(self, fn := self.fn)
+        self.allow_cancellation = allow_cancellation
+        self.name: str = fn.__name__
+        self.identity = by_torch.identity(self.name)
+        self.signature: Signature = signature_of(fn)
+        self.traces = Traces(self, self.signature.arrays)
+        self.derived: Recent[Any, Any] = Recent(MOST)  # made of this one: its gradients
+
+    def __repr__(self) -> str:
+        s = self.signature
+        arrays = ", ".join(f"[{n}]" if n in s.optional else n for n in s.arrays)
+        constants = "".join(f", {n}=" for n in s.constants)
+        return f"<fusegen pipeline {self.name}({arrays}{constants})>"
+
+    def __call__(
+        self, *arrays: Any, axis: Axes = -1, out: Any = None, keepdims: bool = False,
+        form: str = "auto", device: str = "auto", deterministic: bool = False, **constants: Any,
+    ) -> Any:
+        """Run where the arrays live; results are arrays of the same kind.
+
+        arrays: element inputs broadcast against one another as NumPy's, so that (n_cols,) is the
+        same for every row, also where there are as many rows; per-row inputs have the shape of the
+        axes that stay, per-column inputs that of the reduced ones, (n_cols,).
+        axis: the reduced axis; a tuple of them, or None for all, are one row in C order.
+        keepdims: reduced axes stay, with size 1 (lists: K, in the last of them).
+        out: an array, or a tuple or dict like the outputs, to write into.
+        form: auto, online, safe or unfused. device: auto, cpu or cuda, must be where the data is.
+        deterministic: a row's bits do not depend on the number of rows; see `compile`.
+        Row values have the other axes' shape; lists have K where the (last) reduced axis was.
+        Kinds: torch, CuPy, JAX in, the same out; pandas and xarray keep their labels on results of
+        their input's shape; all else (lists, polars, dask) gives NumPy arrays.
+        Raises ArgumentError, ShapeError, DTypeError, TraceError, or BackendError.
+        """
+        rest = (axis, form, device, deterministic, keepdims)
+        if by_torch.compiling():
+            return by_torch.in_graph(self, arrays, constants, out, rest)
+        try:
+            if ACTIVE.get() is not None:  # is_tracing(), at every call
+                sg.refuse_inside(
+                    self.name, axis=plain_axis(axis) != -1, out=out is not None,
+                    keepdims=sg.check_flag("keepdims", keepdims), form=form != "auto",
+                    device=device != "auto",
+                    deterministic=sg.check_flag("deterministic", deterministic),
+                )
+                return self._inline(arrays, constants)
+            if axis.__class__ is not int:
+                rest = (plain_axis(axis), *rest[1:])
+            watches = self.traces.watches
+            if (watches.items or watches.others) and watches.changed():
+                self.traces.are_stale()
+            found = self.traces.recall.find(arrays, constants, out, rest)
+            if found is MISS:
+                found = by_torch.served(self, arrays, constants, out, rest)
+            return self._look(arrays, constants, out, rest) if found is MISS else found
+        except FusegenError as error:
+            raise blamed(error)  # noqa: B904
+
+    def _look(
+        self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any, rest: by_torch.Rest
+    ) -> Any:
+        """A call looked at in full, and remembered."""
+        recall = self.traces.recall
+        axis, form, device, deterministic, keepdims = rest
+        one_tree = sg.check_flag("deterministic", deterministic)
+        choices = Choices(form=check_form(form), deterministic=one_tree)
+        call = self.prepare(arrays, named, axis=axis, out=out, device=device, choices=choices,
+                            keepdims=keepdims)
+        call.run()
+        recall.learn(call, arrays, named, out, rest)
+        return call.hand_back()
+
+    def prepare(
+        self, arrays: tuple[Any, ...], named: Mapping[str, Any], *, axis: Axes = -1,
+        out: Any = None, keepdims: bool = False, form: str = "auto", device: str = "auto",
+        choices: Choices | None = None,
+    ) -> Call:
+        """Everything of a call but running it; `named` holds constants and arrays by name."""
+        present, constants = self.bind(arrays, named)
+        adopted = adopt_all(present)
+        one_memory(adopted, device)
+        chosen = choices if choices is not None else Choices(form=check_form(form))
+        dtypes = {n: a.dtype for n, a in adopted.items()}
+        variants = self.of_types(dtypes, constants, chosen)
+        return prepare(variants, adopted, axis, out, sg.check_flag("keepdims", keepdims))
+
+    @blames
+    def reference(
+        self, *arrays: Any, axis: Axes = -1, keepdims: bool = False, **constants: Any
+    ) -> Any:
+        """The text as written, in NumPy float64 (int64 for integers); always NumPy arrays."""
+        from fusegen.pipeline.reference import reference
+
+        present, values = self.bind(arrays, constants)
+        graph = self.traced(frozenset(present), values).graph
+        return reference(graph, present, axis, sg.check_flag("keepdims", keepdims))
+
+    @blames
+    def states(self, *arrays: Any, at: int = 0, **constants: Any) -> States:
+        """What is known of pieces of rows, to be merged with that of others by `fg.merge`. arrays:
+        as for a call, columns last; at: the number of the first column in the whole row. Raises
+        PipelineError where the results need more than a state."""
+        present, values = self.bind(arrays, constants)
+        return states_of(self, present, values, sg.check_count("at", at, 0) or 0)
+
+    @blames
+    def finish(self, states: States) -> Any:
+        """What a call returns for the whole rows. Raises ArgumentError, ShapeError."""
+        return finished(self, states)
+
+    @blames
+    def compile(
+        self, *arrays: Any, form: str = "auto", target: str | None = None,
+        deterministic: bool = False, tune: bool = False, chunk: int | None = None,
+        **constants: Any,
+    ) -> Compiled:
+        """Compile once for these arrays or `fg.Spec`s.
+
+        target: "cpu", a CPU level, "sm_90"…, "numpy" (no compiler); None: where the arrays live.
+        deterministic: the bits of a row depend on its length, the types, the device and how rows
+        lie to 16-byte boundaries, never on how many rows there are or which one it is. Without it
+        few rows may be cut up otherwise than many. The same call gives the same bits either way.
+        tune: measure the best few schedules on these arrays, which must live on a GPU, and use the
+        fastest for their shape, here and in later processes (`Compiled.tuned`); other calls, and
+        other shapes, do not take part. A second or so; memory for two more sets of results.
+        chunk: elements folded safely inside before two states merge; 1 is the textbook online form.
+        On a CPU a multiple of the vector up to 262144, on a GPU a power of two that a thread holds.
+        """
+        present, values = self.bind(arrays, constants)
+        choices = Choices(form=check_form(form), chunk=sg.check_whole("chunk", chunk),
+                          target=None if target is None else target_named(target),
+                          deterministic=sg.check_flag("deterministic", deterministic),
+                          tune=sg.check_flag("tune", tune))
+        there = {n: adopt(n, a) for n, a in present.items() if not isinstance(a, Spec)}
+        shapes, dtypes = asked_for(present, there)
+        if choices.target is None:
+            choices = replace(choices, target=target_of(there))
+        variants = self.of_types(dtypes, values, choices)
+        rows = rows_of(variants.graph.inputs, shapes, -1)
+        check_columns(variants.graph, rows.n_cols)
+        options = dict(form=form, target=target, deterministic=deterministic, chunk=chunk, **values)
+        specs = {n: Spec(shapes[n], dtypes[n].name) for n in present}
+        found = Compiled(self.signature, choices, variants, rows, (self, options | specs))
+        if tune:
+            found.tune(there, present)
+        if len(there) == len(present):
+            found.load(there)
+        return found
+
+    # ---- what it compiles to ----
+
+    @blames
+    def work(
+        self, *, target: str = HERE, dtype: DTypes = "float32", n_cols: int | None = None,
+        form: str = "auto", chunk: int | None = None, inputs: Collection[str] = (),
+        n_rows: int | None = None, deterministic: bool = False, role: str = "call",
+        **constants: Any,
+    ) -> Work:
+        """A compilation for types; `inputs` names optional inputs to include."""
+        for name in sg.check_names("inputs", inputs):
+            if name not in self.signature.optional:
+                raise ArgumentError(f"{self.name} has no optional input {name!r}",
+                                    fix=nearest(name, self.signature.optional))
+        present = frozenset(n for n in self.signature.arrays
+                            if n not in self.signature.optional or n in inputs)
+        values = self.signature.bind_constants(constants)
+        found = target_named(target)
+        dtypes = assumed_dtypes(self.traced(present, values).graph, dtype)
+        choices = Choices(form=check_form(form), role=check_role(role), target=found,
+                          chunk=sg.check_whole("chunk", chunk))
+        problem = Problem(dtypes=dtypes, n_rows=sg.check_count("n_rows", n_rows, 0),
+                          n_cols=sg.check_count("n_cols", n_cols),
+                          any_rows=sg.check_flag("deterministic", deterministic))
+        return checked(self.of_types(dtypes, values, choices).work(found, problem))
+
+    @blames
+    def source(self, target: str = SHOWN, dtype: DTypes = "float32", n_cols: int | None = None,
+               form: str = "auto", chunk: int | None = None, include: bool = False,
+               host: bool = False, **more: Any) -> str:
+        """The generated CUDA C++ ("sm_80"…) or C++ ("cpu"); needs no GPU, CuPy or compiler.
+
+        dtype: one for all inputs, or by input name. inputs=(…): optional inputs to include.
+        role="fold", "merge", "finish": what `states`, `fg.merge` and `finish` run, not a call.
+        include: name fusegen's headers (in `fg.include_dir()`), and do not hold their text. host:
+        end with extern "C" `<name>_workspace` and `<name>_launch`, which check what is assumed.
+        """
+        asked: Any = {"dtype": dtype, "n_cols": n_cols, "form": form, "chunk": chunk}
+        work = self.work(target=target, **asked, **more)
+        text = work.emitted.text(include=sg.check_flag("include", include))
+        return f"{text}\n{work.launcher}" if sg.check_flag("host", host) else text
+
+    @blames
+    def plan(self, *, target: str = HERE, dtype: DTypes = "float32", n_cols: int | None = None,
+             form: str = "auto", chunk: int | None = None, **more: Any) -> Plan:
+        """Sweeps, and reads and writes per element, of a form."""
+        asked: Any = {"dtype": dtype, "n_cols": n_cols, "form": form, "chunk": chunk}
+        return self.work(target=target, **asked, **more).plan
+
+    @blames
+    def derivation(self, **more: Any) -> Proof:
+        """Derived states, pivots, transports, obligations with status and time, refusals."""
+        return self.work(**more).proof
+
+    @blames
+    def explain(self, **more: Any) -> Explanation:
+        """All of it for a person: str(), and HTML in a notebook. Arguments as for `source`."""
+        from fusegen.pipeline.explain import Explanation
+
+        return Explanation(self.name, self.fn, self.work(**more))
+
+    @blames
+    def graph(self, *, inputs: Collection[str] = (), **constants: Any) -> nx.DiGraph:
+        """The traced graph: nodes by name, attributes label, loc, extent and output."""
+        from fusegen.compile.fusion import as_networkx
+
+        return as_networkx(self.work(inputs=inputs, **constants).graph)
+
+    # ---- remembered ----
+
+    def traced(self, present: frozenset[str], constants: dict[str, Any]) -> Traced:
+        return self.traces.traced(present, constants)
+
+    def of_types(
+        self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices
+    ) -> Variants:
+        return self.traces.of_types(dtypes, constants, choices)
+
+    def traced_functions(self) -> tuple[object, ...]:
+        """What `captured` follows of a pipeline that a text uses."""
+        return (self.fn,)
+
+    def bind(
+        self, arrays: tuple[Any, ...], named: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(arrays that are present, constants) by name. Raises ArgumentError."""
+        by_name = {n: v for n, v in named.items() if n in self.signature.arrays}
+        rest = {n: v for n, v in named.items() if n not in by_name}
+        constants = self.signature.bind_constants(rest)
+        return self.signature.bind_arrays(arrays, by_name), constants
+
+    def _inline(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        present, constants = self.bind(arrays, named)
+        return inline(self.fn, [present.get(n) for n in self.signature.arrays], constants)

@@ -1,0 +1,220 @@
+"""Calls remembered: arrays that lie like those of an earlier call are served at once, where
+their memory can tell.
+
+The first call of a kind takes the full look (call.prepare), which makes every check and raises
+whatever is wrong; what it found is kept under all that it looked at. A call that is remembered
+checks what can differ between arrays that look alike: overlapping memory, and this thread's device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusegen.backend.arrays.results import maker
+from fusegen.backend.arrays.spans import address, reach
+from fusegen.backend.backend import Bindable, Bound, Helped
+from fusegen.ir import graph as g
+from fusegen.ir.literals import constant_key
+from fusegen.ir.nesting import nest
+from fusegen.ir.shared import Lock
+from fusegen.pipeline.call import Call
+
+MISS = object()
+_MOST_CALLS = 1024  # remembered per pipeline; more and the memory starts afresh
+_LOCK = Lock()
+_READERS: dict[type, Callable[[Any], Any]] = {}  # of the libraries met so far
+
+_Apart = tuple[int, int, int, int]
+
+
+@dataclass(slots=True, kw_only=True)
+class Ready:
+    """A call but for its arrays' addresses."""
+
+    bound: Bound
+    apart: tuple[_Apart, ...]  # (i, j, low, high): low < address i − address j < high overlaps
+    finish: Callable[[list[Any], Any], Any]  # (made, out) → what the pipeline returns
+    single: bool  # is that one output?
+    sizes: tuple[int, ...]  # of elements, of the arrays that the caller gives
+    pupil: Helped | None  # a helper, once it is there, is to serve such calls
+
+    def run(self, pointers: list[int], out: Any) -> Any:
+        """The results, or MISS where memory overlaps."""
+        for i, j, low, high in self.apart:
+            if low < pointers[i] - pointers[j] < high:
+                return MISS
+        return self.finish(self.bound.run(pointers), out)
+
+
+class Recall:
+    """What one pipeline, or one that is compiled, remembers. `rest` of a call: axis, form, …"""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names  # of positional arrays
+        self._ready: dict[Any, Ready] = {}
+        self._compiled: Any = None  # what a helper remembers
+
+    def find(
+        self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any, rest: tuple[Any, ...]
+    ) -> Any:
+        """The results of a call like an earlier one, or MISS. Raises BackendError.
+
+        Once a helper was taught, its `find` stands in the instance, before this one."""
+        if not _READERS:
+            return MISS
+        seen = self._spell(arrays, named, out, rest)
+        if seen is None:
+            return MISS
+        try:
+            ready = self._ready.get(seen[0])
+        except TypeError:  # a constant that cannot be a key: the full look says which
+            return MISS
+        if ready is None:
+            return MISS
+        if ready.pupil is not None:
+            self._teach(ready, (arrays, named, out, rest))
+        return ready.run(seen[1], out)
+
+    def learn(
+        self, call: Call, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any,
+        rest: tuple[Any, ...],
+    ) -> None:
+        """Remember a call that has run."""
+        layout = call.layout
+        readers = [r for a in layout.adopted.values() if (r := a.memory.reader(a)) is not None]
+        if not readers or layout.rows.n_rows == 0 or layout.copies:
+            return
+        for reader in readers:
+            _READERS.update(dict.fromkeys(reader.types, reader.read))
+        seen = self._spell(arrays, named, out, rest)
+        if seen is None:
+            return
+        order = [n for n, a in zip(self._names, arrays, strict=False) if a is not None]
+        order += [n for n, a in named.items() if n in self._names and a is not None]
+        ready = _ready(call, order, seen[1], out)
+        if ready is not None:
+            with _LOCK.held():
+                if len(self._ready) >= _MOST_CALLS:
+                    self._ready.clear()
+                self._ready[seen[0]] = ready
+            if ready.pupil is not None:
+                self._teach(ready, (arrays, named, out, rest))
+
+    def _teach(self, ready: Ready, call: tuple[Any, ...]) -> None:
+        """Calls like this one are the helper's from now on, if there is one, and it takes them."""
+        pupil = ready.pupil
+        helper = None if pupil is None else pupil.helper()
+        if pupil is None or helper is None:
+            return
+        with _LOCK.held():
+            if self._compiled is None:
+                self._compiled = helper.Calls(self.find, self._names, _MOST_CALLS)
+            finish = None if ready.single else ready.finish
+            self._compiled.learn(*call, pupil.plan(ready.sizes, finish))
+            vars(self)["find"] = self._compiled.find
+        ready.pupil = None
+
+    def _spell(
+        self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any, rest: tuple[Any, ...]
+    ) -> tuple[tuple[Any, ...], list[int]] | None:
+        """(key, addresses of the arrays and of what out= gives); None: only a full look can
+        tell."""
+        key: list[Any] = [rest]
+        pointers: list[int] = []
+        try:
+            for array in arrays:
+                _add(array, key, pointers)
+            for name, value in named.items():
+                key.append(name)
+                if name in self._names:
+                    _add(value, key, pointers)
+                else:
+                    key.append(constant_key(value))
+            if out is not None:
+                places, given = _given(out)
+                key.append(("out", type(out), places))
+                for array in given:
+                    _add(array, key, pointers)
+        except (KeyError, TypeError, RuntimeError):  # no reader, None from it, a library's refusal
+            return None
+        return tuple(key), pointers
+
+
+def _add(array: Any, key: list[Any], pointers: list[int]) -> None:
+    """An array as it lies, or None. Raises KeyError, TypeError, RuntimeError."""
+    if array is None:
+        key.append(None)
+        return
+    part, pointer = _READERS[type(array)](array)
+    key.append(part)
+    pointers.append(pointer)
+
+
+def _given(out: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """(where they stand in out=, the arrays or None there); nothing deeper than one level."""
+    if isinstance(out, tuple | list):
+        return tuple(range(len(out))), tuple(out)
+    if isinstance(out, dict):
+        return tuple(out), tuple(out.values())
+    return (None,), (out,)
+
+
+def _ready(call: Call, order: list[str], pointers: list[int], out: Any) -> Ready | None:
+    """None where kernels do not see the very memory that the caller gave."""
+    layout, like, executable = call.layout, call.layout.like, call.executable
+    if not isinstance(executable, Bindable):
+        return None
+    graph, outputs = layout.graph, layout.outputs
+    structure = graph.structure
+    places: dict[int, Any] = {}  # output → where it stands in out=
+    for place, array in () if out is None else zip(*_given(out), strict=True):
+        if array is None:
+            continue
+        leaf: Any = structure if isinstance(structure, int) else structure[place]
+        if not isinstance(leaf, int) or leaf in places:
+            return None
+        places[leaf] = place
+    kernel = {i.name: graph.names[i] for i in graph.inputs}
+    given = [outputs[leaf].name for leaf in places]
+    fresh = [p for i, p in enumerate(outputs) if i not in places]
+    views = [layout.adopted[n].array for n in order]
+    views += [layout.results[i].shaped for i in places]
+    if [address(v) for v in views] != pointers:
+        return None
+    # Inputs that the pipeline does not use have a name of their own that no launch asks for.
+    names = (*(kernel.get(n, f"{n} (unused)") for n in order), *given, *(p.name for p in fresh))
+    rows = layout.rows
+    makers = tuple(maker(p, rows, like) for p in fresh)
+    bound = executable.bound(layout.arrays, rows.n_rows, rows.n_cols, names, like.given, makers)
+    return Ready(
+        bound=bound,
+        apart=_apart(views, len(order)), finish=_finish(structure, places, len(outputs)),
+        single=structure == 0, sizes=tuple(v.itemsize for v in views),
+        pupil=bound if isinstance(bound, Helped) else None,
+    )
+
+
+def _apart(views: list[Any], n_inputs: int) -> tuple[_Apart, ...]:
+    """Every given output against every input and every other output."""
+    ends = [reach(v) for v in views]
+    pairs = [(i, j) for i in range(n_inputs, len(views)) for j in range(i)]
+    return tuple((i, j, ends[j][0] - ends[i][1], ends[j][1] - ends[i][0]) for i, j in pairs)
+
+
+def _finish(
+    structure: g.Structure, places: Mapping[int, Any], n_outputs: int
+) -> Callable[[list[Any], Any], Any]:
+    """What puts results that were made, and those that were given, into the pipeline's nesting."""
+    if structure == 0:
+        return (lambda made, out: out) if places else (lambda made, out: made[0])
+    if type(structure) is tuple and structure == tuple(range(n_outputs)) and not places:
+        return lambda made, out: tuple(made)
+
+    def finish(made: list[Any], out: Any) -> Any:
+        rest = iter(made)
+        return nest(structure, [out[places[i]] if i in places else next(rest)
+                                for i in range(n_outputs)])
+
+    return finish

@@ -1,1 +1,0 @@
-"""Pipelines for people: explanations, drawings, and what works on this machine."""

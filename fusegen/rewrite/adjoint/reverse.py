@@ -1,0 +1,207 @@
+"""The reverse sweep: adjoints of every node from those of the outputs, last node first.
+
+  y = f(a, b, …) elementwise   ā += ȳ · ∂f/∂a;  where a is a row value, ā += Σ ȳ · ∂f/∂a
+  r = Σ e                      ē += r̄
+  r = mean e                   ē += r̄ / n
+  r = max e, min e             ē += r̄ · [e = r] / (number of ties), unless r is proved to cancel
+  r = e at column i            ē += r̄ · [column = i]
+
+Griewank & Walther 2008, Evaluating Derivatives, chapter 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NoReturn, assert_never
+
+from fusegen.ir import graph as g
+from fusegen.ir.derivation import Obligation
+from fusegen.ir.digest import attributes
+from fusegen.ir.errors import InternalError, TraceError
+from fusegen.ir.loc import Loc
+from fusegen.lang import lang as fg
+from fusegen.lang.value import Operand, Value, builder, here, lift
+from fusegen.rewrite.adjoint import terms as tm
+from fusegen.rewrite.adjoint.rules import RULES
+from fusegen.rewrite.adjoint.terms import Terms
+from fusegen.rewrite.adjoint.text import Writer
+
+_MANY = 8  # terms; an adjoint with more becomes one value
+
+
+@contextmanager
+def written_at(loc: Loc) -> Iterator[None]:
+    """New nodes belong to this line of the user's."""
+    build = builder()
+    before, build.at = build.at, loc
+    try:
+        yield
+    finally:
+        build.at = before
+
+
+def active_nodes(order: Sequence[g.Node], wanted: Sequence[g.Node]) -> set[g.Node]:
+    """The nodes whose value moves, in floating point, with one of `wanted`."""
+    active = set(wanted)
+    for node in order:
+        if any(a in active for a in g.operands(node)) and _passes(node, active):
+            active.add(node)
+    return active
+
+
+def _passes(node: g.Node, active: set[g.Node]) -> bool:
+    match node:
+        case g.Map(op="where", args=(_, a, b)):
+            return a in active or b in active
+        case g.Map(op=op):
+            return RULES[op] != "flat"
+        case g.Cast(dtype=dtype):
+            return dtype.kind == "float"
+        case g.Reduce(fold=fold):
+            return fold not in (g.Fold.ARGMAX, g.Fold.ARGMIN)
+        case g.Part(field=field_name):
+            return field_name == "values"
+        case g.Take(arg=arg):
+            return arg in active
+        case _:
+            return True
+
+
+@dataclass
+class Reverse:
+    """Adjoints of `wanted` inputs, one output after another."""
+
+    wanted: Sequence[g.Input]
+    stationary: Callable[[g.Node, g.Reduce], Obligation]  # does the output move with it?
+    writer: Writer = field(default_factory=Writer)
+    proofs: list[Obligation] = field(default_factory=list)
+    found: dict[g.Node, Terms] = field(default_factory=dict)
+
+    def add(self, output: g.Node, cotangent: g.Node) -> None:
+        """Add what the cotangent of one output contributes."""
+        order = g.topological((output,))
+        active = active_nodes(order, self.wanted)
+        self.writer.learn(order)
+        adjoints: dict[g.Node, Terms] = {output: tm.of(cotangent)}
+        for node in reversed(order):
+            terms = adjoints.get(node)
+            if terms is None or node not in active or self._cancels(output, node) or not terms:
+                continue
+            with written_at(node.loc):
+                if len(terms) > _MANY:
+                    terms = tm.of(self.writer.write(terms))
+                if node in self.wanted:
+                    self.found[node] = tm.plus(self.found.get(node, {}), terms)
+                for arg, share in self._shares(node, terms, output):
+                    if arg in active:
+                        share = self._as_extent(arg, node, share)
+                        adjoints[arg] = tm.plus(adjoints.get(arg, {}), share)
+
+    def write(self, node: g.Input) -> g.Node:
+        """The gradient with respect to an input, as text."""
+        with written_at(node.loc):
+            found = self.writer.write(self.found[node])
+            if node.axis is g.Axis.ELEMENT and g.extent(found) is g.Extent.ROW:
+                column = builder().add(g.Index(here()))
+                return fg.where(column >= 0, Value(found), 0.0).node  # at every position
+        return found
+
+    def _as_extent(self, arg: g.Node, node: g.Node, share: Terms) -> Terms:
+        """A row value met at every position gets the sum of what every position sends back."""
+        meets = g.extent(arg) is g.Extent.ROW and g.extent(node) is g.Extent.ELEMENT
+        return self.writer.row_sum(share) if meets else share
+
+    def _shares(
+        self, node: g.Node, terms: Terms, output: g.Node
+    ) -> Iterator[tuple[g.Node, Terms]]:
+        """(operand, its share of the adjoint) for every operand that passes one on."""
+        if g.extent(node) is g.Extent.LIST or g.lists_of(node):
+            _refuse_list(node)
+        match node:
+            case g.Input():
+                return
+            case g.Map():
+                yield from self._map(node, terms)
+            case g.Cast(arg=arg):
+                yield arg, terms
+            case g.Reduce():
+                yield from self._reduce(node, terms, output)
+            case g.Take(arg=arg, index=index):
+                yield arg, _product(terms, tm.one_hot(index))
+            case g.Own() | g.Field():
+                _refuse_own(node)
+            case g.Literal() | g.Length() | g.Index() | g.TopK() | g.Part():
+                raise InternalError(f"{attributes(node)} has no adjoint")
+            case _:
+                assert_never(node)
+
+    def _map(self, node: g.Map, terms: Terms) -> Iterator[tuple[g.Node, Terms]]:
+        rule = RULES[node.op]
+        if rule == "flat" or rule == "internal":
+            raise InternalError(f"{node.op} has no derivative rule")
+        slopes = rule(Value(node), *(Value(a) for a in node.args))
+        for arg, slope in zip(node.args, slopes, strict=True):
+            for part in slope if isinstance(slope, tuple) else (slope,):
+                yield arg, _product(terms, part)
+
+    def _reduce(
+        self, node: g.Reduce, terms: Terms, output: g.Node
+    ) -> Iterator[tuple[g.Node, Terms]]:
+        if not g.is_reduction(node):
+            _refuse_list(node.arg)
+        arg = node.arg
+        match node.fold:
+            case g.Fold.SUM:
+                yield arg, terms
+            case g.Fold.MEAN:
+                length = builder().add(g.Length(here())).node
+                yield arg, tm.scaled(terms, Fraction(1), frozenset({(length, -1)}))
+            case g.Fold.MAX | g.Fold.MIN:
+                best = Value(arg) == Value(node)
+                ties = fg.sum(fg.where(best, 1.0, 0.0))
+                absent = fg.where(ties > 0, 0.0, math.nan)  # NaN equals nothing
+                yield arg, _product(terms, tm.choice(best.node, True, absent) / ties)
+            case g.Fold.PROD:
+                raise TraceError(
+                    "fg.prod has no gradient here", where=node.loc,
+                    why="The others' product is Π/x, which is 0/0 for a row with a zero.",
+                    fix="For positive elements write fg.exp(fg.sum(fg.log(x))).",
+                )
+            case g.Fold.ARGMAX | g.Fold.ARGMIN:
+                raise InternalError("a column number has no adjoint")
+            case _:
+                assert_never(node.fold)
+
+    def _cancels(self, output: g.Node, node: g.Node) -> bool:
+        """Is the node a maximum or minimum with which the output is proved not to move?"""
+        if not isinstance(node, g.Reduce) or node.fold not in (g.Fold.MAX, g.Fold.MIN):
+            return False
+        proof = self.stationary(output, node)
+        if proof.status == "proved":
+            self.proofs.append(proof)
+        return proof.status == "proved"
+
+
+def _product(terms: Terms, factor: Operand) -> Terms:
+    coefficient, product = tm.factors(lift(factor))
+    return tm.scaled(terms, coefficient, product) if coefficient else {}
+
+
+def _refuse_own(node: g.Node) -> NoReturn:
+    raise TraceError(
+        "a monoid of one's own has no gradient here", where=node.loc,
+        why="Its merge says how states join, not how the result follows one element.",
+        fix="Write the reduction with fg.sum, fg.max and the rest.",
+    )
+
+
+def _refuse_list(node: g.Node) -> NoReturn:
+    raise TraceError(
+        "the values of a top-K have no gradient here", where=node.loc,
+        why="It would scatter K values into the row, and be 0 elsewhere.",
+        fix="Differentiate what comes before fg.topk, and pick its columns yourself.",
+    )

@@ -1,0 +1,102 @@
+"""A graph with some of its sums about pivots of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from fusegen.ir import graph as g
+from fusegen.ir.derivation import Derivation
+from fusegen.ir.names import Taken
+from fusegen.lang.trace import unique_names
+from fusegen.lang.value import ACTIVE, Builder
+from fusegen.rewrite.build import rebuilt
+
+if TYPE_CHECKING:
+    from fusegen.rewrite.repair.sums import Repaired
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One sum and what stands for it; `text` is the sum over row values as they now are."""
+
+    name: str
+    text: g.Reduce
+    repaired: Repaired
+    hidden: tuple[g.Reduction, ...]  # reductions that the text does not have
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """The graph, with the same inputs, outputs and names; and what has changed in it."""
+
+    graph: g.Graph
+    changes: tuple[Change, ...]
+
+
+def repaired_graph(graph: g.Graph, derivation: Derivation) -> g.Graph:
+    """What a derivation of the graph is about."""
+    if not derivation.repairs:
+        return graph
+    return rewritten(graph, frozenset(r.name for r in derivation.repairs)).graph
+
+
+def rewritten(graph: g.Graph, names: Collection[str]) -> Rewriting:
+    """The graph with the named sums repaired, those whose terms have the shape for it."""
+    build = Builder()
+    for node in graph.nodes:
+        build.add(node)
+        build.labels[node] = graph.names[node]
+    token = ACTIVE.set(build)
+    try:
+        return _rewritten(graph, names, build)
+    finally:
+        ACTIVE.reset(token)
+
+
+def _rewritten(graph: g.Graph, wanted: Collection[str], build: Builder) -> Rewriting:
+    from fusegen.rewrite.repair.pivots import (
+        repaired,
+    )
+
+    known: dict[g.Node, g.Node] = {}
+    changes: list[Change] = []
+    for node in graph.nodes:
+        made = rebuilt(node, known.__getitem__)
+        found = None
+        if graph.names[node] in wanted and isinstance(made, g.Reduce) and not _is_own(made):
+            found = repaired(made)
+        if found is not None and isinstance(made, g.Reduce):
+            before = {*graph.nodes, *known.values(), made}
+            inner = g.topological((found.value,))
+            hidden = tuple(n for n in inner if isinstance(n, g.Reduction) and n not in before)
+            changes.append(Change(graph.names[node], made, found, hidden))
+            made = found.value
+        known[node] = made
+        build.labels.setdefault(made, graph.names[node])
+    outputs = tuple(known[n] for n in graph.outputs)
+    nodes = g.topological((*graph.inputs, *outputs))
+    _name_new([n for n in nodes if n not in set(known.values())], graph, build)
+    own = [p for c in changes for p in c.repaired.pivots]
+    # Arrays are called as they are for the text, whoever named them.
+    names = unique_names(nodes, build, graph.names.values())
+    names |= {i: graph.names[i] for i in graph.inputs}
+    new = replace(
+        graph, nodes=nodes, outputs=outputs, names=names,
+        named=frozenset([*(known[n] for n in graph.named), *own]) & frozenset(nodes),
+    )
+    return Rewriting(new, tuple(changes))
+
+
+def _is_own(total: g.Reduce) -> bool:
+    """Does the sum use a state of the user's own? How it rounds along a tree is unknown."""
+    return any(isinstance(n, g.Own) for n in g.topological((total,)))
+
+
+def _name_new(nodes: Sequence[g.Node], graph: g.Graph, build: Builder) -> None:
+    """New nodes take no name that a node of the text has."""
+    taken = Taken(graph.names.values())
+    for node in nodes:
+        if node in build.labels:
+            build.labels[node] = taken.free(build.labels[node])

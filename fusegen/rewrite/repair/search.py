@@ -1,0 +1,113 @@
+"""Which sums get another pivot: those that are refused as they stand, and merge with it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from fusegen.algebra.derive import derive
+from fusegen.algebra.equality import prove_equal
+from fusegen.algebra.floats.partial import lost_in
+from fusegen.algebra.proof.definitions import formula_of
+from fusegen.ir import graph as g
+from fusegen.ir.derivation import Derivation, Entry, Obligation, RefusalKind, Refused, Repair
+from fusegen.ir.dtypes import DType
+from fusegen.ir.errors import DTypeError
+from fusegen.ir.kinds import infer_kinds
+from fusegen.rewrite.repair.condition import cancels
+from fusegen.rewrite.repair.rewriting import Change, Rewriting, rewritten
+
+_BEYOND = (RefusalKind.KINK, RefusalKind.ORDER, RefusalKind.LATE, RefusalKind.DEFECT)
+"""What no other pivot mends."""
+
+
+def with_repairs(
+    graph: g.Graph, text: Derivation, dtypes: Mapping[str, DType], but: Collection[str] = ()
+) -> Derivation:
+    """The derivation `text` of the graph, or that of its `repaired_graph` where that saves a sweep;
+    `repairs` then says what was changed. `but`: sums that are left as they are.
+    """
+    names = {e.name for e in text if isinstance(e, Refused) and e.refusal.kind not in _BEYOND}
+    names -= set(but)
+    defects = {e.name: e for e in text
+               if isinstance(e, Refused) and e.refusal.kind is RefusalKind.DEFECT}
+    proofs: dict[str, Obligation] = {}
+    while names:
+        found = rewritten(graph, names)
+        if not found.changes or not _has_types(found.graph, dtypes):
+            break
+        # What does not merge is derived without reasons, and needs no proof: most texts end here.
+        new = derive(found.graph, defects, groups=_hidden(found), witnesses=False)
+        sound = {c.name for c in found.changes if lost_in(c.repaired.value, c.text.arg) is None}
+        sound -= _failing(found, new)
+        sound -= {c.name for c in found.changes if c.name in sound and cancels(c, found.graph)}
+        if len(sound) == len(found.changes):
+            if _spoilt(text, new):
+                return text
+            proofs |= {c.name: _proof(c) for c in found.changes if c.name not in proofs}
+            sound = {n for n in sound if proofs[n].status == "proved"}
+            if len(sound) == len(found.changes):
+                return _told(new, text, found, proofs)
+        names = sound
+    return text
+
+
+def _hidden(found: Rewriting) -> list[frozenset[str]]:
+    """The sums of each change, that are of use together alone."""
+    names = found.graph.names
+    return [frozenset(names[h] for h in c.hidden if h in names) for c in found.changes]
+
+
+def _has_types(graph: g.Graph, dtypes: Mapping[str, DType]) -> bool:
+    """Whole numbers have no mean, and are summed exactly as they are."""
+    try:
+        infer_kinds(graph, dtypes)
+    except DTypeError:
+        return False
+    return True
+
+
+def _proof(change: Change) -> Obligation:
+    return prove_equal(change.name, change.text, change.repaired.plain,
+                       f"{change.name} about another pivot = {change.name} as written")
+
+
+def _failing(found: Rewriting, new: Derivation) -> set[str]:
+    """Changes with a sum of their own that does not merge either."""
+    refused = {e.name for e in new if isinstance(e, Refused)}
+    return {c.name for c, hidden in zip(found.changes, _hidden(found), strict=True)
+            if hidden & refused}
+
+
+def _spoilt(text: Derivation, new: Derivation) -> bool:
+    """Has a sum that merged lost its pivot?"""
+    before = {e.name for e in text if isinstance(e, Refused)}
+    return any(isinstance(e, Refused) and e.name not in before for e in new)
+
+
+def _told(
+    new: Derivation, text: Derivation, found: Rewriting, proofs: dict[str, Obligation]
+) -> Derivation:
+    repairs = []
+    for change in found.changes:
+        entry, pivots = text[change.name], change.repaired.pivots
+        assert isinstance(entry, Refused)
+        repairs.append(Repair(
+            change.name, next(d for d in text.definitions if d.name == change.name),
+            formula_of(found.graph, change.repaired.plain),
+            tuple(found.graph.names[p] for p in pivots if p in found.graph.names),
+            entry.refusal.why, proofs[change.name],
+        ))
+    entries = tuple(_shown(e, text) for e in new)
+    return replace(new, entries=entries, repairs=tuple(repairs), seconds=new.seconds + text.seconds)
+
+
+def _shown(entry: Entry, text: Derivation) -> Entry:
+    """A refusal with the row that shows why: what is refused was so in the text, over row values
+    that are equal."""
+    before = next((e for e in text if e.name == entry.name), None)
+    if not isinstance(entry, Refused) or not isinstance(before, Refused):
+        return entry
+    same = entry.refusal.kind is before.refusal.kind
+    witness = before.refusal.witness if same else None
+    return replace(entry, refusal=replace(entry.refusal, witness=witness))

@@ -1,0 +1,1 @@
+"""Naive text to safe text: what overflows or cancels is rewritten, and proved equal."""

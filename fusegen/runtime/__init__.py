@@ -1,1 +1,0 @@
-"""Compiling, caching and running kernels; taking arrays in and handing them back."""

@@ -1,0 +1,109 @@
+"""Calls that torch has to see, made: recorded in eager mode, by operators wherever torch traces.
+
+In eager mode without gradients there is nothing here: `Pipeline.__call__` runs the kernel, past
+torch's dispatcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from fusegen.ir import graph as g
+from fusegen.ir.errors import ArgumentError
+from fusegen.ir.nesting import nest
+from fusegen.lang.words import TopK
+from fusegen.pipeline.by_torch import ARRAY, NUMBER, Entry, Rest, is_disguised
+from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.remembered import MISS
+from fusegen.torch.backward import Call
+from fusegen.torch.operators import operator_for
+from fusegen.torch.overloads import axis_in
+from fusegen.torch.policy import widened
+from fusegen.torch.recorded import is_recorded, record
+
+register_namedtuple = torch.utils._pytree._register_namedtuple
+register_namedtuple(TopK, serialized_type_name="fusegen.TopK")  # exported programs return it
+
+
+def call(
+    pipeline: Pipeline, arrays: Sequence[Any], named: dict[str, Any], out: Any, rest: Rest
+) -> Any:
+    """The results; MISS where eager mode has nothing to record."""
+    present, constants = pipeline.bind(tuple(arrays), named)
+    tensors = [a for a in present.values() if isinstance(a, torch.Tensor)]
+    traced = any(map(is_disguised, tensors)) or torch._C._len_torch_dispatch_stack() > 0
+    asked = pipeline if traced else widened(pipeline, tensors)
+    records = is_recorded(tensors)
+    if not traced and not records:
+        return MISS if asked is pipeline else asked(*arrays, **named, **_options(out, rest))
+    given = [_tensor(n, present.get(n), tensors[0]) for n in pipeline.signature.arrays]
+    if traced:
+        _, made = entry(pipeline, [None if a is None else ARRAY for a in given], constants)
+        return made(given, constants, out, rest)
+    if out is not None:
+        raise ArgumentError("out= has no gradient", why="A tensor requires one.",
+                            fix="Leave out= away, or call under torch.no_grad().")
+    axis, form, _, deterministic, keepdims = rest
+    return record(Call(asked, constants, axis, keepdims, form, deterministic), given)
+
+
+def _options(out: Any, rest: Rest) -> dict[str, Any]:
+    words = ("axis", "form", "device", "deterministic", "keepdims")
+    return {"out": out, **dict(zip(words, rest, strict=True))}
+
+
+def _tensor(name: str, array: Any, like: Any) -> Any:
+    """Other arrays beside tensors, as tensors."""
+    return array if array is None or isinstance(array, torch.Tensor) else \
+        torch.as_tensor(array, device=like.device)
+
+
+# ---- by operators ----
+
+
+def entry(
+    pipeline: Pipeline, arrays: Sequence[Any], named: Mapping[str, Any]
+) -> tuple[str, Entry]:
+    """What makes calls with these arrays there and these constants: see `by_torch.Helper.entry`.
+
+    A NUMBER counts as its default, or 1.0: only how results are nested may not depend on it."""
+    told = {n: v for n, v in named.items() if v is not NUMBER}
+    numbers = {n for n, v in named.items() if v is NUMBER}
+    usual = pipeline.signature.constants
+    told |= {n: usual[n] if type(usual.get(n)) is float else 1.0 for n in numbers}
+    present, constants = pipeline.bind(tuple(arrays), told)
+    traced = pipeline.traced(frozenset(present), constants)
+    graph, text = traced.graph, traced.digest[:16]
+    operator = operator_for(pipeline, constants, len(graph.outputs))
+    names = pipeline.signature.arrays
+    packet, words, structure = operator.packet, operator.words, graph.structure
+
+    def made(arrays: Sequence[Any], named: dict[str, Any], out: Any, rest: Rest) -> Any:
+        axis, form, _, deterministic, keepdims = rest
+        given = [*arrays, *[named.get(n) for n in names[len(arrays):]]]
+        keywords = {words[n]: v for n, v in named.items() if n in words}
+        found = packet(*given, **keywords, axis=axis_in(axis), keepdims=keepdims, form=form,
+                       deterministic=deterministic, text=text)
+        results = nest(structure, list(found) if isinstance(found, tuple | list) else [found])
+        return results if out is None else _written(structure, results, out)
+
+    shown = "".join("01"[n in present] for n in names)
+    return f"{operator.name}_{shown}_{_shape_of(structure)}_{text}", made
+
+
+def _shape_of(structure: g.Structure) -> str:
+    return f"{hash(repr(structure)) & 0xFFFFFFFF:x}"
+
+
+def _written(structure: g.Structure, results: Any, out: Any) -> Any:
+    """Results in the caller's memory, which is what the call returns."""
+    if isinstance(structure, int):
+        return out.copy_(results)
+    keys = structure if isinstance(structure, dict) else range(len(structure))
+    for key in keys:
+        if out[key] is not None:
+            _written(structure[key], results[key], out[key])
+    return out

@@ -1,0 +1,70 @@
+"""Shapes and types of results, also where sizes are symbols: what a tensor without memory becomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from fusegen.backend.arrays.columns import check_columns
+from fusegen.backend.arrays.results import result_shape
+from fusegen.backend.arrays.rows import Axes, Rows, rows_of
+from fusegen.ir import graph as g
+from fusegen.ir.dtypes import DType, dtype_of
+from fusegen.ir.errors import ShapeError
+from fusegen.ir.forms import check_form
+from fusegen.ir.nesting import nest
+from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.variants import Choices
+
+
+def dtype_in(tensor: Any) -> DType:
+    return dtype_of(str(tensor.dtype).removeprefix("torch."))
+
+
+def rows_in(
+    inputs: Sequence[g.Input], arrays: Mapping[str, Any], axis: Axes, keepdims: bool = False
+) -> Rows:
+    """As `rows_of`; sizes may be symbols. Raises ShapeError."""
+    elements = [i for i in inputs if i.axis is g.Axis.ELEMENT]
+    whole = tuple(arrays[elements[0].name].shape)
+    for other in elements[1:]:
+        shape = tuple(arrays[other.name].shape)
+        if shape != whole:
+            whole = tuple(_broadcast(whole, shape))
+    rows = rows_of(tuple(elements), {i.name: whole for i in elements}, axis, keepdims)
+    if all(type(n) is int for a in arrays.values() for n in a.shape):  # with every check
+        rows_of(tuple(inputs), {i.name: tuple(arrays[i.name].shape) for i in inputs}, axis)
+    return rows
+
+
+def _broadcast(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
+    try:
+        found: Sequence[Any] = torch.broadcast_shapes(a, b)
+    except RuntimeError:
+        raise ShapeError("the element inputs do not broadcast against one another",
+                         why=f"Shapes: {tuple(a)}, {tuple(b)}.") from None
+    return found
+
+
+def results(
+    pipeline: Pipeline, arrays: Mapping[str, Any], constants: dict[str, Any], axis: Axes,
+    keepdims: bool, form: str, deterministic: bool,
+) -> list[Any]:
+    """Empty tensors like the results, in the order of the outputs; where the inputs have no memory
+    they have none. Raises what is wrong with the text, the types or the shapes."""
+    choices = Choices(form=check_form(form), deterministic=deterministic)
+    dtypes = {n: dtype_in(a) for n, a in arrays.items()}
+    variants = pipeline.of_types(dtypes, constants, choices)
+    rows = rows_in(variants.graph.inputs, arrays, axis, keepdims)
+    check_columns(variants.graph, rows.n_cols)
+    like = next(iter(arrays.values()))
+    return [like.new_empty(result_shape(p, rows), dtype=getattr(torch, p.dtype.name))
+            for p in variants.program.outputs]
+
+
+def nested(graph: g.Graph, found: Any) -> Any:
+    """What an operator returned, as the pipeline nests it."""
+    return nest(graph.structure, [found] if isinstance(found, torch.Tensor) else list(found))

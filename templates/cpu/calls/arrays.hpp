@@ -1,0 +1,279 @@
+// A call spelled: all that a full look would see of its arguments, in words that can be compared.
+//
+// Arrays of exactly NumPy's type are read by the fields that NumPy's ABI fixes, tensors of types
+// that were named by DLPack's C exchange API. What is not ok only a full look can judge.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace fusegen {
+
+// numpy/ndarraytypes.h, the same in 1.x and 2.x
+struct NumpyType {
+    PyObject head;
+    PyTypeObject* scalar;
+    char kind, type, byteorder, flags;
+    int number;
+};
+struct NumpyArray {
+    PyObject head;
+    char* data;
+    int n_axes;
+    Py_ssize_t *shape, *strides;
+    PyObject* base;
+    NumpyType* type;
+    int flags;
+};
+constexpr int kWriteable = 0x400;
+
+// dlpack.h, version 1.3
+struct DLDevice { int32_t type, id; };
+struct DLDataType { uint8_t code, bits; uint16_t lanes; };
+struct DLTensor {
+    void* data;
+    DLDevice device;
+    int32_t n_axes;
+    DLDataType type;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+};
+struct DLManaged {
+    uint32_t major, minor;
+    void* context;
+    void (*deleter)(DLManaged*);
+    uint64_t flags;
+    DLTensor tensor;
+};
+struct Exchange {
+    uint32_t major, minor;
+    void* previous;
+    int (*allocate)(DLTensor*, DLManaged**, void*, void (*)(void*, const char*, const char*));
+    int (*from_object)(void*, DLManaged**);
+    int (*to_object)(DLManaged*, void**);
+    int (*view)(void*, DLTensor*);
+    int (*stream)(int32_t, int32_t, void**);
+};
+constexpr int32_t kHost = 1;  // kDLCPU
+
+// What has been said of libraries, once per process; all of it lives for ever.
+struct Libraries {
+    PyTypeObject* array = nullptr;  // NumPy's
+    std::vector<PyTypeObject*> tensors;
+    const Exchange* exchange = nullptr;
+    PyObject *requires_grad = nullptr, *is_neg = nullptr;  // the attribute's name; the method
+    PyObject *records = nullptr, *modes = nullptr;  // are gradients recorded; modes that see all
+};
+inline Libraries libraries;
+
+inline bool is_tensor(PyTypeObject* type)
+{
+    for (PyTypeObject* known : libraries.tensors)
+        if (type == known) return true;
+    return false;
+}
+
+// The memory of an array that its library has just made; null: it is none of these.
+inline char* address_of(PyObject* made)
+{
+    if (Py_TYPE(made) == libraries.array) return reinterpret_cast<NumpyArray*>(made)->data;
+    DLTensor t;
+    if (!is_tensor(Py_TYPE(made))) return nullptr;
+    if (libraries.exchange->view(made, &t)) return PyErr_Clear(), nullptr;
+    return static_cast<char*>(t.data) + t.byte_offset;
+}
+
+// Of a Python call's result: true, false, or -1 where it raised.
+inline int truth(PyObject* found)
+{
+    if (!found) return PyErr_Clear(), -1;
+    const int is = PyObject_IsTrue(found);
+    Py_DecRef(found);
+    if (is < 0) PyErr_Clear();
+    return is;
+}
+
+// Memory of an array: bytes from its first element to the lowest, and to the highest.
+struct Span {
+    char* from;
+    int64_t low, high;
+    bool given;  // by out=
+};
+
+class Spelling {
+public:
+    static constexpr int kMostWords = 128, kMostArrays = 24, kMostAxes = 16;
+
+    bool ok = true;
+    int n_words = 0, n_arrays = 0;
+    uint64_t words[kMostWords];
+    Span spans[kMostArrays];
+
+    void call(PyObject* arrays, PyObject* named, PyObject* out, PyObject* rest, PyObject* names)
+    {
+        constant(rest);
+        const Py_ssize_t n = PyTuple_Size(arrays);
+        word(n);
+        for (Py_ssize_t i = 0; ok && i < n; ++i) array(PyTuple_GetItem(arrays, i), false);
+        PyObject *name, *value;
+        for (Py_ssize_t at = 0; ok && PyDict_Next(named, &at, &name, &value);) {
+            text(name);
+            if (is_among(name, names)) array(value, false);
+            else constant(value);
+        }
+        if (out == Py_None) return;
+        word(kOut);
+        if (!PyTuple_Check(out)) return array(out, true);  // named ones are read alike
+        const Py_ssize_t k = PyTuple_Size(out);
+        word(k);
+        for (Py_ssize_t i = 0; ok && i < k; ++i) array(PyTuple_GetItem(out, i), true);
+    }
+
+    // Does what out= gives share bytes with anything else? `sizes`: of the arrays' elements.
+    bool overlaps(const std::vector<int64_t>& sizes) const
+    {
+        for (int i = 0; i < n_arrays; ++i)
+            for (int j = 0; spans[i].given && j < i; ++j)
+                if (spans[i].from + spans[i].low < spans[j].from + spans[j].high + sizes[j] &&
+                    spans[j].from + spans[j].low < spans[i].from + spans[i].high + sizes[i])
+                    return true;
+        return false;
+    }
+
+    uint64_t hash() const
+    {
+        uint64_t found = 0;
+        for (int i = 0; i < n_words; ++i) {
+            found = (found ^ words[i]) * 0x9E3779B97F4A7C15u;
+            found ^= found >> 32;
+        }
+        return found;
+    }
+
+private:
+    enum Tag : uint64_t {
+        kNone = 1, kFalse, kTrue, kInt, kFloat, kText, kTuple, kOut, kNumpy, kTensor
+    };
+
+    static bool is_exactly(PyObject* value, PyTypeObject* type) { return Py_TYPE(value) == type; }
+
+    void word(uint64_t value)
+    {
+        if (n_words == kMostWords) ok = false;
+        else words[n_words++] = value;
+    }
+
+    void text(PyObject* value)
+    {
+        Py_ssize_t n = 0;
+        const char* bytes = PyUnicode_AsUTF8AndSize(value, &n);
+        if (!bytes) return PyErr_Clear(), (void)(ok = false);
+        word(kText | static_cast<uint64_t>(n) << 8);
+        for (Py_ssize_t i = 0; i < n; i += 8) {
+            uint64_t part = 0;
+            memcpy(&part, bytes + i, n - i < 8 ? n - i : 8);
+            word(part);
+        }
+    }
+
+    static bool is_among(PyObject* name, PyObject* names)
+    {
+        const Py_ssize_t n = PyTuple_Size(names);
+        for (Py_ssize_t i = 0; i < n; ++i) {
+            PyObject* one = PyTuple_GetItem(names, i);
+            if (one == name || PyUnicode_Compare(one, name) == 0) return true;
+        }
+        return false;
+    }
+
+    // 1, True and 1.0 are told apart, and 0.0 and -0.0.
+    void constant(PyObject* value)
+    {
+        if (value == Py_None) return word(kNone);
+        if (value == Py_False) return word(kFalse);
+        if (value == Py_True) return word(kTrue);
+        if (is_exactly(value, &PyUnicode_Type)) return text(value);
+        if (is_exactly(value, &PyLong_Type)) {
+            int over = 0;
+            const long long number = PyLong_AsLongLongAndOverflow(value, &over);
+            ok = ok && !over;
+            word(kInt);
+            return word(static_cast<uint64_t>(number));
+        }
+        if (is_exactly(value, &PyFloat_Type)) {
+            const double number = PyFloat_AsDouble(value);
+            uint64_t bits;
+            memcpy(&bits, &number, sizeof bits);
+            word(kFloat);
+            return word(bits);
+        }
+        if (!is_exactly(value, &PyTuple_Type)) return (void)(ok = false);
+        const Py_ssize_t n = PyTuple_Size(value);
+        word(kTuple | static_cast<uint64_t>(n) << 8);
+        for (Py_ssize_t i = 0; ok && i < n; ++i) constant(PyTuple_GetItem(value, i));
+    }
+
+    void array(PyObject* value, bool given)
+    {
+        if (value == Py_None) return word(kNone);
+        if (n_arrays == kMostArrays) return (void)(ok = false);
+        if (Py_TYPE(value) == libraries.array) return numpy(value, given);
+        if (is_tensor(Py_TYPE(value))) return tensor(value, given);
+        ok = false;
+    }
+
+    void numpy(PyObject* value, bool given)
+    {
+        const auto& a = *reinterpret_cast<NumpyArray*>(value);
+        if (a.type->number < 0 || (given && !(a.flags & kWriteable))) return (void)(ok = false);
+        word(kNumpy | static_cast<uint64_t>(static_cast<uint8_t>(a.type->byteorder)) << 8 |
+             static_cast<uint64_t>(a.type->number) << 16);
+        place(a.data, a.n_axes, a.shape, a.strides, 1, given);
+    }
+
+    void tensor(PyObject* value, bool given)
+    {
+        DLTensor t;
+        if (!seen(value, t)) return (void)(ok = false);
+        word(kTensor | static_cast<uint64_t>(t.type.code) << 8 |
+             static_cast<uint64_t>(t.type.bits) << 16 | static_cast<uint64_t>(t.type.lanes) << 24);
+        place(static_cast<char*>(t.data) + t.byte_offset, t.n_axes, t.shape, t.strides,
+              t.type.bits / 8, given);
+    }
+
+    // Is the tensor plain memory of this machine, with nothing recorded? DLPack does not tell.
+    static bool seen(PyObject* value, DLTensor& t)
+    {
+        if (libraries.exchange->view(value, &t)) return PyErr_Clear(), false;
+        if (t.device.type != kHost || !t.data || (t.n_axes && !t.strides)) return false;
+        if (truth(PyObject_GetAttr(value, libraries.requires_grad)) &&
+            truth(PyObject_CallNoArgs(libraries.records)))
+            return false;
+        return !truth(PyObject_CallFunctionObjArgs(libraries.is_neg, value, nullptr)) &&
+               !truth(PyObject_CallNoArgs(libraries.modes));
+    }
+
+    template <class Size>
+    void place(char* data, int n_axes, const Size* shape, const Size* strides, int64_t unit,
+               bool given)
+    {
+        if (n_axes > kMostAxes) return (void)(ok = false);
+        word(reinterpret_cast<uintptr_t>(data) % 16 | static_cast<uint64_t>(n_axes) << 8 |
+             static_cast<uint64_t>(given) << 16);
+        int64_t low = 0, high = 0;
+        for (int i = 0; i < n_axes; ++i) {
+            const int64_t step = strides[i] * unit, reach = (shape[i] - 1) * step;
+            word(shape[i]);
+            word(step);
+            (reach < 0 ? low : high) += reach;
+        }
+        spans[n_arrays++] = {data, low, high, given};
+    }
+};
+
+}  // namespace fusegen

@@ -1,0 +1,127 @@
+// Kernels of a remembered call, and how threads share them.
+//
+// The tree of merges of a row is fixed by the number of columns, so results do not depend on the
+// number of threads, whether a thread owns whole rows or threads share one.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "pool.hpp"
+
+namespace fusegen {
+
+typedef void (*Rows)(const void* arrays, int64_t first, int64_t last, void* scratch);
+typedef void (*Begin)(const void* arrays, int64_t row, void* known);
+typedef void (*Fold)(const void* arrays, int64_t row, int64_t first, int64_t last,
+                     const void* known, void* state);
+typedef void (*Finish)(const void* arrays, int64_t row, int64_t pieces, void* known, void* states);
+
+struct Word { bool address; int64_t value; };  // a number, or which of the call's addresses
+
+struct Sweep { Fold fold; Finish finish; int64_t state_bytes; };
+
+struct Step {
+    Rows rows;
+    int64_t scratch_bytes;
+    Begin begin;
+    int64_t known_bytes;
+    std::vector<Word> words;  // of the kernel's struct Arrays
+    std::vector<Sweep> sweeps;
+};
+
+constexpr int kMostWords = 128;
+constexpr int64_t kLine = 64;
+constexpr int64_t kPartElements = 1 << 13;  // of a part at least: 4 µs of work
+constexpr int64_t kPartsPerThread = 8;  // so that no thread waits long for the last
+constexpr int64_t kRunElements = 1 << 23;  // between two looks at signals: a few milliseconds
+
+inline int64_t whole_lines(int64_t n_bytes) { return (n_bytes + kLine - 1) & -kLine; }
+
+// Memory that starts on a cache line, as vectors in a state must; null: there is none.
+struct Room {
+    explicit Room(int64_t n_bytes)
+        : start(n_bytes ? std::aligned_alloc(kLine, whole_lines(n_bytes)) : nullptr),
+          missing(n_bytes && !start) {}
+    ~Room() { std::free(start); }
+    Room(const Room&) = delete;
+    char* at(int64_t offset) const { return static_cast<char*>(start) + offset; }
+    void* start;
+    bool missing;
+};
+
+// ---- a thread owns the rows of a block ----
+
+struct Blocks { const Step* step; const void* arrays; int64_t first, last, block; char* scratch; };
+
+inline void run_block(const void* call, int64_t number, int thread)
+{
+    const auto& c = *static_cast<const Blocks*>(call);
+    const int64_t begin = c.first + number * c.block, end = begin + c.block;
+    c.step->rows(c.arrays, begin, end < c.last ? end : c.last,
+                 c.scratch + thread * whole_lines(c.step->scratch_bytes));
+}
+
+// False: there is no memory.
+inline bool run_rows(const Step& step, const void* arrays, int64_t first, int64_t last,
+                     int64_t n_cols, int threads)
+{
+    const int64_t n_rows = last - first;
+    alignas(kLine) char small[1024];
+    if (threads < 2 && step.scratch_bytes <= (int64_t)sizeof small) {
+        step.rows(arrays, first, last, small);
+        return true;
+    }
+    const Room scratch(threads * whole_lines(step.scratch_bytes));
+    if (scratch.missing) return false;
+    const int64_t least = (kPartElements + n_cols - 1) / n_cols, turns = threads * kPartsPerThread;
+    const int64_t even = (n_rows + turns - 1) / turns;
+    const int64_t block = threads < 2 ? n_rows : least > even ? least : even;
+    const Blocks call{&step, arrays, first, last, block, scratch.at(0)};
+    share((n_rows + block - 1) / block, threads, run_block, &call);
+    return true;
+}
+
+// ---- threads share the pieces of every row, sweep by sweep; one merges them in order ----
+
+struct Pieces {
+    const Sweep* sweep;
+    const void* arrays;
+    int64_t pieces, columns, n_cols, known_bytes;
+    const Room &known, &states;
+};
+
+inline void run_piece(const void* call, int64_t number, int)
+{
+    const auto& c = *static_cast<const Pieces*>(call);
+    const int64_t row = number / c.pieces, begin = number % c.pieces * c.columns;
+    const int64_t end = begin + c.columns;
+    c.sweep->fold(c.arrays, row, begin, end < c.n_cols ? end : c.n_cols,
+                  c.known.at(row * whole_lines(c.known_bytes)),
+                  c.states.at(number * c.sweep->state_bytes));
+}
+
+inline bool run_pieces(const Step& step, const void* arrays, int64_t n_rows, int64_t n_cols,
+                       int64_t columns, int threads)
+{
+    const int64_t pieces = (n_cols + columns - 1) / columns;
+    const Room known(n_rows * whole_lines(step.known_bytes));
+    if (known.missing) return false;
+    const int64_t stride = whole_lines(step.known_bytes);
+    const auto known_of = [&](int64_t row) { return known.at(row * stride); };
+    for (int64_t row = 0; step.begin && row < n_rows; ++row) step.begin(arrays, row, known_of(row));
+    for (const Sweep& sweep : step.sweeps) {
+        const Room states(n_rows * pieces * sweep.state_bytes);
+        if (states.missing) return false;
+        const Pieces call{&sweep, arrays, pieces, columns, n_cols, step.known_bytes, known, states};
+        if (sweep.fold) share(n_rows * pieces, threads, run_piece, &call);
+        for (int64_t row = 0; sweep.finish && row < n_rows; ++row)
+            sweep.finish(arrays, row, pieces, known_of(row),
+                         states.at(row * pieces * sweep.state_bytes));
+    }
+    return true;
+}
+
+}  // namespace fusegen

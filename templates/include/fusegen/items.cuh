@@ -1,0 +1,36 @@
+#pragma once
+// Elements of a row in registers.
+
+namespace fusegen {
+
+// Elements as memory has them, packed into registers.
+template <typename T, int kCount>
+struct Packed {
+    unsigned word[(kCount * sizeof(T) + 3) / 4];
+
+    __device__ __forceinline__ T operator[](int i) const
+    {
+        T item;
+        memcpy(&item, reinterpret_cast<const char*>(word) + i * sizeof(T), sizeof(T));
+        return item;
+    }
+    __device__ __forceinline__ void set(int i, T item)
+    {
+        memcpy(reinterpret_cast<char*>(word) + i * sizeof(T), &item, sizeof(T));
+    }
+    // Forgets what was unpacked: a chunk takes half the registers until it is unpacked again.
+    __device__ __forceinline__ void repack()
+    {
+#pragma unroll
+        for (unsigned& w : word) asm volatile("" : "+r"(w));
+    }
+};
+
+// A thread's chunk of a row, as Layout says: kCount items in vectors of Layout::kWidth, a team apart. Item i of
+// a chunk whose first vector is number `at` is the row's element (at + i / kWidth * threads) * kWidth + i % kWidth.
+template <typename T, int kCount, typename LayoutType>
+struct Chunk : Packed<T, kCount> {
+    typedef LayoutType Layout;
+};
+
+}  // namespace fusegen

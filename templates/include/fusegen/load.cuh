@@ -1,0 +1,71 @@
+#pragma once
+// A thread's chunk of a row: from memory to items.
+
+#include <fusegen/items.cuh>
+#include <fusegen/team.cuh>
+
+namespace fusegen {
+
+// How many of a thread's kCount vectors, of which the first is number `at`, lie before `end`.
+template <typename Team, int kCount, typename Column>
+__device__ __forceinline__ int live_vectors(Column at, Column end)
+{
+    const int apart = Team::threads();
+    if (at + (kCount - 1) * apart < end) return kCount;
+    int live = 0;
+#pragma unroll
+    for (int v = 0; v < kCount; ++v) live += at + v * apart < end;
+    return live;
+}
+
+// Vector v of a chunk, in accesses of up to 16 bytes; past L1 where nothing else will want the line.
+template <bool kPastL1 = false, typename T, int kCount, typename Layout>
+__device__ __forceinline__ void load_vector(Chunk<T, kCount, Layout>& items, int v, const T* __restrict__ from)
+{
+    constexpr int kWidth = Layout::kWidth, kWords = kWidth * sizeof(T) / 4;
+    unsigned* word = items.word + v * kWords;
+    if constexpr (kWidth == 1) {
+        items.set(v, *from);
+    } else if constexpr (kWords % 4 == 0 && kWords > 0) {
+#pragma unroll
+        for (int w = 0; w < kWords; w += 4) {
+            if constexpr (kPastL1) {
+                asm("ld.global.nc.L1::no_allocate.v4.u32 { %0, %1, %2, %3 }, [%4];"
+                    : "=r"(word[w]), "=r"(word[w + 1]), "=r"(word[w + 2]), "=r"(word[w + 3])
+                    : "l"(reinterpret_cast<const unsigned*>(from) + w));
+            } else {
+                const uint4 four = reinterpret_cast<const uint4*>(from)[w / 4];
+                word[w] = four.x, word[w + 1] = four.y, word[w + 2] = four.z, word[w + 3] = four.w;
+            }
+        }
+    } else if constexpr (kWords > 0) {
+#pragma unroll
+        for (int w = 0; w < kWords; ++w) word[w] = reinterpret_cast<const unsigned*>(from)[w];
+    } else {
+#pragma unroll
+        for (int e = 0; e < kWidth; ++e) items.set(v * kWidth + e, from[e]);
+    }
+}
+
+// The `live` vectors of a chunk, the first of which is number `at`.
+template <bool kPastL1 = false, typename T, int kCount, typename Layout, typename Column>
+__device__ __forceinline__ void load_items(
+    Chunk<T, kCount, Layout>& items, const T* __restrict__ from, Column at, int live)
+{
+    constexpr int kWidth = Layout::kWidth;
+    const int apart = Layout::Team::threads();
+#pragma unroll
+    for (int v = 0; v < kCount / kWidth; ++v)
+        if (v < live) load_vector<kPastL1>(items, v, from + (at + v * apart) * kWidth);
+}
+
+// The same items of an array that all rows share, and that is not aligned as they are.
+template <typename T, int kCount, typename Layout, typename Columns>
+__device__ __forceinline__ void load_columns(
+    Chunk<T, kCount, Layout>& items, const T* __restrict__ columns, const Columns& column_of, int live)
+{
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) items.set(i, i < live * Layout::kWidth ? columns[column_of(i)] : T{});
+}
+
+}  // namespace fusegen

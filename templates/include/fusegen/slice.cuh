@@ -1,0 +1,41 @@
+#pragma once
+// A slice of a row that comes to shared memory and stays there, group by group.
+
+#include <fusegen/copy.cuh>
+
+namespace fusegen {
+
+constexpr int kGroups = 8;  // of copies on their way
+
+// Vectors of a thread in each group: a multiple of a chunk's.
+template <typename Team, int kChunk, typename Column>
+__device__ __forceinline__ Column vectors_per_group(Column count)
+{
+    const int threads = Team::threads();
+    const Column chunks = (count + threads * kChunk - 1) / (threads * kChunk);
+    return (chunks + kGroups - 1) / kGroups * kChunk;
+}
+
+// Starts the copies of one group of a slice of `count` vectors from number `first` on.
+template <typename Layout, typename T, typename Column>
+__device__ __forceinline__ void fetch_group(
+    T* slots, const T* __restrict__ from, Column first, Column count, Column step, Column steps)
+{
+    constexpr int kWidth = Layout::kWidth;
+    for (Column v = step; v < step + steps; ++v) {
+        const Column at = v * Layout::Team::threads() + static_cast<int>(threadIdx.x);
+        if (at >= count) break;
+        copy_vector<kWidth * sizeof(T)>(static_cast<unsigned>(__cvta_generic_to_shared(slots + at * kWidth)),
+                                        reinterpret_cast<const char*>(from + (first + at) * kWidth));
+    }
+}
+
+// Waits for the oldest group that was not waited for. An empty group takes its place, so that there
+// are always kGroups - 1 younger ones.
+__device__ __forceinline__ void await_group()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(kGroups - 1) : "memory");
+    end_group();
+}
+
+}  // namespace fusegen

@@ -1,0 +1,73 @@
+#pragma once
+// Candidates of 16 bits in 32, made two at a time from the halves of a word. Some of pairs/half.cuh,
+// pairs/bfloat16.cuh stands before it.
+
+namespace fusegen {
+
+// A candidate is an integer: the greater one is the better candidate, no two are equal, and 0 is none.
+// From the top, its bits are the order of the value, the column counted down, so that ties go to the
+// lowest, and the value's sign, which tells zeros apart and decides nothing.
+template <typename T, typename ColumnType>
+struct PairKeys {
+    typedef ColumnType Column;
+    typedef float Value;
+    typedef unsigned Key;
+    static constexpr unsigned kLast = 0x7fff;  // column
+
+    // The halves of `pair` as candidates of neighbouring columns.
+    static __device__ __forceinline__ void keys(unsigned pair, Column column, Key& first, Key& second)
+    {
+        const unsigned both = settled(pair);
+        unsigned negative;  // all bits of the halves that are
+        asm("prmt.b32 %0, %1, %2, 0xbb99;" : "=r"(negative) : "r"(both), "r"(0u));
+        const unsigned order = both ^ (negative | 0x80008000u);
+        const unsigned down = ((kLast - column) * 0x20002u - 0x20000u) | (pair >> 15 & 0x10001u);
+        first = __byte_perm(order, down, 0x1054);
+        second = __byte_perm(order, down, 0x3276);
+    }
+    static __device__ __forceinline__ Key key(T value, Column column)
+    {
+        unsigned pair = 0;
+        memcpy(&pair, &value, sizeof value);
+        Key first, second;
+        keys(pair, column, first, second);
+        return first;
+    }
+    // The greater one of each half; NaN if either is NaN.
+    static __device__ __forceinline__ unsigned greater(unsigned a, unsigned b)
+    {
+        return word(__hmax2_nan(pair_of(T{}, a), pair_of(T{}, b)));
+    }
+    // The better half as a candidate of that column.
+    static __device__ __forceinline__ Key peak(unsigned pair, Column column)
+    {
+        Key first, second;
+        keys(pair, column, first, second);
+        return max(first, second + 2);
+    }
+    static __device__ __forceinline__ Value value(Key key)
+    {
+        const unsigned order = key >> 16, zero = order == 0x8000u && key & 1 ? 0x8000u : 0;
+        const unsigned short bits = (order & 0x8000u ? order ^ 0x8000u : ~order) | zero;
+        T value;
+        memcpy(&value, &bits, sizeof value);
+        return static_cast<float>(value);
+    }
+    static __device__ __forceinline__ Column column(Key key) { return kLast - (key >> 1 & kLast); }
+
+  private:
+    template <typename Pair>
+    static __device__ __forceinline__ unsigned word(Pair halves)
+    {
+        unsigned found;
+        memcpy(&found, &halves, sizeof found);
+        return found;
+    }
+    // -0 as 0, and every NaN as the one above all numbers.
+    static __device__ __forceinline__ unsigned settled(unsigned pair)
+    {
+        return word(__hadd2(pair_of(T{}, pair), pair_of(T{}, 0)));
+    }
+};
+
+}  // namespace fusegen

@@ -1,0 +1,89 @@
+#pragma once
+// What the lanes of a warp find out together.
+
+namespace fusegen {
+
+// The least, the greatest and the sum of all lanes' words.
+__device__ __forceinline__ unsigned least_of_warp(unsigned word)
+{
+#if __CUDA_ARCH__ >= 800
+    word = __reduce_min_sync(0xffffffffu, word);
+#else
+#pragma unroll
+    for (int lane_mask = 16; lane_mask > 0; lane_mask /= 2) {
+        const unsigned other = __shfl_xor_sync(0xffffffffu, word, lane_mask);
+        word = min(word, other);
+    }
+#endif
+    return word;
+}
+__device__ __forceinline__ unsigned greatest_of_warp(unsigned word)
+{
+#if __CUDA_ARCH__ >= 800
+    word = __reduce_max_sync(0xffffffffu, word);
+#else
+#pragma unroll
+    for (int lane_mask = 16; lane_mask > 0; lane_mask /= 2) {
+        const unsigned other = __shfl_xor_sync(0xffffffffu, word, lane_mask);
+        word = max(word, other);
+    }
+#endif
+    return word;
+}
+__device__ __forceinline__ unsigned sum_of_warp(unsigned word)
+{
+#if __CUDA_ARCH__ >= 800
+    word = __reduce_add_sync(0xffffffffu, word);
+#else
+#pragma unroll
+    for (int lane_mask = 16; lane_mask > 0; lane_mask /= 2) {
+        const unsigned other = __shfl_xor_sync(0xffffffffu, word, lane_mask);
+        word = word + other;
+    }
+#endif
+    return word;
+}
+
+// What the lower lanes hold, added up.
+__device__ __forceinline__ unsigned sum_of_lower(unsigned mine, int lane)
+{
+    unsigned sum = mine;
+#pragma unroll
+    for (int gap = 1; gap < 32; gap *= 2) {
+        const unsigned lower = __shfl_up_sync(0xffffffffu, sum, gap);
+        if (lane >= gap) sum += lower;
+    }
+    return sum - mine;
+}
+
+// A word that at least `wanted` of what a warp has are not below, if that holds for `low`, and at most
+// `most` where words tell them apart. Halves the distance between a word that enough reach and one that
+// too few do: 32 rounds at most, whatever the values are.
+template <typename CountOf>
+__device__ __forceinline__ unsigned word_of_warp(
+    int wanted, int most, unsigned low, unsigned high, const CountOf& count_of)
+{
+    while (low < high) {
+        const unsigned middle = high - (high - low) / 2;
+        const int count = count_of(middle);
+        if (count < wanted) {
+            high = middle - 1;
+            continue;
+        }
+        low = middle;
+        if (count <= most) break;
+    }
+    return low;
+}
+
+// Likewise; a few are found sooner one after the other. `below` is the next lower word of the warp.
+template <typename CountOf, typename Below>
+__device__ __forceinline__ unsigned word_of_warp(
+    int wanted, int most, unsigned low, unsigned high, const CountOf& count_of, const Below& below)
+{
+    if (wanted > 8) return word_of_warp(wanted, most, low, high, count_of);
+    while (count_of(high) < wanted) high = below(high);
+    return high;
+}
+
+}  // namespace fusegen

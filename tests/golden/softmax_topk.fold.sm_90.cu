@@ -1,0 +1,214 @@
+// softmax_topk, fold: rows → states    texts.py:74
+// form online, for sm_90; by fusegen 0.1.0, do not edit
+//
+// State      (m, sum_exp, top 5 of x), of no elements (-inf, 0, empty)
+// a ⊕ b      m = max(a.m, b.m)
+//            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
+//            top = best 5 of both lists
+// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, monotone
+// Tree       chunks of 32, merged thread → warp → block
+// Schedule   row per block, 8 × 4 elements per thread and chunk, aligned loads
+// Launch     softmax_topk_fold_kernel<<<n_rows, 128>>>
+// Assumes    4 divides n_cols
+//            rows of x begin on 16 bytes
+//            n_cols ≤ 2^30
+// Bytes      reads each element once, writes 68 bytes a row
+
+#include <fusegen/math/exp_narrow.cuh>
+#include <fusegen/math/greater_of.cuh>
+#include <fusegen/math/zero_wins.cuh>
+#include <fusegen/math/shift_anchor.cuh>
+#include <fusegen/load.cuh>
+#include <fusegen/topk/packed_keys.cuh>
+#include <fusegen/topk/first_threshold.cuh>
+#include <fusegen/topk/look_ahead.cuh>
+#include <fusegen/topk/tile.cuh>
+#include <fusegen/topk/finish.cuh>
+
+using namespace fusegen;
+
+constexpr int kTeam = 128;                  // threads that own a row
+constexpr int kMostThreads = 128;           // of a block
+constexpr int kVectors = 8;                // vectors of a thread's chunk
+constexpr int kWidth = 4;                  // neighbouring elements of a vector
+constexpr int kItems = kVectors * kWidth;  // elements of a chunk
+
+typedef int column_t;
+using Team = Block<kTeam>;
+using Layout = Vectors<Team, kWidth>;
+template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
+#define kInfinity __int_as_float(0x7f800000)
+
+// How top is kept: its K, room, when it is cut and how it is put in order. <fusegen/topk/list.cuh>
+struct TopPlan {
+    static constexpr int kK = 5, kSlots = 512, kKept = 21, kCutAt = 76;
+    static constexpr int kCountable = 128, kFullBin = 96, kBinBits = 9;
+    static constexpr int kGroups = 1, kSamples = 320;
+    static constexpr bool kGuess = false;
+};
+using TopList = KBest<Layout, kVectors, PackedKeys<FloatOrder<0>, column_t>, TopPlan, InShared>;
+
+// What sweep 1 keeps of a row.
+struct State {
+    float m;  // max of x   texts.py:27  m = fg.max(x)
+    float sum_exp;  // sum of exp(x_minus_m)   texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+
+    static __device__ __forceinline__ State identity() { return {-kInfinity, 0.0f}; }
+};
+
+// What needs no pivot of a ⊕ b.
+__device__ __forceinline__ State combine(const State& a, const State& b) { return {greater_of(a.m, b.m), 0.0f}; }
+
+__device__ __forceinline__ float m_anchor_of(const State& s) { return shift_anchor(s.m); }
+
+// The sums of s, moved to the pivot of `at`; everything else is at's.
+__device__ __forceinline__ State rebase(const State& s, const State& at)
+{
+    const float m_shift = m_anchor_of(s) - m_anchor_of(at);
+    State moved = at;
+    moved.sum_exp = zero_wins(s.sum_exp, expf(m_shift));
+    return moved;
+}
+
+// The total of kLanes neighbouring lanes, in every one of them, by butterflies. The sums wait until
+// the pivot of them all is known, and move once.
+template <int kLanes>
+__device__ __forceinline__ State lanes_reduce(const State& mine)
+{
+    State total = mine;
+#pragma unroll
+    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
+        State other = total;
+        other.m = __shfl_xor_sync(0xffffffffu, total.m, lane_mask);
+        total = combine(total, other);
+    }
+    State moved = rebase(mine, total);
+#pragma unroll
+    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
+        moved.sum_exp += __shfl_xor_sync(0xffffffffu, moved.sum_exp, lane_mask);
+    }
+    total.sum_exp = moved.sum_exp;
+    return total;
+}
+
+// Warps meet in shared memory; every warp folds their totals, so every thread ends with the block's.
+__device__ __forceinline__ State block_reduce(State mine, State* warp_states)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    mine = lanes_reduce<32>(mine);
+    if (lane == 0) warp_states[warp] = mine;
+    __syncthreads();
+    return lanes_reduce<4>(warp_states[lane % 4]);
+}
+
+// Sweep 1 folds a chunk's first `n_live` vectors (online).
+template <int kCount>
+__device__ __forceinline__ void sweep1_fold(
+    State& state, float& top_peak_out, const Items<float, kCount>& x_items, int n_live)
+{
+    State chunk = State::identity();
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+        if (i / kWidth >= n_live) break;
+        const float x = x_items[i];
+        chunk.m = greater_of(chunk.m, x);
+    }
+    top_peak_out = chunk.m;
+    State next = combine(state, chunk);
+
+    // Move the sums to the new pivot, once a chunk, and add the chunk's.
+    state = rebase(state, next);
+    const float m_anchor = m_anchor_of(state);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+        if (i / kWidth >= n_live) break;
+        const float x = x_items[i];
+        const float x_minus_m = x - m_anchor;
+        state.sum_exp += exp_narrow(x_minus_m);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(kMostThreads, 8)
+softmax_topk_fold_kernel(
+    const float* __restrict__ x, float* __restrict__ m_state_out,
+    float* __restrict__ sum_exp_state_out, float* __restrict__ top_value_state_out,
+    long long* __restrict__ top_column_state_out, long long x_stride, long long n_rows,
+    long long n_cols_wide, long long first_column)
+{
+    const column_t n_cols = static_cast<column_t>(n_cols_wide);
+    const int rank = threadIdx.x;
+    __shared__ State warp_states1[kMostThreads / 32];
+    __shared__ TopList top;
+    const PackedKeys<FloatOrder<0>, column_t> top_keys(n_cols);
+    const long long row = blockIdx.x;
+    const float* x_row = x + row * x_stride;
+    const column_t n_vectors = n_cols / kWidth;
+    const column_t begin = 0, end = n_vectors;
+
+    // 1. Go over the row.
+    State folded1 = State::identity();
+    clear(top, rank);
+    const auto top_key = [=](column_t column) {
+        const float x = x_row[column];
+        return top_keys.key(x, column);
+    };
+    const auto top_key_at = [=](column_t vector, int item) { return top_key(vector * kWidth + item); };
+    const auto top_keys_of = [=](TopList::Key (&keys)[kWidth], column_t vector) {
+        const column_t first = vector * kWidth;
+        Items<float, kWidth> x_items;
+        load_vector(x_items, 0, x_row + vector * kWidth);
+#pragma unroll
+        for (int i = 0; i < kWidth; ++i) {
+            const column_t column = first + i;
+            const float x = x_items[i];
+            keys[i] = top_keys.key(x, column);
+        }
+    };
+    Bar<TopList::Keys> top_bar{};  // the first tile sets it
+    for (column_t tile = begin; tile < end; tile += kVectors * kTeam) {
+        const column_t at = tile + rank;
+        const int live = live_vectors<Team, kVectors>(at, end);
+        const auto column_of = [&](int i) { return (at + i / kWidth * kTeam) * kWidth + i % kWidth; };
+        Items<float, kItems> x_items = {};
+        float top_peak = -kInfinity;
+        // Warps do not part: a lane's chunk counts as whole if its last lane's is.
+        const bool whole = tile + (rank | 31) + (kVectors - 1) * kTeam < end;
+        if (whole) {
+            load_items(x_items, x_row, at, kVectors);
+            sweep1_fold<kItems>(folded1, top_peak, x_items, kVectors);
+        } else if (live > 0) {
+            load_items(x_items, x_row, at, live);
+            sweep1_fold<kItems>(folded1, top_peak, x_items, live);
+        }
+        const Tile<column_t> here{begin, end, tile, live, rank};
+        // Candidates for top: only chunks whose greatest item reaches the bar are looked at.
+        const auto top_key_of = [&](int i) { return top_key(column_of(i)); };
+        const auto top_item = [&](int i) {
+            const float x = x_items[i];
+            return x;
+        };
+        FirstTile top_first{};
+        if (tile == begin) {
+            const auto again = [&] {
+                x_items = {};
+                load_items(x_items, x_row, at, live);
+            };
+            top_first = first_tile<false>(top, top_keys, top_bar, here, 0, top_peak, top_item, again);
+        }
+        const auto top_pending = pending_items(top, top_keys, top_bar, live, top_peak, top_first.late, top_item, column_of, top_key_of);
+        take_tile(top, top_keys, top_bar, here, top_pending, top_peak, top_key_of, top_key_at, top_keys_of);
+    }
+    const State state = block_reduce(folded1, warp_states1);
+    const auto* top_best = finish<true>(top, rank);
+    if (rank == 0) {
+        m_state_out[row * 18] = state.m;
+        sum_exp_state_out[row * 18] = state.sum_exp;
+    }
+    for (int entry = rank; entry < 5; entry += kTeam) {
+        const auto top_entry = top_best[entry < n_cols ? entry : 0];
+        const auto top_value = top_keys.value(top_entry);
+        const column_t top_column = top_keys.column(top_entry);
+        top_value_state_out[row * 18 + entry] = (entry < n_cols) ? top_value : 0.0f;
+        top_column_state_out[row * 9 + entry] = (entry < n_cols) ? top_column + first_column : -1;
+    }
+}

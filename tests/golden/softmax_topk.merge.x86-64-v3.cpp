@@ -1,0 +1,212 @@
+// softmax_topk, merge: states → states    texts.py:74
+// form online, for x86-64-v3; by fusegen 0.1.0, do not edit
+//
+// State      (m, sum_exp, top 5 of x), of no elements (-inf, 0, empty)
+// a ⊕ b      m = max(a.m, b.m)
+//            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
+//            top = best 5 of both lists
+// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, monotone
+// Tree       one state at a time
+// Schedule   rows one after the other
+// Bytes      reads 72 bytes of each state, writes as many a row
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+namespace {
+
+namespace fg {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+// The greater; NaN if either is.
+template <typename V>
+inline V greater_of(V a, V b)
+{
+    const V found = a > b ? a : b;  // b where they do not compare
+    return a != a ? a : found;
+}
+
+// A field of a state in its bytes.
+template <typename T>
+inline T field(const uint8_t* bytes, int64_t offset)
+{
+    T value;
+    std::memcpy(&value, bytes + offset, sizeof value);
+    return value;
+}
+
+template <typename T>
+inline void set_field(uint8_t* bytes, int64_t offset, T value)
+{
+    std::memcpy(bytes + offset, &value, sizeof value);
+}
+
+// The K best of lists that lie in the bytes of states, each best first; a column of -1: no element.
+template <typename T, int64_t K>
+struct best_of_states {
+    T values[2][K];  // those that are held, and room for them and others
+    int64_t columns[2][K];
+    int64_t held, side;
+
+    void clear() { held = side = 0; }
+
+    // NaN first, then greater values, then lower columns.
+    static bool above(T a, int64_t a_column, T b, int64_t b_column)
+    {
+        if ((a != a) != (b != b))
+            return a != a;
+        if (a != b && a == a)
+            return a > b;
+        return a_column < b_column;
+    }
+
+    // The entries of one more list. Equals stand as the lists come.
+    void take(const uint8_t* more_values, const uint8_t* more_columns)
+    {
+        const T* my_values = values[side];
+        const int64_t* my_columns = columns[side];
+        side = !side;
+        T value = 0;
+        int64_t column, mine = 0, theirs = 0, n = 0;
+        for (; n < K; ++n) {
+            column = -1;
+            if (theirs < K) {
+                std::memcpy(&value, more_values + theirs * sizeof(T), sizeof(T));
+                std::memcpy(&column, more_columns + theirs * 8, 8);
+            }
+            const bool more = column >= 0;
+            if (mine == held && !more)
+                break;
+            const bool ahead = more && (mine == held || above(value, column, my_values[mine], my_columns[mine]));
+            values[side][n] = ahead ? value : my_values[mine];
+            columns[side][n] = ahead ? column : my_columns[mine];
+            theirs += ahead;
+            mine += !ahead;
+        }
+        held = n;
+    }
+
+    void store(uint8_t* to_values, uint8_t* to_columns)
+    {
+        for (int64_t i = held; i < K; ++i) {
+            values[side][i] = 0;
+            columns[side][i] = -1;
+        }
+        std::memcpy(to_values, values[side], sizeof values[side]);
+        std::memcpy(to_columns, columns[side], sizeof columns[side]);
+    }
+};
+
+// a·b, but 0 wherever a is 0, even against an infinity or NaN in b.
+template <typename V>
+inline V zero_wins(V a, V b)
+{
+    return a == V() ? V() : a * b;
+}
+
+// What elements are kept relative to: the pivot, or 0 while it is no usable number.
+inline float shift_anchor(float pivot) { return std::isfinite(pivot) ? pivot : 0; }
+
+}  // namespace fg
+
+namespace softmax_topk_merge {
+
+// The states of all rows: where the next state of a row lies, and that of the next row.
+struct Arrays {
+    const uint8_t* states;
+    int64_t states_outer_stride;
+    int64_t states_stride;
+    uint8_t* merged;
+    int64_t n_cols;  // states of a row
+};
+
+struct State {
+    float m;  // max of x
+    float m_anchor;  // m, or 0 where that is no usable number
+    float sum_exp;  // sum of exp(x_minus_m)
+};
+
+// The state of no elements.
+inline void identity(State& state)
+{
+    state.m = -fg::infinity;
+    state.m_anchor = 0.0f;
+    state.sum_exp = 0.0f;
+}
+
+// The sums of a state at other anchors. A sum that is 0 stays 0, whatever the factor.
+inline void rebase(State& state, float m_anchor)
+{
+    const float m_shift = state.m_anchor - m_anchor;
+    state.sum_exp = fg::zero_wins(state.sum_exp, std::exp(m_shift));
+    state.m_anchor = m_anchor;
+}
+
+// state ⊕ part, into state; part is used up. With a and b for them:
+//   m = max(a.m, b.m)
+//   sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
+inline void merge(State& state, State& part)
+{
+    const float m = fg::greater_of(state.m, part.m);
+    const float m_anchor = fg::shift_anchor(m);
+    rebase(state, m_anchor);
+    rebase(part, m_anchor);
+    state.m = m;
+    state.sum_exp += part.sum_exp;
+}
+
+// A state from its bytes; its sums are relative to its own pivots.
+inline void load(State& state, const uint8_t* bytes)
+{
+    identity(state);
+    state.m = fg::field<float>(bytes, 0);
+    state.sum_exp = fg::field<float>(bytes, 4);
+    state.m_anchor = fg::shift_anchor(state.m);
+}
+
+// And to its bytes.
+inline void store(const State& state, uint8_t* bytes)
+{
+    fg::set_field<float>(bytes, 0, state.m);
+    fg::set_field<float>(bytes, 4, state.sum_exp);
+}
+
+// They may be too long for a thread's stack.
+struct Lists {
+    fg::best_of_states<float, 5> top;
+};
+
+}  // namespace softmax_topk_merge
+
+}  // namespace
+
+extern "C" {
+
+// Rows [first, last): the states of each become one, from the first to the last.
+void softmax_topk_merge_rows(const softmax_topk_merge::Arrays* arrays, int64_t first, int64_t last, void* scratch)
+{
+    using namespace softmax_topk_merge;
+    Lists& lists = *static_cast<Lists*>(scratch);
+    for (int64_t r = first; r < last; ++r) {
+        const uint8_t* next = arrays->states + r * arrays->states_stride;
+        uint8_t* merged = arrays->merged + r * 72;
+        State total, part;
+        identity(total);
+        lists.top.clear();
+        for (int64_t i = 0; i < arrays->n_cols; ++i, next += arrays->states_outer_stride) {
+            load(i == 0 ? total : part, next);
+            if (i > 0)
+                merge(total, part);
+            lists.top.take(next + 8, next + 32);
+        }
+        store(total, merged);
+        lists.top.store(merged + 8, merged + 32);
+    }
+}
+
+int64_t softmax_topk_merge_state_bytes_1() { return sizeof(softmax_topk_merge::Lists); }
+
+}  // extern "C"

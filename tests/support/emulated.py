@@ -1,0 +1,81 @@
+"""CudaExecutable's twin on the CPU: the very source and launches, run by the SIMT executor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from simt import compile_module
+
+from fusegen.backend.cuda.run.geometry import Extent, extent_of, numbers_of, scratch_bytes
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.launch import Launch, Scratch, element_shape, launches
+from fusegen.ir.dtypes import BFLOAT16
+from fusegen.ir.kernel import Param, Program
+
+RESIDENT_TEAMS = 2  # fewer than rows, so that the row loop of a bounded grid is exercised
+
+
+class EmulatedExecutable:
+    """Call as CudaExecutable, with NumPy arrays. Raises SimtError on any violation."""
+
+    def __init__(
+        self, program: Program, schedule: CudaSchedule, source: str, seed: int = 0
+    ) -> None:
+        self.program, self.schedule, self.seed = program, schedule, seed
+        self.launches = launches(program, schedule)
+        self.module = compile_module(source)
+
+    def __call__(
+        self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, *, first_column: int = 0
+    ) -> None:
+        held = dict(arrays)
+        extent = extent_of(self.program, arrays, n_rows, n_cols, first_column)
+        shapes = {"element": element_shape(n_rows, n_cols, extent.inner), "row": (n_rows,)}
+        for p in self.program.workspace:
+            held[p.name] = _poisoned(shapes[p.shape], p)
+        kept: dict[str, np.ndarray] = {}
+        for launch in self.launches:
+            grid = self._grid(launch, n_rows, extent.inner or 1)
+            for scratch in launch.scratch:
+                kept.setdefault(scratch.name, self._scratch(scratch, launch, n_rows, grid))
+            self._launch(launch, grid, held, kept, extent)
+
+    def _grid(self, launch: Launch, n_rows: int, n_inner: int) -> int:
+        blocks = launch.teams(n_rows, n_inner)
+        if launch.limited:
+            blocks = min(blocks, RESIDENT_TEAMS)
+        return blocks * launch.grid_rows
+
+    def _scratch(self, scratch: Scratch, launch: Launch, n_rows: int, grid: int) -> np.ndarray:
+        size = scratch_bytes(launch, scratch, grid, n_rows)
+        if scratch.kind == "tickets":
+            return np.zeros(size // 8, np.uint64)
+        kind = np.uint8 if scratch.kind == "states" else np.uint64  # candidates are integers
+        return np.full(size, 0xFF, np.uint8).view(kind)
+
+    def _launch(
+        self, launch: Launch, grid: int, held: Mapping[str, Any], kept: Mapping[str, Any],
+        extent: Extent,
+    ) -> None:
+        args: list[Any] = [bits_of(held[p.name]) for p in launch.params]
+        first = len(args)
+        args += [kept[s.name] for s in launch.scratch]
+        written = {i for i, p in enumerate(launch.params) if p.output}
+        scratch = set(range(first, len(args)))
+        readable = scratch if launch.shares else set()
+        args += numbers_of(launch, extent)
+        self.module.launch(
+            launch.symbol, (grid,), (launch.threads,), args,
+            outputs=written | scratch, initialised=readable, seed=self.seed,
+            shared_bytes=launch.shared_bytes, cluster=launch.cluster, together=launch.together,
+        )
+
+
+def _poisoned(shape: tuple[int, ...], param: Param) -> np.ndarray:
+    return np.full(shape, np.nan if param.dtype.kind == "float" else -77).astype(param.dtype.numpy)
+
+
+def bits_of(array: np.ndarray) -> np.ndarray:
+    return array.view(np.int16) if array.dtype == BFLOAT16.numpy else array

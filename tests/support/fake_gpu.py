@@ -1,0 +1,202 @@
+"""A machine with GPUs in host memory: devices, streams, graphs, and the driver's functions.
+
+Kernels are the generated CUDA, run by the SIMT executor at launch, or at replay where a graph was
+captured. Launches fail as the driver's would (a context that is not current), and memory that was
+given back is no kernel's any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+import time
+import types
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import simt
+
+from fusegen.backend.cuda.run import driver
+
+MULTIPROCESSORS, BLOCKS_PER_SM = 2, 4
+L2_BYTES, NAME = 1 << 16, b"Fake 2"
+INVALID_CONTEXT, INVALID_VALUE = 201, 1
+
+
+class Gpu:
+    """Devices 0 and 1, their memory, streams, and what was launched."""
+
+    def __init__(self) -> None:
+        self.mine = threading.local()
+        self.live: dict[int, tuple[int, int]] = {}  # address → (bytes, device)
+        self.functions: dict[int, tuple[Any, str, int]] = {}
+        self.sources: dict[int, str] = {}  # by function
+        self.graphs: dict[int, list[Any]] = {}  # by the stream that is captured
+        self.stream_ids: dict[int, int] = {}
+        self.launched: list[dict[str, Any]] = []
+        self.attributes: dict[tuple[int, int], int] = {}  # (function, which) → value
+        self.zeroed: list[tuple[int, int, int]] = []
+        self.fits = MULTIPROCESSORS * BLOCKS_PER_SM
+        self.pause, self.fails = 0.0, 0  # seconds within a launch; what a launch returns
+        self.clock, self.takes = 0.0, lambda seen: 1e-6  # the machine's time; seconds of a launch
+
+    # ---- threads ----
+
+    @property
+    def current(self) -> int:
+        return getattr(self.mine, "device", 0)
+
+    @current.setter
+    def current(self, index: int) -> None:
+        self.mine.device, self.mine.context = index, 0xC000 + index
+
+    @property
+    def context(self) -> int:
+        return getattr(self.mine, "context", 0)
+
+    def stream(self, library: str, index: int) -> int:
+        return getattr(self.mine, "streams", {}).get((library, index), 0)
+
+    @contextlib.contextmanager
+    def on_stream(self, handle: int, library: str = "cupy", index: int = 0) -> Iterator[None]:
+        before = dict(getattr(self.mine, "streams", {}))
+        self.mine.streams = {**before, (library, index): handle}
+        yield
+        self.mine.streams = before
+
+    @contextlib.contextmanager
+    def capture(self, handle: int) -> Iterator[list[Any]]:
+        self.graphs[handle] = graph = []
+        yield graph
+        del self.graphs[handle]
+
+    def replay(self, graph: list[Any]) -> None:
+        for node in graph:
+            node()
+
+    # ---- memory ----
+
+    def allocate(self, n_bytes: int, index: int) -> np.ndarray:
+        """Poisoned bytes that begin on a multiple of 512 bytes, as those of the real pools."""
+        whole = np.full(max(n_bytes, 1) + 512, 0xCD, np.uint8)
+        found = whole[-whole.ctypes.data % 512 :][:n_bytes]
+        self.live[found.ctypes.data] = (n_bytes, index)
+        weakref.finalize(whole, self.live.pop, found.ctypes.data, None)
+        return found
+
+    def reach(self, pointer: int, index: int) -> int:
+        """Bytes from the pointer to the end of its allocation."""
+        for start, (size, place) in list(self.live.items()):
+            if start <= pointer < start + size:
+                assert place == index, f"memory of GPU {place} used on GPU {index}"
+                return start + size - pointer
+        raise AssertionError(f"{pointer:#x} is not allocated, or no more")
+
+    def module_of(self, built: simt.SimtModule | None, source: str = "") -> Any:
+        """A loaded module; without one, kernels do nothing."""
+
+        def get_function(symbol: str) -> Any:
+            handle = 0xF000 + len(self.functions)
+            self.functions[handle] = (built, symbol, self.current)
+            self.sources[handle] = source
+            return types.SimpleNamespace(ptr=handle)
+
+        return get_function
+
+    # ---- the driver's functions ----
+
+    def cuGetErrorName(self, code: Any, text: Any) -> int:
+        text._obj.value = b"CUDA_ERROR_%d" % code.value
+        return 0
+
+    cuGetErrorString = cuGetErrorName
+
+    def cuFuncSetAttribute(self, function: Any, attribute: Any, value: Any) -> int:
+        self.attributes[function.value, attribute.value] = value.value
+        return 0
+
+    def cuFuncGetAttribute(self, found: Any, attribute: Any, function: Any) -> int:
+        found._obj.value = {1: 400}[attribute.value]  # static shared bytes
+        return 0
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, found: Any, *_: Any) -> int:
+        found._obj.value = self.fits // MULTIPROCESSORS
+        return 0
+
+    def cuOccupancyMaxActiveClusters(self, found: Any, function: Any, config: Any) -> int:
+        found._obj.value = self.fits // config._obj.grid[0]
+        return 0
+
+    def cuStreamIsCapturing(self, stream: Any, status: Any) -> int:
+        status._obj.value = int((stream.value or 0) in self.graphs)
+        return 0
+
+    def cuStreamGetId(self, stream: Any, found: Any) -> int:
+        found._obj.value = self.stream_ids.get(stream.value or 0, stream.value or 0)
+        return 0
+
+    def cuStreamSynchronize(self, stream: Any) -> int:
+        return 900 if (stream.value or 0) in self.graphs else 0
+
+    def cuMemsetD8Async(self, pointer: Any, value: Any, n_bytes: Any, stream: Any) -> int:
+        where, size = pointer.value, n_bytes.value
+        self.zeroed.append((where, size, stream.value or 0))
+        return self._queue(stream.value or 0, lambda: self._fill(where, value.value, size))
+
+    def cuLaunchKernelEx(self, room: Any, function: Any, params: Any, extra: Any) -> int:
+        seen = self._read(room, function.value, params)
+        if self.pause:
+            time.sleep(self.pause)  # another thread may write meanwhile
+        assert self._read(room, function.value, params) == seen
+        if self.fails:
+            return self.fails
+        if self.context != 0xC000 + seen["device"]:
+            return INVALID_CONTEXT
+        if seen["grid"] % max(1, seen["attributes"].get(4, (1,))[0]):
+            return INVALID_VALUE
+        self.launched.append(seen)
+        self.clock += self.takes(seen)
+        return self._queue(seen["stream"], lambda: self._run(seen))
+
+    def _read(self, room: Any, function: int, params: Any) -> dict[str, Any]:
+        config = driver._Config.from_address(ctypes.addressof(room))
+        table = (driver._Attribute * config.count).from_address(config.attributes)
+        module, symbol, index = self.functions[function]
+        words = [ctypes.c_int64.from_address(p).value for p in params]
+        return {"module": module, "symbol": symbol, "source": self.sources.get(function, ""),
+                "device": index, "words": words,
+                "grid": config.grid[0], "threads": config.block[0], "shared": config.shared,
+                "stream": config.stream or 0,
+                "attributes": {a.id: tuple(a.value[:3]) for a in table}}
+
+    def _queue(self, stream: int, work: Any) -> int:
+        if stream in self.graphs:
+            self.graphs[stream].append(work)
+        else:
+            work()
+        return 0
+
+    def _fill(self, pointer: int, value: int, size: int) -> None:
+        assert self.reach(pointer, self.current) >= size
+        ctypes.memset(pointer, value, size)
+
+    def _run(self, seen: dict[str, Any]) -> None:
+        module: simt.SimtModule | None = seen["module"]
+        if module is None:
+            return
+        args: list[Any] = []
+        for parameter, word in zip(module._parameters[seen["symbol"]], seen["words"], strict=True):
+            args.append(self._array(word, parameter, seen["device"]) if parameter.pointer else word)
+        arrays = {i for i, a in enumerate(args) if isinstance(a, np.ndarray)}
+        module.launch(seen["symbol"], (seen["grid"],), (seen["threads"],), args, outputs=arrays,
+                      initialised=arrays, shared_bytes=seen["shared"],
+                      cluster=seen["attributes"].get(4, (1,))[0])
+
+    def _array(self, pointer: int, parameter: Any, index: int) -> np.ndarray:
+        known = parameter.letter in "fiu"
+        kind = np.dtype(f"{parameter.letter}{parameter.size}" if known else "u1")
+        count = self.reach(pointer, index) // kind.itemsize
+        return np.frombuffer((ctypes.c_char * (count * kind.itemsize)).from_address(pointer), kind)

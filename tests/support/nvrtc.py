@@ -1,0 +1,115 @@
+"""Generated CUDA through the real compiler, without a GPU: cubin and resource report by NVRTC."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import time
+from dataclasses import dataclass
+
+from simt.built import building, digest, folder
+
+from fusegen.backend.cuda.run.nvrtc import includes
+from fusegen.backend.emit.headers import include_dir
+from support.compilers import bare
+from support.pace import within
+
+MOST_SECONDS = 3.0  # to compile any kernel, whatever its K
+
+
+@dataclass(frozen=True)
+class Report:
+    """What ptxas says of one entry point."""
+
+    kernel: str
+    registers: int
+    stack_bytes: int
+    spill_bytes: int
+    shared_bytes: int
+
+
+@dataclass(frozen=True)
+class Compiled:
+    seconds: float
+    reports: tuple[Report, ...]
+
+    @property
+    def quick(self) -> bool:
+        """Was it compiled within the budget?"""
+        return within(self.seconds, MOST_SECONDS)
+
+
+def available() -> str | None:
+    """None if NVRTC can compile here, else why not."""
+    try:
+        from cupy.cuda import nvrtc
+
+        nvrtc.getVersion()
+    except Exception as error:  # CuPy raises RuntimeError, ImportError, or its own
+        return f"NVRTC is not here ({error}); install the cuda12 extra"
+    return None
+
+
+def compile_for(source: str, arch: str) -> Compiled:
+    """Compile for `sm_NN`, each text once; raises AssertionError with the log for invalid text."""
+    return _compiled(source, arch)
+
+
+def valid_for(source: str, arch: str) -> Compiled:
+    """As compile_for, with little optimisation: where neither registers, spills nor time matter."""
+    from cupy.cuda import nvrtc
+
+    return _compiled(source, arch, *(_LITTLE if nvrtc.getVersion() >= (12, 9) else ()))
+
+
+_LITTLE = ("--Ofast-compile=max",)  # of NVRTC 12.9: half the time
+
+
+def _compiled(source: str, arch: str, *how: str) -> Compiled:
+    from cupy.cuda import nvrtc
+
+    options = ("-std=c++17", f"-arch={arch}", "--ptxas-options=-v", f"-I{include_dir()}",
+               *includes(), *how)
+    version = ".".join(map(str, nvrtc.getVersion()))
+    product = folder() / f"{digest(version, *options, bare(source))}.nvrtc"
+    if not product.exists():
+        with building(product) as scratch:
+            if scratch is not None:
+                found = _compile(source, options)
+                (scratch / product.name).write_bytes(pickle.dumps(found))
+    found = pickle.loads(product.read_bytes())
+    assert isinstance(found, Compiled)
+    return found
+
+
+def _compile(source: str, options: tuple[str, ...]) -> Compiled:
+    from cupy.cuda import nvrtc
+
+    program = nvrtc.createProgram(source, "kernel.cu", (), ())
+    start = time.process_time()  # of this process alone: other work must not fail a budget
+    try:
+        nvrtc.compileProgram(program, options)
+        seconds = time.process_time() - start
+        log = nvrtc.getProgramLog(program)
+    except nvrtc.NVRTCError as error:
+        raise AssertionError(nvrtc.getProgramLog(program)) from error
+    finally:
+        nvrtc.destroyProgram(program)
+    return Compiled(seconds, _reports(log))
+
+
+_ENTRY = re.compile(
+    r"Function properties for (?P<name>\w+)\s*\n[^\d\n]*(?P<stack>\d+) bytes stack frame, "
+    r"(?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads\s*\n"
+    r".*?Used (?P<registers>\d+) registers(?P<rest>[^\n]*)"
+)
+
+
+def _reports(log: str) -> tuple[Report, ...]:
+    found = []
+    for m in _ENTRY.finditer(log):
+        shared = re.search(r"(\d+) bytes smem", m["rest"])
+        spilled = int(m["stores"]) + int(m["loads"])
+        found.append(Report(m["name"], int(m["registers"]), int(m["stack"]), spilled,
+                            int(shared[1]) if shared else 0))
+    return tuple(found)

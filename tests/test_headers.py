@@ -1,0 +1,98 @@
+"""Fixed headers: each compiles alone, has what it needs, and is of one namespace."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import simt
+from support import nvrtc
+
+import fusegen as fg
+from fusegen import library
+from fusegen.backend.emit.headers import header, needed
+from fusegen.backend.emit.source import ABOVE, Source
+
+ROOT = fg.include_dir()
+HEADERS = tuple(sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.*")))
+
+compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
+emulated = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+
+CLUSTERS = ("fusegen/cluster.cuh", "fusegen/topk/cluster.cuh", "fusegen/topk/gather.cuh")
+OLDEST = dict.fromkeys(CLUSTERS, ("sm_90",))
+"""What only some GPUs have."""
+
+KERNEL = 'extern "C" __global__ void nothing(int* out) { out[0] = 1; }\n'
+
+
+def test_there_are_headers() -> None:
+    assert len(HEADERS) > 20
+    assert {Path(n).suffix for n in HEADERS} == {".cuh"}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_form(name: str) -> None:
+    """What can be inlined: plain lines, no name of a program's, no macro that outlives the file."""
+    found = header(name)
+    for line in (ROOT / name).read_text().splitlines():
+        assert line.isprintable()
+        assert line == line.rstrip()
+        assert len(line) <= 120
+    assert not re.search(r"#define|\{%|\{\{|using namespace", found.code)
+    assert "\n\n\n" not in found.code
+    for each in found.includes:
+        if each.startswith("fusegen/"):
+            header(each)
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_every_header_includes_what_it_needs(name: str) -> None:
+    """Inlined and included, before anything else."""
+    source = Source(KERNEL, headers=(name,))
+    assert ABOVE in source.text()
+    assert f"#include <{name}>" in source.text(include=True)
+    if nvrtc.available() is None:
+        for text in (source.text(), source.text(include=True)):
+            for arch in OLDEST.get(name, ("sm_75", "sm_80", "sm_90")):
+                nvrtc.valid_for(text, arch)
+    elif simt.available() is None:
+        simt.compile_module(source.text())
+    else:
+        pytest.skip("neither NVRTC nor a C++ compiler is here")
+
+
+def test_needed_first_and_once() -> None:
+    ours, theirs = needed([*reversed(HEADERS), *HEADERS])
+    names = [h.name for h in ours]
+    assert sorted(names) == sorted(HEADERS)
+    for one in ours:
+        before = names[: names.index(one.name)]
+        assert {n for n in one.includes if n.startswith("fusegen/")} <= {*before}
+    assert set(theirs) <= {"cuda_fp16.h", "cuda_bf16.h"}
+
+
+@compiled
+@pytest.mark.parametrize("name", ["softmax", "softmax_topk", "layer_norm"])
+def test_both_forms_are_the_same_program(name: str) -> None:
+    pipeline = library.PIPELINES[name]
+    more = {"k": 5} if "k" in pipeline.signature.constants else {}
+    kinds = {"dtype": "bfloat16", "n_cols": 25_000, **more}
+    alone, named = pipeline.source(**kinds), pipeline.source(include=True, **kinds)
+    below = alone.split(ABOVE)[1].strip()
+    assert named.endswith(f"{below}\n")
+    assert "namespace fusegen {" not in named
+    first, second = (nvrtc.compile_for(text, "sm_90").reports for text in (alone, named))
+    assert first == second
+
+
+def test_the_command_says_where_headers_are() -> None:
+    done = subprocess.run([sys.executable, "-m", "fusegen", "source", "--include-dir"],
+                          capture_output=True, text=True, check=True)
+    assert Path(done.stdout.strip()) == ROOT
+    done = subprocess.run([sys.executable, "-m", "fusegen", "source", "softmax", "--include"],
+                          capture_output=True, text=True, check=True)
+    assert "#include <fusegen/load.cuh>" in done.stdout

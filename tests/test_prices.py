@@ -1,0 +1,97 @@
+"""Prices: every figure in one table, monotone where physics is, fitted from measured times."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import prices
+import pytest
+
+from fusegen.backend.cuda.schedule.figures import FIGURES
+from fusegen.backend.cuda.schedule.price import Work, price_of
+from fusegen.backend.cuda.schedule.select import candidates
+
+SHAPES = [("softmax", 4000, 1000), ("softmax", 300, 129_024), ("logsumexp", 4000, 25_000),
+          ("layer_norm", 8192, 4096), ("entropy", 60_000, 300)]
+
+
+def offered(work, rows, cols, dtype="float32"):
+    cell = prices.Cell(work, {}, dtype, rows, cols, "sm_90", {}).compiled.work
+    found = candidates(cell.result("lower"), cell.problem, cell.target, None)
+    return [c.schedule for c in found]
+
+
+def test_every_figure_says_what_it_is():
+    names = set()
+    for name, value, unit, meaning in FIGURES.named():
+        assert value > 0, name
+        assert unit, name
+        assert meaning, name
+        names.add(name)
+    assert len(names) > 80
+
+
+def test_figures_are_changed_by_name():
+    new = FIGURES.changed({"few.launch": 5.0, "strips.block": 2.0})
+    assert (new.few.launch, new.strips.block, new.many) == (5.0, 2.0, FIGURES.many)
+    with pytest.raises(TypeError):
+        FIGURES.changed({"few.nothing": 1.0})
+
+
+@pytest.mark.parametrize(("work", "rows", "cols"), SHAPES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_more_rows_take_no_less_time(work, rows, cols, dtype):
+    """Of one schedule, within few rows and within many: the two are priced in other units."""
+    for one in offered(work, rows, cols, dtype):
+        given = Work(rows=1, vectors=cols // one.width, sweeps=2, stores=True, extra=1,
+                     vector_bytes=16)
+        for few in (True, False):
+            before = 0.0
+            for n in (1, 2, 3, 5, 8, 16, 33, 66, 67, 100, 132, 133, 264, 500, 1000, 4000, 10**5):
+                work_of_n = replace(given, rows=n)
+                if work_of_n.few(one.target) is not few:
+                    continue
+                total = price_of(one, work_of_n).total * (1 if few else n)
+                assert total >= before * (1 - 1e-9), (one.describe(), n)
+                before = total
+
+
+@pytest.mark.parametrize(("work", "rows", "cols"), SHAPES)
+def test_longer_rows_take_no_less_time(work, rows, cols):
+    for one in offered(work, rows, cols):
+        for n_rows in (10, 10**5, None):
+            before = 0.0
+            for vectors in sorted(random.Random(0).sample(range(1, 10**5), 200)):
+                given = Work(rows=n_rows, vectors=vectors, sweeps=2, stores=True, extra=1,
+                             vector_bytes=16)
+                price = price_of(one, given)
+                total = price.total if price.adds else price.total * vectors
+                assert total >= before * (1 - 1e-9), (one.describe(), n_rows, vectors)
+                before = total
+
+
+def test_larger_clusters_wait_no_less():
+    few, many = FIGURES.few, FIGURES.many
+    assert 0 <= many.cluster_2 <= many.cluster_4 <= many.cluster_16
+    assert few.block <= few.cluster <= few.grid
+    assert many.registers <= many.shared <= many.chip
+    assert many.again_l2 <= many.again_l2_few <= many.again
+
+
+def test_a_fit_finds_the_figures_that_times_were_made_of():
+    true = FIGURES.changed({"many.shared": 0.15})
+    cells = []
+    for work, rows, cols in [*SHAPES, ("softmax", 16, 129_024), ("softmax", 4, 300_000),
+                             ("softmax", 1000, 40_000), ("rms_norm", 64, 60_000)]:
+        plain = prices.Cell(work, {}, "float32", rows, cols, "sm_90", {})
+        given = plain.compiled.work
+        found = candidates(given.result("lower"), given.problem, given.target, None, true)
+        seconds = {c.schedule.describe(): c.price.total for c in found}
+        cells.append(replace(plain, seconds=seconds))
+    before = prices.mean_log_regret(cells, FIGURES)
+    assert before > math.log(1.005)
+    assert prices.mean_log_regret(cells, true) == 0
+    better = prices.fit(cells, 1)
+    assert prices.mean_log_regret(cells, better) < before / 2

@@ -1,0 +1,206 @@
+"""States as values: any split of a row, any order, the same result as of the whole row."""
+
+from __future__ import annotations
+
+import pickle
+
+import ml_dtypes
+import numpy as np
+import pytest
+from support import state_cases as cases
+from support.state_cases import arguments, flat, merged_anyhow, near
+
+import fusegen as fg
+from fusegen.backend.cpu.backend import CpuBackend
+from fusegen.backend.host.chunks import PIECE_COLUMNS
+from fusegen.ir.dtypes import FLOAT32
+from fusegen.ir.state_layout import state_layout
+
+L = fg.library.PIPELINES
+PIPELINES: dict[str, fg.Pipeline] = {n: fg.Pipeline(t) for n, t in cases.TEXTS.items()}
+
+
+@pytest.fixture(params=["cpu", "numpy"])
+def roles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What runs: the processor's own code, or NumPy, as where nothing can be compiled."""
+    for name, text in cases.TEXTS.items():
+        monkeypatch.setitem(PIPELINES, name, fg.Pipeline(text))
+    if request.param == "numpy":
+        monkeypatch.setattr(CpuBackend, "hindrance", lambda *_, **__: "a wish")
+    return str(request.param)
+
+
+def pieces(name: str, x: np.ndarray, cuts: list[int]) -> list[fg.States]:
+    return cases.pieces(PIPELINES[name], arguments(name, x), cuts)
+
+
+def test_every_library_pipeline_that_has_states_is_tested():
+    def has_states(p: fg.Pipeline) -> bool:
+        try:
+            return bool(p.work(role="merge", target="cpu").program)
+        except fg.PipelineError:
+            return False
+
+    assert {n for n, p in L.items() if has_states(p)} == set(cases.LIBRARY)
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_any_split_in_any_order(name, roles):
+    rng, p = np.random.default_rng(7), PIPELINES[name]
+    for trial in range(12):
+        n = int(rng.integers(12, 90))
+        x = rng.normal(rng.choice([0.0, 50.0]), 3, (3, n)).astype("f4" if trial % 3 else "f8")
+        if trial % 4 == 1:
+            x = np.round(x)  # ties
+        given = arguments(name, x)
+        cuts = sorted([0, n, *rng.integers(0, n + 1, int(rng.integers(0, 6)))])
+        got = p.finish(merged_anyhow(p, pieces(name, x, cuts), rng))
+        near(got, p.reference(*given))
+        for g, w in zip(flat(got), flat(PIPELINES[name](*given)) if roles == "cpu" else (),
+                        strict=roles == "cpu"):
+            assert g.dtype == w.dtype
+
+
+@pytest.mark.parametrize("name", cases.HARD_TEXTS)
+def test_special_values_are_those_of_a_call(name, roles):
+    p, x, rng = PIPELINES[name], cases.hard_rows(), np.random.default_rng(2)
+    with np.errstate(all="ignore"):
+        want = L[name].compile(x, target="cpu")(x)
+        for _ in range(20):
+            cuts = sorted([0, 8, *rng.integers(0, 9, 3)])
+            near(p.finish(merged_anyhow(p, pieces(name, x, cuts), rng)), want)
+
+
+@pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16, "float64", "int32", "int64"])
+def test_types(dtype):
+    x = np.random.default_rng(0).normal(0, 20, (5, 40)).astype(dtype)
+    for name in ("topk", "argmax"):
+        p = PIPELINES[name]
+        states = fg.merge(p, *reversed(pieces(name, x, [0, 13, 40])))
+        for g, w in zip(flat(p.finish(states)), flat(p(x)), strict=True):
+            np.testing.assert_array_equal(g, w)
+            assert g.dtype == w.dtype
+
+
+@pytest.mark.parametrize("k", [1, 9, 64])
+def test_lists_of_any_length(roles, k):
+    rng, p = np.random.default_rng(k), PIPELINES["softmax_topk"]
+    x = np.round(rng.normal(0, 9, (3, 400))).astype("f4")  # ties
+    parts = cases.pieces(p, [x], [0, 5, 200, 201, 400], k=k)
+    values, at = p.finish(merged_anyhow(p, parts, rng))
+    want = p.reference(x, k=k)
+    np.testing.assert_allclose(values, want[0], rtol=2e-6)
+    np.testing.assert_array_equal(at, want[1])
+
+
+def test_rows_longer_than_a_thread_folds_at_once():
+    n = PIECE_COLUMNS + 1000
+    x = np.random.default_rng(0).normal(0, 3, (2, n)).astype("f4")
+    for name in ("logsumexp", "argmax", "var_mean"):
+        p = PIPELINES[name]
+        near(p.finish(fg.merge(p, *reversed(pieces(name, x, [0, n - 7, n])))), p.reference(x))
+
+
+@pytest.mark.parametrize("name", [*PIPELINES, "ends"])
+def test_every_maker_of_states_makes_the_same_bytes(name, monkeypatch):
+    """Folded, merged and finished in C++ and in NumPy: each may take over from the other."""
+    text = cases.TEXTS.get(name, cases.ends)
+    p, other = fg.pipeline(text), fg.pipeline(text)
+    x = np.random.default_rng(5).normal(1, 3, (3, 60)).astype("f4")
+    given = arguments(name, x)
+    ours = cases.pieces(p, given, [0, 2, 2, 31, 60])
+    whole = fg.merge(p, *ours)
+    results = p.finish(whole)
+    monkeypatch.setattr(CpuBackend, "hindrance", lambda *_, **__: "a wish")
+    theirs = cases.pieces(other, given, [0, 2, 2, 31, 60])
+    for a, b in zip(ours, theirs, strict=True):
+        cases.same_states(a, b)
+    cases.same_states(whole, fg.merge(other, *ours))
+    mixed = fg.merge(other, ours[0], theirs[1], theirs[2], ours[3])
+    cases.same_states(whole, mixed)
+    near(other.finish(whole), results)
+    near(other.finish(mixed), p.reference(*given))
+
+
+def test_states_are_of_the_kind_and_rows_of_their_arrays():
+    torch = pytest.importorskip("torch")
+    x = torch.randn(2, 3, 20)
+    p = L["softmax_topk"]
+    a, b = p.states(x[..., :11], k=2), p.states(x[..., 11:], at=11, k=2)
+    assert isinstance(a.array, torch.Tensor)
+    assert a.array.dtype is torch.uint8
+    assert tuple(a.array.shape) == (2, 3, a.layout.n_bytes)
+    values, at = p.finish(fg.merge(p, b, a))
+    want = p(x, k=2)
+    torch.testing.assert_close(values, want[0])
+    assert torch.equal(at, want[1])
+
+
+def test_ordered_monoids_merge_in_the_given_order(roles):
+    p, x = fg.pipeline(cases.ends), np.arange(30, dtype="f4").reshape(2, 15)
+    a, b, c = cases.pieces(p, [x], [0, 4, 4, 15])
+    near(p.finish(fg.merge(p, a, b, c)), (x[:, 0], x[:, -1]))
+    near(p.finish(fg.merge(p, c, b, a)), (x[:, 4], x[:, 3]))
+
+
+def test_the_layout_is_data():
+    p = L["softmax_topk"]
+    kernel = p.work(k=3).program.kernels[0]
+    layout = state_layout(kernel.sweeps[0].monoid, FLOAT32)
+    states = p.states(np.eye(4, dtype="f4"), k=3)
+    assert states.layout == layout
+    found = [(f.name, f.dtype.name, f.count, f.offset) for f in layout.fields]
+    assert found == [("m", "float32", 1, 0), ("sum_exp", "float32", 1, 4),
+                     ("top_value", "float32", 3, 8), ("top_column", "int64", 3, 24)]
+    assert layout.n_bytes == 48
+    table = states.array.view(layout.numpy)[:, 0]
+    np.testing.assert_array_equal(table["m"][:, 0], 1)
+    np.testing.assert_array_equal(table["top_column"][0], [0, 1, 2])
+    assert repr(states).startswith("<states of softmax_topk: rows (4,), 4 columns seen, m float32")
+    few = p.states(np.eye(4, dtype="f4")[:, :1], at=9, k=3)
+    np.testing.assert_array_equal(few.array.view(layout.numpy)[0, 0]["top_column"], [9, -1, -1])
+
+
+def test_states_may_be_shipped():
+    p, x = L["var_mean"], np.random.default_rng(1).normal(5, 1, (3, 40)).astype("f4")
+    parts = [pickle.loads(pickle.dumps(s)) for s in pieces("var_mean", x, [0, 9, 40])]
+    near(p.finish(fg.merge(p, *parts)), p.reference(x))
+
+
+X = np.ones((2, 6), np.float32)
+
+
+@fg.pipeline
+def apart(x):
+    m = fg.mean(x)
+    return fg.sum(fg.where(x > m, fg.exp(x), 0.0))
+
+
+@fg.pipeline
+def counted(x):
+    return fg.sum(x * fg.length(x))
+
+
+@pytest.mark.parametrize(("make", "kind", "words"), [
+    (lambda: L["softmax"].states(X), fg.PipelineError, "div has a value for every element"),
+    (lambda: apart.states(X), fg.PipelineError, "keeps a sweep of its own"),
+    (lambda: L["cross_entropy"].states(X, np.zeros(2, "i8")), fg.PipelineError, "takes labels"),
+    (lambda: counted.states(X), fg.PipelineError, "computed from the number of columns"),
+    (lambda: L["topk"].states(X, at=-1), fg.ArgumentError, "at"),
+    (lambda: fg.merge(L["topk"]), fg.ArgumentError, "no states"),
+    (lambda: fg.merge(L["topk"], X), fg.ArgumentError, "ndarray, no states"),
+    (lambda: L["topk"].finish(X), fg.ArgumentError, "ndarray, no states"),
+    (lambda: fg.merge(L["topk"], L["topk"].states(X), L["topk"].states(X, k=2)), fg.ArgumentError,
+     "do not belong together"),
+    (lambda: fg.merge(L["topk"], L["topk"].states(X), L["topk"].states(X[:1])), fg.ShapeError,
+     "cannot be merged"),
+    (lambda: L["argmax"].finish(L["topk"].states(X)), fg.ArgumentError, "is not of argmax"),
+    (lambda: L["topk"].finish(L["topk"].states(X, k=7)), fg.ShapeError, "topk of 7"),
+    (lambda: L["argmax"].finish(L["argmax"].states(X[:, :0])), fg.ShapeError, "no column"),
+    (lambda: L["norm2"].finish(L["logsumexp"].states(X)), fg.ArgumentError, "another operator"),
+])
+def test_what_has_no_states_says_why(make, kind, words):
+    with pytest.raises(kind, match=words):
+        make()
+
+

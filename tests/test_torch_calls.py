@@ -1,0 +1,335 @@
+"""Pipelines called with torch's tensors in eager mode: gradients, types, layouts, modes."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import fusegen as fg
+from fusegen.pipeline import by_torch
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+from support.torch_cases import DIFFERENTIABLE, PEERS, L, floats, tensors  # noqa: E402
+
+TOLERANCES = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 5e-3}
+
+
+def gradients(function, arrays, seed=3):
+    """Of a weighted sum of all float results, by each float argument."""
+    moved = [a.detach().clone().requires_grad_(a.is_floating_point()) for a in arrays]
+    results = floats(function(*moved))
+    source = torch.Generator().manual_seed(seed)
+    weights = [torch.randn(r.shape, generator=source, dtype=torch.float64).to(r.dtype)
+               for r in results]
+    total = sum((r * w).sum() for r, w in zip(results, weights, strict=True))
+    return torch.autograd.grad(total, [a for a in moved if a.requires_grad], allow_unused=True)
+
+
+def close(found, wanted, tolerance):
+    if wanted is None or found is None:
+        assert found is None or not found.any()
+        assert wanted is None or not wanted.any()
+        return
+    assert found.dtype == wanted.dtype or wanted.dtype == torch.float64
+    torch.testing.assert_close(found.double(), wanted.double(), rtol=tolerance,
+                               atol=tolerance * float(wanted.abs().max().double()))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_gradients_are_torchs(name, dtype):
+    """Against torch's own in float64, on the very values, which differ: ties are no one's."""
+    arrays = tensors(name, dtype=dtype)
+    if name in ("topk", "softmax_topk"):
+        arrays = (torch.stack([torch.randperm(33) for _ in range(5)]).div(8).to(dtype),)
+    exact = [a.double() if a.is_floating_point() else a for a in arrays]
+    found, wanted = gradients(L.PIPELINES[name], arrays), gradients(PEERS[name], exact)
+    for array, f, w in zip((a for a in arrays if a.is_floating_point()), found, wanted,
+                           strict=True):
+        assert f is None or f.dtype == array.dtype
+        close(f, w, TOLERANCES[dtype])
+
+
+@pytest.mark.parametrize("name", [n for n in DIFFERENTIABLE if n != "absmax_quantize"])
+def test_first_and_second_derivatives_by_differences(name):
+    arrays = tensors(name, (3, 7), torch.float64, grad=True, seed=5)
+
+    def of_floats(*arrays):
+        return tuple(floats(L.PIPELINES[name](*arrays)))
+
+    assert torch.autograd.gradcheck(of_floats, arrays)
+    assert torch.autograd.gradgradcheck(of_floats, arrays)
+
+
+LAYOUTS = {
+    "transposed": lambda x: x.t().contiguous().t(),
+    "every other row": lambda x: x.repeat_interleave(2, 0)[::2],
+    "columns of a wider array": lambda x: torch.nn.functional.pad(x, (3, 2))[:, 3:-2],
+    "one row for all": lambda x: x[:1].expand(x.shape),
+    "reversed": lambda x: x.flip(0).flip(0),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "softmax_topk"])
+def test_any_layout(name, layout):
+    x, *rest = tensors(name, dtype=torch.float64)
+    laid = LAYOUTS[layout](x)
+    found, wanted = (gradients(lambda x, *r, f=f: f(LAYOUTS[layout](x), *r), (x, *rest))
+                     for f in (L.PIPELINES[name], PEERS[name]))
+    for f, w in zip(found, wanted, strict=True):
+        close(f, w, 1e-10)
+    for f, w in zip(floats(L.PIPELINES[name](laid, *rest)), floats(PEERS[name](laid, *rest)),
+                    strict=True):
+        torch.testing.assert_close(f, w)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, (0, 2), None])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_any_axis(axis, keepdims):
+    x = tensors("softmax", (3, 4, 5), torch.float64)[0]
+    dims = (0, 1, 2) if axis is None else axis
+
+    def peer(x):
+        return torch.logsumexp(x, dims, keepdim=keepdims)
+
+    def ours(x):
+        return L.logsumexp(x, axis=axis, keepdims=keepdims)
+
+    torch.testing.assert_close(ours(x), peer(x))
+    for f, w in zip(gradients(ours, (x,)), gradients(peer, (x,)), strict=True):
+        close(f, w, 1e-10)
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_lists_along_any_axis(axis, keepdims):
+    x = tensors("softmax", (6, 7, 8), torch.float64)[0]
+    found = gradients(lambda x: L.topk(x, k=3, axis=axis, keepdims=keepdims)[0], (x,))
+    wanted = gradients(lambda x: torch.topk(x, 3, axis)[0], (x,))
+    close(found[0], wanted[0], 1e-12)
+
+
+@fg.pipeline
+def shifted(x, y, shift: fg.PerRow, scale: fg.PerColumn):
+    """Every kind of input; x and y broadcast."""
+    return fg.sum((x + y) * scale) + shift
+
+
+def test_gradients_have_the_shapes_of_inputs_that_were_broadcast():
+    x, y = torch.randn(4, 5, dtype=torch.float64), torch.randn(5, dtype=torch.float64)
+    shift, scale = torch.randn(1, dtype=torch.float64), torch.randn(5, dtype=torch.float64)
+
+    def peer(x, y, shift, scale):
+        return ((x + y) * scale).sum(-1) + shift
+
+    for f, w in zip(gradients(shifted, (x, y, shift, scale)),
+                    gradients(peer, (x, y, shift, scale)), strict=True):
+        assert f.shape == w.shape
+        close(f, w, 1e-12)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_no_rows(name):
+    arrays = tensors(name, (0, 33))
+    for array, found in zip((a for a in arrays if a.is_floating_point()),
+                            gradients(L.PIPELINES[name], arrays), strict=True):
+        assert found is None or (found.shape == array.shape and not found.any())
+
+
+HARD = {
+    "masked": [0.0, 1.0, -np.inf, 2.0], "one": [-np.inf, 3.0, -np.inf, -np.inf],
+    "large": [1e4, 1e4 - 1, 0.0, -1e4], "equal": [2.0, 2.0, 2.0, 2.0],
+}
+
+
+@pytest.mark.parametrize("row", HARD)
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp", "topk"])
+def test_hard_rows(name, row):
+    x = torch.tensor([HARD[row]] * 3, dtype=torch.float64)
+    ours, peer = L.PIPELINES[name], PEERS[name]
+    if name == "topk":
+        ours, peer = (lambda x: L.topk(x, k=1)[0]), (lambda x: torch.topk(x, 1)[0])
+    if name == "topk" and row == "equal":
+        peer = lambda x: x[:, :1] * 1.0  # noqa: E731 (ties go to the lowest column)
+    if name == "log_softmax":  # one cotangent of −inf is NaN in torch too: sums of finite ones
+        ours, peer = (lambda x: L.softmax(x)[:, :2]), (lambda x: torch.softmax(x, -1)[:, :2])
+    close(*gradients(ours, (x,)), *gradients(peer, (x,)), 1e-9)
+
+
+# ---- what is kept ----
+
+
+def saved_by(result):
+    """Addresses and numbers of bytes of what a result keeps for its gradient."""
+    node = result.grad_fn
+    return {t.data_ptr(): t.untyped_storage().nbytes() for t in node.saved_tensors}
+
+
+def test_softmax_keeps_its_result_and_not_its_input():
+    x = torch.randn(8, 64, requires_grad=True)
+    middle = x * 2
+    y = L.softmax(middle)
+    assert saved_by(y) == {y.data_ptr(): y.untyped_storage().nbytes()}
+    gone = weakref.ref(middle)
+    del middle
+    gc.collect()
+    assert gone() is None
+
+
+def test_layer_norm_keeps_its_input_and_weight_and_nothing_new():
+    x, w, b = tensors("layer_norm", (8, 64), grad=True)
+    assert {*saved_by(L.layer_norm(x, w, b))} == {x.data_ptr(), w.data_ptr()}
+
+
+def test_a_sum_keeps_nothing():
+    @fg.pipeline
+    def total(x):
+        return fg.sum(x)
+
+    x = torch.randn(8, 64, requires_grad=True)
+    y = total(x)
+    assert saved_by(y) == {}
+    y.sum().backward()
+    assert torch.equal(x.grad, torch.ones_like(x))
+
+
+def test_top_k_keeps_columns_alone():
+    x = torch.randn(8, 64, requires_grad=True)
+    values, columns = L.topk(x, k=4)
+    assert {*saved_by(values)} == {columns.data_ptr()}
+    assert not columns.requires_grad
+
+
+# ---- what has no gradient, and modes ----
+
+
+def test_what_has_no_gradient_says_so():
+    @fg.pipeline
+    def product(x):
+        return fg.prod(x)
+
+    x = torch.randn(4, 9, requires_grad=True)
+    with pytest.raises(fg.TraceError, match=r"fg\.prod has no gradient"):
+        product(x)
+    assert product(x.detach()).shape == (4,)
+    with torch.no_grad():
+        assert product(x).shape == (4,)
+    assert not L.argmax(x).requires_grad
+    long = torch.randn(2, 200, requires_grad=True)
+    with pytest.raises(fg.TraceError, match="list of 100 has no gradient"):
+        L.topk(long, k=100)
+    with pytest.raises(fg.ArgumentError, match="out= has no gradient"):
+        L.softmax(x, out=torch.empty(4, 9))
+
+
+def test_forward_mode_is_refused_and_never_silently_zero():
+    x = torch.randn(4, 9)
+    for _ in range(2):  # also where the call is remembered
+        L.softmax(x)
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
+            with pytest.raises(NotImplementedError, match="softmax has no forward-mode"):
+                L.softmax(dual)
+        with pytest.raises(NotImplementedError, match="softmax has no forward-mode"):
+            torch.func.jvp(L.softmax, (x,), (x,))
+
+
+def test_eager_calls_without_gradients_go_past_the_dispatcher(monkeypatch):
+    asked = []
+    monkeypatch.setattr(by_torch, "_find", [lambda: asked.append(1)])
+    x = torch.randn(4, 9)
+    for _ in range(2):
+        L.softmax(x)
+        L.layer_norm(x, torch.nn.Parameter(torch.ones(9)).detach())
+        with torch.no_grad():
+            L.softmax(torch.nn.Parameter(x))
+        with torch.inference_mode():
+            assert L.softmax(torch.randn(4, 9)).is_inference()
+    assert not asked
+
+
+def test_dispatch_modes_see_the_operator():
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Seeing(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    seen, x = [], torch.randn(4, 9)
+    for _ in range(2):
+        L.softmax(x)  # remembered
+        with Seeing():
+            found = L.softmax(x)
+        torch.testing.assert_close(found, torch.softmax(x, -1))
+    assert seen == ["fusegen.softmax.default"] * 2
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_autocast_follows_the_policy(name):
+    arrays = tensors(name, dtype=torch.bfloat16, grad=True)
+    pipeline = L.PIPELINES[name]
+    wide = fg.torch.op(pipeline).autocast == "float32"
+    plain = floats(pipeline(*arrays))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = floats(pipeline(*arrays))
+        by_operator = floats(fg.torch.op(pipeline).overload(*arrays))
+        sum(f.sum() for f in found).backward()
+    for p, f, o in zip(plain, found, by_operator, strict=True):
+        assert f.dtype == o.dtype == (torch.float32 if wide else p.dtype)
+        torch.testing.assert_close(f, o)
+        torch.testing.assert_close(f.to(p.dtype), p)
+    assert arrays[0].grad.dtype == torch.bfloat16
+
+
+def test_autocast_can_be_chosen():
+    @fg.pipeline
+    def mean(x):
+        return fg.mean(x)
+
+    x = torch.randn(4, 9).bfloat16()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert mean(x).dtype == torch.bfloat16
+        fg.torch.op(mean, autocast="float32")
+        assert mean(x).dtype == torch.float32
+        assert mean(x.double()).dtype == torch.float64
+    with pytest.raises(fg.ArgumentError, match="autocast is 'wide'"):
+        fg.torch.op(mean, autocast="wide")
+
+
+def test_deterministic_algorithms():
+    x, w, b = tensors("layer_norm", (64, 257), grad=True)
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        runs = [torch.autograd.grad(L.layer_norm(x, w, b).square().sum(), (x, w, b))
+                for _ in range(3)]
+    finally:
+        torch.use_deterministic_algorithms(before)
+    for run in runs[1:]:
+        assert all(torch.equal(f, s) for f, s in zip(runs[0], run, strict=True))
+
+
+def test_other_arrays_beside_a_tensor_that_requires_a_gradient():
+    x = torch.randn(3, 5, requires_grad=True)
+    loss = L.cross_entropy(x, torch.tensor([1, 2, 3]))
+    again = L.cross_entropy(x, labels=np.array([1, 2, 3]))
+    torch.testing.assert_close(loss, again)
+
+
+def test_a_text_that_changes_has_the_new_gradient():
+    factor = 2.0
+
+    @fg.pipeline
+    def scaled(x, weight: fg.PerColumn):
+        return fg.sum(x * weight * factor)
+
+    x, weight = torch.ones(2, 3, requires_grad=True), torch.ones(3, requires_grad=True)
+    for factor in (2.0, 3.0):
+        by_x, by_weight = torch.autograd.grad(scaled(x, weight).sum(), (x, weight))
+        assert by_x.eq(factor).all()
+        assert by_weight.eq(2 * factor).all()

@@ -1,0 +1,401 @@
+"""Pipelines in torch's registry: opcheck, torch.compile, export, fake tensors, torch.func."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import fusegen as fg
+from fusegen.pipeline import by_torch
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+from support.torch_cases import (  # noqa: E402
+    DIFFERENTIABLE,
+    PEERS,
+    ROWWISE,
+    L,
+    floats,
+    graph_of,
+    tensors,
+)
+
+EVERY = sorted(L.PIPELINES)
+
+
+@pytest.fixture(autouse=True)
+def fresh_graphs():
+    """The tests of one function share its lines, of which torch compiles few graphs."""
+    torch.compiler.reset()
+
+
+def flat(result):
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", EVERY)
+def test_opcheck(name, dtype):
+    overload = fg.torch.op(L.PIPELINES[name]).overload
+    # opcheck adds up results in the type of the first, which must not be one of integers then.
+    moving = name not in ("argmax", "absmax_quantize")
+    samples = [tensors(name, grad=moving, dtype=dtype), tensors(name, (2, 3, 17), dtype=dtype)]
+    for arrays in samples:
+        tolerance = {"rtol": 1e-5, "atol": 1e-5} if dtype is torch.float32 else {}
+        torch.library.opcheck(overload, arrays, **tolerance)
+    torch.library.opcheck(overload, tensors("softmax", (6, 7, 8))[:1] if name in ROWWISE
+                          and len(samples[0]) == 1 else samples[1], {"keepdims": True})
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_compiled_in_one_graph(name):
+    """Forward and backward; a second number of rows compiles once more, a third does not."""
+    pipeline, peer = L.PIPELINES[name], PEERS[name]
+
+    def ours(x, *rest):
+        return pipeline(x * 2, *rest)
+
+    compiled = graph_of(ours)
+    for n_rows in (5, 6, 7):
+        arrays = tensors(name, (n_rows, 33), grad=True)
+        found, wanted = flat(compiled(*arrays)), flat(peer(arrays[0] * 2, *arrays[1:]))
+        for f, w in zip(found, wanted, strict=True):
+            torch.testing.assert_close(f, w, rtol=1e-4, atol=1e-5)
+        if name in DIFFERENTIABLE:
+            mine, theirs = (torch.autograd.grad(sum(r.square().sum() for r in floats(tuple(o))),
+                                                arrays[0]) for o in (found, wanted))
+            torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_constants_axis_and_out_in_a_graph():
+    def function(x, out, k):
+        values, indices = L.softmax_topk(x, k=k, axis=0)
+        whole = L.softmax(x, axis=(0, 1), out=out)
+        named = L.layer_norm(x, bias=x[0], weight=None, eps=1e-3)
+        return values, indices, whole is out, named, L.moe_gate(x, score="sigmoid", k=k)[0]
+
+    compiled = graph_of(function)
+    for k in (2, 3, 4):
+        x = torch.randn(12, 9)
+        out, other = torch.empty(12, 9), torch.empty(12, 9)
+        found, wanted = compiled(x, out, k), function(x, other, k)
+        assert found[2] is wanted[2] is True
+        torch.testing.assert_close(out, other)
+        for i in (0, 1, 3, 4):
+            torch.testing.assert_close(found[i], wanted[i])
+
+
+@fg.pipeline
+def nested(x, *, scale=2.0, pair=(1.0, 2.0), kind="plain"):
+    """Outputs in a dict, constants that no schema has."""
+    y = fg.exp(x * scale - fg.max(x * scale)) * pair[0]
+    return {"sum": fg.sum(y), "rest": [y, (fg.topk(x, 2), fg.mean(x) * pair[1])], kind: fg.max(x)}
+
+
+def test_nested_results_and_odd_constants_in_a_graph():
+    x = torch.randn(4, 9)
+
+    def function(x, scale):
+        return nested(x, scale=scale, pair=(3.0, 4.0), kind="other")
+
+    compiled = graph_of(function)
+    for scale in (1.0, 1.5, 2.5):
+        found, wanted = compiled(x, scale), function(x, scale)
+        assert found.keys() == wanted.keys()
+        assert type(found["rest"][1][0]) is type(wanted["rest"][1][0])
+        torch.testing.assert_close(found["rest"][1][0].indices, wanted["rest"][1][0].indices)
+        torch.testing.assert_close(found["rest"][0], wanted["rest"][0])
+        torch.testing.assert_close(found["other"], wanted["other"])
+
+
+def test_a_whole_number_where_the_default_is_a_float_is_told_apart():
+    overloads = {fg.torch.op(nested, scale=s).overload for s in (2.0, 3.0, 2)}
+    assert len(overloads) == 2
+
+
+def test_the_same_lines_with_another_pipeline_are_another_graph():
+    def function(p, x):
+        return p(x)
+
+    compiled, x = graph_of(function), torch.randn(4, 9)
+    for _ in range(2):
+        for name in ("softmax", "logsumexp", "log_softmax"):
+            torch.testing.assert_close(compiled(L.PIPELINES[name], x), PEERS[name](x))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_export(strict, tmp_path):
+    class Model(torch.nn.Module):
+        def forward(self, x, w):
+            return L.softmax_topk(L.rms_norm(x, w), k=3)
+
+    x, w = torch.randn(6, 33), torch.randn(33)
+    rows = torch.export.Dim("rows")
+    program = torch.export.export(Model(), (x, w), dynamic_shapes=({0: rows}, None), strict=strict)
+    called = [str(n.target) for n in program.graph.nodes if n.op == "call_function"]
+    assert [c for c in called if "fusegen" in c] == ["fusegen.rms_norm.default",
+                                                     "fusegen.softmax_topk.default"]
+    torch.export.save(program, tmp_path / "model.pt2")
+    loaded = torch.export.load(tmp_path / "model.pt2").module()
+    other = torch.randn(9, 33)
+    for f, w_ in zip(loaded(other, w), Model()(other, w), strict=True):
+        torch.testing.assert_close(f, w_)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_tensors_without_memory(name):
+    """Fake and meta: shapes, types and places as of the real call."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    real = tensors(name, (3, 4, 17), dtype=torch.bfloat16)
+    wanted = flat(L.PIPELINES[name](*real))
+    with FakeTensorMode() as mode:
+        fake = flat(L.PIPELINES[name](*(mode.from_tensor(a) for a in real)))
+    meta = flat(L.PIPELINES[name](*(a.to("meta") for a in real)))
+    for w, *found in zip(wanted, fake, meta, strict=True):
+        assert [(f.shape, f.dtype, f.stride()) for f in found] == 2 * [
+            (w.shape, w.dtype, w.stride())]
+    assert {f.device.type for f in meta} == {"meta"}
+
+
+def test_mistakes_in_shapes_are_named_without_memory_too():
+    x = torch.empty(4, 9, device="meta")
+    with pytest.raises(fg.ShapeError, match="topk of 20"):
+        L.topk(x, k=20)
+    with pytest.raises(fg.ShapeError, match="weight has shape"):
+        L.layer_norm(x, torch.empty(8, device="meta"))
+    with pytest.raises(fg.ShapeError, match="axis 2"):
+        L.softmax(x, axis=2)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_vmap(name):
+    batch = [tensors(name, (4, 17), seed=i) for i in range(3)]
+    stacked = [torch.stack(a) for a in zip(*batch, strict=True)]
+    wanted = [flat(L.PIPELINES[name](*arrays)) for arrays in batch]
+    found = flat(torch.func.vmap(L.PIPELINES[name])(*stacked))
+    shared = flat(torch.func.vmap(L.PIPELINES[name], (1, *[None] * (len(stacked) - 1)))(
+        stacked[0].movedim(0, 1), *batch[0][1:]))
+    for position, result in enumerate(found):
+        torch.testing.assert_close(result, torch.stack([w[position] for w in wanted]))
+    for i, arrays in enumerate(batch):
+        again = flat(L.PIPELINES[name](arrays[0], *batch[0][1:]))
+        for position, result in enumerate(shared):
+            torch.testing.assert_close(result[i], again[position])
+
+
+@fg.pipeline
+def mixed(x, y, shift: fg.PerRow, scale: fg.PerColumn):
+    return fg.sum((x + y) * scale) + shift, (x - fg.mean(x)) * scale + y
+
+
+DIMS = [(0, None, None, None), (None, 0, None, None), (None, None, 0, None),
+        (None, None, None, 0), (0, 0, 0, 0), (2, 1, 1, 1), (None, 0, 0, 1)]
+
+
+@pytest.mark.parametrize("axis", [-1, 0, None])
+@pytest.mark.parametrize("dims", DIMS, ids=str)
+def test_vmap_of_every_kind_of_input(dims, axis):
+    shape, n = (4, 5), 3
+    stays, cols = {-1: ((4,), 5), 0: ((5,), 4), None: ((), 20)}[axis]
+    y = (5,) if axis == -1 else shape
+    sizes = [shape, y, stays, (cols,)]
+    arrays = []
+    for size, dim in zip(sizes, dims, strict=True):
+        if dim is None:
+            arrays.append(torch.randn(size, dtype=torch.float64))
+        else:
+            at = min(dim, len(size))
+            arrays.append(torch.randn(*size[:at], n, *size[at:], dtype=torch.float64))
+    dims = tuple(None if d is None else min(d, len(s)) for s, d in zip(sizes, dims, strict=True))
+
+    def call(*arrays):
+        return mixed(*arrays, axis=axis)
+
+    found = torch.func.vmap(call, dims)(*arrays)
+    for i in range(n):
+        one = [a if d is None else a.select(d, i) for a, d in zip(arrays, dims, strict=True)]
+        for f, w in zip(found, call(*one), strict=True):
+            torch.testing.assert_close(f[i], w)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_func_transforms(name):
+    """grad, per-sample gradients (vmap of grad), and jacobians, beside torch's own."""
+    arrays = tensors(name, (4, 17), torch.float64)
+    numbers = tuple(i for i, a in enumerate(arrays) if a.is_floating_point())
+    if name == "moe_gate":
+        numbers = (0,)
+
+    def loss(function):
+        return lambda *a: sum((r.square() * (1 + r.detach())).sum() for r in floats(function(*a)))
+
+    ours, peer = loss(L.PIPELINES[name]), loss(PEERS[name])
+    found = torch.func.grad(ours, numbers)(*arrays)
+    wanted = torch.func.grad(peer, numbers)(*arrays)
+    batched = [torch.stack([a, a.flip(0)]) if i == 0 or not a.is_floating_point() else a
+               for i, a in enumerate(arrays)]
+    dims = tuple(0 if b.dim() > a.dim() else None for a, b in zip(arrays, batched, strict=True))
+    each, theirs = (torch.func.vmap(torch.func.grad(f, numbers), dims)(*batched)
+                    for f in (ours, peer))
+    for f, w in zip((*found, *each), (*wanted, *theirs), strict=True):
+        torch.testing.assert_close(f, w, rtol=1e-9, atol=1e-10)
+    if name == "softmax":
+        row = arrays[0][0]
+        torch.testing.assert_close(torch.func.jacrev(L.softmax)(row),
+                                   torch.func.jacrev(lambda r: torch.softmax(r, -1))(row))
+
+
+def test_func_transforms_in_a_graph():
+    x = torch.randn(4, 17)
+
+    def function(x):
+        return torch.func.grad(lambda x: L.logsumexp(x).sum())(x), torch.func.vmap(L.softmax)(x)
+
+    for found in graph_of(function)(x):
+        torch.testing.assert_close(found, torch.softmax(x, -1))
+
+
+def test_traced_and_functional():
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    x = torch.randn(4, 9)
+    graph = make_fx(L.softmax)(x).graph
+    assert "fusegen.softmax.default" in [str(n.target) for n in graph.nodes]
+    torch.testing.assert_close(torch.func.functionalize(L.softmax)(x), torch.softmax(x, -1))
+
+
+def test_checkpointed():
+    from torch.utils.checkpoint import checkpoint
+
+    x, w, b = tensors("layer_norm", grad=True)
+    found = torch.autograd.grad(checkpoint(L.layer_norm, x, w, b, use_reentrant=False)
+                                .square().sum(), (x, w, b))
+    wanted = torch.autograd.grad(L.layer_norm(x, w, b).square().sum(), (x, w, b))
+    for f, t in zip(found, wanted, strict=True):
+        torch.testing.assert_close(f, t)
+
+
+def test_compiled_by_inductor():
+    """With the code generator that users have."""
+    x, w, b = tensors("layer_norm", grad=True)
+    compiled = torch.compile(lambda x, w, b: L.layer_norm(x * 2, w, b).relu(), fullgraph=True)
+    found = compiled(x, w, b)
+    wanted = torch.nn.functional.layer_norm(x * 2, (33,), w, b).relu()
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(torch.autograd.grad(found.sum(), (x, w)),
+                               torch.autograd.grad(wanted.sum(), (x, w)))
+
+
+# ---- names ----
+
+
+def test_names_and_schemas():
+    softmax = fg.torch.op(L.softmax)
+    assert softmax.name == "fusegen::softmax"
+    assert softmax.overload is torch.ops.fusegen.softmax.default
+    shown = str(fg.torch.op(L.layer_norm).overload._schema)
+    assert shown.startswith("fusegen::layer_norm(Tensor x, Tensor? weight=None, "
+                            "Tensor? bias=None, *, float eps=1.")
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(torch.ops.fusegen.softmax(x, axis=[]), L.softmax(x, axis=None))
+    torch.testing.assert_close(softmax(x), torch.softmax(x, -1))
+
+
+def test_names_that_are_taken_or_none():
+    @fg.pipeline
+    def own(x):
+        return fg.sum(x)
+
+    @fg.pipeline
+    def other(x):
+        return fg.sum(x) + 1
+
+    assert fg.torch.op(own, name="mine").name == "fusegen::mine"
+    assert fg.torch.op(own).name == "fusegen::mine"
+    with pytest.raises(fg.ArgumentError, match="another pipeline has the name fusegen::mine"):
+        fg.torch.op(other, name="mine")
+    with pytest.raises(fg.ArgumentError, match="is registered as fusegen::mine"):
+        fg.torch.op(own, name="yours")
+    with pytest.raises(fg.ArgumentError, match="is no name of an operator"):
+        fg.torch.op(other, name="a b")
+    with pytest.raises(fg.ArgumentError, match="op takes a pipeline"):
+        fg.torch.op(torch.softmax)
+
+
+def test_unicode_names_and_two_pipelines_of_one_name():
+    def made(factor):
+        @fg.pipeline
+        def scaled(x, größe: fg.PerRow, *, σ=1.0):
+            return fg.sum(x) * größe * σ * factor
+
+        return scaled
+
+    x, size = torch.randn(3, 4), torch.ones(3)
+    for factor in (2.0, 3.0):
+        pipeline = made(factor)
+        found = graph_of(lambda x, s, p=pipeline: p(x, s, σ=0.5))(x, size)
+        torch.testing.assert_close(found, x.sum(-1) * factor / 2)
+
+
+def test_the_first_call_may_be_compiled():
+    """In a process where no tensor was met, and fusegen was imported first."""
+    program = textwrap.dedent("""
+        import sys
+        import fusegen as fg
+        assert "torch" not in sys.modules
+        import torch
+        assert "fusegen.torch" not in sys.modules
+        f = torch.compile(lambda x: fg.library.softmax(x * 2), fullgraph=True, backend="eager")
+        x = torch.randn(4, 9)
+        torch.testing.assert_close(f(x), torch.softmax(x * 2, -1))
+    """)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_entries_are_found_by_name():
+    graph_of(lambda x: L.softmax(x))(torch.randn(2, 3))
+    assert any(n.startswith("softmax") for n in vars(by_torch.ENTRIES))
+
+
+PROGRAM = """
+import sys
+import torch
+import fusegen as fg
+from torch._dynamo.utils import counters
+
+if sys.argv[1] == "second":  # names and numbers are given in another order
+    fg.torch.op(fg.library.rms_norm)
+
+@fg.pipeline
+def scaled(x, weight: fg.PerColumn):
+    return fg.library.softmax(x * weight) * FACTOR
+
+def function(x, w):
+    return scaled(fg.library.layer_norm(x, w), w).square().sum() + fg.library.topk(x, k=3)[0].sum()
+
+source = torch.Generator().manual_seed(0)
+x = torch.randn(6, 33, generator=source, requires_grad=True)
+w = torch.randn(33, generator=source, requires_grad=True)
+found = torch.autograd.grad(torch.compile(function, fullgraph=True)(x, w), (x, w))
+wanted = torch.autograd.grad(function(x, w), (x, w))
+for f, t in zip(found, wanted):
+    torch.testing.assert_close(f, t)
+print(counters["aot_autograd"]["autograd_cache_hit"])
+"""
+
+
+def test_graphs_kept_on_disk_serve_other_processes(tmp_path):
+    """The second process traces no gradient; the third has another text, and must."""
+    hits = []
+    for turn, factor in (("first", "2"), ("second", "2"), ("third", "3")):
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM.replace("FACTOR", factor), turn], text=True,
+            capture_output=True, env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)})
+        assert done.returncode == 0, done.stderr
+        hits.append(int(done.stdout.split()[-1]))
+    assert hits == [0, 1, 0]
