@@ -21,6 +21,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite tests/golden from what is emitted now"
     )
+    parser.addoption(
+        "--update-names", action="store_true", help="rewrite fusegen/ir/own_names.py likewise"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

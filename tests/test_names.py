@@ -3,30 +3,28 @@ and what it derives from one is never another's."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import simt
-from simt.source import blank_comments_and_strings
-from support import fake_cupy, nvrtc, own_cases, state_cases
+from support import fake_cupy, nvrtc, own_cases, own_names, state_cases
 from support.algebra_cases import ACCEPTED
 from support.cuda_cases import CONSTANTS, LIBRARY, Case, library_case
+from support.own_names import PIPELINE, Found
 
 import fusegen as fg
 from fusegen.backend.cuda.schedule.strips import strip_candidates
 from fusegen.compile.passes import Traced, Typed, Work
 from fusegen.ir.digest import digest
 from fusegen.ir.forms import ROLES
-from fusegen.ir.names import Taken, c_identifier, reserved, stems_of
+from fusegen.ir.names import Taken, c_identifier
 from fusegen.pipeline.pipeline import Pipeline
 
 _OWN = {n: p for n, p in vars(own_cases).items() if isinstance(p, Pipeline)}
-_PIPELINE, _USERS = "zqp", re.compile(r"zq\d+")
-_BARE_NAME = re.compile(r"(?<![\w.])(?<!->)(?<!::)[A-Za-z_]\w*")  # no member, nothing qualified
+_FOUND = Found()
 
 
 def _called(work: Work, name: str, **more: Any) -> Work:
@@ -40,88 +38,71 @@ def _renamed(work: Work) -> Work:
     """The same with names that no template has: the functions that say them hold users' text."""
     nodes, outputs = work.graph.nodes, work.graph.outputs
     return _called(
-        work, _PIPELINE, names={n: f"zq{i}" for i, n in enumerate(nodes)},
+        work, PIPELINE, names={n: f"zq{i}" for i, n in enumerate(nodes)},
         output_names=tuple(f"zq{1000 + i}" for i in range(len(outputs))),
     )
 
 
-def _functions(source: str) -> Iterator[str]:
-    """What stands at the top level of a source, each with its braces."""
-    text = re.sub(r"^ *#.*|extern *(\{)?|namespace[^{;]*\{", "", blank_comments_and_strings(source),
-                  flags=re.MULTILINE)
-    depth = start = 0
-    for mark in re.finditer(r"[{};]", text):
-        depth = max(0, depth + {"{": 1, "}": -1, ";": 0}[mark[0]])
-        if depth == 0:
-            yield text[start : mark.end()]
-            start = mark.end()
+@pytest.fixture(scope="module", autouse=True)
+def update_names(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """`--update-names` writes the list from what these tests see, in one process."""
+    wanted = bool(request.config.getoption("--update-names"))
+    yield wanted
+    if wanted:
+        _FOUND.write()
 
 
-def _beside_users(source: str) -> set[str]:
-    """All names of the functions in which a user's name is."""
-    found: set[str] = set()
-    for function in _functions(source):
-        names = set(_BARE_NAME.findall(function))
-        if any(_USERS.fullmatch(n) for n in names):
-            found |= names
-    return found
+@pytest.fixture
+def check(update_names: bool) -> Callable[..., None]:
+    def look_at(source: str, free: Collection[str] = ()) -> None:
+        assert PIPELINE in source
+        found = own_names.look(source, free)
+        assert found.beside
+        _FOUND.add(found)
+        assert update_names or found.unknown() == set(), f"pytest {__file__} --update-names"
 
-
-def _check(source: str, free: Collection[str] = ()) -> None:
-    """`free`: names that were given beside the users', and differ from all of them."""
-    names = _beside_users(source)
-    assert any(_USERS.fullmatch(n) for n in names)
-    unknown = {n for n in names if not _apart(n) and not any(s in n for s in free)}
-    assert unknown - {*free} == set(), "to be added in names.py"
-
-
-def _apart(name: str) -> bool:
-    """May no user's name be this one?"""
-    users = _USERS.findall(name)
-    if name.startswith(("__", _PIPELINE, "sum_")) or "_total" in name or len(users) > 1:
-        return True  # CUDA's; global; made by Taken.free
-    return name in users or reserved(name) or any(u in stems_of(name) for u in users)
+    return look_at
 
 
 @pytest.mark.parametrize("name", LIBRARY)
-def test_what_stands_beside_users_names_is_reserved(name: str) -> None:
+def test_what_stands_beside_users_names_is_reserved(name: str, check: Callable[..., None]) -> None:
     lists = [{"k": k} for k in (40, 300, 1024)] if "k" in CONSTANTS.get(name, {}) else [{}]
     for n_rows, n_cols in ((4000, 1000), (4000, 25_000), (10, 129_024), (4, 1_000_003)):
         for dtype in ("float32", "bfloat16"):
             for given in ({}, *lists):
                 if given.get("k", 0) < n_cols:
                     case = library_case(name, 1, n_cols, dtype, **given)
-                    _check(_renamed(case.work(n_rows=n_rows, aligned=n_cols % 2 == 0)).source)
+                    check(_renamed(case.work(n_rows=n_rows, aligned=n_cols % 2 == 0)).source)
     for form, arch in (("unfused", "sm_90"), ("online", "sm_80"), ("unfused", "sm_80")):
-        _check(_renamed(library_case(name, 1, 4096).work(form=form, arch=arch)).source)
+        check(_renamed(library_case(name, 1, 4096).work(form=form, arch=arch)).source)
     for target in ("x86-64-v3", "x86-64-v4"):
         for given in ({}, *lists[:1]):
             constants = {**CONSTANTS.get(name, {}), **given}
-            _check(_renamed(getattr(fg.library, name).work(target=target, **constants)).source)
+            check(_renamed(getattr(fg.library, name).work(target=target, **constants)).source)
 
 
 @pytest.mark.parametrize("name", ["topk", "moe_gate"])
-def test_lists_of_short_rows(name: str) -> None:
+def test_lists_of_short_rows(name: str, check: Callable[..., None]) -> None:
     for k, n_cols, dtype in ((8, 64, "float32"), (8, 512, "bfloat16"), (40, 256, "float32")):
-        _check(_renamed(library_case(name, 1, n_cols, dtype, k=k).work(n_rows=65_536)).source)
+        check(_renamed(library_case(name, 1, n_cols, dtype, k=k).work(n_rows=65_536)).source)
 
 
 @pytest.mark.parametrize("name", [*ACCEPTED, *_OWN])
-def test_states_of_every_kind(name: str) -> None:
+def test_states_of_every_kind(name: str, check: Callable[..., None]) -> None:
     for target in ("sm_90", "x86-64-v3"):
         work = _renamed({**ACCEPTED, **_OWN}[name].work(target=target))
         new = {*work.merging.names.values()} - {*work.graph.names.values()}
-        _check(work.source, new)
+        check(work.source, new)
 
 
 @pytest.mark.parametrize("name", state_cases.TEXTS)
-def test_programs_of_one_role(name: str) -> None:
+def test_programs_of_one_role(name: str, check: Callable[..., None]) -> None:
     p = fg.pipeline(state_cases.TEXTS[name])
     for target in ("sm_90", "x86-64-v3"):
         for role in ROLES[1:]:
             work = _renamed(p.work(role=role, target=target))
-            if _beside_users(work.source):  # a merge of lists alone has members only
-                _check(work.source, {q.name for q in work.program.kernels[0].params if q.field})
+            if own_names.beside_users(work.source):  # a merge of lists alone has members only
+                check(work.source, {q.name for q in work.program.kernels[0].params if q.field})
 
 
 @fg.pipeline
@@ -145,13 +126,13 @@ def test_states_of_names_that_resemble_derived_ones(place: str, gpu: object) -> 
 
 
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "argmax"])
-def test_rows_side_by_side(name: str) -> None:
+def test_rows_side_by_side(name: str, check: Callable[..., None]) -> None:
     work = _renamed(library_case(name, 1, 4096).work(n_rows=4096))
     work = replace(work, problem=replace(work.problem, inner=1024))
     found = strip_candidates(work.result("lower"), work.problem, work.target, None)
     assert len(found) > 10
     for candidate in found:
-        _check(work.scheduled(candidate.schedule).source)
+        check(work.scheduled(candidate.schedule).source)
 
 
 @fg.pipeline
