@@ -97,18 +97,20 @@ if TYPE_CHECKING:
     from fusegen.library.grad import Gradient, grad
     from fusegen.library.grad_columns import ColumnGradient
     from fusegen.library.stabilize import stabilize
+    from fusegen.pipeline.loaded import Loaded, load
 else:  # what a type checker knows is all there is
 
     _LATER = {
-        "check": "check", "Report": "check", "grad": "grad", "Gradient": "grad",
-        "ColumnGradient": "grad_columns", "stabilize": "stabilize",
+        "check": "library.check", "Report": "library.check", "grad": "library.grad",
+        "Gradient": "library.grad", "ColumnGradient": "library.grad_columns",
+        "stabilize": "library.stabilize", "load": "pipeline.loaded", "Loaded": "pipeline.loaded",
     }
-    """What few programs use, by its module of the library: loaded when it is asked for."""
+    """What few programs use, by its module: loaded when it is asked for."""
 
     def __getattr__(name: str) -> object:
         """What is loaded later. Of what fusegen does not have: where it is, or what to write."""
         if name in _LATER:
-            found = getattr(import_module(f"fusegen.library.{_LATER[name]}"), name)
+            found = getattr(import_module(f"fusegen.{_LATER[name]}"), name)
             return globals().setdefault(name, found)
         if name.startswith("__"):
             raise AttributeError(name)
@@ -123,12 +125,12 @@ else:  # what a type checker knows is all there is
 
 __all__ = [
     "ArgumentError", "BackendError", "ColumnGradient", "Compiled", "CompilerError", "DTypeError",
-    "FusegenError", "Gradient", "InternalError", "LawViolation", "OwnMonoid", "PerColumn",
+    "FusegenError", "Gradient", "InternalError", "LawViolation", "Loaded", "OwnMonoid", "PerColumn",
     "PerRow", "Pipeline", "PipelineError", "Report", "ShapeError", "Spec", "States", "TraceError",
     "UnknownName", "UnprovedLaw", "__version__", "abs", "all", "any", "argmax", "argmin", "cast",
     "ceil", "check", "cos", "count", "erf", "exp", "exp2", "expm1", "floor", "grad",
-    "include_dir", "index", "isfinite", "isinf", "isnan", "length", "library", "log", "log1p",
-    "log2", "logsumexp", "max", "maximum", "mean", "merge", "min", "minimum", "monoid",
+    "include_dir", "index", "isfinite", "isinf", "isnan", "length", "library", "load", "log",
+    "log1p", "log2", "logsumexp", "max", "maximum", "mean", "merge", "min", "minimum", "monoid",
     "pipeline", "prod", "product", "ragged", "reduce", "round", "rsqrt", "sections", "sigmoid",
     "sign", "sin", "sqrt", "stabilize", "sum", "take", "tanh", "topk", "var", "where", "xlogy",
 ]

@@ -130,7 +130,7 @@ def test_foreign_code_is_refused():
     assert foreign  # no CPU is of both families
     for target in foreign:
         with pytest.raises(BackendError, match="cannot run code for"):
-            cpu.CpuExecutable(made, *source(made, target=target))
+            cpu.made(made, *source(made, target=target))
 
 
 def test_a_level_includes_the_lower_ones():
@@ -244,7 +244,7 @@ def test_source_that_does_not_compile_is_kept():
     made = program(softmax)
     schedule, _ = source(made)
     with pytest.raises(InternalError, match=r"(?s)failed_softmax\.cpp.*error"):
-        cpu.CpuExecutable(made, schedule, "int broken(;\n")
+        cpu.made(made, schedule, "int broken(;\n")
 
 
 def test_without_a_compiler(monkeypatch):
@@ -253,4 +253,4 @@ def test_without_a_compiler(monkeypatch):
     assert find_compiler() is None
     made = program(softmax)
     with pytest.raises(BackendError, match=r"g\+\+"):
-        cpu.CpuExecutable(made, *source(made))
+        cpu.made(made, *source(made))

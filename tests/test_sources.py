@@ -15,7 +15,7 @@ from support.emulated import EmulatedExecutable
 from fusegen.backend.cpu.emit import sources as cpu
 from fusegen.backend.cpu.emit.dialect import CpuDialect
 from fusegen.backend.cpu.emit.names import fg
-from fusegen.backend.cpu.run import CpuExecutable
+from fusegen.backend.cpu.run import made
 from fusegen.backend.cuda.emit import sources as cuda
 from fusegen.backend.cuda.schedule.select import candidates
 from fusegen.backend.emit.lines import Line
@@ -124,7 +124,7 @@ def cuda_source_of(program, schedule) -> str:
 def test_another_source_on_cpus(kind, meant, name: str) -> None:
     case = library_case(name, 3, 1001)
     program = from_other(case.work().result("lower"), kind)
-    run = CpuExecutable(program, *cpu_cases.source(program))
+    run = made(program, *cpu_cases.source(program))
     want = replace(case, inputs={"x": np.ascontiguousarray(meant(case.inputs["x"]))}).reference()
     assert_close(cpu_cases.run(run, case.inputs, 1001), want, 1e-5)
 

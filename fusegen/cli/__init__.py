@@ -1,4 +1,4 @@
-"""The command line: fusegen list | run | explain | source | graph | check | cache | doctor."""
+"""The command line: `fusegen list`, `fusegen run`, …: see `COMMANDS`."""
 
 from __future__ import annotations
 

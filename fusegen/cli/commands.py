@@ -136,6 +136,34 @@ def _source(args: argparse.Namespace) -> int:
     return 0
 
 
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    _add_pipeline(parser)
+    parser.add_argument("--target", default=HERE, metavar="A,B,…", dest="targets",
+                        help=f"{HERE} (default), x86-64-v4, sm_80, {SHOWN}, sm_100, …")
+    parser.add_argument("--dtype", default="float32", metavar="A,B,…", dest="dtypes",
+                        help="element types of the inputs")
+    parser.add_argument("--row-lengths", metavar="N,M,…", type=_numbers, default=(),
+                        help="rows that GPUs are to be fastest for")
+    parser.add_argument("--form", choices=FORMS, default="auto", help="how it is executed")
+    parser.add_argument("--with", dest="inputs", action="append", default=[], metavar="INPUT",
+                        help="include this optional input")
+    parser.add_argument("--stabilize", action="store_true", help="rewrite naive text safely first")
+    parser.add_argument("--output", "-o", type=Path, metavar="FOLDER", required=True)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def _export(args: argparse.Namespace) -> int:
+    made = _chosen(args).export(
+        args.output, targets=args.targets.split(","), dtypes=args.dtypes.split(","),
+        row_lengths=args.row_lengths, form=args.form, inputs=tuple(args.inputs),
+        **constants_of(args))
+    print(made)
+    return 0
+
+
 def _add_graph(parser: argparse.ArgumentParser) -> None:
     _add_pipeline(parser)
     parser.add_argument(
@@ -198,6 +226,8 @@ COMMANDS = {
         Command("explain", "The text, the operator ⊕, what was proved, and the plan.",
                 _add_explain, _explain),
         Command("source", "The generated CUDA C++ or C++; needs no GPU.", _add_source, _source),
+        Command("export", "A shared library with a C ABI, for programs without Python.",
+                _add_export, _export),
         Command("graph", "The traced graph, as text or a drawing.", _add_graph, _graph),
         Command("check", "Prove again, then replay every merged operator on random splits.",
                 _add_check, _check),

@@ -53,19 +53,25 @@ class Call:
 
     def run(self, threads: int | None = None, progress: Progress | None = None) -> None:
         """Fill the results. threads, progress: see `Executable`."""
-        layout = self.layout
-        if layout.rows.n_rows == 0:
-            return
-        copies = () if layout.memory.single else layout.copies  # work is queued elsewhere alone
-        with layout.memory.working(layout.like):
-            self.executable(
-                layout.arrays, layout.rows.n_rows, layout.rows.n_cols, like=layout.like.given,
-                copies=copies, threads=threads, progress=progress,
-            )
+        if self.layout.rows.n_rows:
+            run_on(self.executable, self.layout, threads, progress)
 
     def hand_back(self) -> Any:
         """The results as the user's kind of arrays, nested as the pipeline returns them."""
         return self.layout.hand_back()
+
+
+def run_on(
+    executable: Executable, layout: Layout, threads: int | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Fill the results of rows, one at least."""
+    copies = () if layout.memory.single else layout.copies  # work is queued elsewhere alone
+    with layout.memory.working(layout.like):
+        executable(
+            layout.arrays, layout.rows.n_rows, layout.rows.n_cols, like=layout.like.given,
+            copies=copies, threads=threads, progress=progress,
+        )
 
 
 def prepare(

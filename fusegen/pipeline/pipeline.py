@@ -28,6 +28,7 @@ from fusegen.lang.value import ACTIVE
 from fusegen.pipeline import by_torch
 from fusegen.pipeline.call import Call, prepare
 from fusegen.pipeline.compiled import Compiled, Spec, asked_for, checked, target_of
+from fusegen.pipeline.exports import Exports
 from fusegen.pipeline.remembered import MISS
 from fusegen.pipeline.states import States, finished, states_of
 from fusegen.pipeline.traces import MOST, Traces
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from fusegen.pipeline.explain import Explanation
 
 
-class Pipeline(Held, by_torch.Calls):
+class Pipeline(Held, by_torch.Calls, Exports):
     """A row pipeline, made by `fg.pipeline`: call it with arrays, or ask what it compiles to.
 
     Positional parameters are arrays (element inputs unless annotated

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+from fusegen.backend.arrays.layout import Layout
 from fusegen.backend.arrays.results import maker
 from fusegen.backend.arrays.spans import address, reach
-from fusegen.backend.backend import Bindable, Bound, Helped
+from fusegen.backend.backend import Bindable, Bound, Executable, Helped
 from fusegen.ir import graph as g
 from fusegen.ir.literals import constant_key
 from fusegen.ir.nesting import nest
 from fusegen.ir.shared import Lock
-from fusegen.pipeline.call import Call
 
 MISS = object()
 _MOST_CALLS = 1024  # remembered per pipeline; more and the memory starts afresh
@@ -27,6 +27,16 @@ _LOCK = Lock()
 _READERS: dict[type, Callable[[Any], Any]] = {}  # of the libraries met so far
 
 _Apart = tuple[int, int, int, int]
+
+
+class Ran(Protocol):
+    """A call that has run: see `call.Call`."""
+
+    @property
+    def layout(self) -> Layout: ...
+
+    @property
+    def executable(self) -> Executable: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,7 +88,7 @@ class Recall:
         return ready.run(seen[1], out)
 
     def learn(
-        self, call: Call, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any,
+        self, call: Ran, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any,
         rest: tuple[Any, ...],
     ) -> None:
         """Remember a call that has run."""
@@ -161,7 +171,7 @@ def _given(out: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     return (None,), (out,)
 
 
-def _ready(call: Call, order: list[str], pointers: list[int], out: Any) -> Ready | None:
+def _ready(call: Ran, order: list[str], pointers: list[int], out: Any) -> Ready | None:
     """None where kernels do not see the very memory that the caller gave."""
     layout, like, executable = call.layout, call.layout.like, call.executable
     if not isinstance(executable, Bindable):

@@ -9,7 +9,7 @@ import numpy as np
 
 from fusegen.algebra.derive import derive
 from fusegen.backend.cpu.emit import cpu_source
-from fusegen.backend.cpu.run import CpuExecutable
+from fusegen.backend.cpu.run import made as executable_of
 from fusegen.backend.cpu.schedule import select_cpu
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import host_cpu
@@ -54,7 +54,7 @@ def source(made, chunk=None, target=None):
 @cache
 def executable(fn, form="online", chunk=None, dtypes=(), constants=(), target=None):
     made = program(fn, form, dtypes, constants)
-    return CpuExecutable(made, *source(made, chunk, target))
+    return executable_of(made, *source(made, chunk, target))
 
 
 def outputs_for(made, n_rows, n_cols):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fusegen.backend.backend import Backend, Candidate, Job, Stopwatch
 from fusegen.backend.cpu.schedule import CpuSchedule, select_cpu
 from fusegen.backend.emit.source import Source
+from fusegen.backend.exported import Part, Place, Text, Wish
 from fusegen.backend.findings import Finding
 from fusegen.backend.host.chunks import one_schedule
 from fusegen.backend.host.memory import HOST, HostMemory
@@ -80,9 +81,31 @@ class CpuBackend:
             "GPU's source.")
 
     def load(self, job: Job) -> CpuExecutable:
-        from fusegen.backend.cpu.run import CpuExecutable
+        from fusegen.backend.cpu.run import made
 
-        return CpuExecutable(job.program, job.schedule, job.source)
+        return made(job.program, job.schedule, job.source)
+
+    # ---- of libraries: see `Exporting` ----
+
+    def exported_targets(self, names: tuple[str, ...]) -> tuple[CpuTarget, ...]:
+        from fusegen.backend.cpu.export import exported_targets
+
+        return exported_targets(names)
+
+    def place(self) -> Place:
+        from fusegen.backend.cpu.export import place
+
+        return place()
+
+    def part(self, text: Text, target: CpuTarget, wish: Wish) -> Part:
+        from fusegen.backend.cpu.export import part
+
+        return part(text, target, wish)
+
+    def prebuilt(self, library: Any, records: Sequence[Mapping[str, Any]]) -> CpuExecutable:
+        from fusegen.backend.cpu.run import prebuilt
+
+        return prebuilt(library, records)
 
     def stopwatch(self) -> Stopwatch:
         raise one_schedule()

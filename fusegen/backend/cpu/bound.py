@@ -36,8 +36,9 @@ class CpuBound:
     def __init__(
         self, launches: tuple[Launch, ...], workspaces: tuple[Any, ...],
         arrays: Mapping[str, Array], shape: tuple[int, int], order: tuple[str, ...],
-        like: Any, makers: tuple[Callable[[], Any], ...],
+        like: Any, makers: tuple[Callable[[], Any], ...], may_build: bool = True,
     ) -> None:
+        self._may_build = may_build
         self._makers, self._pointer, self._shape = makers, pointer_reader(like), shape
         self._workspaces = tuple((p, *shape) for p in workspaces)
         held = {p.name: workspace(p, *shape) for p in workspaces}
@@ -88,7 +89,7 @@ class CpuBound:
 
     def helper(self) -> Any:
         """See `Helped`."""
-        return HELPER.ask()
+        return HELPER.ask(may_build=self._may_build)
 
     def plan(self, sizes: tuple[int, ...], finish: Any) -> tuple[Any, ...]:
         """See `Helped`, and `read` in templates/cpu/calls/calls.cpp."""

@@ -42,24 +42,25 @@ class Helper:
         self.why = self.how = ""
         self._asked, self._begun, self._shown = 0, False, False
 
-    def ask(self) -> Any:
-        """The module, or None; once that was so often, somebody sees to it in the background."""
-        if self.module is None and not self._begun:
+    def ask(self, *, may_build: bool = True) -> Any:
+        """The module, or None; once that was so often, somebody sees to it in the background, where
+        a compiler may be called or none is needed."""
+        if self.module is None and not self._begun and (may_build or PREBUILT.exists()):
             self._asked += 1
             if self._asked < _MANY:
                 return None
             self._begun = True
-            begun(self.make)
+            begun(lambda: self.make(may_build=may_build))
         return self.module
 
-    def make(self) -> None:
+    def make(self, *, may_build: bool = True) -> None:
         """Load it, built or to be built. What is in the way is kept in `why`."""
         self._begun = True
         try:
             self.why = _hindrance()
             if not self.why:
                 with steady():
-                    module, self.how = _made()
+                    module, self.how = _made(may_build)
                     _verify(module)  # imports as well
                 module.setup(np.ndarray, team)
                 self.module = module
@@ -106,13 +107,15 @@ def _hindrance() -> str:
     return ""
 
 
-def _made() -> tuple[Any, str]:
+def _made(may_build: bool) -> tuple[Any, str]:
     """(the module, where it is from). Raises FusegenError, ImportError, OSError."""
     if PREBUILT.exists():
         try:
             return _loaded(str(PREBUILT)), "prebuilt"
         except ImportError as error:  # of an older system's libraries
             LOG.info("the prebuilt helper cannot be loaded: %s", error)
+    if not may_build:
+        raise ImportError("no compiler may be called")
     compiler = find_compiler()
     if compiler is None:
         raise ImportError("no C++ compiler was found")

@@ -43,11 +43,11 @@ class Launch:
         self.scratch_bytes = 2 * max(self.state_bytes.values())
         self.folds = {
             s.number: entry(f"fold_{s.number}", pointer, number, number, number, pointer, pointer)
-            for s in kernel.sweeps if _visits(s)
+            for s in kernel.sweeps if visits(s)
         }
         self.finishes = {
             s.number: entry(f"finish_{s.number}", pointer, number, number, pointer, pointer)
-            for s in kernel.sweeps if _finishes(s)
+            for s in kernel.sweeps if finishes(s)
         }
 
     def addresses(self) -> tuple[int, int, int, int]:
@@ -127,12 +127,12 @@ def _address(function: Any) -> int:
     return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-def _visits(sweep: Sweep) -> bool:
+def visits(sweep: Sweep) -> bool:
     """Does the sweep go over the row at all?"""
     return not sweep.monoid.is_empty or bool(sweep.element_stores)
 
 
-def _finishes(sweep: Sweep) -> bool:
+def finishes(sweep: Sweep) -> bool:
     ends = sweep.steps or sweep.row_stores or sweep.list_stores
     return not sweep.monoid.is_empty or bool(ends)
 

@@ -7,22 +7,25 @@ from typing import Any
 
 from fusegen.backend.backend import Progress
 from fusegen.backend.cpu.bound import CpuBound
-from fusegen.backend.cpu.compiled import compiled
 from fusegen.backend.cpu.launch import Launch, part_of
+from fusegen.backend.cpu.loaded import Library
 from fusegen.backend.cpu.schedule import CpuSchedule
 from fusegen.backend.cpu.table import Array, filled, words_of, workspace
 from fusegen.backend.host.threads import thread_count
+from fusegen.backend.target import CPU_TARGETS, host_cpu, runnable
+from fusegen.ir.codec import decoded
+from fusegen.ir.errors import BackendError
 from fusegen.ir.kernel import Program
 
 
 class CpuExecutable:
-    """A program compiled for this machine."""
+    """A program compiled for this machine, in a library."""
 
-    def __init__(self, program: Program, schedule: CpuSchedule, source: str) -> None:
-        """Compile, or load from the cache; raises what `compiled` does."""
-        self.program, self.schedule = program, schedule
-        wanted = [f"{kernel.name}_rows" for kernel in program.kernels]
-        library = compiled(source, schedule.target, program.name, wanted)
+    def __init__(
+        self, program: Program, schedule: CpuSchedule, library: Library, *, may_build: bool = True
+    ) -> None:
+        """may_build: may a compiler be called to make later calls faster?"""
+        self.program, self.schedule, self._may_build = program, schedule, may_build
         self._launches = tuple(Launch(kernel, library) for kernel in program.kernels)
 
     def __call__(
@@ -55,4 +58,27 @@ class CpuExecutable:
     ) -> CpuBound:
         """See `Bindable`."""
         return CpuBound(self._launches, self.program.workspace, arrays, (n_rows, n_cols), order,
-                        like, makers)
+                        like, makers, self._may_build)
+
+
+def made(program: Program, schedule: CpuSchedule, source: str) -> CpuExecutable:
+    """Compiled, or loaded from the cache; raises what `compiled` does."""
+    from fusegen.backend.cpu.compiled import compiled
+
+    wanted = [f"{kernel.name}_rows" for kernel in program.kernels]
+    return CpuExecutable(program, schedule, compiled(source, schedule.target, program.name, wanted))
+
+
+def prebuilt(library: Library, records: Sequence[Mapping[str, Any]]) -> CpuExecutable:
+    """Of an exported library's parts, the first that this machine runs. Raises BackendError."""
+    here = host_cpu()
+    levels = [t.name for t in runnable(here)]
+    for record in records:
+        if record["target"] in levels:
+            schedule = CpuSchedule(target=CPU_TARGETS[record["target"]], lanes=record["lanes"],
+                                   chunk=record["chunk"])
+            program = decoded(record["program"].encode(), Program)
+            return CpuExecutable(program, schedule, library, may_build=False)
+    known = ", ".join(record["target"] for record in records)
+    raise BackendError(f"the library has code for {known}, and this machine is {here.name}: "
+                       "export it for that target as well.")

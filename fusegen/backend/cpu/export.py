@@ -1,0 +1,168 @@
+"""Programs for CPUs in exported libraries: the same source, and what says how it is called."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from fusegen.backend.cpu.emit.dialect import CpuDialect
+from fusegen.backend.cpu.emit.scope import RowScope
+from fusegen.backend.cpu.emit.source import cpu_source
+from fusegen.backend.cpu.launch import finishes, visits
+from fusegen.backend.cpu.schedule import select_cpu
+from fusegen.backend.emit.render import render
+from fusegen.backend.exported import Part, Place, Text, Unit, Wish
+from fusegen.backend.host.chunks import PIECE_COLUMNS
+from fusegen.backend.problem import Problem
+from fusegen.backend.target import CPU_TARGETS, CpuTarget, host_cpu
+from fusegen.ir.codec import encoded
+from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Program, Sweep, names_in
+from fusegen.ir.names import identifier
+
+USUAL = "x86-64-v3"
+"""The level that "cpu" means in a library for other machines: AVX2, on the market since 2013."""
+
+# Of each level, those of its features that compilers can ask a processor for by one name.
+_ASKED = {
+    "x86-64-v3": ("avx2", "bmi", "bmi2", "fma"),
+    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+}
+
+
+def exported_targets(names: tuple[str, ...]) -> tuple[CpuTarget, ...]:
+    """See `Exporting`."""
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    usual = CPU_TARGETS[USUAL] if x86 else host_cpu()
+    found = {usual if n == "cpu" else CPU_TARGETS[n] for n in names}
+    return tuple(t for t in CPU_TARGETS.values() if t in found)
+
+
+def place() -> Place:
+    return Place(
+        name="cpu", header="cpu.hpp", argument="int threads",
+        about=("On the processor: done when it returns. threads: at most so many; 0: as many as "
+               "FUSEGEN_THREADS says,", "or as the process's processors, its control groups' time "
+               "and OMP_NUM_THREADS allow. Any thread may call."),
+        table=lambda name, entries:
+            f"const std::vector<Level> {name} = {{{', '.join(entries)}}};",
+        call=lambda table: f"on_cpu(text, {table.removesuffix('_cpu')}_types, {table}, given, "
+                           f"n_rows, n_cols, {PIECE_COLUMNS}, threads)",
+        links=("-pthread",),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KernelView:
+    declared: tuple[str, ...]
+    step: str
+    slots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelView:
+    target: str
+    runs: str
+    condition: str
+    program: str
+    kernels: tuple[KernelView, ...]
+    between: tuple[str, ...]
+
+
+def part(text: Text, target: CpuTarget, wish: Wish) -> Part:
+    """See `Exporting`."""
+    schedule = select_cpu(text.program(), Problem(dtypes=text.dtypes), target)
+    suffix = f"{identifier(wish.variant)}_{identifier(target.name)}"
+    program = _renamed(text.program(schedule.grouping), wish.symbols, suffix)
+    name = f"{wish.symbols}_{suffix}"
+    asked = (f for level in _levels(target) for f in _ASKED[level])
+    view = LevelView(
+        target=target.name, runs=f"{name}_runs", program=f"{name}_program",
+        condition=" && ".join(f'__builtin_cpu_supports("{f}")' for f in asked) or "true",
+        kernels=tuple(_kernel_view(k, program, wish.order) for k in program.kernels),
+        between=tuple(f"{{Shape::{p.shape}, {p.dtype.itemsize}}}" for p in program.workspace),
+    )
+    features = ", ".join(f.upper() for level in _levels(target) for f in _ASKED[level])
+    needs = f"{target.name} ({features})" if features else target.name
+    return Part(
+        declared=render("export/cpu_declared.cpp.j2", {"level": view}),
+        entry=f'{{"{needs}", {view.runs}, {view.program}}}',
+        units=(Unit(f"{name}.cpp", cpu_source(program, schedule), target.flags),),
+        symbols=tuple(f"{k.name}_*" for k in program.kernels), needs=needs,
+        record={"target": target.name, "lanes": schedule.lanes, "chunk": schedule.chunk,
+                "program": encoded(program).decode()},
+    )
+
+
+
+
+def _levels(target: CpuTarget) -> list[str]:
+    """Levels whose features the target's code uses."""
+    if target.name not in _ASKED:
+        return []
+    return [level for level in sorted(_ASKED) if level <= target.name]
+
+
+def _renamed(program: Program, stem: str, suffix: str) -> Program:
+    """The same program; no other of the library has its kernels' names."""
+    many = len(program.kernels) > 1
+    kernels = [replace(k, name=f"{stem}_{suffix}" + (f"_{i}" if many else ""))
+               for i, k in enumerate(program.kernels, 1)]
+    return replace(program, kernels=tuple(kernels))
+
+
+# ---- what C++ has to know of a kernel's entry points: see templates/cpu/partials/entries ----
+
+
+def _kernel_view(kernel: Kernel, program: Program, order: tuple[str, ...]) -> KernelView:
+    declared = tuple(_declared(kernel))
+    sweeps = ", ".join(_sweep(kernel, s) for s in kernel.sweeps)
+    sizes = [f"{kernel.name}_state_bytes_{s.number}()" for s in kernel.sweeps if _holds(s)]
+    scratch = f"2 * std::max<int64_t>({{{', '.join(sizes)}}})" if sizes else "0"
+    begin = f"{kernel.name}_begin" if kernel.prelude else "nullptr"
+    known = f"{kernel.name}_known_bytes()" if _knows(kernel) else "0"
+    step = f"{{{kernel.name}_rows, {scratch}, {begin}, {known}, {{}}, {{{sweeps}}}}}"
+    every = (*order, *(p.name for p in program.workspace))
+    return KernelView(declared, step, tuple(_slots(kernel, every)))
+
+
+def _declared(kernel: Kernel) -> Iterator[str]:
+    k, row = kernel.name, "const void*, int64_t"
+    yield f"void {k}_rows({row}, int64_t, void*);"
+    if _knows(kernel):
+        yield f"int64_t {k}_known_bytes();"
+    if kernel.prelude:
+        yield f"void {k}_begin({row}, void*);"
+    for sweep in kernel.sweeps:
+        if _holds(sweep):
+            yield f"int64_t {k}_state_bytes_{sweep.number}();"
+        if visits(sweep):
+            yield f"void {k}_fold_{sweep.number}({row}, int64_t, int64_t, const void*, void*);"
+        if finishes(sweep):
+            yield f"void {k}_finish_{sweep.number}({row}, int64_t, void*, void*);"
+
+
+def _sweep(kernel: Kernel, sweep: Sweep) -> str:
+    fold = f"{kernel.name}_fold_{sweep.number}" if visits(sweep) else "nullptr"
+    finish = f"{kernel.name}_finish_{sweep.number}" if finishes(sweep) else "nullptr"
+    size = f"{kernel.name}_state_bytes_{sweep.number}()" if _holds(sweep) else "0"
+    return f"{{{fold}, {finish}, {size}}}"
+
+
+def _knows(kernel: Kernel) -> bool:
+    return bool(RowScope(kernel, CpuDialect(kernel.compute, lanes=False)).known)
+
+
+def _holds(sweep: Sweep) -> bool:
+    return not sweep.monoid.is_empty
+
+
+def _slots(kernel: Kernel, order: tuple[str, ...]) -> Iterator[str]:
+    """The struct Arrays, word by word: see table.py."""
+    for param in kernel.params:
+        yield f"{{Slot::address, {order.index(param.name)}}}"
+        if param.shape in ("element", "row"):
+            yield f"{{Slot::stride, {order.index(param.name)}}}"
+    yield "{Slot::columns, 0}"
+    if FIRST_COLUMN.name in names_in(kernel):
+        yield "{Slot::zero, 0}"

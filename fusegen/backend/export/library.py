@@ -1,0 +1,178 @@
+"""The files of an exported library, as texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusegen.backend.emit.render import render
+from fusegen.backend.export.opened import FORMAT
+from fusegen.backend.export.spelled import argument, c_string, declared, type_text
+from fusegen.backend.exported import Part, Place
+from fusegen.backend.own_files import template_root
+from fusegen.ir.errors import InternalError
+from fusegen.ir.kernel import Param
+from fusegen.ir.version import __version__
+
+_LONGEST = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a text asks of the number of columns, and how to say it."""
+
+    why: str
+    least: int = 1
+    most: int = _LONGEST
+    multiple: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The text with types: its arrays as kernels have them, and code by place."""
+
+    label: str
+    params: tuple[Param, ...]
+    parts: tuple[tuple[Place, tuple[Part, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A pipeline's, with its constants."""
+
+    name: str  # plain: begins the names of functions and files
+    about: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    variants: tuple[Variant, ...]
+    record: Mapping[str, Any]  # what `fusegen.load` needs beside the parts
+
+    @property
+    def package(self) -> str:
+        """Of CMake and pkg-config, and the library's file."""
+        return f"fusegen_{self.name}"
+
+    @property
+    def params(self) -> tuple[Param, ...]:
+        return self.variants[0].params
+
+    @property
+    def parts(self) -> list[Part]:
+        return [p for v in self.variants for _, parts in v.parts for p in parts]
+
+    @property
+    def places(self) -> list[Place]:
+        """Each once."""
+        return list({p.name: p for v in self.variants for p, _ in v.parts}.values())
+
+    @property
+    def symbols(self) -> list[str]:
+        """What others may see, as the linker's patterns."""
+        own = [f.name for f in self.functions()]
+        return [*own, f"{self.name}_error", f"{self.name}_manifest",
+                *(s for part in self.parts for s in part.symbols)]
+
+    def functions(self, place: Place | None = None) -> Iterator[Function]:
+        for variant in self.variants:
+            for one, _ in variant.parts:
+                if place is None or place.name == one.name:
+                    yield Function.of(self.name, variant, one)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """Of the C ABI: one variant at one place."""
+
+    name: str
+    arguments: tuple[str, ...]
+    given: tuple[str, ...]  # structs Given
+    call: str
+
+    @classmethod
+    def of(cls, name: str, variant: Variant, place: Place) -> Function:
+        arguments: list[str] = []
+        for p in variant.params:
+            arguments.append(declared(p))
+            if p.shape == "element":
+                arguments.append(f"int64_t {_stride(p)}")
+        return cls(f"{name}_{variant.label}_{place.name}",
+                   (*arguments, "int64_t n_rows", "int64_t n_cols", place.argument),
+                   tuple(f"{{{argument(p.name)}, {_given_stride(p)}}}" for p in variant.params),
+                   place.call(f"{variant.label}_{place.name}"))
+
+
+def _stride(param: Param) -> str:
+    return f"{param.name}_stride"
+
+
+def _given_stride(param: Param) -> str:
+    """Elements from a row's to the next."""
+    match param.shape:
+        case "element":
+            return _stride(param)
+        case "per_column":
+            return "0"
+        case "row" | "list":
+            return str(param.step)
+        case "states":
+            raise InternalError(f"{param.name}: states are in no library")
+
+
+def texts(library: Library) -> Iterator[tuple[str, str]]:
+    """(path in the folder, text) of every file but the library itself."""
+    common = {"name": library.name, "package": library.package, "version": __version__}
+    values = {**common, **_printed(library)}
+    yield f"src/{library.package}.cpp", render("export/library.cpp.j2", values)
+    yield f"src/{library.package}.map", render("export/symbols.map.j2", values)
+    yield f"include/fusegen/{library.name}.h", render("export/header.h.j2", values)
+    cmake = f"lib/cmake/{library.package}/{library.package}-config"
+    yield f"{cmake}.cmake", render("export/config.cmake.j2", values)
+    yield f"{cmake}-version.cmake", render("export/version.cmake.j2", values)
+    yield f"lib/pkgconfig/{library.package}.pc", render("export/package.pc.j2", values)
+    for part in library.parts:
+        for unit in part.units:
+            yield f"src/{unit.name}", unit.text
+
+
+def headers() -> Iterator[tuple[str, str]]:
+    """(path in the folder, text) of the fixed headers that its sources include."""
+    root = template_root()
+    calls = [root / "cpu" / "calls" / name for name in ("plan.hpp", "pool.hpp")]
+    for path in sorted([*(root / "export").glob("*.hpp"), *calls]):
+        yield f"src/{path.name}", path.read_text(encoding="utf-8")
+
+
+def _printed(library: Library) -> dict[str, Any]:
+    tables = [
+        {"label": v.label, "types": [type_text(p.dtype) for p in v.params],
+         "tables": [place.table(f"{v.label}_{place.name}", tuple(p.entry for p in parts))
+                    for place, parts in v.parts]}
+        for v in library.variants
+    ]
+    record = {"format": FORMAT, "fusegen": __version__, **library.record,
+              "parts": [{"variant": v.label, "backend": place.name, **part.record}
+                        for v in library.variants for place, parts in v.parts for part in parts]}
+    return {
+        "about": [*library.about, "", *_arguments(library.params)],
+        "guard": f"FUSEGEN_{library.name.upper()}_H", "macro": library.name.upper(),
+        "includes": [p.header for p in library.places], "parts": library.parts,
+        "parameters": library.params, "variants": tables, "symbols": library.symbols,
+        "rules": [{"least": r.least, "most": f"INT64_C({r.most})", "multiple": r.multiple,
+                   "why": "".join(c_string(r.why, 1000))} for r in library.rules],
+        "functions": list(library.functions()),
+        "places": [{"about": p.about, "functions": list(library.functions(p))}
+                   for p in library.places],
+        "manifest": list(c_string(json.dumps(record, separators=(",", ":")))),
+    }
+
+
+def _arguments(params: Iterable[Param]) -> Iterator[str]:
+    """What the header says of the arrays."""
+    yield "Columns of a row are neighbours; strides are counted in elements, from a row's first"
+    yield "to the next row's. Arrays of one value or one list a row are packed. 16-bit floats are"
+    yield "given as their bits. Results may share memory with nothing."
+    for p in params:
+        shape = {"element": "n_rows rows of n_cols", "per_column": "n_cols, the same in every row",
+                 "row": "n_rows, one a row", "list": f"n_rows lists of {p.k}"}[p.shape]
+        yield f"  {argument(p.name)}: {shape}{', written' if p.output else ''}"

@@ -1,0 +1,88 @@
+"""What a backend gives to an exported library, and what it makes of one that is loaded again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from fusegen.backend.backend import Executable
+from fusegen.ir.dtypes import DType
+from fusegen.ir.forms import Grouping
+from fusegen.ir.kernel import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A C++ file of the library, and options beside those that all have."""
+
+    name: str
+    text: str
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One text, with types, for one target."""
+
+    declared: str  # C++ at the head of the library's own file
+    entry: str  # of the table that a call looks its code up in
+    units: tuple[Unit, ...]
+    symbols: tuple[str, ...]  # functions that `load` looks for, as the linker's patterns
+    record: Mapping[str, Any]  # JSON that `load` needs
+    needs: str  # of a machine, for people
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """How functions that work at one place look in C."""
+
+    name: str  # ends the functions' names
+    header: str  # of ours, that has `call`
+    argument: str  # the last one's declaration
+    about: tuple[str, ...]  # what the functions do
+    table: Callable[[str, tuple[str, ...]], str]  # C++ of a variable, and of the entries
+    call: Callable[[str], str]  # of that variable, with what is given: a status
+    links: tuple[str, ...] = ()  # options of the linker
+
+
+class Text(Protocol):
+    """A typed text: see `passes.Typed`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dtypes(self) -> Mapping[str, DType]: ...
+
+    def program(self, grouping: Grouping = "rows") -> Program: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What may be said about an exported library beside its text, types and targets."""
+
+    lengths: tuple[int, ...] = ()  # of rows that it is to be best for; empty: any
+    symbols: str = ""  # how names of the library begin
+    variant: str = ""  # the types, as names of functions have them
+    order: tuple[str, ...] = ()  # of the arrays, by the kernels' names
+
+
+@runtime_checkable
+class Exporting(Protocol):
+    """A backend whose code a library can hold."""
+
+    name: str
+    title: str
+
+    def exported_targets(self, names: tuple[str, ...]) -> tuple[Any, ...]:
+        """What these names mean in a library, which runs on other machines too: each once, the
+        one that asks for most of a machine first."""
+
+    def place(self) -> Place: ...
+
+    def part(self, text: Text, target: Any, wish: Wish) -> Part:
+        """Raises ArgumentError, BackendError, CompilerError."""
+
+    def prebuilt(self, library: Any, records: Sequence[Mapping[str, Any]]) -> Executable:
+        """What runs parts of a loaded library. Raises BackendError where none runs here."""

@@ -1,0 +1,35 @@
+"""The way from a pipeline to a shared library; what it takes is loaded when it is asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from fusegen.backend.registry import HERE
+from fusegen.lang.blame import blames
+
+
+class Exports:
+    """The method of pipelines."""
+
+    @blames
+    def export(
+        self: Any, folder: str | os.PathLike[str], *, targets: Collection[str] = (HERE,),
+        dtypes: Collection[str] = ("float32",), row_lengths: Collection[int] = (),
+        form: str = "auto", inputs: Collection[str] = (), **constants: Any,
+    ) -> Path:
+        """Write a shared library with a plain C ABI, its header, sources, CMake and pkg-config
+        files into `folder`, and return the library's path; needs a C++ compiler: docs/export.md.
+
+        targets: "cpu" (x86-64-v3 there), levels of CPUs, GPUs: code for all of them is in it.
+        dtypes: of the inputs; each has functions of its own. row_lengths: rows that GPUs are to be
+        fastest for; empty: a choice from 64 to 262144. inputs: optional ones to include.
+        Raises ArgumentError, BackendError, CompilerError, OSError.
+        """
+        from fusegen.pipeline.export import export
+
+        options = {"form": form, "inputs": inputs, **constants}
+        return export(self, Path(folder), targets=targets, dtypes=dtypes, row_lengths=row_lengths,
+                      options=options)

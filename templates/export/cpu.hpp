@@ -1,0 +1,86 @@
+// Calls on the processor: the best code that it runs, and threads that share the rows.
+#pragma once
+
+#include <algorithm>
+#include <climits>
+#include <exception>
+#include <vector>
+
+#include "plan.hpp"
+#include "team.hpp"
+#include "text.hpp"
+
+namespace fusegen {
+
+// A word of a kernel's struct Arrays. index: of the array.
+struct Slot { enum What : uint8_t { address, stride, columns, zero } what; int index; };
+
+struct Launch { Step step; std::vector<Slot> slots; };
+
+// An array between two kernels.
+struct Between { Shape shape; int itemsize; };
+
+struct Program { std::vector<Launch> launches; std::vector<Between> between; };
+
+// Code for processors of one kind; a list has the one that asks for most first.
+struct Level { const char* needs; bool (*runs)(); const Program& (*program)(); };
+
+inline bool run_launch(const Launch& launch, const Given* given, int64_t n_rows, int64_t n_cols,
+                       int64_t piece, int most)
+{
+    std::vector<int64_t> words;
+    for (const Slot& slot : launch.slots) switch (slot.what) {
+        case Slot::address: words.push_back(reinterpret_cast<int64_t>(given[slot.index].at)); break;
+        case Slot::stride: words.push_back(n_rows > 1 ? given[slot.index].stride : 0); break;
+        case Slot::columns: words.push_back(n_cols); break;
+        case Slot::zero: words.push_back(0); break;
+    }
+    if (n_rows < most && n_cols > piece)
+        return run_pieces(launch.step, words.data(), n_rows, n_cols, piece, most);
+    const __int128 useful = static_cast<__int128>(n_rows) * n_cols / kPartElements;
+    const int threads = useful < 2 ? 1 : useful < most ? static_cast<int>(useful) : most;
+    return run_rows(launch.step, words.data(), 0, n_rows, n_cols, threads);
+}
+
+inline bool run_program(const Program& program, int n_parameters, const Given* given, int64_t n_rows,
+                        int64_t n_cols, int64_t piece, int threads)
+{
+    std::vector<Given> arrays(given, given + n_parameters);
+    std::vector<std::unique_ptr<Room>> rooms;
+    for (const Between& b : program.between) {
+        const int64_t width = b.shape == Shape::row ? 1 : n_cols;
+        if (n_rows > INT64_MAX / 2 / b.itemsize / width) return false;
+        rooms.push_back(std::make_unique<Room>(n_rows * width * b.itemsize));
+        if (rooms.back()->missing) return false;
+        arrays.push_back({rooms.back()->start, width});
+    }
+    for (const Launch& launch : program.launches)
+        if (!run_launch(launch, arrays.data(), n_rows, n_cols, piece, threads)) return false;
+    return true;
+}
+
+// threads: at most so many; 0: as many as the process may have.
+inline int on_cpu(const Text& text, const Type* types, const std::vector<Level>& levels, const Given* given,
+                  int64_t n_rows, int64_t n_cols, int64_t piece, int threads)
+{
+    int status = check_columns(text, n_rows, n_cols);
+    if (status || n_rows == 0) return status;
+    status = check_arrays(text, types, given, n_rows, n_cols);
+    if (status) return status;
+    if (threads < 0) return fail(kBadArgument, "%s: threads is %d, not 0 or more", text.name, threads);
+    for (const Level& level : levels)
+        if (level.runs()) try {
+                const int most = threads ? threads : team();
+                if (run_program(level.program(), text.n_parameters, given, n_rows, n_cols, piece,
+                                most < 256 ? most : 256))
+                    return kOk;
+                return fail(kNoMemory, "%s: there is no memory for %lld rows", text.name,
+                            static_cast<long long>(n_rows));
+            } catch (const std::exception& error) {
+                return fail(kNoMemory, "%s: %s", text.name, error.what());
+            }
+    return fail(kNotHere, "%s was exported for processors with %s; this one lacks some of that", text.name,
+                levels.back().needs);
+}
+
+}  // namespace fusegen

@@ -1,0 +1,117 @@
+// What an exported library knows of its pipeline, and what every call is checked for.
+#pragma once
+
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+namespace fusegen {
+
+enum Status : int { kOk, kBadArgument, kBadShape, kNotHere, kNoMemory, kDriver };
+
+// Why this thread's last call failed.
+inline thread_local char complaint[512] = "";
+
+__attribute__((format(printf, 2, 3))) inline int fail(Status status, const char* format, ...)
+{
+    va_list rest;
+    va_start(rest, format);
+    std::vsnprintf(complaint, sizeof complaint, format, rest);
+    va_end(rest);
+    return status;
+}
+
+enum class Shape : uint8_t { element, per_column, row, list };
+
+struct Type { uint8_t code, bits; const char* name; };  // code and bits are DLPack's
+
+struct Parameter {
+    const char* name;
+    Shape shape;
+    bool output;
+    int64_t k;  // entries of a list
+
+    // Elements of one row.
+    int64_t width(int64_t n_cols) const
+    {
+        return shape == Shape::row ? 1 : shape == Shape::list ? k : n_cols;
+    }
+};
+
+// What the text asks of the number of columns.
+struct Rule { int64_t least, most, multiple; const char* why; };
+
+struct Text {
+    const char* name;
+    const Parameter* parameters;
+    int n_parameters;
+    const Rule* rules;
+    int n_rules;
+};
+
+struct Given { const void* at; int64_t stride; };  // elements from one row to the next
+
+constexpr int kMostParameters = 64;
+
+// ---- checks ----
+
+// The bytes of an array: [first, end), in pieces of `row` bytes that are `step` apart.
+struct Extent { __int128 first, end, step, row; };
+
+inline Extent extent_of(const Parameter& p, const Type& type, const Given& g, int64_t n_rows, int64_t n_cols)
+{
+    const __int128 size = type.bits / 8, start = reinterpret_cast<uintptr_t>(g.at);
+    const __int128 row = p.width(n_cols) * size;
+    const __int128 step = p.shape == Shape::per_column ? 0 : g.stride * size, over = step * (n_rows - 1);
+    return {start + (over < 0 ? over : 0), start + (over > 0 ? over : 0) + row, step < 0 ? -step : step, row};
+}
+
+inline bool overlap(const Extent& a, const Extent& b)
+{
+    if (a.end <= b.first || b.end <= a.first) return false;
+    if (a.step != b.step || a.step == 0) return true;
+    const __int128 apart = ((b.first - a.first) % a.step + a.step) % a.step;  // rows lie in turn
+    return apart < a.row || apart + b.row > a.step;
+}
+
+inline int check_columns(const Text& text, int64_t n_rows, int64_t n_cols)
+{
+    if (n_rows < 0 || n_cols < 1)
+        return fail(kBadShape, "%s: %lld rows of %lld columns; rows may be 0 or more, columns 1 or more",
+                    text.name, static_cast<long long>(n_rows), static_cast<long long>(n_cols));
+    for (int i = 0; i < text.n_rules; ++i) {
+        const Rule& r = text.rules[i];
+        if (n_cols < r.least || n_cols > r.most || n_cols % r.multiple)
+            return fail(kBadShape, "%s: rows have %lld columns, but %s", text.name,
+                        static_cast<long long>(n_cols), r.why);
+    }
+    return kOk;
+}
+
+// Null and unaligned pointers, rows that overlap, and memory that is both read and written.
+inline int check_arrays(const Text& text, const Type* types, const Given* given, int64_t n_rows, int64_t n_cols)
+{
+    Extent extents[kMostParameters];
+    for (int i = 0; i < text.n_parameters; ++i) {
+        const Parameter& p = text.parameters[i];
+        if (!given[i].at) return fail(kBadArgument, "%s: %s is null", text.name, p.name);
+        if (reinterpret_cast<uintptr_t>(given[i].at) % (types[i].bits / 8))
+            return fail(kBadArgument, "%s: %s does not begin on a multiple of %d bytes, as %s does", text.name,
+                        p.name, types[i].bits / 8, types[i].name);
+        if (p.output && n_rows > 1 && std::llabs(given[i].stride) < p.width(n_cols))
+            return fail(kBadArgument, "%s: rows of %s are %lld elements apart and have %lld: they overlap",
+                        text.name, p.name, static_cast<long long>(given[i].stride),
+                        static_cast<long long>(p.width(n_cols)));
+        extents[i] = extent_of(p, types[i], given[i], n_rows, n_cols);
+        if (extents[i].first < 0 || extents[i].end > UINTPTR_MAX)
+            return fail(kBadShape, "%s: %s is larger than memory", text.name, p.name);
+        for (int j = 0; j < i; ++j)
+            if ((p.output || text.parameters[j].output) && overlap(extents[i], extents[j]))
+                return fail(kBadArgument, "%s: %s and %s share memory, and one of them is written",
+                            text.name, text.parameters[j].name, p.name);
+    }
+    return kOk;
+}
+
+}  // namespace fusegen
