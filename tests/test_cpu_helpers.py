@@ -10,7 +10,7 @@ from fusegen.backend.own_files import template_root
 
 FOLDER = template_root() / "cpu" / "helpers"
 STANDARD = {
-    "_mm256_": "immintrin.h", "_mm512_": "immintrin.h", "std::conditional_t": "type_traits",
+    "std::conditional_t": "type_traits",
     "std::swap": "utility", "std::decay_t": "type_traits",
     "std::is_arithmetic_v": "type_traits", "std::index_sequence": "utility",
     "std::memcpy": "cstring", "std::numeric_limits": "limits",

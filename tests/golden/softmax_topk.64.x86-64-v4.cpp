@@ -13,7 +13,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <immintrin.h>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -174,12 +173,15 @@ inline uint64_t lanes_where(M m)
     } else {
         uint64_t bits = 0;
         for (size_t i = 0; i < sizeof m / 64; ++i) {
-            __m512i part;
-            std::memcpy(&part, reinterpret_cast<const char*>(&m) + 64 * i, 64);
-            if constexpr (sizeof m[0] == 4)
-                bits |= uint64_t(_mm512_movepi32_mask(part)) << 16 * i;
-            else
-                bits |= uint64_t(_mm512_movepi64_mask(part)) << 8 * i;
+            if constexpr (sizeof m[0] == 4) {
+                int part __attribute__((vector_size(64)));
+                std::memcpy(&part, reinterpret_cast<const char*>(&m) + 64 * i, 64);
+                bits |= uint64_t(__builtin_ia32_cvtd2mask512(part)) << 16 * i;
+            } else {
+                long long part __attribute__((vector_size(64)));
+                std::memcpy(&part, reinterpret_cast<const char*>(&m) + 64 * i, 64);
+                bits |= uint64_t(__builtin_ia32_cvtq2mask512(part)) << 8 * i;
+            }
         }
         return bits;
     }
@@ -640,15 +642,22 @@ template <typename T>
 inline int64_t keep(T* to, const T* values, uint64_t bits)
 {
     if constexpr (sizeof(T) == 4 && width<lanes> == 16) {
-        _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(bits, _mm512_loadu_si512(values)));
+        int part __attribute__((vector_size(64)));
+        std::memcpy(&part, values, sizeof part);
+        part = __builtin_ia32_compresssi512_mask(part, part ^ part, bits);
+        std::memcpy(to, &part, sizeof part);
     } else if constexpr (sizeof(T) == 4) {
-        const __m256i part = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values));
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_maskz_compress_epi32(bits, part));
+        int part __attribute__((vector_size(32)));
+        std::memcpy(&part, values, sizeof part);
+        part = __builtin_ia32_compresssi256_mask(part, part ^ part, bits);
+        std::memcpy(to, &part, sizeof part);
     } else {
         int64_t n = 0;
         for (int64_t i = 0; i < width<lanes>; i += 8) {
-            const __m512i part = _mm512_loadu_si512(values + i);
-            _mm512_storeu_si512(to + n, _mm512_maskz_compress_epi64(bits >> i, part));
+            long long part __attribute__((vector_size(64)));
+            std::memcpy(&part, values + i, sizeof part);
+            part = __builtin_ia32_compressdi512_mask(part, part ^ part, bits >> i);
+            std::memcpy(to + n, &part, sizeof part);
             n += __builtin_popcountll(bits >> i & 255);
         }
     }
@@ -750,20 +759,24 @@ inline int64_t append(T* values, uint32_t* numbers, V v, uint64_t bits, uint32_t
 template <typename V, typename T>
 inline uint64_t reaching(V v, T bar)
 {
+    constexpr int not_below = 21, not_below_int = 5, rounding_as_set = 4;  // as instructions number them
     if constexpr (std::is_arithmetic_v<V>) {
         return !(v < bar);
     } else if constexpr (sizeof(T) == 4) {
-        const uint64_t bits = _mm512_cmp_ps_mask(as<__m512>(v), _mm512_set1_ps(bar), _CMP_NLT_UQ);
-        return bits;
+        typedef float part __attribute__((vector_size(64)));
+        return uint16_t(__builtin_ia32_cmpps512_mask(as<part>(v), bar - part(), not_below, -1, rounding_as_set));
     } else {
+        typedef T part __attribute__((vector_size(64)));
         uint64_t bits = 0;
         for (size_t i = 0; i < sizeof v / 64; ++i) {
-            __m512i part;
-            std::memcpy(&part, reinterpret_cast<const char*>(&v) + 64 * i, 64);
-            if constexpr (std::is_integral_v<T>)
-                bits |= uint64_t(_mm512_cmpge_epi64_mask(part, _mm512_set1_epi64(bar))) << 8 * i;
-            else
-                bits |= uint64_t(_mm512_cmp_pd_mask(as<__m512d>(part), _mm512_set1_pd(bar), _CMP_NLT_UQ)) << 8 * i;
+            part some;
+            std::memcpy(&some, reinterpret_cast<const char*>(&v) + 64 * i, 64);
+            if constexpr (std::is_integral_v<T>) {
+                typedef long long longs __attribute__((vector_size(64)));
+                bits |= uint64_t(uint8_t(__builtin_ia32_cmpq512_mask(longs(some), longs(bar - part()), not_below_int, -1))) << 8 * i;
+            } else {
+                bits |= uint64_t(uint8_t(__builtin_ia32_cmppd512_mask(some, bar - part(), not_below, -1, rounding_as_set))) << 8 * i;
+            }
         }
         return bits;
     }
@@ -772,8 +785,12 @@ inline uint64_t reaching(V v, T bar)
 // Which of 64 numbers are not 0, as bits.
 inline uint64_t where_any(const uint16_t* numbers)
 {
-    const __m512i low = _mm512_loadu_si512(numbers), high = _mm512_loadu_si512(numbers + 32);
-    return _mm512_test_epi16_mask(low, low) | uint64_t(_mm512_test_epi16_mask(high, high)) << 32;
+    short low __attribute__((vector_size(64))), high __attribute__((vector_size(64)));
+    std::memcpy(&low, numbers, 64);
+    std::memcpy(&high, numbers + 32, 64);
+    const int unequal = 4;
+    return uint64_t(__builtin_ia32_cmpw512_mask(low, low ^ low, unequal, -1))
+        | uint64_t(__builtin_ia32_cmpw512_mask(high, high ^ high, unequal, -1)) << 32;
 }
 
 // The K best values and their columns, too many to keep in order. Whatever can still be among them

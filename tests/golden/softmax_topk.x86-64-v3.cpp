@@ -13,7 +13,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <immintrin.h>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -177,12 +176,15 @@ inline uint64_t lanes_where(M m)
     } else {
         uint64_t bits = 0;
         for (size_t i = 0; i < sizeof m / 32; ++i) {
-            __m256 part;
-            std::memcpy(&part, reinterpret_cast<const char*>(&m) + 32 * i, 32);
-            if constexpr (sizeof m[0] == 4)
-                bits |= uint64_t(_mm256_movemask_ps(part)) << 8 * i;
-            else
-                bits |= uint64_t(_mm256_movemask_pd(_mm256_castps_pd(part))) << 4 * i;
+            if constexpr (sizeof m[0] == 4) {
+                float part __attribute__((vector_size(32)));
+                std::memcpy(&part, reinterpret_cast<const char*>(&m) + 32 * i, 32);
+                bits |= uint64_t(__builtin_ia32_movmskps256(part)) << 8 * i;
+            } else {
+                double part __attribute__((vector_size(32)));
+                std::memcpy(&part, reinterpret_cast<const char*>(&m) + 32 * i, 32);
+                bits |= uint64_t(__builtin_ia32_movmskpd256(part)) << 4 * i;
+            }
         }
         return bits;
     }

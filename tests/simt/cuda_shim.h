@@ -4,6 +4,9 @@
 // and built-in functions call the executor (runtime.h).
 #pragma once
 
+#include <cstddef>
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS  // no Bessel functions: half of what follows is there for them
+
 #include <math.h>  // not <cmath>: kernels use isnan and friends unqualified
 #include <stdint.h>
 #include <stdio.h>

@@ -40,7 +40,9 @@ TYPED = frozenset({"exp_within", "exp", "exp_below", "to_single"})
 FOR_VECTORS = {
     "lanes_where": (32, 64), "append": (64,), "keep": (64,), "reaching": (64,), "where_any": (64,),
 }
-"""Helpers for which processors have instructions: a partial for each width of theirs, in bytes."""
+"""Helpers for which processors have instructions: a partial for each width of theirs, in bytes.
+They are called by the names that GCC and Clang share: <immintrin.h> takes longer to read than a
+kernel to compile."""
 
 _DECLARED = re.compile(
     r"\{# (?:uses: (?P<uses>[^;#]*))?(?:; )?(?:includes: (?P<includes>[^#]*))? #\}\n"
