@@ -269,7 +269,7 @@ def test_a_processor_that_lacks_something_is_told(best: Path, tmp_path: Path) ->
     library = CLibrary(tmp_path / "none.so", "softmax_topk")
     x, values, columns = np.zeros(8, "f4"), np.zeros(K, "f4"), np.zeros(K, "i8")
     assert library.status("float32_cpu", x, 8, values, columns, 1, 8, 1) == NOT_HERE
-    assert "was exported for processors with x86-64" in library.error()
+    assert "exported for processors with x86-64" in library.error()
 
 
 def _entries(text: str) -> list[str]:

@@ -19,6 +19,16 @@ class Unit:
     name: str
     text: str
     flags: tuple[str, ...] = ()
+    holds: tuple[str, ...] = ()  # files of images
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """CUDA C++ whose machine code the units hold: `name`.code, and `name`.ptx."""
+
+    name: str
+    source: str
+    arch: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +40,7 @@ class Part:
     units: tuple[Unit, ...]
     symbols: tuple[str, ...]  # functions that `load` looks for, as the linker's patterns
     record: Mapping[str, Any]  # JSON that `load` needs
+    images: tuple[Image, ...] = ()
     needs: str  # of a machine, for people
 
 

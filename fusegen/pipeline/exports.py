@@ -25,7 +25,7 @@ class Exports:
 
         targets: "cpu" (x86-64-v3 there), levels of CPUs, GPUs: code for all of them is in it.
         dtypes: of the inputs; each has functions of its own. row_lengths: rows that GPUs are to be
-        fastest for; empty: a choice from 64 to 262144. inputs: optional ones to include.
+        fastest for; empty: a choice from 64 to 1048576. inputs: optional ones to include.
         Raises ArgumentError, BackendError, CompilerError, OSError.
         """
         from fusegen.pipeline.export import export

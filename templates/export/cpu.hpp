@@ -79,7 +79,7 @@ inline int on_cpu(const Text& text, const Type* types, const std::vector<Level>&
             } catch (const std::exception& error) {
                 return fail(kNoMemory, "%s: %s", text.name, error.what());
             }
-    return fail(kNotHere, "%s was exported for processors with %s; this one lacks some of that", text.name,
+    return fail(kNotHere, "%s: exported for processors with %s; this one lacks some of that", text.name,
                 levels.back().needs);
 }
 

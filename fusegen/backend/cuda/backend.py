@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fusegen.backend.backend import Job
+from fusegen.backend.backend import Executable, Job
 from fusegen.backend.cuda.memory import GPU, GpuMemory
 from fusegen.backend.emit.source import Source
+from fusegen.backend.exported import Part, Place, Text, Wish
 from fusegen.backend.findings import Finding, version_of
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CUDA_TARGETS, CudaTarget, gpu_named, on_device
@@ -97,6 +98,28 @@ class CudaBackend:
         from fusegen.backend.cuda.run import CudaExecutable
 
         return CudaExecutable(job.program, job.schedule, job.source)
+
+    # ---- of libraries: see `Exporting` ----
+
+    def exported_targets(self, names: tuple[str, ...]) -> tuple[CudaTarget, ...]:
+        from fusegen.backend.cuda.export import exported_targets
+
+        return exported_targets(names)
+
+    def place(self) -> Place:
+        from fusegen.backend.cuda.export import place
+
+        return place()
+
+    def part(self, text: Text, target: CudaTarget, wish: Wish) -> Part:
+        from fusegen.backend.cuda.export import part
+
+        return part(text, target, wish)
+
+    def prebuilt(self, library: Any, records: Sequence[Mapping[str, Any]]) -> Executable:
+        from fusegen.backend.cuda.run.prebuilt import prebuilt
+
+        return prebuilt(library, records)
 
     def stopwatch(self) -> CudaStopwatch:
         from fusegen.backend.cuda.run import capturing, current_target

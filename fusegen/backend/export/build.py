@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from fusegen.backend.cpu.toolchain import (
     find_compiler,
     version,
 )
+from fusegen.backend.export.images import files
 from fusegen.backend.export.library import Library, headers, texts
 from fusegen.backend.host.threads import aside, share, thread_count
 from fusegen.backend.settings import compile_seconds
@@ -42,7 +44,10 @@ def write(library: Library, folder: Path) -> Path:
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text, encoding="utf-8")
-    made = _linked(compiler, library, _objects(compiler, library, folder, fixed | own),
+    images = _images(library)
+    for name, data in images.items():
+        (folder / "src" / name).write_bytes(data)
+    made = _linked(compiler, library, _objects(compiler, library, folder, fixed | own, images),
                    folder / f"src/{library.package}.map")
     found = folder / "lib" / f"lib{library.package}.so"
     new = found.with_suffix(".new")  # a process that has the old one open keeps it
@@ -51,21 +56,32 @@ def write(library: Library, folder: Path) -> Path:
     return new.rename(found)
 
 
+def _images(library: Library) -> dict[str, bytes]:
+    """Machine code for GPUs, file by file."""
+    wanted = [image for part in library.parts for image in part.images]
+    found: dict[str, bytes] = {}
+    share(len(wanted), lambda i: found.update(files(wanted[i])), thread_count())
+    return found
+
+
 def _objects(
-    compiler: Compiler, library: Library, folder: Path, files: Mapping[str, str]
+    compiler: Compiler, library: Library, folder: Path, texts: Mapping[str, str],
+    images: Mapping[str, bytes],
 ) -> list[bytes]:
     """Every unit compiled: the library's own, for any processor, comes first, then from the lowest
     level up: of what several define the linker takes the first, which all of them can run."""
     main = (f"src/{library.package}.cpp", _THREADS)
     units = {u.name: u for part in reversed(library.parts) for u in part.units}
     every = [main, *((f"src/{u.name}", u.flags) for u in units.values())]
-    shared = [t for n, t in files.items() if n.endswith((".hpp", ".h"))]
+    shared = [t for n, t in texts.items() if n.endswith((".hpp", ".h"))]
+    held = {u.name: [hashlib.sha256(images[n]).hexdigest() for n in u.holds] for u in
+            units.values()}
     made: list[bytes] = [b""] * len(every)
 
     def work(i: int) -> None:
         name, flags = every[i]
-        around = shared if "-pthread" in flags else ()
-        made[i] = _object(compiler, folder, name, files[name], flags, around)
+        around = [*shared, *held.get(Path(name).name, ())]
+        made[i] = _object(compiler, folder, name, texts[name], flags, around)
 
     share(len(every), work, thread_count())
     return made
@@ -82,7 +98,8 @@ def _object(
     def make(cancelled: Cancelled) -> bytes:
         with scratch() as room:
             made = room / "unit.o"
-            whole = (*command, f"-I{folder / 'src'}", f"-I{folder / 'include'}", "-c",
+            source, include = folder / "src", folder / "include"
+            whole = (*command, f"-I{source}", f"-I{include}", f"-Wa,-I{source}", "-c",
                      str(folder / name), "-o", str(made))
             _run(whole, room / "log", cancelled)
             return made.read_bytes()

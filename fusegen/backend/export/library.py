@@ -133,6 +133,8 @@ def texts(library: Library) -> Iterator[tuple[str, str]]:
     for part in library.parts:
         for unit in part.units:
             yield f"src/{unit.name}", unit.text
+        for image in part.images:
+            yield f"src/{image.name}.cu", image.source
 
 
 def headers() -> Iterator[tuple[str, str]]:

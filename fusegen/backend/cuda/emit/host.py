@@ -67,16 +67,21 @@ class LaunchView:
         return self.counts or self.needs_at_once or self.shared > 0 or self.cluster > 8
 
 
-def host_source(program: Program, schedule: CudaSchedule) -> str:
-    """C++ to stand behind the program's kernels: `<name>_workspace` and `<name>_launch`."""
+def host_source(
+    program: Program, schedule: CudaSchedule, name: str = "", *, runtime: bool = True
+) -> str:
+    """C++ to stand behind the program's kernels: `<name>_workspace`, `<name>_unmet` and
+    `<name>_launch`. runtime: does it include CUDA's?"""
     found = launches(program, schedule)
     strips = schedule.strip is not None
     rooms = dict(_rooms(program, found, strips))
     assumed = assumptions(program, schedule)
+    strides = [s for p in (*program.inputs, *program.outputs) for s in _strides(p, strips)]
     return render("cuda/host.cu.j2", {
-        "name": program.name,
+        "name": name or program.name, "runtime": runtime,
         "params": [_declared(p) for p in (*program.inputs, *program.outputs)],
-        "strides": [s for p in (*program.inputs, *program.outputs) for s in _strides(p, strips)],
+        "strides": strides,
+        "given": [*(array_name(p) for p in (*program.inputs, *program.outputs)), *strides],
         "strips": strips,
         "checks": [(_condition(a, strips), said(a)) for a in assumed],
         "aligns": any(isinstance(a, Aligned) for a in assumed),
@@ -86,6 +91,18 @@ def host_source(program: Program, schedule: CudaSchedule) -> str:
         "rooms": list(rooms.values()),
         "launches": [_view(i, n, program, strips, rooms) for i, n in enumerate(found)],
     })
+
+
+def given_as(program: Program, order: tuple[str, ...]) -> tuple[str, ...]:
+    """A launcher's arrays and strides, out of structs `Given`: `g`, in this order of names."""
+    every = (*program.inputs, *program.outputs)
+    places = [f"g[{order.index(p.name)}]" for p in every]
+    arrays = (f"static_cast<const {C_TYPES[p.dtype.name]}*>({g}.at)" for p, g in
+              zip(every, places, strict=True))
+    writable = (f"const_cast<{C_TYPES[p.dtype.name]}*>({a})" if p.output else a
+                for p, a in zip(every, arrays, strict=True))
+    return (*writable, *(f"{g}.stride" for p, g in zip(every, places, strict=True)
+                         if p.shape == "element"))
 
 
 def _declared(param: Param) -> str:

@@ -24,7 +24,13 @@ def machine_code(source: str, name: str = "") -> bytes:
     """What the current device can load, from the cache if it is there. Raises BackendError if
     NVRTC refuses the source."""
     capability = cupy_module().cuda.Device().compute_capability
-    options = (*_OPTIONS, _architecture(capability), *includes())
+    return code_for(source, _architecture(capability), name)
+
+
+def code_for(source: str, arch: str, name: str) -> bytes:
+    """Machine code for -arch=sm_…, PTX for -arch=compute_…; needs no device. Raises BackendError
+    without NVRTC, or if it refuses the source."""
+    options = (*_OPTIONS, arch, *includes())
     version = ".".join(map(str, _nvrtc().getVersion()))
     return artifact(("cuda", source, version, *options), f"machine code {name}",
                     lambda _: _compiled(source, options))

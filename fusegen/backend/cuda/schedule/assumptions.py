@@ -84,6 +84,11 @@ def _lengths(program: Program, schedule: CudaSchedule) -> Between:
     return Between(least, 2**62 if most is None else most)
 
 
+def shortest_row(program: Program, schedule: CudaSchedule) -> int:
+    """Columns that a row must have."""
+    return _lengths(program, schedule).least
+
+
 def _longest_list(program: Program) -> int:
     """The greatest K; 0 without lists."""
     return max((c.k for s in program.sweeps for c in s.monoid.lists), default=0)

@@ -1,0 +1,59 @@
+"""GPU functions of an exported library, called with arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fusegen.backend.backend import Progress
+from fusegen.backend.cuda.run.device import bind_context, device_index
+from fusegen.backend.cuda.run.driver import driver
+from fusegen.backend.cuda.run.families import cupy_family
+from fusegen.ir.codec import decoded
+from fusegen.ir.errors import BackendError
+from fusegen.ir.kernel import Program
+
+
+class PrebuiltExecutable:
+    """See `Executable`. The library chooses the kernel, and takes memory beside the arrays from the
+    GPU's own pool. Raises BackendError where it refuses."""
+
+    def __init__(self, library: Any, record: Mapping[str, Any], name: str) -> None:
+        self.program: Program = decoded(record["program"].encode(), Program)
+        self.schedule = None
+        params = {p.name: p for p in (*self.program.inputs, *self.program.outputs)}
+        self._params = [params[n] for n in record["order"]]
+        types: list[Any] = []
+        for p in self._params:
+            types += [ctypes.c_void_p] + [ctypes.c_int64] * (p.shape == "element")
+        types += [ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
+        self._function = library.function(record["function"], *types, result=ctypes.c_int)
+        self._error = library.function(f"{name}_error", result=ctypes.c_char_p)
+        self._captured: list[Any] = []
+
+    def __call__(
+        self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, *, first_column: int = 0,
+        like: Any = None, copies: Sequence[Any] = (), threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Queue the launches on CuPy's current stream; arrays: CuPy's."""
+        words: list[int] = []
+        for p in self._params:
+            array = arrays[p.name]
+            words.append(array.data.ptr)
+            if p.shape == "element":
+                words.append(array.strides[0] // array.itemsize if n_rows > 1 else n_cols)
+        bind_context()
+        stream = cupy_family().stream(device_index())
+        if self._function(*words, n_rows, n_cols, stream):
+            raise BackendError(self._error().decode())
+        if copies and driver().capturing(stream):
+            self._captured += copies  # they are the graph's
+
+
+def prebuilt(library: Any, records: Sequence[Mapping[str, Any]]) -> PrebuiltExecutable:
+    """All parts for GPUs have one function."""
+    record = records[0]
+    name = record["function"].removesuffix(f"_{record['variant']}_cuda")
+    return PrebuiltExecutable(library, record, name)

@@ -1,0 +1,98 @@
+// Calls on a GPU: of the kernels for its architecture the first whose assumptions hold.
+#pragma once
+
+#include <vector>
+
+#include "driver.hpp"
+#include "text.hpp"
+
+namespace fusegen {
+
+// A kernel, as its launcher takes it.
+struct Entry {
+    int64_t most_rows, least_columns, most_columns;  // that it was chosen for; 0: any number
+    const char* (*unmet)(const Given* given, int64_t n_rows, int64_t n_cols);  // null: all holds
+    int (*workspace)(int64_t n_rows, int64_t n_cols, size_t* bytes);
+    int (*launch)(const Given* given, int64_t n_rows, int64_t n_cols, void* workspace, void* stream);
+};
+
+// Those for one architecture (90) and what is newer, in the order in which they are tried.
+struct Code { int arch; const Entry* entries; int n_entries; };
+
+inline int refused(const Text& text, const char* what, int error)
+{
+    const char *name = "unknown", *said = "";
+    driver().error_name(error, &name);
+    driver().error_text(error, &said);
+    return fail(kDriver, "%s: %s: %s (%s)", text.name, what, name ? name : "unknown", said ? said : "");
+}
+
+// This thread's context is current, the first GPU's where it has none; its architecture.
+inline int arch_here(const Text& text, int* arch)
+{
+    const Driver& cuda = driver();
+    if (*cuda.missing) return fail(kNotHere, "%s: %s", text.name, cuda.missing);
+    static const int begun = cuda.init(0);
+    if (begun) return refused(text, "starting CUDA", begun);
+    void* context = nullptr;
+    int error = cuda.current(&context), device = 0, major = 0, minor = 0;
+    if (!error && !context) {
+        error = cuda.retain(&context, 0);
+        if (!error) error = cuda.make_current(context);
+    }
+    if (!error) error = cuda.device(&device);
+    if (!error) error = cuda.attribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    if (!error) error = cuda.attribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    *arch = 10 * major + minor;
+    return error ? refused(text, "asking for the GPU", error) : kOk;
+}
+
+inline int launch(const Text& text, const Entry& entry, const Given* given, int64_t n_rows, int64_t n_cols,
+                  size_t bytes, void* stream)
+{
+    const Driver& cuda = driver();
+    uint64_t room = 0;
+    if (bytes)
+        if (const int error = cuda.take(&room, bytes, stream))
+            return error == 2 ? fail(kNoMemory, "%s: the GPU has no %zu bytes beside the arrays", text.name, bytes)
+                              : refused(text, "asking for memory", error);
+    const int error = entry.launch(given, n_rows, n_cols, reinterpret_cast<void*>(room), stream);
+    if (bytes) cuda.give(room, stream);  // when all that was queued before has run
+    return error ? refused(text, "launching", error) : kOk;
+}
+
+inline int on_gpu(const Text& text, const Type* types, const std::vector<const Code*>& codes, const Given* given,
+                  int64_t n_rows, int64_t n_cols, void* stream)
+{
+    int status = check_columns(text, n_rows, n_cols), arch = 0;
+    if (status || n_rows == 0) return status;
+    status = check_arrays(text, types, given, n_rows, n_cols);
+    if (!status) status = arch_here(text, &arch);
+    if (status) return status;
+    const Code* code = nullptr;
+    for (const Code* one : codes)  // the newest first
+        if (!code && one->arch <= arch) code = one;
+    if (!code)
+        return fail(kNotHere, "%s: exported for sm_%d and newer; this GPU is sm_%d", text.name,
+                    codes.back()->arch, arch);
+    const char* unmet = "one of its kernels";
+    int error = 0;
+    for (int i = 0; i < code->n_entries; ++i) {
+        const Entry& entry = code->entries[i];
+        if ((entry.most_rows && n_rows > entry.most_rows) || n_cols < entry.least_columns ||
+            (entry.most_columns && n_cols > entry.most_columns))
+            continue;
+        if (const char* why = entry.unmet(given, n_rows, n_cols)) {
+            unmet = why;
+            continue;
+        }
+        size_t bytes = 0;
+        error = entry.workspace(n_rows, n_cols, &bytes);  // does it fit this GPU?
+        if (!error) return launch(text, entry, given, n_rows, n_cols, bytes, stream);
+    }
+    if (error) return refused(text, "no kernel fits this GPU", error);
+    return fail(kBadShape, "%s: no kernel takes %lld rows of %lld columns; the last asks for: %s", text.name,
+                static_cast<long long>(n_rows), static_cast<long long>(n_cols), unmet);
+}
+
+}  // namespace fusegen
