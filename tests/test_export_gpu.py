@@ -133,6 +133,31 @@ def test_calls_get_the_kernel_of_their_rows(exported: Path, driver: Path) -> Non
     assert zero == [0, "", ""], "no rows, no launch"
 
 
+_TENSORS = """
+import ctypes, sys
+sys.path.insert(0, sys.argv[2])
+import tensors
+library, fake = ctypes.CDLL(sys.argv[1]), ctypes.CDLL("libcuda.so.1")
+fake.fake_noted.restype = ctypes.c_char_p
+place = (tensors.CUDA, 1)
+given = [tensors.tensor(at << 40, (64, n), None, code, bits, place)
+         for at, n, code, bits in ((1, 1024, 2, 32), (2, 5, 2, 32), (3, 5, 0, 64))]
+assert tensors.called(library["__tvm_ffi_softmax_topk"], *given) == 0
+print(fake.fake_noted().decode())
+"""
+
+
+def test_tensors_say_on_which_gpu(exported: Path, driver: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", _TENSORS, str(exported), str(FAKE.parents[1])],
+        capture_output=True, text=True, env={**os.environ, "LD_LIBRARY_PATH": str(driver)})
+    assert done.returncode == 0, done.stderr
+    notes = [ln for ln in done.stdout.splitlines() if ln.startswith(("current", "launch"))]
+    assert [n.split()[0] for n in notes] == ["current", "current", "launch", "current"]
+    # The thread's context is the first GPU's before, and after.
+    assert [n.split()[1] for n in notes if n.startswith("current")] == ["0", "1", "0"]
+
+
 def test_newer_gpus_run_the_newest_code_that_there_is(exported: Path, driver: Path) -> None:
     call = (1 << 57, 1024, 64, 1024)
     for arch, held in (("90", "sm_90"), ("100", "sm_100"), ("120", "sm_100")):

@@ -54,6 +54,8 @@ class Place:
     about: tuple[str, ...]  # what the functions do
     table: Callable[[str, tuple[str, ...]], str]  # C++ of a variable, and of the entries
     call: Callable[[str], str]  # of that variable, with what is given: a status
+    device: int  # as DLPack numbers them
+    tensors: Callable[[str], str]  # the same call where a tensor says the device
     links: tuple[str, ...] = ()  # options of the linker
 
 

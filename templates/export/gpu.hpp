@@ -47,6 +47,24 @@ inline int arch_here(const Text& text, int* arch)
     return error ? refused(text, "asking for the GPU", error) : kOk;
 }
 
+// `work` in a context of that GPU: this thread's, where it is one, else the GPU's own.
+template <typename Work>
+int on_gpu_of(int wanted, const Text& text, Work work)
+{
+    int arch = 0, device = 0;
+    if (const int status = arch_here(text, &arch)) return status;
+    const Driver& cuda = driver();
+    if (!cuda.device(&device) && device == wanted) return work();
+    void *before = nullptr, *context = nullptr;
+    int error = cuda.current(&before);
+    if (!error) error = cuda.retain(&context, wanted);  // for good: it is in use
+    if (!error) error = cuda.make_current(context);
+    if (error) return refused(text, "asking for the tensors' GPU", error);
+    const int status = work();
+    cuda.make_current(before);
+    return status;
+}
+
 inline int launch(const Text& text, const Entry& entry, const Given* given, int64_t n_rows, int64_t n_cols,
                   size_t bytes, void* stream)
 {

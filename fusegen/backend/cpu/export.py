@@ -39,6 +39,10 @@ def exported_targets(names: tuple[str, ...]) -> tuple[CpuTarget, ...]:
 
 
 def place() -> Place:
+    def call(table: str) -> str:
+        types = f"{table.removesuffix('_cpu')}_types"
+        return f"on_cpu(text, {types}, {table}, given, n_rows, n_cols, {PIECE_COLUMNS}, threads)"
+
     return Place(
         name="cpu", header="cpu.hpp", argument="int threads",
         about=("On the processor: done when it returns. threads: at most so many; 0: as many as "
@@ -46,8 +50,7 @@ def place() -> Place:
                "and OMP_NUM_THREADS allow. Any thread may call."),
         table=lambda name, entries:
             f"const std::vector<Level> {name} = {{{', '.join(entries)}}};",
-        call=lambda table: f"on_cpu(text, {table.removesuffix('_cpu')}_types, {table}, given, "
-                           f"n_rows, n_cols, {PIECE_COLUMNS}, threads)",
+        call=call, device=1, tensors=call,
         links=("-pthread",),
     )
 

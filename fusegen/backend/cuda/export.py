@@ -35,6 +35,10 @@ def exported_targets(names: tuple[str, ...]) -> tuple[CudaTarget, ...]:
 
 
 def place() -> Place:
+    def call(table: str) -> str:
+        types = f"{table.removesuffix('_cuda')}_types"
+        return f"on_gpu(text, {types}, {table}, given, n_rows, n_cols, stream)"
+
     return Place(
         name="cuda", header="gpu.hpp", argument="void* stream",
         about=("On the GPU of this thread's CUDA context, the first GPU's where it has none:",
@@ -42,8 +46,8 @@ def place() -> Place:
                "beside the arrays comes from the GPU's own pool."),
         table=lambda name, entries: f"const std::vector<const Code*> {name} = "
                                     f"{{{', '.join(entries)}}};",
-        call=lambda table: f"on_gpu(text, {table.removesuffix('_cuda')}_types, {table}, given, "
-                           "n_rows, n_cols, stream)",
+        call=call, device=2,
+        tensors=lambda table: f"on_gpu_of(device.id, text, [&] {{ return {call(table)}; }})",
         links=("-ldl",),
     )
 

@@ -71,6 +71,7 @@ class Library:
         """What others may see, as the linker's patterns."""
         own = [f.name for f in self.functions()]
         return [*own, f"{self.name}_error", f"{self.name}_manifest",
+                f"__tvm_ffi_{self.name}",
                 *(s for part in self.parts for s in part.symbols)]
 
     def functions(self, place: Place | None = None) -> Iterator[Function]:
@@ -158,11 +159,14 @@ def _printed(library: Library) -> dict[str, Any]:
     return {
         "about": [*library.about, "", *_arguments(library.params)],
         "guard": f"FUSEGEN_{library.name.upper()}_H", "macro": library.name.upper(),
-        "includes": [p.header for p in library.places], "parts": library.parts,
+        "includes": [*(p.header for p in library.places), "tvm_ffi.hpp"], "parts": library.parts,
         "parameters": library.params, "variants": tables, "symbols": library.symbols,
         "rules": [{"least": r.least, "most": f"INT64_C({r.most})", "multiple": r.multiple,
                    "why": "".join(c_string(r.why, 1000))} for r in library.rules],
         "functions": list(library.functions()),
+        "codes": [{"device": place.device, "types": f"{v.label}_types",
+                   "call": place.tensors(f"{v.label}_{place.name}")}
+                  for v in library.variants for place, _ in v.parts],
         "places": [{"about": p.about, "functions": list(library.functions(p))}
                    for p in library.places],
         "manifest": list(c_string(json.dumps(record, separators=(",", ":")))),

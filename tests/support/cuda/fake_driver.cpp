@@ -32,10 +32,17 @@ void fake_forget() { noted.clear(); }
 int cuInit(unsigned) { return 0; }
 int cuGetErrorName(int, const char** name) { return *name = "CUDA_ERROR_FAKE", 0; }
 int cuGetErrorString(int, const char** text) { return *text = "as the test asked", 0; }
-int cuCtxGetCurrent(void** context) { return *context = nullptr, 0; }
-int cuDevicePrimaryCtxRetain(void** context, int device) { return *context = &noted, note("retain %d", device); }
-int cuCtxSetCurrent(void*) { return 0; }
-int cuCtxGetDevice(int* device) { return *device = 0; }
+static void* made_current = nullptr;
+
+int cuCtxGetCurrent(void** context) { return *context = made_current, 0; }
+// A context is the number of its device, from 1 on.
+int cuDevicePrimaryCtxRetain(void** context, int device)
+{
+    *context = reinterpret_cast<void*>(intptr_t{device} + 1);
+    return note("retain %d", device);
+}
+int cuCtxSetCurrent(void* context) { return made_current = context, note("current %d", int(intptr_t(context)) - 1); }
+int cuCtxGetDevice(int* device) { return *device = int(intptr_t(made_current)) - 1, made_current ? 0 : 201; }
 
 int cuDeviceGetAttribute(int* value, int which, int)
 {
