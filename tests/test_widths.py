@@ -11,8 +11,9 @@ from support.cuda_cases import library_case
 from fusegen.backend.cuda.emit import cuda_source
 from fusegen.backend.cuda.schedule.launch import state_bytes
 from fusegen.ir.errors import BackendError, InternalError
-from fusegen.ir.kernel import Program, verify_program
+from fusegen.ir.kernel import Program
 from fusegen.ir.monoid import Component
+from fusegen.ir.verify import verify_program
 
 GROUPS = {"folded": "logsumexp", "moving": "logsumexp", "best": "argmax", "lists": "topk"}
 

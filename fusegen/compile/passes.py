@@ -23,8 +23,9 @@ from fusegen.ir.derivation import Derivation
 from fusegen.ir.digest import attributes, digest
 from fusegen.ir.dtypes import DType
 from fusegen.ir.forms import Form, Grouping, Role
-from fusegen.ir.kernel import Program, verify_program
+from fusegen.ir.kernel import Program
 from fusegen.ir.kinds import infer_kinds
+from fusegen.ir.verify import verify_program
 from fusegen.lang.trace import Traceable, trace
 
 if TYPE_CHECKING:

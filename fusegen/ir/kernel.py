@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from typing import Any, Literal
 
 from fusegen.ir.dtypes import DType
-from fusegen.ir.errors import InternalError
 from fusegen.ir.expr import Call, Expr, Lit, Var, variables
 from fusegen.ir.forms import Role
 from fusegen.ir.loc import Loc
@@ -262,37 +262,23 @@ def gathers_in(part: Any) -> Iterator[Gather]:
 
 
 def _inside(part: Any, kinds: tuple[type, ...]) -> Iterator[Any]:
-    if isinstance(part, kinds):
-        yield part
-    elif isinstance(part, tuple):
-        for inner in part:
-            yield from _inside(inner, kinds)
-    elif is_dataclass(part):
-        for field in fields(part):
-            yield from _inside(getattr(part, field.name), kinds)
+    todo = [part]  # the next one last
+    while todo:
+        one = todo.pop()
+        if isinstance(one, kinds):
+            yield one
+        elif isinstance(one, tuple):
+            todo += reversed(one)
+        else:
+            todo += [getattr(one, name) for name in _last_first(type(one))]
+
+
+@cache
+def _last_first(kind: type) -> tuple[str, ...]:
+    """The fields of a dataclass; others have none."""
+    return tuple(f.name for f in reversed(fields(kind))) if is_dataclass(kind) else ()
 
 
 def names_in(part: Any) -> frozenset[str]:
     """Every name that expressions inside records of the Kernel IR use."""
     return frozenset(n for e in expressions_in(part) for n in variables(e))
-
-
-def verify_program(program: Program) -> None:
-    """Sweeps are numbered in order, touch only arrays that their kernel has, and keep something in
-    every component of their states. Raises InternalError."""
-    if [s.number for s in program.sweeps] != list(range(1, len(program.sweeps) + 1)):
-        raise InternalError(f"{program.name}: sweeps are not numbered in order")
-    for kernel in program.kernels:
-        _verify_kernel(kernel)
-
-
-def _verify_kernel(kernel: Kernel) -> None:
-    outputs = {p.name for p in kernel.params if p.output}
-    inputs = {p.name for p in kernel.params} - outputs
-    for sweep in kernel.sweeps:
-        wrong = ({*sweep.reads} - inputs) | ({s.param for s in sweep.stores} - outputs)
-        if wrong:
-            raise InternalError(f"{kernel.name}, sweep {sweep.number}: unknown {sorted(wrong)}")
-        empty = [c.name for c in sweep.monoid.components if c.width < 1]
-        if empty:
-            raise InternalError(f"{kernel.name}, sweep {sweep.number}: {empty} hold nothing")

@@ -98,7 +98,7 @@ public:
 
 private:
     static constexpr unsigned max_rounds_at_one_place = 2000;
-    static constexpr unsigned max_rounds_without_change = 200'000;
+    static constexpr unsigned max_rounds_without_change = 50'000;
     uint64_t changes_ = 0, looks_ = 0;
     unsigned unchanged_ = 0, unmoved_ = 0;
 };

@@ -94,13 +94,20 @@ class CudaSchedule:
     @property
     def rows_apart(self) -> Level | None:
         """The level that has several rows side by side, if there is one."""
-        return next((lv for lv in self.levels if isinstance(lv.merge, Apart)), None)
+        for level in self.levels:
+            if isinstance(level.merge, Apart):
+                return level
+        return None
 
     @property
     def top(self) -> Level:
-        """The level that owns a row."""
-        apart = self.rows_apart
-        return self.levels[-1] if apart is None else self.levels[self.levels.index(apart) - 1]
+        """The level that owns a row: below the one that has several side by side."""
+        top = self.levels[0]
+        for level in self.levels:
+            if isinstance(level.merge, Apart):
+                break
+            top = level
+        return top
 
     @property
     def team(self) -> Team:
@@ -112,7 +119,10 @@ class CudaSchedule:
     @property
     def home(self) -> Home:
         """Where a row stays from its first sweep to its last."""
-        return next((lv.home for lv in self.levels if lv.home != MEMORY), MEMORY)
+        for level in self.levels:
+            if level.home is not MEMORY and level.home != MEMORY:
+                return level.home
+        return MEMORY
 
     @property
     def merge(self) -> Merge:

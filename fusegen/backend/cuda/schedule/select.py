@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import Literal
 
 from fusegen.backend.cuda.schedule.access import access, check_chunk, words
@@ -72,20 +74,23 @@ def _for_any_rows(
 ) -> tuple[Candidate, ...]:
     """Everything offered for few rows or for many, priced by how many times slower than the best
     it is for each. Many rows count most: time is lost where there is much to do."""
-    regrets: dict[CudaSchedule, list[tuple[str, float]]] = {}
     menus = [_Menu(program, replace(problem, n_rows=n, any_rows=False), target, chunk)
              for _, n, _ in _ROWS]
-    offered = dict.fromkeys(one for menu in menus for one in menu.fitting())
+    offered = tuple(dict.fromkeys(one for menu in menus for one in menu.fitting()))
+    regrets: list[list[tuple[str, float]]] = []  # for each number of rows, of every schedule
     for (name, _, weight), menu in zip(_ROWS, menus, strict=True):
-        prices = {one: menu.price(one).total for one in offered}
-        least = min(prices.values())
-        for one, price in prices.items():
-            regrets.setdefault(one, []).append((name, (price / least) ** weight))
-    return _sorted(Candidate(one, Price(tuple(r), adds=False)) for one, r in regrets.items())
+        prices = [menu.price(one).total for one in offered]
+        least = min(prices)
+        regrets.append([(name, (price / least) ** weight) for price in prices])
+    return _sorted(Candidate(one, Price(all_rows, adds=False))
+                   for one, all_rows in zip(offered, zip(*regrets, strict=True), strict=True))
 
 
 def _sorted(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
-    return tuple(sorted(found, key=lambda c: (c.price.total, c.schedule.order)))
+    """By price, and by `order` where that is the same, which takes far longer to say."""
+    cost, order = attrgetter("price.total"), attrgetter("schedule.order")
+    groups = (list(same) for _, same in groupby(sorted(found, key=cost), key=cost))
+    return tuple(c for g in groups for c in (sorted(g, key=order) if g[1:] else g))
 
 
 @dataclass
@@ -161,9 +166,7 @@ class _Menu:
 
     def fitting(self) -> Iterator[CudaSchedule]:
         """What blocks of that size have registers for."""
-        for one in map(self._with_registers, self.all()):
-            if one.threads <= one.most_threads:
-                yield one
+        yield from (o for o in map(self._with_registers, self.all()) if o.threads <= o.most_threads)
 
     def _with_registers(self, one: CudaSchedule) -> CudaSchedule:
         """As many registers as a thread needs: fewer make room for more threads."""
