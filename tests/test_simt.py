@@ -261,6 +261,11 @@ def test_undefined_arithmetic(body: str, pattern: str) -> None:
     failure(body, pattern)
 
 
+def test_a_function_that_is_nowhere_defined() -> None:
+    with pytest.raises(SimtError, match=r"does not link: .*nowhere"):
+        compile_module(kernel("y[0] = nowhere(x[0]);", prelude="__device__ float nowhere(float);"))
+
+
 def test_stack_overflow() -> None:
     prelude = """
 __device__ __noinline__ int deep(volatile int* from, int n) {

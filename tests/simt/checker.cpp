@@ -23,6 +23,19 @@ const char* name_of(AccessKind kind) {
     return "access";
 }
 
+// Judges the bytes of an access one by one; but where those behind the first remember the same, as
+// bytes do that are always accessed together, the same holds for them.
+template <class Judge>
+void judge_each(MemoryByte* cells, size_t bytes, const Judge& judge) {
+    if (bytes == 0) return;
+    const MemoryByte before = cells[0];
+    judge(0);
+    for (size_t i = 1; i < bytes; ++i) {
+        if (memcmp(&cells[i], &before, sizeof before) == 0) cells[i] = cells[0];
+        else judge(i);
+    }
+}
+
 // ---- Global memory -----------------------------------------------------------------------------
 
 Buffer* find_buffer(const char* address) {
@@ -110,7 +123,8 @@ void check_shared(Block& owner, size_t offset, size_t bytes, AccessKind kind, Si
     if (kind == AccessKind::post) kind = AccessKind::write;
     if (&owner != machine->current->block) check_remote(owner, site);
     const MemoryAccess access = access_now(kind == AccessKind::atomic);
-    for (size_t i = offset; i < offset + bytes; ++i) {
+    judge_each(&owner.shadow[offset], bytes, [&](size_t byte) {
+        const size_t i = offset + byte;
         MemoryByte& cell = owner.shadow[i];
         if (kind != AccessKind::write && cell.write.time < owner.start_time) {
             const SharedPlace place = place_of(i);
@@ -127,7 +141,7 @@ void check_shared(Block& owner, size_t offset, size_t bytes, AccessKind kind, Si
         // An atomic access counts as a write: that is what others have to be ordered with.
         if (read) record_read(cell, access);
         else cell.write = access;
-    }
+    });
 }
 
 // ---- Global memory -----------------------------------------------------------------------------
@@ -139,7 +153,8 @@ void check_global_race(Buffer& buffer, size_t offset, size_t bytes, AccessKind k
     const bool strong = kind != AccessKind::read && kind != AccessKind::write;
     const bool read = kind == AccessKind::read || kind == AccessKind::poll;
     const MemoryAccess access = access_now(strong);
-    for (size_t i = offset; i < offset + bytes; ++i) {
+    judge_each(&buffer.shadow[offset], bytes, [&](size_t byte) {
+        const size_t i = offset + byte;
         MemoryByte& cell = buffer.shadow[i];
         if (const MemoryAccess* earlier = find_race(cell, read, strong, true)) {
             const unsigned threads = machine->threads_per_block();
@@ -151,7 +166,7 @@ void check_global_race(Buffer& buffer, size_t offset, size_t bytes, AccessKind k
         }
         if (read) record_read(cell, access);
         else cell.write = access;
-    }
+    });
 }
 
 void check_global(Buffer& buffer, const char* address, size_t bytes, AccessKind kind, Site site) {

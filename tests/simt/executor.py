@@ -76,7 +76,10 @@ class SimtModule:
         """The names of the kernels."""
         self._source_lines = source.splitlines()
         self._path = library
-        self._library = ctypes.CDLL(str(library))
+        try:
+            self._library = ctypes.CDLL(str(library))
+        except OSError as error:  # a function that is declared, and nowhere defined
+            raise SimtError(f"the kernel does not link: {error}") from None
         self._check = check
         self._parameters = {name: self._describe(name) for name in self.kernels}
 

@@ -65,11 +65,11 @@ def build_module(source: str, *, check: bool) -> Path:
     flags = [*_KERNEL_FLAGS, LEVEL, *(_CHECK_FLAGS if check else [])]
     library = folder() / f"{digest(without_comments(source), *flags, _runtime_identity())}.so"
     if not library.exists():
-        runtime, shim = _build_runtime(), _build_shim(flags)
+        runtime, shim, link = _build_runtime(), _build_shim(flags), linker_flags()
         with building(library) as scratch:
             if scratch is not None:
                 flags += ["-include", str(shim)]
-                _compile_and_link(source, flags, runtime, scratch / library.name)
+                _compile_and_link(source, flags, runtime, link, scratch / library.name)
     return library
 
 
@@ -82,7 +82,9 @@ def source_line(library: Path, instruction: int) -> int | None:
     return int(match[1]) if match else None
 
 
-def _compile_and_link(source: str, flags: list[str], runtime: Path, library: Path) -> None:
+def _compile_and_link(
+    source: str, flags: list[str], runtime: Path, link: tuple[str, ...], library: Path
+) -> None:
     scratch = library.parent
     exports = "\n".join(f"SIMT_EXPORT_KERNEL({name})" for name in find_kernels(source))
     text = f'#line 1 "{KERNEL_FILE}"\n{source}\n#line 1 "launchers"\n{exports}\n'
@@ -93,15 +95,31 @@ def _compile_and_link(source: str, flags: list[str], runtime: Path, library: Pat
     dynamic_shared = _build_dynamic_shared(_undefined_shared_arrays(kernel_object))
     # The dynamic array has to come last in the thread-local segment, hence last in the command.
     inputs = [kernel_object, runtime, dynamic_shared]
-    link = ["-shared", "-Wl,-z,defs", *linker_flags()]
-    _run_compiler([*link, "-o", str(library), *map(str, inputs)], scratch)
+    _run_compiler(["-shared", *link, "-o", str(library), *map(str, inputs)], scratch)
 
 
 @functools.cache
 def linker_flags() -> tuple[str, ...]:
-    """The quickest linker there is: the usual one takes as long as a small kernel does."""
-    found = next((name for name in ("mold", "gold") if shutil.which(f"ld.{name}")), None)
-    return () if found is None else (f"-fuse-ld={found}",)
+    """The quickest way to link: the usual one takes as long as a small kernel does.
+
+    A quick linker; and for the largest libraries, empty ones of the same names: the process that
+    loads the module has the true ones, in which it finds everything or refuses to load.
+    """
+    quick = next((name for name in ("mold", "gold") if shutil.which(f"ld.{name}")), None)
+    linker = () if quick is None else (f"-fuse-ld={quick}",)
+    if sys.platform != "linux" or platform.libc_ver()[0] != "glibc":
+        return linker
+    empty = [str(_empty_library(name)) for name in ("libstdc++.so.6", "libgcc_s.so.1")]
+    return (*linker, "-nodefaultlibs", "-Wl,--no-as-needed", *empty, "-lm", "-lc")
+
+
+def _empty_library(name: str) -> Path:
+    product = folder() / f"{digest(name, 'empty')}.{name}"
+    with building(product) as scratch:
+        if scratch is not None:
+            make = ["-shared", "-nostdlib", f"-Wl,-soname,{name}", "-x", "c", "/dev/null"]
+            _run_compiler([*make, "-o", product.name], scratch)
+    return product
 
 
 def _undefined_shared_arrays(kernel_object: Path) -> tuple[str, ...]:
