@@ -264,7 +264,7 @@ def gathers_in(part: Any) -> Iterator[Gather]:
 def _inside(part: Any, kinds: tuple[type, ...]) -> Iterator[Any]:
     todo = [part]  # the next one last
     while todo:
-        one = todo.pop()
+        one: object = todo.pop()
         if isinstance(one, kinds):
             yield one
         elif isinstance(one, tuple):
