@@ -264,13 +264,14 @@ def gathers_in(part: Any) -> Iterator[Gather]:
 def _inside(part: Any, kinds: tuple[type, ...]) -> Iterator[Any]:
     todo = [part]  # the next one last
     while todo:
-        one: object = todo.pop()
+        one = todo.pop()
         if isinstance(one, kinds):
             yield one
         elif isinstance(one, tuple):
             todo += reversed(one)
         else:
-            todo += [getattr(one, name) for name in _last_first(type(one))]
+            kind: Any = type(one)
+            todo += [getattr(one, name) for name in _last_first(kind)]
 
 
 @cache
