@@ -44,6 +44,11 @@ class CpuSchedule:
     chunk: int  # elements folded as the text says before ⊕ runs; 1: one at a time
 
     @property
+    def masks(self) -> bool:
+        """Can the last vector of a row be part of one? Else what fills none goes one by one."""
+        return self.target.vector_bytes == 64 and self.chunk > 1
+
+    @property
     def list_block(self) -> int:
         """Columns that go to long lists at a time."""
         return LIST_CHUNKS * self.chunk

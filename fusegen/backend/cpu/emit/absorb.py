@@ -25,7 +25,7 @@ from fusegen.backend.cpu.emit.state import (
 from fusegen.backend.emit.comments import noted
 from fusegen.backend.emit.lines import Line
 from fusegen.ir.expr import Call, Expr, Var, variables
-from fusegen.ir.kernel import COLUMN, Kernel, Let, Sweep
+from fusegen.ir.kernel import COLUMN, FromMemory, Kernel, Let, Sweep
 from fusegen.ir.monoid import Best, Folded, KBest, Level, Moving, Own
 from fusegen.ir.ops import OPS
 
@@ -118,10 +118,10 @@ class AbsorbPrinter:
         return f"{kind} {f.name}_lanes = {fg('all')}<{kind}>({identity_of(f, self.row)});"
 
     def _next(self, f: Folded) -> str:
-        lift = self.lanes.text(f.lift)
+        lift = self._live(self.lanes.text(f.lift), identity_of(f, self.row))
         if _is_extreme(f):
             return f"{f.name}_lanes.take({lift});"
-        lift = f"({lift})" if _is_loose(f) else lift
+        lift = f"({lift})" if _is_loose(f) and not self.lanes.partly else lift
         return f"{f.name}_lanes = {folded_into(f, f'{f.name}_lanes', lift)};"
 
     def _joined(self, f: Folded, shared: Iterable[str]) -> str:
@@ -166,7 +166,8 @@ class AbsorbPrinter:
             u = self.monoid.relative(r, lambda n: Var(f"state.{self.monoid.pivot(n).anchor}"))
             loop.append(f"const V {r.name} = {self.lanes.text(u)};")
         for m in moving:
-            loop.append(self._noted(f"{m.name}_lanes += {lanes.text(m.lift)};", m.name))
+            term = self._live(lanes.text(m.lift), zero_of(m.kind, self.row))
+            loop.append(self._noted(f"{m.name}_lanes += {term};", m.name))
         if number + 1 < len(self.monoid.levels):  # later pivots move the sums so far first
             after = [f"const {self.row.type_of(m.kind)} {m.name} = "
                      f"state.{m.name} + {fg('total')}({m.name}_lanes);" for m in moving]
@@ -238,6 +239,10 @@ class AbsorbPrinter:
 
     # ---- parts ----
 
+    def _live(self, value: str, otherwise: str) -> str:
+        """The value, but where a lane is behind the end of the row."""
+        return f"live({value}, {otherwise})" if self.lanes.partly else value
+
     def _items(self, exprs: Iterable[Expr]) -> list[str]:
         """Sources and lets, in order, that these element expressions use."""
         wanted = {n for e in exprs for n in variables(e)}
@@ -279,6 +284,14 @@ class AbsorbPrinter:
 
     def _noted(self, line: str, component: str) -> str:
         return noted(line, self.notes.get(component, ""))
+
+
+def can_be_partial(sweep: Sweep) -> bool:
+    """Can a vector of its items be the first few lanes of one? Not where every lane has a column:
+    in lists, leaders and monoids of the user's own."""
+    monoid = sweep.monoid
+    searched = monoid.own or monoid.best or monoid.lists
+    return not searched and all(isinstance(source, FromMemory) for source in sweep.loads)
 
 
 def _is_extreme(f: Folded) -> bool:

@@ -47,6 +47,7 @@ class CpuDialect:
     lanes: bool
     leaders: frozenset[str] = frozenset()  # components that are (value, column) pairs
     below: frozenset[str] = frozenset()  # names of values that are never above 0
+    partly: bool = False  # may only the first lanes be `live`?
 
     @property
     def real(self) -> str:

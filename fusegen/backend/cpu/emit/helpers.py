@@ -21,12 +21,12 @@ ORDER = (
     "all_if", "as", "convert", "narrow", "inverse", "select", "one_where", "column_numbers",
     "one_by_one", "lane_by_lane", "in_lane", "rarely", "greater_of", "lesser_of", "across", "any",
     "highest", "lowest", "greatest", "least", "total", "product", "lanes_where", "descending",
-    "ascending", "precedes", "field", "best_of_states", "prefetch", "expect",
-    "load", "load_float16", "load_bfloat16", "load_float32", "load_float64", "load_int",
+    "ascending", "precedes", "field", "best_of_states", "prefetch", "expect", "each",
+    "fetch", "put", "load", "load_float16", "load_bfloat16", "load_float32", "load_float64", "load_int",
     "load_bool", "to_single", "store", "store_float16", "store_bfloat16", "store_float32",
     "store_float64", "store_int", "store_bool", "zero_wins", "square", "rounded_product",
-    "magnitude", "sign", "mirror", "is_nan", "is_inf", "is_finite", "exp_within", "exp",
-    "exp_below", *LIBM, "pow", "reciprocal_sqrt", "sigmoid", "xlogy", "to_int",
+    "magnitude", "sign", "mirror", "is_nan", "is_inf", "is_finite", "exp_within",
+    "exp_below", "exp", *LIBM, "pow", "reciprocal_sqrt", "sigmoid", "xlogy", "to_int",
     "shift_anchor", "scale_anchor", "leader",
     "best_list", "rank", "ranked", "rank_of", "value_of", "following", "sort_two_bytes",
     "sort_ranked", "network", "slots_for", "ranking", "keep", "kth_of", "append", "reaching",
@@ -39,6 +39,7 @@ TYPED = frozenset({"exp_within", "exp", "exp_below", "to_single"})
 
 FOR_VECTORS = {
     "lanes_where": (32, 64), "append": (64,), "keep": (64,), "reaching": (64,), "where_any": (64,),
+    "exp_within": (64,), "exp": (64,), "exp_below": (64,), "fetch": (64,), "put": (64,),
 }
 """Helpers for which processors have instructions: a partial for each width of theirs, in bytes.
 They are called by the names that GCC and Clang share: <immintrin.h> takes longer to read than a
@@ -84,9 +85,9 @@ def _declared(partial: str) -> tuple[frozenset[str], frozenset[str]]:
 def _partial(name: str, values: Mapping[str, object]) -> str:
     """The template of a helper: some have one for each width of vectors, or compute type."""
     partial = "libm" if name in LIBM else name
+    if name in TYPED:
+        partial = f"{partial}_{values['real']}"
     if (size := values["vector_bytes"]) in FOR_VECTORS.get(name, ()):
         assert isinstance(size, int)
-        partial = f"{name}_{8 * size}"
-    if name in TYPED:
-        partial = f"{name}_{values['real']}"
+        partial = f"{partial}_{8 * size}"
     return f"cpu/helpers/{partial}.hpp.j2"

@@ -11,12 +11,14 @@ from fusegen.ir.kernel import Param
 def load(dtype: DType, address: str, dialect: CpuDialect) -> str:
     """The value at `address` in the compute type: `V` lanes of it in lane text."""
     kind = "V" if dialect.lanes else dialect.real
-    return f"{fg(_codec('load', dtype, dialect))}<{kind}>({address})"
+    live = ", live" if dialect.partly else ""
+    return f"{fg(_codec('load', dtype, dialect))}<{kind}>({address}{live})"
 
 
 def store(dtype: DType, address: str, value: str, dialect: CpuDialect) -> str:
     """A statement that rounds to nearest even, clamps integers, and writes."""
-    return f"{fg(_codec('store', dtype, dialect))}({address}, {value});"
+    live = ", live" if dialect.partly else ""
+    return f"{fg(_codec('store', dtype, dialect))}({address}, {value}{live});"
 
 
 def _codec(verb: str, dtype: DType, dialect: CpuDialect) -> str:

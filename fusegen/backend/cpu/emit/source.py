@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
-from fusegen.backend.cpu.emit.absorb import AbsorbPrinter, Gathered, Phase
+from fusegen.backend.cpu.emit.absorb import AbsorbPrinter, Gathered, Phase, can_be_partial
 from fusegen.backend.cpu.emit.dialect import C_TYPES, KNOWN, ROW, CpuDialect
 from fusegen.backend.cpu.emit.finish import FinishPrinter
 from fusegen.backend.cpu.emit.helpers import helpers_for
@@ -33,6 +33,7 @@ class SweepView:
     state: StateView | None
     row_values: tuple[Line, ...]
     phases: tuple[Phase, ...]
+    partly: bool  # may the last vector be part of one?
     finish: tuple[Line, ...]
     lists: tuple[Gathered, ...]  # those too long to be kept in order
     prefetched: tuple[str, ...]  # arrays
@@ -188,7 +189,12 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> str:
         "chunk": schedule.chunk, "piece": PIECE_COLUMNS,
         "list_block": schedule.list_block, "network_slots": schedule.network_slots,
         "ahead": AHEAD_COLUMNS, "list_ahead": LIST_AHEAD_COLUMNS, "vectorised": schedule.chunk > 1,
+        "masks": schedule.masks,
+        **dict.fromkeys(("live_type", "live_param", "live_arg"), ""),
     }
+    if schedule.target.vector_bytes == 64:
+        values |= {"live_type": ", typename L = every", "live_param": ", L live = {}",
+                   "live_arg": ", live"}
     values["fg"] = fg
     with noted_names() as names:
         if program.role == "merge":
@@ -215,7 +221,7 @@ def _facts(program: Program, schedule: CpuSchedule) -> Facts:
 
 def _kernel(kernel: Kernel, values: Mapping[str, object]) -> tuple[str, str]:
     """A kernel's functions, and its entry points."""
-    found = {**values, "kernel": _kernel_view(kernel)}
+    found = {**values, "kernel": _kernel_view(kernel, masks=bool(values["masks"]))}
     return (render("cpu/kernel.cpp.j2", found), render("cpu/partials/entries.cpp.j2", found))
 
 
@@ -226,7 +232,7 @@ def _merge(kernel: Kernel, values: Mapping[str, object]) -> tuple[str, str]:
     return (render("cpu/roles/merge.cpp.j2", found), render("cpu/roles/merge_rows.cpp.j2", found))
 
 
-def _kernel_view(kernel: Kernel) -> KernelView:
+def _kernel_view(kernel: Kernel, *, masks: bool) -> KernelView:
     leaders = frozenset(b.name for s in kernel.sweeps for b in s.monoid.best)
     row = CpuDialect(kernel.compute, lanes=False, leaders=leaders)
     lanes = CpuDialect(kernel.compute, lanes=True)
@@ -240,7 +246,9 @@ def _kernel_view(kernel: Kernel) -> KernelView:
         known=tuple(Field(row.type_of(kind), name, "") for name, kind in scope.known.items()),
         prelude=tuple(finishes.prelude()) if kernel.prelude else (),
         sweeps=tuple(
-            _sweep_view(kernel, sweep, scope, row, lanes, finishes) for sweep in kernel.sweeps
+            _sweep_view(kernel, sweep, scope, row,
+                        replace(lanes, partly=masks and can_be_partial(sweep)), finishes)
+            for sweep in kernel.sweeps
         ),
         numbered=FIRST_COLUMN.name in names_in(kernel),
     )
@@ -258,7 +266,7 @@ def _sweep_view(
         kernel=kernel.name, number=sweep.number,
         title=f"reads {', '.join(sweep.reads) or 'nothing'}",
         state=state, row_values=row_values, phases=phases, finish=finish,
-        lists=absorb.gathered(),
+        partly=lanes.partly, lists=absorb.gathered(),
         prefetched=_prefetched(kernel, sweep),
         awaited=tuple(kernel.param(s.param) for s in sweep.list_stores),
         reads_known=KNOWN in uses_of(row_values), has_known=bool(scope.known),
