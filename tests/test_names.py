@@ -47,6 +47,7 @@ def _renamed(work: Work) -> Work:
 def update_names(request: pytest.FixtureRequest) -> Iterator[bool]:
     """`--update-names` writes the list from what these tests see, in one process."""
     wanted = bool(request.config.getoption("--update-names"))
+    assert not (wanted and hasattr(request.config, "workerinput")), "in one process: without -n"
     yield wanted
     if wanted:
         _FOUND.write()

@@ -16,11 +16,12 @@ _BESIDE = """
     meet_cluster merge merge_rows merged min mine moved n_cols n_cols_wide n_inner n_live n_rows
     n_vectors next offer offer_element orders other outer own own_entries own_entry own_state
     parity part part_of_state partial_states peak pending_items pending_pairs per_group phase
-    piece pieces place place_of pragma prelude publish r raise rank reaching reaching_items
-    read_items read_stash rebase refill rings row row_of rows rsqrt rsqrtf scratch seen share
-    slice slices slot some sort stage stash state states step store_down store_items strip
-    strips tail take take_tile team teams tell_count threadIdx tickets ties tile tile_state to
-    to_boundary together unroll value_of vector vectors_per_group visit warp warps whole word
+    piece pieces pivots place place_of pragma prelude publish r raise rank reaching
+    reaching_items read_items read_stash rebase refill rings row row_of rows rsqrt rsqrtf
+    scratch seen share slice slices slot some sort stage stash state states step store_down
+    store_items strip strips tail take take_tile team teams tell_count term terms threadIdx
+    tickets ties tile tile_state to to_boundary together unroll value_of vector
+    vectors_per_group visit warp warps whole word
 """
 
 _ENDINGS = """

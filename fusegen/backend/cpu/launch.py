@@ -40,7 +40,7 @@ class Launch:
         self.begin = entry("begin", pointer, number, pointer) if kernel.prelude else None
         self.known_bytes = size("known_bytes")
         self.state_bytes = {s.number: size(f"state_bytes_{s.number}") for s in kernel.sweeps}
-        self.scratch_bytes = 2 * max(self.state_bytes.values())
+        self._kept_bytes = library.function(f"{kernel.name}_kept_bytes", number, result=number)
         self.folds = {
             s.number: entry(f"fold_{s.number}", pointer, number, number, number, pointer, pointer)
             for s in kernel.sweeps if visits(s)
@@ -50,9 +50,15 @@ class Launch:
             for s in kernel.sweeps if finishes(s)
         }
 
-    def addresses(self) -> tuple[int, int, int, int]:
+    def scratch_bytes(self, n_cols: int) -> int:
+        """Of the memory that a thread needs: terms of a row, two states."""
+        kept = 0 if self._kept_bytes is None else int(self._kept_bytes(n_cols))
+        return kept + 2 * max(self.state_bytes.values())
+
+    def addresses(self, n_cols: int) -> tuple[int, int, int, int]:
         """(rows, bytes of its scratch memory, begin, bytes of what begin finds out); 0: none."""
-        return _address(self.rows), self.scratch_bytes, _address(self.begin), self.known_bytes
+        return (_address(self.rows), self.scratch_bytes(n_cols), _address(self.begin),
+                self.known_bytes)
 
     def sweeps(self) -> tuple[tuple[int, int, int], ...]:
         """Of each: (fold, finish, bytes of a state); 0: none."""
@@ -85,8 +91,10 @@ class Launch:
         block = max(least, -(-n_rows // (team * _BLOCKS_PER_THREAD)))
         blocks = -(-n_rows // block)
 
+        size = self.scratch_bytes(n_cols)
+
         def work(i: int) -> None:
-            room = aligned(self.scratch_bytes)
+            room = aligned(size)
             self.rows(table, i * block, min(n_rows, (i + 1) * block), room)
 
         share(blocks, work, team, _counted(progress, blocks))

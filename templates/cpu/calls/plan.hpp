@@ -69,7 +69,7 @@ inline bool run_rows(const Step& step, const void* arrays, int64_t first, int64_
                      int64_t n_cols, int threads)
 {
     const int64_t n_rows = last - first;
-    alignas(kLine) char small[1024];
+    alignas(kLine) char small[16384];
     if (threads < 2 && step.scratch_bytes <= (int64_t)sizeof small) {
         step.rows(arrays, first, last, small);
         return true;

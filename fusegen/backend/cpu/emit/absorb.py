@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fusegen.backend.cpu.emit.dialect import CpuDialect
+from fusegen.backend.cpu.emit.kept import Kept, below_pivots
 from fusegen.backend.cpu.emit.memory import store
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.own import lifted
@@ -25,7 +26,7 @@ from fusegen.backend.cpu.emit.state import (
 from fusegen.backend.emit.comments import noted
 from fusegen.backend.emit.lines import Line
 from fusegen.ir.expr import Call, Expr, Var, variables
-from fusegen.ir.kernel import COLUMN, FromMemory, Kernel, Let, Sweep
+from fusegen.ir.kernel import COLUMN, Kernel, Let, Sweep
 from fusegen.ir.monoid import Best, Folded, KBest, Level, Moving, Own
 from fusegen.ir.ops import OPS
 
@@ -58,10 +59,11 @@ class AbsorbPrinter:
     """Builds the phases of one sweep."""
 
     def __init__(
-        self, kernel: Kernel, sweep: Sweep, scope: RowScope, row: CpuDialect, lanes: CpuDialect
+        self, kernel: Kernel, sweep: Sweep, scope: RowScope, row: CpuDialect, lanes: CpuDialect,
+        kept: Kept | None = None,
     ) -> None:
         self.kernel, self.sweep, self.scope = kernel, sweep, scope
-        self.row, self.lanes = row, lanes
+        self.row, self.lanes, self.kept = row, lanes, kept
         self.monoid = sweep.monoid
         short = (c for c in self.monoid.lists if not gathers(c))
         self.ranked: tuple[Best | KBest, ...] = (*self.monoid.best, *short)
@@ -156,7 +158,7 @@ class AbsorbPrinter:
         moving = level.moving
         if not moving:
             return None
-        lanes = replace(self.lanes, below=self._below())
+        lanes = replace(self.lanes, below=below_pivots(self.monoid))
         before = [self._no_sum(m) for m in moving]
         lifts = [m.lift for m in moving]
         used = {n for e in lifts for n in variables(e)}
@@ -165,14 +167,19 @@ class AbsorbPrinter:
         for r in relatives:
             u = self.monoid.relative(r, lambda n: Var(f"state.{self.monoid.pivot(n).anchor}"))
             loop.append(f"const V {r.name} = {self.lanes.text(u)};")
+        own = self.kept is not None and self.kept.relative in {r.name for r in relatives}
+        kept = self.kept if own else None
+        loop += kept.lines(lanes) if kept else []
         for m in moving:
-            term = self._live(lanes.text(m.lift), zero_of(m.kind, self.row))
+            lift = kept.lift(m.lift) if kept else m.lift
+            term = self._live(lanes.text(lift), zero_of(m.kind, self.row))
             loop.append(self._noted(f"{m.name}_lanes += {term};", m.name))
         if number + 1 < len(self.monoid.levels):  # later pivots move the sums so far first
             after = [f"const {self.row.type_of(m.kind)} {m.name} = "
                      f"state.{m.name} + {fg('total')}({m.name}_lanes);" for m in moving]
         else:
             after = [f"state.{m.name} += {fg('total')}({m.name}_lanes);" for m in moving]
+        after += kept.note() if kept else []
         return Phase("Sums relative to the pivots.", tuple(before), loop=tuple(loop),
                      after=tuple(after))
 
@@ -180,16 +187,6 @@ class AbsorbPrinter:
         kind = self.lanes.type_in(moving.kind)
         zero = zero_of(moving.kind, self.row)
         return f"{kind} {moving.name}_lanes = {fg('all')}<{kind}>({zero});"
-
-    def _below(self) -> frozenset[str]:
-        """Relatives that are never above 0: they are relative to the greatest of themselves."""
-        tops = {f.name: f.lift for f in self.monoid.folded if f.fold == "max"}
-        return frozenset(
-            r.name for r in self.monoid.relatives
-            for pivot in (self.monoid.pivot(r.pivot),)
-            if pivot.action == "shift" and not pivot.unit and isinstance(pivot.value, Var)
-            and tops.get(pivot.value.name) == r.atom
-        )
 
     def _own(self, own: Own) -> Phase:
         """A monoid of the user's own: lane by lane and then over the lanes, or in row order."""
@@ -284,14 +281,6 @@ class AbsorbPrinter:
 
     def _noted(self, line: str, component: str) -> str:
         return noted(line, self.notes.get(component, ""))
-
-
-def can_be_partial(sweep: Sweep) -> bool:
-    """Can a vector of its items be the first few lanes of one? Not where every lane has a column:
-    in lists, leaders and monoids of the user's own."""
-    monoid = sweep.monoid
-    searched = monoid.own or monoid.best or monoid.lists
-    return not searched and all(isinstance(source, FromMemory) for source in sweep.loads)
 
 
 def _is_extreme(f: Folded) -> bool:

@@ -1,0 +1,179 @@
+"""What the templates print of kernels and sweeps, and how their functions are called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.backend.cpu.emit.absorb import Gathered, Phase
+from fusegen.backend.cpu.emit.dialect import KNOWN, ROW
+from fusegen.backend.cpu.emit.kept import Kept
+from fusegen.backend.cpu.emit.state import Field, StateView
+from fusegen.backend.emit.lines import Line, uses_of
+from fusegen.ir.kernel import Param
+
+
+@dataclass(frozen=True)
+class AgainView:
+    """A sweep over terms that an earlier one has kept."""
+
+    row_values: tuple[Line, ...]
+    phases: tuple[Phase, ...]
+    moved: str  # arguments of fg::movable and fg::moved
+
+
+@dataclass(frozen=True)
+class SweepView:
+    """Everything the templates print for one sweep."""
+
+    kernel: str
+    number: int
+    title: str
+    state: StateView | None
+    row_values: tuple[Line, ...]
+    phases: tuple[Phase, ...]
+    partly: bool  # may the last vector be part of one?
+    finish: tuple[Line, ...]
+    lists: tuple[Gathered, ...]  # those too long to be kept in order
+    prefetched: tuple[str, ...]  # arrays
+    awaited: tuple[Param, ...]  # arrays of lists that it stores
+    reads_known: bool  # do its elements meet values of earlier sweeps?
+    has_known: bool  # does its kernel hand values on?
+    again: AgainView | None  # the same over kept terms
+
+    # Parameters and arguments of the functions of a sweep: its state if it has one, the row, and
+    # the known values where they are needed.
+
+    @property
+    def visits(self) -> bool:
+        """Does it go over the row at all?"""
+        return bool(self.phases or self.lists)
+
+    @property
+    def absorb_params(self) -> list[str]:
+        known = ["const Known& known"] if self.reads_known else []
+        return [*(["State& state"] if self.state else []), "const Row& row", *known]
+
+    @property
+    def absorb_args(self) -> list[str]:
+        return self._args("state", known=self.reads_known)
+
+    @property
+    def part_args(self) -> list[str]:
+        return self._args("part", known=self.reads_known)
+
+    @property
+    def finish_params(self) -> list[str]:
+        row = ["const Row& row"] if self._finish_uses(ROW) else []
+        known = ["Known& known"] if self._finish_uses(KNOWN) else []
+        return [*(["State& state"] if self.state else []), *row, *known]
+
+    @property
+    def finish_args(self) -> list[str]:
+        row = ["row"] if self._finish_uses(ROW) else []
+        known = ["known"] if self._finish_uses(KNOWN) else []
+        return [*(["state"] if self.state else []), *row, *known]
+
+    def _finish_uses(self, what: str) -> bool:
+        return what in uses_of(self.finish)
+
+    @property
+    def run_params(self) -> list[str]:
+        states = ["State* states"] if self.state else []
+        return ["const Row& row", *(["Known& known"] if self.has_known else []), *states]
+
+    @property
+    def run_args(self) -> list[str]:
+        states = [f"static_cast<sweep_{self.number}::State*>(scratch)"] if self.state else []
+        return ["row", *(["known"] if self.has_known else []), *states]
+
+    @property
+    def merge_row(self) -> str:
+        return ", row" if self.state and self.state.merge_needs_row else ""
+
+    def _args(self, state: str, *, known: bool) -> list[str]:
+        return [*([state] if self.state else []), "row", *(["known"] if known else [])]
+
+    # C entry points take untyped pointers; those that a sweep has no use for stay unnamed.
+
+    @property
+    def fold_known(self) -> str:
+        return "const void* known_values" if self.reads_known else "const void*"
+
+    @property
+    def fold_state(self) -> str:
+        return "void* own_state" if self.state else "void*"
+
+    @property
+    def fold_casts(self) -> list[str]:
+        known = "const Known& known = *static_cast<const Known*>(known_values);"
+        state = f"auto& state = *static_cast<sweep_{self.number}::State*>(own_state);"
+        return [*([known] if self.reads_known else []), *([state] if self.state else [])]
+
+    @property
+    def finish_pieces(self) -> str:
+        return "int64_t pieces" if self.state else "int64_t"
+
+    @property
+    def finish_known(self) -> str:
+        return "void* known_values" if self._finish_uses(KNOWN) else "void*"
+
+    @property
+    def finish_state(self) -> str:
+        return "void* states" if self.state else "void*"
+
+    @property
+    def finish_casts(self) -> list[str]:
+        row = "const Row row = row_of(*arrays, r);"
+        known = "Known& known = *static_cast<Known*>(known_values);"
+        state = f"auto& state = *static_cast<sweep_{self.number}::State*>(states);"
+        return [
+            *([row] if self.finish_needs_row else []),
+            *([known] if self._finish_uses(KNOWN) else []),
+            *([state] if self.state else []),
+        ]
+
+    @property
+    def finish_needs_row(self) -> bool:
+        return self._finish_uses(ROW) or bool(self.merge_row)
+
+    @property
+    def finish_arrays(self) -> str:
+        """The first parameters of the entry point."""
+        table = f"const {self.kernel}::Arrays*"
+        return f"{table} arrays, int64_t r" if self.finish_needs_row else f"{table}, int64_t"
+
+
+@dataclass(frozen=True)
+class KernelView:
+    """Everything the templates print for one launch."""
+
+    name: str
+    arrays: tuple[Field, ...]
+    members: tuple[Field, ...]
+    addresses: tuple[str, ...]
+    known: tuple[Field, ...]
+    prelude: tuple[Line, ...]
+    sweeps: tuple[SweepView, ...]
+    numbered: bool  # do columns have the numbers of a whole row, of which this is a piece?
+    kept: Kept | None
+    kept_columns: int  # of the longest row whose terms are kept
+
+    @property
+    def known_arg(self) -> str:
+        return ", known" if self.known else ""
+
+    @property
+    def known_out(self) -> str:
+        return ", Known& known" if self.known else ""
+
+    @property
+    def known_param(self) -> str:
+        return "void* known_values" if self.known else "void*"
+
+    @property
+    def known_cast(self) -> str:
+        return ", *static_cast<Known*>(known_values)" if self.known else ""
+
+    @property
+    def scratch(self) -> str:
+        return "void* scratch" if any(s.state for s in self.sweeps) else "void*"

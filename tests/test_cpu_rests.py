@@ -1,0 +1,175 @@
+"""The end of a row on CPUs, whatever its length: parts of vectors, parts of chunks, kept terms."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+from support.forked import child
+
+import fusegen as fg
+from fusegen.backend.cpu.emit.kept import KEPT_BYTES
+from fusegen.backend.cpu.toolchain import find_compiler
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
+
+LENGTHS = (1, 2, 15, 16, 17, 31, 33, 255, 256, 257, 263, 271, 272, 273, 511, 528, 777)
+TOLERANCE = {np.float32: 3e-6, np.float64: 1e-14, ml_dtypes.bfloat16: 8e-3, np.float16: 1e-3}
+
+
+@fg.pipeline
+def terms(x):
+    """Exponentials without a division, and their sum."""
+    e = fg.exp(x - fg.max(x))
+    return {"e": e, "sum": fg.sum(e)}
+
+
+@fg.pipeline
+def weighted(x, w, m):
+    """Beside other inputs, and by another name."""
+    z = fg.where(m, x, -np.inf)
+    e = fg.exp(z - fg.max(z))
+    p = e / fg.sum(e)
+    return {"p": p, "mean": fg.sum(p * w)}
+
+
+@fg.pipeline
+def tempered(x, t: fg.PerRow):
+    """Divided by different values of the row, one of them an input."""
+    y = x / t
+    e = fg.exp(y - fg.max(y))
+    return {"p": e / fg.sum(e), "q": e / t}
+
+
+@fg.pipeline
+def whole(n, b):
+    """Integers and truths, whose vectors are of other lengths."""
+    return {"most": fg.max(n), "sum": fg.sum(n), "hits": fg.sum(fg.where(b, 1, 0)), "twice": n * 2,
+            "not": ~b}
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        e = np.exp(x - x.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda t: t.__name__)
+def test_rows_of_every_length(dtype):
+    """Against float64, with neighbours in memory that would be seen, and stay as they are."""
+    rng, tolerance = np.random.default_rng(1), TOLERANCE[dtype]
+    for n in LENGTHS:
+        room = np.full((3, n + 40), np.nan).astype(dtype)
+        x = room[:, 20 : 20 + n]
+        x[...] = rng.normal(0, 3, x.shape).astype(dtype)
+        wide = x.astype("f8")
+        out = np.full((3, n + 40), 7).astype(dtype)
+        fg.library.softmax(x, out=out[:, 20 : 20 + n])
+        np.testing.assert_allclose(out[:, 20 : 20 + n].astype("f8"), softmax(wide),
+                                   rtol=tolerance, atol=tolerance / 100)
+        assert (out[:, :20] == 7).all()
+        assert (out[:, 20 + n :] == 7).all()
+        found = fg.library.layer_norm(x).astype("f8")
+        want = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
+        np.testing.assert_allclose(found, want, rtol=10 * tolerance, atol=10 * tolerance)
+
+
+def test_integers_and_truths_of_every_length():
+    rng = np.random.default_rng(2)
+    for n in LENGTHS:
+        for dtype in ("i8", "i4", "i1"):
+            x = rng.integers(-100, -1, (3, n)).astype(dtype)
+            b = rng.random((3, n)) < 0.5
+            found = whole(x, b)
+            np.testing.assert_array_equal(found["most"], x.max(-1))
+            np.testing.assert_array_equal(found["sum"], x.astype("i8").sum(-1))
+            np.testing.assert_array_equal(found["hits"], b.sum(-1))
+            np.testing.assert_array_equal(found["twice"], 2 * x.astype("i8"))
+            np.testing.assert_array_equal(found["not"], ~b)
+
+
+HARD = {
+    "each chunk far above the last": np.repeat(np.arange(8.0) * 300, 256),
+    "each chunk a little above the last": np.repeat(np.arange(40.0), 64),
+    "far below the first": np.r_[np.zeros(300), np.full(900, -95.0), np.full(300, -103.5)],
+    "far below the last": np.r_[np.full(900, -95.0), np.full(300, -103.5), np.zeros(300)],
+    "nothing at first": np.r_[np.full(600, -np.inf), -500.0, np.full(600, -501.0)],
+    "nothing at last": np.r_[np.full(600, -700.0), np.full(600, -np.inf)],
+    "nothing at all": np.full(600, -np.inf),
+    "infinite late": np.r_[np.full(600, 100.0), np.inf, np.zeros(300)],
+    "infinite early": np.r_[np.inf, np.full(600, 100.0)],
+    "no number late": np.r_[np.arange(600.0), np.nan],
+    "large numbers": np.r_[np.full(700, 3e38), np.full(700, -3e38)],
+    "every length of step": np.cumsum(np.geomspace(1e-6, 60, 1000)),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_kept_terms_are_what_the_text_says(name):
+    """Whether or not a chunk's terms can be moved to the row's pivot: by the same formula in
+    float64 of what is stored, to the least subnormal number."""
+    x = np.stack([HARD[name], HARD[name][::-1], np.roll(HARD[name], 77)]).astype("f4")
+    wide, least = x.astype("f8"), 2 * np.finfo("f4").smallest_subnormal
+    with np.errstate(all="ignore"):
+        e = np.exp(wide - wide.max(-1, keepdims=True))
+        tolerance = {"rtol": 2e-6, "atol": least}
+        np.testing.assert_allclose(terms(x)["e"], e, **tolerance)
+        np.testing.assert_allclose(fg.library.softmax(x), softmax(wide), **tolerance)
+        m = np.random.default_rng(3).random(x.shape) < 0.7
+        found = weighted(x, x, m)["p"]
+        np.testing.assert_allclose(found, softmax(np.where(m, wide, -np.inf)), **tolerance)
+
+
+def test_kept_terms_beside_divisors_of_any_size():
+    rng = np.random.default_rng(4)
+    x = rng.normal(0, 3, (6, 600)).astype("f4")
+    for t in (1.0, 1e-30, 1e30, -2.0, 3e-39):
+        found = tempered(x * np.float32(t), np.full(6, t, "f4"))
+        with np.errstate(all="ignore"):
+            y = (x * np.float32(t)).astype("f8") / np.float64(np.float32(t))
+            q = np.exp(y - y.max(-1, keepdims=True)) / np.float64(np.float32(t))
+        if t != 3e-39:  # where products with a subnormal number have few digits
+            np.testing.assert_allclose(found["p"], softmax(y), rtol=2e-5, atol=1e-12)
+            np.testing.assert_allclose(found["q"], q.astype("f4"), rtol=2e-5)
+
+
+def test_rows_too_long_to_be_kept():
+    longest = KEPT_BYTES // 4
+    for n in (longest - 1, longest, longest + 1):
+        x = np.random.default_rng(5).normal(0, 3, (1, n)).astype("f4")
+        np.testing.assert_allclose(fg.library.softmax(x), softmax(x.astype("f8")), rtol=2e-6)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="protects pages as Linux does")
+def test_nothing_behind_an_array_is_read_or_written():
+    """The last byte of each is the last of its page; nobody may touch the next one."""
+    page, libc, held = mmap.PAGESIZE, ctypes.CDLL(None), []
+
+    def guarded(values):
+        size = -(-values.nbytes // page) * page
+        held.append(mmap.mmap(-1, size + page))
+        start = ctypes.addressof(ctypes.c_char.from_buffer(held[-1]))
+        assert libc.mprotect(ctypes.c_void_p(start + size), page, 0) == 0
+        found = np.frombuffer(held[-1], values.dtype, values.size, size - values.nbytes)
+        found = found.reshape(values.shape)
+        found[...] = values
+        return found
+
+    def work():
+        for dtype in TOLERANCE:
+            for n in (1, 13, 257, 271):
+                x = guarded(np.ones((2, n), dtype))
+                fg.library.softmax(x, out=guarded(np.empty_like(x)))
+        for n in (1, 13, 257):
+            out = {"most": np.empty(1, "i1"), "sum": np.empty(1, "i8"), "hits": np.empty(1, "i8"),
+                   "twice": np.empty((1, n), "i8"), "not": np.empty((1, n), "?")}
+            whole(guarded(np.ones((1, n), "i1")), guarded(np.ones((1, n), "?")),
+                  out={k: guarded(v) for k, v in out.items()})
+
+    work_once = fg.library.softmax(np.ones((2, 3), "f4"))  # what is compiled is there
+    assert work_once.shape == (2, 3)
+    assert child(work, seconds=120) == 0
