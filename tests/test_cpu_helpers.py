@@ -20,7 +20,7 @@ STANDARD = {
 def test_partials_declare_what_they_use():
     wrong = []
     for path in sorted(FOLDER.glob("*.hpp.j2")):
-        own = re.sub(r"_(float|double|256|512)$", "", path.name.removesuffix(".hpp.j2"))
+        own = re.sub(r"(_(float|double))?(_(256|512))?$", "", path.name.removesuffix(".hpp.j2"))
         text = re.sub(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}", " ", path.read_text("utf-8"), flags=re.S)
         text = code(text)
         names = set(re.findall(r"(?<![:.\w])(\w+)", text)) | set(re.findall(r"fg::(\w+)", text))
@@ -35,7 +35,7 @@ def test_partials_declare_what_they_use():
 
 def test_every_partial_stands_after_those_that_it_uses():
     for path in FOLDER.glob("*.hpp.j2"):
-        own = re.sub(r"_(float|double|256|512)$", "", path.name.removesuffix(".hpp.j2"))
+        own = re.sub(r"(_(float|double))?(_(256|512))?$", "", path.name.removesuffix(".hpp.j2"))
         if own in ORDER:
             uses, _ = _declared(f"cpu/helpers/{path.name}")
             assert all(ORDER.index(u) < ORDER.index(own) for u in uses), path.name

@@ -12,6 +12,7 @@ from support.cuda_cases import library_case
 
 from fusegen import library
 from fusegen.backend.cpu.emit import source as cpu
+from fusegen.backend.cpu.schedule import CpuSchedule
 from fusegen.backend.cuda.emit.dialect import CudaDialect
 from fusegen.backend.cuda.emit.strip_rows import StripSweepPrinter
 from fusegen.backend.cuda.emit.sweep import SweepPrinter
@@ -19,7 +20,7 @@ from fusegen.backend.cuda.emit.views import SweepView
 from fusegen.backend.cuda.schedule.strips import strip_candidates, takes_strips
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.problem import Problem
-from fusegen.backend.target import CUDA_TARGETS
+from fusegen.backend.target import CPU_TARGETS, CUDA_TARGETS
 from fusegen.compile.passes import Typed, Work, trace_pipeline
 from fusegen.ir.dtypes import INT64, dtype_of
 from fusegen.ir.kernel import Kernel
@@ -95,9 +96,11 @@ def test_cpu_lines_use_what_they_spell(name: str, form: str) -> None:
     """The row and the values of earlier sweeps are parameters where, and only where, they are
     spelled."""
     work = work_of(name, form)
+    schedule = CpuSchedule(target=CPU_TARGETS["x86-64-v4"], lanes=16, chunk=256)
     for kernel in work.result("lower").kernels:
-        for view in cpu._kernel_view(kernel).sweeps:
+        for view in cpu._kernel_view(kernel, schedule).sweeps:
             merge = view.state.merge if view.state else ()
-            for line in (*view.row_values, *view.finish, *merge):
+            again = view.again.row_values if view.again else ()
+            for line in (*view.row_values, *again, *view.finish, *merge):
                 for name in ("row", "known"):
                     assert (name in line.uses) == (f"{name}." in line.text), line

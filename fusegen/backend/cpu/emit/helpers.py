@@ -17,20 +17,21 @@ LIBM = (
 """C math functions without a vector form of ours: lane by lane, all from one partial."""
 
 ORDER = (
-    "lanes", "infinity", "nan", "lowest_of", "piece", "width", "like", "whole", "mask", "all",
-    "all_if", "as", "convert", "narrow", "inverse", "select", "one_where", "column_numbers",
-    "one_by_one", "lane_by_lane", "in_lane", "rarely", "greater_of", "lesser_of", "across",
-    "any", "highest", "lowest", "greatest", "least", "total", "product", "lanes_where",
-    "descending", "ascending", "precedes", "field", "best_of_states", "prefetch", "expect",
-    "each", "fetch", "put", "load", "load_float16", "load_bfloat16", "load_float32",
-    "load_float64", "load_int", "load_bool", "to_single", "store", "store_float16",
-    "store_bfloat16", "store_float32", "store_float64", "store_int", "store_bool", "zero_wins",
-    "square", "rounded_product", "magnitude", "sign", "mirror", "is_nan", "is_inf", "is_finite",
-    "exp_within", "exp_below", "exp", *LIBM, "pow", "reciprocal_sqrt", "sigmoid", "xlogy",
-    "to_int", "shift_anchor", "scale_anchor", "movable", "moved", "leader", "best_list", "rank",
-    "ranked", "rank_of", "value_of", "following", "sort_two_bytes", "sort_ranked", "network",
-    "slots_for", "ranking", "keep", "kth_of", "append", "reaching", "where_any", "candidates",
-    "over_entries", "offer",
+    "lanes", "rounding_as_set", "infinity", "nan", "lowest_of", "piece", "width", "like",
+    "whole", "mask", "all", "all_if", "as", "convert", "narrow", "inverse", "select",
+    "one_where", "column_numbers", "one_by_one", "lane_by_lane", "in_lane", "rarely",
+    "greater_of", "lesser_of", "across", "any", "highest", "lowest", "greatest", "least",
+    "total", "product", "lanes_where", "descending", "ascending", "precedes", "field",
+    "best_of_states", "prefetch", "expect", "all_lanes", "first_lanes", "each", "byte_vector",
+    "byte_place", "first_bytes", "fetch", "put", "load", "load_float16", "load_bfloat16",
+    "load_float32", "load_float64", "load_int", "load_bool", "to_single", "store",
+    "store_float16", "store_bfloat16", "store_float32", "store_float64", "store_int",
+    "store_bool", "zero_wins", "square", "rounded_product", "magnitude", "sign", "mirror",
+    "is_nan", "is_inf", "is_finite", "exp_within", "exp_below", "exp", *LIBM, "pow",
+    "reciprocal_sqrt", "sigmoid", "xlogy", "to_int", "shift_anchor", "scale_anchor", "movable",
+    "factor_between", "leader", "best_list", "rank", "ranked", "rank_of", "value_of",
+    "following", "sort_two_bytes", "sort_ranked", "network", "slots_for", "ranking", "keep",
+    "kth_of", "append", "reaching", "where_any", "candidates", "over_entries", "offer",
 )
 """Every helper, after those that it uses itself."""
 

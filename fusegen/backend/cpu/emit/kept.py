@@ -45,7 +45,7 @@ class Kept:
 
     @property
     def row_values(self) -> str:
-        """Arguments of fg::movable and fg::moved."""
+        """Arguments of fg::movable and fg::factor_between."""
         return ", ".join(f"known.{name}" for name in self.known)
 
     def lines(self, lanes: CpuDialect) -> list[str]:

@@ -40,7 +40,7 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> str:
         **dict.fromkeys(("live_type", "live_param", "live_arg"), ""),
     }
     if schedule.target.vector_bytes == 64:
-        values |= {"live_type": ", typename L = every", "live_param": ", L live = {}",
+        values |= {"live_type": ", typename L = all_lanes", "live_param": ", L live = {}",
                    "live_arg": ", live"}
     values["fg"] = fg
     with noted_names() as names:

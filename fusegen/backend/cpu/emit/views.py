@@ -18,7 +18,7 @@ class AgainView:
 
     row_values: tuple[Line, ...]
     phases: tuple[Phase, ...]
-    moved: str  # arguments of fg::movable and fg::moved
+    moved: str  # arguments of fg::movable and fg::factor_between
 
 
 @dataclass(frozen=True)
