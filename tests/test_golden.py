@@ -42,6 +42,7 @@ SOURCES: dict[str, tuple[str, dict[str, object]]] = {
                        "inputs": ("weight", "bias")}),
     "softmax_topk.x86-64-v3.cpp": ("softmax_topk", {"target": "x86-64-v3", "k": 5}),
     "softmax_topk.64.x86-64-v4.cpp": ("softmax_topk", {"target": "x86-64-v4", "k": 64}),
+    "softmax.x86-64-v4.cpp": ("softmax", {"target": "x86-64-v4"}),
     "var_mean.x86-64-v4.cpp": ("var_mean", {"target": "x86-64-v4"}),
     "softmax_weighted_variance.sm_90.cu": (
         "softmax_weighted_variance", {"target": "sm_90", "n_cols": 25_000}),

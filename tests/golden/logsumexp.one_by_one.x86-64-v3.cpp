@@ -155,18 +155,32 @@ inline auto total(V v)
     return across(v, [](auto a, auto b) { return a + b; });
 }
 
+// A T from memory.
+template <typename T, typename E>
+inline T fetch(const E* from)
+{
+    T v;
+    std::memcpy(&v, from, sizeof v);
+    return v;
+}
+
+// A T to memory.
+template <typename T, typename E>
+inline void put(E* to, T v)
+{
+    std::memcpy(to, &v, sizeof v);
+}
+
 template <typename V>
 inline V load(const float* from)
 {
-    V v;
-    std::memcpy(&v, from, sizeof v);
-    return v;
+    return fetch<V>(from);
 }
 
 template <typename V>
 inline void store(float* to, V v)
 {
-    std::memcpy(to, &v, sizeof v);
+    put(to, v);
 }
 
 // a·b, but 0 wherever a is 0, even against an infinity or NaN in b.
@@ -208,6 +222,15 @@ inline V exp_below(V x)
 
 // What elements are kept relative to: the pivot, or 0 while it is no usable number.
 inline float shift_anchor(float pivot) { return std::isfinite(pivot) ? pivot : 0; }
+
+// Bytes of the largest of some types.
+template <typename... T>
+constexpr int64_t largest_of()
+{
+    int64_t bytes = 0;
+    ((bytes = int64_t(sizeof(T)) > bytes ? sizeof(T) : bytes), ...);
+    return bytes;
+}
 
 }  // namespace fg
 
@@ -348,7 +371,14 @@ inline void run(const Row& row, State* states)
 
 extern "C" {
 
-// Rows [first, last). scratch: two states of the sweep that has the largest.
+// Memory that each thread needs: two states of the sweep that has the largest.
+int64_t logsumexp_scratch_bytes(int64_t)
+{
+    using namespace logsumexp;
+    return 2 * fg::largest_of<sweep_1::State>();
+}
+
+// Rows [first, last), with scratch memory.
 void logsumexp_rows(const logsumexp::Arrays* arrays, int64_t first, int64_t last, void* scratch)
 {
     using namespace logsumexp;

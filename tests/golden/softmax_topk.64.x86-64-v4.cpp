@@ -23,6 +23,8 @@ namespace fg {
 
 typedef float lanes __attribute__((vector_size(64)));  // 16 at a time
 
+constexpr int rounding_as_set = 4;  // as instructions number it
+
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
@@ -206,23 +208,125 @@ inline void expect(T* to, int64_t n, int64_t part)
     }
 }
 
-template <typename V>
-inline V load(const float* from)
+// Which lanes of a vector are columns of the chunk: every one. What is not is left alone.
+struct all_lanes {
+    template <typename T, typename S>
+    T operator()(T v, S) const
+    {
+        return v;
+    }
+};
+
+// The same at the end of a row: the first n lanes.
+struct first_lanes {
+    int64_t n;
+
+    template <typename T, typename S>
+    T operator()(T v, S otherwise) const
+    {
+        typedef std::conditional_t<sizeof v[0] == 8, int64_t, int32_t> number;
+        typedef number numbers __attribute__((vector_size(sizeof(T))));
+        numbers at;
+        for (size_t i = 0; i < sizeof(T) / sizeof(number); ++i)
+            at[i] = i;
+        return at < number(n) ? v : all<T>(otherwise);
+    }
+};
+
+template <int64_t n>
+struct pack_of_bytes {
+    typedef char type __attribute__((vector_size(n)));
+};
+template <int64_t n>
+using byte_vector = typename pack_of_bytes<n>::type;
+
+// An address as instructions that move some bytes of a vector take it.
+template <int64_t n, typename E>
+inline auto byte_place(E* at)
 {
-    V v;
+#ifdef __clang__
+    return (byte_vector<n>*)at;
+#else
+    return (char*)at;
+#endif
+}
+
+// The first n bytes of a vector, as bits.
+inline uint64_t first_bytes(int64_t n) { return n >= 64 ? -1 : n <= 0 ? 0 : (uint64_t(1) << n) - 1; }
+
+// A T from memory.
+template <typename T, typename E>
+inline T fetch(const E* from, all_lanes = {})
+{
+    T v;
     std::memcpy(&v, from, sizeof v);
     return v;
 }
 
-template <typename V>
-inline void store(float* to, V v)
+// The live lanes of a T from memory; the others are 0, and what lies there is not touched.
+template <typename T, typename E>
+inline T fetch(const E* from, first_lanes live)
+{
+    const int64_t count = live.n * sizeof(E);
+    T v;
+    if constexpr (sizeof v <= 16) {
+        const auto found = __builtin_ia32_loaddquqi128_mask(byte_place<16>(from), byte_vector<16>(), first_bytes(count));
+        std::memcpy(&v, &found, sizeof v);
+    } else if constexpr (sizeof v == 32) {
+        const auto found = __builtin_ia32_loaddquqi256_mask(byte_place<32>(from), byte_vector<32>(), first_bytes(count));
+        std::memcpy(&v, &found, sizeof v);
+    } else {
+        for (int64_t at = 0; at < int64_t(sizeof v); at += 64) {
+            const auto part = reinterpret_cast<const char*>(from) + at;
+            const auto found = __builtin_ia32_loaddquqi512_mask(byte_place<64>(part), byte_vector<64>(), first_bytes(count - at));
+            std::memcpy(reinterpret_cast<char*>(&v) + at, &found, 64);
+        }
+    }
+    return v;
+}
+
+// A T to memory.
+template <typename T, typename E>
+inline void put(E* to, T v, all_lanes = {})
 {
     std::memcpy(to, &v, sizeof v);
 }
 
+// The live lanes of a T to memory.
+template <typename T, typename E>
+inline void put(E* to, T v, first_lanes live)
+{
+    const int64_t count = live.n * sizeof(E);
+    if constexpr (sizeof v <= 16) {
+        byte_vector<16> stored = {};
+        std::memcpy(&stored, &v, sizeof v);
+        __builtin_ia32_storedquqi128_mask(byte_place<16>(to), stored, first_bytes(count));
+    } else if constexpr (sizeof v == 32) {
+        __builtin_ia32_storedquqi256_mask(byte_place<32>(to), as<byte_vector<32>>(v), first_bytes(count));
+    } else {
+        for (int64_t at = 0; at < int64_t(sizeof v); at += 64) {
+            byte_vector<64> stored;
+            std::memcpy(&stored, reinterpret_cast<const char*>(&v) + at, 64);
+            __builtin_ia32_storedquqi512_mask(byte_place<64>(reinterpret_cast<char*>(to) + at), stored, first_bytes(count - at));
+        }
+    }
+}
+
+template <typename V, typename L = all_lanes>
+inline V load(const float* from, L live = {})
+{
+    return fetch<V>(from, live);
+}
+
+template <typename V, typename L = all_lanes>
+inline void store(float* to, V v, L live = {})
+{
+    put(to, v, live);
+}
+
 // Integers clamped to the range of T.
-template <typename T, typename I>
-inline void store_int(T* to, I v)
+template <typename T, typename I, typename L = all_lanes>
+inline void store_int(T* to, I v, L live = {})
 {
     if constexpr (sizeof(T) < 8) {
         constexpr int64_t low = std::numeric_limits<T>::min(), high = std::numeric_limits<T>::max();
@@ -234,7 +338,7 @@ inline void store_int(T* to, I v)
     } else {
         typedef T narrow_lanes __attribute__((vector_size(sizeof(I) / 8 * sizeof(T))));
         const narrow_lanes stored = __builtin_convertvector(v, narrow_lanes);
-        std::memcpy(to, &stored, sizeof stored);
+        put(to, stored, live);
     }
 }
 
@@ -245,51 +349,66 @@ inline V zero_wins(V a, V b)
     return a == V() ? V() : a * b;
 }
 
-// e^x for numbers in the range of normal results, to 1 ulp. With n = round(x / ln 2) and
-// r = x - n ln 2, e^x = 2^(n-1) * 2 e^r. A large constant rounds to n, and leaves the biased exponent
-// of 2^(n-1) in the low bits of the sum; 2^-127 comes out as 0.
+// e^x for x from -110 to 89, to 1 ulp or half the least subnormal number. With n = round(x / ln 2) and
+// r = x - n ln 2, e^x = 2^n * e^r: one instruction, which rounds once. A large constant rounds to n.
 template <typename V>
 inline V exp_within(V x)
 {
-    typedef like<uint32_t, V> bits;
-    const V shifted = x * 1.44269504f + (0x1.8p23f + 126);
-    const V scale = as<V>(as<bits>(shifted) << 23);
-    const V n = shifted - (0x1.8p23f + 126);
+    const V n = (x * 1.44269504f + 0x1.8p23f) - 0x1.8p23f;
     const V r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-    V p = r * 0.00276278618f + 0.0167376324f;
-    p = p * r + 0.0833368298f;
-    p = p * r + 0.333330395f;
-    p = p * r + 0.999999865f;
-    p = p * r + 2.0f;
-    p = p * r + 2.0f;
-    return p * scale;
-}
-
-// e^x. Where one of the results may be subnormal, which is rare, it is the square of e^(x / 2): that is
-// normal, and only the square is rounded to the few bits that are left.
-template <typename V>
-inline V exp(V x)
-{
-    x = x > 89.0f ? all<V>(89.0f) : x;
-    if (rarely(lanes_where(x < -86.9f) != 0)) {
-        const V half = exp_within((x < -110.0f ? all<V>(-110.0f) : x) * 0.5f);
-        return x < -86.9f ? half * half : exp_within(x);
+    V p = r * 0.00138139306f + 0.00836881623f;
+    p = p * r + 0.0416684151f;
+    p = p * r + 0.166665196f;
+    p = p * r + 0.49999994f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    typedef float vector __attribute__((vector_size(64)));
+    vector value = {}, power = {};
+    if constexpr (sizeof(V) == 64) {
+        return __builtin_ia32_scalefps512_mask(p, n, p, -1, rounding_as_set);
+    } else {
+        value[0] = p, power[0] = n;
+        return __builtin_ia32_scalefps512_mask(value, power, value, -1, rounding_as_set)[0];
     }
-    return exp_within(x);
 }
 
-// e^x for x <= 0. The bits of negative numbers grow with their size, so one integer minimum bounds
-// them. Sums of other x, and of NaN, hang on a pivot that is no number: they are discarded.
+// e^x for x <= 0. NaN stays NaN.
 template <typename V>
 inline V exp_below(V x)
 {
-    typedef like<uint32_t, V> bits;
-    const bits given = as<bits>(x), least = as<bits>(all<V>(-87.6f));
-    return exp_within(as<V>(given < least ? given : least));
+    const V low = all<V>(-110.0f);
+#if __has_builtin(__builtin_ia32_maxps512_mask)
+    if constexpr (sizeof(V) == 64)
+        return exp_within(__builtin_ia32_maxps512_mask(low, x, x, -1, rounding_as_set));
+    else
+#endif
+        return exp_within(low > x ? low : x);
+}
+
+// e^x; beyond these bounds it is 0, or no finite number, all the same. NaN stays NaN.
+template <typename V>
+inline V exp(V x)
+{
+    const V high = all<V>(89.0f);
+#if __has_builtin(__builtin_ia32_minps512_mask)
+    if constexpr (sizeof(V) == 64)
+        return exp_below(__builtin_ia32_minps512_mask(high, x, x, -1, rounding_as_set));
+    else
+#endif
+        return exp_below(high < x ? high : x);
 }
 
 // What elements are kept relative to: the pivot, or 0 while it is no usable number.
 inline float shift_anchor(float pivot) { return std::isfinite(pivot) ? pivot : 0; }
+
+// Bytes of the largest of some types.
+template <typename... T>
+constexpr int64_t largest_of()
+{
+    int64_t bytes = 0;
+    ((bytes = int64_t(sizeof(T)) > bytes ? sizeof(T) : bytes), ...);
+    return bytes;
+}
 
 // Integers as wide as T.
 template <typename T>
@@ -759,7 +878,7 @@ inline int64_t append(T* values, uint32_t* numbers, V v, uint64_t bits, uint32_t
 template <typename V, typename T>
 inline uint64_t reaching(V v, T bar)
 {
-    constexpr int not_below = 21, not_below_int = 5, rounding_as_set = 4;  // as instructions number them
+    constexpr int not_below = 21, not_below_int = 5;  // as instructions number them
     if constexpr (std::is_arithmetic_v<V>) {
         return !(v < bar);
     } else if constexpr (sizeof(T) == 4) {
@@ -1221,7 +1340,14 @@ inline void run(const Row& row, State* states)
 
 extern "C" {
 
-// Rows [first, last). scratch: two states of the sweep that has the largest.
+// Memory that each thread needs: two states of the sweep that has the largest.
+int64_t softmax_topk_scratch_bytes(int64_t)
+{
+    using namespace softmax_topk;
+    return 2 * fg::largest_of<sweep_1::State>();
+}
+
+// Rows [first, last), with scratch memory.
 void softmax_topk_rows(const softmax_topk::Arrays* arrays, int64_t first, int64_t last, void* scratch)
 {
     using namespace softmax_topk;

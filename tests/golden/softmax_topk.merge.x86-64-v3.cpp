@@ -207,6 +207,6 @@ void softmax_topk_merge_rows(const softmax_topk_merge::Arrays* arrays, int64_t f
     }
 }
 
-int64_t softmax_topk_merge_state_bytes_1() { return sizeof(softmax_topk_merge::Lists); }
+int64_t softmax_topk_merge_scratch_bytes(int64_t) { return sizeof(softmax_topk_merge::Lists); }
 
 }  // extern "C"

@@ -170,18 +170,32 @@ inline void prefetch(const T* from, int64_t n)
         __builtin_prefetch(from + i);
 }
 
+// A T from memory.
+template <typename T, typename E>
+inline T fetch(const E* from)
+{
+    T v;
+    std::memcpy(&v, from, sizeof v);
+    return v;
+}
+
+// A T to memory.
+template <typename T, typename E>
+inline void put(E* to, T v)
+{
+    std::memcpy(to, &v, sizeof v);
+}
+
 template <typename V>
 inline V load(const float* from)
 {
-    V v;
-    std::memcpy(&v, from, sizeof v);
-    return v;
+    return fetch<V>(from);
 }
 
 template <typename V>
 inline void store(float* to, V v)
 {
-    std::memcpy(to, &v, sizeof v);
+    put(to, v);
 }
 
 // a·b, but 0 wherever a is 0, even against an infinity or NaN in b.
@@ -196,6 +210,15 @@ inline float shift_anchor(float pivot) { return std::isfinite(pivot) ? pivot : 0
 
 // What elements are kept relative to: the pivot, or 1 while it is no usable number.
 inline float scale_anchor(float pivot) { return std::isfinite(pivot) && pivot != 0 ? pivot : 1; }
+
+// Bytes of the largest of some types.
+template <typename... T>
+constexpr int64_t largest_of()
+{
+    int64_t bytes = 0;
+    ((bytes = int64_t(sizeof(T)) > bytes ? sizeof(T) : bytes), ...);
+    return bytes;
+}
 
 }  // namespace fg
 
@@ -370,7 +393,14 @@ inline void run(const Row& row, State* states)
 
 extern "C" {
 
-// Rows [first, last). scratch: two states of the sweep that has the largest.
+// Memory that each thread needs: two states of the sweep that has the largest.
+int64_t squares_between_the_extremes_scratch_bytes(int64_t)
+{
+    using namespace squares_between_the_extremes;
+    return 2 * fg::largest_of<sweep_1::State>();
+}
+
+// Rows [first, last), with scratch memory.
 void squares_between_the_extremes_rows(const squares_between_the_extremes::Arrays* arrays, int64_t first, int64_t last, void* scratch)
 {
     using namespace squares_between_the_extremes;

@@ -235,18 +235,32 @@ inline void prefetch(const T* from, int64_t n)
         __builtin_prefetch(from + i);
 }
 
+// A T from memory.
+template <typename T, typename E>
+inline T fetch(const E* from)
+{
+    T v;
+    std::memcpy(&v, from, sizeof v);
+    return v;
+}
+
+// A T to memory.
+template <typename T, typename E>
+inline void put(E* to, T v)
+{
+    std::memcpy(to, &v, sizeof v);
+}
+
 template <typename V>
 inline V load(const float* from)
 {
-    V v;
-    std::memcpy(&v, from, sizeof v);
-    return v;
+    return fetch<V>(from);
 }
 
 template <typename V>
 inline void store(float* to, V v)
 {
-    std::memcpy(to, &v, sizeof v);
+    put(to, v);
 }
 
 // Integers clamped to the range of T.
@@ -263,7 +277,7 @@ inline void store_int(T* to, I v)
     } else {
         typedef T narrow_lanes __attribute__((vector_size(sizeof(I) / 8 * sizeof(T))));
         const narrow_lanes stored = __builtin_convertvector(v, narrow_lanes);
-        std::memcpy(to, &stored, sizeof stored);
+        put(to, stored);
     }
 }
 
@@ -282,6 +296,15 @@ inline V square(V x)
 
 // What elements are kept relative to: the pivot, or 0 while it is no usable number.
 inline float shift_anchor(float pivot) { return std::isfinite(pivot) ? pivot : 0; }
+
+// Bytes of the largest of some types.
+template <typename... T>
+constexpr int64_t largest_of()
+{
+    int64_t bytes = 0;
+    ((bytes = int64_t(sizeof(T)) > bytes ? sizeof(T) : bytes), ...);
+    return bytes;
+}
 
 }  // namespace fg
 
@@ -596,7 +619,14 @@ inline void run(const Row& row, State* states)
 
 extern "C" {
 
-// Rows [first, last). scratch: two states of the sweep that has the largest.
+// Memory that each thread needs: two states of the sweep that has the largest.
+int64_t statistics_scratch_bytes(int64_t)
+{
+    using namespace statistics;
+    return 2 * fg::largest_of<sweep_1::State>();
+}
+
+// Rows [first, last), with scratch memory.
 void statistics_rows(const statistics::Arrays* arrays, int64_t first, int64_t last, void* scratch)
 {
     using namespace statistics;

@@ -16,18 +16,32 @@ namespace fg {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
+// A T from memory.
+template <typename T, typename E>
+inline T fetch(const E* from)
+{
+    T v;
+    std::memcpy(&v, from, sizeof v);
+    return v;
+}
+
+// A T to memory.
+template <typename T, typename E>
+inline void put(E* to, T v)
+{
+    std::memcpy(to, &v, sizeof v);
+}
+
 template <typename V>
 inline V load(const float* from)
 {
-    V v;
-    std::memcpy(&v, from, sizeof v);
-    return v;
+    return fetch<V>(from);
 }
 
 template <typename V>
 inline void store(float* to, V v)
 {
-    std::memcpy(to, &v, sizeof v);
+    put(to, v);
 }
 
 }  // namespace fg
@@ -95,7 +109,7 @@ inline void run(const Row& row)
 
 extern "C" {
 
-// Rows [first, last). scratch: two states of the sweep that has the largest.
+// Rows [first, last).
 void var_mean_finish_rows(const var_mean_finish::Arrays* arrays, int64_t first, int64_t last, void*)
 {
     using namespace var_mean_finish;

@@ -43,6 +43,16 @@ inline V all(S s)
         return static_cast<std::decay_t<decltype(V()[0])>>(s) - V();
 }
 
+// The same bits as another type.
+template <typename To, typename From>
+inline To as(From from)
+{
+    To to;
+    static_assert(sizeof to == sizeof from);
+    std::memcpy(&to, &from, sizeof to);
+    return to;
+}
+
 template <typename T, typename V, size_t... i>
 inline auto half_of(V v, size_t first, std::index_sequence<i...>)
 {
@@ -83,18 +93,130 @@ inline void prefetch(const T* from, int64_t n)
         __builtin_prefetch(from + i);
 }
 
-template <typename V>
-inline V load(const float* from)
+// Which lanes of a vector are columns of the chunk: every one. What is not is left alone.
+struct all_lanes {
+    template <typename T, typename S>
+    T operator()(T v, S) const
+    {
+        return v;
+    }
+};
+
+// The same at the end of a row: the first n lanes.
+struct first_lanes {
+    int64_t n;
+
+    template <typename T, typename S>
+    T operator()(T v, S otherwise) const
+    {
+        typedef std::conditional_t<sizeof v[0] == 8, int64_t, int32_t> number;
+        typedef number numbers __attribute__((vector_size(sizeof(T))));
+        numbers at;
+        for (size_t i = 0; i < sizeof(T) / sizeof(number); ++i)
+            at[i] = i;
+        return at < number(n) ? v : all<T>(otherwise);
+    }
+};
+
+// Columns [begin, end), a vector of lanes at a time.
+template <typename V, typename F>
+inline void each(int64_t begin, int64_t end, F visit)
 {
-    V v;
+    for (; begin + width<V> <= end; begin += width<V>)
+        visit(begin, all_lanes());
+    if (begin < end)
+        visit(begin, first_lanes{end - begin});
+}
+
+template <int64_t n>
+struct pack_of_bytes {
+    typedef char type __attribute__((vector_size(n)));
+};
+template <int64_t n>
+using byte_vector = typename pack_of_bytes<n>::type;
+
+// An address as instructions that move some bytes of a vector take it.
+template <int64_t n, typename E>
+inline auto byte_place(E* at)
+{
+#ifdef __clang__
+    return (byte_vector<n>*)at;
+#else
+    return (char*)at;
+#endif
+}
+
+// The first n bytes of a vector, as bits.
+inline uint64_t first_bytes(int64_t n) { return n >= 64 ? -1 : n <= 0 ? 0 : (uint64_t(1) << n) - 1; }
+
+// A T from memory.
+template <typename T, typename E>
+inline T fetch(const E* from, all_lanes = {})
+{
+    T v;
     std::memcpy(&v, from, sizeof v);
     return v;
 }
 
-template <typename V>
-inline void store(float* to, V v)
+// The live lanes of a T from memory; the others are 0, and what lies there is not touched.
+template <typename T, typename E>
+inline T fetch(const E* from, first_lanes live)
+{
+    const int64_t count = live.n * sizeof(E);
+    T v;
+    if constexpr (sizeof v <= 16) {
+        const auto found = __builtin_ia32_loaddquqi128_mask(byte_place<16>(from), byte_vector<16>(), first_bytes(count));
+        std::memcpy(&v, &found, sizeof v);
+    } else if constexpr (sizeof v == 32) {
+        const auto found = __builtin_ia32_loaddquqi256_mask(byte_place<32>(from), byte_vector<32>(), first_bytes(count));
+        std::memcpy(&v, &found, sizeof v);
+    } else {
+        for (int64_t at = 0; at < int64_t(sizeof v); at += 64) {
+            const auto part = reinterpret_cast<const char*>(from) + at;
+            const auto found = __builtin_ia32_loaddquqi512_mask(byte_place<64>(part), byte_vector<64>(), first_bytes(count - at));
+            std::memcpy(reinterpret_cast<char*>(&v) + at, &found, 64);
+        }
+    }
+    return v;
+}
+
+// A T to memory.
+template <typename T, typename E>
+inline void put(E* to, T v, all_lanes = {})
 {
     std::memcpy(to, &v, sizeof v);
+}
+
+// The live lanes of a T to memory.
+template <typename T, typename E>
+inline void put(E* to, T v, first_lanes live)
+{
+    const int64_t count = live.n * sizeof(E);
+    if constexpr (sizeof v <= 16) {
+        byte_vector<16> stored = {};
+        std::memcpy(&stored, &v, sizeof v);
+        __builtin_ia32_storedquqi128_mask(byte_place<16>(to), stored, first_bytes(count));
+    } else if constexpr (sizeof v == 32) {
+        __builtin_ia32_storedquqi256_mask(byte_place<32>(to), as<byte_vector<32>>(v), first_bytes(count));
+    } else {
+        for (int64_t at = 0; at < int64_t(sizeof v); at += 64) {
+            byte_vector<64> stored;
+            std::memcpy(&stored, reinterpret_cast<const char*>(&v) + at, 64);
+            __builtin_ia32_storedquqi512_mask(byte_place<64>(reinterpret_cast<char*>(to) + at), stored, first_bytes(count - at));
+        }
+    }
+}
+
+template <typename V, typename L = all_lanes>
+inline V load(const float* from, L live = {})
+{
+    return fetch<V>(from, live);
+}
+
+template <typename V, typename L = all_lanes>
+inline void store(float* to, V v, L live = {})
+{
+    put(to, v, live);
 }
 
 // a·b, but 0 wherever a is 0, even against an infinity or NaN in b.
@@ -106,6 +228,15 @@ inline V zero_wins(V a, V b)
 
 // What elements are kept relative to: the pivot, or 0 while it is no usable number.
 inline float shift_anchor(float pivot) { return std::isfinite(pivot) ? pivot : 0; }
+
+// Bytes of the largest of some types.
+template <typename... T>
+constexpr int64_t largest_of()
+{
+    int64_t bytes = 0;
+    ((bytes = int64_t(sizeof(T)) > bytes ? sizeof(T) : bytes), ...);
+    return bytes;
+}
 
 }  // namespace fg
 
@@ -190,16 +321,16 @@ inline void merge(State& state, State& part)
     state.sum_dev += part.sum_dev;
 }
 
-// One chunk, columns [begin, end): a whole number of V.
+// One chunk, columns [begin, end).
 template <typename V>
 inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
 {
     // 1. What each base monoid makes of the chunk.
     V mean_x_total_lanes = fg::all<V>(0.0f);
-    for (int64_t col = begin; col < end; col += fg::width<V>) {
-        const V x = fg::load<V>(row.x + col);
-        mean_x_total_lanes = mean_x_total_lanes + x;  // texts.py:107  return fg.var(x), fg.mean(x)
-    }
+    fg::each<V>(begin, end, [&](int64_t col, auto live) {
+        const V x = fg::load<V>(row.x + col, live);
+        mean_x_total_lanes = mean_x_total_lanes + live(x, 0.0f);  // texts.py:107  return fg.var(x), fg.mean(x)
+    });
 
     // 2. Where the pivots are now; the sums so far follow them.
     const float mean_x_total = state.mean_x_total + fg::total(mean_x_total_lanes);
@@ -213,27 +344,25 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
     // 3. Sums relative to the pivots.
     V mean_pow_lanes = fg::all<V>(0.0f);
     V sum_dev_lanes = fg::all<V>(0.0f);
-    for (int64_t col = begin; col < end; col += fg::width<V>) {
-        const V x = fg::load<V>(row.x + col);
+    fg::each<V>(begin, end, [&](int64_t col, auto live) {
+        const V x = fg::load<V>(row.x + col, live);
         const V x_minus_mean_x = x - state.mean_x_anchor;
-        mean_pow_lanes += x_minus_mean_x * x_minus_mean_x;  // texts.py:107  return fg.var(x), fg.mean(x)
-        sum_dev_lanes += x_minus_mean_x;  // texts.py:107  return fg.var(x), fg.mean(x)
-    }
+        mean_pow_lanes += live(x_minus_mean_x * x_minus_mean_x, 0.0f);  // texts.py:107  return fg.var(x), fg.mean(x)
+        sum_dev_lanes += live(x_minus_mean_x, 0.0f);  // texts.py:107  return fg.var(x), fg.mean(x)
+    });
     state.mean_pow += fg::total(mean_pow_lanes);
     state.sum_dev += fg::total(sum_dev_lanes);
 }
 
-// Columns [begin, end) of a row, chunk by chunk; what fills no vector comes last.
+// Columns [begin, end) of a row, chunk by chunk; the last takes what is left.
 inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
     constexpr int64_t chunk = 256;
-    const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
-    for (; begin < rest; begin += chunk) {
+    for (int64_t stop; begin < end; begin = stop) {
+        stop = end - begin < chunk + 16 ? end : begin + chunk;
         fg::prefetch(row.x + begin + 2048, chunk);
-        absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);
+        absorb<fg::lanes>(state, row, begin, stop);
     }
-    if (rest < end)
-        absorb<float>(state, row, rest, end);
 }
 
 // The row is folded: its values and results.
@@ -269,7 +398,14 @@ inline void run(const Row& row, State* states)
 
 extern "C" {
 
-// Rows [first, last). scratch: two states of the sweep that has the largest.
+// Memory that each thread needs: two states of the sweep that has the largest.
+int64_t var_mean_scratch_bytes(int64_t)
+{
+    using namespace var_mean;
+    return 2 * fg::largest_of<sweep_1::State>();
+}
+
+// Rows [first, last), with scratch memory.
 void var_mean_rows(const var_mean::Arrays* arrays, int64_t first, int64_t last, void* scratch)
 {
     using namespace var_mean;

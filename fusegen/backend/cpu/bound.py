@@ -95,7 +95,7 @@ class CpuBound:
         """See `Helped`, and `read` in templates/cpu/calls/calls.cpp."""
         HELPER.show_torch()
         steps = tuple(
-            (*s.launch.addresses(self._shape[1]), tuple((isinstance(w, str), self._places.get(w, w))
+            (*s.launch.addresses(), tuple((isinstance(w, str), self._places.get(w, w))
                                           for w in s.words), s.launch.sweeps())
             for s in self._steps
         )

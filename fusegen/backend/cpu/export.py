@@ -120,8 +120,7 @@ def _renamed(program: Program, stem: str, suffix: str) -> Program:
 def _kernel_view(kernel: Kernel, program: Program, order: tuple[str, ...]) -> KernelView:
     declared = tuple(_declared(kernel))
     sweeps = ", ".join(_sweep(kernel, s) for s in kernel.sweeps)
-    sizes = [f"{kernel.name}_state_bytes_{s.number}()" for s in kernel.sweeps if _holds(s)]
-    scratch = f"2 * std::max<int64_t>({{{', '.join(sizes)}}})" if sizes else "0"
+    scratch = f"{kernel.name}_scratch_bytes" if any(map(_holds, kernel.sweeps)) else "nullptr"
     begin = f"{kernel.name}_begin" if kernel.prelude else "nullptr"
     known = f"{kernel.name}_known_bytes()" if _knows(kernel) else "0"
     step = f"{{{kernel.name}_rows, {scratch}, {begin}, {known}, {{}}, {{{sweeps}}}}}"
@@ -132,6 +131,8 @@ def _kernel_view(kernel: Kernel, program: Program, order: tuple[str, ...]) -> Ke
 def _declared(kernel: Kernel) -> Iterator[str]:
     k, row = kernel.name, "const void*, int64_t"
     yield f"void {k}_rows({row}, int64_t, void*);"
+    if any(map(_holds, kernel.sweeps)):
+        yield f"int64_t {k}_scratch_bytes(int64_t);"
     if _knows(kernel):
         yield f"int64_t {k}_known_bytes();"
     if kernel.prelude:

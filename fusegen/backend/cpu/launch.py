@@ -40,7 +40,7 @@ class Launch:
         self.begin = entry("begin", pointer, number, pointer) if kernel.prelude else None
         self.known_bytes = size("known_bytes")
         self.state_bytes = {s.number: size(f"state_bytes_{s.number}") for s in kernel.sweeps}
-        self._kept_bytes = library.function(f"{kernel.name}_kept_bytes", number, result=number)
+        self._scratch = library.function(f"{kernel.name}_scratch_bytes", number, result=number)
         self.folds = {
             s.number: entry(f"fold_{s.number}", pointer, number, number, number, pointer, pointer)
             for s in kernel.sweeps if visits(s)
@@ -51,13 +51,12 @@ class Launch:
         }
 
     def scratch_bytes(self, n_cols: int) -> int:
-        """Of the memory that a thread needs: terms of a row, two states."""
-        kept = 0 if self._kept_bytes is None else int(self._kept_bytes(n_cols))
-        return kept + 2 * max(self.state_bytes.values())
+        """Of the memory that a thread needs for rows of this length."""
+        return 0 if self._scratch is None else int(self._scratch(n_cols))
 
-    def addresses(self, n_cols: int) -> tuple[int, int, int, int]:
+    def addresses(self) -> tuple[int, int, int, int]:
         """(rows, bytes of its scratch memory, begin, bytes of what begin finds out); 0: none."""
-        return (_address(self.rows), self.scratch_bytes(n_cols), _address(self.begin),
+        return (_address(self.rows), _address(self._scratch), _address(self.begin),
                 self.known_bytes)
 
     def sweeps(self) -> tuple[tuple[int, int, int], ...]:

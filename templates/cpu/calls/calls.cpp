@@ -223,7 +223,7 @@ bool read(PyObject* given, Step& step)
     if (!PyArg_ParseTuple(given, "LLLLO!O!", &rows, &scratch, &begin, &known, &PyTuple_Type, &words,
                           &PyTuple_Type, &sweeps))
         return false;
-    step = {function<Rows>(rows), scratch, function<Begin>(begin), known, {}, {}};
+    step = {function<Rows>(rows), function<Scratch>(scratch), function<Begin>(begin), known, {}, {}};
     for (Py_ssize_t i = 0; i < PyTuple_Size(words); ++i) {
         int address;
         long long value;

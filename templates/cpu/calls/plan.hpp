@@ -14,6 +14,7 @@
 namespace fusegen {
 
 typedef void (*Rows)(const void* arrays, int64_t first, int64_t last, void* scratch);
+typedef int64_t (*Scratch)(int64_t n_cols);  // bytes that a thread needs
 typedef void (*Begin)(const void* arrays, int64_t row, void* known);
 typedef void (*Fold)(const void* arrays, int64_t row, int64_t first, int64_t last,
                      const void* known, void* state);
@@ -25,7 +26,7 @@ struct Sweep { Fold fold; Finish finish; int64_t state_bytes; };
 
 struct Step {
     Rows rows;
-    int64_t scratch_bytes;
+    Scratch scratch;
     Begin begin;
     int64_t known_bytes;
     std::vector<Word> words;  // of the kernel's struct Arrays
@@ -54,14 +55,19 @@ struct Room {
 
 // ---- a thread owns the rows of a block ----
 
-struct Blocks { const Step* step; const void* arrays; int64_t first, last, block; char* scratch; };
+struct Blocks {
+    const Step* step;
+    const void* arrays;
+    int64_t first, last, block, scratch_bytes;  // whole lines, for each thread
+    char* scratch;
+};
 
 inline void run_block(const void* call, int64_t number, int thread)
 {
     const auto& c = *static_cast<const Blocks*>(call);
     const int64_t begin = c.first + number * c.block, end = begin + c.block;
     c.step->rows(c.arrays, begin, end < c.last ? end : c.last,
-                 c.scratch + thread * whole_lines(c.step->scratch_bytes));
+                 c.scratch + thread * c.scratch_bytes);
 }
 
 // False: there is no memory.
@@ -69,17 +75,18 @@ inline bool run_rows(const Step& step, const void* arrays, int64_t first, int64_
                      int64_t n_cols, int threads)
 {
     const int64_t n_rows = last - first;
+    const int64_t each = step.scratch ? whole_lines(step.scratch(n_cols)) : 0;
     alignas(kLine) char small[16384];
-    if (threads < 2 && step.scratch_bytes <= (int64_t)sizeof small) {
+    if (threads < 2 && each <= (int64_t)sizeof small) {
         step.rows(arrays, first, last, small);
         return true;
     }
-    const Room scratch(threads * whole_lines(step.scratch_bytes));
+    const Room scratch(threads * each);
     if (scratch.missing) return false;
     const int64_t least = (kPartElements + n_cols - 1) / n_cols, turns = threads * kPartsPerThread;
     const int64_t even = (n_rows + turns - 1) / turns;
     const int64_t block = threads < 2 ? n_rows : least > even ? least : even;
-    const Blocks call{&step, arrays, first, last, block, scratch.at(0)};
+    const Blocks call{&step, arrays, first, last, block, each, scratch.at(0)};
     share((n_rows + block - 1) / block, threads, run_block, &call);
     return true;
 }

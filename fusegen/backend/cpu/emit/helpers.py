@@ -29,7 +29,7 @@ ORDER = (
     "store_bool", "zero_wins", "square", "rounded_product", "magnitude", "sign", "mirror",
     "is_nan", "is_inf", "is_finite", "exp_within", "exp_below", "exp", *LIBM, "pow",
     "reciprocal_sqrt", "sigmoid", "xlogy", "to_int", "shift_anchor", "scale_anchor", "movable",
-    "factor_between", "leader", "best_list", "rank", "ranked", "rank_of", "value_of",
+    "factor_between", "largest_of", "leader", "best_list", "rank", "ranked", "rank_of", "value_of",
     "following", "sort_two_bytes", "sort_ranked", "network", "slots_for", "ranking", "keep",
     "kth_of", "append", "reaching", "where_any", "candidates", "over_entries", "offer",
 )

@@ -175,5 +175,10 @@ class KernelView:
         return ", *static_cast<Known*>(known_values)" if self.known else ""
 
     @property
+    def states(self) -> list[str]:
+        """Types of the states that its sweeps have."""
+        return [f"sweep_{s.number}::State" for s in self.sweeps if s.state]
+
+    @property
     def scratch(self) -> str:
-        return "void* scratch" if any(s.state for s in self.sweeps) else "void*"
+        return "void* scratch" if self.states else "void*"
