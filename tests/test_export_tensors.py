@@ -133,6 +133,25 @@ def test_torch_calls_it(best: Path) -> None:
         torch.testing.assert_close(values.double(), want.values, rtol=tolerance, atol=0)
 
 
+def test_jax_calls_it(best: Path) -> None:
+    tvm_ffi = pytest.importorskip("tvm_ffi", reason="apache-tvm-ffi is not installed")
+    jax_tvm_ffi = pytest.importorskip("jax_tvm_ffi", reason="jax-tvm-ffi is not installed")
+    jax = pytest.importorskip("jax", reason="jax is not installed")
+    f = tvm_ffi.load_module(str(best)).softmax_topk
+    jax_tvm_ffi.register_ffi_target("fusegen_softmax_topk", f, platform="cpu")
+    x = np.random.default_rng(4).normal(size=(3, 50)).astype(np.float32)
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    try:
+        made = [jax.ShapeDtypeStruct((3, K), kind) for kind in ("float32", "int64")]
+        values, columns = jax.jit(jax.ffi.ffi_call("fusegen_softmax_topk", made))(x)
+    finally:
+        jax.config.update("jax_enable_x64", before)
+    want, where = fg.library.softmax_topk.reference(x, k=K)
+    np.testing.assert_allclose(values, want, 2e-6)
+    np.testing.assert_array_equal(columns, where)
+
+
 _SAME = """
 #include <cstddef>
 #include <tvm/ffi/c_api.h>

@@ -61,6 +61,10 @@ class Loaded:
         constants = "".join(f", {n}={v}" for n, v in self.constants.items())
         return f"<fusegen library {self.name}({', '.join(self.signature.arrays)}{constants})>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Loaded again where it is unpickled, from the same path."""
+        return load, (str(self.path),)
+
     @blames
     def __call__(
         self, *arrays: Any, axis: Axes = -1, out: Any = None, keepdims: bool = False, **named: Any

@@ -11,7 +11,6 @@ import atexit
 import os
 import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -40,6 +39,8 @@ class Ended:
 @contextmanager
 def scratch() -> Iterator[Path]:
     """A private folder for files of the moment, gone afterwards. Raises OSError."""
+    import tempfile  # with all that it imports: programs that compile nothing do without
+
     with steady():  # tempfile has a lock of its own, and looks for a folder while it holds it
         folder = Path(tempfile.mkdtemp(prefix="fusegen-"))
     _FOLDERS.add(folder)
