@@ -15,10 +15,10 @@ from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError
 from fusegen.ir.nesting import nest
 from fusegen.lang.words import TopK
+from fusegen.library.backward import Call
 from fusegen.pipeline.by_torch import ARRAY, NUMBER, Entry, Rest, is_disguised
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.remembered import MISS
-from fusegen.torch.backward import Call
 from fusegen.torch.operators import operator_for
 from fusegen.torch.overloads import axis_in
 from fusegen.torch.policy import widened

@@ -21,9 +21,10 @@ from fusegen.ir.names import Taken, identifier
 from fusegen.ir.nesting import flatten
 from fusegen.ir.shared import Lock
 from fusegen.lang.signature import REQUIRED
+from fusegen.library.backward import Call
+from fusegen.library.batched import batched
 from fusegen.pipeline.pipeline import Pipeline
-from fusegen.torch.backward import Call
-from fusegen.torch.batched import batched
+from fusegen.torch import shapes
 from fusegen.torch.overloads import NAMESPACE, Kind, axis_in, axis_out, schema, suffix, words
 from fusegen.torch.policy import widened
 from fusegen.torch.recorded import is_recorded, recorded
@@ -80,7 +81,7 @@ def _register(operator: Operator) -> None:
         return found[0] if n_outputs == 1 else tuple(found)
 
     def mapped(info: Any, in_dims: Any, *arrays: Any, **named: Any) -> Any:
-        found, dims = batched(operator.call(named), info.batch_size, in_dims, arrays)
+        found, dims = batched(operator.call(named), info.batch_size, in_dims, arrays, shapes)
         return (found[0], dims[0]) if n_outputs == 1 else (tuple(found), tuple(dims))
 
     LIBRARY.define(f"{name}{schema(operator.pipeline, operator.kind)}",

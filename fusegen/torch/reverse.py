@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import torch
 
+from fusegen.library.backward import Call
 from fusegen.pipeline.by_torch import KERNEL
 from fusegen.pipeline.pipeline import Pipeline
-from fusegen.torch.backward import Call
 from fusegen.torch.overloads import NAMESPACE, Kind, backward_schema
 from fusegen.torch.tape import Task
 

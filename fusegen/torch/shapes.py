@@ -1,4 +1,5 @@
 """Shapes and types of results, also where sizes are symbols: what a tensor without memory becomes.
+And what `Framework` asks of tensors.
 """
 
 from __future__ import annotations
@@ -47,6 +48,22 @@ def _broadcast(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
         raise ShapeError("the element inputs do not broadcast against one another",
                          why=f"Shapes: {tuple(a)}, {tuple(b)}.") from None
     return found
+
+
+def zeros_in(like: Any) -> Any:
+    return like.new_zeros(like.shape)
+
+
+def summed_to(tensor: Any, shape: Sequence[Any]) -> Any:
+    return tensor.sum_to_size(shape)
+
+
+def fronted(tensor: Any, axis: int) -> Any:
+    return tensor.movedim(axis, 0)
+
+
+def spread_to(tensor: Any, shape: Sequence[Any]) -> Any:
+    return tensor.expand(*shape)
 
 
 def results(

@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
-from fusegen.torch.backward import Call, backward_of, gradients, moving_inputs
-from fusegen.torch.lists import Lists, lists_of
+from fusegen.library.backward import Call, backward_of, gradients, moving_inputs
+from fusegen.library.lists import Lists, lists_of
+from fusegen.torch import shapes
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +33,7 @@ class Task:
         """Gradients by input. Raises RuntimeError where a text, that has changed since the call,
         needs what was not kept."""
         call, arrays, cotangents = self.call, dict(self.arrays), self.cotangents
-        lists = lists_of(call, arrays)
+        lists = lists_of(call, arrays, shapes)
         if lists is not None:
             cotangents = lists.cotangents(cotangents, arrays)
             arrays |= lists.named(self.columns, arrays)
@@ -42,7 +43,7 @@ class Task:
                 and backward.outputs <= {*self.outputs}):
             raise RuntimeError(f"the text of {self.call.pipeline.name} has changed between a call "
                                "and its gradient")
-        return gradients(call, backward, arrays, self.outputs, cotangents)
+        return gradients(call, backward, arrays, self.outputs, cotangents, shapes)
 
 
 class Tape:
@@ -64,7 +65,7 @@ class Tape:
         if not moving_inputs(self.call, frozenset(present)) & {*self.asked}:
             return []
         call, given, columns = self.call, present, []
-        lists: Lists | None = lists_of(call, present)
+        lists: Lists | None = lists_of(call, present, shapes)
         if lists is not None:
             columns = lists.columns(present, outputs)
             call, given = lists.call, {**present, **lists.named(columns, present)}

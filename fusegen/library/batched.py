@@ -15,24 +15,26 @@ from typing import Any
 from fusegen.ir import graph as g
 from fusegen.ir.nesting import flatten
 from fusegen.lang.value import Value
+from fusegen.library.backward import Call
+from fusegen.library.framework import Framework
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.rewrite.adjoint.transplant import Text
-from fusegen.torch.backward import Call
 
 
 def batched(
-    call: Call, size: int, in_dims: Sequence[int | None], arrays: Sequence[Any]
+    call: Call, size: int, in_dims: Sequence[int | None], arrays: Sequence[Any],
+    framework: Framework,
 ) -> tuple[list[Any], list[int]]:
     """(results, their batch axes). in_dims: where the batch of each array is, None without."""
     names = call.pipeline.signature.arrays
     dims = [*in_dims, *[None] * (len(names) - len(in_dims))]
-    fronted = {n: a if d is None else a.movedim(d, 0)
+    fronted = {n: a if d is None else framework.fronted(a, d)
                for n, a, d in zip(names, arrays, dims, strict=False) if a is not None}
     moved = {n for n, d in zip(names, dims, strict=True) if d is not None and n in fronted}
     graph = call.traced([fronted.get(n) for n in names])
     axes = {i.name: i.axis for i in graph.inputs}
     elements = [n for n in fronted if axes[n] is g.Axis.ELEMENT]
-    rank = max(fronted[n].dim() - (n in moved) for n in elements)
+    rank = max(fronted[n].ndim - (n in moved) for n in elements)
     reduced = _reduced(call.axis, rank)
     columns = tuple(n for n in fronted if n in moved and axes[n] is g.Axis.PER_COLUMN)
     sizes = _sizes([fronted[n].shape[n in moved :] for n in elements], rank)
@@ -46,9 +48,10 @@ def batched(
             lead = rank - len(reduced)
             least = rank if axes[name] is g.Axis.ELEMENT else lead
             given[name] = _padded(array, least + 1)
-    if not any(given[n].dim() > rank for n in (*elements, *columns)):
+    if not any(given[n].ndim > rank for n in (*elements, *columns)):
         first = given[elements[0]]
-        given[elements[0]] = first.expand(size, *[1] * (rank - first.dim()), *first.shape)
+        given[elements[0]] = framework.spread_to(
+            first, (size, *[1] * (rank - first.ndim), *first.shape))
     pipeline = _with_elements(call.pipeline, columns) if columns else call.pipeline
     one = dataclasses.replace(call, pipeline=pipeline, axis=tuple(a + 1 for a in reduced))
     found = flatten(graph.structure, one.run([given.get(n) for n in names]), len(graph.outputs))
@@ -70,7 +73,7 @@ def _sizes(shapes: Sequence[Sequence[int]], rank: int) -> list[int]:
 
 def _padded(array: Any, rank: int) -> Any:
     """Axes of size 1 behind the batch, up to this rank."""
-    missing = max(rank - array.dim(), 0)
+    missing = max(rank - array.ndim, 0)
     return array.reshape(array.shape[0], *[1] * missing, *array.shape[1:])
 
 

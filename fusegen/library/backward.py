@@ -2,7 +2,7 @@
 
 One pipeline gives the gradients of all element and per-row inputs; each per-column input has a
 `ColumnGradient`, which sums over rows. These are called as users call pipelines: recorded again
-for second derivatives, as operators where torch traces.
+for second derivatives, as operators where a framework traces.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 from fusegen.ir import graph as g
 from fusegen.ir.shared import Recent
 from fusegen.lang.signature import constants_key
+from fusegen.library.framework import Framework
 from fusegen.library.grad import Gradient, grad
 from fusegen.library.grad_columns import ColumnGradient
 from fusegen.library.grad_lean import LeanGradient
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.rewrite.adjoint.reverse import active_nodes
-from fusegen.torch.shapes import dtype_in, rows_in
 
 _MOST = 256
 _KNOWN: Recent[Any, Backward] = Recent(_MOST)
@@ -28,7 +28,7 @@ _MOVING: Recent[Any, frozenset[str]] = Recent(_MOST)
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A call but for its tensors."""
+    """A call but for its arrays."""
 
     pipeline: Pipeline
     constants: Mapping[str, Any]
@@ -139,7 +139,7 @@ def _moves(graph: g.Graph, node: g.Input) -> bool:
 
 def gradients(
     call: Call, backward: Backward, arrays: Mapping[str, Any], outputs: Mapping[int, Any],
-    cotangents: Sequence[Any],
+    cotangents: Sequence[Any], framework: Framework,
 ) -> dict[str, Any]:
     """By input. arrays: those that `backward` reads; of the others, something of their shape and
     type. outputs: those that it reads."""
@@ -150,25 +150,26 @@ def gradients(
                  *(arrays[n] for n in (*lean.inputs, *lean.shapes))]
         made = lean(*given, axis=call.axis, deterministic=call.deterministic)
         found |= dict(zip(lean.wrt, made if isinstance(made, tuple) else (made,), strict=True))
-    found = {n: _as_given(value, arrays[n]) for n, value in found.items()}
+    found = {n: _as_given(value, arrays[n], framework) for n, value in found.items()}
     for name, column in backward.columns.items():
         named = {n: cotangents[i] for i, n in _contributions(column).cotangents.items()}
-        found[name] = _summed(call, column, named, arrays)
+        found[name] = _summed(call, column, named, arrays, framework)
     return found
 
 
 def _summed(
-    call: Call, column: ColumnGradient, cotangents: Mapping[str, Any], arrays: Mapping[str, Any]
+    call: Call, column: ColumnGradient, cotangents: Mapping[str, Any], arrays: Mapping[str, Any],
+    framework: Framework,
 ) -> Any:
     """The gradient of a per-column input, in its shape."""
     graph = call.pipeline.traced(frozenset(arrays), dict(call.constants)).graph
-    rows, weight = rows_in(graph.inputs, arrays, call.axis), arrays[column.wrt]
+    rows, weight = framework.rows_in(graph.inputs, arrays, call.axis), arrays[column.wrt]
     if rows.n_rows == 0:
-        return weight.new_zeros(weight.shape)
+        return framework.zeros_in(weight)
     every = {**cotangents, **arrays}
-    wide = any(dtype_in(a).name == "float64" for a in every.values())
+    wide = any(framework.dtype_in(a).name == "float64" for a in every.values())
     total = column.summed(every, call.constants, rows, "float64" if wide else "float32",
-                          dtype_in(weight).name)
+                          framework.dtype_in(weight).name)
     return total.reshape(weight.shape)
 
 
@@ -177,11 +178,11 @@ def _contributions(column: ColumnGradient) -> Gradient:
     return column.contributions
 
 
-def _as_given(value: Any, array: Any) -> Any:
+def _as_given(value: Any, array: Any, framework: Framework) -> Any:
     """A gradient in the shape of its input, which may have been broadcast to the rows, or have
     kept the reduced axes."""
     if value.shape == array.shape:
         return value
-    if value.dim() < array.dim():
+    if value.ndim < array.ndim:
         return value.reshape(array.shape)
-    return value.sum_to_size(array.shape)
+    return framework.summed_to(value, array.shape)

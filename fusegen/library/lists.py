@@ -11,10 +11,10 @@ from typing import Any
 
 from fusegen.backend.arrays.rows import Rows, tail_of
 from fusegen.ir import graph as g
+from fusegen.library.backward import Call
+from fusegen.library.framework import Framework
 from fusegen.library.grad_lists import Picked, columns_of, has_lists
 from fusegen.pipeline.pipeline import Pipeline
-from fusegen.torch.backward import Call
-from fusegen.torch.shapes import rows_in
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +24,7 @@ class Lists:
     origin: Call
     picked: Picked
     chosen: Pipeline  # returns the columns
+    framework: Framework
 
     @property
     def call(self) -> Call:
@@ -41,7 +42,7 @@ class Lists:
         return list(found)
 
     def named(self, columns: Sequence[Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """The columns as `picked` takes them: one tensor of row values for each entry."""
+        """The columns as `picked` takes them: one array of row values for each entry."""
         rows = self._rows(arrays)
         entries = [e for c, top in zip(columns, self.picked.tops, strict=True)
                    for e in self._split(c, top.k, rows)]
@@ -60,19 +61,21 @@ class Lists:
         sizes, places = tail_of(rows, "list", k)
         at = places[-1]
         assert sizes[-1] == k
-        return [array.select(at, i).reshape(rows.lead) for i in range(k)]
+        before = (slice(None),) * at
+        return [array[(*before, i)].reshape(rows.lead) for i in range(k)]
 
     def _rows(self, arrays: Mapping[str, Any]) -> Rows:
         graph = self._graph(arrays)
         own = {i.name: arrays[i.name] for i in graph.inputs}
-        return rows_in(graph.inputs, own, self.origin.axis, self.origin.keepdims)
+        return self.framework.rows_in(graph.inputs, own, self.origin.axis,
+                                      self.origin.keepdims)
 
     def _graph(self, arrays: Mapping[str, Any]) -> g.Graph:
         present = frozenset(n for n in self.origin.pipeline.signature.arrays if n in arrays)
         return self.origin.pipeline.traced(present, dict(self.origin.constants)).graph
 
 
-def lists_of(call: Call, arrays: Mapping[str, Any]) -> Lists | None:
+def lists_of(call: Call, arrays: Mapping[str, Any], framework: Framework) -> Lists | None:
     """None for a call whose gradient meets no list. Raises TraceError for lists that are long."""
     pipeline = call.pipeline
     traced = pipeline.traced(frozenset(arrays), dict(call.constants))
@@ -84,7 +87,7 @@ def lists_of(call: Call, arrays: Mapping[str, Any]) -> Lists | None:
             picked = Picked(pipeline, traced.graph)
             found = picked, columns_of(pipeline, picked)
         pipeline.derived.put(key, found)
-    return Lists(call, *found) if found else None
+    return Lists(call, found[0], found[1], framework) if found else None
 
 
 def _chooser(node: g.Node) -> g.Node | None:
