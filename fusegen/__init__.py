@@ -83,15 +83,17 @@ from fusegen.lang.lang import (
 )
 from fusegen.lang.own import OwnMonoid, monoid, product, reduce
 from fusegen.lang.value import PerColumn, PerRow
-from fusegen.pipeline import by_torch
+from fusegen.pipeline import by_jax, by_torch
 from fusegen.pipeline.compiled import Compiled, Spec
 from fusegen.pipeline.decorator import pipeline
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.states import States, merge
 
 by_torch.serve(lambda: import_module("fusegen.torch.calls"))
+by_jax.serve(lambda: import_module("fusegen.jax.calls"))
 
 if TYPE_CHECKING:
+    from fusegen import jax as jax
     from fusegen import torch as torch
     from fusegen.library.check import Report, check
     from fusegen.library.grad import Gradient, grad
@@ -114,13 +116,13 @@ else:  # what a type checker knows is all there is
             return globals().setdefault(name, found)
         if name.startswith("__"):
             raise AttributeError(name)
-        if name == "torch":  # an import of which is an attribute from then on
-            return import_module("fusegen.torch")
+        if name in ("jax", "torch"):  # an import of which is an attribute from then on
+            return import_module(f"fusegen.{name}")
         fix = f"Write fg.library.{name}." if name in library.PIPELINES else instead(name)
         raise UnknownName(f"fusegen has no {name}", where=callers_line(), fix=fix)
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *_LATER, "torch"})
+        return sorted({*globals(), *_LATER, "jax", "torch"})
 
 
 __all__ = [

@@ -23,7 +23,7 @@ TESTS = Path(__file__).parent
 # From the ground up: a module imports those of its own folder and of the floors below.
 FLOORS = (
     "ir", "lang", "oracle", "algebra", "backend", "rewrite", "compile", "pipeline", "library",
-    "torch", "cli",
+    "torch", "jax", "cli",
 )
 DOORS = {
     "sympy": ("algebra/",),
@@ -33,6 +33,8 @@ DOORS = {
     "cupy": ("backend/cuda/run/",),
     "matplotlib": ("cli/drawing.py",),
     "torch": ("torch/",),
+    "jax": ("jax/",),
+    "jaxlib": ("jax/",),
     "scipy": (),
 }
 LANGUAGE = ("lang/elementwise.py", "lang/reductions.py")  # for users, who are not here

@@ -151,6 +151,27 @@ class Bindable(Executable, Protocol):
         make. like: the caller's array, whose library's memory is taken."""
 
 
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A run in numbers, for compiled code that is given the arrays' addresses."""
+
+    words: tuple[int, ...]  # as templates/xla reads them
+    told: str  # all that the results depend on beside the arrays' values
+    workspace: int  # bytes that it needs beside the arrays, as a last one
+    kept: Any  # what the addresses among the words are of
+
+
+@runtime_checkable
+class Recordable(Executable, Protocol):
+    """One whose runs compiled code can make without Python."""
+
+    def record(
+        self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, order: tuple[str, ...]
+    ) -> Record:
+        """A run on arrays that lie like these, which need no memory. order: whose addresses will
+        come."""
+
+
 class Job(Protocol):
     """A pipeline on its way to something that runs; all but the first three are made when asked
     for."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,26 @@ def template_root() -> Path:
     """templates/ of the checkout, or its copy inside an installed wheel."""
     packaged = package_root() / "templates"
     return packaged if packaged.is_dir() else package_root().parent / "templates"
+
+
+_OURS = re.compile(r'^#include "([\w./]+)"\n', re.MULTILINE)
+
+
+def merged(name: str) -> str:
+    """A C++ file of the templates and all that it includes by `"…"`, each once. Names are looked up
+    beside the file, then from the root of the templates."""
+    root, known = template_root(), set[Path]()
+
+    def text(path: Path) -> str:
+        if path in known:
+            return ""
+        known.add(path)
+        beside = path.parent
+        found = path.read_text(encoding="utf-8").replace("#pragma once\n", "")
+        return _OURS.sub(lambda m: text(next(
+            p for p in (beside / m[1], root / m[1]) if p.is_file())), found)
+
+    return text(root / name)
 
 
 @cache

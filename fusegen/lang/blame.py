@@ -30,6 +30,11 @@ def is_ours(frame: FrameType) -> bool:
     return module == "fusegen" or module.startswith("fusegen.")
 
 
+def _is_a_librarys(frame: FrameType) -> bool:
+    name: str = frame.f_globals.get("__name__", "")
+    return name.partition(".")[0] in LIBRARIES
+
+
 def loc_of(frame: FrameType, line: int | None = None) -> Loc:
     """The line that a frame is at, or was when it raised."""
     file, line = frame.f_code.co_filename, frame.f_lineno if line is None else line
@@ -40,17 +45,17 @@ def line_outside(files: Collection[str]) -> Loc:
     """The nearest line of the stack that is in none of these files, and in no library of arrays."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and (
-        frame.f_code.co_filename in files
-        or frame.f_globals.get("__name__", "").partition(".")[0] in LIBRARIES
+        frame.f_code.co_filename in files or _is_a_librarys(frame)
     ):
         frame = frame.f_back
     return Loc("<unknown>", 0) if frame is None else loc_of(frame)
 
 
 def callers_line() -> Loc | None:
-    """The nearest line of the stack outside fusegen; None below the command line."""
+    """The nearest line of the stack outside fusegen and libraries of arrays, which call pipelines
+    too; None below the command line."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_ours(frame):
+    while frame is not None and (is_ours(frame) or _is_a_librarys(frame)):
         if frame.f_code.co_filename.startswith(_COMMANDS):
             return None
         frame = frame.f_back

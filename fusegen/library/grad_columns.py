@@ -228,6 +228,8 @@ def _broadcast(name: str, array: Any, shape: tuple[int, ...]) -> Any:
         return array.expand(shape)
     if hasattr(array, "__array_function__"):
         return np.broadcast_to(array, shape)
+    if hasattr(array, "__array_namespace__"):
+        return array.__array_namespace__().broadcast_to(array, shape)
     raise ArgumentError(f"{name} has shape {tuple(array.shape)}, the rows {shape}",
                         fix="Broadcast it first.")
 

@@ -25,7 +25,7 @@ from fusegen.lang.callables import Held, function_of
 from fusegen.lang.signature import Signature, signature_of
 from fusegen.lang.trace import inline
 from fusegen.lang.value import ACTIVE
-from fusegen.pipeline import by_torch
+from fusegen.pipeline import by_jax, by_torch
 from fusegen.pipeline.call import Call, prepare
 from fusegen.pipeline.compiled import Compiled, Spec, asked_for, checked, target_of
 from fusegen.pipeline.exports import Exports
@@ -107,6 +107,8 @@ class Pipeline(Held, by_torch.Calls, Exports):
             found = self.traces.recall.find(arrays, constants, out, rest)
             if found is MISS:
                 found = by_torch.served(self, arrays, constants, out, rest)
+            if found is MISS:
+                found = by_jax.served(self, arrays, constants, out, rest)
             return self._look(arrays, constants, out, rest) if found is MISS else found
         except FusegenError as error:
             raise blamed(error)  # noqa: B904

@@ -10,7 +10,8 @@ from torch._functorch.autograd_function import enable_single_level_autograd_func
 
 from fusegen.ir.nesting import flatten, nest
 from fusegen.library.backward import Call
-from fusegen.torch.tape import Tape, Task
+from fusegen.library.left import Task
+from fusegen.torch.tape import Tape
 
 Traced = Callable[[Task], dict[str, Any]]
 

@@ -13,10 +13,11 @@ from typing import Any, Protocol
 import torch
 
 from fusegen.library.backward import Call
+from fusegen.library.left import Task
 from fusegen.pipeline.by_torch import KERNEL
 from fusegen.pipeline.pipeline import Pipeline
+from fusegen.torch import shapes
 from fusegen.torch.overloads import NAMESPACE, Kind, backward_schema
-from fusegen.torch.tape import Task
 
 
 class Forward(Protocol):
@@ -54,7 +55,7 @@ def register_backward(library: Any, forward: Forward) -> None:
         task = Task(forward.call(named), tuple(wanted), frozenset(kept), present,
                     dict(zip(positions, outputs, strict=True)), columns, cotangents)
         with computing():
-            found = task.found()
+            found = task.found(shapes)
         return [found[n].contiguous() for n in wanted]
 
     def fake(

@@ -7,7 +7,6 @@ calls; where neither is possible Python goes on doing so. It stays in the proces
 from __future__ import annotations
 
 import os
-import re
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -24,14 +23,13 @@ from fusegen.backend.cpu.toolchain import build, find_compiler, version
 from fusegen.backend.findings import Finding
 from fusegen.backend.host.threads import begun, team
 from fusegen.backend.notices import LOG
-from fusegen.backend.own_files import template_root
+from fusegen.backend.own_files import merged
 from fusegen.ir.dtypes import BFLOAT16
 from fusegen.ir.shared import steady
 
 NAME = "fusegen_calls"
 PREBUILT = Path(__file__).with_name(f"{NAME}.abi3.so")
 _MANY = 64  # calls: a process that makes fewer has better things to do than to compile
-_OURS = re.compile(r'^#include "([\w.]+)"\n', re.MULTILINE)
 
 
 class Helper:
@@ -134,16 +132,7 @@ def _made(may_build: bool) -> tuple[Any, str]:
 
 def source() -> str:
     """One text of all of its files, each once."""
-    folder, known = template_root() / "cpu" / "calls", set[str]()
-
-    def text(name: str) -> str:
-        if name in known:
-            return ""
-        known.add(name)
-        found = (folder / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
-        return _OURS.sub(lambda m: text(m[1]), found)
-
-    return text("calls.cpp")
+    return merged("cpu/calls/calls.cpp")
 
 
 def _loaded(path: str) -> Any:

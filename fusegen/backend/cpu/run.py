@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fusegen.backend.backend import Progress
+from fusegen.backend.backend import Progress, Record
 from fusegen.backend.cpu.bound import CpuBound
 from fusegen.backend.cpu.launch import Launch, part_of
 from fusegen.backend.cpu.loaded import Library
+from fusegen.backend.cpu.record import recorded
 from fusegen.backend.cpu.schedule import CpuSchedule
 from fusegen.backend.cpu.table import Array, filled, words_of, workspace
 from fusegen.backend.host.threads import thread_count
 from fusegen.backend.target import CPU_TARGETS, host_cpu, runnable
-from fusegen.ir.codec import decoded
+from fusegen.ir.codec import decoded, encoded
 from fusegen.ir.errors import BackendError
 from fusegen.ir.kernel import Program
 
@@ -59,6 +60,14 @@ class CpuExecutable:
         """See `Bindable`."""
         return CpuBound(self._launches, self.program.workspace, arrays, (n_rows, n_cols), order,
                         like, makers, self._may_build)
+
+    def record(
+        self, arrays: Mapping[str, Array], n_rows: int, n_cols: int, order: tuple[str, ...]
+    ) -> Record:
+        """See `Recordable`."""
+        told = encoded(self.program).decode(), self.schedule
+        return recorded(self._launches, told, self.program.workspace, arrays, (n_rows, n_cols),
+                        order)
 
 
 def made(program: Program, schedule: CpuSchedule, source: str) -> CpuExecutable:

@@ -1,0 +1,1 @@
+"""Kernels within programs that XLA compiled: handlers of its foreign function interface."""

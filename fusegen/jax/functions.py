@@ -1,0 +1,49 @@
+"""fg.jax.op: a pipeline as a function for JAX's transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusegen.ir.errors import ArgumentError
+from fusegen.jax.calls import call
+from fusegen.lang.blame import blames
+from fusegen.pipeline.pipeline import Pipeline
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A pipeline on JAX's arrays, with constants that every call starts from."""
+
+    pipeline: Pipeline
+    constants: Mapping[str, Any]
+
+    @blames
+    def __call__(
+        self, *arrays: Any, axis: Any = -1, keepdims: bool = False, form: str = "auto",
+        deterministic: bool = False, **named: Any,
+    ) -> Any:
+        """As the pipeline is called; arrays of any kind become JAX's, results are JAX's."""
+        rest = (axis, form, "auto", deterministic, keepdims)
+        return call(self.pipeline, arrays, {**self.constants, **named}, None, rest, must=True)
+
+    def __repr__(self) -> str:
+        return f"<fusegen.jax.op of {self.pipeline!r}>"
+
+
+@blames
+def op(pipeline: Pipeline, **constants: Any) -> Function:
+    """A pipeline as a function of JAX's arrays, for jit, vmap, grad and shard_map.
+
+    Pipelines called with JAX's arrays, traced or not, do the same by themselves; this names the
+    function, gives it constants, and takes other arrays for JAX's. constants: values for calls that
+    do not give them. Raises ArgumentError.
+    """
+    if not isinstance(pipeline, Pipeline):
+        raise ArgumentError(f"op takes a pipeline, got {type(pipeline).__name__}",
+                            fix="Decorate the function with @fg.pipeline.")
+    for name in constants:
+        if name not in pipeline.signature.constants:
+            pipeline.signature.bind_constants({name: constants[name]})
+    return Function(pipeline, constants)

@@ -1,0 +1,65 @@
+"""A call of a pipeline as one operation of JAX's: shapes, eager calls, vmap.
+
+What runs is in lowered.py, what differentiates in derivatives.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
+
+from fusegen.backend.arrays.columns import check_columns
+from fusegen.backend.arrays.results import result_shape
+from fusegen.backend.registry import memories
+from fusegen.jax import shapes
+from fusegen.jax.asked import Asked
+from fusegen.jax.lowered import lowered
+from fusegen.jax.parted import aligned, typed_like
+from fusegen.library.batched import batched
+
+CALL = Primitive("fusegen")
+CALL.multiple_results = True
+
+
+def bind(asked: Asked, arrays: Sequence[Any]) -> list[Any]:
+    """Flat results."""
+    found: list[Any] = CALL.bind(*aligned(arrays), asked=asked)
+    return found
+
+
+@partial(jax.jit, static_argnums=0)
+def _run(asked: Asked, *arrays: Any) -> list[Any]:
+    return bind(asked, arrays)
+
+
+def _eager(*arrays: Any, asked: Asked) -> list[Any]:
+    return _run(asked, *arrays)  # type: ignore[no-any-return]
+
+
+def _results(*arrays: Any, asked: Asked) -> list[Any]:
+    variants = asked.variants(arrays)
+    rows = shapes.rows_in(variants.graph.inputs, asked.named(arrays), asked.axis, asked.keepdims)
+    check_columns(variants.graph, rows.n_cols)
+    return [typed_like(arrays[0], result_shape(p, rows), p.dtype.numpy)
+            for p in variants.program.outputs]
+
+
+def _mapped(arrays: Sequence[Any], dims: Sequence[Any], *, asked: Asked) -> Any:
+    given, places = asked.named(arrays), asked.named(dims)
+    names = asked.pipeline.signature.arrays
+    size = next(a.shape[d] for a, d in zip(arrays, dims, strict=True) if d is not None)
+    return batched(asked.call, size, [places.get(n) for n in names],
+                   [given.get(n) for n in names], shapes)
+
+
+CALL.def_impl(_eager)
+CALL.def_abstract_eval(_results)
+batching.primitive_batchers[CALL] = _mapped
+for _memory in memories():
+    mlir.register_lowering(CALL, mlir.lower_fun(partial(lowered, _memory), multiple_results=True),
+                           platform=_memory.name)

@@ -1,0 +1,41 @@
+"""What `Framework` asks of JAX's arrays, traced or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jax import numpy as jnp
+
+from fusegen.backend.arrays.rows import Axes, Rows, rows_of
+from fusegen.ir import graph as g
+from fusegen.ir.dtypes import DType, dtype_of
+
+
+def dtype_in(array: Any) -> DType:
+    return dtype_of(str(array.dtype))
+
+
+def rows_in(
+    inputs: Sequence[g.Input], arrays: Mapping[str, Any], axis: Axes, keepdims: bool = False
+) -> Rows:
+    return rows_of(tuple(inputs), {i.name: tuple(arrays[i.name].shape) for i in inputs}, axis,
+                   keepdims)
+
+
+def zeros_in(like: Any) -> Any:
+    return jnp.zeros(like.shape, like.dtype)
+
+
+def summed_to(array: Any, shape: Sequence[int]) -> Any:
+    more = array.ndim - len(shape)
+    axes = [i + more for i, n in enumerate(shape) if n == 1 and array.shape[i + more] != 1]
+    return array.sum((*range(more), *axes)).reshape(shape)
+
+
+def fronted(array: Any, axis: int) -> Any:
+    return jnp.moveaxis(array, axis, 0)
+
+
+def spread_to(array: Any, shape: Sequence[int]) -> Any:
+    return jnp.broadcast_to(array, shape)

@@ -1,0 +1,104 @@
+// Rows of arrays in host memory, as a step of a program that XLA compiled.
+//
+//   fusegen_learn(key, words, count)   a run: see `Plan::read`, and record.py of the backend
+//   fusegen_run                        XLA's handler
+#include "cpu/calls/plan.hpp"
+#include "xla/records.hpp"
+
+namespace fusegen {
+namespace {
+
+struct Plan {
+    int64_t n_rows, n_cols, piece_columns;
+    int threads;
+    int64_t n_buffers;
+    std::vector<Place> places;  // what the words of steps mean by an address
+    std::vector<Step> steps;
+
+    const void* device() const { return nullptr; }
+
+    void read(Numbers& given)
+    {
+        n_rows = given.next(), n_cols = given.next(), piece_columns = given.next();
+        threads = static_cast<int>(given.next());
+        n_buffers = given.next();
+        for (int64_t n = given.count(); n > 0; --n) {
+            const int64_t buffer = given.next();
+            places.push_back({buffer, given.next()});
+        }
+        for (int64_t n = given.count(); n > 0; --n) steps.push_back(step(given));
+    }
+
+    static Step step(Numbers& given)
+    {
+        Step made{};
+        made.rows = given.pointer<void(const void*, int64_t, int64_t, void*)>();
+        made.scratch_bytes = given.next();
+        made.begin = given.pointer<void(const void*, int64_t, void*)>();
+        made.known_bytes = given.next();
+        for (int64_t n = given.count(); n > 0; --n) {
+            const bool address = given.next() != 0;
+            made.words.push_back({address, given.next()});
+        }
+        for (int64_t n = given.count(); n > 0; --n) {
+            Sweep one{};
+            one.fold = given.pointer<
+                void(const void*, int64_t, int64_t, int64_t, const void*, void*)>();
+            one.finish = given.pointer<void(const void*, int64_t, int64_t, void*, void*)>();
+            one.state_bytes = given.next();
+            made.sweeps.push_back(one);
+        }
+        return made;
+    }
+
+    // False: there is no memory.
+    bool run(const Buffers& buffers) const
+    {
+        const int64_t useful = n_rows * n_cols / kPartElements;
+        const int team = static_cast<int>(useful < 2 ? 1 : useful < threads ? useful : threads);
+        for (const Step& step : steps) {
+            std::vector<int64_t> words;
+            for (const Word& one : step.words)
+                words.push_back(one.address ? reinterpret_cast<int64_t>(buffers[places[one.value]])
+                                            : one.value);
+            const bool in_pieces = useful >= 2 && n_rows < threads && n_cols > piece_columns;
+            const bool good =
+                in_pieces
+                    ? run_pieces(step, words.data(), n_rows, n_cols, piece_columns, threads)
+                    : run_rows(step, words.data(), 0, n_rows, n_cols, team);
+            if (!good) return false;
+        }
+        return true;
+    }
+};
+
+Records<Plan> records;
+
+ffi::Error run(ffi::RemainingArgs args, ffi::RemainingRets results, std::string_view key)
+{
+    const auto plan = records.find(key, nullptr);
+    if (!plan) return unknown(key);
+    const Buffers buffers(args, results);
+    if (buffers.count() != plan->n_buffers) return unknown(key);
+    if (!buffers.aligned()) return misplaced();
+    if (!plan->run(buffers))
+        return ffi::Error(ffi::ErrorCode::kResourceExhausted, "there is no memory for states");
+    return ffi::Error::Success();
+}
+
+}  // namespace
+}  // namespace fusegen
+
+extern "C" __attribute__((visibility("default"))) int fusegen_learn(
+    const char* key, const int64_t* words, int64_t count)
+{
+    return fusegen::records.learn(key, words, count);
+}
+
+#pragma GCC visibility push(default)
+XLA_FFI_DEFINE_HANDLER_SYMBOL(fusegen_run, fusegen::run,
+                              xla::ffi::Ffi::Bind()
+                                  .RemainingArgs()
+                                  .RemainingRets()
+                                  .Attr<std::string_view>("key"));
+#pragma GCC visibility pop

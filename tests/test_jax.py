@@ -1,0 +1,403 @@
+"""Pipelines as JAX meets them: jit, vmap, derivatives, types, mistakes; for the whole library."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from functools import partial
+
+import numpy as np
+import pytest
+
+import fusegen as fg
+
+jax = pytest.importorskip("jax", reason="JAX is not installed")
+from support.jax_cases import (  # noqa: E402
+    DIFFERENTIABLE,
+    EVERY,
+    PEERS,
+    L,
+    arguments,
+    close,
+    is_float,
+    loss,
+)
+
+jnp = jax.numpy
+X = np.random.default_rng(1).standard_normal((6, 40), dtype=np.float32)
+
+
+@pytest.fixture
+def wide():
+    with jax.enable_x64(True):
+        yield
+
+
+# ---- calls ----
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_pipeline_under_jit(name):
+    """As NumPy's arrays give it, in JAX's arrays, nested alike, without Python in the program."""
+    pipeline, arrays = L.PIPELINES[name], arguments(name)
+    wanted = pipeline(*arrays)
+    function = jax.jit(pipeline)
+    found = function(*arrays[:1], *map(jnp.asarray, arrays[1:]))
+    assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    close(found, wanted, 1e-6, 1e-7)
+    close(pipeline(*map(jnp.asarray, arrays)), wanted, 1e-6, 1e-7)
+    for f, w in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        assert isinstance(f, jax.Array)
+        assert f.dtype == ("int32" if w.dtype == np.int64 else w.dtype)
+    text = function.lower(*map(jnp.asarray, arrays)).as_text()
+    assert "@fusegen_cpu" in text
+    assert "callback" not in text
+
+
+@pytest.mark.parametrize("axis", [-1, 0, 1, (0, 2), (2, 1), None])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_axes(axis, keepdims):
+    x = np.random.default_rng(2).standard_normal((3, 4, 5), dtype=np.float32)
+    for name in ("softmax", "logsumexp", "topk"):
+        call = partial(L.PIPELINES[name], axis=axis, keepdims=keepdims,
+                       **({"k": 3} if name == "topk" else {}))
+        found = jax.jit(call)(x)
+        close(found, call(x), 1e-6, 1e-7)
+        close(jax.jit(jax.grad(loss(call)))(x), jax.grad(loss(call))(jnp.asarray(x)), 1e-5)
+
+
+@fg.pipeline
+def mixed(x, y, shift: fg.PerRow, scale: fg.PerColumn):
+    return {"total": fg.sum((x + y) * scale) + shift, "row": ((x - fg.mean(x)) * scale + y,),
+            "above": x > y, "count": fg.count(x > 0)}
+
+
+def test_broadcast_inputs_results_of_every_kind_and_empty_ones():
+    source = np.random.default_rng(3)
+    x, shift = source.standard_normal((3, 4, 5)), source.standard_normal(4)
+    shapes = [(5,), (4, 5), (3, 1, 5), (3, 4, 1)]
+    with jax.enable_x64(True):
+        for shape in shapes:
+            arrays = x, source.standard_normal(shape), shift, source.standard_normal(5)
+            found = jax.jit(mixed)(*map(jnp.asarray, arrays))
+            wanted = mixed(*arrays)
+            assert list(found) == sorted(wanted)
+            assert found["above"].dtype == bool
+            close(found, wanted, 1e-12, 1e-12)
+    none = jax.jit(L.softmax_topk)(jnp.zeros((0, 7)))
+    assert [r.shape for r in none] == [(0, 5), (0, 5)]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "uint16", "int32", "bool"])
+def test_types(dtype):
+    x = jnp.asarray(X * 9).astype(dtype)
+    text = fg.pipeline(lambda x: (fg.max(fg.where(x > 0, x, 0)), fg.mean(x * 1.0), x))
+    narrow = {"int64": "int32"}  # what was picked from narrower integers fits
+    found, wanted = jax.jit(text)(x), text(np.asarray(x))
+    assert [f.dtype for f in found] == [narrow.get(w.dtype.name, w.dtype) for w in wanted]
+    close(found, wanted, 1e-6)
+
+
+def test_lengths_of_rows():
+    @fg.pipeline
+    def masked(x, lengths: fg.PerRow):
+        return fg.logsumexp(fg.ragged(x, lengths))
+
+    lengths = np.array([1, 40, 7, 3, 12, 39], np.int32)
+    found = jax.jit(masked)(X, lengths)
+    close(found, np.array([np.log(np.exp(x[:n].astype("f8")).sum())
+                           for x, n in zip(X, lengths, strict=True)]))
+    peer = jax.vmap(lambda x, n: jax.nn.logsumexp(jnp.where(jnp.arange(40) < n, x, -jnp.inf)))
+    close(jax.grad(lambda x: masked(x, lengths).sum())(jnp.asarray(X)),
+          jax.grad(lambda x: peer(x, lengths).sum())(jnp.asarray(X)))
+
+
+def test_long_rows_on_several_threads(monkeypatch):
+    monkeypatch.setenv("FUSEGEN_THREADS", "3")
+    x = np.random.default_rng(4).standard_normal((2, 600_001), dtype=np.float32)
+    for rows in (x, x.reshape(1, -1), x[:, :600_000].reshape(-1, 100)):
+        close(jax.jit(lambda x: L.softmax_topk(x * 1))(rows), L.softmax_topk(rows), 1e-6)
+
+
+def test_one_trace_serves_all_values_and_one_compilation_all_calls():
+    traces = []
+
+    @partial(jax.jit, static_argnames="k")
+    def function(x, k):
+        traces.append(k)
+        return L.topk(L.softmax(x), k=k)
+
+    from fusegen.jax.operators import _run
+
+    for k in (3, 4, 3):
+        for scale in (1, 2, 3):
+            close(function(X * scale, k), L.topk(L.softmax(X * scale), k=k), 1e-6)
+    assert traces == [3, 4]
+    L.softmax(jnp.asarray(X))
+    before = _run._cache_size()
+    for scale in (1, 2, 3):
+        L.softmax(jnp.asarray(X) * scale)
+    assert _run._cache_size() == before
+
+
+def test_donated_buffers():
+    function = jax.jit(L.softmax, donate_argnums=0)
+    for _ in range(3):
+        x = jnp.asarray(X) + 0
+        close(function(x), L.softmax(X), 1e-6)
+
+
+def test_inside_loops_and_checkpoints():
+    def looped(x):
+        return jax.lax.scan(lambda c, _: (L.softmax(c * 3), L.logsumexp(c)), x, None, length=3)
+
+    def peer(x):
+        return jax.lax.scan(lambda c, _: (jax.nn.softmax(c * 3), jax.nn.logsumexp(c, -1)), x,
+                            None, length=3)
+
+    x = jnp.asarray(X)
+    close(jax.jit(looped)(x), peer(x), 1e-5)
+    close(jax.grad(loss(looped))(x), jax.grad(loss(peer))(x), 1e-4, 1e-5)
+    close(jax.grad(loss(jax.checkpoint(looped)))(x), jax.grad(loss(peer))(x), 1e-4, 1e-5)
+
+
+# ---- vmap ----
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_vmap(name):
+    pipeline = L.PIPELINES[name]
+    batch = [tuple(map(jnp.asarray, arguments(name, (4, 17), seed=i))) for i in range(3)]
+    stacked = [jnp.stack(a) for a in zip(*batch, strict=True)]
+    close(jax.vmap(pipeline)(*stacked), jax.tree.map(lambda *r: jnp.stack(r),
+                                                     *[pipeline(*b) for b in batch]), 1e-6)
+    more = (None,) * (len(stacked) - 1)
+    shared = jax.jit(jax.vmap(pipeline, (1, *more)))(jnp.moveaxis(stacked[0], 0, 1), *batch[0][1:])
+    for i, arrays in enumerate(batch):
+        close(jax.tree.map(lambda r, i=i: r[i], shared), pipeline(arrays[0], *batch[0][1:]), 1e-6)
+
+
+DIMS = [(0, None, None, None), (None, 0, None, None), (None, None, 0, None),
+        (None, None, None, 0), (2, 1, 1, 1), (None, 0, 0, 1)]
+
+
+@pytest.mark.parametrize("axis", [-1, 0, None])
+@pytest.mark.parametrize("dims", DIMS, ids=str)
+def test_vmap_of_every_kind_of_input(dims, axis):
+    shape, n, source = (4, 5), 3, np.random.default_rng(5)
+    stays, cols = {-1: ((4,), 5), 0: ((5,), 4), None: ((), 20)}[axis]
+    sizes = [shape, (5,) if axis == -1 else shape, stays, (cols,)]
+    dims = tuple(None if d is None else min(d, len(s)) for s, d in zip(sizes, dims, strict=True))
+    arrays = [source.standard_normal(s if d is None else (*s[:d], n, *s[d:])).astype(np.float32)
+              for s, d in zip(sizes, dims, strict=True)]
+    call = partial(mixed, axis=axis)
+    found = jax.vmap(call, dims)(*map(jnp.asarray, arrays))
+    for i in range(n):
+        one = [a if d is None else a.take(i, d) for a, d in zip(arrays, dims, strict=True)]
+        close(jax.tree.map(lambda r, i=i: r[i], found), call(*one), 1e-5, 1e-5)
+
+
+# ---- derivatives ----
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+@pytest.mark.usefixtures("wide")
+def test_derivatives_are_those_of_the_text_in_jnp(name):
+    """grad, per-sample gradients and tangents, by every input of floats, in float64."""
+    arrays = [jnp.asarray(a) for a in arguments(name, (4, 17), np.float64)]
+    numbers = tuple(i for i, a in enumerate(arrays) if is_float(a))
+    if name == "moe_gate":
+        numbers = (0,)  # the bias only chooses
+    ours, peer = loss(L.PIPELINES[name]), loss(PEERS[name])
+    found = jax.jit(jax.grad(ours, numbers))(*arrays)
+    close(found, jax.grad(peer, numbers)(*arrays), 1e-9, 1e-10)
+    batched = [jnp.stack([a, a[::-1]]) if i == 0 or not is_float(a) else a
+               for i, a in enumerate(arrays)]
+    dims = tuple(0 if b.ndim > a.ndim else None for a, b in zip(arrays, batched, strict=True))
+    each, theirs = (jax.vmap(jax.grad(f, numbers), dims)(*batched) for f in (ours, peer))
+    close(each, theirs, 1e-9, 1e-10)
+    moves = [jnp.cos(a) if is_float(a) else np.zeros(a.shape, jax.dtypes.float0) for a in arrays]
+    if name == "moe_gate":
+        moves[1] = jnp.zeros_like(arrays[1])
+    tangents, theirs = (jax.jvp(f, arrays, moves)[1] for f in (L.PIPELINES[name], PEERS[name]))
+    for f, t in zip(jax.tree.leaves(tangents), jax.tree.leaves(theirs), strict=True):
+        if f.dtype != jax.dtypes.float0:
+            close(f, t, 1e-9, 1e-10)
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "logsumexp"])
+@pytest.mark.usefixtures("wide")
+def test_derivatives_of_derivatives(name):
+    from jax.test_util import check_grads
+
+    arrays = [jnp.asarray(a) for a in arguments(name, (2, 7), np.float64)]
+    check_grads(jax.jit(L.PIPELINES[name]), arrays, order=2)
+
+
+@pytest.mark.usefixtures("wide")
+def test_jacobians_and_hessians():
+    row, rows = jnp.asarray(X[0], "f8"), jnp.asarray(X, "f8")
+    wanted = jax.jacrev(jax.nn.softmax)(row)
+    close(jax.jacrev(L.softmax)(row), wanted, 1e-10, 1e-12)
+    close(jax.jacfwd(L.softmax)(row), wanted, 1e-10, 1e-12)
+    wanted = jax.vmap(jax.hessian(jax.nn.logsumexp))(rows)
+    for twice in (jax.hessian, lambda f: jax.jacrev(jax.jacrev(f))):
+        close(jax.jit(jax.vmap(twice(L.logsumexp)))(rows), wanted, 1e-9, 1e-12)
+
+
+def test_what_is_kept_for_the_gradient():
+    """softmax keeps its result alone; a sum keeps nothing."""
+    x = jnp.asarray(X)
+    for pipeline, wanted in ((L.softmax, 1), (fg.pipeline(lambda x: fg.sum(x)), 0)):
+        result, backwards = jax.vjp(pipeline, x)
+        kept = {id(leaf): leaf for leaf in jax.tree.leaves(backwards)}
+        kept = [a for a in kept.values() if a.shape == x.shape]
+        assert len(kept) == wanted
+        assert all(np.array_equal(a, result) for a in kept)
+
+
+# ---- mistakes ----
+
+
+def test_mistakes_say_what_to_do():
+    x = jnp.asarray(X)
+    text = fg.pipeline(lambda x, *, t=1.0: fg.sum(x * t))
+    with pytest.raises(fg.ArgumentError, match="constant t is traced by JAX"):
+        jax.jit(lambda x, t: text(x, t=t))(x, 2.0)
+    with pytest.raises(fg.ArgumentError, match="out= cannot be said"):
+        jax.jit(lambda x: L.softmax(x, out=x))(x)
+    with pytest.raises(fg.ArgumentError, match="device= cannot be said"):
+        jax.jit(lambda x: L.softmax(x, device="cpu"))(x)
+    with pytest.raises(fg.ShapeError, match="topk of 50"):
+        jax.jit(lambda x: L.topk(x, k=50))(x)
+    with pytest.raises(fg.ShapeError, match="weight has shape"):
+        jax.jit(L.layer_norm)(x, x[0, :3])
+    with pytest.raises(fg.DTypeError, match="complex64"):
+        jax.jit(L.softmax)(x + 1j)
+    with pytest.raises(fg.TraceError, match="prod"):
+        jax.grad(lambda x: fg.pipeline(lambda x: fg.prod(x))(x).sum())(x)
+    with pytest.raises(fg.ArgumentError, match="op takes a pipeline"):
+        fg.jax.op(jax.nn.softmax)
+    with pytest.raises(fg.ArgumentError, match="no parameter 'q'"):
+        fg.jax.op(L.topk, q=3)
+
+
+def test_types_of_64_bits_that_jax_has_not():
+    whole = fg.pipeline(lambda x: fg.sum(x))
+    x = jnp.arange(12).reshape(3, 4)
+    with pytest.raises(fg.DTypeError, match="result of int64, which JAX has not"):
+        jax.jit(whole)(x)
+    assert whole(x).dtype == "int32"  # in eager mode the values can be looked at
+    with pytest.raises(fg.DTypeError, match="does not hold"):
+        whole(jnp.full((2, 3), 2**30))
+    with pytest.raises(fg.DTypeError, match="weight holds float64"):
+        L.rms_norm(jnp.asarray(X), np.full(40, 1 / 3))
+    with jax.enable_x64(True):
+        assert jax.jit(whole)(jnp.full((2, 3), 2**40)).tolist() == [3 * 2**40] * 2
+        assert jax.jit(L.argmax)(X).dtype == "int64"
+
+
+def test_a_text_that_changed_after_it_was_traced():
+    scale = [2.0]
+
+    @fg.pipeline
+    def scaled(x):
+        return fg.sum(x) * scale[0]
+
+    x = jnp.asarray(X)
+    traced = jax.jit(scaled).trace(x)
+    close(scaled(x), X.sum(1) * 2, 1e-4, 1e-4)
+    scale[0] = 3.0
+    close(scaled(x), X.sum(1) * 3, 1e-4, 1e-4)
+    with pytest.raises(fg.PipelineError, match="has changed since JAX traced"):
+        traced.lower()
+
+
+# ---- op ----
+
+
+def test_op_takes_other_arrays_and_constants():
+    top = fg.jax.op(L.topk, k=3)
+    for found, k in ((top(X), 3), (top(X.tolist(), k=2), 2), (jax.jit(top)(X), 3)):
+        assert all(isinstance(r, jax.Array) and r.shape == (6, k) for r in found)
+        close(found, L.topk(X, k=k))
+    assert "topk" in repr(top)
+    out = np.empty_like(X)
+    assert L.softmax(jnp.asarray(X), out=out) is out
+    close(out, L.softmax(X))
+
+
+# ---- processes ----
+
+PROGRAM = """
+import sys
+import fusegen as fg
+assert "jax" not in sys.modules
+import jax, numpy as np
+from jax.sharding import PartitionSpec as P
+assert "fusegen.jax" not in sys.modules
+mesh = jax.make_mesh((2,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
+x = np.random.default_rng(0).standard_normal((8, 33), dtype=np.float32)
+wanted = fg.library.softmax(x)
+parted = jax.device_put(x, jax.NamedSharding(mesh, P("rows")))
+
+def function(x):
+    return fg.library.softmax(x)
+
+np.testing.assert_allclose(jax.jit(function)(parted), wanted, rtol=1e-6)
+own = jax.jit(jax.shard_map(function, mesh=mesh, in_specs=P("rows"), out_specs=P("rows")))
+found = own(parted)
+assert found.sharding.spec == P("rows")
+np.testing.assert_allclose(found, wanted, rtol=1e-6)
+text = own.lower(parted).compile().as_text()
+assert "all-gather" not in text and "fusegen_cpu" in text
+w = np.linspace(1, 2, 33, dtype=np.float32)
+norm = fg.library.rms_norm
+both = jax.grad(lambda x, w: (norm(function(x), w)**2).sum(), (0, 1))
+own = jax.shard_map(both, mesh=mesh, in_specs=(P("rows"), P()), out_specs=(P("rows"), P()))
+for found, right in zip(jax.jit(own)(parted, w), both(x, w)):
+    np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-5)
+explicit = jax.make_mesh((2,), ("rows",), axis_types=(jax.sharding.AxisType.Explicit,))
+with jax.set_mesh(explicit):
+    given = jax.device_put(x, jax.NamedSharding(explicit, P("rows")))
+    try:
+        jax.jit(function)(given)
+    except fg.ArgumentError as error:
+        assert "sharded explicitly" in str(error) and "shard_map" in str(error)
+    else:
+        raise AssertionError
+    found = jax.sharding.auto_axes(function, out_sharding=P("rows"))(given)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+"""
+
+
+def test_parted_arrays_and_programs_kept_on_disk(tmp_path):
+    """The second process runs the programs that the first one compiled."""
+    settings = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path), "JAX_PLATFORMS": "cpu",
+                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+                "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+                "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    kept = []
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(PROGRAM)], text=True,
+                              capture_output=True, env={**os.environ, **settings})
+        assert done.returncode == 0, done.stderr
+        kept.append(sorted(p.name for p in tmp_path.glob("*-cache")))
+    assert kept[0] == kept[1] != []
+
+
+def test_without_a_compiler_python_is_called(monkeypatch):
+    """On the CPU alone, and it says so."""
+    from fusegen.jax import ready
+
+    def missing(*_):
+        raise fg.BackendError("no C++ compiler was found")
+
+    monkeypatch.setattr(ready, "_handler", missing)
+    text = fg.pipeline(lambda x, y: (fg.sum(x * y), x - fg.max(y)))
+    with pytest.warns(RuntimeWarning, match="go back into Python here: no C"):
+        found = jax.jit(text)(X, X[0])
+    close(found, text(X, X[0]), 1e-6)
+    close(jax.jit(jax.grad(loss(text)))(X, X[0]), jax.grad(loss(text))(jnp.asarray(X), X[0]))
