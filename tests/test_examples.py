@@ -14,8 +14,9 @@ EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
 def test_example(example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "assert" in example.read_text()
-    if example.stem.startswith("torch_"):
-        pytest.importorskip("torch", reason="torch is not installed")
+    library = example.stem.partition("_")[0]
+    if library in ("jax", "torch"):
+        pytest.importorskip(library, reason=f"{library} is not installed")
     monkeypatch.setattr(sys, "argv", [str(example)])
     runpy.run_path(str(example), run_name="__main__")
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from fusegen.ir.dtypes import DType, dtype_of
-from fusegen.ir.errors import ArgumentError, DTypeError
+from fusegen.ir.errors import ArgumentError, BackendError, CompilerError, DTypeError
 from fusegen.ir.nesting import nest
 from fusegen.jax import derivatives  # noqa: F401  (they are of the operation that is bound)
 from fusegen.jax.asked import Asked
@@ -45,7 +45,12 @@ def call(
             raise _too_wide(pipeline, wide)
         return MISS
     made = Call(asked, constants, axis, keepdims, form, deterministic)
-    found = bind(Asked.of(made, tuple(given)), list(given.values()))
+    try:
+        found = bind(Asked.of(made, tuple(given)), list(given.values()))
+    except (BackendError, CompilerError):
+        if traced:
+            raise
+        return MISS  # values that are there go to kernels by DLPack as well
     structure = asked.traced(frozenset(given), constants).graph.structure
     return nest(structure, list(found))
 

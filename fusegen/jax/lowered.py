@@ -15,7 +15,7 @@ from jax import numpy as jnp
 
 from fusegen.backend.arrays.results import result_shape
 from fusegen.backend.arrays.rows import Rows, tail_of
-from fusegen.backend.arrays.unmade import unmade
+from fusegen.backend.host.unmade import unmade
 from fusegen.backend.memory import Memory
 from fusegen.ir import graph as g
 from fusegen.ir.kernel import Param

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 from jax.extend.core import Primitive
@@ -16,6 +16,7 @@ from jax.interpreters import batching, mlir
 from fusegen.backend.arrays.columns import check_columns
 from fusegen.backend.arrays.results import result_shape
 from fusegen.backend.registry import memories
+from fusegen.ir.errors import BackendError
 from fusegen.jax import shapes
 from fusegen.jax.asked import Asked
 from fusegen.jax.lowered import lowered
@@ -57,9 +58,16 @@ def _mapped(arrays: Sequence[Any], dims: Sequence[Any], *, asked: Asked) -> Any:
                    [given.get(n) for n in names], shapes)
 
 
+def _nowhere(context: Any, *_: Any, asked: Asked) -> NoReturn:
+    raise BackendError(
+        f"{asked.pipeline.name} has no kernels for {', '.join(context.module_context.platforms)}: "
+        f"there are some for {', '.join(m.name for m in memories())}")
+
+
 CALL.def_impl(_eager)
 CALL.def_abstract_eval(_results)
 batching.primitive_batchers[CALL] = _mapped
+mlir.register_lowering(CALL, _nowhere)
 for _memory in memories():
     mlir.register_lowering(CALL, mlir.lower_fun(partial(lowered, _memory), multiple_results=True),
                            platform=_memory.name)

@@ -18,7 +18,7 @@ from fusegen.backend.arrays.strips import whole_vectors
 from fusegen.backend.backend import Executable, Record, Recordable
 from fusegen.backend.memory import Adopted, Memory
 from fusegen.backend.notices import warn_once
-from fusegen.backend.xla.handler import Handler, handler
+from fusegen.backend.xla.handler import BOUNDARY, Handler, handler
 from fusegen.ir.errors import BackendError, CompilerError
 from fusegen.pipeline.variants import Key, Variants
 
@@ -92,7 +92,8 @@ def _foreign(found: Sequence[Recordable], arrays: Arrays, memory: Memory) -> Rea
     order = tuple(arrays.lie)
     records: list[Record] = [e.record(arrays.lie, *arrays.shape, order) for e in found]
     made, name = _handler(memory.name)
-    return _Foreign(name, made.learn(records), max(r.workspace for r in records))
+    most = max(r.workspace for r in records)
+    return _Foreign(name, made.learn(records), most + BOUNDARY if most else 0)
 
 
 @dataclass(frozen=True)

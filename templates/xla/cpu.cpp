@@ -11,7 +11,7 @@ namespace {
 struct Plan {
     int64_t n_rows, n_cols, piece_columns;
     int threads;
-    int64_t n_buffers;
+    int64_t arrays;
     std::vector<Place> places;  // what the words of steps mean by an address
     std::vector<Step> steps;
 
@@ -21,11 +21,8 @@ struct Plan {
     {
         n_rows = given.next(), n_cols = given.next(), piece_columns = given.next();
         threads = static_cast<int>(given.next());
-        n_buffers = given.next();
-        for (int64_t n = given.count(); n > 0; --n) {
-            const int64_t buffer = given.next();
-            places.push_back({buffer, given.next()});
-        }
+        arrays = given.next();
+        places = read_places(given);
         for (int64_t n = given.count(); n > 0; --n) steps.push_back(step(given));
     }
 
@@ -78,8 +75,8 @@ ffi::Error run(ffi::RemainingArgs args, ffi::RemainingRets results, std::string_
 {
     const auto plan = records.find(key, nullptr);
     if (!plan) return unknown(key);
-    const Buffers buffers(args, results);
-    if (buffers.count() != plan->n_buffers) return unknown(key);
+    const Buffers buffers(args, results, plan->arrays);
+    if (!buffers.fit()) return unknown(key);
     if (!buffers.aligned()) return misplaced();
     if (!plan->run(buffers))
         return ffi::Error(ffi::ErrorCode::kResourceExhausted, "there is no memory for states");

@@ -65,33 +65,48 @@ private:
     std::map<std::string, Plans, std::less<>> plans_;
 };
 
-// A place in memory: an argument or a result of the call, or bytes of the last result, which is
-// what the run needs beside them.
+// A place in memory: an argument or a result of the call, or bytes of the last result, where that is
+// the workspace: what the run needs beside the arrays.
 struct Place { int64_t buffer, offset; };
+
+inline std::vector<Place> read_places(Numbers& given)
+{
+    std::vector<Place> places;
+    for (int64_t n = given.count(); n > 0; --n) {
+        const int64_t buffer = given.next();
+        places.push_back({buffer, given.next()});
+    }
+    return places;
+}
 
 // Buffers of a call, arguments first. XLA begins them all on a boundary; what comes from elsewhere
 // may not.
 class Buffers {
 public:
-    Buffers(const ffi::RemainingArgs& args, const ffi::RemainingRets& results)
+    Buffers(const ffi::RemainingArgs& args, const ffi::RemainingRets& results, int64_t arrays)
+        : arrays_(static_cast<size_t>(arrays))
     {
         for (size_t i = 0; i < args.size(); ++i)
             if (auto one = args.get<ffi::AnyBuffer>(i)) at_.push_back(start(*one));
         for (size_t i = 0; i < results.size(); ++i)
             if (auto one = results.get<ffi::AnyBuffer>(i)) at_.push_back(start(**one));
+        if (at_.size() == arrays_ + 1)  // it has so much more
+            at_.back() += (kRoom - number(at_.back()) % kRoom) % kRoom;
     }
+    bool fit() const { return at_.size() == arrays_ || at_.size() == arrays_ + 1; }
     bool aligned() const
     {
         for (const char* one : at_)
-            if (reinterpret_cast<uintptr_t>(one) % kBoundary) return false;
+            if (number(one) % kVector) return false;
         return true;
     }
-    int64_t count() const { return static_cast<int64_t>(at_.size()); }
     char* operator[](const Place& p) const { return at_[p.buffer] + p.offset; }
 
 private:
-    static constexpr uintptr_t kBoundary = 16;  // of the widest load
+    static constexpr uintptr_t kVector = 16, kRoom = 256;
+    static uintptr_t number(const char* at) { return reinterpret_cast<uintptr_t>(at); }
     static char* start(const ffi::AnyBuffer& one) { return static_cast<char*>(one.untyped_data()); }
+    size_t arrays_;
     std::vector<char*> at_;
 };
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fusegen.backend.arrays.unmade import unmade
 from fusegen.backend.backend import Record
 from fusegen.backend.cpu.table import Array, words_of
 from fusegen.backend.host.chunks import PIECE_COLUMNS
 from fusegen.backend.host.threads import thread_count
+from fusegen.backend.host.unmade import unmade
 from fusegen.ir.kernel import Param
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def recorded(
         places.append((len(order), end))
         end += -(-array.size * array.itemsize // _LINE) * _LINE
     at = {name: i for i, name in enumerate((*order, *held))}
-    words = [*shape, PIECE_COLUMNS, thread_count(), len(order) + bool(end), len(places),
+    words = [*shape, PIECE_COLUMNS, thread_count(), len(order), len(places),
              *(n for place in places for n in place), len(launches)]
     every: list[Any] = [told, shape, order]
     for launch in launches:

@@ -21,6 +21,7 @@ from fusegen.backend.own_files import merged
 from fusegen.ir.errors import BackendError
 
 LEARN, RUN = "fusegen_learn", "fusegen_run"
+BOUNDARY = 256  # bytes: a workspace begins on one, wherever what XLA gives for it begins
 _PLATFORMS = {"cpu": "cpu", "cuda": "CUDA"}  # of memories, as XLA calls them
 
 

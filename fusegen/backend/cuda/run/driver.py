@@ -75,6 +75,10 @@ class Driver:
             found.append((text.value or b"unknown").decode())
         return BackendError(f"{what}: {found[0]} ({found[1]})")
 
+    def address(self, name: str) -> int:
+        """Of one of its functions, for compiled code."""
+        return ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value or 0
+
     def _check(self, code: int, what: str) -> None:
         if code:
             raise self.error(code, what)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from fusegen.backend.backend import Progress
+from fusegen.backend.backend import Progress, Record
 from fusegen.backend.cuda.run.device import (
     bind_context,
     context_reader,
@@ -30,6 +30,7 @@ from fusegen.backend.cuda.run.geometry import (
     room_of,
 )
 from fusegen.backend.cuda.run.nvrtc import machine_code
+from fusegen.backend.cuda.run.record import Step, recorded
 from fusegen.backend.cuda.run.tickets import Tickets
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, launches
@@ -102,6 +103,16 @@ class CudaExecutable:
     ) -> Bound:
         """See `Bindable`."""
         return self._bound(extent_of(self.program, arrays, n_rows, n_cols), order, like, makers)
+
+    def record(
+        self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, order: tuple[str, ...]
+    ) -> Record:
+        """See `Recordable`."""
+        plan = self._plan(extent_of(self.program, arrays, n_rows, n_cols))
+        steps = [Step(function, launcher.geometry, names, launcher.numbers)
+                 for function, (launcher, names) in zip(self._functions, plan.launchers,
+                                                        strict=True)]
+        return recorded(self, steps, plan.room, plan.counters, order)
 
     def _bound(
         self, extent: Extent, order: tuple[str, ...], like: Any,

@@ -18,7 +18,7 @@ from fusegen.backend.cuda.schedule.launch import (
 from fusegen.ir.errors import BackendError, InternalError
 from fusegen.ir.kernel import Program
 
-_BOUNDARY = 256  # bytes; every array in a room starts on one
+BOUNDARY = 256  # bytes; every array in a room starts on one
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def room_of(
     offsets, end = {}, 0
     for name, size in sizes.items():
         offsets[name] = end
-        end += -(-size // _BOUNDARY) * _BOUNDARY
+        end += -(-size // BOUNDARY) * BOUNDARY
     return Room(end, offsets)
 
 

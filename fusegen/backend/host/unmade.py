@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fusegen.backend.arrays.spans import VECTOR
 from fusegen.backend.memory import Shape
 from fusegen.ir.dtypes import DType
 
-_BOUNDARY = 16 * VECTOR
+_BOUNDARY = 256  # bytes
 _ROOM = np.zeros(2 * _BOUNDARY, np.uint8)
 _START = _ROOM[-_ROOM.ctypes.data % _BOUNDARY :]  # an array that is alone in its allocation
 

@@ -1,0 +1,62 @@
+"""Runs in numbers, as templates/xla/cuda.cpp reads them.
+
+Counters lie in the workspace of the call and are zeroed by it: nobody else's launches use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fusegen.backend.backend import Record
+from fusegen.backend.cuda.run.driver import Driver, Geometry
+from fusegen.backend.cuda.run.geometry import BOUNDARY, Counters, Room
+
+_FUNCTIONS = ("cuLaunchKernelEx", "cuMemsetD8Async", "cuStreamGetCtx", "cuCtxPushCurrent_v2",
+              "cuCtxPopCurrent_v2", "cuGetErrorName")
+
+
+class Loaded(Protocol):
+    """Kernels on a device."""
+
+    source: str
+    schedule: Any
+    context: int
+    driver: Driver
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One launch: its function's handle, names of its pointers, and the numbers behind them."""
+
+    function: int
+    geometry: Geometry
+    pointers: tuple[str, ...]
+    numbers: tuple[int, ...]
+
+
+def recorded(
+    loaded: Loaded, steps: Sequence[Step], room: Room, counters: Sequence[Counters],
+    order: tuple[str, ...],
+) -> Record:
+    """See `Recordable.record`."""
+    places = {name: (i, 0) for i, name in enumerate(order)}
+    places |= {name: (len(order), offset) for name, offset in room.offsets.items()}
+    end = room.n_bytes
+    zeroed: list[int] = []
+    for one in counters:
+        places[one.name] = (len(order), end)
+        zeroed += [end, one.n_bytes]
+        end += -(-one.n_bytes // BOUNDARY) * BOUNDARY
+    words = [loaded.context, *map(loaded.driver.address, _FUNCTIONS), len(order),
+             len(counters), *zeroed, len(steps)]
+    for step in steps:
+        shape = step.geometry
+        words += [step.function, shape.grid, shape.threads, shape.shared_bytes, shape.cluster,
+                  shape.together, len(step.pointers), *(n for p in step.pointers
+                                                        for n in places[p]),
+                  len(step.numbers), *step.numbers]
+    told = [(s.geometry, s.pointers, s.numbers) for s in steps]
+    return Record(tuple(map(int, words)), repr((loaded.source, loaded.schedule, order, told)), end,
+                  loaded)

@@ -1,0 +1,175 @@
+// Rows of arrays on a GPU, as a step of a program that XLA compiled: launches, queued on its stream.
+//
+//   fusegen_learn(key, words, count)   a run: see `Plan::read`, and record.py of the backend
+//   fusegen_run                        XLA's handler
+//
+// The driver's functions are told with each run: nothing is linked, no header of CUDA's is needed.
+// The host waits for nothing, so that XLA may capture a call into a graph.
+#include "xla/records.hpp"
+
+#include <atomic>
+#include <cstring>
+
+namespace fusegen {
+namespace {
+
+struct Attribute {  // CUlaunchAttribute
+    unsigned id, pad;
+    unsigned value[16];
+};
+
+struct Config {  // CUlaunchConfig
+    unsigned grid[3], block[3], shared;
+    void* stream;
+    Attribute* attributes;
+    unsigned count;
+};
+
+struct Driver {
+    int (*launch)(const Config*, void* function, void** arguments, void** extra);
+    int (*fill)(unsigned long long at, unsigned char value, size_t bytes, void* stream);
+    int (*context_of)(void* stream, void** context);
+    int (*push)(void* context);
+    int (*pop)(void** context);
+    int (*name)(int code, const char** text);
+};
+
+constexpr unsigned kCooperative = 2, kCluster = 4;  // CUlaunchAttributeID
+
+struct Launch {
+    void* function;
+    unsigned grid, threads, shared, cluster;
+    bool together;  // all blocks are on the device at once
+    std::vector<Place> pointers;
+    std::vector<int64_t> numbers;
+
+    int run(const Driver& driver, const Buffers& buffers, void* stream) const
+    {
+        Attribute attributes[2] = {};
+        unsigned count = 0;
+        if (cluster > 1) {
+            Attribute& one = attributes[count++];
+            one.id = kCluster, one.value[0] = cluster, one.value[1] = one.value[2] = 1;
+        }
+        if (together) {
+            Attribute& one = attributes[count++];
+            one.id = kCooperative, one.value[0] = 1;
+        }
+        const Config config{{grid, 1, 1}, {threads, 1, 1}, shared, stream, attributes, count};
+        std::vector<char*> given;
+        for (const Place& one : pointers) given.push_back(buffers[one]);
+        std::vector<int64_t> rest = numbers;
+        std::vector<void*> arguments;
+        for (char*& one : given) arguments.push_back(&one);
+        for (int64_t& one : rest) arguments.push_back(&one);
+        return driver.launch(&config, function, arguments.data(), nullptr);
+    }
+};
+
+struct Plan {
+    void* context;  // the device's
+    Driver driver;
+    int64_t arrays;
+    std::vector<std::pair<int64_t, int64_t>> zeroed;  // bytes of the workspace: from, how many
+    std::vector<Launch> launches;
+
+    const void* device() const { return context; }
+
+    void read(Numbers& given)
+    {
+        context = given.pointer<void>();
+        driver.launch = given.pointer<int(const Config*, void*, void**, void**)>();
+        driver.fill = given.pointer<int(unsigned long long, unsigned char, size_t, void*)>();
+        driver.context_of = given.pointer<int(void*, void**)>();
+        driver.push = given.pointer<int(void*)>();
+        driver.pop = given.pointer<int(void**)>();
+        driver.name = given.pointer<int(int, const char**)>();
+        arrays = given.next();
+        for (int64_t n = given.count(); n > 0; --n) {
+            const int64_t from = given.next();
+            zeroed.push_back({from, given.next()});
+        }
+        for (int64_t n = given.count(); n > 0; --n) launches.push_back(launch(given));
+    }
+
+    static Launch launch(Numbers& given)
+    {
+        Launch made{};
+        made.function = given.pointer<void>();
+        made.grid = static_cast<unsigned>(given.next());
+        made.threads = static_cast<unsigned>(given.next());
+        made.shared = static_cast<unsigned>(given.next());
+        made.cluster = static_cast<unsigned>(given.next());
+        made.together = given.next() != 0;
+        made.pointers = read_places(given);
+        for (int64_t n = given.count(); n > 0; --n) made.numbers.push_back(given.next());
+        return made;
+    }
+
+    int run(const Buffers& buffers, void* stream) const
+    {
+        for (const auto& [from, count] : zeroed) {
+            const auto at = reinterpret_cast<unsigned long long>(buffers[{arrays, from}]);
+            if (const int code = driver.fill(at, 0, static_cast<size_t>(count), stream)) return code;
+        }
+        for (const Launch& one : launches)
+            if (const int code = one.run(driver, buffers, stream)) return code;
+        return 0;
+    }
+};
+
+Records<Plan> records;
+std::atomic<const Driver*> known{nullptr};  // any run's: they all have the same
+
+ffi::Error failed(const char* what, int code)
+{
+    const char* name = nullptr;
+    known.load()->name(code, &name);
+    return ffi::Error(ffi::ErrorCode::kInternal,
+                      std::string("fusegen, ") + what + ": " + (name ? name : "an unknown error"));
+}
+
+ffi::Error run(void* stream, ffi::RemainingArgs args, ffi::RemainingRets results,
+               std::string_view key)
+{
+    void* context = nullptr;
+    const Driver* driver = known.load();
+    if (!driver) return unknown(key);
+    if (const int code = driver->context_of(stream, &context)) return failed("its device", code);
+    const auto plan = records.find(key, context);
+    if (!plan) return unknown(key);
+    const Buffers buffers(args, results, plan->arrays);
+    if (!buffers.fit()) return unknown(key);
+    if (!buffers.aligned()) return misplaced();
+    if (const int code = driver->push(context)) return failed("its device", code);
+    const int code = plan->run(buffers, stream);
+    driver->pop(&context);
+    return code ? failed("launching, or a kernel before", code) : ffi::Error::Success();
+}
+
+}  // namespace
+}  // namespace fusegen
+
+extern "C" __attribute__((visibility("default"))) int fusegen_learn(
+    const char* key, const int64_t* words, int64_t count)
+{
+    using namespace fusegen;
+    Plan plan;
+    Numbers numbers(words, count);
+    plan.read(numbers);
+    if (!numbers.all_read()) return 0;
+    const Driver* before = known.load();  // it stays: another thread may be using it
+    if (!before || std::memcmp(before, &plan.driver, sizeof plan.driver))
+        known.store(new Driver(plan.driver));
+    return records.learn(key, words, count);
+}
+
+#pragma GCC visibility push(default)
+XLA_FFI_DEFINE_HANDLER_SYMBOL(fusegen_run, fusegen::run,
+                              xla::ffi::Ffi::Bind()
+                                  .Ctx<xla::ffi::PlatformStream<void*>>()
+                                  .RemainingArgs()
+                                  .RemainingRets()
+                                  .Attr<std::string_view>("key"),
+                              {xla::ffi::Traits::kCmdBufferCompatible});
+#pragma GCC visibility pop

@@ -1,0 +1,105 @@
+"""What JAX's programs for GPUs run: lowered here, called as XLA calls it, on emulated devices."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from support.fake_gpu import Gpu
+
+import fusegen as fg
+
+jax = pytest.importorskip("jax", reason="JAX is not installed")
+from support.xla_call import Machine  # noqa: E402
+
+from fusegen.jax import ready  # noqa: E402
+
+SOURCE = np.random.default_rng(0)
+
+
+@pytest.fixture
+def machine(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Two devices; nothing is recalled of other machines'."""
+    monkeypatch.setattr(ready, "_devices", lambda memory: [0] if memory.single else [0, 1])
+    return Machine(gpu, monkeypatch)
+
+
+def program(function, *arrays):
+    """The program's text for a GPU."""
+    like = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
+    traced = jax.jit(lambda *a: function(*a)).trace(*like)
+    return traced.lower(lowering_platforms=("cuda",)).as_text()
+
+
+def handler():
+    return ready._handler("cuda")[0].run
+
+
+def fresh(name, **constants):
+    """Nothing that ran on another test's machine."""
+    return partial(fg.Pipeline(getattr(fg.library, name).fn), **constants)
+
+
+def normal(*shape):
+    return SOURCE.standard_normal(shape, dtype=np.float32)
+
+
+CASES = {
+    "aligned rows": ("softmax", {}, [normal(6, 128)]),
+    "any rows": ("logsumexp", {}, [normal(5, 37)]),
+    "a row over many blocks": ("logsumexp", {}, [normal(1, 120_000)]),
+    "parameters": ("layer_norm", {}, [normal(4, 64), normal(64), normal(64)]),
+    "labels": ("cross_entropy", {}, [normal(4, 33), np.arange(4, dtype=np.int32)]),
+    "lists": ("softmax_topk", {"k": 3}, [normal(3, 200)]),
+    "rows side by side": ("softmax", {"axis": 0}, [normal(40, 64)]),
+    "between kernels": ("softmax", {"form": "unfused"}, [normal(4, 48)]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_programs_for_gpus(machine, name):
+    pipeline, named, arrays = CASES[name]
+    call = fresh(pipeline, **named)
+    text = program(call, *arrays)
+    assert "callback" not in text
+    operands = [a.reshape(1, *a.shape) if "side" in name else a for a in arrays]
+    for device in (0, 1):
+        found = machine.call(text, handler(), operands, device)
+        want = call.func.reference(*arrays, **{k: v for k, v in named.items() if k != "form"})
+        wanted = want if isinstance(want, tuple) else (want,)
+        for f, w in zip(found, wanted, strict=False):
+            np.testing.assert_allclose(f.reshape(w.shape), w, rtol=1e-5, atol=1e-6)
+        assert {n["device"] for n in machine.gpu.launched} == {device}
+        assert {n["stream"] for n in machine.gpu.launched} == {0x100 + device}
+        machine.gpu.launched.clear()
+
+
+def test_counters_are_zeroed_by_every_call(machine):
+    """They lie in memory that XLA gives out again."""
+    pipeline, _, arrays = CASES["a row over many blocks"]
+    text = program(fresh(pipeline), *arrays)
+    for _ in range(3):
+        before = len(machine.gpu.zeroed)
+        found, *_ = machine.call(text, handler(), arrays)
+        np.testing.assert_allclose(found, np.log(np.exp(arrays[0].astype("f8")).sum(1)), rtol=1e-6)
+        assert len(machine.gpu.zeroed) > before
+
+
+def test_what_goes_wrong_is_said(machine):
+    pipeline, _, arrays = CASES["aligned rows"]
+    text = program(fresh(pipeline), *arrays)
+    with pytest.raises(RuntimeError, match="begin on a multiple of 16 bytes"):
+        machine.call(text, handler(), arrays, shift=1)
+    machine.gpu.fails = 719
+    with pytest.raises(RuntimeError, match="CUDA_ERROR_719"):
+        machine.call(text, handler(), arrays)
+    machine.gpu.fails = 0
+    other = text.replace('key = "', 'key = "a')
+    with pytest.raises(RuntimeError, match="does not know the run a"):
+        machine.call(other, handler(), arrays)
+
+
+def test_there_is_no_program_for_a_gpu_without_one():
+    with pytest.raises(fg.BackendError, match="cannot be made here"):
+        program(fresh("softmax"), normal(2, 3))
