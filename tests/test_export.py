@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 def best(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """softmax_topk of two types, as the command line writes it."""
     folder = tmp_path_factory.mktemp("best")
-    assert main(["export", "softmax_topk", "--dtype", "float32,bfloat16", "--k", str(K),
+    assert main(["export", "softmax_topk", "--dtype", "float32, bfloat16", "--k", str(K),
                  "--target", _here(), "-o", str(folder)]) == 0
     return folder
 
@@ -313,6 +313,11 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
         p.export(tmp_path, targets=["numpy"])
     with pytest.raises(fg.ArgumentError, match="unknown target 'sparc'"):
         p.export(tmp_path, targets=["sparc"])
+    other = "aarch64" if host_cpu().name.startswith("x86") else "x86-64-v3"
+    with pytest.raises(fg.ArgumentError, match=f"a library for {other} cannot be made on"):
+        p.export(tmp_path, targets=[other])
+    with pytest.raises(SystemExit):
+        main(["export", "softmax", "--row-lengths", "a,b", "-o", str(tmp_path)])
     with pytest.raises(fg.ArgumentError, match="targets must be names"):
         p.export(tmp_path, targets="cpu")
     with pytest.raises(fg.ArgumentError, match="nothing is to be exported"):

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 from simt import built
+from support import fake_gpu
 from support.exported import CLibrary
+from support.fake_cupy import array
 
 import fusegen as fg
 from fusegen.backend.cpu.toolchain import find_compiler
@@ -131,6 +133,35 @@ def test_calls_get_the_kernel_of_their_rows(exported: Path, driver: Path) -> Non
         assert lines.index("take") < lines.index("fill") < lines.index("launch")
         assert lines[-1] == "give", "memory goes back when the launch has it"
     assert zero == [0, "", ""], "no rows, no launch"
+
+
+def test_a_loaded_library_is_given_arrays_as_they_lie(exported: Path, gpu: fake_gpu.Gpu) -> None:
+    calls: list[tuple[Any, ...]] = []
+    status = 0
+
+    class Library:
+        def function(self, name: str, *types: Any, result: Any) -> Any:
+            assert name in ("softmax_topk_float32_cuda", "softmax_topk_error")
+            if name.endswith("_error"):
+                return lambda: b"softmax_topk: as the test asked"
+            assert types == (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p,
+                             ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+            return lambda *words: calls.append(words) or status
+
+    p = fg.load(exported)
+    (_, variant), = p._variants
+    variant.library = Library()
+    x = array(np.random.default_rng(0).normal(size=(9, 50)).astype(np.float32))[::2][:, :33]
+    with gpu.on_stream(0x70):
+        values, columns = p(x)
+    assert calls == [(x.data.ptr, 100, values.data.ptr, columns.data.ptr, 5, 33, 0x70)]
+    p(x[:0])
+    assert len(calls) == 1, "no rows, no call"
+    status = 5
+    with pytest.raises(fg.BackendError, match="softmax_topk: as the test asked"):
+        p(x)
+    with pytest.raises(fg.ArgumentError, match=r"(?s)no code for arrays on cpu.*exported for cuda"):
+        p(np.zeros((2, 8), np.float32))
 
 
 _TENSORS = """

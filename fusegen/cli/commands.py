@@ -138,9 +138,9 @@ def _source(args: argparse.Namespace) -> int:
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
     _add_pipeline(parser)
-    parser.add_argument("--target", default=HERE, metavar="A,B,…", dest="targets",
+    parser.add_argument("--target", default=[HERE], metavar="A,B,…", dest="targets", type=_words,
                         help=f"{HERE} (default), x86-64-v4, sm_80, {SHOWN}, sm_100, …")
-    parser.add_argument("--dtype", default="float32", metavar="A,B,…", dest="dtypes",
+    parser.add_argument("--dtype", default=["float32"], metavar="A,B,…", dest="dtypes", type=_words,
                         help="element types of the inputs")
     parser.add_argument("--row-lengths", metavar="N,M,…", type=_numbers, default=(),
                         help="rows that GPUs are to be fastest for")
@@ -152,12 +152,19 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of whole numbers") from None
+
+
+def _words(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",")]
 
 
 def _export(args: argparse.Namespace) -> int:
     made = _chosen(args).export(
-        args.output, targets=args.targets.split(","), dtypes=args.dtypes.split(","),
+        args.output, targets=args.targets, dtypes=args.dtypes,
         row_lengths=args.row_lengths, form=args.form, inputs=tuple(args.inputs),
         **constants_of(args))
     print(made)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -17,6 +16,7 @@ from fusegen.backend.host.chunks import PIECE_COLUMNS
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CPU_TARGETS, CpuTarget, host_cpu
 from fusegen.ir.codec import encoded
+from fusegen.ir.errors import ArgumentError
 from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Program, Sweep, names_in
 from fusegen.ir.names import identifier
 
@@ -32,9 +32,15 @@ _ASKED = {
 
 def exported_targets(names: tuple[str, ...]) -> tuple[CpuTarget, ...]:
     """See `Exporting`."""
-    x86 = platform.machine().lower() in ("x86_64", "amd64")
-    usual = CPU_TARGETS[USUAL] if x86 else host_cpu()
+    here = host_cpu()
+    family = here.name.startswith("x86-64")
+    usual = CPU_TARGETS[USUAL] if family else here
     found = {usual if n == "cpu" else CPU_TARGETS[n] for n in names}
+    for target in found:
+        if target.name != "generic" and target.name.startswith("x86-64") != family:
+            raise ArgumentError(f"a library for {target.name} cannot be made on {here.name}",
+                                why="The compiler here makes code for this machine's family.",
+                                fix="Export it on such a machine.")
     return tuple(t for t in CPU_TARGETS.values() if t in found)
 
 
