@@ -17,10 +17,12 @@ from support.exported import CLibrary, string
 import fusegen as fg
 from fusegen.backend.cpu import run
 from fusegen.backend.cpu.toolchain import find_compiler
+from fusegen.backend.export.library import Library
 from fusegen.backend.host.chunks import PIECE_COLUMNS
 from fusegen.backend.target import CPU_TARGETS, host_cpu, runnable
 from fusegen.cli import main
 from fusegen.ir.dtypes import dtype_of
+from fusegen.pipeline import export
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 K, BAD_ARGUMENT, BAD_SHAPE, NOT_HERE = 5, 1, 2, 3
@@ -213,6 +215,26 @@ def test_a_library_needs_nothing_but_the_system(best: Path) -> None:
     shown = [ln.split()[-1] for ln in symbols if " UND " not in ln and "GLOBAL" in ln]
     assert "softmax_topk_float32_cpu" in shown
     assert all(n.startswith("softmax_topk_") or n == "__tvm_ffi_softmax_topk" for n in shown)
+
+
+def test_code_of_low_levels_is_linked_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else a function that two levels instantiate could be the one that a processor lacks."""
+    levels = [t.name for t in runnable(host_cpu())]
+    made: list[Library] = []
+    monkeypatch.setattr(export, "write", lambda library, _: made.append(library))
+    fg.library.argmax.export(tmp_path, targets=levels, dtypes=("float32", "float16"))
+    linked = [u.name for u in made[0].units]
+    assert len(linked) == 2 * len(levels)
+    bytes_of = {t.name.replace("-", "_"): t.vector_bytes for t in CPU_TARGETS.values()}
+    order = [next(b for n, b in bytes_of.items() if u.endswith(f"16_{n}.cpp") or
+                  u.endswith(f"32_{n}.cpp")) for u in linked]
+    assert order == sorted(order)
+    # A call takes the best that the processor runs.
+    entries = [p.entry for p in made[0].parts[: len(levels)]]
+    assert [e.split("_runs")[0].split("float32_")[1] for e in entries] == [
+        n.replace("-", "_") for n in levels]
 
 
 # ---- in servers ----

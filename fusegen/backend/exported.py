@@ -19,6 +19,7 @@ class Unit:
     name: str
     text: str
     flags: tuple[str, ...] = ()
+    level: int = 0  # greater for code that fewer processors run
     holds: tuple[str, ...] = ()  # files of images
 
 

@@ -68,14 +68,12 @@ def _objects(
     compiler: Compiler, library: Library, folder: Path, texts: Mapping[str, str],
     images: Mapping[str, bytes],
 ) -> list[bytes]:
-    """Every unit compiled: the library's own, for any processor, comes first, then from the lowest
-    level up: of what several define the linker takes the first, which all of them can run."""
+    """Every unit compiled: the library's own, for any processor, comes first."""
     main = (f"src/{library.package}.cpp", _THREADS)
-    units = {u.name: u for part in reversed(library.parts) for u in part.units}
-    every = [main, *((f"src/{u.name}", u.flags) for u in units.values())]
+    every = [main, *((f"src/{u.name}", u.flags) for u in library.units)]
     shared = [t for n, t in texts.items() if n.endswith((".hpp", ".h"))]
-    held = {u.name: [hashlib.sha256(images[n]).hexdigest() for n in u.holds] for u in
-            units.values()}
+    held = {u.name: [hashlib.sha256(images[n]).hexdigest() for n in u.holds]
+            for u in library.units}
     made: list[bytes] = [b""] * len(every)
 
     def work(i: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from fusegen.backend.emit.render import render
 from fusegen.backend.export.opened import FORMAT
 from fusegen.backend.export.spelled import argument, c_string, declared, type_text
-from fusegen.backend.exported import Part, Place
+from fusegen.backend.exported import Part, Place, Unit
 from fusegen.backend.own_files import template_root
 from fusegen.ir.errors import InternalError
 from fusegen.ir.kernel import Param
@@ -60,6 +60,12 @@ class Library:
     @property
     def parts(self) -> list[Part]:
         return [p for v in self.variants for _, parts in v.parts for p in parts]
+
+    @property
+    def units(self) -> list[Unit]:
+        """As they are linked: of what several define, templates of the C++ library among it, the
+        linker takes the first, which must run wherever one of the others does."""
+        return sorted((u for p in self.parts for u in p.units), key=lambda u: u.level)
 
     @property
     def places(self) -> list[Place]:
@@ -131,9 +137,9 @@ def texts(library: Library) -> Iterator[tuple[str, str]]:
     yield f"{cmake}.cmake", render("export/config.cmake.j2", values)
     yield f"{cmake}-version.cmake", render("export/version.cmake.j2", values)
     yield f"lib/pkgconfig/{library.package}.pc", render("export/package.pc.j2", values)
+    for unit in library.units:
+        yield f"src/{unit.name}", unit.text
     for part in library.parts:
-        for unit in part.units:
-            yield f"src/{unit.name}", unit.text
         for image in part.images:
             yield f"src/{image.name}.cu", image.source
 
