@@ -246,24 +246,6 @@ def test_arrays_of_every_kind():
         fg.pipeline(lambda x: fg.sum(x))(Standard(np.full((2, 3), 2**40)))
 
 
-@pytest.mark.parametrize("name", ["pandas", "xarray", "jax"])
-def test_labels_and_kinds_stay(name):
-    library = pytest.importorskip(name)
-    if name == "jax":
-        given = library.numpy.asarray(X, "bfloat16")
-        assert lib.softmax(given).dtype == given.dtype
-        assert isinstance(lib.logsumexp(given), library.Array)
-        return
-    rows = range(10, 17)
-    given = (library.DataFrame(X, index=rows) if name == "pandas"
-             else library.DataArray(X, dims=("row", "col"), coords={"row": rows}))
-    found, total = lib.softmax(given), lib.logsumexp(given)
-    assert type(found) is type(given)
-    labels = total.index if name == "pandas" else total["row"]
-    assert list(labels) == list(rows)
-    assert type(lib.topk(given, k=X.shape[1])[0]) is np.ndarray  # its K have no labels
-
-
 def test_parameters_without_gradients():
     torch = pytest.importorskip("torch")
     weight = torch.nn.Parameter(torch.from_numpy(X.copy()))

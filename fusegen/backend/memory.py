@@ -13,7 +13,7 @@ Shape = tuple[int, ...]
 
 Family = Literal["numpy", "torch", "cupy", "foreign", "standard", "labelled"]
 """Whose an array is: libraries with a case of their own; foreign: by DLPack or an interface;
-standard: by the array API; labelled: pandas' and xarray's."""
+standard: by the array API; labelled: pandas', xarray's and polars'."""
 
 
 @dataclass(frozen=True, slots=True)

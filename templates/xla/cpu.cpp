@@ -29,9 +29,9 @@ struct Plan {
     static Step step(Numbers& given)
     {
         Step made{};
-        made.rows = given.pointer<void(const void*, int64_t, int64_t, void*)>();
-        made.scratch_bytes = given.next();
-        made.begin = given.pointer<void(const void*, int64_t, void*)>();
+        made.rows = given.address<Rows>();
+        made.scratch = given.address<Scratch>();
+        made.begin = given.address<Begin>();
         made.known_bytes = given.next();
         for (int64_t n = given.count(); n > 0; --n) {
             const bool address = given.next() != 0;
@@ -39,9 +39,8 @@ struct Plan {
         }
         for (int64_t n = given.count(); n > 0; --n) {
             Sweep one{};
-            one.fold = given.pointer<
-                void(const void*, int64_t, int64_t, int64_t, const void*, void*)>();
-            one.finish = given.pointer<void(const void*, int64_t, int64_t, void*, void*)>();
+            one.fold = given.address<Fold>();
+            one.finish = given.address<Finish>();
             one.state_bytes = given.next();
             made.sweeps.push_back(one);
         }

@@ -77,13 +77,13 @@ struct Plan {
 
     void read(Numbers& given)
     {
-        context = given.pointer<void>();
-        driver.launch = given.pointer<int(const Config*, void*, void**, void**)>();
-        driver.fill = given.pointer<int(unsigned long long, unsigned char, size_t, void*)>();
-        driver.context_of = given.pointer<int(void*, void**)>();
-        driver.push = given.pointer<int(void*)>();
-        driver.pop = given.pointer<int(void**)>();
-        driver.name = given.pointer<int(int, const char**)>();
+        context = given.address<void*>();
+        driver.launch = given.address<decltype(driver.launch)>();
+        driver.fill = given.address<decltype(driver.fill)>();
+        driver.context_of = given.address<decltype(driver.context_of)>();
+        driver.push = given.address<decltype(driver.push)>();
+        driver.pop = given.address<decltype(driver.pop)>();
+        driver.name = given.address<decltype(driver.name)>();
         arrays = given.next();
         for (int64_t n = given.count(); n > 0; --n) {
             const int64_t from = given.next();
@@ -95,7 +95,7 @@ struct Plan {
     static Launch launch(Numbers& given)
     {
         Launch made{};
-        made.function = given.pointer<void>();
+        made.function = given.address<void*>();
         made.grid = static_cast<unsigned>(given.next());
         made.threads = static_cast<unsigned>(given.next());
         made.shared = static_cast<unsigned>(given.next());

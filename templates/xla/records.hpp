@@ -20,8 +20,8 @@ class Numbers {  // of a record, one after another
 public:
     Numbers(const int64_t* at, int64_t count) : at_(at), end_(at + count) {}
     int64_t next() { return at_ < end_ ? *at_++ : (good_ = false, 0); }
-    template <class T>
-    T* pointer() { return reinterpret_cast<T*>(static_cast<uintptr_t>(next())); }
+    template <class Pointer>
+    Pointer address() { return reinterpret_cast<Pointer>(static_cast<uintptr_t>(next())); }
     int64_t count() { return next(); }
     bool all_read() const { return good_ && at_ == end_; }
 

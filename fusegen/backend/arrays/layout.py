@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fusegen.backend.arrays.columns import check_columns
+from fusegen.backend.arrays.labels import check_labels
 from fusegen.backend.arrays.results import (
     Result,
     check_distinct,
@@ -90,6 +91,7 @@ def lay_out(
     shapes = {n: tuple(a.array.shape) for n, a in adopted.items()}
     rows = rows_of(graph.inputs, shapes, axis, keepdims)
     check_columns(graph, rows.n_cols)
+    check_labels(adopted)
     given = flatten(graph.structure, out, len(outputs))
     with like.memory.working(like):  # copies that strides may need run there too
         rows, arrays = _inputs(graph, adopted, rows, strips)

@@ -72,8 +72,9 @@ def _index(axis: Any, shown: Any) -> int:
     found = None if isinstance(axis, bool | np.bool_) else as_index(axis)
     if found is None:
         raise ArgumentError(f"axis is {shown!r}",
-                            fix="Axes are whole numbers, tuples of them, or None for all of them.",
-                            )
+                            fix=f"A named one has a number: axis=x.get_axis_num({axis!r})."
+                            if isinstance(axis, str) else
+                            "Axes are whole numbers, tuples of them, or None for all of them.")
     return found
 
 

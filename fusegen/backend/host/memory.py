@@ -1,7 +1,7 @@
 """Arrays in host memory: NumPy's, torch's, and whatever can be read through a protocol.
 
-What comes from a library with array API (JAX's) or with labels (pandas', xarray's) is read through
-its own protocol; what speaks __array__ alone, and lists, count as NumPy's.
+What comes from a library with array API (JAX's) or with labels (pandas', xarray's, polars') is read
+through its own protocol; what speaks __array__ alone, and lists, count as NumPy's.
 """
 
 from __future__ import annotations
@@ -188,6 +188,7 @@ def _seen_torch(tensor: Any) -> Any:
 def _adopt_other(name: str, given: Any) -> Adopted:
     """Numbers, lists, and whatever speaks NumPy's protocols or DLPack on a CPU."""
     if not isinstance(given, str | bytes | bytearray | set | dict) and given is not None:
+        _check_nulls(name, given)
         try:
             array = _read(given)
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
@@ -197,7 +198,7 @@ def _adopt_other(name: str, given: Any) -> Adopted:
                 f"fg.ragged({name}, lengths) leaves the padding out." if _is_ragged(given) else "",
             ) from error
         if array is not None:
-            labels = type(given).__module__.partition(".")[0] in ("pandas", "xarray")
+            labels = type(given).__module__.partition(".")[0] in ("pandas", "xarray", "polars")
             standard = hasattr(given, "__array_namespace__")
             family: Family = "labelled" if labels else "standard" if standard else "numpy"
             return replace(_adopt_numpy(name, array), family=family, given=given)
@@ -208,9 +209,21 @@ def _adopt_other(name: str, given: Any) -> Adopted:
         "speaks __array__ or DLPack.",
         fix=f"A method is called of an instance, without {name} among the arrays."
         if name in ("self", "cls") else f"{name}.toarray() makes an array."
-        if hasattr(given, "toarray")
+        if hasattr(given, "toarray") else f"{name}.collect() makes one with values."
+        if hasattr(given, "collect")
         else f"numpy.asarray({name}) may make one.",
     )
+
+
+def _check_nulls(name: str, given: Any) -> None:
+    """Raises ArgumentError for a frame or series of polars that lacks values: NumPy has NaN there.
+    """
+    if type(given).__module__.partition(".")[0] == "polars" and hasattr(given, "to_numpy"):
+        count = given.null_count()
+        lacks = count if isinstance(count, int) else sum(count.row(0))
+        if lacks:
+            raise ArgumentError(f"{name} lacks {lacks} values", why="Kernels know no null.",
+                                fix=f"{name}.fill_null(…), or {name}.drop_nulls().")
 
 
 def _is_ragged(given: Any) -> bool:

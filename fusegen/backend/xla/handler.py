@@ -16,9 +16,9 @@ from typing import Any
 from fusegen.backend.backend import Record
 from fusegen.backend.cache.entries import artifact
 from fusegen.backend.cpu.loaded import loaded_by
-from fusegen.backend.cpu.toolchain import build, find_compiler, version
+from fusegen.backend.cpu.toolchain import build, find_compiler, unusable, version
 from fusegen.backend.own_files import merged
-from fusegen.ir.errors import BackendError
+from fusegen.ir.errors import BackendError, CompilerError, InternalError
 
 LEARN, RUN = "fusegen_learn", "fusegen_run"
 BOUNDARY = 256  # bytes: a workspace begins on one, wherever what XLA gives for it begins
@@ -52,7 +52,7 @@ def handler(memory: str, include: str, headers: str) -> Handler:
     """The handler for arrays in the memory of that name. include: the folder of XLA's headers;
     headers: their version.
 
-    Raises BackendError without a compiler, CompilerError."""
+    Raises BackendError without a compiler, CompilerError, InternalError."""
     compiler = find_compiler()
     if compiler is None:
         raise BackendError("no C++ compiler was found. Install g++ or clang++, or set CXX to one.")
@@ -63,5 +63,10 @@ def handler(memory: str, include: str, headers: str) -> Handler:
     def make(cancelled: Callable[[], bool]) -> bytes:
         return build(compiler, flags, text, [LEARN, RUN], cancelled)
 
-    data = artifact(key, f"XLA handler {memory}", make)
+    try:
+        data = artifact(key, f"XLA handler {memory}", make)
+    except CompilerError as error:
+        if not error.refused or unusable(compiler, ()):
+            raise
+        raise InternalError(f"the handler for XLA does not compile\n{error}") from error
     return Handler(loaded_by(ctypes.CDLL, data), _PLATFORMS[memory])
