@@ -17,6 +17,7 @@ from support.exported import CLibrary, string
 import fusegen as fg
 from fusegen.backend.cpu import run
 from fusegen.backend.cpu.toolchain import find_compiler
+from fusegen.backend.export import opened
 from fusegen.backend.export.library import Library
 from fusegen.backend.host.chunks import PIECE_COLUMNS
 from fusegen.backend.target import CPU_TARGETS, host_cpu, runnable
@@ -298,6 +299,10 @@ def test_what_a_library_does_not_have_is_said(
     part.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(fg.BackendError, match=r"cannot be loaded: it breaks off\. Export it again"):
         fg.load(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(opened, "called", lambda: "of another checkout")
+        with pytest.raises(fg.BackendError, match="to load it here export it again"):
+            fg.load(best)
     monkeypatch.setattr(run, "host_cpu", lambda: CPU_TARGETS["generic"])
     with pytest.raises(fg.BackendError, match=r"has code for .*this machine is generic"):
         fg.load(best)(np.zeros((2, 8), np.float32))

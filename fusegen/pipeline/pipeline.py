@@ -239,7 +239,8 @@ class Pipeline(Held, by_torch.Calls, Exports):
         dtype: one for all inputs, or by input name. inputs=(…): optional inputs to include.
         role="fold", "merge", "finish": what `states`, `fg.merge` and `finish` run, not a call.
         include: name fusegen's headers (in `fg.include_dir()`), and do not hold their text. host:
-        end with extern "C" `<name>_workspace` and `<name>_launch`, which check what is assumed.
+        end with extern "C" `<name>_workspace`, `<name>_launch`, and `<name>_unmet`, which says what
+        of its assumptions does not hold.
         """
         asked: Any = {"dtype": dtype, "n_cols": n_cols, "form": form, "chunk": chunk}
         work = self.work(target=target, **asked, **more)

@@ -11,7 +11,8 @@ from fusegen.backend.exported import Exporting
 from fusegen.backend.memory import Memory
 from fusegen.backend.registry import BACKENDS
 from fusegen.ir import graph as g
-from fusegen.ir.errors import ArgumentError
+from fusegen.ir.codec import Unreadable
+from fusegen.ir.errors import ArgumentError, BackendError
 from fusegen.ir.kernel import Param
 from fusegen.ir.shared import Lock
 
@@ -38,7 +39,11 @@ class Prebuilt:
         for backend in BACKENDS:
             if backend.name in self.parts and backend.memory.name == memory.name:
                 assert isinstance(backend, Exporting)
-                return backend.prebuilt(self.library, self.parts[backend.name])
+                try:
+                    return backend.prebuilt(self.library, self.parts[backend.name])
+                except Unreadable as error:
+                    raise BackendError(f"the library's programs cannot be read ({error}): export "
+                                       "it again.") from error
         raise ArgumentError(f"the library has no code for arrays on {memory.name}",
                             why=f"It was exported for {', '.join(self.parts)}.",
                             fix="Export it for that target as well, or move the arrays.")

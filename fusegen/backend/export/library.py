@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.backend.emit.render import render
-from fusegen.backend.export.opened import FORMAT
+from fusegen.backend.export.opened import called
 from fusegen.backend.export.spelled import argument, c_string, declared, type_text
 from fusegen.backend.exported import Part, Place, Unit
 from fusegen.backend.own_files import template_root
@@ -159,7 +159,7 @@ def _printed(library: Library) -> dict[str, Any]:
                     for place, parts in v.parts]}
         for v in library.variants
     ]
-    record = {"format": FORMAT, "fusegen": __version__, **library.record,
+    record = {"fusegen": __version__, "called": called(), **library.record,
               "parts": [{"variant": v.label, "backend": place.name, **part.record}
                         for v in library.variants for place, parts in v.parts for part in parts]}
     return {

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fusegen.backend.cpu.elf import flaw
 from fusegen.backend.cpu.loaded import library
+from fusegen.backend.own_files import package_root, template_root
 from fusegen.ir.errors import ArgumentError, BackendError
 from fusegen.ir.version import __version__
 
-FORMAT = 1
-"""Of what a library says of itself."""
-
 PREFIX = "libfusegen_"
+
+_CALLED = ("cpu/partials/entries.cpp.j2", "cpu/partials/row.cpp.j2")
+_CALLERS = ("backend/cpu/launch.py", "backend/cpu/table.py", "backend/cuda/run/prebuilt.py",
+            "backend/export/library.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +48,23 @@ def opened(path: Path) -> Opened:
         raise BackendError(f"{file} cannot be loaded: {error}") from error
     text = found.function(f"{name}_manifest", result=ctypes.c_char_p)()
     record = json.loads(text)
-    if (record["format"], record["fusegen"]) != (FORMAT, __version__):
-        raise BackendError(f"{file} was exported by fusegen {record['fusegen']}, this is "
-                           f"{__version__}: its C functions serve any program, but to load it here "
-                           "export it again.")
+    if (record.get("fusegen"), record.get("called")) != (__version__, called()):
+        raise BackendError(f"{file} was exported by another fusegen, {record.get('fusegen')}; this "
+                           f"is {__version__}, which may call kernels otherwise. Its C functions "
+                           "serve any program, but to load it here export it again.")
     return Opened(file, found, record)
+
+
+@cache
+def called() -> str:
+    """A hash of the files that say how kernels of a library are called: two checkouts of one
+    version may differ in them, and what is called otherwise than it was compiled for tears memory
+    apart."""
+    total = hashlib.sha256()
+    for path in (*(template_root() / name for name in _CALLED),
+                 *(package_root() / name for name in _CALLERS)):
+        total.update(path.read_bytes())
+    return total.hexdigest()[:16]
 
 
 def _file(path: Path) -> Path:
