@@ -312,7 +312,8 @@ def test_a_thread_that_waits_for_a_compiler_holds_up_no_other_pipeline(fake, mon
     thread = threading.Thread(target=hang)
     thread.start()
     started.wait()
-    time.sleep(0.3)
+    while thread.is_alive() and not process._RUNNING:
+        time.sleep(0.01)
     monkeypatch.delenv("CXX")
     usual(X)
     usual(X[:, :39])
@@ -423,7 +424,10 @@ def test_a_process_that_ends_takes_its_compiler_with_it(fake, tmp_path):
     )
     env = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=env)
-    time.sleep(0.1)
+    for _ in range(2000):  # what is killed may need a while to be gone, and would sleep for longer
+        if not _running(LONG):
+            break
+        time.sleep(0.01)
     assert not _running(LONG)  # and no temporary file is left: see `fresh`
 
 

@@ -127,50 +127,61 @@ def wide(form):
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("form", ["rows", "pieces"])
 def test_memory_is_the_callers_again(target, form, monkeypatch):
-    """After the exception nothing changes the caller's array, with real kernels."""
+    """After the exception nothing changes the caller's array, with real kernels.
+
+    Alarms come ever sooner until enough of them have, however fast the machine is.
+    """
     monkeypatch.setenv("FUSEGEN_THREADS", "4")
     x = wide(form)
     out = np.empty_like(x)
     compiled = fg.library.softmax.compile(x, target=target)
     compiled(x, out=out)
-    wanted, left = out.copy(), 0
-    for k in range(30):
+    wanted, left, tries, longest = out.copy(), 0, 0, 0.0014
+    while left < 6 or tries < 30:
+        tries += 1
         out[...] = -1.0
         try:
-            with alarms(0.0003 + 0.0001 * (k % 11)):
+            with alarms(longest * (1 + tries % 11) / 11):
                 compiled(x, out=out)
+            longest *= 0.95
         except Alarm:
             left += 1
         out[...] = 7.0
         time.sleep(0.001)
         assert (out == 7.0).all()
-    assert left > 5
     compiled(x, out=out)
     np.testing.assert_array_equal(out, wanted)
 
 
 def test_a_long_call_ends_soon_after_a_signal(monkeypatch):
-    """Before its last rows; by processor time, whatever else the machine does."""
+    """Before its last rows, of which there are as many as it takes; by processor time, whatever
+    else the machine does."""
     monkeypatch.setenv("FUSEGEN_THREADS", "2")
-    x, out = np.broadcast_to(wide("rows")[:1], (1 << 17, 700)), np.empty(1 << 17, "f4")
-    p = fg.Pipeline(fg.library.logsumexp.fn)
-    for _ in range(2):
-        p(x, out=out)
+    p, row = fg.Pipeline(fg.library.logsumexp.fn), wide("rows")[:1]
+
+    def call(rows):
+        out = np.full(rows, -1.0, "f4")
+        return out, lambda: p(np.broadcast_to(row, (rows, 700)), out=out)
 
     def ring(*_):
         raise Alarm
 
-    def interrupted():
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0.003)
-        p(x, out=out)
+    def ended_soon(rows):
+        out, work = call(rows)
+        try:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0.003)
+            work()
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        except Alarm:
+            return out[-1] == -1.0
+        return False  # it was done before
 
+    for _ in range(2):
+        call(1 << 17)[1]()
     before = signal.signal(signal.SIGVTALRM, ring)
     try:
         for _ in range(3):
-            out[...] = -1.0
-            with pytest.raises(Alarm):
-                interrupted()
-            assert out[-1] == -1.0
+            assert any(ended_soon(rows) for rows in (1 << 17, 1 << 19, 1 << 21, 1 << 23))
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
@@ -196,10 +207,10 @@ def test_control_c_ends_a_call_and_the_next_one_is_whole(monkeypatch):
         time.sleep(0.001)
 
     with pytest.raises(KeyboardInterrupt):
-        share(1000, piece, 3)
+        share(100_000, piece, 3)
     count = len(done)
     time.sleep(0.02)
-    assert len(done) == count < 1000
+    assert len(done) == count < 100_000
     done.clear()
     seen = []
     share(50, seen.append, 3)
@@ -258,10 +269,14 @@ def test_without_more_threads_the_caller_does_it_all(monkeypatch):
 @pytest.mark.parametrize("asked", [1, 3])
 def test_the_numpy_path_has_as_many_threads_as_it_is_given(monkeypatch, asked):
     monkeypatch.setenv("FUSEGEN_THREADS", str(asked))
-    seen, usual = set(), numpy_path.evaluate
+    seen, usual, all_there = set(), numpy_path.evaluate, threading.Event()
 
     def evaluate(*args):
+        """No thread goes on before as many have come as were asked for, and perhaps more."""
         seen.add(threading.get_ident())
+        if len(seen) >= asked:
+            all_there.set()
+        assert all_there.wait(600)
         time.sleep(0.002)
         return usual(*args)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.pace import within
 
 import fusegen as fg
 from fusegen.ir.errors import TraceError
@@ -161,7 +162,7 @@ def test_everyday_texts_do_not_hang(text: Any) -> None:
         assert len(p.source(target)) < 1_500_000
     p.reference(X)
     str(p.explain())
-    assert time.process_time() - start < 60
+    assert within(time.process_time() - start, 60)
 
 
 REUSES = {
@@ -189,7 +190,7 @@ def test_values_used_many_times_are_looked_at_once(step: Any, begin: Any) -> Non
 
     start = time.process_time()
     assert fg.pipeline(text).plan(form="online").sweeps <= 2
-    assert time.process_time() - start < 20
+    assert within(time.process_time() - start, 20)
 
 
 def test_three_hundred_inputs() -> None:

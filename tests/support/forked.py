@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 
-def child(work: Callable[[], object], seconds: float = 20.0) -> int | str:
+def child(work: Callable[[], object], seconds: float = 300.0) -> int | str:
     """The exit status of a forked child that does `work`; it is killed after so long."""
     pid = os.fork()
     if pid == 0:
