@@ -16,6 +16,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,19 +72,32 @@ DATA: dict[str, Callable[[Array], Array]] = {
 _WEIGHTS = ("g", "w")  # standard normal whatever the data: gradients, and logarithms of weights
 
 
+@cache
+def _normal(rows: int, cols: int) -> tuple[Array, Any]:
+    """What every pipeline's inputs are made of, and the generator's state behind it."""
+    rng = np.random.default_rng(7)
+    return rng.standard_normal((rows, cols)), rng.bit_generator.state
+
+
+@cache
+def _shaped(data: str, rows: int, cols: int) -> Array:
+    return DATA[data](_normal(rows, cols)[0].copy()).astype(np.float32)
+
+
 def inputs_of(name: str, data: str, rows: int, cols: int) -> dict[str, Array]:
     """float32 inputs of a pipeline; a second element input is correlated with the first."""
-    rng = np.random.default_rng(7)
-    shape = DATA[data]
-    normal = rng.standard_normal((rows, cols))
+    rng = np.random.default_rng()
+    normal, rng.bit_generator.state = _normal(rows, cols)
     found: dict[str, Array] = {}
     signature = PIPELINES[name].signature
     for given in (n for n in signature.arrays if n not in signature.optional):
         if given == "labels":
             found[given] = rng.integers(0, cols, rows)
-            continue
-        values = 0.6 * normal + 0.8 * rng.standard_normal((rows, cols)) if found else normal.copy()
-        found[given] = (values if given in _WEIGHTS else shape(values)).astype(np.float32)
+        elif not found and given not in _WEIGHTS:
+            found[given] = _shaped(data, rows, cols).copy()
+        else:
+            drawn = 0.6 * normal + 0.8 * rng.standard_normal((rows, cols)) if found else normal
+            found[given] = (drawn if given in _WEIGHTS else DATA[data](drawn)).astype(np.float32)
     return found
 
 

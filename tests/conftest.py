@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,9 @@ from fusegen.backend.cpu.helper import Helper
 from fusegen.backend.cuda import run as cuda
 from fusegen.pipeline import call as dispatch
 from fusegen.pipeline import remembered as recall
+
+
+gc.set_threshold(20_000, 20, 20)  # of what sympy makes, hardly anything is a circle
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
