@@ -17,7 +17,6 @@ from fusegen.backend.cuda import run as cuda
 from fusegen.pipeline import call as dispatch
 from fusegen.pipeline import remembered as recall
 
-
 gc.set_threshold(20_000, 20, 20)  # of what sympy makes, hardly anything is a circle
 
 
