@@ -70,7 +70,8 @@ inline int on_cpu(const Text& text, const Type* types, const std::vector<Level>&
     if (threads < 0) return fail(kBadArgument, "%s: threads is %d, not 0 or more", text.name, threads);
     for (const Level& level : levels)
         if (level.runs()) try {
-                const int most = threads ? threads : team();
+                const bool small = static_cast<__int128>(n_rows) * n_cols < 2 * kPartElements;
+                const int most = small ? 1 : threads ? threads : team();
                 if (run_program(level.program(), text.n_parameters, given, n_rows, n_cols, piece,
                                 most < 256 ? most : 256))
                     return kOk;
