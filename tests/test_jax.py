@@ -151,6 +151,31 @@ def test_donated_buffers():
         close(function(x), L.softmax(X), 1e-6)
 
 
+def test_calls_remembered_see_what_changed():
+    """Other types, shapes, constants, options, and another text."""
+    scale = [2.0]
+
+    @fg.pipeline
+    def scaled(x, *, k=2):
+        return fg.topk(x * scale[0], k).values
+
+    for _ in range(2):
+        for x in (jnp.asarray(X), jnp.asarray(X, "bfloat16"), jnp.asarray(X[0])):
+            for k in (2, 3):
+                found = scaled(x, k=k)
+                assert (found.shape[-1], found.dtype) == (k, x.dtype)
+                assert scaled(x, k=k, axis=0).shape == (k, *x.shape[1:])
+        scale[0] += 1
+        close(scaled(jnp.asarray(X), k=1)[:, 0], X.max(1) * scale[0])
+    with pytest.raises(fg.ArgumentError, match="keepdims must be True or False"):
+        L.softmax(jnp.asarray(X), keepdims="no")
+    with pytest.raises(fg.ArgumentError, match="form"):
+        L.softmax(jnp.asarray(X), form="fast")
+    with jax.disable_jit():
+        close(L.softmax(jnp.asarray(X)), L.softmax(X))
+        close(jax.jvp(L.logsumexp, (X,), (X,))[1], (L.softmax(X) * X).sum(1), 1e-5, 1e-5)
+
+
 def test_inside_loops_and_checkpoints():
     def looped(x):
         return jax.lax.scan(lambda c, _: (L.softmax(c * 3), L.logsumexp(c)), x, None, length=3)

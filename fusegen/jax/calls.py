@@ -4,23 +4,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
 from jax import numpy as jnp
 
+from fusegen.backend.arrays.rows import plain_axis
+from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType, dtype_of
 from fusegen.ir.errors import ArgumentError, BackendError, CompilerError, DTypeError
+from fusegen.ir.forms import check_form
+from fusegen.ir.literals import constant_key
 from fusegen.ir.nesting import nest
 from fusegen.jax import derivatives  # noqa: F401  (they are of the operation that is bound)
 from fusegen.jax.asked import Asked
 from fusegen.jax.narrow import narrowed
 from fusegen.jax.operators import bind
+from fusegen.lang.signature import check_flag
 from fusegen.library.backward import Call
 from fusegen.pipeline.by_torch import Rest
 from fusegen.pipeline.pipeline import Pipeline
-from fusegen.pipeline.remembered import MISS
+from fusegen.pipeline.remembered import MISS, Recall
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a call was found to be, for others with arrays of the same shapes and types."""
+
+    asked: Asked
+    structure: g.Structure
+
+
+_KNOWN: WeakKeyDictionary[Recall, dict[Any, Made]] = WeakKeyDictionary()
+_MOST = 1024  # remembered per pipeline; more and the memory starts afresh
 
 
 def call(
@@ -29,6 +48,57 @@ def call(
 ) -> Any:
     """The results, JAX's arrays; MISS where only host memory can serve the call, unless it `must`
     be JAX that does."""
+    pipeline.traces.are_stale()  # what was remembered of another text goes with it
+    key = None if out is not None else _spelled(pipeline, arrays, named, rest)
+    known = _KNOWN.setdefault(pipeline.traces.recall, {})
+    made = None if key is None else known.get(key)
+    if made is None:
+        found = _looked_at(pipeline, arrays, named, out, rest, must)
+        if found is None:
+            return MISS
+        made, given = found
+    else:
+        given = [a for a in (*arrays, *named.values()) if isinstance(a, jax.Array)]
+    try:
+        results = bind(made.asked, given)
+    except (BackendError, CompilerError):
+        if must or any(isinstance(a, jax.core.Tracer) for a in given):
+            raise
+        return MISS  # values that are there go to kernels by DLPack as well
+    if key is not None:
+        if len(known) >= _MOST:
+            known.clear()
+        known[key] = made
+    return nest(made.structure, list(results))
+
+
+def _spelled(
+    pipeline: Pipeline, arrays: Sequence[Any], named: Mapping[str, Any], rest: Rest
+) -> Any:
+    """All that a call depends on but values; None where only a full look can tell."""
+    key: list[Any] = [rest, jax.config.jax_enable_x64]
+    for array in arrays:
+        if isinstance(array, jax.Array):
+            key.append((array.shape, array.dtype))
+        else:
+            return None
+    for name, value in named.items():
+        if isinstance(value, jax.Array) or name in pipeline.signature.arrays:
+            return None
+        key.append((name, constant_key(value)))
+    found = tuple(key)
+    try:
+        hash(found)
+    except TypeError:  # the full look says which
+        return None
+    return found
+
+
+def _looked_at(
+    pipeline: Pipeline, arrays: Sequence[Any], named: Mapping[str, Any], out: Any, rest: Rest,
+    must: bool,
+) -> tuple[Made, list[Any]] | None:
+    """The call and its arrays; None where only host memory can serve it."""
     _check_constants(pipeline, named)
     present, constants = pipeline.bind(tuple(arrays), named)
     traced = must or any(isinstance(a, jax.core.Tracer) for a in present.values())
@@ -36,23 +106,19 @@ def call(
     if out is not None or device != "auto":
         if traced:
             raise _refused("out=" if out is not None else "device=")
-        return MISS
+        return None
     given = {n: _array(n, a) for n, a in present.items()}
     dtypes = {n: dtype_of(str(a.dtype)) for n, a in given.items()}
-    asked, wide = narrowed(pipeline, dtypes, constants)
+    narrow, wide = narrowed(pipeline, dtypes, constants)
     if wide is not None:
         if traced:
             raise _too_wide(pipeline, wide)
-        return MISS
-    made = Call(asked, constants, axis, keepdims, form, deterministic)
-    try:
-        found = bind(Asked.of(made, tuple(given)), list(given.values()))
-    except (BackendError, CompilerError):
-        if traced:
-            raise
-        return MISS  # values that are there go to kernels by DLPack as well
-    structure = asked.traced(frozenset(given), constants).graph.structure
-    return nest(structure, list(found))
+        return None
+    asked = Asked.of(
+        Call(narrow, constants, plain_axis(axis), check_flag("keepdims", keepdims),
+             check_form(form), check_flag("deterministic", deterministic)), tuple(given))
+    structure = narrow.traced(frozenset(given), constants).graph.structure
+    return Made(asked, structure), list(given.values())
 
 
 def _check_constants(pipeline: Pipeline, named: Mapping[str, Any]) -> None:

@@ -117,6 +117,11 @@ def _run(linear: Linear, *operands: Any) -> list[Any]:
     return _tangents(*operands, linear=linear)
 
 
+def _eager(*operands: Any, linear: Linear) -> list[Any]:
+    with jax.disable_jit(False):
+        return _run(linear, *operands)  # type: ignore[no-any-return]
+
+
 def _tangents_mapped(operands: Sequence[Any], dims: Sequence[Any], *, linear: Linear) -> Any:
     found = jax.vmap(partial(_tangents, linear=linear), tuple(dims))(*operands)
     return found, [0] * len(found)
@@ -135,7 +140,7 @@ def _not_linear(*_: Any, asked: Asked) -> NoReturn:
 
 
 TANGENTS.def_abstract_eval(_abstract)
-TANGENTS.def_impl(lambda *operands, linear: _run(linear, *operands))
+TANGENTS.def_impl(_eager)
 ad.primitive_jvps[CALL] = _differentiated
 ad.primitive_transposes[CALL] = _not_linear
 ad.primitive_transposes[TANGENTS] = _transposed

@@ -29,17 +29,20 @@ CALL.multiple_results = True
 
 def bind(asked: Asked, arrays: Sequence[Any]) -> list[Any]:
     """Flat results."""
+    if not any(isinstance(a, jax.core.Tracer) for a in arrays):
+        return _run(asked, *arrays)  # type: ignore[no-any-return]
     found: list[Any] = CALL.bind(*aligned(arrays), asked=asked)
     return found
 
 
 @partial(jax.jit, static_argnums=0)
 def _run(asked: Asked, *arrays: Any) -> list[Any]:
-    return bind(asked, arrays)
+    return CALL.bind(*aligned(arrays), asked=asked)  # type: ignore[no-any-return]
 
 
 def _eager(*arrays: Any, asked: Asked) -> list[Any]:
-    return _run(asked, *arrays)  # type: ignore[no-any-return]
+    with jax.disable_jit(False):  # there is no other way to a kernel
+        return _run(asked, *arrays)  # type: ignore[no-any-return]
 
 
 def _results(*arrays: Any, asked: Asked) -> list[Any]:

@@ -17,7 +17,7 @@ from fusegen.ir.loc import Loc
 
 PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 _COMMANDS = PACKAGE + "cli" + os.sep  # there the user's line is on the terminal
-LIBRARIES = frozenset({"cupy", "jax", "numpy", "pandas", "scipy", "torch", "xarray"})
+LIBRARIES = frozenset({"cupy", "jax", "numpy", "pandas", "polars", "scipy", "torch", "xarray"})
 """Libraries of arrays."""
 
 P = ParamSpec("P")

@@ -83,8 +83,8 @@ class Pipeline(Held, by_torch.Calls, Exports):
         form: auto, online, safe or unfused. device: auto, cpu or cuda, must be where the data is.
         deterministic: a row's bits do not depend on the number of rows; see `compile`.
         Row values have the other axes' shape; lists have K where the (last) reduced axis was.
-        Kinds: torch, CuPy, JAX in, the same out; pandas and xarray keep their labels on results of
-        their input's shape; all else (lists, polars, dask) gives NumPy arrays.
+        Kinds: torch, CuPy, JAX, array API in, the same out; pandas, xarray, polars keep labels on
+        full rows and row values; all else (lists, dask) gives NumPy arrays.
         Raises ArgumentError, ShapeError, DTypeError, TraceError, or BackendError.
         """
         rest = (axis, form, device, deterministic, keepdims)
