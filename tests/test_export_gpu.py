@@ -284,13 +284,13 @@ def test_the_driver_is_called_as_its_header_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
 def test_machine_code_for_every_target(arch: str) -> None:
     """A fat binary by nvcc, else a cubin and PTX by NVRTC."""
-    source = fg.library.softmax_topk.source(target=arch)
+    source = fg.library.argmax.source(target=arch)
     if images.find_nvcc() is None:
         pytest.importorskip("cupy", reason="neither nvcc nor CuPy's NVRTC is here")
     found = images.files(Image("k", source, arch))
     assert found["k.code"][:4] in (b"\x50\xed\x55\xba", b"\x7fELF")  # a fat binary, a cubin
     held = found["k.code"] + found["k.ptx"]
-    assert b"softmax_topk_kernel" in held
+    assert b"argmax_kernel" in held
     assert found["k.ptx"].endswith(b"\0")
 
 
