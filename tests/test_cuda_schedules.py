@@ -90,7 +90,7 @@ def test_what_rows_share_a_chunk_ahead(name: str, n_cols: int) -> None:
         base = chip(case, Cluster(blocks) if blocks > 1 else Block(64))
         schedule = base.having(home=Shared(n_cols // 4 // blocks, early=True))
         work = case.work().scheduled(schedule)
-        assert "weight_next" in work.source
+        assert "weight_early" in work.source
         assert_close(case.emulate(schedule=schedule, seed=blocks), case.reference(), 3e-6)
 
 

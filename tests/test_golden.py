@@ -68,11 +68,11 @@ SOURCES: dict[str, tuple[str, dict[str, object]]] = {
 }
 
 
-def emit(name: str) -> str:
+def emit(name: str, *, include: bool = True) -> str:
     pipeline, options = SOURCES[name]
     texts = {**vars(own_cases), **ACCEPTED, **library.PIPELINES}
     found: Pipeline = texts[pipeline]
-    return found.source(**options, include=True)  # type: ignore[arg-type]
+    return found.source(**options, include=include)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -85,14 +85,15 @@ def test_source_is_as_kept(name: str, request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_source_reads_well(name: str) -> None:
-    """No trailing blanks, no runs of blank lines, no unused function, nothing of this machine."""
+    """No trailing blanks, no runs of blank lines, nothing of this machine, and no function that
+    neither the program nor a header that it uses calls."""
     text = emit(name)
     assert not re.search(r"[ \t]\n", text)
     assert "\n\n\n" not in text
     assert "/home/" not in text
     assert str(Path.cwd()) not in text
-    code = without_comments(text)
-    uncalled = {f for f in _functions(code) if len(re.findall(rf"\b{f}\b", code)) < 2}
+    code, every = without_comments(text), without_comments(emit(name, include=False))
+    uncalled = {f for f in _functions(code) if len(re.findall(rf"\b{f}\b", every)) < 2}
     assert not uncalled
 
 

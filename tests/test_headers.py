@@ -22,7 +22,8 @@ HEADERS = tuple(sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.*")
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 emulated = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 
-CLUSTERS = ("fusegen/cluster.cuh", "fusegen/topk/cluster.cuh", "fusegen/topk/gather.cuh")
+CLUSTERS = ("fusegen/cluster.cuh", "fusegen/meet/cluster.cuh", "fusegen/topk/cluster.cuh",
+            "fusegen/topk/gather.cuh")
 OLDEST = dict.fromkeys(CLUSTERS, ("sm_90",))
 """What only some GPUs have."""
 
@@ -95,4 +96,4 @@ def test_the_command_says_where_headers_are() -> None:
     assert Path(done.stdout.strip()) == ROOT
     done = subprocess.run([sys.executable, "-m", "fusegen", "source", "softmax", "--include"],
                           capture_output=True, text=True, check=True)
-    assert "#include <fusegen/load.cuh>" in done.stdout
+    assert "#include <fusegen/walk.cuh>" in done.stdout

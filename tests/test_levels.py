@@ -3,7 +3,8 @@ knows of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -18,7 +19,7 @@ from fusegen.backend.cuda.schedule.homes import MEMORY, AnyHome, Array, Shared, 
 from fusegen.backend.cuda.schedule.launch import launches
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes, Level, Thread, tree
 from fusegen.backend.cuda.schedule.merges import InOrder, Meeting
-from fusegen.backend.emit import render
+from fusegen.backend.emit import headers, render
 from fusegen.backend.target import CUDA_TARGETS
 
 emulated = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
@@ -83,13 +84,15 @@ PARKED = """
 class ThroughSlots:
     """Every thread leaves its state in shared memory, and folds those of all, in order."""
 
-    partial = "slots.cuh.j2"
-    function = "slots_reduce"
+    header = "fusegen/meet/slots.cuh"
     meets = True
     meet = "cuda/merges/meet.cuh.j2"
 
     def folds(self, lists: bool) -> bool:
         return True
+
+    def function(self, meeting: Meeting) -> str:
+        return "slots_reduce<Team>"
 
     def arguments(self, meeting: Meeting) -> str:
         return f", {meeting.place}"
@@ -98,25 +101,37 @@ class ThroughSlots:
         return meeting.array("kMostThreads")
 
 
-SLOTS = """
-__device__ {{ state.name }} slots_reduce({{ state.name }} mine, {{ state.name }}* meeting)
+SLOTS = """#pragma once
+
+#include <fusegen/team.cuh>
+
+namespace fusegen {
+
+template <typename Team, typename State>
+__device__ State slots_reduce(State mine, State* meeting)
 {
     meeting[threadIdx.x] = mine;
     __syncthreads();
-    {{ state.name }} total = {{ state.name }}::identity();
-    for (int other = 0; other < kTeam; ++other) total = merge(total, meeting[other]);
+    State total = State::identity();
+    for (int other = 0; other < Team::threads(); ++other) total = merge(total, meeting[other]);
     return total;
 }
+
+}  // namespace fusegen
 """
 
 
 @pytest.fixture
-def partials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Templates of the home and of the merge above, beside our own."""
+def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The template of the home and the header of the merge above, beside our own."""
     (tmp_path / "parked.cuh.j2").write_text(PARKED)
-    (tmp_path / "slots.cuh.j2").write_text(SLOTS)
     monkeypatch.setattr(render._environment().loader, "searchpath",
                         [*render._environment().loader.searchpath, str(tmp_path)])
+    shutil.copytree(headers.include_dir(), tmp_path / "include")
+    (tmp_path / "include" / ThroughSlots.header).write_text(SLOTS)
+    monkeypatch.setattr(headers, "include_dir", lambda: tmp_path / "include")
+    yield
+    headers.header.cache_clear()
 
 
 def schedule_of(*levels: Level) -> CudaSchedule:
@@ -125,7 +140,7 @@ def schedule_of(*levels: Level) -> CudaSchedule:
 
 @emulated
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "var_mean"])
-def test_another_home(partials: None, name: str) -> None:
+def test_another_home(added: None, name: str) -> None:
     case = library_case(name, 3, 700)
     one = schedule_of(*tree(Thread(3, 4), 64, Block(64), Parked()))  # type: ignore[arg-type]
     assert one.home == Parked()
@@ -139,20 +154,20 @@ def test_another_home(partials: None, name: str) -> None:
 
 @emulated
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "argmax", "cross_entropy"])
-def test_another_merge_in_a_tree_of_other_levels(partials: None, name: str) -> None:
+def test_another_merge_in_a_tree_of_other_levels(added: None, name: str) -> None:
     """Threads and a block, without a level of warps between them."""
     case = library_case(name, 3, 700)
     block = Level(Block(96), ThroughSlots())  # type: ignore[arg-type]
     one = schedule_of(Level(Thread(2, 4), InOrder()), block)
     assert one.algorithm == "chunks of 8, merged thread → block"
     source = case.work().scheduled(one).emitted.body
-    assert "slots_reduce(" in source
+    assert "slots_reduce<Team>(" in source
     assert "lanes_reduce" not in source
     assert_close(case.emulate(schedule=one, seed=1), case.reference(), 3e-6)
 
 
 @emulated
-def test_both_together(partials: None) -> None:
+def test_both_together(added: None) -> None:
     case = library_case("softmax", 3, 700)
     thread = Level(Thread(3, 4), InOrder(), Parked())  # type: ignore[arg-type]
     one = schedule_of(thread, Level(Block(64), ThroughSlots()))  # type: ignore[arg-type]

@@ -20,20 +20,19 @@
 #include <cuda_bf16.h>
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/shift_anchor.cuh>
-#include <fusegen/load.cuh>
+#include <fusegen/walk.cuh>
 #include <fusegen/slice.cuh>
+#include <fusegen/early.cuh>
 #include <fusegen/store.cuh>
+#include <fusegen/meet/cluster.cuh>
 
 using namespace fusegen;
 
-#define kTeam static_cast<int>(blockDim.x)  // threads of this block, all on one row
-constexpr int kMostThreads = 512;           // of a block
-constexpr int kVectors = 4;                // vectors of a thread's chunk
-constexpr int kWidth = 8;                  // neighbouring elements of a vector
-constexpr int kItems = kVectors * kWidth;  // elements of a chunk
-
+using Team = AnyBlock;  // the threads of a block, one of several that own a row
+constexpr int kMostThreads = 512;  // of a block
+constexpr int kVectors = 4, kWidth = 8;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
-using Team = AnyBlock;
 using Layout = Vectors<Team, kWidth>;
 template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 #define kNaN __int_as_float(0x7fc00000)
@@ -45,6 +44,7 @@ struct State {
     float mean_pow;  // sum of x_minus_mean_x·x_minus_mean_x   texts.py:118  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
 
     static __device__ __forceinline__ State identity() { return {0.0f, 0.0f, 0.0f}; }
+    using Exchange = AboutPivots<Members<&State::mean_x_total, &State::count>, Members<&State::mean_pow>>;  // <fusegen/meet/lanes.cuh>
 };
 
 // What needs no pivot of a ⊕ b.
@@ -73,88 +73,43 @@ __device__ __forceinline__ State merge(const State& a, const State& b)
     return r;
 }
 
-// The total of kLanes neighbouring lanes, in every one of them, by butterflies. The sums wait until
-// the pivot of them all is known, and move once.
-template <int kLanes>
-__device__ __forceinline__ State lanes_reduce(const State& mine)
-{
-    State total = mine;
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        State other = total;
-        other.mean_x_total = __shfl_xor_sync(0xffffffffu, total.mean_x_total, lane_mask);
-        other.count = __shfl_xor_sync(0xffffffffu, total.count, lane_mask);
-        total = combine(total, other);
-    }
-    State moved = rebase(mine, total);
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        moved.mean_pow += __shfl_xor_sync(0xffffffffu, moved.mean_pow, lane_mask);
-    }
-    total.mean_pow = moved.mean_pow;
-    return total;
-}
-
-// Every warp leaves its total in every block of the cluster; there, every warp folds them all.
-__device__ __forceinline__ State cluster_reduce(State mine, State* warp_states)
-{
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = kTeam / 32;
-    const int blocks = __clusterSizeInBlocks();
-    mine = lanes_reduce<32>(mine);
-    if (lane < blocks) {
-        State* there = static_cast<State*>(__cluster_map_shared_rank(warp_states, lane));
-        there[__clusterRelativeBlockRank() * warps + warp] = mine;
-    }
-    __cluster_barrier_arrive();
-    __cluster_barrier_wait();
-    mine = State::identity();
-    for (int other = lane; other < blocks * warps; other += 32) mine = merge(mine, warp_states[other]);
-    return lanes_reduce<32>(mine);
-}
-
-// Sweep 1 folds a chunk's first `n_live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors (online).
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State& state, Items<__nv_bfloat16, kCount>& x_items, int n_live)
+    State& state, Items<__nv_bfloat16, kCount>& x_items, int live)
 {
     State chunk = State::identity();
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = __bfloat162float(x_items[i]);
         chunk.mean_x_total = chunk.mean_x_total + x;
         chunk.count = chunk.count + 1.0f;
-    }
-    State next = combine(state, chunk);
+    });
+    const State next = combine(state, chunk);
 
     // Move the sums to the new pivot, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float mean_x_anchor = mean_x_anchor_of(state);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = __bfloat162float(x_items[i]);
         const float x_minus_mean_x = x - mean_x_anchor;
         state.mean_pow += x_minus_mean_x * x_minus_mean_x;
-    }
+    });
 }
 
-// Sweep 2 makes outputs of a chunk's first `n_live` vectors.
+// Sweep 2 makes outputs of a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep2_map(
     Items<__nv_bfloat16, kCount>& add_2_items, Items<__nv_bfloat16, kCount>& x_items,
     Items<__nv_bfloat16, kCount>& weight_items, Items<__nv_bfloat16, kCount>& bias_items,
-    float mean_x, float rsqrt_, int n_live)
+    float mean_x, float rsqrt_, int live)
 {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = __bfloat162float(x_items[i]);
         const float weight = __bfloat162float(weight_items[i]);
         const float bias = __bfloat162float(bias_items[i]);
         const float y = (x - mean_x) * rsqrt_ * weight;  // texts.py:119  y = y if weight is None else y * weight
         add_2_items.set(i, __float2bfloat16_rn(y + bias));  // texts.py:120  return y if bias is None else y + bias
-    }
+    });
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
@@ -185,65 +140,30 @@ layer_norm_kernel(
 
     // 1. Go over the slice.
     State folded1 = State::identity();
-    int arrived = 0;  // groups
-    column_t step = 0;
-    column_t at1 = begin + rank;
-    for (; at1 + (kVectors - 1) * kTeam < end; at1 += kVectors * kTeam) {
-        for (; arrived * per_group <= step; ++arrived) await_group();
-        step += kVectors;
-        const column_t at = at1;
-        Items<__nv_bfloat16, kItems> x_items;
-        read_items(x_items, x_slots, at - begin, kVectors);
-        sweep1_fold<kItems>(folded1, x_items, kVectors);
-    }
-    if (at1 < end) {
-        for (; arrived < kGroups; ++arrived) await_group();
-        const column_t at = at1;
-        const int live = live_vectors<Team, kVectors>(at, end);
+    for_arriving<Team, kVectors>(begin, end, rank, per_group, [&](column_t at, int live) {
         Items<__nv_bfloat16, kItems> x_items;
         read_items(x_items, x_slots, at - begin, live);
         sweep1_fold<kItems>(folded1, x_items, live);
-    }
-    Items<__nv_bfloat16, kItems> weight_next;  // of a whole chunk; arrives while states meet
-    if (begin + rank + (kVectors - 1) * kTeam < end)
-        load_items(weight_next, weight_in, begin + rank, kVectors);
-    Items<__nv_bfloat16, kItems> bias_next;  // of a whole chunk; arrives while states meet
-    if (begin + rank + (kVectors - 1) * kTeam < end)
-        load_items(bias_next, bias_in, begin + rank, kVectors);
+    });
+    Early<__nv_bfloat16, kVectors, Layout> weight_early;  // arrives while states meet
+    weight_early.begin(weight_in, begin + rank, end);
+    Early<__nv_bfloat16, kVectors, Layout> bias_early;  // arrives while states meet
+    bias_early.begin(bias_in, begin + rank, end);
     __cluster_barrier_wait();
-    const State state = cluster_reduce(folded1, warp_states1);
+    const State state = cluster_reduce<Team>(folded1, warp_states1);
     const float mean_x = state.mean_x_total / static_cast<float>(n_cols);  // texts.py:118  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
     const float mean_pow = isfinite(mean_x) ? state.mean_pow / static_cast<float>(n_cols) : kNaN;  // texts.py:118  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
     const float add = mean_pow + 1e-05f;  // texts.py:118  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
     const float rsqrt_ = rsqrtf(add);  // texts.py:118  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
 
     // 2. Go over the slice, which is still here.
-    column_t at2 = begin + rank;
-    for (; at2 + (kVectors - 1) * kTeam < end; at2 += kVectors * kTeam) {
-        const column_t at = at2;
-        Items<__nv_bfloat16, kItems> weight_items = weight_next;
-        if (at + (2 * kVectors - 1) * kTeam < end)
-            load_items(weight_next, weight_in, at + kVectors * kTeam, kVectors);
-        Items<__nv_bfloat16, kItems> bias_items = bias_next;
-        if (at + (2 * kVectors - 1) * kTeam < end)
-            load_items(bias_next, bias_in, at + kVectors * kTeam, kVectors);
-        Items<__nv_bfloat16, kItems> x_items;
-        read_items(x_items, x_slots, at - begin, kVectors);
-        Items<__nv_bfloat16, kItems> add_2_items;
-        sweep2_map<kItems>(add_2_items, x_items, weight_items, bias_items, mean_x, rsqrt_, kVectors);
-        store_items(add_2_row, add_2_items, at, kVectors);
-    }
-    if (at2 < end) {
-        const column_t at = at2;
-        const int live = live_vectors<Team, kVectors>(at, end);
-        Items<__nv_bfloat16, kItems> weight_items;
-        load_items(weight_items, weight_in, at, live);
-        Items<__nv_bfloat16, kItems> bias_items;
-        load_items(bias_items, bias_in, at, live);
+    for_chunks_early<Team, kVectors>(begin, end, rank, [&](column_t at, int live, bool whole) {
+        auto weight_items = weight_early.chunk(weight_in, at, end, live, whole);
+        auto bias_items = bias_early.chunk(bias_in, at, end, live, whole);
         Items<__nv_bfloat16, kItems> x_items;
         read_items(x_items, x_slots, at - begin, live);
         Items<__nv_bfloat16, kItems> add_2_items;
         sweep2_map<kItems>(add_2_items, x_items, weight_items, bias_items, mean_x, rsqrt_, live);
         store_items(add_2_row, add_2_items, at, live);
-    }
+    });
 }

@@ -15,18 +15,16 @@
 #include <fusegen/math/greater_of.cuh>
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/shift_anchor.cuh>
-#include <fusegen/load.cuh>
+#include <fusegen/walk.cuh>
+#include <fusegen/meet/block.cuh>
 
 using namespace fusegen;
 
-constexpr int kTeam = 256;                  // threads that own a row
-constexpr int kMostThreads = 256;           // of a block
-constexpr int kVectors = 1;                // vectors of a thread's chunk
-constexpr int kWidth = 1;                  // neighbouring elements of a vector
-constexpr int kItems = kVectors * kWidth;  // elements of a chunk
-
+using Team = Block<256>;  // the threads of a block, which owns a row
+constexpr int kMostThreads = 256;  // of a block
+constexpr int kVectors = 1, kWidth = 1;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
-using Team = Block<kTeam>;
 using Layout = Vectors<Team, kWidth>;
 template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 #define kInfinity __int_as_float(0x7f800000)
@@ -38,6 +36,7 @@ struct State {
     float sum_exp;  // sum of exp(x_minus_max_x)   texts.py:54  return fg.logsumexp(x)
 
     static __device__ __forceinline__ State identity() { return {-kInfinity, 0.0f}; }
+    using Exchange = AboutPivots<Members<&State::max_x>, Members<&State::sum_exp>>;  // <fusegen/meet/lanes.cuh>
 };
 
 // What needs no pivot of a ⊕ b.
@@ -54,61 +53,26 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
     return moved;
 }
 
-// The total of kLanes neighbouring lanes, in every one of them, by butterflies. The sums wait until
-// the pivot of them all is known, and move once.
-template <int kLanes>
-__device__ __forceinline__ State lanes_reduce(const State& mine)
-{
-    State total = mine;
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        State other = total;
-        other.max_x = __shfl_xor_sync(0xffffffffu, total.max_x, lane_mask);
-        total = combine(total, other);
-    }
-    State moved = rebase(mine, total);
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        moved.sum_exp += __shfl_xor_sync(0xffffffffu, moved.sum_exp, lane_mask);
-    }
-    total.sum_exp = moved.sum_exp;
-    return total;
-}
-
-// Warps meet in shared memory; every warp folds their totals, so every thread ends with the block's.
-__device__ __forceinline__ State block_reduce(State mine, State* warp_states)
-{
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    mine = lanes_reduce<32>(mine);
-    if (lane == 0) warp_states[warp] = mine;
-    __syncthreads();
-    return lanes_reduce<8>(warp_states[lane % 8]);
-}
-
-// Sweep 1 folds a chunk's first `n_live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors (online).
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State& state, const Items<float, kCount>& x_items, int n_live)
+    State& state, const Items<float, kCount>& x_items, int live)
 {
     State chunk = State::identity();
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         chunk.max_x = greater_of(chunk.max_x, x);
-    }
-    State next = combine(state, chunk);
+    });
+    const State next = combine(state, chunk);
 
     // Move the sums to the new pivot, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float max_x_anchor = max_x_anchor_of(state);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         const float x_minus_max_x = x - max_x_anchor;
         state.sum_exp += exp_narrow(x_minus_max_x);
-    }
+    });
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
@@ -121,26 +85,16 @@ logsumexp_kernel(
     __shared__ State warp_states1[kMostThreads / 32];
     const long long row = blockIdx.x;
     const float* x_row = x + row * x_stride;
-    const column_t n_vectors = n_cols / kWidth;
-    const column_t begin = 0, end = n_vectors;
+    const column_t begin = 0, end = n_cols / kWidth;
 
     // 1. Go over the row.
     State folded1 = State::identity();
-    column_t at1 = begin + rank;
-    for (; at1 + (kVectors - 1) * kTeam < end; at1 += kVectors * kTeam) {
-        const column_t at = at1;
-        Items<float, kItems> x_items;
-        load_items(x_items, x_row, at, kVectors);
-        sweep1_fold<kItems>(folded1, x_items, kVectors);
-    }
-    if (at1 < end) {
-        const column_t at = at1;
-        const int live = live_vectors<Team, kVectors>(at, end);
+    for_chunks<Team, kVectors>(begin, end, rank, [&](column_t at, int live) {
         Items<float, kItems> x_items;
         load_items(x_items, x_row, at, live);
         sweep1_fold<kItems>(folded1, x_items, live);
-    }
-    const State state = block_reduce(folded1, warp_states1);
+    });
+    const State state = block_reduce<Team>(folded1, warp_states1);
     const float max_x = state.max_x;  // texts.py:54  return fg.logsumexp(x)
     const bool isinf_ = isinf(max_x);  // texts.py:54  return fg.logsumexp(x)
     const float sum_exp = isfinite(max_x) ? state.sum_exp : kNaN;  // texts.py:54  return fg.logsumexp(x)

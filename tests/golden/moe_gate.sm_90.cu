@@ -22,23 +22,21 @@
 #include <fusegen/math/greater_of.cuh>
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/shift_anchor.cuh>
-#include <fusegen/load.cuh>
+#include <fusegen/walk.cuh>
 #include <fusegen/pairs/bfloat16.cuh>
 #include <fusegen/pairs/items.cuh>
 #include <fusegen/topk/pair_keys.cuh>
 #include <fusegen/topk/sorted.cuh>
+#include <fusegen/meet/lanes.cuh>
 
 using namespace fusegen;
 
-constexpr int kTeam = 4;                  // threads that own a row
+using Team = Lanes<4>;  // lanes of a warp that own a row
 constexpr int kRowsPerBlock = 32;
-constexpr int kMostThreads = 128;           // of a block
-constexpr int kVectors = 2;                // vectors of a thread's chunk
-constexpr int kWidth = 8;                  // neighbouring elements of a vector
-constexpr int kItems = kVectors * kWidth;  // elements of a chunk
-
+constexpr int kMostThreads = 128;  // of a block
+constexpr int kVectors = 2, kWidth = 8;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
-using Team = Lanes<kTeam>;
 using Layout = Vectors<Team, kWidth>;
 template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 #define kInfinity __int_as_float(0x7f800000)
@@ -50,6 +48,7 @@ struct State {
     float sum_exp;  // sum of exp(x_minus_m)   texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 
     static __device__ __forceinline__ State identity() { return {-kInfinity, 0.0f}; }
+    using Exchange = AboutPivots<Members<&State::m>, Members<&State::sum_exp>>;  // <fusegen/meet/lanes.cuh>
 };
 
 // What needs no pivot of a ⊕ b.
@@ -66,46 +65,23 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
     return moved;
 }
 
-// The total of kLanes neighbouring lanes, in every one of them, by butterflies. The sums wait until
-// the pivot of them all is known, and move once.
-template <int kLanes>
-__device__ __forceinline__ State lanes_reduce(const State& mine)
-{
-    State total = mine;
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        State other = total;
-        other.m = __shfl_xor_sync(0xffffffffu, total.m, lane_mask);
-        total = combine(total, other);
-    }
-    State moved = rebase(mine, total);
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        moved.sum_exp += __shfl_xor_sync(0xffffffffu, moved.sum_exp, lane_mask);
-    }
-    total.sum_exp = moved.sum_exp;
-    return total;
-}
-
-// Sweep 1 folds a chunk's first `n_live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors (online).
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State& state, Items<__nv_bfloat16, kCount>& x_items, int n_live)
+    State& state, Items<__nv_bfloat16, kCount>& x_items, int live)
 {
     State chunk = State::identity();
-    chunk.m = greatest_item(x_items, n_live);
-    State next = combine(state, chunk);
+    chunk.m = greatest_item(x_items, live);
+    const State next = combine(state, chunk);
 
     // Move the sums to the new pivot, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float m_anchor = m_anchor_of(state);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = __bfloat162float(x_items[i]);
         const float x_minus_m = x - m_anchor;
         state.sum_exp += exp_narrow(x_minus_m);
-    }
+    });
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
@@ -114,30 +90,26 @@ moe_gate_kernel(
     long long* __restrict__ experts_out, long long x_stride, long long n_rows, long long n_cols_wide)
 {
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
-    const int rank = threadIdx.x % kTeam;  // of this thread in its team
-    const int team = threadIdx.x / kTeam;  // of this block
+    const int rank = threadIdx.x % Team::threads();  // of this thread in its team
+    const int team = threadIdx.x / Team::threads();  // of this block
     const PairKeys<__nv_bfloat16, column_t> top_keys{};
     PairKeys<__nv_bfloat16, column_t>::Key top_best[8] = {};
-    PairKeys<__nv_bfloat16, column_t>::Key top_own[(8 + kTeam - 1) / kTeam];  // this lane's entries
+    PairKeys<__nv_bfloat16, column_t>::Key top_own[(8 + Team::kThreads - 1) / Team::kThreads];  // this lane's entries
     // Lanes without a row of their own go along with the last one and write nothing.
     const long long mine = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     const long long row = mine < n_rows ? mine : n_rows - 1;
     const __nv_bfloat16* x_row = x + row * x_stride;
-    const column_t n_vectors = n_cols / kWidth;
-    const column_t begin = 0, end = mine < n_rows ? n_vectors : 0;
+    const column_t begin = 0, end = mine < n_rows ? n_cols / kWidth : 0;
     const column_t at = begin + rank;
     const int live = live_vectors<Team, kVectors>(at, end);
     const bool whole = __all_sync(0xffffffffu, live == kVectors);
 
     // 1. Go over the row.
     State folded1 = State::identity();
-    const auto column_of = [&](int i) { return (at + i / kWidth * kTeam) * kWidth + i % kWidth; };
+    const auto column_of = [&](int i) { return (at + i / kWidth * Team::threads()) * kWidth + i % kWidth; };
     Items<__nv_bfloat16, kItems> x_items;
     load_items(x_items, x_row, at, live);
-    if (whole)
-        sweep1_fold<kItems>(folded1, x_items, kVectors);
-    else
-        sweep1_fold<kItems>(folded1, x_items, live);
+    for_held<kVectors>(whole, live, [&](int live) { sweep1_fold<kItems>(folded1, x_items, live); });
     // Each lane's 8 best for top, vector by vector.
     best_of_vectors<kVectors, kWidth>(top_best, live, [&](PairKeys<__nv_bfloat16, column_t>::Key (&found)[kWidth], int vector) {
 #pragma unroll
@@ -146,14 +118,14 @@ moe_gate_kernel(
             top_keys.keys(x_items.word[i / 2], column_of(i), found[item], found[item + 1]);
         }
     });
-    own_entries<kTeam>(top_own, top_best, rank);
-    const State state = lanes_reduce<kTeam>(folded1);
+    own_entries<Team::kThreads>(top_own, top_best, rank);
+    const State state = lanes_reduce<Team::kThreads>(folded1);
     const float m = state.m;  // texts.py:27  m = fg.max(x)
     const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     float sum_value = 0.0f;  // texts.py:178  gates = gates / fg.sum(gates) if renormalize else gates
 #pragma unroll
-    for (int own = 0; own * kTeam < 8; ++own) {
-        const int entry = own * kTeam + rank;
+    for (int own = 0; own * Team::threads() < 8; ++own) {
+        const int entry = own * Team::threads() + rank;
         if (entry >= 8) break;
         const auto top_entry = top_own[own];
         const auto top_value = top_keys.value(top_entry);
@@ -161,12 +133,12 @@ moe_gate_kernel(
         sum_value = sum_value + sum_exp_divisor.under(exp_narrow(top_value - m));
     }
 #pragma unroll
-    for (int lane_mask = kTeam / 2; lane_mask > 0; lane_mask /= 2)
+    for (int lane_mask = Team::threads() / 2; lane_mask > 0; lane_mask /= 2)
         sum_value = sum_value + __shfl_xor_sync(0xffffffffu, sum_value, lane_mask);
     if (mine < n_rows) {
 #pragma unroll
-        for (int own = 0; own * kTeam < 8; ++own) {
-            const int entry = own * kTeam + rank;
+        for (int own = 0; own * Team::threads() < 8; ++own) {
+            const int entry = own * Team::threads() + rank;
             if (entry >= 8) break;
             const auto top_entry = top_own[own];
             const auto top_value = top_keys.value(top_entry);

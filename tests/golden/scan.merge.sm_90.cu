@@ -12,6 +12,7 @@
 // Bytes      reads 8 bytes of each state, writes as many a row
 
 #include <fusegen/states/field.cuh>
+#include <fusegen/meet/lanes.cuh>
 
 using namespace fusegen;
 
@@ -28,6 +29,7 @@ struct RecurrenceMonoid {
     float offset;
 
     static __device__ __forceinline__ RecurrenceMonoid identity() { return {1.0f, 0.0f}; }
+    using Parts = Members<&RecurrenceMonoid::slope, &RecurrenceMonoid::offset>;
 };
 
 // a ⊕ b
@@ -44,6 +46,7 @@ struct State {
     RecurrenceMonoid recurrence_state;  // recurrence   own_cases.py:214  return fg.reduce(recurrence, a, b)
 
     static __device__ __forceinline__ State identity() { return {RecurrenceMonoid::identity()}; }
+    using Exchange = SideBySide<&State::recurrence_state>;  // <fusegen/meet/lanes.cuh>
 };
 
 // What needs no pivot of a ⊕ b.
@@ -57,21 +60,6 @@ __device__ __forceinline__ State merge(const State& a, const State& b)
 {
     State r = combine(a, b);
     return r;
-}
-
-// The total of kLanes neighbouring lanes, in every one of them: a butterfly, neighbours first, lower
-// lanes on the left.
-template <int kLanes>
-__device__ __forceinline__ State lanes_reduce(State mine)
-{
-#pragma unroll
-    for (int lane_mask = 1; lane_mask < kLanes; lane_mask *= 2) {
-        State other;
-        other.recurrence_state.slope = __shfl_xor_sync(0xffffffffu, mine.recurrence_state.slope, lane_mask);
-        other.recurrence_state.offset = __shfl_xor_sync(0xffffffffu, mine.recurrence_state.offset, lane_mask);
-        mine = threadIdx.x & lane_mask ? merge(other, mine) : merge(mine, other);
-    }
-    return mine;
 }
 
 // A state from its bytes.

@@ -14,19 +14,17 @@
 //            n_cols ≤ 2^30
 // Bytes      reads each element twice, writes nothing
 
-#include <fusegen/load.cuh>
+#include <fusegen/walk.cuh>
+#include <fusegen/meet/block.cuh>
 #include <fusegen/tickets.cuh>
 
 using namespace fusegen;
 
-constexpr int kTeam = 256;                  // threads that own a row
-constexpr int kMostThreads = 256;           // of a block
-constexpr int kVectors = 1;                // vectors of a thread's chunk
-constexpr int kWidth = 4;                  // neighbouring elements of a vector
-constexpr int kItems = kVectors * kWidth;  // elements of a chunk
-
+using Team = Block<256>;  // the threads of a block, one of several that own a row
+constexpr int kMostThreads = 256;  // of a block
+constexpr int kVectors = 1, kWidth = 4;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
-using Team = Block<kTeam>;
 using Layout = Vectors<Team, kWidth>;
 template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 
@@ -36,6 +34,7 @@ struct RecurrenceMonoid {
     float offset;
 
     static __device__ __forceinline__ RecurrenceMonoid identity() { return {1.0f, 0.0f}; }
+    using Parts = Members<&RecurrenceMonoid::slope, &RecurrenceMonoid::offset>;
 };
 
 // a ⊕ b
@@ -52,6 +51,7 @@ struct State {
     RecurrenceMonoid recurrence_state;  // recurrence   own_cases.py:214  return fg.reduce(recurrence, a, b)
 
     static __device__ __forceinline__ State identity() { return {RecurrenceMonoid::identity()}; }
+    using Exchange = SideBySide<&State::recurrence_state>;  // <fusegen/meet/lanes.cuh>
 };
 
 // What needs no pivot of a ⊕ b.
@@ -67,50 +67,21 @@ __device__ __forceinline__ State merge(const State& a, const State& b)
     return r;
 }
 
-// The total of kLanes neighbouring lanes, in every one of them: a butterfly, neighbours first, lower
-// lanes on the left.
-template <int kLanes>
-__device__ __forceinline__ State lanes_reduce(State mine)
-{
-#pragma unroll
-    for (int lane_mask = 1; lane_mask < kLanes; lane_mask *= 2) {
-        State other;
-        other.recurrence_state.slope = __shfl_xor_sync(0xffffffffu, mine.recurrence_state.slope, lane_mask);
-        other.recurrence_state.offset = __shfl_xor_sync(0xffffffffu, mine.recurrence_state.offset, lane_mask);
-        mine = threadIdx.x & lane_mask ? merge(other, mine) : merge(mine, other);
-    }
-    return mine;
-}
-
-// Warps meet in shared memory; every warp folds their totals, so every thread ends with the block's.
-__device__ __forceinline__ State block_reduce(State mine, State* warp_states)
-{
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    mine = lanes_reduce<32>(mine);
-    __syncthreads();
-    if (lane == 0) warp_states[warp] = mine;
-    __syncthreads();
-    return lanes_reduce<32>(lane < kTeam / 32 ? warp_states[lane] : State::identity());
-}
-
-// Sweep 1 folds a chunk's first `n_live` vectors (fold).
+// Sweep 1 folds a chunk's first `live` vectors (fold).
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State& state, const Items<float, kCount>& a_items, const Items<float, kCount>& b_items,
-    int n_live)
+    State& state, const Items<float, kCount>& a_items, const Items<float, kCount>& b_items, int live)
 {
     State chunk = State::identity();
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float a = a_items[i];
         const float b = b_items[i];
         RecurrenceMonoid recurrence_state_item;
         recurrence_state_item.slope = a;
         recurrence_state_item.offset = b;
         chunk.recurrence_state = merge(chunk.recurrence_state, recurrence_state_item);  // own_cases.py:214  return fg.reduce(recurrence, a, b)
-    }
-    State next = combine(state, chunk);
+    });
+    const State next = combine(state, chunk);
     state = next;
 }
 
@@ -135,24 +106,18 @@ scan_kernel(
 
     // 1. Go over the slice.
     State folded1 = State::identity();
-    for (column_t tile = begin; tile < end; tile += kVectors * kTeam) {
+    for (column_t tile = begin; tile < end; tile += kVectors * Team::threads()) {
         const column_t at = tile + rank;
         const int live = live_vectors<Team, kVectors>(at, end);
         Items<float, kItems> a_items = {};
         Items<float, kItems> b_items = {};
         State tile_state = State::identity();
-        // Warps do not part: a lane's chunk counts as whole if its last lane's is.
-        const bool whole = tile + (rank | 31) + (kVectors - 1) * kTeam < end;
-        if (whole) {
-            load_items(a_items, a_row, at, kVectors);
-            load_items(b_items, b_row, at, kVectors);
-            sweep1_fold<kItems>(tile_state, a_items, b_items, kVectors);
-        } else if (live > 0) {
+        for_tile<Team, kVectors>(tile, end, rank, live, [&](int live) {
             load_items(a_items, a_row, at, live);
             load_items(b_items, b_row, at, live);
             sweep1_fold<kItems>(tile_state, a_items, b_items, live);
-        }
-        folded1 = merge(folded1, block_reduce(tile_state, warp_states1));
+        });
+        folded1 = merge(folded1, block_reduce_again<Team>(tile_state, warp_states1));
     }
     const State part_of_state = folded1;
 

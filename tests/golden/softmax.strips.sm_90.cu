@@ -22,6 +22,7 @@
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/shift_anchor.cuh>
 #include <fusegen/items.cuh>
+#include <fusegen/meet/lanes.cuh>
 #include <fusegen/copy.cuh>
 
 using namespace fusegen;
@@ -190,6 +191,7 @@ struct State {
     float sum_exp;  // sum of exp(x_minus_m)   texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 
     static __device__ __forceinline__ State identity() { return {-kInfinity, 0.0f}; }
+    using Exchange = AboutPivots<Members<&State::m>, Members<&State::sum_exp>>;  // <fusegen/meet/lanes.cuh>
 };
 
 // What needs no pivot of a ⊕ b.
@@ -217,65 +219,38 @@ __device__ __forceinline__ State merge(const State& a, const State& b)
     return r;
 }
 
-// The total of kLanes lanes, kApart apart, in every one of them, by butterflies. The sums wait until
-// the pivot of them all is known, and move once.
-template <int kLanes, int kApart>
-__device__ __forceinline__ State lanes_reduce(const State& mine)
-{
-    State total = mine;
-#pragma unroll
-    for (int lane_mask = kLanes * kApart / 2; lane_mask >= kApart; lane_mask /= 2) {
-        State other = total;
-        other.m = __shfl_xor_sync(0xffffffffu, total.m, lane_mask);
-        total = combine(total, other);
-    }
-    State moved = rebase(mine, total);
-#pragma unroll
-    for (int lane_mask = kLanes * kApart / 2; lane_mask >= kApart; lane_mask /= 2) {
-        moved.sum_exp += __shfl_xor_sync(0xffffffffu, moved.sum_exp, lane_mask);
-    }
-    total.sum_exp = moved.sum_exp;
-    return total;
-}
-
-// Sweep 1 folds a chunk's first `n_live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors (online).
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State& state, const Along<float, kCount>& x_items, int n_live)
+    State& state, const Along<float, kCount>& x_items, int live)
 {
     State chunk = State::identity();
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i >= n_live) break;
+    for_items<kCount, 1>(live, [&](int i) {
         const float x = x_items[i];
         chunk.m = greater_of(chunk.m, x);
-    }
-    State next = combine(state, chunk);
+    });
+    const State next = combine(state, chunk);
 
     // Move the sums to the new pivot, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float m_anchor = m_anchor_of(state);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i >= n_live) break;
+    for_items<kCount, 1>(live, [&](int i) {
         const float x = x_items[i];
         const float x_minus_m = x - m_anchor;
         state.sum_exp += exp_narrow(x_minus_m);
-    }
+    });
 }
 
-// Sweep 2 makes outputs of a chunk's first `n_live` vectors.
+// Sweep 2 makes outputs of a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep2_map(
     const Along<float, kCount>& div_items, const Along<float, kCount>& x_items, float m,
-    const Divisor& sum_exp_divisor, int n_live)
+    const Divisor& sum_exp_divisor, int live)
 {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i >= n_live) break;
+    for_items<kCount, 1>(live, [&](int i) {
         const float x = x_items[i];
         div_items.set(i, sum_exp_divisor.under(expf(x - m)));  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    }
+    });
 }
 
 // Lanes that share rows merge their states; what a warp has of each row it leaves for the block.

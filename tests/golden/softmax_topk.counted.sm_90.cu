@@ -21,21 +21,19 @@
 #include <fusegen/math/greater_of.cuh>
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/shift_anchor.cuh>
-#include <fusegen/load.cuh>
+#include <fusegen/walk.cuh>
 #include <fusegen/topk/lane_keys.cuh>
 #include <fusegen/topk/counted.cuh>
+#include <fusegen/meet/lanes.cuh>
 
 using namespace fusegen;
 
-constexpr int kTeam = 32;                  // threads that own a row
+using Team = Lanes<32>;  // lanes of a warp that own a row
 constexpr int kRowsPerBlock = 4;
-constexpr int kMostThreads = 128;           // of a block
-constexpr int kVectors = 8;                // vectors of a thread's chunk
-constexpr int kWidth = 4;                  // neighbouring elements of a vector
-constexpr int kItems = kVectors * kWidth;  // elements of a chunk
-
+constexpr int kMostThreads = 128;  // of a block
+constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
-using Team = Lanes<kTeam>;
 using Layout = Vectors<Team, kWidth>;
 template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 #define kInfinity __int_as_float(0x7f800000)
@@ -47,6 +45,7 @@ struct State {
     float sum_exp;  // sum of exp(x_minus_m)   texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 
     static __device__ __forceinline__ State identity() { return {-kInfinity, 0.0f}; }
+    using Exchange = AboutPivots<Members<&State::m>, Members<&State::sum_exp>>;  // <fusegen/meet/lanes.cuh>
 };
 
 // What needs no pivot of a ⊕ b.
@@ -63,51 +62,26 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
     return moved;
 }
 
-// The total of kLanes neighbouring lanes, in every one of them, by butterflies. The sums wait until
-// the pivot of them all is known, and move once.
-template <int kLanes>
-__device__ __forceinline__ State lanes_reduce(const State& mine)
-{
-    State total = mine;
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        State other = total;
-        other.m = __shfl_xor_sync(0xffffffffu, total.m, lane_mask);
-        total = combine(total, other);
-    }
-    State moved = rebase(mine, total);
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        moved.sum_exp += __shfl_xor_sync(0xffffffffu, moved.sum_exp, lane_mask);
-    }
-    total.sum_exp = moved.sum_exp;
-    return total;
-}
-
-// Sweep 1 folds a chunk's first `n_live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors (online).
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State& state, const Items<float, kCount>& x_items, int n_live)
+    State& state, const Items<float, kCount>& x_items, int live)
 {
     State chunk = State::identity();
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         chunk.m = greater_of(chunk.m, x);
-    }
-    State next = combine(state, chunk);
+    });
+    const State next = combine(state, chunk);
 
     // Move the sums to the new pivot, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float m_anchor = m_anchor_of(state);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         const float x_minus_m = x - m_anchor;
         state.sum_exp += exp_narrow(x_minus_m);
-    }
+    });
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
@@ -116,30 +90,26 @@ softmax_topk_kernel(
     long long x_stride, long long n_rows, long long n_cols_wide)
 {
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
-    const int rank = threadIdx.x % kTeam;  // of this thread in its team
-    const int team = threadIdx.x / kTeam;  // of this block
+    const int rank = threadIdx.x % Team::threads();  // of this thread in its team
+    const int team = threadIdx.x / Team::threads();  // of this block
     const LaneKeys<FloatOrder<0>, column_t> top_keys{};
-    __shared__ LaneKeys<FloatOrder<0>, column_t>::Key top_candidates[kRowsPerBlock][4 * kTeam];
+    __shared__ LaneKeys<FloatOrder<0>, column_t>::Key top_candidates[kRowsPerBlock][4 * Team::kThreads];
     __shared__ LaneKeys<FloatOrder<0>, column_t>::Key top_sorted[kRowsPerBlock][64];
     LaneKeys<FloatOrder<0>, column_t>::Key* top_best = top_sorted[team];
     const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     if (row >= n_rows) return;
     const float* x_row = x + row * x_stride;
-    const column_t n_vectors = n_cols / kWidth;
-    const column_t begin = 0, end = n_vectors;
+    const column_t begin = 0, end = n_cols / kWidth;
     const column_t at = begin + rank;
     const int live = live_vectors<Team, kVectors>(at, end);
     const bool whole = __all_sync(0xffffffffu, live == kVectors);
 
     // 1. Go over the row.
     State folded1 = State::identity();
-    const auto column_of = [&](int i) { return (at + i / kWidth * kTeam) * kWidth + i % kWidth; };
+    const auto column_of = [&](int i) { return (at + i / kWidth * Team::threads()) * kWidth + i % kWidth; };
     Items<float, kItems> x_items;
     load_items(x_items, x_row, at, live);
-    if (whole)
-        sweep1_fold<kItems>(folded1, x_items, kVectors);
-    else
-        sweep1_fold<kItems>(folded1, x_items, live);
+    for_held<kVectors>(whole, live, [&](int live) { sweep1_fold<kItems>(folded1, x_items, live); });
     const auto top_item = [&](int i) {
         const float x = x_items[i];
         return x;
@@ -149,10 +119,10 @@ softmax_topk_kernel(
         return top_keys.key(x, column);
     };
     count_best<LaneKeys<FloatOrder<0>, column_t>, kVectors, kWidth, 64, 4>(top_best, top_candidates[team], live, rank, -1, 128, top_item, column_of, top_key);
-    const State state = lanes_reduce<kTeam>(folded1);
+    const State state = lanes_reduce<Team::kThreads>(folded1);
     const float m = state.m;  // texts.py:27  m = fg.max(x)
     const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    for (int entry = rank; entry < 64; entry += kTeam) {
+    for (int entry = rank; entry < 64; entry += Team::threads()) {
         const auto top_entry = top_best[entry];
         const auto top_value = top_keys.value(top_entry);
         const column_t top_column = top_keys.column(top_entry);

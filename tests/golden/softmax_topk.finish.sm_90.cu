@@ -6,14 +6,14 @@
 // Launch     softmax_topk_finish_kernel<<<⌈n_rows / 16⌉, 128>>>
 // Bytes      reads 68 bytes of a state, writes the results
 
+#include <fusegen/team.cuh>
 #include <fusegen/math/divisor.cuh>
 
 using namespace fusegen;
 
-constexpr int kTeam = 8;                  // threads that own a row
+using Team = Lanes<8>;  // lanes of a warp that own a row
 constexpr int kRowsPerBlock = 16;
-constexpr int kMostThreads = 128;           // of a block
-
+constexpr int kMostThreads = 128;  // of a block
 typedef long long column_t;
 #define kNaN __int_as_float(0x7fc00000)
 
@@ -24,8 +24,8 @@ softmax_topk_finish_kernel(
     float* __restrict__ values_out, long long* __restrict__ indices_out, long long n_rows,
     long long n_cols_wide)
 {
-    const int rank = threadIdx.x % kTeam;  // of this thread in its team
-    const int team = threadIdx.x / kTeam;  // of this block
+    const int rank = threadIdx.x % Team::threads();  // of this thread in its team
+    const int team = threadIdx.x / Team::threads();  // of this block
     // Lanes without a row of their own go along with the last one and write nothing.
     const long long mine = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     const long long row = mine < n_rows ? mine : n_rows - 1;
@@ -35,7 +35,7 @@ softmax_topk_finish_kernel(
     const float m = m_state;  // texts.py:27  m = fg.max(x)
     const float sum_exp = isfinite(m) ? sum_exp_state : kNaN;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     if (mine < n_rows) {
-        for (int entry = rank; entry < 5; entry += kTeam) {
+        for (int entry = rank; entry < 5; entry += Team::threads()) {
             const float top_value = top_value_in[row * 18 + entry];
             const long long top_column = static_cast<long long>(top_column_in[row * 9 + entry]);
             const Divisor sum_exp_divisor(sum_exp);

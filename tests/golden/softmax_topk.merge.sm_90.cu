@@ -15,6 +15,7 @@
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/shift_anchor.cuh>
 #include <fusegen/states/best.cuh>
+#include <fusegen/meet/lanes.cuh>
 
 using namespace fusegen;
 
@@ -32,6 +33,7 @@ struct State {
     float sum_exp;  // sum of exp(x_minus_m)   texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 
     static __device__ __forceinline__ State identity() { return {-kInfinity, 0.0f}; }
+    using Exchange = AboutPivots<Members<&State::m>, Members<&State::sum_exp>>;  // <fusegen/meet/lanes.cuh>
 };
 
 // What needs no pivot of a ⊕ b.
@@ -58,27 +60,6 @@ __device__ __forceinline__ State merge(const State& a, const State& b)
     const State a_moved = rebase(a, r), b_moved = rebase(b, r);
     r.sum_exp = a_moved.sum_exp + b_moved.sum_exp;
     return r;
-}
-
-// The total of kLanes neighbouring lanes, in every one of them, by butterflies. The sums wait until
-// the pivot of them all is known, and move once.
-template <int kLanes>
-__device__ __forceinline__ State lanes_reduce(const State& mine)
-{
-    State total = mine;
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        State other = total;
-        other.m = __shfl_xor_sync(0xffffffffu, total.m, lane_mask);
-        total = combine(total, other);
-    }
-    State moved = rebase(mine, total);
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        moved.sum_exp += __shfl_xor_sync(0xffffffffu, moved.sum_exp, lane_mask);
-    }
-    total.sum_exp = moved.sum_exp;
-    return total;
 }
 
 // A state from its bytes.

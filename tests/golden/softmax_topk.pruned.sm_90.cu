@@ -22,23 +22,21 @@
 #include <fusegen/math/greater_of.cuh>
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/shift_anchor.cuh>
-#include <fusegen/load.cuh>
+#include <fusegen/walk.cuh>
 #include <fusegen/pairs/bfloat16.cuh>
 #include <fusegen/pairs/items.cuh>
 #include <fusegen/topk/pair_keys.cuh>
 #include <fusegen/topk/sorted.cuh>
+#include <fusegen/meet/lanes.cuh>
 
 using namespace fusegen;
 
-constexpr int kTeam = 8;                  // threads that own a row
+using Team = Lanes<8>;  // lanes of a warp that own a row
 constexpr int kRowsPerBlock = 16;
-constexpr int kMostThreads = 128;           // of a block
-constexpr int kVectors = 8;                // vectors of a thread's chunk
-constexpr int kWidth = 8;                  // neighbouring elements of a vector
-constexpr int kItems = kVectors * kWidth;  // elements of a chunk
-
+constexpr int kMostThreads = 128;  // of a block
+constexpr int kVectors = 8, kWidth = 8;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
-using Team = Lanes<kTeam>;
 using Layout = Vectors<Team, kWidth>;
 template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 #define kInfinity __int_as_float(0x7f800000)
@@ -50,6 +48,7 @@ struct State {
     float sum_exp;  // sum of exp(x_minus_m)   texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 
     static __device__ __forceinline__ State identity() { return {-kInfinity, 0.0f}; }
+    using Exchange = AboutPivots<Members<&State::m>, Members<&State::sum_exp>>;  // <fusegen/meet/lanes.cuh>
 };
 
 // What needs no pivot of a ⊕ b.
@@ -66,47 +65,24 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
     return moved;
 }
 
-// The total of kLanes neighbouring lanes, in every one of them, by butterflies. The sums wait until
-// the pivot of them all is known, and move once.
-template <int kLanes>
-__device__ __forceinline__ State lanes_reduce(const State& mine)
-{
-    State total = mine;
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        State other = total;
-        other.m = __shfl_xor_sync(0xffffffffu, total.m, lane_mask);
-        total = combine(total, other);
-    }
-    State moved = rebase(mine, total);
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        moved.sum_exp += __shfl_xor_sync(0xffffffffu, moved.sum_exp, lane_mask);
-    }
-    total.sum_exp = moved.sum_exp;
-    return total;
-}
-
-// Sweep 1 folds a chunk's first `n_live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors (online).
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State& state, Items<__nv_bfloat16, kCount>& x_items, int n_live)
+    State& state, Items<__nv_bfloat16, kCount>& x_items, int live)
 {
     State chunk = State::identity();
-    chunk.m = greatest_item(x_items, n_live);
-    State next = combine(state, chunk);
+    chunk.m = greatest_item(x_items, live);
+    const State next = combine(state, chunk);
 
     // Move the sums to the new pivot, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float m_anchor = m_anchor_of(state);
     x_items.repack();
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = __bfloat162float(x_items[i]);
         const float x_minus_m = x - m_anchor;
         state.sum_exp += exp_narrow(x_minus_m);
-    }
+    });
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
@@ -115,8 +91,8 @@ softmax_topk_kernel(
     long long* __restrict__ indices_out, long long x_stride, long long n_rows, long long n_cols_wide)
 {
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
-    const int rank = threadIdx.x % kTeam;  // of this thread in its team
-    const int team = threadIdx.x / kTeam;  // of this block
+    const int rank = threadIdx.x % Team::threads();  // of this thread in its team
+    const int team = threadIdx.x / Team::threads();  // of this block
     const PairKeys<__nv_bfloat16, column_t> top_keys{};
     PairKeys<__nv_bfloat16, column_t>::Key top_best[8] = {};
     PairKeys<__nv_bfloat16, column_t>::Key top_own;  // this lane's entry
@@ -124,8 +100,7 @@ softmax_topk_kernel(
     const long long mine = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     const long long row = mine < n_rows ? mine : n_rows - 1;
     const __nv_bfloat16* x_row = x + row * x_stride;
-    const column_t n_vectors = n_cols / kWidth;
-    const column_t begin = 0, end = mine < n_rows ? n_vectors : 0;
+    const column_t begin = 0, end = mine < n_rows ? n_cols / kWidth : 0;
     const column_t at = begin + rank;
     const int live = live_vectors<Team, kVectors>(at, end);
     const bool whole = __all_sync(0xffffffffu, live == kVectors);
@@ -134,16 +109,13 @@ softmax_topk_kernel(
     State folded1 = State::identity();
     Items<__nv_bfloat16, kItems> x_items;
     load_items(x_items, x_row, at, live);
-    if (whole)
-        sweep1_fold<kItems>(folded1, x_items, kVectors);
-    else
-        sweep1_fold<kItems>(folded1, x_items, live);
+    for_held<kVectors>(whole, live, [&](int live) { sweep1_fold<kItems>(folded1, x_items, live); });
     // The best 8 for top lie in the 8 vectors with the best peaks: only these are sorted.
     const auto top_peak_of = [&](int vector) {
         unsigned peak = x_items.word[vector * kWidth / 2];
 #pragma unroll
         for (int item = 2; item < kWidth; item += 2) peak = top_keys.greater(peak, x_items.word[(vector * kWidth + item) / 2]);
-        return top_keys.peak(peak, at + vector * kTeam);
+        return top_keys.peak(peak, at + vector * Team::kThreads);
     };
     const auto top_vector_at = [&](PairKeys<__nv_bfloat16, column_t>::Key (&found)[kWidth], column_t at) {
         const auto column_of = [&](int i) { return at * kWidth + i; };
@@ -155,9 +127,9 @@ softmax_topk_kernel(
             top_keys.keys(x_items.word[i / 2], column_of(i), found[item], found[item + 1]);
         }
     };
-    best_of_peaks<kTeam, kVectors, kWidth, PairKeys<__nv_bfloat16, column_t>>(top_best, live, rank, top_peak_of, top_vector_at);
-    top_own = own_entry<kTeam>(top_best, rank);
-    const State state = lanes_reduce<kTeam>(folded1);
+    best_of_peaks<Team::kThreads, kVectors, kWidth, PairKeys<__nv_bfloat16, column_t>>(top_best, live, rank, top_peak_of, top_vector_at);
+    top_own = own_entry<Team::kThreads>(top_best, rank);
+    const State state = lanes_reduce<Team::kThreads>(folded1);
     const float m = state.m;  // texts.py:27  m = fg.max(x)
     const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     if (mine < n_rows) {

@@ -20,25 +20,23 @@
 #include <fusegen/math/greater_of.cuh>
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/shift_anchor.cuh>
-#include <fusegen/load.cuh>
+#include <fusegen/walk.cuh>
 #include <fusegen/topk/packed_keys.cuh>
 #include <fusegen/topk/first_threshold.cuh>
 #include <fusegen/topk/look_ahead.cuh>
 #include <fusegen/topk/tile.cuh>
 #include <fusegen/topk/slices.cuh>
 #include <fusegen/topk/finish.cuh>
+#include <fusegen/meet/block.cuh>
 #include <fusegen/tickets.cuh>
 
 using namespace fusegen;
 
-constexpr int kTeam = 256;                  // threads that own a row
-constexpr int kMostThreads = 256;           // of a block
-constexpr int kVectors = 8;                // vectors of a thread's chunk
-constexpr int kWidth = 4;                  // neighbouring elements of a vector
-constexpr int kItems = kVectors * kWidth;  // elements of a chunk
-
+using Team = Block<256>;  // the threads of a block, one of several that own a row
+constexpr int kMostThreads = 256;  // of a block
+constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
-using Team = Block<kTeam>;
 using Layout = Vectors<Team, kWidth>;
 template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 #define kInfinity __int_as_float(0x7f800000)
@@ -59,6 +57,7 @@ struct State {
     float sum_exp;  // sum of exp(x_minus_m)   texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 
     static __device__ __forceinline__ State identity() { return {-kInfinity, 0.0f}; }
+    using Exchange = AboutPivots<Members<&State::m>, Members<&State::sum_exp>>;  // <fusegen/meet/lanes.cuh>
 };
 
 // What needs no pivot of a ⊕ b.
@@ -87,62 +86,27 @@ __device__ __forceinline__ State merge(const State& a, const State& b)
     return r;
 }
 
-// The total of kLanes neighbouring lanes, in every one of them, by butterflies. The sums wait until
-// the pivot of them all is known, and move once.
-template <int kLanes>
-__device__ __forceinline__ State lanes_reduce(const State& mine)
-{
-    State total = mine;
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        State other = total;
-        other.m = __shfl_xor_sync(0xffffffffu, total.m, lane_mask);
-        total = combine(total, other);
-    }
-    State moved = rebase(mine, total);
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        moved.sum_exp += __shfl_xor_sync(0xffffffffu, moved.sum_exp, lane_mask);
-    }
-    total.sum_exp = moved.sum_exp;
-    return total;
-}
-
-// Warps meet in shared memory; every warp folds their totals, so every thread ends with the block's.
-__device__ __forceinline__ State block_reduce(State mine, State* warp_states)
-{
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    mine = lanes_reduce<32>(mine);
-    if (lane == 0) warp_states[warp] = mine;
-    __syncthreads();
-    return lanes_reduce<8>(warp_states[lane % 8]);
-}
-
-// Sweep 1 folds a chunk's first `n_live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors (online).
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State& state, float& top_peak_out, const Items<float, kCount>& x_items, int n_live)
+    State& state, float& top_peak_out, const Items<float, kCount>& x_items, int live)
 {
     State chunk = State::identity();
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         chunk.m = greater_of(chunk.m, x);
-    }
+    });
     top_peak_out = chunk.m;
-    State next = combine(state, chunk);
+    const State next = combine(state, chunk);
 
     // Move the sums to the new pivot, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float m_anchor = m_anchor_of(state);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         const float x_minus_m = x - m_anchor;
         state.sum_exp += exp_narrow(x_minus_m);
-    }
+    });
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads, 2)
@@ -185,21 +149,16 @@ softmax_topk_kernel(
         }
     };
     Bar<TopList::Keys> top_bar{};  // the first tile sets it
-    for (column_t tile = begin; tile < end; tile += kVectors * kTeam) {
+    for (column_t tile = begin; tile < end; tile += kVectors * Team::threads()) {
         const column_t at = tile + rank;
         const int live = live_vectors<Team, kVectors>(at, end);
-        const auto column_of = [&](int i) { return (at + i / kWidth * kTeam) * kWidth + i % kWidth; };
+        const auto column_of = [&](int i) { return (at + i / kWidth * Team::threads()) * kWidth + i % kWidth; };
         Items<float, kItems> x_items = {};
         float top_peak = -kInfinity;
-        // Warps do not part: a lane's chunk counts as whole if its last lane's is.
-        const bool whole = tile + (rank | 31) + (kVectors - 1) * kTeam < end;
-        if (whole) {
-            load_items(x_items, x_row, at, kVectors);
-            sweep1_fold<kItems>(folded1, top_peak, x_items, kVectors);
-        } else if (live > 0) {
+        for_tile<Team, kVectors>(tile, end, rank, live, [&](int live) {
             load_items(x_items, x_row, at, live);
             sweep1_fold<kItems>(folded1, top_peak, x_items, live);
-        }
+        });
         const Tile<column_t> here{begin, end, tile, live, rank};
         // Candidates for top: only chunks whose greatest item reaches the bar are looked at.
         const auto top_key_of = [&](int i) { return top_key(column_of(i)); };
@@ -218,22 +177,22 @@ softmax_topk_kernel(
         const auto top_pending = pending_items(top, top_keys, top_bar, live, top_peak, top_first.late, top_item, column_of, top_key_of);
         take_tile(top, top_keys, top_bar, here, top_pending, top_peak, top_key_of, top_key_at, top_keys_of);
     }
-    const State part_of_state = block_reduce(folded1, warp_states1);
+    const State part_of_state = block_reduce<Team>(folded1, warp_states1);
 
     // The last block of the row to come here merges what they all left, always in the same order.
     if (rank == 0) partial_states[row * blocks + slice] = part_of_state;
     publish(top_partial + (row * blocks + slice) * 21LL, top, rank);
     if (!last_of_row(tickets + row, blocks)) return;
     State merged = State::identity();
-    for (int other = rank; other < blocks; other += kTeam) merged = merge(merged, partial_states[row * blocks + other]);
-    const State state = block_reduce(merged, warp_states1);
+    for (int other = rank; other < blocks; other += Team::threads()) merged = merge(merged, partial_states[row * blocks + other]);
+    const State state = block_reduce<Team>(merged, warp_states1);
     clear(top, rank);
     Team::sync();
     gather(top, top_partial + row * (blocks * 21LL), blocks * 21, rank);
     const auto* top_best = finish(top, rank);
     const float m = state.m;  // texts.py:27  m = fg.max(x)
     const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    for (int entry = rank; entry < 5; entry += kTeam) {
+    for (int entry = rank; entry < 5; entry += Team::threads()) {
         const auto top_entry = top_best[entry];
         const auto top_value = top_keys.value(top_entry);
         const column_t top_column = top_keys.column(top_entry);

@@ -27,22 +27,20 @@
 
 #include <fusegen/math/divisor.cuh>
 #include <fusegen/math/greater_of.cuh>
-#include <fusegen/load.cuh>
+#include <fusegen/walk.cuh>
 #include <fusegen/store.cuh>
 #include <fusegen/topk/lane_keys.cuh>
 #include <fusegen/topk/counted.cuh>
+#include <fusegen/meet/lanes.cuh>
 
 using namespace fusegen;
 
-constexpr int kTeam = 32;                  // threads that own a row
+using Team = Lanes<32>;  // lanes of a warp that own a row
 constexpr int kRowsPerBlock = 4;
-constexpr int kMostThreads = 128;           // of a block
-constexpr int kVectors = 8;                // vectors of a thread's chunk
-constexpr int kWidth = 4;                  // neighbouring elements of a vector
-constexpr int kItems = kVectors * kWidth;  // elements of a chunk
-
+constexpr int kMostThreads = 128;  // of a block
+constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
-using Team = Lanes<kTeam>;
 using Layout = Vectors<Team, kWidth>;
 template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 #define kInfinity __int_as_float(0x7f800000)
@@ -52,39 +50,23 @@ struct State1 {
     float m;  // max of x   texts.py:27  m = fg.max(x)
 
     static __device__ __forceinline__ State1 identity() { return {-kInfinity}; }
+    using Exchange = AboutPivots<Members<&State1::m>>;  // <fusegen/meet/lanes.cuh>
 };
 
 // What needs no pivot of a ⊕ b.
 __device__ __forceinline__ State1 combine(const State1& a, const State1& b) { return {greater_of(a.m, b.m)}; }
 
-// The total of kLanes neighbouring lanes, in every one of them, by butterflies. The sums wait until
-// the pivot of them all is known, and move once.
-template <int kLanes>
-__device__ __forceinline__ State1 lanes_reduce(const State1& mine)
-{
-    State1 total = mine;
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        State1 other = total;
-        other.m = __shfl_xor_sync(0xffffffffu, total.m, lane_mask);
-        total = combine(total, other);
-    }
-    return total;
-}
-
-// Sweep 1 folds a chunk's first `n_live` vectors (fold).
+// Sweep 1 folds a chunk's first `live` vectors (fold).
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State1& state, const Items<float, kCount>& x_items, int n_live)
+    State1& state, const Items<float, kCount>& x_items, int live)
 {
     State1 chunk = State1::identity();
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         chunk.m = greater_of(chunk.m, x);
-    }
-    State1 next = combine(state, chunk);
+    });
+    const State1 next = combine(state, chunk);
     state = next;
 }
 
@@ -93,56 +75,38 @@ struct State2 {
     float sum_exp;  // sum of exp(x - m_kept)   texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 
     static __device__ __forceinline__ State2 identity() { return {0.0f}; }
+    using Exchange = AboutPivots<Members<&State2::sum_exp>>;  // <fusegen/meet/lanes.cuh>
 };
 
 // What needs no pivot of a ⊕ b.
 __device__ __forceinline__ State2 combine(const State2& a, const State2& b) { return {a.sum_exp + b.sum_exp}; }
 
-// The total of kLanes neighbouring lanes, in every one of them, by butterflies. The sums wait until
-// the pivot of them all is known, and move once.
-template <int kLanes>
-__device__ __forceinline__ State2 lanes_reduce(const State2& mine)
-{
-    State2 total = mine;
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        State2 other = total;
-        other.sum_exp = __shfl_xor_sync(0xffffffffu, total.sum_exp, lane_mask);
-        total = combine(total, other);
-    }
-    return total;
-}
-
-// Sweep 2 folds a chunk's first `n_live` vectors (fold).
+// Sweep 2 folds a chunk's first `live` vectors (fold).
 template <int kCount>
 __device__ __forceinline__ void sweep2_fold(
-    State2& state, const Items<float, kCount>& x_items, float m_kept, int n_live)
+    State2& state, const Items<float, kCount>& x_items, float m_kept, int live)
 {
     State2 chunk = State2::identity();
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         chunk.sum_exp = chunk.sum_exp + expf(x - m_kept);
-    }
-    State2 next = combine(state, chunk);
+    });
+    const State2 next = combine(state, chunk);
     state = next;
 }
 
-// Sweep 3 makes outputs of a chunk's first `n_live` vectors.
+// Sweep 3 makes outputs of a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep3_map(
     Items<float, kCount>& div_stored_items, const Items<float, kCount>& x_items, float m_kept,
-    float sum_exp_kept, int n_live)
+    float sum_exp_kept, int live)
 {
     const Divisor sum_exp_kept_divisor(sum_exp_kept);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         const float div = sum_exp_kept_divisor.under(expf(x - m_kept));  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
         div_stored_items.set(i, div);  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    }
+    });
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
@@ -151,13 +115,12 @@ softmax_topk_1_m_kernel(
     long long n_rows, long long n_cols_wide)
 {
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
-    const int rank = threadIdx.x % kTeam;  // of this thread in its team
-    const int team = threadIdx.x / kTeam;  // of this block
+    const int rank = threadIdx.x % Team::threads();  // of this thread in its team
+    const int team = threadIdx.x / Team::threads();  // of this block
     const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     if (row >= n_rows) return;
     const float* x_row = x + row * x_stride;
-    const column_t n_vectors = n_cols / kWidth;
-    const column_t begin = 0, end = n_vectors;
+    const column_t begin = 0, end = n_cols / kWidth;
     const column_t at = begin + rank;
     const int live = live_vectors<Team, kVectors>(at, end);
     const bool whole = __all_sync(0xffffffffu, live == kVectors);
@@ -166,11 +129,8 @@ softmax_topk_1_m_kernel(
     State1 folded1 = State1::identity();
     Items<float, kItems> x_items;
     load_items(x_items, x_row, at, live);
-    if (whole)
-        sweep1_fold<kItems>(folded1, x_items, kVectors);
-    else
-        sweep1_fold<kItems>(folded1, x_items, live);
-    const State1 state = lanes_reduce<kTeam>(folded1);
+    for_held<kVectors>(whole, live, [&](int live) { sweep1_fold<kItems>(folded1, x_items, live); });
+    const State1 state = lanes_reduce<Team::kThreads>(folded1);
     const float m = state.m;  // texts.py:27  m = fg.max(x)
     if (rank == 0) {
         m_kept_out[row] = m;  // texts.py:27  m = fg.max(x)
@@ -184,13 +144,12 @@ softmax_topk_2_sum_exp_kernel(
     long long n_cols_wide)
 {
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
-    const int rank = threadIdx.x % kTeam;  // of this thread in its team
-    const int team = threadIdx.x / kTeam;  // of this block
+    const int rank = threadIdx.x % Team::threads();  // of this thread in its team
+    const int team = threadIdx.x / Team::threads();  // of this block
     const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     if (row >= n_rows) return;
     const float* x_row = x + row * x_stride;
-    const column_t n_vectors = n_cols / kWidth;
-    const column_t begin = 0, end = n_vectors;
+    const column_t begin = 0, end = n_cols / kWidth;
     const column_t at = begin + rank;
     const int live = live_vectors<Team, kVectors>(at, end);
     const bool whole = __all_sync(0xffffffffu, live == kVectors);
@@ -200,11 +159,8 @@ softmax_topk_2_sum_exp_kernel(
     State2 folded2 = State2::identity();
     Items<float, kItems> x_items;
     load_items(x_items, x_row, at, live);
-    if (whole)
-        sweep2_fold<kItems>(folded2, x_items, m_kept, kVectors);
-    else
-        sweep2_fold<kItems>(folded2, x_items, m_kept, live);
-    const State2 state = lanes_reduce<kTeam>(folded2);
+    for_held<kVectors>(whole, live, [&](int live) { sweep2_fold<kItems>(folded2, x_items, m_kept, live); });
+    const State2 state = lanes_reduce<Team::kThreads>(folded2);
     const float sum_exp = state.sum_exp;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     if (rank == 0) {
         sum_exp_kept_out[row] = sum_exp;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
@@ -218,14 +174,13 @@ softmax_topk_3_map_kernel(
     long long x_stride, long long div_stored_stride, long long n_rows, long long n_cols_wide)
 {
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
-    const int rank = threadIdx.x % kTeam;  // of this thread in its team
-    const int team = threadIdx.x / kTeam;  // of this block
+    const int rank = threadIdx.x % Team::threads();  // of this thread in its team
+    const int team = threadIdx.x / Team::threads();  // of this block
     const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     if (row >= n_rows) return;
     const float* x_row = x + row * x_stride;
     float* div_stored_row = div_stored_out + row * div_stored_stride;
-    const column_t n_vectors = n_cols / kWidth;
-    const column_t begin = 0, end = n_vectors;
+    const column_t begin = 0, end = n_cols / kWidth;
     const column_t at = begin + rank;
     const int live = live_vectors<Team, kVectors>(at, end);
     const bool whole = __all_sync(0xffffffffu, live == kVectors);
@@ -236,10 +191,7 @@ softmax_topk_3_map_kernel(
     Items<float, kItems> x_items;
     load_items(x_items, x_row, at, live);
     Items<float, kItems> div_stored_items;
-    if (whole)
-        sweep3_map<kItems>(div_stored_items, x_items, m_kept, sum_exp_kept, kVectors);
-    else
-        sweep3_map<kItems>(div_stored_items, x_items, m_kept, sum_exp_kept, live);
+    for_held<kVectors>(whole, live, [&](int live) { sweep3_map<kItems>(div_stored_items, x_items, m_kept, sum_exp_kept, live); });
     store_items(div_stored_row, div_stored_items, at, live);
 }
 
@@ -250,22 +202,21 @@ softmax_topk_4_top_kernel(
     long long n_cols_wide)
 {
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
-    const int rank = threadIdx.x % kTeam;  // of this thread in its team
-    const int team = threadIdx.x / kTeam;  // of this block
+    const int rank = threadIdx.x % Team::threads();  // of this thread in its team
+    const int team = threadIdx.x / Team::threads();  // of this block
     const LaneKeys<FloatOrder<0>, column_t> top_keys{};
-    __shared__ LaneKeys<FloatOrder<0>, column_t>::Key top_candidates[kRowsPerBlock][1 * kTeam];
+    __shared__ LaneKeys<FloatOrder<0>, column_t>::Key top_candidates[kRowsPerBlock][1 * Team::kThreads];
     __shared__ LaneKeys<FloatOrder<0>, column_t>::Key top_sorted[kRowsPerBlock][5];
     LaneKeys<FloatOrder<0>, column_t>::Key* top_best = top_sorted[team];
     const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     if (row >= n_rows) return;
     const float* div_stored_row = div_stored + row * div_stored_stride;
-    const column_t n_vectors = n_cols / kWidth;
-    const column_t begin = 0, end = n_vectors;
+    const column_t begin = 0, end = n_cols / kWidth;
     const column_t at = begin + rank;
     const int live = live_vectors<Team, kVectors>(at, end);
 
     // 4. Go over the row.
-    const auto column_of = [&](int i) { return (at + i / kWidth * kTeam) * kWidth + i % kWidth; };
+    const auto column_of = [&](int i) { return (at + i / kWidth * Team::threads()) * kWidth + i % kWidth; };
     Items<float, kItems> div_stored_items;
     load_items(div_stored_items, div_stored_row, at, live);
     const auto top_item = [&](int i) {

@@ -20,18 +20,16 @@
 #include <fusegen/math/greater_of.cuh>
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/shift_anchor.cuh>
-#include <fusegen/load.cuh>
+#include <fusegen/walk.cuh>
+#include <fusegen/meet/block.cuh>
 
 using namespace fusegen;
 
-#define kTeam static_cast<int>(blockDim.x)  // threads of this block, all on one row
-constexpr int kMostThreads = 256;           // of a block
-constexpr int kVectors = 8;                // vectors of a thread's chunk
-constexpr int kWidth = 4;                  // neighbouring elements of a vector
-constexpr int kItems = kVectors * kWidth;  // elements of a chunk
-
+using Team = AnyBlock;  // the threads of a block, which owns a row
+constexpr int kMostThreads = 256;  // of a block
+constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
-using Team = AnyBlock;
 using Layout = Vectors<Team, kWidth>;
 template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 #define kInfinity __int_as_float(0x7f800000)
@@ -46,6 +44,8 @@ struct State {
     float sum_dev_exp;  // sum of exp(x_minus_max_x)·x_minus_nu   algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
 
     static __device__ __forceinline__ State identity() { return {-kInfinity, 0.0f, 0.0f, 0.0f, 0.0f}; }
+    using Exchange = AboutPivots<Members<&State::max_x>, Members<&State::sum_exp, &State::sum_exp_x>,
+        Members<&State::sum_dev2_exp, &State::sum_dev_exp>>;  // <fusegen/meet/lanes.cuh>
 };
 
 // What needs no pivot of a ⊕ b.
@@ -54,7 +54,7 @@ __device__ __forceinline__ State combine(const State& a, const State& b) { retur
 __device__ __forceinline__ float max_x_anchor_of(const State& s) { return shift_anchor(s.max_x); }
 
 // The sums of s, moved to the pivot of `at`; everything else is at's.
-__device__ __forceinline__ State rebase(const State& s, const State& at)
+__device__ __forceinline__ State rebase(const State& s, const State& at, Level<1>)
 {
     const float max_x_shift = max_x_anchor_of(s) - max_x_anchor_of(at);
     State moved = at;
@@ -66,7 +66,7 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
 __device__ __forceinline__ float nu_anchor_of(const State& s) { return shift_anchor(__fdividef(s.sum_exp_x, s.sum_exp)); }
 
 // The sums of s, moved to the pivot of `at`; everything else is at's.
-__device__ __forceinline__ State rebase_2(const State& s, const State& at)
+__device__ __forceinline__ State rebase(const State& s, const State& at, Level<2>)
 {
     const float max_x_shift = max_x_anchor_of(s) - max_x_anchor_of(at);
     const float nu_shift = nu_anchor_of(s) - nu_anchor_of(at);
@@ -76,86 +76,39 @@ __device__ __forceinline__ State rebase_2(const State& s, const State& at)
     return moved;
 }
 
-// The total of kLanes neighbouring lanes, in every one of them, by butterflies. The sums wait until
-// the pivot of them all is known, and move once.
-template <int kLanes>
-__device__ __forceinline__ State lanes_reduce(const State& mine)
-{
-    State total = mine;
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        State other = total;
-        other.max_x = __shfl_xor_sync(0xffffffffu, total.max_x, lane_mask);
-        total = combine(total, other);
-    }
-    State moved = rebase(mine, total);
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        moved.sum_exp += __shfl_xor_sync(0xffffffffu, moved.sum_exp, lane_mask);
-        moved.sum_exp_x += __shfl_xor_sync(0xffffffffu, moved.sum_exp_x, lane_mask);
-    }
-    total.sum_exp = moved.sum_exp;
-    total.sum_exp_x = moved.sum_exp_x;
-    State moved_2 = rebase_2(mine, total);
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        moved_2.sum_dev2_exp += __shfl_xor_sync(0xffffffffu, moved_2.sum_dev2_exp, lane_mask);
-        moved_2.sum_dev_exp += __shfl_xor_sync(0xffffffffu, moved_2.sum_dev_exp, lane_mask);
-    }
-    total.sum_dev2_exp = moved_2.sum_dev2_exp;
-    total.sum_dev_exp = moved_2.sum_dev_exp;
-    return total;
-}
-
-// Warps meet in shared memory; every warp folds their totals, so every thread ends with the block's.
-__device__ __forceinline__ State block_reduce(State mine, State* warp_states)
-{
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    mine = lanes_reduce<32>(mine);
-    if (lane == 0) warp_states[warp] = mine;
-    __syncthreads();
-    return lanes_reduce<32>(lane < kTeam / 32 ? warp_states[lane] : State::identity());
-}
-
-// Sweep 1 folds a chunk's first `n_live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors (online).
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State& state, const Items<float, kCount>& x_items, int n_live)
+    State& state, const Items<float, kCount>& x_items, int live)
 {
     State chunk = State::identity();
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         chunk.max_x = greater_of(chunk.max_x, x);
-    }
-    State next = combine(state, chunk);
+    });
+    const State next = combine(state, chunk);
     const State before = state;
 
     // Move the sums to the new pivot, once a chunk, and add the chunk's.
-    state = rebase(before, next);
+    state = rebase(before, next, Level<1>{});
     const float max_x_anchor = max_x_anchor_of(state);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         const float x_minus_max_x = x - max_x_anchor;
         state.sum_exp += exp_narrow(x_minus_max_x);
         state.sum_exp_x += x * exp_narrow(x_minus_max_x);
-    }
+    });
 
     // Move the sums to the new pivot, once a chunk, and add the chunk's.
-    state = rebase_2(before, state);
+    state = rebase(before, state, Level<2>{});
     const float nu_anchor = nu_anchor_of(state);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         const float x_minus_max_x = x - max_x_anchor;
         const float x_minus_nu = x - nu_anchor;
         state.sum_dev2_exp += zero_wins(exp_narrow(x_minus_max_x), x_minus_nu * x_minus_nu);
         state.sum_dev_exp += zero_wins(exp_narrow(x_minus_max_x), x_minus_nu);
-    }
+    });
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads, 3)
@@ -168,26 +121,16 @@ softmax_weighted_variance_kernel(
     __shared__ State warp_states1[kMostThreads / 32];
     const long long row = blockIdx.x;
     const float* x_row = x + row * x_stride;
-    const column_t n_vectors = n_cols / kWidth;
-    const column_t begin = 0, end = n_vectors;
+    const column_t begin = 0, end = n_cols / kWidth;
 
     // 1. Go over the row.
     State folded1 = State::identity();
-    column_t at1 = begin + rank;
-    for (; at1 + (kVectors - 1) * kTeam < end; at1 += kVectors * kTeam) {
-        const column_t at = at1;
-        Items<float, kItems> x_items;
-        load_items(x_items, x_row, at, kVectors);
-        sweep1_fold<kItems>(folded1, x_items, kVectors);
-    }
-    if (at1 < end) {
-        const column_t at = at1;
-        const int live = live_vectors<Team, kVectors>(at, end);
+    for_chunks<Team, kVectors>(begin, end, rank, [&](column_t at, int live) {
         Items<float, kItems> x_items;
         load_items(x_items, x_row, at, live);
         sweep1_fold<kItems>(folded1, x_items, live);
-    }
-    const State state = block_reduce(folded1, warp_states1);
+    });
+    const State state = block_reduce<Team>(folded1, warp_states1);
     const float max_x = state.max_x;  // algebra_cases.py:28  m = fg.max(x)
     const float sum_exp = isfinite(max_x) ? state.sum_exp : kNaN;  // algebra_cases.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     const float nu = isfinite(max_x) ? state.sum_exp_x / sum_exp : kNaN;  // algebra_cases.py:72  nu = fg.sum(y * x)

@@ -31,18 +31,16 @@
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/square.cuh>
 #include <fusegen/math/shift_anchor.cuh>
-#include <fusegen/load.cuh>
+#include <fusegen/walk.cuh>
+#include <fusegen/meet/block.cuh>
 
 using namespace fusegen;
 
-#define kTeam static_cast<int>(blockDim.x)  // threads of this block, all on one row
-constexpr int kMostThreads = 1024;           // of a block
-constexpr int kVectors = 8;                // vectors of a thread's chunk
-constexpr int kWidth = 4;                  // neighbouring elements of a vector
-constexpr int kItems = kVectors * kWidth;  // elements of a chunk
-
+using Team = AnyBlock;  // the threads of a block, which owns a row
+constexpr int kMostThreads = 1024;  // of a block
+constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
-using Team = AnyBlock;
 using Layout = Vectors<Team, kWidth>;
 template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 #define kInfinity __int_as_float(0x7f800000)
@@ -55,6 +53,7 @@ struct WelfordMonoid {
     float m2;
 
     static __device__ __forceinline__ WelfordMonoid identity() { return {0, 0.0f, 0.0f}; }
+    using Parts = Members<&WelfordMonoid::n, &WelfordMonoid::mu, &WelfordMonoid::m2>;
 };
 
 // a ⊕ b
@@ -76,6 +75,7 @@ struct MaxCountMonoid {
     long long s1;
 
     static __device__ __forceinline__ MaxCountMonoid identity() { return {-kInfinity, 0}; }
+    using Parts = Members<&MaxCountMonoid::s0, &MaxCountMonoid::s1>;
 };
 
 // a ⊕ b
@@ -99,6 +99,8 @@ struct State {
     MaxCountMonoid max_count_state;  // max_count   own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
 
     static __device__ __forceinline__ State identity() { return {-kInfinity, kInfinity, 0.0f, 0.0f, 0.0f, 0.0f, WelfordMonoid::identity(), MaxCountMonoid::identity()}; }
+    using Exchange = SideBySide<&State::max_x, &State::min_x, &State::mean_x_total, &State::count,
+        &State::derived, &State::sum_dev, &State::welford_state, &State::max_count_state>;  // <fusegen/meet/lanes.cuh>
 };
 
 // What needs no pivot of a ⊕ b.
@@ -148,49 +150,13 @@ __device__ __forceinline__ State merge(const State& a, const State& b)
     return r;
 }
 
-// The total of kLanes neighbouring lanes, in every one of them: a butterfly, neighbours first, lower
-// lanes on the left.
-template <int kLanes>
-__device__ __forceinline__ State lanes_reduce(State mine)
-{
-#pragma unroll
-    for (int lane_mask = 1; lane_mask < kLanes; lane_mask *= 2) {
-        State other;
-        other.max_x = __shfl_xor_sync(0xffffffffu, mine.max_x, lane_mask);
-        other.min_x = __shfl_xor_sync(0xffffffffu, mine.min_x, lane_mask);
-        other.mean_x_total = __shfl_xor_sync(0xffffffffu, mine.mean_x_total, lane_mask);
-        other.count = __shfl_xor_sync(0xffffffffu, mine.count, lane_mask);
-        other.derived = __shfl_xor_sync(0xffffffffu, mine.derived, lane_mask);
-        other.sum_dev = __shfl_xor_sync(0xffffffffu, mine.sum_dev, lane_mask);
-        other.welford_state.n = __shfl_xor_sync(0xffffffffu, mine.welford_state.n, lane_mask);
-        other.welford_state.mu = __shfl_xor_sync(0xffffffffu, mine.welford_state.mu, lane_mask);
-        other.welford_state.m2 = __shfl_xor_sync(0xffffffffu, mine.welford_state.m2, lane_mask);
-        other.max_count_state.s0 = __shfl_xor_sync(0xffffffffu, mine.max_count_state.s0, lane_mask);
-        other.max_count_state.s1 = __shfl_xor_sync(0xffffffffu, mine.max_count_state.s1, lane_mask);
-        mine = threadIdx.x & lane_mask ? merge(other, mine) : merge(mine, other);
-    }
-    return mine;
-}
-
-// Warps meet in shared memory; every warp folds their totals, so every thread ends with the block's.
-__device__ __forceinline__ State block_reduce(State mine, State* warp_states)
-{
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    mine = lanes_reduce<32>(mine);
-    if (lane == 0) warp_states[warp] = mine;
-    __syncthreads();
-    return lanes_reduce<32>(lane < kTeam / 32 ? warp_states[lane] : State::identity());
-}
-
-// Sweep 1 folds a chunk's first `n_live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors (online).
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State& state, const Items<float, kCount>& x_items, int n_live)
+    State& state, const Items<float, kCount>& x_items, int live)
 {
     State chunk = State::identity();
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         chunk.max_x = greater_of(chunk.max_x, x);
         chunk.min_x = lesser_of(chunk.min_x, x);
@@ -205,20 +171,18 @@ __device__ __forceinline__ void sweep1_fold(
         max_count_state_item.s0 = x;
         max_count_state_item.s1 = 1;
         chunk.max_count_state = merge(chunk.max_count_state, max_count_state_item);  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
-    }
-    State next = combine(state, chunk);
+    });
+    const State next = combine(state, chunk);
 
     // Move the sums to the new pivot, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float mean_x_anchor = mean_x_anchor_of(state);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         const float x_minus_mean_x = x - mean_x_anchor;
         state.derived += x_minus_mean_x * x_minus_mean_x;
         state.sum_dev += x_minus_mean_x;
-    }
+    });
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
@@ -233,26 +197,16 @@ statistics_kernel(
     __shared__ State warp_states1[kMostThreads / 32];
     const long long row = blockIdx.x;
     const float* x_row = x + row * x_stride;
-    const column_t n_vectors = n_cols / kWidth;
-    const column_t begin = 0, end = n_vectors;
+    const column_t begin = 0, end = n_cols / kWidth;
 
     // 1. Go over the row.
     State folded1 = State::identity();
-    column_t at1 = begin + rank;
-    for (; at1 + (kVectors - 1) * kTeam < end; at1 += kVectors * kTeam) {
-        const column_t at = at1;
-        Items<float, kItems> x_items;
-        load_items(x_items, x_row, at, kVectors);
-        sweep1_fold<kItems>(folded1, x_items, kVectors);
-    }
-    if (at1 < end) {
-        const column_t at = at1;
-        const int live = live_vectors<Team, kVectors>(at, end);
+    for_chunks<Team, kVectors>(begin, end, rank, [&](column_t at, int live) {
         Items<float, kItems> x_items;
         load_items(x_items, x_row, at, live);
         sweep1_fold<kItems>(folded1, x_items, live);
-    }
-    const State state = block_reduce(folded1, warp_states1);
+    });
+    const State state = block_reduce<Team>(folded1, warp_states1);
     const float welford_mu = state.welford_state.mu;  // own_cases.py:204  own = fg.reduce(welford, x)
     const float welford_m2 = state.welford_state.m2;  // own_cases.py:204  own = fg.reduce(welford, x)
     const long long welford_n = state.welford_state.n;  // own_cases.py:204  own = fg.reduce(welford, x)

@@ -14,18 +14,16 @@
 // Bytes      reads each element once, writes nothing
 
 #include <fusegen/math/greater_of.cuh>
-#include <fusegen/load.cuh>
+#include <fusegen/walk.cuh>
+#include <fusegen/meet/block.cuh>
 
 using namespace fusegen;
 
-#define kTeam static_cast<int>(blockDim.x)  // threads of this block, all on one row
-constexpr int kMostThreads = 1024;           // of a block
-constexpr int kVectors = 8;                // vectors of a thread's chunk
-constexpr int kWidth = 4;                  // neighbouring elements of a vector
-constexpr int kItems = kVectors * kWidth;  // elements of a chunk
-
+using Team = AnyBlock;  // the threads of a block, which owns a row
+constexpr int kMostThreads = 1024;  // of a block
+constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
-using Team = AnyBlock;
 using Layout = Vectors<Team, kWidth>;
 template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 #define kInfinity __int_as_float(0x7f800000)
@@ -36,6 +34,7 @@ struct State {
     long long sum_where;  // sum of where(x_is_max_x != 0, 1, 0)   algebra_cases.py:116  return fg.count(x == fg.max(x))
 
     static __device__ __forceinline__ State identity() { return {-kInfinity, 0}; }
+    using Exchange = AboutPivots<Members<&State::max_x>, Members<&State::sum_where>>;  // <fusegen/meet/lanes.cuh>
 };
 
 // What needs no pivot of a ⊕ b.
@@ -52,61 +51,26 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
     return moved;
 }
 
-// The total of kLanes neighbouring lanes, in every one of them, by butterflies. The sums wait until
-// the pivot of them all is known, and move once.
-template <int kLanes>
-__device__ __forceinline__ State lanes_reduce(const State& mine)
-{
-    State total = mine;
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        State other = total;
-        other.max_x = __shfl_xor_sync(0xffffffffu, total.max_x, lane_mask);
-        total = combine(total, other);
-    }
-    State moved = rebase(mine, total);
-#pragma unroll
-    for (int lane_mask = kLanes / 2; lane_mask > 0; lane_mask /= 2) {
-        moved.sum_where += __shfl_xor_sync(0xffffffffu, moved.sum_where, lane_mask);
-    }
-    total.sum_where = moved.sum_where;
-    return total;
-}
-
-// Warps meet in shared memory; every warp folds their totals, so every thread ends with the block's.
-__device__ __forceinline__ State block_reduce(State mine, State* warp_states)
-{
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    mine = lanes_reduce<32>(mine);
-    if (lane == 0) warp_states[warp] = mine;
-    __syncthreads();
-    return lanes_reduce<32>(lane < kTeam / 32 ? warp_states[lane] : State::identity());
-}
-
-// Sweep 1 folds a chunk's first `n_live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors (online).
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State& state, const Items<float, kCount>& x_items, int n_live)
+    State& state, const Items<float, kCount>& x_items, int live)
 {
     State chunk = State::identity();
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         chunk.max_x = greater_of(chunk.max_x, x);
-    }
-    State next = combine(state, chunk);
+    });
+    const State next = combine(state, chunk);
 
     // Move the sums to the new pivot, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float max_x_anchor = max_x_anchor_of(state);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= n_live) break;
+    for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         const float x_is_max_x = (x == max_x_anchor) ? 1.0f : 0.0f;
         state.sum_where += (x_is_max_x != 0.0f) ? 1 : 0;
-    }
+    });
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
@@ -119,26 +83,16 @@ tie_count_kernel(
     __shared__ State warp_states1[kMostThreads / 32];
     const long long row = blockIdx.x;
     const float* x_row = x + row * x_stride;
-    const column_t n_vectors = n_cols / kWidth;
-    const column_t begin = 0, end = n_vectors;
+    const column_t begin = 0, end = n_cols / kWidth;
 
     // 1. Go over the row.
     State folded1 = State::identity();
-    column_t at1 = begin + rank;
-    for (; at1 + (kVectors - 1) * kTeam < end; at1 += kVectors * kTeam) {
-        const column_t at = at1;
-        Items<float, kItems> x_items;
-        load_items(x_items, x_row, at, kVectors);
-        sweep1_fold<kItems>(folded1, x_items, kVectors);
-    }
-    if (at1 < end) {
-        const column_t at = at1;
-        const int live = live_vectors<Team, kVectors>(at, end);
+    for_chunks<Team, kVectors>(begin, end, rank, [&](column_t at, int live) {
         Items<float, kItems> x_items;
         load_items(x_items, x_row, at, live);
         sweep1_fold<kItems>(folded1, x_items, live);
-    }
-    const State state = block_reduce(folded1, warp_states1);
+    });
+    const State state = block_reduce<Team>(folded1, warp_states1);
     const long long sum_where = state.sum_where;  // algebra_cases.py:116  return fg.count(x == fg.max(x))
     if (rank == 0) {
         sum_where_out[row] = sum_where;  // algebra_cases.py:116  return fg.count(x == fg.max(x))

@@ -156,7 +156,7 @@ extern "C" void drive(const {k}::Arrays* arrays, int64_t rows, const int64_t* tr
 _FOLD = re.compile(
     r" +(?P<state>\w+) (?P<folded>folded\d+) = (?P=state)::identity\(\);\n"
     r"(?P<loop>.*?)"
-    r" +const (?P=state) (?P<total>\w+) = block_reduce\((?P=folded), \w+\);\n",
+    r" +const (?P=state) (?P<total>\w+) = block_reduce<Team>\((?P=folded), \w+\);\n",
     re.DOTALL,
 )
 _ALONG_A_TREE = r"""

@@ -33,4 +33,15 @@ struct Chunk : Packed<T, kCount> {
     typedef LayoutType Layout;
 };
 
+// The items of a chunk whose first `live` vectors there are.
+template <int kCount, int kWidth, typename Visit>
+__device__ __forceinline__ void for_items(int live, const Visit& visit)
+{
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+        if (i / kWidth >= live) break;
+        visit(i);
+    }
+}
+
 }  // namespace fusegen

@@ -2,6 +2,7 @@
 // A slice of a row that comes to shared memory and stays there, group by group.
 
 #include <fusegen/copy.cuh>
+#include <fusegen/load.cuh>
 
 namespace fusegen {
 
@@ -36,6 +37,39 @@ __device__ __forceinline__ void await_group()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(kGroups - 1) : "memory");
     end_group();
+}
+
+// Chunk by chunk over a slice whose groups of `per_group` vectors arrive meanwhile; see <fusegen/walk.cuh>.
+template <typename Team, int kVectors, typename Column, typename Visit>
+__device__ __forceinline__ void for_arriving(Column begin, Column end, int rank, Column per_group, const Visit& visit)
+{
+    const int apart = Team::threads();
+    int arrived = 0;  // groups
+    Column step = 0, at = begin + rank;
+    for (; at + (kVectors - 1) * apart < end; at += kVectors * apart) {
+        for (; arrived * per_group <= step; ++arrived) await_group();
+        step += kVectors;
+        visit(at, kVectors);
+    }
+    if (at < end) {
+        for (; arrived < kGroups; ++arrived) await_group();
+        visit(at, live_vectors<Team, kVectors>(at, end));
+    }
+}
+
+// Chunk by chunk over one group of a slice whose first vector is number `first`.
+template <typename Team, int kVectors, typename Column, typename Visit>
+__device__ __forceinline__ void for_group(
+    Column first, Column end, int rank, int group, Column per_group, const Visit& visit)
+{
+    const int apart = Team::threads();
+    for (Column step = group * per_group; step < (group + 1) * per_group; step += kVectors) {
+        const Column at = first + step * apart + rank;
+        if (at + (kVectors - 1) * apart < end)
+            visit(at, kVectors);
+        else if (at < end)
+            visit(at, live_vectors<Team, kVectors>(at, end));
+    }
 }
 
 }  // namespace fusegen

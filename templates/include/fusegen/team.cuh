@@ -16,6 +16,8 @@ struct Block {
 
 // A block of whatever size it is launched with.
 struct AnyBlock {
+    static constexpr int kThreads = 0;  // not known before
+
     static __device__ __forceinline__ int threads() { return static_cast<int>(blockDim.x); }
 };
 

@@ -62,7 +62,7 @@ class ElementPrinter:
         found = [(place, self.pairs(lift)) for lift, place in (*maxima, *peaks)]
         if any(items for _, items in found):
             self.dialect.use("greater_of")
-        return [Line(f"{place} = greatest_item({items}, n_live);", frozenset([items]))
+        return [Line(f"{place} = greatest_item({items}, live);", frozenset([items]))
                 for place, items in found if items]
 
     def _own_peaks(self, lists: tuple[ListView, ...]) -> list[tuple[KBest, ListView]]:
@@ -110,7 +110,7 @@ class ElementPrinter:
         for level, view in zip(monoid.levels, views, strict=True):
             lines, divisors = self.dialect.divided(partial(self.lift_lines, level.moving))
             found.append(LiftView(
-                suffix=view.suffix, lines=tuple(lines),
+                tag=f"{view.tag}{{}}" if view.tag else "", lines=tuple(lines),
                 divisors=tuple(d for d in divisors if d.declares not in declared),
                 anchors=tuple((p.anchor, f"{p.anchor}_of(state)") for p in level.pivots),
             ))

@@ -9,6 +9,9 @@ from fusegen.backend.cuda.schedule.cuda import CudaSchedule, Lists
 from fusegen.backend.emit.lines import Line, inside, uses_of
 from fusegen.backend.target import WARP
 
+TEAM = "Team::threads()"
+"""How many threads own a row."""
+
 
 @dataclass(frozen=True, slots=True)
 class Owners:
@@ -46,11 +49,13 @@ def own_entries(top: str, k: int, owners: Owners, lines: Iterable[Line]) -> list
     if once:
         head = [Line(f"if (const int entry = rank; entry < {k}) {{")]
     elif registers:
-        head = [Line("#pragma unroll"), Line(f"for (int own = 0; own * kTeam < {k}; ++own) {{"),
-                Line("    const int entry = own * kTeam + rank;"),
+        head = [Line("#pragma unroll"),
+                Line(f"for (int own = 0; own * {TEAM} < {k}; ++own) {{", frozenset(["Team"])),
+                Line(f"    const int entry = own * {TEAM} + rank;"),
                 Line(f"    if (entry >= {k}) break;")]
     else:
-        head = [Line(f"for (int entry = rank; entry < {k}; entry += kTeam) {{")]
+        step = f"entry += {TEAM}"
+        head = [Line(f"for (int entry = rank; entry < {k}; {step}) {{", frozenset(["Team"]))]
     lines = [*lines]
     entry = owners.loaded(top) or entry_lines(top, key, uses_of(lines))
     return [*head, *inside([*entry, *lines]), Line("}")]

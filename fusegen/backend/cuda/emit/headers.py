@@ -31,14 +31,18 @@ def maths(used: Collection[str]) -> tuple[str, ...]:
     return tuple(f"fusegen/math/{name}.cuh" for name in MATHS if name in used)
 
 
-def row_headers(sweeps: Sequence[SweepView]) -> tuple[str, ...]:
+def row_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[str, ...]:
     """How rows come to registers, by way of shared memory or not, and go back."""
     loaders = {ld.loader for v in sweeps for ld in v.loads}
-    found = ["fusegen/load.cuh"] if any(v.visits for v in sweeps) else []
+    found = ["fusegen/walk.cuh"] if any(v.visits for v in sweeps) else []
+    if found and schedule.load == "peeled":
+        found.append("fusegen/edges.cuh")
     if "fetch_slice" in loaders:
         found.append("fusegen/slice.cuh")
     if "fetch_chunk" in loaders:
         found.append("fusegen/ring.cuh")
+    if any(v.ahead for v in sweeps):
+        found.append("fusegen/early.cuh")
     if any(v.stores for v in sweeps):
         found.append("fusegen/store.cuh")
     return tuple(found)
@@ -60,6 +64,11 @@ def list_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[s
     names = dict.fromkeys(n for c in lists for n in (
         _of_streamed(c, schedule) if c.way == "streamed" else _of_lanes(c)))
     return tuple(f"fusegen/topk/{name}.cuh" for name in names)
+
+
+def meet_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[str, ...]:
+    """How the states of a team's threads become one."""
+    return (schedule.merge.header,) if any(v.state for v in sweeps) else ()
 
 
 def _of_streamed(top: ListView, schedule: CudaSchedule) -> list[str]:

@@ -55,7 +55,7 @@ def merge_source(program: Program, schedule: CudaSchedule) -> Source:
         "real": dialect.real, "bits": dialect.bits, "team": lanes, "strips": False,
         "rows_per_block": schedule.rows_per_block, "most_threads": schedule.most_threads,
         "used": dialect.used, "merges": True, "list_ways": (),
-        "merge_partials": [m.partial for m in schedule.merges] if lanes > 1 else [],
+        "exchanges": lanes > 1,
         "loads": [*_loads(monoid, layout)], "stores": [*_stores(monoid, layout)],
         "lists": [*_lists(monoid, layout)],
     }
@@ -63,7 +63,8 @@ def merge_source(program: Program, schedule: CudaSchedule) -> Source:
     states = ("best" if monoid.lists else "field",)
     return Source(
         body=body, banner=tuple(banner_lines(program, facts(program, schedule))),
-        headers=(*maths(dialect.used), *(f"fusegen/states/{name}.cuh" for name in states)),
+        headers=(*maths(dialect.used), *(f"fusegen/states/{name}.cuh" for name in states),
+                 *([schedule.merge.header] if state and lanes > 1 else [])),
     )
 
 

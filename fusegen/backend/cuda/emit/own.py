@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.dialect import CudaDialect
+from fusegen.backend.cuda.emit.exchange import members
 from fusegen.backend.emit.lines import Line
 from fusegen.ir.monoid import Own
 
@@ -17,6 +18,7 @@ class OwnView:
     title: str
     fields: tuple[tuple[str, str], ...]  # type, name
     identity: tuple[str, ...]  # by field
+    parts: tuple[str, ...]  # lines: the type that names its fields, of <fusegen/meet/lanes.cuh>
     steps: tuple[str, ...]
     merge: tuple[str, ...]
 
@@ -28,6 +30,7 @@ def own_view(own: Own, dialect: CudaDialect) -> OwnView:
         type=own.type, title=f"{operator.name} of {operator.loc.short}{order}",
         fields=tuple((dialect.type_of(f.kind), f.name) for f in operator.fields),
         identity=tuple(dialect.text(f.identity) for f in operator.fields),
+        parts=members(own.type, [f.name for f in operator.fields]),
         steps=tuple(
             f"const {dialect.type_of(e.kind)} {n} = {dialect.text(e)};" for n, e in operator.steps
         ),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
-from fusegen.backend.cuda.emit.entries import Owners, entry_lines, own_entries
+from fusegen.backend.cuda.emit.entries import TEAM, Owners, entry_lines, own_entries
 from fusegen.backend.cuda.emit.state import folded_into, identity_of, lifted
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.emit.lines import Line, inside, uses_of
@@ -144,6 +144,7 @@ def _list_fold_lines(
     other = f"__shfl_xor_sync(0xffffffffu, {name}, lane_mask)"
     return [
         whole, *own_entries(top, k, owners, found), Line("#pragma unroll"),
-        Line("for (int lane_mask = kTeam / 2; lane_mask > 0; lane_mask /= 2)"),
+        Line(f"for (int lane_mask = {TEAM} / 2; lane_mask > 0; lane_mask /= 2)",
+             frozenset(["Team"])),
         Line(f"    {name} = {folded_into(folded, name, other, dialect)};"),
     ]

@@ -11,11 +11,11 @@ from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.headers import (
     list_headers,
     maths,
+    meet_headers,
     pair_headers,
     row_headers,
     toolkit_headers,
 )
-from fusegen.backend.cuda.emit.meeting import meeting_lanes
 from fusegen.backend.cuda.emit.own import own_view
 from fusegen.backend.cuda.emit.rows import (
     array_name,
@@ -56,9 +56,9 @@ class KernelView:
     splits: bool
     home: Home
     rows: tuple[tuple[str, str, str], ...]  # declared type, row pointer, initial value
-    phase: str  # what the head is measured on, in elements; "" if rows are whole vectors
+    phase: str  # the row that the head is measured on; "" if rows are whole vectors
     bodies: tuple[tuple[str, str, str], ...]  # likewise, pointers to the first whole vector
-    has_edge: str  # condition on this thread's block or row, with its "&&"
+    has_edge: str  # condition on this thread's block or row
     span: tuple[str | Line, ...]  # statements that say which vectors of the row are this thread's
     keeps: tuple[str | Line, ...]  # statements that bring on chip what stays there
     first_fetch: tuple[str, ...]  # likewise, of a team's first row
@@ -86,6 +86,12 @@ class KernelView:
         """Is the length of a row asked for?"""
         lines = [ln for s in self.sweeps for ln in (*s.steps, *s.row_stores, *s.list_stores)]
         return self.visits or N_COLS.name in uses_of([*self.prelude, *lines])
+
+    @property
+    def has_team(self) -> bool:
+        """Is it asked who owns a row?"""
+        lines = [ln for s in self.sweeps for ln in (*s.steps, *s.list_stores)]
+        return self.visits or "Team" in uses_of([*self.prelude, *lines])
 
     @property
     def head(self) -> str:
@@ -121,10 +127,9 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> Source:
         "together": any(n.together for n in launched),
         "used": dialect.used, "merges": merges_states(schedule, sweeps),
         "visits": any(v.visits for v in sweeps),
+        "has_team": schedule.rows_per_block > 1 or any(k.has_team for k in kernels),
         "has_items": any(v.loads or v.stores for v in sweeps),
         "has_layout": any(v.loads or v.stores or v.streamed_lists for v in sweeps),
-        "meets_again": any(k.loops and not k.parity for k in kernels)
-        or any(s.monoid.ordered for s in program.sweeps),
         "owns": owns,
         "sweeps": sweeps,
         "kernels": kernels,
@@ -133,8 +138,9 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> Source:
         body=render("cuda/program.cu.j2", context),
         banner=tuple(banner_lines(program, facts(program, schedule))),
         system=toolkit_headers(program),
-        headers=(*maths(dialect.used), *row_headers(sweeps), *pair_headers(program, sweeps),
-                 *list_headers(sweeps, schedule),
+        headers=(*(["fusegen/team.cuh"] if context["has_team"] and not context["visits"] else []),
+                 *maths(dialect.used), *row_headers(sweeps, schedule), *pair_headers(program, sweeps),
+                 *list_headers(sweeps, schedule), *meet_headers(sweeps, schedule),
                  *(["fusegen/tickets.cuh"] if context["splits"] else [])),
     )
 
@@ -162,16 +168,15 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
     return {
         "real": dialect.real, "bits": dialect.bits,
         "column_type": "long long" if schedule.wide_columns else "int",
-        "team": schedule.team_threads,
-        "runtime_team": not (lanes or schedule.fixed), "team_type": _team_type(schedule),
+        "team": schedule.team_threads, "team_type": _team_type(schedule),
+        "team_words": _team_words(schedule),
         "one_warp": lanes and schedule.lanes == WARP,
         "partial_warps": lanes and schedule.lanes < WARP,
-        "meeting_lanes": meeting_lanes(schedule),
         "rows_per_block": schedule.rows_per_block, "most_threads": schedule.most_threads,
         "least_blocks": schedule.least_blocks,
         "vectors": schedule.vectors, "width": schedule.width, "wide": schedule.width > 1,
         "rests": schedule.home.chunk == "kRestVectors",
-        "stages": schedule.home.stages, "merge_partials": [m.partial for m in schedule.merges],
+        "stages": schedule.home.stages, "exchanges": schedule.shuffles,
         "team_enter": schedule.team.enter, "team_is_here": schedule.team.is_here,
         "cluster": schedule.clustered, "blocks": schedule.blocks,
         "sliced": schedule.clustered or schedule.split,
@@ -183,8 +188,15 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
 def _team_type(schedule: CudaSchedule) -> str:
     """Of <fusegen/team.cuh>."""
     if schedule.in_warp:
-        return "Lanes<kTeam>"
-    return "Block<kTeam>" if schedule.fixed else "AnyBlock"
+        return f"Lanes<{schedule.team_threads}>"
+    return f"Block<{schedule.team_threads}>" if schedule.fixed else "AnyBlock"
+
+
+def _team_words(schedule: CudaSchedule) -> str:
+    if schedule.in_warp:
+        return "lanes of a warp that own a row"
+    several = schedule.clustered or schedule.split
+    return f"the threads of a block, {'one of several that own' if several else 'which owns'} a row"
 
 
 def _kernel_view(
@@ -195,8 +207,7 @@ def _kernel_view(
     phase, bodies = "", []
     if schedule.load == "peeled" and elements:
         first = elements[0]
-        address = f"reinterpret_cast<unsigned long long>({pointer_of(first)})"
-        phase = f"({address} / sizeof({C_TYPES[first.dtype.name]}))"
+        phase = pointer_of(first)
         sweeps = [views[s.number] for s in kernel.sweeps]
         vectors = {ld.body for v in sweeps for ld in v.loads}
         vectors |= {pointer for v in sweeps for _, _, _, pointer in v.stores}
@@ -215,7 +226,7 @@ def _kernel_view(
             for p in elements if p.name in used or phase
         ),
         phase=phase, bodies=tuple(bodies),
-        has_edge="slice == 0 && " if sliced else "mine < n_rows && " if partial else "",
+        has_edge="slice == 0" if sliced else "mine < n_rows" if partial else "",
         span=span_asked(home.span(kept), views, kernel),
         keeps=(*home.enter(kept), *_edges(launch, views, schedule)),
         first_fetch=home.first_row(kept), refill=home.next_row(kept),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.dialect import CudaDialect
+from fusegen.backend.cuda.emit.exchange import exchange
 from fusegen.backend.emit.printer import show
 from fusegen.backend.emit.render import wrapped
 from fusegen.ir.expr import Var, rename, text, variables
@@ -38,9 +39,10 @@ class PivotView:
 
 @dataclass(frozen=True)
 class LevelView:
-    """Pivots known together and the sums about them; `suffix` tells levels apart."""
+    """Pivots known together and the sums about them; `suffix` and `tag` tell levels apart."""
 
     suffix: str
+    tag: str  # the last parameter of its rebase, where there are several
     pivots: tuple[PivotView, ...]
     moves: tuple[PivotView, ...]  # of this and earlier levels, as the sums need them
     moved: tuple[tuple[str, str], ...]  # member, its value at another state's pivots
@@ -76,8 +78,7 @@ class StateView:
     fields: tuple[Field, ...]
     combine: Combined | None
     levels: tuple[LevelView, ...]
-    folded: tuple[str, ...]  # members that need no pivot
-    shuffled: tuple[str, ...]  # all members, and members of members, that travel between lanes
+    exchange: tuple[str, ...]  # lines: how lanes exchange it, a type of <fusegen/meet/lanes.cuh>
     keeps_sides: bool  # do warps merge with the lower lanes on the left?
     ordered: bool  # must the whole team?
     law: tuple[str, ...]
@@ -90,7 +91,7 @@ def state_view(sweep: Sweep, name: str, dialect: CudaDialect, column_type: str) 
     return StateView(
         name=name, fields=fields, combine=_combine(monoid, fields, dialect),
         levels=tuple(_levels(monoid, dialect)),
-        folded=tuple(_folded(monoid)), shuffled=tuple(_shuffled(monoid)),
+        exchange=exchange(name, monoid),
         keeps_sides=bool(monoid.own), ordered=monoid.ordered,
         law=merge_text(monoid),
     )
@@ -145,16 +146,6 @@ def _fields(
         found.append(Field(o.type, o.name, f"{o.type}::identity()",
                            _comment(o.operator.name, notes.get(o.name))))
     return tuple(found)
-
-
-def _folded(monoid: Monoid) -> list[str]:
-    return [*(f.name for f in monoid.folded),
-            *(n for b in monoid.best for n in (b.value, b.name))]
-
-
-def _shuffled(monoid: Monoid) -> list[str]:
-    names = _folded(monoid) + [m.name for m in monoid.moving]
-    return names + [f"{o.name}.{f.name}" for o in monoid.own for f in o.operator.fields]
 
 
 def _comment(meaning: str, note: str | None) -> str:
@@ -225,7 +216,8 @@ def _levels(monoid: Monoid, dialect: CudaDialect) -> list[LevelView]:
         known += own
         needed = {n for m in level.moving for _, factor in m.transport for n in variables(factor)}
         found.append(LevelView(
-            suffix=f"_{number + 1}" if number else "", pivots=tuple(own),
+            suffix=f"_{number + 1}" if number else "",
+            tag=f", Level<{number + 1}>" if len(monoid.levels) > 1 else "", pivots=tuple(own),
             moves=tuple(p for p in known if p.move in needed),
             moved=tuple(
                 (m.name, dialect.text(monoid.transported(m, "s"))) for m in level.moving

@@ -22,7 +22,6 @@ from fusegen.backend.cuda.emit.views import SweepView
 from fusegen.backend.cuda.schedule.assumptions import facts
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule, Strip
 from fusegen.backend.cuda.schedule.launch import launches
-from fusegen.backend.cuda.schedule.merges import Shuffle
 from fusegen.backend.cuda.schedule.strips import mergers, stash_groups
 from fusegen.backend.emit.banner import banner_lines
 from fusegen.backend.emit.lines import Line, uses_of
@@ -93,6 +92,7 @@ def strip_source(program: Program, schedule: CudaSchedule) -> Source:
         banner=tuple(banner_lines(program, facts(program, schedule))),
         system=toolkit_headers(program),
         headers=(*maths(dialect.used), "fusegen/items.cuh",
+                 *(["fusegen/meet/lanes.cuh"] if context["states"] else []),
                  *(["fusegen/copy.cuh"] if schedule.tiers.stashed else []),
                  *(["fusegen/tickets.cuh"] if context["splits"] else [])),
     )
@@ -111,7 +111,7 @@ def _facts(schedule: CudaSchedule, strip: Strip, dialect: CudaDialect) -> dict[s
     """The schedule's numbers, as the templates name them."""
     tiers = schedule.tiers
     return {
-        "strips": True, "real": dialect.real, "bits": dialect.bits,
+        "strips": True, "exchanges": True, "real": dialect.real, "bits": dialect.bits,
         "column_type": "long long" if schedule.wide_columns else "int",
         "clusters": schedule.clustered, "one_warp": False,
         "threads": schedule.threads, "blocks": schedule.blocks, "across": strip.across,
@@ -119,7 +119,6 @@ def _facts(schedule: CudaSchedule, strip: Strip, dialect: CudaDialect) -> dict[s
         "stashed": tiers.stashed, "rest": tiers.rest, "mapped": tiers.mapped,
         "groups": stash_groups(schedule),
         "mergers": mergers(schedule), "resident": strip.resident,
-        "merge_partials": [Shuffle.partial],
     }
 
 

@@ -58,7 +58,7 @@ class SweepPrinter:
         pairs = tuple(self.elements.fold_pairs(lists))
         lifts = tuple(self.elements.lifts())
         merge, home = self.schedule.merge, self.schedule.home
-        meeting = Meeting(sweep.number, bool(lists), home.steady)
+        meeting = Meeting(sweep.number, bool(lists), home.steady, self._meets_again())
         waits = bool(lists) or sweep.monoid.ordered
         stored, map_divisors = self.dialect.divided(self.elements.store_lines)
         found = SweepView(
@@ -67,7 +67,7 @@ class SweepPrinter:
             items=self.schedule.items, algorithm=sweep.algorithm,
             state=self.state, total=self.total, part=f"part_of_{self.total}",
             visit=home.tiles if home.tiles and waits else home.visit, meet=merge.meet,
-            reduce=merge.function, meeting=merge.arguments(meeting),
+            reduce=merge.function(meeting), meeting=merge.arguments(meeting),
             meeting_array=merge.array(meeting),
             loads=tuple(s.load for s in sources if s.load),
             brings=tuple(b for s in sources if not s.early for b in s.brings),
@@ -83,6 +83,11 @@ class SweepPrinter:
             list_stores=tuple(self._list_stores()),
         )
         return self._with_functions(found)
+
+    def _meets_again(self) -> bool:
+        """Do states meet in one place tile by tile, or row by row?"""
+        rows = in_device_memory(self.kernel, self.schedule) and not self.schedule.home.steady
+        return rows or self.sweep.monoid.ordered
 
     def _last(self) -> Sweep:
         """The last one that looks at the row; one of them all where none does."""

@@ -56,9 +56,9 @@ class ListView:
 
 @dataclass(frozen=True)
 class LiftView:
-    """How a chunk's sums about one level of pivots are made; `suffix` names the rebase."""
+    """How a chunk's sums about one level of pivots are made; `tag` names the rebase."""
 
-    suffix: str
+    tag: str
     anchors: tuple[tuple[str, str], ...]
     divisors: tuple[Line, ...]  # their declarations
     lines: tuple[Line, ...]

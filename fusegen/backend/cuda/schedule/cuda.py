@@ -22,7 +22,7 @@ from fusegen.backend.cuda.schedule.levels import (
     Thread,
     tree,
 )
-from fusegen.backend.cuda.schedule.merges import Apart, Merge, ThroughMemory
+from fusegen.backend.cuda.schedule.merges import Apart, Merge, Shuffle, ThroughMemory
 from fusegen.backend.target import WARP, CudaTarget
 from fusegen.ir.forms import Grouping
 
@@ -133,7 +133,12 @@ class CudaSchedule:
     @property
     def merges(self) -> tuple[Merge, ...]:
         """Every way in which states meet in the source, from the inside out."""
-        return tuple(lv.merge for lv in self.levels if lv.merge.partial)
+        return tuple(lv.merge for lv in self.levels if lv.merge.header)
+
+    @property
+    def shuffles(self) -> bool:
+        """Do lanes exchange states?"""
+        return any(isinstance(merge, Shuffle) for merge in self.merges)
 
     @property
     def chunk(self) -> Thread:

@@ -1,8 +1,8 @@
 """How the states of a level's parts become one: what each way needs of a launch, and its C++.
 
-`partial` names the template of the C++ `function` that merges, `meet` that of what a kernel does
-once its threads have found what they can. To add a way: a class
-here, a partial, and its place in a tree of levels.
+`header` has the C++ function that merges, `function` spells it for one sweep, and `meet` names the
+template of what a kernel does once its threads have found what they can. To add a way: a class
+here, a header, and its place in a tree of levels.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ class Meeting:
     sweep: int  # its number
     lists: bool  # do lists meet, too?
     steady: bool  # do teams go from row to row, so that two rows must not meet in one place?
+    again: bool = False  # may an earlier total still be read there?
 
     @property
     def place(self) -> str:
@@ -34,14 +35,16 @@ class Meeting:
 class InOrder:
     """A thread folds chunk after chunk into the state that it has."""
 
-    partial = ""
-    function = ""
+    header = ""
     meets = False
     meet = ""
 
     def folds(self, lists: bool) -> bool:
         """Does it call ⊕ itself? Lanes and warps merge by what ⊕ is made of."""
         return False
+
+    def function(self, meeting: Meeting) -> str:
+        return ""
 
     def arguments(self, meeting: Meeting) -> str:
         return ""
@@ -64,13 +67,16 @@ class Onward(InOrder):
 class Shuffle:
     """Lanes exchange their states by butterflies: every lane ends with the total."""
 
-    partial = "cuda/merges/shuffle.cuh.j2"
+    header = "fusegen/meet/lanes.cuh"
     meet = "cuda/merges/meet.cuh.j2"
-    function = "lanes_reduce<kTeam>"
     meets = True
 
     def folds(self, lists: bool) -> bool:
         return False
+
+    def function(self, meeting: Meeting) -> str:
+        """The C++ function, which takes a thread's state and `arguments`."""
+        return "lanes_reduce<Team::kThreads>"
 
     def arguments(self, meeting: Meeting) -> str:
         """Arguments of the function but the first, each with its comma."""
@@ -85,13 +91,15 @@ class Shuffle:
 class ThroughShared:
     """Warps leave their totals in shared memory, and each of them folds all."""
 
-    partial = "cuda/merges/shared.cuh.j2"
+    header = "fusegen/meet/block.cuh"
     meet = "cuda/merges/meet.cuh.j2"
-    function = "block_reduce"
     meets = True
 
     def folds(self, lists: bool) -> bool:
         return False
+
+    def function(self, meeting: Meeting) -> str:
+        return "block_reduce_again<Team>" if meeting.again else "block_reduce<Team>"
 
     def arguments(self, meeting: Meeting) -> str:
         return f", {meeting.place}"
@@ -105,13 +113,15 @@ class ThroughCluster:
     """Warps leave their totals in every block of the cluster. Of a sweep with lists, only totals of
     blocks leave their block."""
 
-    partial = "cuda/merges/cluster.cuh.j2"
+    header = "fusegen/meet/cluster.cuh"
     meet = "cuda/merges/meet_cluster.cuh.j2"
-    function = "cluster_reduce"
     meets = True
 
     def folds(self, lists: bool) -> bool:
         return not lists
+
+    def function(self, meeting: Meeting) -> str:
+        return f"cluster_reduce<Team{', kBlocks' if meeting.lists else ''}>"
 
     def arguments(self, meeting: Meeting) -> str:
         return f", {meeting.place}"
@@ -132,12 +142,8 @@ class ThroughMemory:
     meet = "cuda/merges/meet.cuh.j2"
 
     @property
-    def partial(self) -> str:
-        return "cuda/merges/grid.cuh.j2" if self.waits else ""
-
-    @property
-    def function(self) -> str:
-        return "grid_reduce" if self.waits else ""
+    def header(self) -> str:
+        return "fusegen/meet/grid.cuh" if self.waits else ""
 
     @property
     def meets(self) -> bool:
@@ -146,6 +152,9 @@ class ThroughMemory:
 
     def folds(self, lists: bool) -> bool:
         return True
+
+    def function(self, meeting: Meeting) -> str:
+        return "grid_reduce<Team>" if self.waits else ""
 
     def arguments(self, meeting: Meeting) -> str:
         team = "blockIdx.x / blocks"

@@ -44,7 +44,7 @@ class Ring(AnyHome):
         lines, start = ["extern __shared__ __align__(16) unsigned char rings[];"], "rings"
         for a in arrays:
             lines.append(f"{a.type}* {a.name}_ring = reinterpret_cast<{a.type}*>({start});")
-            start = f"{a.name}_ring + kStages * kItems * kTeam"
+            start = f"{a.name}_ring + kStages * kItems * Team::threads()"
         return tuple(lines)
 
 

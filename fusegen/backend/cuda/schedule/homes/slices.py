@@ -95,7 +95,7 @@ class Chip(AnyHome):
 
     def span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
         return ("const column_t held_at = begin + rank;", *live("held_at", "held_live"),
-                "const column_t rest = begin + kVectors * kTeam;  // the first in slices",
+                "const column_t rest = begin + kVectors * Team::threads();  // the first in slices",
                 *_slots(arrays, "end > rest ? end - rest : 0"), _per_group("rest", self.chunk))
 
     def first_row(self, arrays: Sequence[Array]) -> tuple[str, ...]:

@@ -1,0 +1,26 @@
+#pragma once
+// A row that begins or ends inside a vector: whole vectors lie between a head and a tail of fewer than kWidth
+// elements, of which a thread takes one at most.
+
+namespace fusegen {
+
+// Elements before the first whole vector.
+template <int kWidth, typename T, typename Column>
+__device__ __forceinline__ Column head_of(const T* row, Column n_cols)
+{
+    const int phase = static_cast<int>((reinterpret_cast<unsigned long long>(row) / sizeof(T)) % kWidth);
+    const Column to_boundary = (kWidth - phase) % kWidth;
+    return to_boundary < n_cols ? to_boundary : n_cols;
+}
+
+// The column in the head or in the tail that is this thread's; -1: none.
+template <int kWidth, typename Column>
+__device__ __forceinline__ Column edge_of(Column n_cols, Column head, Column n_vectors, int rank, bool mine = true)
+{
+    const Column tail = n_cols - head - n_vectors * kWidth;
+    if (mine && rank < head) return rank;
+    if (mine && rank < head + tail) return n_cols - tail - head + rank;
+    return -1;
+}
+
+}  // namespace fusegen

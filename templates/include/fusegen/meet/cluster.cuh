@@ -1,0 +1,40 @@
+#pragma once
+// How the blocks of a cluster make one state of theirs.
+
+#include <fusegen/cluster.cuh>
+#include <fusegen/meet/lanes.cuh>
+
+namespace fusegen {
+
+// Every warp leaves its total in every block of the cluster; there, every warp folds them all.
+template <typename Team, typename State>
+__device__ __forceinline__ State cluster_reduce(State mine, State* warp_states)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = Team::threads() / 32;
+    const int blocks = __clusterSizeInBlocks();
+    mine = lanes_reduce<32>(mine);
+    if (lane < blocks) in_block(warp_states, lane)[__clusterRelativeBlockRank() * warps + warp] = mine;
+    meet_cluster();
+    mine = State::identity();
+    for (int other = lane; other < blocks * warps; other += 32) mine = merge(mine, warp_states[other]);
+    return lanes_reduce<32>(mine);
+}
+
+// Warps meet in their block; the totals of the kBlocks blocks meet in every block of the cluster.
+template <typename Team, int kBlocks, typename State>
+__device__ __forceinline__ State cluster_reduce(State mine, State* warp_states)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    State* warps = warp_states + kBlocks;
+    mine = lanes_reduce<32>(mine);
+    if (lane == 0) warps[warp] = mine;
+    __syncthreads();
+    if (warp == 0) {
+        mine = lanes_reduce<32>(lane < Team::threads() / 32 ? warps[lane] : State::identity());
+        if (lane < kBlocks) in_block(warp_states, lane)[__clusterRelativeBlockRank()] = mine;
+    }
+    meet_cluster();
+    return lanes_reduce<32>(lane < kBlocks ? warp_states[lane] : State::identity());
+}
+
+}  // namespace fusegen

@@ -1,0 +1,95 @@
+#pragma once
+// How lanes of a warp make one state of theirs: by butterflies, after which each of them has the total.
+// A state says by its `Exchange` which way is its own; combine, rebase and merge are the program's.
+
+namespace fusegen {
+
+// What another lane has of a value; of a struct, of every one of its `Parts`.
+template <typename T>
+__device__ __forceinline__ T of_lane(T mine, int lane_mask)
+{
+    if constexpr (__is_class(T))
+        return T::Parts::of_lane(mine, lane_mask);
+    else
+        return __shfl_xor_sync(0xffffffffu, mine, lane_mask);
+}
+
+// Some members of a struct.
+template <auto... kMembers>
+struct Members {
+    static constexpr int kCount = sizeof...(kMembers);
+
+    // What this lane has, but these members of another one.
+    template <typename S>
+    static __device__ __forceinline__ S of_lane(S mine, int lane_mask)
+    {
+        ((mine.*kMembers = fusegen::of_lane(mine.*kMembers, lane_mask)), ...);
+        return mine;
+    }
+    // What this lane has, and these members of another one added to its own.
+    template <typename S>
+    static __device__ __forceinline__ S with_lane(S mine, int lane_mask)
+    {
+        ((mine.*kMembers += fusegen::of_lane(mine.*kMembers, lane_mask)), ...);
+        return mine;
+    }
+};
+
+// Tells apart what depends on pivots of the first level, of the second, …
+template <int kNumber>
+struct Level {};
+
+// Members that need no pivot are exchanged at once. The sums wait until the pivot of all lanes is known,
+// and move once, level by level.
+template <typename Known, typename... Sums>
+struct AboutPivots {
+    template <int kLanes, int kApart, typename State>
+    static __device__ __forceinline__ State reduce(const State& mine)
+    {
+        State total = mine;
+        if constexpr (Known::kCount > 0) {
+#pragma unroll
+            for (int lane_mask = kLanes * kApart / 2; lane_mask >= kApart; lane_mask /= 2)
+                total = combine(total, Known::of_lane(total, lane_mask));
+        }
+        if constexpr (sizeof...(Sums) > 0) add_up<1, kLanes, kApart, Sums...>(mine, total);
+        return total;
+    }
+
+    template <int kLevel, int kLanes, int kApart, typename These, typename... Later, typename State>
+    static __device__ __forceinline__ void add_up(const State& mine, State& total)
+    {
+        if constexpr (sizeof...(Sums) == 1)
+            total = rebase(mine, total);
+        else
+            total = rebase(mine, total, Level<kLevel>{});
+#pragma unroll
+        for (int lane_mask = kLanes * kApart / 2; lane_mask >= kApart; lane_mask /= 2)
+            total = These::with_lane(total, lane_mask);
+        if constexpr (sizeof...(Later) > 0) add_up<kLevel + 1, kLanes, kApart, Later...>(mine, total);
+    }
+};
+
+// Lower lanes stand on the left, and neighbours merge first: a state whose ⊕ may keep the order of a row.
+template <auto... kMembers>
+struct SideBySide {
+    template <int kLanes, int kApart, typename State>
+    static __device__ __forceinline__ State reduce(State mine)
+    {
+#pragma unroll
+        for (int lane_mask = kApart; lane_mask < kLanes * kApart; lane_mask *= 2) {
+            const State other = Members<kMembers...>::of_lane(mine, lane_mask);
+            mine = threadIdx.x & lane_mask ? merge(other, mine) : merge(mine, other);
+        }
+        return mine;
+    }
+};
+
+// The total of kLanes lanes that are kApart apart, in every one of them.
+template <int kLanes, int kApart = 1, typename State>
+__device__ __forceinline__ State lanes_reduce(const State& mine)
+{
+    return State::Exchange::template reduce<kLanes, kApart>(mine);
+}
+
+}  // namespace fusegen
