@@ -97,6 +97,24 @@ def test_source_reads_well(name: str) -> None:
     assert not uncalled
 
 
+MOST_LINES = {"softmax": 120, "layer_norm": 150, "softmax_topk": 200}
+
+
+@pytest.mark.parametrize("name", MOST_LINES)
+def test_kernels_can_be_read_at_a_sitting(name: str) -> None:
+    """Lines below the marked one, for every GPU and type; and banner and all, of the plainest."""
+    pipeline, constants = library.PIPELINES[name], CONSTANTS.get(name, {})
+    for target in ("sm_80", "sm_90", "sm_100"):
+        for dtype in ("float32", "bfloat16", "float16", "float64"):
+            for n_cols in (None, 1000, 25_000):
+                text = pipeline.source(target, dtype, n_cols, **constants)
+                lines = text.split(ABOVE)[1].strip().splitlines()
+                assert len(lines) <= MOST_LINES[name], (target, dtype, n_cols)
+    text = pipeline.source("sm_90", include=True, **constants)
+    lines = [ln for ln in text.splitlines() if not ln.startswith("#include")]
+    assert len(lines) <= MOST_LINES[name]
+
+
 @pytest.mark.parametrize("form", ["online", "unfused"])
 @pytest.mark.parametrize("name", [*library.PIPELINES, *ACCEPTED])
 def test_nothing_is_declared_that_is_not_used(name: str, form: str) -> None:

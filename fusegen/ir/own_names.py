@@ -4,19 +4,18 @@ from __future__ import annotations
 
 _BESIDE = """
     above absorb across after again ahead all_strips along arrays arrived at await_blocks
-    await_chunk await_group bar bar_of before begin below best best_of_peaks best_of_vectors
-    bit block blockDim blockIdx block_reduce block_reduce_again blocks blocks_of_a_row chunk
-    clamped clear cluster_reduce col column column_of column_t columns combine count
-    count_best cut down each_list edge edge_of end end_group entry equal exp_narrow
-    exp_times exp_times_narrow fabs fabsf fetch_chunk fetch_group fg finish first
-    first_column first_live first_row first_tile for_arriving for_chunks for_chunks_early
-    for_group for_held for_items for_tile found free from gather greatest greatest_item
-    gridDim grid_reduce group guess guess_threshold head head_of held_live here high i
-    identity inner isfinite isinf isnan item item_of_bit items key_at keys keys_of known
-    known_values lane lane_mask lanes lanes_reduce last last_of_row least leave_pieces live
-    live_vectors llabs load_columns load_down load_items load_vector low max meet_cluster
-    merge merge_rows merged min mine moved n_cols n_cols_wide n_inner n_live n_rows
-    n_vectors next offer offer_element orders other outer own own_entries own_entry
+    await_chunk await_group bar bar_of before begin below best best_of_peaks best_of_vectors bit
+    block blockDim blockIdx block_reduce block_reduce_again blocks blocks_of_a_row chunk clamped
+    clear cluster_reduce col column column_of column_t columns combine count count_best cut down
+    each_list edge edge_of end end_group entry equal exp_narrow exp_times exp_times_narrow fabs
+    fabsf fetch_chunk fetch_group fg finish first first_column first_live first_row first_tile
+    for_arriving for_chunks for_chunks_early for_group for_held for_items for_tile found free
+    from gather greatest greatest_item gridDim grid_reduce group guess guess_threshold head
+    head_of held_live here high i identity inner isfinite isinf isnan item item_of_bit items
+    key_at keys keys_of known known_values lane lane_mask lanes lanes_reduce last last_of_row
+    least leave_pieces live live_vectors llabs load_columns load_down load_items load_vector low
+    max meet_cluster merge merge_rows merged min mine moved n_cols n_cols_wide n_inner n_live
+    n_rows n_vectors next offer offer_element orders other outer own own_entries own_entry
     own_state parity part part_of_state partial_states peak pending_items pending_pairs
     per_group phase piece pieces pivots place place_of pragma prelude publish r raise rank
     reaching reaching_items read_items read_stash rebase refill rings row row_of rows rsqrt
@@ -27,11 +26,11 @@ _BESIDE = """
 """
 
 _ENDINGS = """
-    a anchor apart at bar begin best body bytes candidates column count divisor early edge
-    entry expected first found fresh guessed held in is item items kept key keys known lanes
-    last late lists lopsided m map mine next of offered orders out outer own partial peak
-    peaks pending place ratio reach ring row rows same sampled shift slots sorted start
-    stash stored stride value vector wanted
+    a anchor apart at bar begin best body bytes candidates column count divisor early edge entry
+    expected first found fresh guessed held in is item items kept key keys known lanes last late
+    lists lopsided m map mine next of offered orders out outer own partial peak peaks pending
+    place ratio reach ring row rows same sampled shift slots sorted start stash stored stride
+    value vector wanted
 """
 
 BESIDE = frozenset(_BESIDE.split())

@@ -28,7 +28,7 @@
 
 using namespace fusegen;
 
-using Team = AnyBlock;  // the threads of a block, one of several that own a row
+using Team = AnyBlock;  // a cluster owns a row
 constexpr int kMostThreads = 512;  // of a block
 constexpr int kVectors = 4, kWidth = 8;  // a thread's chunk: vectors of neighbouring elements
 constexpr int kItems = kVectors * kWidth;

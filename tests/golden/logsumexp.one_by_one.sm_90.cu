@@ -20,7 +20,7 @@
 
 using namespace fusegen;
 
-using Team = Block<256>;  // the threads of a block, which owns a row
+using Team = Block<256>;  // a block owns a row
 constexpr int kMostThreads = 256;  // of a block
 constexpr int kVectors = 1, kWidth = 1;  // a thread's chunk: vectors of neighbouring elements
 constexpr int kItems = kVectors * kWidth;

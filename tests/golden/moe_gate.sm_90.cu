@@ -31,7 +31,7 @@
 
 using namespace fusegen;
 
-using Team = Lanes<4>;  // lanes of a warp that own a row
+using Team = Lanes<4>;  // lanes of a warp own a row
 constexpr int kRowsPerBlock = 32;
 constexpr int kMostThreads = 128;  // of a block
 constexpr int kVectors = 2, kWidth = 8;  // a thread's chunk: vectors of neighbouring elements

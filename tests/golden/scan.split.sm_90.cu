@@ -20,7 +20,7 @@
 
 using namespace fusegen;
 
-using Team = Block<256>;  // the threads of a block, one of several that own a row
+using Team = Block<256>;  // blocks all over the grid own a row
 constexpr int kMostThreads = 256;  // of a block
 constexpr int kVectors = 1, kWidth = 4;  // a thread's chunk: vectors of neighbouring elements
 constexpr int kItems = kVectors * kWidth;

@@ -28,7 +28,7 @@
 
 using namespace fusegen;
 
-using Team = Lanes<32>;  // lanes of a warp that own a row
+using Team = Lanes<32>;  // lanes of a warp own a row
 constexpr int kRowsPerBlock = 4;
 constexpr int kMostThreads = 128;  // of a block
 constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: vectors of neighbouring elements

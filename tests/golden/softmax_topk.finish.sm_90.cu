@@ -11,7 +11,7 @@
 
 using namespace fusegen;
 
-using Team = Lanes<8>;  // lanes of a warp that own a row
+using Team = Lanes<8>;  // lanes of a warp own a row
 constexpr int kRowsPerBlock = 16;
 constexpr int kMostThreads = 128;  // of a block
 typedef long long column_t;

@@ -30,7 +30,7 @@
 
 using namespace fusegen;
 
-using Team = Block<128>;  // the threads of a block, which owns a row
+using Team = Block<128>;  // a block owns a row
 constexpr int kMostThreads = 128;  // of a block
 constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: vectors of neighbouring elements
 constexpr int kItems = kVectors * kWidth;

@@ -36,7 +36,7 @@
 
 using namespace fusegen;
 
-using Team = AnyBlock;  // the threads of a block, which owns a row
+using Team = AnyBlock;  // a block owns a row
 constexpr int kMostThreads = 1024;  // of a block
 constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: vectors of neighbouring elements
 constexpr int kItems = kVectors * kWidth;

@@ -139,7 +139,8 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> Source:
         banner=tuple(banner_lines(program, facts(program, schedule))),
         system=toolkit_headers(program),
         headers=(*(["fusegen/team.cuh"] if context["has_team"] and not context["visits"] else []),
-                 *maths(dialect.used), *row_headers(sweeps, schedule), *pair_headers(program, sweeps),
+                 *maths(dialect.used), *row_headers(sweeps, schedule),
+                 *pair_headers(program, sweeps),
                  *list_headers(sweeps, schedule), *meet_headers(sweeps, schedule),
                  *(["fusegen/tickets.cuh"] if context["splits"] else [])),
     )
@@ -164,12 +165,12 @@ def operators(program: Program) -> list[Own]:
 
 def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
     """The schedule's numbers, as the templates name them."""
-    lanes = schedule.in_warp
+    lanes, said = schedule.in_warp, schedule.team.said
     return {
         "real": dialect.real, "bits": dialect.bits,
         "column_type": "long long" if schedule.wide_columns else "int",
         "team": schedule.team_threads, "team_type": _team_type(schedule),
-        "team_words": _team_words(schedule),
+        "team_words": f"{said} {'owns' if said.startswith('a ') else 'own'} a row",
         "one_warp": lanes and schedule.lanes == WARP,
         "partial_warps": lanes and schedule.lanes < WARP,
         "rows_per_block": schedule.rows_per_block, "most_threads": schedule.most_threads,
@@ -190,13 +191,6 @@ def _team_type(schedule: CudaSchedule) -> str:
     if schedule.in_warp:
         return f"Lanes<{schedule.team_threads}>"
     return f"Block<{schedule.team_threads}>" if schedule.fixed else "AnyBlock"
-
-
-def _team_words(schedule: CudaSchedule) -> str:
-    if schedule.in_warp:
-        return "lanes of a warp that own a row"
-    several = schedule.clustered or schedule.split
-    return f"the threads of a block, {'one of several that own' if several else 'which owns'} a row"
 
 
 def _kernel_view(
