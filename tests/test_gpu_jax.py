@@ -13,8 +13,7 @@ jnp = jax.numpy
 
 
 @pytest.fixture(autouse=True)
-def on_gpu(monkeypatch):
-    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+def on_gpu():
     if jax.default_backend() != "gpu":
         pytest.skip("JAX has no GPU here")
 

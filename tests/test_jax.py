@@ -29,6 +29,12 @@ jnp = jax.numpy
 X = np.random.default_rng(1).standard_normal((6, 40), dtype=np.float32)
 
 
+@pytest.fixture(autouse=True)
+def on_the_host():
+    with jax.default_device(jax.devices("cpu")[0]):
+        yield
+
+
 @pytest.fixture
 def wide():
     with jax.enable_x64(True):
@@ -289,6 +295,8 @@ def test_what_is_kept_for_the_gradient():
 
 
 def test_mistakes_say_what_to_do():
+    from jax import export
+
     x = jnp.asarray(X)
     text = fg.pipeline(lambda x, *, t=1.0: fg.sum(x * t))
     with pytest.raises(fg.ArgumentError, match="constant t is traced by JAX"):
@@ -303,6 +311,9 @@ def test_mistakes_say_what_to_do():
         jax.jit(L.layer_norm)(x, x[0, :3])
     with pytest.raises(fg.DTypeError, match="complex64"):
         jax.jit(L.softmax)(x + 1j)
+    rows = jax.ShapeDtypeStruct(export.symbolic_shape("rows, 9"), "float32")
+    with pytest.raises(fg.ShapeError, match="x has the symbolic shape"):
+        export.export(jax.jit(L.softmax))(rows)
     with pytest.raises(fg.TraceError, match="prod"):
         jax.grad(lambda x: fg.pipeline(lambda x: fg.prod(x))(x).sum())(x)
     with pytest.raises(fg.BackendError, match="no kernels for tpu: there are some for cuda, cpu"):

@@ -101,5 +101,7 @@ def test_what_goes_wrong_is_said(machine):
 
 
 def test_there_is_no_program_for_a_gpu_without_one():
+    if jax.default_backend() == "gpu":
+        pytest.skip("JAX has a GPU here")
     with pytest.raises(fg.BackendError, match="cannot be made here"):
         program(fresh("softmax"), normal(2, 3))

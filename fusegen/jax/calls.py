@@ -15,7 +15,13 @@ from jax import numpy as jnp
 from fusegen.backend.arrays.rows import plain_axis
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType, dtype_of
-from fusegen.ir.errors import ArgumentError, BackendError, CompilerError, DTypeError
+from fusegen.ir.errors import (
+    ArgumentError,
+    BackendError,
+    CompilerError,
+    DTypeError,
+    ShapeError,
+)
 from fusegen.ir.forms import check_form
 from fusegen.ir.literals import constant_key
 from fusegen.ir.nesting import nest
@@ -146,8 +152,13 @@ def _too_wide(pipeline: Pipeline, wide: DType) -> DTypeError:
 
 
 def _array(name: str, given: Any) -> Any:
-    """JAX's array of these values. Raises DTypeError where its type would change one."""
+    """JAX's array of these values. Raises ShapeError, and DTypeError where its type would change
+    one."""
     if isinstance(given, jax.Array):
+        if not all(isinstance(n, int) for n in given.shape):
+            raise ShapeError(f"{name} has the symbolic shape {given.shape}",
+                             why="A kernel is chosen for rows and columns that are known.",
+                             fix="Trace the function for each shape.")
         try:
             dtype_of(str(given.dtype))
         except DTypeError as error:

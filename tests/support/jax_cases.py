@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import fusegen as fg
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # others use the GPU as well
 jnp = jax.numpy
 L = fg.library
 EVERY = sorted(L.PIPELINES)
