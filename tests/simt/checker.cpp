@@ -196,16 +196,9 @@ Block* find_peer(const char* address) {
     return nullptr;
 }
 
-}  // namespace
-
-void check_access(const void* pointer, size_t bytes, AccessKind kind, Site site) {
+// Any access but to a thread's own stack.
+[[gnu::noinline]] void judge_access(const char* address, size_t bytes, AccessKind kind, Site site) {
     Machine* m = machine;
-    if (m == nullptr || !m->checking || m->current == nullptr || m->muted) return;
-    if (++m->accesses_in_a_row > max_accesses_in_a_row) {
-        fail_at(site, "livelock: the thread loops without a barrier or warp collective");
-    }
-    const char* address = static_cast<const char*>(pointer);
-    if (m->stacks.contains(address)) return;  // local variables
     if (m->shared.segment.contains(address)) {
         return check_shared(*m->live, address - m->shared.segment.begin, bytes, kind, site);
     }
@@ -216,7 +209,21 @@ void check_access(const void* pointer, size_t bytes, AccessKind kind, Site site)
     if (Block* peer = find_peer(address)) {
         return check_shared(*peer, address - peer->shared.data(), bytes, kind, site);
     }
-    fail_at(site, "out-of-bounds %s: address %p belongs to no buffer", name_of(kind), pointer);
+    fail_at(site, "out-of-bounds %s: address %p belongs to no buffer", name_of(kind),
+            static_cast<const void*>(address));
+}
+
+}  // namespace
+
+// Most accesses are to local variables: those end here, without a stack frame.
+void check_access(const void* pointer, size_t bytes, AccessKind kind, Site site) {
+    Machine* m = machine;
+    if (m == nullptr || !m->checking || m->current == nullptr || m->muted) return;
+    if (++m->accesses_in_a_row > max_accesses_in_a_row) {
+        fail_at(site, "livelock: the thread loops without a barrier or warp collective");
+    }
+    const char* address = static_cast<const char*>(pointer);
+    if (!m->stacks.contains(address)) judge_access(address, bytes, kind, site);
 }
 
 void start_shared_copy(const void* address, size_t bytes) {
