@@ -7,6 +7,7 @@ Roundings are monotone, so what holds of numbers holds of floats, up to the roun
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fusegen.algebra.facts.terms import EVERYWHERE, Mask, conditions, is_fixed, literal
@@ -186,6 +187,20 @@ class Elements:
             lasts = lasting and not (floor is not None and is_positive(floor))
             return self.reaches(bare, inner, k, depth - 1, exactly=exactly, lasting=lasts)
 
+        through = self._through(s, go, power, exactly)
+        if through is not None:
+            return through
+        base, exponent = _power(s)
+        if base is None:
+            return bare is s and power == 1 and is_nonnegative(s)
+        same = bare is (base if exactly else _without_scale(base))
+        here = same and is_nonnegative(s) and exponent == power
+        return not (lasting and exponent > 1) and (here or go(base, power / exponent))
+
+    def _through(
+        self, s: g.Node, go: Callable[..., bool], power: float, exactly: bool
+    ) -> bool | None:
+        """Do the parts that s is made of reach as far as it has to? None: it has no such parts."""
         match s:
             case g.Map(op="maximum", args=(a, b)):
                 # |x| ≤ max(x², 1), and ≤ C·max(x², c) for any c > 0
@@ -209,12 +224,7 @@ class Elements:
                 return (s.fold is g.Fold.MAX or is_nonnegative(e)) and go(e)
             case g.Reduce(fold=g.Fold.MEAN, arg=e) if g.is_reduction(s):
                 return not exactly and is_nonnegative(e) and go(e)  # C is then the length
-        base, exponent = _power(s)
-        if base is None:
-            return bare is s and power == 1 and is_nonnegative(s)
-        same = bare is (base if exactly else _without_scale(base))
-        here = same and is_nonnegative(s) and exponent == power
-        return not (lasting and exponent > 1) and (here or go(base, power / exponent))
+        return None
 
     def _magnitude(self, x: g.Node, s: g.Node, depth: int) -> bool:
         """|x| ≤ s by an order: x ≤ s and −x ≤ s."""

@@ -66,13 +66,7 @@ def _value(
         case g.Cast(dtype=dtype, arg=arg):
             return each(arithmetic.functions[f"to_{dtype.kind}"], [known[arg]])
         case g.Reduce(fold=fold, arg=arg):
-            elements = _elements(arg, known, n_cols)
-            if fold is g.Fold.MEAN:
-                total = _FOLDS[g.Fold.SUM](elements)
-                return arithmetic.functions["div"](total, len(elements))
-            if fold in _EXTREMES:
-                return functools.reduce(arithmetic.functions[_EXTREMES[fold]], elements)
-            return _FOLDS[fold](elements)
+            return _folded(fold, _elements(arg, known, n_cols), arithmetic)
         case g.TopK(arg=arg, k=k, largest=largest):
             elements = _elements(arg, known, n_cols)
             first = rank if largest else _least_first
@@ -90,6 +84,14 @@ def _value(
             return known[own][name]
         case _:
             assert_never(node)
+
+
+def _folded(fold: g.Fold, elements: list[Any], arithmetic: Arithmetic) -> Any:
+    if fold is g.Fold.MEAN:
+        return arithmetic.functions["div"](_FOLDS[g.Fold.SUM](elements), len(elements))
+    if fold in _EXTREMES:
+        return functools.reduce(arithmetic.functions[_EXTREMES[fold]], elements)
+    return _FOLDS[fold](elements)
 
 
 def _least_first(pair: tuple[Any, int]) -> tuple[Any, ...]:
