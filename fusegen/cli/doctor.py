@@ -15,6 +15,7 @@ _NEEDED = ("numpy", "ml_dtypes", "sympy", "mpmath", "networkx", "jinja2")
 _OPTIONAL = (
     ("matplotlib", "graph pictures: pip install matplotlib"),
     ("torch", "torch tensors in and out: pip install torch"),
+    ("jax", "JAX arrays in and out, and in its programs: pip install jax"),
 )
 
 

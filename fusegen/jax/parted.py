@@ -25,7 +25,8 @@ def aligned(arrays: Sequence[Any]) -> Sequence[Any]:
 
 
 def _varying(aval: Any) -> frozenset[str]:
-    found: frozenset[str] = aval.manual_axis_type.varying
+    kind = getattr(aval, "manual_axis_type", None)  # JAX before 0.10 has `vma` alone
+    found: frozenset[str] = getattr(aval, "vma", frozenset()) if kind is None else kind.varying
     return found
 
 
