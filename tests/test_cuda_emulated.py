@@ -176,3 +176,18 @@ def test_results_do_not_depend_on_scheduling() -> None:
     for seed in range(1, 5):
         for a, b in zip(first, case.emulate(seed=seed), strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+
+def test_lanes_without_a_row_compute_nothing_of_it() -> None:
+    """Five rows of a warp's eight: the widest range of no integers does not fit their type."""
+
+    @fg.pipeline
+    def spans(x):  # type: ignore[no-untyped-def]
+        return fg.max(x) - fg.min(x), fg.argmax(x) - fg.min(x)
+
+    x = np.random.default_rng(3).integers(-100, 100, (5, 16))
+    case = Case(spans, {"x": x}, 5, 16)
+    work = case.work(n_rows=100_000)
+    assert work.schedule.partial_warps
+    assert_close(case.emulate(), case.reference(), 0)

@@ -28,9 +28,9 @@
 
 using namespace fusegen;
 
-using Team = AnyBlock;  // a cluster owns a row
+using Team = AnyBlock;  // threads of a block, whose cluster owns a row
 constexpr int kMostThreads = 512;  // of a block
-constexpr int kVectors = 4, kWidth = 8;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kVectors = 4, kWidth = 8;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;
@@ -127,7 +127,7 @@ layer_norm_kernel(
     const __nv_bfloat16* x_row = x + row * x_stride;
     __nv_bfloat16* add_2_row = add_2_out + row * add_2_stride;
     const column_t n_vectors = n_cols / kWidth;
-    const column_t share = (n_vectors + blocks - 1) / blocks;
+    const column_t share = (n_vectors + blocks - 1) / blocks;  // of vectors, for each block
     const column_t begin = slice * share;
     const column_t end = begin + share < n_vectors ? begin + share : n_vectors;
     extern __shared__ __align__(16) unsigned char slices[];
@@ -138,7 +138,7 @@ layer_norm_kernel(
         end_group();
     }
 
-    // 1. Go over the slice.
+    // 1. Fold the slice.
     State folded1 = State::identity();
     for_arriving<Team, kVectors>(begin, end, rank, per_group, [&](column_t at, int live) {
         Items<__nv_bfloat16, kItems> x_items;
@@ -156,7 +156,7 @@ layer_norm_kernel(
     const float add = mean_pow + 1e-05f;  // texts.py:118  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
     const float rsqrt_ = rsqrtf(add);  // texts.py:118  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
 
-    // 2. Go over the slice, which is still here.
+    // 2. Map the slice, which is still here.
     for_chunks_early<Team, kVectors>(begin, end, rank, [&](column_t at, int live, bool whole) {
         auto weight_items = weight_early.chunk(weight_in, at, end, live, whole);
         auto bias_items = bias_early.chunk(bias_in, at, end, live, whole);

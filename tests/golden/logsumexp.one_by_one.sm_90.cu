@@ -9,7 +9,7 @@
 // Schedule   row per block, 1 × 1 elements per thread and chunk, aligned loads
 // Launch     logsumexp_kernel<<<n_rows, 256>>>
 // Assumes    n_cols ≤ 2^30
-// Bytes      reads each element once, writes nothing
+// Bytes      reads each element once, writes 4 bytes a row
 
 #include <fusegen/math/exp_narrow.cuh>
 #include <fusegen/math/greater_of.cuh>
@@ -20,9 +20,9 @@
 
 using namespace fusegen;
 
-using Team = Block<256>;  // a block owns a row
+using Team = Block<256>;  // threads of a block, which owns a row
 constexpr int kMostThreads = 256;  // of a block
-constexpr int kVectors = 1, kWidth = 1;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kVectors = 1, kWidth = 1;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;
@@ -87,7 +87,7 @@ logsumexp_kernel(
     const float* x_row = x + row * x_stride;
     const column_t begin = 0, end = n_cols / kWidth;
 
-    // 1. Go over the row.
+    // 1. Fold the row.
     State folded1 = State::identity();
     for_chunks<Team, kVectors>(begin, end, rank, [&](column_t at, int live) {
         Items<float, kItems> x_items;

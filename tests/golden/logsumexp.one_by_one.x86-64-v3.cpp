@@ -7,7 +7,7 @@
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning
 // Tree       online, one element at a time (algorithm 3)
 // Schedule   scalar, chunks of 1, pieces of 262144 columns
-// Bytes      reads each element once, writes nothing
+// Bytes      reads each element once, writes 4 bytes a row
 
 #include <cmath>
 #include <cstdint>

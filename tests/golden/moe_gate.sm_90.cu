@@ -14,7 +14,7 @@
 //            8 ≤ n_cols
 //            n_cols ≤ 2^30
 //            n_cols ≤ 4 · 16
-// Bytes      reads each element once, writes nothing
+// Bytes      reads each element once, writes 80 bytes a row
 
 #include <cuda_bf16.h>
 #include <fusegen/math/divisor.cuh>
@@ -31,10 +31,10 @@
 
 using namespace fusegen;
 
-using Team = Lanes<4>;  // lanes of a warp own a row
+using Team = Lanes<4>;  // lanes of a warp, which own a row
 constexpr int kRowsPerBlock = 32;
 constexpr int kMostThreads = 128;  // of a block
-constexpr int kVectors = 2, kWidth = 8;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kVectors = 2, kWidth = 8;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;
@@ -104,7 +104,7 @@ moe_gate_kernel(
     const int live = live_vectors<Team, kVectors>(at, end);
     const bool whole = __all_sync(0xffffffffu, live == kVectors);
 
-    // 1. Go over the row.
+    // 1. Fold the row.
     State folded1 = State::identity();
     const auto column_of = [&](int i) { return (at + i / kWidth * Team::threads()) * kWidth + i % kWidth; };
     Items<__nv_bfloat16, kItems> x_items;

@@ -12,7 +12,7 @@
 // Assumes    4 divides n_cols
 //            rows of a, b begin on 16 bytes
 //            n_cols ≤ 2^30
-// Bytes      reads each element twice, writes nothing
+// Bytes      reads each element twice, writes 4 bytes a row
 
 #include <fusegen/walk.cuh>
 #include <fusegen/meet/block.cuh>
@@ -20,9 +20,9 @@
 
 using namespace fusegen;
 
-using Team = Block<256>;  // blocks all over the grid own a row
+using Team = Block<256>;  // threads of a block, one of several that own a row
 constexpr int kMostThreads = 256;  // of a block
-constexpr int kVectors = 1, kWidth = 4;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kVectors = 1, kWidth = 4;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;
@@ -100,11 +100,11 @@ scan_kernel(
     const float* a_row = a + row * a_stride;
     const float* b_row = b + row * b_stride;
     const column_t n_vectors = n_cols / kWidth;
-    const column_t share = (n_vectors + blocks - 1) / blocks;
+    const column_t share = (n_vectors + blocks - 1) / blocks;  // of vectors, for each block
     const column_t begin = slice * share;
     const column_t end = begin + share < n_vectors ? begin + share : n_vectors;
 
-    // 1. Go over the slice.
+    // 1. Fold the slice.
     State folded1 = State::identity();
     for (column_t tile = begin; tile < end; tile += kVectors * Team::threads()) {
         const column_t at = tile + rank;

@@ -13,7 +13,7 @@
 //            rows of x begin on 16 bytes
 //            64 ≤ n_cols
 //            n_cols ≤ 2^30
-// Bytes      reads each element once, writes nothing
+// Bytes      reads each element once, writes 768 bytes a row
 
 #include <fusegen/math/divisor.cuh>
 #include <fusegen/math/exp_narrow.cuh>
@@ -31,9 +31,9 @@
 
 using namespace fusegen;
 
-using Team = Block<256>;  // a cluster owns a row
+using Team = Block<256>;  // threads of a block, whose cluster owns a row
 constexpr int kMostThreads = 256;  // of a block
-constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 constexpr int kBlocks = 16;  // of a cluster
 typedef int column_t;
@@ -112,11 +112,11 @@ softmax_topk_kernel(
     const long long row = blockIdx.x / blocks;
     const float* x_row = x + row * x_stride;
     const column_t n_vectors = n_cols / kWidth;
-    const column_t share = (n_vectors + blocks - 1) / blocks;
+    const column_t share = (n_vectors + blocks - 1) / blocks;  // of vectors, for each block
     const column_t begin = slice * share;
     const column_t end = begin + share < n_vectors ? begin + share : n_vectors;
 
-    // 1. Go over the slice.
+    // 1. Fold the slice.
     State folded1 = State::identity();
     // Blocks of a row look for a first threshold together, if all have a tile whose warps are whole.
     const bool together = n_vectors - (blocks - 1) * share >= Team::threads();

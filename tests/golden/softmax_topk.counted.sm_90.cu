@@ -14,7 +14,7 @@
 //            64 ≤ n_cols
 //            n_cols ≤ 2^30
 //            n_cols ≤ 32 · 32
-// Bytes      reads each element once, writes nothing
+// Bytes      reads each element once, writes 768 bytes a row
 
 #include <fusegen/math/divisor.cuh>
 #include <fusegen/math/exp_narrow.cuh>
@@ -28,10 +28,10 @@
 
 using namespace fusegen;
 
-using Team = Lanes<32>;  // lanes of a warp own a row
+using Team = Lanes<32>;  // lanes of a warp, which own a row
 constexpr int kRowsPerBlock = 4;
 constexpr int kMostThreads = 128;  // of a block
-constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;
@@ -104,7 +104,7 @@ softmax_topk_kernel(
     const int live = live_vectors<Team, kVectors>(at, end);
     const bool whole = __all_sync(0xffffffffu, live == kVectors);
 
-    // 1. Go over the row.
+    // 1. Fold the row.
     State folded1 = State::identity();
     const auto column_of = [&](int i) { return (at + i / kWidth * Team::threads()) * kWidth + i % kWidth; };
     Items<float, kItems> x_items;

@@ -11,7 +11,7 @@
 
 using namespace fusegen;
 
-using Team = Lanes<8>;  // lanes of a warp own a row
+using Team = Lanes<8>;  // lanes of a warp, which own a row
 constexpr int kRowsPerBlock = 16;
 constexpr int kMostThreads = 128;  // of a block
 typedef long long column_t;
@@ -32,9 +32,9 @@ softmax_topk_finish_kernel(
     const float m_state = m_state_in[row * 18];
     const float sum_exp_state = sum_exp_state_in[row * 18];
 
-    const float m = m_state;  // texts.py:27  m = fg.max(x)
-    const float sum_exp = isfinite(m) ? sum_exp_state : kNaN;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     if (mine < n_rows) {
+        const float m = m_state;  // texts.py:27  m = fg.max(x)
+        const float sum_exp = isfinite(m) ? sum_exp_state : kNaN;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
         for (int entry = rank; entry < 5; entry += Team::threads()) {
             const float top_value = top_value_in[row * 18 + entry];
             const long long top_column = static_cast<long long>(top_column_in[row * 9 + entry]);

@@ -28,9 +28,9 @@
 
 using namespace fusegen;
 
-using Team = Block<128>;  // a block owns a row
+using Team = Block<128>;  // threads of a block, which owns a row
 constexpr int kMostThreads = 128;  // of a block
-constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;
@@ -108,7 +108,7 @@ softmax_topk_fold_kernel(
     const float* x_row = x + row * x_stride;
     const column_t begin = 0, end = n_cols / kWidth;
 
-    // 1. Go over the row.
+    // 1. Fold the row.
     State folded1 = State::identity();
     clear(top, rank);
     const auto top_key = [=](column_t column) {

@@ -14,7 +14,7 @@
 //            8 ≤ n_cols
 //            n_cols ≤ 2^30
 //            n_cols ≤ 8 · 64
-// Bytes      reads each element once, writes nothing
+// Bytes      reads each element once, writes 80 bytes a row
 
 #include <cuda_bf16.h>
 #include <fusegen/math/divisor.cuh>
@@ -31,10 +31,10 @@
 
 using namespace fusegen;
 
-using Team = Lanes<8>;  // lanes of a warp own a row
+using Team = Lanes<8>;  // lanes of a warp, which own a row
 constexpr int kRowsPerBlock = 16;
 constexpr int kMostThreads = 128;  // of a block
-constexpr int kVectors = 8, kWidth = 8;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kVectors = 8, kWidth = 8;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;
@@ -105,7 +105,7 @@ softmax_topk_kernel(
     const int live = live_vectors<Team, kVectors>(at, end);
     const bool whole = __all_sync(0xffffffffu, live == kVectors);
 
-    // 1. Go over the row.
+    // 1. Fold the row.
     State folded1 = State::identity();
     Items<__nv_bfloat16, kItems> x_items;
     load_items(x_items, x_row, at, live);
@@ -130,9 +130,9 @@ softmax_topk_kernel(
     best_of_peaks<Team::kThreads, kVectors, kWidth, PairKeys<__nv_bfloat16, column_t>>(top_best, live, rank, top_peak_of, top_vector_at);
     top_own = own_entry<Team::kThreads>(top_best, rank);
     const State state = lanes_reduce<Team::kThreads>(folded1);
-    const float m = state.m;  // texts.py:27  m = fg.max(x)
-    const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     if (mine < n_rows) {
+        const float m = state.m;  // texts.py:27  m = fg.max(x)
+        const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
         if (const int entry = rank; entry < 8) {
             const auto top_entry = top_own;
             const auto top_value = top_keys.value(top_entry);

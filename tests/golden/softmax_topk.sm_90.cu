@@ -13,7 +13,7 @@
 //            rows of x begin on 16 bytes
 //            5 ≤ n_cols
 //            n_cols ≤ 2^30
-// Bytes      reads each element once, writes nothing
+// Bytes      reads each element once, writes 60 bytes a row
 
 #include <fusegen/math/divisor.cuh>
 #include <fusegen/math/exp_narrow.cuh>
@@ -30,9 +30,9 @@
 
 using namespace fusegen;
 
-using Team = Block<128>;  // a block owns a row
+using Team = Block<128>;  // threads of a block, which owns a row
 constexpr int kMostThreads = 128;  // of a block
-constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;
@@ -109,7 +109,7 @@ softmax_topk_kernel(
     const float* x_row = x + row * x_stride;
     const column_t begin = 0, end = n_cols / kWidth;
 
-    // 1. Go over the row.
+    // 1. Fold the row.
     State folded1 = State::identity();
     clear(top, rank);
     const auto top_key = [=](column_t column) {

@@ -23,7 +23,7 @@
 //            5 ≤ n_cols
 //            n_cols ≤ 2^30
 //            n_cols ≤ 32 · 32
-// Bytes      reads each element 4 times, writes once
+// Bytes      reads each element 4 times, writes once and 60 bytes a row
 
 #include <fusegen/math/divisor.cuh>
 #include <fusegen/math/greater_of.cuh>
@@ -35,10 +35,10 @@
 
 using namespace fusegen;
 
-using Team = Lanes<32>;  // lanes of a warp own a row
+using Team = Lanes<32>;  // lanes of a warp, which own a row
 constexpr int kRowsPerBlock = 4;
 constexpr int kMostThreads = 128;  // of a block
-constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;
@@ -125,7 +125,7 @@ softmax_topk_1_m_kernel(
     const int live = live_vectors<Team, kVectors>(at, end);
     const bool whole = __all_sync(0xffffffffu, live == kVectors);
 
-    // 1. Go over the row.
+    // 1. Fold the row.
     State1 folded1 = State1::identity();
     Items<float, kItems> x_items;
     load_items(x_items, x_row, at, live);
@@ -155,7 +155,7 @@ softmax_topk_2_sum_exp_kernel(
     const bool whole = __all_sync(0xffffffffu, live == kVectors);
     const float m_kept = m_kept_in[row];
 
-    // 2. Go over the row.
+    // 2. Fold the row.
     State2 folded2 = State2::identity();
     Items<float, kItems> x_items;
     load_items(x_items, x_row, at, live);
@@ -187,7 +187,7 @@ softmax_topk_3_map_kernel(
     const float m_kept = m_kept_in[row];
     const float sum_exp_kept = sum_exp_kept_in[row];
 
-    // 3. Go over the row.
+    // 3. Map the row.
     Items<float, kItems> x_items;
     load_items(x_items, x_row, at, live);
     Items<float, kItems> div_stored_items;
@@ -215,7 +215,7 @@ softmax_topk_4_top_kernel(
     const column_t at = begin + rank;
     const int live = live_vectors<Team, kVectors>(at, end);
 
-    // 4. Go over the row.
+    // 4. Search the row.
     const auto column_of = [&](int i) { return (at + i / kWidth * Team::threads()) * kWidth + i % kWidth; };
     Items<float, kItems> div_stored_items;
     load_items(div_stored_items, div_stored_row, at, live);

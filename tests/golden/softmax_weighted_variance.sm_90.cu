@@ -14,7 +14,7 @@
 // Assumes    4 divides n_cols
 //            rows of x begin on 16 bytes
 //            n_cols ≤ 2^30
-// Bytes      reads each element once, writes nothing
+// Bytes      reads each element once, writes 4 bytes a row
 
 #include <fusegen/math/exp_narrow.cuh>
 #include <fusegen/math/greater_of.cuh>
@@ -25,9 +25,9 @@
 
 using namespace fusegen;
 
-using Team = AnyBlock;  // a block owns a row
+using Team = AnyBlock;  // threads of a block, which owns a row
 constexpr int kMostThreads = 256;  // of a block
-constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: vectors of neighbouring elements
+constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;
@@ -123,7 +123,7 @@ softmax_weighted_variance_kernel(
     const float* x_row = x + row * x_stride;
     const column_t begin = 0, end = n_cols / kWidth;
 
-    // 1. Go over the row.
+    // 1. Fold the row.
     State folded1 = State::identity();
     for_chunks<Team, kVectors>(begin, end, rank, [&](column_t at, int live) {
         Items<float, kItems> x_items;

@@ -9,7 +9,7 @@
 // Proved     pointwise identity, read-out, cocycle, unit, known zero, range, conditioning
 // Tree       block online, chunks of 256
 // Schedule   vectors of 16, chunks of 256, pieces of 262144 columns
-// Bytes      reads each element once, writes nothing
+// Bytes      reads each element once, writes 8 bytes a row
 
 #include <cmath>
 #include <cstdint>

@@ -75,7 +75,7 @@ def _bytes(program: Program, reads: str) -> str:
     read = _times(reads or str(program.reads_per_element))
     match program.role:
         case "call":
-            return f"reads each element {read}, writes {_times(str(program.writes_per_element))}"
+            return f"reads each element {read}, writes {_written(program)}"
         case "fold":
             return f"reads each element {read}, writes {_of_states(program.outputs)} bytes a row"
         case "merge":
@@ -85,6 +85,14 @@ def _bytes(program: Program, reads: str) -> str:
             return f"reads {_of_states(program.inputs)} bytes of a state, writes the results"
         case _:
             assert_never(program.role)
+
+
+def _written(program: Program) -> str:
+    """How often each element of full rows, and how much else."""
+    elements = [_times(str(program.writes_per_element))] if program.writes_per_element else []
+    size = sum(p.k * p.dtype.itemsize for p in program.outputs if p.shape in ("row", "list"))
+    values = [f"{size} {'byte' if size == 1 else 'bytes'} a row"] if size else []
+    return " and ".join([*elements, *values]) or "nothing"
 
 
 def _of_states(fields: Sequence[Param]) -> int:

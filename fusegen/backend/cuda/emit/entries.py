@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule, Lists
 from fusegen.backend.emit.lines import Line, inside, uses_of
-from fusegen.backend.target import WARP
 
 TEAM = "Team::threads()"
 """How many threads own a row."""
@@ -19,14 +18,12 @@ class Owners:
 
     lists: Lists = "streamed"
     team: int = 0  # threads
-    mine: str = ""  # condition that the row is this thread's, with its "&&"
     given: tuple[Line, ...] = ()  # an entry's value and column, of lists that are in memory
     short: bool = False  # may a row have fewer columns than a list has entries?
 
     @staticmethod
     def of(schedule: CudaSchedule) -> Owners:
-        partial = schedule.in_warp and schedule.lanes < WARP
-        return Owners(schedule.lists, schedule.team_threads, "mine < n_rows && " if partial else "")
+        return Owners(schedule.lists, schedule.team_threads)
 
     def key(self, top: str) -> str:
         """Of an entry of a list that the team shares; of one that is not there, any."""
@@ -59,15 +56,6 @@ def own_entries(top: str, k: int, owners: Owners, lines: Iterable[Line]) -> list
     lines = [*lines]
     entry = owners.loaded(top) or entry_lines(top, key, uses_of(lines))
     return [*head, *inside([*entry, *lines]), Line("}")]
-
-
-def stored_entries(top: str, k: int, owners: Owners, lines: Iterable[Line]) -> list[Line]:
-    """Likewise, where they are stored: not by threads without a row of their own."""
-    found = own_entries(top, k, owners, lines)
-    if not owners.mine:
-        return found
-    mine = owners.mine.removesuffix(" && ")
-    return [Line(f"if ({mine}) {{"), *inside(found), Line("}")]
 
 
 def entry_lines(top: str, key: str, uses: Collection[str]) -> list[Line]:

@@ -84,13 +84,13 @@ class KernelView:
     @property
     def counts_columns(self) -> bool:
         """Is the length of a row asked for?"""
-        lines = [ln for s in self.sweeps for ln in (*s.steps, *s.row_stores, *s.list_stores)]
+        lines = [ln for s in self.sweeps for ln in s.at_row_scope]
         return self.visits or N_COLS.name in uses_of([*self.prelude, *lines])
 
     @property
     def has_team(self) -> bool:
         """Is it asked who owns a row?"""
-        lines = [ln for s in self.sweeps for ln in (*s.steps, *s.list_stores)]
+        lines = [ln for s in self.sweeps for ln in s.at_row_scope]
         return self.visits or "Team" in uses_of([*self.prelude, *lines])
 
     @property
@@ -165,14 +165,14 @@ def operators(program: Program) -> list[Own]:
 
 def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
     """The schedule's numbers, as the templates name them."""
-    lanes, said = schedule.in_warp, schedule.team.said
+    lanes = schedule.in_warp
     return {
         "real": dialect.real, "bits": dialect.bits,
         "column_type": "long long" if schedule.wide_columns else "int",
         "team": schedule.team_threads, "team_type": _team_type(schedule),
-        "team_words": f"{said} {'owns' if said.startswith('a ') else 'own'} a row",
+        "team_words": schedule.team.owns,
         "one_warp": lanes and schedule.lanes == WARP,
-        "partial_warps": lanes and schedule.lanes < WARP,
+        "partial_warps": schedule.partial_warps,
         "rows_per_block": schedule.rows_per_block, "most_threads": schedule.most_threads,
         "least_blocks": schedule.least_blocks,
         "vectors": schedule.vectors, "width": schedule.width, "wide": schedule.width > 1,
@@ -208,7 +208,6 @@ def _kernel_view(
         bodies = [(pointer_type(p), body_of(p, schedule), f"{pointer_of(p)} + head")
                   for p in elements if body_of(p, schedule) in vectors]
     sliced = schedule.clustered or schedule.split
-    partial = schedule.in_warp and schedule.lanes < WARP
     used = elements_used(kernel)
     home, kept = schedule.home, home_arrays(launch, schedule)
     return KernelView(
@@ -220,7 +219,7 @@ def _kernel_view(
             for p in elements if p.name in used or phase
         ),
         phase=phase, bodies=tuple(bodies),
-        has_edge="slice == 0" if sliced else "mine < n_rows" if partial else "",
+        has_edge="slice == 0" if sliced else "mine < n_rows" if schedule.partial_warps else "",
         span=span_asked(home.span(kept), views, kernel),
         keeps=(*home.enter(kept), *_edges(launch, views, schedule)),
         first_fetch=home.first_row(kept), refill=home.next_row(kept),
@@ -231,8 +230,7 @@ def _kernel_view(
         ),
         sweeps=tuple(views[s.number] for s in kernel.sweeps),
         writes_rows="rank == 0" + (
-            " && slice == 0" if sliced and not launch.splits else " && mine < n_rows" if partial
-            else ""
+            " && slice == 0" if sliced and not launch.splits else ""
         ),
     )
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.elements import ElementPrinter, needed
-from fusegen.backend.cuda.emit.entries import stored_entries
+from fusegen.backend.cuda.emit.entries import own_entries
 from fusegen.backend.cuda.emit.rows import (
     body_of,
     early_steps,
@@ -25,7 +25,7 @@ from fusegen.backend.cuda.schedule.merges import Meeting
 from fusegen.backend.cuda.schedule.topk import ListPlan, in_device_memory, list_plan
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.backend.emit.printer import show
-from fusegen.ir.kernel import N_COLS, ROW, Kernel, Step, Sweep
+from fusegen.ir.kernel import N_COLS, ROW, Kernel, ListFold, Step, Sweep, names_in
 from fusegen.ir.monoid import KBest
 from fusegen.ir.ops import OPS
 
@@ -60,6 +60,7 @@ class SweepPrinter:
         merge, home = self.schedule.merge, self.schedule.home
         meeting = Meeting(sweep.number, bool(lists), home.steady, self._meets_again())
         waits = bool(lists) or sweep.monoid.ordered
+        stored_steps = self._store_steps()
         stored, map_divisors = self.dialect.divided(self.elements.store_lines)
         found = SweepView(
             number=sweep.number, first=sweep is self.kernel.sweeps[0],
@@ -78,7 +79,9 @@ class SweepPrinter:
             lifts=lifts,
             map_params=(), map_args="", edge_map_args="",
             map_divisors=map_divisors, store_lines=tuple(stored),
-            stores=tuple(self._stores()), lists=lists, steps=tuple(self._steps(self._late_steps())),
+            stores=tuple(self._stores()), lists=lists,
+            steps=tuple(self._steps(s for s in self._late_steps() if s not in stored_steps)),
+            store_steps=tuple(self._steps(stored_steps)),
             row_stores=tuple(self._row_stores()),
             list_stores=tuple(self._list_stores()),
         )
@@ -215,6 +218,18 @@ class SweepPrinter:
         early = early_steps(self.kernel) if self.sweep is self.kernel.sweeps[0] else ()
         return [s for s in self.sweep.steps if s not in early]
 
+    def _store_steps(self) -> list[Step]:
+        """Those whose values are only stored. A lane without a row of its own has a state of no
+        elements: what follows from that may lie outside of its type."""
+        kept = set(names_in(self.kernel.sweeps[self.kernel.sweeps.index(self.sweep) + 1 :]))
+        found: list[Step] = []
+        for step in reversed(self._late_steps()):
+            if step.name in kept or isinstance(step, ListFold):  # lanes fold a list together
+                kept |= names_in(step)
+            else:
+                found.insert(0, step)
+        return found if self.schedule.partial_warps else []
+
     def _steps(self, steps: Iterable[Step]) -> list[Line]:
         self.dialect.state = self.total
         return step_lines(steps, self.kernel, self.dialect, self._owners)
@@ -244,4 +259,4 @@ class SweepPrinter:
             lines.append(self.dialect.line(stored, s.value, ROW, note=s.note))
         sizes = {s.entries.top: s.entries.k for s in self.sweep.list_stores}
         for name, lines in grouped.items():
-            yield from stored_entries(name, sizes[name], self._owners, lines)
+            yield from own_entries(name, sizes[name], self._owners, lines)

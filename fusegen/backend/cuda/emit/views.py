@@ -106,8 +106,14 @@ class SweepView:
     stores: tuple[tuple[str, str, str, str], ...]  # element type, param, items, pointer to vectors
     lists: tuple[ListView, ...]
     steps: tuple[Line, ...]
+    store_steps: tuple[Line, ...]  # of values that are only stored, where lanes may have no row
     row_stores: tuple[Line, ...]
     list_stores: tuple[Line, ...]
+
+    @property
+    def at_row_scope(self) -> tuple[Line, ...]:
+        """All that is done once a row."""
+        return (*self.steps, *self.store_steps, *self.row_stores, *self.list_stores)
 
     @property
     def streamed_lists(self) -> tuple[ListView, ...]:

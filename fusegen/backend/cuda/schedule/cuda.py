@@ -136,6 +136,11 @@ class CudaSchedule:
         return tuple(lv.merge for lv in self.levels if lv.merge.header)
 
     @property
+    def partial_warps(self) -> bool:
+        """Does a warp have several rows, of which the last may be missing?"""
+        return self.in_warp and self.lanes < WARP
+
+    @property
     def shuffles(self) -> bool:
         """Do lanes exchange states?"""
         return any(isinstance(merge, Shuffle) for merge in self.merges)

@@ -43,6 +43,7 @@ class Lanes:
 
     count: int = WARP
     said = "lanes of a warp"
+    owns = "lanes of a warp, which own a row"
     word = "warp"
     enter: ClassVar[tuple[str, ...]] = ()
     is_here: ClassVar[tuple[str, ...]] = ()
@@ -58,6 +59,7 @@ class Block:
 
     threads: int
     said = "a block"
+    owns = "threads of a block, which owns a row"
     word = "block"
     enter: ClassVar[tuple[str, ...]] = ()
     is_here: ClassVar[tuple[str, ...]] = ()
@@ -70,6 +72,7 @@ class Cluster:
 
     blocks: int
     said = "a cluster"
+    owns = "threads of a block, whose cluster owns a row"
     word = "cluster"
     enter: ClassVar[tuple[str, ...]] = (
         "__cluster_barrier_arrive_relaxed();"
@@ -86,6 +89,7 @@ class Grid:
 
     blocks: int
     said = "blocks all over the grid"
+    owns = "threads of a block, one of several that own a row"
     word = "grid"
     enter: ClassVar[tuple[str, ...]] = (
         "const int blocks = static_cast<int>(blocks_of_a_row), slice = blockIdx.x % blocks;",
@@ -96,8 +100,9 @@ class Grid:
 
 Owner = Thread | Lanes | Block | Cluster | Grid
 Team = Lanes | Block | Cluster | Grid
-"""Who may own a whole row. `enter`: statements that say which part of it is this block's;
-`is_here`: those that wait until the others of the team are there."""
+"""Who may own a whole row. `owns` says what those of its threads are that share memory; `enter`:
+statements that say which part of the row is this block's; `is_here`: those that wait until the
+others of the team are there."""
 
 
 @dataclass(frozen=True, slots=True)
