@@ -34,6 +34,7 @@ from fusegen.ir.errors import (
 )
 from fusegen.ir.version import __version__
 from fusegen.lang.advice import instead
+from fusegen.lang.annotations import Constant, Positive
 from fusegen.lang.blame import callers_line
 from fusegen.lang.lang import (
     abs,
@@ -126,13 +127,14 @@ else:  # what a type checker knows is all there is
 
 
 __all__ = [
-    "ArgumentError", "BackendError", "ColumnGradient", "Compiled", "CompilerError", "DTypeError",
-    "FusegenError", "Gradient", "InternalError", "LawViolation", "Loaded", "OwnMonoid", "PerColumn",
-    "PerRow", "Pipeline", "PipelineError", "Report", "ShapeError", "Spec", "States", "TraceError",
-    "UnknownName", "UnprovedLaw", "__version__", "abs", "all", "any", "argmax", "argmin", "cast",
-    "ceil", "check", "cos", "count", "erf", "exp", "exp2", "expm1", "floor", "grad",
-    "include_dir", "index", "isfinite", "isinf", "isnan", "length", "library", "load", "log",
-    "log1p", "log2", "logsumexp", "max", "maximum", "mean", "merge", "min", "minimum", "monoid",
-    "pipeline", "prod", "product", "ragged", "reduce", "round", "rsqrt", "sections", "sigmoid",
-    "sign", "sin", "sqrt", "stabilize", "sum", "take", "tanh", "topk", "var", "where", "xlogy",
+    "ArgumentError", "BackendError", "ColumnGradient", "Compiled", "CompilerError", "Constant",
+    "DTypeError", "FusegenError", "Gradient", "InternalError", "LawViolation", "Loaded",
+    "OwnMonoid", "PerColumn", "PerRow", "Pipeline", "PipelineError", "Positive", "Report",
+    "ShapeError", "Spec", "States", "TraceError", "UnknownName", "UnprovedLaw", "__version__",
+    "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "check", "cos", "count", "erf", "exp",
+    "exp2", "expm1", "floor", "grad", "include_dir", "index", "isfinite", "isinf", "isnan",
+    "length", "library", "load", "log", "log1p", "log2", "logsumexp", "max", "maximum", "mean",
+    "merge", "min", "minimum", "monoid", "pipeline", "prod", "product", "ragged", "reduce",
+    "round", "rsqrt", "sections", "sigmoid", "sign", "sin", "sqrt", "stabilize", "sum", "take",
+    "tanh", "topk", "var", "where", "xlogy",
 ]

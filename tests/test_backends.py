@@ -97,7 +97,7 @@ class ToyExecutable:
         inputs = [p for p in kernel.params if not p.output]
         half = min(self.schedule.half, n_cols)
         for r in range(n_rows):
-            row = {p.name: arrays[p.name] if p.shape == "per_column" else arrays[p.name][r]
+            row = {p.name: arrays[p.name][r] if p.shape in ("element", "row") else arrays[p.name]
                    for p in inputs}
             found = RowReplay(kernel, row, n_cols).run(lambda folder, n: folder.merge(
                 folder.fold(range(half)), folder.fold(range(half, n))))

@@ -63,7 +63,7 @@ def test_the_same_seed_tries_the_same_rows():
     work = _work(L["entropy"])
 
     def tried(seed):
-        found = cases(work.graph.inputs, work.dtypes, 1, np.random.default_rng(seed))
+        found = cases(work.graph.read, work.dtypes, 1, np.random.default_rng(seed))
         return [str(c) for c in found]
 
     assert tried(3) == tried(3) != tried(4)
@@ -74,7 +74,7 @@ def test_the_same_seed_tries_the_same_rows():
 
 def test_rows_begin_short_and_end_ill_conditioned():
     work = _work(L["softmax"])
-    found = list(cases(work.graph.inputs, work.dtypes, 1, np.random.default_rng(0)))
+    found = list(cases(work.graph.read, work.dtypes, 1, np.random.default_rng(0)))
     sizes = [c.n_cols for c in found]
     assert sizes == sorted(sizes)
     assert sizes[0] == 1
@@ -246,7 +246,7 @@ def test_literals_are_read_as_they_were_meant(value, wanted, certain):
 def test_the_precise_text_is_the_reference(pipeline):
     work = _work(pipeline)
     smallest = 6
-    for case in cases(work.graph.inputs, work.dtypes, 1, np.random.default_rng(1)):
+    for case in cases(work.graph.read, work.dtypes, 1, np.random.default_rng(1)):
         if case.n_cols < smallest or case.family not in ("normal", "positive"):
             continue
         arithmetic = precise(50)

@@ -93,8 +93,8 @@ class _Reader:
 
     def _expression(self, node: g.Node) -> sp.Expr:
         match node:
-            case g.Input(name=name):
-                return self._symbol(name, g.extent(node))
+            case g.Input(name=name, magnitude=m):
+                return self._symbol(name, g.extent(node), positive=m > 0 or None)
             case g.Index():
                 return self._symbol("#column", g.Extent.ELEMENT, nonnegative=True)
             case g.Length():

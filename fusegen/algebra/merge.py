@@ -21,6 +21,7 @@ from fusegen.algebra.setting import Setting
 from fusegen.algebra.spell import spelled
 from fusegen.algebra.symbols import told
 from fusegen.algebra.zeros import known_zeros
+from fusegen.ir import graph as g
 from fusegen.ir.derivation import Dependent, Obligation, RefusalKind
 
 
@@ -118,12 +119,19 @@ def _doubt(setting: Setting, closed: Closed | NotClosed) -> Doubt | None:
     if isinstance(closed, NotClosed):
         return _not_closed(closed)
     held = closed.transport.free_symbols - {m for c in candidate.choices for m in c.moves}
+    held -= {r.symbol for n, r in setting.rows.items() if is_scalar(n)}  # every merge has these
     if held:
         given = ", ".join(sorted(map(str, held)))
-        todo = f"To share the sweep, combine {given} with the element before it is reduced."
+        todo = f"To share the sweep, combine {given} with the element before it is reduced, or " \
+               "make it a constant of the call: a float parameter after a star."
         why = f"the correction depends on {given}, an input per row."
         return Doubt(RefusalKind.STUCK_ATOM, why, todo)
     return None
+
+
+def is_scalar(node: g.Node) -> bool:
+    """Is the row value a number of the call: the same in every row?"""
+    return isinstance(node, g.Input) and node.axis is g.Axis.SCALAR
 
 
 def _not_closed(closed: NotClosed) -> Doubt:

@@ -97,7 +97,7 @@ def _parts(node: g.Node) -> list[g.Node]:
     found: list[g.Node] = list(g.reductions_of(node))
     inner = g.topological((node,))
     return found + [n for n in inner if isinstance(n, g.Length) or (
-        isinstance(n, g.Input) and n.axis is g.Axis.PER_ROW)]
+        isinstance(n, g.Input) and n.per_row)]
 
 
 def averages(node: g.Node, element: g.Node, sums: RowSums) -> bool:

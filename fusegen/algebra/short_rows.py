@@ -15,6 +15,7 @@ from fusegen.algebra import exact
 from fusegen.ir import graph as g
 from fusegen.ir.kinds import assumed_dtypes
 from fusegen.ir.shared import lazy
+from fusegen.ir.varying import samples_of
 from fusegen.ir.witness import Given, Row, Unit
 from fusegen.oracle.reference import evaluate
 
@@ -31,7 +32,7 @@ class ShortRows:
     """What `node` needs of its inputs, tried on small rows.
 
     Element inputs run over multiples of `step` (conditions over 0 and 1) in units of 1 or ln 2;
-    per-row and per-column inputs are 1 everywhere (column numbers 0).
+    per-row and per-column inputs are 1 everywhere (column numbers 0), scalars 1 or −1.
     """
 
     graph: g.Graph
@@ -52,7 +53,12 @@ class ShortRows:
     @lazy
     def given(self) -> Given:
         others = (n for n in self.needed if isinstance(n, g.Input) and n not in self.elements)
-        return tuple((n.name, Fraction(self.dtypes[n.name].kind != "int")) for n in others)
+        return tuple((n.name, self._usual(n)) for n in others)
+
+    def _usual(self, node: g.Input) -> Fraction:
+        if node.axis is g.Axis.SCALAR:
+            return Fraction(samples_of(node.magnitude)[0])
+        return Fraction(self.dtypes[node.name].kind != "int")
 
     @lazy
     def dtypes(self) -> dict[str, Any]:
@@ -115,7 +121,7 @@ class ShortRows:
         nodes = g.topological(watched)
         cut = replace(
             self.graph, outputs=watched, nodes=nodes,
-            inputs=tuple(n for n in nodes if isinstance(n, g.Input)),
+            inputs=g.arrays_in(nodes),
         )
         kind = np.float32 if width == "float32" else np.float64
         found = map(np.atleast_1d, evaluate(cut, inputs, self.dtypes, n_cols, kind))

@@ -123,6 +123,8 @@ def is_positive(node: g.Node) -> bool:
             return not isinstance(value, bool) and value > 0
         case g.Length():
             return True
+        case g.Input(magnitude=magnitude):
+            return magnitude > 0
         case g.Map(op="exp" | "exp2" | "sigmoid"):
             return True
         case g.Map(op="add", args=(a, b)):

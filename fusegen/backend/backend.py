@@ -121,7 +121,8 @@ class Helper(Protocol):
     """Compiled code that remembers calls as pipeline/remembered.py does."""
 
     def Calls(
-        self, otherwise: Callable[..., Any], names: tuple[str, ...], most: int
+        self, otherwise: Callable[..., Any], names: tuple[str, ...], most: int,
+        varying: tuple[str, ...],
     ) -> Any:
         """What one pipeline remembers: with `learn`, and `find`, which asks `otherwise` where it
         remembers nothing."""
@@ -134,8 +135,12 @@ class Helped(Bound, Protocol):
     def helper(self) -> Helper | None:
         """None: it is not there, or not yet."""
 
-    def plan(self, sizes: tuple[int, ...], finish: Any) -> tuple[Any, ...]:
+    def plan(
+        self, sizes: tuple[int, ...], numbers: tuple[tuple[int, float, bool], ...], finish: Any
+    ) -> tuple[Any, ...]:
         """What the helper's `learn` takes: see templates/cpu/calls. sizes: of the arrays' elements;
+        numbers: of each scalar, which of the call's varying constants it is, else -1 and its value;
+        whether it has 32 bits;
         finish: makes (made, out) what the pipeline returns, None where there is one output."""
 
 

@@ -55,7 +55,7 @@ class Text:
             stop = min(start + step, n_rows)
             inputs = {
                 i.name: _block(arrays[self.graph.names[i]], i.axis, start, stop)
-                for i in self.graph.inputs
+                for i in self.graph.read
             }
             found = evaluate(self.graph, inputs, self.dtypes, n_cols, float_dtype)
             for param, value in zip(self.outputs, found, strict=True):
@@ -73,6 +73,8 @@ def _block(array: Array, axis: g.Axis, start: int, stop: int) -> Array:
             return array[None, :]
         case g.Axis.PER_ROW:
             return array[start:stop, None]
+        case g.Axis.SCALAR:
+            return array
 
 
 def _store(target: Array, value: Any, param: Param) -> None:
@@ -119,8 +121,8 @@ class NumpyRole:
         (kernel,), program = self.program.kernels, self.program
         given = {p.name: arrays[p.name] for p in program.inputs}
         if program.role == "merge":
-            (states,), (out,) = given.values(), program.outputs
-            arrays[out.name][...] = merged(kernel, states)
+            (states,) = (given.pop(p.name) for p in program.inputs if p.shape == "states")
+            arrays[program.outputs[0].name][...] = merged(kernel, states, given)
             return
         found = RoleReplay(kernel, given, n_cols, first_column).results_by_name()
         for p in program.outputs:

@@ -11,6 +11,7 @@ import numpy as np
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import FLOAT64, DType
 from fusegen.ir.kernel import Param
+from fusegen.ir.varying import computed
 from fusegen.oracle.reference import evaluate
 from fusegen.pipeline.call import Call
 
@@ -58,6 +59,7 @@ def compare(call: Call, progress: Callable[[float], None] | None = None) -> Agre
     for start in range(0, rows.n_rows, step):
         stop = min(start + step, rows.n_rows)
         inputs = {i.name: _slice(call, i, start, stop) for i in graph.inputs}
+        inputs |= {i.name: np.asarray(computed(i.formula, call.constants)) for i in graph.scalars}
         wanted = evaluate(graph, inputs, types, rows.n_cols)
         for node, param, want in zip(graph.outputs, layout.outputs, wanted, strict=True):
             got = _host(call, layout.arrays[param.name][start:stop], param.dtype)
@@ -89,7 +91,7 @@ def _slice(call: Call, node: g.Input, start: int, stop: int) -> Any:
 
 def _nudged(array: Any, digit: float, rng: np.random.Generator) -> Any:
     """Floats changed by a random part of `digit`; others as they are."""
-    if array.dtype.kind in "iub":
+    if array.dtype.kind in "iub" or array.ndim == 0:
         return array
     return array.astype(np.float64) * (1 + digit * rng.uniform(-1, 1, array.shape))
 

@@ -179,6 +179,8 @@ def _size(kernel: Kernel, name: str, n_rows: int, n_cols: int) -> int:
             count = n_cols
         case "row":
             count = n_rows
+        case "scalar":
+            return 0
         case "list" | "states":
             count = n_rows * param.k
     return count * param.dtype.itemsize

@@ -122,7 +122,8 @@ def _merge(kernel: Kernel, sweep: Sweep, layout: StateLayout) -> Kernel:
     states = Param(STATES, UINT8, "states", k=layout.n_bytes)
     merged = Param(MERGED, UINT8, "list", output=True, k=layout.n_bytes)
     one = Sweep(number=1, algorithm="", loads=(), lets=(), monoid=sweep.monoid, notes=sweep.notes)
-    return replace(kernel, params=(states, merged), prelude=(), sweeps=(one,))
+    given = [p for p in kernel.params if p.name in sweep.monoid.held]
+    return replace(kernel, params=(states, *given, merged), prelude=(), sweeps=(one,))
 
 
 # ---- finish ----
@@ -144,7 +145,8 @@ def _finish(kernel: Kernel, sweep: Sweep, layout: StateLayout) -> Kernel:
         list_stores=_with(tuple(s for sweep in kernel.sweeps for s in sweep.list_stores), known),
     )
     used = names_in((kernel.prelude, one))
-    read = [p for p in params.values() if p.name in used]
+    scalars = [p for p in kernel.params if p.shape == "scalar"]
+    read = [p for p in (*params.values(), *scalars) if p.name in used]
     written = [p for p in kernel.params if p.output]
     return replace(kernel, params=(*read, *written), sweeps=(one,))
 

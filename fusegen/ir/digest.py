@@ -12,6 +12,8 @@ from fusegen.ir.errors import InternalError
 def attributes(node: g.Node) -> tuple[Any, ...]:
     """What tells a node from others with the same operands; hashable, without the location."""
     match node:
+        case g.Input(name=name, axis=g.Axis.SCALAR, formula=formula, magnitude=m):
+            return ("scalar", name, repr(formula), m)
         case g.Input(name=name, axis=axis):
             return ("input", name, axis.value)
         case g.Literal(value=value):

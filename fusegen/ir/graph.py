@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, TypeVar, assert_never
 
 from fusegen.ir import walk
@@ -17,37 +16,13 @@ from fusegen.ir.errors import InternalError
 from fusegen.ir.loc import Loc
 from fusegen.ir.operator import Operator
 from fusegen.ir.shared import lazy
+from fusegen.ir.sorts import Axis as Axis
+from fusegen.ir.sorts import Extent as Extent
+from fusegen.ir.sorts import Fold as Fold
+from fusegen.ir.varying import Formula, Guard
 from fusegen.ir.watches import Watches
 
 _T = TypeVar("_T")
-
-
-class Extent(Enum):
-    """How many values a node has."""
-
-    ROW = "row value"
-    ELEMENT = "element"
-    LIST = "list"
-
-
-class Axis(Enum):
-    """Which axes an input array has."""
-
-    ELEMENT = "element"
-    PER_COLUMN = "per column"
-    PER_ROW = "per row"
-
-
-class Fold(Enum):
-    """The base monoids: reductions that need nothing but their element."""
-
-    MAX = "max"
-    MIN = "min"
-    SUM = "sum"
-    PROD = "prod"
-    MEAN = "mean"
-    ARGMAX = "argmax"
-    ARGMIN = "argmin"
 
 
 class _Base(walk.Known):
@@ -63,6 +38,13 @@ class Input(_Base):
     name: str
     axis: Axis
     loc: Loc
+    formula: Formula = ""  # of a scalar: what it is, and
+    magnitude: int = 0  # what is known of it: see varying.magnitude_of
+
+    @property
+    def per_row(self) -> bool:
+        """Has it one value in a row?"""
+        return self.axis in (Axis.PER_ROW, Axis.SCALAR)
 
 
 @walk.node_class
@@ -181,6 +163,8 @@ class Graph:
     captured: Watches = field(default_factory=Watches)  # on globals, closures, attributes
     allow_cancellation: bool = False  # the user accepts read-outs in which digits may cancel
     like: tuple[str, ...] = ()  # the input whose type each output takes; empty: as types ask for
+    varying: frozenset[str] = frozenset()  # constants that it is for many values of: those with
+    guards: tuple[Guard, ...] = ()  # the same answers
 
     def __repr__(self) -> str:
         return f"<graph {self.name} of {len(self.nodes)} nodes>"
@@ -193,9 +177,24 @@ class Graph:
         return {name: node for node, name in self.names.items()}
 
     @lazy
+    def scalars(self) -> tuple[Input, ...]:
+        """Numbers that come with a call: no arrays, and no part of `inputs`."""
+        return tuple(n for n in self.nodes if isinstance(n, Input) and n.axis is Axis.SCALAR)
+
+    @property
+    def read(self) -> tuple[Input, ...]:
+        """All that comes with a call."""
+        return (*self.inputs, *self.scalars)
+
+    @lazy
     def reductions(self) -> tuple[Reduction, ...]:
         """Every reduction over a row, in topological order."""
         return tuple(n for n in self.nodes if isinstance(n, Reduction) and is_reduction(n))
+
+
+def arrays_in(nodes: Iterable[Node]) -> tuple[Input, ...]:
+    """The arrays among the nodes."""
+    return tuple(n for n in nodes if isinstance(n, Input) and n.axis is not Axis.SCALAR)
 
 
 def operands(node: Node) -> tuple[Node, ...]:
@@ -233,7 +232,7 @@ def extent(node: Node) -> Extent:
     """How many values the node has."""
     match node:
         case Input(axis=axis):
-            return Extent.ROW if axis is Axis.PER_ROW else Extent.ELEMENT
+            return Extent.ROW if axis in (Axis.PER_ROW, Axis.SCALAR) else Extent.ELEMENT
         case Index():
             return Extent.ELEMENT
         case Literal() | Length() | Reduce() | Own() | Field():

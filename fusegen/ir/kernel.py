@@ -35,7 +35,7 @@ ENTRY = Var("entry", "int", varying=True)
 FIRST_COLUMN = Var("first_column", "int")
 """Number, in the whole row, of a piece's first column; of a call's it is 0."""
 
-Shape = Literal["element", "per_column", "row", "list", "states"]
+Shape = Literal["element", "per_column", "row", "list", "states", "scalar"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ class Param:
     that are fields of states.
 
     Shapes: element (n_rows, n_cols) with a row stride, per_column (n_cols,), row (n_rows,),
-    list (n_rows, k); states (n_cols, n_rows, k), k bytes each, as a merge reads them.
+    list (n_rows, k); states (n_cols, n_rows, k), k bytes each, as a merge reads them. A scalar is
+    no array but a number of the call, in 8 bytes that begin with it, where others have an address.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Param:
     k: int = 1
     pitch: int = 0  # elements from one row's to the next, where that is not as many as a row has
     field: str = ""  # of a state, that it holds
+    magnitude: int = 0  # of a scalar, which merges are proved for: see varying.magnitude_of
 
     @property
     def step(self) -> int:

@@ -36,6 +36,8 @@ def kinds_of(nodes: Iterable[g.Node], dtypes: Mapping[str, DType]) -> dict[g.Nod
 
 def _kind(node: g.Node, kinds: Mapping[g.Node, Kind], dtypes: Mapping[str, DType]) -> Kind:
     match node:
+        case g.Input(axis=g.Axis.SCALAR):
+            return "float"
         case g.Input(name=name):
             return dtypes[name].kind
         case g.Literal(value=value):

@@ -13,18 +13,22 @@ from typing import Any
 
 import numpy as np
 
-Number = bool | int | float
+from fusegen.ir.varying import Number, magnitude_of, raw
+
+Plain = bool | int | float
 
 _SMALL = 1000
 _PLAIN = (bool, int, float, str, type(None))
 _INT64 = range(-(2**63), 2**63)
 
 
-def plain(value: object) -> Number | None:
+def plain(value: object) -> Plain | None:
     """A Python or NumPy number, or an array of one, as Python's own; None for anything else.
 
     None also for numbers of more digits than a float has, and for dates and durations.
     """
+    if type(value) is Number:
+        return value.number()
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if isinstance(value, bool | np.bool_):
@@ -53,11 +57,11 @@ def as_index(value: object) -> int | None:
 
 
 def constant(value: Any) -> Any:
-    """A compile-time constant as the text sees it: numbers and strings as Python's own.
+    """A constant as the text sees it: numbers and strings as Python's own.
 
     Members of enumerations stay what they are, for the text may ask which one it was given.
     """
-    if type(value) in _PLAIN or isinstance(value, Enum):
+    if type(value) in _PLAIN or type(value) is Number or isinstance(value, Enum):
         return value
     number = plain(value)
     if number is not None:
@@ -77,6 +81,8 @@ def constant_key(value: Any) -> tuple[type, Any]:
         return kind, repr(value) if value == 0.0 or value != value else value
     if kind in _PLAIN:
         return kind, value
+    if kind is Number:
+        return kind, (repr(value.formula), magnitude_of(raw(value)))
     if isinstance(value, Enum):
         return kind, value.name
     number = plain(value)
@@ -93,7 +99,7 @@ def constant_key(value: Any) -> tuple[type, Any]:
     return kind, value
 
 
-def fits_float(value: Number) -> bool:
+def fits_float(value: Plain) -> bool:
     """Is there a float near the number? (Not near 10**400.)"""
     try:
         float(value)
@@ -102,7 +108,7 @@ def fits_float(value: Number) -> bool:
     return True
 
 
-def is_whole(value: Number) -> bool:
+def is_whole(value: Plain) -> bool:
     """Is it a whole number that 64 bits hold? Greater ones are floats wherever they stand."""
     return type(value) is int and value in _INT64
 

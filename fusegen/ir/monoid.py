@@ -11,8 +11,8 @@ A state has four groups of components:
 Every component has a `width`: the numbers it holds of a row, 1 unless it is a vector. Transports
 are scalars: they move the numbers of a vector alike.
 
-When the pivot changes from p to q, h(u at q) = T · h(u at p) with T a function of the move alone,
-δ = p − q, ρ = p / q or [p = q]. So with S the vector of moving sums,
+When the pivot changes from p to q, h(u at q) = T · h(u at p) with T a function of the move,
+δ = p − q, ρ = p / q or [p = q], and of numbers of the call. So with S the vector of moving sums,
 
   (p, S) ⊕ (q, R) = (p·q, T(p → p·q) S + T(q → p·q) R).
 
@@ -223,6 +223,13 @@ class Monoid:
     @property
     def has_scalars(self) -> bool:
         return bool(self.folded or self.best or self.moving or self.own)
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """Numbers of the call that moves depend on: every merge has them at hand."""
+        moves = {p.move for p in self.pivots}
+        used = [n for m in self.moving for _, factor in m.transport for n in variables(factor)]
+        return tuple(dict.fromkeys(n for n in used if n not in moves))
 
     @property
     def levels(self) -> tuple[Level, ...]:

@@ -52,7 +52,7 @@ class Asked:
                 why="A value that it uses is another one now.",
                 fix="Pass the value as a constant or as an array.")
         dtypes = {n: dtype_of(str(a.dtype)) for n, a in zip(self.names, arrays, strict=True)}
-        choices = Choices(form=check_form(self.form), deterministic=self.deterministic)
+        choices = Choices(form=check_form(self.form), deterministic=self.deterministic, fixed=True)
         return self.pipeline.of_types(dtypes, constants, choices)
 
     def named(self, arrays: Sequence[Any]) -> Mapping[str, Any]:

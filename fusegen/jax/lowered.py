@@ -18,6 +18,7 @@ from fusegen.backend.arrays.rows import Rows, tail_of
 from fusegen.backend.host.unmade import unmade
 from fusegen.backend.memory import Memory
 from fusegen.ir import graph as g
+from fusegen.ir.errors import InternalError
 from fusegen.ir.kernel import Param
 from fusegen.jax import shapes
 from fusegen.jax.asked import Asked
@@ -72,6 +73,8 @@ def _operand(node: g.Input, array: Any, rows: Rows) -> Operand:
             return _plain(jnp.broadcast_to(array, rows.lead).reshape(rows.n_rows))
         case g.Axis.ELEMENT:
             return _elements(array, rows)
+        case g.Axis.SCALAR:
+            raise InternalError(f"{node.name}: constants are part of programs of XLA's")
 
 
 def _plain(array: Any) -> Operand:

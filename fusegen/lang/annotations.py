@@ -1,4 +1,5 @@
-"""What a parameter's annotation says of an array: per column, per row, or of elements.
+"""What a parameter's annotation says of an array (per column, per row, or of elements), and of a
+constant (positive, or part of the kernel).
 
 Annotations are the user's: classes, unions, or texts of them (`from __future__ import annotations`,
 quotes). Texts are parsed and their names looked up where the function sees them; nothing is
@@ -14,24 +15,36 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from fusegen.ir import graph as g
 from fusegen.ir.errors import TraceError
 from fusegen.ir.nearest import closest, nearest
 from fusegen.lang.written import parameter_loc, tree_of, written
 
-_AXES = {"PerColumn": g.Axis.PER_COLUMN, "PerRow": g.Axis.PER_ROW}
-_ALIKE = {name.lower(): name for name in _AXES}
+Words = Mapping[str, Any]
+_AXES: Words = {"PerColumn": g.Axis.PER_COLUMN, "PerRow": g.Axis.PER_ROW}
+_CONSTANTS: Words = {"Positive": "positive", "Constant": "constant"}
 _MISSING = object()
+
+if TYPE_CHECKING:
+    Constant = Positive = float
+else:
+
+    class Constant:
+        """Annotates a constant that is part of the kernel: another value is another kernel."""
+
+    class Positive:
+        """Annotates a constant that is a finite number greater than 0, for which merges are
+        proved; calls with others are refused. Whole numbers are floats there."""
 
 
 def axis_of(fn: Callable[..., Any], name: str, annotation: object) -> g.Axis:
     """Which input the parameter `name` of `fn` is. Raises TraceError where the annotation names
     what fusegen does not have, or something like PerRow that is not it, or both kinds."""
-    found = set(_Reader(fn, name).read(annotation))
+    found = set(_Reader(fn, name, _AXES).read(annotation))
     if len(found) > 1:
         raise TraceError(f"the annotation of {name} says per column and per row",
                          where=parameter_loc(fn, name), why="An input is one of them.",
@@ -39,14 +52,21 @@ def axis_of(fn: Callable[..., Any], name: str, annotation: object) -> g.Axis:
     return found.pop() if found else g.Axis.ELEMENT
 
 
-class _Reader:
-    """Reads one annotation: every axis that it names."""
+def constant_of(fn: Callable[..., Any], name: str, annotation: object) -> frozenset[str]:
+    """What the constant `name` of `fn` is said to be: "positive", "constant". Raises as axis_of."""
+    return frozenset(_Reader(fn, name, _CONSTANTS).read(annotation))
 
-    def __init__(self, fn: Callable[..., Any], parameter: str) -> None:
-        self.fn, self.parameter = fn, parameter
+
+class _Reader:
+    """Reads one annotation: what every one of fusegen's words in it means."""
+
+    def __init__(self, fn: Callable[..., Any], parameter: str, words: Words) -> None:
+        self.fn, self.parameter, self.words = fn, parameter, words
+        self.others = "elements" if words is _AXES else "other constants"
+        self.offered = " or ".join(f"fg.{word}" for word in reversed([*words]))
         self.seen: dict[object, object] = {}  # aliases may mean themselves
 
-    def read(self, given: Any) -> Iterator[g.Axis]:
+    def read(self, given: Any) -> Iterator[Any]:
         """An annotation as an object, or as the text of one."""
         key = given if isinstance(given, str) else id(given)
         if given is None or key in self.seen:
@@ -58,7 +78,8 @@ class _Reader:
             case typing.ForwardRef():
                 yield from self._text(given.__forward_arg__)
             case type() if not typing.get_args(given):
-                yield from (_AXES[c.__name__] for c in given.__mro__ if c.__name__ in _AXES)
+                yield from (self.words[c.__name__] for c in given.__mro__
+                            if c.__name__ in self.words)
             case typing.TypeVar():
                 yield from self._each((given.__bound__, *given.__constraints__))
             case typing.NewType():
@@ -74,20 +95,21 @@ class _Reader:
                 inner = [a for a in typing.get_args(given) if not isinstance(a, str)]
                 self._refuse_inner(self._each(inner))
 
-    def _each(self, given: Any) -> Iterator[g.Axis]:
+    def _each(self, given: Any) -> Iterator[Any]:
         for one in given:
             yield from self.read(one)
 
-    def _refuse_inner(self, axes: Iterator[g.Axis]) -> None:
+    def _refuse_inner(self, axes: Iterator[Any]) -> None:
         """Of what a list, a tuple, … holds: an input is one array."""
         if any(True for _ in axes):
-            self._refuse("holds PerColumn or PerRow inside of something else",
+            first = self.offered.partition(" ")[0]
+            self._refuse(f"holds {' or '.join(self.words)} inside of something else",
                          "An input is one array.",
-                         "Write fg.PerRow or fg.PerColumn alone, or fg.PerRow | None.")
+                         f"Write {self.offered} alone, or {first} | None.")
 
     # ---- texts ----
 
-    def _text(self, text: str) -> Iterator[g.Axis]:
+    def _text(self, text: str) -> Iterator[Any]:
         try:
             tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError):  # words for the reader
@@ -97,7 +119,7 @@ class _Reader:
             return
         yield from self._syntax(tree)
 
-    def _syntax(self, node: ast.expr) -> Iterator[g.Axis]:
+    def _syntax(self, node: ast.expr) -> Iterator[Any]:
         match node:
             case ast.Constant(value=str() as text):
                 yield from self.read(text)
@@ -118,9 +140,9 @@ class _Reader:
                 parts = [n for n in ast.walk(node) if isinstance(n, ast.Name | ast.Attribute)]
                 if any(True for part in parts for _ in self._syntax(part)):
                     self._refuse("is computed", "Annotations are read, not run.",
-                                 "Write fg.PerRow or fg.PerColumn.")
+                                 f"Write {self.offered}.")
 
-    def _generic(self, of: ast.expr, inner: ast.expr) -> Iterator[g.Axis]:
+    def _generic(self, of: ast.expr, inner: ast.expr) -> Iterator[Any]:
         """Optional[…], Union[…] and Annotated[…] say what they hold; others hold no input."""
         parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
         found = self._found(of)
@@ -158,9 +180,9 @@ class _Reader:
 
     def _ours(self, module: types.ModuleType, name: str) -> Any:
         if name not in vars(module):
-            guess = _alike(name) or nearest(name, _AXES)
+            guess = self._alike(name) or nearest(name, self.words)
             self._refuse(f"names {name}, which fusegen does not have", "",
-                         guess or "Write fg.PerRow or fg.PerColumn; elements need no annotation.")
+                         guess or f"Write {self.offered}; {self.others} need no annotation.")
         return vars(module)[name]
 
     def _name(self, name: str) -> Any:
@@ -206,15 +228,21 @@ class _Reader:
                 return _text_of(value)
         return _MISSING
 
-    def _unknown(self, node: ast.expr) -> Iterator[g.Axis]:
+    def _unknown(self, node: ast.expr) -> Iterator[Any]:
         """A name that is nowhere: what its last word says, for that is all there is."""
         yield from self._word(_last(node), ast.unparse(node))
 
-    def _word(self, word: str, text: str) -> Iterator[g.Axis]:
-        if word in _AXES:
-            yield _AXES[word]
-        elif fix := _alike(word):
+    def _word(self, word: str, text: str) -> Iterator[Any]:
+        if word in self.words:
+            yield self.words[word]
+        elif fix := self._alike(word):
             self._refuse(f"is {text!r}, which is nowhere defined", "", fix)
+
+    def _alike(self, word: str) -> str:
+        """A sentence that offers fusegen's word for what is nearly that."""
+        plain, known = word.lower().replace("_", ""), {name.lower(): name for name in self.words}
+        found = closest(plain, known, cutoff=0.75)
+        return f"Did you mean fg.{known[found]}?" if found and plain[0] == found[0] else ""
 
     def _refuse(self, what: str, why: str, fix: str) -> NoReturn:
         raise TraceError(f"the annotation of {self.parameter} {what}",
@@ -238,10 +266,3 @@ def _last(node: ast.expr) -> str:
             return name
         case _:
             return ""
-
-
-def _alike(word: str) -> str:
-    """A sentence that offers PerRow or PerColumn for what is nearly that."""
-    plain = word.lower().replace("_", "")
-    found = closest(plain, _ALIKE, cutoff=0.75)
-    return f"Did you mean fg.{_ALIKE[found]}?" if found and plain.startswith("p") else ""

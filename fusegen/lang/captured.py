@@ -262,6 +262,11 @@ def _root(module: str | None) -> str:
 _PYTHONS = sysconfig.get_path("stdlib") + os.sep
 
 
+def users(code: CodeType) -> bool:
+    """Is it what a user wrote, and no library's?"""
+    return not ("-packages" in code.co_filename or _is_ours(code) or _is_pythons(code))
+
+
 def _is_ours(code: CodeType) -> bool:
     return code.co_filename.startswith(PACKAGE)
 

@@ -1,18 +1,22 @@
-"""A pipeline's parameters: arrays by position, compile-time constants by keyword."""
+"""A pipeline's parameters: arrays by position, constants by keyword."""
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fusegen.ir.errors import ArgumentError, TraceError
-from fusegen.ir.literals import as_index, constant, constant_key, is_whole
+from fusegen.ir.literals import as_index, constant, constant_key, is_whole, plain
+from fusegen.ir.loc import Loc
 from fusegen.ir.nearest import nearest
-from fusegen.lang.annotations import axis_of
+from fusegen.ir.varying import Number, raw
+from fusegen.lang.annotations import axis_of, constant_of
+from fusegen.lang.value import Value
 from fusegen.lang.written import def_loc, parameter_loc
 
 _SHOWN = ("source", "plan", "derivation", "explain")
@@ -40,6 +44,8 @@ class Signature:
     arrays: tuple[str, ...]
     optional: frozenset[str]
     constants: Mapping[str, Any]  # default, or REQUIRED
+    fixed: frozenset[str] = frozenset()  # constants annotated fg.Constant
+    positive: Mapping[str, Loc] = field(default_factory=dict)  # annotated fg.Positive, and where
 
     def bind_arrays(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
         """Arrays by name; None counts as absent. Raises ArgumentError."""
@@ -83,8 +89,10 @@ class Signature:
             if name not in self.constants:
                 raise self._unknown(name)
             bound[name] = constant(value)
+        for name, where in self.positive.items():
+            bound[name] = self._checked(name, bound[name], where)
         try:
-            hash(tuple(bound.values()))  # defaults among them
+            hash(tuple(map(raw, bound.values())))  # defaults among them
         except TypeError:
             raise self._unusable(bound) from None
         missing = [n for n, v in bound.items() if v is REQUIRED]
@@ -92,6 +100,18 @@ class Signature:
             raise ArgumentError(f"{self.name} needs the constant {missing[0]}",
                                 fix=f"Pass {missing[0]}=… by keyword.")
         return bound
+
+    def _checked(self, name: str, value: Any, where: Loc) -> Any:
+        """A constant annotated fg.Positive, as a float."""
+        known = type(value) is Number and value.magnitude() > 0
+        if known or value is REQUIRED or isinstance(value, Value):
+            return value
+        number = plain(value)
+        if number is None or isinstance(number, bool) or not 0 < number <= sys.float_info.max:
+            raise ArgumentError(f"{self.name}: {name} is {value!r:.60}, no finite number above 0",
+                                where=where, why=f"{name} is annotated fg.Positive.",
+                                fix="Leave the annotation out where other numbers make sense.")
+        return float(number)
 
     def _unusable(self, bound: Mapping[str, Any]) -> ArgumentError:
         """For constants of which one cannot be hashed."""
@@ -187,10 +207,12 @@ def signature_of(fn: Callable[..., Any]) -> Signature:
     arrays: list[str] = []
     optional: set[str] = set()
     constants: dict[str, Any] = {}
+    said: dict[str, frozenset[str]] = {}
     for name, parameter in inspect.signature(fn).parameters.items():
         _check_parameter(fn, parameter)
         if parameter.kind is parameter.KEYWORD_ONLY:
             constants[name] = constant(parameter.default)
+            said[name] = constant_of(fn, name, parameter.annotation)
             continue
         arrays.append(name)
         if parameter.default is None:
@@ -198,7 +220,10 @@ def signature_of(fn: Callable[..., Any]) -> Signature:
     if not arrays:
         raise TraceError("a pipeline needs at least one array", where=def_loc(fn),
                          fix="Give it a positional parameter.")
-    return Signature(fn.__name__, tuple(arrays), frozenset(optional), constants)
+    return Signature(
+        fn.__name__, tuple(arrays), frozenset(optional), constants,
+        frozenset(n for n, words in said.items() if "constant" in words),
+        {n: parameter_loc(fn, n) for n, words in said.items() if "positive" in words})
 
 
 def _check_parameter(fn: Callable[..., Any], parameter: inspect.Parameter) -> None:

@@ -19,8 +19,9 @@ from fusegen.ir.literals import plain
 from fusegen.ir.loc import Loc
 from fusegen.ir.names import Taken, c_identifier
 from fusegen.ir.nesting import alike
+from fusegen.ir.varying import Book, Number, names_in, raw
 from fusegen.lang.annotations import axis_of
-from fusegen.lang.captured import watches_of
+from fusegen.lang.captured import users, watches_of
 from fusegen.lang.signature import constants_key
 from fusegen.lang.value import ACTIVE, Builder, Value, builder, here, lift
 
@@ -104,6 +105,7 @@ def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any
     fn = pipeline.fn
     code = inspect.unwrap(fn).__code__
     where = Loc(code.co_filename, code.co_firstlineno, f"def {fn.__name__}(…)")
+    book = book_of(constants)
     build = Builder(codes={code})
     args: list[Value | None] = []
     inputs: list[g.Input] = []
@@ -123,17 +125,33 @@ def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any
         structure = _flatten(result, outputs, where, build)
     nodes = g.topological((*inputs, *outputs))
     names = unique_names(nodes, build)
+    if book is not None and any("type" in code.co_names for code in build.ran if users(code)):
+        for name in constants:
+            book.settle(name, "the text may ask for its type")
     graph = g.Graph(
         name=c_identifier(pipeline.name), loc=where, inputs=tuple(inputs), nodes=nodes,
         outputs=tuple(outputs), output_names=_output_names(structure, outputs, names),
         structure=structure, names=names,
         named=frozenset(n for n in nodes if n in build.labels or n in build.returned),
-        constants=tuple(sorted(constants.items())),
+        constants=tuple(sorted((n, raw(v)) for n, v in constants.items())),
+        varying=frozenset(n for n, v in constants.items() if type(v) is Number),
+        guards=() if book is None else tuple(book.guards),
         captured=build.watches + watches_of([fn, *build.functions], build.ran),
         allow_cancellation=pipeline.allow_cancellation, like=pipeline.like,
     )
     _verify(graph)
     return graph
+
+
+def varying(constants: Mapping[str, Any], names: Collection[str]) -> tuple[dict[str, Any], Book]:
+    """The constants with some of them as `Number`s, and what is noted of these."""
+    book = Book(here, Value)
+    return {n: Number(v, n, book) if n in names else v for n, v in constants.items()}, book
+
+
+def book_of(constants: Mapping[str, Any]) -> Book | None:
+    """Where the Numbers among the constants note what is asked of them; None without any."""
+    return next((v.book for v in constants.values() if type(v) is Number), None)
 
 
 def leaves(result: object) -> Iterator[object]:
@@ -160,7 +178,7 @@ def _flatten(
                                  where=where, why="Results are found by their keys.",
                                  fix="Use strings or numbers.")
         return {k: _flatten(v, outputs, where, build) for k, v in result.items()}
-    if plain(result) is not None:
+    if type(result) is Number or plain(result) is not None:
         result = Value(lift(result))
     if not isinstance(result, Value):
         raise TraceError(
@@ -201,9 +219,9 @@ def unique_names(
     node that has one by now may have."""
     names: dict[g.Node, str] = {}
     taken = Taken()
-    for node in nodes:
+    for node in sorted(nodes, key=lambda n: getattr(n, "formula", "") != ""):
         if isinstance(node, g.Input):
-            names[node] = taken.free(c_identifier(node.name))
+            names[node] = taken.free(c_identifier(_input_name(node, build)))
     for known in (True, False):
         for name in () if known else kept:
             taken.add(name)
@@ -213,6 +231,13 @@ def unique_names(
             wish = c_identifier(build.labels[node] if known else _described(node, names))
             names[node] = taken.free(wish)
     return names
+
+
+def _input_name(node: g.Input, build: Builder) -> str:
+    """Its own; of what Python made of constants, the local variable's."""
+    if isinstance(node.formula, str):
+        return node.name
+    return build.labels.get(node) or "_".join(["of", *sorted(names_in(node.formula))])
 
 
 def _described(node: g.Node, names: dict[g.Node, str]) -> str:

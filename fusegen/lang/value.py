@@ -17,6 +17,7 @@ from fusegen.ir.errors import TraceError, UnknownName
 from fusegen.ir.literals import fits_float, plain
 from fusegen.ir.loc import Loc
 from fusegen.ir.ops import OPS, of_ufunc
+from fusegen.ir.varying import Number, raw, written
 from fusegen.ir.watches import Watches
 from fusegen.lang.advice import instead, remedy, shown
 from fusegen.lang.blame import PACKAGE, line_outside
@@ -24,7 +25,8 @@ from fusegen.lang.blame import PACKAGE, line_outside
 _LANGUAGE_FILES = {
     f"{PACKAGE}{file}.py"
     for file in ("lang/value", "lang/trace", "lang/elementwise", "lang/reductions", "lang/columns",
-                 "lang/words", "lang/own", "lang/callables", "pipeline/pipeline")
+                 "lang/words", "lang/own", "lang/callables", "pipeline/pipeline", "ir/varying",
+                 "ir/literals")
 }
 
 
@@ -171,6 +173,7 @@ class Builder:
     made: dict[g.Node, int] = field(default_factory=dict)  # the values of `nodes`, numbered
     outer: Builder | None = None  # around it: a monoid's lift may use the pipeline's values
     labels: dict[g.Node, str] = field(default_factory=dict)
+    scalars: dict[str, g.Node] = field(default_factory=dict)  # by the text of their formulas
     returned: set[g.Node] = field(default_factory=set)
     codes: set[CodeType] = field(default_factory=set)
     at: Loc | None = None  # the line that new nodes belong to, where it is not the caller's
@@ -197,6 +200,8 @@ class Builder:
             for name, value in frame.f_locals.items():
                 if isinstance(value, Value):
                     self.labels.setdefault(value.node, name)
+                elif type(value) is Number and repr(value.formula) in self.scalars:
+                    self.labels.setdefault(self.scalars[repr(value.formula)], name)
 
 
 ACTIVE: ContextVar[Builder | None] = ContextVar("fusegen_builder", default=None)
@@ -241,6 +246,11 @@ def lift(value: object) -> g.Node:
                     "Call that pipeline inside this one, or pass its results as an array.",
                     )
         return value.node
+    if type(value) is Number and build.outer is None:  # laws of monoids are of numbers
+        magnitude = value.magnitude()
+        if magnitude:
+            return _scalar(value, magnitude)
+        value = raw(value)
     number = plain(value)
     if number is not None:
         if not fits_float(number):
@@ -251,6 +261,14 @@ def lift(value: object) -> g.Node:
             remedy(value))
 
 
+def _scalar(value: Number, magnitude: int) -> g.Node:
+    """A number of the call: a constant, or what Python makes of constants."""
+    build, formula = builder(), value.formula
+    name = formula if isinstance(formula, str) else written(formula)
+    node = build.add(g.Input(name, g.Axis.SCALAR, here(), formula, magnitude)).node
+    return build.scalars.setdefault(repr(formula), node)
+
+
 def counted(node: g.Node) -> g.Node:
     """A condition as 0 or 1; other nodes as they are."""
     return apply("where", Value(node), 1, 0).node if is_condition(node) else node
@@ -258,6 +276,8 @@ def counted(node: g.Node) -> g.Node:
 
 def apply(op: str, *args: object) -> Value:
     """Record the elementwise operation `op`; operands may be numbers."""
+    if op == "pow" and type(args[1]) is Number:
+        args = (args[0], args[1].number("it is an exponent"))
     nodes = tuple(lift(a) for a in args)
     rule = OPS[op].rule
     if rule in ("arith", "float", "bool") and any(map(is_condition, nodes)):

@@ -22,6 +22,7 @@ from fusegen.ir.names import Taken
 from fusegen.ir.nearest import nearest
 from fusegen.ir.nesting import nest
 from fusegen.ir.shared import Recent
+from fusegen.ir.varying import Number, raw
 from fusegen.lang.blame import blames
 from fusegen.lang.signature import check_names, constants_key
 from fusegen.lang.trace import inline, leaves, unique_names
@@ -116,8 +117,10 @@ class Gradient(Pipeline):
         """`stationary` for this forward text, its answers kept on disk."""
         arrays = self.forward.signature.arrays
         present = frozenset(n for n, v in zip(arrays, own, strict=True) if v is not None)
-        digest = self.forward.traced(present, constants).digest
+        numbers = {n: raw(v) for n, v in constants.items()}
+        digest = self.forward.traced(present, numbers).digest
         names = unique_names(g.topological(outputs), builder())
+        varying = sorted(n for n, v in constants.items() if type(v) is Number)
 
         def prove(output: g.Node, pivot: g.Reduce) -> Obligation:
             load("sympy")
@@ -126,7 +129,7 @@ class Gradient(Pipeline):
             return stationary(output, pivot, names)
 
         def prover(output: g.Node, pivot: g.Reduce) -> Obligation:
-            key = ("stationary", digest, names[output], names[pivot])
+            key = ("stationary", digest, names[output], names[pivot], repr(varying))
             return kept(key, functools.partial(prove, output, pivot), _settled, Obligation,
                         self.name)
 

@@ -63,7 +63,8 @@ class Stabilized(Pipeline):
         """As Pipeline.explain, with what was rewritten and its proof."""
         from fusegen.pipeline.explain import Explanation
 
-        return Explanation(self.name, self.original.fn, self.work(**more), stabilized=True)
+        work = self.work(**more)
+        return Explanation(self.name, self.original.fn, work, self.traces.settled, stabilized=True)
 
 
 def _may_change(pipeline: Pipeline) -> bool:

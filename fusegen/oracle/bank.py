@@ -18,9 +18,11 @@ import numpy as np
 
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType
+from fusegen.ir.varying import samples_of
 
 Array = np.ndarray[Any, Any]
 
+_SIZES = 7  # at most that scalars have, in varying.samples_of
 _PER_ROW = (1.0, 0.5, -1.0, 2.0, 0.1, 10.0, 0.0)
 
 
@@ -59,13 +61,15 @@ class Bank:
 
     def named(self, graph: g.Graph) -> dict[str, Array]:
         """The rows under the kernel's names."""
-        return {graph.names[i]: self.inputs[i.name] for i in graph.inputs}
+        return {graph.names[i]: self.inputs[i.name] for i in graph.read}
 
 
 def bank_of(graph: g.Graph, dtypes: Mapping[str, DType], n_cols: int, seed: int = 0) -> Bank:
     """All rows of the bank for a graph's inputs; the same seed gives the same rows."""
     varying = [i for i in graph.inputs if i.axis is not g.Axis.PER_ROW]
     picks = _picks(max(1, len(varying)))
+    if graph.scalars:  # every row meets every size of theirs
+        picks = np.tile(picks, (_SIZES, 1))
     inputs = {}
     for k, node in enumerate(varying):
         inputs[node.name] = _typed(_table(n_cols, seed, k), dtypes[node.name], n_cols)[picks[:, k]]
@@ -73,7 +77,18 @@ def bank_of(graph: g.Graph, dtypes: Mapping[str, DType], n_cols: int, seed: int 
         if node.axis is g.Axis.PER_ROW:
             column = np.resize(_PER_ROW, len(picks))[:, None]
             inputs[node.name] = _typed(column, dtypes[node.name], n_cols)
-    return Bank(n_cols, inputs, picks)
+    return Bank(n_cols, inputs | scalars_of(graph, len(picks)), picks)
+
+
+def scalars_of(graph: g.Graph, n_rows: int) -> dict[str, Array]:
+    """A number for every scalar in every row, the first rows with the most usual ones."""
+    found = {}
+    for k, node in enumerate(graph.scalars):
+        samples = np.roll(samples_of(node.magnitude), k)
+        some = np.arange(n_rows) * _SIZES // n_rows % len(samples)
+        found[node.name] = np.asarray(samples[some], np.float32)[:, None]
+    return found
+
 
 
 @functools.cache

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fusegen.backend.arrays.layout import Layout, lay_out
 from fusegen.backend.arrays.rows import Axes
 from fusegen.backend.backend import Executable, Progress, Trial
 from fusegen.backend.memory import Adopted
+from fusegen.backend.scalars import scalars_in
 from fusegen.compile.passes import Work
 from fusegen.ir.errors import ArgumentError
 from fusegen.ir.shared import lazy
@@ -25,6 +26,7 @@ class Call:
 
     variants: Variants
     layout: Layout
+    constants: Mapping[str, Any]
 
     @property
     def key(self) -> Key:
@@ -75,11 +77,14 @@ def run_on(
 
 
 def prepare(
-    variants: Variants, adopted: Mapping[str, Adopted], axis: Axes = -1, out: Any = None,
-    keepdims: bool = False,
+    variants: Variants, adopted: Mapping[str, Adopted], constants: Mapping[str, Any],
+    axis: Axes = -1, out: Any = None, keepdims: bool = False,
 ) -> Call:
     """Lay out inputs and results. Raises ShapeError, DTypeError, ArgumentError."""
     memory = next(iter(adopted.values())).memory
     strips = variants.takes_side_by_side(memory)
     layout = lay_out(variants.graph, variants.params, adopted, axis, out, keepdims, strips)
-    return Call(variants, layout)
+    scalars = scalars_in(variants.graph, variants.params, constants)
+    if scalars:
+        layout = replace(layout, arrays={**layout.arrays, **scalars})
+    return Call(variants, layout, constants)

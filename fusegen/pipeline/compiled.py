@@ -45,10 +45,11 @@ class Compiled:
 
     def __init__(
         self, signature: Signature, choices: Choices, variants: Variants, rows: Rows,
-        recipe: tuple[Any, dict[str, Any]],
+        constants: Mapping[str, Any], recipe: tuple[Any, dict[str, Any]],
     ) -> None:
         self.signature, self.choices, self._recipe = signature, choices, recipe
         self.tuned: Tuned | None = None
+        self._constants = constants
         self._variants, self._recall = variants, Recall(signature.arrays)
         target = choices.target or target_named(HERE)
         memory = backend_of(target).memory
@@ -77,7 +78,8 @@ class Compiled:
             raise ArgumentError(f"compiled for {wanted}; called with {shown}",
                                 fix="Compile again, or convert the arrays.")
         one_memory(adopted)
-        call = prepare(self._variants, adopted, axis, out, check_flag("keepdims", keepdims))
+        call = prepare(self._variants, adopted, self._constants, axis, out,
+                       check_flag("keepdims", keepdims))
         call.run()
         self._recall.learn(call, arrays, named, out, rest)
         return call.hand_back()
@@ -103,7 +105,7 @@ class Compiled:
                                 why="There are no data to run on.",
                                 fix="Give arrays on a GPU, or leave tune out.")
         one_memory(adopted)
-        call = prepare(self._variants, adopted)
+        call = prepare(self._variants, adopted, self._constants)
         if call.layout.rows.n_rows:
             self.work, self.tuned = call.tune()
 
@@ -112,7 +114,7 @@ class Compiled:
         may be captured into a graph."""
         memory = self.work.backend.memory
         if all(a.memory == memory for a in adopted.values()) and not memory.single:
-            call = prepare(self._variants, adopted)
+            call = prepare(self._variants, adopted, self._constants)
             if call.layout.rows.n_rows:
                 _ = call.executable
 

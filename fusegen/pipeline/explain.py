@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
@@ -13,12 +13,14 @@ from fusegen.algebra.proof.html import as_html
 from fusegen.algebra.proof.text import as_text
 from fusegen.compile.passes import Typed, Work
 from fusegen.compile.plan import plan_of
+from fusegen.ir import graph as g
 from fusegen.ir.derivation import Derivation
 from fusegen.ir.forms import FORMS, role_words
 from fusegen.ir.graph_text import formula
 from fusegen.ir.kernel import Sweep
 from fusegen.ir.monoid_text import identity_text, merge_text, state_text
 from fusegen.ir.one_line import one_line, printable
+from fusegen.ir.varying import magnitude_of, names_in, range_text, written
 from fusegen.pipeline.selection import selection
 from fusegen.pipeline.stabilizing import numerical_advice
 from fusegen.rewrite.adjoint.transplant import Text
@@ -31,6 +33,7 @@ class Explanation:
     name: str
     fn: Callable[..., Any]
     work: Work
+    settled: Mapping[str, str] = field(default_factory=dict)  # constants that are parts of kernels
     stabilized: bool = False  # the work is of the text that fg.stabilize made of fn
 
     def sections(self) -> Iterator[tuple[str, list[str]]]:
@@ -41,6 +44,9 @@ class Explanation:
             yield "Numerical safety", advice
         if isinstance(self.fn, Text):
             yield "Derived from it", formula(self.work.graph).splitlines()
+        constants = _constants(self.work.graph, self.settled)
+        if constants:
+            yield "Constants", constants
         yield "Derivation", as_text(self.work.derivation).splitlines()
         for sweep in self.work.typed.program().sweeps:
             if not sweep.monoid.is_empty:
@@ -66,7 +72,9 @@ class Explanation:
     @property
     def title(self) -> str:
         types = ", ".join(f"{n} {d}" for n, d in self.work.dtypes.items())
-        constants = ", ".join(f"{n}={one_line(repr(v))}" for n, v in self.work.graph.constants)
+        graph = self.work.graph
+        constants = ", ".join(f"{n} {'>' if v > 0 else '<'} 0" if n in graph.varying
+                              else f"{n}={one_line(repr(v))}" for n, v in graph.constants)
         shown = [types, constants, f"form {self.work.form}", f"for {self.work.target.name}"]
         role = role_words(self.work.typed.role)
         return f"{self.name}{role}  ({'; '.join(s for s in shown if s)})"
@@ -85,6 +93,34 @@ class Explanation:
                 inner = as_html(self.work.derivation)
             parts.append(f"<h4>{escape(heading)}</h4>\n{inner}")
         return "\n".join(["<div>", *parts, "</div>"])
+
+
+def _constants(graph: g.Graph, settled: Mapping[str, str]) -> list[str]:
+    """Of floats: what a kernel serves every value of, and what it is made for one of."""
+    used = {n for s in graph.scalars for n in names_in(s.formula)}
+    found = []
+    for name, value in graph.constants:
+        if name in graph.varying:
+            what = "an argument of the kernel" if name in used else "not part of the kernel"
+            where = range_text(name, magnitude_of(value))
+            found.append(f"{name}: {what}; one kernel and one proof for {where}")
+        elif name in settled:
+            found.append(f"{name} = {value!r}: part of the kernel: {settled[name]}; every value "
+                         "has a kernel of its own")
+        elif magnitude_of(value):
+            found.append(f"{name} = {value!r}: part of the kernel: a merge needs its number")
+        elif type(value) is float:
+            found.append(f"{name} = {value!r}: part of the kernel, as 0, infinities, NaN and what "
+                         "float32 does not hold are")
+    for guard in graph.guards:
+        if guard.question == "bits":
+            found.append(f"the text as it is where {written(guard.args[0])} is "
+                         f"{float.fromhex(guard.answer)!r}")
+        elif guard.question != "magnitude":
+            left, right = map(written, guard.args)
+            truth = "" if guard.answer else "not "
+            found.append(f"the text as it is where {truth}{left} {guard.question} {right}")
+    return [one_line(line) for line in found]
 
 
 def _operator(sweep: Sweep) -> list[str]:

@@ -62,7 +62,7 @@ def _variant(
     options: dict[str, Any],
 ) -> tuple[Work, Variant]:
     """The text with types, and all of its code."""
-    work = pipeline.work(**options)
+    work = pipeline.work(**options, _fixed=True)
     program, graph = work.typed.program(), work.graph
     places = [graph.names[i] for i in graph.inputs]
     inputs = sorted(program.inputs, key=lambda p: places.index(p.name))

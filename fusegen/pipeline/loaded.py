@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ class _Ran:
 
     layout: Layout
     executable: Executable
+    constants: Mapping[str, Any] = field(default_factory=dict)  # none: they are part of the code
 
 
 class Loaded:

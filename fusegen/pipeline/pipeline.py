@@ -47,7 +47,8 @@ class Pipeline(Held, by_torch.Calls, Exports):
 
     Positional parameters are arrays (element inputs unless annotated
     `fg.PerColumn` or `fg.PerRow`; default None makes one optional), keyword-only parameters are
-    compile-time constants.
+    constants: floats that the text only computes with are arguments of its kernels, all else is
+    part of them (docs/constants.md).
     """
 
     like: tuple[str, ...] = ()  # inputs whose types the results take: a gradient's
@@ -59,7 +60,7 @@ class Pipeline(Held, by_torch.Calls, Exports):
         self.name: str = fn.__name__
         self.identity = by_torch.identity(self.name)
         self.signature: Signature = signature_of(fn)
-        self.traces = Traces(self, self.signature.arrays)
+        self.traces = Traces(self, self.signature.arrays, self.signature.fixed)
         self.derived: Recent[Any, Any] = Recent(MOST)  # made of this one: its gradients
 
     def __repr__(self) -> str:
@@ -139,7 +140,7 @@ class Pipeline(Held, by_torch.Calls, Exports):
         chosen = choices if choices is not None else Choices(form=check_form(form))
         dtypes = {n: a.dtype for n, a in adopted.items()}
         variants = self.of_types(dtypes, constants, chosen)
-        return prepare(variants, adopted, axis, out, sg.check_flag("keepdims", keepdims))
+        return prepare(variants, adopted, constants, axis, out, sg.check_flag("keepdims", keepdims))
 
     @blames
     def reference(
@@ -197,7 +198,7 @@ class Pipeline(Held, by_torch.Calls, Exports):
         check_columns(variants.graph, rows.n_cols)
         options = dict(form=form, target=target, deterministic=deterministic, chunk=chunk, **values)
         specs = {n: Spec(shapes[n], dtypes[n].name) for n in present}
-        found = Compiled(self.signature, choices, variants, rows, (self, options | specs))
+        found = Compiled(self.signature, choices, variants, rows, values, (self, options | specs))
         if tune:
             found.tune(there, present)
         if len(there) == len(present):
@@ -211,9 +212,10 @@ class Pipeline(Held, by_torch.Calls, Exports):
         self, *, target: str = HERE, dtype: DTypes = "float32", n_cols: int | None = None,
         form: str = "auto", chunk: int | None = None, inputs: Collection[str] = (),
         n_rows: int | None = None, deterministic: bool = False, role: str = "call",
-        **constants: Any,
+        _fixed: bool = False, **constants: Any,
     ) -> Work:
-        """A compilation for types; `inputs` names optional inputs to include."""
+        """A compilation for types; `inputs` names optional inputs to include. _fixed: all constants
+        are part of it."""
         for name in sg.check_names("inputs", inputs):
             if name not in self.signature.optional:
                 raise ArgumentError(f"{self.name} has no optional input {name!r}",
@@ -224,7 +226,7 @@ class Pipeline(Held, by_torch.Calls, Exports):
         found = target_named(target)
         dtypes = assumed_dtypes(self.traced(present, values).graph, dtype)
         choices = Choices(form=check_form(form), role=check_role(role), target=found,
-                          chunk=sg.check_whole("chunk", chunk))
+                          chunk=sg.check_whole("chunk", chunk), fixed=_fixed)
         problem = Problem(dtypes=dtypes, n_rows=sg.check_count("n_rows", n_rows, 0),
                           n_cols=sg.check_count("n_cols", n_cols),
                           any_rows=sg.check_flag("deterministic", deterministic))
@@ -264,7 +266,8 @@ class Pipeline(Held, by_torch.Calls, Exports):
         """All of it for a person: str(), and HTML in a notebook. Arguments as for `source`."""
         from fusegen.pipeline.explain import Explanation
 
-        return Explanation(self.name, self.fn, self.work(**more))
+        work = self.work(**more)
+        return Explanation(self.name, self.fn, work, self.traces.settled)
 
     @blames
     def graph(self, *, inputs: Collection[str] = (), **constants: Any) -> nx.DiGraph:

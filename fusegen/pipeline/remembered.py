@@ -16,10 +16,14 @@ from fusegen.backend.arrays.layout import Layout
 from fusegen.backend.arrays.results import maker
 from fusegen.backend.arrays.spans import address, reach
 from fusegen.backend.backend import Bindable, Bound, Executable, Helped
+from fusegen.backend.scalars import bits_in
 from fusegen.ir import graph as g
+from fusegen.ir.dtypes import FLOAT64
+from fusegen.ir.kernel import Param
 from fusegen.ir.literals import constant_key
 from fusegen.ir.nesting import nest
 from fusegen.ir.shared import Lock
+from fusegen.ir.varying import Formula, computed, magnitude_of, names_in
 
 MISS = object()
 _MOST_CALLS = 1024  # remembered per pipeline; more and the memory starts afresh
@@ -38,6 +42,9 @@ class Ran(Protocol):
     @property
     def executable(self) -> Executable: ...
 
+    @property
+    def constants(self) -> Mapping[str, Any]: ...
+
 
 @dataclass(slots=True, kw_only=True)
 class Ready:
@@ -45,24 +52,69 @@ class Ready:
 
     bound: Bound
     apart: tuple[_Apart, ...]  # (i, j, low, high): low < address i − address j < high overlaps
+    scalars: Scalars
     finish: Callable[[list[Any], Any], Any]  # (made, out) → what the pipeline returns
     single: bool  # is that one output?
     sizes: tuple[int, ...]  # of elements, of the arrays that the caller gives
     pupil: Helped | None  # a helper, once it is there, is to serve such calls
 
-    def run(self, pointers: list[int], out: Any) -> Any:
+    def run(self, pointers: list[int], named: Mapping[str, Any], out: Any) -> Any:
         """The results, or MISS where memory overlaps."""
         for i, j, low, high in self.apart:
             if low < pointers[i] - pointers[j] < high:
                 return MISS
+        if self.scalars.names:
+            pointers += self.scalars.words(named)
         return self.finish(self.bound.run(pointers), out)
 
 
+class Scalars:
+    """The scalars of calls that are spelled alike: those that are constants which vary come with
+    the call, the others are what they were."""
+
+    def __init__(
+        self, graph: g.Graph, params: tuple[Param, ...], constants: Mapping[str, Any]
+    ) -> None:
+        formulas = {graph.names[s]: s.formula for s in graph.scalars}
+        given = [p for p in params if p.shape == "scalar"]
+        self.names = tuple(p.name for p in given)
+        plain = _plain(graph)
+        self._usual = tuple(computed(formulas[n], constants) for n in self.names)
+        self._from = tuple(str(formulas[n]) if formulas[n] in plain else "" for n in self.names)
+        self._bits = tuple(bits_in(p.dtype) for p in given)
+        self._single = tuple(p.dtype != FLOAT64 for p in given)
+
+    def words(self, named: Mapping[str, Any]) -> list[int]:
+        """Their words for a call with these constants."""
+        return [bits(named.get(name, usual)) for bits, name, usual in
+                zip(self._bits, self._from, self._usual, strict=True)]
+
+    def numbers(self, varying: list[str]) -> tuple[tuple[int, float, bool], ...]:
+        """For a helper: the place of each among these names, or -1 and its number; whether it has
+        32 bits."""
+        return tuple((varying.index(name) if name in varying else -1, usual, single)
+                     for name, usual, single in
+                     zip(self._from, self._usual, self._single, strict=True))
+
+
+def _plain(graph: g.Graph) -> set[Formula]:
+    """Constants that vary of which the text asks their magnitude alone, and computes nothing."""
+    asked = [a for c in graph.guards if c.question != "magnitude" for a in c.args]
+    made = [s.formula for s in graph.scalars if not isinstance(s.formula, str)]
+    made += [a for c in graph.guards for a in c.args if not isinstance(a, str)]
+    return set(graph.varying - frozenset().union(*map(names_in, (*asked, *made))))
+
+
 class Recall:
-    """What one pipeline, or one that is compiled, remembers. `rest` of a call: axis, form, …"""
+    """What one pipeline, or one that is compiled, remembers. `rest` of a call: axis, form, …
+
+    Of a constant that varies only the magnitude is remembered; its number goes to the kernel.
+    """
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names  # of positional arrays
+        self._varying: frozenset[str] = frozenset()  # constants
+        self._settled: frozenset[str] = frozenset()  # those that did not vary in some call
         self._ready: dict[Any, Ready] = {}
         self._compiled: Any = None  # what a helper remembers
 
@@ -85,7 +137,7 @@ class Recall:
             return MISS
         if ready.pupil is not None:
             self._teach(ready, (arrays, named, out, rest))
-        return ready.run(seen[1], out)
+        return ready.run(seen[1], named, out)
 
     def learn(
         self, call: Ran, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any,
@@ -98,6 +150,7 @@ class Recall:
             return
         for reader in readers:
             _READERS.update(dict.fromkeys(reader.types, reader.read))
+        self._vary(_plain(layout.graph), named)
         seen = self._spell(arrays, named, out, rest)
         if seen is None:
             return
@@ -112,6 +165,18 @@ class Recall:
             if ready.pupil is not None:
                 self._teach(ready, (arrays, named, out, rest))
 
+    def _vary(self, varying: set[Formula], named: Mapping[str, Any]) -> None:
+        """Learn which constants vary. What was spelled otherwise is not asked for any more."""
+        floats = {n for n, v in named.items() if n not in self._names and magnitude_of(v)}
+        settled = self._settled | (floats - varying)
+        now = (self._varying | (floats & varying)) - settled
+        if now != self._varying:
+            with _LOCK.held():
+                self._varying = now
+                if self._compiled is not None:
+                    self._compiled.vary(tuple(now))
+        self._settled = settled
+
     def _teach(self, ready: Ready, call: tuple[Any, ...]) -> None:
         """Calls like this one are the helper's from now on, if there is one, and it takes them."""
         pupil = ready.pupil
@@ -120,9 +185,11 @@ class Recall:
             return
         with _LOCK.held():
             if self._compiled is None:
-                self._compiled = helper.Calls(self.find, self._names, _MOST_CALLS)
+                self._compiled = helper.Calls(self.find, self._names, _MOST_CALLS,
+                                              tuple(self._varying))
             finish = None if ready.single else ready.finish
-            self._compiled.learn(*call, pupil.plan(ready.sizes, finish))
+            numbers = ready.scalars.numbers([n for n in call[1] if n in self._varying])
+            self._compiled.learn(*call, pupil.plan(ready.sizes, numbers, finish))
             vars(self)["find"] = self._compiled.find
         ready.pupil = None
 
@@ -140,6 +207,8 @@ class Recall:
                 key.append(name)
                 if name in self._names:
                     _add(value, key, pointers)
+                elif name in self._varying and (magnitude := magnitude_of(value)):
+                    key.append(magnitude)
                 else:
                     key.append(constant_key(value))
             if out is not None:
@@ -194,12 +263,14 @@ def _ready(call: Ran, order: list[str], pointers: list[int], out: Any) -> Ready 
     if [address(v) for v in views] != pointers:
         return None
     # Inputs that the pipeline does not use have a name of their own that no launch asks for.
-    names = (*(kernel.get(n, f"{n} (unused)") for n in order), *given, *(p.name for p in fresh))
+    scalars = Scalars(graph, layout.params, call.constants)
+    names = (*(kernel.get(n, f"{n} (unused)") for n in order), *given, *scalars.names,
+             *(p.name for p in fresh))
     rows = layout.rows
     makers = tuple(maker(p, rows, like) for p in fresh)
     bound = executable.bound(layout.arrays, rows.n_rows, rows.n_cols, names, like.given, makers)
     return Ready(
-        bound=bound,
+        bound=bound, scalars=scalars,
         apart=_apart(views, len(order)), finish=_finish(structure, places, len(outputs)),
         single=structure == 0, sizes=tuple(v.itemsize for v in views),
         pupil=bound if isinstance(bound, Helped) else None,

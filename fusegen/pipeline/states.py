@@ -19,6 +19,7 @@ from fusegen.backend.arrays.results import Result, hand_back, new_result
 from fusegen.backend.arrays.rows import Rows
 from fusegen.backend.arrays.spans import address, phase
 from fusegen.backend.memory import Adopted
+from fusegen.backend.scalars import scalars_in
 from fusegen.compile.roles import MERGED, STATES
 from fusegen.ir.dtypes import UINT8, DType
 from fusegen.ir.errors import ArgumentError, ShapeError
@@ -77,13 +78,15 @@ def states_of(
         states = made.written
         if rows.n_cols == 0:
             none = _stacked([], rows.n_rows, roles.layout, like)
-            _run(roles.merge, {STATES: none, MERGED: states}, (rows.n_rows, 0), like)
+            given = {STATES: none, MERGED: states, **roles.scalars(roles.merge)}
+            _run(roles.merge, given, (rows.n_rows, 0), like)
         else:
             fold = roles.fold
             given = {fold.graph.names[i]: adopted[i.name].array for i in fold.graph.inputs}
             copies = [a for n, a in arrays.items() if address(a) != address(given[n])]
             fields = _fields(states, fold.program.outputs, roles.layout)
-            _run(fold, {**arrays, **fields}, (rows.n_rows, rows.n_cols), like, at, copies)
+            arrays |= fields | roles.scalars(fold)
+            _run(fold, arrays, (rows.n_rows, rows.n_cols), like, at, copies)
         array = hand_back(made, param, shape, like)
     return States(array, roles.layout, rows.n_cols, pipeline.name, tuple(dtypes.items()),
                   tuple(constants.items()))
@@ -119,8 +122,8 @@ def merge(pipeline: Pipeline, *states: States) -> States:
         n_rows = int(parts[0].shape[0])
         stacked = _stacked(parts, n_rows, roles.layout, like)
         made, param, shape = _made(lead, roles.layout, like)
-        _run(roles.merge, {STATES: stacked, MERGED: made.written}, (n_rows, len(parts)), like,
-             copies=[stacked])
+        arrays = {STATES: stacked, MERGED: made.written, **roles.scalars(roles.merge)}
+        _run(roles.merge, arrays, (n_rows, len(parts)), like, copies=[stacked])
         array = hand_back(made, param, shape, like)
     return replace(first, array=array, n_cols=sum(s.n_cols for s in states))
 
@@ -139,7 +142,8 @@ def finished(pipeline: Pipeline, states: States) -> Any:
     with like.memory.working(like):
         whole, outputs = _rows_of(like, states.layout), finish.program.outputs
         results = [new_result(p, rows, like) for p in outputs]
-        arrays = _fields(whole, finish.program.inputs, states.layout)
+        fields = [p for p in finish.program.inputs if p.field]
+        arrays = _fields(whole, fields, states.layout) | roles.scalars(finish)
         arrays |= {p.name: r.written for p, r in zip(outputs, results, strict=True)}
         _run(finish, arrays, (rows.n_rows, states.n_cols), like, copies=[whole])
         found = [hand_back(r, p, rows, like) for p, r in zip(outputs, results, strict=True)]
@@ -170,6 +174,10 @@ class Roles:
     @property
     def layout(self) -> StateLayout:
         return self.merge.states
+
+    def scalars(self, variants: Variants) -> dict[str, Any]:
+        """Numbers that a program takes beside arrays, by parameter name."""
+        return scalars_in(variants.graph, variants.params, self.constants)
 
     def _of(self, role: Role) -> Variants:
         return self.pipeline.of_types(self.dtypes, self.constants, Choices(role=role))

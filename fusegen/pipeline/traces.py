@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 from fusegen.compile.passes import Traced, Typed, trace_pipeline
 from fusegen.ir.dtypes import DType
+from fusegen.ir.literals import plain
 from fusegen.ir.shared import Recent, steady
+from fusegen.ir.varying import Number, magnitude_of
 from fusegen.ir.watches import Watches
 from fusegen.lang.signature import constants_key
-from fusegen.lang.trace import Traceable, is_tracing
+from fusegen.lang.trace import Traceable, is_tracing, varying
 from fusegen.lang.value import builder
 from fusegen.pipeline.remembered import Recall
 from fusegen.pipeline.variants import Choices, Variants
 
+_MOST_ANSWERS = 16  # sets of answers that a text may get about its constants
 MOST = 256  # combinations of constants, inputs and types that a pipeline remembers
 
 
 class Traces:
     """Graphs by inputs and constants, variants by types, and calls, of one text.
 
+    `settled`: floats that graphs are made for the values of, with the reasons; graphs are made for
+    all values of the others, as far as the text's own questions have the same answers.
+
     `watches` say where the values were found that the text uses besides its parameters. When one
     of them has changed, the text is traced again; what equal graphs compile to is kept.
     """
 
-    def __init__(self, pipeline: Traceable, arrays: tuple[str, ...]) -> None:
+    def __init__(
+        self, pipeline: Traceable, arrays: tuple[str, ...], fixed: Collection[str] = ()
+    ) -> None:
         self.pipeline, self._arrays = pipeline, arrays
         self.watches = Watches()
         self.graphs: Recent[Any, Traced] = Recent(MOST)
+        self.general: Recent[Any, tuple[Traced, ...]] = Recent(MOST)
+        self._fixed = dict.fromkeys(fixed, "it is annotated fg.Constant")
+        self.settled: Mapping[str, str] = self._fixed
         self.variants: Recent[Any, Variants] = Recent(MOST)
-        self.by_digest: Recent[Any, Variants] = Recent(MOST)
+        self.alone: Recent[Any, bool] = Recent(MOST)  # of which every value has variants of its own
         self.recall = Recall(arrays)
 
     def are_stale(self) -> bool:
@@ -39,15 +51,17 @@ class Traces:
             return False
         fresh = self.watches.renewed()
         if fresh is None:
-            self.graphs, self.variants, self.watches = Recent(MOST), Recent(MOST), Watches()
-            self.recall = Recall(self._arrays)
+            self.graphs, self.general, self.watches = Recent(MOST), Recent(MOST), Watches()
+            self.settled, self.recall = self._fixed, Recall(self._arrays)
         else:
             self.watches = fresh
         return fresh is None
 
     def traced(self, present: frozenset[str], constants: dict[str, Any]) -> Traced:
-        """The graph for these inputs and constants. Raises TraceError."""
+        """The graph for these inputs and these very constants. Raises TraceError."""
         self.are_stale()
+        if is_tracing():
+            constants = {n: plain(v) if type(v) is Number else v for n, v in constants.items()}
         key = (present, constants_key(constants))
         found = self.graphs.get(key)
         if found is None:
@@ -61,23 +75,87 @@ class Traces:
         """One graph, by the key of its constants: it is made again when it is asked for."""
         self.graphs.pop((present, constants))
 
+    def varied(self, present: frozenset[str], constants: dict[str, Any]) -> Traced:
+        """The graph for these inputs and all constants like these: floats that the text only
+        computes with are its scalars. Raises TraceError."""
+        self.are_stale()
+        names = frozenset(n for n, v in constants.items()
+                          if magnitude_of(v) and n not in self.settled)
+        if not names:
+            return self.traced(present, constants)
+        rest = {n: v for n, v in constants.items() if n not in names}
+        key = (present, names, constants_key(rest))
+        known = self.general.get(key) or ()
+        for found in known:
+            if all(guard.holds(constants) for guard in found.graph.guards):
+                return found
+        if len(known) < _MOST_ANSWERS:
+            made = self._varied(present, constants, names)
+            if made is not None:
+                self.general.put(key, (*known, made))
+                self.watches = self.watches + made.graph.captured
+                return made
+        else:
+            self.settle(dict.fromkeys(names, "the text asks too much of its number"))
+        return self.varied(present, constants)  # with fewer names
+
+    def _varied(
+        self, present: frozenset[str], constants: dict[str, Any], names: frozenset[str]
+    ) -> Traced | None:
+        """None where some of the constants are settled instead."""
+        given, book = varying(constants, names)
+        made = None
+        with suppress(Exception):
+            made = trace_pipeline(self.pipeline, present, given)
+        if made is None:
+            self.traced(present, constants)  # raises what is wrong with the text
+            self.settle(dict.fromkeys(names, "the text does not run without its number"))
+            return None
+        self.settle(book.settled)
+        return None if book.settled else made
+
+    def settle(self, why: Mapping[str, str]) -> None:
+        """Constants that are part of the kernel from now on, each with the reason."""
+        self.settled = {**why, **self.settled}
+
     def of_types(
         self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices
     ) -> Variants:
         """What runs for arrays of these types. Raises what is wrong with the text."""
-        self.are_stale()
-        types = tuple(dtypes.items())
-        key = (types, constants_key(constants), choices)
-        found = self.variants.get(key)
-        if found is None:
-            with steady():
-                traced = self.traced(frozenset(dtypes), constants)
-                same = (traced.digest, types, choices)
-                found = self.by_digest.get(same)
-                if found is None:
-                    typed = Typed(traced, dtypes, choices.form, choices.role)
-                    found = self.by_digest.put(same, Variants(typed, choices))
+        with steady():
+            if choices.fixed:
+                return self._alone(dtypes, constants, choices)
+            traced = self.varied(frozenset(dtypes), constants)
+            key = (traced.digest, traced.graph.guards, tuple(dtypes.items()), choices)
+            if self.alone.get(key):
+                return self._alone(dtypes, constants, choices)
+            found = self.variants.get(key)
+            if found is None:
+                typed = Typed(traced, dtypes, choices.form, choices.role)
+                if traced.graph.scalars and self._merges_more(typed, constants):
+                    self.alone.put(key, True)
+                    return self._alone(dtypes, constants, choices)
                 if len(self.variants) >= MOST:  # calls would keep what goes from the table
                     self.recall = Recall(self._arrays)
-                self.variants.put(key, found)
+                found = self.variants.put(key, Variants(typed, choices))
         return found
+
+    def _alone(
+        self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices
+    ) -> Variants:
+        """What runs for these very constants."""
+        traced = self.traced(frozenset(dtypes), constants)
+        key = (traced.digest, (), tuple(dtypes.items()), choices)
+        found = self.variants.get(key)
+        if found is None:
+            typed = Typed(traced, dtypes, choices.form, choices.role)
+            found = self.variants.put(key, Variants(typed, choices))
+        return found
+
+    def _merges_more(self, typed: Typed, constants: dict[str, Any]) -> bool:
+        """Is something merged for these very numbers that is not for all like them?"""
+        if typed.form not in ("auto", "online") or not typed.derivation.refusals:
+            return False
+        fixed = self.traced(frozenset(typed.dtypes), constants)
+        alone = Typed(fixed, typed.dtypes, typed.form, typed.role).derivation
+        return len(alone.refusals) < len(typed.derivation.refusals)

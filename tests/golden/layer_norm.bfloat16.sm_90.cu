@@ -13,6 +13,7 @@
 // Launch     layer_norm_kernel<<<blocks · n_rows, threads, 16 · slice>>>; threads % 32 = 0, ≤ 512; clusters of blocks; slice: vectors of a row that a block keeps
 // Assumes    8 divides n_cols
 //            rows of x, weight, bias, add_2 begin on 16 bytes
+//            2^-126 ≤ eps ≤ 2^-13
 //            n_cols ≤ 2^30
 //            n_cols / 8 ≤ slice · blocks
 // Bytes      reads each element once, writes once
@@ -114,7 +115,7 @@ __device__ __forceinline__ void sweep2_map(
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
 layer_norm_kernel(
-    const __nv_bfloat16* __restrict__ x, const __nv_bfloat16* __restrict__ weight_in,
+    const __nv_bfloat16* __restrict__ x, float eps, const __nv_bfloat16* __restrict__ weight_in,
     const __nv_bfloat16* __restrict__ bias_in, __nv_bfloat16* __restrict__ add_2_out,
     long long x_stride, long long add_2_stride, long long n_rows, long long n_cols_wide)
 {
@@ -153,7 +154,7 @@ layer_norm_kernel(
     const State state = cluster_reduce<Team>(folded1, warp_states1);
     const float mean_x = state.mean_x_total / static_cast<float>(n_cols);  // texts.py:118  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
     const float mean_pow = isfinite(mean_x) ? state.mean_pow / static_cast<float>(n_cols) : kNaN;  // texts.py:118  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
-    const float add = mean_pow + 1e-05f;  // texts.py:118  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
+    const float add = mean_pow + eps;  // texts.py:118  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
     const float rsqrt_ = rsqrtf(add);  // texts.py:118  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
 
     // 2. Map the slice, which is still here.

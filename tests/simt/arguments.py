@@ -32,6 +32,14 @@ class Parameter:
         return Parameter(match[1] is not None, match[2], int(match[3]))
 
 
+def number_of(word: int, parameter: Parameter) -> int | float:
+    """The argument that a 64-bit word begins with."""
+    if parameter.letter != "f":
+        return word
+    data = (word % 2**64).to_bytes(8, "little")[: parameter.size]
+    return float(struct.unpack({4: "<f", 8: "<d"}[parameter.size], data)[0])
+
+
 class Kind(enum.IntEnum):
     """Mirrors ArgumentKind in launch.cpp."""
 

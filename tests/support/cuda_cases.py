@@ -13,6 +13,7 @@ from fusegen.backend.arrays.rows import Rows, as_rows
 from fusegen.backend.arrays.spans import phase
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.problem import Problem
+from fusegen.backend.scalars import scalars_in
 from fusegen.backend.target import CUDA_TARGETS
 from fusegen.compile.passes import Typed, Work, trace_pipeline
 from fusegen.ir.dtypes import BFLOAT16, DType, dtype_of
@@ -36,6 +37,7 @@ class Case:
     n_rows: int
     n_cols: int
     constants: dict[str, Any] = field(default_factory=dict)
+    varied: bool = False  # are float constants arguments, as in calls?
     known: dict[Any, Typed] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -60,6 +62,9 @@ class Case:
         key = (form, *self.dtypes.items(), *map(repr, self.constants.items()))
         if key not in self.known:
             traced = trace_pipeline(self.pipeline, frozenset(self.inputs), self.constants)
+            if self.varied:
+                bound = self.pipeline.signature.bind_constants(self.constants)
+                traced = self.pipeline.traces.varied(frozenset(self.inputs), bound)
             self.known[key] = Typed(traced, self.dtypes, form)  # type: ignore[arg-type]
         return self.known[key]
 
@@ -80,6 +85,7 @@ class Case:
             if self.inputs[i.name].ndim == 2 else as_rows(self.inputs[i.name], i.axis, rows)
             for i in work.graph.inputs
         }
+        arrays |= scalars_in(work.graph, program.inputs, self.constants)
         shapes = {"element": (self.n_rows, self.n_cols), "row": (self.n_rows,)}
         for p in program.outputs:
             shape = shapes.get(p.shape, (self.n_rows, p.k))

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import simt
+from simt.arguments import number_of
 
 from fusegen.backend.cuda.run import driver
 
@@ -189,7 +190,8 @@ class Gpu:
             return
         args: list[Any] = []
         for parameter, word in zip(module._parameters[seen["symbol"]], seen["words"], strict=True):
-            args.append(self._array(word, parameter, seen["device"]) if parameter.pointer else word)
+            args.append(self._array(word, parameter, seen["device"]) if parameter.pointer
+                        else number_of(word, parameter))
         arrays = {i for i, a in enumerate(args) if isinstance(a, np.ndarray)}
         module.launch(seen["symbol"], (seen["grid"],), (seen["threads"],), args, outputs=arrays,
                       initialised=arrays, shared_bytes=seen["shared"],

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from simt import compile_module
-from simt.arguments import Parameter
+from simt.arguments import Parameter, number_of
 
 from fusegen.backend.cuda.emit.host import host_source
 from fusegen.backend.cuda.run.geometry import extent_of
@@ -57,7 +57,7 @@ class LaunchedExecutable:
         every = (*self.program.inputs, *self.program.outputs)
         numbers = [s for p in every if p.shape == "element" for s in strides[p.name]]
         numbers += [n_rows, n_cols] + ([extent.inner] if extent.inner else [])
-        pointers = [ctypes.c_void_p(arrays[p.name].ctypes.data) for p in every]
+        pointers = [_argument(arrays[p.name]) for p in every]
         room = None if workspace is None else workspace.ctypes.data
         launch = self.library[f"{self.program.name}_launch"]
         found: int = launch(*pointers, *map(ctypes.c_longlong, numbers), ctypes.c_void_p(room),
@@ -96,7 +96,8 @@ class LaunchedExecutable:
         n_pointers = len(launch.params) + len(launch.scratch)
         given = list(record.arguments[: n_pointers + len(launch.scalars)])
         kinds = self.module._parameters_of(launch.symbol)
-        args: list[Any] = [rooms.at(a, k) for a, k in zip(given, kinds[:n_pointers], strict=False)]
+        args: list[Any] = [rooms.at(a, k) if k.pointer else number_of(a, k)
+                           for a, k in zip(given, kinds[:n_pointers], strict=False)]
         args += [ctypes.c_longlong(a).value for a in given[n_pointers:]]
         scratch = set(range(len(launch.params), n_pointers))
         written = {i for i, p in enumerate(launch.params) if p.output}
@@ -107,6 +108,13 @@ class LaunchedExecutable:
         )
 
 
+def _argument(given: Any) -> Any:
+    """A scalar itself, an array's address."""
+    if given.ndim:
+        return ctypes.c_void_p(given.ctypes.data)
+    return np.ctypeslib.as_ctypes_type(given.dtype)(given.item())
+
+
 class _Rooms:
     """Arrays by their addresses: the caller's, and parts of the workspace up to the next one."""
 
@@ -114,10 +122,10 @@ class _Rooms:
         self, arrays: Mapping[str, Any], workspace: np.ndarray, found: tuple[Launch, ...],
         records: list[_Recorded],
     ) -> None:
-        self.arrays = {a.ctypes.data: bits_of(a) for a in arrays.values()}
+        self.arrays = {a.ctypes.data: bits_of(a) for a in arrays.values() if a.ndim}
         self.start, self.workspace = workspace.ctypes.data, workspace
         pointers = {a for n, r in zip(found, records, strict=True)
-                    for a in r.arguments[: len(n.params) + len(n.scratch)]}
+                    for a in _addresses(n, r)}
         self.begins = sorted(p for p in pointers if p not in self.arrays)
         self.views: dict[int, np.ndarray] = {}
 
@@ -132,6 +140,11 @@ class _Rooms:
         if kind.letter == "x":
             return self.views[address].view(np.int16 if kind.size == 2 else np.uint8)
         return self.views[address].view(f"{kind.letter}{kind.size}")
+
+
+def _addresses(launch: Launch, record: _Recorded) -> list[int]:
+    every = zip((*launch.params, *launch.scratch), record.arguments, strict=False)
+    return [a for p, a in every if getattr(p, "shape", "") != "scalar"]
 
 
 def _text(found: tuple[Launch, ...], host: str) -> str:

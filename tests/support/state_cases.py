@@ -34,6 +34,13 @@ def many(x: Any, w: fg.PerColumn, *, k: int = 3) -> Any:
     return values, at, fg.sum(p * w) / fg.sum(p), fg.sum((x - mean) ** 2), fg.any(x > 2)
 
 
+def tempered(x: Any, *, t: float = 0.7) -> Any:
+    """Moves of the pivot depend on a number of the call."""
+    m = fg.max(x)
+    p = fg.exp((x - m) * t)
+    return fg.topk(p / fg.sum(p), 2)
+
+
 def _later(a: Any, b: Any) -> Any:
     return {"n": a["n"] + b["n"], "first": fg.where(a["n"] > 0, a["first"], b["first"]),
             "last": fg.where(b["n"] > 0, b["last"], a["last"])}
@@ -50,6 +57,7 @@ def ends(x: Any) -> Any:
 
 TEXTS: Mapping[str, Callable[..., Any]] = {
     **{n: fg.library.PIPELINES[n].fn for n in LIBRARY}, "places": places, "many": many,
+    "tempered": tempered,
 }
 """All of them may merge in any order."""
 

@@ -10,6 +10,7 @@ import numpy as np
 from fusegen.backend.arrays.strips import side_by_side, whole_vectors
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.strips import strip_candidates
+from fusegen.backend.scalars import scalars_in
 from fusegen.compile.passes import Work
 from support.cuda_cases import Case, library_case
 from support.emulated import EmulatedExecutable
@@ -52,6 +53,7 @@ class StripCase:
         arrays: dict[str, np.ndarray] = {}
         for name, given in self.case.inputs.items():
             arrays[name] = self.laid_out(given, shift) if given.ndim == 2 else given
+        arrays |= scalars_in(self.case.work(**choices).graph, program.inputs, self.case.constants)
         for p in program.outputs:
             shape = (self.case.n_rows, self.case.n_cols)[: 2 if p.shape == "element" else 1]
             blank = np.full(shape, np.nan if p.dtype.kind == "float" else 1).astype(p.dtype.numpy)

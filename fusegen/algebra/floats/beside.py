@@ -9,7 +9,7 @@ import numpy as np
 from fusegen.algebra.floats.values import Array
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType
-from fusegen.oracle.bank import Bank, bank_of
+from fusegen.oracle.bank import Bank, bank_of, scalars_of
 from fusegen.oracle.rounding import rounding_of
 
 _LENGTHS, _ROWS = (3, 24), 400
@@ -72,6 +72,7 @@ def _beside_ones(graph: g.Graph, dtypes: Mapping[str, DType]) -> Bank:
         dtype = dtypes[node.name]
         inputs[node.name] = np.zeros(values.shape, np.int64) if dtype.kind == "int" else \
             values.astype(dtype.numpy)
+    inputs |= scalars_of(graph, len(picks))
     return Bank(_LENGTHS[-1], inputs, picks[:, None])
 
 
@@ -90,4 +91,5 @@ def _near_whole(graph: g.Graph, dtypes: Mapping[str, DType], length: int) -> Ban
         dtype = dtypes[node.name]
         whole = np.asarray(np.abs(np.rint(values)) % length, np.int64)
         inputs[node.name] = whole if dtype.kind == "int" else values.astype(dtype.numpy)
+    inputs |= scalars_of(graph, len(numbers))
     return Bank(length, inputs, np.zeros((len(numbers), 1), np.int64))

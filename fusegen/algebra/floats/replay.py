@@ -46,7 +46,7 @@ class Chain:
                 old, anchors = anchors, self._anchors(env)
                 if old:
                     moves = self._moves(old, anchors)
-                    sums = [self._moved(row, sums, moves) for row in self.transport]
+                    sums = [self._moved(row, sums, env | moves) for row in self.transport]
                 last = {n: env[n][:, -chunk:] for n in self._elements}
                 here = env | anchors | last
                 here |= self.spelled.relative(here)

@@ -23,8 +23,7 @@ Array = NDArray[Any]
 def cut_at(graph: g.Graph, node: g.Node) -> g.Graph:
     """The graph of one node and all that it needs."""
     nodes = g.topological((node,))
-    inputs = tuple(n for n in nodes if isinstance(n, g.Input))
-    return replace(graph, outputs=(node,), nodes=nodes, inputs=inputs)
+    return replace(graph, outputs=(node,), nodes=nodes, inputs=g.arrays_in(nodes))
 
 
 @dataclass(frozen=True)

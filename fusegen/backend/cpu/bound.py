@@ -91,7 +91,9 @@ class CpuBound:
         """See `Helped`."""
         return HELPER.ask(may_build=self._may_build)
 
-    def plan(self, sizes: tuple[int, ...], finish: Any) -> tuple[Any, ...]:
+    def plan(
+        self, sizes: tuple[int, ...], numbers: tuple[tuple[int, float, bool], ...], finish: Any
+    ) -> tuple[Any, ...]:
         """See `Helped`, and `read` in templates/cpu/calls/calls.cpp."""
         HELPER.show_torch()
         steps = tuple(
@@ -101,4 +103,4 @@ class CpuBound:
         )
         made = tuple(allocation(m) or m for m in self._makers)
         workspaces = tuple(workspace(*w).nbytes for w in self._workspaces)
-        return (*self._shape, PIECE_COLUMNS, steps, made, workspaces, sizes, finish, self)
+        return (*self._shape, PIECE_COLUMNS, steps, made, workspaces, sizes, numbers, finish, self)

@@ -1,5 +1,5 @@
-"""A kernel's struct Arrays: 64-bit addresses and strides in parameter order, then the columns: how
-many, and what the first one's number is where they are a piece of a row."""
+"""A kernel's struct Arrays: 64-bit addresses, scalars and strides in parameter order, then the
+columns: how many, and what the first one's number is where they are a piece of a row."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from fusegen.backend.scalars import scalar_bits
 from fusegen.ir.errors import InternalError
 from fusegen.ir.kernel import Kernel, Param
 
 Array = np.ndarray[Any, Any]
 Words = tuple[str | int, ...]
-"""The struct; an array's name stands for its address."""
+"""The struct; an array's name stands for its address, a scalar's for its bits."""
 
 _CACHE_LINE = 64
 
@@ -28,8 +29,10 @@ def words_of(
     found: list[str | int] = []
     for param in kernel.params:
         array = arrays[param.name]
-        _check(param, array, n_rows, n_cols)
         found.append(param.name)
+        if param.shape == "scalar":
+            continue
+        _check(param, array, n_rows, n_cols)
         if param.shape in ("element", "row"):
             found.append(array.strides[0] // array.itemsize if n_rows > 1 else 0)
         if param.shape == "states":
@@ -40,8 +43,13 @@ def words_of(
 
 def filled(words: Words, arrays: Mapping[str, Array]) -> Any:
     """The struct of these arrays."""
-    numbers = (w if isinstance(w, int) else arrays[w].ctypes.data for w in words)
+    numbers = (w if isinstance(w, int) else word_of(arrays[w]) for w in words)
     return (ctypes.c_int64 * len(words))(*numbers)
+
+
+def word_of(given: Any) -> int:
+    """An array's address; a scalar's bits."""
+    return scalar_bits(given) if given.ndim == 0 else int(given.ctypes.data)
 
 
 def _check(param: Param, array: Array, n_rows: int, n_cols: int) -> None:

@@ -79,7 +79,7 @@ def _bytes(program: Program, reads: str) -> str:
         case "fold":
             return f"reads each element {read}, writes {_of_states(program.outputs)} bytes a row"
         case "merge":
-            (states,) = program.inputs
+            (states,) = (p for p in program.inputs if p.shape == "states")
             return f"reads {states.k} bytes of each state, writes as many a row"
         case "finish":
             return f"reads {_of_states(program.inputs)} bytes of a state, writes the results"

@@ -122,8 +122,8 @@ def _given_stride(param: Param) -> str:
             return "0"
         case "row" | "list":
             return str(param.step)
-        case "states":
-            raise InternalError(f"{param.name}: states are in no library")
+        case "states" | "scalar":
+            raise InternalError(f"{param.name}: a library takes neither states nor scalars")
 
 
 def texts(library: Library) -> Iterator[tuple[str, str]]:

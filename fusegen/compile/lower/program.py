@@ -89,7 +89,7 @@ class _Lowering:
     # ---- building blocks ----
 
     def _scope(self, group: tuple[Stage, ...]) -> RowScope:
-        scope = RowScope(self.names, self.fusion, self.dtypes, self._cross)
+        scope = RowScope(self.names, self.fusion, self.dtypes, self.compute, self._cross)
         scope.sweeps = {stage.number: SweepParts(stage.number) for stage in group}
         return scope
 

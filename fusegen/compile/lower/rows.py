@@ -52,6 +52,7 @@ class RowScope:
     names: Names
     fusion: Fusion
     dtypes: Mapping[str, DType]
+    compute: DType
     crossing: Callable[[g.Node], Param]  # where a row value of another kernel comes from
     params: dict[str, Param] = field(default_factory=dict)
     prelude: list[Step] = field(default_factory=list)
@@ -107,7 +108,11 @@ class RowScope:
                 raise InternalError(f"{self.names.of(node)} is not a row value")
 
     def _input(self, node: g.Input) -> Expr:
-        self.param(Param(self.names.of(node), self.dtypes[node.name], "row"))
+        if node.axis is g.Axis.SCALAR:
+            self.param(Param(self.names.of(node), self.compute, "scalar",
+                             magnitude=node.magnitude))
+        else:
+            self.param(Param(self.names.of(node), self.dtypes[node.name], "row"))
         return self.names.var(node)
 
     def _map(self, node: g.Map | g.Cast) -> Expr:

@@ -178,6 +178,9 @@ class SweepBuilder:
             pivot = self.state.pivot(s.pivot, s.action, self._running(graph[s.pivot]), unit)
             self.state.relative(s.name, convert(self.element(graph[s.atom]), "float"), pivot)
         total = self.state.merged(entry, self._spell, whole=self.names.kinds[node] == "int")
+        moved = {n for b in entry.basis for _, f in b.transport for n in variables(f)}
+        for scalar in (s for s in graph.scalars if graph.names[s] in moved):
+            self.scope.value(scalar)  # merges have it at hand
         mean = isinstance(node, g.Reduce) and node.fold is g.Fold.MEAN
 
         def readout() -> Expr:

@@ -33,7 +33,8 @@ def tried_types(dtypes: Mapping[str, DType]) -> dict[str, DType]:
 
 def tried(graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]) -> Derivation:
     """The derivation of the text `graph`, with its repairs, without the merges that are wrong in
-    floats; warns of each. A repair that is wrong is none, and the sum is refused as it was."""
+    floats; warns of each, but where only some values of constants may be to blame. A repair that is
+    wrong is none, and the sum is refused as it was."""
     from fusegen.algebra.derive import derive
     from fusegen.rewrite.repair.search import with_repairs
 
@@ -48,7 +49,8 @@ def tried(graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]) -
             entry = derivation[alarm.name]
             assert isinstance(entry, Dependent)
             defects[alarm.name] = found = _refused(graph, entry, alarm)
-            warnings.warn(f"{graph.name}: {found.refusal}", RuntimeWarning, stacklevel=2)
+            if not graph.scalars:  # of which some values may be hard: each may do better alone
+                warnings.warn(f"{graph.name}: {found.refusal}", RuntimeWarning, stacklevel=2)
         derivation = with_repairs(graph, derive(graph, defects), dtypes, but=unfit)
     return derivation
 
@@ -82,7 +84,8 @@ def _refused(graph: g.Graph, entry: Dependent, alarm: Alarm) -> Refused:
     why = f"its merge is proved over the real numbers, but in {alarm.floats}, one element at a " \
           f"time,\n{found}"
     what = f"the merge of {entry.name} is not used: {RefusalKind.DEFECT.value}"
-    fix = "This is a defect of fusegen, not of the text: please report it.\n" \
+    fix = "It keeps a sweep of its own; the result is the same." if graph.scalars else \
+          "This is a defect of fusegen, not of the text: please report it.\n" \
           "The sum keeps a sweep of its own; the result is right."
     return Refused(entry.name, entry.depends_on, Refusal(
         RefusalKind.DEFECT, node.loc, what, why, fix, stray(alarm)

@@ -73,7 +73,7 @@ def try_laws(
     tolerance = ROUGH if counts.rough else TOLERANCE
     comparable = _comparable(graph, derivation)
     smallest = max((n.k for n in graph.nodes if isinstance(n, g.TopK)), default=1)
-    for case in cases(graph.inputs, dtypes, smallest, rng):
+    for case in cases(graph.read, dtypes, smallest, rng):
         counts.rows += 1
         with_text = case.family in comparable and case.n_cols >= smallest
         first = _clashes(graph, kernel, derivation, case, DIGITS, with_text, counts)

@@ -10,6 +10,7 @@ import numpy as np
 
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType
+from fusegen.ir.varying import samples_of
 
 Rng = np.random.Generator
 Array = np.ndarray[Any, Any]
@@ -81,16 +82,19 @@ def _case(
     columns = np.arange(n_cols) if small else rng.permutation(n_cols)
     cuts = sorted([1, 2] if small else rng.integers(1, n_cols + 1, 2).tolist())
     a, b, c = (piece.tolist() for piece in np.split(columns, cuts))
-    row = {i.name: values(i, n_cols, dtypes[i.name], FAMILIES[family], rng) for i in inputs}
+    row = {i.name: values(i, n_cols, dtypes, FAMILIES[family], rng) for i in inputs}
     return Case(family, row, (a, b, c))
 
 
 def values(
-    node: g.Input, n_cols: int, dtype: DType, family: Callable[[Rng, int], Array], rng: Rng
+    node: g.Input, n_cols: int, dtypes: Mapping[str, DType],
+    family: Callable[[Rng, int], Array], rng: Rng,
 ) -> Array:
     """Values of one input; integers are column numbers, which is what they are used for most."""
+    if node.axis is g.Axis.SCALAR:
+        return rng.choice(samples_of(node.magnitude)[:4], 1)
     size = 1 if node.axis is g.Axis.PER_ROW else n_cols
-    match dtype.kind:
+    match dtypes[node.name].kind:
         case "bool":
             return np.asarray(rng.random(size) < 0.5)
         case "int":
@@ -102,6 +106,5 @@ def values(
 def named(graph: g.Graph, row: Row) -> dict[str, Any]:
     """The row under the kernel's names; per-row inputs as one number."""
     return {
-        graph.names[i]: row[i.name][0] if i.axis is g.Axis.PER_ROW else row[i.name]
-        for i in graph.inputs
+        graph.names[i]: row[i.name][0] if i.per_row else row[i.name] for i in graph.read
     }

@@ -103,9 +103,9 @@ def _row(
     graph: g.Graph, dtypes: Mapping[str, DType], n_cols: int, special: float | None, rng: Rng
 ) -> dict[str, Any]:
     row: dict[str, Any] = {}
-    for node in graph.inputs:
+    for node in graph.read:
         family = FAMILIES["normal" if rng.random() < 0.7 else "positive"]
-        found = values(node, n_cols, dtypes[node.name], family, rng)
+        found = values(node, n_cols, dtypes, family, rng)
         if special is not None and node.axis is g.Axis.ELEMENT and found.dtype.kind == "f":
             found[rng.random(len(found)) < 0.4] = special
         row[node.name] = found
@@ -120,7 +120,7 @@ def by_text(
     text = oracle(graph, {n: wide.get(d.kind, d) for n, d in dtypes.items()})
     arrays = {
         graph.names[i]: row[i.name][None, :] if i.axis is g.Axis.ELEMENT else row[i.name]
-        for i in graph.inputs
+        for i in graph.read
     }
     sizes = {"row": None, "element": n_cols}
     results = {}

@@ -53,8 +53,8 @@ def _value(
     arithmetic: Arithmetic,
 ) -> Any:
     match node:
-        case g.Input(name=name, axis=axis):
-            return row[name][0] if axis is g.Axis.PER_ROW else list(row[name])
+        case g.Input(name=name):
+            return row[name][0] if node.per_row else list(row[name])
         case g.Literal(value=value):
             return arithmetic.literal(value)
         case g.Length():

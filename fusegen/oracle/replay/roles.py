@@ -71,11 +71,12 @@ def _widened(array: Array, kernel: Kernel) -> Array:
     return array.astype(np.int64 if array.dtype.kind in "iu" else compute, copy=False)
 
 
-def merged(kernel: Kernel, states: Array) -> Array:
-    """⊕ of states (count, n_rows, bytes), from the first to the last; of none the identity."""
+def merged(kernel: Kernel, states: Array, given: Mapping[str, Array]) -> Array:
+    """⊕ of states (count, n_rows, bytes), from the first to the last; of none the identity. given:
+    scalars, by name."""
     (sweep,) = kernel.sweeps
     layout = state_layout(sweep.monoid, kernel.compute)
-    folder = RowsFolder(sweep, {}, {}, ROUNDED[kernel.compute.name])
+    folder = RowsFolder(sweep, dict(given), {}, ROUNDED[kernel.compute.name])
     parts = [_unpack(one, sweep.monoid, layout) for one in states]
     with np.errstate(all="ignore"):
         total = reduce(folder.merge, parts) if parts else folder.fold(())

@@ -29,7 +29,8 @@ class RowReplay:
         self.arithmetic = arithmetic
         self.env: Env = {"n_cols": n_cols}
         self.env |= {
-            p.name: row[p.name] for p in kernel.params if p.shape == "row" and not p.output
+            p.name: row[p.name] for p in kernel.params
+            if p.shape in ("row", "scalar") and not p.output
         }
         self.results: Env = {}
 

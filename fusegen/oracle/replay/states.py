@@ -207,7 +207,7 @@ class Folder:
         """One row of T(old → new) applied to the old sums."""
         places: Env = {f"start.{n}": v for n, v in start.items()}
         places |= {f"end.{n}": v for n, v in end.items()}
-        env: Env = {f"old.{n}": v for n, v in old.parts.items()}
+        env: Env = {**self.env, **{f"old.{n}": v for n, v in old.parts.items()}}
         for name in moving.pivots:
             env[self.monoid.pivot(name).move] = self.value(self.moved[name], places)
         return self.value(self.moves[moving.name], env)

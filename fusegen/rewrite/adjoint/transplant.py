@@ -29,7 +29,7 @@ def transplant(
 
 def _with_operands(node: g.Node, visit: Callable[[g.Node], g.Node]) -> g.Node:
     match node:
-        case g.Literal() | g.Length() | g.Index():
+        case g.Literal() | g.Length() | g.Index() | g.Input(axis=g.Axis.SCALAR):
             return node
         case g.Map(args=args):
             return replace(node, args=tuple(visit(a) for a in args))

@@ -29,8 +29,7 @@ def cancels(change: Change, graph: g.Graph) -> bool:
         return False
     roots = tuple(dict.fromkeys((change.text.arg, *(n for c, s in parts for n in (c, _terms(s))))))
     nodes = g.topological(roots)
-    inputs = tuple(n for n in nodes if isinstance(n, g.Input))
-    cut = replace(graph, outputs=roots, nodes=nodes, inputs=inputs)
+    cut = replace(graph, outputs=roots, nodes=nodes, inputs=g.arrays_in(nodes))
     dtypes = assumed_dtypes(cut, "float32")
     for bank in hard_rows(cut, dtypes):
         values = every_value(cut, bank.inputs, dtypes, bank.n_cols)

@@ -76,12 +76,12 @@ def _rewritten(graph: g.Graph, wanted: Collection[str], build: Builder) -> Rewri
         known[node] = made
         build.labels.setdefault(made, graph.names[node])
     outputs = tuple(known[n] for n in graph.outputs)
-    nodes = g.topological((*graph.inputs, *outputs))
+    nodes = g.topological((*graph.read, *outputs))
     _name_new([n for n in nodes if n not in set(known.values())], graph, build)
     own = [p for c in changes for p in c.repaired.pivots]
     # Arrays are called as they are for the text, whoever named them.
     names = unique_names(nodes, build, graph.names.values())
-    names |= {i: graph.names[i] for i in graph.inputs}
+    names |= {i: graph.names[i] for i in graph.read}
     new = replace(
         graph, nodes=nodes, outputs=outputs, names=names,
         named=frozenset([*(known[n] for n in graph.named), *own]) & frozenset(nodes),

@@ -107,14 +107,16 @@ struct Span {
 
 class Spelling {
 public:
-    static constexpr int kMostWords = 128, kMostArrays = 24, kMostAxes = 16;
+    static constexpr int kMostWords = 128, kMostArrays = 24, kMostAxes = 16, kMostNumbers = 16;
 
     bool ok = true;
-    int n_words = 0, n_arrays = 0;
+    int n_words = 0, n_arrays = 0, n_numbers = 0;
     uint64_t words[kMostWords];
     Span spans[kMostArrays];
+    double numbers[kMostNumbers];  // constants that vary, in their order
 
-    void call(PyObject* arrays, PyObject* named, PyObject* out, PyObject* rest, PyObject* names)
+    void call(PyObject* arrays, PyObject* named, PyObject* out, PyObject* rest, PyObject* names,
+              PyObject* varying)
     {
         constant(rest);
         const Py_ssize_t n = PyTuple_Size(arrays);
@@ -124,7 +126,7 @@ public:
         for (Py_ssize_t at = 0; ok && PyDict_Next(named, &at, &name, &value);) {
             text(name);
             if (is_among(name, names)) array(value, false);
-            else constant(value);
+            else if (!is_among(name, varying) || !number(value)) constant(value);
         }
         if (out == Py_None) return;
         word(kOut);
@@ -157,7 +159,7 @@ public:
 
 private:
     enum Tag : uint64_t {
-        kNone = 1, kFalse, kTrue, kInt, kFloat, kText, kTuple, kOut, kNumpy, kTensor
+        kNone = 1, kFalse, kTrue, kInt, kFloat, kText, kTuple, kOut, kNumpy, kTensor, kNumber
     };
 
     static bool is_exactly(PyObject* value, PyTypeObject* type) { return Py_TYPE(value) == type; }
@@ -216,6 +218,19 @@ private:
         const Py_ssize_t n = PyTuple_Size(value);
         word(kTuple | static_cast<uint64_t>(n) << 8);
         for (Py_ssize_t i = 0; ok && i < n; ++i) constant(PyTuple_GetItem(value, i));
+    }
+
+    // A float that 32 bits hold in full precision is told by its magnitude, as ir/varying.py has
+    // it. False: it is none.
+    bool number(PyObject* value)
+    {
+        if (!is_exactly(value, &PyFloat_Type) || n_numbers == kMostNumbers) return false;
+        const double found = PyFloat_AsDouble(value), size = found < 0 ? -found : found;
+        if (!(size >= 0x1p-126 && size <= 0x1.fffffep127)) return false;
+        const int magnitude = size < 0x1p-13 ? 1 : size <= 0x1p13 ? 2 : 3;
+        word(kNumber | static_cast<uint64_t>(magnitude) << 8 | static_cast<uint64_t>(found < 0) << 16);
+        numbers[n_numbers++] = found;
+        return true;
     }
 
     void array(PyObject* value, bool given)

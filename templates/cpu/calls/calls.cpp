@@ -3,8 +3,10 @@
 //   setup(ndarray, team)                  NumPy's type; how many threads a call may have: team.hpp
 //   tensors(types, exchange, is_neg, records, modes)     torch's, where it shows its memory
 //   seen(array)                           what is read of one, to be held against what Python says
-//   calls = Calls(otherwise, names, most) names: of parameters that are arrays
+//   calls = Calls(otherwise, names, most, varying)   names: of parameters that are arrays; varying:
+//                                         of constants of which only the magnitude is remembered
 //   calls.learn(arrays, named, out, rest, plan) → bool
+//   calls.vary(names)                     other constants, from now on
 //   calls.find(arrays, named, out, rest)  the results, or what `otherwise` makes of the same
 //
 // In Python's limited API, so that one library serves all versions from 3.11 on. The interpreter's
@@ -32,12 +34,15 @@ struct Made {  // a result: by a callable, or by torch's allocator
     DLDataType type;
 };
 
+struct Scalar { int place; double value; bool single; };  // of the call's numbers, or -1 and its own
+
 struct Plan {
     std::vector<uint64_t> spelled;
     int64_t n_rows = 0, n_cols = 0, piece_columns = 0;
     std::vector<Step> steps;
     std::vector<Made> made;
     std::vector<int64_t> workspaces, sizes;  // bytes; of the elements of each array
+    std::vector<Scalar> scalars;
     PyObject *finish = nullptr, *kept = nullptr;  // finish: None where there is one output
 
     ~Plan()
@@ -71,7 +76,7 @@ struct Memory {
 struct Calls {
     PyObject head;
     Memory* memory;
-    PyObject *otherwise, *names;
+    PyObject *otherwise, *names, *varying;
     Py_ssize_t most;
 
     PyObject* miss(PyObject* const* args) const
@@ -87,6 +92,8 @@ public:
     Run(const Plan& plan, const Spelling& s) : plan_(plan)
     {
         for (int i = 0; i < s.n_arrays; ++i) addresses_[n_++] = s.spans[i].from;
+        for (const Scalar& one : plan.scalars)
+            addresses_[n_++] = word_of(one.place < 0 ? one.value : s.numbers[one.place], one.single);
     }
     ~Run()
     {
@@ -137,6 +144,16 @@ public:
     }
 
 private:
+    // A scalar where kernels have addresses.
+    static char* word_of(double value, bool single)
+    {
+        uint64_t word = 0;
+        const float narrow = static_cast<float>(value);
+        if (single) memcpy(&word, &narrow, sizeof narrow);
+        else memcpy(&word, &value, sizeof value);
+        return reinterpret_cast<char*>(word);
+    }
+
     static PyObject* tensor(const Made& one, char*& at)
     {
         DLTensor like{nullptr, {kHost, 0}, static_cast<int32_t>(one.shape.size()), one.type,
@@ -201,7 +218,9 @@ bool spelled(PyObject* const* args, Py_ssize_t n, Py_ssize_t wanted, Calls& call
 {
     if (n != wanted || !PyTuple_Check(args[0]) || !PyDict_Check(args[1]))
         return PyErr_SetString(PyExc_TypeError, "(arrays, named, out, rest)"), false;
-    s.call(args[0], args[1], args[2], args[3], calls.names);
+    PyObject* varying = Py_NewRef(calls.varying);  // others may change it meanwhile
+    s.call(args[0], args[1], args[2], args[3], calls.names, varying);
+    Py_DecRef(varying);
     return true;
 }
 
@@ -251,6 +270,14 @@ bool read(PyObject* given, Made& made)
     return true;
 }
 
+bool read(PyObject* given, Scalar& scalar)
+{
+    int single;
+    if (!PyArg_ParseTuple(given, "idp", &scalar.place, &scalar.value, &single)) return false;
+    scalar.single = single;
+    return true;
+}
+
 template <class Item>
 bool read_all(PyObject* given, std::vector<Item>& items)
 {
@@ -262,26 +289,29 @@ bool read_all(PyObject* given, std::vector<Item>& items)
     return true;
 }
 
-// (rows, columns, columns of a piece, steps, made, bytes of workspaces, sizes, finish, kept)
+// (rows, columns, columns of a piece, steps, made, bytes of workspaces, sizes, scalars, finish, kept)
 bool read(PyObject* given, Plan& plan)
 {
     long long n_rows, n_cols, columns;
-    PyObject *steps, *made, *workspaces, *sizes, *finish, *kept;
-    if (!PyArg_ParseTuple(given, "LLLO!O!O!O!OO", &n_rows, &n_cols, &columns, &PyTuple_Type, &steps,
+    PyObject *steps, *made, *workspaces, *sizes, *scalars, *finish, *kept;
+    if (!PyArg_ParseTuple(given, "LLLO!O!O!O!O!OO", &n_rows, &n_cols, &columns, &PyTuple_Type, &steps,
                           &PyTuple_Type, &made, &PyTuple_Type, &workspaces, &PyTuple_Type, &sizes,
-                          &finish, &kept))
+                          &PyTuple_Type, &scalars, &finish, &kept))
         return false;
     plan.n_rows = n_rows, plan.n_cols = n_cols, plan.piece_columns = columns;
     plan.workspaces = numbers(workspaces), plan.sizes = numbers(sizes);
     plan.finish = Py_NewRef(finish), plan.kept = Py_NewRef(kept);
-    return read_all(steps, plan.steps) && read_all(made, plan.made) && !PyErr_Occurred();
+    return read_all(steps, plan.steps) && read_all(made, plan.made) &&
+           read_all(scalars, plan.scalars) && !PyErr_Occurred();
 }
 
 bool fits(const Plan& plan, const Spelling& s)
 {
     bool good = plan.made.size() <= kMostMade &&
                 plan.sizes.size() == static_cast<size_t>(s.n_arrays) &&
-                s.n_arrays + plan.made.size() + plan.workspaces.size() <= kMostAddresses;
+                s.n_arrays + plan.scalars.size() + plan.made.size() + plan.workspaces.size() <=
+                    kMostAddresses;
+    for (const Scalar& one : plan.scalars) good = good && one.place < s.n_numbers;
     for (const Step& step : plan.steps) good = good && step.words.size() <= kMostWords;
     for (const Made& made : plan.made) good = good && (made.maker || libraries.exchange);
     return good;
@@ -322,15 +352,28 @@ PyObject* find(PyObject* self, PyObject* const* args, Py_ssize_t n)
     return run.run() ? run.results(args[2]) : nullptr;
 }
 
+PyObject* vary(PyObject* self, PyObject* names)
+{
+    auto& calls = *reinterpret_cast<Calls*>(self);
+    if (!PyTuple_Check(names)) return PyErr_SetString(PyExc_TypeError, "no tuple"), nullptr;
+    PyObject* before = calls.varying;
+    calls.varying = Py_NewRef(names);
+    Py_DecRef(before);
+    return Py_NewRef(Py_None);
+}
+
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject*)
 {
-    PyObject *otherwise, *names;
+    PyObject *otherwise, *names, *varying;
     Py_ssize_t most;
-    if (!PyArg_ParseTuple(args, "OO!n", &otherwise, &PyTuple_Type, &names, &most)) return nullptr;
+    if (!PyArg_ParseTuple(args, "OO!nO!", &otherwise, &PyTuple_Type, &names, &most, &PyTuple_Type,
+                          &varying))
+        return nullptr;
     auto calls = reinterpret_cast<Calls*>(PyType_GenericAlloc(type, 0));
     if (!calls) return nullptr;
     calls->memory = new Memory;
     calls->otherwise = Py_NewRef(otherwise), calls->names = Py_NewRef(names), calls->most = most;
+    calls->varying = Py_NewRef(varying);
     return &calls->head;
 }
 
@@ -366,6 +409,7 @@ void destroy(PyObject* self)
     delete calls->memory;
     Py_DecRef(calls->otherwise);
     Py_DecRef(calls->names);
+    Py_DecRef(calls->varying);
     PyObject_GC_Del(self);
     Py_DecRef(reinterpret_cast<PyObject*>(type));
 }
@@ -424,6 +468,7 @@ PyCFunction method(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t
 PyMethodDef methods[] = {
     {"find", method(find), METH_FASTCALL, nullptr},
     {"learn", method(learn), METH_FASTCALL, nullptr},
+    {"vary", vary, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot slots[] = {

@@ -30,7 +30,9 @@ def _codec(verb: str, dtype: DType, dialect: CpuDialect) -> str:
 
 
 def pointer(param: Param) -> str:
-    """Declared type of the array's address."""
+    """Declared type of the array's address; of a scalar itself."""
+    if param.shape == "scalar":
+        return C_TYPES[param.dtype.name]
     return f"{'' if param.output else 'const '}{C_TYPES[param.dtype.name]}*"
 
 
@@ -39,7 +41,7 @@ def row_address(param: Param) -> str:
     match param.shape:
         case "element":
             return f"arrays.{param.name} + row * arrays.{param.name}_stride"
-        case "per_column":
+        case "per_column" | "scalar":
             return f"arrays.{param.name}"
         case "row":
             return f"arrays.{param.name} + row * arrays.{param.name}_stride"

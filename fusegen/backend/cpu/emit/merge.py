@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from fusegen.backend.cpu.emit.dialect import C_TYPES, CpuDialect
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.scope import RowScope
+from fusegen.backend.cpu.emit.state import Field as FieldView
 from fusegen.backend.cpu.emit.state import StateView, anchor_text, state_view
 from fusegen.ir.expr import rename, variables
 from fusegen.ir.kernel import Kernel, Sweep
@@ -35,6 +36,7 @@ class MergeView:
     loads: tuple[str, ...]
     stores: tuple[str, ...]
     lists: tuple[ListView, ...]
+    given: tuple[FieldView, ...]  # numbers of the call
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ def merge_view(kernel: Kernel, sweep: Sweep) -> MergeView:
         name=kernel.name, layout=layout, sweep=SweepState(state),
         loads=tuple(_loads(monoid, layout, dialect)), stores=tuple(_stores(monoid, layout)),
         lists=tuple(_lists(monoid, layout, dialect)),
+        given=tuple(FieldView(C_TYPES[p.dtype.name], p.name, "") for p in kernel.params
+                    if p.shape == "scalar"),
     )
 
 

@@ -9,7 +9,7 @@ from fusegen.backend.cpu.emit.dialect import KNOWN, ROW, CpuDialect
 from fusegen.backend.cpu.emit.memory import load
 from fusegen.backend.emit.lines import Line
 from fusegen.ir.dtypes import Kind
-from fusegen.ir.expr import Expr, variables
+from fusegen.ir.expr import Expr, Var, variables
 from fusegen.ir.kernel import Gather, Kernel, Let, ListFold, Step, Sweep
 
 
@@ -47,6 +47,10 @@ class RowScope:
                 value = load(param.dtype, f"row.{param.name}", self.dialect)
                 text = f"const {kind} {param.name} = {value};"
                 lines.append(Line(text, frozenset([ROW]), declares=param.name))
+        for param in self.kernel.params:
+            if param.shape == "scalar" and param.name in wanted:
+                text = f"const {self.dialect.real} {param.name} = row.{param.name};"
+                lines.append(Line(text, frozenset([ROW]), declares=param.name))
         for name, known in self.known.items():
             if name in wanted:
                 text = f"const {self.dialect.type_of(known)} {name} = known.{name};"
@@ -82,6 +86,7 @@ def element_exprs(sweep: Sweep) -> list[Expr]:
     found += [lift for o in monoid.own for lift in o.lifts]
     found += [b.lift for b in monoid.best] + [c.lift for c in monoid.lists]
     found += [r.atom for r in monoid.relatives] + [p.value for p in monoid.pivots]
+    found += [Var(name) for name in monoid.held]
     return found + [s.value for s in sweep.element_stores]
 
 

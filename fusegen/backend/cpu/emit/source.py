@@ -146,7 +146,8 @@ def _prefetched(kernel: Kernel, sweep: Sweep) -> tuple[str, ...]:
 
 
 def _array_fields(param: Param) -> list[Field]:
-    fields = [Field(pointer(param), param.name, "")]
+    word = "alignas(8) " if param.shape == "scalar" else ""
+    fields = [Field(f"{word}{pointer(param)}", param.name, "")]
     if param.shape in ("element", "row"):
         fields.append(Field("int64_t", f"{param.name}_stride", "elements between rows"))
     return fields
@@ -156,4 +157,5 @@ def _extent(param: Param) -> str:
     return {
         "element": "n_cols elements", "per_column": "n_cols elements, the same in every row",
         "row": "one value", "list": f"{param.k} entries", "states": "the first state",
+        "scalar": "the same in every row",
     }[param.shape]

@@ -34,7 +34,7 @@ class StateView:
     fields: tuple[Field, ...]
     identity: tuple[str, ...]
     law: tuple[str, ...]
-    anchors: tuple[str, ...]  # parameters of rebase
+    anchors: tuple[str, ...]  # parameters of rebase, and the numbers that moves depend on
     rebase: tuple[str, ...]
     merge: tuple[Line, ...]
     merge_needs_row: bool  # pivots that start from a value of the row
@@ -54,7 +54,8 @@ def state_view(sweep: Sweep, scope: RowScope, dialect: CpuDialect) -> StateView:
         fields=tuple(_fields(monoid, dialect)),
         identity=tuple(_identity(monoid, dialect)),
         law=merge_text(monoid),
-        anchors=tuple(f"{dialect.real} {p.anchor}" for p in monoid.pivots),
+        anchors=(*(f"{dialect.real} {p.anchor}" for p in monoid.pivots),
+                 *(f"{dialect.real} {name}" for name in monoid.held)),
         rebase=tuple(_rebase(monoid, dialect)),
         merge=tuple(merge),
         merge_needs_row=ROW in uses_of(merge),
@@ -207,7 +208,8 @@ def _merge(monoid: Monoid, scope: RowScope, dialect: CpuDialect) -> list[Line]:
     lines: list[Line] = []
     if monoid.pivots:
         own = [f.name for f in monoid.folded] + [m.name for m in monoid.moving]
-        lines += scope.locals([p.value for p in monoid.pivots], own=own)
+        given = [Var(name) for name in monoid.held]
+        lines += scope.locals([*(p.value for p in monoid.pivots), *given], own=own)
     first = [f for f in monoid.folded if f.name in used]
     for f in first:
         value = folded_into(f, f"state.{f.name}", f"part.{f.name}")
@@ -240,9 +242,8 @@ def anchor_line(pivot: Pivot, dialect: CpuDialect) -> Line:
 def anchors_for(monoid: Monoid, number: int, side: str) -> str:
     """Arguments of rebase at a level: pivots of later levels stay where that side has them."""
     here = {p.name for level in monoid.levels[: number + 1] for p in level.pivots}
-    return ", ".join(
-        p.anchor if p.name in here else f"{side}.{p.anchor}" for p in monoid.pivots
-    )
+    anchors = (p.anchor if p.name in here else f"{side}.{p.anchor}" for p in monoid.pivots)
+    return ", ".join([*anchors, *monoid.held])
 
 
 def is_ordering(pivot: Pivot, monoid: Monoid) -> bool:

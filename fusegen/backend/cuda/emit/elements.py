@@ -161,6 +161,7 @@ class ElementPrinter:
         exprs += [lift for o in monoid.own for lift in o.lifts]
         exprs += [r.atom for r in monoid.relatives]
         exprs += [s.value for s in self.sweep.element_stores]
+        exprs += [Var(name) for name in monoid.held]
         local = {r.name for r in monoid.relatives} | {let.name for let in self.sweep.lets}
         found: dict[str, str] = {}
         for expr in exprs:

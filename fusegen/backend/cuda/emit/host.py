@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES
-from fusegen.backend.cuda.emit.rows import array_name
+from fusegen.backend.cuda.emit.rows import array_name, declared
 from fusegen.backend.cuda.schedule.assumptions import (
     Aligned,
     Assumption,
     Between,
     Divides,
     InPhase,
+    Within,
     assumptions,
     said,
 )
@@ -27,6 +28,7 @@ from fusegen.backend.cuda.schedule.launch import (
 from fusegen.backend.emit.render import render
 from fusegen.ir.errors import InternalError
 from fusegen.ir.kernel import Param, Program
+from fusegen.ir.varying import bounds_of
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def host_source(
     strides = [s for p in (*program.inputs, *program.outputs) for s in _strides(p, strips)]
     return render("cuda/host.cu.j2", {
         "name": name or program.name, "runtime": runtime,
-        "params": [_declared(p) for p in (*program.inputs, *program.outputs)],
+        "params": [declared(p) for p in (*program.inputs, *program.outputs)],
         "strides": strides,
         "given": [*(array_name(p) for p in (*program.inputs, *program.outputs)), *strides],
         "strips": strips,
@@ -105,11 +107,6 @@ def given_as(program: Program, order: tuple[str, ...]) -> tuple[str, ...]:
                          if p.shape == "element"))
 
 
-def _declared(param: Param) -> str:
-    const = "" if param.output else "const "
-    return f"{const}{C_TYPES[param.dtype.name]}* {array_name(param)}"
-
-
 def _strides(param: Param, strips: bool) -> tuple[str, ...]:
     if param.shape != "element":
         return ()
@@ -133,6 +130,9 @@ def _condition(assumption: Assumption, strips: bool) -> str:
             )
         case Divides(number=name, of=n):
             return f"{name} % {n} == 0"
+        case Within(scalar=p):
+            low, high = bounds_of(p.magnitude)
+            return f"{p.name} >= {low!r} && {p.name} <= {high!r}"
         case Between(least=least, most=most):
             return f"n_cols >= {least}LL && n_cols <= {most}LL"
         case _:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.headers import maths
 from fusegen.backend.cuda.emit.own import own_view
-from fusegen.backend.cuda.emit.rows import array_name, pointer_type
-from fusegen.backend.cuda.emit.state import StateView, state_view
+from fusegen.backend.cuda.emit.rows import declared
+from fusegen.backend.cuda.emit.state import StateView, held, state_view
 from fusegen.backend.cuda.schedule.assumptions import facts
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import launches
@@ -47,7 +47,8 @@ def merge_source(program: Program, schedule: CudaSchedule) -> Source:
     dialect = CudaDialect(kernel.compute, exact=True)
     layout = state_layout(monoid, kernel.compute)
     state = state_view(sweep, "State", dialect, "long long") if monoid.has_scalars else None
-    params = [f"{pointer_type(p)} __restrict__ {array_name(p)}" for p in launch.params]
+    params = [f"{dialect.real} {held(p.name)}" if p.shape == "scalar" else
+              declared(p, " __restrict__ ") for p in launch.params]
     context = {
         "sweep": MergeView(1, state), "layout": layout, "symbol": launch.symbol,
         "owns": [own_view(c, dialect) for c in monoid.operators],

@@ -19,7 +19,14 @@ def array_name(param: Param) -> str:
     """The parameter's own name: single values are called as the user calls them."""
     if param.output:
         return f"{param.name}_out"
-    return param.name if param.shape == "element" else f"{param.name}_in"
+    return param.name if param.shape in ("element", "scalar") else f"{param.name}_in"
+
+
+def declared(param: Param, restrict: str = " ") -> str:
+    """A parameter in a list of them."""
+    kind = f"{C_TYPES[param.dtype.name]} " if param.shape == "scalar" else (
+        f"{pointer_type(param)}{restrict}")
+    return f"{kind}{array_name(param)}"
 
 
 def pointer_type(param: Param) -> str:

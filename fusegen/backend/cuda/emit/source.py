@@ -20,6 +20,7 @@ from fusegen.backend.cuda.emit.own import own_view
 from fusegen.backend.cuda.emit.rows import (
     array_name,
     body_of,
+    declared,
     early_steps,
     load_line,
     place_in_row,
@@ -272,10 +273,7 @@ _SCALARS = {"n_cols": "n_cols_wide"}
 
 def kernel_params(launch: Launch, views: dict[int, SweepView]) -> list[str]:
     """The C++ parameter list; backend/cuda/run/geometry.py passes arguments in this very order."""
-    lines = []
-    for p in launch.params:
-        const = "" if p.output else "const "
-        lines.append(f"{const}{C_TYPES[p.dtype.name]}* __restrict__ {array_name(p)}")
+    lines = [declared(p, " __restrict__ ") for p in launch.params]
     sweeps = [views[s.number] for s in launch.kernel.sweeps]
     lists = {v.name: v for s in sweeps for v in s.lists}
     for s in launch.scratch:

@@ -82,6 +82,28 @@ class StateView:
     keeps_sides: bool  # do warps merge with the lower lanes on the left?
     ordered: bool  # must the whole team?
     law: tuple[str, ...]
+    held: tuple[str, ...]  # numbers of the call that moves depend on
+    real: str
+
+    @property
+    def held_params(self) -> str:
+        """Parameters of what moves sums, after the others."""
+        return "".join(f", {self.real} {held(n)}" for n in self.held)
+
+    @property
+    def held_args(self) -> str:
+        """Arguments where such a function calls another."""
+        return "".join(f", {held(n)}" for n in self.held)
+
+    @property
+    def given_args(self) -> str:
+        """Arguments where a kernel, or a sweep's fold, calls it."""
+        return "".join(f", {n}" for n in self.held)
+
+
+def held(name: str) -> str:
+    """A number of the call in functions that move sums, and in merges of states: no user's name."""
+    return f"{name}_held"
 
 
 def state_view(sweep: Sweep, name: str, dialect: CudaDialect, column_type: str) -> StateView:
@@ -93,7 +115,7 @@ def state_view(sweep: Sweep, name: str, dialect: CudaDialect, column_type: str) 
         levels=tuple(_levels(monoid, dialect)),
         exchange=exchange(name, monoid),
         keeps_sides=bool(monoid.own), ordered=monoid.ordered,
-        law=merge_text(monoid),
+        law=merge_text(monoid), held=monoid.held, real=dialect.real,
     )
 
 
@@ -211,6 +233,7 @@ def _pivot(pivot: Pivot, monoid: Monoid, dialect: CudaDialect) -> PivotView:
 def _levels(monoid: Monoid, dialect: CudaDialect) -> list[LevelView]:
     found: list[LevelView] = []
     known: list[PivotView] = []
+    given = {n: held(n) for n in monoid.held}
     for number, level in enumerate(monoid.levels):
         own = [_pivot(p, monoid, dialect) for p in level.pivots]
         known += own
@@ -220,7 +243,8 @@ def _levels(monoid: Monoid, dialect: CudaDialect) -> list[LevelView]:
             tag=f", Level<{number + 1}>" if len(monoid.levels) > 1 else "", pivots=tuple(own),
             moves=tuple(p for p in known if p.move in needed),
             moved=tuple(
-                (m.name, dialect.text(monoid.transported(m, "s"))) for m in level.moving
+                (m.name, dialect.text(rename(monoid.transported(m, "s"), given)))
+                for m in level.moving
             ),
         ))
     return found

@@ -35,7 +35,8 @@ class StripSweepPrinter(SweepPrinter):
         lifted = [ln for lift in view.lifts for ln in (*lift.divisors, *lift.lines)]
         fold = [f"{view.state.name}& state"] if view.state else []
         fold_args = [f"folded{view.number}[r]"] if view.state else []
-        used, args, _ = self._used([*view.fold_lines, *lifted], view.fold_columns)
+        used, args, _ = self._used([*view.fold_lines, *lifted], view.fold_columns,
+                                   view.state.held if view.state else ())
         maps = [f"const Along<{kind}, kCount>& {items}" for kind, _, items, _ in view.stores]
         map_args = [f"along({items}, r)" for _, _, items, _ in view.stores]
         map_used, map_more, _ = self._used(view.store_lines, view.map_column)
@@ -54,10 +55,10 @@ class StripSweepPrinter(SweepPrinter):
         )
 
     def _used(
-        self, lines: Iterable[Line], columns: bool
+        self, lines: Iterable[Line], columns: bool, held: Iterable[str] = ()
     ) -> tuple[list[str], list[str], list[str]]:
         """Parameters and arguments; there are no edges."""
-        names = uses_of(lines)
+        names = uses_of(lines) | {*held}
         params, args = [], []
         for load in (s.load for s in self.sources.values() if s.load):
             items = f"{load.name}_items"
@@ -68,8 +69,9 @@ class StripSweepPrinter(SweepPrinter):
         for kind, name in self.elements.row_values():
             if name in names:
                 params.append(f"{kind} {name}")
-                args.append(f"rows[r].{name}")
-                self.row_values += (name,)
+                given = any(p.name == name and p.shape == "scalar" for p in self.kernel.params)
+                args.append(name if given else f"rows[r].{name}")
+                self.row_values += () if given else (name,)
         if N_COLS.name in names:
             params.append("column_t n_cols")
             args.append("n_cols")

@@ -74,7 +74,8 @@ def strip_source(program: Program, schedule: CudaSchedule) -> Source:
     owns = [own_view(c, dialect) for c in operators(program)]
     context = {
         **_facts(schedule, schedule.strip, dialect),
-        "states": any(v.state for v in views.values()), "list_ways": set(),
+        "states": any(v.state for v in views.values()),
+        "holds": any(v.state and v.state.held for v in views.values()), "list_ways": set(),
         "gathers": any(s.gathered for s in scopes),
         "per_column": any(ld.loader == "load_columns" for v in views.values() for ld in v.loads),
         "stored": any(v.stores for v in views.values()),

@@ -110,7 +110,8 @@ class SweepPrinter:
         fold += [p for p, _ in peaks]
         fold_args += [a for _, a in peaks]
         used, args, edges = self._used(
-            [*view.fold_lines, *view.fold_pairs, *lifted], view.fold_columns
+            [*view.fold_lines, *view.fold_pairs, *lifted], view.fold_columns,
+            view.state.held if view.state else (),
         )
         maps = [f"Items<{kind}, kCount>& {items}" for kind, _, items, _ in view.stores]
         map_args = [items for _, _, items, _ in view.stores]
@@ -126,10 +127,10 @@ class SweepPrinter:
         )
 
     def _used(
-        self, lines: Iterable[Line], columns: bool
+        self, lines: Iterable[Line], columns: bool, held: Iterable[str] = ()
     ) -> tuple[list[str], list[str], list[str]]:
         """Parameters, arguments for a chunk, and arguments for an element at the edge."""
-        names = uses_of(lines)
+        names = uses_of(lines) | {*held}
         params, args, edges = [], [], []
         for load in (s.load for s in self.sources.values() if s.load):
             if f"{load.name}_items" in names:

@@ -166,7 +166,8 @@ def _config(geometry: Geometry) -> tuple[_Config, Any]:
 class Launcher:
     """A function with its geometry and its numbers; a launch adds a stream and pointers.
 
-    Kernel parameters are `n_pointers` pointers, then `numbers` as 64-bit integers. Any number of
+    Kernel parameters are `n_pointers` pointers, or words that begin with a scalar, then `numbers`
+    as 64-bit integers. Any number of
     threads may call at once: the foreign call lets go of the interpreter's lock, and a finalizer
     may launch between two lines of a launch, so a room for arguments is taken out of `_free` while
     it is used, and made anew where none is left.
@@ -183,7 +184,7 @@ class Launcher:
         self._config, self._attributes = _config(geometry)
         self._at, self._count = ctypes.addressof(self._attributes), self._config.count
         # Stream, attributes and their count end the configuration; pointers follow it at once.
-        self._pack = struct.Struct(f"={3 + n_pointers}Q").pack_into
+        self._pack = struct.Struct(f"={3 + n_pointers}q").pack_into
         self._free: list[tuple[Any, Any]] = []
 
     def launch(self, stream: int, pointers: Sequence[int]) -> None:

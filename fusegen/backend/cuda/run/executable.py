@@ -34,6 +34,7 @@ from fusegen.backend.cuda.run.record import Step, recorded
 from fusegen.backend.cuda.run.tickets import Tickets
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, launches
+from fusegen.backend.scalars import scalar_bits
 from fusegen.ir.dtypes import UINT8
 from fusegen.ir.errors import BackendError
 from fusegen.ir.kernel import Program
@@ -93,7 +94,8 @@ class CudaExecutable:
         stream = cupy_family().stream(self.device.index)
         extent = extent_of(self.program, arrays, n_rows, n_cols, first_column)
         bound = self._bound(extent, tuple(arrays), like)
-        bound.launch([a.data.ptr for a in arrays.values()], stream)
+        bound.launch([scalar_bits(a) if a.ndim == 0 else a.data.ptr for a in arrays.values()],
+                     stream)
         if copies and self.driver.capturing(stream):
             self.captured += copies
 

@@ -12,6 +12,7 @@ from fusegen.backend.cuda.schedule.states import of_states
 from fusegen.backend.cuda.schedule.wide import wide_columns
 from fusegen.backend.emit.banner import Facts
 from fusegen.ir.kernel import Param, Program
+from fusegen.ir.varying import range_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +47,24 @@ class Between:
     most: int
 
 
-Assumption = Aligned | InPhase | Divides | Between
+@dataclass(frozen=True, slots=True)
+class Within:
+    """A number of the call is as positive or negative, and as great or small, as merges ask for."""
+
+    scalar: Param
+
+
+Assumption = Aligned | InPhase | Divides | Between | Within
 
 
 def assumptions(program: Program, schedule: CudaSchedule) -> tuple[Assumption, ...]:
     """All that the program's kernels need beside what every call promises: columns of a row are
     neighbours, arrays of one value or list a row are packed, results overlap nothing."""
-    return (*_places(program, schedule), _lengths(program, schedule))
+    return (*_places(program, schedule), *_numbers(program), _lengths(program, schedule))
+
+
+def _numbers(program: Program) -> Iterator[Within]:
+    yield from (Within(p) for p in program.inputs if p.magnitude)
 
 
 def _places(program: Program, schedule: CudaSchedule) -> Iterator[Assumption]:
@@ -174,6 +186,7 @@ def assumed_text(program: Program, schedule: CudaSchedule) -> list[str]:
     lines = [said(a) for a in places if not isinstance(a, Aligned)]
     if rows:
         lines.append(f"rows of {', '.join(rows)} begin on {VECTOR_BYTES} bytes")
+    lines += map(said, _numbers(program))
     lists = _longest_list(program)
     if lists and program.role == "call":  # a piece of a row may be shorter
         lines.append(f"{lists} ≤ n_cols")
@@ -214,6 +227,8 @@ def said(assumption: Assumption) -> str:
             return f"{n} divides {name}"
         case Between(least=least, most=most):
             return f"{least} ≤ n_cols ≤ {most}"
+        case Within(scalar=p):
+            return range_text(p.name, p.magnitude)
         case _:
             assert_never(assumption)
 

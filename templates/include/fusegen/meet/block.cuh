@@ -7,33 +7,33 @@
 namespace fusegen {
 
 // Warps leave their totals in shared memory, and every warp folds them all: every thread has the block's.
-template <typename Team, typename State>
-__device__ __forceinline__ State warps_reduce(const State& of_warp, State* warp_states)
+template <typename Team, typename State, typename... Held>
+__device__ __forceinline__ State warps_reduce(const State& of_warp, State* warp_states, Held... held)
 {
     constexpr int kWarps = Team::kThreads / 32;  // 0: not known here
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     if (lane == 0) warp_states[warp] = of_warp;
     __syncthreads();
     if constexpr (kWarps > 0 && kWarps < 32 && (kWarps & (kWarps - 1)) == 0)
-        return lanes_reduce<kWarps>(warp_states[lane % kWarps]);
+        return lanes_reduce<kWarps>(warp_states[lane % kWarps], held...);
     else
-        return lanes_reduce<32>(lane < Team::threads() / 32 ? warp_states[lane] : State::identity());
+        return lanes_reduce<32>(lane < Team::threads() / 32 ? warp_states[lane] : State::identity(), held...);
 }
 
 // The block's total of what its threads have.
-template <typename Team, typename State>
-__device__ __forceinline__ State block_reduce(const State& mine, State* warp_states)
+template <typename Team, typename State, typename... Held>
+__device__ __forceinline__ State block_reduce(const State& mine, State* warp_states, Held... held)
 {
-    return warps_reduce<Team>(lanes_reduce<32>(mine), warp_states);
+    return warps_reduce<Team>(lanes_reduce<32>(mine, held...), warp_states, held...);
 }
 
 // Likewise, where another total was there that some may still read.
-template <typename Team, typename State>
-__device__ __forceinline__ State block_reduce_again(const State& mine, State* warp_states)
+template <typename Team, typename State, typename... Held>
+__device__ __forceinline__ State block_reduce_again(const State& mine, State* warp_states, Held... held)
 {
-    const State of_warp = lanes_reduce<32>(mine);
+    const State of_warp = lanes_reduce<32>(mine, held...);
     __syncthreads();
-    return warps_reduce<Team>(of_warp, warp_states);
+    return warps_reduce<Team>(of_warp, warp_states, held...);
 }
 
 }  // namespace fusegen

@@ -7,34 +7,34 @@
 namespace fusegen {
 
 // Every warp leaves its total in every block of the cluster; there, every warp folds them all.
-template <typename Team, typename State>
-__device__ __forceinline__ State cluster_reduce(State mine, State* warp_states)
+template <typename Team, typename State, typename... Held>
+__device__ __forceinline__ State cluster_reduce(State mine, State* warp_states, Held... held)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = Team::threads() / 32;
     const int blocks = __clusterSizeInBlocks();
-    mine = lanes_reduce<32>(mine);
+    mine = lanes_reduce<32>(mine, held...);
     if (lane < blocks) in_block(warp_states, lane)[__clusterRelativeBlockRank() * warps + warp] = mine;
     meet_cluster();
     mine = State::identity();
-    for (int other = lane; other < blocks * warps; other += 32) mine = merge(mine, warp_states[other]);
-    return lanes_reduce<32>(mine);
+    for (int other = lane; other < blocks * warps; other += 32) mine = merge(mine, warp_states[other], held...);
+    return lanes_reduce<32>(mine, held...);
 }
 
 // Warps meet in their block; the totals of the kBlocks blocks meet in every block of the cluster.
-template <typename Team, int kBlocks, typename State>
-__device__ __forceinline__ State cluster_reduce(State mine, State* warp_states)
+template <typename Team, int kBlocks, typename State, typename... Held>
+__device__ __forceinline__ State cluster_reduce(State mine, State* warp_states, Held... held)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     State* warps = warp_states + kBlocks;
-    mine = lanes_reduce<32>(mine);
+    mine = lanes_reduce<32>(mine, held...);
     if (lane == 0) warps[warp] = mine;
     __syncthreads();
     if (warp == 0) {
-        mine = lanes_reduce<32>(lane < Team::threads() / 32 ? warps[lane] : State::identity());
+        mine = lanes_reduce<32>(lane < Team::threads() / 32 ? warps[lane] : State::identity(), held...);
         if (lane < kBlocks) in_block(warp_states, lane)[__clusterRelativeBlockRank()] = mine;
     }
     meet_cluster();
-    return lanes_reduce<32>(lane < kBlocks ? warp_states[lane] : State::identity());
+    return lanes_reduce<32>(lane < kBlocks ? warp_states[lane] : State::identity(), held...);
 }
 
 }  // namespace fusegen

@@ -7,11 +7,12 @@ namespace fusegen {
 
 // Blocks leave their totals in device memory and wait for those of the others. Tickets only grow: no
 // launch has to reset them.
-template <typename Team, typename State>
+template <typename Team, typename State, typename... Held>
 __device__ __forceinline__ State grid_reduce(
-    State mine, State* warp_states, State* partials, unsigned long long* ticket, int blocks, int slice)
+    State mine, State* warp_states, State* partials, unsigned long long* ticket, int blocks, int slice,
+    Held... held)
 {
-    mine = block_reduce<Team>(mine, warp_states);
+    mine = block_reduce<Team>(mine, warp_states, held...);
     if (threadIdx.x == 0) {
         partials[slice] = mine;
         __threadfence();
@@ -22,8 +23,8 @@ __device__ __forceinline__ State grid_reduce(
     }
     __syncthreads();
     mine = State::identity();
-    for (int other = threadIdx.x % 32; other < blocks; other += 32) mine = merge(mine, partials[other]);
-    return lanes_reduce<32>(mine);
+    for (int other = threadIdx.x % 32; other < blocks; other += 32) mine = merge(mine, partials[other], held...);
+    return lanes_reduce<32>(mine, held...);
 }
 
 }  // namespace fusegen

@@ -1,6 +1,7 @@
 #pragma once
 // How lanes of a warp make one state of theirs: by butterflies, after which each of them has the total.
-// A state says by its `Exchange` which way is its own; combine, rebase and merge are the program's.
+// A state says by its `Exchange` which way is its own; combine, rebase and merge are the program's. `held`
+// are numbers of the call that moves depend on, the same for all states.
 
 namespace fusegen {
 
@@ -43,8 +44,8 @@ struct Level {};
 // and move once, level by level.
 template <typename Known, typename... Sums>
 struct AboutPivots {
-    template <int kLanes, int kApart, typename State>
-    static __device__ __forceinline__ State reduce(const State& mine)
+    template <int kLanes, int kApart, typename State, typename... Held>
+    static __device__ __forceinline__ State reduce(const State& mine, Held... held)
     {
         State total = mine;
         if constexpr (Known::kCount > 0) {
@@ -52,17 +53,18 @@ struct AboutPivots {
             for (int lane_mask = kLanes * kApart / 2; lane_mask >= kApart; lane_mask /= 2)
                 total = combine(total, Known::of_lane(total, lane_mask));
         }
-        if constexpr (sizeof...(Sums) > 0) add_up<1, kLanes, kApart, Sums...>(mine, total);
+        if constexpr (sizeof...(Sums) > 0) add_up<1, kLanes, kApart, Sums...>(mine, total, held...);
         return total;
     }
 
-    template <int kLevel, int kLanes, int kApart, typename These, typename... Later, typename State>
-    static __device__ __forceinline__ void add_up(const State& mine, State& total)
+    template <int kLevel, int kLanes, int kApart, typename These, typename... Later, typename State,
+              typename... Held>
+    static __device__ __forceinline__ void add_up(const State& mine, State& total, Held... held)
     {
         if constexpr (sizeof...(Sums) == 1)
-            total = rebase(mine, total);
+            total = rebase(mine, total, held...);
         else
-            total = rebase(mine, total, Level<kLevel>{});
+            total = rebase(mine, total, Level<kLevel>{}, held...);
 #pragma unroll
         for (int lane_mask = kLanes * kApart / 2; lane_mask >= kApart; lane_mask /= 2)
             total = These::with_lane(total, lane_mask);
@@ -73,23 +75,23 @@ struct AboutPivots {
 // Lower lanes stand on the left, and neighbours merge first: a state whose ⊕ may keep the order of a row.
 template <auto... kMembers>
 struct SideBySide {
-    template <int kLanes, int kApart, typename State>
-    static __device__ __forceinline__ State reduce(State mine)
+    template <int kLanes, int kApart, typename State, typename... Held>
+    static __device__ __forceinline__ State reduce(State mine, Held... held)
     {
 #pragma unroll
         for (int lane_mask = kApart; lane_mask < kLanes * kApart; lane_mask *= 2) {
             const State other = Members<kMembers...>::of_lane(mine, lane_mask);
-            mine = threadIdx.x & lane_mask ? merge(other, mine) : merge(mine, other);
+            mine = threadIdx.x & lane_mask ? merge(other, mine, held...) : merge(mine, other, held...);
         }
         return mine;
     }
 };
 
 // The total of kLanes lanes that are kApart apart, in every one of them.
-template <int kLanes, int kApart = 1, typename State>
-__device__ __forceinline__ State lanes_reduce(const State& mine)
+template <int kLanes, int kApart = 1, typename State, typename... Held>
+__device__ __forceinline__ State lanes_reduce(const State& mine, Held... held)
 {
-    return State::Exchange::template reduce<kLanes, kApart>(mine);
+    return State::Exchange::template reduce<kLanes, kApart>(mine, held...);
 }
 
 }  // namespace fusegen
