@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import types
 from typing import Any
@@ -54,6 +55,10 @@ def branched(x, *, t=1.0):
 
 def normed(x, *, t=1e-5):
     return (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + t)
+
+
+def two_of_three(x, *, a=1.5, b=1.5, c=1.5):
+    return fg.sum(x * b) + a
 
 
 TEXTS = {f.__name__: f for f in (cooled, spread, scaled, branched, normed)}
@@ -312,6 +317,18 @@ def test_calls_with_other_values_are_remembered(served_by: str, looks: list[Any]
     r = fg.pipeline(scaled)
     for t in (1.0, 3.0, 0.5, 1.0, 3.0):
         near(r(X, t=t), r.reference(X, t=t))
+
+
+@needs_compiler
+@pytest.mark.usefixtures("served_by")
+def test_numbers_are_told_apart_where_others_stay_behind() -> None:
+    """Zeros, whole numbers, flags, and what the kernel does not read, in any place of a call."""
+    p, x = fg.pipeline(two_of_three), np.linspace(-1, 2, 24, dtype=np.float32).reshape(3, 8)
+    for a, order in itertools.product((1.5, 0.0, 2, True, math.inf, 0.75), ("abc", "cba", "bca")):
+        for b, c in ((0.5, 1.5), (2.5, 7.5), (-1.25, 3.25), (0.0, 0.5)):
+            values = {"a": a, "b": b, "c": c}
+            for _ in range(2):
+                near(p(x, **{n: values[n] for n in order}), (x * np.float32(b)).sum(-1) + a)
 
 
 @needs_compiler

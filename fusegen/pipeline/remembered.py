@@ -90,8 +90,8 @@ class Scalars:
                 zip(self._bits, self._from, self._usual, strict=True)]
 
     def numbers(self, varying: list[str]) -> tuple[tuple[int, float, bool], ...]:
-        """For a helper: the place of each among these names, or -1 and its number; whether it has
-        32 bits."""
+        """For a helper: the place of each among the numbers that it meets in the call, or -1 and
+        its number; whether it has 32 bits."""
         return tuple((varying.index(name) if name in varying else -1, usual, single)
                      for name, usual, single in
                      zip(self._from, self._usual, self._single, strict=True))
@@ -188,8 +188,9 @@ class Recall:
                 self._compiled = helper.Calls(self.find, self._names, _MOST_CALLS,
                                               tuple(self._varying))
             finish = None if ready.single else ready.finish
-            numbers = ready.scalars.numbers([n for n in call[1] if n in self._varying])
-            self._compiled.learn(*call, pupil.plan(ready.sizes, numbers, finish))
+            met = [n for n, v in call[1].items() if n in self._varying and magnitude_of(v)]
+            plan = pupil.plan(ready.sizes, ready.scalars.numbers(met), finish)
+            self._compiled.learn(*call, plan)
             vars(self)["find"] = self._compiled.find
         ready.pupil = None
 
