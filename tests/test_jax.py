@@ -291,6 +291,15 @@ def test_what_is_kept_for_the_gradient():
         assert all(np.array_equal(a, result) for a in kept)
 
 
+def test_weights_of_zero_hold_inputs():
+    pipeline = fg.pipeline(lambda x, y, *, a=1.5: fg.sum(x * x) * a + fg.sum(y - y))
+    x, ones = jnp.asarray(X), jnp.ones(X.shape[-1])
+    for a in (0.0, 1.5):
+        found = jax.grad(lambda x, y, a=a: pipeline(x, y, a=a).sum(), argnums=(0, 1))(x, ones)
+        close(found[0], 2 * a * x, 1e-6, 0)
+        assert not found[1].any()
+
+
 # ---- mistakes ----
 
 

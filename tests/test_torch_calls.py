@@ -226,6 +226,25 @@ def test_what_has_no_gradient_says_so():
         L.softmax(x, out=torch.empty(4, 9))
 
 
+@pytest.mark.parametrize("zero", [("a",), ("b",), ("c",), ("a", "b"), ("a", "b", "c")])
+def test_weights_of_zero_hold_inputs(zero):
+    """They have no gradient then; the others have theirs."""
+    def weighted(x, y, w, total, a=1.5, b=0.5, c=2.0):
+        return total(x * x) * a + total(y) * b + total(x * w) * c
+
+    @fg.pipeline
+    def pipeline(x, y, w: fg.PerColumn, *, a=1.5, b=0.5, c=2.0):
+        return weighted(x, y, w, fg.sum, a, b, c)
+
+    arrays = torch.randn(4, 9), torch.randn(4, 9), torch.randn(9)
+    constants = dict.fromkeys(zero, 0.0)
+    found = gradients(lambda *given: pipeline(*given, **constants), arrays)
+    wanted = gradients(
+        lambda *given: weighted(*given, lambda e: e.sum(-1), **constants), arrays)
+    for one, other in zip(found, wanted, strict=True):
+        close(one, other, 2e-5)
+
+
 def test_forward_mode_is_refused_and_never_silently_zero():
     x = torch.randn(4, 9)
     for _ in range(2):  # also where the call is remembered

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.ir import graph as g
+from fusegen.ir.errors import ZeroGradient
 from fusegen.ir.shared import Recent
 from fusegen.lang.signature import constants_key
 from fusegen.library.framework import Framework
@@ -76,8 +77,8 @@ def backward_of(
     key = (pipeline, traced.digest, constants_key(constants), wanted)
     found = _KNOWN.get((*key, outputs))
     if found is None:
-        found = _KNOWN.put((*key, outputs), _backward(pipeline, constants, traced.graph, wanted,
-                                                      outputs))
+        found = _KNOWN.put((*key, outputs), _moved(pipeline, constants, traced.graph, wanted,
+                                                   outputs))
         if not found.outputs:
             _KNOWN.put((*key, False), found)
     return found
@@ -92,6 +93,19 @@ def moving_inputs(call: Call, present: frozenset[str]) -> frozenset[str]:
         graph = traced.graph
         found = _MOVING.put(key, frozenset(i.name for i in graph.inputs if _moves(graph, i)))
     return found
+
+
+def _moved(
+    pipeline: Pipeline, constants: dict[str, Any], graph: g.Graph, wanted: tuple[str, ...],
+    same: bool,
+) -> Backward:
+    """Of the inputs that the outputs move with: a constant that is 0, or what cancels, may hold
+    them, which only the gradient's text shows."""
+    while True:
+        try:
+            return _backward(pipeline, constants, graph, wanted, same)
+        except ZeroGradient as zero:
+            wanted = tuple(n for n in wanted if n != zero.wrt)
 
 
 def _backward(

@@ -15,7 +15,7 @@ from fusegen.backend.host.threads import load
 from fusegen.backend.results_on_disk import kept
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Obligation
-from fusegen.ir.errors import ArgumentError, TraceError
+from fusegen.ir.errors import ArgumentError, TraceError, ZeroGradient
 from fusegen.ir.graph_text import formula
 from fusegen.ir.kinds import assumed_dtypes, infer_kinds
 from fusegen.ir.names import Taken
@@ -144,10 +144,10 @@ class Gradient(Pipeline):
 
     def _written(self, reverse: Reverse, node: g.Input, name: str) -> Value:
         if not reverse.found.get(node):
-            raise TraceError(
+            raise ZeroGradient(
                 f"{self.forward.name} has the gradient 0 with respect to {name}", where=node.loc,
                 why="No floating-point path without a jump leads from it to an output.",
-                fix="Leave it out of wrt=.",
+                fix="Leave it out of wrt=.", wrt=name,
             )
         found = Value(reverse.write(node))
         builder().labels.setdefault(found.node, f"grad_{name}")
