@@ -289,6 +289,14 @@ def row_of(witness):
     return {n: np.array(v, np.float32) for n, v in witness.values}
 
 
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.integers(1, 5).flatmap(lambda n: st.lists(
+    st.lists(st.integers(-2, 2), min_size=n, max_size=n), min_size=n, max_size=n)))
+def test_independence_is_full_rank(rows):
+    """Also of matrices whose elimination leaves a column of zeros."""
+    assert exact.independent(rows) == (np.linalg.matrix_rank(np.array(rows)) == len(rows))
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_an_exponential_about_the_mean_leaves_the_range(sign):
     pipeline = fg.pipeline(lambda x: fg.sum(fg.exp(sign * (x - fg.mean(x)))))
