@@ -13,6 +13,7 @@ from typing import Any, assert_never
 
 from mpmath import MPContext
 
+from fusegen.algebra.elimination import determinant
 from fusegen.ir import graph as g
 
 Number = Any  # Fraction, mpf, or bool for conditions
@@ -43,20 +44,7 @@ def independent(rows: Sequence[Sequence[Number]]) -> bool:
     if not all(_MP.isfinite(size) and size for size in (*sizes, *columns)):
         return False
     scaled = [[_mpf(v) / size for v in row] for row, size in zip(rows, sizes, strict=True)]
-    return bool(_determinant(scaled) > _INDEPENDENT)
-
-
-def _determinant(rows: list[list[Number]]) -> Number:
-    """Without its sign, by elimination (mpmath's own fails where a column is left with zeros)."""
-    found = _MP.mpf(1)
-    while rows:
-        first, *others = sorted(rows, key=lambda row: -abs(row[0]))
-        if not first[0]:
-            return first[0]
-        found *= abs(first[0])
-        rows = [[v - row[0] / first[0] * w for v, w in zip(row[1:], first[1:], strict=True)]
-                for row in others]
-    return found
+    return bool(determinant(scaled) > _INDEPENDENT)
 
 
 def apart(a: Number, b: Number) -> float:
