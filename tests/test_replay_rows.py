@@ -36,10 +36,11 @@ def _inputs(graph, dtypes):
     """Arrays by parameter name; rows of every kind, with −inf, NaN and ties in some."""
     rng = np.random.default_rng(3)
     found = {}
-    for node in graph.inputs:
-        kinds = [values(node, N_COLS, dtypes[node.name], f, rng)
+    for node in (*graph.inputs, *graph.scalars):
+        kinds = [values(node, N_COLS, dtypes, f, rng)
                  for f in (*FAMILIES.values(), FAMILIES["ties"], FAMILIES["ties"])]
-        rows = np.stack(kinds if node.axis is not g.Axis.PER_COLUMN else kinds[2:3])
+        same = node.axis in (g.Axis.PER_COLUMN, g.Axis.SCALAR)  # in every row
+        rows = np.stack(kinds[2:3] if same else kinds)
         if node.axis is g.Axis.ELEMENT and rows.dtype.kind == "f":
             rows[-1, ::5], rows[-2, 3::7] = -np.inf, np.nan
         found[graph.names[node]] = rows
@@ -48,9 +49,8 @@ def _inputs(graph, dtypes):
 
 def _row(array, i):
     """One row of an array, as RowReplay takes it."""
-    if array.shape[-1] == 1:
-        return array[i, 0]
-    return array[0 if len(array) == 1 else i]
+    own = array[0 if len(array) == 1 else i]
+    return own[0] if array.shape[-1] == 1 else own
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES.values(), ids=lambda p: p.name)
