@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 
 import ml_dtypes
@@ -175,6 +176,23 @@ def test_states_may_be_shipped():
 
 
 X = np.ones((2, 6), np.float32)
+
+
+@fg.pipeline
+def weighed(x, *, c=0.5):
+    return fg.sum(x) * c
+
+
+@pytest.mark.parametrize("a", [0.0, -0.0, 1, 1.0, True, math.nan], ids=repr)
+def test_constants_of_states_are_told_apart_as_those_of_calls(a):
+    """By class and exact value."""
+    for b in (0.0, -0.0, 1, 1.0, True, math.nan):
+        parts = [weighed.states(X, c=c) for c in (a, b)]
+        if repr(a) == repr(b):
+            assert fg.merge(weighed, *parts).n_cols == 2 * X.shape[-1]
+        else:
+            with pytest.raises(fg.ArgumentError, match="do not belong together"):
+                fg.merge(weighed, *parts)
 
 
 @fg.pipeline

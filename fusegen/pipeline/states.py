@@ -28,7 +28,7 @@ from fusegen.ir.kernel import Param
 from fusegen.ir.nesting import nest
 from fusegen.ir.state_layout import StateLayout
 from fusegen.lang.blame import blames
-from fusegen.lang.signature import Signature
+from fusegen.lang.signature import Signature, constants_key
 from fusegen.pipeline.variants import Choices, Key, Variants
 
 
@@ -106,7 +106,7 @@ def merge(pipeline: Pipeline, *states: States) -> States:
     adopted = [_adopted(pipeline, s, f"states {i}") for i, s in enumerate(states)]
     one_memory({f"states {i}": a for i, a in enumerate(adopted)})
     for one in states[1:]:
-        if one.layout != first.layout or one.constants != first.constants:
+        if one.layout != first.layout or not _same(one.constants, first.constants):
             raise ArgumentError(
                 f"states of {pipeline.name} that do not belong together",
                 why=f"One is {first!r}, with {dict(first.constants)}, another {one!r}, with "
@@ -126,6 +126,11 @@ def merge(pipeline: Pipeline, *states: States) -> States:
         _run(roles.merge, arrays, (n_rows, len(parts)), like, copies=[stacked])
         array = hand_back(made, param, shape, like)
     return replace(first, array=array, n_cols=sum(s.n_cols for s in states))
+
+
+def _same(a: tuple[tuple[str, Any], ...], b: tuple[tuple[str, Any], ...]) -> bool:
+    """Constants by class and exact value: 0.0 is not -0.0, and NaN is NaN."""
+    return constants_key(dict(a)) == constants_key(dict(b))
 
 
 def finished(pipeline: Pipeline, states: States) -> Any:
