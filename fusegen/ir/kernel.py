@@ -17,7 +17,7 @@ Programs of one role alone (`compile/roles.py`) take or leave states, whose byte
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal
@@ -280,6 +280,17 @@ def _inside(part: Any, kinds: tuple[type, ...]) -> Iterator[Any]:
 def _last_first(kind: type) -> tuple[str, ...]:
     """The fields of a dataclass; others have none."""
     return tuple(f.name for f in reversed(fields(kind))) if is_dataclass(kind) else ()
+
+
+def used_in(sweep: Sweep, exprs: Iterable[Expr]) -> tuple[set[str], list[Let]]:
+    """Names, and the sweep's lets among them, in order, that these element expressions use."""
+    wanted = {n for e in exprs for n in variables(e)}
+    lets: list[Let] = []
+    for let in reversed(sweep.lets):
+        if let.name in wanted:
+            lets.insert(0, let)
+            wanted |= set(variables(let.expr))
+    return wanted, lets
 
 
 def names_in(part: Any) -> frozenset[str]:

@@ -26,7 +26,7 @@ from fusegen.backend.cpu.emit.state import (
 from fusegen.backend.emit.comments import noted
 from fusegen.backend.emit.lines import Line
 from fusegen.ir.expr import Call, Expr, Var, variables
-from fusegen.ir.kernel import COLUMN, Kernel, Let, Sweep
+from fusegen.ir.kernel import COLUMN, Kernel, Sweep, used_in
 from fusegen.ir.monoid import Best, Folded, KBest, Level, Moving, Own
 from fusegen.ir.ops import OPS
 
@@ -242,12 +242,7 @@ class AbsorbPrinter:
 
     def _items(self, exprs: Iterable[Expr]) -> list[str]:
         """Sources and lets, in order, that these element expressions use."""
-        wanted = {n for e in exprs for n in variables(e)}
-        lets: list[Let] = []
-        for let in reversed(self.sweep.lets):
-            if let.name in wanted:
-                lets.insert(0, let)
-                wanted |= set(variables(let.expr))
+        wanted, lets = used_in(self.sweep, exprs)
         lines = []
         for source in self.sweep.loads:
             if source.name in wanted:

@@ -13,8 +13,8 @@ from typing import cast
 from fusegen.backend.cpu.emit.dialect import CpuDialect
 from fusegen.backend.cpu.emit.memory import load, store
 from fusegen.backend.cpu.emit.sources import printed
-from fusegen.ir.expr import Call, Expr, Var, variables, walk
-from fusegen.ir.kernel import FromMemory, Kernel, Let, Source, Sweep
+from fusegen.ir.expr import Call, Expr, Var, walk
+from fusegen.ir.kernel import FromMemory, Kernel, Let, Source, Sweep, used_in
 from fusegen.ir.monoid import Monoid
 
 KEPT_BYTES = 1 << 20
@@ -153,13 +153,9 @@ def _of_terms(
 def _over(sweep: Sweep, values: Mapping[Expr, Expr]) -> Sweep:
     """The sweep with other expressions for some, and no lets that nothing needs any more."""
     stores = tuple(replace(s, value=_replaced(s.value, values)) for s in sweep.element_stores)
-    lets: list[Let] = []
-    wanted = {n for s in stores for n in variables(s.value)}
-    for let in reversed(sweep.lets):
-        if let.name in wanted:
-            lets.insert(0, replace(let, expr=_replaced(let.expr, values)))
-            wanted |= set(variables(lets[0].expr))
-    return replace(sweep, lets=tuple(lets), element_stores=stores)
+    lets = tuple(replace(let, expr=_replaced(let.expr, values)) for let in sweep.lets)
+    found = replace(sweep, lets=lets, element_stores=stores)
+    return replace(found, lets=tuple(used_in(found, (s.value for s in stores))[1]))
 
 
 def _same_items(one: Sweep, other: Sweep) -> bool:

@@ -36,7 +36,6 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> str:
         "chunk": schedule.chunk, "piece": PIECE_COLUMNS,
         "list_block": schedule.list_block, "network_slots": schedule.network_slots,
         "ahead": AHEAD_COLUMNS, "list_ahead": LIST_AHEAD_COLUMNS, "vectorised": schedule.chunk > 1,
-        "masks": schedule.masks,
         **dict.fromkeys(("live_type", "live_param", "live_arg"), ""),
     }
     if schedule.target.vector_bytes == 64:

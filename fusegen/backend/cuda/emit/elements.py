@@ -12,7 +12,7 @@ from fusegen.backend.cuda.emit.state import StateView, folded_into, lifted
 from fusegen.backend.cuda.emit.views import LiftView, ListView
 from fusegen.backend.emit.lines import Line, inside
 from fusegen.ir.expr import Expr, Var, variables
-from fusegen.ir.kernel import COLUMN, Kernel, Let, Sweep
+from fusegen.ir.kernel import COLUMN, Kernel, Let, Sweep, used_in
 from fusegen.ir.monoid import Best, Folded, KBest, Moving, Own, Relative
 
 _PAIRED = {C_TYPES[n] for n in PAIR_TYPES}
@@ -20,12 +20,7 @@ _PAIRED = {C_TYPES[n] for n in PAIR_TYPES}
 
 def needed(sweep: Sweep, exprs: Iterable[Expr]) -> tuple[list[str], list[Let]]:
     """Sources, by name, and lets, in order, that these element expressions use."""
-    wanted: set[str] = {n for e in exprs for n in variables(e)}
-    lets: list[Let] = []
-    for let in reversed(sweep.lets):
-        if let.name in wanted:
-            lets.insert(0, let)
-            wanted |= set(variables(let.expr))
+    wanted, lets = used_in(sweep, exprs)
     return [s.name for s in sweep.loads if s.name in wanted], lets
 
 
