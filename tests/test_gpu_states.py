@@ -38,6 +38,8 @@ def test_any_split_in_any_order(name: str) -> None:
     for shape in SHAPES:
         constants = {"k": 1} if shape[1] == 1 and "k" in p.signature.constants else {}
         given = cases.arguments(name, rows(shape))
+        if name == "tempered" and shape[1] < 2:
+            continue  # its list has two entries
         want = p.reference(*given, **constants)
         for _ in range(2):
             parts = cases.pieces(p, given, cases.cuts_of(shape[1], rng), on_gpu, **constants)
@@ -79,7 +81,8 @@ def test_hard_rows(name: str) -> None:
 
 @pytest.mark.parametrize("k", [1, 31, 64, 300, 2500])
 def test_lists_of_any_length(k: int) -> None:
-    """Pieces also with fewer columns than entries; long lists, and ties."""
+    """Pieces also with fewer columns than entries; long lists, and ties. Where probabilities
+    underflow, merged lists keep the order of x (docs/special_values.md)."""
     p = fg.pipeline(TEXTS["softmax_topk"])
     for n_cols in (3000, 40_000):
         x = np.round(100 * rows((7, n_cols), k))
@@ -89,7 +92,7 @@ def test_lists_of_any_length(k: int) -> None:
         values, at = cases.flat(found)
         want = p.reference(x, k=k)
         np.testing.assert_allclose(values, want[0], rtol=1e-5, atol=1e-30)
-        np.testing.assert_array_equal(at, want[1])
+        np.testing.assert_array_equal(at, np.argsort(-x, axis=1, kind="stable")[:, :k])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int32", "int64"])
@@ -105,8 +108,8 @@ def test_types(dtype: str) -> None:
 
 @pytest.mark.parametrize("count", [2, 9, 40, 700])
 def test_any_number_of_states(count: int) -> None:
-    x = rows((50, 2 * count), count)
-    cuts = [*range(0, 2 * count + 1, 2)]
+    x = rows((50, 3 * count), count)
+    cuts = [*range(0, 3 * count + 1, 3)]
     for name in ("softmax_topk", "var_mean", "many", "places", "ends"):
         p = fg.pipeline(TEXTS[name])
         given = cases.arguments(name, x)

@@ -42,8 +42,11 @@ def flat(result):
 
 
 def gradients(function, arrays):
+    """For cotangents that every type holds exactly."""
     moved = [a.detach().clone().requires_grad_(a.is_floating_point()) for a in arrays]
-    total = sum((r * (1 + r.detach())).sum() for r in floats(function(*moved)))
+    chance = torch.Generator("cuda").manual_seed(0)
+    total = sum((r * torch.randn(r.shape, generator=chance, device="cuda").bfloat16().to(r)).sum()
+                for r in floats(function(*moved)))
     return torch.autograd.grad(total, [a for a in moved if a.requires_grad], allow_unused=True)
 
 

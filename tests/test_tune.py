@@ -68,6 +68,18 @@ def test_the_fastest_is_taken_and_used_for_its_shape(gpu, kind):
     assert gpu.launched[-1]["threads"] == usual.threads
 
 
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+def test_numbers_of_the_call_reach_every_contestant(gpu, name):
+    x = rows(6, 2400)
+    weights = [rows(2400)] * (2 if name == "layer_norm" else 1)
+    p = fresh(name)
+    compiled = p.compile(*map(array, (x, *weights)), eps=0.5, tune=True)
+    assert len([t for t in compiled.tuned.timings if t.seconds is not None]) > 2
+    for eps in (0.5, 1e-5):
+        got = p(*map(array, (x, *weights)), eps=eps).get()
+        np.testing.assert_allclose(got, p.reference(x, *weights, eps=eps), rtol=3e-6, atol=3e-6)
+
+
 def test_what_was_measured_is_kept_for_later_processes(gpu):
     x = array(rows(6, 2400))
     favour(gpu, "shared memory")

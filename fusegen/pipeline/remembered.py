@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 from fusegen.backend.arrays.layout import Layout
 from fusegen.backend.arrays.results import maker
-from fusegen.backend.arrays.spans import address, reach
+from fusegen.backend.arrays.spans import reach
 from fusegen.backend.backend import Bindable, Bound, Executable, Helped
-from fusegen.backend.scalars import bits_in
+from fusegen.backend.words import address, bits_in
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import FLOAT64
 from fusegen.ir.kernel import Param

@@ -17,9 +17,10 @@ from fusegen.backend.arrays.columns import check_columns
 from fusegen.backend.arrays.layout import lay_out_piece
 from fusegen.backend.arrays.results import Result, hand_back, new_result
 from fusegen.backend.arrays.rows import Rows
-from fusegen.backend.arrays.spans import address, phase
+from fusegen.backend.arrays.spans import phase
 from fusegen.backend.memory import Adopted
 from fusegen.backend.scalars import scalars_in
+from fusegen.backend.words import address
 from fusegen.compile.roles import MERGED, STATES
 from fusegen.ir.dtypes import UINT8, DType
 from fusegen.ir.errors import ArgumentError, ShapeError

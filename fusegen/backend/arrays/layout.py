@@ -19,9 +19,10 @@ from fusegen.backend.arrays.results import (
     new_result,
 )
 from fusegen.backend.arrays.rows import Axes, Rows, as_rows, rows_of
-from fusegen.backend.arrays.spans import address, phase
+from fusegen.backend.arrays.spans import phase
 from fusegen.backend.arrays.strips import side_by_side, whole_vectors
 from fusegen.backend.memory import Adopted, Memory
+from fusegen.backend.words import address
 from fusegen.ir import graph as g
 from fusegen.ir.kernel import Param
 from fusegen.ir.nesting import flatten, nest

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from fusegen.backend.arrays.spans import VECTOR, address
+from fusegen.backend.arrays.spans import VECTOR
 from fusegen.backend.memory import Shape
+from fusegen.backend.words import address
 from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError, ShapeError
 from fusegen.ir.literals import as_index

@@ -1,7 +1,4 @@
-"""The bytes that arrays occupy: where they begin, how far they reach, whether they share any.
-
-Arrays are NumPy's, or those of a library whose `data.ptr` is the address of the first element.
-"""
+"""The bytes that arrays occupy: where they begin, how far they reach, whether they share any."""
 
 from __future__ import annotations
 
@@ -9,12 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from fusegen.backend.words import address
+
 VECTOR = 16  # bytes of the widest load
-
-
-def address(array: Any) -> int:
-    """Where the first element lies."""
-    return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
 
 
 def phase(arrays: list[Any]) -> tuple[bool, bool]:

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fusegen.backend.arrays.spans import VECTOR, address
+from fusegen.backend.arrays.spans import VECTOR
+from fusegen.backend.words import address
 
 
 def side_by_side(arrays: Sequence[Any], axis: int) -> tuple[Any, ...] | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fusegen.backend.scalars import scalar_bits
+from fusegen.backend.words import word
 from fusegen.ir.errors import InternalError
 from fusegen.ir.kernel import Kernel, Param
 
@@ -49,7 +49,7 @@ def filled(words: Words, arrays: Mapping[str, Array]) -> Any:
 
 def word_of(given: Any) -> int:
     """An array's address; a scalar's bits."""
-    return scalar_bits(given) if given.ndim == 0 else int(given.ctypes.data)
+    return word(given)
 
 
 def _check(param: Param, array: Array, n_rows: int, n_cols: int) -> None:

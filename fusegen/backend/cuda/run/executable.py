@@ -34,7 +34,7 @@ from fusegen.backend.cuda.run.record import Step, recorded
 from fusegen.backend.cuda.run.tickets import Tickets
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, launches
-from fusegen.backend.scalars import scalar_bits
+from fusegen.backend.words import address, word
 from fusegen.ir.dtypes import UINT8
 from fusegen.ir.errors import BackendError
 from fusegen.ir.kernel import Program
@@ -94,8 +94,7 @@ class CudaExecutable:
         stream = cupy_family().stream(self.device.index)
         extent = extent_of(self.program, arrays, n_rows, n_cols, first_column)
         bound = self._bound(extent, tuple(arrays), like)
-        bound.launch([scalar_bits(a) if a.ndim == 0 else a.data.ptr for a in arrays.values()],
-                     stream)
+        bound.launch([word(a) for a in arrays.values()], stream)
         if copies and self.driver.capturing(stream):
             self.captured += copies
 
@@ -234,7 +233,7 @@ def flusher(n_bytes: int) -> Callable[[], None]:
 def poison(array: Any, like: Any) -> None:
     """Every bit of a CuPy array becomes 1, on the stream that the library of `like` works on."""
     stream = family_of(like).stream(device_index())
-    driver().fill(array.data.ptr, array.size * array.itemsize, stream, 0xFF)
+    driver().fill(address(array), array.size * array.itemsize, stream, 0xFF)
 
 
 def _picker(indices: list[int]) -> Callable[[list[int]], Sequence[int]]:

@@ -10,6 +10,7 @@ from fusegen.backend.backend import Progress
 from fusegen.backend.cuda.run.device import bind_context, device_index
 from fusegen.backend.cuda.run.driver import driver
 from fusegen.backend.cuda.run.families import cupy_family
+from fusegen.backend.words import word
 from fusegen.ir.codec import decoded
 from fusegen.ir.errors import BackendError
 from fusegen.ir.kernel import Program
@@ -41,7 +42,7 @@ class PrebuiltExecutable:
         words: list[int] = []
         for p in self._params:
             array = arrays[p.name]
-            words.append(array.data.ptr)
+            words.append(word(array))
             if p.shape == "element":
                 words.append(array.strides[0] // array.itemsize if n_rows > 1 else n_cols)
         bind_context()

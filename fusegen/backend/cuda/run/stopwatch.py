@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fusegen.backend.backend import Trial
 from fusegen.backend.cuda.run.device import time_calls
 from fusegen.backend.cuda.run.executable import CudaExecutable, flusher, poison
+from fusegen.backend.words import word
 from fusegen.ir.shared import lazy
 
 _FLUSH = 4  # times the L2 cache: long enough to queue a launch meanwhile
@@ -21,9 +22,9 @@ class CudaStopwatch:
 
     def launcher(self, run: CudaExecutable, trial: Trial) -> Callable[[], None]:
         bound = run.bound(trial.arrays, *trial.shape, tuple(trial.arrays), trial.like)
-        pointers = [a.data.ptr for a in trial.arrays.values()]
+        words = [word(a) for a in trial.arrays.values()]
         stream = bound.stream()
-        return lambda: bound.launch([*pointers], stream)
+        return lambda: bound.launch([*words], stream)
 
     def poison(self, trial: Trial) -> None:
         for p in trial.outputs:
