@@ -353,6 +353,20 @@ def test_every_level_has_the_numbers_of_the_call(rows: int, n_cols: int) -> None
             assert_close(case.emulate(schedule=schedule), flat(case.reference()), 1e-5)
 
 
+def weighted_spread(x, *, t=1.0):
+    """A pivot that depends on sums about another one: sums of two levels move, both by t."""
+    weight = fg.exp((x - fg.max(x)) * t)
+    nu = fg.sum(weight * x) / fg.sum(weight)
+    return fg.sum(weight * (x - nu) ** 2) / fg.sum(weight)
+
+
+@emulated
+def test_every_level_of_pivots_has_them() -> None:
+    x = (np.random.default_rng(3).standard_normal((3, 300)) * 3).astype(np.float32)
+    case = Case(fg.pipeline(weighted_spread), {"x": x}, 3, 300, {"t": 0.7}, varied=True)
+    assert_close(case.emulate(), flat(case.reference()), 1e-5)
+
+
 @emulated
 def test_rows_side_by_side_have_them() -> None:
     def sums(x, *, t=1.0):
@@ -394,3 +408,4 @@ def test_compilers_take_it() -> None:
         assert "float t" in source
         assert "2^-13 ≤ t ≤ 2^13" in source
         nvrtc.valid_for(source, target)
+    nvrtc.valid_for(fg.pipeline(weighted_spread).source(target="sm_90", t=0.5), "sm_90")

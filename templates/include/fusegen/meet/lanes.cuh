@@ -68,7 +68,7 @@ struct AboutPivots {
 #pragma unroll
         for (int lane_mask = kLanes * kApart / 2; lane_mask >= kApart; lane_mask /= 2)
             total = These::with_lane(total, lane_mask);
-        if constexpr (sizeof...(Later) > 0) add_up<kLevel + 1, kLanes, kApart, Later...>(mine, total);
+        if constexpr (sizeof...(Later) > 0) add_up<kLevel + 1, kLanes, kApart, Later...>(mine, total, held...);
     }
 };
 
