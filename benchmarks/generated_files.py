@@ -16,7 +16,8 @@ from typing import Any
 from fusegen import library
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CUDA_TARGETS
-from fusegen.compile.passes import Traced, Typed, Work, trace_pipeline
+from fusegen.compile.passes import Work, trace_pipeline
+from fusegen.compile.typed import Traced, Typed
 from fusegen.ir import graph as g
 from fusegen.ir.digest import digest
 from fusegen.ir.dtypes import INT64, DType, dtype_of

@@ -27,7 +27,7 @@ FLOORS = (
 )
 DOORS = {
     "sympy": ("algebra/",),
-    "mpmath": ("algebra/exact.py", "oracle/precise.py"),
+    "mpmath": ("algebra/numbers.py", "oracle/precise.py"),
     "networkx": ("compile/fusion.py",),
     "jinja2": ("backend/emit/render.py",),
     "cupy": ("backend/cuda/run/",),
@@ -44,7 +44,7 @@ LATER = (  # what no call needs whose kernel is known
     "fusegen.backend.cuda.emit", "fusegen.backend.cpu.emit", "fusegen.library.grad",
     "fusegen.library.check", "fusegen.library.stabilize",
 )
-MAX_FILE, MAX_FUNCTION = 305, 45
+MAX_FILE, MAX_FUNCTION = 300, 40
 
 
 def modules():
@@ -211,7 +211,7 @@ def test_files_and_functions_stay_small():
             wrong.append(f"{place(path)} has {text.count(chr(10))} lines")
         for node in nodes_of(path):
             if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
-                size = node.end_lineno - node.lineno
+                size = node.end_lineno - node.lineno + 1
                 if size > MAX_FUNCTION:
                     wrong.append(f"{place(path)}: {node.name} has {size} lines")
     assert wrong == []

@@ -26,6 +26,8 @@ from fusegen.backend.cuda.schedule.launch import launches
 from fusegen.backend.export import build, images
 from fusegen.backend.exported import Image
 from fusegen.backend.own_files import template_root
+from fusegen.backend.registry import backend_of, target_named
+from fusegen.pipeline.variants import Choices
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 K, LENGTHS = 5, (1024, 1 << 20)
@@ -306,9 +308,11 @@ def test_the_last_kernel_takes_rows_of_any_kind() -> None:
     every = list(classes(()))
     assert every[-1] == Class(None, None, aligned=False, in_phase=False)
     for name in ("softmax_topk", "softmax", "layer_norm", "var_mean"):
-        work = getattr(fg.library, name).work(target="sm_90", _fixed=True)  # as exports have it
-        schedule = every[-1].schedule(work.typed, work.target)
-        text = work.backend.launcher(work.typed.program(schedule.grouping), schedule)
+        p = getattr(fg.library, name)
+        typed = p.of_types(*p.assumed("float32", (), {}), Choices(fixed=True)).typed
+        target = target_named("sm_90")
+        schedule = every[-1].schedule(typed, target)
+        text = backend_of(target).launcher(typed.program(schedule.grouping), schedule)
         checks = re.findall(r'return "(.*)";', text)
         assert [c for c in checks if "n_cols" not in c] == ["n_rows >= 0"], name
         assert any(c.endswith("n_cols ≤ 1073741824") for c in checks), name

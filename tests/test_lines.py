@@ -21,7 +21,8 @@ from fusegen.backend.cuda.schedule.strips import strip_candidates, takes_strips
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CPU_TARGETS, CUDA_TARGETS
-from fusegen.compile.passes import Typed, Work, trace_pipeline
+from fusegen.compile.passes import Work, trace_pipeline
+from fusegen.compile.typed import Typed
 from fusegen.ir.dtypes import INT64, dtype_of
 from fusegen.ir.kernel import Kernel
 from fusegen.pipeline.pipeline import Pipeline

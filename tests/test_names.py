@@ -17,7 +17,8 @@ from support.own_names import PIPELINE, Found
 
 import fusegen as fg
 from fusegen.backend.cuda.schedule.strips import strip_candidates
-from fusegen.compile.passes import Traced, Typed, Work
+from fusegen.compile.passes import Work
+from fusegen.compile.typed import Traced, Typed
 from fusegen.ir.digest import digest
 from fusegen.ir.forms import ROLES
 from fusegen.ir.names import Taken, c_identifier

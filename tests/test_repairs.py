@@ -15,7 +15,8 @@ from fusegen.backend.cpu.toolchain import find_compiler
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CUDA_TARGETS
 from fusegen.compile.lower.online import online_kernel
-from fusegen.compile.passes import Typed, Work
+from fusegen.compile.passes import Work
+from fusegen.compile.typed import Typed
 from fusegen.ir.dtypes import FLOAT32
 from fusegen.oracle.replay import RowsReplay, balanced, chain
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from fractions import Fraction
 from math import log
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from mpmath import mp
 from support.cases import leaves
 
 import fusegen as fg
-from fusegen.algebra import exact
+from fusegen.algebra import exact, numbers
 from fusegen.algebra.derive import derive
 from fusegen.algebra.pivot import MAX_BASIS
 from fusegen.algebra.refute import ratio
@@ -294,7 +295,7 @@ def row_of(witness):
     st.lists(st.integers(-2, 2), min_size=n, max_size=n), min_size=n, max_size=n)))
 def test_independence_is_full_rank(rows):
     """Also of matrices whose elimination leaves a column of zeros."""
-    assert exact.independent(rows) == (np.linalg.matrix_rank(np.array(rows)) == len(rows))
+    assert numbers.independent(rows) == (np.linalg.matrix_rank(np.array(rows)) == len(rows))
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -478,7 +479,7 @@ def test_witnesses_do_not_depend_on_hash_seeds():
 
 
 def test_every_operation_has_an_exact_meaning():
-    assert set(exact.OPERATIONS) == set(OPS)
+    assert set(numbers.OPERATIONS) == set(OPS)
 
 
 SMALL = st.lists(st.integers(-3, 3), min_size=5, max_size=7)
@@ -499,9 +500,9 @@ def test_exact_arithmetic_agrees_with_the_reference(values, which):
     present = frozenset(signature.arrays) - signature.optional
     graph = which.traced(present, signature.bind_constants({})).graph
     try:
-        found = exact.evaluate(graph.outputs, {"x": [exact.Fraction(v) for v in values]},
+        found = exact.evaluate(graph.outputs, {"x": [Fraction(v) for v in values]},
                                len(values))
-    except exact.Outside:
+    except numbers.Outside:
         return
     wanted = leaves(which.reference(np.array(values, np.float64)))
     for a, b in zip(found, wanted, strict=True):
@@ -510,9 +511,9 @@ def test_exact_arithmetic_agrees_with_the_reference(values, which):
 
 
 def test_numbers_are_spelled_as_simple_fractions():
-    third = exact.Fraction(1, 3)
-    assert exact.spelled(third) == "1/3"
-    assert exact.spelled(exact.LN2 * 2 * third) == "2/3·ln 2"
-    assert exact.spelled(-exact.LN2) == "-ln 2"
-    assert exact.spelled(exact.OPERATIONS["exp"](exact.LN2 * 3)) == "8"
-    assert exact.spelled(exact.OPERATIONS["exp"](third)) == "1.39561"
+    third = Fraction(1, 3)
+    assert numbers.spelled(third) == "1/3"
+    assert numbers.spelled(numbers.LN2 * 2 * third) == "2/3·ln 2"
+    assert numbers.spelled(-numbers.LN2) == "-ln 2"
+    assert numbers.spelled(numbers.OPERATIONS["exp"](numbers.LN2 * 3)) == "8"
+    assert numbers.spelled(numbers.OPERATIONS["exp"](third)) == "1.39561"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fusegen.algebra import exact
+from fusegen.algebra import numbers
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.short_rows import Rows, ShortRows
 from fusegen.ir import graph as g
@@ -89,11 +89,11 @@ def _is_exact(short: ShortRows, row: Rows, columns: NDArray[Any]) -> bool:
     """Are these the best columns of f in exact arithmetic too?"""
     try:
         (f,) = short.exactly((short.node.arg,), short.row(row))
-    except exact.Outside:
+    except numbers.Outside:
         return False
     assert isinstance(f, list)
     signed = [_sign(short.node) * v for v in f]
-    return exact.best_columns(signed, len(columns)) == [int(c) for c in columns]
+    return numbers.best_columns(signed, len(columns)) == [int(c) for c in columns]
 
 
 def _told(

@@ -13,7 +13,7 @@ from itertools import islice, product
 
 import numpy as np
 
-from fusegen.algebra import exact
+from fusegen.algebra import exact, numbers
 from fusegen.algebra.pivot import MAX_BASIS
 from fusegen.algebra.short_rows import Results, Rows, ShortRows
 from fusegen.ir import graph as g
@@ -127,7 +127,7 @@ def _joined(row: Row, then: Row) -> Row:
     ))
 
 
-def _flat(values: list[exact.Values]) -> list[exact.Number]:
+def _flat(values: list[exact.Values]) -> list[numbers.Number]:
     return [x for v in values for x in (v if isinstance(v, list) else [v])]
 
 
@@ -139,11 +139,11 @@ def _confirmed(short: ShortRows, a: Row, b: Row, then: Row) -> Confusion | None:
     try:
         before = [short.exactly(watched, r) for r in (a, b)]
         after = [short.exactly(own, _joined(r, then)) for r in (a, b)]
-    except exact.Outside:
+    except numbers.Outside:
         return None
-    if not all(exact.same(x, y) for x, y in zip(*map(_flat, before), strict=True)):
+    if not all(numbers.same(x, y) for x, y in zip(*map(_flat, before), strict=True)):
         return None
-    if all(exact.apart(x, y) <= _DIFFERENT for x, y in zip(*map(_flat, after), strict=True)):
+    if all(numbers.apart(x, y) <= _DIFFERENT for x, y in zip(*map(_flat, after), strict=True)):
         return None
     names = (n for r in state for n in _names(short.graph, r))
     shared = tuple((n, _shown(v)) for n, v in zip(names, before[0], strict=True))
@@ -161,8 +161,8 @@ def _names(graph: g.Graph, node: g.Reduce | g.TopK) -> tuple[str, ...]:
 
 def _shown(value: exact.Values) -> str:
     if isinstance(value, list):
-        return f"({', '.join(map(exact.spelled, value))})"
-    return exact.spelled(value)
+        return f"({', '.join(map(numbers.spelled, value))})"
+    return numbers.spelled(value)
 
 
 def ratio(graph: g.Graph, node: g.Reduce | g.TopK) -> Ratio | None:
@@ -174,7 +174,7 @@ def ratio(graph: g.Graph, node: g.Reduce | g.TopK) -> Ratio | None:
         row, more = short.row(rows), short.row(then)
         try:
             before, after = _terms(short, row), _terms(short, _joined(row, more))
-        except exact.Outside:
+        except numbers.Outside:
             continue
         pairs = [(float(t[0]), float(t[1])) for t in (before, after)]
         found = Ratio(row, more, short.given, pairs[0], pairs[1])
@@ -183,8 +183,8 @@ def ratio(graph: g.Graph, node: g.Reduce | g.TopK) -> Ratio | None:
     return None
 
 
-def _terms(short: ShortRows, row: Row) -> list[exact.Number]:
-    """What the reduction sums, by column. Raises exact.Outside."""
+def _terms(short: ShortRows, row: Row) -> list[numbers.Number]:
+    """What the reduction sums, by column. Raises numbers.Outside."""
     (terms,) = short.exactly((short.node.arg,), row)
     assert isinstance(terms, list)
     return terms
@@ -208,6 +208,6 @@ def _wider(short: ShortRows) -> tuple[Row, Row] | None:
     ]
     try:
         terms = [_terms(short, r)[:size] for r in continued]
-    except exact.Outside:
+    except numbers.Outside:
         return None
-    return (row, then) if exact.independent(terms) else None
+    return (row, then) if numbers.independent(terms) else None

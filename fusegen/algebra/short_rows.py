@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fusegen.algebra import exact
+from fusegen.algebra import exact, numbers
 from fusegen.ir import graph as g
 from fusegen.ir.kinds import assumed_dtypes
 from fusegen.ir.shared import lazy
@@ -131,8 +131,8 @@ class ShortRows:
         ]
 
     def exactly(self, watched: tuple[g.Node, ...], row: Row) -> list[exact.Values]:
-        """The watched nodes' values in exact arithmetic. Raises exact.Outside."""
-        scale = exact.LN2 if self.unit == "ln 2" else Fraction(1)
+        """The watched nodes' values in exact arithmetic. Raises numbers.Outside."""
+        scale = numbers.LN2 if self.unit == "ln 2" else Fraction(1)
         inputs: dict[str, exact.Values] = {
             name: [v != 0 for v in values] if self.dtypes[name].kind == "bool"
             else [v * scale for v in values]

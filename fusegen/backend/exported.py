@@ -61,7 +61,7 @@ class Place:
 
 
 class Text(Protocol):
-    """A typed text: see `passes.Typed`."""
+    """A typed text: see `typed.Typed`."""
 
     @property
     def name(self) -> str: ...

@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import functools
 import gc
-import os
 import sys
-import sysconfig
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter, is_
 from types import (
-    BuiltinFunctionType,
     CellType,
     CodeType,
     FunctionType,
@@ -32,11 +29,18 @@ from types import (
 from typing import Any
 
 from fusegen.ir.watches import PLAIN, Watches
-from fusegen.lang.blame import PACKAGE
 from fusegen.lang.mentions import attributes_of, globals_of, imports_of, texts_of
+from fusegen.lang.owners import (
+    held_by,
+    is_fixed,
+    is_foreign,
+    is_ours,
+    is_pythons,
+    may_be_replaced,
+    root,
+)
 
 _MOST_ITEMS = 1000  # of a container that is watched; longer ones are read once
-_KEPT = frozenset({"fusegen", "numpy", *sys.stdlib_module_names})  # what they hold is as it is
 
 
 def watches_of(functions: Iterable[object], ran: set[CodeType]) -> Watches:
@@ -71,9 +75,9 @@ class _Search:
     def __init__(self, ran: set[CodeType]) -> None:
         self.ran = ran
         # Attributes of any object may be named by any of the code that ran.
-        users = [code for code in ran if not _is_ours(code)]
+        users = [code for code in ran if not is_ours(code)]
         self.names = {name for code in users for name in attributes_of(code)}
-        askers = [code for code in users if not _is_pythons(code)]
+        askers = [code for code in users if not is_pythons(code)]
         self.asked = {name for code in askers for name in texts_of(code)}  # may be absent as well
         self.todo: list[object] = []
         self.seen: dict[int, object] = {}
@@ -90,7 +94,7 @@ class _Search:
 
     def _item(self, owner: object, held: Mapping[str, Any], name: str) -> None:
         self.todo.append(held[name])
-        if not _is_fixed(held[name], name):
+        if not is_fixed(held[name], name):
             self.items.setdefault((id(owner), name), (held, name, held[name]))
 
     def _other(self, read: Callable[[Any], Any], place: object, value: object) -> None:
@@ -113,7 +117,7 @@ class _Search:
     def _visit(self, value: Any) -> None:
         match value:
             case FunctionType():
-                if not _is_foreign(value.__module__):
+                if not is_foreign(value.__module__):
                     self._attributes(value, vars(value))
                     if value.__code__ in self.ran:
                         self._function(value)
@@ -128,18 +132,18 @@ class _Search:
                 self.todo.append(value.fget if isinstance(value, property) else value.func)
             case list() | tuple() | set() | frozenset() | dict() | deque() | MappingProxyType():
                 self._container(value)
-                if not _is_foreign(type(value).__module__):
+                if not is_foreign(type(value).__module__):
                     self._object(value)
             case ModuleType():
-                ours = _root(value.__name__) == "fusegen"
-                if ours or not _is_foreign(value.__name__):
+                ours = root(value.__name__) == "fusegen"
+                if ours or not is_foreign(value.__name__):
                     held = vars(value)
-                    kept = {n for n, v in held.items() if not _may_be_replaced(v)} if ours else ()
+                    kept = {n for n, v in held.items() if not may_be_replaced(v)} if ours else ()
                     self._attributes(value, held, kept)
                     if not ours and "__getattr__" in held:
                         self._none_of(self.names, held)
             case type():
-                if not _is_foreign(value.__module__):
+                if not is_foreign(value.__module__):
                     self._class(value)
             case _:
                 self._object(value)
@@ -149,18 +153,18 @@ class _Search:
         for name in globals_of(code):
             if name in held:
                 self._item(held, held, name)
-            elif not _is_ours(code):
+            elif not is_ours(code):
                 self._no(held, name)  # a builtin
         for name in imports_of(code, held):
             if name in sys.modules:
                 self._item(sys.modules, sys.modules, name)
         for cell in fn.__closure__ or ():
             with suppress(ValueError):  # not bound yet
-                if _is_ours(code):  # it only calls what a user wrote
+                if is_ours(code):  # it only calls what a user wrote
                     self.todo.append(cell.cell_contents)
                 else:
                     self._other(_in_cell, cell, cell.cell_contents)
-        if _is_ours(code):
+        if is_ours(code):
             self.todo += [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
         else:
             self._other(_CODE, fn, code)
@@ -203,11 +207,11 @@ class _Search:
             self._none_of(self.asked, held)
 
     def _object(self, value: Any) -> None:
-        functions = _held_by(type(value), "traced_functions")
+        functions = held_by(type(value), "traced_functions")
         if functions is not None:  # a pipeline, a monoid
             self.todo += functions(value)
             return
-        if _root(type(value).__module__) in ("fusegen", "numpy"):
+        if root(type(value).__module__) in ("fusegen", "numpy"):
             return
         held = getattr(value, "__dict__", None)
         cls = type(value)
@@ -223,9 +227,9 @@ class _Search:
             self._none_of(self._given(cls), held)
             self.others.append((_DICT, value, held))
             self.todo.append(held.get("__wrapped__"))
-            if _root(cls.__module__) == "collections":  # ChainMap, UserDict: all that they hold
+            if root(cls.__module__) == "collections":  # ChainMap, UserDict: all that they hold
                 self.todo += held.values()
-        if not _is_foreign(cls.__module__):
+        if not is_foreign(cls.__module__):
             self.others.append((type, value, cls))
         self.todo.append(cls)
 
@@ -253,53 +257,3 @@ def _code(member: Any) -> object:
 
 def _in_cell(cell: CellType) -> Any:
     return cell.cell_contents
-
-
-def _root(module: str | None) -> str:
-    return (module or "").partition(".")[0]
-
-
-_PYTHONS = sysconfig.get_path("stdlib") + os.sep
-
-
-def users(code: CodeType) -> bool:
-    """Is it what a user wrote, and no library's?"""
-    return not ("-packages" in code.co_filename or _is_ours(code) or _is_pythons(code))
-
-
-def _is_ours(code: CodeType) -> bool:
-    return code.co_filename.startswith(PACKAGE)
-
-
-def _is_pythons(code: CodeType) -> bool:
-    """Is it the standard library's? It asks its own objects; which of its code runs at all, such as
-    the getter of an enumeration's names, depends on Python's version."""
-    file = code.co_filename
-    return file.startswith((_PYTHONS, "<frozen ")) and "-packages" not in file
-
-
-def _is_foreign(module: str | None) -> bool:
-    """Does the module keep what it has? Pipelines of the library may be replaced."""
-    return module not in ("fusegen.library", "fusegen.library.texts") and _root(module) in _KEPT
-
-
-def _may_be_replaced(value: object) -> bool:
-    """What is fusegen's own: pipelines, in whatever module."""
-    functions = _held_by(type(value), "traced_functions")
-    return isinstance(value, ModuleType) or functions is not None
-
-
-def _held_by(cls: type, name: str) -> Any:
-    """What the class or one of its bases has; its metaclass, which may make it up, is not asked."""
-    return next((vars(one)[name] for one in cls.__mro__ if name in vars(one)), None)
-
-
-def _is_fixed(value: object, name: str) -> bool:
-    """Is it a module, or a function under its own name, that nobody puts another in place of?"""
-    match value:
-        case ModuleType():
-            return _is_foreign(value.__name__)
-        case FunctionType() | type():
-            return _is_foreign(value.__module__) and value.__name__ == name
-        case _:
-            return isinstance(value, BuiltinFunctionType) and value.__name__ == name

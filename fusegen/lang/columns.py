@@ -15,7 +15,8 @@ import numpy as np
 from fusegen.ir import graph as g
 from fusegen.ir.conditions import is_column
 from fusegen.ir.errors import TraceError
-from fusegen.lang.value import Operand, Value, apply, builder, here, lift
+from fusegen.lang.lines import here
+from fusegen.lang.value import Operand, Value, apply, builder, lift
 
 
 def element_node(what: str, x: Operand) -> g.Node:

@@ -12,7 +12,8 @@ from __future__ import annotations
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import dtype_of
 from fusegen.lang.advice import WORDS
-from fusegen.lang.value import Operand, Value, apply, builder, here, lift
+from fusegen.lang.lines import here
+from fusegen.lang.value import Operand, Value, apply, builder, lift
 from fusegen.lang.words import word
 
 

@@ -24,9 +24,10 @@ from fusegen.ir.nearest import nearest
 from fusegen.ir.operator import Law, Operator
 from fusegen.ir.watches import Watches
 from fusegen.lang.captured import watches_of
+from fusegen.lang.lines import here
 from fusegen.lang.own_operator import operator_of
 from fusegen.lang.trace import tracing
-from fusegen.lang.value import Builder, Operand, Value, builder, here
+from fusegen.lang.value import Builder, Operand, Value, builder
 from fusegen.lang.value import lift as node_of
 
 LAWS: tuple[Law, ...] = get_args(Law)

@@ -15,7 +15,8 @@ from fusegen.ir.errors import TraceError
 from fusegen.lang.advice import WORDS
 from fusegen.lang.columns import element_node, whole
 from fusegen.lang.elementwise import cast, exp, isinf, log, where
-from fusegen.lang.value import Operand, Value, apply, builder, counted, here, lift
+from fusegen.lang.lines import here
+from fusegen.lang.value import Operand, Value, apply, builder, counted, lift
 from fusegen.lang.words import TopK, word
 
 

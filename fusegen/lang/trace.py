@@ -21,9 +21,11 @@ from fusegen.ir.names import Taken, c_identifier
 from fusegen.ir.nesting import alike
 from fusegen.ir.varying import Book, Number, names_in, raw
 from fusegen.lang.annotations import axis_of
-from fusegen.lang.captured import users, watches_of
+from fusegen.lang.captured import watches_of
+from fusegen.lang.lines import here, written_at
+from fusegen.lang.owners import users
 from fusegen.lang.signature import constants_key
-from fusegen.lang.value import ACTIVE, Builder, Value, builder, here, lift
+from fusegen.lang.value import ACTIVE, Builder, Value, builder, lift
 
 
 class Traceable(Protocol):
@@ -44,7 +46,8 @@ def tracing(build: Builder) -> Iterator[Builder]:
     before = sys.getprofile()
     sys.setprofile(build.label)
     try:
-        yield build
+        with written_at(None):
+            yield build
     finally:
         if before is None or callable(before):
             sys.setprofile(before)
@@ -107,29 +110,21 @@ def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any
     where = Loc(code.co_filename, code.co_firstlineno, f"def {fn.__name__}(…)")
     book = book_of(constants)
     build = Builder(codes={code})
-    args: list[Value | None] = []
-    inputs: list[g.Input] = []
-    for name, parameter in inspect.signature(fn).parameters.items():
-        if parameter.kind is parameter.KEYWORD_ONLY:
-            continue
-        if name not in present:
-            args.append(None)
-            continue
-        node = g.Input(name, axis_of(fn, name, parameter.annotation), where)
-        inputs.append(node)
-        args.append(build.add(node))
+    inputs = _inputs(fn, present, where)
+    args = [None if node is None else build.add(node) for node in inputs.values()]
     outputs: list[g.Node] = []
     with tracing(build):
         with calling(build, fn, args, constants, where):
             result = fn(*args, **constants)
         structure = _flatten(result, outputs, where, build)
-    nodes = g.topological((*inputs, *outputs))
+    there = tuple(node for node in inputs.values() if node is not None)
+    nodes = g.topological((*there, *outputs))
     names = unique_names(nodes, build)
     if book is not None and any("type" in code.co_names for code in build.ran if users(code)):
         for name in constants:
             book.settle(name, "the text may ask for its type")
     graph = g.Graph(
-        name=c_identifier(pipeline.name), loc=where, inputs=tuple(inputs), nodes=nodes,
+        name=c_identifier(pipeline.name), loc=where, inputs=there, nodes=nodes,
         outputs=tuple(outputs), output_names=_output_names(structure, outputs, names),
         structure=structure, names=names,
         named=frozenset(n for n in nodes if n in build.labels or n in build.returned),
@@ -141,6 +136,16 @@ def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any
     )
     _verify(graph)
     return graph
+
+
+def _inputs(
+    fn: Callable[..., Any], present: frozenset[str], where: Loc
+) -> dict[str, g.Input | None]:
+    """The parameters that are arrays, in order; None for those that are not there."""
+    return {
+        name: g.Input(name, axis_of(fn, name, p.annotation), where) if name in present else None
+        for name, p in inspect.signature(fn).parameters.items() if p.kind is not p.KEYWORD_ONLY
+    }
 
 
 def varying(constants: Mapping[str, Any], names: Collection[str]) -> tuple[dict[str, Any], Book]:

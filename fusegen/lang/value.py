@@ -8,30 +8,23 @@ from __future__ import annotations
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 from fusegen.ir import graph as g
 from fusegen.ir.conditions import is_condition
 from fusegen.ir.digest import attributes
-from fusegen.ir.errors import TraceError, UnknownName
+from fusegen.ir.errors import TraceError
 from fusegen.ir.literals import fits_float, plain
-from fusegen.ir.loc import Loc
 from fusegen.ir.ops import OPS, of_ufunc
 from fusegen.ir.varying import Number, raw, written
 from fusegen.ir.watches import Watches
-from fusegen.lang.advice import instead, remedy, shown
-from fusegen.lang.blame import PACKAGE, line_outside
-
-_LANGUAGE_FILES = {
-    f"{PACKAGE}{file}.py"
-    for file in ("lang/value", "lang/trace", "lang/elementwise", "lang/reductions", "lang/columns",
-                 "lang/words", "lang/own", "lang/callables", "pipeline/pipeline", "ir/varying",
-                 "ir/literals")
-}
+from fusegen.lang.advice import remedy, shown
+from fusegen.lang.lines import here
+from fusegen.lang.refused import Refusals, foreign, refuse
 
 
 @dataclass(eq=False, repr=False)
-class Value:
+class Value(Refusals):
     """What pipeline functions compute with: a node of the graph being traced."""
 
     node: g.Node
@@ -71,7 +64,7 @@ class Value:
     def __rxor__(self, other: Operand) -> Value: return self ^ other
 
     def __round__(self, digits: object = None) -> Value:
-        return apply("round", self) if digits is None else _refuse(
+        return apply("round", self) if digits is None else refuse(
             "a pipeline value is rounded to whole numbers", "",
             "Write fg.round(x * 100) / 100 for two digits.")
 
@@ -80,78 +73,16 @@ class Value:
 
     def __format__(self, spec: str) -> str:
         if spec:
-            _refuse(f"a pipeline value cannot be formatted as {spec!r}",
-                    "Its numbers are known only on the device.", "Print the results instead.")
+            refuse(f"a pipeline value cannot be formatted as {spec!r}",
+                   "Its numbers are known only on the device.", "Print the results instead.")
         return repr(self)
-
-    if not TYPE_CHECKING:  # what a type checker knows is all there is
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("__"):  # a protocol that someone asks after
-                raise AttributeError(name)
-            raise UnknownName(f"a pipeline value has no .{name}", where=here(),
-                              why="It stands for a row, and is no array.",
-                              fix=instead(name))
-
-    def __bool__(self) -> NoReturn:
-        _refuse("Python cannot branch on a pipeline value",
-                "Its truth differs from row to row and is not known while tracing.",
-                "Use fg.where(condition, a, b); combine conditions with & | ~; Python's max(a, b) "
-                "and min(a, b) are fg.maximum(a, b) and fg.minimum(a, b).")
-
-    def __iter__(self) -> NoReturn:
-        _refuse("a pipeline value cannot be iterated or unpacked",
-                "It stands for a whole row, list or row value, not for a sequence.",
-                "Reduce it (fg.sum, fg.topk, …) or work on it elementwise.")
-
-    def __len__(self) -> NoReturn:
-        _refuse("a pipeline value has no length in Python",
-                "One text serves rows of every length.", instead("shape"))
-
-    def __getitem__(self, key: object) -> NoReturn:
-        _refuse("a pipeline value cannot be indexed with [ ]", "Rows are not sliced in Python.",
-                "Use fg.take(x, index) for the element at a column.")
-
-    def __setitem__(self, key: object, value: object) -> NoReturn:
-        _refuse("a pipeline value cannot be assigned to with [ ]", "Values are never changed.",
-                "Use fg.where(fg.index(x) == column, value, x).")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Value:
         """NumPy's elementwise functions mean the operations of the same name."""
         op = of_ufunc(ufunc.__name__)
         if op is None or method != "__call__" or kwargs:
-            _foreign("NumPy", ufunc.__name__ if method == "__call__" else f"ufunc.{method}")
+            foreign("NumPy", ufunc.__name__ if method == "__call__" else f"ufunc.{method}")
         return apply(op, *args)
-
-    def __array_function__(self, function: Any, *_: Any) -> NoReturn:
-        _foreign("NumPy", function.__name__)
-
-    @classmethod
-    def __torch_function__(cls, function: Any, *_: Any) -> NoReturn:
-        _foreign("torch", function.__name__)
-
-    def __float__(self) -> NoReturn:
-        _refuse("a pipeline value is not a Python number", "Its value is known only on the device.",
-                "Use fusegen's operations (fg.exp, fg.where, …) instead of Python's or math's.")
-
-    __int__ = __index__ = __complex__ = __trunc__ = __float__
-
-    def _whole(self, *_: object) -> NoReturn:
-        _refuse("a pipeline value has no // and no %", "", "Write fg.floor(a / b) for a // b, "
-                "and a - b * fg.floor(a / b) for a % b.")
-
-    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _whole
-
-    def _product(self, *_: object) -> NoReturn:
-        _refuse("a pipeline value has no @", "A text works on one row.", instead("dot"))
-
-    __matmul__ = __rmatmul__ = _product
-
-    def _shift(self, *_: object) -> NoReturn:
-        _refuse("a pipeline value has no << and no >>", "",
-                "Multiply by a power of two, or divide by one and take fg.floor.")
-
-    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _shift
 
 
 class PerColumn(Value):
@@ -176,7 +107,6 @@ class Builder:
     scalars: dict[str, g.Node] = field(default_factory=dict)  # by the text of their formulas
     returned: set[g.Node] = field(default_factory=set)
     codes: set[CodeType] = field(default_factory=set)
-    at: Loc | None = None  # the line that new nodes belong to, where it is not the caller's
     ran: set[CodeType] = field(default_factory=set)  # all that was executed
     functions: list[object] = field(default_factory=list)  # of the pipelines that were called
     inside: list[tuple[Any, ...]] = field(default_factory=list)  # calls that have not returned
@@ -218,33 +148,14 @@ def builder() -> Builder:
     return found
 
 
-def here() -> Loc:
-    """The nearest line of the stack that is not the language itself."""
-    active = ACTIVE.get()
-    if active is not None and active.at is not None:
-        return active.at
-    return line_outside(_LANGUAGE_FILES)
-
-
-def _refuse(what: str, why: str, fix: str) -> NoReturn:
-    raise TraceError(what, where=here(), why=why, fix=fix)
-
-
-def _foreign(library: str, name: str) -> NoReturn:
-    _refuse(f"{library}'s {name} was called on a pipeline value",
-            "It computes on arrays; a pipeline value stands for a row.",
-            instead(name) or "Use fusegen's own operations.")
-
-
 def lift(value: object) -> g.Node:
     """The node of a Value, or a literal for a Python or NumPy number."""
     build = builder()  # outside a pipeline, that is the mistake, not the operand
     if isinstance(value, Value):
         if not build.knows(value.node):
-            _refuse("a value of another pipeline, or of an earlier trace, is used here",
-                    f"It was made at {value.node.loc}, and means nothing outside its own text.",
-                    "Call that pipeline inside this one, or pass its results as an array.",
-                    )
+            refuse("a value of another pipeline, or of an earlier trace, is used here",
+                   f"It was made at {value.node.loc}, and means nothing outside its own text.",
+                   "Call that pipeline inside this one, or pass its results as an array.")
         return value.node
     if type(value) is Number and build.outer is None:  # laws of monoids are of numbers
         magnitude = value.magnitude()
@@ -254,11 +165,10 @@ def lift(value: object) -> g.Node:
     number = plain(value)
     if number is not None:
         if not fits_float(number):
-            _refuse("no float is near this number", "The greatest float is about 1.8e308.", "")
+            refuse("no float is near this number", "The greatest float is about 1.8e308.", "")
         return build.add(g.Literal(number, here())).node
-    _refuse(f"{shown(value)} is not something a pipeline can compute with",
-            "Operands are pipeline values and Python or NumPy numbers.",
-            remedy(value))
+    refuse(f"{shown(value)} is not something a pipeline can compute with",
+           "Operands are pipeline values and Python or NumPy numbers.", remedy(value))
 
 
 def _scalar(value: Number, magnitude: int) -> g.Node:
@@ -289,12 +199,12 @@ def apply(op: str, *args: object) -> Value:
         nodes = (nodes[0], *map(counted, nodes[1:]))
     extents = {g.extent(n) for n in nodes}
     if {g.Extent.ELEMENT, g.Extent.LIST} <= extents:
-        _refuse(f"{op} mixes an element value with a top-K list",
-                "One has n_cols entries per row, the other K.",
-                "Use fg.take(x, indices) to pick the list's elements.")
+        refuse(f"{op} mixes an element value with a top-K list",
+               "One has n_cols entries per row, the other K.",
+               "Use fg.take(x, indices) to pick the list's elements.")
     if len({top for n in nodes for top in g.lists_of(n)}) > 1:
-        _refuse(f"{op} mixes the lists of two different top-K results",
-                "Their entries belong to different columns.", "Return both lists.")
+        refuse(f"{op} mixes the lists of two different top-K results",
+               "Their entries belong to different columns.", "Return both lists.")
     match op, nodes:
         case "div", (g.Reduce(fold=g.Fold.SUM, arg=arg), g.Length()):
             return builder().add(g.Reduce(g.Fold.MEAN, arg, here()))

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from fusegen.ir.errors import FusegenError, TraceError
 from fusegen.lang.blame import blamed
-from fusegen.lang.value import Value, here
+from fusegen.lang.lines import here
+from fusegen.lang.value import Value
 
 P = ParamSpec("P")
 T = TypeVar("T")

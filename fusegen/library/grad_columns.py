@@ -20,9 +20,10 @@ from fusegen.ir.kernel import Param
 from fusegen.ir.shared import Recent
 from fusegen.lang import lang as fg
 from fusegen.lang.blame import blames
+from fusegen.lang.lines import here
 from fusegen.lang.signature import constants_key
 from fusegen.lang.trace import is_tracing
-from fusegen.lang.value import PerColumn, PerRow, Value, here
+from fusegen.lang.value import PerColumn, PerRow, Value
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.traces import MOST
 from fusegen.rewrite.adjoint.transplant import Text, transplant

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
-from fusegen.backend.arrays.adopt import adopt_all, one_memory
-from fusegen.backend.arrays.rows import Axes, Rows, plain_axis
+from fusegen.backend.arrays.adopt import adopt, adopt_all, one_memory
+from fusegen.backend.arrays.columns import check_columns
+from fusegen.backend.arrays.rows import Axes, Rows, plain_axis, rows_of
 from fusegen.backend.backend import Target
 from fusegen.backend.memory import Adopted, Shape
 from fusegen.backend.registry import HERE, backend_at, backend_of, target_named
@@ -135,7 +136,40 @@ class Compiled:
         return self.work.proof
 
 
-def asked_for(
+class Source(Protocol):
+    """See `Pipeline`."""
+
+    signature: Signature
+
+    def of_types(
+        self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices
+    ) -> Variants: ...
+
+
+def compiled_for(
+    pipeline: Source, present: Mapping[str, Any], constants: dict[str, Any], choices: Choices,
+    options: Mapping[str, Any],
+) -> Compiled:
+    """See `Pipeline.compile`. present: arrays and `Spec`s; options: what is to be asked again where
+    it is unpickled."""
+    there = {n: adopt(n, a) for n, a in present.items() if not isinstance(a, Spec)}
+    shapes, dtypes = _asked_for(present, there)
+    if choices.target is None:
+        choices = replace(choices, target=_target_of(there))
+    variants = pipeline.of_types(dtypes, constants, choices)
+    rows = rows_of(variants.graph.inputs, shapes, -1)
+    check_columns(variants.graph, rows.n_cols)
+    specs = {n: Spec(shapes[n], dtypes[n].name) for n in present}
+    recipe = (pipeline, {**options, **constants, **specs})
+    found = Compiled(pipeline.signature, choices, variants, rows, constants, recipe)
+    if choices.tune:
+        found.tune(there, present)
+    if len(there) == len(present):
+        found.load(there)
+    return found
+
+
+def _asked_for(
     present: Mapping[str, Any], there: Mapping[str, Adopted]
 ) -> tuple[dict[str, Shape], dict[str, DType]]:
     """Shapes and types by name: of the arrays that are there, and as `Spec`s say of the others."""
@@ -156,7 +190,7 @@ def _again(pipeline: Any, asked: dict[str, Any]) -> Compiled:
     return found
 
 
-def target_of(adopted: Mapping[str, Adopted]) -> Target:
+def _target_of(adopted: Mapping[str, Adopted]) -> Target:
     """Where the arrays live; this machine's usual one without any."""
     if not adopted:
         return target_named(HERE)

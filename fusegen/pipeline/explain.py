@@ -11,8 +11,9 @@ from typing import Any
 
 from fusegen.algebra.proof.html import as_html
 from fusegen.algebra.proof.text import as_text
-from fusegen.compile.passes import Typed, Work
+from fusegen.compile.passes import Work
 from fusegen.compile.plan import plan_of
+from fusegen.compile.typed import Typed
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Derivation
 from fusegen.ir.forms import FORMS, role_words

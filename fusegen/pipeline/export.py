@@ -12,12 +12,15 @@ from fusegen.backend.export.build import write
 from fusegen.backend.export.library import Library, Rule, Variant
 from fusegen.backend.exported import Exporting, Wish
 from fusegen.backend.registry import backend_of, target_named
-from fusegen.compile.passes import Work
+from fusegen.compile.typed import Typed
 from fusegen.ir import graph as g
-from fusegen.ir.dtypes import dtype_of
+from fusegen.ir.dtypes import DType, dtype_of
 from fusegen.ir.errors import ArgumentError
+from fusegen.ir.forms import check_form
+from fusegen.ir.kinds import DTypes
 from fusegen.ir.names import identifier
 from fusegen.lang import signature as sg
+from fusegen.pipeline.variants import Choices, Variants
 
 
 class Exportable(Protocol):
@@ -26,7 +29,13 @@ class Exportable(Protocol):
     name: str
     signature: sg.Signature
 
-    def work(self, **asked: Any) -> Work: ...
+    def assumed(
+        self, dtype: DTypes, inputs: Collection[str], constants: Mapping[str, Any]
+    ) -> tuple[dict[str, DType], dict[str, Any]]: ...
+
+    def of_types(
+        self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices
+    ) -> Variants: ...
 
 
 _OWN_WORDS = {"folder", "targets", "dtypes", "row_lengths"}
@@ -34,7 +43,7 @@ _OWN_WORDS = {"folder", "targets", "dtypes", "row_lengths"}
 
 def export(
     pipeline: Exportable, folder: Path, *, targets: Collection[str], dtypes: Collection[str],
-    row_lengths: Collection[int], options: Mapping[str, Any],
+    row_lengths: Collection[int], form: str, inputs: Collection[str], constants: Mapping[str, Any],
 ) -> Path:
     """See `Pipeline.export`."""
     taken = sorted(_OWN_WORDS & set(pipeline.signature.constants))
@@ -44,26 +53,27 @@ def export(
     lengths = tuple(n for length in row_lengths
                     if (n := sg.check_count("row_lengths", length)) is not None)
     by_backend = list(_by_backend(sg.check_names("targets", targets)))
-    found: dict[str, tuple[Work, Variant]] = {}
+    choices = Choices(form=check_form(form), fixed=True)
+    found: dict[str, tuple[Typed, Variant]] = {}
     for dtype in dict.fromkeys(dtype_of(d).name for d in sg.check_names("dtypes", dtypes)):
         wish = Wish(lengths=lengths, symbols=identifier(pipeline.name), variant=dtype)
-        found[dtype] = _variant(pipeline, by_backend, wish, {**options, "dtype": dtype})
+        types, values = pipeline.assumed(dtype, inputs, constants)
+        typed = pipeline.of_types(types, values, choices).typed
+        found[dtype] = typed, _variant(typed, by_backend, wish)
     if not found:
         raise ArgumentError("nothing is to be exported", fix="Name a type: dtypes=('float32',).")
-    work, _ = next(iter(found.values()))
+    typed, _ = next(iter(found.values()))
     return write(Library(
-        name=identifier(pipeline.name), about=tuple(_about(pipeline, work)),
-        variants=tuple(v for _, v in found.values()), rules=tuple(_rules(work.graph)),
+        name=identifier(pipeline.name), about=tuple(_about(pipeline, typed.graph)),
+        variants=tuple(v for _, v in found.values()), rules=tuple(_rules(typed.graph)),
         record=_record(pipeline, {n: w for n, (w, _) in found.items()})), folder)
 
 
 def _variant(
-    pipeline: Exportable, by_backend: list[tuple[Exporting, list[str]]], wish: Wish,
-    options: dict[str, Any],
-) -> tuple[Work, Variant]:
-    """The text with types, and all of its code."""
-    work = pipeline.work(**options, _fixed=True)
-    program, graph = work.typed.program(), work.graph
+    typed: Typed, by_backend: list[tuple[Exporting, list[str]]], wish: Wish
+) -> Variant:
+    """All code of a text with types."""
+    program, graph = typed.program(), typed.graph
     places = [graph.names[i] for i in graph.inputs]
     inputs = sorted(program.inputs, key=lambda p: places.index(p.name))
     params = (*inputs, *program.outputs)
@@ -72,9 +82,9 @@ def _variant(
     for backend, names in by_backend:
         made = []
         for target in backend.exported_targets(tuple(names)):
-            made.append(backend.part(work.typed, target, wish))
+            made.append(backend.part(typed, target, wish))
         parts.append((backend.place(), tuple(made)))
-    return work, Variant(wish.variant, params, tuple(parts))
+    return Variant(wish.variant, params, tuple(parts))
 
 
 def _by_backend(targets: Collection[str]) -> Iterator[tuple[Exporting, list[str]]]:
@@ -92,11 +102,11 @@ def _by_backend(targets: Collection[str]) -> Iterator[tuple[Exporting, list[str]
     yield from found.values()
 
 
-def _about(pipeline: Exportable, work: Work) -> Iterator[str]:
+def _about(pipeline: Exportable, graph: g.Graph) -> Iterator[str]:
     summary = (pipeline.__doc__ or "").strip().splitlines()
     if summary:
         yield summary[0]
-    for name, value in work.graph.constants:
+    for name, value in graph.constants:
         yield f"{name} = {value!r}"
 
 
@@ -113,9 +123,9 @@ def _rules(graph: g.Graph) -> Iterator[Rule]:
 # ---- what `loaded` reads ----
 
 
-def _record(pipeline: Exportable, works: Mapping[str, Work]) -> dict[str, Any]:
-    """works: by the label of their variant."""
-    graph, signature = next(iter(works.values())).graph, pipeline.signature
+def _record(pipeline: Exportable, texts: Mapping[str, Typed]) -> dict[str, Any]:
+    """texts: by the label of their variant."""
+    graph, signature = next(iter(texts.values())).graph, pipeline.signature
     return {
         "name": pipeline.name, "arrays": list(signature.arrays),
         "optional": [n for n in signature.arrays if n not in {i.name for i in graph.inputs}],
@@ -123,8 +133,8 @@ def _record(pipeline: Exportable, works: Mapping[str, Work]) -> dict[str, Any]:
         "inputs": [[i.name, graph.names[i], i.axis.value] for i in graph.inputs],
         "structure": _nesting(graph.structure),
         "rules": [{**asdict(r), "where": None} for r in rules(graph)],
-        "variants": {label: {n: d.name for n, d in work.dtypes.items()}
-                     for label, work in works.items()},
+        "variants": {label: {n: d.name for n, d in typed.dtypes.items()}
+                     for label, typed in texts.items()},
     }
 
 

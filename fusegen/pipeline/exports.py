@@ -30,6 +30,5 @@ class Exports:
         """
         from fusegen.pipeline.export import export
 
-        options = {"form": form, "inputs": inputs, **constants}
         return export(self, Path(folder), targets=targets, dtypes=dtypes, row_lengths=row_lengths,
-                      options=options)
+                      form=form, inputs=inputs, constants=constants)

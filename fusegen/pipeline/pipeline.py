@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fusegen.backend.arrays.adopt import adopt, adopt_all, one_memory
-from fusegen.backend.arrays.columns import check_columns
-from fusegen.backend.arrays.rows import Axes, plain_axis, rows_of
+from fusegen.backend.arrays.adopt import adopt_all, one_memory
+from fusegen.backend.arrays.rows import Axes, plain_axis
 from fusegen.backend.problem import Problem
-from fusegen.backend.registry import HERE, SHOWN, target_named
-from fusegen.compile.passes import Traced, Work
+from fusegen.backend.registry import HERE, target_named
+from fusegen.compile.passes import Work
+from fusegen.compile.typed import Traced
 from fusegen.ir.dtypes import DType
 from fusegen.ir.errors import ArgumentError, FusegenError
 from fusegen.ir.forms import check_form, check_role
@@ -27,22 +26,16 @@ from fusegen.lang.trace import inline
 from fusegen.lang.value import ACTIVE
 from fusegen.pipeline import by_jax, by_torch
 from fusegen.pipeline.call import Call, prepare
-from fusegen.pipeline.compiled import Compiled, Spec, asked_for, checked, target_of
+from fusegen.pipeline.compiled import Compiled, checked, compiled_for
 from fusegen.pipeline.exports import Exports
 from fusegen.pipeline.remembered import MISS
+from fusegen.pipeline.shown import Shown
 from fusegen.pipeline.states import States, finished, states_of
 from fusegen.pipeline.traces import MOST, Traces
 from fusegen.pipeline.variants import Choices, Variants
 
-if TYPE_CHECKING:
-    import networkx as nx
 
-    from fusegen.algebra.proof.proof import Proof
-    from fusegen.compile.plan import Plan
-    from fusegen.pipeline.explain import Explanation
-
-
-class Pipeline(Held, by_torch.Calls, Exports):
+class Pipeline(Held, by_torch.Calls, Shown, Exports):
     """A row pipeline, made by `fg.pipeline`: call it with arrays, or ask what it compiles to.
 
     Positional parameters are arrays (element inputs unless annotated
@@ -93,13 +86,7 @@ class Pipeline(Held, by_torch.Calls, Exports):
             return by_torch.in_graph(self, arrays, constants, out, rest)
         try:
             if ACTIVE.get() is not None:  # is_tracing(), at every call
-                sg.refuse_inside(
-                    self.name, axis=plain_axis(axis) != -1, out=out is not None,
-                    keepdims=sg.check_flag("keepdims", keepdims), form=form != "auto",
-                    device=device != "auto",
-                    deterministic=sg.check_flag("deterministic", deterministic),
-                )
-                return self._inline(arrays, constants)
+                return self._inside(arrays, constants, out, rest)
             if axis.__class__ is not int:
                 rest = (plain_axis(axis), *rest[1:])
             watches = self.traces.watches
@@ -189,21 +176,8 @@ class Pipeline(Held, by_torch.Calls, Exports):
                           target=None if target is None else target_named(target),
                           deterministic=sg.check_flag("deterministic", deterministic),
                           tune=sg.check_flag("tune", tune))
-        there = {n: adopt(n, a) for n, a in present.items() if not isinstance(a, Spec)}
-        shapes, dtypes = asked_for(present, there)
-        if choices.target is None:
-            choices = replace(choices, target=target_of(there))
-        variants = self.of_types(dtypes, values, choices)
-        rows = rows_of(variants.graph.inputs, shapes, -1)
-        check_columns(variants.graph, rows.n_cols)
-        options = dict(form=form, target=target, deterministic=deterministic, chunk=chunk, **values)
-        specs = {n: Spec(shapes[n], dtypes[n].name) for n in present}
-        found = Compiled(self.signature, choices, variants, rows, values, (self, options | specs))
-        if tune:
-            found.tune(there, present)
-        if len(there) == len(present):
-            found.load(there)
-        return found
+        return compiled_for(self, present, values, choices, {
+            "form": form, "target": target, "deterministic": deterministic, "chunk": chunk})
 
     # ---- what it compiles to ----
 
@@ -212,69 +186,17 @@ class Pipeline(Held, by_torch.Calls, Exports):
         self, *, target: str = HERE, dtype: DTypes = "float32", n_cols: int | None = None,
         form: str = "auto", chunk: int | None = None, inputs: Collection[str] = (),
         n_rows: int | None = None, deterministic: bool = False, role: str = "call",
-        _fixed: bool = False, **constants: Any,
+        **constants: Any,
     ) -> Work:
-        """A compilation for types; `inputs` names optional inputs to include. _fixed: all constants
-        are part of it."""
-        for name in sg.check_names("inputs", inputs):
-            if name not in self.signature.optional:
-                raise ArgumentError(f"{self.name} has no optional input {name!r}",
-                                    fix=nearest(name, self.signature.optional))
-        present = frozenset(n for n in self.signature.arrays
-                            if n not in self.signature.optional or n in inputs)
-        values = self.signature.bind_constants(constants)
+        """A compilation for types; `inputs` names optional inputs to include."""
+        dtypes, values = self.assumed(dtype, inputs, constants)
         found = target_named(target)
-        dtypes = assumed_dtypes(self.traced(present, values).graph, dtype)
         choices = Choices(form=check_form(form), role=check_role(role), target=found,
-                          chunk=sg.check_whole("chunk", chunk), fixed=_fixed)
+                          chunk=sg.check_whole("chunk", chunk))
         problem = Problem(dtypes=dtypes, n_rows=sg.check_count("n_rows", n_rows, 0),
                           n_cols=sg.check_count("n_cols", n_cols),
                           any_rows=sg.check_flag("deterministic", deterministic))
         return checked(self.of_types(dtypes, values, choices).work(found, problem))
-
-    @blames
-    def source(self, target: str = SHOWN, dtype: DTypes = "float32", n_cols: int | None = None,
-               form: str = "auto", chunk: int | None = None, include: bool = False,
-               host: bool = False, **more: Any) -> str:
-        """The generated CUDA C++ ("sm_80"…) or C++ ("cpu"); needs no GPU, CuPy or compiler.
-
-        dtype: one for all inputs, or by input name. inputs=(…): optional inputs to include.
-        role="fold", "merge", "finish": what `states`, `fg.merge` and `finish` run, not a call.
-        include: name fusegen's headers (in `fg.include_dir()`), and do not hold their text. host:
-        end with extern "C" `<name>_workspace`, `<name>_launch`, and `<name>_unmet`, which says what
-        of its assumptions does not hold.
-        """
-        asked: Any = {"dtype": dtype, "n_cols": n_cols, "form": form, "chunk": chunk}
-        work = self.work(target=target, **asked, **more)
-        text = work.emitted.text(include=sg.check_flag("include", include))
-        return f"{text}\n{work.launcher}" if sg.check_flag("host", host) else text
-
-    @blames
-    def plan(self, *, target: str = HERE, dtype: DTypes = "float32", n_cols: int | None = None,
-             form: str = "auto", chunk: int | None = None, **more: Any) -> Plan:
-        """Sweeps, and reads and writes per element, of a form."""
-        asked: Any = {"dtype": dtype, "n_cols": n_cols, "form": form, "chunk": chunk}
-        return self.work(target=target, **asked, **more).plan
-
-    @blames
-    def derivation(self, **more: Any) -> Proof:
-        """Derived states, pivots, transports, obligations with status and time, refusals."""
-        return self.work(**more).proof
-
-    @blames
-    def explain(self, **more: Any) -> Explanation:
-        """All of it for a person: str(), and HTML in a notebook. Arguments as for `source`."""
-        from fusegen.pipeline.explain import Explanation
-
-        work = self.work(**more)
-        return Explanation(self.name, self.fn, work, self.traces.settled)
-
-    @blames
-    def graph(self, *, inputs: Collection[str] = (), **constants: Any) -> nx.DiGraph:
-        """The traced graph: nodes by name, attributes label, loc, extent and output."""
-        from fusegen.compile.fusion import as_networkx
-
-        return as_networkx(self.work(inputs=inputs, **constants).graph)
 
     # ---- remembered ----
 
@@ -285,6 +207,20 @@ class Pipeline(Held, by_torch.Calls, Exports):
         self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices
     ) -> Variants:
         return self.traces.of_types(dtypes, constants, choices)
+
+    def assumed(
+        self, dtype: DTypes, inputs: Collection[str], constants: Mapping[str, Any]
+    ) -> tuple[dict[str, DType], dict[str, Any]]:
+        """Types and constants by name, without arrays; `inputs`: optional ones that are there.
+        Raises ArgumentError, DTypeError, or what is wrong with the text."""
+        s = self.signature
+        for name in sg.check_names("inputs", inputs):
+            if name not in s.optional:
+                raise ArgumentError(f"{self.name} has no optional input {name!r}",
+                                    fix=nearest(name, s.optional))
+        present = frozenset(n for n in s.arrays if n not in s.optional or n in inputs)
+        values = s.bind_constants(constants)
+        return assumed_dtypes(self.traced(present, values).graph, dtype), values
 
     def traced_functions(self) -> tuple[object, ...]:
         """What `captured` follows of a pipeline that a text uses."""
@@ -298,6 +234,18 @@ class Pipeline(Held, by_torch.Calls, Exports):
         rest = {n: v for n, v in named.items() if n not in by_name}
         constants = self.signature.bind_constants(rest)
         return self.signature.bind_arrays(arrays, by_name), constants
+
+    def _inside(
+        self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any, rest: by_torch.Rest
+    ) -> Any:
+        """A call that is part of another text."""
+        axis, form, device, deterministic, keepdims = rest
+        sg.refuse_inside(
+            self.name, axis=plain_axis(axis) != -1, out=out is not None,
+            keepdims=sg.check_flag("keepdims", keepdims), form=form != "auto",
+            device=device != "auto", deterministic=sg.check_flag("deterministic", deterministic),
+        )
+        return self._inline(arrays, named)
 
     def _inline(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         present, constants = self.bind(arrays, named)

@@ -8,8 +8,9 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from fusegen.compile.passes import Traced, Typed, Work
+from fusegen.compile.passes import Work
 from fusegen.compile.plan import counted
+from fusegen.compile.typed import Traced, Typed
 from fusegen.ir.digest import digest
 from fusegen.rewrite.stabilize.findings import Finding, Hazard
 from fusegen.rewrite.stabilize.rewriting import Rewriting, traced_rewriting

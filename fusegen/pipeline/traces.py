@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
-from fusegen.compile.passes import Traced, Typed, trace_pipeline
+from fusegen.compile.passes import trace_pipeline
+from fusegen.compile.typed import Traced, Typed
 from fusegen.ir.dtypes import DType
 from fusegen.ir.literals import plain
 from fusegen.ir.shared import Recent, steady

@@ -11,8 +11,9 @@ from fusegen.backend.memory import Memory
 from fusegen.backend.notices import warn_once
 from fusegen.backend.problem import Problem
 from fusegen.backend.registry import backend_at, backend_of
-from fusegen.compile.passes import Typed, Work
+from fusegen.compile.passes import Work
 from fusegen.compile.roles import layout_of
+from fusegen.compile.typed import Typed
 from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError, CompilerError
 from fusegen.ir.forms import Form, Role

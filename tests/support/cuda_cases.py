@@ -15,7 +15,8 @@ from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.problem import Problem
 from fusegen.backend.scalars import scalars_in
 from fusegen.backend.target import CUDA_TARGETS
-from fusegen.compile.passes import Typed, Work, trace_pipeline
+from fusegen.compile.passes import Work, trace_pipeline
+from fusegen.compile.typed import Typed
 from fusegen.ir.dtypes import BFLOAT16, DType, dtype_of
 from fusegen.pipeline.pipeline import Pipeline
 from support.algebra_cases import ACCEPTED

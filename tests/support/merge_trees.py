@@ -25,7 +25,8 @@ from fusegen.backend.cuda.schedule.launch import launches
 from fusegen.backend.cuda.schedule.levels import Block, Thread, tree
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CUDA_TARGETS, CpuTarget, CudaTarget, host_cpu
-from fusegen.compile.passes import Typed, Work, trace_pipeline
+from fusegen.compile.passes import Work, trace_pipeline
+from fusegen.compile.typed import Typed
 from fusegen.ir.dtypes import dtype_of
 from fusegen.ir.kernel import Kernel, Param
 from fusegen.pipeline.pipeline import Pipeline

@@ -1,6 +1,6 @@
 """Lift and merge in exact numbers, and by IEEE arithmetic where there is no finite number.
 
-Finite numbers are those of `algebra.exact`; infinities and NaN are Python's floats.
+Finite numbers are those of `algebra.numbers`; infinities and NaN are Python's floats.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fusegen.algebra.exact import OPERATIONS, Number, Outside, spelled
-from fusegen.algebra.exact import same as same_number
+from fusegen.algebra.numbers import OPERATIONS, Number, Outside, spelled
+from fusegen.algebra.numbers import same as same_number
 from fusegen.ir.expr import Call, Expr, Lit, Var
 from fusegen.ir.ops import OPS
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain, pairwise, product, takewhile
 
-from fusegen.algebra.exact import Number
+from fusegen.algebra.numbers import Number
 from fusegen.algebra.own.exact import evaluate, exact, same, shown
 from fusegen.algebra.own.reachable import constants_of
 from fusegen.ir.derivation import Counterexample

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NoReturn, assert_never
@@ -22,26 +21,15 @@ from fusegen.ir import graph as g
 from fusegen.ir.derivation import Obligation
 from fusegen.ir.digest import attributes
 from fusegen.ir.errors import InternalError, TraceError
-from fusegen.ir.loc import Loc
 from fusegen.lang import lang as fg
-from fusegen.lang.value import Operand, Value, builder, here, lift
+from fusegen.lang.lines import here, written_at
+from fusegen.lang.value import Operand, Value, builder, lift
 from fusegen.rewrite.adjoint import terms as tm
 from fusegen.rewrite.adjoint.rules import RULES
 from fusegen.rewrite.adjoint.terms import Terms
 from fusegen.rewrite.adjoint.text import Writer
 
 _MANY = 8  # terms; an adjoint with more becomes one value
-
-
-@contextmanager
-def written_at(loc: Loc) -> Iterator[None]:
-    """New nodes belong to this line of the user's."""
-    build = builder()
-    before, build.at = build.at, loc
-    try:
-        yield
-    finally:
-        build.at = before
 
 
 def active_nodes(order: Sequence[g.Node], wanted: Sequence[g.Node]) -> set[g.Node]:

@@ -15,7 +15,8 @@ from functools import partial
 from fusegen.ir import graph as g
 from fusegen.ir import walk
 from fusegen.lang import lang as fg
-from fusegen.lang.value import Value, builder, here
+from fusegen.lang.lines import here
+from fusegen.lang.value import Value, builder
 
 Product = frozenset[tuple[g.Node, int]]
 Terms = Mapping[Product, Fraction]

@@ -15,7 +15,8 @@ from fractions import Fraction
 
 from fusegen.ir import graph as g
 from fusegen.lang import lang as fg
-from fusegen.lang.value import Value, builder, here
+from fusegen.lang.lines import here
+from fusegen.lang.value import Value, builder
 from fusegen.rewrite.adjoint import terms as tm
 from fusegen.rewrite.adjoint.terms import ONE, Product, Terms
 

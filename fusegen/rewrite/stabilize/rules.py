@@ -14,7 +14,6 @@ their own, each of one node. Nothing here is trusted: `algebra.equality` proves 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from fusegen.ir import graph as g
@@ -45,6 +44,7 @@ from fusegen.rewrite.exponent import (
     spelled,
 )
 from fusegen.rewrite.stabilize.findings import Finding, Hazard
+from fusegen.rewrite.stabilize.logarithms import Logarithms
 from fusegen.rewrite.stabilize.moments import centred
 from fusegen.rewrite.stabilize.norms import scaled_norm
 
@@ -54,22 +54,6 @@ _KEEPS_SCALE = frozenset(
 _TESTS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Log:
-    """A logarithm written as shift + rest, the shift a multiple of max(element)."""
-
-    element: g.Node
-    shift: g.Node
-    rest: g.Node
-
-    def belongs_to(self, other: g.Node) -> bool:
-        """Is the other a sum with the element in it, or with the element at some column?"""
-        return any(
-            n is self.element or (isinstance(n, g.Take) and n.arg is self.element)
-            for n in linear(other)
-        )
-
-
 class Rewriter:
     """One text's rewriting, inside the trace that made its nodes."""
 
@@ -77,7 +61,7 @@ class Rewriter:
         self.findings: dict[g.Node, Finding] = {}
         self._known: dict[g.Node, Scaled] = {}
         self._plain: dict[g.Node, g.Node] = {}
-        self._logs: dict[g.Node, _Log] = {}
+        self._logs = Logarithms()
 
     def run(self, outputs: Sequence[g.Node]) -> tuple[g.Node, ...]:
         """The outputs, each rewritten as far as that makes it safe."""
@@ -156,7 +140,7 @@ class Rewriter:
         written = self._as_written(node)
         if not isinstance(written, g.Map):
             return None
-        paired = self._paired(written)
+        paired = self._logs.paired(written)
         if paired is not None or g.extent(written) is not g.Extent.ROW:
             return paired
         difference = written.op in ("add", "sub")
@@ -166,19 +150,6 @@ class Rewriter:
         hazard = Hazard.CANCELLATION if difference else Hazard.SCALE
         self.findings[node] = Finding(hazard, node, found[1], True)
         return Scaled(found[0])
-
-    def _paired(self, node: g.Map) -> Scaled | None:
-        """x − (m + log d) = (x − m) − log d: large numbers meet first, and lose no digits."""
-        if node.op != "sub":
-            return None
-        (a, b), loc = node.args, node.loc
-        if b in self._logs and self._logs[b].belongs_to(a):
-            m, d = self._logs[b].shift, self._logs[b].rest
-            return Scaled(op("sub", loc, op("sub", loc, a, m), d))
-        if a in self._logs and self._logs[a].belongs_to(b):
-            m, d = self._logs[a].shift, self._logs[a].rest
-            return Scaled(op("add", loc, op("sub", loc, m, b), d))
-        return None
 
     def _map(self, node: g.Map, inner: list[Scaled]) -> Scaled | None:
         a, b = inner[0], inner[-1]
@@ -194,10 +165,10 @@ class Rewriter:
             case "sqrt" | "rsqrt" | "square" | "pow":
                 return self._power(node, a)
             case "log" | "log2":
-                return Scaled(self._logarithm(node, a))
+                return Scaled(self._logs.of(node, a))
             case "xlogy" if b.log:
                 return Scaled(op("zero_wins", node.loc, self._as_number(node.args[0]),
-                                 self._logarithm(node, b)))
+                                 self._logs.of(node, b)))
             case "where":
                 return self._where(node, inner[1], inner[2])
             case _:
@@ -215,28 +186,6 @@ class Rewriter:
                 p = {"sqrt": Fraction(1, 2), "rsqrt": Fraction(-1, 2)}.get(node.op, Fraction(2))
                 core = base.core if is_one(base.core) else op(node.op, node.loc, base.core)
                 return Scaled(core, scaled(base.log, p))
-
-    def _logarithm(self, node: g.Map, inside: Scaled) -> g.Node:
-        """log(core · exp(e)) = e + log(core); an infinite pivot is the result, as in the text."""
-        loc, name = node.loc, "log2" if node.op == "log2" else "log"
-        e = spelled(gathered(inside.log, loc), loc)
-        if name == "log2":
-            e = op("div", loc, e, op("log", loc, literal(2.0, loc)))
-        core = inside.core
-        if isinstance(core, g.Map) and core.op == "div":
-            top, bottom = core.args
-            up = e if is_one(top) else op("add", loc, e, op(name, loc, top))
-            return op("sub", loc, up, op(name, loc, bottom))
-        if is_one(core):
-            return e
-        rest = op(name, loc, core)
-        total = op("add", loc, e, rest)
-        (pivot, *more) = inside.log
-        if more or not isinstance(pivot, g.Reduce):
-            return total
-        guarded = op("where", loc, op("isinf", loc, pivot), e, total)
-        self._logs[guarded] = _Log(pivot.arg, e, rest)
-        return guarded
 
     def _where(self, node: g.Map, a: Scaled, b: Scaled) -> Scaled | None:
         """Both branches of one scale; or 0 in one of them, which has weight exp(−∞)."""

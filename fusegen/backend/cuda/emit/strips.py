@@ -10,18 +10,20 @@ from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.dialect import CudaDialect
 from fusegen.backend.cuda.emit.headers import maths, toolkit_headers
+from fusegen.backend.cuda.emit.kernels import home_arrays
 from fusegen.backend.cuda.emit.own import own_view
 from fusegen.backend.cuda.emit.rows import array_name, pointer_type
 from fusegen.backend.cuda.emit.source import (
-    home_arrays,
     is_narrow,
     operators,
+    state_names,
 )
 from fusegen.backend.cuda.emit.strip_rows import ROW_VALUES, RowScopes, StripSweepPrinter
 from fusegen.backend.cuda.emit.views import SweepView
 from fusegen.backend.cuda.schedule.assumptions import facts
-from fusegen.backend.cuda.schedule.cuda import CudaSchedule, Strip
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import launches
+from fusegen.backend.cuda.schedule.levels import Strip
 from fusegen.backend.cuda.schedule.strips import mergers, stash_groups
 from fusegen.backend.emit.banner import banner_lines
 from fusegen.backend.emit.lines import Line, uses_of
@@ -61,11 +63,9 @@ def strip_source(program: Program, schedule: CudaSchedule) -> Source:
     """The program as CUDA C++; the same program and schedule give the same bytes."""
     assert schedule.strip is not None
     dialect = CudaDialect(program.kernels[0].compute, narrow=is_narrow(program))
-    several = sum(s.monoid.has_scalars for s in program.sweeps) > 1
+    names = state_names(program)
     printers = {
-        sweep.number: StripSweepPrinter(
-            kernel, sweep, schedule, dialect, f"State{sweep.number}" if several else "State"
-        )
+        sweep.number: StripSweepPrinter(kernel, sweep, schedule, dialect, names[sweep.number])
         for kernel in program.kernels for sweep in kernel.sweeps
     }
     views = {number: printer.view() for number, printer in printers.items()}

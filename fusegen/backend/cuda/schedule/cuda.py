@@ -18,6 +18,7 @@ from fusegen.backend.cuda.schedule.levels import (
     Lanes,
     Level,
     Owner,
+    Strip,
     Team,
     Thread,
     tree,
@@ -41,17 +42,6 @@ same offset from a boundary.  scalar: no common boundary, one element per access
 Lists = Literal["streamed", "sorted", "counted"]
 """How a team keeps the K best: as candidates while the row goes by; or, of a row that lanes hold,
 sorted by networks, or counted once a bar is known that about K elements reach."""
-
-@dataclass(frozen=True, slots=True)
-class Strip:
-    """Rows that lie side by side: a team owns `across` threads' worth of neighbouring rows.
-
-    A thread's vector holds one element of each of `width` rows; its vectors lie along the reduced
-    axis. Where they stay is the home's to say: `homes.Tiers`.
-    """
-
-    across: int  # threads side by side; the block's others go down the reduced axis
-    resident: int = 1  # blocks of a multiprocessor that registers leave room for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +268,7 @@ class CudaSchedule:
     def shape(self) -> str:
         """What the source fixes."""
         if self.strip:
-            return self._strip_shape()
+            return self.strip.shape(self.chunk, self.team, self.tiers)
         lists = "" if self.lists == "streamed" else f", lists {self.lists}"
         ahead, stages = self.home.ahead, self.home.stages
         return (
@@ -287,17 +277,6 @@ class CudaSchedule:
             f"{', shared columns a chunk ahead' if ahead else ''}"
             f"{f', a ring of {stages} chunks' if stages else ''}{lists}"
         )
-
-    def _strip_shape(self) -> str:
-        kind = "cluster of " if self.clustered else ""
-        owner = f"{kind}{self.blocks} blocks" if self.clustered or self.split else "block"
-        tiers = self.tiers
-        stays = [f"{n} vectors of a thread in {place}" for n, place in
-                 ((tiers.held, "registers"), (tiers.stashed, "shared memory")) if n]
-        return ", ".join([
-            f"strips of {self.strip_rows} neighbouring rows per {owner}",
-            *stays, f"chunks of {self.vectors} columns × {self.width} rows",
-        ])
 
     def describe(self) -> str:
         blocks = f", {self.blocks} blocks a row" if self.blocks > 1 else ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fusegen.backend.cuda.schedule.homes import MEMORY, Home
+from fusegen.backend.cuda.schedule.homes import MEMORY, Home, Tiers
 from fusegen.backend.cuda.schedule.merges import (
     Apart,
     InOrder,
@@ -52,6 +52,10 @@ class Lanes:
     def phrase(self) -> str:
         return f"{self.count} lanes"
 
+    @property
+    def counted(self) -> str:
+        return self.phrase
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -63,7 +67,7 @@ class Block:
     word = "block"
     enter: ClassVar[tuple[str, ...]] = ()
     is_here: ClassVar[tuple[str, ...]] = ()
-    phrase = "block"
+    phrase = counted = "block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,10 @@ class Cluster:
     is_here: ClassVar[tuple[str, ...]] = ("__cluster_barrier_wait();",)
     phrase = "cluster of blocks"
 
+    @property
+    def counted(self) -> str:
+        return f"cluster of {self.blocks} blocks"
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
@@ -97,12 +105,38 @@ class Grid:
     is_here: ClassVar[tuple[str, ...]] = ()
     phrase = "several blocks"
 
+    @property
+    def counted(self) -> str:
+        return f"{self.blocks} blocks"
+
 
 Owner = Thread | Lanes | Block | Cluster | Grid
 Team = Lanes | Block | Cluster | Grid
 """Who may own a whole row. `owns` says what those of its threads are that share memory; `enter`:
 statements that say which part of the row is this block's; `is_here`: those that wait until the
-others of the team are there."""
+others of the team are there; `phrase`: what a source for any number of blocks says, `counted`: with
+their number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """Rows that lie side by side: a team owns `across` threads' worth of neighbouring rows.
+
+    A thread's vector holds one element of each of `width` rows; its vectors lie along the reduced
+    axis. Where they stay is the home's to say: `homes.Tiers`.
+    """
+
+    across: int  # threads side by side; the block's others go down the reduced axis
+    resident: int = 1  # blocks of a multiprocessor that registers leave room for
+
+    def shape(self, chunk: Thread, team: Team, tiers: Tiers) -> str:
+        """In words, what the source fixes."""
+        stays = [f"{n} vectors of a thread in {place}" for n, place in
+                 ((tiers.held, "registers"), (tiers.stashed, "shared memory")) if n]
+        return ", ".join([
+            f"strips of {self.across * chunk.width} neighbouring rows per {team.counted}",
+            *stays, f"chunks of {chunk.vectors} columns × {chunk.width} rows",
+        ])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from fusegen.backend.cuda.schedule.cuda import (
     TYPICAL_COLUMNS,
     VECTOR_BYTES,
     CudaSchedule,
-    Strip,
 )
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, Strips
 from fusegen.backend.cuda.schedule.homes import Tiers
@@ -24,7 +23,7 @@ from fusegen.backend.cuda.schedule.launch import (
     state_bytes,
     widest_vector,
 )
-from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Thread, tree
+from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Strip, Thread, tree
 from fusegen.backend.cuda.schedule.strip_prices import LINE, StripWork
 from fusegen.backend.cuda.schedule.wide import wide_columns
 from fusegen.backend.problem import Problem
@@ -78,13 +77,15 @@ def strip_candidates(
     figures: Figures = FIGURES,
 ) -> tuple[StripCandidate, ...]:
     """Every schedule worth a thought, cheapest first; `chunk` is a power of two if given."""
-    menu = _Menu(program, problem, target, chunk, figures.strips)
+    menu = _StripMenu(program, problem, target, chunk, figures.strips)
     found = {c.schedule: c for c in menu.all()}
     return tuple(sorted(found.values(), key=lambda c: (c.price, c.schedule.order)))
 
 
 @dataclass
-class _Menu:
+class _StripMenu:
+    """What is offered for a program, a problem and a target, and its prices."""
+
     program: Program
     problem: Problem
     target: CudaTarget

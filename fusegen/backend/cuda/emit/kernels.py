@@ -1,0 +1,179 @@
+"""A launch as one `__global__` function: whose rows these are, what is on chip, what is swept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fusegen.backend.cuda.emit.asked import elements_used, span_asked
+from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
+from fusegen.backend.cuda.emit.rows import (
+    array_name,
+    body_of,
+    declared,
+    early_steps,
+    load_line,
+    place_in_row,
+    pointer_of,
+    pointer_type,
+    step_lines,
+)
+from fusegen.backend.cuda.emit.views import SweepView
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.homes import Array, Home
+from fusegen.backend.cuda.schedule.launch import Launch, kept_params, ring_params
+from fusegen.backend.emit.lines import Line, uses_of
+from fusegen.ir.kernel import N_COLS
+
+
+@dataclass(frozen=True)
+class KernelView:
+    """One `__global__` function."""
+
+    symbol: str
+    params: tuple[str, ...]
+    first_row: str  # this team's
+    row_step: str  # from one row of a team to its next
+    loops: bool  # does a team take several rows?
+    steady: bool  # does a team go from row to row?
+    splits: bool
+    home: Home
+    rows: tuple[tuple[str, str, str], ...]  # declared type, row pointer, initial value
+    phase: str  # the row that the head is measured on; "" if rows are whole vectors
+    bodies: tuple[tuple[str, str, str], ...]  # likewise, pointers to the first whole vector
+    has_edge: str  # condition on this thread's block or row
+    span: tuple[str | Line, ...]  # statements that say which vectors of the row are this thread's
+    keeps: tuple[str | Line, ...]  # statements that bring on chip what stays there
+    first_fetch: tuple[str, ...]  # likewise, of a team's first row
+    refill: tuple[str, ...]  # and of its next one, in registers
+    refill_group: tuple[str, ...]  # and in shared memory
+    prelude: tuple[Line, ...]
+    sweeps: tuple[SweepView, ...]
+    writes_rows: str  # condition: does this thread write the row's values?
+
+    @property
+    def parity(self) -> bool:
+        """Do rows alternate between two places to meet?"""
+        return self.steady and any(s.meeting for s in self.sweeps)
+
+    @property
+    def edges(self) -> bool:
+        return bool(self.phase)
+
+    @property
+    def visits(self) -> bool:
+        return any(s.visits for s in self.sweeps)
+
+    @property
+    def counts_columns(self) -> bool:
+        """Is the length of a row asked for?"""
+        lines = [ln for s in self.sweeps for ln in s.at_row_scope]
+        return self.visits or N_COLS.name in uses_of([*self.prelude, *lines])
+
+    @property
+    def has_team(self) -> bool:
+        """Is it asked who owns a row?"""
+        lines = [ln for s in self.sweeps for ln in s.at_row_scope]
+        return self.visits or "Team" in uses_of([*self.prelude, *lines])
+
+    @property
+    def head(self) -> str:
+        return "head + " if self.phase else ""
+
+
+def kernel_view(
+    launch: Launch, views: dict[int, SweepView], schedule: CudaSchedule, dialect: CudaDialect
+) -> KernelView:
+    kernel = launch.kernel
+    elements = [p for p in launch.params if p.shape == "element"]
+    phase, bodies = "", []
+    if schedule.load == "peeled" and elements:
+        first = elements[0]
+        phase = pointer_of(first)
+        sweeps = [views[s.number] for s in kernel.sweeps]
+        vectors = {ld.body for v in sweeps for ld in v.loads}
+        vectors |= {pointer for v in sweeps for _, _, _, pointer in v.stores}
+        bodies = [(pointer_type(p), body_of(p, schedule), f"{pointer_of(p)} + head")
+                  for p in elements if body_of(p, schedule) in vectors]
+    sliced = schedule.clustered or schedule.split
+    used = elements_used(kernel)
+    home, kept = schedule.home, home_arrays(launch, schedule)
+    return KernelView(
+        symbol=launch.symbol, params=tuple(kernel_params(launch, views)),
+        first_row=_first_row(schedule), row_step=_row_step(schedule), loops=launch.limited,
+        steady=launch.steady, splits=launch.splits, home=schedule.home,
+        rows=tuple(
+            (pointer_type(p), pointer_of(p), f"{array_name(p)} + row * {p.name}_stride")
+            for p in elements if p.name in used or phase
+        ),
+        phase=phase, bodies=tuple(bodies),
+        has_edge="slice == 0" if sliced else "mine < n_rows" if schedule.partial_warps else "",
+        span=span_asked(home.span(kept), views, kernel),
+        keeps=(*home.enter(kept), *_edges(launch, views, schedule)),
+        first_fetch=home.first_row(kept), refill=home.next_row(kept),
+        refill_group=home.next_group(kept),
+        prelude=(
+            *_row_values(launch, dialect),
+            *step_lines((*kernel.prelude, *early_steps(kernel)), kernel, dialect),
+        ),
+        sweeps=tuple(views[s.number] for s in kernel.sweeps),
+        writes_rows="rank == 0" + (
+            " && slice == 0" if sliced and not launch.splits else ""
+        ),
+    )
+
+
+def home_arrays(launch: Launch, schedule: CudaSchedule) -> tuple[Array, ...]:
+    """The arrays that a row's home is for: what stays on chip, or comes through a ring."""
+    kernel = launch.kernel
+    ring = schedule.home.stages > 0
+    found = ring_params(kernel, kernel.sweeps[0]) if ring else kept_params(kernel, schedule)
+    return tuple(Array(p.name, C_TYPES[p.dtype.name], body_of(p, schedule), array_name(p))
+                 for p in found)
+
+
+def _edges(
+    launch: Launch, views: dict[int, SweepView], schedule: CudaSchedule
+) -> Iterable[Line]:
+    """Elements at the edges of a row, each read once."""
+    sweeps = launch.kernel.sweeps if schedule.load == "peeled" else ()
+    return dict.fromkeys(ln for s in sweeps for ln in views[s.number].edges)
+
+
+def _first_row(schedule: CudaSchedule) -> str:
+    if schedule.clustered or schedule.split:
+        return "blockIdx.x / blocks"
+    if schedule.rows_per_block == 1:
+        return "blockIdx.x"
+    return "static_cast<long long>(blockIdx.x) * kRowsPerBlock + team"
+
+
+def _row_step(schedule: CudaSchedule) -> str:
+    if schedule.clustered or schedule.split:
+        return "gridDim.x / blocks"
+    rows = " * kRowsPerBlock" if schedule.rows_per_block > 1 else ""
+    return f"static_cast<long long>(gridDim.x){rows}"
+
+
+_SCALARS = {"n_cols": "n_cols_wide"}
+
+
+def kernel_params(launch: Launch, views: dict[int, SweepView]) -> list[str]:
+    """The C++ parameter list; backend/cuda/run/geometry.py passes arguments in this very order."""
+    lines = [declared(p, " __restrict__ ") for p in launch.params]
+    sweeps = [views[s.number] for s in launch.kernel.sweeps]
+    lists = {v.name: v for s in sweeps for v in s.lists}
+    for s in launch.scratch:
+        if s.kind == "tickets":
+            kind = "unsigned long long"
+        elif s.kind == "states":
+            kind = next(v.state.name for v in sweeps if v.state)
+        else:
+            kind = lists[s.name.rsplit("_", 1)[0]].key
+        lines.append(f"{kind}* __restrict__ {s.name}")
+    return lines + [f"long long {_SCALARS.get(name, name)}" for name in launch.scalars]
+
+
+def _row_values(launch: Launch, dialect: CudaDialect) -> list[Line]:
+    return [load_line(p, place_in_row(p), dialect)
+            for p in launch.params if p.shape == "row" and not p.output]

@@ -1,0 +1,246 @@
+"""The schedules that are offered for rows whose columns are neighbours: what is worth a thought."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from fusegen.backend.cuda.schedule.access import access, words
+from fusegen.backend.cuda.schedule.cuda import (
+    MAX_ITEMS,
+    MAX_WIDTH,
+    TYPICAL_COLUMNS,
+    VECTOR_BYTES,
+    CudaSchedule,
+)
+from fusegen.backend.cuda.schedule.figures import FIGURES, Figures
+from fusegen.backend.cuda.schedule.homes import Chip, Registers, Shared
+from fusegen.backend.cuda.schedule.launch import kept_params, shared_bytes
+from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes, Thread, tree
+from fusegen.backend.cuda.schedule.lists import list_candidates, price_of_lists
+from fusegen.backend.cuda.schedule.price import Price, Work, price_of
+from fusegen.backend.cuda.schedule.short_lists import price_of_short_lists, short_list_schedules
+from fusegen.backend.cuda.schedule.wide import wide_columns
+from fusegen.backend.problem import Problem
+from fusegen.backend.target import WARP, CudaTarget
+from fusegen.ir.kernel import Program
+
+_STATIC_SHARED = 8192  # bytes of a block beside its slice: states that meet, and CUDA's own
+_CHIP_THREADS = 512  # of a block whose rows come in where others leave
+_MOST_SLICES = 256  # blocks that share a row
+_REGISTERS: tuple[tuple[int, Literal[64, 80, 128, 255]], ...] = (
+    (84, 64), (92, 80), (150, 128), (10**6, 255),
+)
+"""Words that a thread has to hold at a time, by a rough count, and registers that do for them."""
+
+
+@dataclass
+class Menu:
+    """What is offered for a program, a problem and a target, and its prices."""
+
+    program: Program
+    problem: Problem
+    target: CudaTarget
+    chunk: int | None
+    figures: Figures = FIGURES
+
+    def __post_init__(self) -> None:
+        p = self.problem
+        self.n_cols = p.n_cols if p.n_cols is not None else TYPICAL_COLUMNS
+        self.width, self.load = access(self.program, p, self.n_cols, self.chunk)
+        self.n_vectors = max(1, self.n_cols // self.width)
+        self.lists = [c for s in self.program.sweeps for c in s.monoid.lists]
+        self.ordered = any(s.monoid.ordered for s in self.program.sweeps)
+        kernel = self.program.kernels[0]
+        self.meetings = sum(s.monoid.has_scalars for s in kernel.sweeps)
+        self.state = max(
+            4 * max(0, len(s.monoid.components) - 2) + 24 * max(0, len(s.monoid.levels) - 1)
+            for s in self.program.sweeps
+        )
+        self.wide = kernel.compute.itemsize == 8
+        self.words = max(words(k, s, self.width) for k in self.program.kernels for s in k.sweeps)
+        stores = any(s.element_stores for s in self.program.sweeps)
+        self.base = CudaSchedule(
+            target=self.target, levels=tree(Thread(4, self.width), 256, Block(256)),
+            load=self.load, wide_columns=wide_columns(self.program, self.n_cols),
+        )
+        # Short rows that are only read are read a little faster past L1.
+        self.held = self.base.having(home=Registers(), past_l1=not stores and self.width > 1)
+        vector = self.base.having(home=Shared(1))
+        kept = {p.name: p.dtype.itemsize * self.width for p in kept_params(kernel, vector)}
+        # Copies to shared memory are 16 bytes each.
+        whole = all(size % VECTOR_BYTES == 0 for size in kept.values())
+        self.kept_bytes = shared_bytes(kernel, vector) if whole else 0
+        self.work = Work(
+            rows=self.problem.n_rows or None, vectors=self.n_vectors,
+            sweeps=max(len(k.sweeps) for k in self.program.kernels), stores=stores,
+            extra=max(sum(n not in kept for n in s.reads) for s in kernel.sweeps) if kept else 0,
+            vector_bytes=max(VECTOR_BYTES, self.kept_bytes),
+        )
+
+    def price(self, one: CudaSchedule) -> Price:
+        if one.lists != "streamed":
+            return price_of_short_lists(self.program, one, self.work, self.figures)
+        if self.lists:
+            return price_of_lists(one, self.work, max(c.k for c in self.lists), self.figures)
+        return price_of(one, self.work, self.figures)
+
+    def all(self) -> Iterator[CudaSchedule]:
+        if self.lists and not self.ordered:
+            short = short_list_schedules(self.program, self.base, self.n_vectors, self.chunk)
+            yield from short
+            if short:
+                return
+            most = min(MAX_ITEMS, self.chunk or MAX_ITEMS)
+            yield from list_candidates(self.program, self.problem, self.base, self.n_vectors, most)
+            return
+        if self.ordered or self.chunk is not None:
+            yield self._plain()
+            return
+        yield from self._lanes()
+        yield from self._blocks()
+        if self.work.sweeps > 1 and self.kept_bytes:
+            yield from self._shared()
+        if self.target.clusters and (self.work.sweeps > 1 or self.work.few(self.target)):
+            yield from self._clusters()
+        if self.target.clusters and self.work.sweeps > 1 and self.kept_bytes:
+            yield from self._chip()
+        yield from self._split()
+
+    def fitting(self) -> Iterator[CudaSchedule]:
+        """What blocks of that size have registers for."""
+        yield from (o for o in map(self._with_registers, self.all()) if o.threads <= o.most_threads)
+
+    def _with_registers(self, one: CudaSchedule) -> CudaSchedule:
+        """As many registers as a thread needs: fewer make room for more threads."""
+        if one.home.steady:
+            return replace(one, registers=128 if one.per_sm == 1 else 64)
+        need = 24 + self.state + one.vectors * self.words + (56 if self.wide else 0)
+        need += 16 * max(0, len(self.lists) - 1) + 32 * any(c.kind == "int" for c in self.lists)
+        if self.width == MAX_WIDTH:
+            need += 32 if one.items >= 32 else one.items  # unpacked, beside what is packed
+        one = replace(one, registers=next(n for most, n in _REGISTERS if need <= most))
+        if one.fixed and self.lists:
+            return replace(one, per_sm=min(one.per_sm, self._room(one)))
+        return one
+
+    def _room(self, one: CudaSchedule) -> int:
+        """Blocks of a multiprocessor that its registers suffice for."""
+        return max(1, self.target.registers_per_sm // (one.registers * one.threads))
+
+    # ---- teams inside a warp ----
+
+    def _lanes(self) -> Iterator[CudaSchedule]:
+        # A lane takes one element of the edges at most.
+        few = 16 if self.load == "peeled" and self.width > 4 else 8
+        for lanes, chunks in ((few, (1, 2, 4, 8)), (WARP, (2, 4, 8))):
+            for vectors in chunks:
+                if self.n_vectors <= lanes * vectors < 2 * self.n_vectors + lanes:
+                    yield self.held.having(team=Lanes(lanes), threads=128, vectors=vectors)
+
+    # ---- a block ----
+
+    def _blocks(self) -> Iterator[CudaSchedule]:
+        chunks = (2, 4) if self.work.stores else (4, 8)
+        yield from self._in_registers(self.held, self.n_vectors, chunks)
+        for threads in (128, 256, 512):
+            vectors = 4 if self.work.stores else 8
+            if threads * vectors < 2 * self.n_vectors:
+                yield self.base.having(threads=threads, vectors=vectors)
+
+    def _in_registers(
+        self, base: CudaSchedule, vectors: int, chunks: tuple[int, ...]
+    ) -> Iterator[CudaSchedule]:
+        """As many threads as hold these vectors, all in registers."""
+        for chunk in chunks:
+            threads = max(2 * WARP, -(-vectors // (chunk * WARP)) * WARP)
+            yield base.having(vectors=chunk, threads=threads)
+
+    def _shared(self, blocks: int = 1) -> Iterator[CudaSchedule]:
+        share = -(-self.n_vectors // blocks)
+        if share * self.kept_bytes + _STATIC_SHARED > self.target.shared_per_block:
+            return
+        light = self.work.extra == 1 or self.width == MAX_WIDTH  # is there room for a second chunk?
+        for threads in (128, 256, 512):
+            if threads * 4 <= share:
+                ahead = bool(self.work.extra) and light and 2 * share > 5 * threads * 4
+                yield self.base.having(
+                    team=Cluster(blocks) if blocks > 1 else None, threads=threads, vectors=4,
+                    home=Shared(share, early=ahead and self.load == "aligned"),
+                )
+
+    # ---- clusters, and rows that fill many multiprocessors ----
+
+    def _clusters(self) -> Iterator[CudaSchedule]:
+        sizes = self.target.cluster_sizes
+        for blocks in sizes:
+            if self.work.sweeps > 1 and self.kept_bytes:
+                yield from self._shared(blocks)
+            base = self.held.having(team=Cluster(blocks))
+            yield from self._in_registers(base, -(-self.n_vectors // blocks), (4, 8))
+            if self.meetings > 1 and blocks == sizes[-1]:  # states that no grid can wait for
+                yield self.base.having(team=Cluster(blocks), threads=512)
+
+    def _chip(self) -> Iterator[CudaSchedule]:
+        """Rows in registers and shared memory, the next one coming in where this one leaves."""
+        if self.load != "aligned" or self.meetings != 1:
+            return
+        for per_sm, vectors in self._chip_homes():
+            held = _CHIP_THREADS * vectors
+            room = (self.target.shared_per_sm // per_sm - _STATIC_SHARED) // self.kept_bytes
+            slots = self.target.multiprocessors * per_sm
+            least = -(-self.n_vectors // (room + held))
+            teams = slots // least
+            # No block stands idle.
+            for blocks in {slots // n for n in (teams, teams - 1, teams - 2) if n > 0}:
+                share = -(-self.n_vectors // blocks)
+                if blocks > 1 and share > held:
+                    yield self.base.having(
+                        team=Grid(blocks), threads=_CHIP_THREADS, vectors=vectors,
+                        home=Chip(share - held), per_sm=per_sm,
+                    )
+
+    def _chip_homes(self) -> tuple[tuple[int, int], ...]:
+        """Blocks of a multiprocessor, and vectors of a thread in registers: two blocks are better,
+        with chunks so small that nothing spills; for a few rows, all that the registers hold."""
+        if self.wide:
+            return ((1, 4),)
+        if self.width == MAX_WIDTH:
+            return ((2, 1),)
+        return ((2, 2),) if self.work.extra else ((2, 4), (1, 12))
+
+    def _split(self) -> Iterator[CudaSchedule]:
+        """Rows split over the grid; the last of a row's blocks merges what they found."""
+        rows = self.problem.n_rows
+        if not rows or rows > 4 * self.target.multiprocessors:
+            return
+        if self.work.sweeps > 1 and self.target.clusters and self.kept_bytes:
+            return
+        for threads in (128, 256, 512):
+            chunks = -(-self.n_vectors // (threads * 4))
+            wanted = -(-8 * self.target.multiprocessors // rows)
+            for blocks in {2, 4, 8, min(wanted, chunks), min(2 * wanted, chunks)}:
+                if 1 < blocks <= min(chunks, _MOST_SLICES):
+                    yield self.base.having(team=Grid(blocks), threads=threads)
+
+    # ---- own monoids that keep row order, chunks that the user set ----
+
+    def _plain(self) -> CudaSchedule:
+        most = max(1, (self.chunk or MAX_ITEMS) // self.width)
+        if self.ordered:
+            most = 1  # a thread's items are then neighbours, and threads stand in row order
+        largest = max((c.k for c in self.lists), default=0)
+        rows = self.problem.n_rows
+        vectors = min(most, -(-self.n_vectors // WARP))
+        if self.n_vectors <= WARP * vectors and largest <= WARP:
+            return self.base.having(team=Lanes(), threads=128, vectors=vectors)
+        one = self.base.having(vectors=min(4, most), fixed=True)
+        return self._shared_row(one, -(-2 * self.target.multiprocessors // (rows or 1)), 4)
+
+    def _shared_row(self, one: CudaSchedule, blocks: int, least: int) -> CudaSchedule:
+        """Few rows: each over so many blocks, if these get at least so many chunks."""
+        rows, chunks = self.problem.n_rows, self.n_vectors // (one.threads * one.vectors)
+        if not rows or 2 * rows > self.target.multiprocessors or chunks < 2 * least:
+            return one
+        return one.having(team=Grid(max(1, min(blocks, chunks // least, 64))))
