@@ -28,12 +28,13 @@ class HelperHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if os.environ.get("FUSEGEN_BUILD_HELPER") != "1" or self.target_name != "wheel":
             return
-        source = Path(self.root) / "templates" / "cpu" / "calls" / "calls.cpp"
+        templates = Path(self.root) / "templates"
+        source = templates / "cpu" / "calls" / "calls.cpp"
         self._folder = tempfile.TemporaryDirectory()
         made = Path(self._folder.name) / "fusegen_calls.abi3.so"
         compiler = shlex.split(os.environ.get("CXX", "c++"))
-        headers = f"-I{sysconfig.get_paths()['include']}"
-        subprocess.run([*compiler, *FLAGS, headers, str(source), "-o", str(made)], check=True)
+        headers = (f"-I{templates}", f"-I{sysconfig.get_paths()['include']}")
+        subprocess.run([*compiler, *FLAGS, *headers, str(source), "-o", str(made)], check=True)
         build_data["force_include"][str(made)] = f"fusegen/backend/cpu/{made.name}"
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["pure_python"], build_data["tag"] = False, f"cp311-abi3-{platform}"

@@ -22,6 +22,7 @@ from typing import Any
 import cupy
 
 import fusegen as fg
+from fusegen.backend.cpu.helper import HELPER
 
 ROWS, COLS = 16, 1024
 GROUP, GROUPS, WARM_UP = 100, 200, 20
@@ -106,13 +107,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
+    print(HELPER.finding())
     found = measure()
     report = {
         "date": datetime.date.today().isoformat(), "fusegen": fg.__version__,
         "gpu": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(),
         "cpu": platform.processor() or platform.machine(), "python": platform.python_version(),
         "cupy": cupy.__version__, "driver": cupy.cuda.runtime.driverGetVersion(),
-        "rows": ROWS, "cols": COLS, "method": f"median of {GROUPS} groups of {GROUP} calls",
+        "helper": HELPER.how or HELPER.why, "rows": ROWS, "cols": COLS,
+        "method": f"median of {GROUPS} groups of {GROUP} calls",
         "microseconds": found,
     }
     if args.output:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from simt import built
-from support import compilers, fake_cupy, fake_gpu, fake_torch
+from support import c_driver, compilers, fake_cupy, fake_gpu, fake_torch
 
 from fusegen.backend.cpu import bound, toolchain
 from fusegen.backend.cpu.helper import Helper
 from fusegen.backend.cuda import run as cuda
+from fusegen.backend.cuda.run import bound as cuda_bound
 from fusegen.pipeline import call as dispatch
 from fusegen.pipeline import remembered as recall
 
@@ -118,6 +119,26 @@ def served_by(
             pytest.skip(compiled_helper.why)
         monkeypatch.setattr(bound, "HELPER", compiled_helper)
     return str(request.param)
+
+
+@pytest.fixture(params=["python", "helper"])
+def gpu_served_by(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """Who remembers calls on arrays on GPUs: those of `gpu`, or real ones."""
+    if request.param == "python":
+        yield "python"
+        return
+    helper = request.getfixturevalue("compiled_helper")
+    if helper.module is None:
+        pytest.skip(helper.why)
+    monkeypatch.setattr(cuda_bound, "HELPER", helper)
+    if request.node.get_closest_marker("gpu"):
+        yield "helper"
+        return
+    machine = c_driver.CDriver(request.getfixturevalue("gpu"), monkeypatch)
+    yield "helper"
+    assert not machine.failures
 
 
 @pytest.fixture

@@ -17,7 +17,10 @@ import fusegen as fg
 from fusegen.pipeline import by_torch
 from fusegen.pipeline import remembered as recall
 
-pytestmark = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+pytestmark = [
+    pytest.mark.skipif(simt.available() is not None, reason=str(simt.available())),
+    pytest.mark.usefixtures("gpu_served_by"),
+]
 
 
 def fresh(name: str = "softmax") -> fg.Pipeline:
@@ -45,6 +48,28 @@ def test_a_call_like_an_earlier_one_takes_no_full_look(gpu, looks, kind, compile
         assert type(got) is type(given)
         same(got, p.reference(x))
     assert len(looks) == 1 + compiled
+
+
+def test_the_helper_serves_what_it_was_taught(gpu, gpu_served_by, monkeypatch):
+    asked, python = [], recall.Recall.find
+    monkeypatch.setattr(recall.Recall, "find", lambda *a: asked.append(a) or python(*a))
+    for name, constants in (("softmax", {}), ("topk", {"k": 3}), ("layer_norm", {"eps": 0.5})):
+        p, sides = fresh(name), [array(rows(120))] * 2 if name == "layer_norm" else []
+        for _ in range(2):
+            p(array(rows(5, 120)), *sides, **constants)
+        asked.clear()
+        for seed in range(3):
+            x = rows(5, 120, seed=seed)
+            got = p(array(x), *sides, **constants)
+            want = p.reference(x, *(s.get() for s in sides), **constants)
+            results = (r if isinstance(r, tuple) else (r,) for r in (got, want))
+            for g, w in zip(*results, strict=True):
+                np.testing.assert_allclose(g.get(), w, rtol=3e-6, atol=3e-6)
+        assert len(asked) == (0 if gpu_served_by == "helper" else 3)
+        gpu.fails = 719
+        with pytest.raises(fg.BackendError, match="CUDA_ERROR_719"):
+            p(array(rows(5, 120)), *sides, **constants)
+        gpu.fails = 0
 
 
 def test_what_looks_otherwise_is_looked_at(gpu, looks):

@@ -12,7 +12,7 @@ import pytest
 import fusegen as fg
 from fusegen.ir.errors import BackendError
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu_served_by")]
 
 LAUNCH_TARGET, TORCH_TARGET = 1.5, 12.0  # bare launches; microseconds
 SHAPES = ((1, 37), (40, 1024), (300, 5000), (2, 200_000))  # the last one splits its rows

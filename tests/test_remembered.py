@@ -495,6 +495,22 @@ def of_this_module(x):
     return e / fg.sum(e)
 
 
+def test_torch_sees_what_it_has_to(served_by):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    p, x = fresh(), torch.randn(5, 70).bfloat16()
+    fg.torch.op(p, autocast="float32")
+    for _ in range(3):
+        assert p(x).dtype == torch.bfloat16
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert p(x).dtype == torch.float32
+    forward = torch.autograd.forward_ad
+    with forward.dual_level():
+        same(p(x), fresh()(x))
+        with pytest.raises(NotImplementedError, match="forward-mode"):
+            p(forward.make_dual(x, torch.ones_like(x)))
+    assert p(x).dtype == torch.bfloat16
+
+
 def test_tensors_that_only_a_full_look_can_judge():
     torch = pytest.importorskip("torch", reason="torch is not installed")
     p, x = fg.Pipeline(of_this_module.fn), torch.from_numpy(rows(4, 8))

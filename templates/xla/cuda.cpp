@@ -5,6 +5,7 @@
 //
 // The driver's functions are told with each run: nothing is linked, no header of CUDA's is needed.
 // The host waits for nothing, so that XLA may capture a call into a graph.
+#include "cuda/launch.hpp"
 #include "xla/records.hpp"
 
 #include <atomic>
@@ -13,20 +14,8 @@
 namespace fusegen {
 namespace {
 
-struct Attribute {  // CUlaunchAttribute
-    unsigned id, pad;
-    unsigned value[16];
-};
-
-struct Config {  // CUlaunchConfig
-    unsigned grid[3], block[3], shared;
-    void* stream;
-    Attribute* attributes;
-    unsigned count;
-};
-
 struct Driver {
-    int (*launch)(const Config*, void* function, void** arguments, void** extra);
+    LaunchKernel launch;
     int (*fill)(unsigned long long at, unsigned char value, size_t bytes, void* stream);
     int (*context_of)(void* stream, void** context);
     int (*push)(void* context);
@@ -34,35 +23,20 @@ struct Driver {
     int (*name)(int code, const char** text);
 };
 
-constexpr unsigned kCooperative = 2, kCluster = 4;  // CUlaunchAttributeID
-
 struct Launch {
-    void* function;
-    unsigned grid, threads, shared, cluster;
-    bool together;  // all blocks are on the device at once
+    Geometry shape;
     std::vector<Place> pointers;
     std::vector<int64_t> numbers;
 
     int run(const Driver& driver, const Buffers& buffers, void* stream) const
     {
-        Attribute attributes[2] = {};
-        unsigned count = 0;
-        if (cluster > 1) {
-            Attribute& one = attributes[count++];
-            one.id = kCluster, one.value[0] = cluster, one.value[1] = one.value[2] = 1;
-        }
-        if (together) {
-            Attribute& one = attributes[count++];
-            one.id = kCooperative, one.value[0] = 1;
-        }
-        const Config config{{grid, 1, 1}, {threads, 1, 1}, shared, stream, attributes, count};
         std::vector<char*> given;
         for (const Place& one : pointers) given.push_back(buffers[one]);
         std::vector<int64_t> rest = numbers;
         std::vector<void*> arguments;
         for (char*& one : given) arguments.push_back(&one);
         for (int64_t& one : rest) arguments.push_back(&one);
-        return driver.launch(&config, function, arguments.data(), nullptr);
+        return shape.launch(driver.launch, stream, arguments.data());
     }
 };
 
@@ -95,12 +69,12 @@ struct Plan {
     static Launch launch(Numbers& given)
     {
         Launch made{};
-        made.function = given.address<void*>();
-        made.grid = static_cast<unsigned>(given.next());
-        made.threads = static_cast<unsigned>(given.next());
-        made.shared = static_cast<unsigned>(given.next());
-        made.cluster = static_cast<unsigned>(given.next());
-        made.together = given.next() != 0;
+        made.shape.function = given.address<void*>();
+        made.shape.grid = static_cast<unsigned>(given.next());
+        made.shape.threads = static_cast<unsigned>(given.next());
+        made.shape.shared = static_cast<unsigned>(given.next());
+        made.shape.cluster = static_cast<unsigned>(given.next());
+        made.shape.together = given.next() != 0;
         made.pointers = read_places(given);
         for (int64_t n = given.count(); n > 0; --n) made.numbers.push_back(given.next());
         return made;

@@ -12,80 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from simt import built
 
-from fusegen.backend.cuda.run import driver
 from support import fake_cupy
-from support.fake_gpu import Gpu
+from support.c_driver import CDriver
 
 _SOURCE = Path(__file__).parent / "host" / "xla_call.cpp"
 _CALL = re.compile(r"custom_call @fusegen_cuda\((.*?)\).*?\bkey = \"(\w+)\".*? : "
                    r"\((.*?)\) -> \(?(.*?)\)?$", re.MULTILINE)
 _TYPES = {"f32": "f4", "f64": "f8", "bf16": "u2", "f16": "f2", "i1": "?", "i8": "i1", "i32": "i4",
           "i64": "i8", "ui8": "u1"}
-CONTEXT = 0xC000  # and the device's number
-_Launch = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
-_Fill = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_ubyte, ctypes.c_size_t,
-                         ctypes.c_void_p)
-_ContextOf = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t))
-_Push = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t)
-_Pop = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_size_t))
-_Name = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p))
 
 
-class Machine:
-    """The driver's functions as C has them. A stream's number is that of its device, and 0x100."""
-
-    def __init__(self, gpu: Gpu, patch: pytest.MonkeyPatch) -> None:
-        self.gpu, self.failures, self.before = gpu, list[BaseException](), list[int]()
-        self.functions = {
-            "cuLaunchKernelEx": _Launch(self._guarded(self._launch)),
-            "cuMemsetD8Async": _Fill(self._guarded(self._fill)),
-            "cuStreamGetCtx": _ContextOf(self._guarded(self._context_of)),
-            "cuCtxPushCurrent_v2": _Push(self._guarded(self._push)),
-            "cuCtxPopCurrent_v2": _Pop(self._guarded(self._pop)),
-            "cuGetErrorName": _Name(self._guarded(self._name)),
-        }
-        patch.setattr(driver.Driver, "address", lambda _, name: ctypes.cast(
-            self.functions[name], ctypes.c_void_p).value)
-
-    def _guarded(self, function: Any) -> Any:
-        def guarded(*args: Any) -> int:
-            try:
-                return int(function(*args) or 0)
-            except BaseException as error:
-                self.failures.append(error)
-                return 1
-
-        return guarded
-
-    def _launch(self, config: int, function: int, arguments: int, extra: Any) -> int:
-        room = driver._Config.from_address(config)
-        module, symbol, _ = self.gpu.functions[function]
-        n = len(module._parameters[symbol])
-        params = (ctypes.c_void_p * n).from_address(arguments)
-        return self.gpu.cuLaunchKernelEx(room, ctypes.c_void_p(function), list(params), extra)
-
-    def _fill(self, pointer: int, value: int, n_bytes: int, stream: int | None) -> int:
-        return self.gpu.cuMemsetD8Async(ctypes.c_uint64(pointer), ctypes.c_ubyte(value),
-                                        ctypes.c_size_t(n_bytes), ctypes.c_void_p(stream))
-
-    def _context_of(self, stream: int, found: Any) -> None:
-        found[0] = CONTEXT + stream - 0x100
-
-    def _push(self, context: int) -> None:
-        self.before.append(self.gpu.current)
-        self.gpu.current = context - CONTEXT
-
-    def _pop(self, found: Any) -> None:
-        found[0] = self.gpu.context
-        self.gpu.current = self.before.pop()
-
-    def _name(self, code: int, text: Any) -> None:
-        text[0] = b"CUDA_ERROR_%d" % code
-
-    # ---- calls ----
+class Machine(CDriver):
+    """Programs of XLA's on its devices."""
 
     def call(self, text: str, run: Any, arrays: list[np.ndarray], device: int = 0,
              shift: int = 0) -> list[np.ndarray]:

@@ -103,4 +103,5 @@ class CpuBound:
         )
         made = tuple(allocation(m) or m for m in self._makers)
         workspaces = tuple(workspace(*w).nbytes for w in self._workspaces)
-        return (*self._shape, PIECE_COLUMNS, steps, made, workspaces, sizes, numbers, finish, self)
+        return (*self._shape, PIECE_COLUMNS, False, steps, made, workspaces, sizes, numbers, finish,
+                self)

@@ -21,6 +21,7 @@ from fusegen.backend.cache.entries import artifact
 from fusegen.backend.cpu.loaded import loaded_by
 from fusegen.backend.cpu.toolchain import build, find_compiler, version
 from fusegen.backend.findings import Finding
+from fusegen.backend.host.readers import TORCH_WATCHERS
 from fusegen.backend.host.threads import begun, team
 from fusegen.backend.notices import LOG
 from fusegen.backend.own_files import merged
@@ -38,7 +39,9 @@ class Helper:
     def __init__(self) -> None:
         self.module: Any = None
         self.why = self.how = ""
-        self._asked, self._begun, self._shown = 0, False, False
+        self._asked, self._begun = 0, False
+        self._torch = False
+        self._cupy: type | None = None
 
     def ask(self, *, may_build: bool = True) -> Any:
         """The module, or None; once that was so often, somebody sees to it in the background, where
@@ -80,8 +83,14 @@ class Helper:
 
     def show_torch(self) -> None:
         """Tell it how torch shows its memory, if it does: else it refuses tensors."""
-        if not self._shown and "torch" in sys.modules:
-            self._shown = _show_torch(self.module, sys.modules["torch"])
+        if not self._torch and "torch" in sys.modules:
+            self._torch = _show_torch(self.module, sys.modules["torch"])
+
+    def show_cupy(self, array: type) -> None:
+        """Tell it which arrays are CuPy's."""
+        if self._cupy is not array:
+            self.module.gpu_arrays(array)
+            self._cupy = array
 
     def forget(self) -> None:
         """In a forked child: nobody sees to it any more."""
@@ -162,8 +171,9 @@ def _show_torch(module: Any, torch: Any) -> bool:
     """Does it? By DLPack's C exchange API, from torch 2.10 on. It stands in the type's own dict:
     what subclasses inherit may show memory that they do not have."""
     api = vars(torch.Tensor).get("__dlpack_c_exchange_api__")
-    modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
-    if api is None or modes is None:
+    asked = [getattr(torch._C, n, None) for n in TORCH_WATCHERS]
+    if api is None or None in asked:
         return False
     types = (torch.Tensor, torch.nn.Parameter)
-    return bool(module.tensors(types, api, torch.Tensor.is_neg, torch.is_grad_enabled, modes))
+    return bool(module.tensors(types, api, torch.Tensor.is_neg, torch.is_grad_enabled,
+                               tuple(asked), torch.autograd.forward_ad))

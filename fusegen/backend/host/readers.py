@@ -74,11 +74,15 @@ def _torch_reader(tensor: type) -> Reader:
                   partial(_read_torch, torch.is_grad_enabled, torch_watcher()))
 
 
+TORCH_WATCHERS = ("_len_torch_dispatch_stack", "_is_any_autocast_enabled")
+"""Functions of torch._C that say if torch has to see every operation of this thread."""
+
+
 def torch_watcher() -> Callable[[], bool]:
     """What says if torch has to see every operation of this thread: modes that trace or count,
     autocast, forward-mode derivatives."""
     torch = sys.modules["torch"]
-    modes, autocast = torch._C._len_torch_dispatch_stack, torch._C._is_any_autocast_enabled
+    modes, autocast = (getattr(torch._C, n) for n in TORCH_WATCHERS)
     forward = torch.autograd.forward_ad
     return lambda: modes() or autocast() or forward._current_level >= 0
 
@@ -111,13 +115,17 @@ def tensor_maker(
 
 
 _DLPACK = {"i": 0, "u": 1, "f": 2, "b": 6}  # codes of its types
+_DLPACK_DEVICE = {"cpu": 1, "cuda": 2}
 
 
-def allocation(maker: Callable[[], Any]) -> tuple[Shape, int, int] | None:
-    """(shape, DLPack's code, bits) of what a `tensor_maker` makes with columns last; else None."""
+def allocation(maker: Callable[[], Any]) -> tuple[Shape, int, int, int, int] | None:
+    """(shape; DLPack's code of the type, its bits; of the device, its number) of what a
+    `tensor_maker` makes with columns last; else None."""
     if not isinstance(maker, partial) or "device" not in maker.keywords:
         return None
     (shape, steps), dtype = maker.args, dtype_of(str(maker.keywords["dtype"]).partition(".")[2])
     if any(step != math.prod(shape[i + 1 :]) for i, step in enumerate(steps)):
         return None
-    return shape, 4 if dtype == BFLOAT16 else _DLPACK[dtype.numpy.kind], 8 * dtype.itemsize
+    code = 4 if dtype == BFLOAT16 else _DLPACK[dtype.numpy.kind]
+    device = maker.keywords["device"]
+    return shape, code, 8 * dtype.itemsize, _DLPACK_DEVICE[device.type], device.index or 0

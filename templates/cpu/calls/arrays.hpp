@@ -1,7 +1,8 @@
 // A call spelled: all that a full look would see of its arguments, in words that can be compared.
 //
 // Arrays of exactly NumPy's type are read by the fields that NumPy's ABI fixes, tensors of types
-// that were named by DLPack's C exchange API. What is not ok only a full look can judge.
+// that were named by DLPack's C exchange API, CuPy's by their attributes. What is not ok only a full
+// look can judge.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -59,17 +60,40 @@ struct Exchange {
     int (*view)(void*, DLTensor*);
     int (*stream)(int32_t, int32_t, void**);
 };
-constexpr int32_t kHost = 1;  // kDLCPU
+constexpr int32_t kHost = 1, kGpu = 2;  // kDLCPU, kDLCUDA
+constexpr int kHostPhase = 16, kGpuPhase = 128;  // bytes, as PHASE in host/readers.py
 
 // What has been said of libraries, once per process; all of it lives for ever.
 struct Libraries {
-    PyTypeObject* array = nullptr;  // NumPy's
+    PyTypeObject *array = nullptr, *gpu_array = nullptr;  // NumPy's, CuPy's
+    PyObject *data, *ptr, *device_id, *shape, *strides, *dtype;  // names of CuPy's attributes
     std::vector<PyTypeObject*> tensors;
     const Exchange* exchange = nullptr;
     PyObject *requires_grad = nullptr, *is_neg = nullptr;  // the attribute's name; the method
-    PyObject *records = nullptr, *modes = nullptr;  // are gradients recorded; modes that see all
+    PyObject* records = nullptr;  // are gradients recorded?
+    std::vector<PyObject*> watchers;  // must torch see every operation: modes, autocast
+    PyObject *forward = nullptr, *level = nullptr;  // forward-mode derivatives, their depth's name
 };
 inline Libraries libraries;
+
+// What owns a reference, if there is one.
+class Ref {
+public:
+    explicit Ref(PyObject* object) : object_(object) {}
+    ~Ref() { Py_DecRef(object_); }
+    Ref(const Ref&) = delete;
+    operator PyObject*() const { return object_; }
+
+private:
+    PyObject* object_;
+};
+
+// An attribute that is a whole number; the exception stays.
+inline int64_t number_in(PyObject* object, PyObject* name)
+{
+    const Ref found(PyObject_GetAttr(object, name));
+    return found ? PyLong_AsLongLong(found) : -1;
+}
 
 inline bool is_tensor(PyTypeObject* type)
 {
@@ -82,6 +106,11 @@ inline bool is_tensor(PyTypeObject* type)
 inline char* address_of(PyObject* made)
 {
     if (Py_TYPE(made) == libraries.array) return reinterpret_cast<NumpyArray*>(made)->data;
+    if (Py_TYPE(made) == libraries.gpu_array) {
+        const Ref data(PyObject_GetAttr(made, libraries.data));
+        char* at = data ? reinterpret_cast<char*>(number_in(data, libraries.ptr)) : nullptr;
+        return PyErr_Occurred() ? PyErr_Clear(), nullptr : at;
+    }
     DLTensor t;
     if (!is_tensor(Py_TYPE(made))) return nullptr;
     if (libraries.exchange->view(made, &t)) return PyErr_Clear(), nullptr;
@@ -159,7 +188,7 @@ public:
 
 private:
     enum Tag : uint64_t {
-        kNone = 1, kFalse, kTrue, kInt, kFloat, kText, kTuple, kOut, kNumpy, kTensor, kNumber
+        kNone = 1, kFalse, kTrue, kInt, kFloat, kText, kTuple, kOut, kNumpy, kTensor, kNumber, kCupy
     };
 
     static bool is_exactly(PyObject* value, PyTypeObject* type) { return Py_TYPE(value) == type; }
@@ -239,6 +268,8 @@ private:
         if (n_arrays == kMostArrays) return (void)(ok = false);
         if (Py_TYPE(value) == libraries.array) return numpy(value, given);
         if (is_tensor(Py_TYPE(value))) return tensor(value, given);
+        if (Py_TYPE(value) == libraries.gpu_array && cupy(value, given)) return;
+        PyErr_Clear();
         ok = false;
     }
 
@@ -248,7 +279,32 @@ private:
         if (a.type->number < 0 || (given && !(a.flags & kWriteable))) return (void)(ok = false);
         word(kNumpy | static_cast<uint64_t>(static_cast<uint8_t>(a.type->byteorder)) << 8 |
              static_cast<uint64_t>(a.type->number) << 16);
-        place(a.data, a.n_axes, a.shape, a.strides, 1, given);
+        place(a.data, a.n_axes, a.shape, a.strides, 1, kHostPhase, given);
+    }
+
+    // False, perhaps with an exception: it is another kind of array.
+    bool cupy(PyObject* value, bool given)
+    {
+        const Ref data(PyObject_GetAttr(value, libraries.data));
+        const Ref type(PyObject_GetAttr(value, libraries.dtype));
+        const Ref shape(PyObject_GetAttr(value, libraries.shape));
+        const Ref strides(PyObject_GetAttr(value, libraries.strides));
+        if (!data || !type || !shape || !strides) return false;
+        const int64_t at = number_in(data, libraries.ptr), device = number_in(data, libraries.device_id);
+        const Py_ssize_t n = PyTuple_Size(shape);
+        if (PyErr_Occurred() || n > kMostAxes) return false;
+        int64_t sizes[kMostAxes], steps[kMostAxes];
+        for (Py_ssize_t i = 0; i < n; ++i) {
+            sizes[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
+            steps[i] = PyLong_AsLongLong(PyTuple_GetItem(strides, i));
+        }
+        const auto& kind = *reinterpret_cast<NumpyType*>(static_cast<PyObject*>(type));
+        if (PyErr_Occurred() || kind.number < 0) return false;
+        word(kCupy | static_cast<uint64_t>(static_cast<uint8_t>(kind.byteorder)) << 8 |
+             static_cast<uint64_t>(kind.number) << 16);
+        word(device);
+        place(reinterpret_cast<char*>(at), static_cast<int>(n), sizes, steps, 1, kGpuPhase, given);
+        return true;
     }
 
     void tensor(PyObject* value, bool given)
@@ -257,28 +313,38 @@ private:
         if (!seen(value, t)) return (void)(ok = false);
         word(kTensor | static_cast<uint64_t>(t.type.code) << 8 |
              static_cast<uint64_t>(t.type.bits) << 16 | static_cast<uint64_t>(t.type.lanes) << 24);
+        word(t.device.type | static_cast<uint64_t>(t.device.id) << 32);
         place(static_cast<char*>(t.data) + t.byte_offset, t.n_axes, t.shape, t.strides,
-              t.type.bits / 8, given);
+              t.type.bits / 8, t.device.type == kHost ? kHostPhase : kGpuPhase, given);
     }
 
-    // Is the tensor plain memory of this machine, with nothing recorded? DLPack does not tell.
+    // Is the tensor plain memory, with nothing recorded? DLPack does not tell.
     static bool seen(PyObject* value, DLTensor& t)
     {
         if (libraries.exchange->view(value, &t)) return PyErr_Clear(), false;
-        if (t.device.type != kHost || !t.data || (t.n_axes && !t.strides)) return false;
+        if (t.device.type != kHost && t.device.type != kGpu) return false;
+        if (!t.data || (t.n_axes && !t.strides)) return false;
         if (truth(PyObject_GetAttr(value, libraries.requires_grad)) &&
             truth(PyObject_CallNoArgs(libraries.records)))
             return false;
-        return !truth(PyObject_CallFunctionObjArgs(libraries.is_neg, value, nullptr)) &&
-               !truth(PyObject_CallNoArgs(libraries.modes));
+        return !truth(PyObject_CallFunctionObjArgs(libraries.is_neg, value, nullptr)) && !watched();
+    }
+
+    // Does torch have to see every operation of this thread? See torch_watcher in host/readers.py.
+    static bool watched()
+    {
+        for (PyObject* one : libraries.watchers)
+            if (truth(PyObject_CallNoArgs(one))) return true;
+        const int64_t depth = number_in(libraries.forward, libraries.level);
+        return PyErr_Occurred() ? PyErr_Clear(), true : depth >= 0;
     }
 
     template <class Size>
     void place(char* data, int n_axes, const Size* shape, const Size* strides, int64_t unit,
-               bool given)
+               int phase, bool given)
     {
         if (n_axes > kMostAxes) return (void)(ok = false);
-        word(reinterpret_cast<uintptr_t>(data) % 16 | static_cast<uint64_t>(n_axes) << 8 |
+        word(reinterpret_cast<uintptr_t>(data) % phase | static_cast<uint64_t>(n_axes) << 8 |
              static_cast<uint64_t>(given) << 16);
         int64_t low = 0, high = 0;
         for (int i = 0; i < n_axes; ++i) {

@@ -1,7 +1,8 @@
 // Calls remembered: arrays that lie like those of an earlier call are served at once.
 //
 //   setup(ndarray, team)                  NumPy's type; how many threads a call may have: team.hpp
-//   tensors(types, exchange, is_neg, records, modes)     torch's, where it shows its memory
+//   tensors(types, exchange, is_neg, records, watchers, forward)   torch's, where it shows its memory
+//   gpu_arrays(type)                      CuPy's
 //   seen(array)                           what is read of one, to be held against what Python says
 //   calls = Calls(otherwise, names, most, varying)   names: of parameters that are arrays; varying:
 //                                         of constants of which only the magnitude is remembered
@@ -12,6 +13,7 @@
 // In Python's limited API, so that one library serves all versions from 3.11 on. The interpreter's
 // lock guards what is remembered; it is let go of while kernels of some length run.
 #include "arrays.hpp"
+#include "gpu.hpp"
 #include "plan.hpp"
 #include "team.hpp"
 
@@ -32,6 +34,7 @@ struct Made {  // a result: by a callable, or by torch's allocator
     PyObject* maker;
     std::vector<int64_t> shape;
     DLDataType type;
+    DLDevice device;
 };
 
 struct Scalar { int place; double value; bool single; };  // of the call's numbers, or -1 and its own
@@ -43,6 +46,7 @@ struct Plan {
     std::vector<Made> made;
     std::vector<int64_t> workspaces, sizes;  // bytes; of the elements of each array
     std::vector<Scalar> scalars;
+    Gpu gpu;
     PyObject *finish = nullptr, *kept = nullptr;  // finish: None where there is one output
 
     ~Plan()
@@ -50,6 +54,7 @@ struct Plan {
         for (Made& one : made) Py_DecRef(one.maker);
         Py_DecRef(finish);
         Py_DecRef(kept);
+        Py_DecRef(gpu.stream);
     }
     bool is(const Spelling& s) const
     {
@@ -116,9 +121,10 @@ public:
         return true;
     }
 
-    // False with an exception.
+    // False with an exception, or without one where only a full look can tell.
     bool run()
     {
+        if (plan_.gpu.launch) return plan_.gpu.queue(addresses_);
         int64_t n_bytes = 0;
         for (int64_t one : plan_.workspaces) n_bytes += whole_lines(one);
         const Room room(n_bytes);
@@ -156,7 +162,7 @@ private:
 
     static PyObject* tensor(const Made& one, char*& at)
     {
-        DLTensor like{nullptr, {kHost, 0}, static_cast<int32_t>(one.shape.size()), one.type,
+        DLTensor like{nullptr, one.device, static_cast<int32_t>(one.shape.size()), one.type,
                       const_cast<int64_t*>(one.shape.data()), nullptr, 0};
         DLManaged* memory = nullptr;
         void* found = nullptr;
@@ -235,6 +241,45 @@ std::vector<int64_t> numbers(PyObject* given)
 template <class Function>
 Function function(long long address) { return reinterpret_cast<Function>(address); }
 
+template <class Item>
+bool read_all(PyObject* given, std::vector<Item>& items);
+
+bool read(PyObject* given, Word& word)
+{
+    int address;
+    long long value;
+    if (!PyArg_ParseTuple(given, "pL", &address, &value)) return false;
+    return word = {static_cast<bool>(address), value}, true;
+}
+
+bool read(PyObject* given, Launch& launch)
+{
+    unsigned long long kernel;
+    unsigned grid, threads, shared, cluster;
+    int together;
+    PyObject* words;
+    if (!PyArg_ParseTuple(given, "KIIIIpO!", &kernel, &grid, &threads, &shared, &cluster, &together,
+                          &PyTuple_Type, &words))
+        return false;
+    launch.shape = {reinterpret_cast<void*>(kernel), grid, threads, shared, cluster,
+                    static_cast<bool>(together)};
+    return read_all(words, launch.words);
+}
+
+// (the driver's functions that launch and tell the context, the context, stream, launches)
+bool read(PyObject* given, Gpu& gpu)
+{
+    unsigned long long launch, current, context;
+    PyObject *stream, *launches;
+    if (!PyArg_ParseTuple(given, "KKKOO!", &launch, &current, &context, &stream, &PyTuple_Type,
+                          &launches))
+        return false;
+    gpu.launch = function<LaunchKernel>(launch);
+    gpu.current = function<int (*)(void**)>(current);
+    gpu.context = reinterpret_cast<void*>(context), gpu.stream = Py_NewRef(stream);
+    return read_all(launches, gpu.launches);
+}
+
 bool read(PyObject* given, Step& step)
 {
     long long rows, scratch, begin, known;
@@ -243,12 +288,7 @@ bool read(PyObject* given, Step& step)
                           &PyTuple_Type, &sweeps))
         return false;
     step = {function<Rows>(rows), function<Scratch>(scratch), function<Begin>(begin), known, {}, {}};
-    for (Py_ssize_t i = 0; i < PyTuple_Size(words); ++i) {
-        int address;
-        long long value;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(words, i), "pL", &address, &value)) return false;
-        step.words.push_back({static_cast<bool>(address), value});
-    }
+    if (!read_all(words, step.words)) return false;
     for (Py_ssize_t i = 0; i < PyTuple_Size(sweeps); ++i) {
         long long fold, finish, bytes;
         if (!PyArg_ParseTuple(PyTuple_GetItem(sweeps, i), "LLL", &fold, &finish, &bytes))
@@ -260,12 +300,13 @@ bool read(PyObject* given, Step& step)
 
 bool read(PyObject* given, Made& made)
 {
-    made = {nullptr, {}, {}};
+    made = {nullptr, {}, {}, {}};
     if (!PyTuple_Check(given)) return made.maker = Py_NewRef(given), true;
     PyObject* shape;
-    int code, bits;
-    if (!PyArg_ParseTuple(given, "O!ii", &PyTuple_Type, &shape, &code, &bits)) return false;
-    made.shape = numbers(shape);
+    int code, bits, device, index;
+    if (!PyArg_ParseTuple(given, "O!iiii", &PyTuple_Type, &shape, &code, &bits, &device, &index))
+        return false;
+    made.shape = numbers(shape), made.device = {device, index};
     made.type = {static_cast<uint8_t>(code), static_cast<uint8_t>(bits), 1};
     return true;
 }
@@ -289,19 +330,21 @@ bool read_all(PyObject* given, std::vector<Item>& items)
     return true;
 }
 
-// (rows, columns, columns of a piece, steps, made, bytes of workspaces, sizes, scalars, finish, kept)
+// (rows, columns, columns of a piece, on a GPU?, steps or what a GPU runs, made, bytes of workspaces, sizes,
+// scalars, finish, kept)
 bool read(PyObject* given, Plan& plan)
 {
     long long n_rows, n_cols, columns;
     PyObject *steps, *made, *workspaces, *sizes, *scalars, *finish, *kept;
-    if (!PyArg_ParseTuple(given, "LLLO!O!O!O!O!OO", &n_rows, &n_cols, &columns, &PyTuple_Type, &steps,
-                          &PyTuple_Type, &made, &PyTuple_Type, &workspaces, &PyTuple_Type, &sizes,
-                          &PyTuple_Type, &scalars, &finish, &kept))
+    int on_gpu;
+    if (!PyArg_ParseTuple(given, "LLLpO!O!O!O!O!OO", &n_rows, &n_cols, &columns, &on_gpu,
+                          &PyTuple_Type, &steps, &PyTuple_Type, &made, &PyTuple_Type, &workspaces,
+                          &PyTuple_Type, &sizes, &PyTuple_Type, &scalars, &finish, &kept))
         return false;
     plan.n_rows = n_rows, plan.n_cols = n_cols, plan.piece_columns = columns;
     plan.workspaces = numbers(workspaces), plan.sizes = numbers(sizes);
     plan.finish = Py_NewRef(finish), plan.kept = Py_NewRef(kept);
-    return read_all(steps, plan.steps) && read_all(made, plan.made) &&
+    return (on_gpu ? read(steps, plan.gpu) : read_all(steps, plan.steps)) && read_all(made, plan.made) &&
            read_all(scalars, plan.scalars) && !PyErr_Occurred();
 }
 
@@ -313,6 +356,7 @@ bool fits(const Plan& plan, const Spelling& s)
                     kMostAddresses;
     for (const Scalar& one : plan.scalars) good = good && one.place < s.n_numbers;
     for (const Step& step : plan.steps) good = good && step.words.size() <= kMostWords;
+    for (const Launch& one : plan.gpu.launches) good = good && one.words.size() <= kMostWords;
     for (const Made& made : plan.made) good = good && (made.maker || libraries.exchange);
     return good;
 }
@@ -347,9 +391,10 @@ PyObject* find(PyObject* self, PyObject* const* args, Py_ssize_t n)
     if (!spelled(args, n, 4, calls, s)) return nullptr;
     const Held plan = s.ok ? calls.memory->find(s) : nullptr;
     if (!plan || s.overlaps(plan->sizes)) return calls.miss(args);
+    if (plan->gpu.launch && !plan->gpu.is_current()) return calls.miss(args);
     Run run(*plan, s);
-    if (!run.make()) return PyErr_Occurred() ? nullptr : calls.miss(args);
-    return run.run() ? run.results(args[2]) : nullptr;
+    if (!run.make() || !run.run()) return PyErr_Occurred() ? nullptr : calls.miss(args);
+    return run.results(args[2]);
 }
 
 PyObject* vary(PyObject* self, PyObject* names)
@@ -386,6 +431,7 @@ int traverse(PyObject* self, visitproc visit, void* arg)
         for (const Made& one : plan->made) Py_VISIT(one.maker);
         Py_VISIT(plan->finish);
         Py_VISIT(plan->kept);
+        Py_VISIT(plan->gpu.stream);
     }
     return 0;
 }
@@ -427,9 +473,9 @@ PyObject* setup(PyObject*, PyObject* args)
 
 PyObject* tensors(PyObject*, PyObject* args)
 {
-    PyObject *types, *capsule, *is_neg, *records, *modes;
-    if (!PyArg_ParseTuple(args, "O!OOOO", &PyTuple_Type, &types, &capsule, &is_neg, &records,
-                          &modes))
+    PyObject *types, *capsule, *is_neg, *records, *watchers, *forward;
+    if (!PyArg_ParseTuple(args, "O!OOOO!O", &PyTuple_Type, &types, &capsule, &is_neg, &records,
+                          &PyTuple_Type, &watchers, &forward))
         return nullptr;
     auto api = static_cast<const Exchange*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
     if (!api) return nullptr;
@@ -437,12 +483,26 @@ PyObject* tensors(PyObject*, PyObject* args)
         return Py_NewRef(Py_False);
     libraries.requires_grad = PyUnicode_InternFromString("requires_grad");
     libraries.exchange = api, libraries.is_neg = Py_NewRef(is_neg);
-    libraries.records = Py_NewRef(records), libraries.modes = Py_NewRef(modes);
+    libraries.records = Py_NewRef(records);
+    libraries.forward = Py_NewRef(forward);
+    libraries.level = PyUnicode_InternFromString("_current_level");
     Py_IncRef(capsule);
+    for (Py_ssize_t i = 0; i < PyTuple_Size(watchers); ++i)
+        libraries.watchers.push_back(Py_NewRef(PyTuple_GetItem(watchers, i)));
     for (Py_ssize_t i = 0; i < PyTuple_Size(types); ++i)
         libraries.tensors.push_back(
             reinterpret_cast<PyTypeObject*>(Py_NewRef(PyTuple_GetItem(types, i))));
     return Py_NewRef(Py_True);
+}
+
+PyObject* gpu_arrays(PyObject*, PyObject* type)
+{
+    const auto name = PyUnicode_InternFromString;
+    libraries.data = name("data"), libraries.ptr = name("ptr");
+    libraries.device_id = name("device_id"), libraries.shape = name("shape");
+    libraries.strides = name("strides"), libraries.dtype = name("dtype");
+    libraries.gpu_array = reinterpret_cast<PyTypeObject*>(Py_NewRef(type));
+    return Py_NewRef(Py_None);
 }
 
 PyObject* seen(PyObject*, PyObject* array)
@@ -482,6 +542,7 @@ PyType_Spec spec = {"fusegen_calls.Calls", sizeof(Calls), 0,
 
 PyMethodDef functions[] = {{"setup", setup, METH_VARARGS, nullptr},
                            {"tensors", tensors, METH_VARARGS, nullptr},
+                           {"gpu_arrays", gpu_arrays, METH_O, nullptr},
                            {"seen", seen, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "fusegen_calls", nullptr, -1, functions,

@@ -6,6 +6,7 @@ the arrays.
 
 from __future__ import annotations
 
+from fusegen.backend.cuda.run.bound import Bound
 from fusegen.backend.cuda.run.device import (
     available,
     context_reader,
@@ -16,7 +17,7 @@ from fusegen.backend.cuda.run.device import (
     synchronize,
     time_calls,
 )
-from fusegen.backend.cuda.run.executable import Bound, CudaExecutable, capturing, flusher
+from fusegen.backend.cuda.run.executable import CudaExecutable, capturing, flusher
 from fusegen.backend.cuda.run.families import Family, cupy_family, family_of
 from fusegen.backend.cuda.run.foreign import (
     caller_stream,

@@ -178,6 +178,7 @@ class Launcher:
         numbers: tuple[int, ...],
     ) -> None:
         self.symbol, self.geometry, self.numbers = symbol, geometry, numbers
+        self.function = function
         self._driver, self._n_pointers = driver, n_pointers
         self._launch = driver.library.cuLaunchKernelEx
         self._function = ctypes.c_void_p(function)

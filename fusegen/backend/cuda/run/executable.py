@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
 from fusegen.backend.backend import Progress, Record
+from fusegen.backend.cuda.run.bound import Bound, Plan
 from fusegen.backend.cuda.run.device import (
     bind_context,
     context_reader,
     cupy_module,
     device_index,
-    on_device,
 )
 from fusegen.backend.cuda.run.driver import Launcher, driver
 from fusegen.backend.cuda.run.families import Family, cupy_family, family_of
 from fusegen.backend.cuda.run.geometry import (
-    Counters,
     Device,
     Extent,
-    Room,
     counters_of,
     extent_of,
     geometry_of,
@@ -40,15 +36,6 @@ from fusegen.ir.errors import BackendError
 from fusegen.ir.kernel import Program
 
 _MOST_PLANS = 1024  # more and the memory starts afresh
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """An executable for one shape: launches with the names of their pointers, and their memory."""
-
-    launchers: tuple[tuple[Launcher, tuple[str, ...]], ...]
-    room: Room
-    counters: tuple[Counters, ...]
 
 
 class CudaExecutable:
@@ -148,75 +135,6 @@ class CudaExecutable:
         return make
 
 
-class Bound:
-    """A plan whose callers give addresses in one order."""
-
-    def __init__(
-        self, executable: CudaExecutable, plan: Plan, order: tuple[str, ...], family: Family,
-        makers: tuple[Callable[[], Any], ...],
-    ) -> None:
-        every = (*order, *plan.room.offsets, *(c.name for c in plan.counters))
-        at = {n: i for i, n in enumerate(every)}
-        self._steps = tuple((launcher, _picker([at[n] for n in names]))
-                            for launcher, names in plan.launchers)
-        self._executable, self._plan = executable, plan
-        self._offsets = tuple(plan.room.offsets.values())
-        self._bare = not self._offsets and not plan.counters
-        (first, names), *more = plan.launchers
-        self._straight = first if self._bare and not more and names == order else None
-        self._make, self._keeps = executable.maker(family), family.keeps_captured
-        self._makers = makers
-        self._device, self._context = executable.device.index, executable.context
-        self._pointer, self._stream_of = family.pointer, family.stream
-        self._current = context_reader()
-
-    def run(self, pointers: list[int]) -> list[Any]:
-        """See `Bound`."""
-        if self._current() == self._context:
-            return self._run(pointers)
-        with on_device(self._device, self._context):
-            return self._run(pointers)
-
-    def _run(self, pointers: list[int]) -> list[Any]:
-        made = []
-        for make in self._makers:
-            array = make()
-            made.append(array)
-            pointers.append(self._pointer(array))
-        self.launch(pointers, self._stream_of(self._device))
-        return made
-
-    def stream(self) -> int:
-        """What the arrays' library works on now."""
-        return self._stream_of(self._device)
-
-    def launch(self, pointers: list[int], stream: int) -> None:
-        """Queue the launches; the device's context must be current. Appends to `pointers`."""
-        if self._straight is not None:
-            self._straight.launch(stream, pointers)
-            return
-        held = None if self._bare else self._provide(pointers, stream)
-        for launcher, pick in self._steps:
-            launcher.launch(stream, pick(pointers))
-        del held  # not before: the memory may be given out again, in order on this stream
-
-    def _provide(self, pointers: list[int], stream: int) -> list[Any]:
-        """Addresses of scratch memory; what comes back keeps it."""
-        held: list[Any] = []
-        if self._offsets:
-            start, memory = self._make(self._plan.room.n_bytes)
-            pointers += [start + offset for offset in self._offsets]
-            held.append(memory)
-            if not self._keeps and self._executable.driver.capturing(stream):
-                self._executable.captured.append(memory)  # replays come when this call is over
-        for counters in self._plan.counters:
-            assert self._executable.tickets is not None
-            pointer, memory = self._executable.tickets.take(counters, stream, self._make)
-            pointers.append(pointer)
-            held.append(memory)
-        return held
-
-
 def capturing() -> bool:
     """Is CuPy's current stream being captured into a graph?"""
     return driver().capturing(cupy_family().stream(device_index()))
@@ -234,14 +152,6 @@ def poison(array: Any, like: Any) -> None:
     """Every bit of a CuPy array becomes 1, on the stream that the library of `like` works on."""
     stream = family_of(like).stream(device_index())
     driver().fill(address(array), array.size * array.itemsize, stream, 0xFF)
-
-
-def _picker(indices: list[int]) -> Callable[[list[int]], Sequence[int]]:
-    """A launch's pointers out of all."""
-    if len(indices) == 1:
-        (only,) = indices
-        return lambda pointers: (pointers[only],)
-    return itemgetter(*indices)
 
 
 def _load(

@@ -1,0 +1,57 @@
+// Kernels of a remembered call on a GPU, queued on the stream that the arrays' library works on now.
+#pragma once
+
+#include "arrays.hpp"
+#include "cuda/launch.hpp"
+#include "plan.hpp"
+
+namespace fusegen {
+
+struct Launch {
+    Geometry shape;
+    std::vector<Word> words;  // its arguments: pointers, scalars, numbers
+};
+
+struct Gpu {
+    LaunchKernel launch = nullptr;  // null: kernels are the processor's
+    int (*current)(void** context) = nullptr;
+    void* context = nullptr;
+    int32_t index = 0;
+    PyObject* stream = nullptr;  // a callable: the handle of the library's current stream
+    std::vector<Launch> launches;
+
+    // May this thread launch at once? In others the full look makes the device current.
+    bool is_current() const
+    {
+        void* found = nullptr;
+        return !current(&found) && found == context;
+    }
+
+    // False with an exception, or without one where the driver refuses: the full look says why.
+    bool queue(char* const* addresses) const
+    {
+        const Ref handle(PyObject_CallNoArgs(stream));
+        void* const queue = handle ? PyLong_AsVoidPtr(handle) : nullptr;
+        if (PyErr_Occurred()) return false;
+        PyThreadState* state = PyEval_SaveThread();  // a full queue waits, perhaps for Python
+        bool good = true;
+        for (const Launch& one : launches) good = good && run(one, addresses, queue);
+        PyEval_RestoreThread(state);
+        return good;
+    }
+
+private:
+    bool run(const Launch& one, char* const* addresses, void* queue) const
+    {
+        int64_t words[kMostWords];
+        void* arguments[kMostWords];
+        int n = 0;
+        for (const Word& w : one.words) {
+            words[n] = w.address ? reinterpret_cast<int64_t>(addresses[w.value]) : w.value;
+            arguments[n] = &words[n], ++n;
+        }
+        return !one.shape.launch(launch, queue, arguments);
+    }
+};
+
+}  // namespace fusegen
