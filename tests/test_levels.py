@@ -7,18 +7,21 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import pytest
 import simt
 from support.cuda_cases import assert_close, library_case
 
 from fusegen.backend.cuda.bring import Bring
+from fusegen.backend.cuda.schedule import homes, levels, merges, price, strip_prices
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
-from fusegen.backend.cuda.schedule.homes import MEMORY, AnyHome, Array, Shared, Sizes
+from fusegen.backend.cuda.schedule.figures import FIGURES, FewRows, ManyRows
+from fusegen.backend.cuda.schedule.homes import MEMORY, AnyHome, Array, Shared, Sizes, Stay
 from fusegen.backend.cuda.schedule.launch import launches
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes, Level, Thread, tree
-from fusegen.backend.cuda.schedule.merges import InOrder, Meeting
+from fusegen.backend.cuda.schedule.merges import AnyMerge, InOrder, Meeting
+from fusegen.backend.cuda.schedule.price import Work, price_of
 from fusegen.backend.emit import headers, render
 from fusegen.backend.target import CUDA_TARGETS
 
@@ -41,6 +44,9 @@ class Parked(AnyHome):
     @property
     def keeps(self) -> bool:
         return True
+
+    def factor(self, stay: Stay, many: ManyRows) -> float:
+        return 1.0 + 2 * many.shared
 
     def capacity(self, held: int) -> int:
         return held
@@ -81,12 +87,11 @@ PARKED = """
 
 
 @dataclass(frozen=True, slots=True)
-class ThroughSlots:
+class ThroughSlots(AnyMerge):
     """Every thread leaves its state in shared memory, and folds those of all, in order."""
 
     header = "fusegen/meet/slots.cuh"
     meets = True
-    meet = "cuda/merges/meet.cuh.j2"
 
     def folds(self, lists: bool) -> bool:
         return True
@@ -99,6 +104,9 @@ class ThroughSlots:
 
     def array(self, meeting: Meeting) -> str:
         return meeting.array("kMostThreads")
+
+    def latency(self, threads: int, blocks: int, few: FewRows) -> float:
+        return few.block * threads
 
 
 SLOTS = """#pragma once
@@ -172,6 +180,32 @@ def test_both_together(added: None) -> None:
     thread = Level(Thread(3, 4), InOrder(), Parked())  # type: ignore[arg-type]
     one = schedule_of(thread, Level(Block(64), ThroughSlots()))  # type: ignore[arg-type]
     assert_close(case.emulate(schedule=one, seed=2), case.reference(), 3e-6)
+
+
+def test_what_is_added_has_its_price() -> None:
+    def parts(one: CudaSchedule, rows: int) -> dict[str, float]:
+        work = Work(rows=rows, vectors=150, sweeps=2, stores=True, extra=0, vector_bytes=128)
+        return dict(price_of(one, work).parts)
+
+    chunk = Thread(3, 4)
+    plain, parked = (schedule_of(*tree(chunk, 64, Block(64), home))  # type: ignore[arg-type]
+                     for home in (MEMORY, Parked()))
+    assert parts(plain, 10**5)["home"] > 1 + FIGURES.many.again
+    assert parts(parked, 10**5)["home"] == 1 + 2 * FIGURES.many.shared
+    # 64 threads · 3 vectors of 128 bytes leave room for fewer blocks than registers do.
+    assert parts(parked, 10**5)["parallelism"] > parts(plain, 10**5)["parallelism"]
+    slots = schedule_of(Level(chunk, InOrder(), Parked()),  # type: ignore[arg-type]
+                        Level(Block(64), ThroughSlots()))  # type: ignore[arg-type]
+    assert parts(slots, 1)["merges"] == 64 * FIGURES.few.block
+    assert parts(slots, 1)["merges"] > parts(parked, 1)["merges"]
+
+
+def test_prices_ask_no_level_which_it_is() -> None:
+    """What a home, a merge or an owner costs is its own to say."""
+    known = [*vars(price).values(), *vars(strip_prices).values()]
+    kinds = [*get_args(homes.Home), *get_args(merges.Merge), *get_args(levels.Owner)]
+    assert len(kinds) > 15
+    assert [kind.__name__ for kind in kinds if kind in known] == []
 
 
 @pytest.mark.parametrize("team", [Lanes(8), Block(128), Cluster(4), Grid(4)])

@@ -1,13 +1,16 @@
 """How the states of a level's parts become one: what each way needs of a launch, and its C++.
 
 `header` has the C++ function that merges, `function` spells it for one sweep, and `meet` names the
-template of what a kernel does once its threads have found what they can. To add a way: a class
-here, a header, and its place in a tree of levels.
+template of what a kernel does once its threads have found what they can; `latency` says how long
+that takes. To add a way: a class here, a header, and its place in a tree of levels.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
+
+from fusegen.backend.cuda.schedule.figures import FewRows, Strips
 
 MAX_CLUSTER = 16  # blocks
 
@@ -32,25 +35,49 @@ class Meeting:
 
 
 @dataclass(frozen=True, slots=True)
-class InOrder:
-    """A thread folds chunk after chunk into the state that it has."""
+class AnyMerge:
+    """What a way to meet may need, and nothing as long as it does not say so."""
 
-    header = ""
-    meets = False
-    meet = ""
+    meet: ClassVar[str] = "cuda/merges/meet.cuh.j2"
+
+    @property
+    def header(self) -> str:
+        """What has `function`; "" without."""
+        return ""
+
+    @property
+    def meets(self) -> bool:
+        """Does a thread that goes on have the total at once?"""
+        return False
 
     def folds(self, lists: bool) -> bool:
         """Does it call ⊕ itself? Lanes and warps merge by what ⊕ is made of."""
         return False
 
     def function(self, meeting: Meeting) -> str:
+        """The C++ function, which takes a thread's state and `arguments`."""
         return ""
 
     def arguments(self, meeting: Meeting) -> str:
+        """Arguments of the function but the first, each with its comma."""
         return ""
 
     def array(self, meeting: Meeting) -> str:
+        """The declaration of the shared memory where states meet; "" without."""
         return ""
+
+    def latency(self, threads: int, blocks: int, few: FewRows) -> float:
+        """Microseconds until the states of a row are one, found by blocks of so many threads."""
+        return 0.0
+
+    def strip_latency(self, blocks: int, strips: Strips) -> float:
+        """Likewise, of a strip of rows that so many blocks share."""
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder(AnyMerge):
+    """A thread folds chunk after chunk into the state that it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,39 +91,22 @@ class Onward(InOrder):
 
 
 @dataclass(frozen=True, slots=True)
-class Shuffle:
+class Shuffle(AnyMerge):
     """Lanes exchange their states by butterflies: every lane ends with the total."""
 
     header = "fusegen/meet/lanes.cuh"
-    meet = "cuda/merges/meet.cuh.j2"
     meets = True
 
-    def folds(self, lists: bool) -> bool:
-        return False
-
     def function(self, meeting: Meeting) -> str:
-        """The C++ function, which takes a thread's state and `arguments`."""
         return "lanes_reduce<Team::kThreads>"
-
-    def arguments(self, meeting: Meeting) -> str:
-        """Arguments of the function but the first, each with its comma."""
-        return ""
-
-    def array(self, meeting: Meeting) -> str:
-        """The declaration of the shared memory where states meet; "" without."""
-        return ""
 
 
 @dataclass(frozen=True, slots=True)
-class ThroughShared:
+class ThroughShared(AnyMerge):
     """Warps leave their totals in shared memory, and each of them folds all."""
 
     header = "fusegen/meet/block.cuh"
-    meet = "cuda/merges/meet.cuh.j2"
     meets = True
-
-    def folds(self, lists: bool) -> bool:
-        return False
 
     def function(self, meeting: Meeting) -> str:
         return "block_reduce_again<Team>" if meeting.again else "block_reduce<Team>"
@@ -107,14 +117,20 @@ class ThroughShared:
     def array(self, meeting: Meeting) -> str:
         return meeting.array("kMostThreads / 32")
 
+    def latency(self, threads: int, blocks: int, few: FewRows) -> float:
+        return few.block + few.block_thread * threads
+
+    def strip_latency(self, blocks: int, strips: Strips) -> float:
+        return strips.block
+
 
 @dataclass(frozen=True, slots=True)
-class ThroughCluster:
+class ThroughCluster(AnyMerge):
     """Warps leave their totals in every block of the cluster. Of a sweep with lists, only totals of
     blocks leave their block."""
 
     header = "fusegen/meet/cluster.cuh"
-    meet = "cuda/merges/meet_cluster.cuh.j2"
+    meet: ClassVar[str] = "cuda/merges/meet_cluster.cuh.j2"
     meets = True
 
     def folds(self, lists: bool) -> bool:
@@ -132,14 +148,19 @@ class ThroughCluster:
             f"kBlocks + {warps}" if meeting.lists else f"{MAX_CLUSTER} * {warps}"
         )
 
+    def latency(self, threads: int, blocks: int, few: FewRows) -> float:
+        return few.cluster + few.cluster_block * blocks + few.cluster_thread * threads
+
+    def strip_latency(self, blocks: int, strips: Strips) -> float:
+        return strips.cluster + strips.cluster_block * blocks
+
 
 @dataclass(frozen=True, slots=True)
-class ThroughMemory:
+class ThroughMemory(AnyMerge):
     """Blocks leave their totals in device memory, in order. Either all of them wait for the others
     and fold all, or the last one to come folds all and goes on alone."""
 
     waits: bool
-    meet = "cuda/merges/meet.cuh.j2"
 
     @property
     def header(self) -> str:
@@ -147,7 +168,6 @@ class ThroughMemory:
 
     @property
     def meets(self) -> bool:
-        """Does a thread that goes on have the total at once?"""
         return self.waits
 
     def folds(self, lists: bool) -> bool:
@@ -163,6 +183,12 @@ class ThroughMemory:
 
     def array(self, meeting: Meeting) -> str:
         return meeting.array("kMostThreads / 32")
+
+    def latency(self, threads: int, blocks: int, few: FewRows) -> float:
+        return few.grid
+
+    def strip_latency(self, blocks: int, strips: Strips) -> float:
+        return strips.block + strips.grid_block * blocks
 
 
 Merge = InOrder | Apart | Onward | Shuffle | ThroughShared | ThroughCluster | ThroughMemory

@@ -8,19 +8,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import assert_never
 
-from fusegen.backend.cuda.schedule.cuda import VECTOR_BYTES, CudaSchedule
+from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, FewRows, Figures, ManyRows
-from fusegen.backend.cuda.schedule.homes import (
-    Chip,
-    Memory,
-    Registers,
-    Ring,
-    Shared,
-    Tiers,
-)
-from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes
+from fusegen.backend.cuda.schedule.homes import Sizes, Stay
 from fusegen.backend.target import CudaTarget
 
 
@@ -64,14 +55,14 @@ def price_of(one: CudaSchedule, work: Work, figures: Figures = FIGURES) -> Price
     """Price of a schedule for this work. Prices of the same work can be compared."""
     if work.rows is not None and work.few(one.target):
         return Price(tuple(_latencies(one, work, work.rows, figures.few)), adds=True)
-    many = figures.many
-    factors = [("home", _home(one, work, many)), ("merges", _merges(one, work, many)),
+    many, here = figures.many, _resident(one, work)
+    factors = [("home", _home(one, work, here, many)), ("merges", _merges(one, work, many)),
                ("fit", _fit(one, work, many)), ("registers", _registers(one, work, many)),
-               ("threads", _threads(one, work, many))]
+               ("threads", _threads(one, work, here, many))]
     if work.rows is not None:
-        factors.append(("parallelism", _parallelism(one, work, work.rows, many)))
+        factors.append(("parallelism", _parallelism(one, here, work.rows, many)))
     elif one.split and not one.home.keeps:
-        factors.append(("meeting", _meeting(one, work, many)))
+        factors.append(("meeting", _meeting(one, work, here, many)))
     return Price(tuple(factors), adds=False)
 
 
@@ -92,86 +83,44 @@ def _latencies(
     thread = share / one.team_threads * few.thread_element
     return [("launch and first load", few.launch),
             ("elements", rounds * (lengths + thread) * (1 + again)),
-            ("merges", rounds * _meet(one, few))]
-
-
-def _meet(one: CudaSchedule, few: FewRows) -> float:
-    """Until the states of a row are one."""
-    match one.team:
-        case Lanes():
-            return 0.0
-        case Block():
-            return few.block + few.block_thread * one.threads
-        case Cluster():
-            blocks = few.cluster_block * one.blocks
-            return few.cluster + blocks + few.cluster_thread * one.threads
-        case Grid():
-            return few.grid
-        case _:
-            assert_never(one.team)
+            ("merges", rounds * one.top.merge.latency(one.threads, one.blocks, few))]
 
 
 # ---- many rows: factors ----
 
 
-def _home(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+def _home(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
     """Sweeps after the first find the row on chip, or read it again."""
-    narrow = one.width == 8
-    match one.home:
-        case Registers():
-            late = many.narrow_block if narrow and work.stores and one.threads > 256 else 0.0
-            late += many.row_of_blocks if one.blocks > 1 else 0.0
-            side = many.narrow_side_input if narrow else many.side_input
-            late += work.extra * side if isinstance(one.team, Block) else 0.0
-            late += many.large_block if one.threads > 512 else 0.0
-            return 1.0 + many.registers + late + _shared_row(one, work, many)
-        case Shared():
-            much = many.narrow_sides if work.extra > 1 and narrow else 0.0
-            return 1.0 + many.shared + much + _shared_row(one, work, many)
-        case Chip():
-            return 1.0 + many.chip + (many.chip_alone if one.per_sm == 1 else 0.0)
-        case Memory() | Ring() | Tiers():
-            short = many.small_block * max(0, 512 // one.threads - 1)
-            again = _again(one, work, many) if work.sweeps > 1 else 0.0
-            return 1.0 + many.device + short + again
-        case _:
-            assert_never(one.home)
+    reads = work.sweeps > 1 and not one.home.keeps
+    return one.home.factor(Stay(
+        threads=one.threads, blocks=one.blocks, per_sm=one.per_sm, resident=here,
+        in_warp=one.in_warp, narrow=one.width == MAX_WIDTH, stores=work.stores, extra=work.extra,
+        again=_again(one, work, here, many) if reads else 0.0, waits=_waits(one.blocks, many),
+    ), many)
 
 
-def _again(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+def _again(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
     """Reading rows again: little is lost if they are still in L2 and arithmetic takes longer."""
-    here = _resident(one, work)
     rows = here * one.target.multiprocessors * work.vectors * work.vector_bytes
-    if work.extra < 2 or one.width < 8 or 2 * rows > one.target.l2_bytes:
+    if work.extra < 2 or one.width < MAX_WIDTH or 2 * rows > one.target.l2_bytes:
         return many.again
     return many.again_l2_few if here <= 2 else many.again_l2
 
 
-def _shared_row(one: CudaSchedule, work: Work, many: ManyRows) -> float:
-    """Blocks of a cluster wait for one another."""
-    wait = next(cost for most, cost in (
+def _waits(blocks: int, many: ManyRows) -> float:
+    """Blocks that keep parts of a row wait for one another."""
+    return next(cost for most, cost in (
         (1, 0.0), (2, many.cluster_2), (8, many.cluster_4), (math.inf, many.cluster_16),
-    ) if one.blocks <= most)
-    return _alone(one, work, many) + wait
-
-
-def _alone(one: CudaSchedule, work: Work, many: ManyRows) -> float:
-    """Where a multiprocessor has room for one slice, nothing runs while its block waits."""
-    if not isinstance(one.home, Shared) or _resident(one, work) > 1:
-        return 0.0
-    narrow = one.width == 8
-    if one.blocks == 1:
-        return many.alone if narrow and work.extra > 1 else 0.0
-    return many.alone_cluster if narrow or work.extra or one.blocks >= 8 else 0.0
+    ) if blocks <= most)
 
 
 def _merges(one: CudaSchedule, work: Work, many: ManyRows) -> float:
     """States that meet, for every element that a thread folded."""
     chunks = 1.0
-    if not isinstance(one.home, Registers):
+    if not one.home.of_threads:
         per_block = work.vectors / one.blocks
         chunks = max(1.0, per_block / (one.threads * one.vectors))
-    heavy = many.narrow_merge if one.width == 8 else many.merge
+    heavy = many.narrow_merge if one.width == MAX_WIDTH else many.merge
     lanes = many.merge_lanes if one.in_warp else 1.0
     weight = heavy * lanes * (many.merge_stored if work.stores else 1.0)
     chunk = many.rebase * heavy / one.items  # every chunk moves the sums once
@@ -195,10 +144,10 @@ def _registers(one: CudaSchedule, work: Work, many: ManyRows) -> float:
     return 1.0 + many.held * max(0.0, held / limit - 1.0) + wide
 
 
-def _threads(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+def _threads(one: CudaSchedule, work: Work, resident: int, many: ManyRows) -> float:
     """Where shared memory has room for few blocks, they need many threads."""
-    here = _resident(one, work) * one.threads
-    if not one.home.slice_vectors:
+    here = resident * one.threads
+    if not _shared_bytes(one, work):
         return 1.0 + many.starved * max(0.0, many.wanted_threads / here - 1.0)
     peeled = one.load == "peeled"
     wanted = many.wanted_threads if peeled and here < 1024 else many.wanted_shared
@@ -214,10 +163,16 @@ def _resident(one: CudaSchedule, work: Work) -> int:
     """Blocks of a multiprocessor, at the registers that kernels of this kind use."""
     found = min(one.target.threads_per_sm // one.threads, one.target.blocks_per_sm,
                 one.target.registers_per_sm // (_used(one) * one.threads))
-    if one.home.slice_vectors:
-        room = one.home.slice_vectors * work.vector_bytes + 4096
-        found = min(found, one.target.shared_per_sm // room)
+    shared = _shared_bytes(one, work)
+    if shared:
+        found = min(found, one.target.shared_per_sm // (shared + 4096))
     return max(1, found)
+
+
+def _shared_bytes(one: CudaSchedule, work: Work) -> int:
+    """What a block keeps of rows in shared memory."""
+    kept = work.vector_bytes // one.width
+    return one.home.shared_bytes(Sizes(one.threads, one.vectors, one.width, kept, read=0))
 
 
 def _used(one: CudaSchedule) -> int:
@@ -225,14 +180,14 @@ def _used(one: CudaSchedule) -> int:
     return min(one.registers, 16 + max(16, one.items))
 
 
-def _meeting(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+def _meeting(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
     """A block that has read its part of a row looks who is last, and loads nothing meanwhile."""
     part = work.vectors / one.blocks * work.vector_bytes
-    life = _resident(one, work) * part / (one.target.bandwidth / one.target.multiprocessors)
+    life = here * part / (one.target.bandwidth / one.target.multiprocessors)
     return 1.0 + many.meeting * 1e-6 / life
 
 
-def _parallelism(one: CudaSchedule, work: Work, rows: int, many: ManyRows) -> float:
+def _parallelism(one: CudaSchedule, here: int, rows: int, many: ManyRows) -> float:
     """Few blocks neither keep enough loads under way nor share the rows evenly."""
     target = one.target
     if one.home.steady:
@@ -241,7 +196,7 @@ def _parallelism(one: CudaSchedule, work: Work, rows: int, many: ManyRows) -> fl
         return (1.0 + many.idle * (idle - 1.0)) * -(-rows // teams) * teams / rows
     filled = -(-rows // one.rows_per_block) * one.rows_per_block  # rows that blocks have room for
     blocks = filled // one.rows_per_block * one.blocks
-    slots = target.multiprocessors * _resident(one, work)
+    slots = target.multiprocessors * here
     under_way = min(blocks, slots) * one.threads * min(one.vectors, 4) * VECTOR_BYTES
     starved = max(1.0, target.bandwidth * many.latency * 1e-6 / under_way) * filled / rows
     waves = blocks / slots

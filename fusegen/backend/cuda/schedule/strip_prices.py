@@ -43,7 +43,8 @@ class StripWork:
         )
         share = self._rate * f.latency / flying
         slow = max(1 + f.step * share, share)
-        waits = self._meet(one) * (1 + f.round * (rounds - 1)) * min(self.sweeps, 2)
+        meeting = one.top.merge.strip_latency(one.blocks, f)
+        waits = meeting * (1 + f.round * (rounds - 1)) * min(self.sweeps, 2)
         moving = least * (1 + again / traffic) * slow * (1 + f.idle * (idle - 1))
         moving *= 1 + self._losses(one, per_sm)
         return (f.launch + waits + moving) / (f.launch + least)
@@ -56,13 +57,6 @@ class StripWork:
         piece = one.strip_rows * self.itemsize  # bytes that lie together
         narrow = max(0.0, f.piece / piece - 1) + (f.part_of_line if piece < LINE else 0.0)
         return halts + narrow + few
-
-    def _meet(self, one: CudaSchedule) -> float:
-        """Microseconds until the states of a strip's rows are one."""
-        f = self.figures
-        if one.clustered:
-            return f.cluster + f.cluster_block * one.blocks
-        return f.block + (f.grid_block * one.blocks if one.split else 0.0)
 
     def _rounds(self, one: CudaSchedule, strips: int, resident: int) -> tuple[int, float]:
         """How often the device is filled, and its places over the strips that they get."""

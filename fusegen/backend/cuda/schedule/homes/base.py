@@ -1,7 +1,8 @@
 """Where a row stays from its first sweep to its last: what each home needs, and its statements.
 
-`visit` names the template of a sweep over a row that is there. To add a home: a class here, a
-partial, and its place in a tree of levels; nothing else asks which home it is.
+`visit` names the template of a sweep over a row that is there, `factor` says what staying there
+costs. To add a home: a class here, a partial, and its place in a tree of levels; nothing else asks
+which home it is.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fusegen.backend.cuda.bring import Bring
+from fusegen.backend.cuda.schedule.figures import ManyRows
 from fusegen.backend.emit.lines import Line
 
 
@@ -24,6 +26,22 @@ class Sizes:
     width: int
     kept: int
     read: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stay:
+    """What the price of a home depends on besides itself."""
+
+    threads: int  # of a block
+    blocks: int  # of a row
+    per_sm: int  # blocks of a multiprocessor that the schedule asks for
+    resident: int  # and those that there is room for
+    in_warp: bool  # do lanes of a warp own a row?
+    narrow: bool  # has a vector as many elements as there can be?
+    stores: bool  # are arrays of the rows' size written?
+    extra: int  # arrays beside those on chip that one sweep reads
+    again: float  # share of the time that is lost where every sweep reads memory
+    waits: float  # and where the blocks of a row wait for one another
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +95,11 @@ class AnyHome:
     def shared_bytes(self, sizes: Sizes) -> int:
         """Dynamic shared memory of a block."""
         return 0
+
+    def factor(self, stay: Stay, many: ManyRows) -> float:
+        """By how much a row takes longer than its bytes do, where there are many."""
+        short = many.small_block * max(0, 512 // stay.threads - 1)
+        return 1.0 + many.device + short + stay.again
 
     def capacity(self, held: int) -> int | None:
         """Vectors of a row that a block has a place for, `held` of them if its threads hold as many

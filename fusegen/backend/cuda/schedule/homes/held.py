@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fusegen.backend.cuda.bring import Bring
-from fusegen.backend.cuda.schedule.homes.base import AnyHome, Array, Sizes
+from fusegen.backend.cuda.schedule.figures import ManyRows
+from fusegen.backend.cuda.schedule.homes.base import AnyHome, Array, Sizes, Stay
 from fusegen.backend.emit.lines import Line
 
 
@@ -67,6 +68,14 @@ class Registers(AnyHome):
     @property
     def keeps(self) -> bool:
         return True
+
+    def factor(self, stay: Stay, many: ManyRows) -> float:
+        late = many.narrow_block if stay.narrow and stay.stores and stay.threads > 256 else 0.0
+        late += many.row_of_blocks if stay.blocks > 1 else 0.0
+        side = many.narrow_side_input if stay.narrow else many.side_input
+        late += stay.extra * side if stay.blocks == 1 and not stay.in_warp else 0.0
+        late += many.large_block if stay.threads > 512 else 0.0
+        return 1.0 + many.registers + late + stay.waits
 
     def capacity(self, held: int) -> int | None:
         return held

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fusegen.backend.cuda.bring import Bring
-from fusegen.backend.cuda.schedule.homes.base import AnyHome, Array, Sizes
+from fusegen.backend.cuda.schedule.figures import ManyRows
+from fusegen.backend.cuda.schedule.homes.base import AnyHome, Array, Sizes, Stay
 from fusegen.backend.cuda.schedule.homes.held import live
 from fusegen.backend.emit.lines import Line
 
@@ -29,6 +30,10 @@ class Shared(AnyHome):
     @property
     def keeps(self) -> bool:
         return True
+
+    def factor(self, stay: Stay, many: ManyRows) -> float:
+        much = many.narrow_sides if stay.extra > 1 and stay.narrow else 0.0
+        return 1.0 + many.shared + much + (_alone(stay, many) + stay.waits)
 
     def capacity(self, held: int) -> int | None:
         return self.vectors
@@ -80,6 +85,9 @@ class Chip(AnyHome):
     def keeps(self) -> bool:
         return True
 
+    def factor(self, stay: Stay, many: ManyRows) -> float:
+        return 1.0 + many.chip + (many.chip_alone if stay.per_sm == 1 else 0.0)
+
     def capacity(self, held: int) -> int | None:
         return held + self.vectors
 
@@ -125,6 +133,15 @@ class Chip(AnyHome):
 
     def in_registers(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
         return (Bring(f"{name}_items", kind, alias=f"{name}_held", repacks=again),)
+
+
+def _alone(stay: Stay, many: ManyRows) -> float:
+    """Where a multiprocessor has room for one slice, nothing runs while its block waits."""
+    if stay.resident > 1:
+        return 0.0
+    if stay.blocks == 1:
+        return many.alone if stay.narrow and stay.extra > 1 else 0.0
+    return many.alone_cluster if stay.narrow or stay.extra or stay.blocks >= 8 else 0.0
 
 
 def _slice(name: str, kind: str, first: str) -> Bring:
