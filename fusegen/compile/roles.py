@@ -82,7 +82,7 @@ def _fold(kernel: Kernel, sweep: Sweep, layout: StateLayout) -> Kernel:
     row_stores = [RowStore(params[name].name, value) for name, value in _row_values(monoid)]
     list_stores = [store for top in monoid.lists for store in _list_stores(top, params)]
     one = Sweep(
-        number=1, algorithm=sweep.algorithm, loads=sweep.loads,
+        number=1, loads=sweep.loads,
         lets=_with(sweep.lets, numbered), monoid=_with(monoid, numbered), notes=sweep.notes,
         row_stores=tuple(row_stores), list_stores=tuple(list_stores),
     )
@@ -121,7 +121,7 @@ def _merge(kernel: Kernel, sweep: Sweep, layout: StateLayout) -> Kernel:
     """⊕ of the states of a row, which are its columns."""
     states = Param(STATES, UINT8, "states", k=layout.n_bytes)
     merged = Param(MERGED, UINT8, "list", output=True, k=layout.n_bytes)
-    one = Sweep(number=1, algorithm="", loads=(), lets=(), monoid=sweep.monoid, notes=sweep.notes)
+    one = Sweep(number=1, loads=(), lets=(), monoid=sweep.monoid, notes=sweep.notes)
     given = [p for p in kernel.params if p.name in sweep.monoid.held]
     return replace(kernel, params=(states, *given, merged), prelude=(), sweeps=(one,))
 
@@ -139,7 +139,7 @@ def _finish(kernel: Kernel, sweep: Sweep, layout: StateLayout) -> Kernel:
         for name, field in {f.name: f for f in layout.fields}.items()
     }
     one = Sweep(
-        number=1, algorithm="", loads=(), lets=(), monoid=Monoid(),
+        number=1, loads=(), lets=(), monoid=Monoid(),
         steps=_with(tuple(s for sweep in kernel.sweeps for s in sweep.steps), known),
         row_stores=_with(tuple(s for sweep in kernel.sweeps for s in sweep.row_stores), known),
         list_stores=_with(tuple(s for sweep in kernel.sweeps for s in sweep.list_stores), known),

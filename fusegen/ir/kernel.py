@@ -176,7 +176,6 @@ class Sweep:
     """One traversal of the row."""
 
     number: int  # counted from 1 over the whole program
-    algorithm: str  # what the field calls it, for the banner
     loads: tuple[Source, ...]
     lets: tuple[Let, ...]
     monoid: Monoid

@@ -33,6 +33,7 @@ using Team = AnyBlock;  // threads of a block, whose cluster owns a row
 constexpr int kMostThreads = 512;  // of a block
 constexpr int kVectors = 4, kWidth = 8;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
+constexpr int kMostBlocks = 16;  // of a cluster
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;
 template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
@@ -49,11 +50,14 @@ struct State {
 };
 
 // What needs no pivot of a ⊕ b.
-__device__ __forceinline__ State combine(const State& a, const State& b) { return {a.mean_x_total + b.mean_x_total, a.count + b.count, 0.0f}; }
+__device__ __forceinline__ State combine(const State& a, const State& b)
+{
+    return {a.mean_x_total + b.mean_x_total, a.count + b.count, 0.0f};
+}
 
 __device__ __forceinline__ float mean_x_anchor_of(const State& s) { return shift_anchor(__fdividef(s.mean_x_total, s.count)); }
 
-// The sums of s, moved to the pivot of `at`; everything else is at's.
+// The sums of s, moved to the mean_x of `at`; everything else is at's.
 __device__ __forceinline__ State rebase(const State& s, const State& at)
 {
     const float mean_x_shift = mean_x_anchor_of(s) - mean_x_anchor_of(at);
@@ -74,20 +78,20 @@ __device__ __forceinline__ State merge(const State& a, const State& b)
     return r;
 }
 
-// Sweep 1 folds a chunk's first `live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State& state, Items<__nv_bfloat16, kCount>& x_items, int live)
+    State& state, const Items<__nv_bfloat16, kCount>& x_items, int live)
 {
     State chunk = State::identity();
     for_items<kCount, kWidth>(live, [&](int i) {
         const float x = __bfloat162float(x_items[i]);
-        chunk.mean_x_total = chunk.mean_x_total + x;
-        chunk.count = chunk.count + 1.0f;
+        chunk.mean_x_total += x;
+        chunk.count += 1.0f;
     });
     const State next = combine(state, chunk);
 
-    // Move the sums to the new pivot, once a chunk, and add the chunk's.
+    // Move the sums to the new mean_x, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float mean_x_anchor = mean_x_anchor_of(state);
     for_items<kCount, kWidth>(live, [&](int i) {
@@ -100,8 +104,8 @@ __device__ __forceinline__ void sweep1_fold(
 // Sweep 2 makes outputs of a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep2_map(
-    Items<__nv_bfloat16, kCount>& add_2_items, Items<__nv_bfloat16, kCount>& x_items,
-    Items<__nv_bfloat16, kCount>& weight_items, Items<__nv_bfloat16, kCount>& bias_items,
+    Items<__nv_bfloat16, kCount>& add_2_items, const Items<__nv_bfloat16, kCount>& x_items,
+    const Items<__nv_bfloat16, kCount>& weight_items, const Items<__nv_bfloat16, kCount>& bias_items,
     float mean_x, float rsqrt_, int live)
 {
     for_items<kCount, kWidth>(live, [&](int i) {
@@ -121,7 +125,7 @@ layer_norm_kernel(
 {
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
     const int rank = threadIdx.x;
-    __shared__ State warp_states1[16 * kMostThreads / 32];
+    __shared__ State warp_states1[kMostBlocks * kMostThreads / 32];
     __cluster_barrier_arrive_relaxed();  // the blocks of the cluster are there, says the wait
     const int blocks = __clusterSizeInBlocks(), slice = __clusterRelativeBlockRank();
     const long long row = blockIdx.x / blocks;

@@ -40,11 +40,14 @@ struct State {
 };
 
 // What needs no pivot of a ⊕ b.
-__device__ __forceinline__ State combine(const State& a, const State& b) { return {greater_of(a.max_x, b.max_x), 0.0f}; }
+__device__ __forceinline__ State combine(const State& a, const State& b)
+{
+    return {greater_of(a.max_x, b.max_x), 0.0f};
+}
 
 __device__ __forceinline__ float max_x_anchor_of(const State& s) { return shift_anchor(s.max_x); }
 
-// The sums of s, moved to the pivot of `at`; everything else is at's.
+// The sums of s, moved to the max_x of `at`; everything else is at's.
 __device__ __forceinline__ State rebase(const State& s, const State& at)
 {
     const float max_x_shift = max_x_anchor_of(s) - max_x_anchor_of(at);
@@ -53,7 +56,7 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
     return moved;
 }
 
-// Sweep 1 folds a chunk's first `live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
     State& state, const Items<float, kCount>& x_items, int live)
@@ -65,7 +68,7 @@ __device__ __forceinline__ void sweep1_fold(
     });
     const State next = combine(state, chunk);
 
-    // Move the sums to the new pivot, once a chunk, and add the chunk's.
+    // Move the sums to the new max_x, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float max_x_anchor = max_x_anchor_of(state);
     for_items<kCount, kWidth>(live, [&](int i) {
@@ -101,7 +104,6 @@ logsumexp_kernel(
     const float log_ = logf(sum_exp);  // texts.py:54  return fg.logsumexp(x)
     const float add = max_x + log_;  // texts.py:54  return fg.logsumexp(x)
     const float where = isinf_ ? max_x : add;  // texts.py:54  return fg.logsumexp(x)
-    if (rank == 0) {
+    if (rank == 0)
         where_out[row] = where;  // texts.py:54  return fg.logsumexp(x)
-    }
 }

@@ -42,6 +42,8 @@ template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 #define kInfinity __int_as_float(0x7f800000)
 #define kNaN __int_as_float(0x7fc00000)
 
+using TopKeys = PairKeys<__nv_bfloat16, column_t>;  // candidates for top
+
 // What sweep 1 keeps of a row.
 struct State {
     float m;  // max of x   texts.py:27  m = fg.max(x)
@@ -56,7 +58,7 @@ __device__ __forceinline__ State combine(const State& a, const State& b) { retur
 
 __device__ __forceinline__ float m_anchor_of(const State& s) { return shift_anchor(s.m); }
 
-// The sums of s, moved to the pivot of `at`; everything else is at's.
+// The sums of s, moved to the m of `at`; everything else is at's.
 __device__ __forceinline__ State rebase(const State& s, const State& at)
 {
     const float m_shift = m_anchor_of(s) - m_anchor_of(at);
@@ -65,16 +67,16 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
     return moved;
 }
 
-// Sweep 1 folds a chunk's first `live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State& state, Items<__nv_bfloat16, kCount>& x_items, int live)
+    State& state, const Items<__nv_bfloat16, kCount>& x_items, int live)
 {
     State chunk = State::identity();
     chunk.m = greatest_item(x_items, live);
     const State next = combine(state, chunk);
 
-    // Move the sums to the new pivot, once a chunk, and add the chunk's.
+    // Move the sums to the new m, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float m_anchor = m_anchor_of(state);
     for_items<kCount, kWidth>(live, [&](int i) {
@@ -92,9 +94,9 @@ moe_gate_kernel(
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
     const int rank = threadIdx.x % Team::threads();  // of this thread in its team
     const int team = threadIdx.x / Team::threads();  // of this block
-    const PairKeys<__nv_bfloat16, column_t> top_keys{};
-    PairKeys<__nv_bfloat16, column_t>::Key top_best[8] = {};
-    PairKeys<__nv_bfloat16, column_t>::Key top_own[(8 + Team::kThreads - 1) / Team::kThreads];  // this lane's entries
+    const TopKeys top_keys{};
+    TopKeys::Key top_best[8] = {};
+    TopKeys::Key top_own[(8 + Team::kThreads - 1) / Team::kThreads];  // this lane's entries
     // Lanes without a row of their own go along with the last one and write nothing.
     const long long mine = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     const long long row = mine < n_rows ? mine : n_rows - 1;
@@ -111,7 +113,7 @@ moe_gate_kernel(
     load_items(x_items, x_row, at, live);
     for_held<kVectors>(whole, live, [&](int live) { sweep1_fold<kItems>(folded1, x_items, live); });
     // Each lane's 8 best for top, vector by vector.
-    best_of_vectors<kVectors, kWidth>(top_best, live, [&](PairKeys<__nv_bfloat16, column_t>::Key (&found)[kWidth], int vector) {
+    best_of_vectors<kVectors, kWidth>(top_best, live, [&](TopKeys::Key (&found)[kWidth], int vector) {
 #pragma unroll
         for (int item = 0; item < kWidth; item += 2) {
             const int i = vector * kWidth + item;
@@ -126,20 +128,18 @@ moe_gate_kernel(
 #pragma unroll
     for (int own = 0; own * Team::threads() < 8; ++own) {
         const int entry = own * Team::threads() + rank;
-        if (entry >= 8) break;
         const auto top_entry = top_own[own];
         const auto top_value = top_keys.value(top_entry);
         const Divisor sum_exp_divisor(sum_exp);
-        sum_value = sum_value + sum_exp_divisor.under(exp_narrow(top_value - m));
+        sum_value += sum_exp_divisor.under(exp_narrow(top_value - m));
     }
 #pragma unroll
     for (int lane_mask = Team::threads() / 2; lane_mask > 0; lane_mask /= 2)
-        sum_value = sum_value + __shfl_xor_sync(0xffffffffu, sum_value, lane_mask);
+        sum_value += __shfl_xor_sync(0xffffffffu, sum_value, lane_mask);
     if (mine < n_rows) {
 #pragma unroll
         for (int own = 0; own * Team::threads() < 8; ++own) {
             const int entry = own * Team::threads() + rank;
-            if (entry >= 8) break;
             const auto top_entry = top_own[own];
             const auto top_value = top_keys.value(top_entry);
             const column_t top_column = top_keys.column(top_entry);

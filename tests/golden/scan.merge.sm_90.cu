@@ -11,17 +11,16 @@
 // Launch     scan_merge_kernel<<<⌈n_rows / 16⌉, 128>>>
 // Bytes      reads 8 bytes of each state, writes as many a row
 
+#include <fusegen/team.cuh>
 #include <fusegen/states/field.cuh>
 #include <fusegen/meet/lanes.cuh>
 
 using namespace fusegen;
 
-constexpr int kTeam = 8;  // lanes that own the states of a row
+using Team = Lanes<8>;  // lanes of a warp, which own the states of a row
 constexpr int kRowsPerBlock = 16;
 constexpr int kMostThreads = 128;  // of a block
 constexpr int kStateBytes = 8;
-
-typedef long long column_t;
 
 // recurrence of own_cases.py:28, which keeps the order of the row.
 struct RecurrenceMonoid {
@@ -50,7 +49,10 @@ struct State {
 };
 
 // What needs no pivot of a ⊕ b.
-__device__ __forceinline__ State combine(const State& a, const State& b) { return {merge(a.recurrence_state, b.recurrence_state)}; }
+__device__ __forceinline__ State combine(const State& a, const State& b)
+{
+    return {merge(a.recurrence_state, b.recurrence_state)};
+}
 
 // a ⊕ b:
 //   recurrence_state = a.recurrence_state ⊕ b.recurrence_state of recurrence, in row order:
@@ -58,14 +60,13 @@ __device__ __forceinline__ State combine(const State& a, const State& b) { retur
 //     offset = b.slope·a.offset + b.offset
 __device__ __forceinline__ State merge(const State& a, const State& b)
 {
-    State r = combine(a, b);
-    return r;
+    return combine(a, b);
 }
 
 // A state from its bytes.
 __device__ __forceinline__ State loaded(const unsigned char* bytes)
 {
-    State s = State::identity();
+    State s;
     s.recurrence_state.slope = field<float>(bytes, 0);
     s.recurrence_state.offset = field<float>(bytes, 4);
     return s;
@@ -83,18 +84,20 @@ scan_merge_kernel(
     const unsigned char* __restrict__ states_in, unsigned char* __restrict__ merged_out,
     long long states_outer_stride, long long states_stride, long long n_rows, long long n_cols)
 {
-    const int rank = threadIdx.x % kTeam;  // of this lane among those of its row
+    const int rank = threadIdx.x % Team::threads();  // of this thread in its team
+    const int team = threadIdx.x / Team::threads();  // of this block
     // Lanes without a row of their own go along with the last one and write nothing.
-    const long long mine = static_cast<long long>(blockIdx.x) * kRowsPerBlock + threadIdx.x / kTeam;
+    const long long mine = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     const long long row = mine < n_rows ? mine : n_rows - 1;
     const unsigned char* row_states = states_in + row * states_stride;
     unsigned char* merged = merged_out + row * kStateBytes;
 
     // A lane's states are neighbours, and merge in their order.
-    const long long share = (n_cols + kTeam - 1) / kTeam, begin = rank * share;
+    const long long share = (n_cols + Team::threads() - 1) / Team::threads(), begin = rank * share;
     const long long end = begin + share < n_cols ? begin + share : n_cols;
     State total = begin < end ? loaded(row_states + begin * states_outer_stride) : State::identity();
-    for (long long col = begin + 1; col < end; ++col) total = merge(total, loaded(row_states + col * states_outer_stride));
-    total = lanes_reduce<kTeam>(total);
+    for (long long state = begin + 1; state < end; ++state)
+        total = merge(total, loaded(row_states + state * states_outer_stride));
+    total = lanes_reduce<Team::kThreads>(total);
     if (rank == 0 && mine < n_rows) store(total, merged);
 }

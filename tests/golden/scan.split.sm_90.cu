@@ -12,7 +12,7 @@
 // Assumes    4 divides n_cols
 //            rows of a, b begin on 16 bytes
 //            n_cols ≤ 2^30
-// Bytes      reads each element twice, writes 4 bytes a row
+// Bytes      reads each element of a, b once, writes 4 bytes a row
 
 #include <fusegen/walk.cuh>
 #include <fusegen/meet/block.cuh>
@@ -55,7 +55,10 @@ struct State {
 };
 
 // What needs no pivot of a ⊕ b.
-__device__ __forceinline__ State combine(const State& a, const State& b) { return {merge(a.recurrence_state, b.recurrence_state)}; }
+__device__ __forceinline__ State combine(const State& a, const State& b)
+{
+    return {merge(a.recurrence_state, b.recurrence_state)};
+}
 
 // a ⊕ b:
 //   recurrence_state = a.recurrence_state ⊕ b.recurrence_state of recurrence, in row order:
@@ -63,11 +66,10 @@ __device__ __forceinline__ State combine(const State& a, const State& b) { retur
 //     offset = b.slope·a.offset + b.offset
 __device__ __forceinline__ State merge(const State& a, const State& b)
 {
-    State r = combine(a, b);
-    return r;
+    return combine(a, b);
 }
 
-// Sweep 1 folds a chunk's first `live` vectors (fold).
+// Sweep 1 folds a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
     State& state, const Items<float, kCount>& a_items, const Items<float, kCount>& b_items, int live)
@@ -81,8 +83,7 @@ __device__ __forceinline__ void sweep1_fold(
         recurrence_state_item.offset = b;
         chunk.recurrence_state = merge(chunk.recurrence_state, recurrence_state_item);  // own_cases.py:214  return fg.reduce(recurrence, a, b)
     });
-    const State next = combine(state, chunk);
-    state = next;
+    state = combine(state, chunk);
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
@@ -109,26 +110,24 @@ scan_kernel(
     for (column_t tile = begin; tile < end; tile += kVectors * Team::threads()) {
         const column_t at = tile + rank;
         const int live = live_vectors<Team, kVectors>(at, end);
-        Items<float, kItems> a_items = {};
-        Items<float, kItems> b_items = {};
         State tile_state = State::identity();
         for_tile<Team, kVectors>(tile, end, rank, live, [&](int live) {
+            Items<float, kItems> a_items;
             load_items(a_items, a_row, at, live);
+            Items<float, kItems> b_items;
             load_items(b_items, b_row, at, live);
             sweep1_fold<kItems>(tile_state, a_items, b_items, live);
         });
         folded1 = merge(folded1, block_reduce_again<Team>(tile_state, warp_states1));
     }
-    const State part_of_state = folded1;
 
     // The last block of the row to come here merges what they all left, always in the same order.
-    if (rank == 0) partial_states[row * blocks + slice] = part_of_state;
+    if (rank == 0) partial_states[row * blocks + slice] = folded1;
     if (!last_of_row(tickets + row, blocks)) return;
-    State merged = State::identity();
-    for (int other = 0; other < blocks; ++other) merged = merge(merged, partial_states[row * blocks + other]);
-    const State state = merged;
+    State state = State::identity();
+    for (int other = 0; other < blocks; ++other)
+        state = merge(state, partial_states[row * blocks + other]);
     const float recurrence_offset = state.recurrence_state.offset;  // own_cases.py:214  return fg.reduce(recurrence, a, b)
-    if (rank == 0) {
+    if (rank == 0)
         recurrence_offset_out[row] = recurrence_offset;  // own_cases.py:214  return fg.reduce(recurrence, a, b)
-    }
 }

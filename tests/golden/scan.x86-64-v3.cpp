@@ -8,7 +8,7 @@
 // Proved     associative, identity
 // Tree       block online, chunks of 256
 // Schedule   vectors of 8, chunks of 256, pieces of 262144 columns
-// Bytes      reads each element twice, writes 4 bytes a row
+// Bytes      reads each element of a, b once, writes 4 bytes a row
 
 #include <cmath>
 #include <cstdint>

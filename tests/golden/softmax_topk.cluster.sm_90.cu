@@ -42,6 +42,8 @@ template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 #define kInfinity __int_as_float(0x7f800000)
 #define kNaN __int_as_float(0x7fc00000)
 
+using TopKeys = PackedKeys<FloatOrder<0>, column_t>;  // candidates for top
+
 // How top is kept: its K, room, when it is cut and how it is put in order. <fusegen/topk/list.cuh>
 struct TopPlan {
     static constexpr int kK = 64, kSlots = 768, kKept = 88, kCutAt = 224;
@@ -49,7 +51,7 @@ struct TopPlan {
     static constexpr int kGroups = 1, kSamples = 416;
     static constexpr bool kGuess = false;
 };
-using TopList = ClusterKBest<Layout, kVectors, PackedKeys<FloatOrder<0>, column_t>, TopPlan, kBlocks>;
+using TopList = ClusterKBest<Layout, kVectors, TopKeys, TopPlan, kBlocks>;
 
 // What sweep 1 keeps of a row.
 struct State {
@@ -65,7 +67,7 @@ __device__ __forceinline__ State combine(const State& a, const State& b) { retur
 
 __device__ __forceinline__ float m_anchor_of(const State& s) { return shift_anchor(s.m); }
 
-// The sums of s, moved to the pivot of `at`; everything else is at's.
+// The sums of s, moved to the m of `at`; everything else is at's.
 __device__ __forceinline__ State rebase(const State& s, const State& at)
 {
     const float m_shift = m_anchor_of(s) - m_anchor_of(at);
@@ -74,7 +76,7 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
     return moved;
 }
 
-// Sweep 1 folds a chunk's first `live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
     State& state, float& top_peak_out, const Items<float, kCount>& x_items, int live)
@@ -87,7 +89,7 @@ __device__ __forceinline__ void sweep1_fold(
     top_peak_out = chunk.m;
     const State next = combine(state, chunk);
 
-    // Move the sums to the new pivot, once a chunk, and add the chunk's.
+    // Move the sums to the new m, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float m_anchor = m_anchor_of(state);
     for_items<kCount, kWidth>(live, [&](int i) {
@@ -106,7 +108,7 @@ softmax_topk_kernel(
     const int rank = threadIdx.x;
     __shared__ State warp_states1[kBlocks + kMostThreads / 32];
     __shared__ TopList top;
-    const PackedKeys<FloatOrder<0>, column_t> top_keys(n_cols);
+    const TopKeys top_keys(n_cols);
     __cluster_barrier_arrive_relaxed();  // the blocks of the cluster are there, says the wait
     const int blocks = __clusterSizeInBlocks(), slice = __clusterRelativeBlockRank();
     const long long row = blockIdx.x / blocks;
@@ -164,7 +166,8 @@ softmax_topk_kernel(
             };
             top_first = first_tile<false>(top, top_keys, top_bar, here, 0, top_peak, top_item, again, together, n_vectors);
         }
-        const auto top_pending = pending_items(top, top_keys, top_bar, live, top_peak, top_first.late, top_item, column_of, top_key_of);
+        const auto top_pending =
+            pending_items(top, top_keys, top_bar, live, top_peak, top_first.late, top_item, column_of, top_key_of);
         take_tile(top, top_keys, top_bar, here, top_pending, top_peak, top_key_of, top_key_at, top_keys_of, top_first.lopsided);
     }
     if (!together) __cluster_barrier_wait();

@@ -39,6 +39,8 @@ template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 #define kInfinity __int_as_float(0x7f800000)
 #define kNaN __int_as_float(0x7fc00000)
 
+using TopKeys = LaneKeys<FloatOrder<0>, column_t>;  // candidates for top
+
 // What sweep 1 keeps of a row.
 struct State {
     float m;  // max of x   texts.py:27  m = fg.max(x)
@@ -53,7 +55,7 @@ __device__ __forceinline__ State combine(const State& a, const State& b) { retur
 
 __device__ __forceinline__ float m_anchor_of(const State& s) { return shift_anchor(s.m); }
 
-// The sums of s, moved to the pivot of `at`; everything else is at's.
+// The sums of s, moved to the m of `at`; everything else is at's.
 __device__ __forceinline__ State rebase(const State& s, const State& at)
 {
     const float m_shift = m_anchor_of(s) - m_anchor_of(at);
@@ -62,7 +64,7 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
     return moved;
 }
 
-// Sweep 1 folds a chunk's first `live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
     State& state, const Items<float, kCount>& x_items, int live)
@@ -74,7 +76,7 @@ __device__ __forceinline__ void sweep1_fold(
     });
     const State next = combine(state, chunk);
 
-    // Move the sums to the new pivot, once a chunk, and add the chunk's.
+    // Move the sums to the new m, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float m_anchor = m_anchor_of(state);
     for_items<kCount, kWidth>(live, [&](int i) {
@@ -92,10 +94,10 @@ softmax_topk_kernel(
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
     const int rank = threadIdx.x % Team::threads();  // of this thread in its team
     const int team = threadIdx.x / Team::threads();  // of this block
-    const LaneKeys<FloatOrder<0>, column_t> top_keys{};
-    __shared__ LaneKeys<FloatOrder<0>, column_t>::Key top_candidates[kRowsPerBlock][4 * Team::kThreads];
-    __shared__ LaneKeys<FloatOrder<0>, column_t>::Key top_sorted[kRowsPerBlock][64];
-    LaneKeys<FloatOrder<0>, column_t>::Key* top_best = top_sorted[team];
+    const TopKeys top_keys{};
+    __shared__ TopKeys::Key top_candidates[kRowsPerBlock][4 * Team::kThreads];
+    __shared__ TopKeys::Key top_sorted[kRowsPerBlock][64];
+    TopKeys::Key* top_best = top_sorted[team];
     const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     if (row >= n_rows) return;
     const float* x_row = x + row * x_stride;
@@ -118,7 +120,8 @@ softmax_topk_kernel(
         const float x = x_row[column];
         return top_keys.key(x, column);
     };
-    count_best<LaneKeys<FloatOrder<0>, column_t>, kVectors, kWidth, 64, 4>(top_best, top_candidates[team], live, rank, -1, 128, top_item, column_of, top_key);
+    count_best<TopKeys, kVectors, kWidth, 64, 4>(
+        top_best, top_candidates[team], live, rank, -1, 128, top_item, column_of, top_key);
     const State state = lanes_reduce<Team::kThreads>(folded1);
     const float m = state.m;  // texts.py:27  m = fg.max(x)
     const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))

@@ -4,7 +4,7 @@
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, monotone
 // Schedule   row per 8 lanes
 // Launch     softmax_topk_finish_kernel<<<⌈n_rows / 16⌉, 128>>>
-// Bytes      reads 68 bytes of a state, writes the results
+// Bytes      reads 68 bytes of a state, writes 60 bytes a row
 
 #include <fusegen/team.cuh>
 #include <fusegen/math/divisor.cuh>
@@ -14,7 +14,6 @@ using namespace fusegen;
 using Team = Lanes<8>;  // lanes of a warp, which own a row
 constexpr int kRowsPerBlock = 16;
 constexpr int kMostThreads = 128;  // of a block
-typedef long long column_t;
 #define kNaN __int_as_float(0x7fc00000)
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
@@ -31,13 +30,12 @@ softmax_topk_finish_kernel(
     const long long row = mine < n_rows ? mine : n_rows - 1;
     const float m_state = m_state_in[row * 18];
     const float sum_exp_state = sum_exp_state_in[row * 18];
-
     if (mine < n_rows) {
         const float m = m_state;  // texts.py:27  m = fg.max(x)
         const float sum_exp = isfinite(m) ? sum_exp_state : kNaN;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
         for (int entry = rank; entry < 5; entry += Team::threads()) {
             const float top_value = top_value_in[row * 18 + entry];
-            const long long top_column = static_cast<long long>(top_column_in[row * 9 + entry]);
+            const long long top_column = top_column_in[row * 9 + entry];
             const Divisor sum_exp_divisor(sum_exp);
             values_out[row * 5 + entry] = sum_exp_divisor.under(expf(top_value - m));  // texts.py:80  return fg.topk(softmax(x), k, index_dtype=index_dtype)
             indices_out[row * 5 + entry] = top_column;  // texts.py:80  return fg.topk(softmax(x), k, index_dtype=index_dtype)

@@ -11,6 +11,7 @@
 // Launch     softmax_topk_merge_kernel<<<⌈n_rows / 16⌉, 128>>>
 // Bytes      reads 72 bytes of each state, writes as many a row
 
+#include <fusegen/team.cuh>
 #include <fusegen/math/greater_of.cuh>
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/shift_anchor.cuh>
@@ -19,12 +20,10 @@
 
 using namespace fusegen;
 
-constexpr int kTeam = 8;  // lanes that own the states of a row
+using Team = Lanes<8>;  // lanes of a warp, which own the states of a row
 constexpr int kRowsPerBlock = 16;
 constexpr int kMostThreads = 128;  // of a block
 constexpr int kStateBytes = 72;
-
-typedef long long column_t;
 #define kInfinity __int_as_float(0x7f800000)
 
 // What sweep 1 keeps of a row.
@@ -41,7 +40,7 @@ __device__ __forceinline__ State combine(const State& a, const State& b) { retur
 
 __device__ __forceinline__ float m_anchor_of(const State& s) { return shift_anchor(s.m); }
 
-// The sums of s, moved to the pivot of `at`; everything else is at's.
+// The sums of s, moved to the m of `at`; everything else is at's.
 __device__ __forceinline__ State rebase(const State& s, const State& at)
 {
     const float m_shift = m_anchor_of(s) - m_anchor_of(at);
@@ -65,7 +64,7 @@ __device__ __forceinline__ State merge(const State& a, const State& b)
 // A state from its bytes.
 __device__ __forceinline__ State loaded(const unsigned char* bytes)
 {
-    State s = State::identity();
+    State s;
     s.m = field<float>(bytes, 0);
     s.sum_exp = field<float>(bytes, 4);
     return s;
@@ -83,22 +82,25 @@ softmax_topk_merge_kernel(
     const unsigned char* __restrict__ states_in, unsigned char* __restrict__ merged_out,
     long long states_outer_stride, long long states_stride, long long n_rows, long long n_cols)
 {
-    const int rank = threadIdx.x % kTeam;  // of this lane among those of its row
+    const int rank = threadIdx.x % Team::threads();  // of this thread in its team
+    const int team = threadIdx.x / Team::threads();  // of this block
     // Lanes without a row of their own go along with the last one and write nothing.
-    const long long mine = static_cast<long long>(blockIdx.x) * kRowsPerBlock + threadIdx.x / kTeam;
+    const long long mine = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     const long long row = mine < n_rows ? mine : n_rows - 1;
     const unsigned char* row_states = states_in + row * states_stride;
     unsigned char* merged = merged_out + row * kStateBytes;
 
     // A lane's states are neighbours, and merge in their order.
-    const long long share = (n_cols + kTeam - 1) / kTeam, begin = rank * share;
+    const long long share = (n_cols + Team::threads() - 1) / Team::threads(), begin = rank * share;
     const long long end = begin + share < n_cols ? begin + share : n_cols;
     State total = begin < end ? loaded(row_states + begin * states_outer_stride) : State::identity();
-    for (long long col = begin + 1; col < end; ++col) total = merge(total, loaded(row_states + col * states_outer_stride));
-    total = lanes_reduce<kTeam>(total);
+    for (long long state = begin + 1; state < end; ++state)
+        total = merge(total, loaded(row_states + state * states_outer_stride));
+    total = lanes_reduce<Team::kThreads>(total);
     if (rank == 0 && mine < n_rows) store(total, merged);
 
     // top: each entry finds its place by how many are ahead of it.
-    const ListOfStates<float, 5, 8, 32> top_lists{row_states, states_outer_stride, n_cols};
-    if (mine < n_rows) store_best<kTeam, 8, 32>(top_lists, merged, rank);
+    const ListOfStates<float, 5, 8, 32>
+        top_lists{row_states, states_outer_stride, n_cols};
+    if (mine < n_rows) store_best<Team::kThreads, 8, 32>(top_lists, merged, rank);
 }

@@ -42,6 +42,8 @@ template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 #define kInfinity __int_as_float(0x7f800000)
 #define kNaN __int_as_float(0x7fc00000)
 
+using TopKeys = PairKeys<__nv_bfloat16, column_t>;  // candidates for top
+
 // What sweep 1 keeps of a row.
 struct State {
     float m;  // max of x   texts.py:27  m = fg.max(x)
@@ -56,7 +58,7 @@ __device__ __forceinline__ State combine(const State& a, const State& b) { retur
 
 __device__ __forceinline__ float m_anchor_of(const State& s) { return shift_anchor(s.m); }
 
-// The sums of s, moved to the pivot of `at`; everything else is at's.
+// The sums of s, moved to the m of `at`; everything else is at's.
 __device__ __forceinline__ State rebase(const State& s, const State& at)
 {
     const float m_shift = m_anchor_of(s) - m_anchor_of(at);
@@ -65,7 +67,7 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
     return moved;
 }
 
-// Sweep 1 folds a chunk's first `live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
     State& state, Items<__nv_bfloat16, kCount>& x_items, int live)
@@ -74,7 +76,7 @@ __device__ __forceinline__ void sweep1_fold(
     chunk.m = greatest_item(x_items, live);
     const State next = combine(state, chunk);
 
-    // Move the sums to the new pivot, once a chunk, and add the chunk's.
+    // Move the sums to the new m, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float m_anchor = m_anchor_of(state);
     x_items.repack();
@@ -93,9 +95,9 @@ softmax_topk_kernel(
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
     const int rank = threadIdx.x % Team::threads();  // of this thread in its team
     const int team = threadIdx.x / Team::threads();  // of this block
-    const PairKeys<__nv_bfloat16, column_t> top_keys{};
-    PairKeys<__nv_bfloat16, column_t>::Key top_best[8] = {};
-    PairKeys<__nv_bfloat16, column_t>::Key top_own;  // this lane's entry
+    const TopKeys top_keys{};
+    TopKeys::Key top_best[8] = {};
+    TopKeys::Key top_own;  // this lane's entry
     // Lanes without a row of their own go along with the last one and write nothing.
     const long long mine = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     const long long row = mine < n_rows ? mine : n_rows - 1;
@@ -117,7 +119,7 @@ softmax_topk_kernel(
         for (int item = 2; item < kWidth; item += 2) peak = top_keys.greater(peak, x_items.word[(vector * kWidth + item) / 2]);
         return top_keys.peak(peak, at + vector * Team::kThreads);
     };
-    const auto top_vector_at = [&](PairKeys<__nv_bfloat16, column_t>::Key (&found)[kWidth], column_t at) {
+    const auto top_vector_at = [&](TopKeys::Key (&found)[kWidth], column_t at) {
         const auto column_of = [&](int i) { return at * kWidth + i; };
         Items<__nv_bfloat16, kWidth> x_items;
         load_items(x_items, x_row, at, 1);
@@ -127,13 +129,14 @@ softmax_topk_kernel(
             top_keys.keys(x_items.word[i / 2], column_of(i), found[item], found[item + 1]);
         }
     };
-    best_of_peaks<Team::kThreads, kVectors, kWidth, PairKeys<__nv_bfloat16, column_t>>(top_best, live, rank, top_peak_of, top_vector_at);
+    best_of_peaks<Team::kThreads, kVectors, kWidth, TopKeys>(top_best, live, rank, top_peak_of, top_vector_at);
     top_own = own_entry<Team::kThreads>(top_best, rank);
     const State state = lanes_reduce<Team::kThreads>(folded1);
     if (mine < n_rows) {
         const float m = state.m;  // texts.py:27  m = fg.max(x)
         const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-        if (const int entry = rank; entry < 8) {
+        {
+            const int entry = rank;
             const auto top_entry = top_own;
             const auto top_value = top_keys.value(top_entry);
             const column_t top_column = top_keys.column(top_entry);

@@ -23,7 +23,7 @@
 //            5 ≤ n_cols
 //            n_cols ≤ 2^30
 //            n_cols ≤ 32 · 32
-// Bytes      reads each element 4 times, writes once and 60 bytes a row
+// Bytes      reads each element 4 times (x, div_stored), writes once and 60 bytes a row
 
 #include <fusegen/math/divisor.cuh>
 #include <fusegen/math/greater_of.cuh>
@@ -45,6 +45,8 @@ using Layout = Vectors<Team, kWidth>;
 template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 #define kInfinity __int_as_float(0x7f800000)
 
+using TopKeys = LaneKeys<FloatOrder<0>, column_t>;  // candidates for top
+
 // What sweep 1 keeps of a row.
 struct State1 {
     float m;  // max of x   texts.py:27  m = fg.max(x)
@@ -56,7 +58,7 @@ struct State1 {
 // What needs no pivot of a ⊕ b.
 __device__ __forceinline__ State1 combine(const State1& a, const State1& b) { return {greater_of(a.m, b.m)}; }
 
-// Sweep 1 folds a chunk's first `live` vectors (fold).
+// Sweep 1 folds a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
     State1& state, const Items<float, kCount>& x_items, int live)
@@ -66,8 +68,7 @@ __device__ __forceinline__ void sweep1_fold(
         const float x = x_items[i];
         chunk.m = greater_of(chunk.m, x);
     });
-    const State1 next = combine(state, chunk);
-    state = next;
+    state = combine(state, chunk);
 }
 
 // What sweep 2 keeps of a row.
@@ -81,7 +82,7 @@ struct State2 {
 // What needs no pivot of a ⊕ b.
 __device__ __forceinline__ State2 combine(const State2& a, const State2& b) { return {a.sum_exp + b.sum_exp}; }
 
-// Sweep 2 folds a chunk's first `live` vectors (fold).
+// Sweep 2 folds a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep2_fold(
     State2& state, const Items<float, kCount>& x_items, float m_kept, int live)
@@ -89,10 +90,9 @@ __device__ __forceinline__ void sweep2_fold(
     State2 chunk = State2::identity();
     for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
-        chunk.sum_exp = chunk.sum_exp + expf(x - m_kept);
+        chunk.sum_exp += expf(x - m_kept);
     });
-    const State2 next = combine(state, chunk);
-    state = next;
+    state = combine(state, chunk);
 }
 
 // Sweep 3 makes outputs of a chunk's first `live` vectors.
@@ -132,9 +132,8 @@ softmax_topk_1_m_kernel(
     for_held<kVectors>(whole, live, [&](int live) { sweep1_fold<kItems>(folded1, x_items, live); });
     const State1 state = lanes_reduce<Team::kThreads>(folded1);
     const float m = state.m;  // texts.py:27  m = fg.max(x)
-    if (rank == 0) {
+    if (rank == 0)
         m_kept_out[row] = m;  // texts.py:27  m = fg.max(x)
-    }
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
@@ -162,9 +161,8 @@ softmax_topk_2_sum_exp_kernel(
     for_held<kVectors>(whole, live, [&](int live) { sweep2_fold<kItems>(folded2, x_items, m_kept, live); });
     const State2 state = lanes_reduce<Team::kThreads>(folded2);
     const float sum_exp = state.sum_exp;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    if (rank == 0) {
+    if (rank == 0)
         sum_exp_kept_out[row] = sum_exp;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    }
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
@@ -191,7 +189,9 @@ softmax_topk_3_map_kernel(
     Items<float, kItems> x_items;
     load_items(x_items, x_row, at, live);
     Items<float, kItems> div_stored_items;
-    for_held<kVectors>(whole, live, [&](int live) { sweep3_map<kItems>(div_stored_items, x_items, m_kept, sum_exp_kept, live); });
+    for_held<kVectors>(whole, live, [&](int live) {
+        sweep3_map<kItems>(div_stored_items, x_items, m_kept, sum_exp_kept, live);
+    });
     store_items(div_stored_row, div_stored_items, at, live);
 }
 
@@ -204,10 +204,10 @@ softmax_topk_4_top_kernel(
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
     const int rank = threadIdx.x % Team::threads();  // of this thread in its team
     const int team = threadIdx.x / Team::threads();  // of this block
-    const LaneKeys<FloatOrder<0>, column_t> top_keys{};
-    __shared__ LaneKeys<FloatOrder<0>, column_t>::Key top_candidates[kRowsPerBlock][1 * Team::kThreads];
-    __shared__ LaneKeys<FloatOrder<0>, column_t>::Key top_sorted[kRowsPerBlock][5];
-    LaneKeys<FloatOrder<0>, column_t>::Key* top_best = top_sorted[team];
+    const TopKeys top_keys{};
+    __shared__ TopKeys::Key top_candidates[kRowsPerBlock][Team::kThreads];
+    __shared__ TopKeys::Key top_sorted[kRowsPerBlock][5];
+    TopKeys::Key* top_best = top_sorted[team];
     const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     if (row >= n_rows) return;
     const float* div_stored_row = div_stored + row * div_stored_stride;
@@ -227,7 +227,8 @@ softmax_topk_4_top_kernel(
         const float div_stored = div_stored_row[column];
         return top_keys.key(div_stored, column);
     };
-    count_best<LaneKeys<FloatOrder<0>, column_t>, kVectors, kWidth, 5, 1>(top_best, top_candidates[team], live, rank, -1, 32, top_item, column_of, top_key);
+    count_best<TopKeys, kVectors, kWidth, 5, 1>(
+        top_best, top_candidates[team], live, rank, -1, 32, top_item, column_of, top_key);
     if (const int entry = rank; entry < 5) {
         const auto top_entry = top_best[entry];
         const auto top_value = top_keys.value(top_entry);

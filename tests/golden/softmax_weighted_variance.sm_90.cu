@@ -49,11 +49,14 @@ struct State {
 };
 
 // What needs no pivot of a ⊕ b.
-__device__ __forceinline__ State combine(const State& a, const State& b) { return {greater_of(a.max_x, b.max_x), 0.0f, 0.0f, 0.0f, 0.0f}; }
+__device__ __forceinline__ State combine(const State& a, const State& b)
+{
+    return {greater_of(a.max_x, b.max_x), 0.0f, 0.0f, 0.0f, 0.0f};
+}
 
 __device__ __forceinline__ float max_x_anchor_of(const State& s) { return shift_anchor(s.max_x); }
 
-// The sums of s, moved to the pivot of `at`; everything else is at's.
+// The sums of s, moved to the max_x of `at`; everything else is at's.
 __device__ __forceinline__ State rebase(const State& s, const State& at, Level<1>)
 {
     const float max_x_shift = max_x_anchor_of(s) - max_x_anchor_of(at);
@@ -65,7 +68,7 @@ __device__ __forceinline__ State rebase(const State& s, const State& at, Level<1
 
 __device__ __forceinline__ float nu_anchor_of(const State& s) { return shift_anchor(__fdividef(s.sum_exp_x, s.sum_exp)); }
 
-// The sums of s, moved to the pivot of `at`; everything else is at's.
+// The sums of s, moved to the max_x and nu of `at`; everything else is at's.
 __device__ __forceinline__ State rebase(const State& s, const State& at, Level<2>)
 {
     const float max_x_shift = max_x_anchor_of(s) - max_x_anchor_of(at);
@@ -76,7 +79,7 @@ __device__ __forceinline__ State rebase(const State& s, const State& at, Level<2
     return moved;
 }
 
-// Sweep 1 folds a chunk's first `live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
     State& state, const Items<float, kCount>& x_items, int live)
@@ -89,7 +92,7 @@ __device__ __forceinline__ void sweep1_fold(
     const State next = combine(state, chunk);
     const State before = state;
 
-    // Move the sums to the new pivot, once a chunk, and add the chunk's.
+    // Move the sums to the new max_x, once a chunk, and add the chunk's.
     state = rebase(before, next, Level<1>{});
     const float max_x_anchor = max_x_anchor_of(state);
     for_items<kCount, kWidth>(live, [&](int i) {
@@ -99,7 +102,7 @@ __device__ __forceinline__ void sweep1_fold(
         state.sum_exp_x += x * exp_narrow(x_minus_max_x);
     });
 
-    // Move the sums to the new pivot, once a chunk, and add the chunk's.
+    // Move the sums to the new max_x and nu, once a chunk, and add the chunk's.
     state = rebase(before, state, Level<2>{});
     const float nu_anchor = nu_anchor_of(state);
     for_items<kCount, kWidth>(live, [&](int i) {
@@ -135,7 +138,6 @@ softmax_weighted_variance_kernel(
     const float sum_exp = isfinite(max_x) ? state.sum_exp : kNaN;  // algebra_cases.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     const float nu = isfinite(max_x) ? state.sum_exp_x / sum_exp : kNaN;  // algebra_cases.py:72  nu = fg.sum(y * x)
     const float sum_mul = (isfinite(max_x) & isfinite(nu)) ? state.sum_dev2_exp / sum_exp : kNaN;  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
-    if (rank == 0) {
+    if (rank == 0)
         sum_mul_out[row] = sum_mul;  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
-    }
 }

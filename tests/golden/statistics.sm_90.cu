@@ -98,7 +98,13 @@ struct State {
     WelfordMonoid welford_state;  // welford   own_cases.py:204  own = fg.reduce(welford, x)
     MaxCountMonoid max_count_state;  // max_count   own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
 
-    static __device__ __forceinline__ State identity() { return {-kInfinity, kInfinity, 0.0f, 0.0f, 0.0f, 0.0f, WelfordMonoid::identity(), MaxCountMonoid::identity()}; }
+    static __device__ __forceinline__ State identity()
+    {
+        return {
+            -kInfinity, kInfinity, 0.0f, 0.0f, 0.0f, 0.0f, WelfordMonoid::identity(),
+            MaxCountMonoid::identity(),
+        };
+    }
     using Exchange = SideBySide<&State::max_x, &State::min_x, &State::mean_x_total, &State::count,
         &State::derived, &State::sum_dev, &State::welford_state, &State::max_count_state>;  // <fusegen/meet/lanes.cuh>
 };
@@ -115,7 +121,7 @@ __device__ __forceinline__ State combine(const State& a, const State& b)
 
 __device__ __forceinline__ float mean_x_anchor_of(const State& s) { return shift_anchor(__fdividef(s.mean_x_total, s.count)); }
 
-// The sums of s, moved to the pivot of `at`; everything else is at's.
+// The sums of s, moved to the mean_x of `at`; everything else is at's.
 __device__ __forceinline__ State rebase(const State& s, const State& at)
 {
     const float mean_x_shift = mean_x_anchor_of(s) - mean_x_anchor_of(at);
@@ -150,7 +156,7 @@ __device__ __forceinline__ State merge(const State& a, const State& b)
     return r;
 }
 
-// Sweep 1 folds a chunk's first `live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
     State& state, const Items<float, kCount>& x_items, int live)
@@ -160,8 +166,8 @@ __device__ __forceinline__ void sweep1_fold(
         const float x = x_items[i];
         chunk.max_x = greater_of(chunk.max_x, x);
         chunk.min_x = lesser_of(chunk.min_x, x);
-        chunk.mean_x_total = chunk.mean_x_total + x;
-        chunk.count = chunk.count + 1.0f;
+        chunk.mean_x_total += x;
+        chunk.count += 1.0f;
         WelfordMonoid welford_state_item;
         welford_state_item.n = 1;
         welford_state_item.mu = x;
@@ -174,7 +180,7 @@ __device__ __forceinline__ void sweep1_fold(
     });
     const State next = combine(state, chunk);
 
-    // Move the sums to the new pivot, once a chunk, and add the chunk's.
+    // Move the sums to the new mean_x, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float mean_x_anchor = mean_x_anchor_of(state);
     for_items<kCount, kWidth>(live, [&](int i) {

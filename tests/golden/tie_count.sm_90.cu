@@ -42,7 +42,7 @@ __device__ __forceinline__ State combine(const State& a, const State& b) { retur
 
 __device__ __forceinline__ float max_x_anchor_of(const State& s) { return s.max_x; }
 
-// The sums of s, moved to the pivot of `at`; everything else is at's.
+// The sums of s, moved to the max_x of `at`; everything else is at's.
 __device__ __forceinline__ State rebase(const State& s, const State& at)
 {
     const float max_x_same = (max_x_anchor_of(s) == max_x_anchor_of(at)) ? 1.0f : 0.0f;
@@ -51,7 +51,7 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
     return moved;
 }
 
-// Sweep 1 folds a chunk's first `live` vectors (online).
+// Sweep 1 folds a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
     State& state, const Items<float, kCount>& x_items, int live)
@@ -63,7 +63,7 @@ __device__ __forceinline__ void sweep1_fold(
     });
     const State next = combine(state, chunk);
 
-    // Move the sums to the new pivot, once a chunk, and add the chunk's.
+    // Move the sums to the new max_x, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float max_x_anchor = max_x_anchor_of(state);
     for_items<kCount, kWidth>(live, [&](int i) {
@@ -94,7 +94,6 @@ tie_count_kernel(
     });
     const State state = block_reduce<Team>(folded1, warp_states1);
     const long long sum_where = state.sum_where;  // algebra_cases.py:116  return fg.count(x == fg.max(x))
-    if (rank == 0) {
+    if (rank == 0)
         sum_where_out[row] = sum_where;  // algebra_cases.py:116  return fg.count(x == fg.max(x))
-    }
 }

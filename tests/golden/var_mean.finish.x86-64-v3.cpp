@@ -3,7 +3,7 @@
 //
 // Proved     pointwise identity, read-out, cocycle, unit, known zero, range, conditioning
 // Schedule   rows one after the other
-// Bytes      reads 8 bytes of a state, writes the results
+// Bytes      reads 8 bytes of a state, writes 8 bytes a row
 
 #include <cmath>
 #include <cstdint>

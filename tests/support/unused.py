@@ -8,7 +8,8 @@ from collections import Counter
 from fusegen.backend.emit.comments import code
 
 _CONSTANT = re.compile(
-    r"(?:(?:constexpr|#define) .*?\b(?=k[A-Z])|(?:template <[^>]*> )?using (?!namespace))(\w+)\b"
+    r"(?:(?:constexpr|#define) .*?\b(?=k[A-Z])|(?:template <[^>]*> )?using (?!namespace)"
+    r"|typedef .* (?=\w+;))(\w+)\b"
 )
 _LOCAL = re.compile(r"\s+(?:const \w.*?|Row )\b(\w+)(?:\[\w+\])? = [^;]*;")
 _ANOTHER = re.compile(r", \w+ = ")  # on the same line

@@ -72,19 +72,33 @@ def _proofs(program: Program) -> Iterator[str]:
 
 
 def _bytes(program: Program, reads: str) -> str:
-    read = _times(reads or str(program.reads_per_element))
     match program.role:
         case "call":
-            return f"reads each element {read}, writes {_written(program)}"
+            return f"{_read(program, reads)}, writes {_written(program)}"
         case "fold":
-            return f"reads each element {read}, writes {_of_states(program.outputs)} bytes a row"
+            written = _of_states(program.outputs)
+            return f"{_read(program, reads)}, writes {written} bytes a row"
         case "merge":
             (states,) = (p for p in program.inputs if p.shape == "states")
             return f"reads {states.k} bytes of each state, writes as many a row"
         case "finish":
-            return f"reads {_of_states(program.inputs)} bytes of a state, writes the results"
+            read = _of_states(program.inputs)
+            return f"reads {read} bytes of a state, writes {_written(program)}"
         case _:
             assert_never(program.role)
+
+
+def _read(program: Program, reads: str) -> str:
+    """How often memory is read for an element of the arrays that sweeps go over."""
+    arrays = dict.fromkeys(name for k in program.kernels for s in k.sweeps for name in s.reads
+                           if k.param(name).shape == "element")
+    count = reads or str(program.reads_per_element)
+    if len(arrays) < 2:
+        return f"reads each element {_times(count)}"
+    names = ", ".join(arrays)
+    if count == str(len(arrays)):
+        return f"reads each element of {names} once"
+    return f"reads each element {_times(count)} ({names})"
 
 
 def _written(program: Program) -> str:

@@ -146,20 +146,12 @@ class _Lowering:
         self, number: int, scope: RowScope, builders: list[SweepBuilder],
         stores: list[tuple[ElementStore, ...]],
     ) -> Kernel:
-        sweeps = tuple(
-            b.build(self._algorithm(b), s) for b, s in zip(builders, stores, strict=True)
-        )
+        sweeps = tuple(b.build(s) for b, s in zip(builders, stores, strict=True))
         suffix = "" if len(self.groups) == 1 else f"_{number + 1}_{_purpose(sweeps[0].monoid)}"
         return Kernel(
             name=f"{self.graph.name}{suffix}", compute=self.compute,
             params=tuple(scope.params.values()), prelude=tuple(scope.prelude), sweeps=sweeps,
         )
-
-    def _algorithm(self, builder: SweepBuilder) -> str:
-        monoid = builder.state.build()
-        if monoid.moving:
-            return "online"
-        return "fold" if not monoid.is_empty else "map"
 
     # ---- arrays ----
 

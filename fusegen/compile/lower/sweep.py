@@ -264,9 +264,9 @@ class SweepBuilder:
         value = convert(value, self.names.kinds[node])
         return tuple(ElementStore(self.scope.param(p).name, value, note) for p in params)
 
-    def build(self, algorithm: str, stores: tuple[ElementStore, ...]) -> Sweep:
+    def build(self, stores: tuple[ElementStore, ...]) -> Sweep:
         return Sweep(
-            number=self.parts.number, algorithm=algorithm, loads=tuple(map(FromMemory, self.loads)),
+            number=self.parts.number, loads=tuple(map(FromMemory, self.loads)),
             lets=tuple(self.lets.values()), monoid=self.state.build(),
             notes=tuple(self.notes.items()), steps=tuple(self.parts.steps),
             element_stores=stores, row_stores=tuple(self.parts.row_stores),

@@ -46,7 +46,7 @@ def exhaust(
     """Every pair of disjoint pieces of every row over the alphabet."""
     monoid = Monoid(best=(part,)) if isinstance(part, Best) else Monoid(lists=(part,))
     source = FromMemory("value")
-    sweep = Sweep(number=1, algorithm="fold", loads=(source,), lets=(), monoid=monoid)
+    sweep = Sweep(number=1, loads=(source,), lets=(), monoid=monoid)
     folder = Folder(sweep, {}, {"value": np.empty(n_cols)})
     states = dict(_states(sweep, n_cols, alphabet))
     wanted = dict(_wanted(part, n_cols, len(alphabet), alphabet))

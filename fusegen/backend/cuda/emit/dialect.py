@@ -192,7 +192,8 @@ class CudaDialect:
         elif dtype.kind == "float":
             wide = raw
         else:
-            return raw if dtype.kind == "bool" else f"static_cast<long long>({raw})"
+            whole = dtype.kind == "bool" or dtype.name == "int64"
+            return raw if whole else f"static_cast<long long>({raw})"
         held = "double" if dtype.itemsize == 8 else "float"
         return wide if held == self.real else f"static_cast<{self.real}>({wide})"
 

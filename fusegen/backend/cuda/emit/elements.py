@@ -8,7 +8,7 @@ from functools import partial
 from fusegen.backend.cuda.emit.dialect import C_TYPES, PAIR_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.own import fold_lines as own_lines
 from fusegen.backend.cuda.emit.sources import SourceView
-from fusegen.backend.cuda.emit.state import StateView, folded_into, lifted
+from fusegen.backend.cuda.emit.state import StateView, taken_in
 from fusegen.backend.cuda.emit.views import LiftView, ListView
 from fusegen.backend.emit.lines import Line, inside
 from fusegen.ir.expr import Expr, Var, variables
@@ -74,9 +74,8 @@ class ElementPrinter:
             return []
         lines = self.item_lines(exprs)
         for f in folded:
-            value = lifted(f, self.dialect)
-            joined = folded_into(f, f"chunk.{f.name}", value, self.dialect)
-            lines.append(self.dialect.line(f"chunk.{f.name} = {joined};", f.lift))
+            taken = taken_in(f, f"chunk.{f.name}", self.dialect.text(f.lift), self.dialect)
+            lines.append(self.dialect.line(taken, f.lift))
         for b in monoid.best:
             lines += self._ahead(b)
         notes = dict(self.sweep.notes)
@@ -105,7 +104,7 @@ class ElementPrinter:
         for level, view in zip(monoid.levels, views, strict=True):
             lines, divisors = self.dialect.divided(partial(self.lift_lines, level.moving))
             found.append(LiftView(
-                tag=f"{view.tag}{{}}" if view.tag else "", lines=tuple(lines),
+                tag=f"{view.tag}{{}}" if view.tag else "", about=view.about, lines=tuple(lines),
                 divisors=tuple(d for d in divisors if d.declares not in declared),
                 anchors=tuple((p.anchor, f"{p.anchor}_of(state)") for p in level.pivots),
             ))

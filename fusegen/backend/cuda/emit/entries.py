@@ -43,13 +43,16 @@ def own_entries(top: str, k: int, owners: Owners, lines: Iterable[Line]) -> list
     """`lines` for the entries that are this thread's; `entry` is the number of one."""
     registers, once = owners.lists == "sorted", owners.one_each(k)
     key = owners.key(top) if not registers else f"{top}_own" if once else f"{top}_own[own]"
-    if once:
+    if once and k == owners.team:
+        head = [Line("{"), Line("    const int entry = rank;")]
+    elif once:
         head = [Line(f"if (const int entry = rank; entry < {k}) {{")]
     elif registers:
         head = [Line("#pragma unroll"),
                 Line(f"for (int own = 0; own * {TEAM} < {k}; ++own) {{", frozenset(["Team"])),
-                Line(f"    const int entry = own * {TEAM} + rank;"),
-                Line(f"    if (entry >= {k}) break;")]
+                Line(f"    const int entry = own * {TEAM} + rank;")]
+        if k % owners.team:
+            head.append(Line(f"    if (entry >= {k}) break;"))
     else:
         step = f"entry += {TEAM}"
         head = [Line(f"for (int entry = rank; entry < {k}; {step}) {{", frozenset(["Team"]))]

@@ -37,6 +37,7 @@ class MergeView:
     """What the partial of a state asks of a sweep."""
 
     number: int
+    monoid: Monoid
     state: StateView | None
 
 
@@ -50,12 +51,12 @@ def merge_source(program: Program, schedule: CudaSchedule) -> Source:
     params = [f"{dialect.real} {held(p.name)}" if p.shape == "scalar" else
               declared(p, " __restrict__ ") for p in launch.params]
     context = {
-        "sweep": MergeView(1, state), "layout": layout, "symbol": launch.symbol,
+        "sweep": MergeView(1, monoid, state), "layout": layout, "symbol": launch.symbol,
         "owns": [own_view(c, dialect) for c in monoid.operators],
         "params": [*params, *(f"long long {name}" for name in launch.scalars)],
         "real": dialect.real, "bits": dialect.bits, "team": lanes, "strips": False,
         "rows_per_block": schedule.rows_per_block, "most_threads": schedule.most_threads,
-        "used": dialect.used, "merges": True, "list_ways": (),
+        "used": dialect.used, "merges": True, "column_type": "long long",
         "exchanges": lanes > 1,
         "loads": [*_loads(monoid, layout)], "stores": [*_stores(monoid, layout)],
         "lists": [*_lists(monoid, layout)],
@@ -64,7 +65,8 @@ def merge_source(program: Program, schedule: CudaSchedule) -> Source:
     states = ("best" if monoid.lists else "field",)
     return Source(
         body=body, banner=tuple(banner_lines(program, facts(program, schedule))),
-        headers=(*maths(dialect.used), *(f"fusegen/states/{name}.cuh" for name in states),
+        headers=("fusegen/team.cuh", *maths(dialect.used),
+                 *(f"fusegen/states/{name}.cuh" for name in states),
                  *([schedule.merge.header] if state and lanes > 1 else [])),
     )
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.entries import TEAM, Owners, entry_lines, own_entries
-from fusegen.backend.cuda.emit.state import folded_into, identity_of, lifted
+from fusegen.backend.cuda.emit.state import identity_of, taken_in
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.emit.lines import Line, inside, uses_of
 from fusegen.ir.expr import variables
@@ -138,9 +139,9 @@ def _list_fold_lines(
     folded = Folded(step.name, step.fold, step.value, step.value.kind)
     top, k, name = step.entries.top, step.entries.k, step.name
     lets = step_lines(step.entries.steps, kernel, dialect)
-    value, divisors = dialect.divided(lambda: lifted(folded, dialect))
-    joined = f"{name} = {folded_into(folded, name, value, dialect)};"
-    found = [*lets, *divisors, dialect.line(joined, step.value)]
+    value, divisors = dialect.divided(partial(dialect.text, step.value))
+    taken = taken_in(folded, name, value, dialect)
+    found = [*lets, *divisors, dialect.line(taken, step.value)]
     kind, first = dialect.type_of(step.value.kind), identity_of(folded, dialect)
     whole = Line(f"{kind} {name} = {first};", declares=name, note=step.note)
     if owners.lists == "streamed":
@@ -153,5 +154,5 @@ def _list_fold_lines(
         whole, *own_entries(top, k, owners, found), Line("#pragma unroll"),
         Line(f"for (int lane_mask = {TEAM} / 2; lane_mask > 0; lane_mask /= 2)",
              frozenset(["Team"])),
-        Line(f"    {name} = {folded_into(folded, name, other, dialect)};"),
+        Line(f"    {taken_in(folded, name, other, dialect)}"),
     ]

@@ -21,6 +21,7 @@ from fusegen.backend.cuda.emit.views import SweepView
 from fusegen.backend.cuda.schedule.assumptions import facts
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import launches
+from fusegen.backend.cuda.schedule.merges import MAX_CLUSTER
 from fusegen.backend.cuda.schedule.topk import FULLEST_BIN
 from fusegen.backend.emit.banner import banner_lines
 from fusegen.backend.emit.render import render
@@ -48,6 +49,9 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> Source:
         "together": any(n.together for n in launched),
         "used": dialect.used, "merges": merges_states(schedule, sweeps),
         "visits": any(v.visits for v in sweeps),
+        "counts_columns": any(k.counts_columns for k in kernels) or "kNoColumn" in dialect.used,
+        "most_blocks": MAX_CLUSTER,
+        "meets_in_clusters": any("kMostBlocks" in v.meeting_array for v in sweeps),
         "has_team": schedule.rows_per_block > 1 or any(k.has_team for k in kernels),
         "has_items": any(v.loads or v.stores for v in sweeps),
         "has_layout": any(v.loads or v.stores or v.streamed_lists for v in sweeps),

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.dialect import CudaDialect
 from fusegen.backend.cuda.emit.exchange import exchange
-from fusegen.backend.emit.printer import show
 from fusegen.backend.emit.render import wrapped
 from fusegen.ir.expr import Var, rename, text, variables
 from fusegen.ir.kernel import Sweep
-from fusegen.ir.monoid import Folded, Monoid, Pivot
+from fusegen.ir.monoid import Folded, Level, Monoid, Pivot
 from fusegen.ir.monoid_text import merge_text
-from fusegen.ir.ops import OPS
 
 _LINE = 96  # characters of members on one line
 
@@ -43,6 +42,7 @@ class LevelView:
 
     suffix: str
     tag: str  # the last parameter of its rebase, where there are several
+    about: str  # the pivots' names
     pivots: tuple[PivotView, ...]
     moves: tuple[PivotView, ...]  # of this and earlier levels, as the sums need them
     moved: tuple[tuple[str, str], ...]  # member, its value at another state's pivots
@@ -56,18 +56,9 @@ class Combined:
     members: tuple[str, ...]  # values of all, in the struct's order
 
     @property
-    def short(self) -> bool:
-        """Does it stand on the line of its head?"""
-        return not self.choices and len(self.result) == 1
-
-    @property
     def result(self) -> tuple[str, ...]:
-        """The statement that ends it, in as few lines as hold it."""
-        first, *more = wrapped(self.members, _LINE)
-        if not more:
-            return (f"return {{{first}}};",)
-        lines = (f"    {ln}" for ln in (first, *more))
-        return ("return {", *(f"{ln}," for ln in lines), "};")
+        """The statement that ends it."""
+        return _returned(self.members)
 
 
 @dataclass(frozen=True)
@@ -86,6 +77,11 @@ class StateView:
     real: str
 
     @property
+    def identity(self) -> tuple[str, ...]:
+        """The statement that returns the state of no elements."""
+        return _returned([f.identity for f in self.fields])
+
+    @property
     def held_params(self) -> str:
         """Parameters of what moves sums, after the others."""
         return "".join(f", {self.real} {held(n)}" for n in self.held)
@@ -99,6 +95,14 @@ class StateView:
     def given_args(self) -> str:
         """Arguments where a kernel, or a sweep's fold, calls it."""
         return "".join(f", {n}" for n in self.held)
+
+
+def _returned(members: Iterable[str]) -> tuple[str, ...]:
+    """The statement that returns a struct of them, in as few lines as hold it."""
+    first, *more = wrapped(members, _LINE)
+    if not more:
+        return (f"return {{{first}}};",)
+    return ("return {", *(f"    {ln}," for ln in (first, *more)), "};")
 
 
 def held(name: str) -> str:
@@ -174,15 +178,15 @@ def _comment(meaning: str, note: str | None) -> str:
     return f"{meaning}   {note}" if note else meaning
 
 
-def lifted(folded: Folded, dialect: CudaDialect) -> str:
-    """What an element adds to a base monoid, as it must stand to the right of its ⊕."""
+def taken_in(folded: Folded, place: str, value: str, dialect: CudaDialect) -> str:
+    """The statement by which `value` joins what a base monoid has at a place."""
     match folded.fold:
         case "sum":
-            return show(folded.lift, dialect, OPS["add"].precedence + 1)
+            return f"{place} += {value};"
         case "prod":
-            return show(folded.lift, dialect, OPS["mul"].precedence + 1)
+            return f"{place} *= {value};"
         case "max" | "min":
-            return dialect.text(folded.lift)
+            return f"{place} = {folded_into(folded, place, value, dialect)};"
 
 
 def folded_into(folded: Folded, left: str, right: str, dialect: CudaDialect) -> str:
@@ -230,6 +234,13 @@ def _pivot(pivot: Pivot, monoid: Monoid, dialect: CudaDialect) -> PivotView:
                      moved=dialect.text(moved))
 
 
+def _about(level: Level, monoid: Monoid) -> str:
+    """The pivots that a level's sums are relative to: a, b and c."""
+    used = {name for m in level.moving for name in m.pivots}
+    *others, last = [p.name for p in monoid.pivots if p.name in used] or ["pivot"]
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def _levels(monoid: Monoid, dialect: CudaDialect) -> list[LevelView]:
     found: list[LevelView] = []
     known: list[PivotView] = []
@@ -240,7 +251,8 @@ def _levels(monoid: Monoid, dialect: CudaDialect) -> list[LevelView]:
         needed = {n for m in level.moving for _, factor in m.transport for n in variables(factor)}
         found.append(LevelView(
             suffix=f"_{number + 1}" if number else "",
-            tag=f", Level<{number + 1}>" if len(monoid.levels) > 1 else "", pivots=tuple(own),
+            tag=f", Level<{number + 1}>" if len(monoid.levels) > 1 else "",
+            about=_about(level, monoid), pivots=tuple(own),
             moves=tuple(p for p in known if p.move in needed),
             moved=tuple(
                 (m.name, dialect.text(rename(monoid.transported(m, "s"), given)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect, divisor, divisor_name
@@ -55,7 +55,8 @@ class StripSweepPrinter(SweepPrinter):
         )
 
     def _used(
-        self, lines: Iterable[Line], columns: bool, held: Iterable[str] = ()
+        self, lines: Iterable[Line], columns: bool, held: Iterable[str] = (),
+        repacked: Collection[str] = (),
     ) -> tuple[list[str], list[str], list[str]]:
         """Parameters and arguments; there are no edges."""
         names = uses_of(lines) | {*held}

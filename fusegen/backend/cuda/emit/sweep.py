@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -65,7 +65,7 @@ class SweepPrinter:
         found = SweepView(
             number=sweep.number, first=sweep is self.kernel.sweeps[0],
             last=sweep is self._last(),
-            items=self.schedule.items, algorithm=sweep.algorithm,
+            items=self.schedule.items,
             state=self.state, total=self.total, part=f"part_of_{self.total}",
             visit=home.tiles if home.tiles and waits else home.visit, meet=merge.meet,
             reduce=merge.function(meeting), meeting=merge.arguments(meeting),
@@ -111,7 +111,7 @@ class SweepPrinter:
         fold_args += [a for _, a in peaks]
         used, args, edges = self._used(
             [*view.fold_lines, *view.fold_pairs, *lifted], view.fold_columns,
-            view.state.held if view.state else (),
+            view.state.held if view.state else (), view.repacked,
         )
         maps = [f"Items<{kind}, kCount>& {items}" for kind, _, items, _ in view.stores]
         map_args = [items for _, _, items, _ in view.stores]
@@ -127,14 +127,15 @@ class SweepPrinter:
         )
 
     def _used(
-        self, lines: Iterable[Line], columns: bool, held: Iterable[str] = ()
+        self, lines: Iterable[Line], columns: bool, held: Iterable[str] = (),
+        repacked: Collection[str] = (),
     ) -> tuple[list[str], list[str], list[str]]:
         """Parameters, arguments for a chunk, and arguments for an element at the edge."""
         names = uses_of(lines) | {*held}
         params, args, edges = [], [], []
         for load in (s.load for s in self.sources.values() if s.load):
             if f"{load.name}_items" in names:
-                constant = "" if load.narrow else "const "
+                constant = "" if load.name in repacked else "const "
                 params.append(f"{constant}Items<{load.type}, kCount>& {load.name}_items")
                 args.append(f"{load.name}_items")
                 edges.append(f"{load.name}_edge")
@@ -184,7 +185,7 @@ class SweepPrinter:
             name=best.name, k=best.k, way=self.schedule.lists, plan=plan, short=short,
             value_type=self.dialect.type_of(best.kind),
             key="WideKey" if plan.key.wide else "unsigned long long",
-            keys=short.keys if short
+            keys=f"{title}Keys", made=short.keys if short
             else f"{'WideKeys' if plan.key.wide else 'PackedKeys'}<{made}>",
             plan_type=f"{title}Plan", list_type=f"{title}List",
             peak=f"chunk.{same.name}" if same else f"{best.name}_peak",

@@ -25,7 +25,8 @@ class ListView:
     plan: ListPlan  # where candidates are streamed
     short: ShortList | None  # where lanes hold a row
     key: str  # C++ type of its candidates
-    keys: str  # and of what makes them from values and columns
+    keys: str  # the type that makes them from values and columns
+    made: str  # what that is
     plan_type: str  # of the plan, where candidates are streamed
     list_type: str  # and of the list
     value_type: str
@@ -59,6 +60,7 @@ class LiftView:
     """How a chunk's sums about one level of pivots are made; `tag` names the rebase."""
 
     tag: str
+    about: str  # the pivots' names
     anchors: tuple[tuple[str, str], ...]
     divisors: tuple[Line, ...]  # their declarations
     lines: tuple[Line, ...]
@@ -77,7 +79,6 @@ class SweepView:
     first: bool  # of its kernel
     last: bool  # of those that go over the row
     items: int  # of a chunk
-    algorithm: str
     state: StateView | None
     total: str  # the row's state once folded
     part: str  # a block's, where blocks share a row

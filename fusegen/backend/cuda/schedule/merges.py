@@ -145,7 +145,7 @@ class ThroughCluster(AnyMerge):
     def array(self, meeting: Meeting) -> str:
         warps = "kMostThreads / 32"
         return meeting.array(
-            f"kBlocks + {warps}" if meeting.lists else f"{MAX_CLUSTER} * {warps}"
+            f"kBlocks + {warps}" if meeting.lists else f"kMostBlocks * {warps}"
         )
 
     def latency(self, threads: int, blocks: int, few: FewRows) -> float:

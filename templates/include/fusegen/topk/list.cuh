@@ -83,7 +83,7 @@ __device__ __forceinline__ void raise_to(
     List::Team::sync();
 }
 
-// Drops those of `count` candidates that are below an threshold. Every thread of the team takes part, after a
+// Drops those of `count` candidates that are below a threshold. Every thread of the team takes part, after a
 // barrier.
 template <typename List>
 __device__ __forceinline__ void drop_below(
