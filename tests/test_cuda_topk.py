@@ -277,6 +277,16 @@ def test_rows_that_begin_with_a_guess(row: str, stages: int) -> None:
     check(x, k, schedule=schedule)
 
 
+def test_lists_that_their_first_tile_says_nothing_of_begin_with_a_guess_as_well() -> None:
+    for dtype in ("float64", "int64"):
+        source = fg.library.topk.source("sm_90", dtype, 129_024, n_rows=4000, k=2500, include=True)
+        assert "kGroups = 0" in source
+        assert "if (guess) guess_threshold(" in source
+    x = np.stack([ROWS[name](30_000, np.random.default_rng(7)) for name in ("random", "equal")])
+    case = check(x, 2500, n_rows=100_000)
+    assert "if (guess) guess_threshold(" in case.work(n_rows=100_000).source
+
+
 @pytest.mark.parametrize("shift", [0, 3])
 def test_tiles_of_formulas_are_read_again(shift: int) -> None:
     """Steps of products with what rows share, aligned as they are or not."""
