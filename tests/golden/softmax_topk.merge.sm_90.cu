@@ -100,7 +100,6 @@ softmax_topk_merge_kernel(
     if (rank == 0 && mine < n_rows) store(total, merged);
 
     // top: each entry finds its place by how many are ahead of it.
-    const ListOfStates<float, 5, 8, 32>
-        top_lists{row_states, states_outer_stride, n_cols};
+    const ListOfStates<float, 5, 8, 32> top_lists{row_states, states_outer_stride, n_cols};
     if (mine < n_rows) store_best<Team::kThreads, 8, 32>(top_lists, merged, rank);
 }
