@@ -3,7 +3,7 @@
     python benchmarks/host_bench.py [--output benchmarks/results/NAME.json]
 
 Microseconds per call: the median over groups of calls, the device awaited between groups so that
-its queue stays short. Rows are few: the device is done before the host.
+its queue stays short; all cases in turns. Rows are few: the device is done before the host.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import fusegen as fg
 from fusegen.backend.cpu.helper import HELPER
 
 ROWS, COLS = 16, 1024
-GROUP, GROUPS, WARM_UP = 100, 200, 20
+GROUP, GROUPS, WARM_UP, TURNS = 100, 200, 20, 20
 
 KERNEL = r"""
 extern "C" __global__ void copy(const float* __restrict__ x, float* out, long long n)
@@ -38,16 +38,21 @@ extern "C" __global__ void copy(const float* __restrict__ x, float* out, long lo
 
 def microseconds(call: Callable[[], Any], groups: int = GROUPS) -> float:
     """Of the host, per call."""
+    return statistics.median(_groups(call, groups, WARM_UP)) / GROUP * 1e6
+
+
+def _groups(call: Callable[[], Any], groups: int, warm_up: int) -> list[float]:
+    """Seconds of each group."""
     times = []
-    for group in range(WARM_UP + groups):
+    for group in range(warm_up + groups):
         cupy.cuda.Device().synchronize()
         start = time.perf_counter()
         for _ in range(GROUP):
             call()
-        if group >= WARM_UP:
+        if group >= warm_up:
             times.append(time.perf_counter() - start)
     cupy.cuda.Device().synchronize()
-    return statistics.median(times) / GROUP * 1e6
+    return times
 
 
 def bare_launch() -> Callable[[], Any]:
@@ -90,16 +95,19 @@ def torch_calls() -> Iterator[tuple[str, Any]]:
 
 
 def measure() -> dict[str, float]:
-    """Every case's microseconds, printed as they come."""
+    """Every case's microseconds."""
     x = cupy.random.standard_normal((ROWS, COLS), dtype=cupy.float32)
     cases = [("bare CuPy launch", bare_launch())]
     cases += [(f"CuPy array: {name}", call) for name, call in fusegen_calls(x)]
     cases += torch_calls()
-    found: dict[str, float] = {}
-    for name, call in cases:
-        found[name] = microseconds(call)
-        ratio = found[name] / found["bare CuPy launch"]
-        print(f"{name:48s}{found[name]:8.2f} us {ratio:6.2f} × a bare launch", flush=True)
+    times: dict[str, list[float]] = {name: [] for name, _ in cases}
+    for turn in range(TURNS):
+        for name, call in cases:
+            times[name] += _groups(call, GROUPS // TURNS, 1 if turn else WARM_UP)
+    found = {name: statistics.median(spent) / GROUP * 1e6 for name, spent in times.items()}
+    for name, one in found.items():
+        ratio = one / found["bare CuPy launch"]
+        print(f"{name:48s}{one:8.2f} us {ratio:6.2f} × a bare launch")
     return found
 
 
