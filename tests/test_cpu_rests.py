@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -12,8 +13,10 @@ import pytest
 from support.forked import child
 
 import fusegen as fg
-from fusegen.backend.cpu.emit.kept import KEPT_BYTES
+from fusegen.backend.cpu.emit.kept import KEPT_BYTES, kept_terms
 from fusegen.backend.cpu.toolchain import find_compiler
+from fusegen.ir.expr import Var, walk
+from fusegen.ir.kernel import Let
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 
@@ -135,6 +138,17 @@ def test_kept_terms_beside_divisors_of_any_size():
         if t != 3e-39:  # where products with a subnormal number have few digits
             np.testing.assert_allclose(found["p"], softmax(y), rtol=2e-5, atol=1e-12)
             np.testing.assert_allclose(found["q"], q.astype("f4"), rtol=2e-5)
+
+
+def test_terms_are_kept_for_a_sweep_that_has_them():
+    """And not for one that would change because nothing needs its lets."""
+    (kernel,) = fg.library.softmax.work(target="x86-64-v3").typed.program().kernels
+    assert kept_terms(kernel, 256) is not None
+    first, second = kernel.sweeps
+    (store,) = second.element_stores
+    x = next(e for e in walk(store.value) if isinstance(e, Var) and e.name == "x")
+    without = replace(second, element_stores=(replace(store, value=x),), lets=(Let("one", x),))
+    assert kept_terms(replace(kernel, sweeps=(first, without)), 256) is None
 
 
 def test_rows_too_long_to_be_kept():

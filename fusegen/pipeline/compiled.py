@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fusegen.backend.arrays.adopt import adopt, adopt_all, one_memory
 from fusegen.backend.arrays.columns import check_columns
-from fusegen.backend.arrays.rows import Axes, Rows, plain_axis, rows_of
+from fusegen.backend.arrays.rows import Axes, Rows, rows_of
 from fusegen.backend.backend import Target
 from fusegen.backend.memory import Adopted, Shape
 from fusegen.backend.registry import HERE, backend_at, backend_of, target_named
 from fusegen.compile.passes import Work
 from fusegen.ir.dtypes import DType, dtype_of
 from fusegen.ir.errors import ArgumentError
-from fusegen.lang.blame import blames
 from fusegen.lang.signature import Signature, check_flag
 from fusegen.pipeline.call import prepare
-from fusegen.pipeline.remembered import MISS, Recall
+from fusegen.pipeline.remembered import Recall, Served
 from fusegen.pipeline.variants import Choices, Key, Variants
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ class Spec:
     dtype: Any = "float32"
 
 
-class Compiled:
+class Compiled(Served):
     """A pipeline compiled for given types, constants, form and target; call it with arrays.
 
     `.source` generated text, `.plan` sweeps and accesses, `.schedule` the backend's choices,
@@ -59,17 +58,11 @@ class Compiled:
         if memory.single and rows.n_rows:
             variants.executable(key)
 
-    @blames
-    def __call__(
-        self, *arrays: Any, axis: Axes = -1, out: Any = None, keepdims: bool = False, **named: Any
+    def _look(
+        self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any,
+        rest: tuple[Axes, bool],
     ) -> Any:
-        """Run on arrays of the types compiled for; see Pipeline.__call__."""
-        if axis.__class__ is not int:
-            axis = plain_axis(axis)
-        rest = (axis, keepdims)
-        done = self._recall.find(arrays, named, out, rest)
-        if done is not MISS:
-            return done
+        axis, keepdims = rest
         present = self.signature.bind_arrays(arrays, named)
         adopted = adopt_all(present)
         found, dtypes = {n: a.dtype for n, a in adopted.items()}, self._variants.typed.dtypes

@@ -11,18 +11,17 @@ from typing import Any
 from fusegen.backend.arrays.adopt import adopt_all, one_memory
 from fusegen.backend.arrays.columns import Rule
 from fusegen.backend.arrays.layout import Layout, lay_out
-from fusegen.backend.arrays.rows import Axes, plain_axis
+from fusegen.backend.arrays.rows import Axes
 from fusegen.backend.backend import Executable
 from fusegen.backend.export.opened import Opened, opened
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType, dtype_of
 from fusegen.ir.errors import ArgumentError
 from fusegen.ir.loc import Loc
-from fusegen.lang.blame import blames
 from fusegen.lang.signature import Signature, check_flag
 from fusegen.pipeline.call import run_on
 from fusegen.pipeline.prebuilt import Prebuilt
-from fusegen.pipeline.remembered import MISS, Recall
+from fusegen.pipeline.remembered import Recall, Served
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class _Ran:
     constants: Mapping[str, Any] = field(default_factory=dict)  # none: they are part of the code
 
 
-class Loaded:
+class Loaded(Served):
     """A pipeline that `export` wrote and `fusegen.load` read: call it with arrays.
 
     It takes the types that it was exported for, on the processors and GPUs that it was exported
@@ -66,18 +65,11 @@ class Loaded:
         """Loaded again where it is unpickled, from the same path."""
         return load, (str(self.path),)
 
-    @blames
-    def __call__(
-        self, *arrays: Any, axis: Axes = -1, out: Any = None, keepdims: bool = False, **named: Any
+    def _look(
+        self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any,
+        rest: tuple[Axes, bool],
     ) -> Any:
-        """Run where the arrays live; see Pipeline.__call__. Raises ArgumentError, ShapeError,
-        DTypeError, or BackendError."""
-        if axis.__class__ is not int:
-            axis = plain_axis(axis)
-        rest = (axis, keepdims)
-        done = self._recall.find(arrays, named, out, rest)
-        if done is not MISS:
-            return done
+        axis, keepdims = rest
         adopted = adopt_all(self.signature.bind_arrays(arrays, named))
         one_memory(adopted)
         variant = self._variant({n: a.dtype for n, a in adopted.items()})

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from fusegen.backend.arrays.layout import Layout
 from fusegen.backend.arrays.results import maker
+from fusegen.backend.arrays.rows import Axes, plain_axis
 from fusegen.backend.arrays.spans import reach
 from fusegen.backend.backend import Bindable, Bound, Executable, Helped
 from fusegen.backend.words import address
@@ -22,6 +23,7 @@ from fusegen.ir.literals import constant_key
 from fusegen.ir.nesting import nest
 from fusegen.ir.shared import Lock
 from fusegen.ir.varying import Formula, magnitude_of
+from fusegen.lang.blame import blames
 from fusegen.pipeline.numbers import Scalars, plain_constants
 
 MISS = object()
@@ -182,6 +184,32 @@ class Recall:
         except (KeyError, TypeError, RuntimeError):  # no reader, None from it, a library's refusal
             return None
         return tuple(key), pointers
+
+
+class Served:
+    """What is made for given types, and called with arrays: calls like earlier ones are served from
+    memory, others looked at in full."""
+
+    _recall: Recall
+
+    @blames
+    def __call__(
+        self, *arrays: Any, axis: Axes = -1, out: Any = None, keepdims: bool = False, **named: Any
+    ) -> Any:
+        """Run on arrays of those types, where they live; see Pipeline.__call__. Raises
+        ArgumentError, ShapeError, DTypeError, or BackendError."""
+        if axis.__class__ is not int:
+            axis = plain_axis(axis)
+        rest = (axis, keepdims)
+        found = self._recall.find(arrays, named, out, rest)
+        return self._look(arrays, named, out, rest) if found is MISS else found
+
+    def _look(
+        self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any,
+        rest: tuple[Axes, bool],
+    ) -> Any:
+        """A call looked at in full, and remembered."""
+        raise NotImplementedError
 
 
 def _add(array: Any, key: list[Any], pointers: list[int]) -> None:

@@ -16,7 +16,6 @@ from fusegen.backend.cpu.emit.sources import printed
 from fusegen.backend.cpu.emit.state import (
     anchor_line,
     anchors_for,
-    folded_into,
     gathers,
     identity_of,
     is_count,
@@ -24,6 +23,7 @@ from fusegen.backend.cpu.emit.state import (
     zero_of,
 )
 from fusegen.backend.emit.comments import noted
+from fusegen.backend.emit.folds import folded_into
 from fusegen.backend.emit.lines import Line
 from fusegen.ir.expr import Call, Expr, Var, variables
 from fusegen.ir.kernel import COLUMN, Kernel, Sweep, used_in
@@ -124,13 +124,13 @@ class AbsorbPrinter:
         if _is_extreme(f):
             return f"{f.name}_lanes.take({lift});"
         lift = f"({lift})" if _is_loose(f) and not self.lanes.partly else lift
-        return f"{f.name}_lanes = {folded_into(f, f'{f.name}_lanes', lift)};"
+        return f"{f.name}_lanes = {folded_into(f, f'{f.name}_lanes', lift, fg)};"
 
     def _joined(self, f: Folded, shared: Iterable[str]) -> str:
         if is_count(f):
             return f"state.{f.name} + {self.row.real}(end - begin)"
         part = f"chunk_{f.name}" if f.name in shared else _across(f)
-        return folded_into(f, f"state.{f.name}", part)
+        return folded_into(f, f"state.{f.name}", part, fg)
 
     def _pivots(self, number: int, level: Level) -> Phase:
         """The pivots with this chunk in, and the sums so far moved to them."""

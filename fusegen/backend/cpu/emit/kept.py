@@ -72,8 +72,9 @@ def kept_terms(kernel: Kernel, chunk: int) -> Kept | None:
             for sweep in kernel.sweeps[position + 1 :]:
                 if not sweep.monoid.is_empty or not _same_items(maker, sweep):
                     continue
-                again, divisors = _of_terms(sweep, term, _row_values(kernel))
-                if again != sweep:
+                found = _of_terms(sweep, term, _row_values(kernel))
+                if found is not None:
+                    again, divisors = found
                     return Kept(relative, pivot, maker.number, (known, *divisors), again, chunk)
     return None
 
@@ -127,16 +128,16 @@ def _term(relative: str) -> Expr:
 
 def _of_terms(
     sweep: Sweep, term: Expr, row_values: Collection[str]
-) -> tuple[Sweep, tuple[str, ...]]:
+) -> tuple[Sweep, tuple[str, ...]] | None:
     """The sweep with kept terms in place of what computes them, and the row value, if there is one,
-    that all of them are divided by there: that is done to the factor that moves them."""
+    that all of them are divided by there: that is done to the factor that moves them. None where it
+    has no such term."""
     again = _over(sweep, {term: TERM})
-    if again == sweep:
-        return sweep, ()
+    if not any(TERM in walk(expr) for expr in _expressions(again)):
+        return None
     again = _over(again, {Var(let.name, "float", varying=True): TERM
                           for let in again.lets if let.expr == TERM})
-    exprs = [*(let.expr for let in again.lets), *(s.value for s in again.element_stores)]
-    parts = [e for x in exprs for e in walk(x)]
+    parts = [e for x in _expressions(again) for e in walk(x)]
     divisions = [e for e in parts if isinstance(e, Call) and e.op == "div" and e.args[0] == TERM]
     divisors = {e.args[1] for e in divisions}
     kept = cast(Source, FromKept())  # of a program that no other backend sees
@@ -148,6 +149,10 @@ def _of_terms(
             return _over(again, {Call("div", (TERM, divisor)): TERM}), (name,)
         case _:
             return again, ()
+
+
+def _expressions(sweep: Sweep) -> list[Expr]:
+    return [*(let.expr for let in sweep.lets), *(s.value for s in sweep.element_stores)]
 
 
 def _over(sweep: Sweep, values: Mapping[Expr, Expr]) -> Sweep:

@@ -8,6 +8,7 @@ from fusegen.backend.cpu.emit.dialect import ROW, CpuDialect
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.own import OwnView, own_view
 from fusegen.backend.cpu.emit.scope import RowScope
+from fusegen.backend.emit.folds import folded_into
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.ir.dtypes import Kind
 from fusegen.ir.expr import Lit, Var, text, variables
@@ -190,19 +191,6 @@ def anchor_text(pivot: Pivot, dialect: CpuDialect) -> str:
     return value if pivot.action == "same" else f"{fg(pivot.action + '_anchor')}({value})"
 
 
-def folded_into(folded: Folded, left: str, right: str) -> str:
-    """`left ⊕ right` of a base monoid."""
-    match folded.fold:
-        case "sum":
-            return f"{left} + {right}"
-        case "prod":
-            return f"{left} * {right}"
-        case "max":
-            return f"{fg('greater_of')}({left}, {right})"
-        case "min":
-            return f"{fg('lesser_of')}({left}, {right})"
-
-
 def _merge(monoid: Monoid, scope: RowScope, dialect: CpuDialect) -> list[Line]:
     used = {n for p in monoid.pivots for n in variables(p.value)}
     lines: list[Line] = []
@@ -212,7 +200,7 @@ def _merge(monoid: Monoid, scope: RowScope, dialect: CpuDialect) -> list[Line]:
         lines += scope.locals([*(p.value for p in monoid.pivots), *given], own=own)
     first = [f for f in monoid.folded if f.name in used]
     for f in first:
-        value = folded_into(f, f"state.{f.name}", f"part.{f.name}")
+        value = folded_into(f, f"state.{f.name}", f"part.{f.name}", fg)
         lines.append(Line(f"const {dialect.type_of(f.kind)} {f.name} = {value};"))
     for number, level in enumerate(monoid.levels):
         lines += [anchor_line(p, dialect) for p in level.pivots]
@@ -225,7 +213,8 @@ def _merge(monoid: Monoid, scope: RowScope, dialect: CpuDialect) -> list[Line]:
     last = [f"state.{f.name} = {f.name};" for f in first]
     for f in monoid.folded:
         if f not in first:
-            last.append(f"state.{f.name} = {folded_into(f, f'state.{f.name}', f'part.{f.name}')};")
+            joined = folded_into(f, f"state.{f.name}", f"part.{f.name}", fg)
+            last.append(f"state.{f.name} = {joined};")
     last += [f"state.{m.name} += part.{m.name};" for m in monoid.moving]
     last += [f"state.{o.name} = merge(state.{o.name}, part.{o.name});" for o in monoid.own]
     ranked = [c.name for c in monoid.best] + [c.name for c in monoid.lists]

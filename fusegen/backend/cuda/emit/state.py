@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.dialect import CudaDialect
 from fusegen.backend.cuda.emit.exchange import exchange
+from fusegen.backend.emit.folds import folded_into
 from fusegen.backend.emit.render import wrapped
 from fusegen.ir.expr import Var, rename, text, variables
 from fusegen.ir.kernel import Sweep
@@ -186,27 +187,15 @@ def taken_in(folded: Folded, place: str, value: str, dialect: CudaDialect) -> st
         case "prod":
             return f"{place} *= {value};"
         case "max" | "min":
-            return f"{place} = {folded_into(folded, place, value, dialect)};"
-
-
-def folded_into(folded: Folded, left: str, right: str, dialect: CudaDialect) -> str:
-    """`left ⊕ right` of a base monoid."""
-    match folded.fold:
-        case "sum":
-            return f"{left} + {right}"
-        case "prod":
-            return f"{left} * {right}"
-        case "max":
-            return f"{dialect.use('greater_of')}({left}, {right})"
-        case "min":
-            return f"{dialect.use('lesser_of')}({left}, {right})"
+            return f"{place} = {folded_into(folded, place, value, dialect.use)};"
 
 
 def _combine(
     monoid: Monoid, fields: tuple[Field, ...], dialect: CudaDialect
 ) -> Combined | None:
     """None where every member needs a pivot."""
-    values = {f.name: folded_into(f, f"a.{f.name}", f"b.{f.name}", dialect) for f in monoid.folded}
+    values = {f.name: folded_into(f, f"a.{f.name}", f"b.{f.name}", dialect.use)
+              for f in monoid.folded}
     choices = []
     for b in monoid.best:
         order, chosen = dialect.use("above" if b.largest else "below"), f"{b.name}_is_a"
