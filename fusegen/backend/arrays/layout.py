@@ -91,8 +91,8 @@ def lay_out(
     like, outputs = next(iter(adopted.values())), tuple(p for p in params if p.output)
     shapes = {n: tuple(a.array.shape) for n, a in adopted.items()}
     rows = rows_of(graph.inputs, shapes, axis, keepdims)
-    check_columns(graph, rows.n_cols)
     check_labels(adopted)
+    check_columns(graph, rows.n_cols)
     given = flatten(graph.structure, out, len(outputs))
     with like.memory.working(like):  # copies that strides may need run there too
         rows, arrays = _inputs(graph, adopted, rows, strips)
