@@ -49,16 +49,6 @@ class UnknownName(TraceError, AttributeError):
     """A word that the language, or a pipeline value, does not have; says what to write instead."""
 
 
-class ZeroGradient(TraceError):
-    """A gradient that was asked for is 0 for all numbers; says with respect to which input."""
-
-    def __init__(
-        self, what: str, *, where: Loc | None = None, why: str = "", fix: str = "", wrt: str = "",
-    ) -> None:
-        self.wrt = wrt
-        super().__init__(what, where=where, why=why, fix=fix)
-
-
 class DTypeError(PipelineError):
     """An operation does not exist for the element types it was given."""
 

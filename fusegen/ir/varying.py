@@ -123,6 +123,15 @@ class Guard:
         return bool(_QUESTIONS[self.question](*values)) is bool(self.answer)
 
 
+    def ask(self, constants: Mapping[str, Any]) -> None:
+        """The same of Numbers: the text that they are of depends on the answer as well."""
+        values = [computed(a, constants) for a in self.args]
+        if self.question in _QUESTIONS:
+            _QUESTIONS[self.question](*values)
+        elif type(values[0]) is Number:
+            values[0].magnitude()
+
+
 @dataclass(slots=True)
 class Book:
     """What one trace asks of its constants."""

@@ -55,12 +55,15 @@ def _differentiated(
     given, moves = asked.named(primals), asked.named(tangents)
     names = tuple(n for n, t in moves.items() if not isinstance(t, ad.Zero))
     floats = tuple(i for i, o in enumerate(outputs) if jnp.issubdtype(o.dtype, jnp.floating))
-    left = left_by(asked.call, given, outputs, names, shapes) if floats and names else None
+    same = all(o.dtype == given[n].dtype for n in names for o in outputs)
+    left = left_by(asked.call, given, names, outputs=same, framework=shapes) \
+        if floats and names else None
     if left is None:
         return outputs, found
-    linear = Linear(asked, left.wanted, left.kept, len(left.saved), tuple(map(_kind, primals)),
+    saved = left.saved(asked.call.constants, given, outputs)
+    linear = Linear(asked, left.wanted, left.kept, len(saved), tuple(map(_kind, primals)),
                     tuple(map(_kind, outputs)), floats)
-    operands = aligned([*left.saved, *(moves[n] for n in left.wanted)])
+    operands = aligned([*saved, *(moves[n] for n in left.wanted)])
     made = TANGENTS.bind(*operands, linear=linear)
     for i, tangent in zip(floats, made, strict=True):
         found[i] = tangent

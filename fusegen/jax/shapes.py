@@ -10,6 +10,7 @@ from jax import numpy as jnp
 from fusegen.backend.arrays.rows import Axes, Rows, rows_of
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType, dtype_of
+from fusegen.library.column_sums import Flat
 
 
 def dtype_in(array: Any) -> DType:
@@ -23,6 +24,13 @@ def rows_in(
                    keepdims)
 
 
+flat = Flat
+
+
+def is_known(shapes: Sequence[Any]) -> bool:
+    return all(type(n) is int for _, shape, _ in shapes for n in shape)
+
+
 def zeros_in(like: Any) -> Any:
     return jnp.zeros(like.shape, like.dtype)
 
@@ -33,8 +41,16 @@ def summed_to(array: Any, shape: Sequence[int]) -> Any:
     return array.sum((*range(more), *axes)).reshape(shape)
 
 
+def packed(array: Any) -> Any:
+    return array  # XLA lays them out
+
+
 def fronted(array: Any, axis: int) -> Any:
     return jnp.moveaxis(array, axis, 0)
+
+
+def entries(array: Any) -> Sequence[Any]:
+    return [array[i] for i in range(array.shape[0])]
 
 
 def spread_to(array: Any, shape: Sequence[int]) -> Any:

@@ -100,6 +100,16 @@ def is_tracing() -> bool:
     return ACTIVE.get() is not None
 
 
+@contextmanager
+def apart() -> Iterator[None]:
+    """While a text is traced: a graph is made that has nothing of it."""
+    token = ACTIVE.set(None)
+    try:
+        yield
+    finally:
+        ACTIVE.reset(token)
+
+
 def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any]) -> g.Graph:
     """Trace the pipeline with the inputs `present` (the rest are None) and these constants.
 

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fusegen.backend.arrays.rows import Axes, Rows
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType
+from fusegen.library.column_sums import Flat
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """What stands for an array where its shape and type alone are asked for."""
+
+    shape: Any
+    dtype: Any
 
 
 class Framework(Protocol):
@@ -21,14 +31,27 @@ class Framework(Protocol):
     ) -> Rows:
         """Rows and columns that the arrays agree on. Raises ShapeError."""
 
+    def is_known(self, shapes: Sequence[Any]) -> bool:
+        """Are the sizes in (name, shape, type) numbers, and no symbols?"""
+
+    def flat(self) -> Flat:
+        """What lays rows out for sums over them."""
+
     def zeros_in(self, like: Any) -> Any:
         """An array of this one's shape and type."""
 
     def summed_to(self, array: Any, shape: Sequence[Any]) -> Any:
         """The array, summed over the axes along which this shape was broadcast to it."""
 
+    def packed(self, array: Any) -> Any:
+        """The array as kernels read it, so that calls with others like it are remembered: one that
+        was broadcast, as cotangents of sums are, is copied."""
+
     def fronted(self, array: Any, axis: int) -> Any:
         """The array with this axis before all others."""
+
+    def entries(self, array: Any) -> Sequence[Any]:
+        """The array's parts along its first axis."""
 
     def spread_to(self, array: Any, shape: Sequence[Any]) -> Any:
         """The array broadcast to this shape."""

@@ -15,7 +15,7 @@ from fusegen.backend.host.threads import load
 from fusegen.backend.results_on_disk import kept
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Obligation
-from fusegen.ir.errors import ArgumentError, TraceError, ZeroGradient
+from fusegen.ir.errors import ArgumentError, TraceError
 from fusegen.ir.graph_text import formula
 from fusegen.ir.kinds import assumed_dtypes, infer_kinds
 from fusegen.ir.names import Taken
@@ -31,7 +31,7 @@ from fusegen.library.grad_columns import ColumnGradient
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.traces import MOST
 from fusegen.rewrite.adjoint.reverse import Reverse
-from fusegen.rewrite.adjoint.transplant import Text, transplant
+from fusegen.rewrite.adjoint.transplant import Text, scalars_of, transplant
 
 
 class Gradient(Pipeline):
@@ -105,7 +105,7 @@ class Gradient(Pipeline):
         reverse = Reverse(wanted, self._prover(own, constants, tuple(outputs)))
         for position, (name, _) in self._cotangents.items():
             reverse.add(outputs[position], lift(given[name]))
-        found = [self._written(reverse, node, name)
+        found = [_written(reverse, node, f"grad_{name}")
                  for node, name in zip(wanted, self.wrt, strict=True)]
         present = frozenset(n for n, v in given.items() if v is not None)
         self._proofs.put((present, constants_key(constants)), tuple(reverse.proofs))
@@ -118,7 +118,7 @@ class Gradient(Pipeline):
         arrays = self.forward.signature.arrays
         present = frozenset(n for n, v in zip(arrays, own, strict=True) if v is not None)
         numbers = {n: raw(v) for n, v in constants.items()}
-        digest = self.forward.traced(present, numbers).digest
+        digest = self.forward.traces.varied(present, numbers).digest
         names = unique_names(g.topological(outputs), builder())
         varying = sorted(n for n, v in constants.items() if type(v) is Number)
 
@@ -142,25 +142,21 @@ class Gradient(Pipeline):
         assert isinstance(value.node, g.Input)  # the tracer's own: see _inline
         return value.node
 
-    def _written(self, reverse: Reverse, node: g.Input, name: str) -> Value:
-        if not reverse.found.get(node):
-            raise ZeroGradient(
-                f"{self.forward.name} has the gradient 0 with respect to {name}", where=node.loc,
-                why="No floating-point path without a jump leads from it to an output.",
-                fix="Leave it out of wrt=.", wrt=name,
-            )
-        found = Value(reverse.write(node))
-        builder().labels.setdefault(found.node, f"grad_{name}")
-        return found
-
     def _inline(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         """Inside another pipeline: derived on its own first, so that arguments which are equal, or
         equal to something in the text, are told apart."""
         present, constants = self.bind(arrays, named)
         graph = self.traced(frozenset(present), constants).graph
         given: dict[g.Node, g.Node] = {i: lift(present[i.name]) for i in graph.inputs}
+        given |= scalars_of(graph, constants)
         moved = transplant(graph.outputs, given, graph)
         return nest(graph.structure, [Value(node) for node in moved])
+
+
+def _written(reverse: Reverse, node: g.Input, name: str) -> Value:
+    found = Value(reverse.write(node))
+    builder().labels.setdefault(found.node, name)
+    return found
 
 
 def _settled(proof: Obligation) -> bool:
@@ -188,10 +184,12 @@ def grad(
                             fix="Decorate the function with @fg.pipeline.")
     bound = pipeline.signature.bind_constants(constants)
     asked = wrt if wrt is None or isinstance(wrt, str) else check_names("wrt", wrt)
-    key = ("grad", asked, constants_key(bound))
+    base = pipeline.traces.varied(frozenset(pipeline.signature.arrays), bound)
+    rest = {n: v for n, v in bound.items() if n not in base.graph.varying}
+    key = ("grad", asked, constants_key(rest), base.digest, base.graph.guards)
     found: Gradient | ColumnGradient | None = pipeline.derived.get(key)
     if found is None:
-        found = pipeline.derived.put(key, _gradient(pipeline, asked, bound))
+        found = pipeline.derived.put(key, _gradient(pipeline, asked, base.graph))
     return found
 
 
@@ -205,9 +203,8 @@ def _again(forward: Pipeline, wrt: tuple[str, ...], constants: dict[str, Any]) -
 
 
 def _gradient(
-    pipeline: Pipeline, wrt: str | tuple[str, ...] | None, constants: dict[str, Any]
+    pipeline: Pipeline, wrt: str | tuple[str, ...] | None, base: g.Graph
 ) -> Gradient | ColumnGradient:
-    base = pipeline.traced(frozenset(pipeline.signature.arrays), constants).graph
     inputs = {i.name: i for i in base.inputs}
     names = _named(pipeline, base, wrt)
     columns = [n for n in names if inputs[n].axis is g.Axis.PER_COLUMN]

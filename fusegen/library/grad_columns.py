@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from inspect import Parameter
 from typing import Any
 
-import numpy as np
-
 from fusegen.backend.arrays.adopt import adopt_all, one_memory
 from fusegen.backend.arrays.results import hand_back, new_result
 from fusegen.backend.arrays.rows import Rows, rows_of
 from fusegen.backend.memory import Adopted
+from fusegen.compile.passes import Traced
 from fusegen.ir import graph as g
-from fusegen.ir.errors import ArgumentError, DTypeError, TraceError
+from fusegen.ir.errors import DTypeError, TraceError
 from fusegen.ir.kernel import Param
 from fusegen.ir.shared import Recent
 from fusegen.lang import lang as fg
@@ -24,23 +23,15 @@ from fusegen.lang.lines import here
 from fusegen.lang.signature import constants_key
 from fusegen.lang.trace import is_tracing
 from fusegen.lang.value import PerColumn, PerRow, Value
+from fusegen.library.column_sums import Stages, Summing
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.traces import MOST
-from fusegen.rewrite.adjoint.transplant import Text, transplant
-
-
-@dataclass(frozen=True, slots=True)
-class Stages:
-    """The two pipelines of a column gradient.
-
-    rows: the row statistics that the contributions need, one value per row each, in the precision
-    of the sums; None if they need none. columns: Σ over rows, to be called with axis=0 on
-    (n_rows, n_cols) arrays. There, what is one per row is one per entry of the reduced axis, a
-    `PerColumn` input, and what is one per column is a `PerRow` input.
-    """
-
-    rows: Pipeline | None
-    columns: Pipeline
+from fusegen.rewrite.adjoint.transplant import (
+    Text,
+    scalars_of,
+    transplant,
+    varying_parameters,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +76,7 @@ class ColumnGradient:
         present, constants = self.contributions.bind(arrays, named)
         adopted = adopt_all(present)
         one_memory(adopted)
-        inputs = self._graph(frozenset(present), constants).inputs
+        inputs = self._traced(frozenset(present), constants).graph.inputs
         rows = rows_of(inputs, {n: tuple(a.array.shape) for n, a in adopted.items()}, axis)
         weight = adopted[self.wrt]
         if weight.dtype.kind != "float":
@@ -94,35 +85,40 @@ class ColumnGradient:
             return _zeros(next(iter(adopted.values())), weight)
         wide = any(a.dtype.name == "float64" for a in adopted.values())
         types = ("float64" if wide else "float32", weight.dtype.name)
-        found = self.summed(present, constants, rows, *types)
+        found = self.summing(frozenset(present), constants, rows, *types).run(present, constants)
         shape = weight.array.shape
         return found if len(shape) == 1 else found.reshape(shape)
 
+    @property
+    def cotangents(self) -> Mapping[int, str]:
+        """See `Gradient`."""
+        found: Mapping[int, str] = self.contributions.cotangents  # type: ignore[attr-defined]
+        return found
+
     def reads(self, present: frozenset[str], constants: Mapping[str, Any]) -> frozenset[str]:
         """The arrays, cotangents among them, whose values count, not only their shapes."""
-        graph = self._graph(present, constants)
-        return frozenset(i.name for i in g.topological(graph.outputs) if isinstance(i, g.Input))
+        nodes = g.topological(self._traced(present, constants).graph.outputs)
+        return frozenset(i.name for i in g.arrays_in(nodes))
 
-    def summed(
-        self, arrays: Mapping[str, Any], constants: Mapping[str, Any], rows: Rows, precision: str,
+    def summing(
+        self, present: frozenset[str], constants: Mapping[str, Any], rows: Rows, precision: str,
         result: str,
-    ) -> Any:
-        """Both stages on at least one row: (n_cols,) of type `result`."""
-        present = frozenset(arrays)
+    ) -> Summing:
+        """What sums for these inputs, constants like these, rows, and types of statistics and
+        result."""
+        graph = self._traced(present, constants).graph
         stages = self.stages(present, constants, precision, result)
-        flat = {i.name: _flat(i, arrays[i.name], rows)
-                for i in self._graph(present, constants).inputs}
-        if stages.rows is not None:
-            flat |= stages.rows(*[flat.get(n) for n in stages.rows.signature.arrays])
-        return stages.columns(*[flat[n] for n in stages.columns.signature.arrays], axis=0)
+        return Summing(stages, graph.inputs, rows, tuple(sorted(graph.varying)))
 
     def stages(
         self, present: frozenset[str], constants: Mapping[str, Any], precision: str = "float32",
         result: str = "float32",
     ) -> Stages:
         """Both pipelines for these inputs and constants, and types of statistics and sum."""
-        traced = self.contributions.traced(present, dict(constants))
-        key = (present, constants_key(constants), precision, result, traced.digest)
+        traced = self._traced(present, constants)
+        fixed = {n: v for n, v in constants.items() if n not in traced.graph.varying}
+        key = (present, constants_key(fixed), traced.graph.guards, precision, result,
+               traced.digest)
         found = self._known.get(key)
         if found is None:
             found = self._known.put(key, _split(traced.graph, self.contributions, precision,
@@ -134,41 +130,47 @@ class ColumnGradient:
         signature = self.contributions.signature
         return self.stages(frozenset(signature.arrays), signature.bind_constants({}))
 
-    def _graph(self, present: frozenset[str], constants: Mapping[str, Any]) -> g.Graph:
-        return self.contributions.traced(present, dict(constants)).graph
+    def _traced(self, present: frozenset[str], constants: Mapping[str, Any]) -> Traced:
+        return self.contributions.traces.varied(present, dict(constants))
 
 
 def _split(graph: g.Graph, origin: Pipeline, precision: str, result: str) -> Stages:
     """Cut the contributions where values of a whole row enter."""
     (output,) = graph.outputs
+    constants = varying_parameters(graph)
     statistics, inputs = _cut(output, graph)
     names = [graph.names[n] for n in statistics]
     rows = None
 
-    def statistics_text(*arrays: Value | None, **_: Any) -> dict[str, Value]:
+    def statistics_text(*arrays: Value | None, **numbers: Any) -> dict[str, Value]:
         given = dict(zip(origin.signature.arrays, arrays, strict=True))
-        leaves: dict[g.Node, g.Node] = {i: _node(given[i.name]) for i in graph.inputs}
+        leaves = scalars_of(graph, numbers) | {i: _node(given[i.name]) for i in graph.inputs}
         moved = transplant(statistics, leaves, graph)
         return {name: fg.cast(Value(n), precision) for name, n in zip(names, moved, strict=True)}
 
-    def columns_text(*arrays: Value) -> Value:
+    def columns_text(*arrays: Value, **numbers: Any) -> Value:
         stands_for = [*statistics, *inputs]
         leaves = {n: _node(a) for n, a in zip(stands_for, arrays, strict=True)}
-        (moved,) = transplant([output], leaves, graph)
-        total = fg.sum(Value(moved))
-        wide = precision == "float64"  # whether or not what is float64 takes part here
-        return fg.cast(fg.cast(total, precision) if wide else total, result)
+        (moved,) = transplant([output], scalars_of(graph, numbers) | leaves, graph)
+        each = Value(moved)
+        if g.extent(moved) is g.Extent.ROW:  # a number, the same for every row
+            wide = next(a for a in arrays if g.extent(a.node) is g.Extent.ELEMENT)
+            each = fg.where(fg.index(wide) >= 0, each, 0.0)
+        total = fg.sum(each)
+        double = precision == "float64"  # whether or not what is float64 takes part here
+        return fg.cast(fg.cast(total, precision) if double else total, result)
 
     if statistics:
         doc = f"Row statistics of {origin.name}: {', '.join(names)}."
         own = inspect.signature(origin.fn).parameters.values()
         arrays = [p for p in own if p.kind is not Parameter.KEYWORD_ONLY]
-        rows = Pipeline(Text(f"{origin.name}_rows", doc, origin.fn, arrays, statistics_text))
+        rows = Pipeline(Text(f"{origin.name}_rows", doc, origin.fn, [*arrays, *constants],
+                             statistics_text))
     swapped = {g.Axis.ELEMENT: Value, g.Axis.PER_COLUMN: PerRow, g.Axis.PER_ROW: PerColumn}
     parameters = [_parameter(name, PerColumn) for name in names]
     parameters += [_parameter(i.name, swapped[i.axis]) for i in inputs]
     text = Text(f"{origin.name}_columns", f"{origin.name}, summed over rows.", origin.fn,
-                parameters, columns_text)
+                [*parameters, *constants], columns_text)
     return Stages(rows, Pipeline(text))
 
 
@@ -178,6 +180,8 @@ def _cut(output: g.Node, graph: g.Graph) -> tuple[list[g.Node], list[g.Input]]:
     inputs: dict[g.Input, None] = {}
 
     def visit(node: g.Node) -> None:
+        if isinstance(node, g.Input) and node.axis is g.Axis.SCALAR:
+            return
         if isinstance(node, g.Input):
             inputs[node] = None
         elif isinstance(node, g.Index):
@@ -203,36 +207,6 @@ def _node(value: Value | None) -> g.Node:
 
 def _parameter(name: str, annotation: type) -> Parameter:
     return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=annotation)
-
-
-def _flat(node: g.Input, array: Any, rows: Rows) -> Any:
-    """The user's array with all rows along one axis: (n_rows, n_cols), (n_rows,) or (n_cols,)."""
-    match node.axis:
-        case g.Axis.PER_COLUMN:
-            return array if len(array.shape) == 1 else array.reshape(rows.n_cols)
-        case g.Axis.PER_ROW:
-            return _broadcast(node.name, array, rows.lead).reshape(rows.n_rows)
-        case g.Axis.ELEMENT:
-            array = _broadcast(node.name, array, rows.whole)
-            if not rows.last:
-                last = tuple(range(len(rows.lead), array.ndim))
-                moved = hasattr(array, "movedim")
-                array = (array.movedim(rows.axes, last) if moved
-                         else np.moveaxis(array, rows.axes, last))
-            return array.reshape(rows.n_rows, rows.n_cols)
-
-
-def _broadcast(name: str, array: Any, shape: tuple[int, ...]) -> Any:
-    if tuple(array.shape) == shape:
-        return array
-    if hasattr(array, "expand"):
-        return array.expand(shape)
-    if hasattr(array, "__array_function__"):
-        return np.broadcast_to(array, shape)
-    if hasattr(array, "__array_namespace__"):
-        return array.__array_namespace__().broadcast_to(array, shape)
-    raise ArgumentError(f"{name} has shape {tuple(array.shape)}, the rows {shape}",
-                        fix="Broadcast it first.")
 
 
 def _zeros(like: Adopted, weight: Adopted) -> Any:

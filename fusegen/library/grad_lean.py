@@ -19,7 +19,12 @@ from fusegen.lang.trace import leaves
 from fusegen.lang.value import Value, lift
 from fusegen.library.grad import Gradient
 from fusegen.pipeline.pipeline import Pipeline
-from fusegen.rewrite.adjoint.transplant import Text, transplant
+from fusegen.rewrite.adjoint.transplant import (
+    Text,
+    scalars_of,
+    transplant,
+    varying_parameters,
+)
 
 
 class LeanGradient(Pipeline):
@@ -27,7 +32,7 @@ class LeanGradient(Pipeline):
 
     Arrays, in this order: the cotangents of the outputs at the positions `cotangents`; the outputs
     of the forward call at `outputs`; its inputs `inputs`; and arrays shaped and typed like its
-    inputs `shapes`, whose values do not count. No constants. Results as `Gradient`'s.
+    inputs `shapes`, whose values do not count. Constants: those that vary. Results as `Gradient`'s.
     """
 
     def __init__(
@@ -35,9 +40,10 @@ class LeanGradient(Pipeline):
         outputs: bool,
     ) -> None:
         self.wrt, self.cotangents = gradient.wrt, tuple(gradient.cotangents)
-        graph = _probe(gradient, constants).traced(
-            frozenset({*gradient.cotangents.values(), *present}), {}).graph
+        graph = _probe(gradient).traces.varied(
+            frozenset({*gradient.cotangents.values(), *present}), constants).graph
         self._graph, n = graph, len(self.wrt)
+        self.varying = tuple(sorted(graph.varying))
         self._wanted, made = graph.outputs[:n], graph.outputs[n:]
         own = [i for i in graph.inputs if i.name in present]
         self.outputs = _readable(self._wanted, made, own) if outputs else ()
@@ -69,15 +75,17 @@ class LeanGradient(Pipeline):
         own = {n: theirs[n].replace(default=Parameter.empty) for n in kept}
         made = [Parameter(n, Parameter.POSITIONAL_OR_KEYWORD, annotation=Value) for n in names]
         n = len(self.cotangents)
-        return [*[*own.values()][:n], *made, *[*own.values()][n:]]
+        return [*[*own.values()][:n], *made, *[*own.values()][n:],
+                *varying_parameters(self._graph)]
 
-    def _text(self, *arrays: Value) -> Any:
+    def _text(self, *arrays: Value, **constants: Any) -> Any:
         graph, n = self._graph, len(self.cotangents)
         by_name = {i.name: i for i in graph.inputs}
         stands_for: list[g.Node] = [*graph.inputs[:n], *self._made]
         stands_for += [by_name[name] for name in (*self.inputs, *self.shapes)]
         given: dict[g.Node, g.Node] = {
             node: lift(a) for node, a in zip(stands_for, arrays, strict=True)}
+        given |= scalars_of(graph, constants)
         moved = [Value(node) for node in transplant(self._wanted, given, graph)]
         return moved[0] if len(moved) == 1 else tuple(moved)
 
@@ -85,19 +93,19 @@ class LeanGradient(Pipeline):
         raise TypeError(f"{self.name} is of one process")
 
 
-def _probe(gradient: Gradient, constants: dict[str, Any]) -> Pipeline:
+def _probe(gradient: Gradient) -> Pipeline:
     """The gradient and the forward text in one: equal values are the same nodes."""
-    signature = inspect.signature(gradient.fn)
-    arrays = [p for p in signature.parameters.values() if p.kind is not Parameter.KEYWORD_ONLY]
+    every = [*inspect.signature(gradient.fn).parameters.values()]
+    arrays = [p for p in every if p.kind is not Parameter.KEYWORD_ONLY]
     n = len(gradient.cotangents)
 
-    def both(*given: Value | None) -> Any:
+    def both(*given: Value | None, **constants: Any) -> Any:
         return (*leaves(gradient(*given, **constants)),
                 *leaves(gradient.forward(*given[n:], **constants)))
 
     own = [p.replace(default=None) for p in arrays[n:]]
     return Pipeline(Text(gradient.name, gradient.__doc__ or "", gradient.forward.fn,
-                         [*arrays[:n], *own], both))
+                         [*arrays[:n], *own, *every[len(arrays):]], both))
 
 
 def _readable(

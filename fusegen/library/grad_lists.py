@@ -21,7 +21,7 @@ from fusegen.ir.names import Taken
 from fusegen.lang import lang as fg
 from fusegen.lang.value import PerRow, Value, builder, lift
 from fusegen.pipeline.pipeline import Pipeline
-from fusegen.rewrite.adjoint.transplant import Text
+from fusegen.rewrite.adjoint.transplant import Text, scalars_of, varying_parameters
 from fusegen.rewrite.build import rebuilt
 
 MOST = 64  # entries of a list: each is a term of every column's gradient
@@ -37,7 +37,7 @@ class Picked(Pipeline):
 
     Arrays: those of the pipeline that are present, then K per-row columns for each of `tops`.
     Outputs, flat: a list as K row values, others as they are; `positions` and `sizes` say which of
-    the pipeline's outputs, and how many values (0: no list). No constants.
+    the pipeline's outputs, and how many values (0: no list). Constants: those that vary.
     """
 
     def __init__(self, pipeline: Pipeline, graph: g.Graph) -> None:
@@ -53,16 +53,17 @@ class Picked(Pipeline):
         self.sizes = tuple(_length(n) for n in self._outputs)
         theirs = inspect.signature(pipeline.fn).parameters
         own = [theirs[i.name].replace(default=Parameter.empty) for i in graph.inputs]
-        taken = Taken(p.name for p in own)
+        constants = varying_parameters(graph)
+        taken = Taken(p.name for p in (*own, *constants))
         columns = [Parameter(taken.free(f"column_{k}"), Parameter.POSITIONAL_OR_KEYWORD,
                              annotation=PerRow) for top in self.tops for k in range(top.k)]
-        text = Text(pipeline.name, pipeline.__doc__ or "", pipeline.fn, [*own, *columns],
-                    self._text)
+        text = Text(pipeline.name, pipeline.__doc__ or "", pipeline.fn,
+                    [*own, *columns, *constants], self._text)
         super().__init__(text, allow_cancellation=pipeline.allow_cancellation)
 
-    def _text(self, *arrays: Value) -> Any:
+    def _text(self, *arrays: Value, **constants: Any) -> Any:
         graph, rest = self._graph, iter(arrays[len(self._graph.inputs) :])
-        known: dict[g.Node, g.Node] = {
+        known = scalars_of(graph, constants) | {
             i: lift(a) for i, a in zip(graph.inputs, arrays, strict=False)}
         columns = {top: [lift(next(rest)) for _ in range(top.k)] for top in self.tops}
         lists: dict[g.Node, list[g.Node]] = {}
@@ -88,9 +89,10 @@ def columns_of(pipeline: Pipeline, picked: Picked) -> Pipeline:
     graph = picked._graph
     theirs = inspect.signature(pipeline.fn).parameters
     own = [theirs[i.name].replace(default=Parameter.empty) for i in graph.inputs]
+    own += varying_parameters(graph)
 
-    def text(*arrays: Value) -> Any:
-        known: dict[g.Node, g.Node] = {
+    def text(*arrays: Value, **constants: Any) -> Any:
+        known = scalars_of(graph, constants) | {
             i: lift(a) for i, a in zip(graph.inputs, arrays, strict=True)}
         for node in g.topological(picked.tops):
             if node not in known:

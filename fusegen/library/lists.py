@@ -12,74 +12,79 @@ from typing import Any
 from fusegen.backend.arrays.rows import Rows, tail_of
 from fusegen.ir import graph as g
 from fusegen.library.backward import Call
-from fusegen.library.framework import Framework
+from fusegen.library.framework import Framework, Like
 from fusegen.library.grad_lists import Picked, columns_of, has_lists
 from fusegen.pipeline.pipeline import Pipeline
 
 
 @dataclass(frozen=True, eq=False)
 class Lists:
-    """A call with lists, and the same call with its columns given."""
+    """Calls with lists, and the same calls with their columns given."""
 
     origin: Call
     picked: Picked
     chosen: Pipeline  # returns the columns
+    graph: g.Graph
+    rows: Rows
     framework: Framework
 
     @property
     def call(self) -> Call:
         """Of the text that is given the columns. Its rows are as the call's, without keepdims."""
-        return replace(self.origin, pipeline=self.picked, constants={}, keepdims=False)
+        return replace(self.origin, pipeline=self.picked, keepdims=False,
+                       constants=self._varying(self.origin.constants))
 
-    def columns(self, arrays: Mapping[str, Any], outputs: Sequence[Any]) -> list[Any]:
+    def _varying(self, constants: Mapping[str, Any]) -> dict[str, Any]:
+        return {n: constants[n] for n in self.graph.varying}
+
+    def columns(
+        self, constants: Mapping[str, Any], arrays: Mapping[str, Any], outputs: Sequence[Any]
+    ) -> list[Any]:
         """The columns of every top-K, as lists: results of the call, else found again."""
-        graph = self._graph(arrays)
-        made = {_chooser(n): o for n, o in zip(graph.outputs, outputs, strict=True)}
+        made = {_chooser(n): o for n, o in zip(self.graph.outputs, outputs, strict=True)}
         if all(top in made for top in self.picked.tops):
             return [made[top] for top in self.picked.tops]
-        again = replace(self.origin, pipeline=self.chosen, constants={})
+        again = replace(self.origin, pipeline=self.chosen, constants=self._varying(constants))
         found = again.run([arrays[n] for n in self.chosen.signature.arrays])
         return list(found)
 
-    def named(self, columns: Sequence[Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """The columns as `picked` takes them: one array of row values for each entry."""
-        rows = self._rows(arrays)
-        entries = [e for c, top in zip(columns, self.picked.tops, strict=True)
-                   for e in self._split(c, top.k, rows)]
-        names = self.picked.signature.arrays
-        return dict(zip(names[len(names) - len(entries) :], entries, strict=True))
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What `picked` calls the entries of the columns."""
+        arrays = self.picked.signature.arrays
+        return arrays[len(arrays) - sum(top.k for top in self.picked.tops) :]
 
-    def cotangents(self, given: Sequence[Any], arrays: Mapping[str, Any]) -> list[Any]:
+    @property
+    def like(self) -> dict[str, Like]:
+        """Of the entries."""
+        return {n: Like(self.rows.lead, "int64") for n in self.names}
+
+    def named(self, columns: Sequence[Any]) -> dict[str, Any]:
+        """The columns as `picked` takes them: one array of row values for each entry."""
+        entries = [e for c, top in zip(columns, self.picked.tops, strict=True)
+                   for e in self._split(c, top.k)]
+        return dict(zip(self.names, entries, strict=True))
+
+    def cotangents(self, given: Sequence[Any]) -> list[Any]:
         """The cotangents as `picked` has outputs."""
-        rows, found = self._rows(arrays), []
+        found: list[Any] = []
         for position, size in zip(self.picked.positions, self.picked.sizes, strict=True):
-            found += self._split(given[position], size, rows) if size else [given[position]]
+            found += self._split(given[position], size) if size else [given[position]]
         return found
 
-    def _split(self, array: Any, k: int, rows: Rows) -> list[Any]:
+    def _split(self, array: Any, k: int) -> Sequence[Any]:
         """A list's K entries, each in the shape of the rows."""
-        sizes, places = tail_of(rows, "list", k)
-        at = places[-1]
+        sizes, places = tail_of(self.rows, "list", k)
         assert sizes[-1] == k
-        before = (slice(None),) * at
-        return [array[(*before, i)].reshape(rows.lead) for i in range(k)]
-
-    def _rows(self, arrays: Mapping[str, Any]) -> Rows:
-        graph = self._graph(arrays)
-        own = {i.name: arrays[i.name] for i in graph.inputs}
-        return self.framework.rows_in(graph.inputs, own, self.origin.axis,
-                                      self.origin.keepdims)
-
-    def _graph(self, arrays: Mapping[str, Any]) -> g.Graph:
-        present = frozenset(n for n in self.origin.pipeline.signature.arrays if n in arrays)
-        return self.origin.pipeline.traced(present, dict(self.origin.constants)).graph
+        first = self.framework.fronted(array, places[-1])
+        return self.framework.entries(first.reshape(k, *self.rows.lead))
 
 
-def lists_of(call: Call, arrays: Mapping[str, Any], framework: Framework) -> Lists | None:
-    """None for a call whose gradient meets no list. Raises TraceError for lists that are long."""
-    pipeline = call.pipeline
-    traced = pipeline.traced(frozenset(arrays), dict(call.constants))
-    key = ("picked", traced.digest)
+def lists_of(call: Call, like: Mapping[str, Any], framework: Framework) -> Lists | None:
+    """None for a call whose gradient meets no list. like: arrays of these shapes. Raises
+    TraceError for lists that are long."""
+    pipeline, traced = call.pipeline, call.of(like)
+    key = ("picked", traced.digest, traced.graph.guards)
     found: tuple[Any, ...] | None = pipeline.derived.get(key)
     if found is None:
         found = ()
@@ -87,7 +92,11 @@ def lists_of(call: Call, arrays: Mapping[str, Any], framework: Framework) -> Lis
             picked = Picked(pipeline, traced.graph)
             found = picked, columns_of(pipeline, picked)
         pipeline.derived.put(key, found)
-    return Lists(call, found[0], found[1], framework) if found else None
+    if not found:
+        return None
+    picked, chosen = found
+    rows = framework.rows_in(traced.graph.inputs, like, call.axis, call.keepdims)
+    return Lists(call, picked, chosen, traced.graph, rows, framework)
 
 
 def _chooser(node: g.Node) -> g.Node | None:

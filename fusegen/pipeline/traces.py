@@ -9,18 +9,40 @@ from typing import Any
 from fusegen.compile.passes import trace_pipeline
 from fusegen.compile.typed import Traced, Typed
 from fusegen.ir.dtypes import DType
-from fusegen.ir.literals import plain
+from fusegen.ir.literals import constant_key
 from fusegen.ir.shared import Recent, steady
-from fusegen.ir.varying import Number, magnitude_of
+from fusegen.ir.varying import Number, magnitude_of, raw
 from fusegen.ir.watches import Watches
 from fusegen.lang.signature import constants_key
-from fusegen.lang.trace import Traceable, is_tracing, varying
+from fusegen.lang.trace import Traceable, apart, is_tracing, varying
 from fusegen.lang.value import builder
 from fusegen.pipeline.remembered import Recall
 from fusegen.pipeline.variants import Choices, Variants
 
+_MOST_KINDS = 1024  # of calls
 _MOST_ANSWERS = 16  # sets of answers that a text may get about its constants
 MOST = 256  # combinations of constants, inputs and types that a pipeline remembers
+
+
+class Kinds:
+    """What was found of calls, for all constants of which their text says the same: found again
+    by a key that has `Traces.alike`, and by the answers to what the text asked."""
+
+    def __init__(self) -> None:
+        self._held: Recent[Any, tuple[tuple[Traced, Any], ...]] = Recent(_MOST_KINDS)
+
+    def find(self, key: Any, constants: Mapping[str, Any]) -> Any:
+        """None for what is not known."""
+        for traced, found in self._held.get(key) or ():
+            if all(guard.holds(constants) for guard in traced.graph.asked):
+                return found
+        return None
+
+    def put(self, key: Any, traced: Traced, found: Any) -> Any:
+        """What was found of calls of this text."""
+        known = (self._held.get(key) or ())[1 - _MOST_ANSWERS :]
+        self._held.put(key, (*known, (traced, found)))
+        return found
 
 
 class Traces:
@@ -45,6 +67,7 @@ class Traces:
         self.variants: Recent[Any, Variants] = Recent(MOST)
         self.alone: Recent[Any, bool] = Recent(MOST)  # of which every value has variants of its own
         self.recall = Recall(arrays)
+        self.kinds = Kinds()
 
     def are_stale(self) -> bool:
         """Has a value changed? Then all that was traced is forgotten."""
@@ -54,15 +77,17 @@ class Traces:
         if fresh is None:
             self.graphs, self.general, self.watches = Recent(MOST), Recent(MOST), Watches()
             self.settled, self.recall = self._fixed, Recall(self._arrays)
+            self.kinds = Kinds()
         else:
             self.watches = fresh
         return fresh is None
 
     def traced(self, present: frozenset[str], constants: dict[str, Any]) -> Traced:
-        """The graph for these inputs and these very constants. Raises TraceError."""
+        """The graph for these inputs and these very constants; for those of a text that is being
+        traced, which vary there. Raises TraceError."""
+        if any(type(v) is Number for v in constants.values()):
+            return self._within(present, constants)
         self.are_stale()
-        if is_tracing():
-            constants = {n: plain(v) if type(v) is Number else v for n, v in constants.items()}
         key = (present, constants_key(constants))
         found = self.graphs.get(key)
         if found is None:
@@ -70,6 +95,18 @@ class Traces:
             self.watches = self.watches + found.graph.captured
         if is_tracing():  # what uses the graph uses what it was traced from
             builder().watches += found.graph.captured
+        return found
+
+    def _within(self, present: frozenset[str], constants: dict[str, Any]) -> Traced:
+        """For the text that is being traced, which is asked all that this one asks."""
+        with apart():
+            found = self.varied(present, {n: raw(v) for n, v in constants.items()})
+        for name, value in constants.items():
+            if type(value) is Number and name not in found.graph.varying:
+                value.number(f"{self.pipeline.name} needs the number {name}")
+        for guard in found.graph.guards:
+            guard.ask(constants)
+        builder().watches += found.graph.captured
         return found
 
     def forget(self, present: frozenset[str], constants: tuple[Any, ...]) -> None:
@@ -114,6 +151,12 @@ class Traces:
             return None
         self.settle(book.settled)
         return None if book.settled else made
+
+    def alike(self, constants: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The same for constants that differ in numbers alone for which the text may have one
+        graph. Hashable where they are."""
+        return tuple([(n, m) if n not in self.settled and (m := magnitude_of(v)) else
+                      (n, constant_key(v)) for n, v in constants.items()])
 
     def settle(self, why: Mapping[str, str]) -> None:
         """Constants that are part of the kernel from now on, each with the reason."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from fusegen.backend.host.readers import torch_watcher
 from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError
 from fusegen.ir.nesting import nest
@@ -23,7 +24,9 @@ from fusegen.torch.operators import operator_for
 from fusegen.torch.overloads import axis_in
 from fusegen.torch.policy import widened
 from fusegen.torch.recorded import is_recorded, record
+from fusegen.torch.tape import Tape
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 register_namedtuple = torch.utils._pytree._register_namedtuple
 register_namedtuple(TopK, serialized_type_name="fusegen.TopK")  # exported programs return it
 
@@ -32,6 +35,12 @@ def call(
     pipeline: Pipeline, arrays: Sequence[Any], named: dict[str, Any], out: Any, rest: Rest
 ) -> Any:
     """The results; MISS where eager mode has nothing to record."""
+    eager = out is None and torch.is_grad_enabled() and not _is_watched()
+    key = _spelled(pipeline, arrays, named, rest) if eager else None
+    tape = None if key is None else pipeline.traces.kinds.find(
+        key, {**pipeline.signature.constants, **named})
+    if tape is not None:
+        return record(tape, tape.constants(named), _in_order(pipeline, arrays, named))
     present, constants = pipeline.bind(tuple(arrays), named)
     tensors = [a for a in present.values() if isinstance(a, torch.Tensor)]
     traced = any(map(is_disguised, tensors)) or torch._C._len_torch_dispatch_stack() > 0
@@ -47,7 +56,53 @@ def call(
         raise ArgumentError("out= has no gradient", why="A tensor requires one.",
                             fix="Leave out= away, or call under torch.no_grad().")
     axis, form, _, deterministic, keepdims = rest
-    return record(Call(asked, constants, axis, keepdims, form, deterministic), given)
+    asked_for = Call(asked, constants, axis, keepdims, form, deterministic)
+    tape = Tape(asked_for, given, [isinstance(a, torch.Tensor) and a.requires_grad
+                                   for a in given], again=key is not None)
+    found = record(tape, constants, given)
+    key = _spelled(pipeline, arrays, named, rest) if key is not None else None  # constants settle
+    if key is not None:
+        pipeline.traces.kinds.put(key, asked_for.of(present), tape)
+    return found
+
+
+def _is_watched() -> bool:
+    """Do modes, autocast or transforms have to see operations of this thread?"""
+    return torch_watcher()() or torch._C._are_functorch_transforms_active()
+
+
+def _spelled(
+    pipeline: Pipeline, arrays: Sequence[Any], named: Mapping[str, Any], rest: Rest
+) -> Any:
+    """All that the recording of a call depends on; None where only a full look can tell."""
+    names = pipeline.signature.arrays
+    key: list[Any] = [rest]
+    constants = named
+    if any(n in names for n in named):
+        arrays = _in_order(pipeline, arrays, named)
+        constants = {n: v for n, v in named.items() if n not in names}
+    for array in arrays:
+        if array is None:
+            key.append(None)
+        elif type(array) in _PLAIN:
+            key.append((array.shape, array.dtype, array.device, array.requires_grad))
+        else:
+            return None
+    try:
+        key += pipeline.traces.alike(constants)
+        found = tuple(key)
+        hash(found)
+    except TypeError:  # a constant that cannot be a key: the full look says which
+        return None
+    return found
+
+
+def _in_order(
+    pipeline: Pipeline, arrays: Sequence[Any], named: Mapping[str, Any]
+) -> list[Any]:
+    """Every array of the signature, None for those that are not there."""
+    names = pipeline.signature.arrays
+    return [*arrays, *[named.get(n) for n in names[len(arrays) :]]]
 
 
 def _options(out: Any, rest: Rest) -> dict[str, Any]:

@@ -2,54 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch._functorch.autograd_function import enable_single_level_autograd_function
 
-from fusegen.ir.nesting import flatten, nest
+from fusegen.ir.nesting import nest
 from fusegen.library.backward import Call
-from fusegen.library.left import Task
-from fusegen.torch.tape import Tape
-
-Traced = Callable[[Task], dict[str, Any]]
+from fusegen.torch.tape import Tape, Traced
 
 
 class _Recording:
-    """A call whose results remember it: apply(call, run, traced, *arrays), flat results."""
+    """A call whose results remember it: apply(tape, constants, run, traced, *arrays), flat
+    results. tape: or the call, for one of its own. run: what computes them, None for the pipeline
+    itself."""
 
     @staticmethod
     def forward(
-        ctx: Any, call: Call, run: Callable[..., Any], traced: Traced | None, *arrays: Any
+        ctx: Any, tape: Tape | Call, constants: Mapping[str, Any],
+        run: Callable[..., Any] | None, traced: Traced | None, *arrays: Any,
     ) -> Any:
-        tape = ctx.tape = Tape(call, ctx.needs_input_grad[3:], traced)
-        found = run(*arrays)
-        outputs = [found] if isinstance(found, torch.Tensor) else list(found)
-        ctx.save_for_backward(*tape.save(arrays, outputs))
-        ctx.mark_non_differentiable(*(o for o in outputs if not o.is_floating_point()))
-        return tuple(outputs)
+        if isinstance(tape, Call):
+            tape = Tape(tape, arrays, ctx.needs_input_grad[4:])
+        ctx.call = tape, constants, traced
+        found = tape.run(constants, arrays) if run is None else run(*arrays)
+        outputs = (found,) if isinstance(found, torch.Tensor) else tuple(found)
+        saved, flat = tape.save(constants, arrays, outputs)
+        ctx.save_for_backward(*saved)
+        if flat:
+            ctx.mark_non_differentiable(*flat)
+        return outputs
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
-        return None, None, None, *ctx.tape.gradients(ctx.saved_tensors, cotangents)
+        tape, constants, traced = ctx.call
+        found = tape.gradients(constants, ctx.saved_tensors, cotangents, traced)
+        return None, None, None, None, *found
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         raise NotImplementedError(
-            f"{ctx.tape.call.pipeline.name} has no forward-mode derivative: take torch.func.vjp, "
-            "grad or jacrev, or detach its inputs")
+            f"{ctx.call[0].call.pipeline.name} has no forward-mode derivative: take "
+            "torch.func.vjp, grad or jacrev, or detach its inputs")
 
 
 class Recorded(_Recording, torch.autograd.Function):  # type: ignore[misc]
-    """In eager mode, and in the backend of an operator."""
+    """In the backend of an operator."""
 
 
 _OneLevel: Any = torch.autograd.function._SingleLevelFunction
 
 
 class RecordedAtOneLevel(_Recording, _OneLevel):  # type: ignore[misc]
-    """Inside an operator that torch.func calls once for each of its transforms."""
+    """In eager mode, and inside an operator that torch.func calls once for each of its
+    transforms."""
 
 
 def is_recorded(arrays: Sequence[Any]) -> bool:
@@ -63,22 +70,19 @@ def is_recorded(arrays: Sequence[Any]) -> bool:
 
 
 def recorded(
-    call: Call, run: Callable[..., Any], arrays: Sequence[Any], traced: Traced | None = None
+    call: Call, run: Callable[..., Any], arrays: Sequence[Any], traced: Traced
 ) -> tuple[Any, ...]:
     """Flat results of `run`, recorded; at one level of torch.func's transforms, if there are."""
     if not torch._C._are_functorch_transforms_active():
-        found: tuple[Any, ...] = Recorded.apply(call, run, traced, *arrays)
+        found: tuple[Any, ...] = Recorded.apply(call, call.constants, run, traced, *arrays)
         return found
     with enable_single_level_autograd_function():
-        found = RecordedAtOneLevel.apply(call, run, traced, *arrays)
+        found = RecordedAtOneLevel.apply(call, call.constants, run, traced, *arrays)
         return found
 
 
-def record(call: Call, arrays: Sequence[Any]) -> Any:
-    """Run a call in eager mode whose tensors require gradients."""
-    graph = call.traced(arrays)
-
-    def run(*arrays: Any) -> Any:
-        return tuple(flatten(graph.structure, call.run(arrays), len(graph.outputs)))
-
-    return nest(graph.structure, list(recorded(call, run, arrays)))
+def record(tape: Tape, constants: Mapping[str, Any], arrays: Sequence[Any]) -> Any:
+    """Run a call in eager mode whose tensors require gradients, nested as the pipeline nests."""
+    found = RecordedAtOneLevel.apply(tape, constants, None, None, *arrays)
+    structure = tape.graph.structure
+    return found[0] if structure == 0 else nest(structure, list(found))

@@ -4,7 +4,7 @@ And what `Framework` asks of tensors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from fusegen.ir.dtypes import DType, dtype_of
 from fusegen.ir.errors import ShapeError
 from fusegen.ir.forms import check_form
 from fusegen.ir.nesting import nest
+from fusegen.library.column_sums import Flat
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.variants import Choices
 
@@ -50,6 +51,37 @@ def _broadcast(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
     return found
 
 
+class TurnedFlat(Flat):
+    """On a processor, where kernels read rows whose columns are neighbours: turned by torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._turned: dict[int, Any] = {}
+
+    def summed(
+        self, columns: Pipeline, given: Mapping[str, Any], elements: Collection[str],
+        numbers: Mapping[str, Any],
+    ) -> Any:
+        if not given[next(iter(elements))].is_cpu:
+            return super().summed(columns, given, elements, numbers)
+        turned = [self._turn(given[n]) if n in elements else given[n]
+                  for n in columns.signature.arrays]
+        return columns(*turned, **numbers)
+
+    def _turn(self, rows: Any) -> Any:
+        found = self._turned.get(id(rows))
+        if found is None:
+            found = self._turned[id(rows)] = rows.t().contiguous()
+        return found
+
+
+flat = TurnedFlat
+
+
+def is_known(shapes: Sequence[Any]) -> bool:
+    return all(type(n) is int for _, shape, _ in shapes for n in shape)
+
+
 def zeros_in(like: Any) -> Any:
     return like.new_zeros(like.shape)
 
@@ -58,8 +90,17 @@ def summed_to(tensor: Any, shape: Sequence[Any]) -> Any:
     return tensor.sum_to_size(shape)
 
 
+def packed(tensor: Any) -> Any:
+    lies = tensor.is_contiguous() or (tensor.ndim > 1 and tensor.stride(-1) == 1)
+    return tensor if lies else tensor.contiguous()
+
+
 def fronted(tensor: Any, axis: int) -> Any:
     return tensor.movedim(axis, 0)
+
+
+def entries(tensor: Any) -> Sequence[Any]:
+    return tensor.contiguous().unbind(0)  # type: ignore[no-any-return]
 
 
 def spread_to(tensor: Any, shape: Sequence[Any]) -> Any:

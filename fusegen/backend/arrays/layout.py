@@ -18,7 +18,7 @@ from fusegen.backend.arrays.results import (
     hand_back,
     new_result,
 )
-from fusegen.backend.arrays.rows import Axes, Rows, as_rows, rows_of
+from fusegen.backend.arrays.rows import Axes, Rows, as_rows, rows_of, shape_alone
 from fusegen.backend.arrays.spans import phase
 from fusegen.backend.arrays.strips import side_by_side, whole_vectors
 from fusegen.backend.memory import Adopted, Memory
@@ -85,7 +85,8 @@ def lay_out(
 ) -> Layout:
     """Inputs as kernels read them, without a copy wherever strides allow, and results.
 
-    params: what kernels read and write; an input that they do without is checked all the same.
+    params: what kernels read and write; an input that they do without is checked all the same,
+    and never copied.
     strips: rows that lie side by side may stay so. Raises ShapeError, DTypeError, ArgumentError.
     """
     like, outputs = next(iter(adopted.values())), tuple(p for p in params if p.output)
@@ -95,7 +96,7 @@ def lay_out(
     check_columns(graph, rows.n_cols)
     given = flatten(graph.structure, out, len(outputs))
     with like.memory.working(like):  # copies that strides may need run there too
-        rows, arrays = _inputs(graph, adopted, rows, strips)
+        rows, arrays = _inputs(graph, _unread(graph, params), adopted, rows, strips)
         results = _results(given, outputs, adopted, rows)
     written = {p.name: r.written for p, r in zip(outputs, results, strict=True)}
     return Layout(graph, params, adopted, rows, arrays | written, results)
@@ -112,15 +113,24 @@ def lay_out_piece(
                   for i in graph.inputs}
 
 
+def _unread(graph: g.Graph, params: tuple[Param, ...]) -> frozenset[str]:
+    """Inputs of which the shape and type count alone; none where nothing is said of inputs."""
+    read = {p.name for p in params if not p.output}
+    return frozenset(i.name for i in graph.inputs if read and graph.names[i] not in read)
+
+
 def _inputs(
-    graph: g.Graph, adopted: Mapping[str, Adopted], rows: Rows, strips: bool
+    graph: g.Graph, unread: frozenset[str], adopted: Mapping[str, Adopted], rows: Rows,
+    strips: bool,
 ) -> tuple[Rows, dict[str, Any]]:
     """The rows, which may stay side by side, and inputs by the kernel's names."""
     views = _side_by_side(graph, adopted, rows) if strips else {}
     if views:
         rows = replace(rows, inner=math.prod(rows.lead[rows.axes[0] :]))
-    arrays = {graph.names[i]: as_rows(adopted[i.name].array, i.axis, rows)
-              for i in graph.inputs if graph.names[i] not in views}
+    arrays = {
+        graph.names[i]: shape_alone(adopted[i.name].array, i.axis, rows)
+        if i.name in unread and rows.n_rows else as_rows(adopted[i.name].array, i.axis, rows)
+        for i in graph.inputs if graph.names[i] not in views}
     return rows, views | arrays
 
 

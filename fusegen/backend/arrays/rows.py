@@ -196,6 +196,18 @@ def as_rows(array: Any, axis: g.Axis, rows: Rows) -> Any:
             return array if readable(array) else array.copy(order="C")
 
 
+def shape_alone(array: Any, axis: g.Axis, rows: Rows) -> Any:
+    """As `as_rows`, of an array whose values nobody reads: its first element everywhere."""
+    first = array[(slice(0, 1),) * array.ndim].reshape(-1)
+    match axis:
+        case g.Axis.PER_COLUMN:
+            return np.broadcast_to(first, rows.n_cols)
+        case g.Axis.PER_ROW:
+            return np.broadcast_to(first, rows.n_rows)
+        case _:
+            return np.broadcast_to(first, (rows.n_rows, rows.n_cols))
+
+
 def columns_last(array: Any, axes: tuple[int, ...]) -> Any:
     """These axes moved behind all others."""
     return np.moveaxis(array, axes, range(array.ndim - len(axes), array.ndim))

@@ -18,6 +18,7 @@ from fractions import Fraction
 from typing import NoReturn, assert_never
 
 from fusegen.ir import graph as g
+from fusegen.ir.conditions import is_condition
 from fusegen.ir.derivation import Obligation
 from fusegen.ir.digest import attributes
 from fusegen.ir.errors import InternalError, TraceError
@@ -39,6 +40,17 @@ def active_nodes(order: Sequence[g.Node], wanted: Sequence[g.Node]) -> set[g.Nod
         if any(a in active for a in g.operands(node)) and _passes(node, active):
             active.add(node)
     return active
+
+
+def reached_nodes(order: Sequence[g.Node], wanted: Sequence[g.Node]) -> set[g.Node]:
+    """The floats in which one of `wanted` takes part as a float, if only by its rounding or sign:
+    they have a derivative by it, which may be 0."""
+    reached = set(wanted)
+    for node in order:
+        flat = isinstance(node, g.Map) and RULES[node.op] == "flat" and not is_condition(node)
+        if any(a in reached for a in g.operands(node)) and (flat or _passes(node, reached)):
+            reached.add(node)
+    return reached
 
 
 def _passes(node: g.Node, active: set[g.Node]) -> bool:
@@ -92,7 +104,8 @@ class Reverse:
     def write(self, node: g.Input) -> g.Node:
         """The gradient with respect to an input, as text."""
         with written_at(node.loc):
-            found = self.writer.write(self.found[node])
+            terms = self.found.get(node)
+            found = self.writer.write(terms) if terms else lift(0.0)
             if node.axis is g.Axis.ELEMENT and g.extent(found) is g.Extent.ROW:
                 column = builder().add(g.Index(here()))
                 return fg.where(column >= 0, Value(found), 0.0).node  # at every position

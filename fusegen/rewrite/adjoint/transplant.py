@@ -10,7 +10,8 @@ from typing import Any, assert_never
 
 from fusegen.ir import graph as g
 from fusegen.ir.errors import InternalError
-from fusegen.lang.value import builder
+from fusegen.ir.varying import computed
+from fusegen.lang.value import builder, lift
 
 
 def transplant(
@@ -25,6 +26,18 @@ def transplant(
         if node in graph.named:
             build.labels.setdefault(moved[node], graph.names[node])
     return [moved[node] for node in nodes]
+
+
+def scalars_of(graph: g.Graph, constants: Mapping[str, Any]) -> dict[g.Node, g.Node]:
+    """What its scalars are for these constants, Numbers or not, in the active builder."""
+    return {s: lift(computed(s.formula, constants)) for s in graph.scalars}
+
+
+def varying_parameters(graph: g.Graph) -> list[Parameter]:
+    """The constants that a text made of the graph has still; by default those of the graph."""
+    usual = dict(graph.constants)
+    return [Parameter(name, Parameter.KEYWORD_ONLY, default=usual[name])
+            for name in sorted(graph.varying)]
 
 
 def _with_operands(node: g.Node, visit: Callable[[g.Node], g.Node]) -> g.Node:
