@@ -472,11 +472,11 @@ def test_both_stages_of_a_column_gradient_are_pipelines():
     backward = fg.grad(L.layer_norm, wrt="weight")
     x, cotangent = rows((50, 8)), rows((50, 8), 1)
     w, b = np.ones(8, np.float32), np.zeros(8, np.float32)
-    statistics = backward.rows(cotangent, x, w, b)
+    statistics = backward.rows(x)
     assert {s.shape for s in statistics.values()} == {(50,)}
     found = backward.columns(*statistics.values(), cotangent, x, axis=0)
     np.testing.assert_array_equal(found, backward(cotangent, x, w, b))
-    assert backward.rows.plan(inputs=("weight", "bias")).sweeps == 1
+    assert backward.rows.plan().sweeps == 1
     assert backward.columns.plan().sweeps == 1
     assert fg.grad(L.layer_norm, wrt="bias").rows is None
 
@@ -534,17 +534,46 @@ def best_values(x):
     return fg.topk(x, 2)[0]
 
 
-@pytest.mark.parametrize(("fn", "what"), [(product, "fg.prod"), (rounded, "gradient 0"),
-                                          (best_values, "top-K")])
+@pytest.mark.parametrize(("fn", "what"), [(product, "fg.prod"), (best_values, "top-K")])
 def test_what_has_no_gradient_is_refused_at_its_line(fn, what):
     backward = fg.grad(fg.pipeline(fn))
-    cotangent = rows((3, 2)) if fn is best_values else rows((3, 5)) if fn is rounded else np.ones(3)
+    cotangent = rows((3, 2)) if fn is best_values else np.ones(3)
     with pytest.raises(fg.TraceError, match=what) as caught:
         backward.reference(cotangent, rows((3, 5)))
     lines, first = inspect.getsourcelines(fn)
     assert caught.value.where.file == __file__
     assert first <= caught.value.where.line < first + len(lines)
     assert caught.value.fix
+
+
+def weighted(x, y, r: fg.PerRow, w: fg.PerColumn, *, b=0.5):
+    return fg.sum(x * w) + b * (fg.sum(y * x * w) + r)
+
+
+def unused(x, y, r: fg.PerRow, w: fg.PerColumn, *, b=0.5):
+    return fg.sum(x) + (b * fg.sum(y * w) * r if b else 0.0)
+
+
+def jumping(x, y, r: fg.PerRow, w: fg.PerColumn, *, b=0.5):
+    return fg.sum(x) + fg.round(r) + fg.sum(fg.floor(y) * fg.sign(w)) + b
+
+
+@pytest.mark.parametrize("fn", [weighted, unused, jumping])
+def test_a_gradient_that_vanishes_is_zeros_of_the_shape_of_any_other(fn):
+    """Also where the row has what 0 times it would make NaN of."""
+    p, x = fg.pipeline(fn), rows((3, 5))
+    y, r, w = np.full((3, 5), np.inf, np.float32), rows((3, 1))[:, 0], np.full(5, np.nan, "f4")
+    finite = (x, rows((3, 5), 2), r, np.ones(5, np.float32))
+    for name, at in (("y", 1), ("r", 2), ("w", 3)):
+        usual = fg.grad(p, name)(np.ones(3, np.float32), *finite)
+        if fn is weighted and name == "w":
+            continue  # it has another term
+        found = fg.grad(p, name)(np.ones(3, np.float32), x, y, r, w, b=0.0)
+        assert (found.shape, found.dtype) == (usual.shape, finite[at].dtype)
+        np.testing.assert_array_equal(found, 0)
+    both = fg.grad(p, ("x", "y"))(np.ones(3, np.float32), *finite, b=0.0)
+    assert both[0].any()
+    np.testing.assert_array_equal(both[1], 0)
 
 
 def test_arguments_are_checked():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fusegen as fg
-from fusegen.pipeline import by_torch
+from fusegen.pipeline import by_torch, traces
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 from support.torch_cases import DIFFERENTIABLE, PEERS, L, floats, tensors  # noqa: E402
@@ -29,9 +29,8 @@ def gradients(function, arrays, seed=3):
 
 
 def close(found, wanted, tolerance):
-    if wanted is None or found is None:
-        assert found is None or not found.any()
-        assert wanted is None or not wanted.any()
+    assert (found is None) == (wanted is None)
+    if wanted is None:
         return
     assert found.dtype == wanted.dtype or wanted.dtype == torch.float64
     torch.testing.assert_close(found.double(), wanted.double(), rtol=tolerance,
@@ -228,21 +227,119 @@ def test_what_has_no_gradient_says_so():
 
 @pytest.mark.parametrize("zero", [("a",), ("b",), ("c",), ("a", "b"), ("a", "b", "c")])
 def test_weights_of_zero_hold_inputs(zero):
-    """They have no gradient then; the others have theirs."""
-    def weighted(x, y, w, total, a=1.5, b=0.5, c=2.0):
-        return total(x * x) * a + total(y) * b + total(x * w) * c
+    """Their gradients are zeros then, as torch's; what takes no part has none; the others have
+    theirs."""
+    def weighted(x, y, w, idle, total, round, a=1.5, b=0.5, c=2.0):
+        found = total(x * x) * a + total(y) * b + total(x * w) * c
+        return found + total(round(y)), total(1.0 * (idle > 0)) + (total(idle) * c if c else 0)
 
     @fg.pipeline
-    def pipeline(x, y, w: fg.PerColumn, *, a=1.5, b=0.5, c=2.0):
-        return weighted(x, y, w, fg.sum, a, b, c)
+    def pipeline(x, y, w: fg.PerColumn, idle, *, a=1.5, b=0.5, c=2.0):
+        return weighted(x, y, w, idle, fg.sum, fg.round, a, b, c)
 
-    arrays = torch.randn(4, 9), torch.randn(4, 9), torch.randn(9)
+    arrays = torch.randn(4, 9), torch.randn(4, 9), torch.randn(9), torch.randn(4, 9)
     constants = dict.fromkeys(zero, 0.0)
-    found = gradients(lambda *given: pipeline(*given, **constants), arrays)
-    wanted = gradients(
-        lambda *given: weighted(*given, lambda e: e.sum(-1), **constants), arrays)
+    moved = [a.requires_grad_() for a in arrays]
+    assert pipeline(*moved, **constants)[1].requires_grad is ("c" not in zero)
+
+    def ours(*given):
+        return tuple(r for r in pipeline(*given, **constants) if r.requires_grad)
+
+    def torchs(*given):
+        found = weighted(*given, lambda e: e.sum(-1), torch.round, **constants)
+        return tuple(r for r in found if r.requires_grad)
+
+    found, wanted = gradients(ours, arrays), gradients(torchs, arrays)
     for one, other in zip(found, wanted, strict=True):
         close(one, other, 2e-5)
+
+
+@fg.pipeline
+def tempered(x, w: fg.PerColumn, *, t: fg.Positive = 1.0, s=0.5):
+    """Gradients by rows and by columns; Python computes and asks."""
+    m = fg.max(x)
+    e = fg.exp((x - m) / t)
+    y = e / fg.sum(e) * w
+    return y + 2 * s if s > 1 else y * s
+
+
+CONSTANTS = {
+    "tempered": (lambda x, w, v: tempered(x, w, t=v, s=v / 8), (0.5, 2.0, 8.5, 16.0)),
+    "layer_norm": (lambda x, w, v: L.layer_norm(x, w, w, eps=v), (1e-5, 3e-6)),
+    "rms_norm": (lambda x, w, v: L.rms_norm(x, w, eps=v), (1e-5, 1e-6)),
+    "moe_gate": (lambda x, w, v: L.moe_gate(x, k=3, scale=v)[0], (1.5, 2.5)),
+    "CrossEntropyLoss": (lambda x, w, v: fg.torch.nn.CrossEntropyLoss(
+        torch.ones(12, dtype=w.dtype), label_smoothing=v, z_loss=v / 64, softcap=8 * v,
+        reduction="none")(x, torch.arange(5)), (0.25, 0.5)),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_other_constants_cost_no_trace_in_either_direction(name, monkeypatch):
+    """Nor a proof or a compiler, which begin with a trace; derivatives are those of the number."""
+    run, values = CONSTANTS[name]
+    arrays = [torch.randn(5, 12, dtype=torch.float64), torch.randn(12, dtype=torch.float64)]
+    for value in values:
+        gradients(lambda *a, v=value: run(*a, v), arrays)
+    made = []
+    monkeypatch.setattr(traces, "trace_pipeline", lambda *a: made.append(a))
+    for value in values:
+        for near in (1.125 * value, 1.25 * value):
+            moved = [a.clone().requires_grad_() for a in arrays]
+            assert torch.autograd.gradcheck(lambda *a, v=near: run(*a, v), moved)
+    assert not made
+
+
+def test_calls_alike_share_a_tape_and_others_have_their_own():
+    """Remembered calls with gradients: types, shapes, which inputs ask, options, constants."""
+    def run(x, w, **named):
+        found = gradients(lambda x: tempered(x, w, **named), (x,))[0]
+        wanted = gradients(
+            lambda x: _tempered(x, w, **named), (x,))[0]
+        close(found, wanted, 1e-5)
+
+    x, w = torch.randn(6, 6), torch.rand(6)
+    for _ in range(2):
+        for dtype in (torch.float32, torch.float64):
+            for axis in (0, 1):
+                for given in (x, x[:4] if axis else x[:, :4], x.t(), x.expand(3, 6, 6)):
+                    for s in (0.5, 2.0, 0.0, 1, 3):
+                        at = axis - 2
+                        run(given.to(dtype), w.to(dtype), s=s, axis=at)
+    both = torch.randn(3, 6, requires_grad=True), torch.rand(6, requires_grad=True)
+    for x_asks, w_asks in ((True, False), (False, True), (True, True)) * 2:
+        given = [a if asks else a.detach() for a, asks in zip(both, (x_asks, w_asks), strict=True)]
+        y = tempered(*given)
+        found = torch.autograd.grad(y.sum(), [a for a in given if a.requires_grad])
+        assert len(found) == x_asks + w_asks
+
+
+SMALL = {
+    "layer_norm": lambda x, w: L.layer_norm(x, w, w), "softmax": lambda x, w: L.softmax(x),
+    "gradient": lambda x, w: fg.grad(L.logsumexp)(L.logsumexp(x), x),
+    "moe_gate": lambda x, w: L.moe_gate(x, w, k=3)[0],
+    "CrossEntropyLoss": lambda x, w: fg.torch.nn.CrossEntropyLoss()(x, torch.arange(16)),
+    "RMSNorm": lambda x, w: fg.torch.nn.RMSNorm(48)(x),
+    "operator": lambda x, w: fg.torch.op(L.rms_norm).overload(x, w),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_recorded_calls_are_looked_at_once(name, looks):
+    """Every pipeline that a call or its gradient runs is served as a remembered call is, also
+    where the cotangent was broadcast."""
+    x, w = torch.randn(16, 48, requires_grad=True), torch.rand(48, requires_grad=True)
+    for _ in range(3):
+        looks.clear()
+        torch.autograd.grad(SMALL[name](x, w).sum(), (x, w), allow_unused=True)
+    assert not looks
+
+
+def _tempered(x, w, t=1.0, s=0.5, axis=-1):
+    shape = [1] * x.dim()
+    shape[axis] = -1
+    y = torch.softmax(x / t, axis) * w.reshape(shape)
+    return y + 2 * s if s > 1 else y * s
 
 
 def test_forward_mode_is_refused_and_never_silently_zero():

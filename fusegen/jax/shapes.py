@@ -24,7 +24,8 @@ def rows_in(
                    keepdims)
 
 
-flat = Flat
+def flat(like: Any) -> Flat:
+    return Flat()
 
 
 def is_known(shapes: Sequence[Any]) -> bool:

@@ -20,40 +20,44 @@ class Stages:
     """The two pipelines of a column gradient.
 
     rows: the row statistics that the contributions need, one value per row each, in the precision
-    of the sums; None if they need none. columns: Σ over rows, to be called with axis=0 on
-    (n_rows, n_cols) arrays. There, what is one per row is one per entry of the reduced axis, a
-    `PerColumn` input, and what is one per column is a `PerRow` input.
+    of the sums, from the arrays that they read; None if they need none. columns: Σ over rows, to
+    be called with axis=0 on (n_rows, n_cols) arrays. There, what is one per row is one per entry of
+    the reduced axis, a `PerColumn` input, and what is one per column is a `PerRow` input.
     """
 
     rows: Pipeline | None
     columns: Pipeline
 
 
-@dataclass(frozen=True, slots=True)
 class Summing:
     """Both stages of a column gradient, for arrays of one kind."""
 
-    stages: Stages
-    inputs: tuple[g.Input, ...]
-    rows: Rows
-    varying: tuple[str, ...]  # constants that the stages have still
+    def __init__(self, stages: Stages, graph: g.Graph, rows: Rows) -> None:
+        self.stages, self.rows = stages, rows
+        self._varying = tuple(sorted(graph.varying))  # constants that the stages have still
+        self._statistics = () if stages.rows is None else stages.rows.signature.arrays
+        self._columns = stages.columns.signature.arrays
+        asked = {*self._statistics, *self._columns}
+        self._inputs = tuple(i for i in graph.inputs if i.name in asked)
+        self._elements = frozenset(i.name for i in self._inputs if i.axis is g.Axis.ELEMENT)
 
     def run(
         self, arrays: Mapping[str, Any], constants: Mapping[str, Any], known: Flat | None = None
     ) -> Any:
         """The sum over one row at least: (n_cols,)."""
-        rows, columns = self.stages.rows, self.stages.columns
-        numbers = {n: constants[n] for n in self.varying}
+        numbers = {n: constants[n] for n in self._varying}
         flat = Flat() if known is None else known
-        given = {i.name: flat.of(i, arrays[i.name], self.rows) for i in self.inputs}
-        if rows is not None:
-            given |= rows(*[given.get(n) for n in rows.signature.arrays], **numbers)
-        elements = [i.name for i in self.inputs if i.axis is g.Axis.ELEMENT]
-        return flat.summed(columns, given, elements, numbers)
+        given = {i.name: flat.of(i, arrays[i.name], self.rows) for i in self._inputs}
+        if self.stages.rows is not None:
+            given |= self.stages.rows(*[given[n] for n in self._statistics], **numbers)
+        turned = flat.turned(given, self._elements)
+        return self.stages.columns(*[turned[n] for n in self._columns], axis=flat.axis, **numbers)
 
 
 class Flat:
     """Arrays with all rows along one axis, each made once."""
+
+    axis = 0
 
     def __init__(self) -> None:
         self._made: dict[Any, tuple[Any, Any]] = {}  # with what it was made of, which lives on
@@ -66,12 +70,9 @@ class Flat:
             known = self._made[key] = array, _flat(node, array, rows)
         return known[1]
 
-    def summed(
-        self, columns: Pipeline, given: Mapping[str, Any], elements: Collection[str],
-        numbers: Mapping[str, Any],
-    ) -> Any:
-        """The second stage, on the rows of (n_rows, n_cols) arrays."""
-        return columns(*[given[n] for n in columns.signature.arrays], axis=0, **numbers)
+    def turned(self, given: Mapping[str, Any], elements: Collection[str]) -> Mapping[str, Any]:
+        """What the second stage takes, whose rows lie along `axis` of these `elements`."""
+        return given
 
 
 def _flat(node: g.Input, array: Any, rows: Rows) -> Any:
@@ -82,6 +83,8 @@ def _flat(node: g.Input, array: Any, rows: Rows) -> Any:
         case g.Axis.PER_ROW:
             return _broadcast(node.name, array, rows.lead).reshape(rows.n_rows)
         case g.Axis.ELEMENT:
+            if tuple(array.shape) == (rows.n_rows, rows.n_cols) and rows.last:
+                return array
             array = _broadcast(node.name, array, rows.whole)
             if not rows.last:
                 last = tuple(range(len(rows.lead), array.ndim))

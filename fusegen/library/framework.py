@@ -34,8 +34,8 @@ class Framework(Protocol):
     def is_known(self, shapes: Sequence[Any]) -> bool:
         """Are the sizes in (name, shape, type) numbers, and no symbols?"""
 
-    def flat(self) -> Flat:
-        """What lays rows out for sums over them."""
+    def flat(self, like: Any) -> Flat:
+        """What lays rows out for sums over them, where this array lies."""
 
     def zeros_in(self, like: Any) -> Any:
         """An array of this one's shape and type."""

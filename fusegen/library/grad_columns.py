@@ -108,7 +108,7 @@ class ColumnGradient:
         result."""
         graph = self._traced(present, constants).graph
         stages = self.stages(present, constants, precision, result)
-        return Summing(stages, graph.inputs, rows, tuple(sorted(graph.varying)))
+        return Summing(stages, graph, rows)
 
     def stages(
         self, present: frozenset[str], constants: Mapping[str, Any], precision: str = "float32",
@@ -142,9 +142,10 @@ def _split(graph: g.Graph, origin: Pipeline, precision: str, result: str) -> Sta
     names = [graph.names[n] for n in statistics]
     rows = None
 
-    def statistics_text(*arrays: Value | None, **numbers: Any) -> dict[str, Value]:
-        given = dict(zip(origin.signature.arrays, arrays, strict=True))
-        leaves = scalars_of(graph, numbers) | {i: _node(given[i.name]) for i in graph.inputs}
+    read = _read(statistics, graph)
+
+    def statistics_text(*arrays: Value, **numbers: Any) -> dict[str, Value]:
+        leaves = scalars_of(graph, numbers) | dict(zip(read, map(_node, arrays), strict=True))
         moved = transplant(statistics, leaves, graph)
         return {name: fg.cast(Value(n), precision) for name, n in zip(names, moved, strict=True)}
 
@@ -162,8 +163,8 @@ def _split(graph: g.Graph, origin: Pipeline, precision: str, result: str) -> Sta
 
     if statistics:
         doc = f"Row statistics of {origin.name}: {', '.join(names)}."
-        own = inspect.signature(origin.fn).parameters.values()
-        arrays = [p for p in own if p.kind is not Parameter.KEYWORD_ONLY]
+        own = inspect.signature(origin.fn).parameters
+        arrays = [own[i.name].replace(default=Parameter.empty) for i in read]
         rows = Pipeline(Text(f"{origin.name}_rows", doc, origin.fn, [*arrays, *constants],
                              statistics_text))
     swapped = {g.Axis.ELEMENT: Value, g.Axis.PER_COLUMN: PerRow, g.Axis.PER_ROW: PerColumn}
@@ -198,6 +199,14 @@ def _cut(output: g.Node, graph: g.Graph) -> tuple[list[g.Node], list[g.Input]]:
     if not any(i.axis is g.Axis.ELEMENT for i in inputs):
         inputs[next(i for i in graph.inputs if i.axis is g.Axis.ELEMENT)] = None  # the shape
     return list(statistics), list(inputs)
+
+
+def _read(nodes: list[g.Node], graph: g.Graph) -> list[g.Input]:
+    """The inputs that these are made of, one with all columns among them."""
+    found = {*g.arrays_in(g.topological(nodes))}
+    if not any(i.axis is g.Axis.ELEMENT for i in found):
+        found.add(next(i for i in graph.inputs if i.axis is g.Axis.ELEMENT))
+    return [i for i in graph.inputs if i in found]
 
 
 def _node(value: Value | None) -> g.Node:

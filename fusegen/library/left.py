@@ -84,7 +84,7 @@ class Left:
     ) -> dict[str, Any]:
         """The gradients of per-column inputs, in their shapes."""
         framework, found = self._framework, {}
-        flat = framework.flat()
+        flat = framework.flat(next(iter(arrays.values())))
         for name, (column, summing) in self._sums.items():
             if summing is None:
                 found[name] = framework.zeros_in(arrays[name])

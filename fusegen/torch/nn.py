@@ -6,6 +6,7 @@ Each is a subclass of torch's, so it also is one, and loads its state. What pipe
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -107,25 +108,25 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):  # type: ignore[misc]
                                     f"{tuple(target.shape)}")
             return super().forward(input, target)
         narrow = input.dtype.itemsize == 2
-        loss, weight = self._rows(input, target, narrow)
-        if self.reduction != "none":
-            loss = loss.sum()
+        rows, weights = self._rows(input, target, narrow)
+        loss = rows if self.reduction == "none" else rows.sum()
+        if weights is not None and _has_nan(loss) and self._is_outside(input, target):
+            return super().forward(input, target)  # which says so
         if self.reduction == "mean":
-            loss = loss / weight
+            loss = loss / (rows.numel() if weights is None else weights.sum())
         widened = narrow and not torch.is_autocast_enabled(input.device.type)
         return loss.to(input.dtype) if widened else loss
 
     def _rows(self, input: Any, target: Any, narrow: bool) -> tuple[Any, Any]:
-        """(loss per row, sum of the rows' weights)."""
+        """(loss per row, the rows' weights); None: each is 1."""
         more = {"axis": min(input.dim() - 1, 1), "label_smoothing": float(self.label_smoothing),
                 "z_loss": float(self.z_loss), "softcap": float(self.softcap)}
         if target.is_floating_point():
             soft = with_wide_results(soft_cross_entropy_loss) if narrow else soft_cross_entropy_loss
-            loss = soft(input, target, self.weight, **more)
-            return loss, loss.numel()
+            return soft(input, target, self.weight, **more), None
         hard = with_wide_results(cross_entropy_loss) if narrow else cross_entropy_loss
         loss, weights = hard(input, target, self.weight, ignore_index=self.ignore_index, **more)
-        return loss, weights.sum()
+        return loss, weights
 
     def _is_taken(self, input: Any, target: Any) -> bool:
         axis = min(input.dim() - 1, 1)
@@ -136,16 +137,23 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):  # type: ignore[misc]
         if target.is_floating_point():
             return target.shape == input.shape and _is_served(input, target)
         stays = tuple(n for i, n in enumerate(input.shape) if i != axis)
-        if target.dtype != torch.int64 or tuple(target.shape) != stays:
-            return False
-        return torch.compiler.is_compiling() or not self._is_outside(target, input.shape[axis])
+        return target.dtype == torch.int64 and tuple(target.shape) == stays
 
-    def _is_outside(self, target: Any, n_classes: int) -> bool:
-        """Is there a label that is no class? Where torch says so at once: on the host."""
-        if target.device.type != memories()[-1].name or target.is_meta or not target.numel():
-            return False
+    def _is_outside(self, input: Any, target: Any) -> bool:
+        """Is there a label that is no class?"""
+        n_classes = input.shape[min(input.dim() - 1, 1)]
         bad = ((target < 0) | (target >= n_classes)) & (target != self.ignore_index)
-        return not torch._C._are_functorch_transforms_active() and bool(bad.any())
+        return bool(bad.any())
+
+
+def _has_nan(loss: Any) -> bool:
+    """As a label that is no class leaves it. Asked where torch says so at once, on the host."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return False
+    if loss.device.type != memories()[-1].name or torch._C._len_torch_dispatch_stack():
+        return False
+    values = loss.detach()
+    return math.isnan(values.item()) if not values.dim() else bool(values.isnan().any())
 
 
 class MoEGate(torch.nn.Module):  # type: ignore[misc]

@@ -51,31 +51,27 @@ def _broadcast(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
     return found
 
 
-class TurnedFlat(Flat):
-    """On a processor, where kernels read rows whose columns are neighbours: turned by torch."""
+class _Turned(Flat):
+    """On a processor, whose kernels read rows with columns that are neighbours: turned by torch."""
+
+    axis = -1
 
     def __init__(self) -> None:
         super().__init__()
-        self._turned: dict[int, Any] = {}
+        self._rows: dict[int, Any] = {}
 
-    def summed(
-        self, columns: Pipeline, given: Mapping[str, Any], elements: Collection[str],
-        numbers: Mapping[str, Any],
-    ) -> Any:
-        if not given[next(iter(elements))].is_cpu:
-            return super().summed(columns, given, elements, numbers)
-        turned = [self._turn(given[n]) if n in elements else given[n]
-                  for n in columns.signature.arrays]
-        return columns(*turned, **numbers)
+    def turned(self, given: Mapping[str, Any], elements: Collection[str]) -> Mapping[str, Any]:
+        return {n: self._turn(a) if n in elements else a for n, a in given.items()}
 
     def _turn(self, rows: Any) -> Any:
-        found = self._turned.get(id(rows))
+        found = self._rows.get(id(rows))
         if found is None:
-            found = self._turned[id(rows)] = rows.t().contiguous()
+            found = self._rows[id(rows)] = rows.t().contiguous()
         return found
 
 
-flat = TurnedFlat
+def flat(like: Any) -> Flat:
+    return _Turned() if like.is_cpu else Flat()
 
 
 def is_known(shapes: Sequence[Any]) -> bool:
