@@ -176,8 +176,9 @@ def grad(
     Rules are those of reverse mode, and of torch where a derivative jumps: max and min share
     evenly between ties; abs has 0 at 0. A maximum that is proved to cancel (softmax, logsumexp,
     norm2) sends nothing back; `.proofs()` has the proof. Integers, comparisons and rounding have
-    no gradient. Raises ArgumentError, and TraceError for fg.prod, top-K values and inputs that
-    no output depends on.
+    no gradient. One that vanishes (a weight of 0.0 holds the input, it is only rounded, it takes
+    no part) is zeros of the shape of any other. Raises ArgumentError, and TraceError for fg.prod
+    and top-K values.
     """
     if not isinstance(pipeline, Pipeline):
         raise ArgumentError(f"grad takes a pipeline, got {type(pipeline).__name__}",

@@ -12,6 +12,7 @@ import torch
 from fusegen.backend.arrays.columns import check_columns
 from fusegen.backend.arrays.results import result_shape
 from fusegen.backend.arrays.rows import Axes, Rows, rows_of
+from fusegen.backend.registry import memories
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType, dtype_of
 from fusegen.ir.errors import ShapeError
@@ -71,7 +72,7 @@ class _Turned(Flat):
 
 
 def flat(like: Any) -> Flat:
-    return _Turned() if like.is_cpu else Flat()
+    return _Turned() if like.device.type == memories()[-1].name else Flat()
 
 
 def is_known(shapes: Sequence[Any]) -> bool:
