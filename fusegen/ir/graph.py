@@ -181,12 +181,6 @@ class Graph:
         """Numbers that come with a call: no arrays, and no part of `inputs`."""
         return tuple(n for n in self.nodes if isinstance(n, Input) and n.axis is Axis.SCALAR)
 
-    @lazy
-    def asked(self) -> tuple[Guard, ...]:
-        """What it depends on beside the magnitudes of the constants."""
-        return tuple(guard for guard in self.guards
-                     if guard.question != "magnitude" or not isinstance(guard.args[0], str))
-
     @property
     def read(self) -> tuple[Input, ...]:
         """All that comes with a call."""

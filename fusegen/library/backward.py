@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.compile.passes import Traced
+from fusegen.compile.typed import Traced
 from fusegen.ir import graph as g
 from fusegen.ir.shared import Recent
 from fusegen.lang.signature import constants_key

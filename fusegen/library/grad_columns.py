@@ -12,7 +12,7 @@ from fusegen.backend.arrays.adopt import adopt_all, one_memory
 from fusegen.backend.arrays.results import hand_back, new_result
 from fusegen.backend.arrays.rows import Rows, rows_of
 from fusegen.backend.memory import Adopted
-from fusegen.compile.passes import Traced
+from fusegen.compile.typed import Traced
 from fusegen.ir import graph as g
 from fusegen.ir.errors import DTypeError, TraceError
 from fusegen.ir.kernel import Param

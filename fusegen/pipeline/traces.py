@@ -11,7 +11,7 @@ from fusegen.compile.typed import Traced, Typed
 from fusegen.ir.dtypes import DType
 from fusegen.ir.literals import constant_key
 from fusegen.ir.shared import Recent, steady
-from fusegen.ir.varying import Number, magnitude_of, raw
+from fusegen.ir.varying import Guard, Number, magnitude_of, raw
 from fusegen.ir.watches import Watches
 from fusegen.lang.signature import constants_key
 from fusegen.lang.trace import Traceable, apart, is_tracing, varying
@@ -29,19 +29,21 @@ class Kinds:
     by a key that has `Traces.alike`, and by the answers to what the text asked."""
 
     def __init__(self) -> None:
-        self._held: Recent[Any, tuple[tuple[Traced, Any], ...]] = Recent(_MOST_KINDS)
+        self._held: Recent[Any, tuple[tuple[tuple[Guard, ...], Any], ...]] = Recent(_MOST_KINDS)
 
     def find(self, key: Any, constants: Mapping[str, Any]) -> Any:
         """None for what is not known."""
-        for traced, found in self._held.get(key) or ():
-            if all(guard.holds(constants) for guard in traced.graph.asked):
+        for guards, found in self._held.get(key) or ():
+            if all(guard.holds(constants) for guard in guards):
                 return found
         return None
 
     def put(self, key: Any, traced: Traced, found: Any) -> Any:
         """What was found of calls of this text."""
+        guards = tuple(one for one in traced.graph.guards  # the key has the constants' magnitudes
+                       if one.question != "magnitude" or not isinstance(one.args[0], str))
         known = (self._held.get(key) or ())[1 - _MOST_ANSWERS :]
-        self._held.put(key, (*known, (traced, found)))
+        self._held.put(key, (*known, (guards, found)))
         return found
 
 
