@@ -14,13 +14,16 @@ from support.forked import child
 
 import fusegen as fg
 from fusegen.backend.cpu.emit.kept import KEPT_BYTES, kept_terms
+from fusegen.backend.cpu.schedule import CHUNK_VECTORS
 from fusegen.backend.cpu.toolchain import find_compiler
 from fusegen.ir.expr import Var, walk
 from fusegen.ir.kernel import Let
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 
-LENGTHS = (1, 2, 15, 16, 17, 31, 33, 255, 256, 257, 263, 271, 272, 273, 511, 528, 777)
+CHUNK = 16 * CHUNK_VECTORS  # where vectors have 64 bytes
+LENGTHS = (1, 2, 15, 16, 17, 31, 33, *(CHUNK + n for n in (-257, -1, 0, 1, 7, 15, 16, 17, 255)),
+           2 * CHUNK, 2 * CHUNK + 16, 3 * CHUNK + 9)
 TOLERANCE = {np.float32: 3e-6, np.float64: 1e-14, ml_dtypes.bfloat16: 8e-3, np.float16: 1e-3}
 
 
@@ -96,18 +99,18 @@ def test_integers_and_truths_of_every_length():
 
 
 HARD = {
-    "each chunk far above the last": np.repeat(np.arange(8.0) * 300, 256),
-    "each chunk a little above the last": np.repeat(np.arange(40.0), 64),
-    "far below the first": np.r_[np.zeros(300), np.full(900, -95.0), np.full(300, -103.5)],
-    "far below the last": np.r_[np.full(900, -95.0), np.full(300, -103.5), np.zeros(300)],
-    "nothing at first": np.r_[np.full(600, -np.inf), -500.0, np.full(600, -501.0)],
-    "nothing at last": np.r_[np.full(600, -700.0), np.full(600, -np.inf)],
-    "nothing at all": np.full(600, -np.inf),
-    "infinite late": np.r_[np.full(600, 100.0), np.inf, np.zeros(300)],
-    "infinite early": np.r_[np.inf, np.full(600, 100.0)],
-    "no number late": np.r_[np.arange(600.0), np.nan],
-    "large numbers": np.r_[np.full(700, 3e38), np.full(700, -3e38)],
-    "every length of step": np.cumsum(np.geomspace(1e-6, 60, 1000)),
+    "each chunk far above the last": np.repeat(np.arange(8.0) * 300, CHUNK),
+    "each chunk a little above the last": np.repeat(np.arange(40.0), CHUNK // 4),
+    "far below the first": np.r_[np.zeros(600), np.full(1800, -95.0), np.full(600, -103.5)],
+    "far below the last": np.r_[np.full(1800, -95.0), np.full(600, -103.5), np.zeros(600)],
+    "nothing at first": np.r_[np.full(1200, -np.inf), -500.0, np.full(1200, -501.0)],
+    "nothing at last": np.r_[np.full(1200, -700.0), np.full(1200, -np.inf)],
+    "nothing at all": np.full(1200, -np.inf),
+    "infinite late": np.r_[np.full(1200, 100.0), np.inf, np.zeros(600)],
+    "infinite early": np.r_[np.inf, np.full(1200, 100.0)],
+    "no number late": np.r_[np.arange(1200.0), np.nan],
+    "large numbers": np.r_[np.full(1400, 3e38), np.full(1400, -3e38)],
+    "every length of step": np.cumsum(np.geomspace(1e-6, 60, 2000)),
 }
 
 

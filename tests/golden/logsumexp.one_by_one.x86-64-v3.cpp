@@ -301,7 +301,7 @@ inline void merge(State& state, State& part)
 
 // One chunk, columns [begin, end): a whole number of V.
 template <typename V>
-inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
+inline void absorb(State& state, Row row, int64_t begin, int64_t end)
 {
     // 1. What each base monoid makes of the chunk.
     fg::highest<V> max_x_lanes;
@@ -321,7 +321,7 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
     V sum_exp_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V x = fg::load<V>(row.x + col);
-        const V x_minus_max_x = x - state.max_x_anchor;
+        const V x_minus_max_x = x - max_x_anchor;
         sum_exp_lanes += fg::exp_below(x_minus_max_x);  // texts.py:54  return fg.logsumexp(x)
     }
     state.sum_exp += fg::total(sum_exp_lanes);

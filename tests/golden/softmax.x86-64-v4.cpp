@@ -7,8 +7,8 @@
 //            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
 // Sweep 2    reads x
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning
-// Tree       block online, chunks of 256
-// Schedule   vectors of 16, chunks of 256, pieces of 262144 columns
+// Tree       block online, chunks of 512
+// Schedule   vectors of 16, chunks of 512, pieces of 262144 columns
 // Bytes      reads each element twice, writes once
 
 #include <cmath>
@@ -133,14 +133,6 @@ template <typename V>
 inline auto total(V v)
 {
     return across(v, [](auto a, auto b) { return a + b; });
-}
-
-// Asks for n elements that are needed soon; beyond the end of the memory that does nothing.
-template <typename T>
-inline void prefetch(const T* from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i += 64 / sizeof(T))
-        __builtin_prefetch(from + i);
 }
 
 // Which lanes of a vector are columns of the chunk: every one. What is not is left alone.
@@ -389,7 +381,7 @@ inline int64_t kept_terms(int64_t n_cols) { return (n_cols + 15) / 16 * 16; }
 
 inline int64_t kept_bytes(int64_t n_cols)
 {
-    const int64_t pivots = kept_terms(n_cols / 256 + 1);
+    const int64_t pivots = kept_terms(n_cols / 512 + 1);
     return n_cols > kept_columns ? 0 : (kept_terms(n_cols) + pivots) * sizeof(float);
 }
 
@@ -447,7 +439,7 @@ inline void merge(State& state, State& part)
 
 // One chunk, columns [begin, end).
 template <typename V>
-inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
+inline void absorb(State& state, Row row, int64_t begin, int64_t end)
 {
     // 1. What each base monoid makes of the chunk.
     fg::highest<V> m_lanes;
@@ -467,7 +459,7 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
     V sum_exp_lanes = fg::all<V>(0.0f);
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
         const V x = fg::load<V>(row.x + col, live);
-        const V x_minus_m = x - state.m_anchor;
+        const V x_minus_m = x - m_anchor;
         const V term = fg::exp_below(x_minus_m);
         if (row.terms)
             fg::store(row.terms + col, term);
@@ -475,16 +467,15 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
     });
     state.sum_exp += fg::total(sum_exp_lanes);
     if (row.terms)
-        row.pivots[begin / 256] = m;
+        row.pivots[begin / 512] = m;
 }
 
 // Columns [begin, end) of a row, chunk by chunk; the last takes what is left.
 inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 256;
+    constexpr int64_t chunk = 512;
     for (int64_t stop; begin < end; begin = stop) {
         stop = end - begin < chunk + 16 ? end : begin + chunk;
-        fg::prefetch(row.x + begin + 2048, chunk);
         absorb<fg::lanes>(state, row, begin, stop);
     }
 }
@@ -521,7 +512,7 @@ namespace sweep_2 {
 
 // One chunk, columns [begin, end).
 template <typename V>
-inline void absorb(const Row& row, const Known& known, int64_t begin, int64_t end)
+inline void absorb(Row row, const Known& known, int64_t begin, int64_t end)
 {
     const float m = known.m;
     const float sum_exp = known.sum_exp;
@@ -535,9 +526,9 @@ inline void absorb(const Row& row, const Known& known, int64_t begin, int64_t en
 
 // The same, from terms that an earlier sweep has kept.
 template <typename V>
-inline void absorb_terms(const Row& row, const Known& known, int64_t begin, int64_t end)
+inline void absorb_terms(Row row, const Known& known, int64_t begin, int64_t end)
 {
-    const float moved = fg::factor_between(row.pivots[begin / 256], known.m, known.sum_exp);
+    const float moved = fg::factor_between(row.pivots[begin / 512], known.m, known.sum_exp);
 
     // 1. Elements to memory.
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
@@ -549,7 +540,7 @@ inline void absorb_terms(const Row& row, const Known& known, int64_t begin, int6
 // Columns [begin, end) of a row, chunk by chunk; the last takes what is left.
 inline void fold(const Row& row, const Known& known, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 256;
+    constexpr int64_t chunk = 512;
     for (int64_t stop; begin < end; begin = stop) {
         stop = end - begin < chunk + 16 ? end : begin + chunk;
         if (row.terms && fg::movable(row.pivots[begin / chunk], known.m, known.sum_exp))

@@ -1215,7 +1215,7 @@ inline void merge(State& state, State& part)
 
 // One chunk, columns [begin, end): a whole number of V.
 template <typename V>
-inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
+inline void absorb(State& state, Row row, int64_t begin, int64_t end)
 {
     // 1. What each base monoid makes of the chunk.
     fg::highest<V> m_lanes;
@@ -1235,7 +1235,7 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
     V sum_exp_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V x = fg::load<V>(row.x + col);
-        const V x_minus_m = x - state.m_anchor;
+        const V x_minus_m = x - m_anchor;
         sum_exp_lanes += fg::exp_below(x_minus_m);  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     }
     state.sum_exp += fg::total(sum_exp_lanes);

@@ -213,14 +213,6 @@ inline bool precedes(T a, int64_t a_column, T b, int64_t b_column)
     return order::ahead(a, b) | (!order::ahead(b, a) & (a_column < b_column));
 }
 
-// Asks for n elements that are needed soon; beyond the end of the memory that does nothing.
-template <typename T>
-inline void prefetch(const T* from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i += 64 / sizeof(T))
-        __builtin_prefetch(from + i);
-}
-
 // A T from memory.
 template <typename T, typename E>
 inline T fetch(const E* from)
@@ -479,7 +471,7 @@ inline void merge(State& state, State& part)
 
 // One chunk, columns [begin, end): a whole number of V.
 template <typename V>
-inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
+inline void absorb(State& state, Row row, int64_t begin, int64_t end)
 {
     // 1. What each base monoid makes of the chunk.
     fg::highest<V> m_lanes;
@@ -500,7 +492,7 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
     V sum_exp_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V x = fg::load<V>(row.x + col);
-        const V x_minus_m = x - state.m_anchor;
+        const V x_minus_m = x - m_anchor;
         sum_exp_lanes += fg::exp_below(x_minus_m);  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     }
     state.sum_exp += fg::total(sum_exp_lanes);
@@ -520,10 +512,8 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
     constexpr int64_t chunk = 256;
     const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
-    for (; begin < rest; begin += chunk) {
-        fg::prefetch(row.x + begin + 2048, chunk);
+    for (; begin < rest; begin += chunk)
         absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);
-    }
     if (rest < end)
         absorb<float>(state, row, rest, end);
 }

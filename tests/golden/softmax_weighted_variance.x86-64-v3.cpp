@@ -160,14 +160,6 @@ inline auto total(V v)
     return across(v, [](auto a, auto b) { return a + b; });
 }
 
-// Asks for n elements that are needed soon; beyond the end of the memory that does nothing.
-template <typename T>
-inline void prefetch(const T* from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i += 64 / sizeof(T))
-        __builtin_prefetch(from + i);
-}
-
 // A T from memory.
 template <typename T, typename E>
 inline T fetch(const E* from)
@@ -342,7 +334,7 @@ inline void merge(State& state, State& part)
 
 // One chunk, columns [begin, end): a whole number of V.
 template <typename V>
-inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
+inline void absorb(State& state, Row row, int64_t begin, int64_t end)
 {
     // 1. What each base monoid makes of the chunk.
     fg::highest<V> max_x_lanes;
@@ -363,7 +355,7 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
     V sum_exp_x_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V x = fg::load<V>(row.x + col);
-        const V x_minus_max_x = x - state.max_x_anchor;
+        const V x_minus_max_x = x - max_x_anchor;
         sum_exp_lanes += fg::exp_below(x_minus_max_x);  // algebra_cases.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
         sum_exp_x_lanes += x * fg::exp_below(x_minus_max_x);  // algebra_cases.py:72  nu = fg.sum(y * x)
     }
@@ -382,8 +374,8 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
     V sum_dev_exp_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V x = fg::load<V>(row.x + col);
-        const V x_minus_max_x = x - state.max_x_anchor;
-        const V x_minus_nu = x - state.nu_anchor;
+        const V x_minus_max_x = x - max_x_anchor;
+        const V x_minus_nu = x - nu_anchor;
         sum_dev2_exp_lanes += fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu * x_minus_nu);  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
         sum_dev_exp_lanes += fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu);  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
     }
@@ -396,10 +388,8 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
     constexpr int64_t chunk = 256;
     const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
-    for (; begin < rest; begin += chunk) {
-        fg::prefetch(row.x + begin + 2048, chunk);
+    for (; begin < rest; begin += chunk)
         absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);
-    }
     if (rest < end)
         absorb<float>(state, row, rest, end);
 }

@@ -162,14 +162,6 @@ inline auto total(V v)
     return across(v, [](auto a, auto b) { return a + b; });
 }
 
-// Asks for n elements that are needed soon; beyond the end of the memory that does nothing.
-template <typename T>
-inline void prefetch(const T* from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i += 64 / sizeof(T))
-        __builtin_prefetch(from + i);
-}
-
 // A T from memory.
 template <typename T, typename E>
 inline T fetch(const E* from)
@@ -310,7 +302,7 @@ inline void merge(State& state, State& part)
 
 // One chunk, columns [begin, end): a whole number of V.
 template <typename V>
-inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
+inline void absorb(State& state, Row row, int64_t begin, int64_t end)
 {
     // 1. What each base monoid makes of the chunk.
     fg::lowest<V> lo_lanes;
@@ -338,7 +330,7 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
     V sum_dev_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V x = fg::load<V>(row.x + col);
-        const V x_minus_lo_over_sub_2 = (x - state.lo_anchor) / state.sub_2_anchor;
+        const V x_minus_lo_over_sub_2 = (x - lo_anchor) / sub_2_anchor;
         sum_pow_lanes += x_minus_lo_over_sub_2 * x_minus_lo_over_sub_2;  // algebra_cases.py:79  return fg.sum(((x - lo) / (hi - lo)) ** 2)
         sum_dev_lanes += x_minus_lo_over_sub_2;  // algebra_cases.py:79  return fg.sum(((x - lo) / (hi - lo)) ** 2)
     }
@@ -351,10 +343,8 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
     constexpr int64_t chunk = 256;
     const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
-    for (; begin < rest; begin += chunk) {
-        fg::prefetch(row.x + begin + 2048, chunk);
+    for (; begin < rest; begin += chunk)
         absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);
-    }
     if (rest < end)
         absorb<float>(state, row, rest, end);
 }

@@ -227,14 +227,6 @@ inline auto total(V v)
     return across(v, [](auto a, auto b) { return a + b; });
 }
 
-// Asks for n elements that are needed soon; beyond the end of the memory that does nothing.
-template <typename T>
-inline void prefetch(const T* from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i += 64 / sizeof(T))
-        __builtin_prefetch(from + i);
-}
-
 // A T from memory.
 template <typename T, typename E>
 inline T fetch(const E* from)
@@ -496,7 +488,7 @@ inline void merge(State& state, State& part)
 
 // One chunk, columns [begin, end): a whole number of V.
 template <typename V>
-inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
+inline void absorb(State& state, Row row, int64_t begin, int64_t end)
 {
     // 1. What each base monoid makes of the chunk.
     fg::highest<V> max_x_lanes;
@@ -527,7 +519,7 @@ inline void absorb(State& state, const Row& row, int64_t begin, int64_t end)
     V sum_dev_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V x = fg::load<V>(row.x + col);
-        const V x_minus_mean_x = x - state.mean_x_anchor;
+        const V x_minus_mean_x = x - mean_x_anchor;
         derived_lanes += x_minus_mean_x * x_minus_mean_x;  // own_cases.py:207  derived = fg.var(x)
         sum_dev_lanes += x_minus_mean_x;  // own_cases.py:207  derived = fg.var(x)
     }
@@ -565,10 +557,8 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
     constexpr int64_t chunk = 256;
     const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
-    for (; begin < rest; begin += chunk) {
-        fg::prefetch(row.x + begin + 2048, chunk);
+    for (; begin < rest; begin += chunk)
         absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);
-    }
     if (rest < end)
         absorb<float>(state, row, rest, end);
 }

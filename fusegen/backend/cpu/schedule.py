@@ -15,8 +15,11 @@ from fusegen.ir.forms import Grouping
 from fusegen.ir.kernel import Program
 
 CHUNK_BYTES = 1024
-"""Of one array, in the compute type: read once from memory, then from the first-level cache. Long
-enough that one fold across lanes and one look at the list cost little."""
+"""Of one array, in the compute type: read once from memory, then from the first-level cache."""
+
+CHUNK_VECTORS = 32
+"""A chunk's at least, so that folds across lanes, which wait for every lane, cost little; not where
+the greatest are looked for: a chunk that holds a candidate is searched."""
 
 LIST_CHUNKS = 4
 """Chunks that go to long lists at a time: which of their vectors hold a candidate is found out
@@ -27,12 +30,9 @@ NETWORK_SLOTS_NARROW = 256
 """Longest list that a sorting network puts in order, and that on vectors of 16 bytes; its work
 grows faster than the list, and longer ones are sorted byte by byte."""
 
-AHEAD_COLUMNS = 2048
-"""How far ahead of a chunk memory is asked for columns: they arrive while the chunk is folded, and
-what comes after a row's last are the first of the next row."""
-
 LIST_AHEAD_COLUMNS = 4096
-"""The same where long lists are kept, which take their time between two chunks."""
+"""How far ahead of a chunk memory is asked for columns where long lists are kept, which take their
+time between two chunks. Elsewhere processors see by themselves what comes next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +80,10 @@ def select_cpu(
     """The schedule for `program`; `chunk` overrides the default. Raises ArgumentError for one that
     is impossible."""
     check_chunk(program, target, chunk)
-    itemsize = program.kernels[0].compute.itemsize
-    return CpuSchedule(target=target, lanes=lanes_of(program, target),
-                       chunk=CHUNK_BYTES // itemsize if chunk is None else chunk)
+    lanes = lanes_of(program, target)
+    if chunk is None:
+        monoids = [sweep.monoid for kernel in program.kernels for sweep in kernel.sweeps]
+        chunk = CHUNK_BYTES // program.kernels[0].compute.itemsize
+        if not any(monoid.lists or monoid.best for monoid in monoids):
+            chunk = max(chunk, CHUNK_VECTORS * lanes)
+    return CpuSchedule(target=target, lanes=lanes, chunk=chunk)

@@ -14,6 +14,7 @@
 // lock guards what is remembered; it is let go of while kernels of some length run.
 #include "arrays.hpp"
 #include "gpu.hpp"
+#include "pages.hpp"
 #include "plan.hpp"
 #include "team.hpp"
 
@@ -91,6 +92,13 @@ struct Calls {
 };
 
 // ---- a plan runs ----
+
+int64_t n_bytes_of(const Made& one)
+{
+    int64_t n_bytes = (one.type.bits + 7) / 8;
+    for (int64_t n : one.shape) n_bytes *= n;
+    return n_bytes;
+}
 
 class Run {
 public:
@@ -172,6 +180,7 @@ private:
         bool bad = libraries.exchange->allocate(&like, &memory, nullptr, told);
         if (!bad) {
             at = static_cast<char*>(memory->tensor.data) + memory->tensor.byte_offset;
+            if (one.device.type == kHost) in_large_pages(at, n_bytes_of(one));
             bad = libraries.exchange->to_object(memory, &found);
         }
         if (bad && !PyErr_Occurred()) PyErr_NoMemory();

@@ -165,7 +165,7 @@ class AbsorbPrinter:
         relatives = [r for r in self.monoid.relatives if r.name in used]
         loop = self._items([*lifts, *(r.atom for r in relatives)])
         for r in relatives:
-            u = self.monoid.relative(r, lambda n: Var(f"state.{self.monoid.pivot(n).anchor}"))
+            u = self.monoid.relative(r, lambda n: Var(self.monoid.pivot(n).anchor))
             loop.append(f"const V {r.name} = {self.lanes.text(u)};")
         own = self.kept is not None and self.kept.relative in {r.name for r in relatives}
         kept = self.kept if own else None

@@ -23,7 +23,8 @@ ORDER = (
     "greater_of", "lesser_of", "across", "any", "highest", "lowest", "greatest", "least",
     "total", "product", "lanes_where", "descending", "ascending", "precedes", "field",
     "best_of_states", "prefetch", "expect", "all_lanes", "first_lanes", "each", "byte_vector",
-    "byte_place", "first_bytes", "fetch", "put", "load", "load_float16", "load_bfloat16",
+    "byte_place", "first_bytes", "fetch", "put", "in_upper_halves", "upper_halves",
+    "load", "load_float16", "load_bfloat16",
     "load_float32", "load_float64", "load_int", "load_bool", "to_single", "store",
     "store_float16", "store_bfloat16", "store_float32", "store_float64", "store_int",
     "store_bool", "zero_wins", "square", "rounded_product", "magnitude", "sign", "mirror",
@@ -41,6 +42,7 @@ TYPED = frozenset({"exp_within", "exp", "exp_below", "to_single"})
 FOR_VECTORS = {
     "lanes_where": (32, 64), "append": (64,), "keep": (64,), "reaching": (64,), "where_any": (64,),
     "exp_within": (64,), "exp": (64,), "exp_below": (64,), "fetch": (64,), "put": (64,),
+    "load_bfloat16": (64,), "store_bfloat16": (64,),
 }
 """Helpers for which processors have instructions: a partial for each width of theirs, in bytes.
 They are called by the names that GCC and Clang share: <immintrin.h> takes longer to read than a

@@ -50,8 +50,12 @@ class SweepView:
 
     @property
     def absorb_params(self) -> list[str]:
-        known = ["const Known& known"] if self.reads_known else []
-        return [*(["State& state"] if self.state else []), "const Row& row", *known]
+        return self._params("const Row& row")
+
+    @property
+    def chunk_params(self) -> list[str]:
+        """The row by value: what elements store cannot change it, as compilers see."""
+        return self._params("Row row")
 
     @property
     def absorb_args(self) -> list[str]:
@@ -89,6 +93,10 @@ class SweepView:
     @property
     def merge_row(self) -> str:
         return ", row" if self.state and self.state.merge_needs_row else ""
+
+    def _params(self, row: str) -> list[str]:
+        known = ["const Known& known"] if self.reads_known else []
+        return [*(["State& state"] if self.state else []), row, *known]
 
     def _args(self, state: str, *, known: bool) -> list[str]:
         return [*([state] if self.state else []), "row", *(["known"] if known else [])]
