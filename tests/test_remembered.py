@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import re
 import sys
 import threading
 import tracemalloc
@@ -19,6 +20,7 @@ from support.cases import arguments, leaves
 from support.forked import child
 
 import fusegen as fg
+from fusegen.backend.cpu import bound
 from fusegen.backend.cpu.toolchain import find_compiler
 from fusegen.pipeline import remembered
 from fusegen.pipeline.remembered import Recall
@@ -493,6 +495,23 @@ def of_this_module(x):
     """torch names operators for pipelines: the library's are for tests of these."""
     e = fg.exp(x - fg.max(x))
     return e / fg.sum(e)
+
+
+def test_large_results_of_torchs_allocator_lie_in_large_pages(monkeypatch, compiled_helper):
+    """As the system says of their memory; NumPy sees to its own."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    maps = Path("/proc/self/smaps")
+    if compiled_helper.module is None or not Path("/sys/kernel/mm/transparent_hugepage").exists():
+        pytest.skip(compiled_helper.why or "the system has no large pages to give")
+    monkeypatch.setattr(bound, "HELPER", compiled_helper)
+    p, x = fresh(), torch.from_numpy(rows(1500, 6000))  # more than allocators keep for later
+    for _ in range(3):
+        found = p(x)
+    middle = found.data_ptr() + found.nbytes // 2
+    area = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) .*?^VmFlags:([^\n]*)$", re.MULTILINE | re.DOTALL)
+    areas = area.findall(maps.read_text())
+    (flags,) = [flags for low, high, flags in areas if int(low, 16) <= middle < int(high, 16)]
+    assert "hg" in flags.split()
 
 
 def test_torch_sees_what_it_has_to(served_by):
