@@ -33,7 +33,7 @@ class Attention(nn.Module):
         q, k, v = (part.view(n, t, self.heads, -1).transpose(1, 2)
                    for part in self.qkv(x).split(d, dim=-1))
         scores = q @ k.transpose(-2, -1) / (d / self.heads) ** 0.5
-        ahead = torch.ones(t, t, dtype=torch.bool).triu(1)
+        ahead = torch.ones(t, t, dtype=torch.bool, device=x.device).triu(1)
         weights = self.softmax(scores.masked_fill(ahead, -torch.inf))
         return self.out((weights @ v).transpose(1, 2).reshape(n, t, d))
 
@@ -61,7 +61,7 @@ class Transformer(nn.Module):
         self.loss = nn.CrossEntropyLoss(label_smoothing=0.05)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
+        x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
         return self.head(self.norm(self.blocks(x)))
 
 

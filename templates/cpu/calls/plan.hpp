@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "pages.hpp"
 #include "pool.hpp"
 
 namespace fusegen {
@@ -45,7 +46,10 @@ inline int64_t whole_lines(int64_t n_bytes) { return (n_bytes + kLine - 1) & -kL
 struct Room {
     explicit Room(int64_t n_bytes)
         : start(n_bytes ? std::aligned_alloc(kLine, whole_lines(n_bytes)) : nullptr),
-          missing(n_bytes && !start) {}
+          missing(n_bytes && !start)
+    {
+        if (start) in_large_pages(static_cast<char*>(start), n_bytes);
+    }
     ~Room() { std::free(start); }
     Room(const Room&) = delete;
     char* at(int64_t offset) const { return static_cast<char*>(start) + offset; }
