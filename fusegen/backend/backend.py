@@ -174,7 +174,8 @@ class Recordable(Executable, Protocol):
         self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, order: tuple[str, ...]
     ) -> Record:
         """A run on arrays that lie like these, which need no memory. order: whose addresses will
-        come."""
+        come. Scalars among them are part of the run, or come in memory, on hosts, where they are
+        in the order."""
 
 
 class Job(Protocol):

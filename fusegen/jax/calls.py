@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
 from jax import numpy as jnp
 
 from fusegen.backend.arrays.rows import plain_axis
+from fusegen.compile.typed import Traced
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType, dtype_of
 from fusegen.ir.errors import (
@@ -23,17 +23,16 @@ from fusegen.ir.errors import (
     ShapeError,
 )
 from fusegen.ir.forms import check_form
-from fusegen.ir.literals import constant_key
 from fusegen.ir.nesting import nest
 from fusegen.jax import derivatives  # noqa: F401  (they are of the operation that is bound)
-from fusegen.jax.asked import Asked
+from fusegen.jax.asked import Asked, on_hosts_alone
 from fusegen.jax.narrow import narrowed
 from fusegen.jax.operators import bind
-from fusegen.lang.signature import check_flag
+from fusegen.lang.signature import check_flag, constants_key
 from fusegen.library.backward import Call
 from fusegen.pipeline.by_torch import Rest
 from fusegen.pipeline.pipeline import Pipeline
-from fusegen.pipeline.remembered import MISS, Recall
+from fusegen.pipeline.remembered import MISS
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +41,7 @@ class Made:
 
     asked: Asked
     structure: g.Structure
-
-
-_KNOWN: WeakKeyDictionary[Recall, dict[Any, Made]] = WeakKeyDictionary()
-_MOST = 1024  # remembered per pipeline; more and the memory starts afresh
+    text: Traced
 
 
 def call(
@@ -56,25 +52,25 @@ def call(
     be JAX that does."""
     pipeline.traces.are_stale()  # what was remembered of another text goes with it
     key = None if out is not None else _spelled(pipeline, arrays, named, rest)
-    known = _KNOWN.setdefault(pipeline.traces.recall, {})
-    made = None if key is None else known.get(key)
-    if made is None:
+    kinds, constants = pipeline.traces.kinds, {**pipeline.signature.constants, **named}
+    made: Made | None = None if key is None else kinds.find(key, constants)
+    asked = None if made is None else made.asked.having(named)
+    if made is None or asked is None:
         found = _looked_at(pipeline, arrays, named, out, rest, must)
         if found is None:
             return MISS
         made, given = found
+        asked, key = made.asked, None if key is None else _spelled(pipeline, arrays, named, rest)
     else:
-        given = [a for a in (*arrays, *named.values()) if isinstance(a, jax.Array)]
+        given, key = [a for a in (*arrays, *named.values()) if isinstance(a, jax.Array)], None
     try:
-        results = bind(made.asked, given)
+        results = bind(asked, given)
     except (BackendError, CompilerError):
         if must or any(isinstance(a, jax.core.Tracer) for a in given):
             raise
         return MISS  # values that are there go to kernels by DLPack as well
     if key is not None:
-        if len(known) >= _MOST:
-            known.clear()
-        known[key] = made
+        kinds.put(key, made.text, made)
     return nest(made.structure, list(results))
 
 
@@ -82,7 +78,7 @@ def _spelled(
     pipeline: Pipeline, arrays: Sequence[Any], named: Mapping[str, Any], rest: Rest
 ) -> Any:
     """All that a call depends on but values; None where only a full look can tell."""
-    key: list[Any] = [rest, jax.config.jax_enable_x64]
+    key: list[Any] = [call, rest, jax.config.jax_enable_x64]
     for array in arrays:
         if isinstance(array, jax.Array):
             key.append((array.shape, array.dtype))
@@ -91,9 +87,9 @@ def _spelled(
     for name, value in named.items():
         if isinstance(value, jax.Array) or name in pipeline.signature.arrays:
             return None
-        key.append((name, constant_key(value)))
-    found = tuple(key)
     try:
+        alike = pipeline.traces.alike if on_hosts_alone() else constants_key
+        found = (*key, *alike(named))
         hash(found)
     except TypeError:  # the full look says which
         return None
@@ -120,11 +116,11 @@ def _looked_at(
         if traced:
             raise _too_wide(pipeline, wide)
         return None
+    text = pipeline.traces.varied(frozenset(given), constants)
     asked = Asked.of(
         Call(narrow, constants, plain_axis(axis), check_flag("keepdims", keepdims),
-             check_form(form), check_flag("deterministic", deterministic)), tuple(given))
-    structure = narrow.traced(frozenset(given), constants).graph.structure
-    return Made(asked, structure), list(given.values())
+             check_form(form), check_flag("deterministic", deterministic)), dtypes)
+    return Made(asked, text.graph.structure, text), list(given.values())
 
 
 def _check_constants(pipeline: Pipeline, named: Mapping[str, Any]) -> None:

@@ -22,6 +22,7 @@ from fusegen.jax import shapes
 from fusegen.jax.asked import Asked
 from fusegen.jax.operators import CALL, bind
 from fusegen.jax.parted import aligned, typed_like
+from fusegen.lang.signature import constants_key
 from fusegen.library.left import Task, left_by
 
 TANGENTS = Primitive("fusegen_tangents")
@@ -41,6 +42,7 @@ class Linear:
     like: tuple[Kind, ...]  # inputs
     outputs: tuple[Kind, ...]
     floats: tuple[int, ...]  # positions of the outputs that have tangents
+    numbers: tuple[Any, ...]  # of the call
 
     def __repr__(self) -> str:
         return f"{self.asked} by {', '.join(self.wanted)}"
@@ -50,7 +52,7 @@ def _differentiated(
     primals: Sequence[Any], tangents: Sequence[Any], *, asked: Asked
 ) -> tuple[list[Any], list[Any]]:
     """The rule of jvp: results and their tangents."""
-    outputs = bind(asked, primals)
+    outputs = bind(asked, primals[: len(asked.names)])
     found: list[Any] = [ad.Zero(jax.typeof(o).to_tangent_aval()) for o in outputs]
     given, moves = asked.named(primals), asked.named(tangents)
     names = tuple(n for n, t in moves.items() if not isinstance(t, ad.Zero))
@@ -61,8 +63,9 @@ def _differentiated(
     if left is None:
         return outputs, found
     saved = left.saved(asked.call.constants, given, outputs)
-    linear = Linear(asked, left.wanted, left.kept, len(saved), tuple(map(_kind, primals)),
-                    tuple(map(_kind, outputs)), floats)
+    inputs = tuple(map(_kind, primals[: len(asked.names)]))
+    linear = Linear(asked, left.wanted, left.kept, len(saved), inputs, tuple(map(_kind, outputs)),
+                    floats, constants_key(asked.call.constants))
     operands = aligned([*saved, *(moves[n] for n in left.wanted)])
     made = TANGENTS.bind(*operands, linear=linear)
     for i, tangent in zip(floats, made, strict=True):

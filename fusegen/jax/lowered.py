@@ -38,11 +38,15 @@ def lowered(memory: Memory, *arrays: Any, asked: Asked) -> list[Any]:
     operands = {variants.graph.names[i]: _operand(i, given[i.name], rows)
                 for i in variants.graph.inputs if variants.graph.names[i] in read}
     made = {p.name: _kernel_shape(p, rows) for p in outputs}
+    scalars = asked.scalars(variants)
+    numbers = arrays[len(asked.names) :] if memory.single else ()
     lie = {n: unmade(o.shape, shapes.dtype_in(o.array), o.stays) for n, o in operands.items()}
+    lie |= scalars if numbers else {}
     lie |= {p.name: unmade(made[p.name], p.dtype) for p in outputs}
-    run = ready(variants, Arrays(lie, (rows.n_rows, rows.n_cols), rows.inner), memory)
+    run = ready(variants, Arrays(lie, (rows.n_rows, rows.n_cols), rows.inner,
+                                 {} if numbers else scalars), memory)
     types = [jax.ShapeDtypeStruct(made[p.name], p.dtype.numpy) for p in outputs]
-    found = run([o.array for o in operands.values()], types)
+    found = run([*(o.array for o in operands.values()), *numbers], types)
     return [_shaped(f, p, rows) for f, p in zip(found, outputs, strict=True)]
 
 
@@ -74,7 +78,7 @@ def _operand(node: g.Input, array: Any, rows: Rows) -> Operand:
         case g.Axis.ELEMENT:
             return _elements(array, rows)
         case g.Axis.SCALAR:
-            raise InternalError(f"{node.name}: constants are part of programs of XLA's")
+            raise InternalError(f"{node.name} is no array")
 
 
 def _plain(array: Any) -> Operand:

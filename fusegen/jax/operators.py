@@ -16,7 +16,7 @@ from jax.interpreters import batching, mlir
 from fusegen.backend.arrays.columns import check_columns
 from fusegen.backend.arrays.results import result_shape
 from fusegen.backend.registry import memories
-from fusegen.ir.errors import BackendError
+from fusegen.ir.errors import BackendError, InternalError
 from fusegen.jax import shapes
 from fusegen.jax.asked import Asked
 from fusegen.jax.lowered import lowered
@@ -29,9 +29,10 @@ CALL.multiple_results = True
 
 def bind(asked: Asked, arrays: Sequence[Any]) -> list[Any]:
     """Flat results."""
+    operands = [*arrays, *asked.operands()]
     if not any(isinstance(a, jax.core.Tracer) for a in arrays):
-        return _run(asked, *arrays)  # type: ignore[no-any-return]
-    found: list[Any] = CALL.bind(*aligned(arrays), asked=asked)
+        return _run(asked, *operands)  # type: ignore[no-any-return]
+    found: list[Any] = CALL.bind(*aligned(operands), asked=asked)
     return found
 
 
@@ -56,6 +57,8 @@ def _results(*arrays: Any, asked: Asked) -> list[Any]:
 def _mapped(arrays: Sequence[Any], dims: Sequence[Any], *, asked: Asked) -> Any:
     given, places = asked.named(arrays), asked.named(dims)
     names = asked.pipeline.signature.arrays
+    if any(d is not None for d in dims[len(asked.names) :]):
+        raise InternalError("numbers of a call are batched")
     size = next(a.shape[d] for a, d in zip(arrays, dims, strict=True) if d is not None)
     return batched(asked.call, size, [places.get(n) for n in names],
                    [given.get(n) for n in names], shapes)

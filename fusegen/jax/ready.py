@@ -31,11 +31,17 @@ class Ready(Protocol):
 
 @dataclass(frozen=True)
 class Arrays:
-    """A call's arrays by parameter name, as they will lie: inputs, then outputs."""
+    """A call's arrays by parameter name, as they will lie: inputs, scalars that are operands,
+    outputs. fixed: scalars that are part of the program."""
 
     lie: Mapping[str, Any]
     shape: tuple[int, int]
     inner: int | None
+    fixed: Mapping[str, Any]
+
+    @property
+    def every(self) -> dict[str, Any]:
+        return {**self.lie, **self.fixed}
 
     def phase(self, variants: Variants) -> tuple[bool, bool]:
         elements = [self.lie[p.name] for p in variants.params if p.shape == "element"]
@@ -90,7 +96,7 @@ def _handler(memory: str) -> tuple[Handler, str]:
 
 def _foreign(found: Sequence[Recordable], arrays: Arrays, memory: Memory) -> Ready:
     order = tuple(arrays.lie)
-    records: list[Record] = [e.record(arrays.lie, *arrays.shape, order) for e in found]
+    records: list[Record] = [e.record(arrays.every, *arrays.shape, order) for e in found]
     made, name = _handler(memory.name)
     most = max(r.workspace for r in records)
     return _Foreign(name, made.learn(records), most + BOUNDARY if most else 0)
@@ -127,7 +133,8 @@ class _Callback:
             read = [np.broadcast_to(np.asarray(a), one.shape)
                     for a, one in zip(given, lie.values(), strict=False)]
             made = [np.empty(t.shape, t.dtype) for t in types]
-            self.executable(dict(zip(lie, [*read, *made], strict=True)), *self.arrays.shape)
+            every = {**dict(zip(lie, [*read, *made], strict=True)), **self.arrays.fixed}
+            self.executable(every, *self.arrays.shape)
             return made
 
         return jax.pure_callback(run, list(types), *operands)  # type: ignore[no-any-return]

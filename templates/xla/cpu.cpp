@@ -8,12 +8,33 @@
 namespace fusegen {
 namespace {
 
+// A word of a kernel's struct: kind 0 is the number itself, 1 an address, 4 and 8 a scalar of so
+// many bytes, which lies in a buffer of the call.
+struct Argument {
+    int64_t kind, value;
+
+    int64_t word(const Buffers& buffers, const std::vector<Place>& places) const
+    {
+        if (kind == 0) return value;
+        const char* at = buffers[places[value]];
+        if (kind == 1) return reinterpret_cast<int64_t>(at);
+        int64_t found = 0;
+        std::memcpy(&found, at, static_cast<size_t>(kind));
+        return found;
+    }
+};
+
+struct Launch {
+    Step step;
+    std::vector<Argument> arguments;
+};
+
 struct Plan {
     int64_t n_rows, n_cols, piece_columns;
     int threads;
     int64_t arrays;
-    std::vector<Place> places;  // what the words of steps mean by an address
-    std::vector<Step> steps;
+    std::vector<Place> places;  // what arguments mean by an address
+    std::vector<Launch> launches;
 
     const void* device() const { return nullptr; }
 
@@ -23,19 +44,20 @@ struct Plan {
         threads = static_cast<int>(given.next());
         arrays = given.next();
         places = read_places(given);
-        for (int64_t n = given.count(); n > 0; --n) steps.push_back(step(given));
+        for (int64_t n = given.count(); n > 0; --n) launches.push_back(launch(given));
     }
 
-    static Step step(Numbers& given)
+    static Launch launch(Numbers& given)
     {
-        Step made{};
+        Launch found{};
+        Step& made = found.step;
         made.rows = given.address<Rows>();
         made.scratch = given.address<Scratch>();
         made.begin = given.address<Begin>();
         made.known_bytes = given.next();
         for (int64_t n = given.count(); n > 0; --n) {
-            const bool address = given.next() != 0;
-            made.words.push_back({address, given.next()});
+            const int64_t kind = given.next();
+            found.arguments.push_back({kind, given.next()});
         }
         for (int64_t n = given.count(); n > 0; --n) {
             Sweep one{};
@@ -44,7 +66,7 @@ struct Plan {
             one.state_bytes = given.next();
             made.sweeps.push_back(one);
         }
-        return made;
+        return found;
     }
 
     // False: there is no memory.
@@ -52,11 +74,9 @@ struct Plan {
     {
         const int64_t useful = n_rows * n_cols / kPartElements;
         const int team = static_cast<int>(useful < 2 ? 1 : useful < threads ? useful : threads);
-        for (const Step& step : steps) {
+        for (const auto& [step, arguments] : launches) {
             std::vector<int64_t> words;
-            for (const Word& one : step.words)
-                words.push_back(one.address ? reinterpret_cast<int64_t>(buffers[places[one.value]])
-                                            : one.value);
+            for (const Argument& one : arguments) words.push_back(one.word(buffers, places));
             const bool in_pieces = useful >= 2 && n_rows < threads && n_cols > piece_columns;
             const bool good =
                 in_pieces

@@ -31,7 +31,8 @@ struct Launch {
     int run(const Driver& driver, const Buffers& buffers, void* stream) const
     {
         std::vector<char*> given;
-        for (const Place& one : pointers) given.push_back(buffers[one]);
+        for (const Place& one : pointers)  // or a scalar of the call, in no buffer
+            given.push_back(one.buffer < 0 ? reinterpret_cast<char*>(one.offset) : buffers[one]);
         std::vector<int64_t> rest = numbers;
         std::vector<void*> arguments;
         for (char*& one : given) arguments.push_back(&one);

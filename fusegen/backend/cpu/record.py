@@ -10,6 +10,7 @@ from fusegen.backend.cpu.table import Array, words_of
 from fusegen.backend.host.chunks import PIECE_COLUMNS
 from fusegen.backend.host.threads import thread_count
 from fusegen.backend.host.unmade import unmade
+from fusegen.backend.words import scalar_bits
 from fusegen.ir.kernel import Param
 
 if TYPE_CHECKING:
@@ -33,13 +34,24 @@ def recorded(
     at = {name: i for i, name in enumerate((*order, *held))}
     words = [*shape, PIECE_COLUMNS, thread_count(), len(order), len(places),
              *(n for place in places for n in place), len(launches)]
-    every: list[Any] = [told, shape, order]
+    scalars = {n: scalar_bits(a) for n, a in arrays.items() if not a.ndim and n not in order}
+    every: list[Any] = [told, shape, order, scalars]
     for launch in launches:
         table = words_of(launch.kernel, {**arrays, **held}, *shape)
         every.append(table)
         words += launch.addresses()
-        words += [len(table), *(n for w in table
-                                for n in ((0, w) if isinstance(w, int) else (1, at[w])))]
+        words += [len(table), *(n for w in table for n in _argument(w, arrays, at))]
         sweeps = launch.sweeps()
         words += [len(sweeps), *(n for sweep in sweeps for n in sweep)]
     return Record(tuple(words), repr(every), end, tuple(launches))
+
+
+def _argument(word: str | int, arrays: Mapping[str, Array], at: Mapping[str, int]
+              ) -> tuple[int, int]:
+    """(kind, number) of a word of a kernel's struct: see `Argument` in templates/xla/cpu.cpp."""
+    if isinstance(word, int):
+        return 0, word
+    given = arrays.get(word)
+    if given is None or given.ndim:
+        return 1, at[word]
+    return (given.itemsize, at[word]) if word in at else (0, scalar_bits(given))

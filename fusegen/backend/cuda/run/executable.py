@@ -100,7 +100,7 @@ class CudaExecutable:
         steps = [Step(function, launcher.geometry, names, launcher.numbers)
                  for function, (launcher, names) in zip(self._functions, plan.launchers,
                                                         strict=True)]
-        return recorded(self, steps, plan.room, plan.counters, order)
+        return recorded(self, steps, plan.room, plan.counters, arrays, order)
 
     def _bound(
         self, extent: Extent, order: tuple[str, ...], like: Any,

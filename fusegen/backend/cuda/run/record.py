@@ -5,13 +5,14 @@ Counters lie in the workspace of the call and are zeroed by it: nobody else's la
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fusegen.backend.backend import Record
 from fusegen.backend.cuda.run.driver import Driver, Geometry
 from fusegen.backend.cuda.run.geometry import BOUNDARY, Counters, Room
+from fusegen.backend.words import scalar_bits
 
 _FUNCTIONS = ("cuLaunchKernelEx", "cuMemsetD8Async", "cuStreamGetCtx", "cuCtxPushCurrent_v2",
               "cuCtxPopCurrent_v2", "cuGetErrorName")
@@ -38,10 +39,11 @@ class Step:
 
 def recorded(
     loaded: Loaded, steps: Sequence[Step], room: Room, counters: Sequence[Counters],
-    order: tuple[str, ...],
+    arrays: Mapping[str, Any], order: tuple[str, ...],
 ) -> Record:
     """See `Recordable.record`."""
-    places = {name: (i, 0) for i, name in enumerate(order)}
+    scalars = {name: (-1, scalar_bits(a)) for name, a in arrays.items() if not a.ndim}
+    places = scalars | {name: (i, 0) for i, name in enumerate(order)}
     places |= {name: (len(order), offset) for name, offset in room.offsets.items()}
     end = room.n_bytes
     zeroed: list[int] = []
@@ -58,5 +60,5 @@ def recorded(
                                                         for n in places[p]),
                   len(step.numbers), *step.numbers]
     told = [(s.geometry, s.pointers, s.numbers) for s in steps]
-    return Record(tuple(map(int, words)), repr((loaded.source, loaded.schedule, order, told)), end,
-                  loaded)
+    every = loaded.source, loaded.schedule, order, told, scalars
+    return Record(tuple(map(int, words)), repr(every), end, loaded)
