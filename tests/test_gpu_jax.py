@@ -62,6 +62,7 @@ def test_every_device():
     mesh = jax.make_mesh((len(jax.devices()),), ("rows",))
     spec = jax.sharding.PartitionSpec("rows")
     x = jax.random.normal(jax.random.key(2), (8 * len(jax.devices()), 3000))
+    x = jax.device_put(x, jax.sharding.NamedSharding(mesh, spec))  # axes are explicit by default
     function = jax.jit(jax.shard_map(lambda x: L.softmax_topk(x), mesh=mesh, in_specs=spec,
                                      out_specs=spec))
     close(function(x), L.softmax_topk(np.asarray(x)), 1e-5, 1e-7)

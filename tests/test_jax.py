@@ -25,6 +25,9 @@ from support.jax_cases import (  # noqa: E402
     loss,
 )
 
+from fusegen.jax import asked, calls  # noqa: E402
+from fusegen.pipeline import traces  # noqa: E402
+
 jnp = jax.numpy
 X = np.random.default_rng(1).standard_normal((6, 40), dtype=np.float32)
 
@@ -148,6 +151,59 @@ def test_one_trace_serves_all_values_and_one_compilation_all_calls():
     for scale in (1, 2, 3):
         L.softmax(jnp.asarray(X) * scale)
     assert _run._cache_size() == before
+
+
+@fg.pipeline
+def tempered(x, w: fg.PerColumn, *, t: fg.Positive = 1.0, s=0.5):
+    """Python computes with one of the numbers, and asks for it."""
+    e = fg.exp((x - fg.max(x)) / t)
+    y = e / fg.sum(e) * w
+    return y + 2 * s if s > 1 else y * s
+
+
+def _tempered(x, w, t, s):
+    y = jax.nn.softmax(x / t) * w
+    return y + 2 * s if s > 1 else y * s
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_other_numbers_cost_no_trace_of_the_text(alone, monkeypatch):
+    """Nor a proof, nor a compiler, which begin with one; on hosts alone no trace of JAX's either.
+    Beside GPUs they are part of a program."""
+    monkeypatch.setattr(asked, "on_hosts_alone", lambda: alone)
+    monkeypatch.setattr(calls, "on_hosts_alone", lambda: alone)
+    call = fg.Pipeline(tempered.fn)
+    x, w = jnp.asarray(X), jnp.linspace(0.5, 2, 40)
+
+    def check(t, s, eager=False):
+        close(call(x, w, t=t, s=s), _tempered(x, w, t, s), 1e-5, 1e-6)
+        if eager:
+            return
+        for function in (lambda f: jax.jit(f)(x), lambda f: jax.vmap(f)(x),
+                         lambda f: jax.jit(jax.grad(loss(f)))(x), lambda f: jax.grad(loss(f))(x),
+                         lambda f: jax.jvp(f, (x,), (x,))[1]):
+            close(*(function(lambda x, p=p: p(x, w, t=t, s=s)) for p in (call, _tempered)),
+                  1e-4, 1e-5)
+        close(jax.grad(lambda w: loss(lambda x: call(x, w, t=t, s=s))(x))(w),
+              jax.grad(lambda w: loss(lambda x: _tempered(x, w, t, s))(x))(w), 1e-4, 1e-5)
+
+    kinds = (0.5, 0.25), (2.0, 1.5)
+    for t, s in kinds:
+        check(t, s)
+    made, looked = [], []
+    trace, variants = traces.trace_pipeline, asked.Asked.variants
+    monkeypatch.setattr(traces, "trace_pipeline", lambda *a: made.append(a) or trace(*a))
+    monkeypatch.setattr(asked.Asked, "variants", lambda *a: looked.append(a) or variants(*a))
+    for t, s in kinds:
+        check(1.5 * t, 1.25 * s, eager=True)
+    assert bool(looked) is not alone
+    for t, s in kinds:
+        check(1.25 * t, 1.5 * s)
+    assert not made
+    with jax.enable_x64(True):  # in all digits
+        wide = jnp.asarray(X, jnp.float64)
+        for t in (1 / 3, 1 / 7):
+            close(call(wide, w, t=t), _tempered(wide, w, t, 0.5), 1e-12, 1e-13)
 
 
 def test_donated_buffers():

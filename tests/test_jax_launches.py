@@ -75,6 +75,22 @@ def test_programs_for_gpus(machine, name):
         machine.gpu.launched.clear()
 
 
+def test_numbers_of_a_call_are_part_of_a_gpus_program(machine):
+    @fg.pipeline
+    def tempered(x, *, t=1.0):
+        e = fg.exp((x - fg.max(x)) / t)
+        return e / fg.sum(e)
+
+    x, texts = normal(4, 96), set()
+    for t in (0.5, 0.75, 3.0):
+        texts.add(text := program(partial(tempered, t=t), x))
+        for device in (0, 1):
+            (found,) = machine.call(text, handler(), [x], device)
+            np.testing.assert_allclose(found, tempered.reference(x, t=t), rtol=1e-5, atol=1e-6)
+    assert len(texts) == 3
+    assert len(tempered.traces.variants) == 1
+
+
 def test_counters_are_zeroed_by_every_call(machine):
     """They lie in memory that XLA gives out again."""
     pipeline, _, arrays = CASES["a row over many blocks"]
