@@ -1,14 +1,19 @@
 // Threads that share the parts of one call, begun when they are first needed and kept.
 //
 // The caller works too and can finish alone: it waits for workers that have begun, never for one
-// that has yet to wake. Such a worker finds the gate shut. A call that finds the pool in use, by
-// another thread or from within, works alone. A forked child has none of its parent's threads and
-// begins a pool of its own.
+// that has yet to wake. Such a worker finds the gate shut. Sleepers are woken where what is left is
+// worth it, as the first part's own time tells: no model of kernels and processors does. A call that
+// finds the pool in use, by another thread or from within, works alone. A forked child has none of
+// its parent's threads and begins a pool of its own.
 #pragma once
 
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <atomic>
 #include <chrono>
@@ -47,7 +52,7 @@ public:
         next_.store(0);
         gate_.store(kOpen);
         round_.fetch_add(1);
-        if (asleep_.load()) {
+        if (asleep_.load() && are_worth_waking()) {
             // A worker that saw the old round waits by the time the lock can be had.
             { std::lock_guard<std::mutex> held(sleep_); }
             wake_.notify_all();
@@ -62,7 +67,8 @@ private:
     static constexpr uint64_t kOpen = 1, kWorker = 2;  // of the gate: open; so many are inside
     static constexpr int kMost = 255;  // workers; fewer where the system has no more threads
     static constexpr int kPatience = 1000, kLook = 64;
-    static constexpr std::chrono::microseconds kAwake{100};  // a sleeper takes 5 to 60 µs to wake
+    static constexpr std::chrono::microseconds kAwake{50};  // others may want the processor
+    static constexpr std::chrono::microseconds kWorthWaking{20};  // of work: sleepers need 5 to 60
 
     void provide(int workers)
     {
@@ -82,6 +88,16 @@ private:
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
 
+    // Does a part; is more than so much work left?
+    bool are_worth_waking()
+    {
+        const auto begin = std::chrono::steady_clock::now();
+        const int64_t i = next_.fetch_add(1, std::memory_order_relaxed);
+        if (i < parts_) work_(call_, i, 0);
+        const int64_t left = parts_ - next_.load(std::memory_order_relaxed);
+        return left > 0 && (std::chrono::steady_clock::now() - begin) * left > kWorthWaking;
+    }
+
     void take(int thread)
     {
         for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < parts_;)
@@ -90,6 +106,7 @@ private:
 
     void live(int number, uint64_t seen)
     {
+        begin_at_once();
         for (;; seen = await(seen)) {
             uint64_t gate = gate_.load();
             bool inside = false;
@@ -99,6 +116,24 @@ private:
             if (number < wanted_) take(number);
             gate_.fetch_sub(kWorker, std::memory_order_release);
         }
+    }
+
+    // Asks for turns so short that a thread which has just woken need not wait for the end of
+    // another's, as of OpenMP's, which spin where they wait. Kernels before 6.12 do not hear it.
+    static void begin_at_once()
+    {
+#if defined(__linux__) && defined(SYS_sched_setattr)
+        struct {
+            uint32_t size, policy;
+            uint64_t flags;
+            int32_t nice;
+            uint32_t priority;
+            uint64_t turn, deadline, period;
+        } own = {};
+        if (syscall(SYS_sched_getattr, 0, &own, sizeof own, 0) || own.policy != SCHED_OTHER) return;
+        own.size = sizeof own, own.turn = 100'000;  // ns
+        syscall(SYS_sched_setattr, 0, &own, 0);
+#endif
     }
 
     // Another round than `seen`: awake for a while, then asleep.
