@@ -37,6 +37,7 @@ struct Step {
 constexpr int kMostWords = 128;
 constexpr int64_t kLine = 64;
 constexpr int64_t kPartElements = 1 << 13;  // of a part at least: 4 µs of work
+constexpr int64_t kManyElements = 1 << 17;  // that keep any kernel busy for longer than threads wake
 constexpr int64_t kPartsPerThread = 8;  // so that no thread waits long for the last
 constexpr int64_t kRunElements = 1 << 23;  // between two looks at signals: a few milliseconds
 
@@ -91,7 +92,7 @@ inline bool run_rows(const Step& step, const void* arrays, int64_t first, int64_
     const int64_t even = (n_rows + turns - 1) / turns;
     const int64_t block = threads < 2 ? n_rows : least > even ? least : even;
     const Blocks call{&step, arrays, first, last, block, each, scratch.at(0)};
-    share((n_rows + block - 1) / block, threads, run_block, &call);
+    share((n_rows + block - 1) / block, threads, run_block, &call, n_rows * n_cols >= kManyElements);
     return true;
 }
 
@@ -127,7 +128,7 @@ inline bool run_pieces(const Step& step, const void* arrays, int64_t n_rows, int
         const Room states(n_rows * pieces * sweep.state_bytes);
         if (states.missing) return false;
         const Pieces call{&sweep, arrays, pieces, columns, n_cols, step.known_bytes, known, states};
-        if (sweep.fold) share(n_rows * pieces, threads, run_piece, &call);
+        if (sweep.fold) share(n_rows * pieces, threads, run_piece, &call, true);
         for (int64_t row = 0; sweep.finish && row < n_rows; ++row)
             sweep.finish(arrays, row, pieces, known_of(row),
                          states.at(row * pieces * sweep.state_bytes));

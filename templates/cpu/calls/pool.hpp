@@ -1,10 +1,10 @@
 // Threads that share the parts of one call, begun when they are first needed and kept.
 //
 // The caller works too and can finish alone: it waits for workers that have begun, never for one
-// that has yet to wake. Such a worker finds the gate shut. Sleepers are woken where what is left is
-// worth it, as the first part's own time tells: no model of kernels and processors does. A call that
-// finds the pool in use, by another thread or from within, works alone. A forked child has none of
-// its parent's threads and begins a pool of its own.
+// that has yet to wake. Such a worker finds the gate shut. Sleepers are woken for what is known to be
+// long, else where the first part's own time tells that what is left is worth it. A call that finds
+// the pool in use, by another thread or from within, works alone. A forked child has none of its
+// parent's threads and begins a pool of its own.
 #pragma once
 
 #include <pthread.h>
@@ -40,7 +40,7 @@ inline void pause()
 
 class Pool {
 public:
-    void run(int64_t parts, int threads, Work work, const void* call)
+    void run(int64_t parts, int threads, Work work, const void* call, bool is_long)
     {
         std::unique_lock<std::mutex> mine(entry_, std::try_to_lock);
         if (!mine) {
@@ -52,7 +52,7 @@ public:
         next_.store(0);
         gate_.store(kOpen);
         round_.fetch_add(1);
-        if (asleep_.load() && are_worth_waking()) {
+        if (asleep_.load() && (is_long || are_worth_waking())) {
             // A worker that saw the old round waits by the time the lock can be had.
             { std::lock_guard<std::mutex> held(sleep_); }
             wake_.notify_all();
@@ -167,8 +167,9 @@ private:
 
 inline std::atomic<Pool*> the_pool{nullptr};  // never freed: its threads end with the process
 
-// work(0) … work(parts - 1), each once, by this thread and up to threads - 1 more.
-inline void share(int64_t parts, int threads, Work work, const void* call)
+// work(0) … work(parts - 1), each once, by this thread and up to threads - 1 more. is_long: is that
+// known, before any of it has run?
+inline void share(int64_t parts, int threads, Work work, const void* call, bool is_long = false)
 {
     if (parts < 2 || threads < 2) {
         for (int64_t i = 0; i < parts; ++i) work(call, i, 0);
@@ -183,7 +184,7 @@ inline void share(int64_t parts, int threads, Work work, const void* call)
             (void)told;
         } else delete made;
     }
-    pool->run(parts, threads, work, call);
+    pool->run(parts, threads, work, call, is_long);
 }
 
 }  // namespace fusegen
