@@ -227,6 +227,14 @@ inline auto total(V v)
     return across(v, [](auto a, auto b) { return a + b; });
 }
 
+// Asks for n elements that are needed soon; beyond the end of the memory that does nothing.
+template <typename T>
+inline void prefetch(const T* from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += 64 / sizeof(T))
+        __builtin_prefetch(from + i);
+}
+
 // A T from memory.
 template <typename T, typename E>
 inline T fetch(const E* from)
@@ -557,8 +565,10 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
     constexpr int64_t chunk = 256;
     const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
-    for (; begin < rest; begin += chunk)
+    for (; begin < rest; begin += chunk) {
+        fg::prefetch(row.x + begin + 2048, chunk);
         absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);
+    }
     if (rest < end)
         absorb<float>(state, row, rest, end);
 }

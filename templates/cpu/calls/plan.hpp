@@ -39,7 +39,7 @@ constexpr int64_t kLine = 64;
 constexpr int64_t kPartElements = 1 << 13;  // of a part at least: 4 µs of work
 constexpr int64_t kManyElements = 1 << 17;  // that keep any kernel busy for longer than threads wake
 constexpr int64_t kPartsPerThread = 8;  // so that no thread waits long for the last
-constexpr int64_t kRunElements = 1 << 23;  // between two looks at signals: a few milliseconds
+constexpr int64_t kRunElements = 1 << 26;  // between two looks at signals: a tenth of a second at most
 
 inline int64_t whole_lines(int64_t n_bytes) { return (n_bytes + kLine - 1) & -kLine; }
 

@@ -16,7 +16,7 @@ from fusegen.backend.cpu.emit.names import fg, noted_names
 from fusegen.backend.cpu.emit.scope import RowScope
 from fusegen.backend.cpu.emit.state import Field, state_view
 from fusegen.backend.cpu.emit.views import AgainView, KernelView, SweepView
-from fusegen.backend.cpu.schedule import LIST_AHEAD_COLUMNS, CpuSchedule
+from fusegen.backend.cpu.schedule import AHEAD_COLUMNS, LIST_AHEAD_COLUMNS, CpuSchedule
 from fusegen.backend.emit.banner import Facts, banner_lines
 from fusegen.backend.emit.lines import uses_of
 from fusegen.backend.emit.render import render
@@ -35,7 +35,7 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> str:
         "lanes": schedule.lanes, "vector_bytes": schedule.target.vector_bytes,
         "chunk": schedule.chunk, "piece": PIECE_COLUMNS,
         "list_block": schedule.list_block, "network_slots": schedule.network_slots,
-        "list_ahead": LIST_AHEAD_COLUMNS, "vectorised": schedule.chunk > 1,
+        "ahead": AHEAD_COLUMNS, "list_ahead": LIST_AHEAD_COLUMNS, "vectorised": schedule.chunk > 1,
         **dict.fromkeys(("live_type", "live_param", "live_arg"), ""),
     }
     if schedule.target.vector_bytes == 64:
