@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusegen.ir.expr import Var, text
-from fusegen.ir.monoid import KBest, Monoid, Moving, Own
+from fusegen.ir.monoid import KBest, Level, Monoid, Moving, Own
 
 
 def state_text(monoid: Monoid) -> str:
@@ -69,3 +69,10 @@ def _own_merge(own: Own) -> list[str]:
     steps = [f"{n} = {text(e)}" for n, e in own.operator.steps]
     fields = [(f.name, text(f.merge)) for f in own.operator.fields]
     return steps + [f"{n} = {shown}" for n, shown in fields if n != shown]
+
+
+def pivots_text(level: Level, monoid: Monoid) -> str:
+    """The pivots that a level's sums are relative to: a, b and c."""
+    used = {name for m in level.moving for name in m.pivots}
+    *others, last = [p.name for p in monoid.pivots if p.name in used] or ["pivot"]
+    return f"{', '.join(others)} and {last}" if others else last

@@ -5,7 +5,7 @@
 // a ⊕ b      max_x = max(a.max_x, b.max_x)
 //            sum_exp = a.sum_exp·exp(a.max_x - max_x) + b.sum_exp·exp(b.max_x - max_x)
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning
-// Tree       online, one element at a time (algorithm 3)
+// Tree       online, one element at a time
 // Schedule   scalar, chunks of 1, pieces of 262144 columns
 // Bytes      reads each element once, writes 4 bytes a row
 
@@ -265,9 +265,9 @@ inline Row row_of(const Arrays& arrays, int64_t row)
 namespace sweep_1 {
 
 struct State {
-    float max_x;  // max of x
+    float max_x;  // max of x   texts.py:54  return fg.logsumexp(x)
     float max_x_anchor;  // max_x, or 0 where that is no usable number
-    float sum_exp;  // sum of exp(x_minus_max_x)
+    float sum_exp;  // sum of exp(x_minus_max_x)   texts.py:54  return fg.logsumexp(x)
 };
 
 // The state of no elements.
@@ -310,14 +310,14 @@ inline void absorb(State& state, Row row, int64_t begin, int64_t end)
         max_x_lanes.take(x);  // texts.py:54  return fg.logsumexp(x)
     }
 
-    // 2. Where the pivots are now; the sums so far follow them.
+    // 2. The new max_x; the sums so far move there.
     const float max_x = fg::greater_of(state.max_x, max_x_lanes.across());
     const float max_x_anchor = fg::shift_anchor(max_x);
     if (fg::rarely(max_x_anchor != state.max_x_anchor))
         rebase(state, max_x_anchor);
     state.max_x = max_x;
 
-    // 3. Sums relative to the pivots.
+    // 3. Sums relative to max_x.
     V sum_exp_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V x = fg::load<V>(row.x + col);
@@ -330,13 +330,12 @@ inline void absorb(State& state, Row row, int64_t begin, int64_t end)
 // Columns [begin, end) of a row, one element at a time.
 inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    for (; begin < end; ++begin) {
+    for (; begin < end; ++begin)
         absorb<float>(state, row, begin, begin + 1);
-    }
 }
 
 // The row is folded: its values and results.
-inline void finish(State& state, const Row& row)
+inline void finish(const State& state, const Row& row)
 {
     const float max_x = state.max_x;  // texts.py:54  return fg.logsumexp(x)
     const bool isinf_ = std::isinf(max_x);  // texts.py:54  return fg.logsumexp(x)

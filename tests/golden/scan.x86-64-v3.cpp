@@ -160,7 +160,7 @@ inline RecurrenceMonoid<V> merge(const RecurrenceMonoid<V>& a, const RecurrenceM
 }
 
 struct State {
-    RecurrenceMonoid<float> recurrence_state;  // recurrence
+    RecurrenceMonoid<float> recurrence_state;  // recurrence   own_cases.py:214  return fg.reduce(recurrence, a, b)
 };
 
 // The state of no elements.
@@ -209,7 +209,7 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 }
 
 // The row is folded: its values and results.
-inline void finish(State& state, const Row& row)
+inline void finish(const State& state, const Row& row)
 {
     const float recurrence_offset = state.recurrence_state.offset;  // own_cases.py:214  return fg.reduce(recurrence, a, b)
     fg::store(row.recurrence_offset, recurrence_offset);  // own_cases.py:214  return fg.reduce(recurrence, a, b)

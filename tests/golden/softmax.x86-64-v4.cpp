@@ -411,9 +411,9 @@ struct Known {
 namespace sweep_1 {
 
 struct State {
-    float m;  // max of x
+    float m;  // max of x   texts.py:27  m = fg.max(x)
     float m_anchor;  // m, or 0 where that is no usable number
-    float sum_exp;  // sum of exp(x_minus_m)
+    float sum_exp;  // sum of exp(x_minus_m)   texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 };
 
 // The state of no elements.
@@ -456,14 +456,14 @@ inline void absorb(State& state, Row row, int64_t begin, int64_t end)
         m_lanes.take(live(x, -fg::infinity));  // texts.py:27  m = fg.max(x)
     });
 
-    // 2. Where the pivots are now; the sums so far follow them.
+    // 2. The new m; the sums so far move there.
     const float m = fg::greater_of(state.m, m_lanes.across());
     const float m_anchor = fg::shift_anchor(m);
     if (fg::rarely(m_anchor != state.m_anchor))
         rebase(state, m_anchor);
     state.m = m;
 
-    // 3. Sums relative to the pivots.
+    // 3. Sums relative to m.
     V sum_exp_lanes = fg::all<V>(0.0f);
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
         const V x = fg::load<V>(row.x + col, live);
@@ -490,7 +490,7 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 }
 
 // The row is folded: its values and results.
-inline void finish(State& state, Known& known)
+inline void finish(const State& state, Known& known)
 {
     const float m = state.m;  // texts.py:27  m = fg.max(x)
     const float sum_exp = std::isfinite(m) ? state.sum_exp : fg::nan;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))

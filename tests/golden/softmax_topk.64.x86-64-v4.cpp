@@ -1175,10 +1175,10 @@ inline Row row_of(const Arrays& arrays, int64_t row)
 namespace sweep_1 {
 
 struct State {
-    float m;  // max of x
+    float m;  // max of x   texts.py:27  m = fg.max(x)
     float m_anchor;  // m, or 0 where that is no usable number
-    float sum_exp;  // sum of exp(x_minus_m)
-    fg::candidates<float, 64> top;  // top 64 of x
+    float sum_exp;  // sum of exp(x_minus_m)   texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    fg::candidates<float, 64> top;  // top 64 of x   texts.py:80  return fg.topk(softmax(x), k, index_dtype=index_dtype)
 };
 
 // The state of no elements.
@@ -1224,14 +1224,14 @@ inline void absorb(State& state, Row row, int64_t begin, int64_t end)
         m_lanes.take(x);  // texts.py:27  m = fg.max(x)
     }
 
-    // 2. Where the pivots are now; the sums so far follow them.
+    // 2. The new m; the sums so far move there.
     const float m = fg::greater_of(state.m, m_lanes.across());
     const float m_anchor = fg::shift_anchor(m);
     if (fg::rarely(m_anchor != state.m_anchor))
         rebase(state, m_anchor);
     state.m = m;
 
-    // 3. Sums relative to the pivots.
+    // 3. Sums relative to m.
     V sum_exp_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V x = fg::load<V>(row.x + col);

@@ -124,9 +124,9 @@ struct Arrays {
 };
 
 struct State {
-    float m;  // max of x
+    float m;  // max of x   texts.py:27  m = fg.max(x)
     float m_anchor;  // m, or 0 where that is no usable number
-    float sum_exp;  // sum of exp(x_minus_m)
+    float sum_exp;  // sum of exp(x_minus_m)   texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 };
 
 // The state of no elements.

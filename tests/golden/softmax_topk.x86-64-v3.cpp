@@ -439,10 +439,10 @@ inline Row row_of(const Arrays& arrays, int64_t row)
 namespace sweep_1 {
 
 struct State {
-    float m;  // max of x
+    float m;  // max of x   texts.py:27  m = fg.max(x)
     float m_anchor;  // m, or 0 where that is no usable number
-    float sum_exp;  // sum of exp(x_minus_m)
-    fg::best_list<float, 5> top;  // top 5 of x
+    float sum_exp;  // sum of exp(x_minus_m)   texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    fg::best_list<float, 5> top;  // top 5 of x   texts.py:80  return fg.topk(softmax(x), k, index_dtype=index_dtype)
 };
 
 // The state of no elements.
@@ -489,14 +489,14 @@ inline void absorb(State& state, Row row, int64_t begin, int64_t end)
     }
     const float chunk_m = m_lanes.across();
 
-    // 2. Where the pivots are now; the sums so far follow them.
+    // 2. The new m; the sums so far move there.
     const float m = fg::greater_of(state.m, chunk_m);
     const float m_anchor = fg::shift_anchor(m);
     if (fg::rarely(m_anchor != state.m_anchor))
         rebase(state, m_anchor);
     state.m = m;
 
-    // 3. Sums relative to the pivots.
+    // 3. Sums relative to m.
     V sum_exp_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V x = fg::load<V>(row.x + col);
@@ -529,7 +529,7 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 }
 
 // The row is folded: its values and results.
-inline void finish(State& state, const Row& row)
+inline void finish(const State& state, const Row& row)
 {
     const float m = state.m;  // texts.py:27  m = fg.max(x)
     const float sum_exp = std::isfinite(m) ? state.sum_exp : fg::nan;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))

@@ -278,13 +278,13 @@ inline Row row_of(const Arrays& arrays, int64_t row)
 namespace sweep_1 {
 
 struct State {
-    float max_x;  // max of x
+    float max_x;  // max of x   algebra_cases.py:28  m = fg.max(x)
     float max_x_anchor;  // max_x, or 0 where that is no usable number
     float nu_anchor;  // sum_exp_x / sum_exp, or 0 where that is no usable number
-    float sum_exp;  // sum of exp(x_minus_max_x)
-    float sum_exp_x;  // sum of x·exp(x_minus_max_x)
-    float sum_dev2_exp;  // sum of exp(x_minus_max_x)·x_minus_nu·x_minus_nu
-    float sum_dev_exp;  // sum of exp(x_minus_max_x)·x_minus_nu
+    float sum_exp;  // sum of exp(x_minus_max_x)   algebra_cases.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    float sum_exp_x;  // sum of x·exp(x_minus_max_x)   algebra_cases.py:72  nu = fg.sum(y * x)
+    float sum_dev2_exp;  // sum of exp(x_minus_max_x)·x_minus_nu·x_minus_nu   algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
+    float sum_dev_exp;  // sum of exp(x_minus_max_x)·x_minus_nu   algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
 };
 
 // The state of no elements.
@@ -351,14 +351,14 @@ inline void absorb(State& state, Row row, int64_t begin, int64_t end)
         max_x_lanes.take(x);  // algebra_cases.py:28  m = fg.max(x)
     }
 
-    // 2. Where the pivots are now; the sums so far follow them.
+    // 2. The new max_x; the sums so far move there.
     const float max_x = fg::greater_of(state.max_x, max_x_lanes.across());
     const float max_x_anchor = fg::shift_anchor(max_x);
     if (fg::rarely(max_x_anchor != state.max_x_anchor))
         rebase(state, max_x_anchor, state.nu_anchor);
     state.max_x = max_x;
 
-    // 3. Sums relative to the pivots.
+    // 3. Sums relative to max_x.
     V sum_exp_lanes = fg::all<V>(0.0f);
     V sum_exp_x_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
@@ -370,14 +370,14 @@ inline void absorb(State& state, Row row, int64_t begin, int64_t end)
     const float sum_exp = state.sum_exp + fg::total(sum_exp_lanes);
     const float sum_exp_x = state.sum_exp_x + fg::total(sum_exp_x_lanes);
 
-    // 4. Where the pivots are now; the sums so far follow them.
+    // 4. The new max_x and nu; the sums so far move there.
     const float nu_anchor = fg::shift_anchor(sum_exp_x / sum_exp);
     if (fg::rarely(nu_anchor != state.nu_anchor))
         rebase(state, max_x_anchor, nu_anchor);
     state.sum_exp = sum_exp;
     state.sum_exp_x = sum_exp_x;
 
-    // 5. Sums relative to the pivots.
+    // 5. Sums relative to max_x and nu.
     V sum_dev2_exp_lanes = fg::all<V>(0.0f);
     V sum_dev_exp_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
@@ -405,7 +405,7 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 }
 
 // The row is folded: its values and results.
-inline void finish(State& state, const Row& row)
+inline void finish(const State& state, const Row& row)
 {
     const float max_x = state.max_x;  // algebra_cases.py:28  m = fg.max(x)
     const float sum_exp = std::isfinite(max_x) ? state.sum_exp : fg::nan;  // algebra_cases.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))

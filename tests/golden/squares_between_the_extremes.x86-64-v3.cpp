@@ -253,13 +253,13 @@ inline Row row_of(const Arrays& arrays, int64_t row)
 namespace sweep_1 {
 
 struct State {
-    float lo;  // min of x
-    float hi;  // max of x
-    float count;  // sum of 1
+    float lo;  // min of x   algebra_cases.py:78  lo, hi = fg.min(x), fg.max(x)
+    float hi;  // max of x   algebra_cases.py:78  lo, hi = fg.min(x), fg.max(x)
+    float count;  // sum of 1   algebra_cases.py:79  return fg.sum(((x - lo) / (hi - lo)) ** 2)
     float sub_2_anchor;  // hi - lo, or 1 where that is no usable number
     float lo_anchor;  // lo, or 0 where that is no usable number
-    float sum_pow;  // sum of x_minus_lo_over_sub_2·x_minus_lo_over_sub_2
-    float sum_dev;  // sum of x_minus_lo_over_sub_2
+    float sum_pow;  // sum of x_minus_lo_over_sub_2·x_minus_lo_over_sub_2   algebra_cases.py:79  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+    float sum_dev;  // sum of x_minus_lo_over_sub_2   algebra_cases.py:79  return fg.sum(((x - lo) / (hi - lo)) ** 2)
 };
 
 // The state of no elements.
@@ -303,7 +303,7 @@ inline void merge(State& state, State& part)
     rebase(part, sub_2_anchor, lo_anchor);
     state.lo = lo;
     state.hi = hi;
-    state.count = state.count + part.count;
+    state.count += part.count;
     state.sum_pow += part.sum_pow;
     state.sum_dev += part.sum_dev;
 }
@@ -321,7 +321,7 @@ inline void absorb(State& state, Row row, int64_t begin, int64_t end)
         hi_lanes.take(x);  // algebra_cases.py:78  lo, hi = fg.min(x), fg.max(x)
     }
 
-    // 2. Where the pivots are now; the sums so far follow them.
+    // 2. The new sub_2 and lo; the sums so far move there.
     const float lo = fg::lesser_of(state.lo, lo_lanes.across());
     const float hi = fg::greater_of(state.hi, hi_lanes.across());
     const float count = state.count + float(end - begin);
@@ -333,7 +333,7 @@ inline void absorb(State& state, Row row, int64_t begin, int64_t end)
     state.hi = hi;
     state.count = count;
 
-    // 3. Sums relative to the pivots.
+    // 3. Sums relative to sub_2 and lo.
     V sum_pow_lanes = fg::all<V>(0.0f);
     V sum_dev_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
@@ -360,7 +360,7 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 }
 
 // The row is folded: its values and results.
-inline void finish(State& state, const Row& row)
+inline void finish(const State& state, const Row& row)
 {
     const float lo = state.lo;  // algebra_cases.py:78  lo, hi = fg.min(x), fg.max(x)
     const float hi = state.hi;  // algebra_cases.py:78  lo, hi = fg.min(x), fg.max(x)

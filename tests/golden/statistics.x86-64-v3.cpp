@@ -425,15 +425,15 @@ inline MaxCountMonoid<V> merge(const MaxCountMonoid<V>& a, const MaxCountMonoid<
 }
 
 struct State {
-    float max_x;  // max of x
-    float min_x;  // min of x
-    float mean_x_total;  // sum of x
-    float count;  // sum of 1
+    float max_x;  // max of x   own_cases.py:206  spread = fg.max(x) - fg.min(x)
+    float min_x;  // min of x   own_cases.py:206  spread = fg.max(x) - fg.min(x)
+    float mean_x_total;  // sum of x   own_cases.py:207  derived = fg.var(x)
+    float count;  // sum of 1   own_cases.py:207  derived = fg.var(x)
     float mean_x_anchor;  // mean_x_total / count, or 0 where that is no usable number
-    float derived;  // sum of x_minus_mean_x·x_minus_mean_x
-    float sum_dev;  // sum of x_minus_mean_x
-    WelfordMonoid<float> welford_state;  // welford
-    MaxCountMonoid<float> max_count_state;  // max_count
+    float derived;  // sum of x_minus_mean_x·x_minus_mean_x   own_cases.py:207  derived = fg.var(x)
+    float sum_dev;  // sum of x_minus_mean_x   own_cases.py:207  derived = fg.var(x)
+    WelfordMonoid<float> welford_state;  // welford   own_cases.py:204  own = fg.reduce(welford, x)
+    MaxCountMonoid<float> max_count_state;  // max_count   own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
 };
 
 // The state of no elements.
@@ -506,10 +506,10 @@ inline void absorb(State& state, Row row, int64_t begin, int64_t end)
         const V x = fg::load<V>(row.x + col);
         max_x_lanes.take(x);  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
         min_x_lanes.take(x);  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
-        mean_x_total_lanes = mean_x_total_lanes + x;  // own_cases.py:207  derived = fg.var(x)
+        mean_x_total_lanes += x;  // own_cases.py:207  derived = fg.var(x)
     }
 
-    // 2. Where the pivots are now; the sums so far follow them.
+    // 2. The new mean_x; the sums so far move there.
     const float max_x = fg::greater_of(state.max_x, max_x_lanes.across());
     const float min_x = fg::lesser_of(state.min_x, min_x_lanes.across());
     const float mean_x_total = state.mean_x_total + fg::total(mean_x_total_lanes);
@@ -522,7 +522,7 @@ inline void absorb(State& state, Row row, int64_t begin, int64_t end)
     state.mean_x_total = mean_x_total;
     state.count = count;
 
-    // 3. Sums relative to the pivots.
+    // 3. Sums relative to mean_x.
     V derived_lanes = fg::all<V>(0.0f);
     V sum_dev_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
@@ -574,7 +574,7 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 }
 
 // The row is folded: its values and results.
-inline void finish(State& state, const Row& row)
+inline void finish(const State& state, const Row& row)
 {
     const float welford_mu = state.welford_state.mu;  // own_cases.py:204  own = fg.reduce(welford, x)
     const float welford_m2 = state.welford_state.m2;  // own_cases.py:204  own = fg.reduce(welford, x)

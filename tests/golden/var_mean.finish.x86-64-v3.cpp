@@ -81,10 +81,10 @@ inline Row row_of(const Arrays& arrays, int64_t row)
     };
 }
 
-// Sweep 1: reads nothing.
+// Sweep 1: reads no elements.
 namespace sweep_1 {
 
-// The row is folded: its values and results.
+// The row's values and results.
 inline void finish(const Row& row)
 {
     const float mean_x_total_state = fg::load<float>(row.mean_x_total_state);
@@ -119,7 +119,7 @@ void var_mean_finish_rows(const var_mean_finish::Arrays* arrays, int64_t first, 
     }
 }
 
-// The pieces of a row, in order, into one, and its results.
+// A row's values and results.
 void var_mean_finish_finish_1(const var_mean_finish::Arrays* arrays, int64_t r, int64_t, void*, void*)
 {
     using namespace var_mean_finish;

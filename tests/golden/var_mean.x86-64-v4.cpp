@@ -275,11 +275,11 @@ inline Row row_of(const Arrays& arrays, int64_t row)
 namespace sweep_1 {
 
 struct State {
-    float mean_x_total;  // sum of x
-    float count;  // sum of 1
+    float mean_x_total;  // sum of x   texts.py:107  return fg.var(x), fg.mean(x)
+    float count;  // sum of 1   texts.py:107  return fg.var(x), fg.mean(x)
     float mean_x_anchor;  // mean_x_total / count, or 0 where that is no usable number
-    float mean_pow;  // sum of x_minus_mean_x·x_minus_mean_x
-    float sum_dev;  // sum of x_minus_mean_x
+    float mean_pow;  // sum of x_minus_mean_x·x_minus_mean_x   texts.py:107  return fg.var(x), fg.mean(x)
+    float sum_dev;  // sum of x_minus_mean_x   texts.py:107  return fg.var(x), fg.mean(x)
 };
 
 // The state of no elements.
@@ -329,10 +329,10 @@ inline void absorb(State& state, Row row, int64_t begin, int64_t end)
     V mean_x_total_lanes = fg::all<V>(0.0f);
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
         const V x = fg::load<V>(row.x + col, live);
-        mean_x_total_lanes = mean_x_total_lanes + live(x, 0.0f);  // texts.py:107  return fg.var(x), fg.mean(x)
+        mean_x_total_lanes += live(x, 0.0f);  // texts.py:107  return fg.var(x), fg.mean(x)
     });
 
-    // 2. Where the pivots are now; the sums so far follow them.
+    // 2. The new mean_x; the sums so far move there.
     const float mean_x_total = state.mean_x_total + fg::total(mean_x_total_lanes);
     const float count = state.count + float(end - begin);
     const float mean_x_anchor = fg::shift_anchor(mean_x_total / count);
@@ -341,7 +341,7 @@ inline void absorb(State& state, Row row, int64_t begin, int64_t end)
     state.mean_x_total = mean_x_total;
     state.count = count;
 
-    // 3. Sums relative to the pivots.
+    // 3. Sums relative to mean_x.
     V mean_pow_lanes = fg::all<V>(0.0f);
     V sum_dev_lanes = fg::all<V>(0.0f);
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
@@ -366,7 +366,7 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 }
 
 // The row is folded: its values and results.
-inline void finish(State& state, const Row& row)
+inline void finish(const State& state, const Row& row)
 {
     const float mean_x = state.mean_x_total / float(row.n_cols);  // texts.py:107  return fg.var(x), fg.mean(x)
     const float mean_pow = std::isfinite(mean_x) ? state.mean_pow / float(row.n_cols) : fg::nan;  // texts.py:107  return fg.var(x), fg.mean(x)

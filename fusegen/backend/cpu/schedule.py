@@ -70,7 +70,7 @@ class CpuSchedule:
     def algorithm(self) -> str:
         """What the field calls the tree of merges."""
         if self.chunk == 1:
-            return "online, one element at a time (algorithm 3)"
+            return "online, one element at a time"
         return f"block online, chunks of {self.chunk}"
 
     def describe(self) -> str:

@@ -23,14 +23,13 @@ from fusegen.backend.cpu.emit.state import (
     zero_of,
 )
 from fusegen.backend.emit.comments import noted
-from fusegen.backend.emit.folds import folded_into
+from fusegen.backend.emit.folds import folded_into, taken_in
 from fusegen.backend.emit.lines import Line
-from fusegen.ir.expr import Call, Expr, Var, variables
+from fusegen.ir.expr import Expr, Var, variables
 from fusegen.ir.kernel import COLUMN, Kernel, Sweep, used_in
 from fusegen.ir.monoid import Best, Folded, KBest, Level, Moving, Own
-from fusegen.ir.ops import OPS
+from fusegen.ir.monoid_text import pivots_text
 
-_OPERATORS = {"sum": "add", "prod": "mul"}
 _ACROSS = {"sum": "total", "prod": "product", "max": "greatest", "min": "least"}
 _EXTREME = {"max": "highest", "min": "lowest"}
 
@@ -109,7 +108,8 @@ class AbsorbPrinter:
             if f in own or f.name in shared:
                 after.append(f"const {self.row.type_of(f.kind)} chunk_{f.name} = {_across(f)};")
         if not self.monoid.pivots:
-            after += [f"state.{f.name} = {self._joined(f, shared)};" for f in self.monoid.folded]
+            after += [taken_in(f, f"state.{f.name}", self._of_chunk(f, shared), fg)
+                      for f in self.monoid.folded]
         return Phase("What each base monoid makes of the chunk.", tuple(before),
                      loop=tuple(loop) if todo else (), after=tuple(after))
 
@@ -123,21 +123,21 @@ class AbsorbPrinter:
         lift = self._live(self.lanes.text(f.lift), identity_of(f, self.row))
         if _is_extreme(f):
             return f"{f.name}_lanes.take({lift});"
-        lift = f"({lift})" if _is_loose(f) and not self.lanes.partly else lift
-        return f"{f.name}_lanes = {folded_into(f, f'{f.name}_lanes', lift, fg)};"
+        return taken_in(f, f"{f.name}_lanes", lift, fg)
 
-    def _joined(self, f: Folded, shared: Iterable[str]) -> str:
+    def _of_chunk(self, f: Folded, shared: Iterable[str]) -> str:
+        """What the whole chunk adds to a base monoid."""
         if is_count(f):
-            return f"state.{f.name} + {self.row.real}(end - begin)"
-        part = f"chunk_{f.name}" if f.name in shared else _across(f)
-        return folded_into(f, f"state.{f.name}", part, fg)
+            return f"{self.row.real}(end - begin)"
+        return f"chunk_{f.name}" if f.name in shared else _across(f)
 
     def _pivots(self, number: int, level: Level) -> Phase:
         """The pivots with this chunk in, and the sums so far moved to them."""
         first = number == 0
         shared = self._peak_names()
         lines = [
-            f"const {self.row.type_of(f.kind)} {f.name} = {self._joined(f, shared)};"
+            f"const {self.row.type_of(f.kind)} {f.name} = "
+            f"{folded_into(f, f'state.{f.name}', self._of_chunk(f, shared), fg)};"
             for f in self.monoid.folded if first
         ]
         for p in level.pivots:
@@ -151,7 +151,8 @@ class AbsorbPrinter:
         if number > 0:
             before = self.monoid.levels[number - 1]
             lines += [f"state.{m.name} = {m.name};" for m in before.moving]
-        return Phase("Where the pivots are now; the sums so far follow them.", tuple(lines))
+        about = pivots_text(level, self.monoid)
+        return Phase(f"The new {about}; the sums so far move there.", tuple(lines))
 
     def _sums(self, number: int, level: Level) -> Phase | None:
         """Moving sums of the chunk at the pivots' anchors."""
@@ -180,8 +181,8 @@ class AbsorbPrinter:
         else:
             after = [f"state.{m.name} += {fg('total')}({m.name}_lanes);" for m in moving]
         after += kept.note() if kept else []
-        return Phase("Sums relative to the pivots.", tuple(before), loop=tuple(loop),
-                     after=tuple(after))
+        return Phase(f"Sums relative to {pivots_text(level, self.monoid)}.", tuple(before),
+                     loop=tuple(loop), after=tuple(after))
 
     def _no_sum(self, moving: Moving) -> str:
         kind = self.lanes.type_in(moving.kind)
@@ -281,14 +282,6 @@ class AbsorbPrinter:
 def _is_extreme(f: Folded) -> bool:
     """Is NaN to be looked for?"""
     return f.fold in _EXTREME and f.kind == "float"
-
-
-def _is_loose(f: Folded) -> bool:
-    """Does what is folded bind no tighter than the + or * in front of it?"""
-    if not isinstance(f.lift, Call) or f.fold not in ("sum", "prod"):
-        return False
-    op = OPS[f.lift.op]
-    return op.spelling == "infix" and op.precedence <= OPS[_OPERATORS[f.fold]].precedence
 
 
 def _across(f: Folded) -> str:

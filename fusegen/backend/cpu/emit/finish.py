@@ -11,6 +11,7 @@ from fusegen.backend.cpu.emit.memory import load, store
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.scope import RowScope, finish_exprs, kind_of, step_exprs
 from fusegen.backend.cpu.emit.state import gathers
+from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line, inside
 from fusegen.ir.dtypes import Kind
 from fusegen.ir.expr import Expr, variables
@@ -98,7 +99,7 @@ class FinishPrinter:
         kind = kind_of(fold)
         value = self.dialect.text(fold.value)
         first = _first_value(fold, self.dialect)
-        text = _folded(fold, value)
+        text = taken_in(fold, fold.name, value, fg)
         line = self.dialect.line(text, fold.value, note=fold.note)
         whole = Line(f"{self.dialect.type_of(kind)} {fold.name} = {first};", declares=fold.name)
         return [whole, *self._over_entries(fold.entries, fold.value, line)]
@@ -188,17 +189,3 @@ def _first_value(fold: ListFold, dialect: CpuDialect) -> str:
         case "min":
             return "INT64_MAX" if whole else fg("infinity")
 
-
-def _folded(fold: ListFold, value: str) -> str:
-    """A statement that takes one more entry in."""
-    match fold.fold:
-        case "sum":
-            return f"{fold.name} += {value};"
-        case "prod":
-            return f"{fold.name} *= {value};"
-        case "max":
-            return f"{fold.name} = {fg('greater_of')}({fold.name}, {value});"
-        case "min":
-            return f"{fold.name} = {fg('lesser_of')}({fold.name}, {value});"
-        case _:
-            assert_never(fold.fold)

@@ -116,7 +116,7 @@ def _sweep_view(
     state = None if sweep.monoid.is_empty else state_view(sweep, scope, row)
     return SweepView(
         kernel=kernel.name, number=sweep.number,
-        title=f"reads {', '.join(sweep.reads) or 'nothing'}",
+        title=f"reads {', '.join(sweep.reads) or 'no elements'}",
         state=state, row_values=row_values, phases=phases, finish=finish,
         partly=lanes.partly, lists=absorb.gathered(),
         prefetched=_prefetched(kernel, sweep),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fusegen.backend.cpu.emit.dialect import ROW, CpuDialect
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.own import OwnView, own_view
 from fusegen.backend.cpu.emit.scope import RowScope
-from fusegen.backend.emit.folds import folded_into
+from fusegen.backend.emit.folds import folded_into, taken_in
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.ir.dtypes import Kind
 from fusegen.ir.expr import Lit, Var, text, variables
@@ -52,7 +53,7 @@ def state_view(sweep: Sweep, scope: RowScope, dialect: CpuDialect) -> StateView:
     lanes = replace(dialect, lanes=True)
     return StateView(
         owns=tuple(own_view(c, lanes) for c in monoid.operators),
-        fields=tuple(_fields(monoid, dialect)),
+        fields=tuple(_fields(monoid, dict(sweep.notes), dialect)),
         identity=tuple(_identity(monoid, dialect)),
         law=merge_text(monoid),
         anchors=(*(f"{dialect.real} {p.anchor}" for p in monoid.pivots),
@@ -63,25 +64,31 @@ def state_view(sweep: Sweep, scope: RowScope, dialect: CpuDialect) -> StateView:
     )
 
 
-def _fields(monoid: Monoid, dialect: CpuDialect) -> list[Field]:
+def _fields(monoid: Monoid, notes: Mapping[str, str], dialect: CpuDialect) -> list[Field]:
+    def noted(meaning: str, name: str) -> str:
+        return f"{meaning}   {notes[name]}" if notes.get(name) else meaning
+
     found = [
-        Field(dialect.type_of(f.kind), f.name, f"{f.fold} of {text(f.lift)}") for f in monoid.folded
+        Field(dialect.type_of(f.kind), f.name, noted(f"{f.fold} of {text(f.lift)}", f.name))
+        for f in monoid.folded
     ]
     for b in monoid.best:
         which = "greatest" if b.largest else "least"
         comment = f"column of the {which} {text(b.lift)}"
-        found.append(Field(leader_type(b, dialect), b.name, comment))
+        found.append(Field(leader_type(b, dialect), b.name, noted(comment, b.name)))
     for p in monoid.pivots:
         rest = {"shift": ", or 0", "scale": ", or 1", "same": ""}[p.action]
         of = f"{text(p.value)}{rest} where that is no usable number" if rest else text(p.value)
         found.append(Field(dialect.real, p.anchor, of))
     found += [
-        Field(dialect.type_of(m.kind), m.name, f"sum of {text(m.lift)}") for m in monoid.moving
+        Field(dialect.type_of(m.kind), m.name, noted(f"sum of {text(m.lift)}", m.name))
+        for m in monoid.moving
     ]
     for o in monoid.own:
-        found.append(Field(f"{o.type}<{dialect.real}>", o.name, o.operator.name))
+        found.append(Field(f"{o.type}<{dialect.real}>", o.name, noted(o.operator.name, o.name)))
     for c in monoid.lists:
-        found.append(Field(list_type(c, dialect), c.name, f"top {c.k} of {text(c.lift)}"))
+        meaning = f"top {c.k} of {text(c.lift)}"
+        found.append(Field(list_type(c, dialect), c.name, noted(meaning, c.name)))
     return found
 
 
@@ -213,8 +220,7 @@ def _merge(monoid: Monoid, scope: RowScope, dialect: CpuDialect) -> list[Line]:
     last = [f"state.{f.name} = {f.name};" for f in first]
     for f in monoid.folded:
         if f not in first:
-            joined = folded_into(f, f"state.{f.name}", f"part.{f.name}", fg)
-            last.append(f"state.{f.name} = {joined};")
+            last.append(taken_in(f, f"state.{f.name}", f"part.{f.name}", fg))
     last += [f"state.{m.name} += part.{m.name};" for m in monoid.moving]
     last += [f"state.{o.name} = merge(state.{o.name}, part.{o.name});" for o in monoid.own]
     ranked = [c.name for c in monoid.best] + [c.name for c in monoid.lists]

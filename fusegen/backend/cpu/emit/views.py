@@ -69,7 +69,8 @@ class SweepView:
     def finish_params(self) -> list[str]:
         row = ["const Row& row"] if self._finish_uses(ROW) else []
         known = ["Known& known"] if self._finish_uses(KNOWN) else []
-        return [*(["State& state"] if self.state else []), *row, *known]
+        constant = "" if self.lists else "const "  # lists are put in order
+        return [*([f"{constant}State& state"] if self.state else []), *row, *known]
 
     @property
     def finish_args(self) -> list[str]:

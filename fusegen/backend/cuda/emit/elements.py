@@ -8,8 +8,9 @@ from functools import partial
 from fusegen.backend.cuda.emit.dialect import C_TYPES, PAIR_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.own import fold_lines as own_lines
 from fusegen.backend.cuda.emit.sources import SourceView
-from fusegen.backend.cuda.emit.state import StateView, taken_in
+from fusegen.backend.cuda.emit.state import StateView
 from fusegen.backend.cuda.emit.views import LiftView, ListView
+from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line, inside
 from fusegen.ir.expr import Expr, Var, variables
 from fusegen.ir.kernel import COLUMN, Kernel, Let, Sweep, used_in
@@ -74,7 +75,7 @@ class ElementPrinter:
             return []
         lines = self.item_lines(exprs)
         for f in folded:
-            taken = taken_in(f, f"chunk.{f.name}", self.dialect.text(f.lift), self.dialect)
+            taken = taken_in(f, f"chunk.{f.name}", self.dialect.text(f.lift), self.dialect.use)
             lines.append(self.dialect.line(taken, f.lift))
         for b in monoid.best:
             lines += self._ahead(b)

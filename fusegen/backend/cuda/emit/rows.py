@@ -8,8 +8,9 @@ from functools import partial
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.entries import TEAM, Owners, entry_lines, own_entries
-from fusegen.backend.cuda.emit.state import identity_of, taken_in
+from fusegen.backend.cuda.emit.state import identity_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line, inside, uses_of
 from fusegen.ir.expr import variables
 from fusegen.ir.kernel import ENTRY, Gather, Kernel, Let, ListFold, Param, Step, names_in
@@ -140,7 +141,7 @@ def _list_fold_lines(
     top, k, name = step.entries.top, step.entries.k, step.name
     lets = step_lines(step.entries.steps, kernel, dialect)
     value, divisors = dialect.divided(partial(dialect.text, step.value))
-    taken = taken_in(folded, name, value, dialect)
+    taken = taken_in(folded, name, value, dialect.use)
     found = [*lets, *divisors, dialect.line(taken, step.value)]
     kind, first = dialect.type_of(step.value.kind), identity_of(folded, dialect)
     whole = Line(f"{kind} {name} = {first};", declares=name, note=step.note)
@@ -154,5 +155,5 @@ def _list_fold_lines(
         whole, *own_entries(top, k, owners, found), Line("#pragma unroll"),
         Line(f"for (int lane_mask = {TEAM} / 2; lane_mask > 0; lane_mask /= 2)",
              frozenset(["Team"])),
-        Line(f"    {taken_in(folded, name, other, dialect)}"),
+        Line(f"    {taken_in(folded, name, other, dialect.use)}"),
     ]

@@ -11,8 +11,8 @@ from fusegen.backend.emit.folds import folded_into
 from fusegen.backend.emit.render import wrapped
 from fusegen.ir.expr import Var, rename, text, variables
 from fusegen.ir.kernel import Sweep
-from fusegen.ir.monoid import Folded, Level, Monoid, Pivot
-from fusegen.ir.monoid_text import merge_text
+from fusegen.ir.monoid import Folded, Monoid, Pivot
+from fusegen.ir.monoid_text import merge_text, pivots_text
 
 _LINE = 96  # characters of members on one line
 
@@ -179,17 +179,6 @@ def _comment(meaning: str, note: str | None) -> str:
     return f"{meaning}   {note}" if note else meaning
 
 
-def taken_in(folded: Folded, place: str, value: str, dialect: CudaDialect) -> str:
-    """The statement by which `value` joins what a base monoid has at a place."""
-    match folded.fold:
-        case "sum":
-            return f"{place} += {value};"
-        case "prod":
-            return f"{place} *= {value};"
-        case "max" | "min":
-            return f"{place} = {folded_into(folded, place, value, dialect.use)};"
-
-
 def _combine(
     monoid: Monoid, fields: tuple[Field, ...], dialect: CudaDialect
 ) -> Combined | None:
@@ -223,13 +212,6 @@ def _pivot(pivot: Pivot, monoid: Monoid, dialect: CudaDialect) -> PivotView:
                      moved=dialect.text(moved))
 
 
-def _about(level: Level, monoid: Monoid) -> str:
-    """The pivots that a level's sums are relative to: a, b and c."""
-    used = {name for m in level.moving for name in m.pivots}
-    *others, last = [p.name for p in monoid.pivots if p.name in used] or ["pivot"]
-    return f"{', '.join(others)} and {last}" if others else last
-
-
 def _levels(monoid: Monoid, dialect: CudaDialect) -> list[LevelView]:
     found: list[LevelView] = []
     known: list[PivotView] = []
@@ -241,7 +223,7 @@ def _levels(monoid: Monoid, dialect: CudaDialect) -> list[LevelView]:
         found.append(LevelView(
             suffix=f"_{number + 1}" if number else "",
             tag=f", Level<{number + 1}>" if len(monoid.levels) > 1 else "",
-            about=_about(level, monoid), pivots=tuple(own),
+            about=pivots_text(level, monoid), pivots=tuple(own),
             moves=tuple(p for p in known if p.move in needed),
             moved=tuple(
                 (m.name, dialect.text(rename(monoid.transported(m, "s"), given)))
