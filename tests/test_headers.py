@@ -13,11 +13,16 @@ from support import nvrtc
 
 import fusegen as fg
 from fusegen import library
+from fusegen.backend.cpu.emit import headers as cpu_headers
+from fusegen.backend.cpu.toolchain import find_compiler, known_unusable
+from fusegen.backend.emit.comments import code
 from fusegen.backend.emit.headers import header, needed
 from fusegen.backend.emit.source import ABOVE, Source
+from fusegen.backend.target import CPU_TARGETS, host_cpu
 
 ROOT = fg.include_dir()
 HEADERS = tuple(sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.*")))
+CUDA, CPU = (tuple(n for n in HEADERS if n.endswith(suffix)) for suffix in (".cuh", ".hpp"))
 
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 emulated = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
@@ -31,8 +36,9 @@ KERNEL = 'extern "C" __global__ void nothing(int* out) { out[0] = 1; }\n'
 
 
 def test_there_are_headers() -> None:
-    assert len(HEADERS) > 20
-    assert {Path(n).suffix for n in HEADERS} == {".cuh"}
+    assert len(CUDA) > 20
+    assert len(CPU) > 10
+    assert sorted((*CUDA, *CPU)) == [*HEADERS]
 
 
 @pytest.mark.parametrize("name", HEADERS)
@@ -50,7 +56,7 @@ def test_form(name: str) -> None:
             header(each)
 
 
-@pytest.mark.parametrize("name", HEADERS)
+@pytest.mark.parametrize("name", CUDA)
 def test_every_header_includes_what_it_needs(name: str) -> None:
     """Inlined and included, before anything else."""
     source = Source(KERNEL, headers=(name,))
@@ -66,10 +72,49 @@ def test_every_header_includes_what_it_needs(name: str) -> None:
         pytest.skip("neither NVRTC nor a C++ compiler is here")
 
 
+def test_headers_for_cpus_have_the_names_that_kernels_say() -> None:
+    for stem, names in cpu_headers.HEADERS.items():
+        found = header(f"fusegen/cpu/{stem}.hpp").code
+        assert not [n for n in names if not re.search(rf"\b{n}\b", code(found))], stem
+        internal = "namespace {\n\n", "\n}  // namespace\n"  # units for several processors meet
+        assert found.startswith(internal[0]), stem
+        assert found.endswith(internal[1]), stem
+    assert {f"fusegen/cpu/{stem}.hpp" for stem in cpu_headers.HEADERS} == {*CPU}
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler is here")
+@pytest.mark.parametrize("real", ["float", "double"])
+def test_headers_for_cpus_include_what_they_need(real: str, tmp_path: Path) -> None:
+    """Each before all others; and all, for every processor that this machine's compiler knows."""
+    compiler = find_compiler()
+    assert compiler is not None
+    for target in (t for t in CPU_TARGETS.values() if not known_unusable(compiler, t.flags)):
+        for at in range(len(CPU) if target.name == host_cpu().name else 1):
+            file = tmp_path / f"{target.name}_{at}.cpp"
+            includes = (f"#include <{name}>\n" for name in (*CPU[at:], *CPU[:at]))
+            file.write_text(GIVEN.format(real=real, size=target.vector_bytes) + "".join(includes))
+        files = [str(path) for path in sorted(tmp_path.glob(f"{target.name}_*.cpp"))]
+        command = (*compiler.command(target.flags), "-Wall", "-Werror", "-Wno-psabi",
+                   "-fsyntax-only", f"-I{ROOT}", *files)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+GIVEN = """#include <cstdint>
+namespace fusegen {{
+namespace {{
+typedef {real} real;
+typedef real lanes __attribute__((vector_size({size})));
+constexpr int64_t list_block = 1024;
+}}
+}}
+"""
+
+
 def test_needed_first_and_once() -> None:
-    ours, theirs = needed([*reversed(HEADERS), *HEADERS])
+    ours, theirs = needed([*reversed(CUDA), *CUDA])
     names = [h.name for h in ours]
-    assert sorted(names) == sorted(HEADERS)
+    assert sorted(names) == sorted(CUDA)
     for one in ours:
         before = names[: names.index(one.name)]
         assert {n for n in one.includes if n.startswith("fusegen/")} <= {*before}

@@ -2,7 +2,7 @@
 
 Every layer reads its own column: the tracer the name and arity, the reference the NumPy function,
 the algebra the sympy name, the printers the C spelling. Adding an operation is adding a row (and,
-for a `helper`, its C function in templates/include/fusegen/math, templates/cpu/helpers).
+for a `helper`, its C function in templates/include/fusegen, in math and cpu/maths.hpp).
 """
 
 from __future__ import annotations

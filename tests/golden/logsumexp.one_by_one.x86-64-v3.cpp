@@ -11,228 +11,30 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
-#include <limits>
-#include <type_traits>
-#include <utility>
+
+namespace fusegen {
 
 namespace {
 
-namespace fg {
+typedef float real;  // what is computed with
+typedef real lanes __attribute__((vector_size(32)));  // 8 at a time
+constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows on however many threads
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
+}  // namespace
 
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+}  // namespace fusegen
 
-// Columns folded in one go; longer rows merge pieces of this length, on however many threads.
-constexpr int64_t piece = 262144;
+#include <fusegen/cpu/vectors.hpp>
+#include <fusegen/cpu/limits.hpp>
+#include <fusegen/cpu/reduce.hpp>
+#include <fusegen/cpu/memory.hpp>
+#include <fusegen/cpu/exp.hpp>
+#include <fusegen/cpu/maths.hpp>
+#include <fusegen/cpu/pivots.hpp>
 
-// Elements in a V: 1 for a plain value.
-template <typename V>
-constexpr int64_t width = sizeof(V) / sizeof(float);
+namespace fg = fusegen;
 
-template <typename T, int64_t n>
-struct pack {
-    typedef T type __attribute__((vector_size(n * sizeof(T))));
-};
-template <typename T>
-struct pack<T, 1> {
-    typedef T type;
-};
-// As many T as there are values in a V.
-template <typename T, typename V>
-using like = typename pack<T, sizeof(V) / sizeof(float)>::type;
-
-// What comparing two V gives: a bool, or lanes of all ones and all zeros.
-template <typename V>
-using mask = decltype(V() < V());
-
-// One value in every lane. (s - 0 is s for every s, -0 and NaN included.)
-template <typename V, typename S>
-inline V all(S s)
-{
-    if constexpr (std::is_arithmetic_v<V>)
-        return static_cast<V>(s);
-    else
-        return static_cast<std::decay_t<decltype(V()[0])>>(s) - V();
-}
-
-// The same bits as another type.
-template <typename To, typename From>
-inline To as(From from)
-{
-    To to;
-    static_assert(sizeof to == sizeof from);
-    std::memcpy(&to, &from, sizeof to);
-    return to;
-}
-
-inline bool rarely(bool condition) { return __builtin_expect(condition, 0); }
-
-// The greater; NaN if either is.
-template <typename V>
-inline V greater_of(V a, V b)
-{
-    const V found = a > b ? a : b;  // b where they do not compare
-    return a != a ? a : found;
-}
-
-// The lesser; NaN if either is.
-template <typename V>
-inline V lesser_of(V a, V b)
-{
-    const V found = a < b ? a : b;  // b where they do not compare
-    return a != a ? a : found;
-}
-
-template <typename T, typename V, size_t... i>
-inline auto half_of(V v, size_t first, std::index_sequence<i...>)
-{
-    typedef T half __attribute__((vector_size(sizeof...(i) * sizeof(T))));
-    return half{v[first + i]...};
-}
-
-// Folds the lanes of v, halves onto halves: the same order whatever the processor.
-template <typename V, typename F>
-inline auto across(V v, F f)
-{
-    if constexpr (std::is_arithmetic_v<V>) {
-        return v;
-    } else {
-        typedef std::decay_t<decltype(v[0])> T;
-        constexpr size_t n = sizeof(V) / sizeof(T) / 2;
-        if constexpr (n == 1) {
-            return f(T(v[0]), T(v[1]));
-        } else {
-            const auto low = half_of<T>(v, 0, std::make_index_sequence<n>());
-            const auto high = half_of<T>(v, n, std::make_index_sequence<n>());
-            return across(f(low, high), f);
-        }
-    }
-}
-
-// Is the mask set in any lane?
-template <typename M>
-inline bool any(M m)
-{
-    if constexpr (std::is_arithmetic_v<M>) {
-        return m;
-    } else {
-        typedef int64_t words __attribute__((vector_size(sizeof(M))));
-        return across(as<words>(m), [](auto a, auto b) { return a | b; }) != 0;
-    }
-}
-
-// The greatest so far, lane by lane. NaN is noted beside it: to test for it in the comparison would
-// lengthen the chain from one element to the next.
-template <typename V>
-struct highest {
-    V so_far = all<V>(-infinity);
-    mask<V> nans = mask<V>();
-
-    void take(V x)
-    {
-        so_far = x > so_far ? x : so_far;
-        nans |= x != x;
-    }
-
-    float across() const
-    {
-        const float found = fg::across(so_far, [](auto a, auto b) { return a > b ? a : b; });
-        return rarely(any(nans)) ? nan : found;
-    }
-};
-
-template <typename V>
-inline auto least(V v)
-{
-    return across(v, [](auto a, auto b) { return lesser_of(a, b); });
-}
-
-template <typename V>
-inline auto total(V v)
-{
-    return across(v, [](auto a, auto b) { return a + b; });
-}
-
-// A T from memory.
-template <typename T, typename E>
-inline T fetch(const E* from)
-{
-    T v;
-    std::memcpy(&v, from, sizeof v);
-    return v;
-}
-
-// A T to memory.
-template <typename T, typename E>
-inline void put(E* to, T v)
-{
-    std::memcpy(to, &v, sizeof v);
-}
-
-template <typename V>
-inline V load(const float* from)
-{
-    return fetch<V>(from);
-}
-
-template <typename V>
-inline void store(float* to, V v)
-{
-    put(to, v);
-}
-
-// a·b, but 0 wherever a is 0, even against an infinity or NaN in b.
-template <typename V>
-inline V zero_wins(V a, V b)
-{
-    return a == V() ? V() : a * b;
-}
-
-// e^x for numbers in the range of normal results, to 1 ulp. With n = round(x / ln 2) and
-// r = x - n ln 2, e^x = 2^(n-1) * 2 e^r. A large constant rounds to n, and leaves the biased exponent
-// of 2^(n-1) in the low bits of the sum; 2^-127 comes out as 0.
-template <typename V>
-inline V exp_within(V x)
-{
-    typedef like<uint32_t, V> bits;
-    const V shifted = x * 1.44269504f + (0x1.8p23f + 126);
-    const V scale = as<V>(as<bits>(shifted) << 23);
-    const V n = shifted - (0x1.8p23f + 126);
-    const V r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-    V p = r * 0.00276278618f + 0.0167376324f;
-    p = p * r + 0.0833368298f;
-    p = p * r + 0.333330395f;
-    p = p * r + 0.999999865f;
-    p = p * r + 2.0f;
-    p = p * r + 2.0f;
-    return p * scale;
-}
-
-// e^x for x <= 0. The bits of negative numbers grow with their size, so one integer minimum bounds
-// them. Sums of other x, and of NaN, hang on a pivot that is no number: they are discarded.
-template <typename V>
-inline V exp_below(V x)
-{
-    typedef like<uint32_t, V> bits;
-    const bits given = as<bits>(x), least = as<bits>(all<V>(-87.6f));
-    return exp_within(as<V>(given < least ? given : least));
-}
-
-// What elements are kept relative to: the pivot, or 0 while it is no usable number.
-inline float shift_anchor(float pivot) { return std::isfinite(pivot) ? pivot : 0; }
-
-// Bytes of the largest of some types.
-template <typename... T>
-constexpr int64_t largest_of()
-{
-    int64_t bytes = 0;
-    ((bytes = int64_t(sizeof(T)) > bytes ? sizeof(T) : bytes), ...);
-    return bytes;
-}
-
-}  // namespace fg
+namespace {
 
 namespace logsumexp {
 

@@ -12,88 +12,25 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
-#include <type_traits>
+
+namespace fusegen {
 
 namespace {
 
-namespace fg {
+typedef float real;  // what is computed with
+typedef real lanes __attribute__((vector_size(32)));  // 8 at a time
+constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows on however many threads
 
-typedef float lanes __attribute__((vector_size(32)));  // 8 at a time
+}  // namespace
 
-// Columns folded in one go; longer rows merge pieces of this length, on however many threads.
-constexpr int64_t piece = 262144;
+}  // namespace fusegen
 
-// Elements in a V: 1 for a plain value.
-template <typename V>
-constexpr int64_t width = sizeof(V) / sizeof(float);
+#include <fusegen/cpu/vectors.hpp>
+#include <fusegen/cpu/memory.hpp>
 
-// One value in every lane. (s - 0 is s for every s, -0 and NaN included.)
-template <typename V, typename S>
-inline V all(S s)
-{
-    if constexpr (std::is_arithmetic_v<V>)
-        return static_cast<V>(s);
-    else
-        return static_cast<std::decay_t<decltype(V()[0])>>(s) - V();
-}
+namespace fg = fusegen;
 
-// The value in lane i.
-template <typename V>
-inline auto in_lane(V v, int64_t i)
-{
-    if constexpr (std::is_arithmetic_v<V>)
-        return v;
-    else
-        return v[i];
-}
-
-// Asks for n elements that are needed soon; beyond the end of the memory that does nothing.
-template <typename T>
-inline void prefetch(const T* from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i += 64 / sizeof(T))
-        __builtin_prefetch(from + i);
-}
-
-// A T from memory.
-template <typename T, typename E>
-inline T fetch(const E* from)
-{
-    T v;
-    std::memcpy(&v, from, sizeof v);
-    return v;
-}
-
-// A T to memory.
-template <typename T, typename E>
-inline void put(E* to, T v)
-{
-    std::memcpy(to, &v, sizeof v);
-}
-
-template <typename V>
-inline V load(const float* from)
-{
-    return fetch<V>(from);
-}
-
-template <typename V>
-inline void store(float* to, V v)
-{
-    put(to, v);
-}
-
-// Bytes of the largest of some types.
-template <typename... T>
-constexpr int64_t largest_of()
-{
-    int64_t bytes = 0;
-    ((bytes = int64_t(sizeof(T)) > bytes ? sizeof(T) : bytes), ...);
-    return bytes;
-}
-
-}  // namespace fg
+namespace {
 
 namespace scan {
 

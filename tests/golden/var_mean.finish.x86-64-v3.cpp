@@ -7,44 +7,24 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
-#include <limits>
+
+namespace fusegen {
 
 namespace {
 
-namespace fg {
+typedef float real;  // what is computed with
+typedef real lanes __attribute__((vector_size(32)));  // 8 at a time
 
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+}  // namespace
 
-// A T from memory.
-template <typename T, typename E>
-inline T fetch(const E* from)
-{
-    T v;
-    std::memcpy(&v, from, sizeof v);
-    return v;
-}
+}  // namespace fusegen
 
-// A T to memory.
-template <typename T, typename E>
-inline void put(E* to, T v)
-{
-    std::memcpy(to, &v, sizeof v);
-}
+#include <fusegen/cpu/limits.hpp>
+#include <fusegen/cpu/memory.hpp>
 
-template <typename V>
-inline V load(const float* from)
-{
-    return fetch<V>(from);
-}
+namespace fg = fusegen;
 
-template <typename V>
-inline void store(float* to, V v)
-{
-    put(to, v);
-}
-
-}  // namespace fg
+namespace {
 
 namespace var_mean_finish {
 

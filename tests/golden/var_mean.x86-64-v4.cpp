@@ -13,232 +13,29 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
-#include <limits>
-#include <type_traits>
-#include <utility>
+
+namespace fusegen {
 
 namespace {
 
-namespace fg {
+typedef float real;  // what is computed with
+typedef real lanes __attribute__((vector_size(64)));  // 16 at a time
+constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows on however many threads
 
-typedef float lanes __attribute__((vector_size(64)));  // 16 at a time
+}  // namespace
 
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+}  // namespace fusegen
 
-// Columns folded in one go; longer rows merge pieces of this length, on however many threads.
-constexpr int64_t piece = 262144;
+#include <fusegen/cpu/vectors.hpp>
+#include <fusegen/cpu/limits.hpp>
+#include <fusegen/cpu/reduce.hpp>
+#include <fusegen/cpu/memory.hpp>
+#include <fusegen/cpu/maths.hpp>
+#include <fusegen/cpu/pivots.hpp>
 
-// Elements in a V: 1 for a plain value.
-template <typename V>
-constexpr int64_t width = sizeof(V) / sizeof(float);
+namespace fg = fusegen;
 
-// One value in every lane. (s - 0 is s for every s, -0 and NaN included.)
-template <typename V, typename S>
-inline V all(S s)
-{
-    if constexpr (std::is_arithmetic_v<V>)
-        return static_cast<V>(s);
-    else
-        return static_cast<std::decay_t<decltype(V()[0])>>(s) - V();
-}
-
-// The same bits as another type.
-template <typename To, typename From>
-inline To as(From from)
-{
-    To to;
-    static_assert(sizeof to == sizeof from);
-    std::memcpy(&to, &from, sizeof to);
-    return to;
-}
-
-template <typename T, typename V, size_t... i>
-inline auto half_of(V v, size_t first, std::index_sequence<i...>)
-{
-    typedef T half __attribute__((vector_size(sizeof...(i) * sizeof(T))));
-    return half{v[first + i]...};
-}
-
-// Folds the lanes of v, halves onto halves: the same order whatever the processor.
-template <typename V, typename F>
-inline auto across(V v, F f)
-{
-    if constexpr (std::is_arithmetic_v<V>) {
-        return v;
-    } else {
-        typedef std::decay_t<decltype(v[0])> T;
-        constexpr size_t n = sizeof(V) / sizeof(T) / 2;
-        if constexpr (n == 1) {
-            return f(T(v[0]), T(v[1]));
-        } else {
-            const auto low = half_of<T>(v, 0, std::make_index_sequence<n>());
-            const auto high = half_of<T>(v, n, std::make_index_sequence<n>());
-            return across(f(low, high), f);
-        }
-    }
-}
-
-template <typename V>
-inline auto total(V v)
-{
-    return across(v, [](auto a, auto b) { return a + b; });
-}
-
-// Asks for n elements that are needed soon; beyond the end of the memory that does nothing.
-template <typename T>
-inline void prefetch(const T* from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i += 64 / sizeof(T))
-        __builtin_prefetch(from + i);
-}
-
-// Which lanes of a vector are columns of the chunk: every one. What is not is left alone.
-struct all_lanes {
-    template <typename T, typename S>
-    T operator()(T v, S) const
-    {
-        return v;
-    }
-};
-
-// The same at the end of a row: the first n lanes.
-struct first_lanes {
-    int64_t n;
-
-    template <typename T, typename S>
-    T operator()(T v, S otherwise) const
-    {
-        typedef std::conditional_t<sizeof v[0] == 8, int64_t, int32_t> number;
-        typedef number numbers __attribute__((vector_size(sizeof(T))));
-        numbers at;
-        for (size_t i = 0; i < sizeof(T) / sizeof(number); ++i)
-            at[i] = i;
-        return at < number(n) ? v : all<T>(otherwise);
-    }
-};
-
-// Columns [begin, end), a vector of lanes at a time.
-template <typename V, typename F>
-inline void each(int64_t begin, int64_t end, F visit)
-{
-    for (; begin + width<V> <= end; begin += width<V>)
-        visit(begin, all_lanes());
-    if (begin < end)
-        visit(begin, first_lanes{end - begin});
-}
-
-template <int64_t n>
-struct pack_of_bytes {
-    typedef char type __attribute__((vector_size(n)));
-};
-template <int64_t n>
-using byte_vector = typename pack_of_bytes<n>::type;
-
-// An address as instructions that move some bytes of a vector take it.
-template <int64_t n, typename E>
-inline auto byte_place(E* at)
-{
-#ifdef __clang__
-    return (byte_vector<n>*)at;
-#else
-    return (char*)at;
-#endif
-}
-
-// The first n bytes of a vector, as bits.
-inline uint64_t first_bytes(int64_t n) { return n >= 64 ? -1 : n <= 0 ? 0 : (uint64_t(1) << n) - 1; }
-
-// A T from memory.
-template <typename T, typename E>
-inline T fetch(const E* from, all_lanes = {})
-{
-    T v;
-    std::memcpy(&v, from, sizeof v);
-    return v;
-}
-
-// The live lanes of a T from memory; the others are 0, and what lies there is not touched.
-template <typename T, typename E>
-inline T fetch(const E* from, first_lanes live)
-{
-    const int64_t count = live.n * sizeof(E);
-    T v;
-    if constexpr (sizeof v <= 16) {
-        const auto found = __builtin_ia32_loaddquqi128_mask(byte_place<16>(from), byte_vector<16>(), first_bytes(count));
-        std::memcpy(&v, &found, sizeof v);
-    } else if constexpr (sizeof v == 32) {
-        const auto found = __builtin_ia32_loaddquqi256_mask(byte_place<32>(from), byte_vector<32>(), first_bytes(count));
-        std::memcpy(&v, &found, sizeof v);
-    } else {
-        for (int64_t at = 0; at < int64_t(sizeof v); at += 64) {
-            const auto part = reinterpret_cast<const char*>(from) + at;
-            const auto found = __builtin_ia32_loaddquqi512_mask(byte_place<64>(part), byte_vector<64>(), first_bytes(count - at));
-            std::memcpy(reinterpret_cast<char*>(&v) + at, &found, 64);
-        }
-    }
-    return v;
-}
-
-// A T to memory.
-template <typename T, typename E>
-inline void put(E* to, T v, all_lanes = {})
-{
-    std::memcpy(to, &v, sizeof v);
-}
-
-// The live lanes of a T to memory.
-template <typename T, typename E>
-inline void put(E* to, T v, first_lanes live)
-{
-    const int64_t count = live.n * sizeof(E);
-    if constexpr (sizeof v <= 16) {
-        byte_vector<16> stored = {};
-        std::memcpy(&stored, &v, sizeof v);
-        __builtin_ia32_storedquqi128_mask(byte_place<16>(to), stored, first_bytes(count));
-    } else if constexpr (sizeof v == 32) {
-        __builtin_ia32_storedquqi256_mask(byte_place<32>(to), as<byte_vector<32>>(v), first_bytes(count));
-    } else {
-        for (int64_t at = 0; at < int64_t(sizeof v); at += 64) {
-            byte_vector<64> stored;
-            std::memcpy(&stored, reinterpret_cast<const char*>(&v) + at, 64);
-            __builtin_ia32_storedquqi512_mask(byte_place<64>(reinterpret_cast<char*>(to) + at), stored, first_bytes(count - at));
-        }
-    }
-}
-
-template <typename V, typename L = all_lanes>
-inline V load(const float* from, L live = {})
-{
-    return fetch<V>(from, live);
-}
-
-template <typename V, typename L = all_lanes>
-inline void store(float* to, V v, L live = {})
-{
-    put(to, v, live);
-}
-
-// a·b, but 0 wherever a is 0, even against an infinity or NaN in b.
-template <typename V>
-inline V zero_wins(V a, V b)
-{
-    return a == V() ? V() : a * b;
-}
-
-// What elements are kept relative to: the pivot, or 0 while it is no usable number.
-inline float shift_anchor(float pivot) { return std::isfinite(pivot) ? pivot : 0; }
-
-// Bytes of the largest of some types.
-template <typename... T>
-constexpr int64_t largest_of()
-{
-    int64_t bytes = 0;
-    ((bytes = int64_t(sizeof(T)) > bytes ? sizeof(T) : bytes), ...);
-    return bytes;
-}
-
-}  // namespace fg
+namespace {
 
 namespace var_mean {
 

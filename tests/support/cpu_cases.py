@@ -48,7 +48,7 @@ def program(fn, form="online", dtypes=(), constants=()):
 
 def source(made, chunk=None, target=None):
     schedule = select_cpu(made, Problem(dtypes={}), target or host_cpu(), chunk)
-    return schedule, cpu_source(made, schedule)
+    return schedule, cpu_source(made, schedule).text()
 
 
 @cache

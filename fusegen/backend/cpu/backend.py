@@ -72,7 +72,7 @@ class CpuBackend:
     def emit(self, program: Program, schedule: CpuSchedule) -> Source:
         from fusegen.backend.cpu.emit import cpu_source
 
-        return Source(cpu_source(program, schedule))
+        return cpu_source(program, schedule)
 
     def launcher(self, program: Program, schedule: CpuSchedule) -> str:
         raise ArgumentError(

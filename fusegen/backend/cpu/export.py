@@ -96,7 +96,7 @@ def part(text: Text, target: CpuTarget, wish: Wish) -> Part:
     return Part(
         declared=render("export/cpu_declared.cpp.j2", {"level": view}),
         entry=f'{{"{needs}", {view.runs}, {view.program}}}',
-        units=(Unit(f"{name}.cpp", cpu_source(program, schedule), target.flags,
+        units=(Unit(f"{name}.cpp", cpu_source(program, schedule).text(), target.flags,
                     target.vector_bytes),),
         symbols=tuple(f"{k.name}_*" for k in program.kernels), needs=needs,
         record={"target": target.name, "lanes": schedule.lanes, "chunk": schedule.chunk,

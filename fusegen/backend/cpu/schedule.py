@@ -25,11 +25,6 @@ LIST_CHUNKS = 4
 """Chunks that go to long lists at a time: which of their vectors hold a candidate is found out
 first, so that the processor mispredicts once, not once per chunk."""
 
-NETWORK_SLOTS = 4096
-NETWORK_SLOTS_NARROW = 256
-"""Longest list that a sorting network puts in order, and that on vectors of 16 bytes; its work
-grows faster than the list, and longer ones are sorted byte by byte."""
-
 AHEAD_COLUMNS = 2048
 """How far ahead of a chunk memory is asked for columns: they arrive while the chunk is folded, and
 what comes after a row's last are the first of the next row. Processors see by themselves what comes
@@ -56,11 +51,6 @@ class CpuSchedule:
     def list_block(self) -> int:
         """Columns that go to long lists at a time."""
         return LIST_CHUNKS * self.chunk
-
-    @property
-    def network_slots(self) -> int:
-        """The longest list that a sorting network puts in order."""
-        return NETWORK_SLOTS if self.target.vector_bytes > 16 else NETWORK_SLOTS_NARROW
 
     @property
     def grouping(self) -> Grouping:

@@ -21,19 +21,26 @@ class Source:
     banner: tuple[str, ...] = ()  # comment lines, without comment signs
     system: tuple[str, ...] = ()  # headers of the toolchain
     headers: tuple[str, ...] = ()  # of ours: "fusegen/…"
+    given: str = ""  # what ours take for granted: it stands before them
+    opening: str = "using namespace fusegen;"  # and this behind them
 
     def text(self, *, include: bool = False) -> str:
         """The whole file, ours inlined or included. Raises InternalError if a header is missing."""
         ours, theirs = needed(self.headers)
-        system = dict.fromkeys((*self.system, *theirs))
-        includes = [*system, *(self.headers if include else ())]
-        parts = [_lines(f"// {comment(ln)}".rstrip() for ln in self.banner),
-                 _lines(f"#include <{name}>" for name in includes)]
+        system = dict.fromkeys((*self.system, *(() if include else theirs)))
+        named = _included(self.headers if include else ())
+        first = [_included(system), self.given, named] if self.given else [
+            _included(system) + named]
+        parts = [_lines(f"// {comment(ln)}".rstrip() for ln in self.banner), *first]
         if ours and not include:
             parts += [inlined(ours), f"{ABOVE}\n"]
         if ours:
-            parts.append("using namespace fusegen;\n")
+            parts.append(f"{self.opening}\n")
         return "\n".join(part for part in (*parts, self.body) if part)
+
+
+def _included(names: Iterable[str]) -> str:
+    return _lines(f"#include <{name}>" for name in names)
 
 
 def _lines(lines: Iterable[str]) -> str:

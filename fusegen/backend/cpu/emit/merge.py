@@ -96,7 +96,7 @@ def _stores(monoid: Monoid, layout: StateLayout) -> Iterator[str]:
     for name, member in _members(monoid):
         value = f"{unset.get(name, '')}{member}"
         fg("field")  # which brings its twin
-        yield f"fg::set_field<{_type(at[name])}>(bytes, {at[name].offset}, {value});"
+        yield f"{fg('set_field')}<{_type(at[name])}>(bytes, {at[name].offset}, {value});"
 
 
 def _type(field: Field) -> str:

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from fusegen.backend.cpu.emit.absorb import AbsorbPrinter
 from fusegen.backend.cpu.emit.dialect import C_TYPES, KNOWN, CpuDialect
 from fusegen.backend.cpu.emit.finish import FinishPrinter
-from fusegen.backend.cpu.emit.helpers import helpers_for
+from fusegen.backend.cpu.emit.headers import headers_for
 from fusegen.backend.cpu.emit.kept import KEPT_BYTES, Kept, can_be_partial, kept_terms
 from fusegen.backend.cpu.emit.memory import pointer, row_address
 from fusegen.backend.cpu.emit.merge import merge_view
@@ -20,39 +20,34 @@ from fusegen.backend.cpu.schedule import AHEAD_COLUMNS, LIST_AHEAD_COLUMNS, CpuS
 from fusegen.backend.emit.banner import Facts, banner_lines
 from fusegen.backend.emit.lines import uses_of
 from fusegen.backend.emit.render import render
+from fusegen.backend.emit.source import Source
 from fusegen.backend.emit.widths import check_widths
 from fusegen.backend.host.chunks import PIECE_COLUMNS
 from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Param, Program, Sweep, names_in
 
 
-def cpu_source(program: Program, schedule: CpuSchedule) -> str:
+def cpu_source(program: Program, schedule: CpuSchedule) -> Source:
     """The program as C++17; the same program and schedule give the same bytes."""
     check_widths(program, "CPU kernels")
     compute = program.kernels[0].compute
     real = C_TYPES[compute.name]
     values: dict[str, object] = {
-        "real": real, "suffix": "f" if real == "float" else "",
-        "lanes": schedule.lanes, "vector_bytes": schedule.target.vector_bytes,
-        "chunk": schedule.chunk, "piece": PIECE_COLUMNS,
-        "list_block": schedule.list_block, "network_slots": schedule.network_slots,
+        "real": real, "lanes": schedule.lanes, "vector_bytes": schedule.target.vector_bytes,
+        "chunk": schedule.chunk, "piece": PIECE_COLUMNS, "list_block": schedule.list_block,
         "ahead": AHEAD_COLUMNS, "list_ahead": LIST_AHEAD_COLUMNS, "vectorised": schedule.chunk > 1,
-        **dict.fromkeys(("live_type", "live_param", "live_arg"), ""),
+        "fg": fg,
     }
-    if schedule.target.vector_bytes == 64:
-        values |= {"live_type": ", typename L = all_lanes", "live_param": ", L live = {}",
-                   "live_arg": ", live"}
-    values["fg"] = fg
     with noted_names() as names:
         if program.role == "merge":
             made = [_merge(kernel, values) for kernel in program.kernels]
         else:
             made = [_kernel(kernel, values, schedule) for kernel in program.kernels]
-    helpers = helpers_for(names, values)
-    banner = banner_lines(program, _facts(program, schedule))
-    return render(
-        "cpu/program.cpp.j2",
-        {**values, "banner": banner, "headers": helpers.headers, "helpers": helpers.texts,
-         "kernels": [body for body, _ in made], "entries": [entry for _, entry in made]},
+    body = {"kernels": [text for text, _ in made], "entries": [entry for _, entry in made]}
+    return Source(
+        body=render("cpu/program.cpp.j2", body), system=("cmath", "cstdint"),
+        banner=tuple(banner_lines(program, _facts(program, schedule))),
+        given=render("cpu/given.cpp.j2", {**values, "names": names}),
+        headers=tuple(headers_for(names)), opening="namespace fg = fusegen;",
     )
 
 

@@ -1,0 +1,55 @@
+"""Which fixed headers a program uses: <fusegen/cpu/…>, see backend/emit/headers.py."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+LIBM = (
+    "exp2", "expm1", "log", "log2", "log1p", "sqrt", "tanh", "sin", "cos", "erf", "floor", "ceil",
+    "rint",
+)
+"""C math functions without a vector form of ours: lane by lane."""
+
+GIVEN = ("real", "lanes", "piece", "list_block")
+"""What a program says itself, before the first header."""
+
+HEADERS: dict[str, tuple[str, ...]] = {
+    "vectors": (
+        "width", "like", "whole", "mask", "all", "all_if", "as", "convert", "narrow", "inverse",
+        "select", "one_where", "column_numbers", "one_by_one", "lane_by_lane", "in_lane", "rarely",
+    ),
+    "limits": ("infinity", "nan", "lowest_of"),
+    "reduce": (
+        "greater_of", "lesser_of", "across", "any", "highest", "lowest", "greatest", "least",
+        "total", "product",
+    ),
+    "order": ("lanes_where", "descending", "ascending", "precedes"),
+    "memory": (
+        "prefetch", "expect", "all_lanes", "first_lanes", "each", "fetch", "put", "load", "store",
+        "largest_of",
+    ),
+    "types": (
+        "load_float16", "load_bfloat16", "load_float32", "load_float64", "load_int", "load_bool",
+        "to_single", "store_float16", "store_bfloat16", "store_float32", "store_float64",
+        "store_int", "store_bool",
+    ),
+    "exp": ("exp_within", "exp_below", "exp"),
+    "maths": (
+        "zero_wins", "square", "rounded_product", "magnitude", "sign", "mirror", "is_nan",
+        "is_inf", "is_finite", *LIBM, "pow", "reciprocal_sqrt", "sigmoid", "xlogy", "to_int",
+    ),
+    "pivots": ("shift_anchor", "scale_anchor", "movable", "factor_between"),
+    "states": ("field", "set_field", "best_of_states"),
+    "best": ("leader", "best_list", "offer"),
+    "ranking": ("ranking",),
+    "candidates": ("candidates", "over_entries"),
+}
+"""By header, the names of namespace fusegen that kernels say; a program gets what it says."""
+
+_OF = {name: header for header, names in HEADERS.items() for name in names}
+
+
+def headers_for(names: Collection[str]) -> Iterator[str]:
+    """The headers that have these names, in the order of HEADERS; KeyError for a name of none."""
+    used = {_OF[name] for name in names if name not in GIVEN}
+    return (f"fusegen/cpu/{header}.hpp" for header in HEADERS if header in used)

@@ -1,0 +1,175 @@
+#pragma once
+// Rows to vectors and back, and what is asked for ahead of time.
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <fusegen/cpu/vectors.hpp>
+
+namespace fusegen {
+
+namespace {
+
+// Asks for n elements that are needed soon; beyond the end of the memory that does nothing.
+template <typename T>
+inline void prefetch(const T* from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += 64 / sizeof(T))
+        __builtin_prefetch(from + i);
+}
+
+// Asks for the part-th two cache lines of n results, which are going to be written.
+template <typename T>
+inline void expect(T* to, int64_t n, int64_t part)
+{
+    constexpr int64_t line = 64 / sizeof(T);
+    if (2 * line * part < n) {
+        __builtin_prefetch(to + 2 * line * part, 1);
+        __builtin_prefetch(to + 2 * line * part + line, 1);
+    }
+}
+
+// Which lanes of a vector are columns of the chunk: every one. What is not is left alone.
+struct all_lanes {
+    template <typename T, typename S>
+    T operator()(T v, S) const
+    {
+        return v;
+    }
+};
+
+// The same at the end of a row: the first n lanes.
+struct first_lanes {
+    int64_t n;
+
+    template <typename T, typename S>
+    T operator()(T v, S otherwise) const
+    {
+        typedef std::conditional_t<sizeof v[0] == 8, int64_t, int32_t> number;
+        typedef number numbers __attribute__((vector_size(sizeof(T))));
+        numbers at;
+        for (size_t i = 0; i < sizeof(T) / sizeof(number); ++i)
+            at[i] = i;
+        return at < number(n) ? v : all<T>(otherwise);
+    }
+};
+
+// Columns [begin, end), a vector of lanes at a time.
+template <typename V, typename F>
+inline void each(int64_t begin, int64_t end, F visit)
+{
+    for (; begin + width<V> <= end; begin += width<V>)
+        visit(begin, all_lanes());
+    if (begin < end)
+        visit(begin, first_lanes{end - begin});
+}
+
+// A T from memory.
+template <typename T, typename E>
+inline T fetch(const E* from, all_lanes = {})
+{
+    T v;
+    std::memcpy(&v, from, sizeof v);
+    return v;
+}
+
+// A T to memory.
+template <typename T, typename E>
+inline void put(E* to, T v, all_lanes = {})
+{
+    std::memcpy(to, &v, sizeof v);
+}
+
+#if defined(__AVX512BW__)
+template <int64_t n>
+struct pack_of_bytes {
+    typedef char type __attribute__((vector_size(n)));
+};
+template <int64_t n>
+using byte_vector = typename pack_of_bytes<n>::type;
+
+// An address as instructions that move some bytes of a vector take it.
+template <int64_t n, typename E>
+inline auto byte_place(E* at)
+{
+#ifdef __clang__
+    return (byte_vector<n>*)at;
+#else
+    return (char*)at;
+#endif
+}
+
+// The first n bytes of a vector, as bits.
+inline uint64_t first_bytes(int64_t n) { return n >= 64 ? -1 : n <= 0 ? 0 : (uint64_t(1) << n) - 1; }
+
+// The live lanes of a T from memory; the others are 0, and what lies there is not touched.
+template <typename T, typename E>
+inline T fetch(const E* from, first_lanes live)
+{
+    const int64_t count = live.n * sizeof(E);
+    T v;
+    if constexpr (sizeof v <= 16) {
+        const auto found =
+            __builtin_ia32_loaddquqi128_mask(byte_place<16>(from), byte_vector<16>(), first_bytes(count));
+        std::memcpy(&v, &found, sizeof v);
+    } else if constexpr (sizeof v == 32) {
+        const auto found =
+            __builtin_ia32_loaddquqi256_mask(byte_place<32>(from), byte_vector<32>(), first_bytes(count));
+        std::memcpy(&v, &found, sizeof v);
+    } else {
+        for (int64_t at = 0; at < int64_t(sizeof v); at += 64) {
+            const auto part = reinterpret_cast<const char*>(from) + at;
+            const auto found =
+                __builtin_ia32_loaddquqi512_mask(byte_place<64>(part), byte_vector<64>(), first_bytes(count - at));
+            std::memcpy(reinterpret_cast<char*>(&v) + at, &found, 64);
+        }
+    }
+    return v;
+}
+
+// The live lanes of a T to memory.
+template <typename T, typename E>
+inline void put(E* to, T v, first_lanes live)
+{
+    const int64_t count = live.n * sizeof(E);
+    if constexpr (sizeof v <= 16) {
+        byte_vector<16> stored = {};
+        std::memcpy(&stored, &v, sizeof v);
+        __builtin_ia32_storedquqi128_mask(byte_place<16>(to), stored, first_bytes(count));
+    } else if constexpr (sizeof v == 32) {
+        __builtin_ia32_storedquqi256_mask(byte_place<32>(to), as<byte_vector<32>>(v), first_bytes(count));
+    } else {
+        for (int64_t at = 0; at < int64_t(sizeof v); at += 64) {
+            byte_vector<64> stored;
+            std::memcpy(&stored, reinterpret_cast<const char*>(&v) + at, 64);
+            const auto part = reinterpret_cast<char*>(to) + at;
+            __builtin_ia32_storedquqi512_mask(byte_place<64>(part), stored, first_bytes(count - at));
+        }
+    }
+}
+#endif
+
+template <typename V, typename L = all_lanes>
+inline V load(const real* from, L live = {})
+{
+    return fetch<V>(from, live);
+}
+
+template <typename V, typename L = all_lanes>
+inline void store(real* to, V v, L live = {})
+{
+    put(to, v, live);
+}
+
+// Bytes of the largest of some types.
+template <typename... T>
+constexpr int64_t largest_of()
+{
+    int64_t bytes = 0;
+    ((bytes = int64_t(sizeof(T)) > bytes ? sizeof(T) : bytes), ...);
+    return bytes;
+}
+
+}  // namespace
+
+}  // namespace fusegen
