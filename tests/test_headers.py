@@ -19,6 +19,7 @@ from fusegen.backend.emit.comments import code
 from fusegen.backend.emit.headers import header, needed
 from fusegen.backend.emit.source import ABOVE, Source
 from fusegen.backend.target import CPU_TARGETS, host_cpu
+from fusegen.ir.names import c_identifier
 
 ROOT = fg.include_dir()
 HEADERS = tuple(sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.*")))
@@ -80,6 +81,10 @@ def test_headers_for_cpus_have_the_names_that_kernels_say() -> None:
         assert found.startswith(internal[0]), stem
         assert found.endswith(internal[1]), stem
     assert {f"fusegen/cpu/{stem}.hpp" for stem in cpu_headers.HEADERS} == {*CPU}
+
+
+def test_no_program_is_called_as_the_headers_are() -> None:
+    assert c_identifier("fusegen") == "fusegen_"
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler is here")

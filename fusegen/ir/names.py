@@ -27,7 +27,7 @@ _FORMS = re.compile(
 )
 
 _FUNCTIONS = [op.c for op in OPS.values() if op.spelling in ("libm", "helper")]
-_KNOWN = frozenset([*_OF_CPP.split(), *_FUNCTIONS, *(f"{c}f" for c in _FUNCTIONS)])
+_KNOWN = frozenset(["fusegen", *_OF_CPP.split(), *_FUNCTIONS, *(f"{c}f" for c in _FUNCTIONS)])
 
 
 def c_identifier(name: str) -> str:
