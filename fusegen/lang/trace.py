@@ -41,19 +41,18 @@ class Traceable(Protocol):
 def tracing(build: Builder) -> Iterator[Builder]:
     """Operations go to this graph; when traced functions return, their locals name its nodes."""
     build.outer = ACTIVE.get()
-    outer = ACTIVE.get()
-    token = ACTIVE.set(build)
-    before = sys.getprofile()
-    sys.setprofile(build.label)
-    try:
+    outer, before = ACTIVE.get(), sys.getprofile()
+    try:  # whenever an interrupt comes, what follows is not taken for a part of this text
+        ACTIVE.set(build)
+        sys.setprofile(build.label)
         with written_at(None):
             yield build
     finally:
+        ACTIVE.set(outer)
         if before is None or callable(before):
             sys.setprofile(before)
         else:
             before.enable()  # a profiler in C, such as cProfile's
-        ACTIVE.reset(token)
         if outer is not None:
             outer.ran |= build.ran
 
@@ -103,11 +102,12 @@ def is_tracing() -> bool:
 @contextmanager
 def apart() -> Iterator[None]:
     """While a text is traced: a graph is made that has nothing of it."""
-    token = ACTIVE.set(None)
+    outer = ACTIVE.get()
     try:
+        ACTIVE.set(None)
         yield
     finally:
-        ACTIVE.reset(token)
+        ACTIVE.set(outer)
 
 
 def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any]) -> g.Graph:

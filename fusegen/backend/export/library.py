@@ -147,7 +147,7 @@ def texts(library: Library) -> Iterator[tuple[str, str]]:
 def headers() -> Iterator[tuple[str, str]]:
     """(path in the folder, text) of the fixed headers that its sources include."""
     root = template_root()
-    calls = [root / "cpu" / "calls" / name for name in ("plan.hpp", "pool.hpp")]
+    calls = [root / "cpu" / "calls" / name for name in ("pages.hpp", "plan.hpp", "pool.hpp")]
     for path in sorted([*(root / "export").glob("*.hpp"), *calls]):
         yield f"src/{path.name}", path.read_text(encoding="utf-8")
 
