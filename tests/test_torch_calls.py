@@ -402,6 +402,20 @@ def test_autocast_follows_the_policy(name):
     assert arrays[0].grad.dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("grad", [False, True])
+def test_calls_under_autocast_are_remembered(looks, grad):
+    x = torch.randn(5, 70, dtype=torch.bfloat16, requires_grad=grad)
+    seen = []
+    for _ in range(4):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = L.softmax(x)
+            assert found.dtype == torch.float32
+            if grad:
+                found.square().sum().backward()  # also in here
+        seen.append(len(looks))
+    assert seen[1:] == [seen[1]] * 3
+
+
 def test_autocast_can_be_chosen():
     @fg.pipeline
     def mean(x):

@@ -35,6 +35,12 @@ def call(
     pipeline: Pipeline, arrays: Sequence[Any], named: dict[str, Any], out: Any, rest: Rest
 ) -> Any:
     """The results; MISS where eager mode has nothing to record."""
+    if torch._C._is_any_autocast_enabled() and not torch._C._len_torch_dispatch_stack():
+        tensors = [a for a in (*arrays, *named.values()) if isinstance(a, torch.Tensor)]
+        if not any(map(is_disguised, tensors)):
+            asked = widened(pipeline, tensors)
+            with torch._C._DisableAutocast():  # it has been done: calls are remembered from here
+                return asked(*arrays, **named, **_options(out, rest))
     eager = out is None and torch.is_grad_enabled() and not _is_watched()
     key = _spelled(pipeline, arrays, named, rest) if eager else None
     tape = None if key is None else pipeline.traces.kinds.find(
@@ -44,10 +50,8 @@ def call(
     present, constants = pipeline.bind(tuple(arrays), named)
     tensors = [a for a in present.values() if isinstance(a, torch.Tensor)]
     traced = any(map(is_disguised, tensors)) or torch._C._len_torch_dispatch_stack() > 0
-    asked = pipeline if traced else widened(pipeline, tensors)
-    records = is_recorded(tensors)
-    if not traced and not records:
-        return MISS if asked is pipeline else asked(*arrays, **named, **_options(out, rest))
+    if not traced and not is_recorded(tensors):
+        return MISS
     given = [_tensor(n, present.get(n), tensors[0]) for n in pipeline.signature.arrays]
     if traced:
         _, made = entry(pipeline, [None if a is None else ARRAY for a in given], constants)
@@ -56,7 +60,7 @@ def call(
         raise ArgumentError("out= has no gradient", why="A tensor requires one.",
                             fix="Leave out= away, or call under torch.no_grad().")
     axis, form, _, deterministic, keepdims = rest
-    asked_for = Call(asked, constants, axis, keepdims, form, deterministic)
+    asked_for = Call(pipeline, constants, axis, keepdims, form, deterministic)
     tape = Tape(asked_for, given, [isinstance(a, torch.Tensor) and a.requires_grad
                                    for a in given], again=key is not None)
     found = record(tape, constants, given)

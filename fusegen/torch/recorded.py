@@ -37,7 +37,8 @@ class _Recording:
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
         tape, constants, traced = ctx.call
-        found = tape.gradients(constants, ctx.saved_tensors, cotangents, traced)
+        with torch._C._DisableAutocast():  # types are those of the call
+            found = tape.gradients(constants, ctx.saved_tensors, cotangents, traced)
         return None, None, None, None, *found
 
     @staticmethod
