@@ -41,7 +41,9 @@ __device__ __forceinline__ void for_chunks_early(Column begin, Column end, int r
     const int apart = Team::threads();
     Column at = begin + rank;
     for (; at + (kVectors - 1) * apart < end; at += kVectors * apart) visit(at, kVectors, true);
-    if (at < end) visit(at, live_vectors<Team, kVectors>(at, end), false);
+    if constexpr (kVectors > 1) {
+        if (at < end) visit(at, live_vectors<Team, kVectors - 1>(at, end), false);
+    }
 }
 
 }  // namespace fusegen

@@ -51,9 +51,11 @@ __device__ __forceinline__ void for_arriving(Column begin, Column end, int rank,
         step += kVectors;
         visit(at, kVectors);
     }
-    if (at < end) {
-        for (; arrived < kGroups; ++arrived) await_group();
-        visit(at, live_vectors<Team, kVectors>(at, end));
+    if constexpr (kVectors > 1) {
+        if (at < end) {
+            for (; arrived < kGroups; ++arrived) await_group();
+            visit(at, live_vectors<Team, kVectors - 1>(at, end));
+        }
     }
 }
 
@@ -68,7 +70,7 @@ __device__ __forceinline__ void for_group(
         if (at + (kVectors - 1) * apart < end)
             visit(at, kVectors);
         else if (at < end)
-            visit(at, live_vectors<Team, kVectors>(at, end));
+            visit(at, live_vectors<Team, kVectors - 1>(at, end));
     }
 }
 

@@ -6,14 +6,17 @@
 
 namespace fusegen {
 
-// Chunks of kVectors vectors among `begin` … `end`, the first of them from number begin + rank on; then what is left.
+// Chunks of kVectors vectors among `begin` … `end`, the first of them from number begin + rank on; then what is left,
+// which is no whole one: compilers that are told make less of it.
 template <typename Team, int kVectors, typename Column, typename Visit>
 __device__ __forceinline__ void for_chunks(Column begin, Column end, int rank, const Visit& visit)
 {
     const int apart = Team::threads();
     Column at = begin + rank;
     for (; at + (kVectors - 1) * apart < end; at += kVectors * apart) visit(at, kVectors);
-    if (at < end) visit(at, live_vectors<Team, kVectors>(at, end));
+    if constexpr (kVectors > 1) {
+        if (at < end) visit(at, live_vectors<Team, kVectors - 1>(at, end));
+    }
 }
 
 // One chunk that a thread holds. `whole`: it is, in every lane of the warp.
