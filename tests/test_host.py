@@ -19,7 +19,9 @@ from support.strip_cases import strip_case
 
 import fusegen as fg
 from fusegen.backend.cuda.emit.host import host_source
+from fusegen.backend.cuda.run.geometry import Device, Extent, geometry_of
 from fusegen.backend.cuda.schedule.assumptions import Between, assumptions
+from fusegen.backend.cuda.schedule.launch import launches
 from fusegen.cli import main
 
 NVCC = shutil.which("nvcc")
@@ -40,6 +42,18 @@ def lengths(case: Case, schedule: Any) -> list[int]:
     step = schedule.width if schedule.load == "aligned" else 1
     most = min(between.most, 3 * case.n_cols) // step * step
     return sorted({max(step, -(-between.least // step) * step), most // 2 // step * step, most})
+
+
+def test_more_rows_than_a_grid_has_blocks_for_are_refused() -> None:
+    """By both launchers: kernels whose teams take one row each would leave out the others."""
+    work = fg.library.logsumexp.work(target="sm_90", n_cols=25_000, n_rows=4000)
+    (launch,) = launches(work.program, work.schedule)
+    fits, more = (Extent(n, 25_000, None, ()) for n in (2**31 - 1, 2**31))
+    driver: Any = None
+    assert geometry_of(launch, fits, driver, 0, Device(0, 132)).grid == 2**31 - 1
+    with pytest.raises(fg.BackendError, match="some of them at a time"):
+        geometry_of(launch, more, driver, 0, Device(0, 132))
+    assert 'return "n_rows ≤ 2147483647";' in work.launcher
 
 
 @emulates

@@ -2,6 +2,8 @@
 // A row that begins or ends inside a vector: whole vectors lie between a head and a tail of fewer than kWidth
 // elements, of which a thread takes one at most.
 
+#include <fusegen/items.cuh>
+
 namespace fusegen {
 
 // Elements before the first whole vector.
@@ -21,6 +23,15 @@ __device__ __forceinline__ Column edge_of(Column n_cols, Column head, Column n_v
     if (mine && rank < head) return rank;
     if (mine && rank < head + tail) return n_cols - tail - head + rank;
     return -1;
+}
+
+// The element in that column as a chunk of its own; nothing where it is -1.
+template <typename Layout, typename T, typename Column>
+__device__ __forceinline__ Chunk<T, 1, Layout> edge_item(const T* __restrict__ from, Column edge)
+{
+    Chunk<T, 1, Layout> item = {};
+    if (edge >= 0) item.set(0, from[edge]);
+    return item;
 }
 
 }  // namespace fusegen

@@ -85,10 +85,9 @@ def host_source(
         "strides": strides,
         "given": [*(array_name(p) for p in (*program.inputs, *program.outputs)), *strides],
         "strips": strips,
-        "checks": [(_condition(a, strips), said(a)) for a in assumed],
+        "checks": [*((_condition(a, strips), said(a)) for a in assumed), *_fits(found).items()],
         "aligns": any(isinstance(a, Aligned) for a in assumed),
         "pads": any(p.shape == "element" for p in program.workspace),
-        "most_blocks": MOST_BLOCKS,
         "padding": VECTOR_BYTES,  # elements: rows of arrays between kernels begin on a vector
         "rooms": list(rooms.values()),
         "launches": [_view(i, n, program, strips, rooms) for i, n in enumerate(found)],
@@ -137,6 +136,13 @@ def _condition(assumption: Assumption, strips: bool) -> str:
             return f"n_cols >= {least}LL && n_cols <= {most}LL"
         case _:
             raise InternalError(f"no condition for {assumption}")
+
+
+def _fits(found: tuple[Launch, ...]) -> dict[str, str]:
+    """Conditions that grids have blocks for all teams, where none takes several rows, and what
+    they say."""
+    most = [(n, MOST_BLOCKS // n.grid_rows) for n in found if not n.limited]
+    return {f"{_teams(n)} <= {blocks}LL": f"{_teams(n)} ≤ {blocks}" for n, blocks in most}
 
 
 def _phase(param: Param, n: int) -> str:

@@ -54,11 +54,11 @@ def body_of(param: Param, schedule: CudaSchedule) -> str:
     return f"{param.name}_body" if split else pointer_of(param)
 
 
-def edge_lines(param: Param, pointer: str, column: str) -> list[Line]:
-    """Statements that read this thread's item at the edges of the row."""
-    edge = f"{param.name}_edge"
-    return [Line(f"Items<{C_TYPES[param.dtype.name]}, 1> {edge} = {{}};", declares=edge),
-            Line(f"if (edge >= 0) {edge}.set(0, {pointer}[{column}]);", frozenset([edge, pointer]))]
+def edge_line(param: Param, pointer: str, column: str) -> Line:
+    """The statement that reads this thread's item at the edges of the row."""
+    place = column if column == "edge" else f"edge >= 0 ? {column} : -1"
+    return Line(f"auto {param.name}_edge = edge_item<Layout>({pointer}, {place});",
+                frozenset([pointer]), declares=f"{param.name}_edge")
 
 
 def owners_of(kernel: Kernel, schedule: CudaSchedule, dialect: CudaDialect) -> Owners:

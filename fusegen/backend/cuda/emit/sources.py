@@ -10,7 +10,7 @@ from functools import singledispatch
 
 from fusegen.backend.cuda.bring import Bring
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
-from fusegen.backend.cuda.emit.rows import array_name, body_of, edge_lines, load_line, pointer_of
+from fusegen.backend.cuda.emit.rows import array_name, body_of, edge_line, load_line, pointer_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import kept_params
 from fusegen.backend.emit.lines import Line
@@ -93,7 +93,7 @@ def in_memory(name: str, layout: Layout, reader: Reader) -> SourceView:
         early=load.shared and reader.schedule.home.ahead and not reader.first
         and load.loader == "load_items",
         vector=_vector(load, layout, reader), ring=ring if load.loader == "fetch_chunk" else None,
-        edge=tuple(edge_lines(param, pointer, layout_at("edge", layout, reader.dialect))),
+        edge=(edge_line(param, pointer, layout_at("edge", layout, reader.dialect)),),
     )
 
 

@@ -56,7 +56,8 @@ def extent_of(
 def geometry_of(
     launch: Launch, extent: Extent, driver: Driver, function: int, device: Device
 ) -> Geometry:
-    """Blocks for so many rows; a grid that is too small walks over the rows in steps."""
+    """Blocks for so many rows; where teams take several, as many as the device holds. Raises
+    BackendError for more rows than a grid has blocks for."""
     blocks = launch.teams(extent.n_rows, extent.inner or 1)
     if launch.steady or launch.together:
         blocks = min(blocks, _at_once(launch, driver, function, device))
@@ -64,7 +65,12 @@ def geometry_of(
         _at_once(launch, driver, function, device)  # raises where not one of them fits
     elif launch.limited:
         blocks = min(blocks, device.multiprocessors * RESIDENT_BLOCKS)
-    blocks = min(blocks, MOST_BLOCKS // launch.grid_rows)
+    most = MOST_BLOCKS // launch.grid_rows
+    if launch.limited:
+        blocks = min(blocks, most)
+    elif blocks > most:
+        raise BackendError(f"{launch.symbol}: {extent.n_rows} rows take more blocks than the "
+                           f"{MOST_BLOCKS} of a grid. Call it with some of them at a time.")
     grid = blocks * launch.grid_rows
     if grid % launch.cluster:
         raise InternalError(f"{launch.symbol}: {grid} blocks in clusters of {launch.cluster}")
