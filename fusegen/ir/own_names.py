@@ -19,7 +19,7 @@ _BESIDE = """
     own_entry own_state parity part part_of_state partial_states peak pending_items
     pending_pairs per_group phase piece pieces pivots place place_of pragma prelude publish r
     raise rank reaching reaching_items read_items read_stash rebase refill rings row row_of rows
-    rsqrt rsqrtf scratch seen share slice slices slot some sort stage stash state states
+    rsqrt rsqrtf scratch seen share shared slice slices slot some sort stage stash state states
     states_outer_stride states_stride step store_down store_items strip strips tail take
     take_tile team teams tell_count term terms threadIdx tickets ties tile tile_state to
     to_boundary together unroll value_of vector vectors_per_group visit wanted_of_sample warp

@@ -103,8 +103,10 @@ inline void merge(State& state, State& part)
 
 // One chunk, columns [begin, end): a whole number of V.
 template <typename V>
-inline void absorb(State& state, Row row, int64_t begin, int64_t end)
+inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 {
+    const Row row = shared;  // so that compilers see: no store changes it
+
     // 1. What each base monoid makes of the chunk.
     fg::highest<V> max_x_lanes;
     for (int64_t col = begin; col < end; col += fg::width<V>) {

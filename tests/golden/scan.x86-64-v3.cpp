@@ -117,8 +117,10 @@ inline void merge(State& state, State& part)
 
 // One chunk, columns [begin, end): a whole number of V.
 template <typename V>
-inline void absorb(State& state, Row row, int64_t begin, int64_t end)
+inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 {
+    const Row row = shared;  // so that compilers see: no store changes it
+
     // 1. recurrence_state: one element after the other, as the row has them.
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V a = fg::load<V>(row.a + col);

@@ -132,8 +132,10 @@ inline void merge(State& state, State& part)
 
 // One chunk, columns [begin, end).
 template <typename V>
-inline void absorb(State& state, Row row, int64_t begin, int64_t end)
+inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 {
+    const Row row = shared;  // so that compilers see: no store changes it
+
     // 1. What each base monoid makes of the chunk.
     fg::highest<V> m_lanes;
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
@@ -206,8 +208,9 @@ namespace sweep_2 {
 
 // One chunk, columns [begin, end).
 template <typename V>
-inline void absorb(Row row, const Known& known, int64_t begin, int64_t end)
+inline void absorb(const Row& shared, const Known& known, int64_t begin, int64_t end)
 {
+    const Row row = shared;  // so that compilers see: no store changes it
     const float m = known.m;
     const float sum_exp = known.sum_exp;
 
@@ -220,8 +223,9 @@ inline void absorb(Row row, const Known& known, int64_t begin, int64_t end)
 
 // The same, from terms that an earlier sweep has kept.
 template <typename V>
-inline void absorb_terms(Row row, const Known& known, int64_t begin, int64_t end)
+inline void absorb_terms(const Row& shared, const Known& known, int64_t begin, int64_t end)
 {
+    const Row row = shared;  // so that compilers see: no store changes it
     const float moved = fg::factor_between(row.pivots[begin / 512], known.m, known.sum_exp);
 
     // 1. Elements to memory.

@@ -126,8 +126,10 @@ inline void merge(State& state, State& part)
 
 // One chunk, columns [begin, end): a whole number of V.
 template <typename V>
-inline void absorb(State& state, Row row, int64_t begin, int64_t end)
+inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 {
+    const Row row = shared;  // so that compilers see: no store changes it
+
     // 1. What each base monoid makes of the chunk.
     fg::lowest<V> lo_lanes;
     fg::highest<V> hi_lanes;

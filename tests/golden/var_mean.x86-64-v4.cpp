@@ -120,8 +120,10 @@ inline void merge(State& state, State& part)
 
 // One chunk, columns [begin, end).
 template <typename V>
-inline void absorb(State& state, Row row, int64_t begin, int64_t end)
+inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 {
+    const Row row = shared;  // so that compilers see: no store changes it
+
     // 1. What each base monoid makes of the chunk.
     V mean_x_total_lanes = fg::all<V>(0.0f);
     fg::each<V>(begin, end, [&](int64_t col, auto live) {

@@ -140,7 +140,8 @@ public:
         int64_t at = 0;
         for (int64_t one : plan_.workspaces) addresses_[n_++] = room.at(at), at += whole_lines(one);
         const int64_t elements = plan_.n_rows * plan_.n_cols;
-        if (elements >= 2 * kPartElements && !ask_threads(elements)) return false;
+        const bool has_parts = plan_.n_rows > 1 || plan_.n_cols > plan_.piece_columns;
+        if (has_parts && elements >= 2 * kPartElements && !ask_threads(elements)) return false;
         for (const Step& step : plan_.steps)
             if (!run(step)) return false;
         return true;

@@ -54,8 +54,7 @@ class SweepView:
 
     @property
     def chunk_params(self) -> list[str]:
-        """The row by value: what elements store cannot change it, as compilers see."""
-        return self._params("Row row")
+        return self._params("const Row& shared")
 
     @property
     def absorb_args(self) -> list[str]:
