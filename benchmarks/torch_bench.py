@@ -33,7 +33,7 @@ from torch_training import Config, Transformer
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
 SIZE = Config(32_000, 768, 12, 6, 512) if ON_GPU else Config(500, 64, 4, 2, 32)
-BATCH, WARM_UP, STEPS = (8, 5, 25) if ON_GPU else (4, 2, 7)
+BATCH, WARM_UP, STEPS = (32, 5, 20) if ON_GPU else (4, 2, 7)
 ROWS, VOCABULARY, K = (64, 128_256, 50) if ON_GPU else (8, 5_000, 20)
 
 
@@ -171,17 +171,16 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
     torch.manual_seed(0)
-    torch.set_default_device(DEVICE)
     report: dict[str, Any] = {
         "date": datetime.date.today().isoformat(), "fusegen": fg.__version__,
         "torch": torch.__version__, "device": torch.cuda.get_device_name() if ON_GPU else "cpu",
         "model": vars(SIZE) | {"batch": BATCH}, "decoding": [ROWS, VOCABULARY, K],
-        "transformer": training("transformer", Transformer(SIZE), own_loss),
+        "transformer": training("transformer", Transformer(SIZE).to(DEVICE), own_loss),
         "decoding_step": decoding(),
     }
     model = gpt2()
     if model is not None:
-        report["gpt2"] = training("gpt2", model, gpt2_loss)
+        report["gpt2"] = training("gpt2", model.to(DEVICE), gpt2_loss)
     if args.output:
         args.output.parent.mkdir(parents=True, exist_ok=True)
         args.output.write_text(json.dumps(report, indent=1) + "\n")
