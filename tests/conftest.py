@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from simt import built
-from support import c_driver, compilers, fake_cupy, fake_gpu, fake_torch
+from support import batches, c_driver, compilers, fake_cupy, fake_gpu, fake_torch
 
 from fusegen.backend.cpu import bound, toolchain
 from fusegen.backend.cpu.helper import Helper
@@ -39,6 +39,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if reason is not None:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=f"no GPU: {reason}"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Tests marked `batched` run side by side."""
+    if not batches.takes(pyfuncitem):
+        return None
+    batches.call(pyfuncitem)
+    return True
 
 
 @pytest.fixture(scope="session", autouse=True)

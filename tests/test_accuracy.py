@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import simt
 from accuracy import CONSTANTS, DATA, PIPELINES, inputs_of, leaves, measured, run_on_cpu
 from support.cuda_cases import Case
+from support.emulated import emulated
 
 from fusegen.backend.cpu.toolchain import find_compiler
 from fusegen.backend.target import host_cpu, runnable
@@ -78,7 +78,7 @@ def test_no_sum_of_many_terms_is_forgotten() -> None:
     assert {n for n in PIPELINES if terms(n) >= 4} == set(MOMENTS)
 
 
-@pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+@emulated
 @pytest.mark.parametrize("name", PIPELINES)
 def test_the_gpu_source_is_as_accurate_as_the_safe_text(name: str) -> None:
     for data in ("offset 1e4", "scale 1e-25", "scale 1e25", "ascending", "outlier first"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import simt
 from support.algebra_cases import ACCEPTED
 from support.cuda_cases import (
     LIBRARY,
@@ -15,10 +14,11 @@ from support.cuda_cases import (
     library_case,
     strided,
 )
+from support.emulated import EMULATED
 
 import fusegen as fg
 
-pytestmark = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+pytestmark = EMULATED
 
 FORMS = ("online", "safe", "unfused")
 

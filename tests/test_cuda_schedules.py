@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import simt
 from support.cuda_cases import Case, assert_close, library_case
+from support.emulated import EMULATED
 from support.schedules import kinds_of
 
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
@@ -14,7 +14,7 @@ from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Team, Thr
 from fusegen.backend.cuda.schedule.select import candidates
 from fusegen.backend.target import CUDA_TARGETS
 
-pytestmark = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+pytestmark = EMULATED
 
 NAMES = ["softmax", "layer_norm", "logsumexp", "var_mean", "cross_entropy"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import simt
 from support.cases import best
 from support.cuda_cases import Case
+from support.emulated import EMULATED
 
 import fusegen as fg
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
@@ -18,7 +18,7 @@ from fusegen.backend.cuda.schedule.launch import launches
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Team
 from fusegen.ir.dtypes import dtype_of
 
-pytestmark = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+pytestmark = EMULATED
 
 N = 9000  # more than two tiles of a block
 

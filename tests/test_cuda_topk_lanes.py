@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import simt
 from support import nvrtc
 from support.cuda_cases import Case, assert_close, library_case
+from support.emulated import emulated
 from test_cuda_topk import ROWS, best, check, every, rows_of
 
 import fusegen as fg
@@ -16,7 +16,6 @@ from fusegen.backend.cuda.schedule.select import candidates
 from fusegen.backend.target import CUDA_TARGETS
 from fusegen.ir.dtypes import dtype_of
 
-emulated = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 
 

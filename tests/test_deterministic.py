@@ -9,9 +9,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-import simt
 from support import emulated, fake_gpu, fake_torch
 from support.cuda_cases import Case, library_case
+from support.emulated import EMULATED
 from support.fake_cupy import array
 from test_cuda_schedules import chip
 
@@ -22,7 +22,7 @@ from fusegen.backend.cuda.schedule.select import candidates, select_cuda
 from fusegen.backend.target import CUDA_TARGETS
 from fusegen.ir.errors import ArgumentError
 
-pytestmark = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+pytestmark = EMULATED
 
 NAMES = ("softmax", "logsumexp", "layer_norm", "var_mean")
 DTYPES = ("float32", "bfloat16")

@@ -26,7 +26,6 @@ HEADERS = tuple(sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.*")
 CUDA, CPU = (tuple(n for n in HEADERS if n.endswith(suffix)) for suffix in (".cuh", ".hpp"))
 
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
-emulated = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 
 CLUSTERS = ("fusegen/cluster.cuh", "fusegen/meet/cluster.cuh", "fusegen/topk/cluster.cuh",
             "fusegen/topk/gather.cuh")

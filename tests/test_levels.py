@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import ClassVar, get_args
 
 import pytest
-import simt
 from support.cuda_cases import assert_close, library_case
+from support.emulated import emulated
 
 from fusegen.backend.cuda.bring import Bring
 from fusegen.backend.cuda.schedule import homes, levels, merges, price, strip_prices
@@ -25,7 +25,6 @@ from fusegen.backend.cuda.schedule.price import Work, price_of
 from fusegen.backend.emit import headers, render
 from fusegen.backend.target import CUDA_TARGETS
 
-emulated = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 GPU = CUDA_TARGETS["sm_90"]
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import simt
 from support.algebra_cases import ACCEPTED
 from support.cuda_cases import Case
+from support.emulated import EMULATED, emulated
 from support.merge_trees import GPU, HOST, Driven, drive, trees
 
 import fusegen as fg
@@ -43,10 +43,9 @@ FEW = ((-1, 0, 2), (INF, 2, -1), (-INF, 0, 2), (NAN, 1, 1), (0, 0, 0), (2, -INF,
 """Rows of three that one input takes beside every row of the other."""
 
 NEEDS_COMPILER = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
-NEEDS_SIMT = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 # On a GPU a list belongs to a team, not to a state: lists have a test of their own.
 BOTH = [pytest.param(name, "cpu", marks=NEEDS_COMPILER) for name in PIPELINES] + [
-    pytest.param(name, "cuda", marks=NEEDS_SIMT) for name in PIPELINES if name not in LISTS
+    pytest.param(name, "cuda", marks=EMULATED) for name in PIPELINES if name not in LISTS
 ]
 
 
@@ -219,7 +218,7 @@ def test_vectors_give_the_text_too(name, pipelines_driven):
         assert_due(name, inputs, run(inputs, trees(n * lanes, lanes)))
 
 
-@NEEDS_SIMT
+@emulated
 @pytest.mark.parametrize("name", LISTS)
 def test_lists_of_a_team_give_the_text(name):
     for n in _lengths(name):

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import simt
 from support import fake_cupy, nvrtc, own_cases, own_names, state_cases
 from support.algebra_cases import ACCEPTED
 from support.cuda_cases import CONSTANTS, LIBRARY, Case, library_case
+from support.emulated import emulated
 from support.own_names import PIPELINE, Found
 
 import fusegen as fg
@@ -166,7 +166,7 @@ def test_names_that_resemble_derived_ones_stay_apart_on_the_cpu() -> None:
         np.testing.assert_allclose(found, want[name], rtol=3e-5, atol=3e-5, err_msg=name)
 
 
-@pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+@emulated
 @pytest.mark.parametrize("n_cols", [300, 2501])
 def test_names_that_resemble_derived_ones_stay_apart_on_gpus(n_cols: int) -> None:
     case = _neighbours(3, n_cols)

@@ -14,11 +14,11 @@ from support import nvrtc
 from support import own_cases as own
 from support.cases import FORMS, TARGETS, leaves
 from support.cuda_cases import Case, assert_close
+from support.emulated import emulated
 
 import fusegen as fg
 from fusegen.backend.cpu.toolchain import find_compiler
 
-emulated = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 compiled = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 LENGTHS = (1, 2, 7, 33, 255, 1025)
 

@@ -3,6 +3,7 @@ one sweep, as accurate as the text, and with its special values."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import warnings
 
@@ -71,7 +72,9 @@ REFUSED = {
 """Texts of the same shapes whose read-out would cancel, or whose terms would vanish."""
 
 
+@functools.cache
 def _work(text):
+    """Derived once for all tests of the text."""
     names = ("x", "y")
     pipeline = fg.pipeline(text)
     graph = pipeline.traced(frozenset(names), {}).graph

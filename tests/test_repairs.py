@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-import simt
+from support.emulated import emulated
 from support.merge_trees import GPU, HOST, drive, trees
 from support.repair_cases import ALL, INF, Case, narrow, pairs, products, products_due
 
@@ -23,7 +23,6 @@ from fusegen.oracle.replay import RowsReplay, balanced, chain
 UNIT = 2.0**-23
 NAMES = list(ALL)
 NEEDS_COMPILER = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
-NEEDS_SIMT = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 
 
 def due(case: Case, x, y):
@@ -228,7 +227,7 @@ def test_compiled_code_is_as_accurate_as_the_text(name):
     assert_due(cases, x, y, driven.run({"x": x, "y": y}, trees(3)))
 
 
-@NEEDS_SIMT
+@emulated
 def test_emulated_code_is_as_accurate_as_the_text():
     pipeline, cases = ALL["moments"]
     x, y = pairs(3)

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import simt
 from support import fake_torch
+from support.emulated import EMULATED
 from support.fake_cupy import array
 from test_calls import fresh, rows, same
 
 import fusegen as fg
 
-pytestmark = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+pytestmark = EMULATED
 
 
 def down(gpu: Any) -> bool:

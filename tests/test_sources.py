@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-import simt
 from support import cpu_cases
 from support.cuda_cases import assert_close, library_case
-from support.emulated import EmulatedExecutable
+from support.emulated import EmulatedExecutable, emulated
 
 from fusegen.backend.cpu.emit import sources as cpu
 from fusegen.backend.cpu.emit.dialect import CpuDialect
@@ -23,8 +22,6 @@ from fusegen.backend.target import CUDA_TARGETS
 from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import Lit, call
 from fusegen.ir.kernel import COLUMN, N_COLS, FromMemory, Kernel, Layout, Program
-
-emulated = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 
 
 @dataclass(frozen=True)

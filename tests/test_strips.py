@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import simt
 from support import nvrtc, own_cases
 from support.cuda_cases import Case, assert_close
+from support.emulated import emulated
 from support.strip_cases import StripCase, strip_case
 from support.unused import unused
 from test_golden import GOLDEN, _functions
@@ -20,7 +20,6 @@ from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.strips import takes_strips
 from fusegen.compile.passes import Work
 
-emulated = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 
 NAMES = ("softmax", "log_softmax", "logsumexp", "var_mean", "layer_norm", "rms_norm", "entropy",

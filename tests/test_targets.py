@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-import simt
 from support import nvrtc
 from support.compilers import bare
 from support.cuda_cases import LIBRARY, assert_close, library_case
+from support.emulated import emulated
 
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, launches
@@ -147,7 +147,7 @@ def test_the_library_compiles(name: str) -> None:
             assert report.shared_bytes <= _STATIC * 6, report
 
 
-@pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+@emulated
 @pytest.mark.parametrize("arch", ["sm_80", "unknown"])
 @pytest.mark.parametrize("name", LIBRARY)
 def test_the_library_runs(name: str, arch: str) -> None:

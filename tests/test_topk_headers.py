@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import simt
 from support import nvrtc
+from support.emulated import emulated
 
 from fusegen.backend.emit.source import Source
 
-emulated = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import simt
 from support import fake_cupy, fake_gpu, fake_torch
+from support.emulated import EMULATED
 from support.fake_cupy import array
 
 import fusegen as fg
@@ -17,7 +17,7 @@ from fusegen.backend.cuda.schedule.homes import Shared
 from fusegen.compile import tuning
 from fusegen.ir.errors import ArgumentError, BackendError
 
-pytestmark = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
+pytestmark = EMULATED
 
 
 @pytest.fixture

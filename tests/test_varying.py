@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import simt
 from support import fake_cupy, nvrtc
 from support.cuda_cases import Case, assert_close
+from support.emulated import emulated
 from support.schedules import kinds_of
 from support.strip_cases import StripCase
 
@@ -21,7 +21,6 @@ from fusegen.ir.varying import magnitude_of
 from fusegen.pipeline.traces import Traces
 
 needs_compiler = pytest.mark.skipif(toolchain.find_compiler() is None, reason="no C++ compiler")
-emulated = pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 compiles = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 
 X = (np.random.default_rng(0).standard_normal((3, 700)) * 3).astype(np.float32)

@@ -119,6 +119,10 @@ void check_shared(Block& owner, size_t offset, size_t bytes, AccessKind kind, Si
                 "which has %zu bytes", name_of(kind), bytes, place.offset,
                 machine->shared.dynamic_bytes);
     }
+    const std::vector<bool>& foreign = machine->shared.foreign;
+    for (size_t i = offset; i < offset + bytes && i < foreign.size(); ++i) {
+        if (foreign[i]) fail_at(site, "out-of-bounds shared %s: %zu bytes", name_of(kind), bytes);
+    }
     if (kind == AccessKind::poll) kind = AccessKind::read;
     if (kind == AccessKind::post) kind = AccessKind::write;
     if (&owner != machine->current->block) check_remote(owner, site);

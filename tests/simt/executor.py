@@ -9,12 +9,20 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Collection, Sequence
-from pathlib import Path
+from itertools import chain
+from typing import Any
 
 from simt.arguments import Argument, PackedArgument, Parameter, pack_arguments
 from simt.assembly import AssemblyError, translate_assembly
 from simt.source import find_kernels
-from simt.toolchain import CompileError, available, build_module, source_line
+from simt.toolchain import (
+    Built,
+    CompileError,
+    available,
+    build_alone,
+    build_module,
+    source_line,
+)
 
 _MAX_THREADS_PER_BLOCK = 1024
 _MAX_BLOCKS_PER_CLUSTER = 16
@@ -59,25 +67,26 @@ def compile_module(source: str, *, check: bool = True) -> SimtModule:
     if not find_kernels(source):
         raise SimtError("the source has no __global__ function")
     try:
-        library = build_module(translate_assembly(source), check=check)
+        built = build_module(translate_assembly(source), check=check)
     except AssemblyError as error:
         message = f"line {error.line}: inline assembly: {error}"
         raise SimtError(message, line=error.line) from None
     except CompileError as error:
         raise SimtError(f"the kernel does not compile:\n{error}") from None
-    return SimtModule(source, library, check=check)
+    return SimtModule(source, built, check=check)
 
 
 class SimtModule:
     """A compiled CUDA source, made by :func:`compile_module`."""
 
-    def __init__(self, source: str, library: Path, *, check: bool) -> None:
+    def __init__(self, source: str, built: Built, *, check: bool) -> None:
         self.kernels = find_kernels(source)
         """The names of the kernels."""
-        self._source_lines = source.splitlines()
-        self._path = library
+        self._source = source
+        self._built = built
+        self._foreign = (ctypes.c_size_t * (2 * len(built.foreign)))(*chain(*built.foreign))
         try:
-            self._library = ctypes.CDLL(str(library))
+            self._library = ctypes.CDLL(str(built.library))
         except OSError as error:  # a function that is declared, and nowhere defined
             raise SimtError(f"the kernel does not link: {error}") from None
         self._check = check
@@ -117,7 +126,7 @@ class SimtModule:
         """
         packed = pack_arguments(self._parameters_of(kernel), args, outputs, initialised)
         request = _Request(
-            kernel=ctypes.cast(self._library[f"simt_run_{kernel}"], ctypes.c_void_p),
+            kernel=ctypes.cast(self._function("run", kernel), ctypes.c_void_p),
             arguments=(PackedArgument * len(packed))(*packed),
             argument_count=len(packed),
             grid=_extent(grid, "grid"),
@@ -127,6 +136,8 @@ class SimtModule:
             together=together,
             shared_bytes=shared_bytes,
             seed=seed,
+            foreign=ctypes.cast(self._foreign, ctypes.c_void_p),
+            foreign_count=len(self._built.foreign),
         )
         _validate(request)
         self._run(kernel, request)
@@ -135,13 +146,26 @@ class SimtModule:
         failure = _Failure()
         with _launch_lock:
             failed = self._library.simt_launch(ctypes.byref(request), ctypes.byref(failure))
+        if failed and self._built.mark:
+            self._run_alone(kernel, request)
         if failed:
             raise self._error(kernel, failure)
+
+    def _run_alone(self, kernel: str, request: _Request) -> None:
+        """Again, without other sources: lines and places in shared memory are the source's own."""
+        built = build_alone(translate_assembly(self._source), check=self._check)
+        alone = SimtModule(self._source, built, check=self._check)
+        request.kernel = ctypes.cast(alone._function("run", kernel), ctypes.c_void_p)
+        request.foreign_count = 0
+        alone._run(kernel, request)
+
+    def _function(self, what: str, kernel: str) -> Any:
+        return self._library[f"simt_{what}_{kernel}{self._built.mark}"]
 
     def _error(self, kernel: str, failure: _Failure) -> SimtError:
         line: int | None = failure.line or None
         if line is None and failure.instruction:
-            line = source_line(self._path, failure.instruction)
+            line = source_line(self._built.library, failure.instruction)
         block = tuple(failure.block) if failure.has_thread else None
         thread = tuple(failure.thread) if failure.has_thread else None
         place = kernel
@@ -150,13 +174,14 @@ class SimtModule:
         if line is not None:
             place += f", line {line}"
         message = f"{place}: {failure.text.decode(errors='replace')}"
-        if line is not None and line <= len(self._source_lines):
-            message += f"\n    {line} | {self._source_lines[line - 1].strip()}"
+        lines = self._source.splitlines()
+        if line is not None and line <= len(lines):
+            message += f"\n    {line} | {lines[line - 1].strip()}"
         return SimtError(message, block=block, thread=thread, line=line)
 
     def _describe(self, kernel: str) -> list[Parameter]:
         text = ctypes.create_string_buffer(_MAX_DESCRIPTION_BYTES)
-        self._library[f"simt_describe_{kernel}"](text)
+        self._function("describe", kernel)(text)
         return [Parameter.parse(item) for item in text.value.decode().split(";") if item]
 
     def _parameters_of(self, kernel: str) -> list[Parameter]:
@@ -179,6 +204,8 @@ class _Request(ctypes.Structure):
         ("together", ctypes.c_int),
         ("shared_bytes", ctypes.c_size_t),
         ("seed", ctypes.c_uint64),
+        ("foreign", ctypes.c_void_p),
+        ("foreign_count", ctypes.c_size_t),
     )
 
 

@@ -33,6 +33,8 @@ struct LaunchRequest {
     int together;
     size_t shared_bytes;
     uint64_t seed;
+    const size_t* foreign;  // offset and bytes of each static shared array of other sources
+    size_t foreign_count;
 };
 
 namespace simt {
@@ -270,6 +272,11 @@ extern "C" __attribute__((visibility("default"))) int simt_launch(const LaunchRe
     m.kernel = request->kernel;
     m.failure = failure;
     simt::locate_module(m, request->shared_bytes);
+    m.shared.foreign.resize(m.shared.dynamic_offset);
+    for (size_t i = 0; i < request->foreign_count; ++i) {
+        const size_t* place = request->foreign + 2 * i;
+        std::fill_n(m.shared.foreign.begin() + static_cast<ptrdiff_t>(place[0]), place[1], true);
+    }
     simt::machine = &m;
     simt::run(m, *request);
     simt::machine = nullptr;

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
+_RECENT = 64  # sources that are asked for several times on their way to a module
 _COMMENT_OR_STRING = re.compile(
     r"""//[^\n]* | /\*.*?\*/ | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'""",
     re.DOTALL | re.VERBOSE,
@@ -15,11 +17,13 @@ _KERNEL = re.compile(
 )
 
 
+@functools.lru_cache(_RECENT)
 def blank_comments_and_strings(source: str) -> str:
     """Return the source with comments and literals replaced by spaces; lines keep their numbers."""
     return _COMMENT_OR_STRING.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source)
 
 
+@functools.lru_cache(_RECENT)
 def blank_comments(source: str) -> str:
     """Return the source with comments replaced by spaces; literals and line numbers are kept."""
 
@@ -29,6 +33,7 @@ def blank_comments(source: str) -> str:
     return _COMMENT_OR_STRING.sub(blank, source)
 
 
+@functools.lru_cache(_RECENT)
 def without_comments(source: str) -> str:
     """Return what a compiler sees of the source, line by line; all of it where a line goes on."""
     if "\\\n" in source or "\\\r" in source:  # so may a comment

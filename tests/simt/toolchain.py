@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import functools
+import json
+import os
 import platform
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
+from simt import batch
 from simt.built import building, digest, folder
 from simt.source import find_kernels, without_comments
 
@@ -30,6 +36,7 @@ _COMMON_FLAGS = [
     "-fvisibility=hidden",  # each module has its own runtime; they must not see one another
     "-fno-gnu-unique",  # nor share the shared memory of equally named templates
     "-fno-extern-tls-init",  # shared memory has no constructors
+    "-fno-exceptions",  # as CUDA has none
     f"-I{_HERE}",
 ]
 _RUNTIME_FLAGS = [*_COMMON_FLAGS, "-O2"]
@@ -60,17 +67,83 @@ def available() -> str | None:
     return f"the SIMT executor needs {' and '.join(missing)}" if missing else None
 
 
-def build_module(source: str, *, check: bool) -> Path:
-    """Compile a CUDA source with its launchers; return the path of the shared library."""
-    flags = [*_KERNEL_FLAGS, LEVEL, *(_CHECK_FLAGS if check else [])]
-    library = folder() / f"{digest(without_comments(source), *flags, _runtime_identity())}.so"
+@dataclass(frozen=True)
+class Built:
+    """A source's kernels in a shared library."""
+
+    library: Path
+    mark: str = ""  # behind the names of its kernels, where the library holds others too
+    foreign: tuple[tuple[int, int], ...] = ()  # of them, in shared memory: offset and bytes
+
+
+def build_module(source: str, *, check: bool) -> Built:
+    """Compile a CUDA source with its launchers; `together` may have compiled it among others."""
+    library = _product(source, check)
+    if not library.exists() and not _entry(library).exists():
+        ask = getattr(asked, "to_build", None)
+        if ask is not None:
+            ask(source, check)
+    if not library.exists() and _entry(library).exists():
+        return Built(*_read_entry(_entry(library)))
+    return build_alone(source, check=check)
+
+
+def build_alone(source: str, *, check: bool) -> Built:
+    """As build_module, in a library of its own."""
+    library = _product(source, check)
     if not library.exists():
-        runtime, shim, link = _build_runtime(), _build_shim(flags), linker_flags()
+        common = _Common.built(check)
         with building(library) as scratch:
             if scratch is not None:
-                flags += ["-include", str(shim)]
-                _compile_and_link(source, flags, runtime, link, scratch / library.name)
-    return library
+                exports = "\n".join(f"SIMT_EXPORT_KERNEL({name})" for name in find_kernels(source))
+                text = f'#line 1 "{KERNEL_FILE}"\n{source}\n#line 1 "launchers"\n{exports}\n'
+                _compile_and_link(text, common, scratch / library.name)
+    return Built(library)
+
+
+asked = threading.local()
+"""`to_build`, if this thread has it, is called with a source that is to be built, and `check`; when
+it returns, the source may have been built by `build_together`."""
+
+
+def build_together(sources: Collection[str], *, check: bool) -> None:
+    """Compile sources as one; each that cannot be compiled so is left to build_module."""
+    unit, numbers = batch.joined((s, find_kernels(s)) for s in dict.fromkeys(sources))
+    if len(numbers) < 2:
+        return
+    library = folder() / f"{digest(unit, *_flags(check), _runtime_identity())}.so"
+    common = _Common.built(check)
+    try:
+        with building(library) as scratch:
+            if scratch is not None:
+                _compile_and_link(unit, common, scratch / library.name)
+    except CompileError:
+        return
+    shared = _shared_arrays(library)
+    for source, number in numbers.items():
+        foreign = [place for name, *place in shared if batch.members_in(name) - {number}]
+        entry = _entry(_product(source, check))
+        draft = entry.with_suffix(f".{os.getpid()}")
+        draft.write_text(json.dumps([library.name, batch.member(number), foreign]))
+        draft.replace(entry)
+
+
+def _product(source: str, check: bool) -> Path:
+    key = digest(without_comments(source), *_flags(check), _runtime_identity())
+    return folder() / f"{key}.so"
+
+
+def _entry(product: Path) -> Path:
+    return product.with_suffix(".member")
+
+
+def _read_entry(entry: Path) -> tuple[Path, str, tuple[tuple[int, int], ...]]:
+    library, mark, foreign = json.loads(entry.read_text())
+    return folder() / library, f"_{mark}", tuple((offset, size) for offset, size in foreign)
+
+
+def _flags(check: bool) -> list[str]:
+    return [*_KERNEL_FLAGS, LEVEL, *(_CHECK_FLAGS if check else [])]
 
 
 def source_line(library: Path, instruction: int) -> int | None:
@@ -82,20 +155,31 @@ def source_line(library: Path, instruction: int) -> int | None:
     return int(match[1]) if match else None
 
 
-def _compile_and_link(
-    source: str, flags: list[str], runtime: Path, link: tuple[str, ...], library: Path
-) -> None:
+@dataclass(frozen=True)
+class _Common:
+    """What every library is made with. Built before a library's lock is taken: with it in hand,
+    nobody may ask for another."""
+
+    flags: list[str]
+    runtime: Path
+    link: tuple[str, ...]
+
+    @classmethod
+    def built(cls, check: bool) -> _Common:
+        flags = _flags(check)
+        return cls([*flags, "-include", str(_build_shim(flags))], _build_runtime(), linker_flags())
+
+
+def _compile_and_link(text: str, common: _Common, library: Path) -> None:
     scratch = library.parent
-    exports = "\n".join(f"SIMT_EXPORT_KERNEL({name})" for name in find_kernels(source))
-    text = f'#line 1 "{KERNEL_FILE}"\n{source}\n#line 1 "launchers"\n{exports}\n'
     (scratch / KERNEL_FILE).write_text(text)
     kernel_object = scratch / "kernel.o"
     compile_kernel = ["-x", "c++", "-c", KERNEL_FILE, "-o", str(kernel_object)]
-    _run_compiler([*flags, *compile_kernel], scratch)
+    _run_compiler([*common.flags, *compile_kernel], scratch)
     dynamic_shared = _build_dynamic_shared(_undefined_shared_arrays(kernel_object))
     # The dynamic array has to come last in the thread-local segment, hence last in the command.
-    inputs = [kernel_object, runtime, dynamic_shared]
-    _run_compiler(["-shared", *link, "-o", str(library), *map(str, inputs)], scratch)
+    inputs = [kernel_object, common.runtime, dynamic_shared]
+    _run_compiler(["-shared", *common.link, "-o", str(library), *map(str, inputs)], scratch)
 
 
 @functools.cache
@@ -124,10 +208,21 @@ def _empty_library(name: str) -> Path:
 
 def _undefined_shared_arrays(kernel_object: Path) -> tuple[str, ...]:
     """Return the symbols of all `extern __shared__` arrays: thread-local and not defined."""
-    command = ["readelf", "--symbols", "--wide", str(kernel_object)]
+    return tuple(row[-1] for row in _thread_local_symbols(kernel_object) if row[6] == "UND")
+
+
+def _shared_arrays(library: Path) -> list[tuple[str, int, int]]:
+    """Name, offset and bytes of what is in static shared memory."""
+    return [(row[-1], int(row[1], 16), int(row[2], 0)) for row in _thread_local_symbols(library)
+            if int(row[2], 0)]
+
+
+def _thread_local_symbols(file: Path) -> list[list[str]]:
+    """The rows of readelf."""
+    command = ["readelf", "--symbols", "--wide", str(file)]
     table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rows = [line.split() for line in table.splitlines()]
-    return tuple(row[-1] for row in rows if len(row) == 8 and row[3] == "TLS" and row[6] == "UND")
+    return [row for row in rows if len(row) == 8 and row[3] == "TLS"]
 
 
 @functools.cache

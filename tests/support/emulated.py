@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pytest
+import simt
 from simt import compile_module
 
 from fusegen.backend.cuda.run.geometry import Extent, extent_of, numbers_of, scratch_bytes
@@ -13,6 +15,20 @@ from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, Scratch, element_shape, launches
 from fusegen.ir.dtypes import BFLOAT16
 from fusegen.ir.kernel import Param, Program
+
+EMULATED = [
+    pytest.mark.skipif(simt.available() is not None, reason=str(simt.available())),
+    pytest.mark.batched,
+]
+"""Marks of tests that run kernels on the emulator."""
+
+
+def emulated(test: Any) -> Any:
+    """Mark a test with EMULATED."""
+    for mark in EMULATED:
+        test = mark(test)
+    return test
+
 
 RESIDENT_TEAMS = 2  # fewer than rows, so that the row loop of a bounded grid is exercised
 

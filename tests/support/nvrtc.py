@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from simt.built import building, digest, folder
@@ -62,6 +63,21 @@ def valid_for(source: str, arch: str) -> Compiled:
     return _compiled(source, arch, *(_LITTLE if nvrtc.getVersion() >= (12, 9) else ()))
 
 
+def within_budget(sources: Mapping[str, str], check: Callable[[str, str], None]) -> None:
+    """Hold a program for several GPUs against its budgets: `check(source, arch)` once for each
+    text. Where a text for one GPU is also that for another, the other's compiler has only to take
+    it: what a text asks for is the text's.
+    """
+    texts: dict[str, str] = {}
+    for arch in sorted(sources, key=lambda arch: arch != MAIN):
+        first = texts.setdefault(bare(sources[arch]), arch)
+        if first == arch:
+            check(sources[arch], arch)
+        else:
+            assert valid_for(sources[arch], arch).reports, f"ptxas reported no kernel for {arch}"
+
+
+MAIN = "sm_90"
 _LITTLE = ("--Ofast-compile=mid",)  # of NVRTC 12.9: half the time, and "max" takes longer again
 
 
