@@ -178,11 +178,12 @@ def test_source_reads_well(name: str) -> None:
     """No trailing blanks, no runs of blank lines, no unused function."""
     case, work = _work(name, 4096, 4096, "float32", "sm_90")
     for one in {s.kind: s for s in case.schedules(work)}.values():
-        text = work.scheduled(one).emitted.text(include=True)
+        emitted = work.scheduled(one).emitted
+        text, every = emitted.text(include=True), emitted.text()
         assert not re.search(r"[ \t]\n|\n\n\n", text)
         assert not unused(text)
-        for function in _functions(text):
-            assert len(re.findall(rf"\b{function}\b", text)) > 1, f"{function} is never called"
+        for function in _functions(text):  # headers call some of them
+            assert len(re.findall(rf"\b{function}\b", every)) > 1, f"{function} is never called"
 
 
 # ---- the real compiler ----

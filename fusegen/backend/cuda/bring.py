@@ -21,6 +21,7 @@ class Bring:
     call: str = ""  # what fills them, but for its last argument and the bracket
     alias: str = ""
     repacks: bool = False
+    per: str = ""  # a factor on how many there are
 
     def lines(self, live: str = "live", count: str = "kItems") -> list[Line]:
         """Statements that declare `count` items and fill `live` vectors of them."""
@@ -33,7 +34,8 @@ class Bring:
             text = f"auto& {self.items} = {self.alias};"
             return [Line(text, frozenset([self.alias]), self.items)]
         if self.call:
-            return [Line(f"Items<{self.type}, {count}> {self.items}{value};", declares=self.items)]
+            kind = f"Items<{self.type}, {count}{self.per}>"
+            return [Line(f"{kind} {self.items}{value};", declares=self.items)]
         return []
 
     def filled(self, live: str = "live") -> list[Line]:

@@ -9,6 +9,15 @@ namespace fusegen {
 
 __device__ __forceinline__ void end_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
+// Waits for the oldest of kGroups groups that was not waited for. An empty group takes its place, so that
+// there are always kGroups - 1 younger ones.
+template <int kGroups>
+__device__ __forceinline__ void await_group()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(kGroups - 1) : "memory");
+    end_group();
+}
+
 // Starts the copy of a vector, 16 bytes at a time.
 template <int kBytes>
 __device__ __forceinline__ void copy_vector(unsigned slot, const char* source)

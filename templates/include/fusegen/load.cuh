@@ -38,9 +38,11 @@ __device__ __forceinline__ void load_vector(Chunk<T, kCount, Layout>& items, int
                 word[w] = four.x, word[w + 1] = four.y, word[w + 2] = four.z, word[w + 3] = four.w;
             }
         }
-    } else if constexpr (kWords > 0) {
-#pragma unroll
-        for (int w = 0; w < kWords; ++w) word[w] = reinterpret_cast<const unsigned*>(from)[w];
+    } else if constexpr (kWords == 2) {
+        const uint2 two = *reinterpret_cast<const uint2*>(from);
+        word[0] = two.x, word[1] = two.y;
+    } else if constexpr (kWords == 1) {
+        word[0] = *reinterpret_cast<const unsigned*>(from);
     } else {
 #pragma unroll
         for (int e = 0; e < kWidth; ++e) items.set(v * kWidth + e, from[e]);

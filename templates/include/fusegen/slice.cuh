@@ -31,13 +31,8 @@ __device__ __forceinline__ void fetch_group(
     }
 }
 
-// Waits for the oldest group that was not waited for. An empty group takes its place, so that there
-// are always kGroups - 1 younger ones.
-__device__ __forceinline__ void await_group()
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(kGroups - 1) : "memory");
-    end_group();
-}
+// Waits for the oldest group that was not waited for.
+__device__ __forceinline__ void await_group() { await_group<kGroups>(); }
 
 // Chunk by chunk over a slice whose groups of `per_group` vectors arrive meanwhile; see <fusegen/walk.cuh>.
 template <typename Team, int kVectors, typename Column, typename Visit>

@@ -1,5 +1,5 @@
 #pragma once
-// How the blocks of a row learn who is last.
+// How the blocks of a row learn who is last, or that all of them are there.
 
 namespace fusegen {
 
@@ -16,6 +16,20 @@ __device__ __forceinline__ bool last_of_row(unsigned long long* ticket, int bloc
     }
     __syncthreads();
     return last;
+}
+
+// Waits until the kBlocks blocks of a team are here. What they wrote before is then there to be read.
+template <int kBlocks>
+__device__ __forceinline__ void await_blocks(unsigned long long* ticket)
+{
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        const unsigned long long all = (atomicAdd(ticket, 1ull) / kBlocks + 1) * kBlocks;
+        while (*static_cast<volatile unsigned long long*>(ticket) < all) {}
+        __threadfence();
+    }
+    __syncthreads();
 }
 
 }  // namespace fusegen

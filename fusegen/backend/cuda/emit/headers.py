@@ -48,6 +48,14 @@ def row_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[st
     return tuple(found)
 
 
+def strip_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[str, ...]:
+    """Likewise, of rows that lie side by side."""
+    tiers = schedule.tiers
+    asked = {"walk": True, "held": tiers.held, "stash": tiers.stashed,
+             "store": any(v.stores for v in sweeps)}
+    return tuple(f"fusegen/strip/{n}.cuh" for n, used in asked.items() if used)
+
+
 def pair_headers(program: Program, sweeps: Sequence[SweepView]) -> tuple[str, ...]:
     """Where sweeps or lists work on elements of 16 bits two at a time."""
     lists = [c for v in sweeps for c in v.lists]

@@ -12,6 +12,7 @@ from fusegen.backend.cuda.bring import Bring
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.rows import array_name, body_of, edge_line, load_line, pointer_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.homes import PER_VECTOR
 from fusegen.backend.cuda.schedule.launch import kept_params
 from fusegen.backend.emit.lines import Line
 from fusegen.ir.errors import BackendError
@@ -43,6 +44,7 @@ class SourceView:
     load: LoadView | None = None  # the array that items come from, chunk by chunk
     brings: tuple[Bring, ...] = ()  # how a chunk's items come
     held: tuple[Bring, ...] = ()  # likewise of the chunk in registers, where others are elsewhere
+    stashed: tuple[Bring, ...] = ()  # and of a chunk in shared memory, where it is in both
     early: bool = False  # does a chunk come while the one before it is worked on?
     vector: tuple[Line, ...] = ()  # the items of one `vector`
     ring: Line | None = None  # the value at `place` of a ring in shared memory
@@ -170,14 +172,23 @@ def _vector(load: LoadView, layout: Layout, reader: Reader) -> tuple[Line, ...]:
 
 
 def _down(param: Param, layout: Layout, reader: Reader) -> SourceView:
-    """Of rows side by side. The templates know the three places where a chunk can come from."""
+    """Of rows side by side: in registers, in shared memory, in memory."""
     if not layout.is_plain:
         raise BackendError(f"{reader.kernel.name}: rows side by side take items in order")
-    shared, name = param.shape == "per_column", param.name
+    name, home = param.name, reader.schedule.home
+    kept = param in kept_params(reader.kernel, reader.schedule)
     load = LoadView(
-        type=C_TYPES[param.dtype.name], name=name, pointer=array_name(param),
-        kept=param in kept_params(reader.kernel, reader.schedule), narrow=False,
-        loader="load_columns" if shared else "load_down", shared=shared,
+        type=C_TYPES[param.dtype.name], name=name, pointer=array_name(param), kept=kept,
+        narrow=False, loader="load_items", shared=param.shape == "per_column",
     )
-    item = load_line(param, f"{name}_items[i]", reader.dialect, f"{name}_items")
-    return SourceView(name=name, item=item, alone=item, load=load)
+    items = f"{name}_items"
+    call = f"load_along({items}, {load.pointer}, at" if load.shared else (
+        f"load_items({items}, {name}_rows, {name}_stride, at")
+    memory = (Bring(items, load.type, call, per="" if load.shared else PER_VECTOR),)
+    item = load_line(param, f"{items}[i]", reader.dialect, items)
+    maps = not reader.sweep.monoid.has_scalars
+    return SourceView(
+        name=name, item=item, alone=item, load=load, brings=memory,
+        held=home.in_registers(name, load.type, again=maps) if kept else memory,
+        stashed=home.brings(name, load.type, again=maps) if kept else memory,
+    )

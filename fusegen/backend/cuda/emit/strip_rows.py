@@ -37,7 +37,8 @@ class StripSweepPrinter(SweepPrinter):
         fold_args = [f"folded{view.number}[r]"] if view.state else []
         used, args, _ = self._used([*view.fold_lines, *lifted], view.fold_columns,
                                    view.state.held if view.state else ())
-        maps = [f"const Along<{kind}, kCount>& {items}" for kind, _, items, _ in view.stores]
+        maps = [f"const Along<{kind}, kCount, Layout>& {items}"
+                for kind, _, items, _ in view.stores]
         map_args = [f"along({items}, r)" for _, _, items, _ in view.stores]
         map_used, map_more, _ = self._used(view.store_lines, view.map_column)
         # Few vectors of a row are mapped at a time: their divisor is made once a row.
@@ -64,7 +65,8 @@ class StripSweepPrinter(SweepPrinter):
         for load in (s.load for s in self.sources.values() if s.load):
             items = f"{load.name}_items"
             if items in names:
-                kind = f"{'Items' if load.shared else 'Along'}<{load.type}, kCount>"
+                kind = f"Items<{load.type}, kCount>" if load.shared else (
+                    f"Along<{load.type}, kCount, Layout>")
                 params.append(f"const {kind}& {items}")
                 args.append(items if load.shared else f"along({items}, r)")
         for kind, name in self.elements.row_values():
@@ -80,6 +82,11 @@ class StripSweepPrinter(SweepPrinter):
             params.append("const Columns& column_of")
             args.append("column_of")
         return params, args, []
+
+
+    def _stores(self) -> Iterable[tuple[str, str, str, str]]:
+        for kind, param, items, _ in super()._stores():
+            yield kind, param, items, f"{param}_rows, {param}_stride"
 
 
 class RowScopes:
@@ -126,11 +133,6 @@ class RowScopes:
     def fields(self) -> list[tuple[str, str]]:
         """Type and name of the row values that one scope leaves for later ones."""
         return [(self.types[n], n) for names in self.defined for n in names if n in self.carried]
-
-    @property
-    def gathered(self) -> bool:
-        """Are single elements of a row read?"""
-        return any(gathers_in(self.kernel))
 
     def prelude(self) -> list[Line]:
         """Statements for row r before the first sweep."""

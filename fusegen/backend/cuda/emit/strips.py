@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.dialect import CudaDialect
-from fusegen.backend.cuda.emit.headers import maths, toolkit_headers
+from fusegen.backend.cuda.emit.headers import maths, meet_headers, strip_headers, toolkit_headers
 from fusegen.backend.cuda.emit.kernels import home_arrays
 from fusegen.backend.cuda.emit.own import own_view
 from fusegen.backend.cuda.emit.rows import array_name, pointer_type
@@ -24,7 +24,7 @@ from fusegen.backend.cuda.schedule.assumptions import facts
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import launches
 from fusegen.backend.cuda.schedule.levels import Strip
-from fusegen.backend.cuda.schedule.strips import mergers, stash_groups
+from fusegen.backend.cuda.schedule.strips import stash_groups
 from fusegen.backend.emit.banner import banner_lines
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.backend.emit.render import render
@@ -48,9 +48,7 @@ class StripKernelView:
     sweeps: tuple[SweepView, ...]
     splits: bool
     together: bool
-    clusters: bool
     first_meeting: int  # number of the first sweep after which blocks meet
-    last_visit: int  # number of the last sweep that goes down the strip
 
     @property
     def numbers_rows(self) -> bool:
@@ -74,14 +72,8 @@ def strip_source(program: Program, schedule: CudaSchedule) -> Source:
     owns = [own_view(c, dialect) for c in operators(program)]
     context = {
         **_facts(schedule, schedule.strip, dialect),
-        "states": any(v.state for v in views.values()),
-        "holds": any(v.state and v.state.held for v in views.values()), "list_ways": set(),
-        "gathers": any(s.gathered for s in scopes),
-        "per_column": any(ld.loader == "load_columns" for v in views.values() for ld in v.loads),
-        "stored": any(v.stores for v in views.values()),
+        "list_ways": set(),
         "folds": any(v.folds for v in views.values()), "maps": _maps(schedule, kernels, views),
-        "splits": any(k.splits for k in kernels),
-        "together": any(k.together for k in kernels),
         "used": dialect.used, "merges": True,
         "row_fields": tuple(dict.fromkeys(f for s in scopes for f in s.fields)),
         "owns": owns,
@@ -92,10 +84,8 @@ def strip_source(program: Program, schedule: CudaSchedule) -> Source:
         body=render("cuda/strips.cu.j2", context),
         banner=tuple(banner_lines(program, facts(program, schedule))),
         system=toolkit_headers(program),
-        headers=(*maths(dialect.used), "fusegen/items.cuh",
-                 *(["fusegen/meet/lanes.cuh"] if context["states"] else []),
-                 *(["fusegen/copy.cuh"] if schedule.tiers.stashed else []),
-                 *(["fusegen/tickets.cuh"] if context["splits"] else [])),
+        headers=(*maths(dialect.used), *strip_headers([*views.values()], schedule),
+                 *meet_headers([*views.values()], schedule)),
     )
 
 
@@ -114,12 +104,13 @@ def _facts(schedule: CudaSchedule, strip: Strip, dialect: CudaDialect) -> dict[s
     return {
         "strips": True, "exchanges": True, "real": dialect.real, "bits": dialect.bits,
         "column_type": "long long" if schedule.wide_columns else "int",
-        "clusters": schedule.clustered, "one_warp": False,
+        "one_warp": False,
+        "team_arrives": schedule.team.arrive, "team_is_here": schedule.team.is_here,
         "threads": schedule.threads, "blocks": schedule.blocks, "across": strip.across,
         "width": schedule.width, "vectors": schedule.vectors, "held": tiers.held,
         "stashed": tiers.stashed, "rest": tiers.rest, "mapped": tiers.mapped,
         "groups": stash_groups(schedule),
-        "mergers": mergers(schedule), "resident": strip.resident,
+        "resident": strip.resident,
     }
 
 
@@ -146,7 +137,5 @@ def _kernel_view(scopes: RowScopes, schedule: CudaSchedule) -> StripKernelView:
         keeps=home.enter(kept), refill=home.next_row(later), refill_group=home.next_group(later),
         prelude=prelude, scopes=after, sweeps=sweeps,
         splits=launch.splits, together=launch.together,
-        clusters=schedule.clustered and bool(meetings),
         first_meeting=meetings[0] if meetings else 0,
-        last_visit=max((n for n in numbers if scopes.views[n].visits), default=0),
     )

@@ -73,6 +73,7 @@ class SweepPrinter:
             loads=tuple(s.load for s in sources if s.load),
             brings=tuple(b for s in sources if not s.early for b in s.brings),
             held=tuple(b for s in sources for b in s.held),
+            stashed=tuple(b for s in sources for b in s.stashed),
             ahead=tuple(s.load for s in sources if s.load and s.early), ahead_next=(),
             edges=tuple(ln for s in sources for ln in s.edge),
             fold_params=(), fold_args="", edge_fold_args="", fold_lines=folded, fold_pairs=pairs,

@@ -90,6 +90,7 @@ class SweepView:
     loads: tuple[LoadView, ...]
     brings: tuple[Bring, ...]  # how the items of a chunk come
     held: tuple[Bring, ...]  # likewise of the chunk in registers, where the rest is elsewhere
+    stashed: tuple[Bring, ...]  # and of one in shared memory, where that has a part of the rest
     ahead: tuple[LoadView, ...]  # loads that come a chunk early, the first while states meet
     ahead_next: tuple[LoadView, ...]  # likewise, of the sweep after this one
     edges: tuple[Line, ...]  # of whole rows that begin inside a vector: elements by themselves

@@ -17,6 +17,9 @@ from fusegen.backend.cuda.schedule.merges import (
     Merge,
     Onward,
     Shuffle,
+    StripCluster,
+    StripMemory,
+    StripShared,
     ThroughCluster,
     ThroughMemory,
     ThroughShared,
@@ -45,6 +48,7 @@ class Lanes:
     said = "lanes of a warp"
     owns = "lanes of a warp, which own a row"
     word = "warp"
+    arrive: ClassVar[tuple[str, ...]] = ()
     enter: ClassVar[tuple[str, ...]] = ()
     is_here: ClassVar[tuple[str, ...]] = ()
 
@@ -65,6 +69,7 @@ class Block:
     said = "a block"
     owns = "threads of a block, which owns a row"
     word = "block"
+    arrive: ClassVar[tuple[str, ...]] = ()
     enter: ClassVar[tuple[str, ...]] = ()
     is_here: ClassVar[tuple[str, ...]] = ()
     phrase = counted = "block"
@@ -78,9 +83,11 @@ class Cluster:
     said = "a cluster"
     owns = "threads of a block, whose cluster owns a row"
     word = "cluster"
-    enter: ClassVar[tuple[str, ...]] = (
+    arrive: ClassVar[tuple[str, ...]] = (
         "__cluster_barrier_arrive_relaxed();"
         "  // the blocks of the cluster are there, says the wait",
+    )
+    enter: ClassVar[tuple[str, ...]] = (
         "const int blocks = __clusterSizeInBlocks(), slice = __clusterRelativeBlockRank();",
     )
     is_here: ClassVar[tuple[str, ...]] = ("__cluster_barrier_wait();",)
@@ -99,6 +106,7 @@ class Grid:
     said = "blocks all over the grid"
     owns = "threads of a block, one of several that own a row"
     word = "grid"
+    arrive: ClassVar[tuple[str, ...]] = ()
     enter: ClassVar[tuple[str, ...]] = (
         "const int blocks = static_cast<int>(blocks_of_a_row), slice = blockIdx.x % blocks;",
     )
@@ -112,10 +120,10 @@ class Grid:
 
 Owner = Thread | Lanes | Block | Cluster | Grid
 Team = Lanes | Block | Cluster | Grid
-"""Who may own a whole row. `owns` says what those of its threads are that share memory; `enter`:
-statements that say which part of the row is this block's; `is_here`: those that wait until the
-others of the team are there; `phrase`: what a source for any number of blocks says, `counted`: with
-their number."""
+"""Who may own a whole row. `owns` says what those of its threads are that share memory; `arrive`:
+statements that tell the others of the team that this block is there, `is_here`: those that wait for
+them; `enter`: those that say which part of the row is this block's; `phrase`: what a source for any
+number of blocks says, `counted`: with their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,15 +161,17 @@ def tree(chunk: Thread, threads: int, team: Team, home: Home = MEMORY) -> tuple[
     block_home = MEMORY if home.of_threads else home
     thread = Level(chunk, InOrder(), home if home.of_threads else MEMORY)
     lanes = Level(team if isinstance(team, Lanes) else Lanes(), Shuffle())
-    inner = (thread, lanes)
+    inner, strips = (thread, lanes), home.side_by_side
+    shared = StripShared() if strips else ThroughShared()
     match team:
         case Lanes():
             return (*inner, Level(Block(threads), Apart(), block_home))
         case Block():
-            return (*inner, Level(Block(threads), ThroughShared(), block_home))
+            return (*inner, Level(Block(threads), shared, block_home))
         case Cluster():
-            return (*inner, Level(Block(threads), Onward(), block_home),
-                    Level(team, ThroughCluster()))
+            merge = StripCluster() if strips else ThroughCluster()
+            return (*inner, Level(Block(threads), Onward(), block_home), Level(team, merge))
         case Grid():
-            return (*inner, Level(Block(threads), ThroughShared(), block_home),
-                    Level(team, ThroughMemory(waits=home.keeps)))
+            memory = StripMemory if strips else ThroughMemory
+            return (*inner, Level(Block(threads), shared, block_home),
+                    Level(team, memory(waits=home.keeps)))

@@ -13,6 +13,7 @@ from typing import ClassVar
 from fusegen.backend.cuda.schedule.figures import FewRows, Strips
 
 MAX_CLUSTER = 16  # blocks
+_STRIP = "cuda/merges/meet_strip.cuh.j2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +121,6 @@ class ThroughShared(AnyMerge):
     def latency(self, threads: int, blocks: int, few: FewRows) -> float:
         return few.block + few.block_thread * threads
 
-    def strip_latency(self, blocks: int, strips: Strips) -> float:
-        return strips.block
-
 
 @dataclass(frozen=True, slots=True)
 class ThroughCluster(AnyMerge):
@@ -150,9 +148,6 @@ class ThroughCluster(AnyMerge):
 
     def latency(self, threads: int, blocks: int, few: FewRows) -> float:
         return few.cluster + few.cluster_block * blocks + few.cluster_thread * threads
-
-    def strip_latency(self, blocks: int, strips: Strips) -> float:
-        return strips.cluster + strips.cluster_block * blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +182,95 @@ class ThroughMemory(AnyMerge):
     def latency(self, threads: int, blocks: int, few: FewRows) -> float:
         return few.grid
 
+
+# ---- rows side by side: a state of each row of a strip ----
+
+
+@dataclass(frozen=True, slots=True)
+class StripShared(ThroughShared):
+    """Lanes that share rows merge their states; a block's pieces meet in its shared memory."""
+
+    header = "fusegen/meet/strip/block.cuh"
+    meet: ClassVar[str] = _STRIP
+
+    def folds(self, lists: bool) -> bool:
+        return True
+
+    def function(self, meeting: Meeting) -> str:
+        return "strip_reduce<Team>"
+
+    def arguments(self, meeting: Meeting) -> str:
+        return _pieces(meeting)
+
+    def array(self, meeting: Meeting) -> str:
+        return _piece_arrays(meeting)
+
+    def strip_latency(self, blocks: int, strips: Strips) -> float:
+        return strips.block
+
+
+@dataclass(frozen=True, slots=True)
+class StripCluster(ThroughCluster):
+    """Likewise; what blocks have of every row meets in each block of the cluster."""
+
+    header = "fusegen/meet/strip/cluster.cuh"
+    meet: ClassVar[str] = _STRIP
+
+    def folds(self, lists: bool) -> bool:
+        return True
+
+    def function(self, meeting: Meeting) -> str:
+        return "strip_reduce_cluster<Team>"
+
+    def arguments(self, meeting: Meeting) -> str:
+        return f"{_pieces(meeting)}, parts{meeting.sweep}, slice"
+
+    def array(self, meeting: Meeting) -> str:
+        return f"{_piece_arrays(meeting)}, parts{meeting.sweep}[kBlocks][Team::kRows]"
+
+    def strip_latency(self, blocks: int, strips: Strips) -> float:
+        return strips.cluster + strips.cluster_block * blocks
+
+
+@dataclass(frozen=True, slots=True)
+class StripMemory(ThroughMemory):
+    """Likewise, in device memory."""
+
+    meet: ClassVar[str] = _STRIP
+
+    @property
+    def header(self) -> str:
+        return "fusegen/meet/strip/grid.cuh"
+
+    @property
+    def meets(self) -> bool:
+        return True
+
+    def function(self, meeting: Meeting) -> str:
+        return f"strip_reduce_{'grid' if self.waits else 'last'}<Team>"
+
+    def arguments(self, meeting: Meeting) -> str:
+        first = "static_cast<long long>(blockIdx.x - slice)"
+        if self.waits:
+            first = "(parity * static_cast<long long>(gridDim.x) + blockIdx.x - slice)"
+        left = f"partial_states{meeting.sweep} + {first} * Team::kRows"
+        return f"{_pieces(meeting)}, {left}, tickets + blockIdx.x / kBlocks, slice"
+
+    def array(self, meeting: Meeting) -> str:
+        return _piece_arrays(meeting)
+
     def strip_latency(self, blocks: int, strips: Strips) -> float:
         return strips.block + strips.grid_block * blocks
 
 
-Merge = InOrder | Apart | Onward | Shuffle | ThroughShared | ThroughCluster | ThroughMemory
+def _pieces(meeting: Meeting) -> str:
+    return f", pieces{meeting.sweep}, totals{meeting.sweep}"
+
+
+def _piece_arrays(meeting: Meeting) -> str:
+    n = meeting.sweep
+    return f"pieces{n}[Team::kPieces][Team::kRows], totals{n}[Team::kRows]"
+
+
+Merge = (InOrder | Apart | Onward | Shuffle | ThroughShared | ThroughCluster | ThroughMemory
+         | StripShared | StripCluster | StripMemory)

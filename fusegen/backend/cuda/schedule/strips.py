@@ -41,11 +41,6 @@ def takes_strips(program: Program) -> bool:
     return not any(s.monoid.lists or s.monoid.ordered for s in program.sweeps)
 
 
-def mergers(schedule: CudaSchedule) -> int:
-    """Neighbouring lanes that merge the states of a row."""
-    return max(1, min(WARP, schedule.threads // schedule.strip_rows))
-
-
 def stash_groups(schedule: CudaSchedule) -> int:
     """Groups of whole chunks that copies to shared memory are awaited in."""
     assert schedule.strip is not None

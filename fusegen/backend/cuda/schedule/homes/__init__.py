@@ -5,11 +5,11 @@ from __future__ import annotations
 from fusegen.backend.cuda.schedule.homes.base import AnyHome, Array, Sizes, Stay
 from fusegen.backend.cuda.schedule.homes.held import MEMORY, Memory, Registers, Ring
 from fusegen.backend.cuda.schedule.homes.slices import Chip, Shared
-from fusegen.backend.cuda.schedule.homes.tiers import Tiers
+from fusegen.backend.cuda.schedule.homes.tiers import PER_VECTOR, Tiers
 
 Home = Memory | Ring | Registers | Shared | Chip | Tiers
 
 __all__ = [
-    "MEMORY", "AnyHome", "Array", "Chip", "Home", "Memory", "Registers", "Ring", "Shared", "Sizes",
-    "Stay", "Tiers",
+    "MEMORY", "PER_VECTOR", "AnyHome", "Array", "Chip", "Home", "Memory", "Registers", "Ring",
+    "Shared", "Sizes", "Stay", "Tiers",
 ]

@@ -63,6 +63,7 @@ class AnyHome:
     begin: ClassVar[str] = ""  # template of what stands before a sweep
     words: ClassVar[str] = ""  # after "row per block"
     of_threads: ClassVar[bool] = False  # does a thread hold its part, and not the block?
+    side_by_side: ClassVar[bool] = False  # are rows neighbours in memory, and not their columns?
     steady: ClassVar[bool] = False  # do teams go from row to row, one coming in as one leaves?
     loader: ClassVar[str] = ""  # the function that brings a chunk of what it keeps
     chunk: ClassVar[str] = "kVectors"  # of what comes from shared memory

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fusegen.backend.cuda.bring import Bring
 from fusegen.backend.cuda.schedule.homes.base import AnyHome, Array, Sizes
 
 
@@ -18,7 +19,9 @@ class Tiers(AnyHome):
     stashed: int = 0
     mapped: int = 1  # vectors of a chunk on its way from the chip back to memory
     rest: bool = True  # are there columns that stay in memory?
+    visit: ClassVar[str] = "cuda/homes/tiers.cuh.j2"
     of_threads: ClassVar[bool] = True
+    side_by_side: ClassVar[bool] = True
 
     @property
     def kind(self) -> str:
@@ -40,11 +43,11 @@ class Tiers(AnyHome):
         """Of a team's first strip."""
         lines = []
         if self.held and arrays:
-            lines.append("const int first_live = live_vectors<kHeld>(first, place.end);")
+            lines.append("const int first_live = live_vectors<Team, kHeld>(first, place.end);")
         for a in arrays if self.held else ():
             rows = _rows_at(a, "place")
             lines.append(f"Items<{a.type}, kHeld * kWidth> {a.name}_held;")
-            lines.append(f"load_down({a.name}_held, {rows}, {a.name}_stride, first, first_live);")
+            lines.append(f"load_items({a.name}_held, {rows}, {a.name}_stride, first, first_live);")
         if self.stashed and arrays:
             fetches = [f"    {_fetch(a, 'place', 'group')}" for a in arrays]
             lines += [*_stashes(arrays), "#pragma unroll 1",
@@ -56,16 +59,29 @@ class Tiers(AnyHome):
         """Of the next strip, where this one leaves registers."""
         if not self.held:
             return ()
-        return tuple(
-            f"refill({a.name}_held, slot, {_rows_at(a, 'next')}, {a.name}_stride, at, next.end);"
-            for a in arrays
-        )
+        return tuple(f"refill<kMapped>({a.name}_held, slot, {_rows_at(a, 'next')}, "
+                     f"{a.name}_stride, at, next.end);" for a in arrays)
 
     def next_group(self, arrays: Sequence[Array]) -> tuple[str, ...]:
         """Of the next strip, where this one leaves shared memory."""
         if not self.stashed or not arrays:
             return ()
         return (*(_fetch(a, "next", "slot / kPerGroup") for a in arrays), "end_group();")
+
+    def brings(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
+        items = f"{name}_items"
+        return (Bring(items, kind, f"read_stash({items}, {name}_stash, slot", per=PER_VECTOR),)
+
+    def in_registers(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
+        """All of them at once; again: some of them."""
+        items, held = f"{name}_items", f"{name}_held"
+        if not again:
+            return (Bring(items, kind, alias=held),)
+        return (Bring(items, kind, f"read_held({items}, {held}, slot", per=PER_VECTOR),)
+
+
+PER_VECTOR = " * kWidth"
+"""Items of a chunk whose vectors have an element of each of a thread's rows."""
 
 
 def _rows_at(array: Array, place: str) -> str:
@@ -76,8 +92,8 @@ def _rows_at(array: Array, place: str) -> str:
 
 def _fetch(array: Array, place: str, group: str) -> str:
     name = array.name
-    return (f"fetch_group({name}_stash, {_rows_at(array, place)}, {name}_stride, "
-            f"first + kHeld * kStep, {place}.end, {group});")
+    return (f"fetch_group<Layout, kPerGroup>({name}_stash, {_rows_at(array, place)}, "
+            f"{name}_stride, first + kHeld * Team::threads(), {place}.end, {group});")
 
 
 def _stashes(arrays: Sequence[Array]) -> list[str]:
