@@ -38,6 +38,41 @@ inline void pause()
 #endif
 }
 
+#if defined(__linux__) && defined(SYS_sched_setattr)
+// Turns so short that a worker need not wait, once it has woken, for the end of another thread's, as
+// of OpenMP's, which spin where they wait. Kernels before 6.12 do not hear it.
+inline void begin_at_once()
+{
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t turn, deadline, period;
+    } own = {};
+    if (syscall(SYS_sched_getattr, 0, &own, sizeof own, 0) || own.policy != SCHED_OTHER) return;
+    own.size = sizeof own, own.turn = 100'000;  // ns
+    syscall(SYS_sched_setattr, 0, &own, 0);
+}
+
+inline int processor() { return sched_getcpu(); }
+
+// Off the caller's processor, where a worker that begins at once stops the caller; to another of
+// those that the process may use.
+inline void keep_off(int caller)
+{
+    cpu_set_t others;
+    if (caller < 0 || caller >= CPU_SETSIZE || sched_getcpu() != caller) return;
+    if (sched_getaffinity(getpid(), sizeof others, &others)) return;
+    CPU_CLR(caller, &others);
+    if (CPU_COUNT(&others)) sched_setaffinity(0, sizeof others, &others);
+}
+#else
+inline void begin_at_once() {}
+inline int processor() { return -1; }
+inline void keep_off(int) {}
+#endif
+
 class Pool {
 public:
     void run(int64_t parts, int threads, Work work, const void* call, bool is_long)
@@ -50,6 +85,7 @@ public:
         provide(threads - 1);
         work_ = work, call_ = call, parts_ = parts, wanted_ = threads;
         next_.store(0);
+        caller_.store(processor());
         gate_.store(kOpen);
         round_.fetch_add(1);
         if (asleep_.load() && (is_long || are_worth_waking())) {
@@ -108,6 +144,7 @@ private:
     {
         begin_at_once();
         for (;; seen = await(seen)) {
+            keep_off(caller_.load());
             uint64_t gate = gate_.load();
             bool inside = false;
             while ((gate & kOpen) && !inside)
@@ -116,24 +153,6 @@ private:
             if (number < wanted_) take(number);
             gate_.fetch_sub(kWorker, std::memory_order_release);
         }
-    }
-
-    // Asks for turns so short that a thread which has just woken need not wait for the end of
-    // another's, as of OpenMP's, which spin where they wait. Kernels before 6.12 do not hear it.
-    static void begin_at_once()
-    {
-#if defined(__linux__) && defined(SYS_sched_setattr)
-        struct {
-            uint32_t size, policy;
-            uint64_t flags;
-            int32_t nice;
-            uint32_t priority;
-            uint64_t turn, deadline, period;
-        } own = {};
-        if (syscall(SYS_sched_getattr, 0, &own, sizeof own, 0) || own.policy != SCHED_OTHER) return;
-        own.size = sizeof own, own.turn = 100'000;  // ns
-        syscall(SYS_sched_setattr, 0, &own, 0);
-#endif
     }
 
     // Another round than `seen`: awake for a while, then asleep.
@@ -158,7 +177,7 @@ private:
     alignas(64) std::atomic<uint64_t> round_{0};
     alignas(64) std::atomic<int64_t> next_{0};
     alignas(64) std::atomic<uint64_t> gate_{0};
-    std::atomic<int> asleep_{0};
+    std::atomic<int> asleep_{0}, caller_{-1};
     Work work_ = nullptr;
     const void* call_ = nullptr;
     int64_t parts_ = 0;
