@@ -436,7 +436,7 @@ def test_op_takes_other_arrays_and_constants():
 
 # ---- processes ----
 
-PROGRAM = """
+HEAD = """
 import sys
 import fusegen as fg
 assert "jax" not in sys.modules
@@ -450,8 +450,9 @@ parted = jax.device_put(x, jax.NamedSharding(mesh, P("rows")))
 
 def function(x):
     return fg.library.softmax(x)
+"""
 
-np.testing.assert_allclose(jax.jit(function)(parted), wanted, rtol=1e-6)
+KEPT = HEAD + """
 own = jax.jit(jax.shard_map(function, mesh=mesh, in_specs=P("rows"), out_specs=P("rows")))
 found = own(parted)
 assert found.sharding.spec == P("rows")
@@ -464,31 +465,74 @@ both = jax.grad(lambda x, w: (norm(function(x), w)**2).sum(), (0, 1))
 own = jax.shard_map(both, mesh=mesh, in_specs=(P("rows"), P()), out_specs=(P("rows"), P()))
 for found, right in zip(jax.jit(own)(parted, w), both(x, w)):
     np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-5)
+"""
+
+IN_PARTS = HEAD + """
+automatic = jax.jit(function)
+found = automatic(parted)
+np.testing.assert_allclose(found, wanted, rtol=1e-6)
+assert found.sharding.spec == P("rows"), found.sharding
+text = automatic.lower(parted).compile().as_text()
+assert "all-gather" not in text and "fusegen_cpu" in text
+labels = np.arange(8, dtype=np.int32)
+along = jax.device_put(x.T, jax.NamedSharding(mesh, P(None, "rows")))
+for text, given, at in (
+    (lambda x: fg.library.softmax_topk(x, k=3), (parted,), P("rows")),
+    (fg.library.cross_entropy, (parted, labels), P("rows")),
+    (lambda x: fg.library.softmax(x, axis=0), (along,), P(None, "rows")),
+    (jax.grad(lambda x: (fg.library.softmax(x) ** 2).sum()), (parted,), P("rows")),
+    (jax.vmap(fg.library.logsumexp, in_axes=1), (along,), P("rows")),
+):
+    for f, w in zip(jax.tree.leaves(jax.jit(text)(*given)),
+                    jax.tree.leaves(text(*(np.asarray(a) for a in given)))):
+        np.testing.assert_allclose(f, w, rtol=1e-5, atol=1e-6)
+        assert f.sharding.spec == at, (f.sharding, at)
+    assert "all-gather" not in jax.jit(text).lower(*given).compile().as_text()
+both = jax.device_put(x[:, :32], jax.NamedSharding(mesh, P(None, "rows")))  # rows are whole
+np.testing.assert_allclose(jax.jit(function)(both), function(x[:, :32]), rtol=1e-6)
 explicit = jax.make_mesh((2,), ("rows",), axis_types=(jax.sharding.AxisType.Explicit,))
 with jax.set_mesh(explicit):
     given = jax.device_put(x, jax.NamedSharding(explicit, P("rows")))
+    found = jax.jit(function)(given)
+    assert jax.typeof(found).sharding.spec[0] == "rows"
+    def total(x):
+        return (function(x) ** 2).sum()
+
+    for f, w in zip((jax.jit(jax.grad(total))(given), *jax.jvp(function, (given,), (given,))),
+                    (jax.grad(total)(x), *jax.jvp(function, (x,), (x,)))):
+        assert jax.typeof(f).sharding.spec[0] == "rows"
+        np.testing.assert_allclose(f, w, rtol=1e-5, atol=1e-5)
     try:
-        jax.jit(function)(given)
+        function(jax.device_put(x[:, :32], jax.NamedSharding(explicit, P(None, "rows"))))
     except fg.ArgumentError as error:
         assert "sharded explicitly" in str(error) and "shard_map" in str(error)
     else:
         raise AssertionError
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
     found = jax.sharding.auto_axes(function, out_sharding=P("rows"))(given)
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 """
 
 
+def run(text, **settings):
+    """A process with two devices."""
+    more = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], text=True,
+                          capture_output=True, env={**os.environ, **more, **settings})
+    assert done.returncode == 0, done.stderr
+
+
+def test_rows_in_parts_stay_where_they_are():
+    run(IN_PARTS)
+
+
 def test_parted_arrays_and_programs_kept_on_disk(tmp_path):
     """The second process runs the programs that the first one compiled."""
-    settings = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path), "JAX_PLATFORMS": "cpu",
-                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-                "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-                "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     kept = []
     for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", textwrap.dedent(PROGRAM)], text=True,
-                              capture_output=True, env={**os.environ, **settings})
-        assert done.returncode == 0, done.stderr
+        run(KEPT, JAX_COMPILATION_CACHE_DIR=str(tmp_path),
+            JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
+            JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1")
         kept.append(sorted(p.name for p in tmp_path.glob("*-cache")))
     assert kept[0] == kept[1] != []
 

@@ -21,7 +21,7 @@ from fusegen.ir.errors import ArgumentError
 from fusegen.jax import shapes
 from fusegen.jax.asked import Asked
 from fusegen.jax.operators import CALL, bind
-from fusegen.jax.parted import aligned, typed_like
+from fusegen.jax.parted import ASKING, aligned, spec_of, typed_like, zeros_in_parts
 from fusegen.lang.signature import constants_key
 from fusegen.library.left import Task, left_by
 
@@ -43,6 +43,7 @@ class Linear:
     outputs: tuple[Kind, ...]
     floats: tuple[int, ...]  # positions of the outputs that have tangents
     numbers: tuple[Any, ...]  # of the call
+    parts: tuple[Any, ...]  # of the outputs, on a mesh whose axes are explicit
 
     def __repr__(self) -> str:
         return f"{self.asked} by {', '.join(self.wanted)}"
@@ -65,7 +66,8 @@ def _differentiated(
     saved = left.saved(asked.call.constants, given, outputs)
     inputs = tuple(map(_kind, primals[: len(asked.names)]))
     linear = Linear(asked, left.wanted, left.kept, len(saved), inputs, tuple(map(_kind, outputs)),
-                    floats, constants_key(asked.call.constants))
+                    floats, constants_key(asked.call.constants),
+                    tuple(spec_of(jax.typeof(o)) for o in outputs))
     operands = aligned([*saved, *(moves[n] for n in left.wanted)])
     made = TANGENTS.bind(*operands, linear=linear)
     for i, tangent in zip(floats, made, strict=True):
@@ -78,7 +80,7 @@ def _kind(array: Any) -> Kind:
 
 
 def _abstract(*operands: Any, linear: Linear) -> list[Any]:
-    return [typed_like(operands[0], *linear.outputs[i]) for i in linear.floats]
+    return [typed_like(operands[0], *linear.outputs[i], linear.parts[i]) for i in linear.floats]
 
 
 # ---- reverse mode ----
@@ -113,7 +115,7 @@ def _tangents(*operands: Any, linear: Linear) -> list[Any]:
     def backwards(*cotangents: Any) -> tuple[Any, ...]:
         return tuple(_gradients(cotangents, saved, linear))
 
-    zeros = [jnp.zeros(*linear.outputs[i]) for i in linear.floats]
+    zeros = [zeros_in_parts(*linear.outputs[i], linear.parts[i]) for i in linear.floats]
     _, forwards = jax.vjp(backwards, *zeros)
     return list(forwards(operands[linear.n_saved :]))
 
@@ -145,6 +147,7 @@ def _not_linear(*_: Any, asked: Asked) -> NoReturn:
                         fix="Take jax.vjp of the function, not linear_transpose of its jvp.")
 
 
+ASKING.add(TANGENTS)
 TANGENTS.def_abstract_eval(_abstract)
 TANGENTS.def_impl(_eager)
 ad.primitive_jvps[CALL] = _differentiated

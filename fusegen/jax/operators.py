@@ -19,8 +19,7 @@ from fusegen.backend.registry import memories
 from fusegen.ir.errors import BackendError, InternalError
 from fusegen.jax import shapes
 from fusegen.jax.asked import Asked
-from fusegen.jax.lowered import lowered
-from fusegen.jax.parted import aligned, typed_like
+from fusegen.jax.parted import ASKING, aligned, in_parts, is_asked, typed
 from fusegen.library.batched import batched
 
 CALL = Primitive("fusegen")
@@ -30,6 +29,7 @@ CALL.multiple_results = True
 def bind(asked: Asked, arrays: Sequence[Any]) -> list[Any]:
     """Flat results."""
     operands = [*arrays, *asked.operands()]
+    is_asked()  # before anything is traced
     if not any(isinstance(a, jax.core.Tracer) for a in arrays):
         return _run(asked, *operands)  # type: ignore[no-any-return]
     found: list[Any] = CALL.bind(*aligned(operands), asked=asked)
@@ -50,8 +50,8 @@ def _results(*arrays: Any, asked: Asked) -> list[Any]:
     variants = asked.variants(arrays)
     rows = shapes.rows_in(variants.graph.inputs, asked.named(arrays), asked.axis, asked.keepdims)
     check_columns(variants.graph, rows.n_cols)
-    return [typed_like(arrays[0], result_shape(p, rows), p.dtype.numpy)
-            for p in variants.program.outputs]
+    return typed(asked, arrays, [(result_shape(p, rows), p.dtype.numpy)
+                                 for p in variants.program.outputs])
 
 
 def _mapped(arrays: Sequence[Any], dims: Sequence[Any], *, asked: Asked) -> Any:
@@ -70,10 +70,11 @@ def _nowhere(context: Any, *_: Any, asked: Asked) -> NoReturn:
         f"there are some for {', '.join(m.name for m in memories())}")
 
 
+ASKING.add(CALL)
 CALL.def_impl(_eager)
 CALL.def_abstract_eval(_results)
 batching.primitive_batchers[CALL] = _mapped
 mlir.register_lowering(CALL, _nowhere)
 for _memory in memories():
-    mlir.register_lowering(CALL, mlir.lower_fun(partial(lowered, _memory), multiple_results=True),
+    mlir.register_lowering(CALL, mlir.lower_fun(partial(in_parts, _memory), multiple_results=True),
                            platform=_memory.name)

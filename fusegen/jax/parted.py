@@ -1,18 +1,43 @@
-"""Types of arrays that a mesh of devices has in parts.
+"""Arrays that a mesh of devices has in parts: rows may lie anywhere, each of them is whole.
 
-Within jax.shard_map an array's type says along which axes of the mesh it varies; all arrays of an
-operation must vary along the same ones. A mesh whose axes are explicit has parts in the type as
-well: rows of a pipeline are whole, so such arrays are refused.
+A call whose rows are in parts runs where they are, without communication; what is parted along
+reduced axes is gathered first. A mesh's axes may be automatic (XLA's partitioner asks, and hands
+the parts over), explicit (types say how arrays are parted), or manual (jax.shard_map, whose types
+say along which axes an array varies).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import jax
+from jax import numpy as jnp
+from jax._src import dispatch
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.sharding import (
+    AbstractMesh,
+    AxisType,
+    NamedSharding,
+    PartitionSpec,
+    auto_axes,
+    use_abstract_mesh,
+)
 
+from fusegen.backend.arrays.rows import Rows, tail_of
+from fusegen.backend.memory import Memory
+from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError
+from fusegen.ir.kernel import Param
+from fusegen.jax import shapes
+from fusegen.jax.asked import Asked
+from fusegen.jax.lowered import lowered
+
+ASKING: set[Any] = set()  # primitives that `in_parts` lowers
+Spec = Any  # a tuple: of each axis what it has, None for nothing
 
 
 def aligned(arrays: Sequence[Any]) -> Sequence[Any]:
@@ -30,14 +55,178 @@ def _varying(aval: Any) -> frozenset[str]:
     return found
 
 
-def typed_like(aval: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """The type of a result of this shape, from that of an operand. Raises ArgumentError."""
-    parts = aval.sharding.spec
-    if any(p is not None for p in parts):
-        raise ArgumentError(
-            f"an array is sharded explicitly, as {parts}",
-            why="A pipeline does not know which of its axes a mesh may have in parts.",
-            fix="Call it within jax.shard_map, or jax.sharding.auto_axes.")
-    whole = jax.sharding.PartitionSpec(*[None] * len(shape))
+@dataclass(frozen=True)
+class Places:
+    """Which axes of a call's arrays are axes of its rows."""
+
+    inputs: tuple[g.Input, ...]  # in the order of the operands
+    rows: Rows
+    outputs: tuple[Param, ...]
+
+    @staticmethod
+    def of(asked: Asked, arrays: Sequence[Any]) -> Places:
+        variants = asked.variants(arrays)
+        by_name = {i.name: i for i in variants.graph.inputs}
+        rows = shapes.rows_in(variants.graph.inputs, asked.named(arrays), asked.axis,
+                              asked.keepdims)
+        return Places(tuple(by_name[n] for n in asked.names), rows, variants.program.outputs)
+
+    def of_input(self, node: g.Input, shape: Sequence[int], lead: Spec, other: Spec) -> Spec:
+        """What an input's axes have where the rows' have `lead`, the reduced ones `other`; axes
+        along which it is broadcast have None."""
+        if node.axis is g.Axis.PER_COLUMN:
+            return other if len(shape) == len(other) else (None,)
+        rows: Any = replace(self.rows, lead=lead)
+        whole = rows.placed(other, rows.axes)
+        if node.axis is g.Axis.PER_ROW and len(shape) < len(whole):
+            whole = lead
+        sizes = self.rows.lead if whole is lead else self.rows.whole
+        n = len(whole) - len(shape)
+        return tuple(w if size == of else None
+                     for w, size, of in zip(whole[n:], shape, sizes[n:], strict=True))
+
+    def of_output(self, param: Param, lead: Spec, other: Spec) -> Spec:
+        """What an output's axes have."""
+        sizes, places = tail_of(self.rows, param.shape, param.k)
+        tail = other if param.shape == "element" else (None,) * len(sizes)
+        made: Any = replace(self.rows, lead=lead)
+        return made.placed(tail, places)
+
+    def lead_of(self, arrays: Sequence[Any], specs: Sequence[Spec]) -> Spec:
+        """How the rows are parted: along each axis as the first array that says so is."""
+        found: list[Any] = [None] * len(self.rows.lead)
+        used: set[Any] = set()
+        numbers = tuple(range(1, len(found) + 1))
+        none = (None,) * len(self.rows.cols)
+        for node, array, spec in zip(self.inputs, arrays, specs, strict=False):
+            places = self.of_input(node, array.shape, numbers, none)
+            for place, part in zip(places, spec, strict=True):
+                names = {part} if isinstance(part, str) else {*(part or ())}
+                if place and part and found[place - 1] is None and not names & used:
+                    found[place - 1] = part
+                    used |= names
+        return tuple(found)
+
+    def rule(self, arrays: Sequence[Any]) -> tuple[str, tuple[str, ...]]:
+        """Shardy's, and which of its factors are whole: `r0 c0, r0, c0 -> r0 c0`. An axis that is
+        no axis of the rows has a factor of its own."""
+        lead = tuple(f"r{i}" for i in range(len(self.rows.lead)))
+        other = tuple(f"c{i}" for i in range(len(self.rows.cols)))
+        count = itertools.count()
+
+        def spelled(spec: Spec) -> str:
+            return " ".join(s or f"o{next(count)}" for s in spec)
+
+        given = [self.of_input(i, a.shape, lead, other)
+                 for i, a in zip(self.inputs, arrays, strict=False)]
+        given += [()] * (len(arrays) - len(given))
+        made = [self.of_output(p, lead, other) for p in self.outputs]
+        text = f"{', '.join(map(spelled, given))} -> {', '.join(map(spelled, made))}"
+        return text, tuple(c for c in other if any(c in spec for spec in (*given, *made)))
+
+
+# ---- explicit: parts are in the types ----
+
+
+def typed(asked: Asked, arrays: Sequence[Any], results: Sequence[tuple[Any, Any]]) -> list[Any]:
+    """The types of results of these shapes and types. Raises ArgumentError where arrays are parted
+    in ways that do not go together."""
+    aval = arrays[0]
+    specs = [spec_of(a) for a in arrays[: len(asked.names)]]
+    wholes: list[Spec] = [(None,) * len(shape) for shape, _ in results]
+    if any(part is not None for spec in specs for part in spec):
+        places = Places.of(asked, arrays)
+        lead, none = places.lead_of(arrays, specs), (None,) * len(places.rows.cols)
+        for name, node, array, spec in zip(asked.names, places.inputs, arrays, specs, strict=False):
+            wanted = places.of_input(node, array.shape, lead, none)
+            if any(s is not None and s != w for s, w in zip(spec, wanted, strict=True)):
+                raise ArgumentError(
+                    f"{name} is sharded explicitly, as {PartitionSpec(*spec)}",
+                    why="Rows are whole, and those of one call lie together: here that would be "
+                    f"{PartitionSpec(*wanted)}.",
+                    fix="jax.sharding.reshard it first, or call within jax.shard_map.")
+        wholes = [places.of_output(p, lead, none) for p in places.outputs]
+    return [aval.update(shape=shape, dtype=dtype, weak_type=False,
+                        sharding=aval.sharding.update(spec=PartitionSpec(*whole)))
+            for (shape, dtype), whole in zip(results, wholes, strict=True)]
+
+
+def typed_like(aval: Any, shape: tuple[int, ...], dtype: Any, like: Any = None) -> Any:
+    """The type of an array of this shape: parted as another, or not at all."""
+    whole = [None] * len(shape) if like is None else like
     return aval.update(shape=shape, dtype=dtype, weak_type=False,
-                       sharding=aval.sharding.update(spec=whole))
+                       sharding=aval.sharding.update(spec=PartitionSpec(*whole)))
+
+
+def zeros_in_parts(shape: tuple[int, ...], dtype: Any, spec: Spec) -> Any:
+    """Zeros of the type that `typed_like` gives."""
+    if all(part is None for part in spec):
+        return jnp.zeros(shape, dtype)
+    return jnp.zeros(shape, dtype, out_sharding=PartitionSpec(*spec))
+
+
+def spec_of(aval: Any) -> Spec:
+    """How the type says it is parted."""
+    parts = tuple(aval.sharding.spec)
+    return parts + (None,) * (aval.ndim - len(parts))
+
+
+# ---- automatic: XLA's partitioner asks ----
+
+
+def in_parts(memory: Memory, *arrays: Any, asked: Asked) -> Sequence[Any]:
+    """As `lowered`; in a program for several devices, of rows where they are."""
+    if not is_asked():
+        return lowered(memory, *arrays, asked=asked)
+    places = Places.of(asked, arrays)
+    none = (None,) * len(places.rows.cols)
+
+    def run(*parts: Any) -> Any:
+        return tuple(lowered(memory, *parts, asked=asked))
+
+    def parted(mesh: Any, given: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Shardings of operands, of which numbers have no axes, and of results."""
+        every = jax.tree.leaves(given)
+        lead = places.lead_of(every, [_named(a) for a in every])
+        wanted = [places.of_input(i, a.shape, lead, none)
+                  for i, a in zip(places.inputs, every, strict=False)]
+        wanted += [()] * (len(every) - len(wanted))
+        made = [places.of_output(p, lead, none) for p in places.outputs]
+        operands, results = (tuple(NamedSharding(mesh, PartitionSpec(*spec)) for spec in specs)
+                             for specs in (wanted, made))
+        return operands, results
+
+    def on_one(*parts: Any) -> Any:
+        with use_abstract_mesh(AbstractMesh((), (), ())):  # types say nothing of the mesh there
+            return run(*parts)
+
+    def partition(mesh: Any, given: Any, _results: Any) -> Any:
+        operands, results = parted(mesh, given)
+        return mesh, on_one, results, operands
+
+    rule, reduced = places.rule(arrays)
+    made = custom_partitioning(run)
+    made.def_partition(
+        partition, infer_sharding_from_operands=lambda mesh, given, _: parted(mesh, given)[1],
+        sharding_rule=rule, need_replication_factors=reduced)
+    mesh = jax.typeof(arrays[0]).sharding.mesh
+    if all(kind is not AxisType.Explicit for kind in mesh.axis_types or ()):
+        return made(*arrays)  # type: ignore[no-any-return]
+    lead = places.lead_of(arrays, [spec_of(jax.typeof(a)) for a in arrays])
+    types = tuple(PartitionSpec(*places.of_output(p, lead, none)) for p in places.outputs)
+    return auto_axes(made, out_sharding=types)(*arrays)  # type: ignore[no-any-return]
+
+
+@cache
+def is_asked() -> bool:
+    """Are there several devices, whose partitioner asks? JAX looks at primitives to know that."""
+    asking: set[Any] | None = getattr(dispatch, "prim_requires_devices_during_lowering", None)
+    if jax.device_count() == 1 or asking is None:
+        return False
+    asking.update(ASKING)
+    return True
+
+
+def _named(array: Any) -> Spec:
+    parts = tuple(getattr(array.sharding, "spec", ()))
+    return parts + (None,) * (len(array.shape) - len(parts))
