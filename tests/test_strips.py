@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support import nvrtc, own_cases
+from support import fake_cupy, fake_gpu, nvrtc, own_cases
 from support.cuda_cases import Case, assert_close
 from support.emulated import emulated
 from support.strip_cases import StripCase, strip_case
@@ -155,6 +155,14 @@ def test_results_do_not_depend_on_scheduling() -> None:
     first = case.emulate(pick=split)
     for seed in range(1, 4):
         np.testing.assert_array_equal(first[0], case.emulate(seed=seed, pick=split)[0])
+
+
+@emulated
+def test_calls_run_blocks_together_that_wait_for_one_another(gpu: fake_gpu.Gpu) -> None:
+    x = np.random.default_rng(5).standard_normal((3000, 8), dtype=np.float32)
+    found = fg.library.softmax(fake_cupy.array(x), axis=0)
+    assert [seen["attributes"].get(2) for seen in gpu.launched] == [(1, 0, 0)]
+    np.testing.assert_allclose(found.get(), fg.library.softmax.reference(x, axis=0), rtol=1e-5)
 
 
 # ---- the source ----

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Protocol
 
 from fusegen.pipeline.by_torch import Rest
@@ -25,7 +26,7 @@ _find: list[Callable[[], Helper]] = []
 
 def serve(find: Callable[[], Helper]) -> None:
     """Register what loads the helper."""
-    _find[:] = [find]
+    _find[:] = [cache(find)]
 
 
 def served(

@@ -12,6 +12,7 @@ import operator
 import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from functools import cache
 from typing import Any, Protocol
 
 from fusegen.backend.host.readers import torch_watcher
@@ -49,7 +50,7 @@ _find: list[Callable[[], Helper]] = []
 
 def serve(find: Callable[[], Helper]) -> None:
     """Register what loads the helper."""
-    _find[:] = [find]
+    _find[:] = [cache(find)]
 
 
 def compiling() -> bool:

@@ -195,7 +195,8 @@ class Gpu:
         arrays = {i for i, a in enumerate(args) if isinstance(a, np.ndarray)}
         module.launch(seen["symbol"], (seen["grid"],), (seen["threads"],), args, outputs=arrays,
                       initialised=arrays, shared_bytes=seen["shared"],
-                      cluster=seen["attributes"].get(4, (1,))[0])
+                      cluster=seen["attributes"].get(4, (1,))[0],
+                      together=bool(seen["attributes"].get(2, (0,))[0]))
 
     def _array(self, pointer: int, parameter: Any, index: int) -> np.ndarray:
         known = parameter.letter in "fiu"
