@@ -107,6 +107,18 @@ class Places:
                     used |= names
         return tuple(found)
 
+    def shardings(self, mesh: Any, given: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Of operands, of which numbers have no axes, and of results."""
+        every, none = jax.tree.leaves(given), (None,) * len(self.rows.cols)
+        lead = self.lead_of(every, [_named(a) for a in every])
+        wanted = [self.of_input(i, a.shape, lead, none)
+                  for i, a in zip(self.inputs, every, strict=False)]
+        wanted += [()] * (len(every) - len(wanted))
+        made = [self.of_output(p, lead, none) for p in self.outputs]
+        operands, results = (tuple(NamedSharding(mesh, PartitionSpec(*spec)) for spec in specs)
+                             for specs in (wanted, made))
+        return operands, results
+
     def rule(self, arrays: Sequence[Any]) -> tuple[str, tuple[str, ...]]:
         """Shardy's, and which of its factors are whole: `r0 c0, r0, c0 -> r0 c0`. An axis that is
         no axis of the rows has a factor of its own."""
@@ -184,30 +196,18 @@ def in_parts(memory: Memory, *arrays: Any, asked: Asked) -> Sequence[Any]:
     def run(*parts: Any) -> Any:
         return tuple(lowered(memory, *parts, asked=asked))
 
-    def parted(mesh: Any, given: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Shardings of operands, of which numbers have no axes, and of results."""
-        every = jax.tree.leaves(given)
-        lead = places.lead_of(every, [_named(a) for a in every])
-        wanted = [places.of_input(i, a.shape, lead, none)
-                  for i, a in zip(places.inputs, every, strict=False)]
-        wanted += [()] * (len(every) - len(wanted))
-        made = [places.of_output(p, lead, none) for p in places.outputs]
-        operands, results = (tuple(NamedSharding(mesh, PartitionSpec(*spec)) for spec in specs)
-                             for specs in (wanted, made))
-        return operands, results
-
     def on_one(*parts: Any) -> Any:
         with use_abstract_mesh(AbstractMesh((), (), ())):  # types say nothing of the mesh there
             return run(*parts)
 
     def partition(mesh: Any, given: Any, _results: Any) -> Any:
-        operands, results = parted(mesh, given)
+        operands, results = places.shardings(mesh, given)
         return mesh, on_one, results, operands
 
     rule, reduced = places.rule(arrays)
     made = custom_partitioning(run)
     made.def_partition(
-        partition, infer_sharding_from_operands=lambda mesh, given, _: parted(mesh, given)[1],
+        partition, infer_sharding_from_operands=lambda mesh, given, _: places.shardings(mesh, given)[1],
         sharding_rule=rule, need_replication_factors=reduced)
     mesh = jax.typeof(arrays[0]).sharding.mesh
     if all(kind is not AxisType.Explicit for kind in mesh.axis_types or ()):
