@@ -207,7 +207,7 @@ def in_parts(memory: Memory, *arrays: Any, asked: Asked) -> Sequence[Any]:
     rule, reduced = places.rule(arrays)
     made = custom_partitioning(run)
     made.def_partition(
-        partition, infer_sharding_from_operands=lambda mesh, given, _: places.shardings(mesh, given)[1],
+        partition, lambda mesh, given, _results: places.shardings(mesh, given)[1],
         sharding_rule=rule, need_replication_factors=reduced)
     mesh = jax.typeof(arrays[0]).sharding.mesh
     if all(kind is not AxisType.Explicit for kind in mesh.axis_types or ()):
