@@ -112,10 +112,7 @@ softmax_topk_kernel(
     Items<float, kItems> x_items;
     load_items(x_items, x_row, at, live);
     for_held<kVectors>(whole, live, [&](int live) { sweep1_fold<kItems>(folded1, x_items, live); });
-    const auto top_item = [&](int i) {
-        const float x = x_items[i];
-        return x;
-    };
+    const auto top_item = [&](int i) { return x_items[i]; };
     const auto top_key = [&](column_t column) {
         const float x = x_row[column];
         return top_keys.key(x, column);

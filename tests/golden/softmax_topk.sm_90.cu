@@ -144,10 +144,7 @@ softmax_topk_kernel(
         const Tile<column_t> here{begin, end, tile, live, rank};
         // Candidates for top: only chunks whose greatest item reaches the bar are looked at.
         const auto top_key_of = [&](int i) { return top_key(column_of(i)); };
-        const auto top_item = [&](int i) {
-            const float x = x_items[i];
-            return x;
-        };
+        const auto top_item = [&](int i) { return x_items[i]; };
         FirstTile top_first{};
         if (tile == begin) {
             const auto again = [&] {

@@ -219,10 +219,7 @@ softmax_topk_4_top_kernel(
     const auto column_of = [&](int i) { return (at + i / kWidth * Team::threads()) * kWidth + i % kWidth; };
     Items<float, kItems> div_stored_items;
     load_items(div_stored_items, div_stored_row, at, live);
-    const auto top_item = [&](int i) {
-        const float div_stored = div_stored_items[i];
-        return div_stored;
-    };
+    const auto top_item = [&](int i) { return div_stored_items[i]; };
     const auto top_key = [&](column_t column) {
         const float div_stored = div_stored_row[column];
         return top_keys.key(div_stored, column);

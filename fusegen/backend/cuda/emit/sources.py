@@ -49,6 +49,7 @@ class SourceView:
     vector: tuple[Line, ...] = ()  # the items of one `vector`
     ring: Line | None = None  # the value at `place` of a ring in shared memory
     edge: tuple[Line, ...] = ()  # this thread's element at the edges of the row
+    value: str = ""  # of item i in one expression
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,13 @@ def in_memory(name: str, layout: Layout, reader: Reader) -> SourceView:
     load = _load(param, layout, reader)
     items, pointer = f"{name}_items", load.pointer
     column, uses = place_of(layout, reader.dialect)
+    value = reader.dialect.load(f"{items}[i]", param.dtype)
     item = load_line(param, f"{items}[i]", reader.dialect, items)
     alone = load_line(param, f"{pointer}[{column}]", reader.dialect, *uses)
     ring = load_line(param, f"{name}_ring[place]", reader.dialect)
     brings = _brings(load, layout, reader)
     return SourceView(
-        name=name, item=item, alone=alone, load=load, brings=brings,
+        name=name, item=item, value=value, alone=alone, load=load, brings=brings,
         held=_held(load, brings, reader),
         early=load.shared and reader.schedule.home.ahead and not reader.first
         and load.loader == "load_items",

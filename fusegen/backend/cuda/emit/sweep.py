@@ -25,6 +25,7 @@ from fusegen.backend.cuda.schedule.merges import Meeting
 from fusegen.backend.cuda.schedule.topk import ListPlan, in_device_memory, list_plan
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.backend.emit.printer import show
+from fusegen.ir.expr import Var
 from fusegen.ir.kernel import N_COLS, ROW, Kernel, ListFold, Step, Sweep, names_in
 from fusegen.ir.monoid import KBest
 from fusegen.ir.ops import OPS
@@ -196,10 +197,14 @@ class SweepPrinter:
             uses=self.dialect.uses(best.lift),
             vector_lines=tuple(ln for s in self._used_by(best) for ln in s.vector),
             value=show(best.lift, self.dialect, OPS["lt"].precedence + 1),  # it is compared
-            pairs=self.elements.pairs(best.lift),
+            item_value=self._item_value(best), pairs=self.elements.pairs(best.lift),
             spilled=in_device_memory(self.kernel, self.schedule), memory=self._memory(best, plan),
             worst=lowest(best.kind, self.dialect) if peaks else "",
         )
+
+    def _item_value(self, best: KBest) -> str:
+        found = self.sources.get(best.lift.name) if isinstance(best.lift, Var) else None
+        return found.value if found else ""
 
     def _memory(self, best: KBest, plan: ListPlan) -> str:
         several = self.schedule.rows_per_block > 1

@@ -37,6 +37,7 @@ class ListView:
     vector_lines: tuple[Line, ...]  # from memory to the items of one `vector`
     ring_lines: tuple[Line, ...]  # from a ring in shared memory, at `place`, to the value
     value: str
+    item_value: str  # of item i in one expression, where it is no more than what was loaded; or ""
     uses: frozenset[str]  # names in the value
     pairs: str  # items of 16 bits that are the values themselves, compared two at a time; or ""
     spilled: bool
