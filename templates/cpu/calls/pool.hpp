@@ -57,20 +57,33 @@ inline void begin_at_once()
 
 inline int processor() { return sched_getcpu(); }
 
-// Off the caller's processor, where a worker that begins at once stops the caller; to another of
-// those that the process may use.
-inline void keep_off(int caller)
-{
-    cpu_set_t others;
-    if (caller < 0 || caller >= CPU_SETSIZE || sched_getcpu() != caller) return;
-    if (sched_getaffinity(getpid(), sizeof others, &others)) return;
-    CPU_CLR(caller, &others);
-    if (CPU_COUNT(&others)) sched_setaffinity(0, sizeof others, &others);
-}
+// A worker's processors: not the caller's, where one that begins at once stops the caller.
+class Place {
+public:
+    Place()
+    {
+        if (sched_getaffinity(0, sizeof given_, &given_)) CPU_ZERO(&given_);
+        chosen_ = given_;
+    }
+
+    void keep_off(int caller)
+    {
+        cpu_set_t now;
+        if (caller < 0 || caller >= CPU_SETSIZE || sched_getcpu() != caller) return;
+        if (sched_getaffinity(0, sizeof now, &now)) return;
+        if (!CPU_EQUAL(&now, &chosen_)) given_ = now;  // somebody else has chosen
+        chosen_ = given_;
+        CPU_CLR(caller, &chosen_);
+        if (!CPU_COUNT(&chosen_) || sched_setaffinity(0, sizeof chosen_, &chosen_)) chosen_ = now;
+    }
+
+private:
+    cpu_set_t given_, chosen_;
+};
 #else
 inline void begin_at_once() {}
 inline int processor() { return -1; }
-inline void keep_off(int) {}
+struct Place { void keep_off(int) {} };
 #endif
 
 class Pool {
@@ -143,8 +156,9 @@ private:
     void live(int number, uint64_t seen)
     {
         begin_at_once();
+        Place place;
         for (;; seen = await(seen)) {
-            keep_off(caller_.load());
+            place.keep_off(caller_.load());
             uint64_t gate = gate_.load();
             bool inside = false;
             while ((gate & kOpen) && !inside)

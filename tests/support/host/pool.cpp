@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <vector>
 
 struct Parts { std::vector<int> done; };
@@ -28,12 +29,28 @@ static void calls(int seed, int count)
     }
 }
 
+// Does every thread of the process run where the process may, and nowhere else?
+static bool are_in_place()
+{
+#ifdef __linux__
+    cpu_set_t all, own, both;
+    if (sched_getaffinity(0, sizeof all, &all)) return false;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+        if (sched_getaffinity(std::stoi(task.path().filename()), sizeof own, &own)) continue;
+        CPU_AND(&both, &all, &own);
+        if (!CPU_EQUAL(&both, &own) || !CPU_COUNT(&own)) return false;
+    }
+#endif
+    return true;
+}
+
 int main(int argc, char**)
 {
     std::vector<std::thread> threads;
     for (int seed = 0; seed < 3; ++seed) threads.emplace_back(calls, seed, 1000);
     for (std::thread& one : threads) one.join();
     calls(1, 1000);
+    if (!are_in_place()) return 2;
     for (int i = 0; argc > 1 && i < 10; ++i) {
         const pid_t child = fork();
         if (!child) {
