@@ -124,6 +124,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     // 3. Sums relative to max_x.
     V sum_exp_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
+        fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col);
         const V x_minus_max_x = x - max_x_anchor;
         sum_exp_lanes += fg::exp_below(x_minus_max_x);  // texts.py:54  return fg.logsumexp(x)

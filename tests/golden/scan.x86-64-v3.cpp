@@ -123,6 +123,8 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 
     // 1. recurrence_state: one element after the other, as the row has them.
     for (int64_t col = begin; col < end; col += fg::width<V>) {
+        fg::prefetch(row.a + col + 2048);
+        fg::prefetch(row.b + col + 2048);
         const V a = fg::load<V>(row.a + col);
         const V b = fg::load<V>(row.b + col);
         RecurrenceMonoid<V> recurrence_state_item;
@@ -139,8 +141,6 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
     constexpr int64_t chunk = 256;
     const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
     for (; begin < rest; begin += chunk) {
-        fg::prefetch(row.a + begin + 2048, chunk);
-        fg::prefetch(row.b + begin + 2048, chunk);
         absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);
     }
     if (rest < end)

@@ -153,6 +153,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     // 3. Sums relative to m.
     V sum_exp_lanes = fg::all<V>(0.0f);
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
+        fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
         const V x_minus_m = x - m_anchor;
         const V term = fg::exp_below(x_minus_m);
@@ -171,7 +172,6 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
     constexpr int64_t chunk = 512;
     for (int64_t stop; begin < end; begin = stop) {
         stop = end - begin < chunk + 16 ? end : begin + chunk;
-        fg::prefetch(row.x + begin + 2048, chunk);
         absorb<fg::lanes>(state, row, begin, stop);
     }
 }

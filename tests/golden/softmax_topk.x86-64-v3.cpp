@@ -134,6 +134,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     // 3. Sums relative to m.
     V sum_exp_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
+        fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col);
         const V x_minus_m = x - m_anchor;
         sum_exp_lanes += fg::exp_below(x_minus_m);  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
@@ -156,7 +157,6 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
     constexpr int64_t chunk = 256;
     const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
     for (; begin < rest; begin += chunk) {
-        fg::prefetch(row.x + begin + 2048, chunk);
         absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);
     }
     if (rest < end)

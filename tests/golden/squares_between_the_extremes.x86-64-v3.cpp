@@ -155,6 +155,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     V sum_pow_lanes = fg::all<V>(0.0f);
     V sum_dev_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
+        fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col);
         const V x_minus_lo_over_sub_2 = (x - lo_anchor) / sub_2_anchor;
         sum_pow_lanes += x_minus_lo_over_sub_2 * x_minus_lo_over_sub_2;  // algebra_cases.py:79  return fg.sum(((x - lo) / (hi - lo)) ** 2)
@@ -170,7 +171,6 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
     constexpr int64_t chunk = 256;
     const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
     for (; begin < rest; begin += chunk) {
-        fg::prefetch(row.x + begin + 2048, chunk);
         absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);
     }
     if (rest < end)

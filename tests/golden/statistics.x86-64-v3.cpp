@@ -293,6 +293,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     // 5. max_count_state: every lane by itself, then the lanes.
     auto max_count_state_lanes = MaxCountMonoid<V>::identity();
     for (int64_t col = begin; col < end; col += fg::width<V>) {
+        fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col);
         MaxCountMonoid<V> max_count_state_item;
         max_count_state_item.s0 = x;
@@ -309,7 +310,6 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
     constexpr int64_t chunk = 256;
     const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
     for (; begin < rest; begin += chunk) {
-        fg::prefetch(row.x + begin + 2048, chunk);
         absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);
     }
     if (rest < end)

@@ -144,6 +144,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     V mean_pow_lanes = fg::all<V>(0.0f);
     V sum_dev_lanes = fg::all<V>(0.0f);
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
+        fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
         const V x_minus_mean_x = x - mean_x_anchor;
         mean_pow_lanes += live(x_minus_mean_x * x_minus_mean_x, 0.0f);  // texts.py:107  return fg.var(x), fg.mean(x)
@@ -159,7 +160,6 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
     constexpr int64_t chunk = 512;
     for (int64_t stop; begin < end; begin = stop) {
         stop = end - begin < chunk + 16 ? end : begin + chunk;
-        fg::prefetch(row.x + begin + 2048, chunk);
         absorb<fg::lanes>(state, row, begin, stop);
     }
 }

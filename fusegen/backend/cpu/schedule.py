@@ -26,8 +26,8 @@ LIST_CHUNKS = 4
 first, so that the processor mispredicts once, not once per chunk."""
 
 AHEAD_COLUMNS = 2048
-"""How far ahead of a chunk memory is asked for columns: they arrive while the chunk is folded, and
-what comes after a row's last are the first of the next row. Processors see by themselves what comes
+"""How far ahead memory is asked for columns: they arrive while others are folded, and what comes
+after a row's last are the first of the next row. Processors see by themselves what comes
 next, but some only within a page: rows from memory take 1.8 × as long there if nobody asks."""
 
 LIST_AHEAD_COLUMNS = 4096

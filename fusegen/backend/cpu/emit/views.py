@@ -49,6 +49,13 @@ class SweepView:
         return bool(self.phases or self.lists)
 
     @property
+    def asking(self) -> int:
+        """Number of the phase whose loop asks for memory ahead, step by step: the last that always
+        runs, for its steps take longest. 0: none does, and chunks are asked for as a whole."""
+        found = [i for i, p in enumerate(self.phases, 1) if p.loop and not p.condition]
+        return found[-1] if found else 0
+
+    @property
     def absorb_params(self) -> list[str]:
         return self._params("const Row& row")
 

@@ -10,7 +10,11 @@ namespace fusegen {
 
 namespace {
 
-// Asks for n elements that are needed soon; beyond the end of the memory that does nothing.
+// Asks for an element that is needed soon; beyond the end of the memory that does nothing.
+template <typename T>
+inline void prefetch(const T* from) { __builtin_prefetch(from); }
+
+// Likewise for n of them.
 template <typename T>
 inline void prefetch(const T* from, int64_t n)
 {
