@@ -63,20 +63,7 @@ class Text:
             with np.errstate(all="ignore"):
                 errors = [np.abs(_column(o[node], bank) - want) for o in others]
                 first = errors[0]
-                terms = right.whole(right.values[node.arg])
-                whole = size = np.abs(terms).sum(axis=1)
-                if name in moved:
-                    near = np.abs(right.whole(shaken.values[node.arg])).sum(axis=1)
-                    size = np.maximum(size, near)  # NaN where that leaves the range
-                mixed = (terms.max(axis=1) > 0) & (terms.min(axis=1) < 0)
-                own = right.whole(magnitude(right, node.arg)).sum(axis=1)
-                # Terms that are all rounding have no sign.
-                size = np.where(mixed | (2 * UNIT * own >= whole), np.maximum(own, size), size)
-                # Its row value is what is left of terms that cancel, and may as well be 0.
-                noise = UNITS * 2 * UNIT * own >= whole
-                size = size + right.whole(magnitude(right, node.arg, quantum)).sum(axis=1)
-                if node.fold is g.Fold.MEAN:
-                    size = size / bank.n_cols
+                size, noise = _size(node, right, shaken if name in moved else None)
                 allowed = SAFE * np.fmax.reduce(errors) + UNITS * 2 * UNIT * size
                 allowed += 8 * bank.n_cols * 2.0**-126 + result * np.abs(want)
                 judged = np.isfinite(want) & (first <= size / 64 + 2.0**-120)
@@ -123,6 +110,24 @@ def _beyond(
         special = special & (there == np.isfinite(_column(others[0][row], bank)))
         unusable |= ~there
     return special, special & unusable
+
+
+def _size(node: g.Reduce, right: Reading, shaken: Shaken | None) -> tuple[Array, Array]:
+    """What the rounding of a sum is in proportion to, and where it is nothing but rounding; shaken:
+    where it is kept about another pivot."""
+    terms = right.whole(right.values[node.arg])
+    whole = size = np.abs(terms).sum(axis=1)
+    if shaken is not None:
+        near = np.abs(right.whole(shaken.values[node.arg])).sum(axis=1)
+        size = np.maximum(size, near)  # NaN where that leaves the range
+    mixed = (terms.max(axis=1) > 0) & (terms.min(axis=1) < 0)
+    own = right.whole(magnitude(right, node.arg)).sum(axis=1)
+    # Terms that are all rounding have no sign.
+    size = np.where(mixed | (2 * UNIT * own >= whole), np.maximum(own, size), size)
+    # Its row value is what is left of terms that cancel, and may as well be 0.
+    noise = UNITS * 2 * UNIT * own >= whole
+    size = size + right.whole(magnitude(right, node.arg, quantum)).sum(axis=1)
+    return size / right.n_cols if node.fold is g.Fold.MEAN else size, noise
 
 
 def _column(values: Any, bank: Bank) -> Array:

@@ -125,22 +125,27 @@ class SimtModule:
         Raises SimtError on the first violation, and leaves the arrays as they were.
         """
         packed = pack_arguments(self._parameters_of(kernel), args, outputs, initialised)
-        request = _Request(
+        request = self._request(kernel, packed, grid, block)
+        request.cluster_size, request.together = cluster, together
+        request.shared_bytes, request.seed = shared_bytes, seed
+        _validate(request)
+        self._run(kernel, request)
+
+    def _request(
+        self, kernel: str, packed: Sequence[PackedArgument], grid: tuple[int, ...],
+        block: tuple[int, ...],
+    ) -> _Request:
+        """A launch as the library takes it."""
+        return _Request(
             kernel=ctypes.cast(self._function("run", kernel), ctypes.c_void_p),
             arguments=(PackedArgument * len(packed))(*packed),
             argument_count=len(packed),
             grid=_extent(grid, "grid"),
             block=_extent(block, "block"),
-            cluster_size=cluster,
             checking=self._check,
-            together=together,
-            shared_bytes=shared_bytes,
-            seed=seed,
             foreign=ctypes.cast(self._foreign, ctypes.c_void_p),
             foreign_count=len(self._built.foreign),
         )
-        _validate(request)
-        self._run(kernel, request)
 
     def _run(self, kernel: str, request: _Request) -> None:
         failure = _Failure()
