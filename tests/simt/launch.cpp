@@ -272,7 +272,7 @@ extern "C" __attribute__((visibility("default"))) int simt_launch(const LaunchRe
     m.kernel = request->kernel;
     m.failure = failure;
     simt::locate_module(m, request->shared_bytes);
-    m.shared.foreign.resize(m.shared.dynamic_offset);
+    if (request->foreign_count != 0) m.shared.foreign.resize(m.shared.dynamic_offset);
     for (size_t i = 0; i < request->foreign_count; ++i) {
         const size_t* place = request->foreign + 2 * i;
         std::fill_n(m.shared.foreign.begin() + static_cast<ptrdiff_t>(place[0]), place[1], true);

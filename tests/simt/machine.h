@@ -153,7 +153,7 @@ struct SharedWindow {
     AddressRange segment;
     size_t dynamic_offset = 0;
     size_t dynamic_bytes = 0;
-    std::vector<bool> foreign;  // static bytes: do they belong to other sources of the module?
+    std::vector<bool> foreign;  // static bytes: do they belong to other sources? Empty: none does
     size_t used_bytes() const { return dynamic_offset + dynamic_bytes; }
 };
 

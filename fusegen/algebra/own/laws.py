@@ -30,7 +30,7 @@ from fusegen.ir.derivation import Counterexample, Obligation
 from fusegen.ir.errors import LawViolation, UnprovedLaw
 from fusegen.ir.loc import Loc
 from fusegen.ir.operator import Law, Operator, State
-from fusegen.ir.shared import lazy
+from fusegen.ir.shared import Recent, lazy
 
 _REQUIRED: tuple[Law, ...] = ("associative", "identity")
 
@@ -74,11 +74,13 @@ def own_entry(graph: g.Graph, node: g.Own, known: Mapping[g.Node, dv.Entry]) -> 
         if isinstance(entry, dv.Own) and isinstance(other, g.Own) \
                 and other.operator.key == node.operator.key:
             return replace(entry, name=name, depends_on=needs, refusal=refusal)
-    laws = Laws(node.operator)
+    laws = Laws(node.operator, dict(_KNOWN.get(node.operator.key) or {}))
     obligations = tuple(_required(laws, law, node.loc) for law in _REQUIRED)
     ordered, note = _order(laws, node.loc)
     if not ordered:
         obligations += (_obligation(laws.operator, laws.finding("commutative")),)
+    if not any(_LATE in found.tried for found in laws.known.values()):
+        _KNOWN.put(node.operator.key, laws.known)
     return dv.Own(name, needs, node.operator.name, ordered, obligations, note, refusal)
 
 
@@ -118,6 +120,10 @@ def _waits(node: g.Own, name: str, needs: tuple[str, ...]) -> dv.Refusal:
 
 
 # ---- findings ----
+
+
+_KNOWN: Recent[str, dict[Law, Finding]] = Recent(64)
+"""Of operators, by their keys: every pipeline that folds by a monoid asks for its laws."""
 
 
 @dataclass
