@@ -18,6 +18,7 @@ from support import monoid_cases as written
 from support import own_cases as own
 
 import fusegen as fg
+from fusegen.algebra.own import laws
 from fusegen.algebra.own.exact import evaluate, exact, same
 from fusegen.algebra.own.laws import Laws
 from fusegen.algebra.own.reachable import mode_of
@@ -26,12 +27,13 @@ from fusegen.algebra.own.simplex import Simplex
 from fusegen.algebra.own.work import Work
 from fusegen.ir.expr import Call, call
 from fusegen.ir.expr import evaluate as in_numpy
+from fusegen.ir.shared import Recent
 
 
 @cache
 def findings(monoid):
-    laws = Laws(monoid.operator)
-    return {law: laws.finding(law) for law in ("associative", "identity", "commutative")}
+    asked = Laws(monoid.operator)
+    return {law: asked.finding(law) for law in ("associative", "identity", "commutative")}
 
 
 @cache
@@ -47,6 +49,32 @@ def test_proved(name):
     assert found["commutative"].proved is (name in own.COMMUTATIVE)
     assert (found["commutative"].counterexample is None) is (name in own.COMMUTATIVE)
     assert sum(f.seconds for f in found.values()) < 10  # a loose bound: machines differ
+
+
+def test_laws_are_found_once_for_all_pipelines_that_fold_by_a_monoid(monkeypatch, tmp_path):
+    monkeypatch.setenv("FUSEGEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(laws, "_KNOWN", Recent(8))
+    asked = []
+    real = Laws._found
+
+    def found(its, law):
+        asked.append(law)
+        return real(its, law)
+
+    monkeypatch.setattr(Laws, "_found", found)
+    for assume in ((), ("commutative",)):  # another monoid
+        monoid = fg.monoid(name="once", identity=0.0, lift=lambda x: x, merge=lambda a, b: a + b,
+                           assume=assume)
+
+        def entries(text):
+            return fg.pipeline(text).derivation().entries
+
+        first = entries(lambda x: fg.reduce(monoid, x))  # noqa: B023
+        second = entries(lambda x: fg.reduce(monoid, 2 * x))  # noqa: B023
+        assert sorted(asked) == ["associative", "commutative", "identity"]
+        assert {o.status for o in first[0].obligations} == {"proved"}
+        assert first[0].obligations == second[0].obligations
+        asked.clear()
 
 
 @pytest.mark.parametrize("name", own.REFUTED)
