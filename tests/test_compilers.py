@@ -432,10 +432,6 @@ def test_a_process_that_ends_takes_its_compiler_with_it(fake, tmp_path):
     )
     env = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=env)
-    for _ in range(2000):  # what is killed may need a while to be gone, and would sleep for longer
-        if not _running(LONG):
-            break
-        time.sleep(0.01)
     assert not _left_running(LONG)  # and no temporary file is left: see `fresh`
 
 
