@@ -94,7 +94,7 @@ class CpuBound:
     def plan(
         self, sizes: tuple[int, ...], numbers: tuple[tuple[int, float, bool], ...], finish: Any
     ) -> tuple[Any, ...]:
-        """See `Helped`, and `read` in templates/cpu/calls/calls.cpp."""
+        """See `Helped`, and `read` in templates/cpu/calls/told.hpp."""
         HELPER.show_torch()
         steps = tuple(
             (*s.launch.addresses(), tuple((isinstance(w, str), self._places.get(w, w))

@@ -100,7 +100,7 @@ class Bound:
     def plan(
         self, sizes: tuple[int, ...], numbers: tuple[tuple[int, float, bool], ...], finish: Any
     ) -> tuple[Any, ...]:
-        """See `Helped`, and `read` in templates/cpu/calls/calls.cpp."""
+        """See `Helped`, and `read` in templates/cpu/calls/told.hpp."""
         HELPER.show_torch()
         HELPER.show_cupy(cupy_module().ndarray)
         told, driver = [], self._executable.driver

@@ -1,0 +1,151 @@
+// A remembered call runs: results are made, and kernels get their addresses.
+#pragma once
+
+#include "remembered.hpp"
+#include "team.hpp"
+
+namespace fusegen {
+namespace {
+
+constexpr int64_t kLongElements = 1 << 13;  // where letting go of the interpreter's lock pays
+
+Team team;
+
+
+int64_t n_bytes_of(const Made& one)
+{
+    int64_t n_bytes = (one.type.bits + 7) / 8;
+    for (int64_t n : one.shape) n_bytes *= n;
+    return n_bytes;
+}
+
+class Run {
+public:
+    Run(const Plan& plan, const Spelling& s) : plan_(plan)
+    {
+        for (int i = 0; i < s.n_arrays; ++i) addresses_[n_++] = s.spans[i].from;
+        for (const Scalar& one : plan.scalars)
+            addresses_[n_++] = word_of(one.place < 0 ? one.value : s.numbers[one.place], one.single);
+    }
+    ~Run()
+    {
+        for (int i = 0; i < n_made_; ++i) Py_DecRef(made_[i]);
+    }
+    Run(const Run&) = delete;
+
+    // False with an exception, or without one where only a full look can tell.
+    bool make()
+    {
+        for (const Made& one : plan_.made) {
+            char* at = nullptr;
+            PyObject* found = one.maker ? PyObject_CallNoArgs(one.maker) : tensor(one, at);
+            if (!found) return false;
+            made_[n_made_++] = found;
+            if (one.maker) at = address_of(found);
+            if (!at) return false;
+            addresses_[n_++] = at;
+        }
+        return true;
+    }
+
+    // False with an exception, or without one where only a full look can tell.
+    bool run()
+    {
+        if (plan_.gpu.launch) return plan_.gpu.queue(addresses_);
+        int64_t n_bytes = 0;
+        for (int64_t one : plan_.workspaces) n_bytes += whole_lines(one);
+        const Room room(n_bytes);
+        if (room.missing) return PyErr_NoMemory(), false;
+        int64_t at = 0;
+        for (int64_t one : plan_.workspaces) addresses_[n_++] = room.at(at), at += whole_lines(one);
+        const int64_t elements = plan_.n_rows * plan_.n_cols;
+        const bool has_parts = plan_.n_rows > 1 || plan_.n_cols > plan_.piece_columns;
+        if (has_parts && elements >= 2 * kPartElements && !ask_threads(elements)) return false;
+        for (const Step& step : plan_.steps)
+            if (!run(step)) return false;
+        return true;
+    }
+
+    PyObject* results(PyObject* out)
+    {
+        if (plan_.finish == Py_None) return Py_NewRef(n_made_ ? made_[0] : out);
+        PyObject* list = PyList_New(n_made_);
+        if (!list) return nullptr;
+        for (int i = 0; i < n_made_; ++i) PyList_SetItem(list, i, Py_NewRef(made_[i]));
+        PyObject* found = PyObject_CallFunctionObjArgs(plan_.finish, list, out, nullptr);
+        Py_DecRef(list);
+        return found;
+    }
+
+private:
+    // A scalar where kernels have addresses.
+    static char* word_of(double value, bool single)
+    {
+        uint64_t word = 0;
+        const float narrow = static_cast<float>(value);
+        if (single) memcpy(&word, &narrow, sizeof narrow);
+        else memcpy(&word, &value, sizeof value);
+        return reinterpret_cast<char*>(word);
+    }
+
+    static PyObject* tensor(const Made& one, char*& at)
+    {
+        DLTensor like{nullptr, one.device, static_cast<int32_t>(one.shape.size()), one.type,
+                      const_cast<int64_t*>(one.shape.data()), nullptr, 0};
+        DLManaged* memory = nullptr;
+        void* found = nullptr;
+        const auto told = [](void*, const char* kind, const char* text) {
+            PyErr_Format(PyExc_RuntimeError, "%s: %s", kind, text);
+        };
+        bool bad = libraries.exchange->allocate(&like, &memory, nullptr, told);
+        if (!bad) {
+            at = static_cast<char*>(memory->tensor.data) + memory->tensor.byte_offset;
+            if (one.device.type == kHost) in_large_pages(at, n_bytes_of(one));
+            bad = libraries.exchange->to_object(memory, &found);
+        }
+        if (bad && !PyErr_Occurred()) PyErr_NoMemory();
+        return bad ? nullptr : static_cast<PyObject*>(found);
+    }
+
+    bool ask_threads(int64_t elements)
+    {
+        const int most = team.threads();
+        if (most < 0) return false;
+        const int64_t useful = elements / kPartElements;
+        team_ = most < 256 ? most : 256;
+        threads_ = static_cast<int>(useful < team_ ? useful : team_);
+        return true;
+    }
+
+    bool run(const Step& step)
+    {
+        int64_t words[kMostWords];
+        int64_t* next = words;
+        for (const Word& one : step.words)
+            *next++ = one.address ? reinterpret_cast<int64_t>(addresses_[one.value]) : one.value;
+        const auto [n_rows, n_cols] = std::pair(plan_.n_rows, plan_.n_cols);
+        if (n_rows * n_cols < kLongElements)
+            return run_rows(step, words, 0, n_rows, n_cols, 1) || (PyErr_NoMemory(), false);
+        const bool in_pieces = n_rows < team_ && n_cols > plan_.piece_columns;
+        const int64_t turn = in_pieces ? n_rows : kRunElements / n_cols + 1;
+        for (int64_t first = 0; first < n_rows; first += turn) {
+            const int64_t last = first + turn < n_rows ? first + turn : n_rows;
+            PyThreadState* state = PyEval_SaveThread();
+            const bool good =
+                in_pieces ? run_pieces(step, words, n_rows, n_cols, plan_.piece_columns, team_)
+                          : run_rows(step, words, first, last, n_cols, threads_);
+            PyEval_RestoreThread(state);
+            if (!good) return PyErr_NoMemory(), false;
+            if (last < n_rows && PyErr_CheckSignals()) return false;
+        }
+        return true;
+    }
+
+    const Plan& plan_;
+    char* addresses_[kMostAddresses];
+    int n_ = 0, n_made_ = 0, team_ = 1, threads_ = 1;
+    PyObject* made_[kMostMade];
+};
+
+}  // namespace
+}  // namespace fusegen
