@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fusegen as fg
+from fusegen.library.grad import Gradient
 from fusegen.pipeline import by_torch, traces
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -288,6 +289,26 @@ def test_other_constants_cost_no_trace_in_either_direction(name, monkeypatch):
             moved = [a.clone().requires_grad_() for a in arrays]
             assert torch.autograd.gradcheck(lambda *a, v=near: run(*a, v), moved)
     assert not made
+
+
+@pytest.mark.parametrize("asks", [lambda t: int(8 * t) % 2 == 0, lambda t: t > 0.9])
+def test_a_gradient_that_asks_for_more_than_its_text(asks, monkeypatch):
+    """What is remembered of one number serves no other, where that is so."""
+    plain = Gradient._text
+
+    def factor(t):
+        return 2.0 if asks(t) else 1.0
+
+    def asking(self, *arrays, **constants):
+        return plain(self, *arrays, **constants) * factor(constants["t"])
+
+    monkeypatch.setattr(Gradient, "_text", asking)
+    p = fg.pipeline(lambda x, *, t=1.0: fg.sum(x * x) * t)
+    x = torch.randn(3, 5)
+    for t in (0.5, 0.625, 1.0, 1.125, 0.5, 0.625):
+        moved = x.clone().requires_grad_()
+        p(moved, t=t).sum().backward()
+        torch.testing.assert_close(moved.grad, 2 * t * x * factor(t))
 
 
 def test_calls_alike_share_a_tape_and_others_have_their_own():

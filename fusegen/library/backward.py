@@ -14,6 +14,7 @@ from typing import Any
 from fusegen.compile.typed import Traced
 from fusegen.ir import graph as g
 from fusegen.ir.shared import Recent
+from fusegen.ir.varying import names_in
 from fusegen.lang.signature import constants_key
 from fusegen.library.grad import Gradient, grad
 from fusegen.library.grad_columns import ColumnGradient
@@ -64,6 +65,25 @@ class Backward:
     def wanted(self) -> tuple[str, ...]:
         """The inputs that have a gradient, of those asked for."""
         return (*(self.rowwise.wrt if self.rowwise else ()), *self.columns)
+
+
+def needed_numbers(graph: g.Graph, backward: Backward, present: frozenset[str], call: Call
+                   ) -> frozenset[str]:
+    """Constants that vary in a text's graph, and of which a gradient needs more: the number, or
+    another answer than the text's own questions."""
+    constants = dict(call.constants)
+    graphs = [c.text(present.union(c.cotangents.values()), constants)
+              for c in backward.columns.values()]
+    graphs += [backward.rowwise.text] if backward.rowwise else []
+    known = {*graph.guards}
+    found: set[str] = set()
+    for one in graphs:
+        found |= graph.varying - one.varying
+        for guard in one.guards:
+            own = guard.question == "magnitude" and isinstance(guard.args[0], str)
+            if not own and guard not in known:
+                found = found.union(*map(names_in, guard.args))
+    return graph.varying & found
 
 
 def backward_of(

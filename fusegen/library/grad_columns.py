@@ -76,7 +76,7 @@ class ColumnGradient:
         present, constants = self.contributions.bind(arrays, named)
         adopted = adopt_all(present)
         one_memory(adopted)
-        inputs = self._traced(frozenset(present), constants).graph.inputs
+        inputs = self.text(frozenset(present), constants).inputs
         rows = rows_of(inputs, {n: tuple(a.array.shape) for n, a in adopted.items()}, axis)
         weight = adopted[self.wrt]
         if weight.dtype.kind != "float":
@@ -97,8 +97,12 @@ class ColumnGradient:
 
     def reads(self, present: frozenset[str], constants: Mapping[str, Any]) -> frozenset[str]:
         """The arrays, cotangents among them, whose values count, not only their shapes."""
-        nodes = g.topological(self._traced(present, constants).graph.outputs)
+        nodes = g.topological(self.text(present, constants).outputs)
         return frozenset(i.name for i in g.arrays_in(nodes))
+
+    def text(self, present: frozenset[str], constants: Mapping[str, Any]) -> g.Graph:
+        """The contributions', for these inputs and constants like these."""
+        return self._traced(present, constants).graph
 
     def summing(
         self, present: frozenset[str], constants: Mapping[str, Any], rows: Rows, precision: str,
@@ -106,7 +110,7 @@ class ColumnGradient:
     ) -> Summing:
         """What sums for these inputs, constants like these, rows, and types of statistics and
         result."""
-        graph = self._traced(present, constants).graph
+        graph = self.text(present, constants)
         stages = self.stages(present, constants, precision, result)
         return Summing(stages, graph, rows)
 

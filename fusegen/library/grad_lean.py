@@ -58,6 +58,11 @@ class LeanGradient(Pipeline):
         super().__init__(text, allow_cancellation=gradient.allow_cancellation)
         self.like = tuple(n if n in (*self.inputs, *self.shapes) else names[0] for n in self.wrt)
 
+    @property
+    def text(self) -> g.Graph:
+        """Of the gradient and the forward text, for constants like these."""
+        return self._graph
+
     def _counted(self, own: Sequence[g.Input], outputs: Sequence[g.Node]) -> tuple[str, ...]:
         """Inputs of which shape and type count: those whose type a result takes, and one with all
         columns where nothing else has them."""

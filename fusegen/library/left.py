@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.ir.shared import lazy
-from fusegen.library.backward import Backward, Call, backward_of, moving_outputs, reaching
+from fusegen.library.backward import (
+    Backward,
+    Call,
+    backward_of,
+    moving_outputs,
+    needed_numbers,
+    reaching,
+)
 from fusegen.library.column_sums import Summing
 from fusegen.library.framework import Framework, Like
 from fusegen.library.grad_columns import ColumnGradient
@@ -127,6 +134,11 @@ def left_by(
     differentiated, given = (call, like) if lists is None else (lists.call, {**like, **lists.like})
     backward = backward_of(differentiated, frozenset(given), wanted,
                            outputs=outputs and lists is None)
+    graph = call.of(like).graph
+    needed = needed_numbers(graph, backward, frozenset(given), differentiated)
+    if needed:  # what is remembered of calls is for all numbers alike
+        call.pipeline.traces.settle(dict.fromkeys(needed, "its gradient needs its number"))
+        return left_by(call, present, asked, outputs=outputs, framework=framework)
     return Left(call, like, backward, lists, framework)
 
 
@@ -170,13 +182,14 @@ class Task:
         call, traces = self.call, self.call.pipeline.traces
         traces.are_stale()
         shapes = tuple([(n, a.shape, a.dtype) for n, a in self.arrays.items()])
-        key = (Task, framework, self.wanted, bool(self.outputs), shapes, call.axis, call.keepdims,
-               call.form, call.deterministic, traces.alike(call.constants))
+        rest = (Task, framework, self.wanted, bool(self.outputs), shapes, call.axis,
+                call.keepdims, call.form, call.deterministic)
         known = framework.is_known(shapes)
-        left: Left | None = traces.kinds.find(key, call.constants) if known else None
+        left: Left | None = None if not known else traces.kinds.find(
+            (*rest, traces.alike(call.constants)), call.constants)
         if left is None:
             left = left_by(call, self.arrays, self.wanted, outputs=bool(self.outputs),
                            framework=framework)
-            if known:
-                traces.kinds.put(key, call.of(self.arrays), left)
+            if known:  # now that constants are settled
+                traces.kinds.put((*rest, traces.alike(call.constants)), call.of(self.arrays), left)
         return left
