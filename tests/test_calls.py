@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
+import weakref
 from typing import Any
 
 import ml_dtypes
@@ -319,6 +321,28 @@ class Other:
         self._array = array(values, index)
         self.host, self.index = self._array.host, index
         self.__cuda_array_interface__ = self._array.__cuda_array_interface__
+
+
+def test_nothing_is_unloaded_while_a_stream_is_captured(gpu, monkeypatch):
+    """The garbage collector may run at any time."""
+    loaded, x = weakref.WeakSet(), array(rows(5, 120))
+    functions = sys.modules["cupy"].cuda.function
+
+    class Module(functions.Module):
+        def __init__(self):
+            loaded.add(self)
+
+    monkeypatch.setattr(functions, "Module", Module)
+    stays, goes = fresh(), fresh("logsumexp")
+    for p in (stays, goes, stays, goes):
+        p(x)
+    del p, goes
+    with gpu.on_stream(0x51), gpu.capture(0x51):
+        stays(x)
+        gc.collect()
+        assert len(loaded) == 2
+    fresh("entropy")(x)
+    assert len(loaded) == 2
 
 
 def test_a_graph_replays_on_new_data(gpu, looks):

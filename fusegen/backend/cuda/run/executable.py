@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from weakref import finalize
 
 from fusegen.backend.backend import Progress, Record
 from fusegen.backend.cuda.run.bound import Bound, Plan
@@ -60,7 +61,8 @@ class CudaExecutable:
         if self.driver.capturing(stream):
             raise BackendError(f"{program.name} would have to be compiled during a graph capture. "
                                "Call it once, with arrays like these, before.")
-        self._kept, self._functions = _load(program.name, source, self.launches)
+        kept, self._functions = _load(program.name, source, self.launches)
+        finalize(self, _GONE.append, kept).atexit = False
         for launch, function in zip(self.launches, self._functions, strict=True):
             self.driver.allow(function, launch.shared_bytes, launch.cluster)
         counted = any(s.kind == "tickets" for n in self.launches for s in n.scratch)
@@ -154,6 +156,11 @@ def poison(array: Any, like: Any) -> None:
     driver().fill(address(array), array.size * array.itemsize, stream, 0xFF)
 
 
+_GONE: list[Any] = []
+"""Modules of executables that are no more. They are unloaded before the next one is loaded: the
+garbage collector runs whenever it likes, and to unload during a capture would end the capture."""
+
+
 def _load(
     name: str, source: str, symbols: tuple[Launch, ...]
 ) -> tuple[list[Any], list[int]]:
@@ -161,6 +168,7 @@ def _load(
 
     Not by CuPy's RawModule, which keeps every module it ever loaded.
     """
+    _GONE.clear()
     module = cupy_module().cuda.function.Module()
     module.load(machine_code(source, name))
     functions = [module.get_function(n.symbol) for n in symbols]
