@@ -49,6 +49,7 @@ CASES = {
     "aligned rows": ("softmax", {}, [normal(6, 128)]),
     "any rows": ("logsumexp", {}, [normal(5, 37)]),
     "a row over many blocks": ("logsumexp", {}, [normal(1, 120_000)]),
+    "blocks that hold a row together": ("softmax", {}, [normal(1, 40_000)]),
     "parameters": ("layer_norm", {}, [normal(4, 64), normal(64), normal(64)]),
     "labels": ("cross_entropy", {}, [normal(4, 33), np.arange(4, dtype=np.int32)]),
     "lists": ("softmax_topk", {"k": 3}, [normal(3, 200)]),

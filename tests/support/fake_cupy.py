@@ -146,8 +146,8 @@ def _cupy(gpu: Gpu) -> Any:
         return gpu.on_stream(stream.__cuda_stream__()[1], "cupy", gpu.current)
 
     def asarray(given: Any) -> Any:
-        if isinstance(given, np.ndarray):
-            return array(given, gpu.current)
+        if isinstance(given, np.ndarray) or given.index != gpu.current:  # as CuPy's: copied there
+            return array(given if isinstance(given, np.ndarray) else given.host, gpu.current)
         return Array((), float, given.host, given.index)
 
     def bind() -> None:
@@ -164,6 +164,7 @@ def _cupy(gpu: Gpu) -> Any:
             get_cuda_path=lambda: None, nvrtc=_nvrtc(),
             get_current_stream=lambda i: types.SimpleNamespace(ptr=gpu.stream("cupy", i)),
             runtime=types.SimpleNamespace(getDevice=lambda: gpu.current, memGetInfo=bind,
+                                          pointerGetAttributes=gpu.attributes_of,
                                           getDeviceProperties=lambda _: {"name": NAME},
                                           getDeviceCount=lambda: 2)),
     )

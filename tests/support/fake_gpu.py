@@ -24,7 +24,7 @@ from fusegen.backend.cuda.run import driver
 
 MULTIPROCESSORS, BLOCKS_PER_SM = 2, 4
 L2_BYTES, NAME = 1 << 16, b"Fake 2"
-INVALID_CONTEXT, INVALID_VALUE = 201, 1
+INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE = 201, 1, 400
 
 
 class Gpu:
@@ -88,6 +88,12 @@ class Gpu:
         weakref.finalize(whole, self.live.pop, found.ctypes.data, None)
         return found
 
+    def attributes_of(self, pointer: int) -> Any:
+        """The device that a pointer's memory is on."""
+        (index,) = [i for start, (size, i) in list(self.live.items())
+                    if start <= pointer < start + max(size, 1)]
+        return types.SimpleNamespace(device=index)
+
     def reach(self, pointer: int, index: int) -> int:
         """Bytes from the pointer to the end of its allocation."""
         for start, (size, place) in list(self.live.items()):
@@ -123,11 +129,21 @@ class Gpu:
         found._obj.value = {1: 400}[attribute.value]  # static shared bytes
         return 0
 
-    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, found: Any, *_: Any) -> int:
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        self, found: Any, function: Any, *_: Any
+    ) -> int:
+        if self._elsewhere(function):
+            return INVALID_HANDLE
         found._obj.value = self.fits // MULTIPROCESSORS
         return 0
 
+    def _elsewhere(self, function: Any) -> bool:
+        """Is the function one of another device than the current one?"""
+        return self.context != 0xC000 + self.functions[function.value][2]
+
     def cuOccupancyMaxActiveClusters(self, found: Any, function: Any, config: Any) -> int:
+        if self._elsewhere(function):
+            return INVALID_HANDLE
         found._obj.value = self.fits // config._obj.grid[0]
         return 0
 

@@ -13,6 +13,7 @@ from fusegen.backend.cuda.run.device import (
     context_reader,
     cupy_module,
     device_index,
+    on_device,
 )
 from fusegen.backend.cuda.run.driver import Launcher, driver
 from fusegen.backend.cuda.run.families import Family, cupy_family, family_of
@@ -98,7 +99,8 @@ class CudaExecutable:
         self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, order: tuple[str, ...]
     ) -> Record:
         """See `Recordable`."""
-        plan = self._plan(extent_of(self.program, arrays, n_rows, n_cols))
+        with on_device(self.device.index, self.context):  # others' are recorded as well
+            plan = self._plan(extent_of(self.program, arrays, n_rows, n_cols))
         steps = [Step(function, launcher.geometry, names, launcher.numbers)
                  for function, (launcher, names) in zip(self._functions, plan.launchers,
                                                         strict=True)]

@@ -21,9 +21,10 @@ def from_foreign(given: Any) -> tuple[Any, DType]:
     cupy = cupy_module()
     if is_torch(given):
         torch = sys.modules["torch"]
-        if given.dtype is torch.bfloat16:
-            return cupy.asarray(given.view(torch.int16)), BFLOAT16
-        return cupy.asarray(given), dtype_of(str(given.dtype).removeprefix("torch."))
+        with cupy.cuda.Device(given.get_device()):  # from another one CuPy would copy
+            if given.dtype is torch.bfloat16:
+                return cupy.asarray(given.view(torch.int16)), BFLOAT16
+            return cupy.asarray(given), dtype_of(str(given.dtype).removeprefix("torch."))
     array = given if isinstance(given, cupy.ndarray) else _from_interface(given)
     if array.dtype.name == "bfloat16":
         return array.view(np.int16), BFLOAT16
@@ -34,7 +35,10 @@ def _from_interface(given: Any) -> Any:
     """Another library's array: by DLPack, which also orders the two libraries' streams."""
     cupy = cupy_module()
     if not hasattr(given, "__dlpack__"):
-        return cupy.asarray(given)  # the CUDA array interface
+        pointer = given.__cuda_array_interface__["data"][0]
+        place = cupy.cuda.runtime.pointerGetAttributes(pointer).device if pointer else -1
+        with cupy.cuda.Device(None if place < 0 else place):
+            return cupy.asarray(given)
     try:
         return cupy.from_dlpack(given)
     except (BufferError, RuntimeError, TypeError) as error:
