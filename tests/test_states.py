@@ -229,3 +229,14 @@ def test_what_has_no_states_says_why(make, kind, words):
         make()
 
 
+
+
+@pytest.mark.parametrize("p", [fg.library.topk, fg.library.argmax])
+def test_columns_that_their_type_has_no_number_for_are_refused(p):
+    x = np.zeros((2, 8), np.float32)
+    x[:, -1] = 1
+    k = {"k": 1} if p is fg.library.topk else {}
+    found = p.finish(p.states(x, index_dtype="int8", at=120, **k))
+    assert (np.asarray(found[1] if k else found).ravel() == 127).all()
+    with pytest.raises(fg.ShapeError, match="The last column is 128, int8 ends at 127"):
+        p.states(x, index_dtype="int8", at=121, **k)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from fusegen.backend.arrays.adopt import adopt, adopt_all, one_memory
-from fusegen.backend.arrays.columns import check_columns
+from fusegen.backend.arrays.columns import check_columns, check_last_column
 from fusegen.backend.arrays.layout import lay_out_piece
 from fusegen.backend.arrays.results import Result, hand_back, new_result
 from fusegen.backend.arrays.rows import Rows
@@ -74,6 +74,7 @@ def states_of(
     dtypes = {n: a.dtype for n, a in adopted.items()}
     roles, like = Roles(pipeline, dtypes, constants), next(iter(adopted.values()))
     rows, arrays = lay_out_piece(roles.fold.graph, adopted)
+    check_last_column(roles.finish.graph, at + rows.n_cols)
     with like.memory.working(like):
         made, param, shape = _made(rows.lead, roles.layout, like)
         states = made.written

@@ -62,3 +62,10 @@ def check_columns(graph: g.Graph, n_cols: int) -> None:
     """Raises ShapeError where a rule of the text does not hold."""
     for rule in rules(graph):
         rule.check(n_cols)
+
+
+def check_last_column(graph: g.Graph, end: int) -> None:
+    """Raises ShapeError where the column before `end` has no number in a type asked for."""
+    for rule in rules(graph):
+        if end > rule.most:
+            rule.check(end)

@@ -58,9 +58,9 @@ inline void begin_at_once()
 inline int processor() { return sched_getcpu(); }
 
 // A worker's processors: not the caller's, where one that begins at once stops the caller.
-class Place {
+class Processors {
 public:
-    Place()
+    Processors()
     {
         if (sched_getaffinity(0, sizeof given_, &given_)) CPU_ZERO(&given_);
         chosen_ = given_;
@@ -83,7 +83,7 @@ private:
 #else
 inline void begin_at_once() {}
 inline int processor() { return -1; }
-struct Place { void keep_off(int) {} };
+struct Processors { void keep_off(int) {} };
 #endif
 
 class Pool {
@@ -156,9 +156,9 @@ private:
     void live(int number, uint64_t seen)
     {
         begin_at_once();
-        Place place;
+        Processors processors;
         for (;; seen = await(seen)) {
-            place.keep_off(caller_.load());
+            processors.keep_off(caller_.load());
             uint64_t gate = gate_.load();
             bool inside = false;
             while ((gate & kOpen) && !inside)
