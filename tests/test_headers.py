@@ -18,6 +18,7 @@ from fusegen.backend.cpu.toolchain import find_compiler, known_unusable
 from fusegen.backend.emit.comments import code
 from fusegen.backend.emit.headers import header, needed
 from fusegen.backend.emit.source import ABOVE, Source
+from fusegen.backend.own_files import template_root
 from fusegen.backend.target import CPU_TARGETS, host_cpu
 from fusegen.ir.names import c_identifier
 
@@ -146,3 +147,25 @@ def test_the_command_says_where_headers_are() -> None:
     done = subprocess.run([sys.executable, "-m", "fusegen", "source", "softmax", "--include"],
                           capture_output=True, text=True, check=True)
     assert "#include <fusegen/walk.cuh>" in done.stdout
+
+
+def _parts(path: Path, known: set[Path]) -> set[Path]:
+    """A C++ file of the templates and all that it includes by `"…"`."""
+    if path not in known:
+        known.add(path)
+        for name in re.findall(r'^#include "(.*)"', path.read_text(encoding="utf-8"), re.M):
+            found = (path.parent / name, template_root() / name)
+            _parts(next(p for p in found if p.is_file()), known)
+    return known
+
+
+@pytest.mark.parametrize("name", ["cpu/calls/calls.cpp", "xla/cpu.cpp", "xla/cuda.cpp"])
+def test_files_that_are_compiled_together_name_different_types(name: str) -> None:
+    """Also where the library that one of them needs is not installed."""
+    owners: dict[str, set[str]] = {}
+    for path in _parts(template_root() / name, set()):
+        text = path.read_text(encoding="utf-8")
+        for kind in re.findall(r"^(?:struct|class) (\w+)[^;]*\{", text, re.M):
+            owners.setdefault(kind, set()).add(path.name)
+    assert len(owners) > 5
+    assert {kind: files for kind, files in owners.items() if len(files) > 1} == {}
