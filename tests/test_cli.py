@@ -145,6 +145,7 @@ def test_own_pipelines_are_files(fusegen, tmp_path):
         ("run softmax --rows 2 --cols 9 --seed -1", "--seed must not"),
         ("run softmax --rows 2 --cols 9 -o o.txt", "o.npz"),
         ("run softmax --rows 2 --cols 9 -o nowhere/o.npz", "no folder nowhere"),
+        ("source softmax -o nowhere/a.cu", "nowhere/a.cu: No such file or directory"),
         ("run softmax --rows 2 --cols 9 --output=", "--output out.npz"),
         ("run softmax --rows 2 --cols 9 --device cpu --chunk 100000000000000000000", "or less"),
         ("run softmax --input x.npy --rows 3", "--rows is of made input"),

@@ -89,7 +89,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USER_ERROR
     except (FusegenError, OSError) as error:
         kind = "cannot run" if isinstance(error, BackendError) else "error"
-        print(f"fusegen: {kind}: {error}", file=sys.stderr)
+        text = str(error)
+        if isinstance(error, OSError) and error.filename is not None:
+            text = f"{error.filename}: {error.strerror}. Name a file or folder that can be used."
+        print(f"fusegen: {kind}: {text}", file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
         return 130
