@@ -249,6 +249,129 @@ def test_func_transforms(name):
                                    torch.func.jacrev(lambda r: torch.softmax(r, -1))(row))
 
 
+def _nested(p, x, w, v):
+    """Derivatives of derivatives in all the ways that torch.func composes them; w, a second input
+    or None, is closed over."""
+    f, rest = torch.func, () if w is None else (w,)
+
+    def loss(u):
+        return p(u, *rest).pow(3).sum()
+
+    def captured(t):
+        return f.grad(lambda u: p(u + t, *rest).pow(3).sum())(v).pow(2).sum()
+
+    def step(t):
+        return loss(t - 0.1 * f.grad(loss)(t))
+
+    def pulled(t):
+        y, pull = f.vjp(lambda u: p(u, *rest), t)
+        return pull(torch.ones_like(y))[0].pow(2).sum() + pull(y)[0].sum()
+
+    yield f.grad(lambda t: f.grad(loss)(t).pow(2).sum())(x)
+    if w is None:
+        yield f.grad(lambda t: f.grad(lambda s: f.grad(loss)(s).pow(2).sum())(t).pow(2).sum())(x)
+    yield f.jacrev(f.grad(loss))(x)
+    yield f.jacrev(f.jacrev(lambda u: p(u, *rest)))(x)
+    yield f.vmap(f.grad(lambda t: f.grad(loss)(t).pow(2).sum()))(torch.stack([x, v]))
+    yield f.grad(lambda t: f.vmap(f.grad(loss))(torch.stack([t, v])).pow(2).sum())(x)
+    yield f.grad(captured)(x)
+    yield f.grad(step)(x)
+    yield f.grad(pulled)(x)
+    leaf = x.clone().requires_grad_()
+    leaves = [leaf] if w is None else [leaf, w]
+    for outer in (f.grad(loss)(leaf), f.vmap(lambda u: p(u, *rest))(leaf), f.grad(step)(leaf),
+                  f.vmap(f.grad(loss))(torch.stack([leaf, v])), f.vjp(loss, leaf)[0],
+                  f.vjp(loss, leaf)[1](leaf.sum())[0]):
+        yield from torch.autograd.grad(outer.pow(2).sum(), leaves)
+    if w is not None:
+        yield from f.grad(lambda t, s: f.grad(lambda a, b: p(a, b).pow(3).sum(), 1)(t, s).pow(2)
+                          .sum(), (0, 1))(x, w.detach())
+        for closed in (f.grad(loss)(x), f.vmap(lambda u: p(u, *rest))(x)):
+            yield from torch.autograd.grad(closed.pow(2).sum(), [w])
+
+
+@pytest.mark.parametrize("name", ["logsumexp", "softmax", "rms_norm"])
+def test_derivatives_of_derivatives_by_func(name):
+    """Each transform has those further out differentiate it: beside torch's own functions."""
+    x, *rest = tensors(name, (3, 5), torch.float64)
+    w = rest[0].requires_grad_() if rest else None
+    v = torch.linspace(-1, 1, x.numel(), dtype=x.dtype).reshape(x.shape)
+    pairs = zip(_nested(L.PIPELINES[name], x, w, v), _nested(PEERS[name], x, w, v), strict=True)
+    for i, (found, wanted) in enumerate(pairs):
+        torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-9,
+                                   msg=lambda m, i=i: f"{i}: {m}")
+
+
+def test_grad_mode_of_every_transform():
+    """no_grad counts inside of a transform for those further out, around it for none inside."""
+    x = torch.randn(3, 5, dtype=torch.float64)
+
+    def inside(p):
+        def inner(t):
+            with torch.no_grad():
+                still = p(t)
+            return (p(t) * still).sum()
+        return torch.func.grad(lambda t: torch.func.grad(inner)(t).pow(2).sum())(x)
+
+    def around(p):
+        leaf = x.clone().requires_grad_()
+        with torch.no_grad():
+            return torch.func.grad(lambda t: p(t).pow(2).sum())(leaf)
+
+    for case in (inside, around):
+        found, wanted = case(L.softmax), case(PEERS["softmax"])
+        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-10)
+        assert found.requires_grad == wanted.requires_grad
+
+
+@pytest.mark.parametrize("name", ["softmax", "rms_norm"])
+def test_batches_of_cotangents(name):
+    """torch.autograd's own: is_grads_batched, jacobian and hessian with vectorize=True."""
+    arrays = tensors(name, (3, 5), torch.float64, grad=True)
+    many = torch.linspace(-1, 1, 60, dtype=torch.float64).reshape(4, 3, 5)
+
+    def every(p):
+        first = torch.autograd.grad(p(*arrays), arrays, many, is_grads_batched=True,
+                                    create_graph=True)
+        yield from first
+        yield from torch.autograd.grad(sum(g.pow(2).sum() for g in first), arrays)
+        functional = torch.autograd.functional
+        yield from functional.jacobian(p, tuple(arrays), vectorize=True)
+        yield functional.hessian(lambda x: p(x, *arrays[1:]).pow(3).sum(), arrays[0],
+                                 vectorize=True)
+
+    for found, wanted in zip(every(L.PIPELINES[name]), every(PEERS[name]), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-9)
+
+
+def test_batches_within_batches_of_cotangents_are_refused():
+    x = torch.randn(3, 5, requires_grad=True)
+    y = L.softmax(x)
+
+    def both(one):
+        return torch.autograd.grad(y, x, torch.stack([one, 2 * one]), is_grads_batched=True,
+                                   retain_graph=True)[0]
+
+    with pytest.raises(NotImplementedError, match="batches of cotangents within batches"):
+        torch._vmap_internals._vmap(both)(torch.randn(4, 3, 5))
+
+
+def test_forward_mode_of_gradients_is_refused():
+    x = torch.randn(3, 5)
+
+    def loss(x):
+        return L.softmax(x).square().sum()
+
+    for transform in (lambda: torch.func.hessian(loss)(x),
+                      lambda: torch.func.jvp(torch.func.grad(loss), (x,), (x,)),
+                      lambda: torch.func.grad(lambda t: torch.func.jvp(loss, (t,), (x,))[1])(x),
+                      lambda: torch.func.jvp(torch.func.vmap(L.softmax), (x,), (x,)),
+                      lambda: torch.func.jvp(lambda t: torch.func.grad(
+                          lambda u: L.softmax(u + t).square().sum())(x), (x,), (x,))):
+        with pytest.raises(NotImplementedError, match="no forward-mode derivative"):
+            transform()
+
+
 def test_func_transforms_in_a_graph():
     x = torch.randn(4, 17)
 

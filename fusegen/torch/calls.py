@@ -52,6 +52,7 @@ def call(
     traced = any(map(is_disguised, tensors)) or torch._C._len_torch_dispatch_stack() > 0
     if not traced and not is_recorded(tensors):
         return MISS
+    traced = traced or torch._C._are_functorch_transforms_active()  # recorded further out
     given = [_tensor(n, present.get(n), tensors[0]) for n in pipeline.signature.arrays]
     if traced:
         _, made = entry(pipeline, [None if a is None else ARRAY for a in given], constants)

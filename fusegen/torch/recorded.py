@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch._functorch.autograd_function import enable_single_level_autograd_function
+from torch.autograd.forward_ad import _set_fwd_grad_enabled
 
 from fusegen.ir.nesting import nest
 from fusegen.library.backward import Call
@@ -37,9 +38,14 @@ class _Recording:
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
         tape, constants, traced = ctx.call
+
+        def found(*cotangents: Any) -> Any:
+            return tape.gradients(constants, ctx.saved_tensors, cotangents, traced)
+
         with torch._C._DisableAutocast():  # types are those of the call
-            found = tape.gradients(constants, ctx.saved_tensors, cotangents, traced)
-        return None, None, None, None, *found
+            batch = any(map(_is_batched, cotangents))
+            every = _of_batch(found, cotangents) if batch else found(*cotangents)
+        return None, None, None, None, *every
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
@@ -77,9 +83,22 @@ def recorded(
     if not torch._C._are_functorch_transforms_active():
         found: tuple[Any, ...] = Recorded.apply(call, call.constants, run, traced, *arrays)
         return found
+    below = _as_now(run)
     with enable_single_level_autograd_function():
-        found = RecordedAtOneLevel.apply(call, call.constants, run, traced, *arrays)
+        found = RecordedAtOneLevel.apply(call, call.constants, below, traced, *arrays)
         return found
+
+
+def _as_now(run: Callable[..., Any]) -> Callable[..., Any]:
+    """`run` for the transforms further out: an autograd function turns derivatives off inside of
+    it, which would be off for them too."""
+    grad, forward = torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled()
+
+    def below(*arrays: Any) -> Any:
+        with torch.set_grad_enabled(grad), _set_fwd_grad_enabled(forward):
+            return run(*arrays)
+
+    return below
 
 
 def record(tape: Tape, constants: Mapping[str, Any], arrays: Sequence[Any]) -> Any:
@@ -87,3 +106,35 @@ def record(tape: Tape, constants: Mapping[str, Any], arrays: Sequence[Any]) -> A
     found = RecordedAtOneLevel.apply(tape, constants, None, None, *arrays)
     structure = tape.graph.structure
     return found[0] if structure == 0 else nest(structure, list(found))
+
+
+# ---- torch.autograd's own batches of cotangents: is_grads_batched, vectorize=True ----
+
+
+def _is_batched(cotangent: Any) -> bool:
+    return cotangent is not None and bool(
+        torch._C._functorch.is_legacy_batchedtensor(cotangent))
+
+
+def _of_batch(
+    gradients: Callable[..., Sequence[Any]], cotangents: Sequence[Any]
+) -> Sequence[Any]:
+    """The gradients of every cotangent of a batch, by torch.func.vmap; a batch again."""
+    level = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
+    dims = tuple(0 if _is_batched(c) else None for c in cotangents)
+    given = [c if d is None else torch._remove_batch_dim(c, level, 1, d)
+             for c, d in zip(cotangents, dims, strict=True)]
+    if any(map(_is_batched, given)):
+        raise NotImplementedError(
+            "a gradient of batches of cotangents within batches (is_grads_batched, "
+            "vectorize=True): take torch.func.vmap of torch.func.vjp, or vectorize=False")
+    there: list[bool] = []
+
+    def found(*cotangents: Any) -> tuple[Any, ...]:
+        every = gradients(*cotangents)
+        there[:] = [one is not None for one in every]
+        return tuple(one for one in every if one is not None)
+
+    batches = iter(torch.func.vmap(found, dims)(*given))
+    return [torch._add_batch_dim(next(batches), 0, level) if here else None for here in there]
