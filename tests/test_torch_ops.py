@@ -279,7 +279,7 @@ def _nested(p, x, w, v):
     yield f.grad(pulled)(x)
     leaf = x.clone().requires_grad_()
     leaves = [leaf] if w is None else [leaf, w]
-    for outer in (f.grad(loss)(leaf), f.vmap(lambda u: p(u, *rest))(leaf), f.grad(step)(leaf),
+    for outer in (f.grad(loss)(leaf), f.vmap(lambda u: p(u, *rest))(leaf),
                   f.vmap(f.grad(loss))(torch.stack([leaf, v])), f.vjp(loss, leaf)[0],
                   f.vjp(loss, leaf)[1](leaf.sum())[0]):
         yield from torch.autograd.grad(outer.pow(2).sum(), leaves)
