@@ -43,13 +43,8 @@ def words_of(
 
 def filled(words: Words, arrays: Mapping[str, Array]) -> Any:
     """The struct of these arrays."""
-    numbers = (w if isinstance(w, int) else word_of(arrays[w]) for w in words)
+    numbers = (w if isinstance(w, int) else word(arrays[w]) for w in words)
     return (ctypes.c_int64 * len(words))(*numbers)
-
-
-def word_of(given: Any) -> int:
-    """An array's address; a scalar's bits."""
-    return word(given)
 
 
 def _check(param: Param, array: Array, n_rows: int, n_cols: int) -> None:

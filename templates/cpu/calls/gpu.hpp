@@ -16,7 +16,6 @@ struct Gpu {
     LaunchKernel launch = nullptr;  // null: kernels are the processor's
     int (*current)(void** context) = nullptr;
     void* context = nullptr;
-    int32_t index = 0;
     PyObject* stream = nullptr;  // a callable: the handle of the library's current stream
     std::vector<Launch> launches;
 

@@ -101,9 +101,8 @@ class CudaExecutable:
         """See `Recordable`."""
         with on_device(self.device.index, self.context):  # others' are recorded as well
             plan = self._plan(extent_of(self.program, arrays, n_rows, n_cols))
-        steps = [Step(function, launcher.geometry, names, launcher.numbers)
-                 for function, (launcher, names) in zip(self._functions, plan.launchers,
-                                                        strict=True)]
+        steps = [Step(launcher.function, launcher.geometry, names, launcher.numbers)
+                 for launcher, names in plan.launchers]
         return recorded(self, steps, plan.room, plan.counters, arrays, order)
 
     def _bound(
