@@ -325,8 +325,14 @@ def test_kernels_run_on_the_arrays_device() -> None:
     assert not failed, failed[0]
     with pytest.raises(fg.ArgumentError, match="out is on GPU 0, the inputs on GPU 1"):
         p(far, out=cupy.empty_like(near))
+
+
+def test_kernels_run_on_the_tensors_device() -> None:
     torch = need_torch()
-    tensor = torch.from_numpy(x).to("cuda:1")
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    p, x = fresh("softmax"), rows(30, 1000)
+    want, tensor = p.reference(x), torch.from_numpy(x).to("cuda:1")
     for _ in range(3):
         got = p(tensor)
         assert got.device.index == 1
