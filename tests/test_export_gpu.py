@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simt import built
 from support import fake_gpu
-from support.exported import CLibrary
+from support.exported import FAKE, CLibrary, fake_driver, named_images
 from support.fake_cupy import array
 
 import fusegen as fg
 from fusegen.backend.cpu.toolchain import find_compiler
 from fusegen.backend.cuda.export import Class, classes
 from fusegen.backend.cuda.schedule.launch import launches
-from fusegen.backend.export import build, images
+from fusegen.backend.export import images
 from fusegen.backend.exported import Image
 from fusegen.backend.own_files import template_root
 from fusegen.backend.registry import backend_of, target_named
@@ -32,36 +31,22 @@ from fusegen.pipeline.variants import Choices
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 K, LENGTHS = 5, (1024, 1 << 20)
 BAD_SHAPE, NOT_HERE, DRIVER = 2, 3, 5
-FAKE = Path(__file__).parent / "support" / "cuda" / "fake_driver.cpp"
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """For two architectures; machine code is its name."""
 
-    def named(image: Image) -> dict[str, bytes]:
-        return {f"{image.name}.code": image.name.encode() + b"\0", f"{image.name}.ptx": b"\0"}
-
     folder = tmp_path_factory.mktemp("gpu")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "files", named)
+        named_images(patch)
         return fg.library.softmax_topk.export(folder, targets=("sm_90", "sm_100"),
                                               row_lengths=LENGTHS)
 
 
 @pytest.fixture(scope="module")
 def driver() -> Path:
-    """The folder of libcuda.so.1, which takes notes."""
-    text = FAKE.read_text(encoding="utf-8")
-    folder = built.folder() / f"fake-driver-{built.digest(text)}"
-    folder.mkdir(exist_ok=True)
-    product = folder / "libcuda.so.1"
-    with built.building(product) as place:
-        if place is not None:
-            command = ["c++", "-std=c++17", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1",
-                       "-o", str(place / product.name), str(FAKE)]
-            subprocess.run(command, check=True, capture_output=True)
-    return folder
+    return fake_driver()
 
 
 _CALLS = """
@@ -309,7 +294,7 @@ def test_the_last_kernel_takes_rows_of_any_kind() -> None:
     assert every[-1] == Class(None, None, aligned=False, in_phase=False)
     for name in ("softmax_topk", "softmax", "layer_norm", "var_mean"):
         p = getattr(fg.library, name)
-        typed = p.of_types(*p.assumed("float32", (), {}), Choices(fixed=True)).typed
+        typed = p.of_types(*p.assumed("float32", (), {}), Choices()).typed
         target = target_named("sm_90")
         schedule = every[-1].schedule(typed, target)
         text = backend_of(target).launcher(typed.program(schedule.grouping), schedule)

@@ -80,6 +80,13 @@ class Wish:
     symbols: str = ""  # how names of the library begin
     variant: str = ""  # the types, as names of functions have them
     order: tuple[str, ...] = ()  # of the arrays, by the kernels' names
+    scalars: tuple[str, ...] = ()  # likewise
+    constants: tuple[str, ...] = ()  # that come with a call, by the users' names
+
+
+def number_name(constant: str) -> str:
+    """What a constant that comes with a call is called among its arrays: no kernel's name."""
+    return f"{constant} (constant)"
 
 
 @runtime_checkable

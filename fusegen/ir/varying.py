@@ -122,6 +122,21 @@ class Guard:
             return type(values[0]) is float and values[0].hex() == self.answer
         return bool(_QUESTIONS[self.question](*values)) is bool(self.answer)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The constants that it is about."""
+        return frozenset().union(*map(names_in, self.args))
+
+    @property
+    def said(self) -> str:
+        """What holds, for people."""
+        told = [written(a) for a in self.args]
+        if self.question == "magnitude":
+            return range_text(told[0], self.answer)
+        if self.question == "bits":
+            return f"{told[0]} = {float.fromhex(self.answer)!r}"
+        held = f"{told[0]} {self.question} {told[1]}"
+        return held if self.answer else f"not {held}"
 
     def ask(self, constants: Mapping[str, Any]) -> None:
         """The same of Numbers: the text that they are of depends on the answer as well."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from fusegen.backend.arrays.columns import MOST, rules
 from fusegen.backend.export.build import write
-from fusegen.backend.export.library import Library, Rule, Variant
+from fusegen.backend.export.constants import Constant, guards_of
+from fusegen.backend.export.library import MOST_GIVEN, Library, Rule, Variant
+from fusegen.backend.export.spelled import argument
 from fusegen.backend.exported import Exporting, Wish
 from fusegen.backend.registry import backend_of, target_named
 from fusegen.compile.typed import Typed
@@ -17,8 +19,9 @@ from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType, dtype_of
 from fusegen.ir.errors import ArgumentError
 from fusegen.ir.forms import check_form
+from fusegen.ir.kernel import Param, Program
 from fusegen.ir.kinds import DTypes
-from fusegen.ir.names import identifier
+from fusegen.ir.names import Taken, c_identifier, identifier
 from fusegen.lang import signature as sg
 from fusegen.pipeline.variants import Choices, Variants
 
@@ -53,38 +56,65 @@ def export(
     lengths = tuple(n for length in row_lengths
                     if (n := sg.check_count("row_lengths", length)) is not None)
     by_backend = list(_by_backend(sg.check_names("targets", targets)))
-    choices = Choices(form=check_form(form), fixed=True)
-    found: dict[str, tuple[Typed, Variant]] = {}
+    choices = Choices(form=check_form(form))
+    texts: dict[str, Typed] = {}
     for dtype in dict.fromkeys(dtype_of(d).name for d in sg.check_names("dtypes", dtypes)):
-        wish = Wish(lengths=lengths, symbols=identifier(pipeline.name), variant=dtype)
         types, values = pipeline.assumed(dtype, inputs, constants)
-        typed = pipeline.of_types(types, values, choices).typed
-        found[dtype] = typed, _variant(typed, by_backend, wish)
-    if not found:
+        texts[dtype] = pipeline.of_types(types, values, choices).typed
+    if not texts:
         raise ArgumentError("nothing is to be exported", fix="Name a type: dtypes=('float32',).")
-    typed, _ = next(iter(found.values()))
+    numbers = _constants(pipeline.signature.constants, texts.values())
+    wish = Wish(lengths=lengths, symbols=identifier(pipeline.name),
+                constants=tuple(c.name for c in numbers))
+    variants = tuple(_variant(typed, by_backend, replace(wish, variant=label), numbers)
+                     for label, typed in texts.items())
     return write(Library(
-        name=identifier(pipeline.name), about=tuple(_about(pipeline, typed.graph)),
-        variants=tuple(v for _, v in found.values()), rules=tuple(_rules(typed.graph)),
-        record=_record(pipeline, {n: w for n, (w, _) in found.items()})), folder)
+        name=identifier(pipeline.name), about=tuple(_about(pipeline, variants, numbers)),
+        constants=numbers, variants=variants, rules=tuple(_rules(variants[0].graph)),
+        record=_record(pipeline, texts, variants, numbers)), folder)
+
+
+def _constants(order: Iterable[str], texts: Collection[Typed]) -> tuple[Constant, ...]:
+    """Those that come with a call: what varies in one of the texts."""
+    usual = dict(next(iter(texts)).graph.constants)
+    varying = frozenset().union(*(t.graph.varying for t in texts))
+    taken = Taken(p.name for t in texts for p in _arrays(t.program()))
+    return tuple(Constant(n, argument(taken.free(c_identifier(n))), usual[n])
+                 for n in order if n in varying)
+
+
+def _arrays(program: Program) -> list[Param]:
+    return [p for p in (*program.inputs, *program.outputs) if p.shape != "scalar"]
 
 
 def _variant(
-    typed: Typed, by_backend: list[tuple[Exporting, list[str]]], wish: Wish
+    typed: Typed, by_backend: list[tuple[Exporting, list[str]]], wish: Wish,
+    numbers: tuple[Constant, ...],
 ) -> Variant:
     """All code of a text with types."""
     program, graph = typed.program(), typed.graph
     places = [graph.names[i] for i in graph.inputs]
-    inputs = sorted(program.inputs, key=lambda p: places.index(p.name))
-    params = (*inputs, *program.outputs)
-    wish = replace(wish, order=tuple(p.name for p in params))
+    params = tuple(sorted(_arrays(program), key=lambda p: (
+        len(places) if p.output else places.index(p.name))))
+    scalars = tuple(graph.names[s] for s in graph.scalars)
+    _check_number(len(params), "arrays")
+    _check_number(len(scalars) + len(numbers), "constants, and numbers made of them")
+    wish = replace(wish, order=tuple(p.name for p in params), scalars=scalars)
     parts = []
     for backend, names in by_backend:
         made = []
         for target in backend.exported_targets(tuple(names)):
             made.append(backend.part(typed, target, wish))
         parts.append((backend.place(), tuple(made)))
-    return Variant(wish.variant, params, tuple(parts))
+    guards = guards_of(graph, {c.name: c.usual for c in numbers})
+    return Variant(wish.variant, graph, params, guards, tuple(parts))
+
+
+def _check_number(found: int, what: str) -> None:
+    if found > MOST_GIVEN:
+        raise ArgumentError(f"the text has {found} {what}",
+                            why=f"A function of a library takes {MOST_GIVEN}.",
+                            fix="Export it in parts, or annotate constants fg.Constant.")
 
 
 def _by_backend(targets: Collection[str]) -> Iterator[tuple[Exporting, list[str]]]:
@@ -102,12 +132,17 @@ def _by_backend(targets: Collection[str]) -> Iterator[tuple[Exporting, list[str]
     yield from found.values()
 
 
-def _about(pipeline: Exportable, graph: g.Graph) -> Iterator[str]:
+def _about(
+    pipeline: Exportable, variants: tuple[Variant, ...], numbers: tuple[Constant, ...]
+) -> Iterator[str]:
+    """What it is, and the constants that are part of it."""
     summary = (pipeline.__doc__ or "").strip().splitlines()
     if summary:
         yield summary[0]
-    for name, value in graph.constants:
-        yield f"{name} = {value!r}"
+    given = {c.name for c in numbers}
+    for name, value in variants[0].graph.constants:
+        if name not in given:
+            yield f"{name} = {value!r}"
 
 
 def _rules(graph: g.Graph) -> Iterator[Rule]:
@@ -123,14 +158,23 @@ def _rules(graph: g.Graph) -> Iterator[Rule]:
 # ---- what `loaded` reads ----
 
 
-def _record(pipeline: Exportable, texts: Mapping[str, Typed]) -> dict[str, Any]:
+def _record(
+    pipeline: Exportable, texts: Mapping[str, Typed], variants: tuple[Variant, ...],
+    numbers: tuple[Constant, ...],
+) -> dict[str, Any]:
     """texts: by the label of their variant."""
-    graph, signature = next(iter(texts.values())).graph, pipeline.signature
+    graph, signature = variants[0].graph, pipeline.signature
+    given = {c.name: c.usual for c in numbers}
     return {
         "name": pipeline.name, "arrays": list(signature.arrays),
         "optional": [n for n in signature.arrays if n not in {i.name for i in graph.inputs}],
-        "constants": {n: repr(v) for n, v in graph.constants},
-        "inputs": [[i.name, graph.names[i], i.axis.value] for i in graph.inputs],
+        "constants": {n: repr(v) for n, v in graph.constants if n not in given}, "numbers": given,
+        "scalars": {v.label: [[s.name, v.graph.names[s], s.formula] for s in v.graph.scalars]
+                    for v in variants},
+        "guards": {v.label: [[one.question, one.args, one.answer] for one in v.guards]
+                   for v in variants},
+        "inputs": {v.label: [[i.name, v.graph.names[i], i.axis.value] for i in v.graph.inputs]
+                   for v in variants},
         "structure": _nesting(graph.structure),
         "rules": [{**asdict(r), "where": None} for r in rules(graph)],
         "variants": {label: {n: d.name for n, d in typed.dtypes.items()}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fusegen.backend.arrays.adopt import adopt_all, one_memory
 from fusegen.backend.arrays.columns import Rule
@@ -14,10 +16,14 @@ from fusegen.backend.arrays.layout import Layout, lay_out
 from fusegen.backend.arrays.rows import Axes
 from fusegen.backend.backend import Executable
 from fusegen.backend.export.opened import Opened, opened
+from fusegen.backend.exported import number_name
+from fusegen.backend.scalars import scalars_in
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType, dtype_of
 from fusegen.ir.errors import ArgumentError
+from fusegen.ir.literals import fits_float, plain
 from fusegen.ir.loc import Loc
+from fusegen.ir.varying import Formula, Guard
 from fusegen.lang.signature import Signature, check_flag
 from fusegen.pipeline.call import run_on
 from fusegen.pipeline.prebuilt import Prebuilt
@@ -30,14 +36,15 @@ class _Ran:
 
     layout: Layout
     executable: Executable
-    constants: Mapping[str, Any] = field(default_factory=dict)  # none: they are part of the code
+    constants: Mapping[str, float]
 
 
 class Loaded(Served):
     """A pipeline that `export` wrote and `fusegen.load` read: call it with arrays.
 
     It takes the types that it was exported for, on the processors and GPUs that it was exported
-    for; the constants are those of the export. Rows of any number and length.
+    for. `numbers`: constants that calls may give, with the values of the export; `constants`: those
+    that are part of the code. Rows of any number and length.
     """
 
     def __init__(self, found: Opened) -> None:
@@ -45,20 +52,22 @@ class Loaded(Served):
         self.name: str = record["name"]
         self.path = found.path
         self.constants: Mapping[str, str] = record["constants"]
+        self.numbers: Mapping[str, float] = record["numbers"]
         self.dtypes: tuple[Mapping[str, str], ...] = tuple(record["variants"].values())
         arrays = tuple(record["arrays"])
-        self.signature = Signature(self.name, arrays, frozenset(record["optional"]), {})
+        self.signature = Signature(self.name, arrays, frozenset(record["optional"]),
+                                   self.numbers)
         self._rules = tuple(Rule(**rule) for rule in record["rules"])
         self._recall = Recall(arrays)
-        graph = _graph(record)
         self._variants = [
             ({n: dtype_of(d) for n, d in dtypes.items()},
-             Prebuilt(graph, found.functions, _parts(record, label)))
+             Prebuilt(_graph(record, label), found.functions, _parts(record, label)))
             for label, dtypes in record["variants"].items()
         ]
 
     def __repr__(self) -> str:
-        constants = "".join(f", {n}={v}" for n, v in self.constants.items())
+        every = {**self.constants, **self.numbers}
+        constants = "".join(f", {n}={v}" for n, v in every.items())
         return f"<fusegen library {self.name}({', '.join(self.signature.arrays)}{constants})>"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -70,19 +79,42 @@ class Loaded(Served):
         rest: tuple[Axes, bool],
     ) -> Any:
         axis, keepdims = rest
-        adopted = adopt_all(self.signature.bind_arrays(arrays, named))
+        for name in named:
+            if name in self.constants:
+                raise ArgumentError(f"{self.name} got {name}",
+                                    why=f"The library is for {name}={self.constants[name]}.",
+                                    fix="Export it for another, into a folder of its own.")
+        by_name = {n: v for n, v in named.items() if n not in self.numbers}
+        adopted = adopt_all(self.signature.bind_arrays(arrays, by_name))
         one_memory(adopted)
         variant = self._variant({n: a.dtype for n, a in adopted.items()})
+        constants = self._constants(variant, named)
         memory = next(iter(adopted.values())).memory
         layout = lay_out(variant.graph, variant.params(memory), adopted, axis, out,
                          check_flag("keepdims", keepdims))
         for rule in self._rules:
             rule.check(layout.rows.n_cols)
-        call = _Ran(layout, variant.on(memory))
+        if constants:
+            layout = replace(layout, arrays={
+                **layout.arrays, **scalars_in(variant.graph, layout.params, constants),
+                **{number_name(n): np.float64(v) for n, v in constants.items()}})
+        call = _Ran(layout, variant.on(memory), constants)
         if layout.rows.n_rows:
             run_on(call.executable, layout)
         self._recall.learn(call, arrays, named, out, rest)
         return layout.hand_back()
+
+    def _constants(self, variant: Prebuilt, named: Mapping[str, Any]) -> dict[str, float]:
+        """What the call says of constants, as the library's functions check it. Raises
+        ArgumentError."""
+        found = {n: _float(self.name, n, named.get(n, usual)) for n, usual in self.numbers.items()}
+        for guard in variant.graph.guards:
+            if not guard.holds(found):
+                said = ", ".join(f"{n} is {found[n]!r}" for n in sorted(guard.names))
+                raise ArgumentError(f"{self.name}: {said}", why=f"Exported for {guard.said}.",
+                                    fix="Export it for such numbers as well, into a folder of "
+                                    "its own.")
+        return found
 
     def _variant(self, dtypes: Mapping[str, DType]) -> Prebuilt:
         for wanted, variant in self._variants:
@@ -111,15 +143,36 @@ def _parts(record: Mapping[str, Any], label: str) -> dict[str, list[Mapping[str,
     return found
 
 
-def _graph(record: Mapping[str, Any]) -> g.Graph:
-    """The inputs and the nesting of the results: all that arrays are laid out by."""
+def _graph(record: Mapping[str, Any], label: str) -> g.Graph:
+    """The inputs and the nesting of the results: all that arrays are laid out by; what kernels get
+    of the constants, and what has to hold of them."""
     nowhere = Loc("", 0, "")
-    inputs = [g.Input(n, g.Axis(axis), nowhere) for n, _, axis in record["inputs"]]
-    kernels = [kernel for _, kernel, _ in record["inputs"]]
+    arrays: dict[g.Node, str] = {
+        g.Input(n, g.Axis(axis), nowhere): kernel
+        for n, kernel, axis in record["inputs"][label]}
+    scalars: dict[g.Node, str] = {
+        g.Input(n, g.Axis.SCALAR, nowhere, _formula(formula)): kernel
+        for n, kernel, formula in record["scalars"][label]}
     return g.Graph(
-        name=record["name"], loc=nowhere, inputs=tuple(inputs), nodes=(), outputs=(),
+        name=record["name"], loc=nowhere, inputs=g.arrays_in(arrays), nodes=tuple(scalars), outputs=(),
         output_names=(), structure=_nesting(record["structure"]), named=frozenset(),
-        names=dict(zip(inputs, kernels, strict=True)), constants=())
+        names={**arrays, **scalars}, constants=(), varying=frozenset(record["numbers"]),
+        guards=tuple(Guard(question, tuple(map(_formula, args)), answer)
+                     for question, args, answer in record["guards"][label]))
+
+
+def _formula(text: Any) -> Formula:
+    return tuple(map(_formula, text)) if isinstance(text, list) else text
+
+
+def _float(pipeline: str, name: str, value: Any) -> float:
+    """A number that a double holds. Raises ArgumentError."""
+    number = plain(value)
+    if number is None or isinstance(number, bool) or not fits_float(number) or (
+            float(number) != number and number == number):
+        raise ArgumentError(f"{pipeline}: {name} is {value!r:.60}, no number that float64 holds",
+                            fix=f"Pass {name}=… as a float.")
+    return float(number)
 
 
 def _nesting(text: Any) -> g.Structure:

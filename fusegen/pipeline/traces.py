@@ -169,8 +169,6 @@ class Traces:
     ) -> Variants:
         """What runs for arrays of these types. Raises what is wrong with the text."""
         with steady():
-            if choices.fixed:
-                return self._alone(dtypes, constants, choices)
             traced = self.varied(frozenset(dtypes), constants)
             key = (traced.digest, traced.graph.guards, tuple(dtypes.items()), choices)
             if self.alone.get(key):

@@ -48,7 +48,6 @@ class Choices:
     target: Target | None = None
     deterministic: bool = False  # may the tree of a row depend on its length and place alone?
     tune: bool = False  # is the schedule measured, for the shape compiled for?
-    fixed: bool = False  # are all constants part of the kernel?
 
 
 @dataclass

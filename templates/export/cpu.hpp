@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstring>
 #include <exception>
 #include <vector>
 
@@ -12,8 +13,8 @@
 
 namespace fusegen {
 
-// A word of a kernel's struct Arrays. index: of the array.
-struct Slot { enum What : uint8_t { address, stride, columns, zero } what; int index; };
+// A word of a kernel's struct Arrays. index: of the array, or of the scalar, which the word begins with.
+struct Slot { enum What : uint8_t { address, stride, columns, zero, float32, float64 } what; int index; };
 
 struct Launch { Step step; std::vector<Slot> slots; };
 
@@ -25,8 +26,17 @@ struct Program { std::vector<Launch> launches; std::vector<Between> between; };
 // Code for processors of one kind; a list has the one that asks for most first.
 struct Level { const char* needs; bool (*runs)(); const Program& (*program)(); };
 
-inline bool run_launch(const Launch& launch, const Given* given, int64_t n_rows, int64_t n_cols,
-                       int64_t piece, int most)
+template <typename T>
+int64_t word_of(double number)
+{
+    const T rounded = static_cast<T>(number);
+    int64_t word = 0;
+    std::memcpy(&word, &rounded, sizeof rounded);
+    return word;
+}
+
+inline bool run_launch(const Launch& launch, const Given* given, const double* scalars, int64_t n_rows,
+                       int64_t n_cols, int64_t piece, int most)
 {
     std::vector<int64_t> words;
     for (const Slot& slot : launch.slots) switch (slot.what) {
@@ -34,6 +44,8 @@ inline bool run_launch(const Launch& launch, const Given* given, int64_t n_rows,
         case Slot::stride: words.push_back(n_rows > 1 ? given[slot.index].stride : 0); break;
         case Slot::columns: words.push_back(n_cols); break;
         case Slot::zero: words.push_back(0); break;
+        case Slot::float32: words.push_back(word_of<float>(scalars[slot.index])); break;
+        case Slot::float64: words.push_back(word_of<double>(scalars[slot.index])); break;
     }
     if (n_rows < most && n_cols > piece)
         return run_pieces(launch.step, words.data(), n_rows, n_cols, piece, most);
@@ -42,8 +54,8 @@ inline bool run_launch(const Launch& launch, const Given* given, int64_t n_rows,
     return run_rows(launch.step, words.data(), 0, n_rows, n_cols, threads);
 }
 
-inline bool run_program(const Program& program, int n_parameters, const Given* given, int64_t n_rows,
-                        int64_t n_cols, int64_t piece, int threads)
+inline bool run_program(const Program& program, int n_parameters, const Given* given, const double* scalars,
+                        int64_t n_rows, int64_t n_cols, int64_t piece, int threads)
 {
     std::vector<Given> arrays(given, given + n_parameters);
     std::vector<std::unique_ptr<Room>> rooms;
@@ -55,24 +67,26 @@ inline bool run_program(const Program& program, int n_parameters, const Given* g
         arrays.push_back({rooms.back()->start, width});
     }
     for (const Launch& launch : program.launches)
-        if (!run_launch(launch, arrays.data(), n_rows, n_cols, piece, threads)) return false;
+        if (!run_launch(launch, arrays.data(), scalars, n_rows, n_cols, piece, threads)) return false;
     return true;
 }
 
 // threads: at most so many; 0: as many as the process may have.
-inline int on_cpu(const Text& text, const Type* types, const std::vector<Level>& levels, const Given* given,
-                  int64_t n_rows, int64_t n_cols, int64_t piece, int threads)
+inline int on_cpu(const Text& text, const Variant& variant, const std::vector<Level>& levels, const Given* given,
+                  const double* constants, int64_t n_rows, int64_t n_cols, int64_t piece, int threads)
 {
+    double scalars[kMost];
     int status = check_columns(text, n_rows, n_cols);
+    if (!status) status = check_constants(text, variant, constants, scalars);
     if (status || n_rows == 0) return status;
-    status = check_arrays(text, types, given, n_rows, n_cols);
+    status = check_arrays(text, variant.types, given, n_rows, n_cols);
     if (status) return status;
     if (threads < 0) return fail(kBadArgument, "%s: threads is %d, not 0 or more", text.name, threads);
     for (const Level& level : levels)
         if (level.runs()) try {
                 const bool small = static_cast<__int128>(n_rows) * n_cols < 2 * kPartElements;
                 const int most = small ? 1 : threads ? threads : team();
-                if (run_program(level.program(), text.n_parameters, given, n_rows, n_cols, piece,
+                if (run_program(level.program(), text.n_parameters, given, scalars, n_rows, n_cols, piece,
                                 most < 256 ? most : 256))
                     return kOk;
                 return fail(kNoMemory, "%s: there is no memory for %lld rows", text.name,

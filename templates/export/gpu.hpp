@@ -11,9 +11,10 @@ namespace fusegen {
 // A kernel, as its launcher takes it.
 struct Entry {
     int64_t most_rows, least_columns, most_columns;  // that it was chosen for; 0: any number
-    const char* (*unmet)(const Given* given, int64_t n_rows, int64_t n_cols);  // null: all holds
+    const char* (*unmet)(const Given* given, const double* scalars, int64_t n_rows, int64_t n_cols);  // null: all holds
     int (*workspace)(int64_t n_rows, int64_t n_cols, size_t* bytes);
-    int (*launch)(const Given* given, int64_t n_rows, int64_t n_cols, void* workspace, void* stream);
+    int (*launch)(const Given* given, const double* scalars, int64_t n_rows, int64_t n_cols, void* workspace,
+                  void* stream);
 };
 
 // Those for one architecture (90) and what is newer, in the order in which they are tried.
@@ -65,8 +66,8 @@ int on_gpu_of(int wanted, const Text& text, Work work)
     return status;
 }
 
-inline int launch(const Text& text, const Entry& entry, const Given* given, int64_t n_rows, int64_t n_cols,
-                  size_t bytes, void* stream)
+inline int launch(const Text& text, const Entry& entry, const Given* given, const double* scalars, int64_t n_rows,
+                  int64_t n_cols, size_t bytes, void* stream)
 {
     const Driver& cuda = driver();
     uint64_t room = 0;
@@ -74,17 +75,19 @@ inline int launch(const Text& text, const Entry& entry, const Given* given, int6
         if (const int error = cuda.take(&room, bytes, stream))
             return error == 2 ? fail(kNoMemory, "%s: the GPU has no %zu bytes beside the arrays", text.name, bytes)
                               : refused(text, "asking for memory", error);
-    const int error = entry.launch(given, n_rows, n_cols, reinterpret_cast<void*>(room), stream);
+    const int error = entry.launch(given, scalars, n_rows, n_cols, reinterpret_cast<void*>(room), stream);
     if (bytes) cuda.give(room, stream);  // when all that was queued before has run
     return error ? refused(text, "launching", error) : kOk;
 }
 
-inline int on_gpu(const Text& text, const Type* types, const std::vector<const Code*>& codes, const Given* given,
-                  int64_t n_rows, int64_t n_cols, void* stream)
+inline int on_gpu(const Text& text, const Variant& variant, const std::vector<const Code*>& codes,
+                  const Given* given, const double* constants, int64_t n_rows, int64_t n_cols, void* stream)
 {
+    double scalars[kMost];
     int status = check_columns(text, n_rows, n_cols), arch = 0;
+    if (!status) status = check_constants(text, variant, constants, scalars);
     if (status || n_rows == 0) return status;
-    status = check_arrays(text, types, given, n_rows, n_cols);
+    status = check_arrays(text, variant.types, given, n_rows, n_cols);
     if (!status) status = arch_here(text, &arch);
     if (status) return status;
     const Code* code = nullptr;
@@ -100,13 +103,13 @@ inline int on_gpu(const Text& text, const Type* types, const std::vector<const C
         if ((entry.most_rows && n_rows > entry.most_rows) || n_cols < entry.least_columns ||
             (entry.most_columns && n_cols > entry.most_columns))
             continue;
-        if (const char* why = entry.unmet(given, n_rows, n_cols)) {
+        if (const char* why = entry.unmet(given, scalars, n_rows, n_cols)) {
             unmet = why;
             continue;
         }
         size_t bytes = 0;
         error = entry.workspace(n_rows, n_cols, &bytes);  // does it fit this GPU?
-        if (!error) return launch(text, entry, given, n_rows, n_cols, bytes, stream);
+        if (!error) return launch(text, entry, given, scalars, n_rows, n_cols, bytes, stream);
     }
     if (error) return refused(text, "no kernel fits this GPU", error);
     return fail(kBadShape, "%s: no kernel takes %lld rows of %lld columns; the last asks for: %s", text.name,

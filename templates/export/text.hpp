@@ -1,14 +1,16 @@
 // What an exported library knows of its pipeline, and what every call is checked for.
 #pragma once
 
+#include <cmath>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 namespace fusegen {
 
-enum Status : int { kOk, kBadArgument, kBadShape, kNotHere, kNoMemory, kDriver };
+enum Status : int { kOk, kBadArgument, kBadShape, kNotHere, kNoMemory, kDriver, kBadConstant };
 
 // Why this thread's last call failed.
 inline thread_local char complaint[512] = "";
@@ -48,13 +50,51 @@ struct Text {
     int n_parameters;
     const Rule* rules;
     int n_rules;
+    const char* const* constants;  // numbers that come with a call
+    int n_constants;
+};
+
+// The text with types.
+struct Variant {
+    const Type* types;
+    // What kernels get of the constants; what does not hold of them, or null.
+    const char* (*numbers)(const double* constants, double* scalars);
 };
 
 struct Given { const void* at; int64_t stride; };  // elements from one row to the next
 
-constexpr int kMostParameters = 64;
+constexpr int kMost = 64;  // arrays, constants, scalars
 
 // ---- checks ----
+
+// Of constants, as Python computes them; what it would raise is noted.
+inline bool within(double value, double low, double high) { return value >= low && value <= high; }
+
+inline bool same(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b); }
+
+inline double quotient(double a, double b, bool& wrong)
+{
+    wrong = wrong || b == 0;
+    return a / b;
+}
+
+inline double power(double a, double b, bool& wrong)
+{
+    const double found = std::pow(a, b);
+    wrong = wrong || (std::isfinite(a) && std::isfinite(b) && !std::isfinite(found));
+    return found;
+}
+
+inline int check_constants(const Text& text, const Variant& variant, const double* constants, double* scalars)
+{
+    const char* wanted = variant.numbers(constants, scalars);
+    if (!wanted) return kOk;
+    char told[256] = "";
+    for (int i = 0, at = 0; i < text.n_constants && at < static_cast<int>(sizeof told); ++i)
+        at += std::snprintf(told + at, sizeof told - at, "%s%s is %.17g", i ? ", " : "", text.constants[i],
+                            constants[i]);
+    return fail(kBadConstant, "%s: %s; exported for %s", text.name, told, wanted);
+}
 
 // The bytes of an array: [first, end), in pieces of `row` bytes that are `step` apart.
 struct Extent { __int128 first, end, step, row; };
@@ -92,7 +132,7 @@ inline int check_columns(const Text& text, int64_t n_rows, int64_t n_cols)
 // Null and unaligned pointers, rows that overlap, and memory that is both read and written.
 inline int check_arrays(const Text& text, const Type* types, const Given* given, int64_t n_rows, int64_t n_cols)
 {
-    Extent extents[kMostParameters];
+    Extent extents[kMost];
     for (int i = 0; i < text.n_parameters; ++i) {
         const Parameter& p = text.parameters[i];
         if (!given[i].at) return fail(kBadArgument, "%s: %s is null", text.name, p.name);

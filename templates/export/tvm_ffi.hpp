@@ -1,4 +1,4 @@
-// The same calls by tvm-ffi's ABI, with tensors: f(inputs…, results…[, threads]). Its library is asked
+// The same calls by tvm-ffi's ABI, with tensors: f(inputs…, results…, constants…[, threads]). Its library is asked
 // for the stream and told of errors where the process has it; nothing is linked.
 //
 // Layouts: apache-tvm-ffi's c_api.h (TVMFFIAny, TVMFFIObject) and DLPack's dlpack.h (DLTensor).
@@ -28,17 +28,17 @@ struct Tensor {  // DLTensor
 struct Any {  // TVMFFIAny
     int32_t kind;
     uint32_t padding;
-    union { int64_t number; void* pointer; };
+    union { int64_t number; double real; void* pointer; };
 };
-constexpr int32_t kNone = 0, kInt = 1, kTensorPointer = 7, kTensorObject = 70;
+constexpr int32_t kNone = 0, kInt = 1, kFloat = 3, kTensorPointer = 7, kTensorObject = 70;
 
 struct Object { uint64_t count; int32_t kind; uint32_t padding; void (*deleter)(void*, int); };
 
 // One of the library's variants at one place.
 struct Code {
     int32_t device;
-    const Type* types;
-    int (*call)(const Given* given, int64_t n_rows, int64_t n_cols, int threads, Device device, void* stream);
+    const Variant& variant;
+    int (*call)(const Given* given, const double* constants, int64_t n_rows, int64_t n_cols, int threads, Device device, void* stream);
 };
 
 // A function of tvm-ffi's own library; null: the process does not have it.
@@ -130,9 +130,10 @@ inline int given_of(const Text& text, const Parameter& p, const Tensor& t, Sizes
     return kOk;
 }
 
-inline int call_on(const Text& text, const Code& code, const Tensor* const* tensors, int threads, Device device)
+inline int call_on(const Text& text, const Code& code, const Tensor* const* tensors, const double* constants,
+                   int threads, Device device)
 {
-    Given given[kMostParameters];
+    Given given[kMost];
     Sizes sizes;
     for (int i = 0; i < text.n_parameters; ++i)
         if (given_of(text, text.parameters[i], *tensors[i], sizes, &given[i])) return raise("ValueError");
@@ -143,23 +144,42 @@ inline int call_on(const Text& text, const Code& code, const Tensor* const* tens
     void* stream = nullptr;
     if (device.type == kCuda)
         if (const auto ask = found<void* (*)(int32_t, int32_t)>("TVMFFIEnvGetStream")) stream = ask(kCuda, device.id);
-    switch (code.call(given, sizes.n_rows, sizes.n_cols, threads, device, stream)) {
+    switch (code.call(given, constants, sizes.n_rows, sizes.n_cols, threads, device, stream)) {
         case kOk: return 0;
-        case kBadArgument: case kBadShape: return raise("ValueError");
+        case kBadArgument: case kBadShape: case kBadConstant: return raise("ValueError");
         case kNoMemory: return raise("MemoryError");
         default: return raise("RuntimeError");
     }
 }
 
+inline bool number_of(const Any& any, double* found)
+{
+    if (any.kind == kFloat) return *found = any.real, true;
+    if (any.kind != kInt) return false;
+    *found = static_cast<double>(any.number);
+    return static_cast<__int128>(*found) == any.number;  // a double holds it
+}
+
+inline int miscounted(const Text& text, int32_t n_args)
+{
+    const char* numbers = text.n_constants ? ", then the constants of its header" : "";
+    fail(kBadArgument, "%s: called with %d arguments; it takes %d tensors, results last%s, and a number of threads",
+         text.name, n_args, text.n_parameters, numbers);
+    return raise("TypeError");
+}
+
 inline int call(const Text& text, const std::vector<Code>& codes, const Any* args, int32_t n_args, Any* result)
 {
-    const int n = text.n_parameters;
-    if (n_args < n || n_args > n + 1 || (n_args > n && args[n].kind != kInt)) {
-        fail(kBadArgument, "%s: called with %d arguments; it takes %d tensors, results last, and a number of threads",
-             text.name, n_args, n);
-        return raise("TypeError");
-    }
-    const Tensor* tensors[kMostParameters];
+    const int n = text.n_parameters, last = n + text.n_constants;
+    if (n_args < last || n_args > last + 1 || (n_args > last && args[last].kind != kInt))
+        return miscounted(text, n_args);
+    double constants[kMost];
+    for (int i = n; i < last; ++i)
+        if (!number_of(args[i], &constants[i - n])) {
+            fail(kBadArgument, "%s: %s is no number that a double holds", text.name, text.constants[i - n]);
+            return raise("TypeError");
+        }
+    const Tensor* tensors[kMost];
     for (int i = 0; i < n; ++i)
         if (!(tensors[i] = tensor_of(args[i]))) {
             fail(kBadArgument, "%s: %s is no tensor", text.name, text.parameters[i].name);
@@ -174,17 +194,17 @@ inline int call(const Text& text, const std::vector<Code>& codes, const Any* arg
         }
     if (device.type == kCudaManaged) device.type = kCuda;
     if (device.type == kCudaHost) device.type = kCpu;
-    const int64_t asked = n_args > n ? args[n].number : 0;
+    const int64_t asked = n_args > last ? args[last].number : 0;
     const int threads = static_cast<int>(asked < -4096 ? -4096 : asked > 4096 ? 4096 : asked);
     bool here = false;
     for (const Code& code : codes) {
         if (code.device != device.type) continue;
         here = true;
         bool fits = true;
-        for (int i = 0; i < n; ++i) fits = fits && is(code.types[i], *tensors[i]);
+        for (int i = 0; i < n; ++i) fits = fits && is(code.variant.types[i], *tensors[i]);
         if (!fits) continue;
         *result = Any{kNone, 0, {0}};
-        return call_on(text, code, tensors, threads, device);
+        return call_on(text, code, tensors, constants, threads, device);
     }
     if (here) fail(kBadArgument, "%s: not exported for tensors of these types; see its header", text.name);
     else fail(kBadArgument, "%s: not exported for tensors on this kind of device", text.name);

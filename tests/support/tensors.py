@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from typing import Any
 
 CPU, CUDA = 1, 2
-NONE, INT, TENSOR = 0, 1, 7
+NONE, INT, BOOL, FLOAT, TENSOR = 0, 1, 2, 3, 7
 
 
 class Tensor(ctypes.Structure):
@@ -46,11 +47,18 @@ def of_array(array: Any, offset: int = 0) -> Tensor:
 
 
 def called(function: Any, *arguments: Any) -> int:
-    """What the function returns for tensors and whole numbers."""
+    """What the function returns for tensors and numbers."""
     anys = (Any_ * len(arguments))()
     for one, given in zip(anys, arguments, strict=True):
-        whole = isinstance(given, int)
-        one.kind, one.value = (INT, given) if whole else (TENSOR, ctypes.addressof(given))
+        match given:
+            case bool():
+                one.kind, one.value = BOOL, given
+            case int():
+                one.kind, one.value = INT, given
+            case float():
+                one.kind, one.value = FLOAT, *struct.unpack("<q", struct.pack("<d", given))
+            case _:
+                one.kind, one.value = TENSOR, ctypes.addressof(given)
     result = Any_(-1, 0, 7)
     status = int(function(None, anys, len(arguments), ctypes.byref(result)))
     assert status or (result.kind, result.padding, result.value) == (NONE, 0, 0)

@@ -46,8 +46,9 @@ def exported_targets(names: tuple[str, ...]) -> tuple[CpuTarget, ...]:
 
 def place() -> Place:
     def call(table: str) -> str:
-        types = f"{table.removesuffix('_cpu')}_types"
-        return f"on_cpu(text, {types}, {table}, given, n_rows, n_cols, {PIECE_COLUMNS}, threads)"
+        variant = f"{table.removesuffix('_cpu')}_variant"
+        return (f"on_cpu(text, {variant}, {table}, given, constants, n_rows, n_cols, "
+                f"{PIECE_COLUMNS}, threads)")
 
     return Place(
         name="cpu", header="cpu.hpp", argument="int threads",
@@ -88,7 +89,7 @@ def part(text: Text, target: CpuTarget, wish: Wish) -> Part:
     view = LevelView(
         target=target.name, runs=f"{name}_runs", program=f"{name}_program",
         condition=" && ".join(f'__builtin_cpu_supports("{f}")' for f in asked) or "true",
-        kernels=tuple(_kernel_view(k, program, wish.order) for k in program.kernels),
+        kernels=tuple(_kernel_view(k, program, wish) for k in program.kernels),
         between=tuple(f"{{Shape::{p.shape}, {p.dtype.itemsize}}}" for p in program.workspace),
     )
     features = ", ".join(f.upper() for level in _levels(target) for f in _ASKED[level])
@@ -102,8 +103,6 @@ def part(text: Text, target: CpuTarget, wish: Wish) -> Part:
         record={"target": target.name, "lanes": schedule.lanes, "chunk": schedule.chunk,
                 "program": encoded(program).decode()},
     )
-
-
 
 
 def _levels(target: CpuTarget) -> list[str]:
@@ -124,15 +123,15 @@ def _renamed(program: Program, stem: str, suffix: str) -> Program:
 # ---- what C++ has to know of a kernel's entry points: see templates/cpu/partials/entries ----
 
 
-def _kernel_view(kernel: Kernel, program: Program, order: tuple[str, ...]) -> KernelView:
+def _kernel_view(kernel: Kernel, program: Program, wish: Wish) -> KernelView:
     declared = tuple(_declared(kernel))
     sweeps = ", ".join(_sweep(kernel, s) for s in kernel.sweeps)
     scratch = f"{kernel.name}_scratch_bytes" if any(map(_holds, kernel.sweeps)) else "nullptr"
     begin = f"{kernel.name}_begin" if kernel.prelude else "nullptr"
     known = f"{kernel.name}_known_bytes()" if _knows(kernel) else "0"
     step = f"{{{kernel.name}_rows, {scratch}, {begin}, {known}, {{}}, {{{sweeps}}}}}"
-    every = (*order, *(p.name for p in program.workspace))
-    return KernelView(declared, step, tuple(_slots(kernel, every)))
+    every = (*wish.order, *(p.name for p in program.workspace))
+    return KernelView(declared, step, tuple(_slots(kernel, every, wish.scalars)))
 
 
 def _declared(kernel: Kernel) -> Iterator[str]:
@@ -168,9 +167,14 @@ def _holds(sweep: Sweep) -> bool:
     return not sweep.monoid.is_empty
 
 
-def _slots(kernel: Kernel, order: tuple[str, ...]) -> Iterator[str]:
+def _slots(
+    kernel: Kernel, order: tuple[str, ...], scalars: tuple[str, ...]
+) -> Iterator[str]:
     """The struct Arrays, word by word: see table.py."""
     for param in kernel.params:
+        if param.shape == "scalar":
+            yield f"{{Slot::{param.dtype.name}, {scalars.index(param.name)}}}"
+            continue
         yield f"{{Slot::address, {order.index(param.name)}}}"
         if param.shape in ("element", "row"):
             yield f"{{Slot::stride, {order.index(param.name)}}}"

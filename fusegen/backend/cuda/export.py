@@ -36,8 +36,8 @@ def exported_targets(names: tuple[str, ...]) -> tuple[CudaTarget, ...]:
 
 def place() -> Place:
     def call(table: str) -> str:
-        types = f"{table.removesuffix('_cuda')}_types"
-        return f"on_gpu(text, {types}, {table}, given, n_rows, n_cols, stream)"
+        variant = f"{table.removesuffix('_cuda')}_variant"
+        return f"on_gpu(text, {variant}, {table}, given, constants, n_rows, n_cols, stream)"
 
     return Place(
         name="cuda", header="gpu.hpp", argument="void* stream",
@@ -126,7 +126,7 @@ def part(text: Text, target: CudaTarget, wish: Wish) -> Part:
         views.append(KernelView(
             name=name, symbols=tuple(n.symbol for n in launches(program, schedule)),
             image=image.name, host=host_source(program, schedule, name, runtime=False),
-            arguments=given_as(program, wish.order)))
+            arguments=given_as(program, wish.order, wish.scalars)))
     arch = int(target.arch[3:])
     unit = render("export/cuda_entries.cpp.j2", {
         "about": f"{wish.symbols} of {wish.variant} for {target.arch} and newer, by fusegen",
@@ -138,4 +138,4 @@ def part(text: Text, target: CudaTarget, wish: Wish) -> Part:
         units=(Unit(f"{stem}.cpp", unit, holds=holds),), symbols=(),
         images=tuple(images.values()), needs=f"{target.arch} or newer",
         record={"target": target.arch, "function": f"{wish.symbols}_{wish.variant}_cuda",
-                "order": list(wish.order), "program": encoded(text.program()).decode()})
+                "order": list(wish.order), "constants": list(wish.constants), "program": encoded(text.program()).decode()})

@@ -28,7 +28,8 @@ Cancelled = Callable[[], bool]
 # threads of its own sleep in it.
 _LINKED = ("-shared", "-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,--as-needed")
 _OWN = ("-static-libstdc++", "-static-libgcc")
-_THREADS = ("-pthread",)
+# Constants are computed as Python computes them: every operation rounds.
+_PLAIN = ("-pthread", "-ffp-contract=off")
 
 
 def write(library: Library, folder: Path) -> Path:
@@ -69,7 +70,7 @@ def _objects(
     images: Mapping[str, bytes],
 ) -> list[bytes]:
     """Every unit compiled: the library's own, for any processor, comes first."""
-    main = (f"src/{library.package}.cpp", _THREADS)
+    main = (f"src/{library.package}.cpp", _PLAIN)
     every = [main, *((f"src/{u.name}", u.flags) for u in library.units)]
     shared = [t for n, t in texts.items() if n.endswith((".hpp", ".h"))]
     held = {u.name: [hashlib.sha256(images[n]).hexdigest() for n in u.holds]

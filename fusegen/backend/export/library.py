@@ -8,13 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.backend.emit.render import render
+from fusegen.backend.export.constants import Constant, check_of, scalars_of
 from fusegen.backend.export.opened import called
 from fusegen.backend.export.spelled import argument, c_string, declared, type_text
 from fusegen.backend.exported import Part, Place, Unit
 from fusegen.backend.own_files import template_root
+from fusegen.ir import graph as g
 from fusegen.ir.errors import InternalError
 from fusegen.ir.kernel import Param
+from fusegen.ir.varying import Guard
 from fusegen.ir.version import __version__
+
+MOST_GIVEN = 64
+"""Arrays that a function takes, and scalars: text.hpp's kMost."""
 
 _LONGEST = 2**62
 
@@ -31,19 +37,23 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """The text with types: its arrays as kernels have them, and code by place."""
+    """The text with types: its arrays as kernels have them, what it asks of constants, and code by
+    place."""
 
     label: str
+    graph: g.Graph
     params: tuple[Param, ...]
+    guards: tuple[Guard, ...]
     parts: tuple[tuple[Place, tuple[Part, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A pipeline's, with its constants."""
+    """A pipeline's."""
 
     name: str  # plain: begins the names of functions and files
     about: tuple[str, ...]
+    constants: tuple[Constant, ...]  # that come with calls
     rules: tuple[Rule, ...]
     variants: tuple[Variant, ...]
     record: Mapping[str, Any]  # what `fusegen.load` needs beside the parts
@@ -84,7 +94,7 @@ class Library:
         for variant in self.variants:
             for one, _ in variant.parts:
                 if place is None or place.name == one.name:
-                    yield Function.of(self.name, variant, one)
+                    yield Function.of(self, variant, one)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +104,22 @@ class Function:
     name: str
     arguments: tuple[str, ...]
     given: tuple[str, ...]  # structs Given
+    constants: tuple[str, ...]
     call: str
 
     @classmethod
-    def of(cls, name: str, variant: Variant, place: Place) -> Function:
+    def of(cls, library: Library, variant: Variant, place: Place) -> Function:
         arguments: list[str] = []
         for p in variant.params:
             arguments.append(declared(p))
             if p.shape == "element":
                 arguments.append(f"int64_t {_stride(p)}")
-        return cls(f"{name}_{variant.label}_{place.name}",
-                   (*arguments, "int64_t n_rows", "int64_t n_cols", place.argument),
+        numbers = tuple(c.argument for c in library.constants)
+        return cls(f"{library.name}_{variant.label}_{place.name}",
+                   (*arguments, *(f"double {n}" for n in numbers), "int64_t n_rows",
+                    "int64_t n_cols", place.argument),
                    tuple(f"{{{argument(p.name)}, {_given_stride(p)}}}" for p in variant.params),
-                   place.call(f"{variant.label}_{place.name}"))
+                   numbers, place.call(f"{variant.label}_{place.name}"))
 
 
 def _stride(param: Param) -> str:
@@ -123,7 +136,7 @@ def _given_stride(param: Param) -> str:
         case "row" | "list":
             return str(param.step)
         case "states" | "scalar":
-            raise InternalError(f"{param.name}: a library takes neither states nor scalars")
+            raise InternalError(f"{param.name} is no array of a library")
 
 
 def texts(library: Library) -> Iterator[tuple[str, str]]:
@@ -155,6 +168,8 @@ def headers() -> Iterator[tuple[str, str]]:
 def _printed(library: Library) -> dict[str, Any]:
     tables = [
         {"label": v.label, "types": [type_text(p.dtype) for p in v.params],
+         "checks": [check_of(guard, library.constants) for guard in v.guards],
+         "scalars": list(scalars_of(v.graph, library.constants)),
          "tables": [place.table(f"{v.label}_{place.name}", tuple(p.entry for p in parts))
                     for place, parts in v.parts]}
         for v in library.variants
@@ -163,14 +178,15 @@ def _printed(library: Library) -> dict[str, Any]:
               "parts": [{"variant": v.label, "backend": place.name, **part.record}
                         for v in library.variants for place, parts in v.parts for part in parts]}
     return {
-        "about": [*library.about, "", *_arguments(library.params)],
+        "about": [*library.about, "", *_arguments(library.params), *_numbers(library)],
+        "constants": ["".join(c_string(c.name, 1000)) for c in library.constants],
         "guard": f"FUSEGEN_{library.name.upper()}_H", "macro": library.name.upper(),
         "includes": [*(p.header for p in library.places), "tvm_ffi.hpp"], "parts": library.parts,
         "parameters": library.params, "variants": tables, "symbols": library.symbols,
         "rules": [{"least": r.least, "most": f"INT64_C({r.most})", "multiple": r.multiple,
                    "why": "".join(c_string(r.why, 1000))} for r in library.rules],
         "functions": list(library.functions()),
-        "codes": [{"device": place.device, "types": f"{v.label}_types",
+        "codes": [{"device": place.device, "variant": f"{v.label}_variant",
                    "call": place.tensors(f"{v.label}_{place.name}")}
                   for v in library.variants for place, _ in v.parts],
         "places": [{"about": p.about, "functions": list(library.functions(p))}
@@ -188,3 +204,11 @@ def _arguments(params: Iterable[Param]) -> Iterator[str]:
         shape = {"element": "n_rows rows of n_cols", "per_column": "n_cols, the same in every row",
                  "row": "n_rows, one a row", "list": f"n_rows lists of {p.k}"}[p.shape]
         yield f"  {argument(p.name)}: {shape}{', written' if p.output else ''}"
+
+
+def _numbers(library: Library) -> Iterator[str]:
+    """What it says of constants."""
+    for c in library.constants:
+        asked = dict.fromkeys(guard.said for v in library.variants for guard in v.guards
+                              if c.name in guard.names)
+        yield f"  {c.argument}: a number; {', '.join([*asked, f'{c.usual!r} at the export'])}"

@@ -9,14 +9,15 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.kernel import Param
 
 # Names in functions that parameters stand in, C's own beside C++'s, and what compilers define.
-_TAKEN = frozenset(["given", "i386", "linux", "on_cpu", "on_gpu", "parameters", "restrict",
-                    "rules", "stream", "text", "threads", "unix"])
+_TAKEN = frozenset(["constant_names", "constants", "given", "i386", "linux", "on_cpu", "on_gpu",
+                    "parameters", "restrict", "rules", "stream", "text", "threads", "unix"])
+_ENDS = ("_types", "_numbers", "_variant", "_cpu", "_cuda")
 _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}  # of DLPack
 
 
 def argument(name: str) -> str:
     """A parameter of a kernel as a parameter of C's."""
-    return f"{name}_" if name in _TAKEN or name.endswith(("_types", "_cpu", "_cuda")) else name
+    return f"{name}_" if name in _TAKEN or name.endswith(_ENDS) else name
 
 
 def declared(param: Param) -> str:

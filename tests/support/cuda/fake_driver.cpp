@@ -1,7 +1,7 @@
 // A CUDA driver that launches nothing: it notes what it is asked for, line by line.
 //
 // FAKE_ARCH: the GPU's, 90 unless said. FAKE_FITS: blocks that a multiprocessor holds, or clusters.
-// FAKE_LAUNCH: what a launch returns.
+// FAKE_LAUNCH: what a launch returns. FAKE_NUMBER: which argument of a kernel is a float to be noted.
 
 #include <cstdint>
 #include <cstdio>
@@ -75,6 +75,7 @@ int cuLaunchKernelEx(const Config* c, void* function, void** arguments, void**)
     note("launch %s grid %u block %u shared %u cluster %u stream %llu x %llx", static_cast<std::string*>(function)->c_str(),
          c->grid[0], c->block[0], c->shared, cluster, (unsigned long long)(uintptr_t)c->stream,
          *static_cast<unsigned long long*>(arguments[0]));
+    if (const int at = number("FAKE_NUMBER", 0)) note("number %a", static_cast<double>(*static_cast<float*>(arguments[at])));
     return number("FAKE_LAUNCH", 0);
 }
 int cuMemsetD8Async(uint64_t, unsigned char value, size_t bytes, void*) { return note("fill %d %zu", value, bytes); }

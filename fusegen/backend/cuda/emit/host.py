@@ -94,16 +94,22 @@ def host_source(
     })
 
 
-def given_as(program: Program, order: tuple[str, ...]) -> tuple[str, ...]:
-    """A launcher's arrays and strides, out of structs `Given`: `g`, in this order of names."""
+def given_as(
+    program: Program, order: tuple[str, ...], scalars: tuple[str, ...]
+) -> tuple[str, ...]:
+    """A launcher's arrays and strides, out of structs `Given`: `g`, in this order of names; and its
+    scalars, out of doubles: `s`."""
     every = (*program.inputs, *program.outputs)
-    places = [f"g[{order.index(p.name)}]" for p in every]
-    arrays = (f"static_cast<const {C_TYPES[p.dtype.name]}*>({g}.at)" for p, g in
-              zip(every, places, strict=True))
-    writable = (f"const_cast<{C_TYPES[p.dtype.name]}*>({a})" if p.output else a
-                for p, a in zip(every, arrays, strict=True))
-    return (*writable, *(f"{g}.stride" for p, g in zip(every, places, strict=True)
-                         if p.shape == "element"))
+
+    def spelled(p: Param) -> str:
+        kind = C_TYPES[p.dtype.name]
+        if p.shape == "scalar":
+            return f"static_cast<{kind}>(s[{scalars.index(p.name)}])"
+        array = f"static_cast<const {kind}*>(g[{order.index(p.name)}].at)"
+        return f"const_cast<{kind}*>({array})" if p.output else array
+
+    return (*map(spelled, every),
+            *(f"g[{order.index(p.name)}].stride" for p in every if p.shape == "element"))
 
 
 def _strides(param: Param, strips: bool) -> tuple[str, ...]:

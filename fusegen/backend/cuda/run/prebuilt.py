@@ -10,6 +10,7 @@ from fusegen.backend.backend import Progress
 from fusegen.backend.cuda.run.device import bind_context, device_index
 from fusegen.backend.cuda.run.driver import driver
 from fusegen.backend.cuda.run.families import cupy_family
+from fusegen.backend.exported import number_name
 from fusegen.backend.words import word
 from fusegen.ir.codec import decoded
 from fusegen.ir.errors import BackendError
@@ -28,6 +29,8 @@ class PrebuiltExecutable:
         types: list[Any] = []
         for p in self._params:
             types += [ctypes.c_void_p] + [ctypes.c_int64] * (p.shape == "element")
+        self._numbers = [number_name(n) for n in record["constants"]]
+        types += [ctypes.c_double for _ in self._numbers]
         types += [ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
         self._function = library.function(record["function"], *types, result=ctypes.c_int)
         self._error = library.function(f"{name}_error", result=ctypes.c_char_p)
@@ -39,12 +42,13 @@ class PrebuiltExecutable:
         progress: Progress | None = None,
     ) -> None:
         """Queue the launches on CuPy's current stream; arrays: CuPy's."""
-        words: list[int] = []
+        words: list[int | float] = []
         for p in self._params:
             array = arrays[p.name]
             words.append(word(array))
             if p.shape == "element":
                 words.append(array.strides[0] // array.itemsize if n_rows > 1 else n_cols)
+        words += [float(arrays[n]) for n in self._numbers]
         bind_context()
         stream = cupy_family().stream(device_index())
         if self._function(*words, n_rows, n_cols, stream):
