@@ -154,8 +154,8 @@ def _graph(record: Mapping[str, Any], label: str) -> g.Graph:
         g.Input(n, g.Axis.SCALAR, nowhere, _formula(formula)): kernel
         for n, kernel, formula in record["scalars"][label]}
     return g.Graph(
-        name=record["name"], loc=nowhere, inputs=g.arrays_in(arrays), nodes=tuple(scalars), outputs=(),
-        output_names=(), structure=_nesting(record["structure"]), named=frozenset(),
+        name=record["name"], loc=nowhere, inputs=g.arrays_in(arrays), nodes=tuple(scalars),
+        outputs=(), output_names=(), structure=_nesting(record["structure"]), named=frozenset(),
         names={**arrays, **scalars}, constants=(), varying=frozenset(record["numbers"]),
         guards=tuple(Guard(question, tuple(map(_formula, args)), answer)
                      for question, args, answer in record["guards"][label]))

@@ -138,4 +138,5 @@ def part(text: Text, target: CudaTarget, wish: Wish) -> Part:
         units=(Unit(f"{stem}.cpp", unit, holds=holds),), symbols=(),
         images=tuple(images.values()), needs=f"{target.arch} or newer",
         record={"target": target.arch, "function": f"{wish.symbols}_{wish.variant}_cuda",
-                "order": list(wish.order), "constants": list(wish.constants), "program": encoded(text.program()).decode()})
+                "order": list(wish.order), "constants": list(wish.constants),
+                "program": encoded(text.program()).decode()})
