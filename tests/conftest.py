@@ -53,9 +53,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture(scope="session", autouse=True)
 def shared_bytecode() -> Iterator[None]:
     """Processes that tests start read each other's bytecode, wherever Python may write none."""
+    kept = sys.pycache_prefix or str(built.folder() / "bytecode")
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-        patch.setenv("PYTHONPYCACHEPREFIX", str(built.folder() / "bytecode"))
+        patch.setenv("PYTHONPYCACHEPREFIX", kept)
         yield
 
 

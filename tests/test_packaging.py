@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -73,3 +76,27 @@ def test_a_wheel_for_a_platform_brings_the_helper(wheel: Path, tmp_path: Path) -
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "served by compiled code, prebuilt"
+
+
+OTHERWISE = {"cupy": "cupy-cuda12x", "tvm_ffi": "apache-tvm-ffi", "jax_tvm_ffi": "jax-tvm-ffi"}
+
+
+def test_where_all_tests_run_nothing_is_missing() -> None:
+    """What tests ask for by `importorskip` is installed by .ci/run: else they would run nowhere.
+    What is pinned there lies in the ranges that users are promised."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    lines = (ROOT / ".ci" / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    ranges = [*project["dependencies"], *extras["test"], *extras["cuda12"]]
+    installed = {re.split(r"[<>=]", r)[0] for r in ranges} | {*pins}
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="importorskip"),
+                              args=[ast.Constant(value=str(name)), *_]):
+                    library = name.split(".")[0]
+                    assert OTHERWISE.get(library, library) in installed, f"{path.name}: {name}"
+    for asked in [*extras["torch"], *extras["jax"], *extras["plot"]]:
+        name, least = asked.split(">=")
+        assert [*map(int, pins[name].split("."))] >= [*map(int, least.split("."))], asked
