@@ -53,7 +53,7 @@ def test_gradients_are_torchs(name, dtype):
         close(f, w, TOLERANCES[dtype])
 
 
-@pytest.mark.parametrize("name", [n for n in DIFFERENTIABLE if n != "absmax_quantize"])
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_first_and_second_derivatives_by_differences(name):
     arrays = tensors(name, (3, 7), torch.float64, grad=True, seed=5)
 
@@ -389,6 +389,20 @@ def test_eager_calls_without_gradients_go_past_the_dispatcher(monkeypatch):
     assert not asked
 
 
+@pytest.mark.parametrize("name", L.PIPELINES)
+def test_inference_mode(name):
+    """Results are of that mode, also where torch's registry is asked; and may be used in it."""
+    pipeline, arrays = L.PIPELINES[name], tensors(name)
+    wanted = pipeline(*arrays)
+    with torch.inference_mode():
+        for found in (pipeline(*arrays), fg.torch.op(pipeline).overload(*arrays),
+                      pipeline(arrays[0] * 1, *arrays[1:])):
+            torch.testing.assert_close(found, wanted)
+            for result in found if isinstance(found, tuple) else (found,):
+                assert result.is_inference()
+                result.add_(1)
+
+
 def test_dispatch_modes_see_the_operator():
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -406,21 +420,25 @@ def test_dispatch_modes_see_the_operator():
     assert seen == ["fusegen.softmax.default"] * 2
 
 
-@pytest.mark.parametrize("name", DIFFERENTIABLE)
+@pytest.mark.parametrize("name", L.PIPELINES)
 def test_autocast_follows_the_policy(name):
-    arrays = tensors(name, dtype=torch.bfloat16, grad=True)
+    grad = name in DIFFERENTIABLE
+    arrays = tensors(name, dtype=torch.bfloat16, grad=grad)
     pipeline = L.PIPELINES[name]
     wide = fg.torch.op(pipeline).autocast == "float32"
-    plain = floats(pipeline(*arrays))
+    plain = pipeline(*arrays)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = floats(pipeline(*arrays))
-        by_operator = floats(fg.torch.op(pipeline).overload(*arrays))
-        sum(f.sum() for f in found).backward()
-    for p, f, o in zip(plain, found, by_operator, strict=True):
-        assert f.dtype == o.dtype == (torch.float32 if wide else p.dtype)
+        found = pipeline(*arrays)
+        by_operator = fg.torch.op(pipeline).overload(*arrays)
+        if grad:
+            sum(f.sum() for f in floats(found)).backward()
+    of_one = (plain, found, by_operator)
+    for p, f, o in zip(*of_one, strict=True) if isinstance(plain, tuple) else [of_one]:
+        assert f.dtype == o.dtype
+        assert f.dtype == (torch.float32 if wide and p.is_floating_point() else p.dtype)
         torch.testing.assert_close(f, o)
         torch.testing.assert_close(f.to(p.dtype), p)
-    assert arrays[0].grad.dtype == torch.bfloat16
+    assert not grad or arrays[0].grad.dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("grad", [False, True])
