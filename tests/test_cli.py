@@ -129,6 +129,16 @@ def test_own_pipelines_are_files(fusegen, tmp_path):
     assert status == 2
     assert "Did you mean 'spread'" in err
     assert fusegen(f"run {path}:spread")[0] == 2  # scale is needed
+    status, _, err = fusegen(f"run {path}")
+    assert status == 2
+    assert f"Name one: {path}:spread" in err
+
+
+def test_without_a_gpu_there_is_advice(fusegen, monkeypatch):
+    monkeypatch.setattr("fusegen.backend.cuda.run.device.available", lambda: "as the test asked")
+    status, _, err = fusegen("run softmax --rows 2 --cols 9 --device cuda")
+    assert status == 2
+    assert "no GPU can be used here: as the test asked. fusegen doctor" in err
 
 
 @pytest.mark.parametrize(
@@ -156,6 +166,8 @@ def test_own_pipelines_are_files(fusegen, tmp_path):
         ("cache prune --mb 1e400", "number ≥ 0"), ("cache prune --mb x", "number ≥ 0"),
         ("cache prune --all --mb 3", "not allowed with"), ("cache list --all", "are prune's"),
         ("explain softmax --n-cols -5", "n_cols must be"), ("run topk --k 2.5", "'2.5'"),
+        ("source topk --k 2000 --n-cols 100", "k ≤ 100"), ("run nowhere/a.py", "no file nowhere"),
+        ("explain topk --k 9 --n-cols 8", "k ≤ 8"), ("export softmax -o /dev/null", "is a file"),
     ],
 )
 def test_mistakes_exit_with_2_and_a_hint(fusegen, line, hint):

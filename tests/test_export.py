@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -291,6 +292,8 @@ def test_what_a_library_does_not_have_is_said(
         p(np.zeros((2, 8)))
     with pytest.raises(fg.ShapeError, match="topk of 5 in rows with 3 columns"):
         p(np.zeros((2, 3), np.float32))
+    with pytest.raises(fg.ArgumentError, match=r"The library is for k=5\."):
+        p(np.zeros((2, 8), np.float32), k=3)
     with pytest.raises(fg.ArgumentError, match="no exported library"):
         fg.load(tmp_path)
     (tmp_path / "lib").mkdir()
@@ -306,6 +309,16 @@ def test_what_a_library_does_not_have_is_said(
     monkeypatch.setattr(run, "host_cpu", lambda: CPU_TARGETS["generic"])
     with pytest.raises(fg.BackendError, match=r"has code for .*this machine is generic"):
         fg.load(best)(np.zeros((2, 8), np.float32))
+
+
+def test_optional_inputs_are_those_of_the_export(tmp_path: Path) -> None:
+    fg.library.layer_norm.export(tmp_path, targets=(_here(),), inputs=("weight",))
+    p, x, w = fg.load(tmp_path), _hard(1, 9), np.full(9, 2, np.float32)
+    np.testing.assert_allclose(p(x, w), fg.library.layer_norm.reference(x, w), 1e-5)
+    with pytest.raises(fg.ArgumentError, match="misses weight"):
+        p(x)
+    with pytest.raises(fg.ArgumentError, match=r"(?s)without bias.*Export it for x, weight, bias"):
+        p(x, w, bias=w)
 
 
 def test_a_processor_that_lacks_something_is_told(best: Path, tmp_path: Path) -> None:
@@ -349,4 +362,16 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
         p.export(tmp_path, targets="cpu")
     with pytest.raises(fg.ArgumentError, match="nothing is to be exported"):
         p.export(tmp_path, dtypes=[])
+    with pytest.raises(fg.ShapeError, match="topk of 5 in rows with 4 columns"):
+        p.export(tmp_path, row_lengths=(4096, 4))
     assert list(tmp_path.iterdir()) == []
+    file = tmp_path / "file"
+    file.touch()
+    for place in (file, file / "deeper"):
+        with pytest.raises(fg.ArgumentError, match=f"{re.escape(str(file))} is a file"):
+            p.export(place)
+    no_path: tuple[Any, ...] = (3, None, b"folder", "", "a\0b", ["x"])
+    for given in no_path:
+        for take in (p.export, fg.load):
+            with pytest.raises(fg.ArgumentError, match="must be a path"):
+                take(given)

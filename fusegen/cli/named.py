@@ -40,21 +40,35 @@ def find_pipeline(name: str) -> Pipeline:
 
 def find_named(name: str) -> Pipeline | OwnMonoid:
     """What is called `name`. Raises ArgumentError with the nearest right name."""
+    if name in PIPELINES:
+        return PIPELINES[name]
     path, colon, member = name.rpartition(":")
+    if not colon and _is_path(name):
+        every = [f"{name}:{n}" for n in _members(Path(name))]
+        raise ArgumentError(f"{name} is a file, not one of its pipelines",
+                            why=f"It has {', '.join(every) or 'none'}.",
+                            fix=f"Name one: {every[0] if every else 'path.py:name'}.")
     if not colon:
-        if name in PIPELINES:
-            return PIPELINES[name]
         raise ArgumentError(
             f"there is no pipeline {name!r}", why=f"The library has {', '.join(PIPELINES)}.",
             fix=nearest(name, PIPELINES) or "Your own pipelines are path.py:name.",
         )
-    module = _load(Path(path))
-    found = {n: v for n, v in vars(module).items() if isinstance(v, Pipeline | OwnMonoid)}
+    found = _members(Path(path))
     if member not in found:
         raise ArgumentError(f"{path} has no pipeline {member!r}",
                             why=f"It has {', '.join(found) or 'none'}.",
                             fix=nearest(member, found))
     return found[member]
+
+
+def _is_path(name: str) -> bool:
+    """Does it look like one, or is there a file?"""
+    return name.endswith(".py") or any(s in name for s in "/\\") or Path(name).exists()
+
+
+def _members(path: Path) -> dict[str, Pipeline | OwnMonoid]:
+    """What the user's file has. Raises ArgumentError."""
+    return {n: v for n, v in vars(_load(path)).items() if isinstance(v, Pipeline | OwnMonoid)}
 
 
 @cache

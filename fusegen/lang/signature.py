@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -185,6 +187,15 @@ def check_count(name: str, value: int | None, least: int = 1) -> int | None:
         raise ArgumentError(f"{name}={found} is more than there can be",
                             why="Kernels count in 64 bits.")
     return found
+
+
+def check_path(name: str, value: Any) -> Path:
+    """Where a file or a folder is. Raises ArgumentError."""
+    found = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(found, str) or not found or "\0" in found:
+        raise ArgumentError(f"{name} must be a path, got {value!r:.60}",
+                            fix="Write it as a string, or as a pathlib.Path.")
+    return Path(found)
 
 
 def check_names(name: str, value: Any) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from fusegen.backend.arrays.columns import MOST, rules
+from fusegen.backend.arrays.columns import MOST, check_columns, rules
 from fusegen.backend.export.build import write
 from fusegen.backend.export.constants import Constant, guards_of
 from fusegen.backend.export.library import MOST_GIVEN, Library, Rule, Variant
@@ -55,12 +55,15 @@ def export(
                             fix="Give the constant another name.")
     lengths = tuple(n for length in row_lengths
                     if (n := sg.check_count("row_lengths", length)) is not None)
+    _check_folder(folder)
     by_backend = list(_by_backend(sg.check_names("targets", targets)))
     choices = Choices(form=check_form(form))
     texts: dict[str, Typed] = {}
     for dtype in dict.fromkeys(dtype_of(d).name for d in sg.check_names("dtypes", dtypes)):
         types, values = pipeline.assumed(dtype, inputs, constants)
         texts[dtype] = pipeline.of_types(types, values, choices).typed
+        for n_cols in lengths:
+            check_columns(texts[dtype].graph, n_cols)
     if not texts:
         raise ArgumentError("nothing is to be exported", fix="Name a type: dtypes=('float32',).")
     numbers = _constants(pipeline.signature.constants, texts.values())
@@ -72,6 +75,14 @@ def export(
         name=identifier(pipeline.name), about=tuple(_about(pipeline, variants, numbers)),
         constants=numbers, variants=variants, rules=tuple(_rules(variants[0].graph)),
         record=_record(pipeline, texts, variants, numbers)), folder)
+
+
+def _check_folder(folder: Path) -> None:
+    """Can it be made? Known before the work is done."""
+    there = next((p for p in (folder, *folder.absolute().parents) if p.exists()), folder)
+    if not there.is_dir():
+        raise ArgumentError(f"{there} is a file", why="A library is a folder of files.",
+                            fix="Name a folder that is new, or one for this library alone.")
 
 
 def _constants(order: Iterable[str], texts: Collection[Typed]) -> tuple[Constant, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from fusegen.backend.registry import HERE
 from fusegen.lang.blame import blames
+from fusegen.lang.signature import check_path
 
 
 class Exports:
@@ -30,5 +31,5 @@ class Exports:
         """
         from fusegen.pipeline.export import export
 
-        return export(self, Path(folder), targets=targets, dtypes=dtypes, row_lengths=row_lengths,
-                      form=form, inputs=inputs, constants=constants)
+        return export(self, check_path("folder", folder), targets=targets, dtypes=dtypes,
+                      row_lengths=row_lengths, form=form, inputs=inputs, constants=constants)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,8 @@ from fusegen.ir.errors import ArgumentError
 from fusegen.ir.literals import fits_float, plain
 from fusegen.ir.loc import Loc
 from fusegen.ir.varying import Formula, Guard
-from fusegen.lang.signature import Signature, check_flag
+from fusegen.lang.blame import blames
+from fusegen.lang.signature import Signature, check_flag, check_path
 from fusegen.pipeline.call import run_on
 from fusegen.pipeline.prebuilt import Prebuilt
 from fusegen.pipeline.remembered import Recall, Served
@@ -79,13 +79,7 @@ class Loaded(Served):
         rest: tuple[Axes, bool],
     ) -> Any:
         axis, keepdims = rest
-        for name in named:
-            if name in self.constants:
-                raise ArgumentError(f"{self.name} got {name}",
-                                    why=f"The library is for {name}={self.constants[name]}.",
-                                    fix="Export it for another, into a folder of its own.")
-        by_name = {n: v for n, v in named.items() if n not in self.numbers}
-        adopted = adopt_all(self.signature.bind_arrays(arrays, by_name))
+        adopted = adopt_all(self._bound(arrays, named))
         one_memory(adopted)
         variant = self._variant({n: a.dtype for n, a in adopted.items()})
         constants = self._constants(variant, named)
@@ -103,6 +97,25 @@ class Loaded(Served):
             run_on(call.executable, layout)
         self._recall.learn(call, arrays, named, out, rest)
         return layout.hand_back()
+
+    def _bound(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Arrays by name. Raises ArgumentError for those, and for constants, that the library was
+        not exported with."""
+        for name in named:
+            if name in self.constants:
+                raise ArgumentError(f"{self.name} got {name}",
+                                    why=f"The library is for {name}={self.constants[name]}.",
+                                    fix="Export it for another, into a folder of its own.")
+        by_name = {n: v for n, v in named.items() if n not in self.numbers}
+        found = self.signature.bind_arrays(arrays, by_name)
+        extra = [n for n in found if n in self.signature.optional]
+        if extra:
+            given = ", ".join([n for n in self.signature.arrays if n in found])
+            raise ArgumentError(f"{self.name} got {', '.join(extra)}",
+                                why=f"It was exported without {' and '.join(extra)}.",
+                                fix=f"Export it for {given}: inputs=(…) names the optional ones, "
+                                "--with on the command line.")
+        return found
 
     def _constants(self, variant: Prebuilt, named: Mapping[str, Any]) -> dict[str, float]:
         """What the call says of constants, as the library's functions check it. Raises
@@ -126,13 +139,14 @@ class Loaded(Served):
                             fix="Export it for that type as well, or convert the arrays.")
 
 
+@blames
 def load(path: str | os.PathLike[str]) -> Loaded:
     """The pipeline that `export` wrote: from its folder, or from the .so in it, whose code is run.
 
     Raises ArgumentError where there is none, BackendError where it is not for this machine or this
     version of fusegen.
     """
-    return Loaded(opened(Path(path)))
+    return Loaded(opened(check_path("the library", path)))
 
 
 def _parts(record: Mapping[str, Any], label: str) -> dict[str, list[Mapping[str, Any]]]:

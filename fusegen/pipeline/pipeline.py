@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from fusegen.backend.arrays.adopt import adopt_all, one_memory
+from fusegen.backend.arrays.columns import check_columns
 from fusegen.backend.arrays.rows import Axes, plain_axis
 from fusegen.backend.problem import Problem
 from fusegen.backend.registry import HERE, target_named
@@ -196,7 +197,10 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports):
         problem = Problem(dtypes=dtypes, n_rows=sg.check_count("n_rows", n_rows, 0),
                           n_cols=sg.check_count("n_cols", n_cols),
                           any_rows=sg.check_flag("deterministic", deterministic))
-        return checked(self.of_types(dtypes, values, choices).work(found, problem))
+        variants = self.of_types(dtypes, values, choices)
+        if problem.n_cols is not None and choices.role == "call":  # others take pieces of rows
+            check_columns(variants.graph, problem.n_cols)
+        return checked(variants.work(found, problem))
 
     # ---- remembered ----
 

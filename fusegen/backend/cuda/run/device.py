@@ -41,7 +41,8 @@ def need_device() -> None:
     """Raises BackendError if no GPU can run here."""
     reason = available()
     if reason is not None:
-        raise BackendError(f"no GPU can be used here: {reason}")
+        raise BackendError(f"no GPU can be used here: {reason}. fusegen doctor says what is "
+                           "missing; arrays in host memory run on the processor.")
 
 
 def current_target() -> CudaTarget:
