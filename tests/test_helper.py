@@ -58,7 +58,7 @@ while HELPER.module is None and not HELPER.why and time.monotonic() < end:
     calls(5)
     time.sleep(0.01)
 calls(5)
-assert "find" in vars(p.traces.recall)
+assert p.traces.recall.serve != p.traces.recall.find
 pid = os.fork()
 if not pid:
     calls(5)
@@ -144,10 +144,30 @@ def test_arrays_of_another_form_are_noticed(compiled_helper):
 
         def seen(self, array: np.ndarray) -> Any:
             found = list(compiled_helper.module.seen(array))
-            found[self.place] = None
+            found[self.place:self.place + 1] = [None] if self.place < len(found) else []
             return tuple(found)
 
+        def made(self, shape: Any, dtype: Any) -> np.ndarray:
+            return np.empty(shape, dtype, order="F")
+
+    with pytest.raises(ImportError, match="makes other arrays"):
+        helper._verify(Other(6))
     for place in range(6):
         with pytest.raises(ImportError, match="of another form"):
             helper._verify(Other(place))
     helper._verify(compiled_helper.module)
+
+
+@pytest.mark.parametrize("told", ["11111", "00000", "11101", "10111", "10001", "10100"])
+def test_keys_that_do_not_change_with_what_torch_is_asked_for_are_not_read(told):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    asked: list[int] = []
+
+    class Blind:
+        def keys(self, library: int) -> bool:
+            asked.append(library)
+            return bool(library) and told[sum(map(bool, asked)) - 1] == "1"
+
+    assert not helper._show_keys(Blind(), torch)
+    assert not asked[-1]
+    assert not torch.is_autocast_enabled("cpu")

@@ -21,6 +21,7 @@ from support.forked import child
 
 import fusegen as fg
 from fusegen.backend.cpu import bound
+from fusegen.backend.cpu.helper import _show_keys
 from fusegen.backend.cpu.toolchain import find_compiler
 from fusegen.pipeline import remembered
 from fusegen.pipeline.remembered import Recall
@@ -514,12 +515,28 @@ def test_large_results_of_torchs_allocator_lie_in_large_pages(monkeypatch, compi
     assert "hg" in flags.split()
 
 
-def test_torch_sees_what_it_has_to(served_by):
+@pytest.mark.parametrize("shown", [True, False])
+def test_torch_sees_what_it_has_to(served_by, shown, compiled_helper):
+    """Whether the helper reads the keys of torch's dispatcher or calls what watches them."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    p, x = fresh(), torch.randn(5, 70).bfloat16()
-    fg.torch.op(p, autocast="float32")
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Seeing(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    seen, p, x = [], fresh(), torch.randn(5, 70).bfloat16()
+    fg.torch.op(p, name=f"seen_by_{served_by}_{shown}", autocast="float32")
     for _ in range(3):
         assert p(x).dtype == torch.bfloat16
+    if served_by == "helper" and not shown:
+        compiled_helper.module.keys(0)
+    with Seeing():
+        assert p(x).dtype == torch.bfloat16
+    assert seen == [f"fusegen.seen_by_{served_by}_{shown}.default"]
+    with torch.inference_mode():
+        assert p(x).is_inference()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert p(x).dtype == torch.float32
     forward = torch.autograd.forward_ad
@@ -528,6 +545,8 @@ def test_torch_sees_what_it_has_to(served_by):
         with pytest.raises(NotImplementedError, match="forward-mode"):
             p(forward.make_dual(x, torch.ones_like(x)))
     assert p(x).dtype == torch.bfloat16
+    if served_by == "helper":
+        assert _show_keys(compiled_helper.module, torch) or sys.platform != "linux"
 
 
 def test_tensors_that_only_a_full_look_can_judge():

@@ -53,10 +53,24 @@ def serve(find: Callable[[], Helper]) -> None:
     _find[:] = [cache(find)]
 
 
-def compiling() -> bool:
-    """Is it torch.compile that reads this line?"""
+def _is_compiling() -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and torch.compiler.is_dynamo_compiling()
+
+
+compiling: Callable[[], bool] = _is_compiling
+"""Is it torch.compile that reads this line?"""
+
+
+def _ask_torch() -> None:
+    """`compiling` is torch's own word from now on, which takes half of the time. Not once there may
+    be graphs, which are guarded by what it was."""
+    global compiling
+    if "torch._dynamo" not in sys.modules and "torch.compiler" in sys.modules:
+        compiling = sys.modules["torch"].compiler.is_dynamo_compiling
+
+
+_ask_torch()
 
 
 def served(
@@ -67,6 +81,8 @@ def served(
     if torch is None or KERNEL.get():
         return MISS
     tensors = [a for a in (*arrays, *named.values()) if isinstance(a, torch.Tensor)]
+    if tensors and compiling is _is_compiling:
+        _ask_torch()
     if tensors and (torch_watcher()() or any(_is_special(torch, t) for t in tensors)):
         return _find[0]().call(pipeline, arrays, named, out, rest)
     return MISS

@@ -81,13 +81,14 @@ class Recall:
         self._settled: frozenset[str] = frozenset()  # those that did not vary in some call
         self._ready: dict[Any, Ready] = {}
         self._compiled: Any = None  # what a helper remembers
+        self.serve: Callable[..., Any] = self.find  # the helper's, once it was taught
 
     def find(
         self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any, rest: tuple[Any, ...]
     ) -> Any:
         """The results of a call like an earlier one, or MISS. Raises BackendError.
 
-        Once a helper was taught, its `find` stands in the instance, before this one."""
+        What calls ask is `serve`: this one, or what a helper that was taught has in its place."""
         if not _READERS:
             return MISS
         seen = self._spell(arrays, named, out, rest)
@@ -155,7 +156,7 @@ class Recall:
             met = [n for n, v in call[1].items() if n in self._varying and magnitude_of(v)]
             plan = pupil.plan(ready.sizes, ready.scalars.numbers(met), finish)
             self._compiled.learn(*call, plan)
-            vars(self)["find"] = self._compiled.find
+            self.serve = self._compiled.find
         ready.pupil = None
 
     def _spell(
@@ -201,7 +202,7 @@ class Served:
         if axis.__class__ is not int:
             axis = plain_axis(axis)
         rest = (axis, keepdims)
-        found = self._recall.find(arrays, named, out, rest)
+        found = self._recall.serve(arrays, named, out, rest)
         return self._look(arrays, named, out, rest) if found is MISS else found
 
     def _look(

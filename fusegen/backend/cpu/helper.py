@@ -6,10 +6,12 @@ calls; where neither is possible Python goes on doing so. It stays in the proces
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import sysconfig
 from collections.abc import Callable
+from functools import partial
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -63,7 +65,6 @@ class Helper:
                 with steady():
                     module, self.how = _made(may_build)
                     _verify(module)  # imports as well
-                module.setup(np.ndarray, team)
                 self.module = module
         except Exception as error:  # whatever it is, Python serves calls as well
             self.why = str(error) or repr(error)
@@ -158,13 +159,18 @@ def _verify(module: Any) -> None:
     whole = np.arange(24.0).reshape(4, 6)
     fixed = whole[::-2, 1:4]
     fixed.setflags(write=False)
-    module.setup(np.ndarray, team)
+    within: Any = np.core if np.__version__.startswith("1.") else sys.modules["numpy._core"]
+    module.setup(np.ndarray, within.multiarray._ARRAY_API, team)
     for array in (whole, fixed, whole.astype(">f4"), np.zeros((2, 0, 3), BFLOAT16.numpy),
                   np.array(7, "i8"), whole.T):
         want = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype.num,
                 array.dtype.byteorder, array.flags.writeable)
         if module.seen(array) != want:
             raise ImportError(f"NumPy {np.__version__} has arrays of another form")
+        made = module.made(array.shape, array.dtype)
+        if type(made) is not np.ndarray or not made.flags.c_contiguous or \
+                (made.shape, made.dtype) != (array.shape, array.dtype):
+            raise ImportError(f"NumPy {np.__version__} makes other arrays")
 
 
 def _show_torch(module: Any, torch: Any) -> bool:
@@ -175,5 +181,30 @@ def _show_torch(module: Any, torch: Any) -> bool:
     if api is None or None in asked:
         return False
     types = (torch.Tensor, torch.nn.Parameter)
-    return bool(module.tensors(types, api, torch.Tensor.is_neg, torch.is_grad_enabled,
-                               tuple(asked), torch.autograd.forward_ad))
+    shown = bool(module.tensors(types, api, torch.Tensor.is_neg, torch.is_grad_enabled,
+                                tuple(asked), torch.autograd.forward_ad))
+    return shown and (_show_keys(module, torch) or True)
+
+
+def _show_keys(module: Any, torch: Any) -> bool:
+    """Show it the keys by which torch's dispatcher tells what a thread asks for, which it then
+    reads and calls no watchers; not where they are not seen to change with what these say."""
+    module.keys(0)
+    library = Path(torch.__file__).with_name("lib") / "libc10.so"
+    if sys.platform != "linux" or not library.exists() or torch.is_autocast_enabled("cpu"):
+        return False
+    keys = partial(module.keys, ctypes.CDLL(str(library))._handle)
+    plain = [keys()]
+    torch.set_autocast_enabled("cpu", True)
+    try:
+        watched = [keys()]
+    finally:
+        torch.set_autocast_enabled("cpu", False)
+    plain.append(keys())
+    with torch.utils._python_dispatch.TorchDispatchMode():
+        watched.append(keys())
+    plain.append(keys())
+    seen = all(plain) and not any(watched)
+    if not seen:
+        module.keys(0)
+    return seen

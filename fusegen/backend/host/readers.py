@@ -118,9 +118,11 @@ _DLPACK = {"i": 0, "u": 1, "f": 2, "b": 6}  # codes of its types
 _DLPACK_DEVICE = {"cpu": 1, "cuda": 2}
 
 
-def allocation(maker: Callable[[], Any]) -> tuple[Shape, int, int, int, int] | None:
-    """(shape; DLPack's code of the type, its bits; of the device, its number) of what a
-    `tensor_maker` makes with columns last; else None."""
+def allocation(maker: Callable[[], Any]) -> tuple[Any, ...] | None:
+    """(shape, type) of what NumPy makes; (shape; DLPack's code of the type, its bits; of the
+    device, its number) of what a `tensor_maker` makes with columns last; else None."""
+    if isinstance(maker, partial) and maker.func is np.empty:
+        return maker.args
     if not isinstance(maker, partial) or "device" not in maker.keywords:
         return None
     (shape, steps), dtype = maker.args, dtype_of(str(maker.keywords["dtype"]).partition(".")[2])

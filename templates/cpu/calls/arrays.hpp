@@ -5,6 +5,10 @@
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
 
+#ifdef __linux__
+#include <dlfcn.h>
+#endif
+
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -28,6 +32,10 @@ struct NumpyArray {
     int flags;
 };
 constexpr int kWriteable = 0x400;
+// PyArray_NewFromDescr, which takes its type over, and its place among the functions of NumPy's C API
+typedef PyObject* (*NewArray)(PyTypeObject*, NumpyType*, int, const Py_ssize_t*, const Py_ssize_t*,
+                              void*, int, PyObject*);
+constexpr int kNewArray = 94;
 
 // dlpack.h, version 1.3
 struct DLDevice { int32_t type, id; };
@@ -62,12 +70,14 @@ constexpr int kHostPhase = 16, kGpuPhase = 128;  // bytes, as PHASE in host/read
 // What has been said of libraries, once per process; all of it lives for ever.
 struct Libraries {
     PyTypeObject *array = nullptr, *gpu_array = nullptr;  // NumPy's, CuPy's
+    NewArray new_array = nullptr;
     PyObject *data, *ptr, *device_id, *shape, *strides, *dtype;  // names of CuPy's attributes
     std::vector<PyTypeObject*> tensors;
     const Exchange* exchange = nullptr;
     PyObject *requires_grad = nullptr, *is_neg = nullptr;  // the attribute's name; the method
     PyObject* records = nullptr;  // are gradients recorded?
     std::vector<PyObject*> watchers;  // must torch see every operation: modes, autocast
+    void* keys = nullptr;  // the library that has the keys of this thread
     PyObject *forward = nullptr, *level = nullptr;  // forward-mode derivatives, their depth's name
 };
 inline Libraries libraries;
@@ -96,6 +106,33 @@ inline bool is_tensor(PyTypeObject* type)
     for (PyTypeObject* known : libraries.tensors)
         if (type == known) return true;
     return false;
+}
+
+// One of NumPy's, packed; its numbers are whatever was there.
+inline PyObject* new_array(const std::vector<int64_t>& shape, PyObject* type)
+{
+    static_assert(sizeof(int64_t) == sizeof(Py_ssize_t), "shapes are handed over as they are");
+    return libraries.new_array(libraries.array, reinterpret_cast<NumpyType*>(Py_NewRef(type)),
+                               static_cast<int>(shape.size()),
+                               reinterpret_cast<const Py_ssize_t*>(shape.data()), nullptr, nullptr,
+                               0, nullptr);
+}
+
+// Are the keys by which torch's dispatcher knows what this thread asks for those of a new thread? Then
+// there are no modes, no autocast and no transforms. False: they are not, or cannot be seen.
+inline bool has_plain_keys()
+{
+#ifdef __linux__
+    // c10::impl::PODLocalDispatchKeySet: what differs from a new thread's, included and excluded
+    static thread_local const uint64_t* mine = nullptr;
+    if (!libraries.keys) return false;
+    if (!mine)
+        mine = static_cast<const uint64_t*>(
+            dlsym(libraries.keys, "_ZN3c104impl26raw_local_dispatch_key_setE"));
+    return mine && !(mine[0] | mine[1]);
+#else
+    return false;
+#endif
 }
 
 // The memory of an array that its library has just made; null: it is none of these.

@@ -1,9 +1,12 @@
 // Calls remembered: arrays that lie like those of an earlier call are served at once.
 //
-//   setup(ndarray, team)                  NumPy's type; how many threads a call may have: team.hpp
+//   setup(ndarray, api, team)             NumPy's type and C API; how many threads a call may have: team.hpp
 //   tensors(types, exchange, is_neg, records, watchers, forward)   torch's, where it shows its memory
+//   keys(library) → bool                  the handle of the one that has torch's keys of a thread; are
+//                                         they seen to be a new thread's?
 //   gpu_arrays(type)                      CuPy's
 //   seen(array)                           what is read of one, to be held against what Python says
+//   made(shape, type)                     an array of NumPy's, likewise
 //   calls = Calls(otherwise, names, most, varying)   names: of parameters that are arrays; varying:
 //                                         of constants of which only the magnitude is remembered
 //   calls.learn(arrays, named, out, rest, plan) → bool
@@ -143,8 +146,11 @@ void destroy(PyObject* self)
 
 PyObject* setup(PyObject*, PyObject* args)
 {
-    PyObject *array, *ask;
-    if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &array, &ask)) return nullptr;
+    PyObject *array, *api, *ask;
+    if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &array, &api, &ask)) return nullptr;
+    auto functions = static_cast<void**>(PyCapsule_GetPointer(api, nullptr));
+    if (!functions) return nullptr;
+    libraries.new_array = reinterpret_cast<NewArray>(functions[kNewArray]);
     libraries.array = reinterpret_cast<PyTypeObject*>(Py_NewRef(array));
     team.ask = Py_NewRef(ask);
     return Py_NewRef(Py_None);
@@ -174,6 +180,12 @@ PyObject* tensors(PyObject*, PyObject* args)
     return Py_NewRef(Py_True);
 }
 
+PyObject* keys(PyObject*, PyObject* library)
+{
+    libraries.keys = PyLong_AsVoidPtr(library);
+    return PyErr_Occurred() ? nullptr : PyBool_FromLong(has_plain_keys());
+}
+
 PyObject* gpu_arrays(PyObject*, PyObject* type)
 {
     const auto name = PyUnicode_InternFromString;
@@ -199,6 +211,13 @@ PyObject* seen(PyObject*, PyObject* array)
                          PyBool_FromLong(a.flags & kWriteable));
 }
 
+PyObject* made(PyObject*, PyObject* args)
+{
+    PyObject *shape, *type;
+    if (!PyArg_ParseTuple(args, "O!O", &PyTuple_Type, &shape, &type)) return nullptr;
+    return new_array(numbers(shape), type);
+}
+
 PyCFunction method(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t))
 {
     return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
@@ -221,8 +240,9 @@ PyType_Spec spec = {"fusegen_calls.Calls", sizeof(Calls), 0,
 
 PyMethodDef functions[] = {{"setup", setup, METH_VARARGS, nullptr},
                            {"tensors", tensors, METH_VARARGS, nullptr},
-                           {"gpu_arrays", gpu_arrays, METH_O, nullptr},
-                           {"seen", seen, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
+                           {"keys", keys, METH_O, nullptr}, {"gpu_arrays", gpu_arrays, METH_O, nullptr},
+                           {"seen", seen, METH_O, nullptr}, {"made", made, METH_VARARGS, nullptr},
+                           {nullptr, nullptr, 0, nullptr}};
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "fusegen_calls", nullptr, -1, functions,
                           nullptr, nullptr, nullptr, nullptr};

@@ -14,8 +14,8 @@ namespace {
 constexpr int kMostMade = 16, kMostAddresses = 64;
 
 
-struct Made {  // a result: by a callable, or by torch's allocator
-    PyObject* maker;
+struct Made {  // a result: by a callable, by NumPy of a type, or by torch's allocator
+    PyObject *maker, *numpy;
     std::vector<int64_t> shape;
     DLDataType type;
     DLDevice device;
@@ -35,7 +35,7 @@ struct Plan {
 
     ~Plan()
     {
-        for (Made& one : made) Py_DecRef(one.maker);
+        for (Made& one : made) Py_DecRef(one.maker), Py_DecRef(one.numpy);
         Py_DecRef(finish);
         Py_DecRef(kept);
         Py_DecRef(gpu.stream);

@@ -38,7 +38,9 @@ public:
     {
         for (const Made& one : plan_.made) {
             char* at = nullptr;
-            PyObject* found = one.maker ? PyObject_CallNoArgs(one.maker) : tensor(one, at);
+            PyObject* found = one.maker   ? PyObject_CallNoArgs(one.maker)
+                              : one.numpy ? array(one, at)
+                                          : tensor(one, at);
             if (!found) return false;
             made_[n_made_++] = found;
             if (one.maker) at = address_of(found);
@@ -86,6 +88,13 @@ private:
         if (single) memcpy(&word, &narrow, sizeof narrow);
         else memcpy(&word, &value, sizeof value);
         return reinterpret_cast<char*>(word);
+    }
+
+    static PyObject* array(const Made& one, char*& at)
+    {
+        PyObject* found = new_array(one.shape, one.numpy);
+        if (found) at = reinterpret_cast<NumpyArray*>(found)->data;
+        return found;
     }
 
     static PyObject* tensor(const Made& one, char*& at)

@@ -215,8 +215,9 @@ private:
     // Does torch have to see every operation of this thread? See torch_watcher in host/readers.py.
     static bool watched()
     {
-        for (PyObject* one : libraries.watchers)
-            if (truth(PyObject_CallNoArgs(one))) return true;
+        if (!has_plain_keys())
+            for (PyObject* one : libraries.watchers)
+                if (truth(PyObject_CallNoArgs(one))) return true;
         const int64_t depth = number_in(libraries.forward, libraries.level);
         return PyErr_Occurred() ? PyErr_Clear(), true : depth >= 0;
     }

@@ -76,10 +76,15 @@ bool read(PyObject* given, Step& step)
 
 bool read(PyObject* given, Made& made)
 {
-    made = {nullptr, {}, {}, {}};
+    made = {nullptr, nullptr, {}, {}, {}};
     if (!PyTuple_Check(given)) return made.maker = Py_NewRef(given), true;
-    PyObject* shape;
+    PyObject *shape, *type;
     int code, bits, device, index;
+    if (PyTuple_Size(given) == 2) {
+        if (!PyArg_ParseTuple(given, "O!O", &PyTuple_Type, &shape, &type)) return false;
+        made.shape = numbers(shape), made.numpy = Py_NewRef(type);
+        return true;
+    }
     if (!PyArg_ParseTuple(given, "O!iiii", &PyTuple_Type, &shape, &code, &bits, &device, &index))
         return false;
     made.shape = numbers(shape), made.device = {device, index};
@@ -133,7 +138,7 @@ bool fits(const Plan& plan, const Spelling& s)
     for (const Scalar& one : plan.scalars) good = good && one.place < s.n_numbers;
     for (const Step& step : plan.steps) good = good && step.words.size() <= kMostWords;
     for (const Launch& one : plan.gpu.launches) good = good && one.words.size() <= kMostWords;
-    for (const Made& made : plan.made) good = good && (made.maker || libraries.exchange);
+    for (const Made& made : plan.made) good = good && (made.maker || made.numpy || libraries.exchange);
     return good;
 }
 
