@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from fusegen.backend.own_files import template_root
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 K = 5
+EXAMPLES = Path(__file__).parents[1] / "examples" / "exported"
+PATHS = {"PATH": os.environ["PATH"]}  # and nothing that points to Python
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +122,22 @@ def test_the_package_calls_it(best: Path) -> None:
         f(*map(tvm_ffi.from_dlpack, (x[:, :3], values, columns)))
     with pytest.raises(TypeError, match="not exported for tensors of these types"):
         f(*map(tvm_ffi.from_dlpack, (x.astype(np.float64), values, columns)))
+
+
+def test_a_program_in_cpp_calls_it(best: Path, tmp_path: Path) -> None:
+    """The example, by the package's own C++, run without Python."""
+    pytest.importorskip("tvm_ffi", reason="apache-tvm-ffi is not installed")
+    from tvm_ffi import libinfo
+
+    source, program = EXAMPLES / "by_tvm_ffi.cpp", tmp_path / "program"
+    library = Path(libinfo.find_libtvm_ffi())
+    headers = [f"-I{p}" for p in (libinfo.find_include_path(), libinfo.find_dlpack_include_path())]
+    for command in (["c++", "-std=c++17", *headers, str(source), str(library),
+                     f"-Wl,-rpath,{library.parent}", "-o", str(program)], [str(program), str(best)]):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=PATHS)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "64 rows, greatest relative error" in done.stdout
+    assert "softmax_topk: rows have 3 columns, but the text asks for at least 5" in done.stdout
 
 
 def test_torch_calls_it(best: Path) -> None:
