@@ -132,8 +132,9 @@ def test_a_program_in_cpp_calls_it(best: Path, tmp_path: Path) -> None:
     source, program = EXAMPLES / "by_tvm_ffi.cpp", tmp_path / "program"
     library = Path(libinfo.find_libtvm_ffi())
     headers = [f"-I{p}" for p in (libinfo.find_include_path(), libinfo.find_dlpack_include_path())]
-    for command in (["c++", "-std=c++17", *headers, str(source), str(library),
-                     f"-Wl,-rpath,{library.parent}", "-o", str(program)], [str(program), str(best)]):
+    build = ["c++", "-std=c++17", *headers, str(source), str(library),
+             f"-Wl,-rpath,{library.parent}", "-o", str(program)]
+    for command in (build, [str(program), str(best)]):
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=PATHS)
         assert done.returncode == 0, done.stdout + done.stderr
     assert "64 rows, greatest relative error" in done.stdout

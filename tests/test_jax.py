@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +30,18 @@ from fusegen.jax import asked, calls  # noqa: E402
 from fusegen.pipeline import traces  # noqa: E402
 
 jnp = jax.numpy
+TESTS = Path(__file__).parent
 X = np.random.default_rng(1).standard_normal((6, 40), dtype=np.float32)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def lightly_compiled():
+    """What XLA makes of its own operations is not the matter here, but for the tests of processes:
+    it takes longest to optimise them."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(autouse=True)
@@ -439,6 +451,7 @@ def test_op_takes_other_arrays_and_constants():
 HEAD = """
 import sys
 import fusegen as fg
+import support.light
 assert "jax" not in sys.modules
 import jax, numpy as np
 from jax.sharding import PartitionSpec as P
@@ -516,7 +529,8 @@ with jax.set_mesh(explicit):
 
 def run(text, **settings):
     """A process with two devices."""
-    more = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    more = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+            "PYTHONPATH": f"{TESTS}:{TESTS.parent}"}
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], text=True,
                           capture_output=True, env={**os.environ, **more, **settings})
     assert done.returncode == 0, done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +23,7 @@ from support.torch_cases import (  # noqa: E402
     tensors,
 )
 
-EVERY = sorted(L.PIPELINES)
+EVERY, TESTS = sorted(L.PIPELINES), Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
@@ -480,6 +481,7 @@ def test_entries_are_found_by_name():
 PROGRAM = """
 import sys
 import fusegen as fg
+import support.light
 assert "torch" not in sys.modules
 import torch
 assert "fusegen.torch" not in sys.modules
@@ -520,7 +522,7 @@ def test_graphs_kept_on_disk_serve_other_processes(tmp_path):
     """The second process traces no gradient, but for another text. The first call is a compiled
     one, in a process where no tensor was met, and which imported fusegen first."""
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path),
-                   "TORCHINDUCTOR_VEC_ISA_OK": "0"}
+                   "TORCHINDUCTOR_VEC_ISA_OK": "0", "PYTHONPATH": f"{TESTS}:{TESTS.parent}"}
     for turn, hits in ((["first", "2"], [0]), (["second", "2", "3"], [1, 1])):
         done = subprocess.run([sys.executable, "-c", PROGRAM, *turn], text=True,
                               capture_output=True, env=environment)
