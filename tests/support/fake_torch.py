@@ -62,6 +62,23 @@ class Tensor:
     def permute(self, order: Any) -> Tensor:
         return Tensor(self.host.transpose(order), self.dtype, self.index)
 
+    def storage_offset(self) -> int:
+        return 0
+
+    def as_strided(self, shape: Any, steps: Any, offset: int) -> Tensor:
+        size = self.host.itemsize
+        first = np.lib.stride_tricks.as_strided(self.host, (1,) * self.host.ndim).reshape(-1)
+        place = np.lib.stride_tricks.as_strided(first, (offset + 1,), (size,))[offset:]
+        host = np.lib.stride_tricks.as_strided(place, shape, [s * size for s in steps])
+        return Tensor(host, self.dtype, self.index)
+
+    def clone(self, memory_format: Any) -> Tensor:
+        found = fake_cupy.array(self.host, self.index)
+        return Tensor(found.host, self.dtype, self.index)
+
+    def copy_(self, other: Tensor) -> None:
+        self.host[...] = other.host
+
     def get(self) -> np.ndarray:
         return self.host.copy()
 
@@ -84,7 +101,7 @@ def module(gpu: fake_gpu.Gpu) -> Any:
     return types.SimpleNamespace(
         Tensor=Tensor, nn=types.SimpleNamespace(Parameter=Parameter), empty_strided=empty_strided,
         device=lambda kind, index: types.SimpleNamespace(type=kind, index=index),
-        is_grad_enabled=lambda: Tensor.recording,
+        is_grad_enabled=lambda: Tensor.recording, contiguous_format=None,
         _C=types.SimpleNamespace(
             _cuda_getCurrentRawStream=lambda i: gpu.stream("torch", i),
             _len_torch_dispatch_stack=lambda: 0, _is_any_autocast_enabled=lambda: False,

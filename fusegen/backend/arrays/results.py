@@ -95,9 +95,9 @@ def given_result(
         raise ShapeError(f"{name} has shape {tuple(taken.array.shape)}, the result {shape}")
     if taken.dtype != param.dtype:
         raise DTypeError(f"{name} has type {taken.dtype}, the result {param.dtype}")
-    if isinstance(taken.array, np.ndarray) and (
-        not taken.array.flags.writeable or (taken.array is not out and taken.family == "numpy")
-    ):
+    converted = isinstance(taken.array, np.ndarray) and taken.array is not out
+    if not getattr(taken.array.flags, "writeable", True) or (
+            converted and taken.family == "numpy"):
         raise ArgumentError(f"{name} cannot be written to", why="It is read-only or converted.")
     if overlaps_itself(taken.array):
         raise ArgumentError(f"{name} overlaps itself", fix="Give every element its own memory.",

@@ -117,7 +117,7 @@ class CudaBackend:
         return part(text, target, wish)
 
     def prebuilt(self, library: Any, records: Sequence[Mapping[str, Any]]) -> Executable:
-        from fusegen.backend.cuda.run.prebuilt import prebuilt
+        from fusegen.backend.cuda.prebuilt import prebuilt
 
         return prebuilt(library, records)
 

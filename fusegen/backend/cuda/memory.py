@@ -17,7 +17,7 @@ from fusegen.ir.dtypes import DType
 
 @dataclass(frozen=True, slots=True)
 class GpuMemory:
-    """See `Memory`; arrays are CuPy's."""
+    """See `Memory`; arrays are CuPy's, or those of `plain` where that is not installed."""
 
     name: str = "cuda"
     single: bool = False
@@ -36,6 +36,10 @@ class GpuMemory:
         return device is not None and int(device()[0]) in (2, 13)  # kDLCUDA, kDLCUDAManaged
 
     def adopt(self, name: str, given: Any) -> Adopted:
+        from fusegen.backend.cuda.plain.memory import PLAIN, has_cupy
+
+        if not has_cupy():
+            return PLAIN.adopt(name, given)
         plain = given
         if is_tensor(given):
             check_tensor(name, given)

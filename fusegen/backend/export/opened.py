@@ -20,7 +20,7 @@ from fusegen.ir.version import __version__
 PREFIX = "libfusegen_"
 
 _CALLED = ("cpu/partials/entries.cpp.j2", "cpu/partials/row.cpp.j2")
-_CALLERS = ("backend/cpu/launch.py", "backend/cpu/table.py", "backend/cuda/run/prebuilt.py",
+_CALLERS = ("backend/cpu/launch.py", "backend/cpu/table.py", "backend/cuda/prebuilt.py",
             "backend/export/library.py")
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fusegen.backend.backend import Progress
-from fusegen.backend.cuda.run.device import bind_context, device_index
-from fusegen.backend.cuda.run.driver import driver
-from fusegen.backend.cuda.run.families import cupy_family
+from fusegen.backend.cuda.plain.memory import has_cupy
+from fusegen.backend.cuda.plain.sources import ready_on, stream_of
 from fusegen.backend.exported import number_name
 from fusegen.backend.words import word
 from fusegen.ir.codec import decoded
@@ -19,9 +18,14 @@ from fusegen.ir.kernel import Program
 
 class PrebuiltExecutable:
     """See `Executable`. The library chooses the kernel, and takes memory beside the arrays from the
-    GPU's own pool. Raises BackendError where it refuses."""
+    GPU's own pool. Raises BackendError where it refuses.
 
-    def __init__(self, library: Any, record: Mapping[str, Any], name: str) -> None:
+    stream: on which work with an array like the first is queued, and with copies of these arrays.
+    """
+
+    def __init__(
+        self, library: Any, record: Mapping[str, Any], name: str, stream: Stream
+    ) -> None:
         self.program: Program = decoded(record["program"].encode(), Program)
         self.schedule = None
         params = {p.name: p for p in (*self.program.inputs, *self.program.outputs)}
@@ -34,14 +38,14 @@ class PrebuiltExecutable:
         types += [ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
         self._function = library.function(record["function"], *types, result=ctypes.c_int)
         self._error = library.function(f"{name}_error", result=ctypes.c_char_p)
-        self._captured: list[Any] = []
+        self._stream = stream
 
     def __call__(
         self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, *, first_column: int = 0,
         like: Any = None, copies: Sequence[Any] = (), threads: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Queue the launches on CuPy's current stream; arrays: CuPy's."""
+        """Queue the launches; arrays: CuPy's, or Views."""
         words: list[int | float] = []
         for p in self._params:
             array = arrays[p.name]
@@ -49,16 +53,27 @@ class PrebuiltExecutable:
             if p.shape == "element":
                 words.append(array.strides[0] // array.itemsize if n_rows > 1 else n_cols)
         words += [float(arrays[n]) for n in self._numbers]
-        bind_context()
-        stream = cupy_family().stream(device_index())
+        stream = self._stream(like, arrays, copies)
         if self._function(*words, n_rows, n_cols, stream):
             raise BackendError(self._error().decode())
-        if copies and driver().capturing(stream):
-            self._captured += copies  # they are the graph's
+
+
+Stream = Callable[[Any, Mapping[str, Any], Sequence[Any]], int]
+
+
+def _of_library(like: Any, arrays: Mapping[str, Any], copies: Sequence[Any]) -> int:
+    """What the arrays' own library says."""
+    stream = stream_of(like)
+    ready_on(stream, arrays.values())
+    return stream
 
 
 def prebuilt(library: Any, records: Sequence[Mapping[str, Any]]) -> PrebuiltExecutable:
     """All parts for GPUs have one function."""
     record = records[0]
     name = record["function"].removesuffix(f"_{record['variant']}_cuda")
-    return PrebuiltExecutable(library, record, name)
+    if not has_cupy():
+        return PrebuiltExecutable(library, record, name, _of_library)
+    from fusegen.backend.cuda.run.queued import Queued
+
+    return PrebuiltExecutable(library, record, name, Queued())
