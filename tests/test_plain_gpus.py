@@ -211,7 +211,7 @@ def test_results_into_tensors(served: tuple[Any, Library]) -> None:
         found = p(x, w, out=(y, None, (None, None)))
         assert found[0] is y
         np.testing.assert_allclose(y.host, softmax_best.reference(x.host, w.host)[0], 1e-6)
-    with pytest.raises(fg.ArgumentError, match="out.* overlaps the input x"):
+    with pytest.raises(fg.ArgumentError, match=r"out.* overlaps the input x"):
         p(x, w, out=(x, None, (None, None)))
 
 
@@ -276,7 +276,7 @@ def test_arrays_with_dlpack_alone(served: tuple[Any, Library]) -> None:
     np.testing.assert_array_equal(columns.host, want[2][1])
     assert library.calls == [(0, 1)], "the legacy stream, on which DLPack was asked for the values"
     assert x.streams == [1]
-    with pytest.raises(fg.DTypeError, match="x has a type of DLPack's|not supported"):
+    with pytest.raises(fg.DTypeError, match=r"type of DLPack"):
         p(Dlpack(np.zeros((5, 8), np.complex64)), w)
 
 
