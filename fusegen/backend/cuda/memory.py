@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegen.backend.cuda.plain.memory import PLAIN, has_cupy
 from fusegen.backend.host.memory import check_tensor, is_tensor
 from fusegen.backend.memory import Adopted, Reader, Shape
 from fusegen.ir.dtypes import DType
@@ -36,8 +37,6 @@ class GpuMemory:
         return device is not None and int(device()[0]) in (2, 13)  # kDLCUDA, kDLCUDAManaged
 
     def adopt(self, name: str, given: Any) -> Adopted:
-        from fusegen.backend.cuda.plain.memory import PLAIN, has_cupy
-
         if not has_cupy():
             return PLAIN.adopt(name, given)
         plain = given

@@ -7,16 +7,15 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NoReturn
 
-from fusegen.backend.cuda.memory import GpuMemory
 from fusegen.backend.cuda.plain.context import on_gpu
 from fusegen.backend.cuda.plain.sources import of_other, of_torch
 from fusegen.backend.host.memory import check_tensor, is_tensor
 from fusegen.backend.host.readers import tensor_maker
 from fusegen.backend.memory import Adopted, Reader, Shape
 from fusegen.ir.dtypes import DType
-from fusegen.ir.errors import ArgumentError
+from fusegen.ir.errors import ArgumentError, BackendError
 
 
 def has_cupy() -> bool:
@@ -27,8 +26,17 @@ def has_cupy() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class PlainMemory(GpuMemory):
+class PlainMemory:
     """See `Memory`; arrays are Views. What needs values, or a compiler, needs CuPy."""
+
+    name: str = "cuda"
+    single: bool = False
+
+    def place(self, index: int) -> str:
+        return f"GPU {index}"
+
+    def takes(self, given: Any) -> bool:
+        return False  # arrays come by `GpuMemory`
 
     def adopt(self, name: str, given: Any) -> Adopted:
         if is_tensor(given):
@@ -59,8 +67,28 @@ class PlainMemory(GpuMemory):
     def handed_back(self, shaped: Any, own: Any, dtype: DType, like: Adopted) -> Any:
         return own
 
+    def to_host(self, array: Any, dtype: DType) -> Any:
+        return _by_cupy()
+
+    def from_host(self, array: Any, dtype: DType) -> Any:
+        return _by_cupy()
+
+    def synchronize(self) -> None:
+        _by_cupy()
+
+    def seconds(self, call: Callable[[], object], repetitions: int) -> list[float]:
+        return _by_cupy()
+
     def reader(self, like: Adopted) -> Reader | None:
         return None
+
+
+def _by_cupy() -> NoReturn:
+    """Raises BackendError that says what to install."""
+    from fusegen.backend.cuda.run.device import cupy_module
+
+    cupy_module()
+    raise BackendError("CuPy was installed after the arrays were taken in. Try again.")
 
 
 PLAIN = PlainMemory()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,9 +82,9 @@ class View:
 
     def copy(self, order: str = "C") -> View:
         """In memory of its own."""
-        import torch
-
-        made = self._tensor().clone(memory_format=torch.contiguous_format)
+        source = self._tensor()
+        packed = sys.modules["torch"].contiguous_format
+        made = source.clone(memory_format=packed)
         return View(self.shape, self.dtype, Place(made.data_ptr(), self.data.device_id, made))
 
     def __array_function__(self, function: Any, kinds: Any, args: Any, named: Any) -> Any:
