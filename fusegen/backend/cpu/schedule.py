@@ -17,9 +17,15 @@ from fusegen.ir.kernel import Program
 CHUNK_BYTES = 1024
 """Of one array, in the compute type: read once from memory, then from the first-level cache."""
 
-CHUNK_VECTORS = 32
+CHUNK_VECTORS = 64
 """A chunk's at least, so that folds across lanes, which wait for every lane, cost little; not where
 the greatest are looked for: a chunk that holds a candidate is searched."""
+
+SHORT_VECTORS = 32
+"""Rows of no more than these take turns: what one has just computed, and needs next, takes longer
+to come than the instructions of a step."""
+
+ROWS_TOGETHER = 8
 
 LIST_CHUNKS = 4
 """Chunks that go to long lists at a time: which of their vectors hold a candidate is found out
@@ -46,6 +52,11 @@ class CpuSchedule:
     def masks(self) -> bool:
         """Can the last vector of a row be part of one? Else what fills none goes one by one."""
         return self.target.vector_bytes == 64 and self.chunk > 1
+
+    @property
+    def short_columns(self) -> int:
+        """The longest of rows that take turns; each is one chunk."""
+        return min(self.chunk, SHORT_VECTORS * self.lanes)
 
     @property
     def list_block(self) -> int:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from fusegen.backend.cpu.emit.dialect import CpuDialect
 from fusegen.backend.cpu.emit.kept import Kept, below_pivots
 from fusegen.backend.cpu.emit.memory import store
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.own import lifted
+from fusegen.backend.cpu.emit.peaks import Peaks
+from fusegen.backend.cpu.emit.phases import (
+    EXTREME,
+    Gathered,
+    Part,
+    Phase,
+    across,
+    is_extreme,
+    is_quick,
+    lanes_of_fold,
+    numbered,
+    start,
+    total,
+)
 from fusegen.backend.cpu.emit.scope import RowScope, element_exprs
 from fusegen.backend.cpu.emit.sources import printed
 from fusegen.backend.cpu.emit.state import (
@@ -30,29 +43,6 @@ from fusegen.ir.kernel import COLUMN, Kernel, Sweep, used_in
 from fusegen.ir.monoid import Best, Folded, KBest, Level, Moving, Own
 from fusegen.ir.monoid_text import pivots_text
 
-_ACROSS = {"sum": "total", "prod": "product", "max": "greatest", "min": "least"}
-_EXTREME = {"max": "highest", "min": "lowest"}
-
-
-@dataclass(frozen=True)
-class Phase:
-    """A numbered step of `absorb`: lines, then a loop over the chunk, then lines."""
-
-    title: str
-    before: tuple[str, ...] = ()
-    condition: str = ""  # these lines and the loop run only if it holds
-    inside: tuple[str, ...] = ()
-    loop: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """A list, and the lines of the function that gives its values from `col` on."""
-
-    name: str
-    lines: tuple[str, ...]
-
 
 class AbsorbPrinter:
     """Builds the phases of one sweep."""
@@ -67,21 +57,58 @@ class AbsorbPrinter:
         short = (c for c in self.monoid.lists if not gathers(c))
         self.ranked: tuple[Best | KBest, ...] = (*self.monoid.best, *short)
         self.notes = dict(sweep.notes)
-        self.peaks = {c.name: self._peak(c) for c in self.ranked}
+        self.peaks = Peaks(self.monoid, self.ranked)
 
-    def row_values(self) -> tuple[Line, ...]:
-        """Declarations of the row values that elements meet."""
-        own = [f.name for f in self.monoid.folded] + [m.name for m in self.monoid.moving]
-        return tuple(self.scope.locals(element_exprs(self.sweep), own))
-
-    def phases(self) -> list[Phase]:
+    def parts(self) -> tuple[Part, ...]:
+        """The functions that make up `absorb`: two where pivots are settled before anything is
+        added, and nothing else passes from one to the other than the state."""
         found = [self._fold()]
         for number, level in enumerate(self.monoid.levels):
             found += [self._pivots(number, level), self._sums(number, level)]
         found += [self._own(c) for c in self.monoid.own]
         found += [self._select(c) for c in self.ranked]
         found.append(self._stores())
-        return [p for p in found if p is not None]
+        phases = tuple(p for p in found if p is not None)
+        if not (self.monoid.levels and self.lanes.partly):
+            values = self._row_values(element_exprs(self.sweep))
+            return numbered([Part("absorb", "", values, phases)])
+        first = 1 if found[0] is None else 2
+        sums = self._exprs_of_sums()
+        return numbered([
+            Part("settle", "the pivots, and the sums so far moved there",
+                 self._row_values(self._exprs_of_pivots()), phases[:first]),
+            Part("add_up", "sums relative to the pivots",
+                 (*self._row_values(sums), *self._settled(sums)), phases[first:]),
+        ])
+
+    def _row_values(self, exprs: Iterable[Expr]) -> tuple[Line, ...]:
+        """Declarations of the row values that elements meet."""
+        own = [f.name for f in self.monoid.folded] + [m.name for m in self.monoid.moving]
+        every = [*exprs]
+        every += [let.expr for let in used_in(self.sweep, every)[1]]
+        return tuple(self.scope.locals(every, own))
+
+    def _exprs_of_pivots(self) -> list[Expr]:
+        """What `settle` computes."""
+        found = [f.lift for f in self.monoid.folded]
+        found += [p.value for p in self.monoid.levels[0].pivots]
+        return found + [Var(name) for name in self.monoid.held]
+
+    def _exprs_of_sums(self) -> list[Expr]:
+        """What `add_up` computes."""
+        later = [p.value for level in self.monoid.levels[1:] for p in level.pivots]
+        found = [m.lift for m in self.monoid.moving] + [r.atom for r in self.monoid.relatives]
+        found += [*later, *(s.value for s in self.sweep.element_stores)]
+        return found + [Var(name) for name in self.monoid.held if later]
+
+    def _settled(self, exprs: Iterable[Expr]) -> Iterator[Line]:
+        """Components that `settle` has brought up to date, as `add_up` calls them."""
+        used = {n for e in exprs for n in variables(e)}
+        for f in self.monoid.folded:
+            if f.name in used:
+                yield Line(f"const {self.row.type_of(f.kind)} {f.name} = state.{f.name};")
+        for p in self.monoid.levels[0].pivots:
+            yield Line(f"const {self.row.real} {p.anchor} = state.{p.anchor};")
 
     def gathered(self) -> tuple[Gathered, ...]:
         """What long lists are made of."""
@@ -95,49 +122,57 @@ class AbsorbPrinter:
     def _fold(self) -> Phase | None:
         """Base monoids across the chunk, and the peaks that lists are filtered by."""
         folded = [f for f in self.monoid.folded if not is_count(f)]
-        own = [p for p in self.peaks.values() if p is not None]
+        own = self.peaks.owns
         if not self.monoid.folded and not own:
             return None
         todo = [*folded, *own]
-        before = [self._first(f) for f in todo]
+        turns = self._by_turns([f.lift for f in todo])
+        before = [self._first(f, turns) for f in todo]
         loop = self._items([f.lift for f in todo])
-        loop += [self._noted(self._next(f), f.name) for f in todo]
-        shared = {f.name for f in folded if f.name in self._peak_names()}
+        loop += [self._noted(self._next(f, turns), f.name) for f in todo]
+        shared = {f.name for f in folded if f.name in self.peaks.shared}
         after = []
         for f in todo:
             if f in own or f.name in shared:
-                after.append(f"const {self.row.type_of(f.kind)} chunk_{f.name} = {_across(f)};")
+                after.append(f"const {self.row.type_of(f.kind)} chunk_{f.name} = "
+                             f"{across(f, by_turns=turns)};")
         if not self.monoid.pivots:
-            after += [taken_in(f, f"state.{f.name}", self._of_chunk(f, shared), fg)
+            after += [taken_in(f, f"state.{f.name}", self._of_chunk(f, shared, turns), fg)
                       for f in self.monoid.folded]
         return Phase("What each base monoid makes of the chunk.", tuple(before),
-                     loop=tuple(loop) if todo else (), after=tuple(after))
+                     loop=tuple(loop) if todo else (), by_turns=turns, after=tuple(after))
 
-    def _first(self, f: Folded) -> str:
+    def _by_turns(self, exprs: Sequence[Expr]) -> bool:
+        """Do two folds take turns? Where a part of a vector can be the last one's turn."""
+        lets = used_in(self.sweep, exprs)[1]
+        return self.lanes.partly and is_quick([*exprs, *(let.expr for let in lets)])
+
+    def _first(self, f: Folded, turns: bool) -> str:
         kind = self.lanes.type_in(f.kind)
-        if _is_extreme(f):
-            return f"{fg(_EXTREME[f.fold])}<V> {f.name}_lanes;"
-        return f"{kind} {f.name}_lanes = {fg('all')}<{kind}>({identity_of(f, self.row)});"
+        if is_extreme(f):
+            return start(f"{fg(EXTREME[f.fold])}<V>", f.name, "", by_turns=turns)
+        value = f"{fg('all')}<{kind}>({identity_of(f, self.row)})"
+        return start(kind, f.name, value, by_turns=turns)
 
-    def _next(self, f: Folded) -> str:
+    def _next(self, f: Folded, turns: bool) -> str:
         lift = self._live(self.lanes.text(f.lift), identity_of(f, self.row))
-        if _is_extreme(f):
-            return f"{f.name}_lanes.take({lift});"
-        return taken_in(f, f"{f.name}_lanes", lift, fg)
+        place = lanes_of_fold(f.name, by_turns=turns)
+        return f"{place}.take({lift});" if is_extreme(f) else taken_in(f, place, lift, fg)
 
-    def _of_chunk(self, f: Folded, shared: Iterable[str]) -> str:
+    def _of_chunk(self, f: Folded, shared: Iterable[str], turns: bool) -> str:
         """What the whole chunk adds to a base monoid."""
         if is_count(f):
             return f"{self.row.real}(end - begin)"
-        return f"chunk_{f.name}" if f.name in shared else _across(f)
+        return f"chunk_{f.name}" if f.name in shared else across(f, by_turns=turns)
 
     def _pivots(self, number: int, level: Level) -> Phase:
         """The pivots with this chunk in, and the sums so far moved to them."""
         first = number == 0
-        shared = self._peak_names()
+        shared = self.peaks.shared
+        turns = self._by_turns([f.lift for f in self.monoid.folded if not is_count(f)])
         lines = [
             f"const {self.row.type_of(f.kind)} {f.name} = "
-            f"{folded_into(f, f'state.{f.name}', self._of_chunk(f, shared), fg)};"
+            f"{folded_into(f, f'state.{f.name}', self._of_chunk(f, shared, turns), fg)};"
             for f in self.monoid.folded if first
         ]
         for p in level.pivots:
@@ -160,11 +195,13 @@ class AbsorbPrinter:
         if not moving:
             return None
         lanes = replace(self.lanes, below=below_pivots(self.monoid))
-        before = [self._no_sum(m) for m in moving]
         lifts = [m.lift for m in moving]
         used = {n for e in lifts for n in variables(e)}
         relatives = [r for r in self.monoid.relatives if r.name in used]
-        loop = self._items([*lifts, *(r.atom for r in relatives)])
+        every = [*lifts, *(r.atom for r in relatives)]
+        turns = self._by_turns(every)
+        before = [self._no_sum(m, turns) for m in moving]
+        loop = self._items(every)
         for r in relatives:
             u = self.monoid.relative(r, lambda n: Var(self.monoid.pivot(n).anchor))
             loop.append(f"const V {r.name} = {self.lanes.text(u)};")
@@ -174,20 +211,21 @@ class AbsorbPrinter:
         for m in moving:
             lift = kept.lift(m.lift) if kept else m.lift
             term = self._live(lanes.text(lift), zero_of(m.kind, self.row))
-            loop.append(self._noted(f"{m.name}_lanes += {term};", m.name))
+            place = lanes_of_fold(m.name, by_turns=turns)
+            loop.append(self._noted(f"{place} += {term};", m.name))
         if number + 1 < len(self.monoid.levels):  # later pivots move the sums so far first
             after = [f"const {self.row.type_of(m.kind)} {m.name} = "
-                     f"state.{m.name} + {fg('total')}({m.name}_lanes);" for m in moving]
+                     f"state.{m.name} + {total(m.name, by_turns=turns)};" for m in moving]
         else:
-            after = [f"state.{m.name} += {fg('total')}({m.name}_lanes);" for m in moving]
+            after = [f"state.{m.name} += {total(m.name, by_turns=turns)};" for m in moving]
         after += kept.note() if kept else []
         return Phase(f"Sums relative to {pivots_text(level, self.monoid)}.", tuple(before),
-                     loop=tuple(loop), after=tuple(after))
+                     loop=tuple(loop), by_turns=turns, after=tuple(after))
 
-    def _no_sum(self, moving: Moving) -> str:
+    def _no_sum(self, moving: Moving, turns: bool) -> str:
         kind = self.lanes.type_in(moving.kind)
         zero = zero_of(moving.kind, self.row)
-        return f"{kind} {moving.name}_lanes = {fg('all')}<{kind}>({zero});"
+        return start(kind, moving.name, f"{fg('all')}<{kind}>({zero})", by_turns=turns)
 
     def _own(self, own: Own) -> Phase:
         """A monoid of the user's own: lane by lane and then over the lanes, or in row order."""
@@ -213,13 +251,13 @@ class AbsorbPrinter:
         loop, inside = self._items([best.lift]), []
         loop.append(self._noted(f"{fg('offer')}(state.{best.name}, {held}, col);", best.name))
         if isinstance(best, KBest):
-            fold = self.peaks[best.name] or self._twin(best)
-            lanes = f"{fold.name}_lanes{'.so_far' if _is_extreme(fold) else ''}"
+            fold = self.peaks.fold(best)
+            lanes = f"{fold.name}_lanes{'.so_far' if is_extreme(fold) else ''}"
             inside.append(f"state.{best.name}.prepare({lanes});")
         rank = "leader" if isinstance(best, Best) or best.k == 1 else f"last of the {best.k}"
         return Phase(
             f"{best.name}: only chunks with something ahead of the {rank} so far are searched.",
-            condition=f"{fg('rarely')}(state.{best.name}.admitted({self._peak_of(best)}))",
+            condition=f"{fg('rarely')}(state.{best.name}.admitted({self.peaks.of_chunk(best)}))",
             inside=tuple(inside), loop=tuple(loop),
         )
 
@@ -255,36 +293,5 @@ class AbsorbPrinter:
             lines.append(noted(f"{declared} = {self.lanes.text(let.expr)};", let.note))
         return lines
 
-    def _peak(self, best: Best | KBest) -> Folded | None:
-        """The fold that finds the chunk's best; None if a folded component is that already."""
-        fold: Literal["max", "min"] = "max" if isinstance(best, KBest) or best.largest else "min"
-        if any(f.fold == fold and f.lift == best.lift for f in self.monoid.folded):
-            return None
-        return Folded(f"{best.name}_peak", fold, best.lift, best.kind)
-
-    def _peak_names(self) -> set[str]:
-        """Folded components whose value over the chunk alone is needed."""
-        return {self._twin(c).name for c in self.ranked if self.peaks[c.name] is None}
-
-    def _twin(self, best: Best | KBest) -> Folded:
-        fold = "max" if isinstance(best, KBest) or best.largest else "min"
-        return next(f for f in self.monoid.folded if f.fold == fold and f.lift == best.lift)
-
-    def _peak_of(self, best: Best | KBest) -> str:
-        """The chunk's own best value, for the filter."""
-        own = self.peaks[best.name]
-        return f"chunk_{(own or self._twin(best)).name}"
-
     def _noted(self, line: str, component: str) -> str:
         return noted(line, self.notes.get(component, ""))
-
-
-def _is_extreme(f: Folded) -> bool:
-    """Is NaN to be looked for?"""
-    return f.fold in _EXTREME and f.kind == "float"
-
-
-def _across(f: Folded) -> str:
-    if _is_extreme(f):
-        return f"{f.name}_lanes.across()"
-    return f"{fg(_ACROSS[f.fold])}({f.name}_lanes)"

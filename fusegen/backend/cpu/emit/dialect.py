@@ -29,6 +29,9 @@ C_TYPES = {
 ROW, KNOWN = "row", "known"
 """Names of the two structs that functions are given: facts of the row, values of earlier sweeps."""
 
+INLINE = ("exp", "log")
+"""Functions of C that rows have their own of: what vectors hold need not survive a call."""
+
 _OF_ROW = frozenset([N_COLS.name, FIRST_COLUMN.name])
 """Numbers that are members of the row."""
 
@@ -144,6 +147,8 @@ class CpuDialect:
                 return f"int64_t({args[0]})"
             case "to_bool":
                 return f"({args[0]} != 0)"
+            case _ if call.op in INLINE:
+                return f"{fg(op.c)}({', '.join(args)})"
             case _ if op.spelling == "libm":
                 return f"std::{op.c}({', '.join(args)})"
             case _ if op.spelling == "helper":

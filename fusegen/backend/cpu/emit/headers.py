@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 LIBM = (
-    "exp2", "expm1", "log", "log2", "log1p", "sqrt", "tanh", "sin", "cos", "erf", "floor", "ceil",
+    "exp2", "expm1", "log2", "log1p", "sqrt", "tanh", "sin", "cos", "erf", "floor", "ceil",
     "rint",
 )
 """C math functions without a vector form of ours: lane by lane."""
@@ -21,12 +21,12 @@ HEADERS: dict[str, tuple[str, ...]] = {
     "limits": ("infinity", "nan", "lowest_of"),
     "reduce": (
         "greater_of", "lesser_of", "across", "any", "highest", "lowest", "greatest", "least",
-        "total", "product",
+        "total", "product", "both",
     ),
     "order": ("lanes_where", "descending", "ascending", "precedes"),
     "memory": (
-        "prefetch", "expect", "all_lanes", "first_lanes", "each", "fetch", "put", "load", "store",
-        "largest_of",
+        "prefetch", "expect", "all_lanes", "first_lanes", "each", "each_by_turns", "fetch", "put",
+        "load", "store", "largest_of",
     ),
     "types": (
         "load_float16", "load_bfloat16", "load_float32", "load_float64", "load_int", "load_bool",
@@ -36,7 +36,7 @@ HEADERS: dict[str, tuple[str, ...]] = {
     "exp": ("exp_within", "exp_below", "exp"),
     "maths": (
         "zero_wins", "square", "rounded_product", "magnitude", "sign", "mirror", "is_nan",
-        "is_inf", "is_finite", *LIBM, "pow", "reciprocal_sqrt", "sigmoid", "xlogy", "to_int",
+        "is_inf", "is_finite", "log", *LIBM, "pow", "reciprocal_sqrt", "sigmoid", "xlogy", "to_int",
     ),
     "pivots": ("shift_anchor", "scale_anchor", "movable", "factor_between"),
     "states": ("field", "set_field", "best_of_states"),

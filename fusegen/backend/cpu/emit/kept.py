@@ -56,7 +56,7 @@ class Kept:
 
     def note(self) -> list[str]:
         """When a chunk is done."""
-        return ["if (row.terms)", f"    row.pivots[begin / {self.chunk}] = {self.pivot};"]
+        return ["if (row.terms)", f"    row.pivots[begin / {self.chunk}] = state.{self.pivot};"]
 
     def lift(self, expr: Expr) -> Expr:
         """What is summed, over the term."""

@@ -16,7 +16,12 @@ from fusegen.backend.cpu.emit.names import fg, noted_names
 from fusegen.backend.cpu.emit.scope import RowScope
 from fusegen.backend.cpu.emit.state import Field, state_view
 from fusegen.backend.cpu.emit.views import AgainView, KernelView, SweepView
-from fusegen.backend.cpu.schedule import AHEAD_COLUMNS, LIST_AHEAD_COLUMNS, CpuSchedule
+from fusegen.backend.cpu.schedule import (
+    AHEAD_COLUMNS,
+    LIST_AHEAD_COLUMNS,
+    ROWS_TOGETHER,
+    CpuSchedule,
+)
 from fusegen.backend.emit.banner import Facts, banner_lines
 from fusegen.backend.emit.lines import uses_of
 from fusegen.backend.emit.render import render
@@ -35,6 +40,7 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> Source:
         "real": real, "lanes": schedule.lanes, "vector_bytes": schedule.target.vector_bytes,
         "chunk": schedule.chunk, "piece": PIECE_COLUMNS, "list_block": schedule.list_block,
         "ahead": AHEAD_COLUMNS, "list_ahead": LIST_AHEAD_COLUMNS, "vectorised": schedule.chunk > 1,
+        "together": ROWS_TOGETHER,
         "fg": fg,
     }
     with noted_names() as names:
@@ -82,6 +88,8 @@ def _kernel_view(kernel: Kernel, schedule: CpuSchedule) -> KernelView:
     scope = RowScope(kernel, row)
     finishes = FinishPrinter(kernel, scope, row)
     kept = kept_terms(kernel, schedule.chunk) if schedule.masks else None
+    partly = {s.number: schedule.masks and can_be_partial(s) for s in kernel.sweeps}
+    waits = any(s.monoid.levels or s.monoid.folded for s in kernel.sweeps)
     return KernelView(
         name=kernel.name,
         arrays=tuple(f for p in kernel.params for f in _array_fields(p)),
@@ -91,12 +99,12 @@ def _kernel_view(kernel: Kernel, schedule: CpuSchedule) -> KernelView:
         prelude=tuple(finishes.prelude()) if kernel.prelude else (),
         sweeps=tuple(
             _sweep_view(kernel, sweep, scope, row,
-                        replace(lanes, partly=schedule.masks and can_be_partial(sweep)),
-                        finishes, kept)
+                        replace(lanes, partly=partly[sweep.number]), finishes, kept)
             for sweep in kernel.sweeps
         ),
         numbered=FIRST_COLUMN.name in names_in(kernel),
         kept=kept, kept_columns=KEPT_BYTES // kernel.compute.itemsize,
+        short_columns=schedule.short_columns if waits and all(partly.values()) else 0,
     )
 
 
@@ -106,17 +114,17 @@ def _sweep_view(
 ) -> SweepView:
     makes = kept if kept and kept.maker == sweep.number else None
     absorb = AbsorbPrinter(kernel, sweep, scope, row, lanes, makes)
-    row_values, phases = absorb.row_values(), tuple(absorb.phases())
+    parts = absorb.parts()
     finish = tuple(finishes.finish(sweep))
     state = None if sweep.monoid.is_empty else state_view(sweep, scope, row)
     return SweepView(
         kernel=kernel.name, number=sweep.number,
         title=f"reads {', '.join(sweep.reads) or 'no elements'}",
-        state=state, row_values=row_values, phases=phases, finish=finish,
+        state=state, parts=parts, finish=finish,
         partly=lanes.partly, lists=absorb.gathered(),
         prefetched=_prefetched(kernel, sweep),
         awaited=tuple(kernel.param(s.param) for s in sweep.list_stores),
-        reads_known=KNOWN in uses_of(row_values), has_known=bool(scope.known),
+        reads_known=any(KNOWN in uses_of(p.row_values) for p in parts), has_known=bool(scope.known),
         again=_again_view(kernel, sweep, scope, row, lanes, kept),
     )
 
@@ -128,7 +136,7 @@ def _again_view(
     if kept is None or kept.again.number != sweep.number:
         return None
     absorb = AbsorbPrinter(kernel, kept.again, scope, row, lanes)
-    return AgainView(absorb.row_values(), tuple(absorb.phases()), kept.row_values)
+    return AgainView(absorb.parts(), kept.row_values)
 
 
 def _prefetched(kernel: Kernel, sweep: Sweep) -> tuple[str, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.backend.cpu.emit.absorb import Gathered, Phase
 from fusegen.backend.cpu.emit.dialect import KNOWN, ROW
 from fusegen.backend.cpu.emit.kept import Kept
+from fusegen.backend.cpu.emit.phases import Gathered, Part, Phase
 from fusegen.backend.cpu.emit.state import Field, StateView
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.ir.kernel import Param
@@ -16,8 +16,7 @@ from fusegen.ir.kernel import Param
 class AgainView:
     """A sweep over terms that an earlier one has kept."""
 
-    row_values: tuple[Line, ...]
-    phases: tuple[Phase, ...]
+    parts: tuple[Part, ...]
     moved: str  # arguments of fg::movable and fg::factor_between
 
 
@@ -29,8 +28,7 @@ class SweepView:
     number: int
     title: str
     state: StateView | None
-    row_values: tuple[Line, ...]
-    phases: tuple[Phase, ...]
+    parts: tuple[Part, ...]
     partly: bool  # may the last vector be part of one?
     finish: tuple[Line, ...]
     lists: tuple[Gathered, ...]  # those too long to be kept in order
@@ -49,11 +47,13 @@ class SweepView:
         return bool(self.phases or self.lists)
 
     @property
-    def asking(self) -> int:
-        """Number of the phase whose loop asks for memory ahead, step by step: the last that always
-        runs, for its steps take longest. 0: none does, and chunks are asked for as a whole."""
-        found = [i for i, p in enumerate(self.phases, 1) if p.loop and not p.condition]
-        return found[-1] if found else 0
+    def phases(self) -> tuple[Phase, ...]:
+        return tuple(phase for part in self.parts for phase in part.phases)
+
+    @property
+    def asking(self) -> bool:
+        """Does a phase's loop ask for memory ahead, step by step? Else chunks do as a whole."""
+        return any(phase.asks for phase in self.phases)
 
     @property
     def absorb_params(self) -> list[str]:
@@ -62,6 +62,22 @@ class SweepView:
     @property
     def chunk_params(self) -> list[str]:
         return self._params("const Row& shared")
+
+    @property
+    def chunk_args(self) -> list[str]:
+        known = ["known"] if self.reads_known else []
+        return [*(["state"] if self.state else []), "shared", *known]
+
+    @property
+    def short_args(self) -> list[str]:
+        """Of the functions of a chunk, for the i-th of several short rows."""
+        known = ["known[i]"] if self.reads_known else []
+        return [*([f"states_{self.number}[i]"] if self.state else []), "rows[i]", *known]
+
+    @property
+    def short_finish_args(self) -> list[str]:
+        own = {"state": f"states_{self.number}[i]", "row": "rows[i]", "known": "known[i]"}
+        return [own[name] for name in self.finish_args]
 
     @property
     def absorb_args(self) -> list[str]:
@@ -172,6 +188,7 @@ class KernelView:
     numbered: bool  # do columns have the numbers of a whole row, of which this is a piece?
     kept: Kept | None
     kept_columns: int  # of the longest row whose terms are kept
+    short_columns: int  # of the longest row that others take turns with; 0: none does
 
     @property
     def known_arg(self) -> str:

@@ -96,10 +96,38 @@ inline V expm1(V x)
     return lane_by_lane(x, [](real lane) { return std::expm1(lane); });
 }
 
+// The logarithm, to 1 ulp. x = 2^e * (1 + f) with 1 + f from sqrt(1/2) to sqrt(2), whose bits stand
+// first when those of sqrt(1/2) are taken off; subnormal numbers are made normal before.
+template <typename V>
+inline V log_float(V x)
+{
+    typedef like<int32_t, V> bits;
+    const mask<V> small = x < 0x1p-126f;
+    const bits given = as<bits>(small ? x * 0x1p23f : x) - 0x3f3504f3;
+    const V e = convert<V>(given >> 23) - (small ? all<V>(23.0f) : V());
+    const V f = as<V>((given & 0x7fffff) + 0x3f3504f3) - 1.0f;
+    V p = f * 7.0376836292e-2f - 1.1514610310e-1f;
+    p = p * f + 1.1676998740e-1f;
+    p = p * f - 1.2420140846e-1f;
+    p = p * f + 1.4249322787e-1f;
+    p = p * f - 1.6668057665e-1f;
+    p = p * f + 2.0000714765e-1f;
+    p = p * f - 2.4999993993e-1f;
+    p = p * f + 3.3333331174e-1f;
+    const V square = f * f;
+    const V low = e * -2.12194440e-4f + square * f * p - 0.5f * square;
+    const V number = e * 0.693359375f + (f + low);
+    const V other = x == V() ? all<V>(-infinity) : x < V() ? all<V>(nan) : x;
+    return (x > V()) & (x < infinity) ? number : other;
+}
+
 template <typename V>
 inline V log(V x)
 {
-    return lane_by_lane(x, [](real lane) { return std::log(lane); });
+    if constexpr (sizeof(real) == 4)
+        return log_float(x);
+    else
+        return lane_by_lane(x, [](real lane) { return std::log(lane); });
 }
 
 template <typename V>

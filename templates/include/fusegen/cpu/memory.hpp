@@ -68,6 +68,25 @@ inline void each(int64_t begin, int64_t end, F visit)
         visit(begin, first_lanes{end - begin});
 }
 
+// The same, two vectors at a time: `visit` is told whose turn it is, 0 or 1, of two folds. A fold waits
+// for what it has made of the last vector; two wait side by side.
+template <typename V, typename F>
+inline void each_by_turns(int64_t begin, int64_t end, F visit)
+{
+    constexpr std::integral_constant<int, 0> one;
+    constexpr std::integral_constant<int, 1> other;
+    for (; begin + 2 * width<V> <= end; begin += 2 * width<V>) {
+        visit(begin, all_lanes(), one);
+        visit(begin + width<V>, all_lanes(), other);
+    }
+    if (begin + width<V> <= end) {
+        visit(begin, all_lanes(), one);
+        begin += width<V>;
+    }
+    if (begin < end)
+        visit(begin, first_lanes{end - begin}, other);
+}
+
 // A T from memory.
 template <typename T, typename E>
 inline T fetch(const E* from, all_lanes = {})

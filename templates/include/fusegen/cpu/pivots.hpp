@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <fusegen/cpu/exp.hpp>
 
 namespace fusegen {
 
@@ -25,7 +26,7 @@ inline bool movable(real from, real to, real divisor = 1)
 // The factor that takes exponentials relative to one pivot to another.
 inline real factor_between(real from, real to, real divisor = 1)
 {
-    return (from == to ? 1 : std::exp(from - to)) / divisor;
+    return (from == to ? 1 : exp(from - to)) / divisor;
 }
 
 }  // namespace

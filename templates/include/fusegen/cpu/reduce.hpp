@@ -59,6 +59,11 @@ inline bool any(M m)
 {
     if constexpr (std::is_arithmetic_v<M>) {
         return m;
+#if defined(__AVX512BW__)
+    } else if constexpr (sizeof m == 64) {
+        typedef int words __attribute__((vector_size(64)));
+        return __builtin_ia32_ptestmd512(as<words>(m), as<words>(m), -1) != 0;
+#endif
     } else {
         typedef int64_t words __attribute__((vector_size(sizeof(M))));
         return across(as<words>(m), [](auto a, auto b) { return a | b; }) != 0;
@@ -104,6 +109,15 @@ struct lowest {
         return rarely(any(nans)) ? nan : found;
     }
 };
+
+// Two halves of a chunk.
+template <template <typename> typename fold, typename V>
+inline fold<V> both(fold<V> one, const fold<V>& other)
+{
+    one.take(other.so_far);
+    one.nans |= other.nans;
+    return one;
+}
 
 template <typename V>
 inline auto greatest(V v)

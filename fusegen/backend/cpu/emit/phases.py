@@ -1,0 +1,104 @@
+"""The steps of `absorb` as the template prints them, and how a chunk's lanes become one value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from fusegen.backend.cpu.emit.names import fg
+from fusegen.backend.emit.folds import folded_into
+from fusegen.backend.emit.lines import Line
+from fusegen.ir.expr import Call, Expr, walk
+from fusegen.ir.monoid import Folded
+
+_ACROSS = {"sum": "total", "prod": "product", "max": "greatest", "min": "least"}
+EXTREME = {"max": "highest", "min": "lowest"}
+
+_QUICK = frozenset((
+    "add", "sub", "mul", "rounded_mul", "square", "neg", "abs", "maximum", "minimum", "where",
+    "zero_wins", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not", "isnan", "isinf",
+    "isfinite", "to_float", "to_int", "to_bool",
+))
+"""Operations that take an instruction or a few."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A numbered step of `absorb`: lines, then a loop over the chunk, then lines."""
+
+    title: str
+    before: tuple[str, ...] = ()
+    condition: str = ""  # these lines and the loop run only if it holds
+    inside: tuple[str, ...] = ()
+    loop: tuple[str, ...] = ()
+    by_turns: bool = False  # do vectors go to two folds by turns?
+    after: tuple[str, ...] = ()
+    number: int = 0  # in the sweep
+    asks: bool = False  # for memory ahead, step by step?
+
+
+@dataclass(frozen=True)
+class Part:
+    """Phases that are a function of their own, so that several rows can take turns with it."""
+
+    name: str
+    title: str
+    row_values: tuple[Line, ...]
+    phases: tuple[Phase, ...]
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A list, and the lines of the function that gives its values from `col` on."""
+
+    name: str
+    lines: tuple[str, ...]
+
+
+def numbered(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """With the numbers of their phases. The last loop that always runs asks for memory ahead, for
+    its steps take longest."""
+    phases = [p for part in parts for p in part.phases]
+    loops = [p for p in phases if p.loop and not p.condition]
+    told = {id(p): replace(p, number=i, asks=p is loops[-1] if loops else False)
+            for i, p in enumerate(phases, 1)}
+    return tuple(replace(part, phases=tuple(told[id(p)] for p in part.phases)) for part in parts)
+
+
+def is_quick(exprs: Iterable[Expr]) -> bool:
+    """Does a vector of these take less time than a fold waits for its own last result? Then two
+    folds wait side by side."""
+    return all(e.op in _QUICK for x in exprs for e in walk(x) if isinstance(e, Call))
+
+
+def is_extreme(f: Folded) -> bool:
+    """Is NaN to be looked for?"""
+    return f.fold in EXTREME and f.kind == "float"
+
+
+def lanes_of_fold(name: str, *, by_turns: bool) -> str:
+    """Where the vector at hand goes."""
+    return f"{name}_lanes{'[turn]' if by_turns else ''}"
+
+
+def start(kind: str, name: str, value: str, *, by_turns: bool) -> str:
+    """The declaration of lanes that nothing has been folded into."""
+    if not by_turns:
+        return f"{kind} {name}_lanes{f' = {value}' if value else ''};"
+    return f"{kind} {name}_lanes[2]{f' = {{{value}, {value}}}' if value else ''};"
+
+
+def across(f: Folded, *, by_turns: bool) -> str:
+    """One value of the lanes."""
+    one, other = f"{f.name}_lanes[0]", f"{f.name}_lanes[1]"
+    if is_extreme(f):
+        joined = f"{fg('both')}({one}, {other})"
+        return f"{joined if by_turns else f'{f.name}_lanes'}.across()"
+    joined = folded_into(f, one, other, fg)
+    return f"{fg(_ACROSS[f.fold])}({joined if by_turns else f'{f.name}_lanes'})"
+
+
+def total(name: str, *, by_turns: bool) -> str:
+    """The sum of the lanes."""
+    joined = f"{name}_lanes[0] + {name}_lanes[1]"
+    return f"{fg('total')}({joined if by_turns else f'{name}_lanes'})"
