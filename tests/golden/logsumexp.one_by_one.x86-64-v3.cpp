@@ -84,7 +84,7 @@ inline void identity(State& state)
 inline void rebase(State& state, float max_x_anchor)
 {
     const float max_x_shift = state.max_x_anchor - max_x_anchor;
-    state.sum_exp = fg::zero_wins(state.sum_exp, std::exp(max_x_shift));
+    state.sum_exp = fg::zero_wins(state.sum_exp, fg::exp(max_x_shift));
     state.max_x_anchor = max_x_anchor;
 }
 
@@ -145,7 +145,7 @@ inline void finish(const State& state, const Row& row)
     const float max_x = state.max_x;  // texts.py:54  return fg.logsumexp(x)
     const bool isinf_ = std::isinf(max_x);  // texts.py:54  return fg.logsumexp(x)
     const float sum_exp = std::isfinite(max_x) ? state.sum_exp : fg::nan;  // texts.py:54  return fg.logsumexp(x)
-    const float log_ = std::log(sum_exp);  // texts.py:54  return fg.logsumexp(x)
+    const float log_ = fg::log(sum_exp);  // texts.py:54  return fg.logsumexp(x)
     const float add = max_x + log_;  // texts.py:54  return fg.logsumexp(x)
     const float where = isinf_ ? max_x : add;  // texts.py:54  return fg.logsumexp(x)
     fg::store(row.where, where);  // texts.py:54  return fg.logsumexp(x)

@@ -7,8 +7,8 @@
 //            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
 // Sweep 2    reads x
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning
-// Tree       block online, chunks of 512
-// Schedule   vectors of 16, chunks of 512, pieces of 262144 columns
+// Tree       block online, chunks of 1024
+// Schedule   vectors of 16, chunks of 1024, pieces of 262144 columns
 // Bytes      reads each element twice, writes once
 
 #include <cmath>
@@ -67,6 +67,9 @@ inline Row row_of(const Arrays& arrays, int64_t row)
     };
 }
 
+constexpr int64_t short_columns = 512;  // of rows that take turns
+constexpr int64_t rows_together = 8;
+
 // Terms are kept of rows that stay in a cache: whole vectors, and then a pivot for each chunk.
 constexpr int64_t kept_columns = 262144;
 
@@ -74,7 +77,7 @@ inline int64_t kept_terms(int64_t n_cols) { return (n_cols + 15) / 16 * 16; }
 
 inline int64_t kept_bytes(int64_t n_cols)
 {
-    const int64_t pivots = kept_terms(n_cols / 512 + 1);
+    const int64_t pivots = kept_terms(n_cols / 1024 + 1);
     return n_cols > kept_columns ? 0 : (kept_terms(n_cols) + pivots) * sizeof(float);
 }
 
@@ -113,7 +116,7 @@ inline void identity(State& state)
 inline void rebase(State& state, float m_anchor)
 {
     const float m_shift = state.m_anchor - m_anchor;
-    state.sum_exp = fg::zero_wins(state.sum_exp, std::exp(m_shift));
+    state.sum_exp = fg::zero_wins(state.sum_exp, fg::exp(m_shift));
     state.m_anchor = m_anchor;
 }
 
@@ -130,25 +133,33 @@ inline void merge(State& state, State& part)
     state.sum_exp += part.sum_exp;
 }
 
-// One chunk, columns [begin, end).
+// One chunk, columns [begin, end): the pivots, and the sums so far moved there.
 template <typename V>
-inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
+inline void settle(State& state, const Row& shared, int64_t begin, int64_t end)
 {
     const Row row = shared;  // so that compilers see: no store changes it
 
     // 1. What each base monoid makes of the chunk.
-    fg::highest<V> m_lanes;
-    fg::each<V>(begin, end, [&](int64_t col, auto live) {
+    fg::highest<V> m_lanes[2];
+    fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
         const V x = fg::load<V>(row.x + col, live);
-        m_lanes.take(live(x, -fg::infinity));  // texts.py:27  m = fg.max(x)
+        m_lanes[turn].take(live(x, -fg::infinity));  // texts.py:27  m = fg.max(x)
     });
 
     // 2. The new m; the sums so far move there.
-    const float m = fg::greater_of(state.m, m_lanes.across());
+    const float m = fg::greater_of(state.m, fg::both(m_lanes[0], m_lanes[1]).across());
     const float m_anchor = fg::shift_anchor(m);
     if (fg::rarely(m_anchor != state.m_anchor))
         rebase(state, m_anchor);
     state.m = m;
+}
+
+// One chunk, columns [begin, end): sums relative to the pivots.
+template <typename V>
+inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
+{
+    const Row row = shared;  // so that compilers see: no store changes it
+    const float m_anchor = state.m_anchor;
 
     // 3. Sums relative to m.
     V sum_exp_lanes = fg::all<V>(0.0f);
@@ -163,13 +174,21 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     });
     state.sum_exp += fg::total(sum_exp_lanes);
     if (row.terms)
-        row.pivots[begin / 512] = m;
+        row.pivots[begin / 1024] = state.m;
+}
+
+// One chunk, columns [begin, end).
+template <typename V>
+inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
+{
+    settle<V>(state, shared, begin, end);
+    add_up<V>(state, shared, begin, end);
 }
 
 // Columns [begin, end) of a row, chunk by chunk; the last takes what is left.
-inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
+__attribute__((noinline)) void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 512;
+    constexpr int64_t chunk = 1024;
     for (int64_t stop; begin < end; begin = stop) {
         stop = end - begin < chunk + 16 ? end : begin + chunk;
         absorb<fg::lanes>(state, row, begin, stop);
@@ -226,7 +245,7 @@ template <typename V>
 inline void absorb_terms(const Row& shared, const Known& known, int64_t begin, int64_t end)
 {
     const Row row = shared;  // so that compilers see: no store changes it
-    const float moved = fg::factor_between(row.pivots[begin / 512], known.m, known.sum_exp);
+    const float moved = fg::factor_between(row.pivots[begin / 1024], known.m, known.sum_exp);
 
     // 1. Elements to memory.
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
@@ -235,16 +254,22 @@ inline void absorb_terms(const Row& shared, const Known& known, int64_t begin, i
     });
 }
 
-// Columns [begin, end) of a row, chunk by chunk; the last takes what is left.
-inline void fold(const Row& row, const Known& known, int64_t begin, int64_t end)
+// The same, from such terms if they can be moved.
+inline void visit(const Row& row, const Known& known, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 512;
+    if (row.terms && fg::movable(row.pivots[begin / 1024], known.m, known.sum_exp))
+        absorb_terms<fg::lanes>(row, known, begin, end);
+    else
+        absorb<fg::lanes>(row, known, begin, end);
+}
+
+// Columns [begin, end) of a row, chunk by chunk; the last takes what is left.
+__attribute__((noinline)) void fold(const Row& row, const Known& known, int64_t begin, int64_t end)
+{
+    constexpr int64_t chunk = 1024;
     for (int64_t stop; begin < end; begin = stop) {
         stop = end - begin < chunk + 16 ? end : begin + chunk;
-        if (row.terms && fg::movable(row.pivots[begin / chunk], known.m, known.sum_exp))
-            absorb_terms<fg::lanes>(row, known, begin, stop);
-        else
-            absorb<fg::lanes>(row, known, begin, stop);
+        visit(row, known, begin, stop);
     }
 }
 
@@ -256,6 +281,32 @@ inline void run(const Row& row, Known& known)
 
 }  // namespace sweep_2
 
+// Rows [first, last), of no more than short_columns. Step by step, several take each before any takes
+// the next: while a row waits for what it has just computed, the processor goes on with others.
+inline void short_rows(const Arrays& arrays, int64_t first, int64_t last, void* room)
+{
+    Row rows[rows_together];
+    Known known[rows_together];
+    for (int64_t n; first < last; first += n) {
+        n = last - first < rows_together ? last - first : rows_together;
+        for (int64_t i = 0; i < n; ++i) {
+            rows[i] = row_of(arrays, first + i);
+            keep(rows[i], static_cast<char*>(room) + i * kept_bytes(arrays.n_cols));
+        }
+        sweep_1::State states_1[rows_together];
+        for (int64_t i = 0; i < n; ++i) {
+            sweep_1::identity(states_1[i]);
+            sweep_1::settle<fg::lanes>(states_1[i], rows[i], 0, arrays.n_cols);
+        }
+        for (int64_t i = 0; i < n; ++i)
+            sweep_1::add_up<fg::lanes>(states_1[i], rows[i], 0, arrays.n_cols);
+        for (int64_t i = 0; i < n; ++i)
+            sweep_1::finish(states_1[i], known[i]);
+        for (int64_t i = 0; i < n; ++i)
+            sweep_2::visit(rows[i], known[i], 0, arrays.n_cols);
+    }
+}
+
 }  // namespace softmax
 
 }  // namespace
@@ -266,7 +317,7 @@ extern "C" {
 int64_t softmax_scratch_bytes(int64_t n_cols)
 {
     using namespace softmax;
-    return kept_bytes(n_cols) + 2 * fg::largest_of<sweep_1::State>();
+    return (n_cols > short_columns ? 1 : rows_together) * kept_bytes(n_cols) + 2 * fg::largest_of<sweep_1::State>();
 }
 
 // Rows [first, last), with scratch memory.
@@ -274,6 +325,8 @@ void softmax_rows(const softmax::Arrays* arrays, int64_t first, int64_t last, vo
 {
     using namespace softmax;
     void* const room = scratch;
+    if (arrays->n_cols <= short_columns)
+        return short_rows(*arrays, first, last, room);
     scratch = static_cast<char*>(room) + kept_bytes(arrays->n_cols);
     for (int64_t r = first; r < last; ++r) {
         Row row = row_of(*arrays, r);

@@ -92,7 +92,7 @@ inline void identity(State& state)
 inline void rebase(State& state, float m_anchor)
 {
     const float m_shift = state.m_anchor - m_anchor;
-    state.sum_exp = fg::zero_wins(state.sum_exp, std::exp(m_shift));
+    state.sum_exp = fg::zero_wins(state.sum_exp, fg::exp(m_shift));
     state.m_anchor = m_anchor;
 }
 

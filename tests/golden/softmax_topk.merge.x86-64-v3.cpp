@@ -26,6 +26,7 @@ typedef real lanes __attribute__((vector_size(32)));  // 8 at a time
 
 #include <fusegen/cpu/limits.hpp>
 #include <fusegen/cpu/reduce.hpp>
+#include <fusegen/cpu/exp.hpp>
 #include <fusegen/cpu/maths.hpp>
 #include <fusegen/cpu/pivots.hpp>
 #include <fusegen/cpu/states.hpp>
@@ -63,7 +64,7 @@ inline void identity(State& state)
 inline void rebase(State& state, float m_anchor)
 {
     const float m_shift = state.m_anchor - m_anchor;
-    state.sum_exp = fg::zero_wins(state.sum_exp, std::exp(m_shift));
+    state.sum_exp = fg::zero_wins(state.sum_exp, fg::exp(m_shift));
     state.m_anchor = m_anchor;
 }
 

@@ -91,7 +91,7 @@ inline void identity(State& state)
 inline void rebase(State& state, float m_anchor)
 {
     const float m_shift = state.m_anchor - m_anchor;
-    state.sum_exp = fg::zero_wins(state.sum_exp, std::exp(m_shift));
+    state.sum_exp = fg::zero_wins(state.sum_exp, fg::exp(m_shift));
     state.m_anchor = m_anchor;
 }
 
@@ -170,7 +170,7 @@ inline void finish(const State& state, const Row& row)
     const float sum_exp = std::isfinite(m) ? state.sum_exp : fg::nan;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     for (int64_t entry = 0; entry < 5; ++entry) {
         const float top_value = state.top.value(entry);
-        fg::store(row.values + entry, std::exp(top_value - m) / sum_exp);  // texts.py:80  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        fg::store(row.values + entry, fg::exp(top_value - m) / sum_exp);  // texts.py:80  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     }
     for (int64_t entry = 0; entry < 5; ++entry) {
         const int64_t top_column = state.top.column(entry);

@@ -8,8 +8,8 @@
 //            sum_dev2_exp = a.sum_dev2_exp·exp(a.max_x - max_x) + a.sum_dev_exp·2·exp(a.max_x - max_x)·(a.nu - nu) + a.sum_exp·exp(a.max_x - max_x)·(a.nu - nu)·(a.nu - nu) + b.sum_dev2_exp·exp(b.max_x - max_x) + b.sum_dev_exp·2·exp(b.max_x - max_x)·(b.nu - nu) + b.sum_exp·exp(b.max_x - max_x)·(b.nu - nu)·(b.nu - nu)
 //            sum_dev_exp = a.sum_dev_exp·exp(a.max_x - max_x) + a.sum_exp·exp(a.max_x - max_x)·(a.nu - nu) + b.sum_dev_exp·exp(b.max_x - max_x) + b.sum_exp·exp(b.max_x - max_x)·(b.nu - nu)
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, known zero
-// Tree       block online, chunks of 256
-// Schedule   vectors of 8, chunks of 256, pieces of 262144 columns
+// Tree       block online, chunks of 512
+// Schedule   vectors of 8, chunks of 512, pieces of 262144 columns
 // Bytes      reads each element once, writes 4 bytes a row
 
 #include <cmath>
@@ -96,10 +96,10 @@ inline void rebase(State& state, float max_x_anchor, float nu_anchor)
 {
     const float max_x_shift = state.max_x_anchor - max_x_anchor;
     const float nu_shift = state.nu_anchor - nu_anchor;
-    const float sum_exp = fg::zero_wins(state.sum_exp, std::exp(max_x_shift));
-    const float sum_exp_x = fg::zero_wins(state.sum_exp_x, std::exp(max_x_shift));
-    const float sum_dev2_exp = fg::zero_wins(state.sum_dev2_exp, std::exp(max_x_shift)) + fg::zero_wins(state.sum_dev_exp, 2.0f * fg::zero_wins(std::exp(max_x_shift), nu_shift)) + fg::zero_wins(state.sum_exp, fg::zero_wins(std::exp(max_x_shift), nu_shift * nu_shift));
-    const float sum_dev_exp = fg::zero_wins(state.sum_dev_exp, std::exp(max_x_shift)) + fg::zero_wins(state.sum_exp, fg::zero_wins(std::exp(max_x_shift), nu_shift));
+    const float sum_exp = fg::zero_wins(state.sum_exp, fg::exp(max_x_shift));
+    const float sum_exp_x = fg::zero_wins(state.sum_exp_x, fg::exp(max_x_shift));
+    const float sum_dev2_exp = fg::zero_wins(state.sum_dev2_exp, fg::exp(max_x_shift)) + fg::zero_wins(state.sum_dev_exp, 2.0f * fg::zero_wins(fg::exp(max_x_shift), nu_shift)) + fg::zero_wins(state.sum_exp, fg::zero_wins(fg::exp(max_x_shift), nu_shift * nu_shift));
+    const float sum_dev_exp = fg::zero_wins(state.sum_dev_exp, fg::exp(max_x_shift)) + fg::zero_wins(state.sum_exp, fg::zero_wins(fg::exp(max_x_shift), nu_shift));
     state.sum_exp = sum_exp;
     state.sum_exp_x = sum_exp_x;
     state.sum_dev2_exp = sum_dev2_exp;
@@ -189,7 +189,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 // Columns [begin, end) of a row, chunk by chunk; what fills no vector comes last.
 inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 256;
+    constexpr int64_t chunk = 512;
     const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
     for (; begin < rest; begin += chunk) {
         absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);

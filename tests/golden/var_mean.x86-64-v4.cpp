@@ -7,8 +7,8 @@
 //            mean_pow = a.mean_pow + a.count·(a.mean_x - mean_x)·(a.mean_x - mean_x) + a.sum_dev·2·(a.mean_x - mean_x) + b.mean_pow + b.count·(b.mean_x - mean_x)·(b.mean_x - mean_x) + b.sum_dev·2·(b.mean_x - mean_x)
 //            sum_dev = a.count·(a.mean_x - mean_x) + a.sum_dev + b.count·(b.mean_x - mean_x) + b.sum_dev
 // Proved     pointwise identity, read-out, cocycle, unit, known zero, range, conditioning
-// Tree       block online, chunks of 512
-// Schedule   vectors of 16, chunks of 512, pieces of 262144 columns
+// Tree       block online, chunks of 1024
+// Schedule   vectors of 16, chunks of 1024, pieces of 262144 columns
 // Bytes      reads each element once, writes 8 bytes a row
 
 #include <cmath>
@@ -68,6 +68,9 @@ inline Row row_of(const Arrays& arrays, int64_t row)
     };
 }
 
+constexpr int64_t short_columns = 512;  // of rows that take turns
+constexpr int64_t rows_together = 8;
+
 // Sweep 1: reads x.
 namespace sweep_1 {
 
@@ -118,46 +121,62 @@ inline void merge(State& state, State& part)
     state.sum_dev += part.sum_dev;
 }
 
-// One chunk, columns [begin, end).
+// One chunk, columns [begin, end): the pivots, and the sums so far moved there.
 template <typename V>
-inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
+inline void settle(State& state, const Row& shared, int64_t begin, int64_t end)
 {
     const Row row = shared;  // so that compilers see: no store changes it
 
     // 1. What each base monoid makes of the chunk.
-    V mean_x_total_lanes = fg::all<V>(0.0f);
-    fg::each<V>(begin, end, [&](int64_t col, auto live) {
+    V mean_x_total_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
+    fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
         const V x = fg::load<V>(row.x + col, live);
-        mean_x_total_lanes += live(x, 0.0f);  // texts.py:107  return fg.var(x), fg.mean(x)
+        mean_x_total_lanes[turn] += live(x, 0.0f);  // texts.py:107  return fg.var(x), fg.mean(x)
     });
 
     // 2. The new mean_x; the sums so far move there.
-    const float mean_x_total = state.mean_x_total + fg::total(mean_x_total_lanes);
+    const float mean_x_total = state.mean_x_total + fg::total(mean_x_total_lanes[0] + mean_x_total_lanes[1]);
     const float count = state.count + float(end - begin);
     const float mean_x_anchor = fg::shift_anchor(mean_x_total / count);
     if (mean_x_anchor != state.mean_x_anchor)
         rebase(state, mean_x_anchor);
     state.mean_x_total = mean_x_total;
     state.count = count;
+}
+
+// One chunk, columns [begin, end): sums relative to the pivots.
+template <typename V>
+inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
+{
+    const Row row = shared;  // so that compilers see: no store changes it
+    const float mean_x_anchor = state.mean_x_anchor;
 
     // 3. Sums relative to mean_x.
-    V mean_pow_lanes = fg::all<V>(0.0f);
-    V sum_dev_lanes = fg::all<V>(0.0f);
-    fg::each<V>(begin, end, [&](int64_t col, auto live) {
+    V mean_pow_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
+    V sum_dev_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
+    fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
         const V x_minus_mean_x = x - mean_x_anchor;
-        mean_pow_lanes += live(x_minus_mean_x * x_minus_mean_x, 0.0f);  // texts.py:107  return fg.var(x), fg.mean(x)
-        sum_dev_lanes += live(x_minus_mean_x, 0.0f);  // texts.py:107  return fg.var(x), fg.mean(x)
+        mean_pow_lanes[turn] += live(x_minus_mean_x * x_minus_mean_x, 0.0f);  // texts.py:107  return fg.var(x), fg.mean(x)
+        sum_dev_lanes[turn] += live(x_minus_mean_x, 0.0f);  // texts.py:107  return fg.var(x), fg.mean(x)
     });
-    state.mean_pow += fg::total(mean_pow_lanes);
-    state.sum_dev += fg::total(sum_dev_lanes);
+    state.mean_pow += fg::total(mean_pow_lanes[0] + mean_pow_lanes[1]);
+    state.sum_dev += fg::total(sum_dev_lanes[0] + sum_dev_lanes[1]);
+}
+
+// One chunk, columns [begin, end).
+template <typename V>
+inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
+{
+    settle<V>(state, shared, begin, end);
+    add_up<V>(state, shared, begin, end);
 }
 
 // Columns [begin, end) of a row, chunk by chunk; the last takes what is left.
-inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
+__attribute__((noinline)) void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 512;
+    constexpr int64_t chunk = 1024;
     for (int64_t stop; begin < end; begin = stop) {
         stop = end - begin < chunk + 16 ? end : begin + chunk;
         absorb<fg::lanes>(state, row, begin, stop);
@@ -191,6 +210,27 @@ inline void run(const Row& row, State* states)
 
 }  // namespace sweep_1
 
+// Rows [first, last), of no more than short_columns. Step by step, several take each before any takes
+// the next: while a row waits for what it has just computed, the processor goes on with others.
+inline void short_rows(const Arrays& arrays, int64_t first, int64_t last)
+{
+    Row rows[rows_together];
+    for (int64_t n; first < last; first += n) {
+        n = last - first < rows_together ? last - first : rows_together;
+        for (int64_t i = 0; i < n; ++i)
+            rows[i] = row_of(arrays, first + i);
+        sweep_1::State states_1[rows_together];
+        for (int64_t i = 0; i < n; ++i) {
+            sweep_1::identity(states_1[i]);
+            sweep_1::settle<fg::lanes>(states_1[i], rows[i], 0, arrays.n_cols);
+        }
+        for (int64_t i = 0; i < n; ++i)
+            sweep_1::add_up<fg::lanes>(states_1[i], rows[i], 0, arrays.n_cols);
+        for (int64_t i = 0; i < n; ++i)
+            sweep_1::finish(states_1[i], rows[i]);
+    }
+}
+
 }  // namespace var_mean
 
 }  // namespace
@@ -208,6 +248,8 @@ int64_t var_mean_scratch_bytes(int64_t)
 void var_mean_rows(const var_mean::Arrays* arrays, int64_t first, int64_t last, void* scratch)
 {
     using namespace var_mean;
+    if (arrays->n_cols <= short_columns)
+        return short_rows(*arrays, first, last);
     for (int64_t r = first; r < last; ++r) {
         const Row row = row_of(*arrays, r);
         sweep_1::run(row, static_cast<sweep_1::State*>(scratch));
