@@ -1,12 +1,17 @@
-"""Random shapes on the CPU, beside torch's own operations.
+"""Random shapes on the CPU, beside torch's own operations and others'.
 
     python benchmarks/cpu_scan.py [--threads N] [--shapes 20] [--seed 1] [--only NAME …]
-        [--output benchmarks/results/cpu_scan.json]
+        [--peers torch,compile,jax,numpy] [--seconds 1] [--output benchmarks/results/cpu_scan.json]
 
 Rows of 16 to 2^19 columns, arrays of 4 KiB to 128 MiB, both drawn evenly on a logarithmic scale.
-Every round times a group of calls of each candidate, one after the other, on tensors, results
-included; a figure is the fastest group. A ratio is torch's time by ours: above 1, we are faster.
-Results are checked against float64 before anything is timed.
+Every round times a group of calls of each candidate, one after the other, results included; a
+figure is the fastest group. A ratio is a peer's time by ours: above 1, we are faster. Ours and
+torch's are calls on tensors; `compile` is torch.compile with dynamic shapes, JAX's are compiled for
+each shape, on arrays of its own. Results, the peers' too, are checked against float64 before
+anything is timed. A peer that is not there, or cannot do a cell, is said and left out.
+
+`--threads` is for us and for torch, and is what the process may run on unless it is given; JAX
+takes all of that: `taskset -c 0-1 python benchmarks/cpu_scan.py` gives each two processors.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +35,18 @@ import fusegen as fg
 from fusegen.backend.cpu.helper import HELPER
 from fusegen.backend.target import host_cpu
 
-GROUP_SECONDS, ROUNDS, CELL_SECONDS = 2e-4, 60, 2.0
+GROUP_SECONDS, ROUNDS, LEAST_ROUNDS = 2e-4, 60, 6
 TOLERANCE = {"float32": 3e-5, "bfloat16": 2e-2}
+PEER_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1}  # some round every step to bfloat16
+CONSTANTS = {"topk": {"k": 5}, "softmax_topk": {"k": 5}}
+PACKAGES = {"torch": "torch", "compile": "torch", "jax": "jax", "numpy": "numpy"}
 
 F = torch.nn.functional
 Call = Callable[[], Any]
+Functions = Mapping[str, Callable[[Any], Any]]
+
+
+# ---- who is compared ----
 
 
 def entropy(t: torch.Tensor) -> torch.Tensor:
@@ -42,7 +54,7 @@ def entropy(t: torch.Tensor) -> torch.Tensor:
     return -(p * torch.log(p)).sum(-1)
 
 
-TORCHS: dict[str, Callable[[torch.Tensor], Any]] = {
+TORCHS: Functions = {
     "softmax": lambda t: torch.softmax(t, -1), "log_softmax": lambda t: torch.log_softmax(t, -1),
     "layer_norm": lambda t: F.layer_norm(t, t.shape[-1:]),
     "rms_norm": lambda t: F.rms_norm(t, t.shape[-1:]), "entropy": entropy,
@@ -51,7 +63,99 @@ TORCHS: dict[str, Callable[[torch.Tensor], Any]] = {
     "argmax": lambda t: t.argmax(-1), "topk": lambda t: torch.topk(t, 5),
     "softmax_topk": lambda t: torch.topk(torch.softmax(t, -1), 5),
 }
-CONSTANTS = {"topk": {"k": 5}, "softmax_topk": {"k": 5}}
+
+
+def in_array_words(xp: Any, top: Callable[[Any], Any]) -> Functions:
+    """The same over NumPy's functions, or JAX's of the same names."""
+
+    def exps(x: Any) -> Any:
+        return xp.exp(x - x.max(-1, keepdims=True))
+
+    def softmax(x: Any) -> Any:
+        e = exps(x)
+        return e / e.sum(-1, keepdims=True)
+
+    def log_softmax(x: Any) -> Any:
+        d = x - x.max(-1, keepdims=True)
+        return d - xp.log(xp.exp(d).sum(-1, keepdims=True))
+
+    def entropy_of(x: Any) -> Any:
+        p = softmax(x)
+        return -(p * xp.log(p)).sum(-1)
+
+    def layer_norm(x: Any) -> Any:
+        d = x - x.mean(-1, keepdims=True)
+        return d / xp.sqrt((d * d).mean(-1, keepdims=True) + 1e-5)
+
+    return {
+        "softmax": softmax, "log_softmax": log_softmax, "entropy": entropy_of,
+        "layer_norm": layer_norm,
+        "rms_norm": lambda x: x / xp.sqrt((x * x).mean(-1, keepdims=True) + 1e-5),
+        "logsumexp": lambda x: x.max(-1) + xp.log(exps(x).sum(-1)),
+        "var_mean": lambda x: (x.var(-1), x.mean(-1)), "argmax": lambda x: x.argmax(-1),
+        "topk": top, "softmax_topk": lambda x: top(softmax(x)),
+    }
+
+
+def numpy_top(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The five greatest of each row, in order."""
+    at = np.argpartition(x, -5, -1)[..., -5:]
+    found = np.take_along_axis(x, at, -1)
+    order = np.argsort(-found, -1)
+    return np.take_along_axis(found, order, -1), np.take_along_axis(at, order, -1)
+
+
+class Peers:
+    """Those that are asked for and there; `missing` says why others are not."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.missing: dict[str, str] = {}
+        self.makers: dict[str, Callable[[str, torch.Tensor], Call]] = {}
+        for name in names:
+            try:
+                self.makers[name] = getattr(self, f"_{name}")()
+            except Exception as error:  # whatever keeps a peer away is not ours
+                self.missing[name] = f"{type(error).__name__}: {error}"
+
+    def _torch(self) -> Callable[[str, torch.Tensor], Call]:
+        return lambda name, t: lambda: TORCHS[name](t)
+
+    def _compile(self) -> Callable[[str, torch.Tensor], Call]:
+        made: dict[str, Callable[[torch.Tensor], Any]] = {}
+
+        def maker(name: str, t: torch.Tensor) -> Call:
+            key = f"{name} {t.dtype}"
+            if key not in made:
+                made[key] = torch.compile(TORCHS[name], dynamic=True)
+            return lambda: made[key](t)
+
+        torch.compile(lambda t: t + 1, dynamic=True)(torch.ones(3))  # is there a compiler?
+        return maker
+
+    def _jax(self) -> Callable[[str, torch.Tensor], Call]:
+        import jax
+        import jax.numpy as jnp
+
+        functions = in_array_words(jnp, lambda x: jax.lax.top_k(x, 5))
+        made = {name: jax.jit(function) for name, function in functions.items()}
+
+        def maker(name: str, t: torch.Tensor) -> Call:
+            x = jnp.asarray(t.float().numpy()).astype(str(t.dtype)[6:]).block_until_ready()
+            return lambda: jax.block_until_ready(made[name](x))
+
+        return maker
+
+    def _numpy(self) -> Callable[[str, torch.Tensor], Call]:
+        functions = in_array_words(np, numpy_top)
+
+        def maker(name: str, t: torch.Tensor) -> Call:
+            x = t.numpy()  # raises for what NumPy has no type for
+            return lambda: functions[name](x)
+
+        return maker
+
+
+# ---- what is measured ----
 
 
 def shapes(count: int, seed: int) -> list[tuple[int, int]]:
@@ -67,33 +171,32 @@ def shapes(count: int, seed: int) -> list[tuple[int, int]]:
 
 def first(found: Any) -> np.ndarray:
     """The first result, in float64."""
-    one = found[0] if isinstance(found, tuple) else found
-    return np.asarray(one.double())
+    one = found[0] if isinstance(found, (tuple, list)) else found
+    return np.asarray(one.double() if isinstance(one, torch.Tensor) else one).astype(np.float64)
 
 
-def check(name: str, t: torch.Tensor, found: Any) -> None:
+def check(name: str, t: torch.Tensor, found: Any, tolerance: Mapping[str, float]) -> None:
     """Raises AssertionError for a wrong result."""
-    want = TORCHS[name](t.double())
-    ours = first(found)
-    if name == "argmax":  # of equal values torch may name another
+    got = first(found)
+    if name == "argmax":  # of equal values another may be named
         x = np.asarray(t.double())
-        assert (x[np.arange(len(x)), ours.astype(int)] == x.max(-1)).all()
+        assert (x[np.arange(len(x)), got.astype(int)] == x.max(-1)).all()
         return
-    tolerance = TOLERANCE[str(t.dtype)[6:]]
-    np.testing.assert_allclose(ours, first(want), rtol=tolerance, atol=tolerance)
+    allowed = tolerance[str(t.dtype)[6:]]
+    np.testing.assert_allclose(got, first(TORCHS[name](t.double())), rtol=allowed, atol=allowed)
 
 
-def fastest(calls: list[Call]) -> list[float]:
+def fastest(calls: list[Call], limit: float) -> list[float]:
     """Seconds of each; candidates take turns."""
     counts = []
     for call in calls:
         one = min(seconds(call, 1) for _ in range(3))
         counts.append(max(1, int(GROUP_SECONDS / one)))
-    best, end = [float("inf")] * len(calls), time.perf_counter() + CELL_SECONDS
+    best, end = [float("inf")] * len(calls), time.perf_counter() + limit * len(calls)
     for turn in range(ROUNDS):
         for i, call in enumerate(calls):
             best[i] = min(best[i], seconds(call, counts[i]) / counts[i])
-        if turn >= 5 and time.perf_counter() > end:
+        if turn + 1 >= LEAST_ROUNDS and time.perf_counter() > end:
             break
     return best
 
@@ -105,48 +208,103 @@ def seconds(call: Call, count: int) -> float:
     return time.perf_counter() - start
 
 
-def cell(name: str, dtype: str, shape: tuple[int, int]) -> dict[str, Any]:
+def cell(name: str, dtype: str, shape: tuple[int, int], peers: Peers, limit: float) -> Any:
     pipeline, constants = getattr(fg.library, name), CONSTANTS.get(name, {})
     t = torch.from_numpy(np.random.default_rng(0).standard_normal(shape).astype("f4"))
     t = t.to(getattr(torch, dtype))
-    check(name, t, pipeline(t, **constants))
-    ours, peer = fastest([lambda: pipeline(t, **constants), lambda: TORCHS[name](t)])
-    return {"rows": shape[0], "cols": shape[1], "us": ours * 1e6, "torch_us": peer * 1e6,
-            "ratio": peer / ours}
+    check(name, t, pipeline(t, **constants), TOLERANCE)
+    calls: dict[str, Call] = {"": lambda: pipeline(t, **constants)}
+    failed: dict[str, str] = {}
+    for peer, maker in peers.makers.items():
+        try:
+            call = maker(name, t)
+            check(name, t, call(), PEER_TOLERANCE)
+            calls[peer] = call
+        except Exception as error:  # it cannot, or is wrong: said in the results
+            failed[peer] = (str(error).strip() or type(error).__name__).splitlines()[0]
+    times = dict(zip(calls, fastest([*calls.values()], limit), strict=True))
+    ours = times.pop("")
+    return {"rows": shape[0], "cols": shape[1], "us": ours * 1e6,
+            **{f"{peer}_us": found * 1e6 for peer, found in times.items()},
+            **{f"{peer}_ratio": found / ours for peer, found in times.items()},
+            **({"failed": failed} if failed else {})}
+
+
+def summary(cells: list[Any], peers: Peers) -> dict[str, Any]:
+    """Of each peer, the median and the least ratio, and where that is."""
+    found = {}
+    for peer in peers.makers:
+        of = [c for c in cells if f"{peer}_ratio" in c]
+        if of:
+            least = min(of, key=lambda c: c[f"{peer}_ratio"])
+            found[peer] = {
+                "median": statistics.median(c[f"{peer}_ratio"] for c in of),
+                "worst": least[f"{peer}_ratio"], "at": f"{least['rows']} x {least['cols']}",
+                "under 0.9": sum(c[f"{peer}_ratio"] < 0.9 for c in of), "cells": len(of)}
+    return found
+
+
+def line(title: str, found: Mapping[str, Any], peers: Peers) -> str:
+    """A line of the table."""
+    parts = []
+    for peer in peers.makers:
+        one = found.get(peer)
+        parts.append(f"{one['median']:7.2f}{one['worst']:7.2f} at {one['at']:>12s}" if one
+                     else f"{'-':>7s}{'-':>7s}{'':>16s}")
+    return f"{title:23s}" + "  |".join(parts)
+
+
+# ---- the command ----
+
+
+def asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    may_use = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0, 1}
+    parser.add_argument("--threads", type=int, default=len(may_use))
+    parser.add_argument("--shapes", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="*", default=[*TORCHS], choices=[*TORCHS])
+    parser.add_argument("--peers", default="torch", help=f"of {','.join(PACKAGES)}")
+    parser.add_argument("--seconds", type=float, default=1.0, help="a candidate and cell, at most")
+    parser.add_argument("--output", type=Path)
+    args = parser.parse_args()
+    args.peers = [name for name in args.peers.split(",") if name]
+    if unknown := set(args.peers) - set(PACKAGES):
+        parser.error(f"no such peers: {', '.join(sorted(unknown))}; known: {', '.join(PACKAGES)}")
+    return args
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--shapes", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", nargs="*", default=[*TORCHS])
-    parser.add_argument("--output", type=Path)
-    args = parser.parse_args()
+    args = asked()
     os.environ["FUSEGEN_THREADS"] = str(args.threads)
     torch.set_num_threads(args.threads)
     print(HELPER.finding())  # when it is there: who serves the calls
-    groups = {}
-    for name in args.only:
-        for dtype in TOLERANCE:
-            cells = [cell(name, dtype, s) for s in shapes(args.shapes, args.seed) if s[1] >= 5]
-            ratios = [c["ratio"] for c in cells]
-            groups[f"{name}, {dtype}"] = {
-                "median": statistics.median(ratios), "worst": min(ratios), "cells": cells}
-            worst = min(cells, key=lambda c: c["ratio"])
-            print(f"{name:14s}{dtype:10s}median {statistics.median(ratios):5.2f}   worst "
-                  f"{worst['ratio']:5.2f} at {worst['rows']} x {worst['cols']} "
-                  f"({worst['us']:.0f} us)", flush=True)
+    peers = Peers(args.peers)
+    for peer, why in peers.missing.items():
+        print(f"without {peer}: {why.splitlines()[0]}")
+    print(f"{'times by ours:':23s}" + "  |".join(
+        f" median  worst {peer:>15s}" for peer in peers.makers))
     report = {
         "date": datetime.date.today().isoformat(), "fusegen": fg.__version__,
         "cpu": host_cpu().name, "threads": args.threads, "python": platform.python_version(),
-        "torch": importlib.metadata.version("torch"),
-        "method": "the fastest of interleaved groups of calls; a ratio is torch's time by ours",
-        "groups": groups,
+        "peers": {peer: importlib.metadata.version(PACKAGES[peer]) for peer in peers.makers},
+        "missing": peers.missing, "shapes": args.shapes, "seed": args.seed,
+        "method": "the fastest of interleaved groups of calls; a ratio is a peer's time by ours",
+        "groups": {},
     }
-    if args.output:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_text(json.dumps(report, indent=1) + "\n")
+    for name in args.only:
+        for dtype in TOLERANCE:
+            cells = [cell(name, dtype, s, peers, args.seconds)
+                     for s in shapes(args.shapes, args.seed) if s[1] >= 5]
+            found = summary(cells, peers)
+            report["groups"][f"{name}, {dtype}"] = {**found, "cells": cells}
+            print(line(f"{name}, {dtype}", found, peers), flush=True)
+            for peer, why in {p: w for c in cells for p, w in c.get("failed", {}).items()}.items():
+                print(f"    {peer} left out of some cells: {why}")
+            if args.output:  # after every group: what is there stays, whatever comes
+                args.output.parent.mkdir(parents=True, exist_ok=True)
+                args.output.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

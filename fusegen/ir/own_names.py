@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _BESIDE = """
-    above absorb across after again ahead all_strips along arrays arrived at await_blocks
+    above absorb across add_up after again ahead all_strips along arrays arrived at await_blocks
     await_chunk await_group bar bar_of before begin below best best_of_peaks best_of_vectors bit
     block blockDim blockIdx block_reduce block_reduce_again blocks blocks_of_a_row chunk clamped
     clear cluster_reduce col column column_of column_t columns combine count count_best cut down
@@ -19,11 +19,11 @@ _BESIDE = """
     offer offer_element orders other outer own own_entries own_entry own_state parity part
     part_of_state partial_states peak pending_items pending_pairs per_group phase piece pieces
     pivots place place_of pragma prelude publish r raise rank reaching reaching_items read_held
-    read_items read_stash rebase refill rings row row_of rows rsqrt rsqrtf scratch seen share
-    shared slice slices slot some sort stage stash state states states_outer_stride
+    read_items read_stash rebase refill rings row row_of rows rsqrt rsqrtf scratch seen settle
+    share shared slice slices slot some sort stage stash state states states_outer_stride
     states_stride step store_items strip strip_reduce strip_reduce_cluster strip_reduce_grid
     strip_reduce_last strips tail take take_tile team teams tell_count term terms threadIdx
-    tickets ties tile tile_state to to_boundary together unroll value_of vector
+    tickets ties tile tile_state to to_boundary together turn unroll value_of vector
     vectors_per_group visit wanted_of_sample warp warps whole word
 """
 
