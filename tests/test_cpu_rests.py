@@ -84,6 +84,54 @@ def test_rows_of_every_length(dtype):
         np.testing.assert_allclose(found, want, rtol=10 * tolerance, atol=10 * tolerance)
 
 
+HARD_VALUES = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 6e4)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "layer_norm", "logsumexp", "var_mean"])
+def test_rows_that_take_turns_do_not_see_each_other(name):
+    """A row alone gives the same bits as in company, whatever its neighbours hold: one of many
+    equal ones, in groups that are full and that are not."""
+    pipeline, rng = getattr(fg.library, name), np.random.default_rng(6)
+    for n in (1, 16, 71, 512, 513):
+        x = rng.normal(0, 3, (27, n)).astype("f4")
+        for at, value in enumerate(HARD_VALUES):
+            x[3 * at] = value
+            x[3 * at + 1, n // 2] = value
+        for rows in (1, 7, 8, 9, 27):
+            together = pipeline(x[:rows])
+            for row in range(rows):
+                alone = pipeline(x[row : row + 1])
+                for one, other in zip(_each(together), _each(alone), strict=True):
+                    np.testing.assert_array_equal(one[row], other[0])
+
+
+def _each(found) -> tuple:
+    return found if isinstance(found, tuple) else (found,)
+
+
+@fg.pipeline
+def logarithms(x):
+    """In vectors, and of row values."""
+    return {"each": fg.log(x), "row": fg.log(fg.max(x))}
+
+
+def test_logarithms_to_an_ulp():
+    """Of every exponent, subnormal numbers and those next to 1 too, and of what has none."""
+    rng = np.random.default_rng(7)
+    bits = rng.integers(1, 0x7F800000, 1 << 18, dtype=np.uint32)
+    near = np.float32(1) + np.arange(-4096, 4096, dtype="f4") * np.float32(2**-23)
+    x = np.concatenate([bits.view("f4"), near, np.arange(1, 100, dtype=np.uint32).view("f4")])
+    want = np.log(x.astype("f8"))
+    ulp = np.spacing(np.maximum(np.abs(want.astype("f4")), np.finfo("f4").tiny))
+    found = logarithms(x[:, None])
+    for one in (found["each"][:, 0], found["row"], logarithms(x[None])["each"][0]):
+        assert (np.abs(one.astype("f8") - want) <= ulp).all()
+    special = np.array([0.0, -0.0, -1.0, -1e-40, np.inf, -np.inf, np.nan], "f4")
+    with np.errstate(all="ignore"):
+        for one in _each(tuple(logarithms(special[:, None])[k].ravel() for k in ("each", "row"))):
+            np.testing.assert_array_equal(one, np.log(special))
+
+
 def test_integers_and_truths_of_every_length():
     rng = np.random.default_rng(2)
     for n in LENGTHS:
