@@ -199,6 +199,15 @@ def test_programs_in_c_and_cpp_build_and_run(best: Path, every: Path, tmp_path: 
     _run("c++", "-x", "c", "-std=gnu11", "-Wall", "-Werror", "-fsyntax-only", header)
 
 
+def test_programs_in_rust_build_and_run(best: Path, tmp_path: Path) -> None:
+    if shutil.which("rustc") is None:
+        pytest.skip("rustc is not installed")
+    lib = best / "lib"
+    _run("rustc", ROOT / "examples" / "exported" / "main.rs", "-L", lib, "-l",
+         "fusegen_softmax_topk", "-C", f"link-arg=-Wl,-rpath,{lib}", "-o", tmp_path / "main")
+    assert "3 columns: softmax_topk: rows have 3 columns" in _run(tmp_path / "main")
+
+
 def _run(*command: Any, **env: str) -> str:
     done = subprocess.run([*map(str, command)], capture_output=True, text=True,
                           env={**os.environ, **env})

@@ -268,6 +268,18 @@ def test_the_driver_is_called_as_its_header_says(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_the_example_for_gpus_compiles_and_links(exported: Path, tmp_path: Path) -> None:
+    nvcc = images.find_nvcc()
+    if nvcc is None:
+        pytest.skip("CUDA's runtime comes with nvcc, which is not here")
+    source = Path(__file__).parents[1] / "examples" / "exported" / "gpu.cpp"
+    folder = exported.parents[1]
+    command = [nvcc, str(source), f"-I{folder / 'include'}", f"-L{folder / 'lib'}",
+               "-lfusegen_softmax_topk", "-Werror", "all-warnings", "-o", str(tmp_path / "gpu")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
 def test_machine_code_for_every_target(arch: str) -> None:
     """A fat binary by nvcc, else a cubin and PTX by NVRTC."""
