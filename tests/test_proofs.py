@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -284,6 +285,7 @@ def test_derivations_and_sources_do_not_depend_on_hash_seeds():
         subprocess.Popen(
             [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(fg.__file__).parents[1]),
+                 "PYTHONPYCACHEPREFIX": os.environ["PYTHONPYCACHEPREFIX"],
                  "FUSEGEN_CACHE_DIR": "/dev/null/none", "PATH": "/usr/bin:/bin"},
         )
         for seed in ("0", "1", "77")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -468,7 +469,9 @@ def test_witnesses_do_not_depend_on_hash_seeds():
         run = subprocess.run(
             [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root,
             env={"PYTHONHASHSEED": seed, "PATH": "/usr/bin:/bin",
-                 "PYTHONPATH": str(Path(fg.__file__).parents[1])},
+                 "PYTHONPATH": str(Path(fg.__file__).parents[1]),
+                 "PYTHONPYCACHEPREFIX": os.environ["PYTHONPYCACHEPREFIX"],
+                 "FUSEGEN_CACHE_DIR": "/dev/null/none"},
         )
         found.add(run.stdout)
     assert len(found) == 1
