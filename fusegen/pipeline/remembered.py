@@ -150,7 +150,7 @@ class Recall:
             return
         with _LOCK.held():
             if self._compiled is None:
-                self._compiled = helper.Calls(self.find, self._names, _MOST_CALLS,
+                self._compiled = helper.Calls(self.find, MISS, self._names, _MOST_CALLS,
                                               tuple(self._varying))
             finish = None if ready.single else ready.finish
             met = [n for n, v in call[1].items() if n in self._varying and magnitude_of(v)]

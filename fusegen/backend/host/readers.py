@@ -78,6 +78,7 @@ TORCH_WATCHERS = ("_len_torch_dispatch_stack", "_is_any_autocast_enabled")
 """Functions of torch._C that say if torch has to see every operation of this thread."""
 
 
+@cache
 def torch_watcher() -> Callable[[], bool]:
     """What says if torch has to see every operation of this thread: modes that trace or count,
     autocast, forward-mode derivatives."""

@@ -7,11 +7,13 @@
 //   gpu_arrays(type)                      CuPy's
 //   seen(array)                           what is read of one, to be held against what Python says
 //   made(shape, type)                     an array of NumPy's, likewise
-//   calls = Calls(otherwise, names, most, varying)   names: of parameters that are arrays; varying:
-//                                         of constants of which only the magnitude is remembered
+//   calls = Calls(otherwise, miss, names, most, varying)   names: of parameters that are arrays;
+//                                         varying: of constants of which only the magnitude is
+//                                         remembered
 //   calls.learn(arrays, named, out, rest, plan) → bool
 //   calls.vary(names)                     other constants, from now on
-//   calls.find(arrays, named, out, rest)  the results, or what `otherwise` makes of the same
+//   calls.find(arrays, named, out, rest)  the results, `miss` where a tensor has more to it than
+//                                         memory, or what `otherwise` makes of the same
 //
 // In Python's limited API, so that one library serves all versions from 3.11 on. The interpreter's
 // lock guards what is remembered; it is let go of while kernels of some length run.
@@ -26,7 +28,7 @@ namespace {
 struct Calls {
     PyObject head;
     Memory* memory;
-    PyObject *otherwise, *names, *varying;
+    PyObject *otherwise, *missed, *names, *varying;
     Py_ssize_t most;
 
     PyObject* miss(PyObject* const* args) const
@@ -71,6 +73,7 @@ PyObject* find(PyObject* self, PyObject* const* args, Py_ssize_t n)
     auto& calls = *reinterpret_cast<Calls*>(self);
     Spelling s;
     if (!spelled(args, n, 4, calls, s)) return nullptr;
+    if (s.is_more) return Py_NewRef(calls.missed);
     const Held plan = s.ok ? calls.memory->find(s) : nullptr;
     if (!plan || s.overlaps(plan->sizes)) return calls.miss(args);
     if (plan->gpu.launch && !plan->gpu.is_current()) return calls.miss(args);
@@ -91,16 +94,16 @@ PyObject* vary(PyObject* self, PyObject* names)
 
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject*)
 {
-    PyObject *otherwise, *names, *varying;
+    PyObject *otherwise, *missed, *names, *varying;
     Py_ssize_t most;
-    if (!PyArg_ParseTuple(args, "OO!nO!", &otherwise, &PyTuple_Type, &names, &most, &PyTuple_Type,
-                          &varying))
+    if (!PyArg_ParseTuple(args, "OOO!nO!", &otherwise, &missed, &PyTuple_Type, &names, &most,
+                          &PyTuple_Type, &varying))
         return nullptr;
     auto calls = reinterpret_cast<Calls*>(PyType_GenericAlloc(type, 0));
     if (!calls) return nullptr;
     calls->memory = new Memory;
     calls->otherwise = Py_NewRef(otherwise), calls->names = Py_NewRef(names), calls->most = most;
-    calls->varying = Py_NewRef(varying);
+    calls->varying = Py_NewRef(varying), calls->missed = Py_NewRef(missed);
     return &calls->head;
 }
 
@@ -136,6 +139,7 @@ void destroy(PyObject* self)
     PyObject_GC_UnTrack(self);
     delete calls->memory;
     Py_DecRef(calls->otherwise);
+    Py_DecRef(calls->missed);
     Py_DecRef(calls->names);
     Py_DecRef(calls->varying);
     PyObject_GC_Del(self);

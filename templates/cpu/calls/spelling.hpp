@@ -20,7 +20,7 @@ class Spelling {
 public:
     static constexpr int kMostWords = 128, kMostArrays = 24, kMostAxes = 16, kMostNumbers = 16;
 
-    bool ok = true;
+    bool ok = true, is_more = false;  // is a tensor more than memory: recorded, negated, watched?
     int n_words = 0, n_arrays = 0, n_numbers = 0;
     uint64_t words[kMostWords];
     Span spans[kMostArrays];
@@ -192,7 +192,7 @@ private:
     void tensor(PyObject* value, bool given)
     {
         DLTensor t;
-        if (!seen(value, t)) return (void)(ok = false);
+        if (!seen(value, t)) return (void)(ok = false, is_more = true);
         word(kTensor | static_cast<uint64_t>(t.type.code) << 8 |
              static_cast<uint64_t>(t.type.bits) << 16 | static_cast<uint64_t>(t.type.lanes) << 24);
         word(t.device.type | static_cast<uint64_t>(t.device.id) << 32);
