@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import types
 from typing import Any
 
@@ -17,6 +18,7 @@ from support.strip_cases import StripCase
 
 import fusegen as fg
 from fusegen.backend.cpu import toolchain
+from fusegen.ir.derivation import RefusalKind
 from fusegen.ir.varying import magnitude_of
 from fusegen.pipeline.traces import Traces
 
@@ -270,6 +272,36 @@ def test_positive_constants_are_checked_where_they_are_passed() -> None:
             warm(X, t=wrong)
         assert f"test_varying.py:{line}" in str(caught.value)
     near(warm.compile(X, t=2, target="numpy")(X), warm.reference(X, t=2.0))
+
+
+@pytest.mark.parametrize(("t", "seen"), [(1e-50, "0"), (1e39, "inf")])
+def test_positive_constants_are_positive_in_the_type_that_computes(t, seen) -> None:
+    @fg.pipeline
+    def warm(x, *, t: fg.Positive = 1.0):
+        return fg.sum(fg.exp((x - fg.max(x)) / t))
+
+    line = warm.fn.__code__.co_firstlineno + 1
+    match = rf"test_varying.py:{line}: warm: t is {t}, which is {seen} in float32"
+    for ask in (warm, warm.compile, lambda x, t: warm.source(target="cpu", t=t)):
+        with pytest.raises(fg.ArgumentError, match=re.escape(match)):
+            ask(X.astype("f4"), t=t)
+    wide = X.astype("f8")
+    near(warm.compile(wide, t=t, target="numpy")(wide), warm.reference(wide, t=t))
+
+
+@pytest.mark.parametrize("t", [1e-40, 1e-45, 1e39])
+def test_merges_are_not_proved_with_numbers_that_floats_do_not_hold(t) -> None:
+    """1 / 1e-40 is infinite in float32, and 0 · inf no number."""
+    def warm(x, *, t=1.0):
+        return fg.sum(fg.exp((x - fg.max(x)) / t))
+
+    p = fg.Pipeline(warm)
+    (refused,) = p.work(t=t).typed.derivation.refusals
+    assert refused.kind is RefusalKind.RANGE
+    assert "proved for constants with which all such numbers are 1.175e-38 … 3.403e+38" in \
+        refused.why
+    for held in (2e-38, 1e38):
+        assert not p.work(t=held).typed.derivation.refusals
 
 
 def test_annotations_are_read_as_text_too() -> None:

@@ -121,11 +121,11 @@ class Helper(Protocol):
     """Compiled code that remembers calls as pipeline/remembered.py does."""
 
     def Calls(
-        self, otherwise: Callable[..., Any], names: tuple[str, ...], most: int,
+        self, otherwise: Callable[..., Any], miss: object, names: tuple[str, ...], most: int,
         varying: tuple[str, ...],
     ) -> Any:
         """What one pipeline remembers: with `learn`, and `find`, which asks `otherwise` where it
-        remembers nothing."""
+        remembers nothing, and gives `miss` where nothing of the kind is remembered."""
 
 
 @runtime_checkable

@@ -115,6 +115,21 @@ class Signature:
                                 fix="Leave the annotation out where other numbers make sense.")
         return float(number)
 
+    def check_positive(self, wide: bool, constants: Mapping[str, Any]) -> None:
+        """Raises ArgumentError where a constant annotated fg.Positive is none as a kernel computes
+        with it: in float64 if `wide`, else in float32."""
+        compute = np.float64 if wide else np.float32
+        for name, where in self.positive.items():
+            with np.errstate(over="ignore", under="ignore"):
+                value = compute(constants[name])
+            if not 0 < value < np.inf:
+                raise ArgumentError(
+                    f"{self.name}: {name} is {constants[name]!r:.60}, which is {value:g} in "
+                    f"{value.dtype}", where=where,
+                    why=f"{name} is annotated fg.Positive, and these inputs are computed in "
+                    f"{value.dtype}.",
+                    fix="Take another number, or inputs of float64.")
+
     def _unusable(self, bound: Mapping[str, Any]) -> ArgumentError:
         """For constants of which one cannot be hashed."""
         name, value = next((n, v) for n, v in bound.items() if not _is_hashable(v))

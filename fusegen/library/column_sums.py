@@ -1,9 +1,8 @@
-"""Sums over rows, for the gradients of per-column inputs: two pipelines, and the arrays they take.
-"""
+"""Sums over rows, for the gradients of per-column inputs: pipelines, and the arrays they take."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,10 +22,15 @@ class Stages:
     of the sums, from the arrays that they read; None if they need none. columns: Σ over rows, to
     be called with axis=0 on (n_rows, n_cols) arrays. There, what is one per row is one per entry of
     the reduced axis, a `PerColumn` input, and what is one per column is a `PerRow` input.
+    each: in place of both for a framework that sums over rows itself: the contributions in the
+    `precision` of their sums, or the name of the input that they are. result: the sum's type.
     """
 
     rows: Pipeline | None
     columns: Pipeline
+    each: Pipeline | str
+    precision: str
+    result: str
 
 
 class Summing:
@@ -37,9 +41,10 @@ class Summing:
         self._varying = tuple(sorted(graph.varying))  # constants that the stages have still
         self._statistics = () if stages.rows is None else stages.rows.signature.arrays
         self._columns = stages.columns.signature.arrays
-        asked = {*self._statistics, *self._columns}
+        each = stages.each
+        self._each = (each,) if isinstance(each, str) else each.signature.arrays
+        asked = {*self._statistics, *self._columns, *self._each}
         self._inputs = tuple(i for i in graph.inputs if i.name in asked)
-        self._elements = frozenset(i.name for i in self._inputs if i.axis is g.Axis.ELEMENT)
 
     def run(
         self, arrays: Mapping[str, Any], constants: Mapping[str, Any], known: Flat | None = None
@@ -48,16 +53,20 @@ class Summing:
         numbers = {n: constants[n] for n in self._varying}
         flat = Flat() if known is None else known
         given = {i.name: flat.of(i, arrays[i.name], self.rows) for i in self._inputs}
+        if flat.sums:
+            every = [given[n] for n in self._each]
+            each = every[0] if isinstance(self.stages.each, str) else \
+                self.stages.each(*every, **numbers)
+            return flat.summed(each, self.stages.precision, self.stages.result)
         if self.stages.rows is not None:
             given |= self.stages.rows(*[given[n] for n in self._statistics], **numbers)
-        turned = flat.turned(given, self._elements)
-        return self.stages.columns(*[turned[n] for n in self._columns], axis=flat.axis, **numbers)
+        return self.stages.columns(*[given[n] for n in self._columns], axis=0, **numbers)
 
 
 class Flat:
-    """Arrays with all rows along one axis, each made once."""
+    """Arrays with all rows along one axis, each made once. sums: by the framework?"""
 
-    axis = 0
+    sums = False
 
     def __init__(self) -> None:
         self._made: dict[Any, tuple[Any, Any]] = {}  # with what it was made of, which lives on
@@ -70,9 +79,9 @@ class Flat:
             known = self._made[key] = array, _flat(node, array, rows)
         return known[1]
 
-    def turned(self, given: Mapping[str, Any], elements: Collection[str]) -> Mapping[str, Any]:
-        """What the second stage takes, whose rows lie along `axis` of these `elements`."""
-        return given
+    def summed(self, each: Any, precision: str, result: str) -> Any:
+        """(n_rows, n_cols), summed over rows in this precision, as this type."""
+        raise NotImplementedError
 
 
 def _flat(node: g.Input, array: Any, rows: Rows) -> Any:

@@ -138,6 +138,27 @@ class ColumnGradient:
         return self.contributions.traces.varied(present, dict(constants))
 
 
+def _each(graph: g.Graph, origin: Pipeline, precision: str) -> Pipeline | str:
+    """The contributions in the precision of their sums; of those that an input is, its name."""
+    (output,) = graph.outputs
+    if isinstance(output, g.Input) and output.axis is g.Axis.ELEMENT:
+        return output.name
+    read = _read([output], graph)
+
+    def text(*arrays: Value, **numbers: Any) -> Value:
+        leaves = scalars_of(graph, numbers) | dict(zip(read, map(_node, arrays), strict=True))
+        each = Value(transplant([output], leaves, graph)[0])
+        if g.extent(each.node) is not g.Extent.ELEMENT:  # the same for every column
+            wide = next(a for a in arrays if g.extent(a.node) is g.Extent.ELEMENT)
+            each = fg.where(fg.index(wide) >= 0, each, 0.0)
+        return fg.cast(each, precision)
+
+    own = inspect.signature(origin.fn).parameters
+    arrays = [own[i.name].replace(default=Parameter.empty) for i in read]
+    return Pipeline(Text(f"{origin.name}_each", f"{origin.name} in {precision}.", origin.fn,
+                         [*arrays, *varying_parameters(graph)], text))
+
+
 def _split(graph: g.Graph, origin: Pipeline, precision: str, result: str) -> Stages:
     """Cut the contributions where values of a whole row enter."""
     (output,) = graph.outputs
@@ -176,7 +197,7 @@ def _split(graph: g.Graph, origin: Pipeline, precision: str, result: str) -> Sta
     parameters += [_parameter(i.name, swapped[i.axis]) for i in inputs]
     text = Text(f"{origin.name}_columns", f"{origin.name}, summed over rows.", origin.fn,
                 [*parameters, *constants], columns_text)
-    return Stages(rows, Pipeline(text))
+    return Stages(rows, Pipeline(text), _each(graph, origin, precision), precision, result)
 
 
 def _cut(output: g.Node, graph: g.Graph) -> tuple[list[g.Node], list[g.Input]]:

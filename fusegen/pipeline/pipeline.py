@@ -211,6 +211,8 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports):
     def of_types(
         self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices
     ) -> Variants:
+        wide = any(d.name == "float64" for d in dtypes.values())
+        self.signature.check_positive(wide, constants)
         return self.traces.of_types(dtypes, constants, choices)
 
     def assumed(

@@ -27,7 +27,7 @@ from fusegen.algebra.facts.pivots import (
 )
 from fusegen.algebra.facts.terms import asks_for_specials
 from fusegen.algebra.floats.partial import vanished, what_vanished
-from fusegen.algebra.floats.range import out_of_range
+from fusegen.algebra.floats.range import out_of_range, unheld_number
 from fusegen.algebra.floats.readout import (
     CONDITION,
     Condition,
@@ -139,6 +139,10 @@ class _Judge:
             why = out_of_range(self.setting, self.closed, h, c)
             if why is not None:
                 yield Fault(RefusalKind.RANGE, why)
+        number = unheld_number(self.closed)
+        if number is not None:
+            todo = "Scale the data, or take a constant nearer to 1."
+            yield Fault(RefusalKind.RANGE, number, None, todo)
 
     def _pivot(self, c: Choice, used: list[sp.Expr]) -> Iterator[Ground | Fault]:
         assert c.pivot is not None

@@ -9,6 +9,8 @@ from fusegen.algebra.setting import Setting
 from fusegen.algebra.symbols import Unmodelled, freeze, told
 from fusegen.ir import graph as g
 
+LEAST, GREATEST = 2.0**-126, 2.0**128 - 2.0**104  # of float32's magnitudes in full precision
+
 
 def out_of_range(setting: Setting, closed: Closed, h: sp.Expr, c: sp.Expr) -> str | None:
     """Why Σ h, read out times c, may overflow or vanish where the text does not; or None.
@@ -31,6 +33,19 @@ def out_of_range(setting: Setting, closed: Closed, h: sp.Expr, c: sp.Expr) -> st
     for part in _alone(h, relative):
         if _is_wild(part) and not is_formed(setting, part):
             return f"Σ {told(h)} may leave the range: the text never forms {told(part)} by itself."
+    return None
+
+
+def unheld_number(closed: Closed) -> str | None:
+    """Why a number that the algebra made of the text's own is none of float32's, or None: x / t for
+    a t of 1e-40 moves by δ · 1e40, where 0 · inf is no number."""
+    made = (*closed.basis, *closed.transport, *closed.candidate.terms.values())
+    found = {n for e in made for n in sp.sympify(e).atoms(sp.Number) if n.is_finite and n != 0}
+    for n in sorted(found, key=sp.default_sort_key):
+        if not LEAST <= abs(n) <= GREATEST:
+            return (f"its moves compute with {n.evalf(6)}, made of the text's constants, which is "
+                    "no float32 in full: proved for constants with which all such numbers are "
+                    f"{LEAST:.4g} … {GREATEST:.4g}.")
     return None
 
 
