@@ -57,6 +57,7 @@ class Place:
     call: Callable[[str], str]  # of that variable, with what is given: a status
     device: int  # as DLPack numbers them
     tensors: Callable[[str], str]  # the same call where a tensor says the device
+    side_by_side: Callable[[str], str] | None = None  # of rows that lie so; None: it has no kernels
     links: tuple[str, ...] = ()  # options of the linker
 
 
@@ -82,6 +83,7 @@ class Wish:
     order: tuple[str, ...] = ()  # of the arrays, by the kernels' names
     scalars: tuple[str, ...] = ()  # likewise
     constants: tuple[str, ...] = ()  # that come with a call, by the users' names
+    side_by_side: bool = False  # are rows that lie so to have kernels, where there are some?
 
 
 def number_name(constant: str) -> str:
@@ -101,6 +103,9 @@ class Exporting(Protocol):
         one that asks for most of a machine first."""
 
     def place(self) -> Place: ...
+
+    def takes_side_by_side(self, program: Program) -> bool:
+        """See `Backend`."""
 
     def part(self, text: Text, target: Any, wish: Wish) -> Part:
         """Raises ArgumentError, BackendError, CompilerError."""

@@ -147,6 +147,8 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--form", choices=FORMS, default="auto", help="how it is executed")
     parser.add_argument("--with", dest="inputs", action="append", default=[], metavar="INPUT",
                         help="include this optional input")
+    parser.add_argument("--side-by-side", action="store_true",
+                        help="GPUs reduce axes that are not the last one, too")
     parser.add_argument("--stabilize", action="store_true", help="rewrite naive text safely first")
     parser.add_argument("--output", "-o", type=Path, metavar="FOLDER", required=True)
 
@@ -166,7 +168,7 @@ def _export(args: argparse.Namespace) -> int:
     made = _chosen(args).export(
         args.output, targets=args.targets, dtypes=args.dtypes,
         row_lengths=args.row_lengths, form=args.form, inputs=tuple(args.inputs),
-        **constants_of(args))
+        side_by_side=args.side_by_side, **constants_of(args))
     print(made)
     return 0
 

@@ -41,12 +41,13 @@ class Exportable(Protocol):
     ) -> Variants: ...
 
 
-_OWN_WORDS = {"folder", "targets", "dtypes", "row_lengths"}
+_OWN_WORDS = {"folder", "targets", "dtypes", "row_lengths", "side_by_side"}
 
 
 def export(
     pipeline: Exportable, folder: Path, *, targets: Collection[str], dtypes: Collection[str],
-    row_lengths: Collection[int], form: str, inputs: Collection[str], constants: Mapping[str, Any],
+    row_lengths: Collection[int], form: str, inputs: Collection[str], side_by_side: bool,
+    constants: Mapping[str, Any],
 ) -> Path:
     """See `Pipeline.export`."""
     taken = sorted(_OWN_WORDS & set(pipeline.signature.constants))
@@ -64,17 +65,37 @@ def export(
         texts[dtype] = pipeline.of_types(types, values, choices).typed
         for n_cols in lengths:
             check_columns(texts[dtype].graph, n_cols)
+    if sg.check_flag("side_by_side", side_by_side):
+        _check_side_by_side(by_backend, texts)
     if not texts:
         raise ArgumentError("nothing is to be exported", fix="Name a type: dtypes=('float32',).")
     numbers = _constants(pipeline.signature.constants, texts.values())
-    wish = Wish(lengths=lengths, symbols=identifier(pipeline.name),
+    wish = Wish(lengths=lengths, side_by_side=bool(side_by_side), symbols=identifier(pipeline.name),
                 constants=tuple(c.name for c in numbers))
     variants = tuple(_variant(typed, by_backend, replace(wish, variant=label), numbers)
                      for label, typed in texts.items())
     return write(Library(
         name=identifier(pipeline.name), about=tuple(_about(pipeline, variants, numbers)),
-        constants=numbers, variants=variants, rules=tuple(_rules(variants[0].graph)),
+        constants=numbers, side_by_side=bool(side_by_side), variants=variants,
+        rules=tuple(_rules(variants[0].graph)),
         record=_record(pipeline, texts, variants, numbers)), folder)
+
+
+def _check_side_by_side(
+    by_backend: list[tuple[Exporting, list[str]]], texts: Mapping[str, Typed]
+) -> None:
+    """Does one of the backends have kernels for rows that lie so, and for these texts?"""
+    able = [b for b, _ in by_backend if b.place().side_by_side is not None]
+    if not able:
+        raise ArgumentError("rows side by side have kernels on GPUs alone",
+                            fix="Name a GPU's target, or give processors rows whose columns are "
+                            "neighbours: transpose first, and leave side_by_side out.")
+    for typed in texts.values():
+        if not all(b.takes_side_by_side(typed.program()) for b in able):
+            raise ArgumentError("this text has no kernels for rows side by side",
+                                why="Lists, and merges that keep the order of the row, need "
+                                "neighbouring columns.",
+                                fix="Transpose first, and leave side_by_side out.")
 
 
 def _check_folder(folder: Path) -> None:

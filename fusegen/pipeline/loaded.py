@@ -84,8 +84,9 @@ class Loaded(Served):
         variant = self._variant({n: a.dtype for n, a in adopted.items()})
         constants = self._constants(variant, named)
         memory = next(iter(adopted.values())).memory
+        strips = getattr(variant.on(memory), "takes_side_by_side", False)
         layout = lay_out(variant.graph, variant.params(memory), adopted, axis, out,
-                         check_flag("keepdims", keepdims))
+                         check_flag("keepdims", keepdims), strips)
         for rule in self._rules:
             rule.check(layout.rows.n_cols)
         if constants:

@@ -8,17 +8,20 @@
 
 namespace fusegen {
 
+// n_inner: rows that lie side by side; 1 where the columns of a row are neighbours.
+struct Rows { int64_t n_rows, n_cols, n_inner; };
+
 // A kernel, as its launcher takes it.
 struct Entry {
     int64_t most_rows, least_columns, most_columns;  // that it was chosen for; 0: any number
-    const char* (*unmet)(const Given* given, const double* scalars, int64_t n_rows, int64_t n_cols);  // null: all holds
-    int (*workspace)(int64_t n_rows, int64_t n_cols, size_t* bytes);
-    int (*launch)(const Given* given, const double* scalars, int64_t n_rows, int64_t n_cols, void* workspace,
-                  void* stream);
+    const char* (*unmet)(const Given* given, const double* scalars, const Rows& rows);  // null: all holds
+    int (*workspace)(const Rows& rows, size_t* bytes);
+    int (*launch)(const Given* given, const double* scalars, const Rows& rows, void* workspace, void* stream);
 };
 
-// Those for one architecture (90) and what is newer, in the order in which they are tried.
-struct Code { int arch; const Entry* entries; int n_entries; };
+// Those for one architecture (90) and what is newer, in the order in which they are tried; strips:
+// for rows that lie side by side.
+struct Code { int arch; const Entry* entries; int n_entries; const Entry* strips; int n_strips; };
 
 inline int refused(const Text& text, const char* what, int error)
 {
@@ -66,8 +69,8 @@ int on_gpu_of(int wanted, const Text& text, Work work)
     return status;
 }
 
-inline int launch(const Text& text, const Entry& entry, const Given* given, const double* scalars, int64_t n_rows,
-                  int64_t n_cols, size_t bytes, void* stream)
+inline int launch(const Text& text, const Entry& entry, const Given* given, const double* scalars, const Rows& rows,
+                  size_t bytes, void* stream)
 {
     const Driver& cuda = driver();
     uint64_t room = 0;
@@ -75,45 +78,74 @@ inline int launch(const Text& text, const Entry& entry, const Given* given, cons
         if (const int error = cuda.take(&room, bytes, stream))
             return error == 2 ? fail(kNoMemory, "%s: the GPU has no %zu bytes beside the arrays", text.name, bytes)
                               : refused(text, "asking for memory", error);
-    const int error = entry.launch(given, scalars, n_rows, n_cols, reinterpret_cast<void*>(room), stream);
+    const int error = entry.launch(given, scalars, rows, reinterpret_cast<void*>(room), stream);
     if (bytes) cuda.give(room, stream);  // when all that was queued before has run
     return error ? refused(text, "launching", error) : kOk;
+}
+
+// The first kernel whose assumptions hold.
+inline int launch_first(const Text& text, const Entry* entries, int n_entries, const Given* given,
+                        const double* scalars, const Rows& rows, void* stream)
+{
+    const char* unmet = "one of its kernels";
+    int error = 0;
+    for (int i = 0; i < n_entries; ++i) {
+        const Entry& entry = entries[i];
+        if ((entry.most_rows && rows.n_rows > entry.most_rows) || rows.n_cols < entry.least_columns ||
+            (entry.most_columns && rows.n_cols > entry.most_columns))
+            continue;
+        if (const char* why = entry.unmet(given, scalars, rows)) {
+            unmet = why;
+            continue;
+        }
+        size_t bytes = 0;
+        error = entry.workspace(rows, &bytes);  // does it fit this GPU?
+        if (!error) return launch(text, entry, given, scalars, rows, bytes, stream);
+    }
+    if (error) return refused(text, "no kernel fits this GPU", error);
+    return fail(kBadShape, "%s: no kernel takes %lld rows of %lld columns; the last asks for: %s", text.name,
+                static_cast<long long>(rows.n_rows), static_cast<long long>(rows.n_cols), unmet);
+}
+
+// The code for this thread's GPU.
+inline int code_here(const Text& text, const std::vector<const Code*>& codes, const Code** found)
+{
+    int arch = 0;
+    if (const int status = arch_here(text, &arch)) return status;
+    for (const Code* one : codes)  // the newest first
+        if (!*found && one->arch <= arch) *found = one;
+    return *found ? kOk : fail(kNotHere, "%s: exported for sm_%d and newer; this GPU is sm_%d", text.name,
+                               codes.back()->arch, arch);
 }
 
 inline int on_gpu(const Text& text, const Variant& variant, const std::vector<const Code*>& codes,
                   const Given* given, const double* constants, int64_t n_rows, int64_t n_cols, void* stream)
 {
     double scalars[kMost];
-    int status = check_columns(text, n_rows, n_cols), arch = 0;
+    const Code* code = nullptr;
+    int status = check_columns(text, n_rows, n_cols);
     if (!status) status = check_constants(text, variant, constants, scalars);
     if (status || n_rows == 0) return status;
     status = check_arrays(text, variant.types, given, n_rows, n_cols);
-    if (!status) status = arch_here(text, &arch);
+    if (!status) status = code_here(text, codes, &code);
     if (status) return status;
+    return launch_first(text, code->entries, code->n_entries, given, scalars, {n_rows, n_cols, 1}, stream);
+}
+
+inline int on_gpu_side_by_side(const Text& text, const Variant& variant, const std::vector<const Code*>& codes,
+                               const Given* given, const double* constants, int64_t n_outer, int64_t n_cols,
+                               int64_t n_inner, void* stream)
+{
+    double scalars[kMost];
     const Code* code = nullptr;
-    for (const Code* one : codes)  // the newest first
-        if (!code && one->arch <= arch) code = one;
-    if (!code)
-        return fail(kNotHere, "%s: exported for sm_%d and newer; this GPU is sm_%d", text.name,
-                    codes.back()->arch, arch);
-    const char* unmet = "one of its kernels";
-    int error = 0;
-    for (int i = 0; i < code->n_entries; ++i) {
-        const Entry& entry = code->entries[i];
-        if ((entry.most_rows && n_rows > entry.most_rows) || n_cols < entry.least_columns ||
-            (entry.most_columns && n_cols > entry.most_columns))
-            continue;
-        if (const char* why = entry.unmet(given, scalars, n_rows, n_cols)) {
-            unmet = why;
-            continue;
-        }
-        size_t bytes = 0;
-        error = entry.workspace(n_rows, n_cols, &bytes);  // does it fit this GPU?
-        if (!error) return launch(text, entry, given, scalars, n_rows, n_cols, bytes, stream);
-    }
-    if (error) return refused(text, "no kernel fits this GPU", error);
-    return fail(kBadShape, "%s: no kernel takes %lld rows of %lld columns; the last asks for: %s", text.name,
-                static_cast<long long>(n_rows), static_cast<long long>(n_cols), unmet);
+    int status = check_strips(text, n_outer, n_cols, n_inner);
+    if (!status) status = check_constants(text, variant, constants, scalars);
+    if (status || n_outer == 0) return status;
+    status = check_strip_arrays(text, variant.types, given, n_outer, n_cols, n_inner);
+    if (!status) status = code_here(text, codes, &code);
+    if (status) return status;
+    return launch_first(text, code->strips, code->n_strips, given, scalars, {n_outer * n_inner, n_cols, n_inner},
+                        stream);
 }
 
 }  // namespace fusegen

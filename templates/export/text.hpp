@@ -61,8 +61,11 @@ struct Variant {
     const char* (*numbers)(const double* constants, double* scalars);
 };
 
-struct Given { const void* at; int64_t stride; };  // elements from one row to the next
+// stride: elements from one row to the next; of rows that lie side by side, from one column to the
+// next, and outer from one group of them to the next.
+struct Given { const void* at; int64_t stride, outer; };
 
+constexpr int64_t kMostCount = INT64_C(1) << 57;  // bytes that any machine addresses
 constexpr int kMost = 64;  // arrays, constants, scalars
 
 // ---- checks ----
@@ -120,6 +123,9 @@ inline int check_columns(const Text& text, int64_t n_rows, int64_t n_cols)
     if (n_rows < 0 || n_cols < 1)
         return fail(kBadShape, "%s: %lld rows of %lld columns; rows may be 0 or more, columns 1 or more",
                     text.name, static_cast<long long>(n_rows), static_cast<long long>(n_cols));
+    if (n_rows > kMostCount || n_cols > kMostCount)  // so that no extent overflows 128 bits
+        return fail(kBadShape, "%s: %lld rows of %lld columns are larger than memory", text.name,
+                    static_cast<long long>(n_rows), static_cast<long long>(n_cols));
     for (int i = 0; i < text.n_rules; ++i) {
         const Rule& r = text.rules[i];
         if (n_cols < r.least || n_cols > r.most || n_cols % r.multiple)
@@ -129,27 +135,87 @@ inline int check_columns(const Text& text, int64_t n_rows, int64_t n_cols)
     return kOk;
 }
 
+inline int check_pointer(const Text& text, const Parameter& p, const Type& type, const Given& g)
+{
+    if (!g.at) return fail(kBadArgument, "%s: %s is null", text.name, p.name);
+    if (reinterpret_cast<uintptr_t>(g.at) % (type.bits / 8))
+        return fail(kBadArgument, "%s: %s does not begin on a multiple of %d bytes, as %s does", text.name, p.name,
+                    type.bits / 8, type.name);
+    return kOk;
+}
+
+// Array i against memory's end, and against the arrays before it: is any both read and written?
+inline int check_extent(const Text& text, const Extent* extents, int i)
+{
+    const Parameter& p = text.parameters[i];
+    if (extents[i].first < 0 || extents[i].end > UINTPTR_MAX)
+        return fail(kBadShape, "%s: %s is larger than memory", text.name, p.name);
+    for (int j = 0; j < i; ++j)
+        if ((p.output || text.parameters[j].output) && overlap(extents[i], extents[j]))
+            return fail(kBadArgument, "%s: %s and %s share memory, and one of them is written", text.name,
+                        text.parameters[j].name, p.name);
+    return kOk;
+}
+
 // Null and unaligned pointers, rows that overlap, and memory that is both read and written.
 inline int check_arrays(const Text& text, const Type* types, const Given* given, int64_t n_rows, int64_t n_cols)
 {
     Extent extents[kMost];
     for (int i = 0; i < text.n_parameters; ++i) {
         const Parameter& p = text.parameters[i];
-        if (!given[i].at) return fail(kBadArgument, "%s: %s is null", text.name, p.name);
-        if (reinterpret_cast<uintptr_t>(given[i].at) % (types[i].bits / 8))
-            return fail(kBadArgument, "%s: %s does not begin on a multiple of %d bytes, as %s does", text.name,
-                        p.name, types[i].bits / 8, types[i].name);
+        if (const int status = check_pointer(text, p, types[i], given[i])) return status;
         if (p.output && n_rows > 1 && std::llabs(given[i].stride) < p.width(n_cols))
             return fail(kBadArgument, "%s: rows of %s are %lld elements apart and have %lld: they overlap",
                         text.name, p.name, static_cast<long long>(given[i].stride),
                         static_cast<long long>(p.width(n_cols)));
         extents[i] = extent_of(p, types[i], given[i], n_rows, n_cols);
-        if (extents[i].first < 0 || extents[i].end > UINTPTR_MAX)
-            return fail(kBadShape, "%s: %s is larger than memory", text.name, p.name);
-        for (int j = 0; j < i; ++j)
-            if ((p.output || text.parameters[j].output) && overlap(extents[i], extents[j]))
-                return fail(kBadArgument, "%s: %s and %s share memory, and one of them is written",
-                            text.name, text.parameters[j].name, p.name);
+        if (const int status = check_extent(text, extents, i)) return status;
+    }
+    return kOk;
+}
+
+// ---- rows that lie side by side: element (outer, column, i) is of row outer · n_inner + i ----
+
+inline int check_strips(const Text& text, int64_t n_outer, int64_t n_cols, int64_t n_inner)
+{
+    if (n_outer < 0 || n_inner < 1 || n_outer > INT64_MAX / n_inner)
+        return fail(kBadShape, "%s: %lld times %lld rows side by side; that is no number of rows", text.name,
+                    static_cast<long long>(n_outer), static_cast<long long>(n_inner));
+    return check_columns(text, n_outer * n_inner, n_cols);
+}
+
+// Do no two elements share memory, whichever of the axes is the slower one?
+inline bool apart(const Given& g, int64_t n_outer, int64_t n_cols, int64_t n_inner)
+{
+    const auto nested = [&](int64_t slow, int64_t n_slow, int64_t fast, int64_t n_fast) {
+        const __int128 inner = n_fast > 1 ? static_cast<__int128>(fast) * (n_fast - 1) + n_inner : n_inner;
+        return (n_fast < 2 || fast >= n_inner) && (n_slow < 2 || slow >= inner);
+    };
+    return nested(g.outer, n_outer, g.stride, n_cols) || nested(g.stride, n_cols, g.outer, n_outer);
+}
+
+inline int check_strip_arrays(const Text& text, const Type* types, const Given* given, int64_t n_outer,
+                              int64_t n_cols, int64_t n_inner)
+{
+    Extent extents[kMost];
+    for (int i = 0; i < text.n_parameters; ++i) {
+        const Parameter& p = text.parameters[i];
+        const Given& g = given[i];
+        if (const int status = check_pointer(text, p, types[i], g)) return status;
+        extents[i] = extent_of(p, types[i], g, n_outer * n_inner, n_cols);
+        if (p.shape == Shape::element) {
+            if (g.stride < 0 || g.outer < 0)
+                return fail(kBadArgument, "%s: %s goes backwards: its strides must be 0 or more", text.name, p.name);
+            if (p.output && !apart(g, n_outer, n_cols, n_inner))
+                return fail(kBadArgument, "%s: elements of %s overlap: its strides are %lld and %lld", text.name,
+                            p.name, static_cast<long long>(g.outer), static_cast<long long>(g.stride));
+            const __int128 size = types[i].bits / 8, start = reinterpret_cast<uintptr_t>(g.at);
+            const __int128 last = static_cast<__int128>(g.outer) * (n_outer - 1)
+                                + static_cast<__int128>(g.stride) * (n_cols - 1) + n_inner;
+            // Arrays that lie in turn count as sharing memory.
+            extents[i] = {start, start + last * size, 0, last * size};
+        }
+        if (const int status = check_extent(text, extents, i)) return status;
     }
     return kOk;
 }

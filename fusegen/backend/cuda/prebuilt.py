@@ -30,15 +30,26 @@ class PrebuiltExecutable:
         self.schedule = None
         params = {p.name: p for p in (*self.program.inputs, *self.program.outputs)}
         self._params = [params[n] for n in record["order"]]
-        types: list[Any] = []
-        for p in self._params:
-            types += [ctypes.c_void_p] + [ctypes.c_int64] * (p.shape == "element")
         self._numbers = [number_name(n) for n in record["constants"]]
-        types += [ctypes.c_double for _ in self._numbers]
-        types += [ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
-        self._function = library.function(record["function"], *types, result=ctypes.c_int)
+        self._function = self._found(library, record["function"], 1)
+        self._strips = self._found(library, f"{record['function']}_side_by_side", 2) if (
+            record["side_by_side"]) else None
         self._error = library.function(f"{name}_error", result=ctypes.c_char_p)
         self._stream = stream
+
+    def _found(self, library: Any, name: str, n_strides: int) -> Any:
+        """A function of the library's C ABI."""
+        types: list[Any] = []
+        for p in self._params:
+            types += [ctypes.c_void_p] + n_strides * [ctypes.c_int64] * (p.shape == "element")
+        types += [ctypes.c_double for _ in self._numbers]
+        sizes = (1 + n_strides) * [ctypes.c_int64]
+        return library.function(name, *types, *sizes, ctypes.c_void_p, result=ctypes.c_int)
+
+    @property
+    def takes_side_by_side(self) -> bool:
+        """Has the library kernels for rows that lie so?"""
+        return self._strips is not None
 
     def __call__(
         self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, *, first_column: int = 0,
@@ -47,14 +58,20 @@ class PrebuiltExecutable:
     ) -> None:
         """Queue the launches; arrays: CuPy's, or Views."""
         words: list[int | float] = []
+        inner = 0  # rows side by side
         for p in self._params:
             array = arrays[p.name]
             words.append(word(array))
-            if p.shape == "element":
+            if p.shape == "element" and array.ndim == 3:
+                words += [s // array.itemsize for s in array.strides[:2]]
+                inner = int(array.shape[2])
+            elif p.shape == "element":
                 words.append(array.strides[0] // array.itemsize if n_rows > 1 else n_cols)
         words += [float(arrays[n]) for n in self._numbers]
         stream = self._stream(like, arrays, copies)
-        if self._function(*words, n_rows, n_cols, stream):
+        sizes = (n_rows // inner, n_cols, inner) if inner else (n_rows, n_cols)
+        function: Any = self._strips if inner else self._function
+        if function(*words, *sizes, stream):
             raise BackendError(self._error().decode())
 
 

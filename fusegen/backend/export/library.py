@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,7 @@ class Library:
     name: str  # plain: begins the names of functions and files
     about: tuple[str, ...]
     constants: tuple[Constant, ...]  # that come with calls
+    side_by_side: bool  # have rows that lie so functions of their own?
     rules: tuple[Rule, ...]
     variants: tuple[Variant, ...]
     record: Mapping[str, Any]  # what `fusegen.load` needs beside the parts
@@ -95,6 +96,8 @@ class Library:
             for one, _ in variant.parts:
                 if place is None or place.name == one.name:
                     yield Function.of(self, variant, one)
+                    if self.side_by_side and one.side_by_side is not None:
+                        yield Function.side_by_side(self, variant, one, one.side_by_side)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,28 +112,41 @@ class Function:
 
     @classmethod
     def of(cls, library: Library, variant: Variant, place: Place) -> Function:
+        """Of rows whose columns are neighbours."""
+        return cls._made(library, variant, place, ("stride",), ("n_rows", "n_cols"), place.call)
+
+    @classmethod
+    def side_by_side(
+        cls, library: Library, variant: Variant, place: Place, call: Callable[[str], str]
+    ) -> Function:
+        """Of rows that are neighbours themselves."""
+        return cls._made(library, variant, place, ("outer_stride", "stride"),
+                         ("n_outer", "n_cols", "n_inner"), call, "_side_by_side")
+
+    @classmethod
+    def _made(
+        cls, library: Library, variant: Variant, place: Place, strides: tuple[str, ...],
+        sizes: tuple[str, ...], call: Callable[[str], str], ending: str = "",
+    ) -> Function:
         arguments: list[str] = []
         for p in variant.params:
             arguments.append(declared(p))
             if p.shape == "element":
-                arguments.append(f"int64_t {_stride(p)}")
+                arguments += [f"int64_t {p.name}_{axis}" for axis in strides]
         numbers = tuple(c.argument for c in library.constants)
-        return cls(f"{library.name}_{variant.label}_{place.name}",
-                   (*arguments, *(f"double {n}" for n in numbers), "int64_t n_rows",
-                    "int64_t n_cols", place.argument),
-                   tuple(f"{{{argument(p.name)}, {_given_stride(p)}}}" for p in variant.params),
-                   numbers, place.call(f"{variant.label}_{place.name}"))
+        arguments += [*(f"double {n}" for n in numbers), *(f"int64_t {n}" for n in sizes)]
+        return cls(f"{library.name}_{variant.label}_{place.name}{ending}",
+                   (*arguments, place.argument),
+                   tuple(f"{{{argument(p.name)}, {_given_strides(p, strides)}}}"
+                         for p in variant.params),
+                   numbers, call(f"{variant.label}_{place.name}"))
 
 
-def _stride(param: Param) -> str:
-    return f"{param.name}_stride"
-
-
-def _given_stride(param: Param) -> str:
-    """Elements from a row's to the next."""
+def _given_strides(param: Param, axes: tuple[str, ...]) -> str:
+    """Those of a struct Given: the inner one comes first."""
     match param.shape:
         case "element":
-            return _stride(param)
+            return ", ".join(f"{param.name}_{axis}" for axis in reversed(axes))
         case "per_column":
             return "0"
         case "row" | "list":
@@ -178,7 +194,8 @@ def _printed(library: Library) -> dict[str, Any]:
               "parts": [{"variant": v.label, "backend": place.name, **part.record}
                         for v in library.variants for place, parts in v.parts for part in parts]}
     return {
-        "about": [*library.about, "", *_arguments(library.params), *_numbers(library)],
+        "about": [*library.about, "", *_arguments(library.params, library.side_by_side),
+                  *_numbers(library)],
         "constants": ["".join(c_string(c.name, 1000)) for c in library.constants],
         "guard": f"FUSEGEN_{library.name.upper()}_H", "macro": library.name.upper(),
         "includes": [*(p.header for p in library.places), "tvm_ffi.hpp"], "parts": library.parts,
@@ -195,11 +212,14 @@ def _printed(library: Library) -> dict[str, Any]:
     }
 
 
-def _arguments(params: Iterable[Param]) -> Iterator[str]:
+def _arguments(params: Iterable[Param], side_by_side: bool) -> Iterator[str]:
     """What the header says of the arrays."""
     yield "Columns of a row are neighbours; strides are counted in elements, from a row's first"
     yield "to the next row's. Arrays of one value or one list a row are packed. 16-bit floats are"
     yield "given as their bits. Results may share memory with nothing."
+    if side_by_side:
+        yield "Rows side by side: element (outer, column, i) lies at"
+        yield "outer · outer_stride + column · stride + i, and belongs to row outer · n_inner + i."
     for p in params:
         shape = {"element": "n_rows rows of n_cols", "per_column": "n_cols, the same in every row",
                  "row": "n_rows, one a row", "list": f"n_rows lists of {p.k}"}[p.shape]

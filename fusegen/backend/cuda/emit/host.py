@@ -95,10 +95,11 @@ def host_source(
 
 
 def given_as(
-    program: Program, order: tuple[str, ...], scalars: tuple[str, ...]
+    program: Program, order: tuple[str, ...], scalars: tuple[str, ...], strips: bool
 ) -> tuple[str, ...]:
     """A launcher's arrays and strides, out of structs `Given`: `g`, in this order of names; and its
     scalars, out of doubles: `s`."""
+    axes = ("outer", "stride") if strips else ("stride",)
     every = (*program.inputs, *program.outputs)
 
     def spelled(p: Param) -> str:
@@ -109,7 +110,8 @@ def given_as(
         return f"const_cast<{kind}*>({array})" if p.output else array
 
     return (*map(spelled, every),
-            *(f"g[{order.index(p.name)}].stride" for p in every if p.shape == "element"))
+            *(f"g[{order.index(p.name)}].{axis}" for p in every if p.shape == "element"
+              for axis in axes))
 
 
 def _strides(param: Param, strips: bool) -> tuple[str, ...]:
