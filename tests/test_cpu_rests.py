@@ -132,6 +132,31 @@ def test_logarithms_to_an_ulp():
             np.testing.assert_array_equal(one, np.log(special))
 
 
+@fg.pipeline
+def leaders(x):
+    """The first of the greatest and of the least, beside terms that are kept."""
+    e = fg.exp(x - fg.max(x))
+    return {"most": fg.argmax(x), "least": fg.argmin(x), "p": e / fg.sum(e)}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda t: t.__name__)
+def test_leaders_of_rows_of_every_length(dtype):
+    """What fills no vector leads nowhere: neither its zeros nor what identities are."""
+    rng = np.random.default_rng(8)
+    for n in LENGTHS:
+        x = rng.normal(0, 3, (9, n))
+        x[0] = -np.abs(x[0]) - 1
+        x[1] = -x[0]
+        x[2] = rng.integers(0, 3, n)
+        x[3], x[4] = -np.inf, np.inf
+        x[5, -1] = x[6, n // 2] = x[7, 0] = np.nan
+        x[8] = np.sort(x[8])
+        x = x.astype(dtype)
+        found, wide = leaders(x), x.astype("f8")
+        np.testing.assert_array_equal(found["most"], wide.argmax(-1))
+        np.testing.assert_array_equal(found["least"], wide.argmin(-1))
+
+
 def test_integers_and_truths_of_every_length():
     rng = np.random.default_rng(2)
     for n in LENGTHS:

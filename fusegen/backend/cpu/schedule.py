@@ -19,7 +19,7 @@ CHUNK_BYTES = 1024
 
 CHUNK_VECTORS = 64
 """A chunk's at least, so that folds across lanes, which wait for every lane, cost little; not where
-the greatest are looked for: a chunk that holds a candidate is searched."""
+lists are kept: a chunk that holds a candidate is searched."""
 
 SHORT_VECTORS = 32
 """Rows of no more than these take turns: what one has just computed, and needs next, takes longer
@@ -89,6 +89,6 @@ def select_cpu(
     if chunk is None:
         monoids = [sweep.monoid for kernel in program.kernels for sweep in kernel.sweeps]
         chunk = CHUNK_BYTES // program.kernels[0].compute.itemsize
-        if not any(monoid.lists or monoid.best for monoid in monoids):
+        if not any(monoid.lists for monoid in monoids):
             chunk = max(chunk, CHUNK_VECTORS * lanes)
     return CpuSchedule(target=target, lanes=lanes, chunk=chunk)

@@ -53,10 +53,9 @@ class AbsorbPrinter:
     ) -> None:
         self.kernel, self.sweep, self.scope = kernel, sweep, scope
         self.row, self.lanes, self.kept = row, lanes, kept
-        self.monoid = sweep.monoid
-        short = (c for c in self.monoid.lists if not gathers(c))
-        self.ranked: tuple[Best | KBest, ...] = (*self.monoid.best, *short)
-        self.notes = dict(sweep.notes)
+        self.monoid, self.notes = sweep.monoid, dict(sweep.notes)
+        self.ranked: tuple[Best | KBest, ...] = (
+            *self.monoid.best, *(c for c in self.monoid.lists if not gathers(c)))
         self.peaks = Peaks(self.monoid, self.ranked)
 
     def parts(self) -> tuple[Part, ...]:
@@ -69,7 +68,7 @@ class AbsorbPrinter:
         found += [self._select(c) for c in self.ranked]
         found.append(self._stores())
         phases = tuple(p for p in found if p is not None)
-        if not (self.monoid.levels and self.lanes.partly):
+        if self.ranked or not (self.monoid.levels and self.lanes.partly):
             values = self._row_values(element_exprs(self.sweep))
             return numbered([Part("absorb", "", values, phases)])
         first = 1 if found[0] is None else 2
@@ -247,18 +246,22 @@ class AbsorbPrinter:
 
     def _select(self, best: Best | KBest) -> Phase:
         """Candidates for a list or a leader; most chunks hold none."""
-        held = self.lanes.text(best.lift)
+        held, peak = self.lanes.text(best.lift), self.peaks.of_chunk(best)
         loop, inside = self._items([best.lift]), []
-        loop.append(self._noted(f"{fg('offer')}(state.{best.name}, {held}, col);", best.name))
         if isinstance(best, KBest):
+            step = f"{fg('offer')}(state.{best.name}, {held}, col);"
             fold = self.peaks.fold(best)
             lanes = f"{fold.name}_lanes{'.so_far' if is_extreme(fold) else ''}"
             inside.append(f"state.{best.name}.prepare({lanes});")
+        else:
+            held = self._live(held, identity_of(self.peaks.fold(best), self.row))
+            step = f"return {fg('offer_peak')}(state.{best.name}, {held}, {peak}, col);"
         rank = "leader" if isinstance(best, Best) or best.k == 1 else f"last of the {best.k}"
         return Phase(
             f"{best.name}: only chunks with something ahead of the {rank} so far are searched.",
-            condition=f"{fg('rarely')}(state.{best.name}.admitted({self.peaks.of_chunk(best)}))",
-            inside=tuple(inside), loop=tuple(loop),
+            condition=f"{fg('rarely')}(state.{best.name}.admitted({peak}))",
+            inside=tuple(inside), loop=(*loop, self._noted(step, best.name)),
+            ends=isinstance(best, Best),
         )
 
     def _stores(self) -> Phase | None:

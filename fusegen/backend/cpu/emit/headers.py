@@ -25,8 +25,8 @@ HEADERS: dict[str, tuple[str, ...]] = {
     ),
     "order": ("lanes_where", "descending", "ascending", "precedes"),
     "memory": (
-        "prefetch", "expect", "all_lanes", "first_lanes", "each", "each_by_turns", "fetch", "put",
-        "load", "store", "largest_of",
+        "prefetch", "expect", "all_lanes", "first_lanes", "each", "each_by_turns", "until",
+        "fetch", "put", "load", "store", "largest_of",
     ),
     "types": (
         "load_float16", "load_bfloat16", "load_float32", "load_float64", "load_int", "load_bool",
@@ -40,7 +40,7 @@ HEADERS: dict[str, tuple[str, ...]] = {
     ),
     "pivots": ("shift_anchor", "scale_anchor", "movable", "factor_between"),
     "states": ("field", "set_field", "best_of_states"),
-    "best": ("leader", "best_list", "offer"),
+    "best": ("leader", "best_list", "offer", "offer_peak"),
     "ranking": ("ranking",),
     "candidates": ("candidates", "over_entries"),
 }

@@ -87,10 +87,9 @@ def _row_values(kernel: Kernel) -> frozenset[str]:
 
 def can_be_partial(sweep: Sweep) -> bool:
     """Can a vector of its items be the first few lanes of one? Not where every lane has a column:
-    in lists, leaders and monoids of the user's own."""
-    monoid = sweep.monoid
-    searched = monoid.own or monoid.best or monoid.lists
-    return not searched and all(isinstance(source, FromMemory) for source in sweep.loads)
+    in lists and monoids of the user's own."""
+    alone = not (sweep.monoid.own or sweep.monoid.lists)
+    return alone and all(isinstance(source, FromMemory) for source in sweep.loads)
 
 
 def below_pivots(monoid: Monoid) -> frozenset[str]:

@@ -31,6 +31,7 @@ class Phase:
     condition: str = ""  # these lines and the loop run only if it holds
     inside: tuple[str, ...] = ()
     loop: tuple[str, ...] = ()
+    ends: bool = False  # does the loop return whether it is done?
     by_turns: bool = False  # do vectors go to two folds by turns?
     after: tuple[str, ...] = ()
     number: int = 0  # in the sweep

@@ -116,6 +116,19 @@ struct best_list {
     int64_t column(int64_t i) const { return columns[i]; }
 };
 
+// To a leader what is ahead in a chunk, if v, which starts at `column`, is the first that holds it: does
+// it? Where that is NaN, so is every one that does not equal itself; else there is none.
+template <typename L, typename V, typename T>
+inline bool offer_peak(L& leader, V v, T peak, int64_t column)
+{
+    const uint64_t bits = lanes_where((v == peak) | (v != v));
+    if (bits == 0)
+        return false;
+    const int lane = __builtin_ctzll(bits);
+    leader.offer(in_lane(v, lane), column + lane);
+    return true;
+}
+
 // The elements of v, which start at `column`, to a list or leader.
 template <typename L, typename V>
 inline void offer(L& list, V v, int64_t column)

@@ -87,6 +87,17 @@ inline void each_by_turns(int64_t begin, int64_t end, F visit)
         visit(begin, first_lanes{end - begin}, other);
 }
 
+// Likewise, one after the other, until `visit` says that it is done.
+template <typename V, typename F>
+inline void until(int64_t begin, int64_t end, F visit)
+{
+    for (; begin + width<V> <= end; begin += width<V>)
+        if (visit(begin, all_lanes()))
+            return;
+    if (begin < end)
+        visit(begin, first_lanes{end - begin});
+}
+
 // A T from memory.
 template <typename T, typename E>
 inline T fetch(const E* from, all_lanes = {})
