@@ -20,6 +20,7 @@ from fusegen.backend.cpu.toolchain import find_compiler
 from fusegen.backend.cuda.export import strip_classes
 from fusegen.backend.cuda.plain import context
 from fusegen.backend.registry import target_named
+from fusegen.backend.target import host_cpu, runnable
 from fusegen.pipeline.variants import Choices
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
@@ -35,10 +36,11 @@ def weighed(x, w: fg.PerColumn, g: fg.PerRow, *, t: fg.Positive = 1.0):
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For processors, too, which have no such functions."""
     with pytest.MonkeyPatch.context() as patch:
         named_images(patch)
-        return weighed.export(tmp_path_factory.mktemp("strips"), targets=("sm_90",),
-                              row_lengths=(64,), side_by_side=True)
+        return weighed.export(tmp_path_factory.mktemp("strips"), row_lengths=(64,), side_by_side=True,
+                              targets=("sm_90", runnable(host_cpu())[0].name))
 
 
 _CALLS = """
@@ -195,5 +197,8 @@ def test_a_loaded_library_reduces_them_where_they_are(
         np.testing.assert_allclose(y.host, want[0], 1e-6)
         np.testing.assert_allclose(total.host, want[1], 1e-5)
         assert y.stride() == x.stride()
+    on_host = x.host.swapaxes(0, 1), w.host, g.host
+    found = fg.load(file)(*on_host, axis=1, t=0.7)
+    np.testing.assert_allclose(found[1], total.host, 1e-5)
     p(x, fake_torch.tensor(np.ones(5, np.float32)), g=fake_torch.tensor(np.ones((6, 3), "f4")))
     assert library.sizes == [(18, 5)]

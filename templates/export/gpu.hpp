@@ -9,14 +9,14 @@
 namespace fusegen {
 
 // n_inner: rows that lie side by side; 1 where the columns of a row are neighbours.
-struct Rows { int64_t n_rows, n_cols, n_inner; };
+struct RowSizes { int64_t n_rows, n_cols, n_inner; };
 
 // A kernel, as its launcher takes it.
 struct Entry {
     int64_t most_rows, least_columns, most_columns;  // that it was chosen for; 0: any number
-    const char* (*unmet)(const Given* given, const double* scalars, const Rows& rows);  // null: all holds
-    int (*workspace)(const Rows& rows, size_t* bytes);
-    int (*launch)(const Given* given, const double* scalars, const Rows& rows, void* workspace, void* stream);
+    const char* (*unmet)(const Given* given, const double* scalars, const RowSizes& rows);  // null: all holds
+    int (*workspace)(const RowSizes& rows, size_t* bytes);
+    int (*launch)(const Given* given, const double* scalars, const RowSizes& rows, void* workspace, void* stream);
 };
 
 // Those for one architecture (90) and what is newer, in the order in which they are tried; strips:
@@ -69,7 +69,7 @@ int on_gpu_of(int wanted, const Text& text, Work work)
     return status;
 }
 
-inline int launch(const Text& text, const Entry& entry, const Given* given, const double* scalars, const Rows& rows,
+inline int launch(const Text& text, const Entry& entry, const Given* given, const double* scalars, const RowSizes& rows,
                   size_t bytes, void* stream)
 {
     const Driver& cuda = driver();
@@ -85,7 +85,7 @@ inline int launch(const Text& text, const Entry& entry, const Given* given, cons
 
 // The first kernel whose assumptions hold.
 inline int launch_first(const Text& text, const Entry* entries, int n_entries, const Given* given,
-                        const double* scalars, const Rows& rows, void* stream)
+                        const double* scalars, const RowSizes& rows, void* stream)
 {
     const char* unmet = "one of its kernels";
     int error = 0;
