@@ -39,8 +39,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """For processors, too, which have no such functions."""
     with pytest.MonkeyPatch.context() as patch:
         named_images(patch)
-        return weighed.export(tmp_path_factory.mktemp("strips"), row_lengths=(64,), side_by_side=True,
-                              targets=("sm_90", runnable(host_cpu())[0].name))
+        return weighed.export(tmp_path_factory.mktemp("strips"), row_lengths=(64,),
+                              targets=("sm_90", runnable(host_cpu())[0].name), side_by_side=True)
 
 
 _CALLS = """
