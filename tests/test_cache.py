@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import fusegen as fg
-from fusegen.backend import notices
+from fusegen.backend import notices, own_files, results_on_disk
 from fusegen.backend.cache import locks, upkeep
 from fusegen.backend.cache.entries import artifact, load, store
 from fusegen.backend.cache.folder import Folder, chosen, opened
@@ -511,3 +511,50 @@ def test_warnings_point_at_the_caller(folder):
         # below an __init__ that dataclasses wrote
         fg.pipeline(lambda x: fg.sum(x) * 1.625).compile([[1.0]], target="numpy")
     assert [s.filename for s in said] == [__file__] * 3
+
+
+# ---- fusegen's own files ----
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """Files of a version, written a while ago."""
+    for name, text in (("fusegen/a.py", "a = 1"), ("fusegen/b/c.py", "c = 2"),
+                       ("templates/d.hpp", "int d;")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(own_files, "package_root", lambda: tmp_path / "fusegen")
+    monkeypatch.setattr(own_files, "template_root", lambda: tmp_path / "templates")
+    monkeypatch.setattr(results_on_disk, "_SETTLED", -1.0)
+    read = []
+    monkeypatch.setattr(results_on_disk, "sources_digest",
+                        lambda: read.append(1) or own_files.sources_digest.__wrapped__())
+    ask = results_on_disk._sources.__wrapped__
+    return tmp_path, ask, read
+
+
+def test_sources_that_lie_as_they_lay_are_not_read_again(own):
+    _, ask, read = own
+    assert ask() == ask() == own_files.sources_digest.__wrapped__()
+    assert len(read) == 1
+
+
+@pytest.mark.parametrize("name", ["fusegen/a.py", "fusegen/b/c.py", "templates/d.hpp"])
+def test_sources_that_were_written_are_read_again(own, name):
+    """Also where size and times are those of before: the system notes when a file was changed."""
+    root, ask, read = own
+    before, path = ask(), root / name
+    seen = path.stat()
+    while path.stat().st_ctime_ns == seen.st_ctime_ns:  # until a tick of its clock
+        path.write_text("x" * seen.st_size)
+        os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    assert path.stat().st_mtime_ns == seen.st_mtime_ns
+    assert ask() != before
+    assert len(read) == 2
+
+
+def test_sources_just_written_are_read_every_time(own, monkeypatch):
+    _, ask, read = own
+    monkeypatch.setattr(results_on_disk, "_SETTLED", 1e9)
+    assert ask() == ask()
+    assert len(read) == 2

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -42,9 +44,36 @@ def merged(name: str) -> str:
 def sources_digest() -> str:
     """A hash of fusegen's modules and templates: cached results of other versions never match."""
     total = hashlib.sha256()
-    templates = {".j2", ".h", ".cuh", ".hpp", ".cpp"}
-    for root, suffixes in ((package_root(), {".py"}), (template_root(), templates)):
-        for path in sorted(p for p in root.rglob("*") if p.suffix in suffixes):
-            total.update(path.relative_to(root).as_posix().encode())
-            total.update(path.read_bytes())
+    for root, entry in _sources():
+        total.update(Path(entry).relative_to(root).as_posix().encode())
+        total.update(Path(entry).read_bytes())
     return total.hexdigest()
+
+
+def sources_stamp() -> tuple[str, float]:
+    """(where these files lie and what the system notes of each, when the last of them changed). The
+    same again: nobody has written to one; that is known in a seventh of the time of a digest."""
+    total, last = hashlib.sha256(), 0
+    for _, entry in _sources():
+        seen = entry.stat()
+        last = max(last, seen.st_ctime_ns, seen.st_mtime_ns)
+        total.update(f"{entry.path}\0{seen.st_size} {seen.st_mtime_ns} {seen.st_ctime_ns} "
+                     f"{seen.st_dev} {seen.st_ino}\0".encode(errors="surrogateescape"))
+    return total.hexdigest(), last / 1e9
+
+
+def _sources() -> list[tuple[Path, os.DirEntry[str]]]:
+    """(root, file) of everything that output depends on."""
+    templates = (".j2", ".h", ".cuh", ".hpp", ".cpp")
+    roots = ((package_root(), (".py",)), (template_root(), templates))
+    return [(root, entry) for root, suffixes in roots
+            for entry in sorted(_files(root, suffixes), key=lambda one: one.path)]
+
+
+def _files(folder: Path | str, suffixes: tuple[str, ...]) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        for one in entries:
+            if one.name.endswith(suffixes):
+                yield one
+            elif one.name != "__pycache__" and one.is_dir():
+                yield from _files(one.path, suffixes)
