@@ -105,6 +105,24 @@ def test_the_least_of_a_softmax_take_one_sweep():
         np.testing.assert_allclose(p, results("reference", least_likely, x)[0], rtol=1e-5)
 
 
+@pytest.mark.parametrize("form", ["auto", "safe", "unfused"])
+def test_columns_alone(form):
+    """Sums that only choose what commutes with them are no part of the result."""
+    def softmax(x):
+        e = fg.exp(x - fg.max(x))
+        return e / fg.sum(e)
+
+    x = np.random.default_rng(5).standard_normal((7, 40))
+    texts = {
+        "indices": (lambda x: fg.topk(softmax(x), 3).indices, np.argsort(-x)[:, :3]),
+        "least": (lambda x: fg.topk(softmax(x), 3, largest=False).indices, np.argsort(x)[:, :3]),
+        "argmax": (lambda x: fg.argmax(softmax(x)), x.argmax(1)),
+        "with a sum": (lambda x: fg.argmax(softmax(x)) + fg.logsumexp(x) * 0, x.argmax(1)),
+    }
+    for name, (text, wanted) in texts.items():
+        np.testing.assert_array_equal(fg.pipeline(text)(x, form=form), wanted, err_msg=name)
+
+
 @pytest.mark.parametrize("form", ["online", "safe", "unfused"])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_several_lists_and_other_reductions(backend, form):

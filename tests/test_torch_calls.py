@@ -204,6 +204,23 @@ def test_top_k_keeps_columns_alone():
     assert not columns.requires_grad
 
 
+def test_a_text_traced_again_has_its_columns_from_the_call():
+    """Those of the same text in another trace are the same."""
+    factor = 2.0
+
+    @fg.pipeline
+    def best(x):
+        return fg.topk(L.softmax(x) * factor, 3)
+
+    x = torch.randn(8, 64, requires_grad=True)
+    for factor in (2.0, 3.0, 2.0):
+        values, columns = best(x)
+        assert columns.data_ptr() in saved_by(values)
+        close(*torch.autograd.grad(values.sum(), x, retain_graph=True),
+              *torch.autograd.grad((torch.softmax(x, -1).gather(-1, columns) * factor).sum(), x),
+              1e-5)
+
+
 # ---- what has no gradient, and modes ----
 
 

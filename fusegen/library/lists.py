@@ -90,13 +90,13 @@ def lists_of(call: Call, like: Mapping[str, Any], framework: Framework) -> Lists
         found = ()
         if has_lists(traced.graph):
             picked = Picked(pipeline, traced.graph)
-            found = picked, columns_of(pipeline, picked)
+            found = picked, columns_of(pipeline, picked), traced.graph
         pipeline.derived.put(key, found)
     if not found:
         return None
-    picked, chosen = found
-    rows = framework.rows_in(traced.graph.inputs, like, call.axis, call.keepdims)
-    return Lists(call, picked, chosen, traced.graph, rows, framework)
+    picked, chosen, graph = found  # the trace that `picked` is of: the text may be traced again
+    rows = framework.rows_in(graph.inputs, like, call.axis, call.keepdims)
+    return Lists(call, picked, chosen, graph, rows, framework)
 
 
 def _chooser(node: g.Node) -> g.Node | None:

@@ -14,6 +14,8 @@ L = fg.library
 F = torch.nn.functional
 ROWWISE = sorted({*L.PIPELINES} - {"argmax", "topk", "softmax_topk", "moe_gate"})
 DIFFERENTIABLE = sorted({*L.PIPELINES} - {"argmax"})
+for _one in L.PIPELINES.values():  # names of operators are the first one's who asks
+    fg.torch.op(_one)
 
 PEERS: dict[str, Callable[..., Any]] = {
     "softmax": lambda x: torch.softmax(x, -1),

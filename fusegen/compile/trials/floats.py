@@ -65,11 +65,12 @@ def try_floats(
     `dtypes` of the inputs are those that the kernel was lowered for. Where the user accepts
     cancellation, only results that are not finite count.
     """
-    merged = _sums(graph, derivation)
-    if not merged:
+    if not _sums(graph, derivation):
         return []
     replay = RowsReplay(kernel, bank.named(graph), bank.n_cols)
     replay.run(tree)
+    # What only chooses columns of a list that commutes is no part of a result, and is not read out.
+    merged = [n for n in _sums(graph, derivation) if graph.names[n] in replay.env]
     wide = kernel.compute == FLOAT64
     found = []
     moved = {r.name for r in derivation.repairs}
