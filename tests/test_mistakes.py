@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.cases import arguments
 
 import fusegen as fg
 from fusegen.backend.cpu.backend import CpuBackend
@@ -406,3 +407,39 @@ def test_hasattr_still_asks():
     text.traced(frozenset("x"), {})
     assert asked == [False, False]
     assert not hasattr(fg, "softmax")
+
+
+# ---- types that the library's texts have no operation for ----
+
+
+def test_advice_about_the_librarys_texts_is_about_the_call():
+    """Whoever calls them cannot change a line of theirs: which array, and what to give it as."""
+    wrong, asked = [], 0
+    for name, pipeline in vars(lib).items():
+        if not isinstance(pipeline, fg.Pipeline):
+            continue
+        for types in (("?",), ("f4", "?"), ("f4", "f4"), ("i8",)):
+            arrays = [np.asarray(a).astype(t) for a, t in zip(
+                arguments(name, X), (*types, *["i8"] * 2), strict=False)]
+            try:
+                pipeline.compile(*arrays, target="numpy")
+            except fg.DTypeError as error:
+                asked += 1
+                said = str(error).partition("(noticed")[0]
+                given = {str(a.dtype) for a in arrays}
+                if "fg." in error.fix or not any(f"is {g}: pass it as" in said for g in given):
+                    wrong.append(f"{name} of {types}: {said}")
+    assert asked > 8
+    assert not wrong, "\n".join(wrong)
+
+
+def test_advice_names_the_arrays_that_are_of_the_wrong_type():
+    with pytest.raises(fg.DTypeError) as caught:
+        lib.cross_entropy(np.arange(20).reshape(4, 5), LABELS)
+    assert caught.value.fix == "x is int64: pass it as floats, such as float32."
+    with pytest.raises(fg.DTypeError) as caught:
+        lib.cross_entropy(X, LABELS.astype("f4"))
+    assert caught.value.fix == "labels is float32: pass it as whole numbers, such as int64."
+    with pytest.raises(fg.DTypeError) as caught:
+        fg.pipeline(lambda x: fg.max(x))(X > 0)
+    assert "fg.where" in caught.value.fix  # their own text, theirs to change

@@ -24,11 +24,13 @@ class PipelineError(FusegenError):
     ) -> None:
         self.what, self.where, self.why, self.fix = what, where, why, fix
         self.inner: Loc | None = None  # a line of ours that it was first noticed at
+        self.fix_of_call = ""  # what who calls can do, where the text is not theirs to change
         super().__init__(self._text())
 
     def move(self, where: Loc) -> None:
         """Say it of another line: the user's, where it was noticed at one of ours."""
         self.where, self.inner = where, self.where
+        self.fix = self.fix_of_call or self.fix
         self.args = (self._text(),)
 
     def _text(self) -> str:

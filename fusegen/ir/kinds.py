@@ -30,8 +30,30 @@ def kinds_of(nodes: Iterable[g.Node], dtypes: Mapping[str, DType]) -> dict[g.Nod
     """Kinds of nodes in topological order."""
     kinds: dict[g.Node, Kind] = {}
     for node in nodes:
-        kinds[node] = _kind(node, kinds, dtypes)
+        try:
+            kinds[node] = _kind(node, kinds, dtypes)
+        except DTypeError as error:
+            error.fix_of_call = _fix_of_call(node, kinds, dtypes)
+            raise
     return kinds
+
+
+def _fix_of_call(
+    node: g.Node, kinds: Mapping[g.Node, Kind], dtypes: Mapping[str, DType]
+) -> str:
+    """Which inputs to give as another type, so that this operation has a kind; "" for none."""
+    match node:
+        case g.Take(index=index) if kinds[index] != "int":
+            wanted, word, asked = "int", "whole numbers, such as int64", [index]
+        case g.Take(arg=arg):
+            wanted, word, asked = "float", "floats, such as float32", [arg]
+        case g.Map(op=op, args=args) if OPS[op].rule in ("logic", "select"):
+            wanted, word, asked = "bool", "conditions, bool", [*args[:1 if op == "where" else None]]
+        case _:
+            wanted, word, asked = "float", "floats, such as float32", [*g.operands(node)]
+    told = [f"{i.name} is {dtypes[i.name]}: pass it as {word}."
+            for i in g.arrays_in(g.topological(asked)) if dtypes[i.name].kind != wanted]
+    return "\n  ".join(dict.fromkeys(told))
 
 
 def _kind(node: g.Node, kinds: Mapping[g.Node, Kind], dtypes: Mapping[str, DType]) -> Kind:
