@@ -129,6 +129,7 @@ def test_what_is_refused_is_said(best: Path) -> None:
         ((x, 8, values, columns, -1, 8, 1), BAD_SHAPE, "-1 rows"),
         ((x, 8, values, columns, 4, 0, 1), BAD_SHAPE, "0 columns"),
         ((x, 2**60, values, columns, 2**40, 8, 1), BAD_SHAPE, "x is larger than memory"),
+        ((x, 2**62, values, columns, 2**63 - 1, 8, 1), BAD_SHAPE, "are larger than memory"),
     ]
     for arguments, status, said in wrong:
         assert library.status("float32_cpu", *arguments) == status, said
@@ -147,6 +148,9 @@ def test_rows_of_results_that_overlap_are_refused(every: Path) -> None:
     rest = (np.zeros(3, "f4"), values, columns, 3, 8, 1)
     assert library.status("float32_cpu", x, 8, w, t, np.zeros((3, 8), "f4"), 4, *rest) == 1
     assert "rows of text_cpu are 4 elements apart and have 8" in library.error()
+    for huge in (2**63 - 1, -(2**63)):
+        assert library.status("float32_cpu", x, 8, w, t, np.zeros((3, 8), "f4"), huge, *rest) == 2
+        assert "text_cpu is larger than memory" in library.error()
     whole = np.zeros((3, 16), "f4")
     assert library.status("float32_cpu", whole, 16, w, t, whole[:, 8:], 16, *rest) == 0
     assert library.status("float32_cpu", whole, 16, w, t, whole[:, 7:], 16, *rest) == 1

@@ -164,10 +164,10 @@ inline int check_arrays(const Text& text, const Type* types, const Given* given,
     for (int i = 0; i < text.n_parameters; ++i) {
         const Parameter& p = text.parameters[i];
         if (const int status = check_pointer(text, p, types[i], given[i])) return status;
-        if (p.output && n_rows > 1 && std::llabs(given[i].stride) < p.width(n_cols))
+        const int64_t step = given[i].stride, width = p.width(n_cols);
+        if (p.output && n_rows > 1 && -width < step && step < width)
             return fail(kBadArgument, "%s: rows of %s are %lld elements apart and have %lld: they overlap",
-                        text.name, p.name, static_cast<long long>(given[i].stride),
-                        static_cast<long long>(p.width(n_cols)));
+                        text.name, p.name, static_cast<long long>(step), static_cast<long long>(width));
         extents[i] = extent_of(p, types[i], given[i], n_rows, n_cols);
         if (const int status = check_extent(text, extents, i)) return status;
     }
