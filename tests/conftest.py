@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,9 @@ from fusegen.backend.cuda.run import bound as cuda_bound
 from fusegen.pipeline import call as dispatch
 from fusegen.pipeline import remembered as recall
 
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+"""Threads of torch's that spin where they wait take a processor from the other workers' tests: four
+times the time of small training steps."""
 gc.set_threshold(20_000, 20, 20)  # of what sympy makes, hardly anything is a circle
 
 
