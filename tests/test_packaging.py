@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import email
+import inspect
 import os
 import re
 import subprocess
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import fusegen as fg
 from fusegen.backend.cpu.toolchain import find_compiler
 
 ROOT = Path(__file__).parents[1]
@@ -55,6 +58,40 @@ def test_installed_wheel_works_anywhere(wheel: Path, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment,
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_an_index_shows_of_it(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as inside:
+        (name,) = [n for n in inside.namelist() if n.endswith(".dist-info/METADATA")]
+        said = email.message_from_bytes(inside.read(name))
+    assert (said["Name"], said["Version"]) == ("fusegen", fg.__version__)
+    assert said["License-Expression"] == "MIT"
+    assert said["Requires-Python"] == ">=3.11"
+    assert said["Description-Content-Type"] == "text/markdown"
+    assert said.get_payload().startswith("# fusegen\n")
+    assert "Typing :: Typed" in said.get_all("Classifier", [])
+    assert {"cuda12", "cuda13", "jax", "torch"} <= {*said.get_all("Provides-Extra", [])}
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"## [{fg.__version__}]" in changes, "a version says what is new in it"
+
+
+def test_the_public_api_is_there_and_typed() -> None:
+    """What the changelog calls public: every function, and every method of what they return."""
+    bare = []
+    for name in fg.__all__:
+        found = getattr(fg, name)
+        asked = {name: found} if inspect.isfunction(found) else {}
+        if inspect.isclass(found):
+            own = [one for one in found.__mro__ if one.__module__.startswith("fusegen")]
+            asked = {f"{name}.{n}": m for one in own for n, m in vars(one).items()
+                     if inspect.isfunction(m) and (n == "__call__" or not n.startswith("_"))}
+        for where, function in asked.items():
+            parameters = [*inspect.signature(function).parameters.values()]
+            untyped = [p.name for p in parameters if p.annotation is p.empty and p.name != "self"]
+            if untyped or inspect.signature(function).return_annotation is inspect.Signature.empty:
+                bare.append(f"{where}: {', '.join(untyped) or 'result'}")
+    assert not bare, "\n".join(bare)
+    assert {*fg.__all__} <= {*dir(fg)}
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
