@@ -141,19 +141,6 @@ def test_a_program_in_cpp_calls_it(best: Path, tmp_path: Path) -> None:
     assert "softmax_topk: rows have 3 columns, but the text asks for at least 5" in done.stdout
 
 
-def test_programs_in_cpp_call_it(best: Path, tmp_path: Path) -> None:
-    """The example: the package's headers, its Module and its Function."""
-    tvm_ffi = pytest.importorskip("tvm_ffi", reason="apache-tvm-ffi is not installed")
-    home = Path(str(tvm_ffi.__file__)).parent
-    source = Path(__file__).parents[1] / "examples" / "exported" / "tensors.cpp"
-    command = ["c++", "-std=c++17", str(source), f"-I{home / 'include'}", f"-L{home / 'lib'}",
-               "-ltvm_ffi", f"-Wl,-rpath,{home / 'lib'}", "-o", str(tmp_path / "tensors")]
-    for words in (command, [str(tmp_path / "tensors"), str(best)]):
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 columns: ValueError: softmax_topk: rows have 3 columns" in done.stdout
-
-
 def test_torch_calls_it(best: Path) -> None:
     tvm_ffi = pytest.importorskip("tvm_ffi", reason="apache-tvm-ffi is not installed")
     torch = pytest.importorskip("torch", reason="torch is not installed")
