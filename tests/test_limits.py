@@ -125,7 +125,9 @@ def test_the_helper_asks_again_when_something_changed(monkeypatch, compiled_help
         return thread_count(), (), (told.__getitem__(0).__index__, lambda: told[0])
 
     monkeypatch.undo()
-    module.setup(np.ndarray, team)
+    within = np.core if np.__version__.startswith("1.") else sys.modules["numpy._core"]
+    api = within.multiarray._ARRAY_API
+    module.setup(np.ndarray, api, team)
     try:
         from fusegen.backend.cpu import bound
 
@@ -151,7 +153,7 @@ def test_the_helper_asks_again_when_something_changed(monkeypatch, compiled_help
                 assert len(asked) == 1
     finally:
         os.sched_setaffinity(0, before)
-        module.setup(np.ndarray, threads.team)
+        module.setup(np.ndarray, api, threads.team)
 
 
 # ---- the pool ----
