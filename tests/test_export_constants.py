@@ -137,7 +137,7 @@ def test_by_the_abi_of_tvm_ffi(folder: Path) -> None:
             want, _ = p(x, **dict(zip(USUAL, numbers, strict=True)))
             assert y.tobytes() == want.tobytes()
     wrong: list[tuple[tuple[Any, ...], str]] = [
-        ((), "called with 3 arguments; it takes 3 tensors, results last, then the constants"),
+        ((), "it takes 3 tensors, results last, t, threads, é, t_stride, and a number of threads"),
         ((1.0, 2.0, 3.0), "called with 6 arguments"),
         ((1.0, 2.0, 3.0, 0.5, 1, 1), "called with 9 arguments"),
         ((1.0, 2.0, 3.0, 0.5, 1.0), "called with 8 arguments"),

@@ -330,3 +330,21 @@ def test_results_on_a_gpu(tmp_path: Path) -> None:
         np.testing.assert_allclose(cupy.asnumpy(values), want, 2e-6)
         np.testing.assert_array_equal(cupy.asnumpy(columns), where)
     assert library.error() == ""
+
+
+@pytest.mark.gpu
+def test_the_example_runs_on_a_gpu(tmp_path: Path) -> None:
+    """Memory by CUDA's runtime, a stream of its own, no Python in the process."""
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    nvcc = images.find_nvcc()
+    if nvcc is None:
+        pytest.skip("CUDA's runtime comes with nvcc, which is not here")
+    arch = f"sm_{cupy.cuda.Device().compute_capability}"
+    fg.library.softmax_topk.export(tmp_path, targets=(arch,), row_lengths=(25000,), k=K)
+    source = Path(__file__).parents[1] / "examples" / "exported" / "gpu.cpp"
+    subprocess.run([nvcc, str(source), f"-I{tmp_path / 'include'}", f"-L{tmp_path / 'lib'}",
+                    "-lfusegen_softmax_topk", "-Xlinker", f"-rpath={tmp_path / 'lib'}", "-o",
+                    str(tmp_path / "gpu")], check=True, capture_output=True)
+    done = subprocess.run([str(tmp_path / "gpu")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "x is null" in done.stdout

@@ -202,3 +202,68 @@ def test_a_loaded_library_reduces_them_where_they_are(
     np.testing.assert_allclose(found[1], total.host, 1e-5)
     p(x, fake_torch.tensor(np.ones(5, np.float32)), g=fake_torch.tensor(np.ones((6, 3), "f4")))
     assert library.sizes == [(18, 5)]
+
+
+# ---- on a GPU ----
+
+
+@pytest.mark.gpu
+def test_results_on_a_gpu(tmp_path: Path) -> None:
+    """Every kernel of the table, constants, and rows as they lie."""
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    arch = f"sm_{cupy.cuda.Device().compute_capability}"
+    weighed.export(tmp_path, targets=(arch,), row_lengths=(1024,), side_by_side=True)
+    p, rng = fg.load(tmp_path), np.random.default_rng(0)
+    for shape, axis in (((200, 4096), 0), ((3000, 4096), 0), ((9000, 64), 0), ((7, 100, 9), 1),
+                        ((40, 300, 1024), 1), ((5, 1000), -1)):
+        x, w, g = (rng.uniform(0.5, 2, n).astype(np.float32)
+                   for n in (shape, shape[axis], np.delete(shape, axis)))
+        for t in (0.3, 1.7):
+            y, total = p(*map(cupy.asarray, (x, w, g)), axis=axis, t=t)
+            want = weighed.reference(x, w, g, axis=axis, t=t)
+            np.testing.assert_allclose(cupy.asnumpy(y), want[0], 2e-5)
+            np.testing.assert_allclose(cupy.asnumpy(total), want[1], 2e-5)
+
+
+_WITHOUT_CUPY = """
+import sys
+sys.modules["cupy"] = None
+import torch, fusegen as fg
+p = fg.load(sys.argv[1])
+for n in range(torch.cuda.device_count()):
+    for shape, axis in (((300, 4096), 0), ((40, 1000), 1), ((6, 70, 33), 1), ((9, 8, 7), (0, 2))):
+        x = torch.rand(shape, device=f"cuda:{n}") + 0.5
+        x = x[::2] if len(shape) == 3 else x
+        axes = axis if isinstance(axis, tuple) else (axis,)
+        rest = [k for i, k in enumerate(x.shape) if i not in axes]
+        w = torch.rand([x.shape[i] for i in axes], device=x.device) + 0.5
+        g = torch.rand(rest, device=x.device) + 0.5
+        stream = torch.cuda.Stream(x.device)
+        stream.wait_stream(torch.cuda.current_stream(x.device))
+        with torch.cuda.device(x.device), torch.cuda.stream(stream):
+            y, total = p(x, w, g, axis=axis, t=0.7)
+        stream.synchronize()
+        d = x.double()
+        e = torch.exp((d - d.amax(axes, keepdim=True)) / 0.7)
+        shaped = [k if i in axes else 1 for i, k in enumerate(x.shape)]
+        want = e / e.sum(axes, keepdim=True) * w.double().reshape(shaped)
+        for i in sorted(axes):
+            g = g.unsqueeze(i)
+        torch.testing.assert_close(y.double(), want * g.double(), rtol=2e-5, atol=0)
+        torch.testing.assert_close(total.double(), d.sum(axes), rtol=2e-5, atol=0)
+        assert y.device == x.device
+print("served")
+"""
+
+
+@pytest.mark.gpu
+def test_results_on_a_gpu_without_cupy(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("torch has no CUDA here")
+    major, minor = torch.cuda.get_device_capability()
+    arch = f"sm_{major}{minor}"
+    weighed.export(tmp_path, targets=(arch,), row_lengths=(1024,), side_by_side=True)
+    done = subprocess.run([sys.executable, "-c", _WITHOUT_CUPY, str(tmp_path)], text=True,
+                          capture_output=True)
+    assert (done.returncode, done.stdout) == (0, "served\n"), done.stderr

@@ -68,7 +68,8 @@ class Loaded(Served):
     def __repr__(self) -> str:
         every = {**self.constants, **self.numbers}
         constants = "".join(f", {n}={v}" for n, v in every.items())
-        return f"<fusegen library {self.name}({', '.join(self.signature.arrays)}{constants})>"
+        arrays = ", ".join(n for n in self.signature.arrays if n not in self.signature.optional)
+        return f"<fusegen library {self.name}({arrays}{constants})>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Loaded again where it is unpickled, from the same path."""

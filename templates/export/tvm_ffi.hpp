@@ -162,7 +162,9 @@ inline bool number_of(const Any& any, double* found)
 
 inline int miscounted(const Text& text, int32_t n_args)
 {
-    const char* numbers = text.n_constants ? ", then the constants of its header" : "";
+    char numbers[256] = "";
+    for (int i = 0, at = 0; i < text.n_constants && at < static_cast<int>(sizeof numbers); ++i)
+        at += std::snprintf(numbers + at, sizeof numbers - at, ", %s", text.constants[i]);
     fail(kBadArgument, "%s: called with %d arguments; it takes %d tensors, results last%s, and a number of threads",
          text.name, n_args, text.n_parameters, numbers);
     return raise("TypeError");
