@@ -136,13 +136,28 @@ inline auto byte_place(E* at)
 // The first n bytes of a vector, as bits.
 inline uint64_t first_bytes(int64_t n) { return n >= 64 ? -1 : n <= 0 ? 0 : (uint64_t(1) << n) - 1; }
 
+typedef float words __attribute__((vector_size(64)));
+
+// An address as instructions that move some words of a vector take it.
+template <typename E>
+inline auto word_place(E* at)
+{
+#ifdef __clang__
+    return (words*)at;
+#else
+    return (float*)at;
+#endif
+}
+
 // The live lanes of a T from memory; the others are 0, and what lies there is not touched.
 template <typename T, typename E>
 inline T fetch(const E* from, first_lanes live)
 {
     const int64_t count = live.n * sizeof(E);
     T v;
-    if constexpr (sizeof v <= 16) {
+    if constexpr (sizeof v == 64 && sizeof(E) == 4) {
+        return as<T>(__builtin_ia32_loadups512_mask(word_place(from), words(), (1 << live.n) - 1));
+    } else if constexpr (sizeof v <= 16) {
         const auto found =
             __builtin_ia32_loaddquqi128_mask(byte_place<16>(from), byte_vector<16>(), first_bytes(count));
         std::memcpy(&v, &found, sizeof v);
@@ -166,7 +181,9 @@ template <typename T, typename E>
 inline void put(E* to, T v, first_lanes live)
 {
     const int64_t count = live.n * sizeof(E);
-    if constexpr (sizeof v <= 16) {
+    if constexpr (sizeof v == 64 && sizeof(E) == 4) {
+        __builtin_ia32_storeups512_mask(word_place(to), as<words>(v), (1 << live.n) - 1);
+    } else if constexpr (sizeof v <= 16) {
         byte_vector<16> stored = {};
         std::memcpy(&stored, &v, sizeof v);
         __builtin_ia32_storedquqi128_mask(byte_place<16>(to), stored, first_bytes(count));
