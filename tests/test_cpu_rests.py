@@ -10,12 +10,16 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 import pytest
+from support.cpu_cases import executable, run
+from support.cpu_cases import softmax as textbook_softmax
 from support.forked import child
 
 import fusegen as fg
 from fusegen.backend.cpu.emit.kept import KEPT_BYTES, kept_terms
 from fusegen.backend.cpu.schedule import CHUNK_VECTORS
 from fusegen.backend.cpu.toolchain import find_compiler
+from fusegen.backend.target import host_cpu, runnable
+from fusegen.ir import dtypes as dt
 from fusegen.ir.expr import Var, walk
 from fusegen.ir.kernel import Let
 
@@ -219,12 +223,12 @@ def test_kept_terms_beside_divisors_of_any_size():
 def test_terms_are_kept_for_a_sweep_that_has_them():
     """And not for one that would change because nothing needs its lets."""
     (kernel,) = fg.library.softmax.work(target="x86-64-v3").typed.program().kernels
-    assert kept_terms(kernel, 256) is not None
+    assert kept_terms(kernel, 256, flushes=False) is not None
     first, second = kernel.sweeps
     (store,) = second.element_stores
     x = next(e for e in walk(store.value) if isinstance(e, Var) and e.name == "x")
     without = replace(second, element_stores=(replace(store, value=x),), lets=(Let("one", x),))
-    assert kept_terms(replace(kernel, sweeps=(first, without)), 256) is None
+    assert kept_terms(replace(kernel, sweeps=(first, without)), 256, flushes=False) is None
 
 
 def test_rows_too_long_to_be_kept():
@@ -232,6 +236,33 @@ def test_rows_too_long_to_be_kept():
     for n in (longest - 1, longest, longest + 1):
         x = np.random.default_rng(5).normal(0, 3, (1, n)).astype("f4")
         np.testing.assert_allclose(fg.library.softmax(x), softmax(x.astype("f8")), rtol=2e-6)
+
+
+LEVELS = {t.vector_bytes: t for t in reversed(runnable(host_cpu()))}  # one of each width
+
+
+@pytest.mark.parametrize("target", LEVELS.values(), ids=lambda t: t.name)
+@pytest.mark.parametrize("dtype", [dt.FLOAT32, dt.BFLOAT16, dt.FLOAT64], ids=str)
+def test_ends_of_rows_on_every_width_of_vectors(dtype, target):
+    """Every length of what fills no vector, beside neighbours that nobody may touch; and terms that
+    are kept, subnormal ones too."""
+    found = executable(textbook_softmax, dtypes=(("x", dtype),), target=target)
+    (out,) = (p.name for p in found.program.outputs)
+    tolerance, kind, rng = TOLERANCE[dtype.numpy.type], dtype.numpy, np.random.default_rng(9)
+    for n in (*range(1, 34), 255, 257, 511, 519, 521, 1023, 1037, 1041, 1100):
+        x = np.full((9, n + 16), np.nan).astype(kind)
+        x[:, 8:-8] = rng.normal(0, 3, (9, n)).astype(kind)
+        made = np.full((9, n + 16), 7).astype(kind)
+        found({"x": x[:, 8:-8], out: made[:, 8:-8]}, 9, n)
+        np.testing.assert_allclose(made[:, 8:-8].astype("f8"), softmax(x[:, 8:-8].astype("f8")),
+                                   rtol=tolerance, atol=tolerance / 100)
+        assert (made[:, :8] == 7).all()
+        assert (made[:, -8:] == 7).all()
+    for name in HARD if dtype is dt.FLOAT32 else ():
+        x = np.stack([HARD[name], HARD[name][::-1], np.roll(HARD[name], 77)]).astype("f4")
+        (result,) = run(found, {"x": x}, x.shape[1])
+        np.testing.assert_allclose(result, softmax(x.astype("f8")), rtol=2e-6,
+                                   atol=2 * np.finfo("f4").smallest_subnormal)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="protects pages as Linux does")

@@ -66,6 +66,9 @@ inline Row row_of(const Arrays& arrays, int64_t row)
     };
 }
 
+constexpr int64_t short_columns = 256;  // of rows that take turns
+constexpr int64_t rows_together = 8;
+
 // Sweep 1: reads x.
 namespace sweep_1 {
 
@@ -132,35 +135,43 @@ inline void merge(State& state, State& part)
     state.sum_dev_exp += part.sum_dev_exp;
 }
 
-// One chunk, columns [begin, end): a whole number of V.
+// One chunk, columns [begin, end): the pivots, and the sums so far moved there.
 template <typename V>
-inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
+inline void settle(State& state, const Row& shared, int64_t begin, int64_t end)
 {
     const Row row = shared;  // so that compilers see: no store changes it
 
     // 1. What each base monoid makes of the chunk.
-    fg::highest<V> max_x_lanes;
-    for (int64_t col = begin; col < end; col += fg::width<V>) {
-        const V x = fg::load<V>(row.x + col);
-        max_x_lanes.take(x);  // algebra_cases.py:28  m = fg.max(x)
-    }
+    fg::highest<V> max_x_lanes[2];
+    fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
+        const V x = fg::load<V>(row.x + col, live);
+        max_x_lanes[turn].take(live(x, -fg::infinity));  // algebra_cases.py:28  m = fg.max(x)
+    });
 
     // 2. The new max_x; the sums so far move there.
-    const float max_x = fg::greater_of(state.max_x, max_x_lanes.across());
+    const float max_x = fg::greater_of(state.max_x, fg::both(max_x_lanes[0], max_x_lanes[1]).across());
     const float max_x_anchor = fg::shift_anchor(max_x);
     if (fg::rarely(max_x_anchor != state.max_x_anchor))
         rebase(state, max_x_anchor, state.nu_anchor);
     state.max_x = max_x;
+}
+
+// One chunk, columns [begin, end): sums relative to the pivots.
+template <typename V>
+inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
+{
+    const Row row = shared;  // so that compilers see: no store changes it
+    const float max_x_anchor = state.max_x_anchor;
 
     // 3. Sums relative to max_x.
     V sum_exp_lanes = fg::all<V>(0.0f);
     V sum_exp_x_lanes = fg::all<V>(0.0f);
-    for (int64_t col = begin; col < end; col += fg::width<V>) {
-        const V x = fg::load<V>(row.x + col);
+    fg::each<V>(begin, end, [&](int64_t col, auto live) {
+        const V x = fg::load<V>(row.x + col, live);
         const V x_minus_max_x = x - max_x_anchor;
-        sum_exp_lanes += fg::exp_below(x_minus_max_x);  // algebra_cases.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-        sum_exp_x_lanes += x * fg::exp_below(x_minus_max_x);  // algebra_cases.py:72  nu = fg.sum(y * x)
-    }
+        sum_exp_lanes += live(fg::exp_below(x_minus_max_x), 0.0f);  // algebra_cases.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        sum_exp_x_lanes += live(x * fg::exp_below(x_minus_max_x), 0.0f);  // algebra_cases.py:72  nu = fg.sum(y * x)
+    });
     const float sum_exp = state.sum_exp + fg::total(sum_exp_lanes);
     const float sum_exp_x = state.sum_exp_x + fg::total(sum_exp_x_lanes);
 
@@ -174,28 +185,34 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     // 5. Sums relative to max_x and nu.
     V sum_dev2_exp_lanes = fg::all<V>(0.0f);
     V sum_dev_exp_lanes = fg::all<V>(0.0f);
-    for (int64_t col = begin; col < end; col += fg::width<V>) {
+    fg::each<V>(begin, end, [&](int64_t col, auto live) {
         fg::prefetch(row.x + col + 2048);
-        const V x = fg::load<V>(row.x + col);
+        const V x = fg::load<V>(row.x + col, live);
         const V x_minus_max_x = x - max_x_anchor;
         const V x_minus_nu = x - nu_anchor;
-        sum_dev2_exp_lanes += fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu * x_minus_nu);  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
-        sum_dev_exp_lanes += fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu);  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
-    }
+        sum_dev2_exp_lanes += live(fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu * x_minus_nu), 0.0f);  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
+        sum_dev_exp_lanes += live(fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu), 0.0f);  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
+    });
     state.sum_dev2_exp += fg::total(sum_dev2_exp_lanes);
     state.sum_dev_exp += fg::total(sum_dev_exp_lanes);
 }
 
-// Columns [begin, end) of a row, chunk by chunk; what fills no vector comes last.
-inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
+// One chunk, columns [begin, end).
+template <typename V>
+inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
+{
+    settle<V>(state, shared, begin, end);
+    add_up<V>(state, shared, begin, end);
+}
+
+// Columns [begin, end) of a row, chunk by chunk; the last takes what is left.
+__attribute__((noinline)) void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
     constexpr int64_t chunk = 512;
-    const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
-    for (; begin < rest; begin += chunk) {
-        absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);
+    for (int64_t stop; begin < end; begin = stop) {
+        stop = end - begin < chunk + 8 ? end : begin + chunk;
+        absorb<fg::lanes>(state, row, begin, stop);
     }
-    if (rest < end)
-        absorb<float>(state, row, rest, end);
 }
 
 // The row is folded: its values and results.
@@ -226,6 +243,27 @@ inline void run(const Row& row, State* states)
 
 }  // namespace sweep_1
 
+// Rows [first, last), of no more than short_columns. Step by step, several take each before any takes
+// the next: while a row waits for what it has just computed, the processor goes on with others.
+inline void short_rows(const Arrays& arrays, int64_t first, int64_t last)
+{
+    Row rows[rows_together];
+    for (int64_t n; first < last; first += n) {
+        n = last - first < rows_together ? last - first : rows_together;
+        for (int64_t i = 0; i < n; ++i)
+            rows[i] = row_of(arrays, first + i);
+        sweep_1::State states_1[rows_together];
+        for (int64_t i = 0; i < n; ++i) {
+            sweep_1::identity(states_1[i]);
+            sweep_1::settle<fg::lanes>(states_1[i], rows[i], 0, arrays.n_cols);
+        }
+        for (int64_t i = 0; i < n; ++i)
+            sweep_1::add_up<fg::lanes>(states_1[i], rows[i], 0, arrays.n_cols);
+        for (int64_t i = 0; i < n; ++i)
+            sweep_1::finish(states_1[i], rows[i]);
+    }
+}
+
 }  // namespace softmax_weighted_variance
 
 }  // namespace
@@ -243,6 +281,8 @@ int64_t softmax_weighted_variance_scratch_bytes(int64_t)
 void softmax_weighted_variance_rows(const softmax_weighted_variance::Arrays* arrays, int64_t first, int64_t last, void* scratch)
 {
     using namespace softmax_weighted_variance;
+    if (arrays->n_cols <= short_columns)
+        return short_rows(*arrays, first, last);
     for (int64_t r = first; r < last; ++r) {
         const Row row = row_of(*arrays, r);
         sweep_1::run(row, static_cast<sweep_1::State*>(scratch));

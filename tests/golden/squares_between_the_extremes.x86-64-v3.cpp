@@ -65,6 +65,9 @@ inline Row row_of(const Arrays& arrays, int64_t row)
     };
 }
 
+constexpr int64_t short_columns = 256;  // of rows that take turns
+constexpr int64_t rows_together = 8;
+
 // Sweep 1: reads x.
 namespace sweep_1 {
 
@@ -124,24 +127,24 @@ inline void merge(State& state, State& part)
     state.sum_dev += part.sum_dev;
 }
 
-// One chunk, columns [begin, end): a whole number of V.
+// One chunk, columns [begin, end): the pivots, and the sums so far moved there.
 template <typename V>
-inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
+inline void settle(State& state, const Row& shared, int64_t begin, int64_t end)
 {
     const Row row = shared;  // so that compilers see: no store changes it
 
     // 1. What each base monoid makes of the chunk.
-    fg::lowest<V> lo_lanes;
-    fg::highest<V> hi_lanes;
-    for (int64_t col = begin; col < end; col += fg::width<V>) {
-        const V x = fg::load<V>(row.x + col);
-        lo_lanes.take(x);  // algebra_cases.py:78  lo, hi = fg.min(x), fg.max(x)
-        hi_lanes.take(x);  // algebra_cases.py:78  lo, hi = fg.min(x), fg.max(x)
-    }
+    fg::lowest<V> lo_lanes[2];
+    fg::highest<V> hi_lanes[2];
+    fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
+        const V x = fg::load<V>(row.x + col, live);
+        lo_lanes[turn].take(live(x, fg::infinity));  // algebra_cases.py:78  lo, hi = fg.min(x), fg.max(x)
+        hi_lanes[turn].take(live(x, -fg::infinity));  // algebra_cases.py:78  lo, hi = fg.min(x), fg.max(x)
+    });
 
     // 2. The new sub_2 and lo; the sums so far move there.
-    const float lo = fg::lesser_of(state.lo, lo_lanes.across());
-    const float hi = fg::greater_of(state.hi, hi_lanes.across());
+    const float lo = fg::lesser_of(state.lo, fg::both(lo_lanes[0], lo_lanes[1]).across());
+    const float hi = fg::greater_of(state.hi, fg::both(hi_lanes[0], hi_lanes[1]).across());
     const float count = state.count + float(end - begin);
     const float sub_2_anchor = fg::scale_anchor(hi - lo);
     const float lo_anchor = fg::shift_anchor(lo);
@@ -150,31 +153,46 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     state.lo = lo;
     state.hi = hi;
     state.count = count;
-
-    // 3. Sums relative to sub_2 and lo.
-    V sum_pow_lanes = fg::all<V>(0.0f);
-    V sum_dev_lanes = fg::all<V>(0.0f);
-    for (int64_t col = begin; col < end; col += fg::width<V>) {
-        fg::prefetch(row.x + col + 2048);
-        const V x = fg::load<V>(row.x + col);
-        const V x_minus_lo_over_sub_2 = (x - lo_anchor) / sub_2_anchor;
-        sum_pow_lanes += x_minus_lo_over_sub_2 * x_minus_lo_over_sub_2;  // algebra_cases.py:79  return fg.sum(((x - lo) / (hi - lo)) ** 2)
-        sum_dev_lanes += x_minus_lo_over_sub_2;  // algebra_cases.py:79  return fg.sum(((x - lo) / (hi - lo)) ** 2)
-    }
-    state.sum_pow += fg::total(sum_pow_lanes);
-    state.sum_dev += fg::total(sum_dev_lanes);
 }
 
-// Columns [begin, end) of a row, chunk by chunk; what fills no vector comes last.
-inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
+// One chunk, columns [begin, end): sums relative to the pivots.
+template <typename V>
+inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
+{
+    const Row row = shared;  // so that compilers see: no store changes it
+    const float sub_2_anchor = state.sub_2_anchor;
+    const float lo_anchor = state.lo_anchor;
+
+    // 3. Sums relative to sub_2 and lo.
+    V sum_pow_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
+    V sum_dev_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
+    fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
+        fg::prefetch(row.x + col + 2048);
+        const V x = fg::load<V>(row.x + col, live);
+        const V x_minus_lo_over_sub_2 = (x - lo_anchor) / sub_2_anchor;
+        sum_pow_lanes[turn] += live(x_minus_lo_over_sub_2 * x_minus_lo_over_sub_2, 0.0f);  // algebra_cases.py:79  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+        sum_dev_lanes[turn] += live(x_minus_lo_over_sub_2, 0.0f);  // algebra_cases.py:79  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+    });
+    state.sum_pow += fg::total(sum_pow_lanes[0] + sum_pow_lanes[1]);
+    state.sum_dev += fg::total(sum_dev_lanes[0] + sum_dev_lanes[1]);
+}
+
+// One chunk, columns [begin, end).
+template <typename V>
+inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
+{
+    settle<V>(state, shared, begin, end);
+    add_up<V>(state, shared, begin, end);
+}
+
+// Columns [begin, end) of a row, chunk by chunk; the last takes what is left.
+__attribute__((noinline)) void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
     constexpr int64_t chunk = 512;
-    const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
-    for (; begin < rest; begin += chunk) {
-        absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);
+    for (int64_t stop; begin < end; begin = stop) {
+        stop = end - begin < chunk + 8 ? end : begin + chunk;
+        absorb<fg::lanes>(state, row, begin, stop);
     }
-    if (rest < end)
-        absorb<float>(state, row, rest, end);
 }
 
 // The row is folded: its values and results.
@@ -205,6 +223,27 @@ inline void run(const Row& row, State* states)
 
 }  // namespace sweep_1
 
+// Rows [first, last), of no more than short_columns. Step by step, several take each before any takes
+// the next: while a row waits for what it has just computed, the processor goes on with others.
+inline void short_rows(const Arrays& arrays, int64_t first, int64_t last)
+{
+    Row rows[rows_together];
+    for (int64_t n; first < last; first += n) {
+        n = last - first < rows_together ? last - first : rows_together;
+        for (int64_t i = 0; i < n; ++i)
+            rows[i] = row_of(arrays, first + i);
+        sweep_1::State states_1[rows_together];
+        for (int64_t i = 0; i < n; ++i) {
+            sweep_1::identity(states_1[i]);
+            sweep_1::settle<fg::lanes>(states_1[i], rows[i], 0, arrays.n_cols);
+        }
+        for (int64_t i = 0; i < n; ++i)
+            sweep_1::add_up<fg::lanes>(states_1[i], rows[i], 0, arrays.n_cols);
+        for (int64_t i = 0; i < n; ++i)
+            sweep_1::finish(states_1[i], rows[i]);
+    }
+}
+
 }  // namespace squares_between_the_extremes
 
 }  // namespace
@@ -222,6 +261,8 @@ int64_t squares_between_the_extremes_scratch_bytes(int64_t)
 void squares_between_the_extremes_rows(const squares_between_the_extremes::Arrays* arrays, int64_t first, int64_t last, void* scratch)
 {
     using namespace squares_between_the_extremes;
+    if (arrays->n_cols <= short_columns)
+        return short_rows(*arrays, first, last);
     for (int64_t r = first; r < last; ++r) {
         const Row row = row_of(*arrays, r);
         sweep_1::run(row, static_cast<sweep_1::State*>(scratch));

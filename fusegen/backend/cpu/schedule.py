@@ -49,9 +49,9 @@ class CpuSchedule:
     chunk: int  # elements folded as the text says before ⊕ runs; 1: one at a time
 
     @property
-    def masks(self) -> bool:
-        """Can the last vector of a row be part of one? Else what fills none goes one by one."""
-        return self.target.vector_bytes == 64 and self.chunk > 1
+    def flushes(self) -> bool:
+        """Is 0 summed for exponentials that are subnormal (exp.hpp)? What is kept must not be."""
+        return self.target.vector_bytes != 64
 
     @property
     def short_columns(self) -> int:

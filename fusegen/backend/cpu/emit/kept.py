@@ -42,6 +42,7 @@ class Kept:
     known: tuple[str, ...]  # the pivot's value in the row, and what it divides its terms by, if so
     again: Sweep  # the later one, over terms
     chunk: int  # columns
+    flushes: bool  # does what is summed hold 0 for subnormal terms?
 
     @property
     def row_values(self) -> str:
@@ -50,6 +51,7 @@ class Kept:
 
     def lines(self, lanes: CpuDialect) -> list[str]:
         """Where the term is made."""
+        lanes = replace(lanes, below=frozenset()) if self.flushes else lanes
         kept = store(lanes.compute, "row.terms + col", TERM.name, replace(lanes, partly=False))
         return [f"const V {TERM.name} = {lanes.text(_term(self.relative))};", "if (row.terms)",
                 f"    {kept}"]
@@ -63,7 +65,7 @@ class Kept:
         return _replaced(expr, {_term(self.relative): TERM})
 
 
-def kept_terms(kernel: Kernel, chunk: int) -> Kept | None:
+def kept_terms(kernel: Kernel, chunk: int, *, flushes: bool) -> Kept | None:
     """The first terms of a kernel's sweeps that a sweep of elements alone needs again."""
     for position, maker in enumerate(kernel.sweeps):
         if not can_be_partial(maker):
@@ -75,7 +77,8 @@ def kept_terms(kernel: Kernel, chunk: int) -> Kept | None:
                 found = _of_terms(sweep, term, _row_values(kernel))
                 if found is not None:
                     again, divisors = found
-                    return Kept(relative, pivot, maker.number, (known, *divisors), again, chunk)
+                    return Kept(relative, pivot, maker.number, (known, *divisors), again, chunk,
+                                flushes)
     return None
 
 

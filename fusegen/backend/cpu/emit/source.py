@@ -87,8 +87,9 @@ def _kernel_view(kernel: Kernel, schedule: CpuSchedule) -> KernelView:
     lanes = CpuDialect(kernel.compute, lanes=True)
     scope = RowScope(kernel, row)
     finishes = FinishPrinter(kernel, scope, row)
-    kept = kept_terms(kernel, schedule.chunk) if schedule.masks else None
-    partly = {s.number: schedule.masks and can_be_partial(s) for s in kernel.sweeps}
+    vectors, flushes = schedule.chunk > 1, schedule.flushes
+    kept = kept_terms(kernel, schedule.chunk, flushes=flushes) if vectors else None
+    partly = {s.number: vectors and can_be_partial(s) for s in kernel.sweeps}
     waits = any(s.monoid.levels or s.monoid.folded for s in kernel.sweeps)
     return KernelView(
         name=kernel.name,

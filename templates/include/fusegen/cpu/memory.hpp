@@ -198,6 +198,64 @@ inline void put(E* to, T v, first_lanes live)
         }
     }
 }
+#else
+// The first n bytes of a word, through registers: a load waits long for what several stores have just
+// written. Halves of it may overlap, for they hold the same where they do.
+inline uint64_t fetch_bytes(const char* from, int64_t n)
+{
+    if (n >= 8)
+        return fetch<uint64_t>(from);
+    if (n >= 4)
+        return fetch<uint32_t>(from) | uint64_t(fetch<uint32_t>(from + n - 4)) << 8 * (n - 4);
+    if (n >= 2)
+        return fetch<uint16_t>(from) | uint64_t(fetch<uint16_t>(from + n - 2)) << 8 * (n - 2);
+    return n == 1 ? fetch<uint8_t>(from) : 0;
+}
+
+inline void put_bytes(char* to, uint64_t word, int64_t n)
+{
+    if (n >= 8) {
+        put(to, word);
+    } else if (n >= 4) {
+        put(to, uint32_t(word));
+        put(to + n - 4, uint32_t(word >> 8 * (n - 4)));
+    } else if (n >= 2) {
+        put(to, uint16_t(word));
+        put(to + n - 2, uint16_t(word >> 8 * (n - 2)));
+    } else if (n == 1) {
+        put(to, uint8_t(word));
+    }
+}
+
+// As many bytes, in words.
+template <int64_t n>
+struct pack_of_words {
+    typedef uint64_t type __attribute__((vector_size(n)));
+};
+
+// The live lanes of a T from memory; the others are 0, and what lies there is not touched.
+template <typename T, typename E>
+inline T fetch(const E* from, first_lanes live)
+{
+    constexpr int64_t n = sizeof(T) > 8 ? sizeof(T) : 8;
+    typename pack_of_words<n>::type words;
+    for (int64_t i = 0; i < n / 8; ++i)
+        words[i] = fetch_bytes(reinterpret_cast<const char*>(from) + 8 * i, live.n * sizeof(E) - 8 * i);
+    T v;
+    std::memcpy(&v, &words, sizeof v);
+    return v;
+}
+
+// The live lanes of a T to memory.
+template <typename T, typename E>
+inline void put(E* to, T v, first_lanes live)
+{
+    constexpr int64_t n = sizeof(T) > 8 ? sizeof(T) : 8;
+    typename pack_of_words<n>::type words = {};
+    std::memcpy(&words, &v, sizeof v);
+    for (int64_t i = 0; i < n / 8; ++i)
+        put_bytes(reinterpret_cast<char*>(to) + 8 * i, words[i], live.n * sizeof(E) - 8 * i);
+}
 #endif
 
 template <typename V, typename L = all_lanes>
