@@ -6,8 +6,8 @@
 //              slope = a.slope·b.slope
 //              offset = b.slope·a.offset + b.offset
 // Proved     associative, identity
-// Tree       block online, chunks of 512
-// Schedule   vectors of 8, chunks of 512, pieces of 262144 columns
+// Tree       block online, chunks of 256
+// Schedule   vectors of 8, chunks of 256, pieces of 262144 columns
 // Bytes      reads each element of a, b once, writes 4 bytes a row
 
 #include <cmath>
@@ -138,7 +138,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 // Columns [begin, end) of a row, chunk by chunk; what fills no vector comes last.
 inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 512;
+    constexpr int64_t chunk = 256;
     const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
     for (; begin < rest; begin += chunk) {
         absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);

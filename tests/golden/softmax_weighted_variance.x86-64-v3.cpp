@@ -8,8 +8,8 @@
 //            sum_dev2_exp = a.sum_dev2_exp·exp(a.max_x - max_x) + a.sum_dev_exp·2·exp(a.max_x - max_x)·(a.nu - nu) + a.sum_exp·exp(a.max_x - max_x)·(a.nu - nu)·(a.nu - nu) + b.sum_dev2_exp·exp(b.max_x - max_x) + b.sum_dev_exp·2·exp(b.max_x - max_x)·(b.nu - nu) + b.sum_exp·exp(b.max_x - max_x)·(b.nu - nu)·(b.nu - nu)
 //            sum_dev_exp = a.sum_dev_exp·exp(a.max_x - max_x) + a.sum_exp·exp(a.max_x - max_x)·(a.nu - nu) + b.sum_dev_exp·exp(b.max_x - max_x) + b.sum_exp·exp(b.max_x - max_x)·(b.nu - nu)
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, known zero
-// Tree       block online, chunks of 512
-// Schedule   vectors of 8, chunks of 512, pieces of 262144 columns
+// Tree       block online, chunks of 256
+// Schedule   vectors of 8, chunks of 256, pieces of 262144 columns
 // Bytes      reads each element once, writes 4 bytes a row
 
 #include <cmath>
@@ -208,7 +208,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 // Columns [begin, end) of a row, chunk by chunk; the last takes what is left.
 __attribute__((noinline)) void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 512;
+    constexpr int64_t chunk = 256;
     for (int64_t stop; begin < end; begin = stop) {
         stop = end - begin < chunk + 8 ? end : begin + chunk;
         absorb<fg::lanes>(state, row, begin, stop);

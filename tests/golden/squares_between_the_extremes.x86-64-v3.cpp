@@ -8,8 +8,8 @@
 //            sum_pow = a.sum_pow·(a.sub_2 / sub_2)·(a.sub_2 / sub_2) + a.count·((a.lo - lo) / sub_2)·((a.lo - lo) / sub_2) + a.sum_dev·2·((a.lo - lo) / sub_2)·(a.sub_2 / sub_2) + b.sum_pow·(b.sub_2 / sub_2)·(b.sub_2 / sub_2) + b.count·((b.lo - lo) / sub_2)·((b.lo - lo) / sub_2) + b.sum_dev·2·((b.lo - lo) / sub_2)·(b.sub_2 / sub_2)
 //            sum_dev = a.count·((a.lo - lo) / sub_2) + a.sum_dev·(a.sub_2 / sub_2) + b.count·((b.lo - lo) / sub_2) + b.sum_dev·(b.sub_2 / sub_2)
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning
-// Tree       block online, chunks of 512
-// Schedule   vectors of 8, chunks of 512, pieces of 262144 columns
+// Tree       block online, chunks of 256
+// Schedule   vectors of 8, chunks of 256, pieces of 262144 columns
 // Bytes      reads each element once, writes 4 bytes a row
 
 #include <cmath>
@@ -188,7 +188,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 // Columns [begin, end) of a row, chunk by chunk; the last takes what is left.
 __attribute__((noinline)) void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 512;
+    constexpr int64_t chunk = 256;
     for (int64_t stop; begin < end; begin = stop) {
         stop = end - begin < chunk + 8 ? end : begin + chunk;
         absorb<fg::lanes>(state, row, begin, stop);

@@ -18,8 +18,8 @@
 //              s0 = maximum(a.s0, b.s0)
 //              s1 = where(a.s0 > b.s0, a.s1, where(b.s0 > a.s0, b.s1, a.s1 + b.s1))
 // Proved     associative, identity, commutative, pointwise identity, read-out, cocycle, unit, known zero, range, conditioning
-// Tree       block online, chunks of 512
-// Schedule   vectors of 8, chunks of 512, pieces of 262144 columns
+// Tree       block online, chunks of 256
+// Schedule   vectors of 8, chunks of 256, pieces of 262144 columns
 // Bytes      reads each element once, writes 28 bytes a row
 
 #include <cmath>
@@ -307,7 +307,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 // Columns [begin, end) of a row, chunk by chunk; what fills no vector comes last.
 inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 512;
+    constexpr int64_t chunk = 256;
     const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
     for (; begin < rest; begin += chunk) {
         absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);

@@ -18,8 +18,8 @@ CHUNK_BYTES = 1024
 """Of one array, in the compute type: read once from memory, then from the first-level cache."""
 
 CHUNK_VECTORS = 64
-"""A chunk's at least, so that folds across lanes, which wait for every lane, cost little; not where
-lists are kept: a chunk that holds a candidate is searched."""
+"""A chunk's where vectors have 64 bytes, so that folds across lanes, which wait for every lane, cost
+little; not where lists are kept: a chunk that holds a candidate is searched."""
 
 SHORT_VECTORS = 32
 """Rows of no more than these take turns: what one has just computed, and needs next, takes longer
@@ -50,7 +50,7 @@ class CpuSchedule:
 
     @property
     def flushes(self) -> bool:
-        """Is 0 summed for exponentials that are subnormal (exp.hpp)? What is kept must not be."""
+        """Is 0 summed for subnormal exponentials (exp.hpp)? What is kept of them must not be 0."""
         return self.target.vector_bytes != 64
 
     @property
@@ -89,6 +89,6 @@ def select_cpu(
     if chunk is None:
         monoids = [sweep.monoid for kernel in program.kernels for sweep in kernel.sweeps]
         chunk = CHUNK_BYTES // program.kernels[0].compute.itemsize
-        if not any(monoid.lists for monoid in monoids):
-            chunk = max(chunk, CHUNK_VECTORS * lanes)
+        if target.vector_bytes == 64 and not any(monoid.lists for monoid in monoids):
+            chunk = CHUNK_VECTORS * lanes
     return CpuSchedule(target=target, lanes=lanes, chunk=chunk)

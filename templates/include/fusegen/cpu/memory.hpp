@@ -73,8 +73,8 @@ inline void each(int64_t begin, int64_t end, F visit)
 template <typename V, typename F>
 inline void each_by_turns(int64_t begin, int64_t end, F visit)
 {
-    constexpr std::integral_constant<int, 0> one;
-    constexpr std::integral_constant<int, 1> other;
+    constexpr std::integral_constant<int, 0> one{};
+    constexpr std::integral_constant<int, 1> other{};
     for (; begin + 2 * width<V> <= end; begin += 2 * width<V>) {
         visit(begin, all_lanes(), one);
         visit(begin + width<V>, all_lanes(), other);

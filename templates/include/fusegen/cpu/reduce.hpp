@@ -59,7 +59,7 @@ inline bool any(M m)
 {
     if constexpr (std::is_arithmetic_v<M>) {
         return m;
-#if defined(__AVX512BW__)
+#if defined(__AVX512BW__) && __has_builtin(__builtin_ia32_ptestmd512)
     } else if constexpr (sizeof m == 64) {
         typedef int words __attribute__((vector_size(64)));
         return __builtin_ia32_ptestmd512(as<words>(m), as<words>(m), -1) != 0;
