@@ -18,8 +18,8 @@ CHUNK_BYTES = 1024
 """Of one array, in the compute type: read once from memory, then from the first-level cache."""
 
 CHUNK_VECTORS = 64
-"""A chunk's where vectors have 64 bytes, so that folds across lanes, which wait for every lane, cost
-little; not where lists are kept: a chunk that holds a candidate is searched."""
+"""A chunk's where vectors have 64 bytes, so that folds across lanes, which wait for every lane,
+cost little; not where lists are kept: a chunk that holds a candidate is searched."""
 
 SHORT_VECTORS = 32
 """Rows of no more than these take turns: what one has just computed, and needs next, takes longer
