@@ -45,6 +45,8 @@ class Summing:
         self._each = (each,) if isinstance(each, str) else each.signature.arrays
         asked = {*self._statistics, *self._columns, *self._each}
         self._inputs = tuple(i for i in graph.inputs if i.name in asked)
+        self._shape = (rows.n_rows, rows.n_cols)  # of elements that are taken as they are
+        self._elements = {i for i in self._inputs if i.axis is g.Axis.ELEMENT and rows.last}
 
     def run(
         self, arrays: Mapping[str, Any], constants: Mapping[str, Any], known: Flat | None = None
@@ -52,7 +54,8 @@ class Summing:
         """The sum over one row at least: (n_cols,)."""
         numbers = {n: constants[n] for n in self._varying}
         flat = Flat() if known is None else known
-        given = {i.name: flat.of(i, arrays[i.name], self.rows) for i in self._inputs}
+        given = {i.name: a if i in self._elements and (a := arrays[i.name]).shape == self._shape
+                 else flat.of(i, arrays[i.name], self.rows) for i in self._inputs}
         if flat.sums:
             every = [given[n] for n in self._each]
             each = every[0] if isinstance(self.stages.each, str) else \

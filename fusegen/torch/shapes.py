@@ -12,7 +12,6 @@ import torch
 from fusegen.backend.arrays.columns import check_columns
 from fusegen.backend.arrays.results import result_shape
 from fusegen.backend.arrays.rows import Axes, Rows, rows_of
-from fusegen.backend.registry import memories
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType, dtype_of
 from fusegen.ir.errors import ShapeError
@@ -52,9 +51,6 @@ def _broadcast(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
     return found
 
 
-_HOST = memories()[-1].name
-
-
 class _Summed(Flat):
     """On a processor, whose kernels read rows with columns that are neighbours. torch's own sum
     over rows is one pass without a copy."""
@@ -67,7 +63,7 @@ class _Summed(Flat):
 
 
 def flat(like: Any) -> Flat:
-    return _Summed() if like.device.type == _HOST else Flat()
+    return _Summed() if like.is_cpu else Flat()
 
 
 def is_known(shapes: Sequence[Any]) -> bool:
