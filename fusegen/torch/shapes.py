@@ -12,6 +12,7 @@ import torch
 from fusegen.backend.arrays.columns import check_columns
 from fusegen.backend.arrays.results import result_shape
 from fusegen.backend.arrays.rows import Axes, Rows, rows_of
+from fusegen.backend.registry import memories
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType, dtype_of
 from fusegen.ir.errors import ShapeError
@@ -51,6 +52,9 @@ def _broadcast(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
     return found
 
 
+_HOST = torch.device(memories()[-1].name)
+
+
 class _Summed(Flat):
     """On a processor, whose kernels read rows with columns that are neighbours. torch's own sum
     over rows is one pass without a copy."""
@@ -63,7 +67,7 @@ class _Summed(Flat):
 
 
 def flat(like: Any) -> Flat:
-    return _Summed() if like.is_cpu else Flat()
+    return _Summed() if like.device == _HOST else Flat()
 
 
 def is_known(shapes: Sequence[Any]) -> bool:
