@@ -46,12 +46,14 @@ from fusegen.lang.lang import (
     ceil,
     cos,
     count,
+    dot,
     erf,
     exp,
     exp2,
     expm1,
     floor,
     index,
+    inner,
     isfinite,
     isinf,
     isnan,
@@ -68,11 +70,13 @@ from fusegen.lang.lang import (
     prod,
     ragged,
     round,
+    row,
     rsqrt,
     sections,
     sigmoid,
     sign,
     sin,
+    sqdist,
     sqrt,
     sum,
     take,
@@ -83,7 +87,7 @@ from fusegen.lang.lang import (
     xlogy,
 )
 from fusegen.lang.own import OwnMonoid, monoid, product, reduce
-from fusegen.lang.value import PerColumn, PerRow
+from fusegen.lang.value import ColumnVector, PerColumn, PerRow, RowVector
 from fusegen.pipeline import by_jax, by_torch
 from fusegen.pipeline.compiled import Compiled, Spec
 from fusegen.pipeline.decorator import pipeline
@@ -127,14 +131,14 @@ else:  # what a type checker knows is all there is
 
 
 __all__ = [
-    "ArgumentError", "BackendError", "ColumnGradient", "Compiled", "CompilerError", "Constant",
-    "DTypeError", "FusegenError", "Gradient", "InternalError", "LawViolation", "Loaded",
+    "ArgumentError", "BackendError", "ColumnGradient", "ColumnVector", "Compiled", "CompilerError",
+    "Constant", "DTypeError", "FusegenError", "Gradient", "InternalError", "LawViolation", "Loaded",
     "OwnMonoid", "PerColumn", "PerRow", "Pipeline", "PipelineError", "Positive", "Report",
-    "ShapeError", "Spec", "States", "TraceError", "UnknownName", "UnprovedLaw", "__version__",
-    "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "check", "cos", "count", "erf", "exp",
-    "exp2", "expm1", "floor", "grad", "include_dir", "index", "isfinite", "isinf", "isnan",
-    "length", "library", "load", "log", "log1p", "log2", "logsumexp", "max", "maximum", "mean",
-    "merge", "min", "minimum", "monoid", "pipeline", "prod", "product", "ragged", "reduce",
-    "round", "rsqrt", "sections", "sigmoid", "sign", "sin", "sqrt", "stabilize", "sum", "take",
-    "tanh", "topk", "var", "where", "xlogy",
+    "RowVector", "ShapeError", "Spec", "States", "TraceError", "UnknownName", "UnprovedLaw",
+    "__version__", "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "check", "cos", "count",
+    "dot", "erf", "exp", "exp2", "expm1", "floor", "grad", "include_dir", "index", "inner",
+    "isfinite", "isinf", "isnan", "length", "library", "load", "log", "log1p", "log2", "logsumexp",
+    "max", "maximum", "mean", "merge", "min", "minimum", "monoid", "pipeline", "prod", "product",
+    "ragged", "reduce", "round", "row", "rsqrt", "sections", "sigmoid", "sign", "sin", "sqdist",
+    "sqrt", "stabilize", "sum", "take", "tanh", "topk", "var", "where", "xlogy",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import fake_cupy, nvrtc, own_cases, own_names, state_cases
+from support import fake_cupy, nvrtc, own_cases, own_names, state_cases, vector_cases
 from support.algebra_cases import ACCEPTED
 from support.cuda_cases import CONSTANTS, LIBRARY, Case, library_case
 from support.emulated import emulated
@@ -95,6 +95,14 @@ def test_states_of_every_kind(name: str, check: Callable[..., None]) -> None:
         work = _renamed({**ACCEPTED, **_OWN}[name].work(target=target))
         new = {*work.merging.names.values()} - {*work.graph.names.values()}
         check(work.source, new)
+
+
+@pytest.mark.parametrize("name", vector_cases.TEXTS)
+def test_elements_made_of_vectors(name: str, check: Callable[..., None]) -> None:
+    for target in ("x86-64-v3", "x86-64-v4"):
+        for form in ("online", "unfused"):
+            work = _renamed(vector_cases.TEXTS[name].work(target=target, form=form))
+            check(work.source, {q.name for q in work.program.inputs if not q.name.startswith("zq")})
 
 
 @pytest.mark.parametrize("name", state_cases.TEXTS)

@@ -7,7 +7,7 @@ import pytest
 from support.cases import rows
 
 import fusegen as fg
-from fusegen.oracle.reference import top_columns
+from fusegen.oracle.rows import top_columns
 
 
 def test_floats_are_float64_and_integers_int64():

@@ -14,7 +14,7 @@ from fusegen.algebra.setting import Setting
 from fusegen.algebra.short_rows import Rows, ShortRows
 from fusegen.ir import graph as g
 from fusegen.ir.witness import Disorder
-from fusegen.oracle.reference import top_columns
+from fusegen.oracle.rows import top_columns
 
 _ROWS, _LOOKED_AT = 1000, 8
 _LEAST = (g.Fold.MIN, g.Fold.ARGMIN)

@@ -51,7 +51,7 @@ def _value(
             return columns if field == "indices" else _taken(known[top.arg], columns)
         case g.Take(arg=arg, index=index):
             return _taken(_wide(known[arg], n_cols), known[index])
-        case g.Own() | g.Field():
+        case g.Own() | g.Field() | g.Inner() | g.RowNumber():
             raise Outside  # the user's own monoids have a search of their own
         case _:
             assert_never(node)

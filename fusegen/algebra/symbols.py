@@ -77,7 +77,7 @@ def freeze(node: g.Node, leaves: Mapping[g.Node, sp.Expr]) -> sp.Expr:
                 known[part] = known[arg]
             case g.Cast() | g.Input() | g.Length() | g.Index() | g.Reduce() | g.TopK():
                 raise Unmodelled(part)
-            case g.Part() | g.Take() | g.Own() | g.Field():
+            case g.Part() | g.Take() | g.Own() | g.Field() | g.Inner() | g.RowNumber():
                 raise Unmodelled(part)
             case _:
                 assert_never(part)

@@ -6,6 +6,7 @@ fit a core's cache, so memory is read about once. Floats are kept in float32 (fl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,8 +28,10 @@ from fusegen.ir.forms import Grouping
 from fusegen.ir.kernel import Param, Program
 from fusegen.ir.kinds import infer_kinds
 from fusegen.ir.ops import saturate
-from fusegen.oracle.reference import Array, evaluate
+from fusegen.ir.vectors import lengths_of, row_numbers
+from fusegen.oracle.reference import evaluate
 from fusegen.oracle.replay.roles import RoleReplay, merged
+from fusegen.oracle.rows import Array
 
 BLOCK_BYTES = 1 << 20  # of one intermediate value: a few of them fit a core's second-level cache
 
@@ -48,27 +51,41 @@ class Text:
         """Fill the output arrays of `arrays` (by parameter name)."""
         float_dtype = np.float64 if self.compute == FLOAT64 else np.float32
         step = max(1, BLOCK_BYTES // (n_cols * np.dtype(float_dtype).itemsize))
-        blocks = -(-n_rows // step)
+        run = self._run_of_rows(arrays, n_rows)  # which share the columns' vectors
+        step = min(step, run)
+        per_run = -(-run // step)
+        blocks = n_rows // run * per_run
+        numbering = row_numbers(self.graph)
 
         def block(number: int) -> None:
-            start = number * step
-            stop = min(start + step, n_rows)
+            first = number // per_run * run
+            start = first + number % per_run * step
+            stop = min(start + step, first + run)
             inputs = {
-                i.name: _block(arrays[self.graph.names[i]], i.axis, start, stop)
+                i.name: _block(arrays[self.graph.names[i]], i.axis, start, stop, n_rows)
                 for i in self.graph.read
             }
-            found = evaluate(self.graph, inputs, self.dtypes, n_cols, float_dtype)
+            numbers = None if numbering is None else arrays[numbering][start:stop, None]
+            found = evaluate(self.graph, inputs, self.dtypes, n_cols, float_dtype, numbers)
             for param, value in zip(self.outputs, found, strict=True):
                 _store(arrays[param.name][start:stop], value, param)
 
         report = None if progress is None else lambda done: progress(done / blocks)
         share(blocks, block, thread_count(threads), report)
 
+    def _run_of_rows(self, arrays: Mapping[str, Array], n_rows: int) -> int:
+        """Most neighbouring rows that have the same vectors in their columns."""
+        columns = [i for i in self.graph.inputs if i.axis is g.Axis.COLUMN_VECTOR]
+        return math.gcd(n_rows, *(n_rows // len(arrays[self.graph.names[i]]) for i in columns))
 
-def _block(array: Array, axis: g.Axis, start: int, stop: int) -> Array:
+
+def _block(array: Array, axis: g.Axis, start: int, stop: int, n_rows: int) -> Array:
     match axis:
-        case g.Axis.ELEMENT:
+        case g.Axis.ELEMENT | g.Axis.ROW_VECTOR:
             return array[start:stop]
+        case g.Axis.COLUMN_VECTOR:
+            whole: Array = array[start * len(array) // n_rows]
+            return whole
         case g.Axis.PER_COLUMN:
             return array[None, :]
         case g.Axis.PER_ROW:
@@ -93,8 +110,12 @@ def oracle(graph: g.Graph, dtypes: Mapping[str, DType]) -> Text:
     kinds = infer_kinds(graph, dtypes)
     wide = {"float": FLOAT64, "int": INT64, "bool": BOOL}
     outputs = []
+    lengths = lengths_of(graph, dtypes)
     for node, name in zip(graph.outputs, graph.output_names, strict=True):
         dtype = wide[kinds[node]]
+        if node in lengths:
+            outputs.append(Param(name, dtype, "row_vector", output=True, k=lengths[node]))
+            continue
         match g.extent(node):
             case g.Extent.ELEMENT:
                 outputs.append(Param(name, dtype, "element", output=True))

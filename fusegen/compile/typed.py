@@ -17,6 +17,7 @@ from fusegen.ir.verify import verify_program
 
 if TYPE_CHECKING:
     from fusegen.compile.fusion import Fusion
+    from fusegen.rewrite.scalar_text import ScalarText
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +57,24 @@ class Typed:
     @property
     def key(self) -> tuple[str, ...]:
         """All that results depend on."""
-        types = ",".join(f"{n}:{d.name}" for n, d in sorted(self.dtypes.items()))
+        types = ",".join(f"{n}:{d}" for n, d in sorted(self.dtypes.items()))
         return (self.traced.digest, types, self.form, self.role)
 
     @property
     def graph(self) -> g.Graph:
         """The user's text."""
         return self.traced.graph
+
+    @property
+    def scalars(self) -> ScalarText:
+        """The text with a number in the place of every vector; without vectors, the text."""
+        found: ScalarText = self.result("scalars")
+        return found
+
+    @property
+    def types(self) -> Mapping[str, DType]:
+        """Of that text's inputs."""
+        return self.scalars.types(self.graph, self.dtypes)
 
     @property
     def merging(self) -> g.Graph:
@@ -90,29 +102,35 @@ def _kinds(typed: Typed) -> Mapping[g.Node, str]:
     return infer_kinds(typed.graph, typed.dtypes)
 
 
+def _scalars(typed: Typed) -> ScalarText:
+    from fusegen.rewrite.scalar_text import scalar_text
+
+    return scalar_text(typed.graph)
+
+
 def _derive(typed: Typed) -> Derivation:
     from fusegen.algebra.derive import derive
 
-    return derive(typed.graph)
+    return derive(typed.scalars.graph)
 
 
 def _repair(typed: Typed) -> Derivation:
     from fusegen.rewrite.repair.search import with_repairs
 
     typed.result("kinds")  # the user's type errors come before anything of ours
-    return with_repairs(typed.graph, typed.result("derive"), typed.dtypes)
+    return with_repairs(typed.scalars.graph, typed.result("derive"), typed.types)
 
 
 def _try(typed: Typed) -> Derivation:
     from fusegen.compile.trials.first import tried
 
-    return tried(typed.graph, typed.result("repair"), typed.dtypes)
+    return tried(typed.scalars.graph, typed.result("repair"), typed.types)
 
 
 def _rewrite(typed: Typed) -> g.Graph:
     from fusegen.rewrite.repair.rewriting import repaired_graph
 
-    return repaired_graph(typed.graph, typed.derivation)
+    return repaired_graph(typed.scalars.graph, typed.derivation)
 
 
 def _kinds_key(typed: Typed) -> tuple[str, ...]:
@@ -123,29 +141,32 @@ def _kinds_key(typed: Typed) -> tuple[str, ...]:
 def _try_key(typed: Typed) -> tuple[str, ...]:
     from fusegen.compile.trials.first import tried_types
 
-    types = tried_types(typed.dtypes)
+    types = tried_types(typed.types)
     return (typed.traced.digest, ",".join(f"{n}:{d.name}" for n, d in types.items()))
 
 
 def _fuse(typed: Typed) -> Fusion:
     from fusegen.compile.fusion import fuse
 
-    kinds = infer_kinds(typed.merging, typed.dtypes)
+    kinds = infer_kinds(typed.merging, typed.types)
     return fuse(typed.merging, typed.derivation, typed.form, kinds)
 
 
 def _lowered(typed: Typed, grouping: Grouping) -> Program:
     from fusegen.compile.lower.program import lower
+    from fusegen.compile.lower.vectors import with_vectors
     from fusegen.compile.roles import of_role
 
     typed.result("kinds")  # the user's type errors come before anything of ours
-    program = lower(typed.merging, typed.derivation, typed.fusion, typed.dtypes, grouping)
+    program = lower(typed.merging, typed.derivation, typed.fusion, typed.types, grouping)
+    program = with_vectors(program, typed.graph, typed.scalars.inners, typed.dtypes)
     return of_role(program, typed.role, typed.graph, typed.derivation)
 
 
 TYPED: tuple[Pass[Typed], ...] = (
     Pass("trace", lambda typed: typed.graph),
     Pass("kinds", _kinds),
+    Pass("scalars", _scalars),
     Pass("derive", _derive, key=lambda typed: (typed.traced.digest,), kind=Derivation,
          needs=("sympy",)),
     Pass("repair", _repair, key=_kinds_key, kind=Derivation, needs=("sympy",)),

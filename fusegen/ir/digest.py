@@ -20,8 +20,8 @@ def attributes(node: g.Node) -> tuple[Any, ...]:
             if type(value) not in (bool, int, float):
                 raise InternalError(f"a literal of type {type(value).__name__}")
             return ("literal", type(value).__name__, repr(value))
-        case g.Length():
-            return ("length",)
+        case g.Length() | g.RowNumber() | g.Inner() | g.Take():
+            return (type(node).__name__.lower(),)
         case g.Index(sections=sections):
             return ("index", sections)
         case g.Map(op=op):
@@ -34,8 +34,6 @@ def attributes(node: g.Node) -> tuple[Any, ...]:
             return ("topk", k, largest)
         case g.Part(field=field):
             return ("part", field)
-        case g.Take():
-            return ("take",)
         case g.Own(operator=operator):
             return ("own", operator.name, operator.key)
         case g.Field(name=name):

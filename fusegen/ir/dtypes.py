@@ -16,11 +16,21 @@ Kind = Literal["float", "int", "bool"]
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """An element type as it lies in memory."""
+    """An element type as it lies in memory; with a length, a vector of so many of them."""
 
     name: str
     kind: Kind
-    itemsize: int  # bytes
+    itemsize: int  # bytes, of one number
+    length: int = 0  # 0: a number
+
+    @property
+    def number(self) -> DType:
+        """The type of one number of the vector; of a number, itself."""
+        return self if self.length == 0 else _BY_NAME[self.name]
+
+    def vector(self, length: int) -> DType:
+        """A vector of so many of these."""
+        return DType(self.name, self.kind, self.itemsize, length)
 
     @property
     def numpy(self) -> np.dtype[Any]:
@@ -29,7 +39,7 @@ class DType:
         return np.dtype(self.name)
 
     def __str__(self) -> str:
-        return self.name
+        return f"{self.name}[{self.length}]" if self.length else self.name
 
 
 @cache
@@ -61,14 +71,18 @@ _BY_NAME = {d.name: d for d in ALL}
 
 
 def dtype_of(name: object) -> DType:
-    """The DType called `name` (a string, a NumPy dtype or anything `str` names one by).
+    """The DType called `name` (a string, a NumPy dtype or anything `str` names one by), also
+    "float32[64]", a vector of 64.
 
     Raises DTypeError for a type fusegen has no kernels for.
     """
     if isinstance(name, DType):
         return name
     text = name if isinstance(name, str) else _name_of(name)
+    number, _, length = text.removesuffix("]").partition("[")
     try:
+        if length.isdecimal() and text.endswith("]") and int(length) > 0:
+            return _BY_NAME[number].vector(int(length))
         return _BY_NAME[text]
     except KeyError:
         raise DTypeError(

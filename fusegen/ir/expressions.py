@@ -107,8 +107,8 @@ def operation(node: g.Node, inner: list[Expr], names: Names) -> Expr:
             return call(op, *_match_kinds(op, inner, names.kinds[node]))
         case g.Cast():
             return convert(inner[0], names.kinds[node])
-        case (g.Input() | g.Reduce() | g.TopK() | g.Part() | g.Take() | g.Own()
-              | g.Field()):
+        case (g.Input() | g.RowNumber() | g.Reduce() | g.Inner() | g.TopK() | g.Part()
+              | g.Take() | g.Own() | g.Field()):
             raise InternalError(f"{names.of(node)} is not known in this scope")
         case _:
             assert_never(node)

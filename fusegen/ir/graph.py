@@ -1,7 +1,8 @@
 """The graph of a pipeline: frozen nodes, each with the line of the user's file that made it.
 
 Nodes are shared: the tracer builds every distinct operation once, so identity is equality.
-An element node has one value per position, a row node one per row, a list node K per row.
+An element node has one value per position, a row node one per row, a list node K per row. A value
+is a number, or a vector of numbers (`is_vector`).
 """
 
 from __future__ import annotations
@@ -11,136 +12,36 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, assert_never
 
 from fusegen.ir import walk
-from fusegen.ir.dtypes import DType
 from fusegen.ir.errors import InternalError
 from fusegen.ir.loc import Loc
-from fusegen.ir.operator import Operator
+from fusegen.ir.nodes import OF_ROWS as OF_ROWS
+from fusegen.ir.nodes import Cast as Cast
+from fusegen.ir.nodes import Field as Field
+from fusegen.ir.nodes import Index as Index
+from fusegen.ir.nodes import Inner as Inner
+from fusegen.ir.nodes import Input as Input
+from fusegen.ir.nodes import Length as Length
+from fusegen.ir.nodes import Literal as Literal
+from fusegen.ir.nodes import Map as Map
+from fusegen.ir.nodes import Node as Node
+from fusegen.ir.nodes import Own as Own
+from fusegen.ir.nodes import Part as Part
+from fusegen.ir.nodes import Reduce as Reduce
+from fusegen.ir.nodes import Reduction as Reduction
+from fusegen.ir.nodes import RowNumber as RowNumber
+from fusegen.ir.nodes import Take as Take
+from fusegen.ir.nodes import TopK as TopK
+from fusegen.ir.nodes import operands as operands
 from fusegen.ir.shared import lazy
+from fusegen.ir.sorts import VECTORS as VECTORS
 from fusegen.ir.sorts import Axis as Axis
 from fusegen.ir.sorts import Extent as Extent
 from fusegen.ir.sorts import Fold as Fold
-from fusegen.ir.varying import Formula, Guard
+from fusegen.ir.varying import Guard
 from fusegen.ir.watches import Watches
 
 _T = TypeVar("_T")
 
-
-class _Base(walk.Known):
-    __slots__ = ()
-    loc: Loc
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__.lower()} of {self.loc.short}>"
-
-
-@walk.node_class
-class Input(_Base):
-    name: str
-    axis: Axis
-    loc: Loc
-    formula: Formula = ""  # of a scalar: what it is, and
-    magnitude: int = 0  # what is known of it: see varying.magnitude_of
-
-    @property
-    def per_row(self) -> bool:
-        """Has it one value in a row?"""
-        return self.axis in (Axis.PER_ROW, Axis.SCALAR)
-
-
-@walk.node_class
-class Literal(_Base):
-    value: float | int | bool  # of exactly these types: `literals.plain` makes them
-    loc: Loc
-
-
-@walk.node_class
-class Length(_Base):
-    """Number of columns of the row."""
-
-    loc: Loc
-
-
-@walk.node_class
-class Index(_Base):
-    """Column number of the element, from 0, in a row that has `sections` equal parts."""
-
-    loc: Loc
-    sections: int = 1
-
-
-@walk.node_class
-class Map(_Base):
-    """An elementwise operation of `ops.OPS`."""
-
-    op: str
-    args: tuple[Node, ...]
-    loc: Loc
-
-
-@walk.node_class
-class Cast(_Base):
-    dtype: DType
-    arg: Node
-    loc: Loc
-
-
-@walk.node_class
-class Reduce(_Base):
-    """A base reduction over the row of an element, or over the K entries of a list."""
-
-    fold: Fold
-    arg: Node
-    loc: Loc
-
-
-@walk.node_class
-class TopK(_Base):
-    """Values and column numbers of the K greatest (or least), best first; see `Part`."""
-
-    arg: Node
-    k: int
-    loc: Loc
-    largest: bool = True
-
-
-@walk.node_class
-class Part(_Base):
-    """One of a TopK's two lists."""
-
-    top: TopK
-    field: str  # "values" | "indices"
-    loc: Loc
-
-
-@walk.node_class
-class Take(_Base):
-    """The element `arg` at column `index` (a row value or a list of them)."""
-
-    arg: Node
-    index: Node
-    loc: Loc
-
-
-@walk.node_class
-class Own(_Base):
-    """The user's own monoid folded over a row; `args` are the lifted elements, by field."""
-
-    operator: Operator
-    args: tuple[Node, ...]
-    loc: Loc
-
-
-@walk.node_class
-class Field(_Base):
-    """One number of the state that an Own leaves."""
-
-    own: Own
-    name: str
-    loc: Loc
-
-
-Node = Input | Literal | Length | Index | Map | Cast | Reduce | TopK | Part | Take | Own | Field
-Reduction = Reduce | TopK | Own
 
 Structure = int | tuple["Structure", ...] | list["Structure"] | dict[Any, "Structure"]
 """How the user's function nests its outputs; leaves are positions in `Graph.outputs`."""
@@ -165,6 +66,7 @@ class Graph:
     like: tuple[str, ...] = ()  # the input whose type each output takes; empty: as types ask for
     varying: frozenset[str] = frozenset()  # constants that it is for many values of: those with
     guards: tuple[Guard, ...] = ()  # the same answers
+    components: frozenset[str] = frozenset()  # inputs that stand for any one number of a vector
 
     def __repr__(self) -> str:
         return f"<graph {self.name} of {len(self.nodes)} nodes>"
@@ -197,24 +99,6 @@ def arrays_in(nodes: Iterable[Node]) -> tuple[Input, ...]:
     return tuple(n for n in nodes if isinstance(n, Input) and n.axis is not Axis.SCALAR)
 
 
-def operands(node: Node) -> tuple[Node, ...]:
-    match node:
-        case Input() | Literal() | Length() | Index():
-            return ()
-        case Map(args=args) | Own(args=args):
-            return args
-        case Field(own=own):
-            return (own,)
-        case Cast(arg=arg) | Reduce(arg=arg) | TopK(arg=arg):
-            return (arg,)
-        case Part(top=top):
-            return (top,)
-        case Take(arg=arg, index=index):
-            return (arg, index)
-        case _:
-            assert_never(node)
-
-
 def topological(
     outputs: Iterable[Node], done: Callable[[Node], bool] = lambda _: False
 ) -> tuple[Node, ...]:
@@ -232,16 +116,16 @@ def extent(node: Node) -> Extent:
     """How many values the node has."""
     match node:
         case Input(axis=axis):
-            return Extent.ROW if axis in (Axis.PER_ROW, Axis.SCALAR) else Extent.ELEMENT
+            return Extent.ROW if axis in OF_ROWS else Extent.ELEMENT
         case Index():
             return Extent.ELEMENT
-        case Literal() | Length() | Reduce() | Own() | Field():
+        case Literal() | Length() | RowNumber() | Reduce() | Own() | Field():
             return Extent.ROW
         case TopK() | Part():
             return Extent.LIST
         case Take(index=index):
             return extent(index)
-        case Cast(arg=arg):
+        case Cast(arg=arg) | Inner(arg=arg):
             return extent(arg)
         case Map(args=args):
             found = {extent(a) for a in args}
@@ -250,6 +134,20 @@ def extent(node: Node) -> Extent:
             return next((e for e in (Extent.ELEMENT, Extent.LIST) if e in found), Extent.ROW)
         case _:
             assert_never(node)
+
+
+@asked_once
+def is_vector(node: Node) -> bool:
+    """Is each of its values a vector? A list has none."""
+    match node:
+        case Input(axis=axis):
+            return axis in VECTORS
+        case Map(args=args):
+            return any(map(is_vector, args))
+        case Cast(arg=arg) | Reduce(arg=arg) | Take(arg=arg):
+            return is_vector(arg)
+        case _:
+            return False
 
 
 @asked_once

@@ -49,10 +49,14 @@ def _written(node: g.Node, inner: list[Expr]) -> Expr:
             return Var("n_cols")
         case g.Index():
             return Var("column")
+        case g.RowNumber():
+            return Var("row")
         case g.Cast(dtype=dtype):
             return Var(f"{dtype.name}({text(inner[0])})")
         case g.Reduce(fold=fold):
             return Var(f"{_FOLDS.get(fold, fold.value)}({text(inner[0])})")
+        case g.Inner():
+            return Var(f"inner({text(inner[0])})")
         case g.TopK(k=k, largest=largest):
             return Var(f"{'top' if largest else 'least'}{k}({text(inner[0])})")
         case g.Part(field=field):

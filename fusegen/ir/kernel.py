@@ -27,15 +27,18 @@ from fusegen.ir.expr import Call, Expr, Lit, Var, variables
 from fusegen.ir.forms import Role
 from fusegen.ir.loc import Loc
 from fusegen.ir.monoid import Monoid
+from fusegen.ir.sources import COLUMN as COLUMN
+from fusegen.ir.sources import ENTRY as ENTRY
+from fusegen.ir.sources import FIRST_COLUMN as FIRST_COLUMN
+from fusegen.ir.sources import N_COLS as N_COLS
+from fusegen.ir.sources import ROW as ROW
+from fusegen.ir.sources import FromMemory as FromMemory
+from fusegen.ir.sources import FromVectors as FromVectors
+from fusegen.ir.sources import Layout as Layout
+from fusegen.ir.sources import Source as Source
 
-COLUMN = Var("column", "int", varying=True)
-N_COLS = Var("n_cols", "int")
-ROW = Var("row", "int")
-ENTRY = Var("entry", "int", varying=True)
-FIRST_COLUMN = Var("first_column", "int")
-"""Number, in the whole row, of a piece's first column; of a call's it is 0."""
-
-Shape = Literal["element", "per_column", "row", "list", "states", "scalar"]
+Shape = Literal["element", "per_column", "row", "list", "states", "scalar", "row_vector",
+                "column_vector"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,8 @@ class Param:
     Shapes: element (n_rows, n_cols) with a row stride, per_column (n_cols,), row (n_rows,),
     list (n_rows, k); states (n_cols, n_rows, k), k bytes each, as a merge reads them. A scalar is
     no array but a number of the call, in 8 bytes that begin with it, where others have an address.
+    Vectors of k numbers: row_vector (n_rows, k), column_vector (batches, n_cols, k), a batch for
+    n_rows / batches neighbouring rows.
     """
 
     name: str
@@ -61,42 +66,6 @@ class Param:
     def step(self) -> int:
         """Elements of a `row` or `list` array from one row's to the next."""
         return self.pitch or (self.k if self.shape == "list" else 1)
-
-
-@dataclass(frozen=True, slots=True)
-class FromMemory:
-    """Items are the elements of an array's row, each at its own column."""
-
-    param: str
-
-    @property
-    def name(self) -> str:
-        """What expressions over elements call an item."""
-        return self.param
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Arrays that it takes the items from."""
-        return (self.param,)
-
-
-Source = FromMemory
-"""Where a sweep's items come from: something with a `name` and with the arrays that it `reads`.
-Each backend knows how to print one in `emit/sources.py`, and asks no other module about it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Which element of an array the item at `column` of a row is: its row and column there, over
-    `column`, `row`, `n_cols` and the row's values."""
-
-    row: Expr = ROW
-    column: Expr = COLUMN
-
-    @property
-    def is_plain(self) -> bool:
-        """Is every item the element at its own place, so that neighbours stay neighbours?"""
-        return self.row == ROW and self.column == COLUMN
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +110,19 @@ class ListFold:
     note: str = ""
 
 
-Step = Let | Gather | ListFold
+@dataclass(frozen=True, slots=True)
+class InnerStep:
+    """A row value: `name = Σ_i value`, over numbers i of the row's vectors, and of those of one
+    column each, `at` array and column number: NaN where there is no such column."""
+
+    name: str
+    value: Expr
+    rows: tuple[str, ...]
+    at: tuple[tuple[str, Expr], ...] = ()
+    note: str = ""
+
+
+Step = Let | Gather | ListFold | InnerStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +165,14 @@ class Sweep:
     element_stores: tuple[ElementStore, ...] = ()
     row_stores: tuple[RowStore, ...] = ()
     list_stores: tuple[ListStore, ...] = ()
+    vectors: tuple[str, ...] = ()  # arrays of vectors that its components are made of
+    only: Expr | None = None  # over columns and row values: other elements contribute nothing
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Every array that items come from, each once."""
-        return tuple(dict.fromkeys(name for source in self.loads for name in source.reads))
+        """Every array that items come from, and vectors, each once."""
+        items = (name for source in self.loads for name in source.reads)
+        return tuple(dict.fromkeys((*items, *self.vectors)))
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -213,6 +197,11 @@ class Kernel:
 
     def param(self, name: str) -> Param:
         return next(p for p in self.params if p.name == name)
+
+    @property
+    def has_vectors(self) -> bool:
+        """Are its elements made of vectors, or does it sum up some?"""
+        return any(p.shape in ("row_vector", "column_vector") for p in self.params)
 
     @property
     def elements(self) -> tuple[Param, ...]:

@@ -60,14 +60,18 @@ def _kind(node: g.Node, kinds: Mapping[g.Node, Kind], dtypes: Mapping[str, DType
     match node:
         case g.Input(axis=g.Axis.SCALAR):
             return "float"
-        case g.Input(name=name):
-            return dtypes[name].kind
+        case g.Input():
+            return _input_kind(node, dtypes[node.name])
         case g.Literal(value=value):
             return "bool" if isinstance(value, bool) else _literal_kind(value)
-        case g.Length() | g.Index():
+        case g.Length() | g.Index() | g.RowNumber():
             return "int"
         case g.Cast(dtype=dtype):
             return dtype.kind
+        case g.Inner(arg=arg):
+            if kinds[arg] == "bool":
+                raise _no_bool(node, "inner")
+            return kinds[arg]
         case g.Map():
             return _map_kind(node, kinds)
         case g.Reduce():
@@ -78,17 +82,8 @@ def _kind(node: g.Node, kinds: Mapping[g.Node, Kind], dtypes: Mapping[str, DType
             return kinds[arg]
         case g.Part(top=top, field=field):
             return "int" if field == "indices" else kinds[top]
-        case g.Take(arg=arg, index=index):
-            if kinds[index] != "int":
-                raise DTypeError("take needs whole numbers as index", where=node.loc,
-                                 fix="Pass integers, or fg.cast(index, 'int64').")
-            if kinds[arg] != "float" and not is_column(index):
-                raise DTypeError(
-                    f"take needs floating-point values, got {kinds[arg]}", where=node.loc,
-                    why="NaN stands where the index is out of range.",
-                    fix="Say it: fg.take(fg.cast(x, 'float32'), index).",
-                )
-            return kinds[arg]
+        case g.Take():
+            return _take_kind(node, kinds)
         case g.Own():
             _check_lifted(node, kinds)
             return "float"  # never asked for: a state is read field by field
@@ -96,6 +91,27 @@ def _kind(node: g.Node, kinds: Mapping[g.Node, Kind], dtypes: Mapping[str, DType
             return next(f.kind for f in own.operator.fields if f.name == name)
         case _:
             assert_never(node)
+
+
+def _input_kind(node: g.Input, dtype: DType) -> Kind:
+    if node.axis in g.VECTORS and dtype.kind != "float":
+        raise DTypeError(f"{node.name} holds vectors of {dtype.number} values", where=node.loc,
+                         why="Vectors are of floating-point numbers.",
+                         fix="Convert it first, for example to float32.")
+    return dtype.kind
+
+
+def _take_kind(node: g.Take, kinds: Mapping[g.Node, Kind]) -> Kind:
+    if kinds[node.index] != "int":
+        raise DTypeError("take needs whole numbers as index", where=node.loc,
+                         fix="Pass integers, or fg.cast(index, 'int64').")
+    if kinds[node.arg] != "float" and not is_column(node.index):
+        raise DTypeError(
+            f"take needs floating-point values, got {kinds[node.arg]}", where=node.loc,
+            why="NaN stands where the index is out of range.",
+            fix="Say it: fg.take(fg.cast(x, 'float32'), index).",
+        )
+    return kinds[node.arg]
 
 
 def _reduce_kind(node: g.Reduce, kinds: Mapping[g.Node, Kind]) -> Kind:
@@ -187,9 +203,17 @@ def assumed_dtypes(graph: g.Graph, dtype: DTypes) -> dict[str, DType]:
     found = {}
     for node in graph.inputs:
         assumed = INT64 if node in indices else BOOL if node in conditions else usual
-        found[node.name] = dtype_of(told[node.name]) if node.name in told else assumed
+        dtype = dtype_of(told[node.name]) if node.name in told else assumed
+        vectors = node.axis in g.VECTORS
+        if dtype.length and not vectors:
+            raise ArgumentError(f"dtype says {dtype} of {node.name}, which holds numbers",
+                                fix="Annotate it with fg.RowVector or fg.ColumnVector.")
+        found[node.name] = dtype.vector(dtype.length or _LENGTH) if vectors else dtype
     return found
 
+
+_LENGTH = 64
+"""Of vectors of which nothing is said."""
 
 _COMPARISONS = ("eq", "lt", "le", "gt", "ge")
 _WHOLE_IN_WHOLE = {"where", "maximum", "minimum", "add", "sub", "mul", "neg", "abs"}

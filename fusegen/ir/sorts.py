@@ -19,7 +19,13 @@ class Axis(Enum):
     ELEMENT = "element"
     PER_COLUMN = "per column"
     PER_ROW = "per row"
+    ROW_VECTOR = "row vector"
+    COLUMN_VECTOR = "column vector"
     SCALAR = "scalar"  # a number of the call, made of its constants: see ir/varying.py
+
+
+VECTORS = (Axis.ROW_VECTOR, Axis.COLUMN_VECTOR)
+"""Inputs with a vector for each row or column: their last axis is the vector's index."""
 
 
 class Fold(Enum):

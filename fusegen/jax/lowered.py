@@ -77,8 +77,8 @@ def _operand(node: g.Input, array: Any, rows: Rows) -> Operand:
             return _plain(jnp.broadcast_to(array, rows.lead).reshape(rows.n_rows))
         case g.Axis.ELEMENT:
             return _elements(array, rows)
-        case g.Axis.SCALAR:
-            raise InternalError(f"{node.name} is no array")
+        case g.Axis.SCALAR | g.Axis.ROW_VECTOR | g.Axis.COLUMN_VECTOR:
+            raise InternalError(f"{node.name} is no array of numbers")
 
 
 def _plain(array: Any) -> Operand:

@@ -7,9 +7,9 @@ from numbers import Number
 from fusegen.ir.nearest import nearest
 
 _WORDS = """
-    abs all any argmax argmin cast ceil cos count erf exp exp2 expm1 floor index isfinite isinf
-    isnan length log log1p log2 logsumexp max maximum mean min minimum prod ragged reduce round
-    rsqrt sections sigmoid sign sin sqrt sum take tanh topk var where xlogy
+    abs all any argmax argmin cast ceil cos count dot erf exp exp2 expm1 floor index inner isfinite
+    isinf isnan length log log1p log2 logsumexp max maximum mean min minimum prod ragged reduce
+    round row rsqrt sections sigmoid sign sin sqdist sqrt sum take tanh topk var where xlogy
 """
 WORDS = frozenset(_WORDS.split())
 """The language: fg.<word> for each."""
@@ -42,9 +42,8 @@ _CODE = {
     "count_nonzero": "fg.count(x != 0)",
     "ptp": "fg.max(x) - fg.min(x)",
     "norm": "fg.sqrt(fg.sum(x**2)), or fg.library.norm2(x), which does not overflow",
-    "dot": "fg.sum(a * b) for two inputs of the same rows",
-    "matmul": "fg.sum(a * b) for two inputs of the same rows",
-    "einsum": "fg.sum(a * b) for two inputs of the same rows",
+    "matmul": "fg.dot(q, k) for vectors; fg.sum(a * b) for two inputs of the same rows",
+    "einsum": "fg.dot(q, k) for vectors; fg.sum(a * b) for two inputs of the same rows",
     "logical_and": "a & b",
     "logical_or": "a | b",
     "logical_xor": "a != b",

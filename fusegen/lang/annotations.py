@@ -25,7 +25,10 @@ from fusegen.ir.nearest import closest, nearest
 from fusegen.lang.written import parameter_loc, tree_of, written
 
 Words = Mapping[str, Any]
-_AXES: Words = {"PerColumn": g.Axis.PER_COLUMN, "PerRow": g.Axis.PER_ROW}
+_AXES: Words = {
+    "PerColumn": g.Axis.PER_COLUMN, "PerRow": g.Axis.PER_ROW,
+    "RowVector": g.Axis.ROW_VECTOR, "ColumnVector": g.Axis.COLUMN_VECTOR,
+}
 _CONSTANTS: Words = {"Positive": "positive", "Constant": "constant"}
 _MISSING = object()
 
@@ -46,7 +49,8 @@ def axis_of(fn: Callable[..., Any], name: str, annotation: object) -> g.Axis:
     what fusegen does not have, or something like PerRow that is not it, or both kinds."""
     found = set(_Reader(fn, name, _AXES).read(annotation))
     if len(found) > 1:
-        raise TraceError(f"the annotation of {name} says per column and per row",
+        said = " and ".join(sorted(axis.value for axis in found))
+        raise TraceError(f"the annotation of {name} says {said}",
                          where=parameter_loc(fn, name), why="An input is one of them.",
                          fix="Give each kind a parameter of its own.")
     return found.pop() if found else g.Axis.ELEMENT

@@ -63,6 +63,12 @@ def take(x: Operand, index: Operand) -> Value:
         raise TraceError("take needs a row value or a list as index, got an element value",
                          where=here(), why="Gathering a whole row by a permutation is not a "
                          "reduction.", fix="Annotate the index input with fg.PerRow.")
+    if g.is_vector(node) and g.extent(at) is g.Extent.LIST:
+        raise TraceError("take of vectors at a list's columns", where=here(),
+                         why="Its result would be K vectors per row.",
+                         fix="Return the columns, and take the vectors there from the array.")
+    if g.is_vector(at):
+        raise TraceError("take at a vector of columns", where=here(), fix="Take one by one.")
     top = _list_of(at)
     if top is not None and top.arg is node:
         return builder().add(g.Part(top, "values", here()))  # at hand already

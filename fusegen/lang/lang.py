@@ -127,3 +127,15 @@ from fusegen.lang.reductions import (
 from fusegen.lang.reductions import (
     var as var,
 )
+from fusegen.lang.vectors import (
+    dot as dot,
+)
+from fusegen.lang.vectors import (
+    inner as inner,
+)
+from fusegen.lang.vectors import (
+    row as row,
+)
+from fusegen.lang.vectors import (
+    sqdist as sqdist,
+)

@@ -17,6 +17,7 @@ from fusegen.lang.columns import element_node, whole
 from fusegen.lang.elementwise import cast, exp, isinf, log, where
 from fusegen.lang.lines import here
 from fusegen.lang.value import Operand, Value, apply, builder, counted, lift
+from fusegen.lang.vectors import no_vector
 from fusegen.lang.words import TopK, word
 
 
@@ -24,6 +25,8 @@ def _reduce(fold: g.Fold, x: Operand) -> Value:
     node = lift(x)
     if fold in (g.Fold.SUM, g.Fold.MEAN):
         node = counted(node)
+    if fold in (g.Fold.ARGMAX, g.Fold.ARGMIN):
+        no_vector(fold.value, node, "Make numbers of them: fg.inner, fg.dot, fg.sqdist.")
     if fold in (g.Fold.ARGMAX, g.Fold.ARGMIN) and g.extent(node) is g.Extent.LIST:
         raise TraceError(
             f"{fold.value} of a top-K list", where=here(),
@@ -137,6 +140,7 @@ def topk(
     """
     if not isinstance(largest, bool):
         raise TraceError(f"topk's largest must be True or False, got {largest!r}", where=here())
+    no_vector("topk", lift(x), "Make numbers of them: fg.inner, fg.dot, fg.sqdist.")
     top = g.TopK(element_node("topk", x), whole("topk's k", k), here(), largest)
     node = builder().add(top).node
     assert isinstance(node, g.TopK)

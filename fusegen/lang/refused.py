@@ -75,7 +75,7 @@ class Refusals:
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _whole
 
     def _product(self, *_: object) -> NoReturn:
-        refuse("a pipeline value has no @", "A text works on one row.", instead("dot"))
+        refuse("a pipeline value has no @", "A text works on one row.", instead("matmul"))
 
     __matmul__ = __rmatmul__ = _product
 

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from fusegen.ir import graph as g
-from fusegen.ir.conditions import is_column
 from fusegen.ir.errors import TraceError
 from fusegen.ir.literals import plain
 from fusegen.ir.loc import Loc
@@ -22,6 +21,7 @@ from fusegen.ir.nesting import alike
 from fusegen.ir.varying import Book, Number, names_in, raw
 from fusegen.lang.annotations import axis_of
 from fusegen.lang.captured import watches_of
+from fusegen.lang.checked import check_text
 from fusegen.lang.lines import here, written_at
 from fusegen.lang.owners import users
 from fusegen.lang.signature import constants_key
@@ -144,7 +144,7 @@ def trace(pipeline: Traceable, present: frozenset[str], constants: dict[str, Any
         captured=build.watches + watches_of([fn, *build.functions], build.ran),
         allow_cancellation=pipeline.allow_cancellation, like=pipeline.like,
     )
-    _verify(graph)
+    check_text(graph)
     return graph
 
 
@@ -260,6 +260,8 @@ def _described(node: g.Node, names: dict[g.Node, str]) -> str:
         case g.Reduce(fold=fold, arg=arg):
             inner = arg.op if isinstance(arg, g.Map) else names.get(arg, "")
             return f"{fold.value}_{inner}" if re.fullmatch(r"[a-z]\w{0,7}", inner) else fold.value
+        case g.Inner(arg=g.Map(op="mul", args=(a, b))):
+            return "dot" if a is not b else "sqdist" if isinstance(a, g.Map) else "norm2"
         case g.TopK():
             return "top"
         case g.Part(field=field_name):
@@ -272,23 +274,3 @@ def _described(node: g.Node, names: dict[g.Node, str]) -> str:
             return op
         case _:
             return type(node).__name__.lower()
-
-
-def _verify(graph: g.Graph) -> None:
-    if not any(i.axis is g.Axis.ELEMENT for i in graph.inputs):
-        raise TraceError(
-            "the pipeline has no element input", where=graph.loc,
-            fix="At least one parameter must be an array of rows (no annotation).",
-        )
-    roots = set(graph.outputs)
-    for node in graph.nodes:
-        # A column number fits the type it was given: no rounding could fail to happen.
-        if isinstance(node, g.Cast) and node not in roots and not is_column(node) and (
-            node.dtype.name not in ("float32", "float64", "int64", "bool")
-        ):
-            raise TraceError(
-                f"cast to {node.dtype} in the middle of a pipeline", where=node.loc,
-                why="Kernels compute in float32/float64, int64 and bool; narrower types exist "
-                "only in memory, so this rounding would silently not happen.",
-                fix="Cast the result that you return.",
-            )

@@ -93,6 +93,15 @@ class PerRow(Value):
     """Annotates an input with one value per row."""
 
 
+class RowVector(Value):
+    """Annotates an input of shape (…rows, d): a vector of d numbers for each row."""
+
+
+class ColumnVector(Value):
+    """Annotates an input of shape (…, n_cols, d): a vector of d numbers for each column. Leading
+    axes broadcast against those of the rows but the last."""
+
+
 Operand = Value | int | float | bool
 
 

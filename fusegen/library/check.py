@@ -108,7 +108,8 @@ def check(
     inputs = tuple(pipeline.signature.optional)
     work = pipeline.work(form="online", dtype=dtype or "float64", inputs=inputs, **constants)
     own_sweep = {e.name for e in work.derivation if isinstance(e, Refused)}
-    derivation = with_repairs(work.graph, derive(work.graph), work.dtypes, but=own_sweep)
+    text, types = work.typed.scalars.graph, work.typed.types
+    derivation = with_repairs(text, derive(text), types, but=own_sweep)
     failed = [o for o in derivation.obligations if o.status == "not proved"]
     if failed:
         raise LawViolation(f"{pipeline.name}: {failed[0].name} is not proved",
@@ -137,19 +138,17 @@ def reducing(monoid: OwnMonoid) -> Pipeline:
 
 def lowered(work: Work, derivation: Derivation) -> Kernel:
     """The kernel of a derivation, whatever the work knows already."""
-    return online_kernel(work.graph, derivation, work.dtypes)
+    return online_kernel(work.typed.scalars.graph, derivation, work.typed.types)
 
 
 def attempt(work: Work, derivation: Derivation, kernel: Kernel, seed: int) -> Report:
     """Try to break a kernel. Raises LawViolation."""
-    rng = np.random.default_rng(seed)
-    counts = try_laws(work.graph, kernel, derivation, work.dtypes, rng)
-    special_rows, special_merges = try_specials(
-        work.graph, kernel, derivation, work.dtypes, rng
-    )
+    rng, text, types = np.random.default_rng(seed), work.typed.scalars.graph, work.typed.types
+    counts = try_laws(text, kernel, derivation, types, rng)
+    special_rows, special_merges = try_specials(text, kernel, derivation, types, rng)
     return Report(
         pipeline=work.graph.name, derivation=derivation, laws=tuple(counts.tried.items()),
         tolerance=ROUGH if counts.rough else TOLERANCE, rows=counts.rows, merges=counts.merges,
         special_rows=special_rows, special_merges=special_merges, order_merges=try_orders(kernel),
-        float_rows=try_trees(work.graph, derivation, work.dtypes),
+        float_rows=try_trees(text, derivation, types),
     )

@@ -28,6 +28,7 @@ from fusegen.lang.signature import check_names, constants_key
 from fusegen.lang.trace import inline, leaves, unique_names
 from fusegen.lang.value import PerRow, Value, builder, lift
 from fusegen.library.grad_columns import ColumnGradient
+from fusegen.pipeline.numbers_only import check_numbers
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.traces import MOST
 from fusegen.rewrite.adjoint.reverse import Reverse
@@ -183,6 +184,7 @@ def grad(
     if not isinstance(pipeline, Pipeline):
         raise ArgumentError(f"grad takes a pipeline, got {type(pipeline).__name__}",
                             fix="Decorate the function with @fg.pipeline.")
+    check_numbers(pipeline, "gradient")
     bound = pipeline.signature.bind_constants(constants)
     asked = wrt if wrt is None or isinstance(wrt, str) else check_names("wrt", wrt)
     base = pipeline.traces.varied(frozenset(pipeline.signature.arrays), bound)

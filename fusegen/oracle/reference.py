@@ -8,19 +8,18 @@ integers in int64. Special values follow the text under IEEE arithmetic.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType, Kind
 from fusegen.ir.expr import evaluate as evaluate_expr
 from fusegen.ir.kinds import infer_kinds
-from fusegen.ir.ops import OPS, saturate
-
-Array = NDArray[Any]
+from fusegen.ir.ops import OPS
+from fusegen.oracle.rows import REDUCTIONS, Array, cast, least_columns, take, top_columns, widened
+from fusegen.oracle.vectors import Vectors
 
 
 def evaluate(
@@ -29,13 +28,16 @@ def evaluate(
     dtypes: Mapping[str, DType],
     n_cols: int,
     float_dtype: type[np.floating[Any]] = np.float64,
+    numbers: Array | None = None,
 ) -> tuple[Array, ...]:
     """The graph's outputs over a block of rows, one per `graph.outputs`, in compute types.
 
     inputs: by parameter name, shaped (rows, cols) for elements, (1, cols) per column, (rows, 1)
-    per row. Results broadcast against (rows, cols), (rows, 1) or (rows, K).
+    per row, (rows, d) and (cols, d) for vectors. numbers: those of the rows, (rows, 1), where the
+    text asks for them. Results broadcast against (rows, cols), (rows, 1), (rows, K) or (rows, d).
     """
     run = _Interpreter(graph, inputs, infer_kinds(graph, dtypes), n_cols, float_dtype)
+    run.numbers = numbers
     # Infinities and NaN are legitimate values of the text, not accidents.
     with np.errstate(all="ignore"):
         return tuple(run.value(node) for node in graph.outputs)
@@ -58,7 +60,10 @@ class _Interpreter:
         self, graph: g.Graph, inputs: Mapping[str, Array], kinds: Mapping[g.Node, Kind],
         n_cols: int, float_dtype: type[np.floating[Any]], *, keep: bool = False,
     ) -> None:
-        self.keep = keep  # every value, not only those that something still needs
+        vectors = any(i.axis in g.VECTORS for i in graph.inputs)  # are looked at again and again
+        self.keep = keep or vectors  # every value, not only those that something still needs
+        self.numbers: Array | None = None  # of the rows
+        self.vectors = Vectors(self.value, self._mapped, self._cast, n_cols)
         self.inputs, self.kinds, self.n_cols = inputs, kinds, n_cols
         self.float = np.dtype(float_dtype)
         self.known: dict[g.Node, Array] = {}
@@ -102,16 +107,16 @@ class _Interpreter:
                 return self._as(self.inputs[name], self.kinds[node])
             case g.Literal(value=value):
                 return self._as(value, self.kinds[node])
-            case g.Length():
-                return np.asarray(self.n_cols, np.int64)
-            case g.Index():
-                return np.arange(self.n_cols, dtype=np.int64)[None, :]
+            case g.Length() | g.Index() | g.RowNumber():
+                return self._number(node)
+            case _ if g.is_vector(node) or isinstance(node, g.Inner):
+                return self._as(self.vectors.value(node), self.kinds[node])
             case g.Map():
-                return self._map(node)
-            case g.Cast(dtype=dtype, arg=arg):
-                return cast(self.known[arg], dtype, self.float)
+                return self._mapped(node, [self.known[a] for a in node.args])
+            case g.Cast(arg=arg):
+                return self._cast(node, self.known[arg])
             case g.Reduce(fold=fold, arg=arg):
-                return _REDUCTIONS[fold](self._reducible(arg))
+                return REDUCTIONS[fold](self._reducible(arg))
             case g.TopK(arg=arg, k=k, largest=largest):
                 best = top_columns if largest else least_columns
                 return best(self._reducible(arg), k)
@@ -127,8 +132,22 @@ class _Interpreter:
                 return np.empty(0)  # a state is read field by field
             case g.Field(own=own, name=name):
                 return self.states[own][name]
+            case g.Inner():
+                raise AssertionError(node)  # see above
             case _:
                 assert_never(node)
+
+    def _number(self, node: g.Length | g.Index | g.RowNumber) -> Array:
+        match node:
+            case g.Length():
+                return np.asarray(self.n_cols, np.int64)
+            case g.Index():
+                return np.arange(self.n_cols, dtype=np.int64)[None, :]
+            case g.RowNumber():
+                return np.asarray(0 if self.numbers is None else self.numbers, np.int64)
+
+    def _cast(self, node: g.Cast, array: Array) -> Array:
+        return cast(array, node.dtype, self.float)
 
     def _own(self, node: g.Own) -> Mapping[str, Array]:
         """identity ⊕ lift(x₀) ⊕ lift(x₁) ⊕ …, from left to right, for all rows at once."""
@@ -146,13 +165,11 @@ class _Interpreter:
     def _reducible(self, node: g.Node) -> Array:
         """An operand of a reduction with its last axis at full length."""
         array = self.known[node]
-        if g.extent(node) is g.Extent.ELEMENT and array.shape[-1] != self.n_cols:
-            return np.broadcast_to(array, (array.shape[0], self.n_cols))
-        return array
+        return widened(array, self.n_cols) if g.extent(node) is g.Extent.ELEMENT else array
 
-    def _map(self, node: g.Map) -> Array:
+    def _mapped(self, node: g.Map, args: list[Array]) -> Array:
+        """The operation over the values of its operands."""
         op = OPS[node.op]
-        args = [self.known[a] for a in node.args]
         if node.op == "pow" and isinstance(node.args[1], g.Literal) and node.args[1].value == 2:
             return np.square(self._as(args[0], self.kinds[node]))
         wanted = _operand_kind(node, self.kinds)
@@ -178,71 +195,3 @@ def _operand_kind(node: g.Map, kinds: Mapping[g.Node, Kind]) -> Kind | None:
             return "float" if any(kinds[a] == "float" for a in node.args) else "int"
         case "logic" | "to_float" | "to_int" | "to_bool":
             return None
-
-
-def cast(value: Array, dtype: DType, float_dtype: np.dtype[Any]) -> Array:
-    """fg.cast: floats round to the type, integers saturate; the result is kept in compute types."""
-    if dtype.kind == "float":
-        wide = value.astype(float_dtype)
-        return wide.astype(dtype.numpy).astype(float_dtype) if dtype.itemsize < 4 else wide
-    if dtype.kind == "bool":
-        return np.not_equal(value, 0)
-    if value.dtype.kind == "b":
-        return value.astype(np.int64)
-    return np.asarray(saturate(value, dtype.numpy)).astype(np.int64)
-
-
-def _argmin(x: Array) -> Array:
-    return np.asarray(np.argmin(x, axis=1, keepdims=True), np.int64)
-
-
-def _argmax(x: Array) -> Array:
-    # NumPy takes the first NaN if there is one, else the first of the greatest: our order.
-    return np.asarray(np.argmax(x, axis=1, keepdims=True), np.int64)
-
-
-_REDUCTIONS: dict[g.Fold, Callable[[Array], Array]] = {
-    g.Fold.MAX: lambda x: np.max(x, axis=1, keepdims=True),
-    g.Fold.MIN: lambda x: np.min(x, axis=1, keepdims=True),
-    g.Fold.SUM: lambda x: np.sum(x, axis=1, keepdims=True),
-    g.Fold.PROD: lambda x: np.prod(x, axis=1, keepdims=True),
-    g.Fold.MEAN: lambda x: np.sum(x, axis=1, keepdims=True) / x.shape[1],
-    g.Fold.ARGMAX: _argmax,
-    g.Fold.ARGMIN: _argmin,
-}
-
-
-def top_columns(x: Array, k: int) -> Array:
-    """Columns of the K greatest of each row, best first: NaN greatest, ties to low columns."""
-    rows = x.shape[0]
-    nan = np.isnan(x) if x.dtype.kind == "f" else np.zeros(x.shape, np.bool_)
-    # NumPy sorts NaN last, which is where the greatest stand.
-    kth = np.partition(x, x.shape[1] - k, axis=1)[:, -k][:, None]
-    bound_is_nan = np.isnan(kth) if x.dtype.kind == "f" else np.zeros(kth.shape, np.bool_)
-    better = np.where(bound_is_nan, False, (x > kth) | nan)
-    equal = np.where(bound_is_nan, nan, x == kth)
-    wanted = k - better.sum(axis=1, keepdims=True)
-    chosen = better | (equal & (np.cumsum(equal, axis=1) <= wanted))
-    columns = np.nonzero(chosen)[1].reshape(rows, k)
-    values = np.take_along_axis(x, columns, axis=1)
-    # Stable: equal values stay in column order. ~v and −v reverse the order of int and float.
-    falling = -values if x.dtype.kind == "f" else ~values
-    first = np.where(np.take_along_axis(nan, columns, axis=1), 0, 1)
-    order = np.lexsort((falling, first), axis=1)
-    return np.take_along_axis(columns, order, axis=1).astype(np.int64)
-
-
-def least_columns(x: Array, k: int) -> Array:
-    """Columns of the K least of each row, least first: NaN greatest, ties to low columns."""
-    # NumPy sorts NaN last, which is where the greatest stand.
-    return np.argsort(x, axis=1, kind="stable")[:, :k].astype(np.int64)
-
-
-def take(x: Array, columns: Array) -> Array:
-    """x at these columns; NaN where there is no such column."""
-    n_cols, columns = x.shape[1], np.atleast_2d(columns)  # one number: the same of every row
-    rows = np.broadcast_shapes((x.shape[0], 1), (columns.shape[0], 1))[0]
-    at = np.broadcast_to(columns, (rows, columns.shape[1]))
-    inside = (at >= 0) & (at < n_cols)
-    found = np.take_along_axis(np.broadcast_to(x, (rows, n_cols)), np.where(inside, at, 0), axis=1)
-    return np.where(inside, found, np.nan).astype(x.dtype)

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from fusegen.backend.host.readers import torch_watcher
+from fusegen.pipeline.numbers_only import check_numbers
 from fusegen.pipeline.remembered import MISS
 
 KERNEL: ContextVar[bool] = ContextVar("kernel", default=False)  # torch has seen it: only compute
@@ -38,6 +39,9 @@ class Helper(Protocol):
               ) -> tuple[str, Entry]:
         """(name, function) that torch.compile reads in place of calls like this one; arrays that
         are there are ARRAY, numbers that may vary NUMBER."""
+
+
+_DETACHED = "Call it outside, on tensors that are detached."
 
 
 class _Entries:
@@ -84,6 +88,7 @@ def served(
     if tensors and compiling is _is_compiling:
         _ask_torch()
     if tensors and (torch_watcher()() or any(_is_special(torch, t) for t in tensors)):
+        check_numbers(pipeline, "gradient, transform or traced call", _DETACHED)
         return _find[0]().call(pipeline, arrays, named, out, rest)
     return MISS
 
@@ -128,6 +133,7 @@ class Calls:
         told: which of the arrays are there; names; a value for each name.
         """
         arrays, rest = told[:n_arrays], told[n_arrays:]
+        check_numbers(self, "traced call", _DETACHED)
         names, values = rest[: len(rest) // 2], rest[len(rest) // 2 :]
         given = [ARRAY if there else None for there in arrays]
         key, entry = _find[0]().entry(self, given, dict(zip(names, values, strict=True)))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fusegen.backend.arrays.adopt import adopt, adopt_all, one_memory
 from fusegen.backend.arrays.columns import check_columns
 from fusegen.backend.arrays.rows import Axes, Rows, rows_of
+from fusegen.backend.arrays.vectors import length_of, types_of
 from fusegen.backend.backend import Target
 from fusegen.backend.memory import Adopted, Shape
 from fusegen.backend.registry import HERE, backend_at, backend_of, target_named
@@ -65,7 +66,8 @@ class Compiled(Served):
         axis, keepdims = rest
         present = self.signature.bind_arrays(arrays, named)
         adopted = adopt_all(present)
-        found, dtypes = {n: a.dtype for n, a in adopted.items()}, self._variants.typed.dtypes
+        dtypes = self._variants.typed.dtypes
+        found = types_of(adopted, [n for n, d in dtypes.items() if d.length])
         if found != dict(dtypes):
             wanted = ", ".join(f"{n} {d}" for n, d in dtypes.items())
             shown = ", ".join(f"{n} {d}" for n, d in found.items())
@@ -134,6 +136,10 @@ class Source(Protocol):
 
     signature: Signature
 
+    @property
+    def vectors(self) -> Collection[str]:
+        """Inputs that hold vectors."""
+
     def of_types(
         self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices
     ) -> Variants: ...
@@ -146,7 +152,7 @@ def compiled_for(
     """See `Pipeline.compile`. present: arrays and `Spec`s; options: what is to be asked again where
     it is unpickled."""
     there = {n: adopt(n, a) for n, a in present.items() if not isinstance(a, Spec)}
-    shapes, dtypes = _asked_for(present, there)
+    shapes, dtypes = _asked_for(present, there, pipeline.vectors)
     if choices.target is None:
         choices = replace(choices, target=_target_of(there))
     variants = pipeline.of_types(dtypes, constants, choices)
@@ -163,12 +169,13 @@ def compiled_for(
 
 
 def _asked_for(
-    present: Mapping[str, Any], there: Mapping[str, Adopted]
+    present: Mapping[str, Any], there: Mapping[str, Adopted], vectors: Collection[str]
 ) -> tuple[dict[str, Shape], dict[str, DType]]:
     """Shapes and types by name: of the arrays that are there, and as `Spec`s say of the others."""
     shapes = {n: tuple(there[n].array.shape if n in there else a.shape) for n, a in present.items()}
     dtypes = {n: there[n].dtype if n in there else dtype_of(a.dtype) for n, a in present.items()}
-    return shapes, dtypes
+    return shapes, {n: d.vector(length_of(n, shapes[n])) if n in vectors else d
+                    for n, d in dtypes.items()}
 
 
 def checked(work: Work) -> Work:

@@ -10,6 +10,7 @@ from typing import Any
 from fusegen.backend.registry import HERE
 from fusegen.lang.blame import blames
 from fusegen.lang.signature import check_path
+from fusegen.pipeline.numbers_only import check_numbers
 
 
 class Exports:
@@ -33,6 +34,7 @@ class Exports:
         """
         from fusegen.pipeline.export import export
 
+        check_numbers(self, "library")
         return export(self, check_path("folder", folder), targets=targets, dtypes=dtypes,
                       row_lengths=row_lengths, form=form, inputs=inputs,
                       side_by_side=side_by_side, constants=constants)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from fusegen.backend.arrays.adopt import adopt_all, one_memory
 from fusegen.backend.arrays.columns import check_columns
 from fusegen.backend.arrays.rows import Axes, plain_axis
+from fusegen.backend.arrays.vectors import types_of
 from fusegen.backend.problem import Problem
 from fusegen.backend.registry import HERE, target_named
 from fusegen.compile.passes import Work
@@ -18,8 +20,10 @@ from fusegen.ir.errors import ArgumentError, FusegenError
 from fusegen.ir.forms import check_form, check_role
 from fusegen.ir.kinds import DTypes, assumed_dtypes
 from fusegen.ir.nearest import nearest
-from fusegen.ir.shared import Recent
+from fusegen.ir.shared import Recent, lazy
+from fusegen.ir.sorts import VECTORS
 from fusegen.lang import signature as sg
+from fusegen.lang.annotations import axis_of
 from fusegen.lang.blame import blamed, blames
 from fusegen.lang.callables import Held, function_of
 from fusegen.lang.signature import Signature, signature_of
@@ -57,6 +61,13 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports):
         self.signature: Signature = signature_of(fn)
         self.traces = Traces(self, self.signature.arrays, self.signature.fixed)
         self.derived: Recent[Any, Any] = Recent(MOST)  # made of this one: its gradients
+
+    @lazy
+    def vectors(self) -> frozenset[str]:
+        """Inputs that hold vectors."""
+        parameters = inspect.signature(self.fn).parameters
+        return frozenset(n for n in self.signature.arrays
+                         if axis_of(self.fn, n, parameters[n].annotation) in VECTORS)
 
     def __repr__(self) -> str:
         s = self.signature
@@ -127,7 +138,7 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports):
         adopted = adopt_all(present)
         one_memory(adopted, device)
         chosen = choices if choices is not None else Choices(form=check_form(form))
-        dtypes = {n: a.dtype for n, a in adopted.items()}
+        dtypes = types_of(adopted, self.vectors)
         variants = self.of_types(dtypes, constants, chosen)
         return prepare(variants, adopted, constants, axis, out, sg.check_flag("keepdims", keepdims))
 

@@ -30,6 +30,7 @@ from fusegen.ir.nesting import nest
 from fusegen.ir.state_layout import StateLayout
 from fusegen.lang.blame import blames
 from fusegen.lang.signature import Signature, constants_key
+from fusegen.pipeline.numbers_only import check_numbers
 from fusegen.pipeline.variants import Choices, Key, Variants
 
 
@@ -69,6 +70,7 @@ def states_of(
     pipeline: Pipeline, present: Mapping[str, Any], constants: dict[str, Any], at: int
 ) -> States:
     """States of the rows of a piece whose first column is number `at`."""
+    check_numbers(pipeline, "state")
     adopted = adopt_all(present)
     one_memory(adopted)
     dtypes = {n: a.dtype for n, a in adopted.items()}

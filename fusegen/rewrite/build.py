@@ -58,7 +58,7 @@ def name_of(node: g.Node) -> str | None:
 def rebuilt(node: g.Node, new: Callable[[g.Node], g.Node]) -> g.Node:
     """The node over new operands; the node itself where they are the old ones."""
     match node:
-        case g.Input() | g.Literal() | g.Length() | g.Index():
+        case g.Input() | g.Literal() | g.Length() | g.Index() | g.RowNumber():
             made: g.Node = node
         case g.Map(args=args):
             made = dataclasses.replace(node, args=tuple(new(a) for a in args))
@@ -68,7 +68,7 @@ def rebuilt(node: g.Node, new: Callable[[g.Node], g.Node]) -> g.Node:
             state = new(own)
             assert isinstance(state, g.Own)
             made = dataclasses.replace(node, own=state)
-        case g.Cast(arg=arg) | g.Reduce(arg=arg) | g.TopK(arg=arg):
+        case g.Cast(arg=arg) | g.Reduce(arg=arg) | g.Inner(arg=arg) | g.TopK(arg=arg):
             made = dataclasses.replace(node, arg=new(arg))
         case g.Part(top=top):
             fresh = new(top)

@@ -24,8 +24,10 @@ from fusegen.backend.arrays.strips import side_by_side, whole_vectors
 from fusegen.backend.memory import Adopted, Memory
 from fusegen.backend.words import address
 from fusegen.ir import graph as g
+from fusegen.ir.dtypes import INT64
 from fusegen.ir.kernel import Param
 from fusegen.ir.nesting import flatten, nest
+from fusegen.ir.vectors import row_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +129,20 @@ def _inputs(
     views = _side_by_side(graph, adopted, rows) if strips else {}
     if views:
         rows = replace(rows, inner=math.prod(rows.lead[rows.axes[0] :]))
+    numbering = row_numbers(graph)
+    numbers = {} if numbering is None else {numbering: _numbers(rows, adopted)}
     arrays = {
         graph.names[i]: shape_alone(adopted[i.name].array, i.axis, rows)
         if i.name in unread and rows.n_rows else as_rows(adopted[i.name].array, i.axis, rows)
         for i in graph.inputs if graph.names[i] not in views}
-    return rows, views | arrays
+    return rows, views | arrays | numbers
+
+
+def _numbers(rows: Rows, adopted: Mapping[str, Adopted]) -> Any:
+    """The rows' numbers, among those of their last axis."""
+    like = next(iter(adopted.values()))
+    found = np.resize(np.arange(rows.lead[-1] if rows.lead else 1), rows.n_rows)
+    return like.memory.from_host(found.astype(np.int64), INT64)
 
 
 def _side_by_side(graph: g.Graph, adopted: Mapping[str, Adopted], rows: Rows) -> dict[str, Any]:

@@ -33,7 +33,8 @@ class Result:
 def result_shape(param: Param, rows: Rows) -> Shape:
     """The user's shape: row values lose the axes, or keep them with 1; lists have K there."""
     if rows.last and not rows.keepdims:  # nearly every call's
-        return rows.lead + {"row": (), "element": rows.cols, "list": (param.k,)}[param.shape]
+        tails = {"row": (), "element": rows.cols, "list": (param.k,), "row_vector": (param.k,)}
+        return rows.lead + tails[param.shape]
     return rows.placed(*_tail(param, rows))
 
 
@@ -44,7 +45,7 @@ def _tail(param: Param, rows: Rows) -> tuple[Shape, tuple[int, ...]]:
 def _kernel_shape(param: Param, rows: Rows) -> Shape:
     if param.shape == "row":
         return (rows.n_rows,)
-    return (rows.n_rows, param.k if param.shape == "list" else rows.n_cols)
+    return (rows.n_rows, rows.n_cols if param.shape == "element" else param.k)
 
 
 def _shaped(written: Any, param: Param, rows: Rows) -> Any:

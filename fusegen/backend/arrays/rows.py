@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fusegen.backend.arrays.spans import VECTOR
+from fusegen.backend.arrays.vectors import of_columns, of_rows, rows_and_columns
 from fusegen.backend.memory import Shape
 from fusegen.backend.words import address
 from fusegen.ir import graph as g
@@ -85,15 +86,11 @@ def rows_of(
 ) -> Rows:
     """Rows and columns that the inputs' shapes agree on; a piece of a row may have no column.
     Raises ShapeError."""
-    elements = [i.name for i in inputs if i.axis is g.Axis.ELEMENT]
-    for name in elements:
-        if not shapes[name]:
-            raise ShapeError(f"{name} has no axes", why="A row needs at least one axis.",
-                             fix=f"{name}.reshape(1) is a row of one column.")
-    whole = shapes[elements[0]]
+    spans = [_span(i, shapes[i.name]) for i in inputs if i.axis in _SPANNING]
+    whole = spans[0]
     try:
-        if any(shapes[n] != whole for n in elements):
-            whole = np.broadcast_shapes(*(shapes[n] for n in elements))
+        if any(span != whole for span in spans):
+            whole = np.broadcast_shapes(*spans)
     except ValueError:
         raise ShapeError(
             "the element inputs do not broadcast against one another", why=_shown(shapes),
@@ -101,6 +98,9 @@ def rows_of(
             "same for every row.",
         ) from None
     axes = _axes(plain_axis(axis), len(whole), shapes)
+    if axes != (len(whole) - 1,) and any(i.axis in g.VECTORS for i in inputs):
+        raise ShapeError(f"axis {axis} of rows made of vectors", why="Their columns are the last.",
+                         fix="Leave axis out.")
     lead = tuple([n for i, n in enumerate(whole) if i not in axes])
     cols = tuple([whole[i] for i in axes])
     if 0 in cols and not piece:
@@ -111,6 +111,19 @@ def rows_of(
     for i in inputs:
         _check_side_input(i, shapes[i.name], rows)
     return rows
+
+
+_SPANNING = (g.Axis.ELEMENT, *g.VECTORS)  # inputs that say what the rows and columns are
+
+
+def _span(node: g.Input, shape: Shape) -> Shape:
+    """The axes of rows and columns that the input has. Raises ShapeError."""
+    if node.axis in g.VECTORS:
+        return rows_and_columns(node, shape)
+    if not shape:
+        raise ShapeError(f"{node.name} has no axes", why="A row needs at least one axis.",
+                         fix=f"{node.name}.reshape(1) is a row of one column.")
+    return shape
 
 
 def _shown(shapes: Mapping[str, Shape]) -> str:
@@ -135,7 +148,7 @@ def _axes(axis: Axes, ndim: int, shapes: Mapping[str, Shape]) -> tuple[int, ...]
 
 def _check_side_input(node: g.Input, shape: Shape, rows: Rows) -> None:
     match node.axis:
-        case g.Axis.ELEMENT:
+        case g.Axis.ELEMENT | g.Axis.ROW_VECTOR | g.Axis.COLUMN_VECTOR:
             return
         case g.Axis.PER_COLUMN:
             if shape not in ((rows.n_cols,), rows.cols):
@@ -168,6 +181,8 @@ def tail_of(rows: Rows, kind: str, k: int) -> tuple[Shape, tuple[int, ...]]:
     match kind:
         case "element":
             return rows.cols, rows.axes
+        case "row_vector":
+            return (*ones, k), rows.axes
         case "list" if rows.keepdims:
             return (*ones[1:], k), rows.axes
         case "list":
@@ -179,6 +194,10 @@ def tail_of(rows: Rows, kind: str, k: int) -> tuple[Shape, tuple[int, ...]]:
 def as_rows(array: Any, axis: g.Axis, rows: Rows) -> Any:
     """The array as a kernel reads it; a view of the same memory wherever strides allow."""
     match axis:
+        case g.Axis.ROW_VECTOR:
+            return of_rows(array, rows.lead)
+        case g.Axis.COLUMN_VECTOR:
+            return of_columns(array, rows.lead)
         case g.Axis.PER_COLUMN:
             # Aligned rows read it in whole vectors, so it must be aligned as they are.
             return _packed(array if array.ndim == 1 else array.reshape(rows.n_cols), VECTOR)

@@ -12,6 +12,7 @@ from typing import Any
 
 from fusegen.backend.backend import Progress
 from fusegen.backend.cpu.loaded import Library
+from fusegen.backend.cpu.schedule import TILE_ROWS
 from fusegen.backend.cpu.table import aligned
 from fusegen.backend.host.chunks import PIECE_COLUMNS
 from fusegen.backend.host.threads import share
@@ -36,6 +37,7 @@ class Launch:
             return 0 if function is None else int(function())
 
         self.numbered = FIRST_COLUMN.name in names_in(kernel)  # is that number in the struct?
+        self._tile = TILE_ROWS if kernel.has_vectors else 1  # rows that are best together
         self.rows = entry("rows", pointer, number, number, pointer)
         self.begin = entry("begin", pointer, number, pointer) if kernel.prelude else None
         self.known_bytes = size("known_bytes")
@@ -88,6 +90,7 @@ class Launch:
         """A thread owns the rows of a block."""
         least = -(-_BLOCK_ELEMENTS // max(1, n_cols))
         block = max(least, -(-n_rows // (team * _BLOCKS_PER_THREAD)))
+        block = -(-block // self._tile) * self._tile
         blocks = -(-n_rows // block)
 
         size = self.scratch_bytes(n_cols)

@@ -40,6 +40,14 @@ LIST_AHEAD_COLUMNS = 4096
 """The same where long lists are kept, which take their time between two chunks."""
 
 
+BLOCK_ROWS = 192
+"""Of rows over vectors, as many are folded at a time: the vectors of a chunk of their columns are
+brought into order once for all."""
+
+TILE_ROWS = 24
+"""Of these, those whose elements of a chunk are made at a time: they stay in a core's caches."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuSchedule:
     """How a program runs on a CPU."""
@@ -89,6 +97,8 @@ def select_cpu(
     if chunk is None:
         monoids = [sweep.monoid for kernel in program.kernels for sweep in kernel.sweeps]
         chunk = CHUNK_BYTES // program.kernels[0].compute.itemsize
-        if target.vector_bytes == 64 and not any(monoid.lists for monoid in monoids):
+        vectors = any(kernel.has_vectors for kernel in program.kernels)
+        lists = any(monoid.lists for monoid in monoids)
+        if target.vector_bytes == 64 and not (vectors or lists):
             chunk = CHUNK_VECTORS * lanes
     return CpuSchedule(target=target, lanes=lanes, chunk=chunk)

@@ -33,7 +33,14 @@ def words_of(
         if param.shape == "scalar":
             continue
         _check(param, array, n_rows, n_cols)
-        if param.shape in ("element", "row"):
+        if param.shape == "column_vector":
+            batches = len(array)
+            found += [array.strides[1] // array.itemsize if n_cols > 1 else 0,
+                      array.strides[0] // array.itemsize if batches > 1 else 0,
+                      n_rows // max(1, batches)]
+        if param.shape in ("element", "row") or (
+            param.shape == "row_vector" and not param.output
+        ):
             found.append(array.strides[0] // array.itemsize if n_rows > 1 else 0)
         if param.shape == "states":
             found += array.strides[:2]
@@ -51,7 +58,8 @@ def _check(param: Param, array: Array, n_rows: int, n_cols: int) -> None:
     """The face of the package has looked at the user's arrays: here only our own slips show."""
     shapes = {
         "element": (n_rows, n_cols), "per_column": (n_cols,), "row": (n_rows,),
-        "list": (n_rows, param.k), "states": (n_cols, n_rows, param.k),
+        "list": (n_rows, param.k), "row_vector": (n_rows, param.k),
+        "column_vector": (len(array), n_cols, param.k), "states": (n_cols, n_rows, param.k),
     }
     few = param.shape == "row" or array.size == 0 or array.shape[-1] < 2
     dense = few or array.strides[-1] == array.itemsize
@@ -70,7 +78,8 @@ def _check(param: Param, array: Array, n_rows: int, n_cols: int) -> None:
 
 
 def workspace(param: Param, n_rows: int, n_cols: int) -> Array:
-    shape = (n_rows, n_cols) if param.shape == "element" else (n_rows,)
+    shape = {"element": (n_rows, n_cols), "row_vector": (n_rows, param.k)}.get(
+        param.shape, (n_rows,))
     return np.empty(shape, param.dtype.numpy)
 
 

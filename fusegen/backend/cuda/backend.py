@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fusegen.backend.backend import Executable, Job
 from fusegen.backend.cuda.memory import GPU, GpuMemory
 from fusegen.backend.emit.source import Source
+from fusegen.backend.emit.widths import check_widths
 from fusegen.backend.exported import Part, Place, Text, Wish
 from fusegen.backend.findings import Finding, version_of
 from fusegen.backend.problem import Problem
@@ -67,6 +68,7 @@ class CudaBackend:
     ) -> CudaSchedule:
         from fusegen.backend.cuda.schedule.select import select_cuda
 
+        check_widths(program, "CUDA kernels")
         return select_cuda(program, problem, target, chunk)
 
     def candidates(

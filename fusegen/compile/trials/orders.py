@@ -17,8 +17,8 @@ from fusegen.ir.errors import LawViolation
 from fusegen.ir.expr import Var
 from fusegen.ir.kernel import FromMemory, Kernel, Sweep
 from fusegen.ir.monoid import Best, KBest, Monoid
-from fusegen.oracle.reference import top_columns
 from fusegen.oracle.replay import Folder, State
+from fusegen.oracle.rows import top_columns
 
 MAX_K, MAX_COLUMNS = 3, 5
 _ALPHABETS = ((0.0, 1.0, np.nan), (-np.inf, 0.0, 1.0))

@@ -9,6 +9,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from fusegen.ir import graph as g
+from fusegen.ir.errors import InternalError
 from fusegen.ir.expr import Arithmetic, evaluate
 from fusegen.oracle.replay import rank
 
@@ -78,6 +79,8 @@ def _value(
         case g.Take(arg=arg, index=index):
             elements = _elements(arg, known, n_cols)
             return each(lambda c: elements[int(c)] if 0 <= c < n_cols else np.nan, [known[index]])
+        case g.Inner() | g.RowNumber():
+            raise InternalError("the trials' texts have inputs in the place of what vectors make")
         case g.Own():
             return _own(node, [_elements(a, known, n_cols) for a in node.args], arithmetic)
         case g.Field(own=own, name=name):

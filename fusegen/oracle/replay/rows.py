@@ -16,9 +16,9 @@ from fusegen.ir.kernel import Entries, Gather, Kernel
 from fusegen.ir.monoid import Best, KBest
 from fusegen.ir.ops import OPS
 from fusegen.ir.shared import lazy
-from fusegen.oracle.reference import top_columns
 from fusegen.oracle.replay.row import RowReplay, Split
 from fusegen.oracle.replay.states import Env, Folder, State
+from fusegen.oracle.rows import top_columns
 
 Array = np.ndarray[Any, Any]
 

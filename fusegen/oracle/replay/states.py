@@ -10,8 +10,9 @@ from typing import Any, assert_never
 import numpy as np
 
 from fusegen.ir.dtypes import Kind
+from fusegen.ir.errors import InternalError
 from fusegen.ir.expr import FLOATS, Arithmetic, Expr, Var, compiled
-from fusegen.ir.kernel import FromMemory, Source, Sweep
+from fusegen.ir.kernel import FromMemory, FromVectors, Source, Sweep
 from fusegen.ir.monoid import Best, FoldName, KBest, Moving, Own, Pivot
 from fusegen.ir.ops import OPS
 
@@ -108,6 +109,8 @@ class Folder:
         match source:
             case FromMemory(param=param):
                 return self.row[param][..., at]
+            case FromVectors(name=name):
+                raise InternalError(f"{name}: replays are of texts without vectors")
             case _:
                 assert_never(source)
 

@@ -135,7 +135,8 @@ class Reverse:
                 yield arg, _product(terms, tm.one_hot(index))
             case g.Own() | g.Field():
                 _refuse_own(node)
-            case g.Literal() | g.Length() | g.Index() | g.TopK() | g.Part():
+            case (g.Literal() | g.Length() | g.Index() | g.RowNumber() | g.TopK() | g.Part()
+                  | g.Inner()):
                 raise InternalError(f"{attributes(node)} has no adjoint")
             case _:
                 assert_never(node)

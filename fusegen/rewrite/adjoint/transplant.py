@@ -42,7 +42,9 @@ def varying_parameters(graph: g.Graph) -> list[Parameter]:
 
 def _with_operands(node: g.Node, visit: Callable[[g.Node], g.Node]) -> g.Node:
     match node:
-        case g.Literal() | g.Length() | g.Index() | g.Input(axis=g.Axis.SCALAR):
+        case g.Literal() | g.Length() | g.Index() | g.RowNumber():
+            return node
+        case g.Input(axis=g.Axis.SCALAR):
             return node
         case g.Map(args=args):
             return replace(node, args=tuple(visit(a) for a in args))
@@ -52,7 +54,7 @@ def _with_operands(node: g.Node, visit: Callable[[g.Node], g.Node]) -> g.Node:
             state = visit(own)
             assert isinstance(state, g.Own)
             return replace(node, own=state)
-        case g.Cast(arg=arg) | g.Reduce(arg=arg) | g.TopK(arg=arg):
+        case g.Cast(arg=arg) | g.Reduce(arg=arg) | g.Inner(arg=arg) | g.TopK(arg=arg):
             return replace(node, arg=visit(arg))
         case g.Part(top=top):
             moved = visit(top)

@@ -9,7 +9,8 @@ from fusegen.backend.cpu.emit.dialect import CpuDialect
 from fusegen.backend.cpu.emit.kept import Kept, below_pivots
 from fusegen.backend.cpu.emit.memory import store
 from fusegen.backend.cpu.emit.names import fg
-from fusegen.backend.cpu.emit.own import lifted
+from fusegen.backend.cpu.emit.own import own_phase
+from fusegen.backend.cpu.emit.pairs import Weight, vector_sums
 from fusegen.backend.cpu.emit.peaks import Peaks
 from fusegen.backend.cpu.emit.phases import (
     EXTREME,
@@ -24,7 +25,7 @@ from fusegen.backend.cpu.emit.phases import (
     start,
     total,
 )
-from fusegen.backend.cpu.emit.scope import RowScope, element_exprs
+from fusegen.backend.cpu.emit.scope import RowScope, element_exprs, pivot_exprs, sum_exprs
 from fusegen.backend.cpu.emit.sources import printed
 from fusegen.backend.cpu.emit.state import (
     anchor_line,
@@ -40,7 +41,7 @@ from fusegen.backend.emit.folds import folded_into, taken_in
 from fusegen.backend.emit.lines import Line
 from fusegen.ir.expr import Expr, Var, variables
 from fusegen.ir.kernel import COLUMN, Kernel, Sweep, used_in
-from fusegen.ir.monoid import Best, Folded, KBest, Level, Moving, Own
+from fusegen.ir.monoid import Best, Folded, KBest, Level, Moving
 from fusegen.ir.monoid_text import pivots_text
 
 
@@ -53,9 +54,10 @@ class AbsorbPrinter:
     ) -> None:
         self.kernel, self.sweep, self.scope = kernel, sweep, scope
         self.row, self.lanes, self.kept = row, lanes, kept
+        self.vectors = {v.name: v for v in vector_sums(kernel, sweep)}
         self.monoid, self.notes = sweep.monoid, dict(sweep.notes)
         self.ranked: tuple[Best | KBest, ...] = (
-            *self.monoid.best, *(c for c in self.monoid.lists if not gathers(c)))
+            *self.monoid.best, *(c for c in self.monoid.lists if not gathers(c, kernel)))
         self.peaks = Peaks(self.monoid, self.ranked)
 
     def parts(self) -> tuple[Part, ...]:
@@ -64,18 +66,20 @@ class AbsorbPrinter:
         found = [self._fold()]
         for number, level in enumerate(self.monoid.levels):
             found += [self._pivots(number, level), self._sums(number, level)]
-        found += [self._own(c) for c in self.monoid.own]
+        found += [own_phase(c, self._items(c.lifts), self.notes.get(c.name, ""), self.lanes)
+                  for c in self.monoid.own]
         found += [self._select(c) for c in self.ranked]
         found.append(self._stores())
         phases = tuple(p for p in found if p is not None)
-        if self.ranked or not (self.monoid.levels and self.lanes.partly):
+        whole = self.ranked or self.kernel.has_vectors
+        if whole or not (self.monoid.levels and self.lanes.partly):
             values = self._row_values(element_exprs(self.sweep))
             return numbered([Part("absorb", "", values, phases)])
         first = 1 if found[0] is None else 2
-        sums = self._exprs_of_sums()
+        sums = sum_exprs(self.sweep)
         return numbered([
             Part("settle", "the pivots, and the sums so far moved there",
-                 self._row_values(self._exprs_of_pivots()), phases[:first]),
+                 self._row_values(pivot_exprs(self.monoid)), phases[:first]),
             Part("add_up", "sums relative to the pivots",
                  (*self._row_values(sums), *self._settled(sums)), phases[first:]),
         ])
@@ -86,19 +90,6 @@ class AbsorbPrinter:
         every = [*exprs]
         every += [let.expr for let in used_in(self.sweep, every)[1]]
         return tuple(self.scope.locals(every, own))
-
-    def _exprs_of_pivots(self) -> list[Expr]:
-        """What `settle` computes."""
-        found = [f.lift for f in self.monoid.folded]
-        found += [p.value for p in self.monoid.levels[0].pivots]
-        return found + [Var(name) for name in self.monoid.held]
-
-    def _exprs_of_sums(self) -> list[Expr]:
-        """What `add_up` computes."""
-        later = [p.value for level in self.monoid.levels[1:] for p in level.pivots]
-        found = [m.lift for m in self.monoid.moving] + [r.atom for r in self.monoid.relatives]
-        found += [*later, *(s.value for s in self.sweep.element_stores)]
-        return found + [Var(name) for name in self.monoid.held if later]
 
     def _settled(self, exprs: Iterable[Expr]) -> Iterator[Line]:
         """Components that `settle` has brought up to date, as `add_up` calls them."""
@@ -113,22 +104,25 @@ class AbsorbPrinter:
         """What long lists are made of."""
         return tuple(
             Gathered(c.name, (*self._items([c.lift]), self._noted(f"return {held};", c.name)))
-            for c in self.monoid.lists if gathers(c) for held in [self.lanes.text(c.lift)]
+            for c in self.monoid.lists if gathers(c, self.kernel)
+            for held in [self.lanes.text(c.lift)]
         )
 
     # ---- phases ----
 
     def _fold(self) -> Phase | None:
         """Base monoids across the chunk, and the peaks that lists are filtered by."""
-        folded = [f for f in self.monoid.folded if not is_count(f)]
+        folded = [f for f in self.monoid.folded if not (is_count(f) or f.name in self.vectors)]
+        weights = [w for f in self.monoid.folded for w in self._weights(f)]
         own = self.peaks.owns
-        if not self.monoid.folded and not own:
+        if not (folded or own or weights or any(map(is_count, self.monoid.folded))):
             return None
         todo = [*folded, *own]
         turns = self._by_turns([f.lift for f in todo])
         before = [self._first(f, turns) for f in todo]
-        loop = self._items([f.lift for f in todo])
+        loop = self._items([*(f.lift for f in todo), *(w.value for w in weights)])
         loop += [self._noted(self._next(f, turns), f.name) for f in todo]
+        loop += [self._weight(w, self.lanes) for w in weights]
         shared = {f.name for f in folded if f.name in self.peaks.shared}
         after = []
         for f in todo:
@@ -137,9 +131,10 @@ class AbsorbPrinter:
                              f"{across(f, by_turns=turns)};")
         if not self.monoid.pivots:
             after += [taken_in(f, f"state.{f.name}", self._of_chunk(f, shared, turns), fg)
-                      for f in self.monoid.folded]
+                      for f in self.monoid.folded if f.name not in self.vectors]
         return Phase("What each base monoid makes of the chunk.", tuple(before),
-                     loop=tuple(loop) if todo else (), by_turns=turns, after=tuple(after))
+                     loop=tuple(loop) if todo or weights else (), by_turns=turns,
+                     after=tuple(after))
 
     def _by_turns(self, exprs: Sequence[Expr]) -> bool:
         """Do two folds take turns? Where a part of a vector can be the last one's turn."""
@@ -168,11 +163,12 @@ class AbsorbPrinter:
         """The pivots with this chunk in, and the sums so far moved to them."""
         first = number == 0
         shared = self.peaks.shared
-        turns = self._by_turns([f.lift for f in self.monoid.folded if not is_count(f)])
+        held = [f for f in self.monoid.folded if f.name not in self.vectors]
+        turns = self._by_turns([f.lift for f in held if not is_count(f)])
         lines = [
             f"const {self.row.type_of(f.kind)} {f.name} = "
             f"{folded_into(f, f'state.{f.name}', self._of_chunk(f, shared, turns), fg)};"
-            for f in self.monoid.folded if first
+            for f in held if first
         ]
         for p in level.pivots:
             lines.append(str(anchor_line(p, self.row)))
@@ -181,20 +177,22 @@ class AbsorbPrinter:
             moved = f"{fg('rarely')}({moved})"
         lines.append(f"if ({moved})")
         lines.append(f"    rebase(state, {anchors_for(self.monoid, number, 'state')});")
-        lines += [f"state.{f.name} = {f.name};" for f in self.monoid.folded if first]
+        lines += [f"state.{f.name} = {f.name};" for f in held if first]
         if number > 0:
             before = self.monoid.levels[number - 1]
-            lines += [f"state.{m.name} = {m.name};" for m in before.moving]
+            lines += [f"state.{m.name} = {m.name};" for m in before.moving
+                      if m.name not in self.vectors]
         about = pivots_text(level, self.monoid)
         return Phase(f"The new {about}; the sums so far move there.", tuple(lines))
 
     def _sums(self, number: int, level: Level) -> Phase | None:
         """Moving sums of the chunk at the pivots' anchors."""
-        moving = level.moving
-        if not moving:
+        moving = [m for m in level.moving if m.name not in self.vectors]
+        weights = [w for m in level.moving for w in self._weights(m)]
+        if not level.moving:
             return None
         lanes = replace(self.lanes, below=below_pivots(self.monoid))
-        lifts = [m.lift for m in moving]
+        lifts = [*(m.lift for m in moving), *(w.value for w in weights)]
         used = {n for e in lifts for n in variables(e)}
         relatives = [r for r in self.monoid.relatives if r.name in used]
         every = [*lifts, *(r.atom for r in relatives)]
@@ -212,6 +210,7 @@ class AbsorbPrinter:
             term = self._live(lanes.text(lift), zero_of(m.kind, self.row))
             place = lanes_of_fold(m.name, by_turns=turns)
             loop.append(self._noted(f"{place} += {term};", m.name))
+        loop += [self._weight(w, lanes) for w in weights]
         if number + 1 < len(self.monoid.levels):  # later pivots move the sums so far first
             after = [f"const {self.row.type_of(m.kind)} {m.name} = "
                      f"state.{m.name} + {total(m.name, by_turns=turns)};" for m in moving]
@@ -221,28 +220,21 @@ class AbsorbPrinter:
         return Phase(f"Sums relative to {pivots_text(level, self.monoid)}.", tuple(before),
                      loop=tuple(loop), by_turns=turns, after=tuple(after))
 
+    def _weights(self, component: Folded | Moving) -> tuple[Weight, ...]:
+        """What a sum of vectors is made with."""
+        found = self.vectors.get(component.name)
+        return () if found is None else found.weights
+
+    def _weight(self, weight: Weight, lanes: CpuDialect) -> str:
+        """To the tile, whose rows are whole vectors; behind a row's end it is never read."""
+        place = f"row.{weight.name} + (col - row.tile)"
+        value = lanes.text(weight.value)
+        return store(self.kernel.compute, place, value, replace(self.lanes, partly=False))
+
     def _no_sum(self, moving: Moving, turns: bool) -> str:
         kind = self.lanes.type_in(moving.kind)
         zero = zero_of(moving.kind, self.row)
         return start(kind, moving.name, f"{fg('all')}<{kind}>({zero})", by_turns=turns)
-
-    def _own(self, own: Own) -> Phase:
-        """A monoid of the user's own: lane by lane and then over the lanes, or in row order."""
-        item, total = f"{own.name}_item", f"{own.name}_lanes"
-        loop = self._items(own.lifts) + lifted(own, item, self.lanes)
-        loop[-1] = self._noted(loop[-1], own.name)
-        over_lanes = f"for (int64_t lane = 0; lane < {fg('width')}<V>; ++lane)"
-        if own.ordered:
-            joined = f"state.{own.name} = merge(state.{own.name}, {item}.lane(lane));"
-            return Phase(f"{own.name}: one element after the other, as the row has them.",
-                         loop=(*loop, over_lanes, f"    {joined}"))
-        joined = f"state.{own.name} = merge(state.{own.name}, {total}.lane(lane));"
-        return Phase(
-            f"{own.name}: every lane by itself, then the lanes.",
-            before=(f"auto {total} = {own.type}<V>::identity();",),
-            loop=(*loop, f"{total} = merge({total}, {item});"),
-            after=(over_lanes, f"    {joined}"),
-        )
 
     def _select(self, best: Best | KBest) -> Phase:
         """Candidates for a list or a leader; most chunks hold none."""

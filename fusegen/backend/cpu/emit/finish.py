@@ -9,6 +9,7 @@ from typing import assert_never
 from fusegen.backend.cpu.emit.dialect import KNOWN, ROW, CpuDialect
 from fusegen.backend.cpu.emit.memory import load, store
 from fusegen.backend.cpu.emit.names import fg
+from fusegen.backend.cpu.emit.pairs import inner_lines, vector_store
 from fusegen.backend.cpu.emit.scope import RowScope, finish_exprs, kind_of, step_exprs
 from fusegen.backend.cpu.emit.state import gathers
 from fusegen.backend.emit.folds import taken_in
@@ -19,6 +20,7 @@ from fusegen.ir.kernel import (
     ENTRY,
     Entries,
     Gather,
+    InnerStep,
     Kernel,
     Let,
     ListFold,
@@ -49,12 +51,17 @@ class FinishPrinter:
         """Row values that this sweep completes, and what it stores of them."""
         names = [s.name for s in sweep.steps]
         lines = self.scope.locals(finish_exprs(sweep), names)
-        lines += [Line(f"state.{c.name}.sort();") for c in sweep.monoid.lists if gathers(c)]
+        lines += [Line(f"state.{c.name}.sort();") for c in sweep.monoid.lists
+                  if gathers(c, self.kernel)]
         for step in sweep.steps:
             lines += self._step(step)
         lines += self._keep(names)
+        wide = [c.name for c in sweep.monoid.components if c.width > 1]
         for row_store in sweep.row_stores:
-            lines.append(self._row_store(row_store))
+            if self.kernel.param(row_store.param).shape == "row_vector":
+                lines += vector_store(row_store, self.kernel, wide, self.dialect)
+            else:
+                lines.append(self._row_store(row_store))
         for list_store in sweep.list_stores:
             lines += self._list_store(list_store)
         return lines
@@ -74,6 +81,8 @@ class FinishPrinter:
                 return self._gather(step)
             case ListFold():
                 return self._list_fold(step)
+            case InnerStep():
+                return inner_lines(step, self.kernel, self.dialect)
             case _:
                 assert_never(step)
 
@@ -115,7 +124,7 @@ class FinishPrinter:
     def _list_store(self, list_store: ListStore) -> list[Line]:
         entries = list_store.entries
         held = self.lists.get(entries.top)
-        together = held is not None and gathers(held) and _is_plain(list_store)
+        together = held is not None and gathers(held, self.kernel) and _is_plain(list_store)
         dialect = replace(self.dialect, lanes=True) if together else self.dialect
         param = self.kernel.param(list_store.param)
         value = dialect.text(list_store.value)

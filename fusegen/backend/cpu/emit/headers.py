@@ -38,6 +38,9 @@ HEADERS: dict[str, tuple[str, ...]] = {
         "zero_wins", "square", "rounded_product", "magnitude", "sign", "mirror", "is_nan",
         "is_inf", "is_finite", "log", *LIBM, "pow", "reciprocal_sqrt", "sigmoid", "xlogy", "to_int",
     ),
+    "pairs": (
+        "in_blocks", "product_term", "sum_tile", "copy_vectors", "turn_vectors", "parts_of",
+    ),
     "pivots": ("shift_anchor", "scale_anchor", "movable", "factor_between"),
     "states": ("field", "set_field", "best_of_states"),
     "best": ("leader", "best_list", "offer", "offer_peak"),

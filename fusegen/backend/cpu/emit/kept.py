@@ -14,7 +14,7 @@ from fusegen.backend.cpu.emit.dialect import CpuDialect
 from fusegen.backend.cpu.emit.memory import load, store
 from fusegen.backend.cpu.emit.sources import printed
 from fusegen.ir.expr import Call, Expr, Var, walk
-from fusegen.ir.kernel import FromMemory, Kernel, Let, Source, Sweep, used_in
+from fusegen.ir.kernel import FromMemory, FromVectors, Kernel, Let, Source, Sweep, used_in
 from fusegen.ir.monoid import Monoid
 
 KEPT_BYTES = 1 << 20
@@ -92,7 +92,8 @@ def can_be_partial(sweep: Sweep) -> bool:
     """Can a vector of its items be the first few lanes of one? Not where every lane has a column:
     in lists and monoids of the user's own."""
     alone = not (sweep.monoid.own or sweep.monoid.lists)
-    return alone and all(isinstance(source, FromMemory) for source in sweep.loads)
+    return alone and all(
+        isinstance(source, FromMemory | FromVectors) for source in sweep.loads)
 
 
 def below_pivots(monoid: Monoid) -> frozenset[str]:

@@ -47,5 +47,12 @@ def row_address(param: Param) -> str:
             return f"arrays.{param.name} + row * arrays.{param.name}_stride"
         case "list":
             return f"arrays.{param.name} + row * {param.step}"
+        case "row_vector" if param.output:
+            return f"arrays.{param.name} + row * {param.k}"
+        case "row_vector":
+            return f"arrays.{param.name} + row * arrays.{param.name}_stride"
+        case "column_vector":
+            batch = f"row / arrays.{param.name}_rows * arrays.{param.name}_batch"
+            return f"arrays.{param.name} + {batch}, arrays.{param.name}_step"
         case "states":
             return f"arrays.{param.name} + row * arrays.{param.name}_stride"

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from fusegen.backend.cpu.emit.dialect import CpuDialect
 from fusegen.backend.cpu.emit.names import fg
+from fusegen.backend.cpu.emit.phases import Phase
+from fusegen.backend.emit.comments import noted
 from fusegen.ir.monoid import Own
 
 
@@ -46,3 +48,22 @@ def lifted(own: Own, name: str, lanes: CpuDialect) -> list[str]:
     for f, lift in zip(own.operator.fields, own.lifts, strict=True):
         lines.append(f"{name}.{f.name} = {lanes.text(lift)};")
     return lines
+
+
+def own_phase(own: Own, items: list[str], note: str, lanes: CpuDialect) -> Phase:
+    """A monoid of the user's own: lane by lane and then over the lanes, or in row order."""
+    item, total = f"{own.name}_item", f"{own.name}_lanes"
+    loop = items + lifted(own, item, lanes)
+    loop[-1] = noted(loop[-1], note)
+    over_lanes = f"for (int64_t lane = 0; lane < {fg('width')}<V>; ++lane)"
+    if own.ordered:
+        joined = f"state.{own.name} = merge(state.{own.name}, {item}.lane(lane));"
+        return Phase(f"{own.name}: one element after the other, as the row has them.",
+                     loop=(*loop, over_lanes, f"    {joined}"))
+    joined = f"state.{own.name} = merge(state.{own.name}, {total}.lane(lane));"
+    return Phase(
+        f"{own.name}: every lane by itself, then the lanes.",
+        before=(f"auto {total} = {own.type}<V>::identity();",),
+        loop=(*loop, f"{total} = merge({total}, {item});"),
+        after=(over_lanes, f"    {joined}"),
+    )

@@ -10,7 +10,8 @@ from fusegen.backend.cpu.emit.memory import load
 from fusegen.backend.emit.lines import Line
 from fusegen.ir.dtypes import Kind
 from fusegen.ir.expr import Expr, Var, variables
-from fusegen.ir.kernel import Gather, Kernel, Let, ListFold, Step, Sweep
+from fusegen.ir.kernel import Gather, InnerStep, Kernel, Let, ListFold, Step, Sweep
+from fusegen.ir.monoid import Monoid
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def kind_of(step: Step) -> Kind:
     match step:
         case Let(expr=expr):
             return expr.kind
-        case Gather(value=value) | ListFold(value=value):
+        case Gather(value=value) | ListFold(value=value) | InnerStep(value=value):
             return value.kind
 
 
@@ -76,6 +77,8 @@ def step_exprs(steps: Iterable[Step]) -> Iterator[Expr]:
                 yield from (index, value, *(let.expr for let in lets))
             case ListFold(entries=entries, value=value):
                 yield from (*step_exprs(entries.steps), value)
+            case InnerStep(value=value, at=at):
+                yield from (value, *(index for _, index in at))
 
 
 def element_exprs(sweep: Sweep) -> list[Expr]:
@@ -88,6 +91,21 @@ def element_exprs(sweep: Sweep) -> list[Expr]:
     found += [r.atom for r in monoid.relatives] + [p.value for p in monoid.pivots]
     found += [Var(name) for name in monoid.held]
     return found + [s.value for s in sweep.element_stores]
+
+
+def pivot_exprs(monoid: Monoid) -> list[Expr]:
+    """What the first pivots of a chunk are computed from."""
+    found = [f.lift for f in monoid.folded] + [p.value for p in monoid.levels[0].pivots]
+    return found + [Var(name) for name in monoid.held]
+
+
+def sum_exprs(sweep: Sweep) -> list[Expr]:
+    """What is computed once these pivots are settled."""
+    monoid = sweep.monoid
+    later = [p.value for level in monoid.levels[1:] for p in level.pivots]
+    found = [m.lift for m in monoid.moving] + [r.atom for r in monoid.relatives]
+    found += [*later, *(s.value for s in sweep.element_stores)]
+    return found + [Var(name) for name in monoid.held if later]
 
 
 def finish_exprs(sweep: Sweep) -> list[Expr]:

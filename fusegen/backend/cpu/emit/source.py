@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from typing import Any
 
 from fusegen.backend.cpu.emit.absorb import AbsorbPrinter
 from fusegen.backend.cpu.emit.dialect import C_TYPES, KNOWN, CpuDialect
@@ -13,13 +14,16 @@ from fusegen.backend.cpu.emit.kept import KEPT_BYTES, Kept, can_be_partial, kept
 from fusegen.backend.cpu.emit.memory import pointer, row_address
 from fusegen.backend.cpu.emit.merge import merge_view
 from fusegen.backend.cpu.emit.names import fg, noted_names
+from fusegen.backend.cpu.emit.pairs import pairs_view, row_table
 from fusegen.backend.cpu.emit.scope import RowScope
-from fusegen.backend.cpu.emit.state import Field, state_view
+from fusegen.backend.cpu.emit.state import Field, gathers, state_view
 from fusegen.backend.cpu.emit.views import AgainView, KernelView, SweepView
 from fusegen.backend.cpu.schedule import (
     AHEAD_COLUMNS,
+    BLOCK_ROWS,
     LIST_AHEAD_COLUMNS,
     ROWS_TOGETHER,
+    TILE_ROWS,
     CpuSchedule,
 )
 from fusegen.backend.emit.banner import Facts, banner_lines
@@ -28,12 +32,21 @@ from fusegen.backend.emit.render import render
 from fusegen.backend.emit.source import Source
 from fusegen.backend.emit.widths import check_widths
 from fusegen.backend.host.chunks import PIECE_COLUMNS
-from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Param, Program, Sweep, names_in
+from fusegen.ir.kernel import (
+    FIRST_COLUMN,
+    FromVectors,
+    Kernel,
+    Param,
+    Program,
+    Sweep,
+    names_in,
+)
 
 
 def cpu_source(program: Program, schedule: CpuSchedule) -> Source:
     """The program as C++17; the same program and schedule give the same bytes."""
-    check_widths(program, "CPU kernels")
+    if not any(kernel.has_vectors for kernel in program.kernels):
+        check_widths(program, "CPU kernels")
     compute = program.kernels[0].compute
     real = C_TYPES[compute.name]
     values: dict[str, object] = {
@@ -41,7 +54,7 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> Source:
         "chunk": schedule.chunk, "piece": PIECE_COLUMNS, "list_block": schedule.list_block,
         "ahead": AHEAD_COLUMNS, "list_ahead": LIST_AHEAD_COLUMNS, "vectorised": schedule.chunk > 1,
         "together": ROWS_TOGETHER,
-        "fg": fg,
+        "rows": _rows_at_a_time(program), "tile_rows": TILE_ROWS, "fg": fg,
     }
     with noted_names() as names:
         if program.role == "merge":
@@ -57,6 +70,12 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> Source:
     )
 
 
+def _rows_at_a_time(program: Program) -> int:
+    """Of rows over vectors: one tile where each of them gathers candidates, which take room."""
+    lists = any(gathers(c, k) for k in program.kernels for s in k.sweeps for c in s.monoid.lists)
+    return TILE_ROWS if lists else BLOCK_ROWS
+
+
 def _facts(program: Program, schedule: CpuSchedule) -> Facts:
     """What the banner says of how it runs."""
     shape, tree = schedule.describe(), schedule.algorithm
@@ -70,8 +89,9 @@ def _kernel(
     kernel: Kernel, values: Mapping[str, object], schedule: CpuSchedule
 ) -> tuple[str, str]:
     """A kernel's functions, and its entry points."""
-    found = {**values, "kernel": _kernel_view(kernel, schedule)}
-    return (render("cpu/kernel.cpp.j2", found), render("cpu/partials/entries.cpp.j2", found))
+    found: dict[str, Any] = {**values, "kernel": _kernel_view(kernel, schedule)}
+    entries = "cpu/pairs/entries.cpp.j2" if found["kernel"].pairs else "cpu/partials/entries.cpp.j2"
+    return (render("cpu/kernel.cpp.j2", found), render(entries, found))
 
 
 def _merge(kernel: Kernel, values: Mapping[str, object]) -> tuple[str, str]:
@@ -87,14 +107,15 @@ def _kernel_view(kernel: Kernel, schedule: CpuSchedule) -> KernelView:
     lanes = CpuDialect(kernel.compute, lanes=True)
     scope = RowScope(kernel, row)
     finishes = FinishPrinter(kernel, scope, row)
-    vectors, flushes = schedule.chunk > 1, schedule.flushes
-    kept = kept_terms(kernel, schedule.chunk, flushes=flushes) if vectors else None
-    partly = {s.number: vectors and can_be_partial(s) for s in kernel.sweeps}
+    pairs, flushes = kernel.has_vectors, schedule.flushes
+    wide = schedule.chunk > 1
+    kept = kept_terms(kernel, schedule.chunk, flushes=flushes) if wide and not pairs else None
+    partly = {s.number: wide and can_be_partial(s) for s in kernel.sweeps}
     waits = any(s.monoid.levels or s.monoid.folded for s in kernel.sweeps)
     return KernelView(
         name=kernel.name,
         arrays=tuple(f for p in kernel.params for f in _array_fields(p)),
-        members=tuple(Field(pointer(p), p.name, _extent(p)) for p in kernel.params),
+        members=tuple(f for p in kernel.params for f in _members(p)),
         addresses=tuple(row_address(p) for p in kernel.params),
         known=tuple(Field(row.type_of(kind), name, "") for name, kind in scope.known.items()),
         prelude=tuple(finishes.prelude()) if kernel.prelude else (),
@@ -105,8 +126,18 @@ def _kernel_view(kernel: Kernel, schedule: CpuSchedule) -> KernelView:
         ),
         numbered=FIRST_COLUMN.name in names_in(kernel),
         kept=kept, kept_columns=KEPT_BYTES // kernel.compute.itemsize,
-        short_columns=schedule.short_columns if waits and all(partly.values()) else 0,
+        short_columns=schedule.short_columns if waits and not pairs and all(partly.values()) else 0,
+        pairs=pairs,
+        row_tables=tuple(row_table(p, row) for p in _met_by_columns(kernel)),
+        batches=tuple(p.name for p in kernel.params if p.shape == "column_vector"),
     )
+
+
+def _met_by_columns(kernel: Kernel) -> list[Param]:
+    """Vectors of rows that elements are made of."""
+    met = {n for sweep in kernel.sweeps for s in sweep.loads if isinstance(s, FromVectors)
+           for n in s.rows}
+    return [p for p in kernel.params if p.name in met]
 
 
 def _sweep_view(
@@ -118,6 +149,8 @@ def _sweep_view(
     parts = absorb.parts()
     finish = tuple(finishes.finish(sweep))
     state = None if sweep.monoid.is_empty else state_view(sweep, scope, row)
+    if state is not None and kernel.has_vectors:
+        state = replace(state, merge=())  # a thread owns whole rows
     return SweepView(
         kernel=kernel.name, number=sweep.number,
         title=f"reads {', '.join(sweep.reads) or 'no elements'}",
@@ -127,6 +160,7 @@ def _sweep_view(
         awaited=tuple(kernel.param(s.param) for s in sweep.list_stores),
         reads_known=any(KNOWN in uses_of(p.row_values) for p in parts), has_known=bool(scope.known),
         again=_again_view(kernel, sweep, scope, row, lanes, kept),
+        pairs=pairs_view(kernel, sweep, scope, row, lanes) if kernel.has_vectors else None,
     )
 
 
@@ -151,8 +185,20 @@ def _prefetched(kernel: Kernel, sweep: Sweep) -> tuple[str, ...]:
 def _array_fields(param: Param) -> list[Field]:
     word = "alignas(8) " if param.shape == "scalar" else ""
     fields = [Field(f"{word}{pointer(param)}", param.name, "")]
-    if param.shape in ("element", "row"):
+    if param.shape == "column_vector":
+        fields += [Field("int64_t", f"{param.name}_{what}", comment) for what, comment in (
+            ("step", "elements between columns"), ("batch", "and between batches"),
+            ("rows", "of a batch"))]
+    if param.shape in ("element", "row") or (param.shape == "row_vector" and not param.output):
         fields.append(Field("int64_t", f"{param.name}_stride", "elements between rows"))
+    return fields
+
+
+def _members(param: Param) -> list[Field]:
+    """What a row knows of the array."""
+    fields = [Field(pointer(param), param.name, _extent(param))]
+    if param.shape == "column_vector":
+        fields.append(Field("int64_t", f"{param.name}_step", "elements between columns"))
     return fields
 
 
@@ -160,5 +206,6 @@ def _extent(param: Param) -> str:
     return {
         "element": "n_cols elements", "per_column": "n_cols elements, the same in every row",
         "row": "one value", "list": f"{param.k} entries", "states": "the first state",
-        "scalar": "the same in every row",
+        "scalar": "the same in every row", "row_vector": f"a vector of {param.k}",
+        "column_vector": f"n_cols vectors of {param.k}",
     }[param.shape]

@@ -12,7 +12,7 @@ from fusegen.backend.cpu.emit.dialect import CpuDialect
 from fusegen.backend.cpu.emit.memory import load
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.ir.errors import BackendError
-from fusegen.ir.kernel import COLUMN, ROW, FromMemory, Kernel, Layout
+from fusegen.ir.kernel import COLUMN, ROW, FromMemory, FromVectors, Kernel, Layout
 
 
 @singledispatch
@@ -26,6 +26,12 @@ def printed(source: object, kernel: Kernel, lanes: CpuDialect) -> list[str]:
 @printed.register
 def _from_memory(source: FromMemory, kernel: Kernel, lanes: CpuDialect) -> list[str]:
     return in_memory(source.param, Layout(), kernel, lanes)
+
+
+@printed.register
+def _from_vectors(source: FromVectors, kernel: Kernel, lanes: CpuDialect) -> list[str]:
+    place = f"row.{source.name}_tile + (col - row.tile)"  # of a tile, which has whole vectors
+    return [f"const V {source.name} = {load(kernel.compute, place, replace(lanes, partly=False))};"]
 
 
 def in_memory(name: str, layout: Layout, kernel: Kernel, lanes: CpuDialect) -> list[str]:

@@ -12,13 +12,14 @@ from fusegen.backend.cpu.emit.scope import RowScope
 from fusegen.backend.emit.folds import folded_into, taken_in
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.ir.dtypes import Kind
-from fusegen.ir.expr import Lit, Var, text, variables
-from fusegen.ir.kernel import Sweep
+from fusegen.ir.expr import Expr, Lit, Var, substitute, text, variables
+from fusegen.ir.kernel import Kernel, Sweep
 from fusegen.ir.monoid import Best, Folded, KBest, Monoid, Moving, Pivot
 from fusegen.ir.monoid_text import merge_text
 
-IN_ORDER = 8
-"""Longest list that is kept in order by insertion; longer ones gather candidates and select."""
+IN_ORDER, IN_ORDER_OF_PAIRS = 8, 64
+"""Longest lists that are kept in order by insertion; longer ones gather candidates and select. Over
+vectors many rows have their lists at a time, and elements cost more than to insert a few."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def state_view(sweep: Sweep, scope: RowScope, dialect: CpuDialect) -> StateView:
     lanes = replace(dialect, lanes=True)
     return StateView(
         owns=tuple(own_view(c, lanes) for c in monoid.operators),
-        fields=tuple(_fields(monoid, dict(sweep.notes), dialect)),
+        fields=tuple(_fields(monoid, dict(sweep.notes), scope.kernel, dialect)),
         identity=tuple(_identity(monoid, dialect)),
         law=merge_text(monoid),
         anchors=(*(f"{dialect.real} {p.anchor}" for p in monoid.pivots),
@@ -64,12 +65,14 @@ def state_view(sweep: Sweep, scope: RowScope, dialect: CpuDialect) -> StateView:
     )
 
 
-def _fields(monoid: Monoid, notes: Mapping[str, str], dialect: CpuDialect) -> list[Field]:
+def _fields(
+    monoid: Monoid, notes: Mapping[str, str], kernel: Kernel, dialect: CpuDialect
+) -> list[Field]:
     def noted(meaning: str, name: str) -> str:
         return f"{meaning}   {notes[name]}" if notes.get(name) else meaning
 
     found = [
-        Field(dialect.type_of(f.kind), f.name, noted(f"{f.fold} of {text(f.lift)}", f.name))
+        Field(_held(f, dialect), f.name, noted(f"{f.fold} of {text(f.lift)}", f.name))
         for f in monoid.folded
     ]
     for b in monoid.best:
@@ -81,15 +84,21 @@ def _fields(monoid: Monoid, notes: Mapping[str, str], dialect: CpuDialect) -> li
         of = f"{text(p.value)}{rest} where that is no usable number" if rest else text(p.value)
         found.append(Field(dialect.real, p.anchor, of))
     found += [
-        Field(dialect.type_of(m.kind), m.name, noted(f"sum of {text(m.lift)}", m.name))
+        Field(_held(m, dialect), m.name, noted(f"sum of {text(m.lift)}", m.name))
         for m in monoid.moving
     ]
     for o in monoid.own:
         found.append(Field(f"{o.type}<{dialect.real}>", o.name, noted(o.operator.name, o.name)))
     for c in monoid.lists:
         meaning = f"top {c.k} of {text(c.lift)}"
-        found.append(Field(list_type(c, dialect), c.name, noted(meaning, c.name)))
+        found.append(Field(list_type(c, kernel, dialect), c.name, noted(meaning, c.name)))
     return found
+
+
+def _held(component: Folded | Moving, dialect: CpuDialect) -> str:
+    """The type of a number, or of where a vector's lie."""
+    kind = dialect.type_of(component.kind)
+    return kind if component.width == 1 else f"{kind}*"
 
 
 def leader_type(best: Best, dialect: CpuDialect) -> str:
@@ -97,13 +106,14 @@ def leader_type(best: Best, dialect: CpuDialect) -> str:
     return f"{fg('leader')}<{dialect.type_of(best.kind)}, {fg(order)}>"
 
 
-def gathers(best: Best | KBest) -> bool:
+def gathers(best: Best | KBest, kernel: Kernel) -> bool:
     """Is it a list that is too long to be kept in order?"""
-    return isinstance(best, KBest) and best.k > IN_ORDER
+    longest = IN_ORDER_OF_PAIRS if kernel.has_vectors else IN_ORDER
+    return isinstance(best, KBest) and best.k > longest
 
 
-def list_type(best: KBest, dialect: CpuDialect) -> str:
-    kept = "candidates" if gathers(best) else "best_list"
+def list_type(best: KBest, kernel: Kernel, dialect: CpuDialect) -> str:
+    kept = "candidates" if gathers(best, kernel) else "best_list"
     return f"{fg(kept)}<{dialect.type_of(best.kind)}, {best.k}>"
 
 
@@ -134,13 +144,21 @@ def highest(kind: Kind) -> str:
 
 
 def _identity(monoid: Monoid, dialect: CpuDialect) -> list[str]:
-    lines = [f"state.{f.name} = {identity_of(f, dialect)};" for f in monoid.folded]
+    lines = [_filled(f, identity_of(f, dialect)) for f in monoid.folded]
     lines += [f"state.{c.name}.clear();" for c in monoid.best]
     for p in monoid.pivots:
         lines.append(f"state.{p.anchor} = {_first_anchor(p, monoid, dialect)};")
-    lines += [f"state.{m.name} = {zero_of(m.kind, dialect)};" for m in monoid.moving]
+    lines += [_filled(m, zero_of(m.kind, dialect)) for m in monoid.moving]
     lines += [f"state.{o.name} = {o.type}<{dialect.real}>::identity();" for o in monoid.own]
     return lines + [f"state.{c.name}.clear();" for c in monoid.lists]
+
+
+def _filled(component: Folded | Moving, value: str) -> str:
+    """A component of no elements."""
+    if component.width == 1:
+        return f"state.{component.name} = {value};"
+    each = f"for (int64_t i = 0; i < {component.width}; ++i)"
+    return f"{each} state.{component.name}[i] = {value};"
 
 
 def _first_anchor(pivot: Pivot, monoid: Monoid, dialect: CpuDialect) -> str:
@@ -172,17 +190,39 @@ def _rebase(monoid: Monoid, dialect: CpuDialect) -> list[str]:
 
 
 def _moved(monoid: Monoid, dialect: CpuDialect) -> list[str]:
-    moving = [m for m in monoid.moving if not _stays(m)]
+    changed = [m for m in monoid.moving if not _stays(m)]
+    moving = [m for m in changed if m.width == 1]
     new = [
         dialect.text(monoid.transported(m, "state")) for m in moving
     ]
+    lines = _moved_vectors(monoid, [m for m in changed if m.width > 1], dialect)
     if len(moving) == 1:
-        return [f"state.{moving[0].name} = {new[0]};"]
+        return [*lines, f"state.{moving[0].name} = {new[0]};"]
+    return lines + _together(moving, new, dialect)
+
+
+def _together(moving: list[Moving], new: list[str], dialect: CpuDialect) -> list[str]:
+    """All from the old values, then all at once."""
     lines = [
         f"const {dialect.type_of(m.kind)} {m.name} = {value};"
         for m, value in zip(moving, new, strict=True)
     ]
     return lines + [f"state.{m.name} = {m.name};" for m in moving]
+
+
+def _moved_vectors(monoid: Monoid, moving: list[Moving], dialect: CpuDialect) -> list[str]:
+    """Sums of vectors, number by number."""
+    places: dict[str, Expr] = {f"state.{m.name}": Var(f"state.{m.name}[i]") for m in moving}
+    lines = []
+    for width in dict.fromkeys(m.width for m in moving):
+        some = [m for m in moving if m.width == width]
+        new = [dialect.text(substitute(monoid.transported(m, "state"), places)) for m in some]
+        lines.append(f"for (int64_t i = 0; i < {width}; ++i) {{")
+        lines += [f"    const {dialect.real} {m.name} = {v};"
+                  for m, v in zip(some, new, strict=True)]
+        lines += [f"    state.{m.name}[i] = {m.name};" for m in some]
+        lines.append("}")
+    return lines
 
 
 def _stays(moving: Moving) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fusegen.backend.cpu.emit.dialect import KNOWN, ROW
 from fusegen.backend.cpu.emit.kept import Kept
+from fusegen.backend.cpu.emit.pairs import PairsView, Table
 from fusegen.backend.cpu.emit.phases import Gathered, Part, Phase
 from fusegen.backend.cpu.emit.state import Field, StateView
 from fusegen.backend.emit.lines import Line, uses_of
@@ -37,6 +38,7 @@ class SweepView:
     reads_known: bool  # do its elements meet values of earlier sweeps?
     has_known: bool  # does its kernel hand values on?
     again: AgainView | None  # the same over kept terms
+    pairs: PairsView | None  # of elements made of vectors
 
     # Parameters and arguments of the functions of a sweep: its state if it has one, the row, and
     # the known values where they are needed.
@@ -189,6 +191,17 @@ class KernelView:
     kept: Kept | None
     kept_columns: int  # of the longest row whose terms are kept
     short_columns: int  # of the longest row that others take turns with; 0: none does
+    pairs: bool  # does it read vectors?
+    row_tables: tuple[Table, ...]  # vectors of rows
+    batches: tuple[str, ...]  # arrays of columns' vectors
+
+    @property
+    def tiles(self) -> tuple[str, ...]:
+        """Members of rows that point into tiles."""
+        views = [s.pairs for s in self.sweeps if s.pairs]
+        return tuple(dict.fromkeys(
+            [f"{t.name}_tile" for v in views for t in v.tiles]
+            + [w for v in views for s in v.sums for w in s.weights]))
 
     @property
     def known_arg(self) -> str:

@@ -12,8 +12,19 @@ from fusegen.backend.cuda.emit.state import identity_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line, inside, uses_of
+from fusegen.ir.errors import InternalError
 from fusegen.ir.expr import variables
-from fusegen.ir.kernel import ENTRY, Gather, Kernel, Let, ListFold, Param, Step, names_in
+from fusegen.ir.kernel import (
+    ENTRY,
+    Gather,
+    InnerStep,
+    Kernel,
+    Let,
+    ListFold,
+    Param,
+    Step,
+    names_in,
+)
 from fusegen.ir.monoid import Folded
 
 
@@ -109,6 +120,8 @@ def names_used(step: Step) -> set[str] | None:
             return {n for e in exprs for n in variables(e)}
         case ListFold():
             return None
+        case InnerStep():
+            raise InternalError(f"{step.name}: CUDA kernels have no vectors")
 
 
 def _gather_lines(step: Gather, kernel: Kernel, dialect: CudaDialect) -> list[Line]:

@@ -1,0 +1,69 @@
+"""Vectors in the user's arrays: one per row, (…rows, d), or per column, (…, n_cols, d).
+
+Kernels read (n_rows, d), and (batches, n_cols, d): a batch is a run of neighbouring rows that share
+the columns' vectors, as the queries of a head share its keys, also when several heads do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from fusegen.backend.memory import Adopted, Shape
+from fusegen.backend.words import address
+from fusegen.ir import graph as g
+from fusegen.ir.dtypes import DType
+from fusegen.ir.errors import ShapeError
+
+
+def types_of(adopted: Mapping[str, Adopted], vectors: Collection[str]) -> dict[str, DType]:
+    """Types of the inputs; vectors among them have the length of their last axis. Raises
+    ShapeError for those without one."""
+    return {n: a.dtype.vector(length_of(n, tuple(a.array.shape))) if n in vectors else a.dtype
+            for n, a in adopted.items()}
+
+
+def length_of(name: str, shape: Shape) -> int:
+    """Numbers in each vector. Raises ShapeError."""
+    if not shape or shape[-1] == 0:
+        raise ShapeError(f"{name} has shape {shape}", why="Its last axis holds vectors: it has one "
+                         "number at least.", fix="An array of one number per row is fg.PerRow.")
+    return shape[-1]
+
+
+def rows_and_columns(node: g.Input, shape: Shape) -> Shape:
+    """What the input says of the rows' and columns' axes, broadcasting against the others'."""
+    if node.axis is g.Axis.ROW_VECTOR:
+        return (*shape[:-1], 1)
+    if len(shape) < 2:
+        raise ShapeError(f"{node.name} has shape {shape}",
+                         why="It holds a vector per column: (…, n_cols, d).",
+                         fix="An array of one vector per row, (…, d), is fg.RowVector.")
+    return shape[-2:-1] if len(shape) == 2 else (*shape[:-2], 1, shape[-2])
+
+
+def of_rows(array: Any, lead: Shape) -> Any:
+    """(n_rows, d), each vector's numbers side by side."""
+    length = array.shape[-1]
+    found = np.broadcast_to(array, (*lead, length)).reshape(math.prod(lead), length)
+    size = array.itemsize
+    readable = found.strides[1] == size and found.strides[0] % size == 0
+    return found if readable and address(found) % size == 0 else found.copy(order="C")
+
+
+def of_columns(array: Any, lead: Shape) -> Any:
+    """(batches, n_cols, d), with as few batches as there can be."""
+    batch = (1,) * (len(lead) - 1 - (array.ndim - 2)) + tuple(array.shape[:-2])
+    shared = len(batch)  # rows from this axis on have the same columns
+    while shared and batch[shared - 1] == 1:
+        shared -= 1
+    tail = tuple(array.shape[-2:])
+    whole = array.reshape(*batch[:shared], *tail) if len(batch) != array.ndim - 2 or (
+        shared < len(batch)) else array
+    found = np.broadcast_to(whole, (*lead[:shared], *tail)).reshape(-1, *tail)
+    size, strides = array.itemsize, found.strides
+    readable = strides[2] == size and not any(s % size for s in strides)
+    return found if readable and address(found) % size == 0 else found.copy(order="C")

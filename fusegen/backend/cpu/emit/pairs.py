@@ -1,0 +1,282 @@
+"""Elements made of vectors, and sums of vectors, as C++: what a kernel over vectors has beside the
+sweeps of any other.
+
+Rows are folded many at a time, chunk by chunk of their columns: first the elements of a chunk, for
+a few rows at a time, as a tile of numbers that stays in a cache; then every row's chunk, as if it
+had been read from memory; then the sums of vectors, whose weights the fold has left in a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from fusegen.backend.cpu.emit.dialect import CpuDialect
+from fusegen.backend.cpu.emit.memory import load, store
+from fusegen.backend.cpu.emit.names import fg
+from fusegen.backend.cpu.emit.scope import RowScope
+from fusegen.backend.emit.comments import noted
+from fusegen.backend.emit.folds import taken_in
+from fusegen.backend.emit.lines import Line, inside
+from fusegen.backend.emit.possible import possible
+from fusegen.ir.errors import BackendError
+from fusegen.ir.expr import Call, Expr, Lit, Var, substitute, variables
+from fusegen.ir.kernel import FromVectors, InnerStep, Kernel, Param, RowStore, Sweep
+from fusegen.ir.monoid import Folded, Moving
+
+
+def vectors_of(kernel: Kernel) -> dict[str, Param]:
+    """Arrays of vectors that the kernel reads, by name."""
+    shapes = ("row_vector", "column_vector")
+    return {p.name: p for p in kernel.params if p.shape in shapes and not p.output}
+
+
+@dataclass(frozen=True)
+class Weight:
+    """Numbers of one column each that a sum of vectors is made with, in a tile."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True)
+class VectorSum:
+    """A component that holds a vector. `array`: where it is Σ weight · vector per column, that
+    array; else it is folded column by column, over its weights and any vectors."""
+
+    name: str
+    length: int
+    weights: tuple[Weight, ...]
+    array: str
+    value: Expr
+    fold: Folded | None  # None: a moving sum
+
+
+def vector_sums(kernel: Kernel, sweep: Sweep) -> tuple[VectorSum, ...]:
+    """The sweep's components that hold vectors."""
+    vectors = vectors_of(kernel)
+    found = []
+    components: tuple[Folded | Moving, ...] = (*sweep.monoid.folded, *sweep.monoid.moving)
+    for component in components:
+        if component.width > 1:
+            found.append(_vector_sum(component, vectors))
+    return tuple(found)
+
+
+def _vector_sum(component: Folded | Moving, vectors: dict[str, Param]) -> VectorSum:
+    lift = component.lift
+    fold = component if isinstance(component, Folded) else None
+
+    def made(weight: Expr, array: str) -> VectorSum:
+        one = Weight(f"{component.name}_weight", weight)
+        return VectorSum(component.name, component.width, (one,), array, lift, fold)
+
+    def is_columns(expr: Expr) -> bool:
+        return isinstance(expr, Var) and expr.name in vectors and (
+            vectors[expr.name].shape == "column_vector")
+
+    if fold is None or fold.fold == "sum":
+        match lift:
+            case Var(name=name) if is_columns(lift):
+                return made(Lit(1.0), name)
+            case Call(op="mul", args=(a, b)):
+                for weight, vector in ((a, b), (b, a)):
+                    plain = not any(n in vectors for n in variables(weight))
+                    if is_columns(vector) and plain:
+                        assert isinstance(vector, Var)
+                        return made(weight, vector.name)
+    weights: dict[Expr, Weight] = {}
+    value = _weighed(component.name, lift, vectors, weights)
+    return VectorSum(component.name, component.width, tuple(weights.values()), "", value, fold)
+
+
+def _weighed(
+    name: str, expr: Expr, vectors: dict[str, Param], weights: dict[Expr, Weight]
+) -> Expr:
+    """The expression over vectors and names of weights: its numbers of one column each."""
+    if expr.varying and not any(n in vectors for n in variables(expr)):
+        found = weights.setdefault(expr, Weight(f"{name}_weight_{len(weights) + 1}", expr))
+        return Var(found.name, expr.kind, varying=True)
+    if isinstance(expr, Call):
+        return Call(expr.op, tuple(_weighed(name, a, vectors, weights) for a in expr.args))
+    return expr
+
+
+# ---- views ----
+
+
+@dataclass(frozen=True)
+class Table:
+    """Vectors of one array as a tile wants them. `turned`: number by number."""
+
+    name: str
+    array: str
+    length: int
+    turned: bool
+    read: str  # C++: a number at `from`
+
+
+@dataclass(frozen=True)
+class TileView:
+    """Elements that are made of vectors."""
+
+    name: str
+    rows: tuple[str, ...]  # arrays
+    columns: tuple[str, ...]
+    length: int
+    term: str
+    note: str
+
+
+@dataclass(frozen=True)
+class SumView:
+    """A component that holds a vector. `lines`: what adds one column to it, number by number."""
+
+    name: str
+    length: int
+    weights: tuple[str, ...]
+    array: str
+    row_values: tuple[Line, ...]
+    before: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PairsView:
+    """What a sweep over vectors has beside those of any sweep."""
+
+    tiles: tuple[TileView, ...]
+    sums: tuple[SumView, ...]
+    tables: tuple[Table, ...]
+    only: str  # may any column from `begin` to before `end` of a row contribute? "": all may
+    only_values: tuple[Line, ...]  # row values that it needs
+
+
+def pairs_view(
+    kernel: Kernel, sweep: Sweep, scope: RowScope, row: CpuDialect, lanes: CpuDialect
+) -> PairsView:
+    vectors = vectors_of(kernel)
+    sources = [s for s in sweep.loads if isinstance(s, FromVectors)]
+    tiles = tuple(_tile(s, vectors, lanes) for s in sources)
+    sums = tuple(_sum_view(s, kernel, scope, row) for s in vector_sums(kernel, sweep))
+    tables: dict[str, Table] = {}
+    for tile in tiles:
+        for name in tile.columns:
+            tables[f"{name}_turned"] = _table(vectors[name], turned=True, row=row)
+    for one in sums:
+        if one.array:
+            tables[f"{one.array}_copied"] = _table(vectors[one.array], turned=False, row=row)
+    only = "" if sweep.only is None else possible(sweep.only, "begin", "(end - 1)", row.text)
+    values = () if sweep.only is None else tuple(scope.locals([sweep.only]))
+    return PairsView(tiles, sums, tuple(tables.values()), "" if only == "true" else only, values)
+
+
+def _table(param: Param, *, turned: bool, row: CpuDialect) -> Table:
+    name = f"{param.name}_{'turned' if turned else 'copied'}"
+    return Table(name, param.name, param.k, turned, load(param.dtype, "from", row))
+
+
+def row_table(param: Param, row: CpuDialect) -> Table:
+    """Vectors of rows, one after the other, in what is computed with."""
+    return Table(f"{param.name}_rows", param.name, param.k, False, load(param.dtype, "from", row))
+
+
+def _tile(source: FromVectors, vectors: dict[str, Param], lanes: CpuDialect) -> TileView:
+    used = variables(source.value)
+    late = [n for n, v in used.items() if n not in vectors and not v.varying]
+    if late:
+        raise BackendError(
+            f"{source.name}: CPU kernels make sums over a vector's index of vectors alone, and "
+            f"{late[0]} is a number: take it out of the sum, {late[0]} * fg.dot(…)")
+    places = {n: Var(f"row[{i}]", "float", varying=True) for i, n in enumerate(source.rows)}
+    places |= {n: Var(f"column[{i}]", "float", varying=True) for i, n in enumerate(source.columns)}
+    length = vectors[(*source.rows, *source.columns)[0]].k
+    match source.value:
+        case Call(op="mul", args=(Var(name=a), Var(name=b))) if {a, b} == {
+            *source.rows, *source.columns} and len(source.rows) == len(source.columns) == 1:
+            term = f"{fg('product_term')}()"
+        case _:
+            text = replace(lanes, partly=False).text(substitute(source.value, places))
+            rows, columns = max(1, len(source.rows)), max(1, len(source.columns))
+            term = (f"[](auto sum, const {fg('lanes')} (&row)[{rows}], "
+                    f"const {fg('lanes')} (&column)[{columns}]) {{ typedef {fg('lanes')} V; "
+                    f"(void)row, (void)column; return V(sum + {text}); }}")
+    return TileView(source.name, source.rows, source.columns, length, term, source.note)
+
+
+def _sum_view(
+    one: VectorSum, kernel: Kernel, scope: RowScope, row: CpuDialect
+) -> SumView:
+    weights = tuple(w.name for w in one.weights)
+    if one.array:
+        return SumView(one.name, one.length, weights, one.array, (), (), ())
+    vectors = vectors_of(kernel)
+    before = tuple(f"const {row.real} {w} = row.{w}[col - row.tile];" for w in weights)
+    lines = list(numbers_at(variables(one.value), vectors, row, "col"))
+    value, place = row.text(numbered(one.value, vectors)), f"state.{one.name}[i]"
+    lines.append(f"{place} += {value};" if one.fold is None else
+                 taken_in(one.fold, place, value, fg))
+    rows = tuple(scope.locals([one.value]))
+    return SumView(one.name, one.length, weights, "", rows, before, tuple(lines))
+
+
+def numbers_at(
+    names: Iterable[str], vectors: dict[str, Param], row: CpuDialect, column: str
+) -> Iterator[str]:
+    """Declarations of number `i` of these vectors, of the row and of a column."""
+    for name in names:
+        if name in vectors:
+            param = vectors[name]
+            at = f"row.{name} + i" if param.shape == "row_vector" else \
+                f"row.{name} + ({column}) * row.{name}_step + i"
+            yield f"const {row.real} {name}_i = {load(param.dtype, at, row)};"
+
+
+def numbered(expr: Expr, vectors: dict[str, Param]) -> Expr:
+    """The expression over number `i` of every vector."""
+    return substitute(expr, {n: Var(f"{n}_i", v.kind, v.varying)
+                             for n, v in variables(expr).items() if n in vectors})
+
+
+# ---- row values ----
+
+
+def inner_lines(step: InnerStep, kernel: Kernel, row: CpuDialect) -> list[Line]:
+    """A row value that is a sum over vectors' index; NaN without the column that it is of."""
+    vectors, used = vectors_of(kernel), frozenset(["row"])
+    met = [n for n in variables(step.value) if n in vectors]
+    lines, tests = [], []
+    for name, index in step.at:
+        at = f"{step.name}_{name}_at"
+        lines.append(row.line(f"const int64_t {at} = {row.text(index)};", index, declares=at))
+        tests.append(f"{at} >= 0 && {at} < row.n_cols")
+    first = fg("nan") if tests else "0"
+    lines.append(Line(f"{row.real} {step.name} = {first};", used, declares=step.name))
+    body = [row.line(f"for (int64_t i = 0; i < {vectors[met[0]].k}; ++i) {{", uses=used)]
+    for name in met:
+        body += [Line(f"    {d}", used)
+                 for d in numbers_at([name], vectors, row, f"{step.name}_{name}_at")]
+    value = numbered(step.value, vectors)
+    total = noted(f"{step.name} += {row.text(value)};", step.note)
+    body += [row.line(f"    {total}", value), Line("}")]
+    if tests:
+        zero = Line(f"{step.name} = 0;")
+        body = [Line(f"if ({' && '.join(tests)}) {{", used), *inside([zero, *body]), Line("}")]
+    return lines + body
+
+
+def vector_store(
+    row_store: RowStore, kernel: Kernel, sums: Iterable[str], row: CpuDialect
+) -> list[Line]:
+    """A result that is a vector, number by number."""
+    param, vectors = kernel.param(row_store.param), vectors_of(kernel)
+    places: dict[str, Expr] = {f"state.{n}": Var(f"state.{n}[i]") for n in sums}
+    several = {n: p for n, p in vectors.items() if p.k > 1}
+    value = row.text(numbered(substitute(row_store.value, places), several))
+    text = store(param.dtype, f"row.{param.name} + i", value, row)
+    body = list(numbers_at(variables(row_store.value), several, row, "0"))
+    return [Line(f"for (int64_t i = 0; i < {param.k}; ++i) {{"),
+            *(Line(f"    {d}", frozenset(["row"])) for d in body),
+            row.line(f"    {noted(text, row_store.note)}", row_store.value, uses=["row"]),
+            Line("}")]
+

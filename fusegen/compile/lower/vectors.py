@@ -1,0 +1,289 @@
+"""Vectors back into a program of numbers: see rewrite/scalar_text.py.
+
+Inputs that stood for sums over the vectors' index are made by `FromVectors`, or before any sweep by
+`InnerStep`; components, row values and results that stood for one number of a vector hold all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from fusegen.compile.lower.masks import contributing
+from fusegen.compile.lower.program import compute_dtype
+from fusegen.ir import graph as g
+from fusegen.ir.dtypes import FLOAT64, DType
+from fusegen.ir.errors import PipelineError
+from fusegen.ir.expr import Expr, Var, substitute, variables
+from fusegen.ir.expressions import Names, expression
+from fusegen.ir.kernel import (
+    FromVectors,
+    InnerStep,
+    Kernel,
+    Let,
+    Param,
+    Program,
+    Source,
+    Step,
+    Sweep,
+)
+from fusegen.ir.kinds import infer_kinds
+from fusegen.ir.monoid import Component, Folded, Monoid, Moving
+from fusegen.ir.vectors import lengths_of
+
+
+def with_vectors(
+    program: Program, graph: g.Graph, inners: Mapping[str, g.Inner], dtypes: Mapping[str, DType]
+) -> Program:
+    """The program for the user's text, whose numbers stood for vectors. inners: inputs of the
+    program that are sums over an index. Raises PipelineError for what no kernel does."""
+    lengths = lengths_of(graph, dtypes)
+    if not lengths:
+        return program
+    return _Vectors(program, graph, inners, dtypes, lengths).run()
+
+
+@dataclass(frozen=True)
+class _Vectors:
+    program: Program
+    graph: g.Graph
+    inners: Mapping[str, g.Inner]
+    dtypes: Mapping[str, DType]
+    lengths: Mapping[g.Node, int]
+
+    def run(self) -> Program:
+        names = Names(self.graph, infer_kinds(self.graph, self.dtypes))
+        made = {n: self._inner(n, node, names) for n, node in self.inners.items()}
+        kernels = tuple(self._kernel(k, made) for k in self.program.kernels)
+        inputs = {p.name: p for k in kernels for p in k.params if not p.output}
+        work = tuple(map(self._param, self.program.workspace))
+        between = {p.name for p in work}
+        return replace(
+            self.program, kernels=kernels, workspace=work,
+            inputs=tuple(p for n, p in inputs.items() if n not in between),
+            outputs=tuple(map(self._param, self.program.outputs)),
+        )
+
+    @property
+    def called(self) -> Mapping[g.Node, str]:
+        """What the program calls a sum over an index."""
+        return {node: name for name, node in self.inners.items()}
+
+    # ---- arrays ----
+
+    def _param(self, param: Param) -> Param:
+        node = self._node(param)
+        if node is None or node not in self.lengths:
+            return replace(param, dtype=self._result(node, param)) if param.output else param
+        rows = g.extent(node) is g.Extent.ROW
+        dtype = self._result(node, param) if param.output else param.dtype
+        return replace(param, dtype=dtype, shape="row_vector" if rows else "column_vector",
+                       k=self.lengths[node])
+
+    def _node(self, param: Param) -> g.Node | None:
+        """What of the user's text the array holds; None for what else there is."""
+        outputs = dict(zip(self.graph.output_names, self.graph.outputs, strict=True))
+        if param.output and param.name in outputs:
+            return outputs[param.name]
+        name = param.name.removesuffix("_kept").removesuffix("_stored")
+        return self.graph.by_name.get(param.name) or self.graph.by_name.get(name)
+
+    def _result(self, node: g.Node | None, param: Param) -> DType:
+        """Floats have the type of all the float inputs of rows and vectors, if that is one."""
+        outputs = {*self.graph.output_names}
+        kept = param.name not in outputs or param.dtype.kind != "float"
+        if kept or isinstance(node, g.Cast) or param.dtype == FLOAT64:
+            return param.dtype
+        of = (g.Axis.ELEMENT, *g.VECTORS)
+        found = {self.dtypes[i.name].number for i in self.graph.inputs
+                 if i.axis in of and self.dtypes[i.name].kind == "float"}
+        return found.pop() if len(found) == 1 else param.dtype
+
+    # ---- sums over the index ----
+
+    def _inner(self, name: str, node: g.Inner, names: Names) -> FromVectors | InnerStep:
+        rows: dict[str, None] = {}
+        columns: dict[str, None] = {}
+        at: dict[str, Expr] = {}
+
+        def leaf(n: g.Node) -> Expr | None:
+            match n:
+                case g.Input(axis=g.Axis.ROW_VECTOR):
+                    rows[names.of(n)] = None
+                case g.Input(axis=g.Axis.COLUMN_VECTOR):
+                    columns[names.of(n)] = None
+                case g.Inner() if g.extent(n) is g.Extent.ROW:
+                    return Var(self.called[n], names.kinds[n])
+                case g.Input() if g.extent(n) is g.Extent.ROW:
+                    return Var(names.of(n), names.kinds[n])
+                case g.Take(arg=g.Input() as vectors, index=index) if g.is_vector(n):
+                    at[names.of(vectors)] = expression(index, names, leaf)
+                    return Var(names.of(vectors), "float", varying=True)
+                case g.Map() | g.Cast() | g.Literal() | g.Length():
+                    return None
+                case _:
+                    raise _no_inner(node, n)
+            return Var(names.of(n), names.kinds[n], varying=True)
+
+        value, note = expression(node.arg, names, leaf), names.note(node)
+        if g.extent(node) is g.Extent.ELEMENT:
+            return FromVectors(name, value, tuple(rows), tuple(columns), note)
+        return InnerStep(name, value, tuple(rows), tuple(at.items()), note)
+
+    # ---- kernels ----
+
+    def _kernel(self, kernel: Kernel, made: Mapping[str, FromVectors | InnerStep]) -> Kernel:
+        used = {p.name for p in kernel.params}
+        steps: list[Step] = []
+        for name, one in made.items():  # operands first, as the text has them
+            if isinstance(one, InnerStep) and name in self._needed(used, made):
+                steps.append(one)
+        params = [self._param(p) for p in kernel.params if p.name not in self.inners]
+        params += self._read_by([*steps, *(made[n] for n in used if n in made)], params)
+        found = replace(kernel, params=tuple(params), prelude=(*steps, *kernel.prelude))
+        vectors = {p.name: p.k for p in params if p.shape.endswith("_vector") and not p.output}
+        alone = [_only_number(p) for p in params
+                 if p.shape == "row_vector" and vectors.get(p.name) == 1 and p.name in used]
+        found = replace(found, prelude=(*alone, *found.prelude))
+        sweeps = (_Sweep(s, vectors, made).run() for s in found.sweeps)
+        return replace(found, sweeps=tuple(replace(s, only=contributing(s)) for s in sweeps))
+
+    def _needed(
+        self, used: set[str], made: Mapping[str, FromVectors | InnerStep]
+    ) -> set[str]:
+        """The sums that a kernel with these arrays needs, also those within others."""
+        found, todo = set(used), [n for n in used if n in made]
+        while todo:
+            for name in variables(made[todo.pop()].value):
+                if name in made and name not in found:
+                    found.add(name)
+                    todo.append(name)
+        return found
+
+    def _read_by(
+        self, sums: Iterable[Step | Source], params: Iterable[Param]
+    ) -> Iterator[Param]:
+        """Arrays and numbers that sums over an index need, and nothing else of the kernel."""
+        have = {p.name for p in params}
+        compute = compute_dtype(self.graph, {n: d.number for n, d in self.dtypes.items()})
+        for one in sums:
+            assert isinstance(one, FromVectors | InnerStep)
+            at = one.at if isinstance(one, InnerStep) else ()
+            names = [*variables(one.value), *(n for n, _ in at),
+                     *(v for _, index in at for v in variables(index))]
+            for name in names:
+                node = self.graph.by_name.get(name)
+                if name in have or not isinstance(node, g.Input):
+                    continue
+                have.add(name)
+                yield self._input(node, name, compute)
+
+    def _input(self, node: g.Input, name: str, compute: DType) -> Param:
+        match node:
+            case g.Input(axis=g.Axis.SCALAR, magnitude=magnitude):
+                return Param(name, compute, "scalar", magnitude=magnitude)
+            case g.Input(axis=g.Axis.ROW_VECTOR | g.Axis.COLUMN_VECTOR as axis):
+                dtype = self.dtypes[node.name]
+                rows = axis is g.Axis.ROW_VECTOR
+                return Param(name, dtype.number, "row_vector" if rows else "column_vector",
+                             k=dtype.length)
+            case _:
+                return Param(name, self.dtypes[node.name].number, "row")
+
+
+def _only_number(param: Param) -> InnerStep:
+    """What a vector of one number is to all that is no sum over an index."""
+    return InnerStep(param.name, Var(param.name, "float", varying=True), (param.name,))
+
+
+def _no_inner(node: g.Inner, met: g.Node) -> PipelineError:
+    return PipelineError(
+        "a sum over a vector's index has a number per element inside", where=node.loc,
+        why=f"Kernels make it of vectors and row values; it meets the one of {met.loc}.",
+        fix="Take the number out of the sum: weight * fg.dot(q, k).",
+    )
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """One sweep. vectors: arrays of these, and their lengths."""
+
+    sweep: Sweep
+    vectors: Mapping[str, int]
+    made: Mapping[str, FromVectors | InnerStep]
+
+    def run(self) -> Sweep:
+        several = {n: k for n, k in self.vectors.items() if k > 1}
+        wide, lets = self._lets(self.sweep.lets, several)
+        monoid, held = self._monoid(wide, lets)
+        late = {**several, **held, **{f"state.{n}": k for n, k in held.items()}}
+        steps: list[Step] = []
+        told: dict[str, Expr] = {}
+        for step in self.sweep.steps:
+            if isinstance(step, Let) and self._is_wide(step.expr, late):
+                told[step.name] = substitute(step.expr, told)
+                late[step.name] = self._length(step.expr, late)
+            else:
+                steps.append(step)
+        stores = tuple(replace(s, value=substitute(s.value, told)) for s in self.sweep.row_stores)
+        lifts = [*(f.lift for f in monoid.folded), *(m.lift for m in monoid.moving)]
+        met = {n for lift in lifts for n in variables(lift)}
+        return replace(
+            self.sweep, loads=tuple(self._loads()), monoid=monoid, steps=tuple(steps),
+            vectors=tuple(n for n in several if n in met),
+            lets=tuple(let for let in self.sweep.lets if let.name not in lets), row_stores=stores,
+        )
+
+    def _loads(self) -> Iterator[Source]:
+        for source in self.sweep.loads:
+            found = self.made.get(source.name)
+            if isinstance(found, FromVectors):
+                yield found
+            elif source.name not in self.vectors:
+                yield source
+            elif self.vectors[source.name] == 1:
+                value = Var(source.name, "float", varying=True)
+                yield FromVectors(source.name, value, (), (source.name,))
+
+    def _lets(
+        self, given: Iterable[Let], vectors: Mapping[str, int]
+    ) -> tuple[Mapping[str, int], Mapping[str, Expr]]:
+        """Names that are vectors, and what those are that the sweep itself gives a name."""
+        wide, told = dict(vectors), dict[str, Expr]()
+        for let in given:
+            if self._is_wide(let.expr, wide):
+                told[let.name] = substitute(let.expr, told)
+                wide[let.name] = self._length(let.expr, wide)
+        return wide, told
+
+    def _monoid(
+        self, wide: Mapping[str, int], told: Mapping[str, Expr]
+    ) -> tuple[Monoid, Mapping[str, int]]:
+        held: dict[str, int] = {}
+
+        def put(component: Folded | Moving) -> Component:
+            if not self._is_wide(component.lift, wide):
+                return component
+            held[component.name] = self._length(component.lift, wide)
+            return replace(component, lift=substitute(component.lift, told),
+                           width=held[component.name])
+
+        monoid = self.sweep.monoid
+        folded, moving = (tuple(map(put, m)) for m in (monoid.folded, monoid.moving))
+        found = replace(monoid, folded=folded, moving=moving)  # type: ignore[arg-type]
+        for pivot in found.pivots:
+            if self._is_wide(pivot.value, held):
+                raise PipelineError(
+                    f"the sweep's pivot {pivot.name} is a vector",
+                    why="What sums are kept relative to is one number of a row.",
+                    fix="Use form='safe', which sweeps once for each.",
+                )
+        return found, held
+
+    def _is_wide(self, expr: Expr, wide: Mapping[str, int]) -> bool:
+        return any(n in wide for n in variables(expr))
+
+    def _length(self, expr: Expr, wide: Mapping[str, int]) -> int:
+        return next(wide[n] for n in variables(expr) if n in wide)
+
+

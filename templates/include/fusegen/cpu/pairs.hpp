@@ -1,0 +1,133 @@
+#pragma once
+// Vectors of rows and of columns in tiles: sums over their index, and sums of vectors by weights. Both
+// are products of two tables, made in blocks that stay in registers.
+
+#include <cstdint>
+#include <fusegen/cpu/memory.hpp>
+#include <fusegen/cpu/vectors.hpp>
+
+namespace fusegen {
+
+namespace {
+
+constexpr int64_t block_rows = sizeof(lanes) == 64 ? 6 : 4;  // of what registers hold
+constexpr int64_t block_vectors = sizeof(lanes) == 64 ? 4 : sizeof(lanes) == 32 ? 2 : 2;
+constexpr int64_t block_columns = block_vectors * width<lanes>;
+
+// Room for n numbers, so that blocks of them are whole.
+constexpr int64_t in_blocks(int64_t n) { return (n + block_columns - 1) / block_columns * block_columns; }
+
+// a·b more.
+struct product_term {
+    template <typename V>
+    V operator()(V sum, const V (&a)[1], const V (&b)[1]) const
+    {
+        return sum + a[0] * b[0];
+    }
+};
+
+// A block of sums: to[r][c] (+)= Σ_i term(a[r][i], b[i][c]), numbers i < n.
+template <bool more, int64_t rows, int64_t A, int64_t B, typename Term>
+inline void sum_block(real* to, int64_t to_step, const real* const (&a)[A], int64_t a_step,
+                      const real* const (&b)[B], int64_t b_step, int64_t n, Term term)
+{
+    lanes sum[rows][block_vectors];
+#pragma GCC unroll 8
+    for (int64_t r = 0; r < rows; ++r)
+#pragma GCC unroll 8
+        for (int64_t v = 0; v < block_vectors; ++v)
+            sum[r][v] = more ? fetch<lanes>(to + r * to_step + v * width<lanes>) : lanes();
+    for (int64_t i = 0; i < n; ++i) {
+        lanes right[block_vectors][B];
+#pragma GCC unroll 8
+        for (int64_t v = 0; v < block_vectors; ++v)
+#pragma GCC unroll 4
+            for (int64_t k = 0; k < B; ++k)
+                right[v][k] = fetch<lanes>(b[k] + i * b_step + v * width<lanes>);
+#pragma GCC unroll 8
+        for (int64_t r = 0; r < rows; ++r) {
+            lanes left[A];
+#pragma GCC unroll 4
+            for (int64_t k = 0; k < A; ++k)
+                left[k] = all<lanes>(a[k][r * a_step + i]);
+#pragma GCC unroll 8
+            for (int64_t v = 0; v < block_vectors; ++v)
+                sum[r][v] = term(sum[r][v], left, right[v]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int64_t r = 0; r < rows; ++r)
+#pragma GCC unroll 8
+        for (int64_t v = 0; v < block_vectors; ++v)
+            put(to + r * to_step + v * width<lanes>, sum[r][v]);
+}
+
+// The same for any number of rows, and columns in whole blocks.
+template <bool more, int64_t A, int64_t B, typename Term>
+inline void sum_tile(real* to, int64_t to_step, const real* const (&a)[A], int64_t a_step,
+                     const real* const (&b)[B], int64_t b_step, int64_t rows, int64_t columns, int64_t n,
+                     Term term)
+{
+    for (int64_t c = 0; c < columns; c += block_columns) {
+        const real* right[B];
+        for (int64_t k = 0; k < B; ++k)
+            right[k] = b[k] + c;
+        int64_t r = 0;
+        for (; r + block_rows <= rows; r += block_rows) {
+            const real* left[A];
+            for (int64_t k = 0; k < A; ++k)
+                left[k] = a[k] + r * a_step;
+            sum_block<more, block_rows>(to + r * to_step + c, to_step, left, a_step, right, b_step, n, term);
+        }
+        for (; r < rows; ++r) {
+            const real* left[A];
+            for (int64_t k = 0; k < A; ++k)
+                left[k] = a[k] + r * a_step;
+            sum_block<more, 1>(to + r * to_step + c, to_step, left, a_step, right, b_step, n, term);
+        }
+    }
+}
+
+// n vectors, one after the other in `to`, `to_step` apart, which are behind their end 0.
+template <typename T, typename Read>
+inline void copy_vectors(real* to, int64_t to_step, const T* from, int64_t step, int64_t n, int64_t length,
+                         Read read)
+{
+    for (int64_t c = 0; c < n; ++c) {
+        for (int64_t i = 0; i < length; ++i)
+            to[c * to_step + i] = read(from + c * step + i);
+        for (int64_t i = length; i < to_step; ++i)
+            to[c * to_step + i] = 0;
+    }
+}
+
+// The same number by number: to[i][c]; 0 where there is no column any more.
+template <typename T, typename Read>
+inline void turn_vectors(real* to, int64_t to_step, const T* from, int64_t step, int64_t n, int64_t length,
+                         Read read)
+{
+    for (int64_t c = 0; c < n; ++c)
+        for (int64_t i = 0; i < length; ++i)
+            to[i * to_step + c] = read(from + c * step + i);
+    for (int64_t i = 0; i < length; ++i)
+        for (int64_t c = n; c < in_blocks(n); ++c)
+            to[i * to_step + c] = 0;
+}
+
+// Parts of one piece of memory, each on a cache line; of none it tells how large it must be.
+struct parts_of {
+    char* begin;
+    int64_t bytes = 0;
+
+    template <typename T>
+    T* next(int64_t n)
+    {
+        T* const found = reinterpret_cast<T*>(begin + bytes);
+        bytes += (n * int64_t(sizeof(T)) + 63) / 64 * 64;
+        return found;
+    }
+};
+
+}  // namespace
+
+}  // namespace fusegen

@@ -1,0 +1,68 @@
+"""Texts over vectors: attention, neighbours, losses, kernel sums."""
+
+from __future__ import annotations
+
+import math
+
+import fusegen as fg
+from fusegen.pipeline.pipeline import Pipeline
+
+
+@fg.pipeline
+def attention(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, bias=None, *, scale=1.0):
+    s = scale * fg.dot(q, k)
+    if bias is not None:
+        s = s + bias
+    p = fg.exp(s - fg.max(s))
+    return fg.sum(p * v) / fg.sum(p)
+
+
+@fg.pipeline
+def causal(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector):
+    s = fg.dot(q, k)
+    s = fg.where(fg.index(s) <= fg.row(s), s, -math.inf)
+    m = fg.max(s)
+    p = fg.exp(s - m)
+    return fg.sum(p * v) / fg.sum(p), m + fg.log(fg.sum(p))
+
+
+@fg.pipeline
+def nearest(x: fg.RowVector, y: fg.ColumnVector, *, k=3):
+    return fg.topk(fg.sqdist(x, y), k, largest=False)
+
+
+@fg.pipeline
+def assigned(x: fg.RowVector, y: fg.ColumnVector):
+    return fg.argmin(fg.inner(fg.abs(x - y)))
+
+
+@fg.pipeline
+def linear_cross_entropy(h: fg.RowVector, w: fg.ColumnVector, label: fg.PerRow):
+    return fg.logsumexp(fg.dot(h, w)) - fg.dot(h, fg.take(w, label))
+
+
+@fg.pipeline
+def gaussian(x: fg.RowVector, y: fg.ColumnVector, b: fg.PerColumn, *, s: fg.Positive = 1.0):
+    return fg.sum(fg.exp(-fg.sqdist(x, y) / (2 * s * s)) * b)
+
+
+@fg.pipeline
+def statistics(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, lengths: fg.PerRow):
+    """Several folds of vectors and of numbers, some of them no products."""
+    s = fg.ragged(fg.dot(q, k), lengths)
+    m = fg.max(s)
+    p = fg.exp(s - m)
+    z = fg.sum(p)
+    return {"mean": fg.mean(v), "most": fg.max(v), "drift": fg.sum(p * (q - k)) / z,
+            "entropy": m + fg.log(z) - fg.sum(fg.xlogy(p, p) + p * m) / z,
+            "leader": fg.argmax(s), "norm": fg.inner(q * q)}
+
+
+@fg.pipeline
+def attended(q: fg.RowVector, k: fg.ColumnVector):
+    s = fg.dot(q, k)
+    p = fg.exp(s - fg.max(s))
+    return p / fg.sum(p)
+
+
+TEXTS = {n: p for n, p in list(globals().items()) if isinstance(p, Pipeline)}

@@ -1,0 +1,248 @@
+"""Elements made of vectors: attention, neighbours, losses, against NumPy in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.vector_cases import (
+    assigned,
+    attended,
+    attention,
+    causal,
+    gaussian,
+    linear_cross_entropy,
+    nearest,
+    statistics,
+)
+
+import fusegen as fg
+from fusegen.ir.expr import text as text_of
+
+FORMS = ("auto", "safe", "unfused")
+
+
+def softmax(s: Any) -> Any:
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True)
+
+
+def drawn(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng((seed, *shape)).standard_normal(shape)
+
+
+def close(found: Any, want: Any, dtype: str = "float32") -> None:
+    tolerance = {"float64": 1e-12, "float32": 3e-5, "float16": 6e-3, "bfloat16": 5e-2}[dtype]
+    np.testing.assert_allclose(np.asarray(found, np.float64), want, rtol=tolerance,
+                               atol=4 * tolerance)
+
+
+def of_type(array: Any, dtype: str) -> Any:
+    return array.astype(fg.ir.dtypes.dtype_of(dtype).numpy)
+
+
+SHAPES = [  # rows, columns, length of q and k, length of v
+    (1, 1, 1, 1), (1, 700, 17, 3), (5, 1, 1, 2), (50, 257, 100, 33), (200, 31, 3, 65),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize(("rows", "columns", "d", "width"), SHAPES)
+def test_attention(rows: int, columns: int, d: int, width: int, dtype: str) -> None:
+    q, k = (of_type(a / d**0.25, dtype) for a in (drawn(rows, d), drawn(columns, d, seed=1)))
+    v = of_type(drawn(columns, width, seed=2), dtype)
+    want = softmax(q.astype("f8") @ k.astype("f8").T) @ v.astype("f8")
+    found = attention(q, k, v)
+    assert found.dtype == q.dtype
+    assert found.shape == (rows, width)
+    close(found, want, dtype)
+    close(attention.reference(q, k, v), want, "float64")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("target", ["cpu", "numpy", "x86-64"])
+def test_forms_and_targets(form: str, target: str) -> None:
+    q, k, v = (a.astype("f4") for a in (drawn(30, 9), drawn(300, 9), drawn(300, 5)))
+    s = 0.5 * q.astype("f8") @ k.T
+    run = attention.compile(q, k, v, scale=0.5, form=form, target=target)
+    close(run(q, k, v), softmax(s) @ v)
+    x = nearest.compile(q, k, k=12, form=form, target=target)(q, k)
+    distance = ((q[:, None].astype("f8") - k) ** 2).sum(-1)
+    order = np.argsort(distance, -1, kind="stable")[:, :12]
+    assert (x.indices == order).all()
+    close(x.values, np.take_along_axis(distance, order, -1))
+
+
+def test_scores_are_read_from_nowhere() -> None:
+    """One sweep, and no array of rows times columns."""
+    plan = attention.plan()
+    assert plan.sweeps == 1
+    assert plan.accesses_per_element == 0
+    assert set(plan.stages[0].reads) == {"q", "k", "v"}
+    assert "read-out: p·v = v·exp(u)" in str(attention.explain())
+
+
+def test_what_a_mask_empties_is_not_computed() -> None:
+    """Vectors of columns that no row of a tile attends to are not even looked at."""
+    v = drawn(600, 4)
+    q, k = drawn(600, 8), drawn(600, 8)
+    want = causal(q, k, v)[0]
+    v[300:], k[300:] = np.nan, np.nan
+    found = causal(q, k, v)[0]
+    np.testing.assert_array_equal(found[:240], want[:240])
+    only = causal.work(target="cpu").program.sweeps[0].only
+    assert text_of(only) == "column <= row_numbers"
+
+
+@pytest.mark.parametrize("heads", [(), (2,), (2, 3)])
+def test_leading_axes_broadcast(heads: tuple[int, ...]) -> None:
+    """Heads; and grouped queries, which share the columns of a head."""
+    q, k = drawn(*heads, 7, 5), drawn(*heads, 40, 5)
+    v, bias = drawn(40, 6), drawn(7, 40)
+    want = softmax(q @ np.swapaxes(k, -1, -2) + bias) @ v
+    close(attention(q, k, v, bias), want, "float64")
+    if heads:
+        grouped = k[..., :1, :, :] if len(heads) > 1 else k[:1]
+        close(attention(q, grouped, v), softmax(q @ np.swapaxes(grouped, -1, -2)) @ v, "float64")
+
+
+def test_any_strides() -> None:
+    q, k, v = drawn(2, 20, 8), drawn(2, 60, 8), drawn(2, 60, 4)
+    want = attention(q, k, v)
+    apart = [np.asfortranarray(a) for a in (q, k, v)]
+    np.testing.assert_array_equal(attention(*apart), want)
+    wide = [np.repeat(np.repeat(a, 2, -1), 3, -2)[..., ::3, ::2] for a in (q, k, v)]
+    np.testing.assert_array_equal(attention(*wide), want)
+    back = [a[..., ::-1, :][..., ::-1, :] for a in (q, k, v)]
+    np.testing.assert_array_equal(attention(*back), want)
+
+
+def test_causal_scores_need_row_numbers() -> None:
+    q, k, v = drawn(2, 3, 70, 8), drawn(2, 3, 70, 8), drawn(2, 3, 70, 4)
+    s = np.where(np.tri(70, dtype=bool), q @ np.swapaxes(k, -1, -2), -np.inf)
+    found, lse = causal(q, k, v)
+    close(found, softmax(s) @ v, "float64")
+    m = s.max(-1)
+    close(lse, m + np.log(np.exp(s - m[..., None]).sum(-1)), "float64")
+
+
+@pytest.mark.parametrize("k", [1, 8, 9, 64, 70])
+def test_neighbours_are_exact(k: int) -> None:
+    x, y = drawn(60, 3).astype("f4"), drawn(500, 3, seed=1).astype("f4")
+    y[100:110] = y[90]  # ties go to the lowest column
+    distance = np.zeros((60, 500), "f4")
+    for i in range(3):
+        distance += (x[:, None, i] - y[None, :, i]) ** 2
+    values, columns = nearest(x, y, k=k)
+    want = np.argsort(distance.astype("f8"), -1, kind="stable")[:, :k]
+    close(values, np.take_along_axis(distance, want, -1))
+    assert (columns == want).mean() > 0.99
+    assert (np.diff(values, axis=-1) >= 0).all()
+
+
+def test_other_distances() -> None:
+    x, y = drawn(90, 30), drawn(400, 30, seed=1)
+    want = np.abs(x[:, None] - y).sum(-1).argmin(-1)
+    assert (assigned(x, y) == want).all()
+
+
+def test_logits_that_are_never_stored() -> None:
+    h, w = drawn(40, 64).astype("f4") / 4, drawn(999, 64, seed=1).astype("f4")
+    label = np.random.default_rng(0).integers(0, 999, 40)
+    s = h.astype("f8") @ w.T
+    want = np.log(np.exp(s - s.max(-1, keepdims=True)).sum(-1)) + s.max(-1) - s[range(40), label]
+    close(linear_cross_entropy(h, w, label), want)
+    label[3] = 999  # no column
+    found = linear_cross_entropy(h, w, label)
+    assert np.isnan(found[3])
+    assert np.isfinite(found[4])
+
+
+def test_kernel_sums() -> None:
+    x, y, b = drawn(50, 3), drawn(333, 3, seed=1), drawn(333)
+    distance = ((x[:, None] - y) ** 2).sum(-1)
+    close(gaussian(x, y, b, s=0.7), (np.exp(-distance / (2 * 0.49)) * b).sum(-1), "float64")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_many_folds_at_once(form: str) -> None:
+    q, k, v = drawn(45, 6), drawn(310, 6, seed=1), drawn(310, 4, seed=2)
+    lengths = np.random.default_rng(0).integers(1, 311, 45)
+    s = np.where(np.arange(310) < lengths[:, None], q @ k.T, -np.inf)
+    p = softmax(s)
+    found = statistics(q, k, v, lengths, form=form)
+    close(found["mean"], np.broadcast_to(v.mean(0), (45, 4)), "float64")
+    close(found["most"], np.broadcast_to(v.max(0), (45, 4)), "float64")
+    close(found["drift"], q - p @ k, "float64")
+    close(found["norm"], (q**2).sum(-1), "float64")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        close(found["entropy"], -np.where(p > 0, p * np.log(p), 0).sum(-1), "float64")
+    assert (found["leader"] == s.argmax(-1)).all()
+
+
+def test_scores_that_are_wanted_are_stored() -> None:
+    q, k = drawn(33, 7), drawn(270, 7, seed=1)
+    close(attended(q, k), softmax(q @ k.T), "float64")
+
+
+def test_torch_tensors() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    q, k, v = (torch.from_numpy(drawn(2, n, d)).float() for n, d in ((9, 8), (50, 8), (50, 4)))
+    found = attention(q, k, v, scale=0.25)
+    want = torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=0.25)
+    assert isinstance(found, torch.Tensor)
+    torch.testing.assert_close(found, want)
+
+
+# ---- what is refused ----
+
+
+def text(body: Any, *given: Any) -> Any:
+    def made(q: fg.RowVector, k: fg.ColumnVector):
+        return body(q, k)
+
+    return fg.pipeline(made)(*(given or (np.ones((3, 4)), np.ones((5, 4)))))
+
+
+@pytest.mark.parametrize(("body", "error", "said"), [
+    (lambda q, k: q * k, fg.TraceError, "a vector for every row and column"),
+    (lambda q, k: fg.topk(q * k, 2), fg.TraceError, "topk of vectors"),
+    (lambda q, k: fg.argmax(k), fg.TraceError, "argmax of vectors"),
+    (lambda q, k: fg.inner(fg.dot(q, k)), fg.TraceError, "inner of an element"),
+    (lambda q, k: fg.dot(q, 2), fg.TraceError, "dot needs two vectors"),
+    (lambda q, k: fg.take(k, fg.topk(fg.dot(q, k), 2).indices), fg.TraceError, "at a list"),
+    (lambda q, k: fg.inner(fg.sum(fg.dot(q, k) * k)), fg.PipelineError, "a second pipeline"),
+    (lambda q, k: fg.inner(q * k * fg.dot(q, k)), fg.PipelineError, "out of the sum"),
+])
+def test_texts_that_no_kernel_does(body: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        text(body)
+
+
+@pytest.mark.parametrize(("q", "k", "said"), [
+    (np.ones((3, 4)), np.ones((5, 3)), "vectors of 4 numbers"),
+    (np.ones((3, 4)), np.ones(4), "a vector per column"),
+    (np.ones((3, 0)), np.ones((5, 0)), "one number at least"),
+    (np.ones((2, 3, 4)), np.ones((3, 5, 4)), "do not broadcast"),
+    (np.ones((3, 4)), np.ones((0, 4)), "zero columns"),
+])
+def test_shapes_that_do_not_fit(q: Any, k: Any, said: str) -> None:
+    with pytest.raises(fg.ShapeError, match=said):
+        nearest(q, k, k=1)
+
+
+def test_vectors_are_floats() -> None:
+    with pytest.raises(fg.DTypeError, match="floating-point"):
+        nearest(np.ones((3, 4), int), np.ones((5, 4), int), k=1)
+
+
+def test_axes_are_the_last() -> None:
+    with pytest.raises(fg.ShapeError, match="Their columns are the last"):
+        attention(np.ones((3, 4)), np.ones((5, 4)), np.ones((5, 4)), axis=0)
+    kept = attention(np.ones((3, 4)), np.ones((5, 4)), np.ones((5, 2)), keepdims=True)
+    assert kept.shape == (3, 1, 2)
+
+
+def test_no_rows() -> None:
+    assert attention(np.ones((0, 4)), np.ones((5, 4)), np.ones((5, 2))).shape == (0, 2)
