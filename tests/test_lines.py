@@ -101,7 +101,8 @@ def test_cpu_lines_use_what_they_spell(name: str, form: str) -> None:
     for kernel in work.result("lower").kernels:
         for view in cpu._kernel_view(kernel, schedule).sweeps:
             merge = view.state.merge if view.state else ()
-            again = view.again.row_values if view.again else ()
-            for line in (*view.row_values, *again, *view.finish, *merge):
+            parts = (*view.parts, *(view.again.parts if view.again else ()))
+            values = [line for part in parts for line in part.row_values]
+            for line in (*values, *view.finish, *merge):
                 for name in ("row", "known"):
                     assert (name in line.uses) == (f"{name}." in line.text), line
