@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import fusegen as fg
+from fusegen.backend.host import readers
 from fusegen.library.grad import Gradient
 from fusegen.pipeline import by_torch, traces
 
@@ -418,6 +421,20 @@ def test_inference_mode(name):
             for result in found if isinstance(found, tuple) else (found,):
                 assert result.is_inference()
                 result.add_(1)
+
+
+def test_what_watches_is_that_of_the_torch_there_is(monkeypatch):
+    """Tests for GPUs have another: what it says is no word about this one."""
+    other = SimpleNamespace(
+        Tensor=object, autograd=SimpleNamespace(forward_ad=SimpleNamespace(_current_level=-1)),
+        _C=SimpleNamespace(**dict.fromkeys(readers.TORCH_WATCHERS, lambda: False)))
+    readers._torch_watcher.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "torch", other)
+        readers.torch_watcher()
+    assert not readers.torch_watcher()()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert readers.torch_watcher()()
 
 
 def test_dispatch_modes_see_the_operator():

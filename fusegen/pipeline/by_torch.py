@@ -71,7 +71,7 @@ def _ask_torch() -> None:
     be graphs, which are guarded by what it was."""
     global compiling
     if "torch._dynamo" not in sys.modules and "torch.compiler" in sys.modules:
-        compiling = sys.modules["torch"].compiler.is_dynamo_compiling
+        compiling = sys.modules["torch.compiler"].is_dynamo_compiling
 
 
 _ask_torch()

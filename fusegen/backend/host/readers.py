@@ -78,10 +78,14 @@ TORCH_WATCHERS = ("_len_torch_dispatch_stack", "_is_any_autocast_enabled")
 """Functions of torch._C that say if torch has to see every operation of this thread."""
 
 
-@cache
 def torch_watcher() -> Callable[[], bool]:
     """What says if torch has to see every operation of this thread: modes that trace or count,
     autocast, forward-mode derivatives."""
+    return _torch_watcher(sys.modules["torch"].Tensor)
+
+
+@cache
+def _torch_watcher(_: type) -> Callable[[], bool]:
     torch = sys.modules["torch"]
     modes, autocast = (getattr(torch._C, n) for n in TORCH_WATCHERS)
     forward = torch.autograd.forward_ad
