@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.vector_cases import (
+    MASKED,
+    MASKS,
     assigned,
     attended,
     attention,
@@ -91,8 +93,9 @@ def test_what_a_mask_empties_is_not_computed() -> None:
     v[300:], k[300:] = np.nan, np.nan
     found = causal(q, k, v)[0]
     np.testing.assert_array_equal(found[:240], want[:240])
-    only = causal.work(target="cpu").program.sweeps[0].only
-    assert text_of(only) == "column <= row_numbers"
+    first, end = causal.work(target="cpu").program.sweeps[0].span
+    assert first is None
+    assert text_of(end) == "row_numbers + 1"
 
 
 @pytest.mark.parametrize("heads", [(), (2,), (2, 3)])
@@ -125,6 +128,27 @@ def test_causal_scores_need_row_numbers() -> None:
     close(found, softmax(s) @ v, "float64")
     m = s.max(-1)
     close(lse, m + np.log(np.exp(s - m[..., None]).sum(-1)), "float64")
+
+
+@pytest.mark.parametrize("target", ["cpu", "x86-64"])
+@pytest.mark.parametrize("mask", MASKS)
+def test_masks(mask: str, target: str) -> None:
+    """Rows of which nothing is left are NaN, and −inf, as the text says."""
+    q, k, v = drawn(300, 5), drawn(570, 5, seed=1), drawn(570, 3, seed=2)
+    lengths = np.random.default_rng(0).integers(0, 571, 300)
+    lengths[:3] = 0, 1, 570
+    s = np.where(MASKS[mask](np.arange(570), np.arange(300)[:, None], lengths[:, None]),
+                 q @ k.T, -np.inf)
+    run = MASKED[mask].compile(q, k, v, lengths, target=target)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        m = s.max(-1, keepdims=True)
+        p = np.exp(s - m)
+        want, lse = p @ v / p.sum(-1, keepdims=True), m[:, 0] + np.log(p.sum(-1))
+    found, found_lse = run(q, k, v, lengths)
+    close(found, want, "float64")
+    close(found_lse, np.where(np.isneginf(m[:, 0]), -np.inf, lse), "float64")
+    spans = [sweep.span for sweep in run.work.program.sweeps]
+    assert (mask in ("sink", "exactly")) == all(span == (None, None) for span in spans)
 
 
 @pytest.mark.parametrize("k", [1, 8, 9, 64, 70])

@@ -152,6 +152,10 @@ class ListStore:
 Store = ElementStore | RowStore | ListStore
 
 
+Span = tuple[Expr | None, Expr | None]
+"""Columns from one row value to before another; None: from the first, to the last."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
     """One traversal of the row."""
@@ -167,6 +171,7 @@ class Sweep:
     list_stores: tuple[ListStore, ...] = ()
     vectors: tuple[str, ...] = ()  # arrays of vectors that its components are made of
     only: Expr | None = None  # over columns and row values: other elements contribute nothing
+    span: Span = (None, None)  # and so do those before the first and from the second column on
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import fusegen as fg
 from fusegen.pipeline.pipeline import Pipeline
@@ -65,4 +66,28 @@ def attended(q: fg.RowVector, k: fg.ColumnVector):
     return p / fg.sum(p)
 
 
+def _masked(name: str, holds: Any) -> Pipeline:
+    """Attention and its log-sum-exp where a condition on (column, row, length) holds."""
+
+    def masked(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, lengths: fg.PerRow):
+        s = fg.dot(q, k)
+        s = fg.where(holds(fg.index(s), fg.row(s), lengths), s, -math.inf)
+        m = fg.max(s)
+        p = fg.exp(s - m)
+        return fg.sum(p * v) / fg.sum(p), fg.logsumexp(s)
+
+    masked.__name__ = name
+    return fg.pipeline(masked)
+
+
+MASKS = {
+    "window": lambda column, row, length: (column <= row) & (row - column < 40),
+    "from_the_right": lambda column, row, length: -column < 3 - row,
+    "ragged": lambda column, row, length: column < length,
+    "sink": lambda column, row, length: (column < 4) | ((column <= row) & (column > row - 30)),
+    "exactly": lambda column, row, length: column == row,
+    "everything": lambda column, row, length: column >= 0,
+    "moved": lambda column, row, length: (column + 5 > row) & (2 + column - length <= 0),
+}
+MASKED = {name: _masked(f"masked_{name}", holds) for name, holds in MASKS.items()}
 TEXTS = {n: p for n, p in list(globals().items()) if isinstance(p, Pipeline)}

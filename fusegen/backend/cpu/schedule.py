@@ -40,7 +40,7 @@ LIST_AHEAD_COLUMNS = 4096
 """The same where long lists are kept, which take their time between two chunks."""
 
 
-BLOCK_ROWS = 192
+BLOCK_ROWS = 384
 """Of rows over vectors, as many are folded at a time: the vectors of a chunk of their columns are
 brought into order once for all."""
 

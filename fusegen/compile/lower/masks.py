@@ -9,29 +9,132 @@ the end of a ragged row.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import replace
+from functools import reduce
 
 from fusegen.ir.expr import Call, Expr, Lit, Var, call, substitute, variables, walk
-from fusegen.ir.kernel import COLUMN, Sweep
+from fusegen.ir.kernel import COLUMN, Span, Sweep
 from fusegen.ir.monoid import Monoid
 
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
 
 
-def contributing(sweep: Sweep) -> Expr | None:
-    """A condition over columns and row values: elements for which it is false are the identity in
-    every component. None: all may contribute."""
+def narrowed(sweep: Sweep) -> Sweep:
+    """The sweep over those elements alone that may contribute: a span of columns where that is what
+    the conditions say, which are then true of all that it folds."""
+    conditions = _contributing(sweep)
+    spans = [span_of(c) for c in conditions]
+    known = {c for c, span in zip(conditions, spans, strict=True) if span is not None}
+    rest = [c for c in conditions if c not in known]
+    only = reduce(lambda a, b: call("and", a, b), rest) if rest else None
+    if not known:
+        return replace(sweep, only=only)
+    met = reduce(_met, (span for span in spans if span is not None))
+    return replace(_where_true(sweep, known), only=only, span=met)
+
+
+def _contributing(sweep: Sweep) -> list[Expr]:
+    """Conditions over columns and row values: elements for which one of them is false are the
+    identity in every component."""
     monoid = sweep.monoid
     if sweep.element_stores or monoid.best or monoid.lists or monoid.own or monoid.is_empty:
-        return None  # each has a say about every column
+        return []  # each has a say about every column
     lets: dict[str, Expr] = {}
     for let in sweep.lets:
         lets[let.name] = substitute(let.expr, lets)
-    found: Expr | None = None
-    for condition in dict.fromkeys(_conditions(sweep, lets)):
-        if _is_identity(monoid, lets, condition):
-            found = condition if found is None else call("and", found, condition)
-    return found
+    return [c for c in dict.fromkeys(_conditions(sweep, lets)) if _is_identity(monoid, lets, c)]
+
+
+def _where_true(sweep: Sweep, conditions: Set[Expr]) -> Sweep:
+    """The sweep without asking these."""
+    monoid = sweep.monoid
+
+    def true(expr: Expr) -> Expr:
+        if not isinstance(expr, Call):
+            return expr
+        if expr.op == "where" and expr.args[0] in conditions:
+            return true(expr.args[1])
+        return Call(expr.op, tuple(map(true, expr.args)))
+
+    return replace(
+        sweep, lets=tuple(replace(let, expr=true(let.expr)) for let in sweep.lets),
+        monoid=replace(
+            monoid, folded=tuple(replace(f, lift=true(f.lift)) for f in monoid.folded),
+            moving=tuple(replace(m, lift=true(m.lift)) for m in monoid.moving),
+            relatives=tuple(replace(r, atom=true(r.atom)) for r in monoid.relatives)),
+    )
+
+
+# ---- spans ----
+
+
+def span_of(condition: Expr) -> Span | None:
+    """The columns for which a condition on whole numbers holds, if they are a span."""
+    match condition:
+        case Call(op="and", args=(a, b)):
+            one, other = span_of(a), span_of(b)
+            return None if one is None or other is None else _met(one, other)
+        case Call(op="lt" | "le" | "gt" | "ge" as op, args=(a, b)):
+            left, right = _line(a), _line(b)
+            if left is None or right is None or abs(left[0] - right[0]) != 1:
+                return None
+            return _solved(op, left, right)
+        case _:
+            return None
+
+
+_Line = tuple[int, Expr]
+"""slope · column + a row value."""
+
+
+def _line(expr: Expr) -> _Line | None:
+    """A whole number as a function of the column."""
+    if expr.kind != "int":
+        return None
+    if not expr.varying:
+        return 0, expr
+    match expr:
+        case Var() if expr == COLUMN:
+            return 1, Lit(0, "int")
+        case Call(op="add" | "sub" as op, args=(a, b)):
+            left, right = _line(a), _line(b)
+            if left is None or right is None:
+                return None
+            slope = left[0] + (right[0] if op == "add" else -right[0])
+            return slope, _plus(op, left[1], right[1])
+        case Call(op="neg", args=(a,)):
+            inner = _line(a)
+            return None if inner is None else (-inner[0], _plus("sub", Lit(0, "int"), inner[1]))
+        case _:
+            return None
+
+
+def _plus(op: str, a: Expr, b: Expr) -> Expr:
+    if b == Lit(0, "int"):
+        return a
+    if a == Lit(0, "int") and op == "add":
+        return b
+    return call(op, a, b)
+
+
+def _solved(op: str, left: _Line, right: _Line) -> Span:
+    """slope · column + p OP q, by the slope of both sides together."""
+    rising = left[0] - right[0] == 1
+    bound = _plus("sub", right[1], left[1]) if rising else _plus("sub", left[1], right[1])
+    below = (op in ("lt", "le")) == rising  # is it an upper bound?
+    strict = op in ("lt", "gt")
+    one = Lit(1, "int")
+    if below:
+        return None, bound if strict else _plus("add", bound, one)
+    return _plus("add", bound, one) if strict else bound, None
+
+
+def _met(one: Span, other: Span) -> Span:
+    """The columns of both."""
+    first, end = ((a or b if a is None or b is None else call(op, a, b))
+                  for op, a, b in (("maximum", one[0], other[0]), ("minimum", one[1], other[1])))
+    return first, end
 
 
 def _conditions(sweep: Sweep, lets: Mapping[str, Expr]) -> Iterator[Expr]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from fusegen.compile.lower.masks import contributing
+from fusegen.compile.lower.masks import narrowed
 from fusegen.compile.lower.program import compute_dtype
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import FLOAT64, DType
@@ -146,7 +146,7 @@ class _Vectors:
                  if p.shape == "row_vector" and vectors.get(p.name) == 1 and p.name in used]
         found = replace(found, prelude=(*alone, *found.prelude))
         sweeps = (_Sweep(s, vectors, made).run() for s in found.sweeps)
-        return replace(found, sweeps=tuple(replace(s, only=contributing(s)) for s in sweeps))
+        return replace(found, sweeps=tuple(map(narrowed, sweeps)))
 
     def _needed(
         self, used: set[str], made: Mapping[str, FromVectors | InnerStep]

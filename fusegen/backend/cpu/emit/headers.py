@@ -39,7 +39,8 @@ HEADERS: dict[str, tuple[str, ...]] = {
         "is_inf", "is_finite", "log", *LIBM, "pow", "reciprocal_sqrt", "sigmoid", "xlogy", "to_int",
     ),
     "pairs": (
-        "in_blocks", "product_term", "sum_tile", "copy_vectors", "turn_vectors", "parts_of",
+        "in_blocks", "product_term", "sum_tile", "copy_vectors", "turn_vectors", "block_vectors_of",
+        "block_columns", "clear_beside", "parts_of",
     ),
     "pivots": ("shift_anchor", "scale_anchor", "movable", "factor_between"),
     "states": ("field", "set_field", "best_of_states"),

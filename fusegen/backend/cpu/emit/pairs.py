@@ -150,6 +150,9 @@ class PairsView:
     tables: tuple[Table, ...]
     only: str  # may any column from `begin` to before `end` of a row contribute? "": all may
     only_values: tuple[Line, ...]  # row values that it needs
+    first: str  # column of a row to contribute; "": `begin`
+    end: str  # the one behind the last; "": `end`
+    span_values: tuple[Line, ...]
 
 
 def pairs_view(
@@ -168,7 +171,10 @@ def pairs_view(
             tables[f"{one.array}_copied"] = _table(vectors[one.array], turned=False, row=row)
     only = "" if sweep.only is None else possible(sweep.only, "begin", "(end - 1)", row.text)
     values = () if sweep.only is None else tuple(scope.locals([sweep.only]))
-    return PairsView(tiles, sums, tuple(tables.values()), "" if only == "true" else only, values)
+    first, end = ("" if e is None else row.text(e) for e in sweep.span)
+    spans = tuple(scope.locals([e for e in sweep.span if e is not None]))
+    return PairsView(tiles, sums, tuple(tables.values()), "" if only == "true" else only, values,
+                     first, end, spans)
 
 
 def _table(param: Param, *, turned: bool, row: CpuDialect) -> Table:

@@ -62,7 +62,9 @@ inline void sum_block(real* to, int64_t to_step, const real* const (&a)[A], int6
             put(to + r * to_step + v * width<lanes>, sum[r][v]);
 }
 
-// The same for any number of rows, and columns in whole blocks.
+// The same for any number of rows, and columns in whole blocks. The tables b lie block by block, so
+// that what a block needs is one piece of memory: b[k][c / block_columns][i][c % block_columns], a
+// block from the next b_step numbers apart.
 template <bool more, int64_t A, int64_t B, typename Term>
 inline void sum_tile(real* to, int64_t to_step, const real* const (&a)[A], int64_t a_step,
                      const real* const (&b)[B], int64_t b_step, int64_t rows, int64_t columns, int64_t n,
@@ -71,47 +73,73 @@ inline void sum_tile(real* to, int64_t to_step, const real* const (&a)[A], int64
     for (int64_t c = 0; c < columns; c += block_columns) {
         const real* right[B];
         for (int64_t k = 0; k < B; ++k)
-            right[k] = b[k] + c;
+            right[k] = b[k] + c / block_columns * b_step;
         int64_t r = 0;
         for (; r + block_rows <= rows; r += block_rows) {
             const real* left[A];
             for (int64_t k = 0; k < A; ++k)
                 left[k] = a[k] + r * a_step;
-            sum_block<more, block_rows>(to + r * to_step + c, to_step, left, a_step, right, b_step, n, term);
+            sum_block<more, block_rows>(to + r * to_step + c, to_step, left, a_step, right, block_columns, n, term);
         }
         for (; r < rows; ++r) {
             const real* left[A];
             for (int64_t k = 0; k < A; ++k)
                 left[k] = a[k] + r * a_step;
-            sum_block<more, 1>(to + r * to_step + c, to_step, left, a_step, right, b_step, n, term);
+            sum_block<more, 1>(to + r * to_step + c, to_step, left, a_step, right, block_columns, n, term);
         }
     }
 }
 
-// n vectors, one after the other in `to`, `to_step` apart, which are behind their end 0.
+// n vectors, one after the other.
 template <typename T, typename Read>
-inline void copy_vectors(real* to, int64_t to_step, const T* from, int64_t step, int64_t n, int64_t length,
-                         Read read)
-{
-    for (int64_t c = 0; c < n; ++c) {
-        for (int64_t i = 0; i < length; ++i)
-            to[c * to_step + i] = read(from + c * step + i);
-        for (int64_t i = length; i < to_step; ++i)
-            to[c * to_step + i] = 0;
-    }
-}
-
-// The same number by number: to[i][c]; 0 where there is no column any more.
-template <typename T, typename Read>
-inline void turn_vectors(real* to, int64_t to_step, const T* from, int64_t step, int64_t n, int64_t length,
-                         Read read)
+inline void copy_vectors(real* to, const T* from, int64_t step, int64_t n, int64_t length, Read read)
 {
     for (int64_t c = 0; c < n; ++c)
         for (int64_t i = 0; i < length; ++i)
-            to[i * to_step + c] = read(from + c * step + i);
-    for (int64_t i = 0; i < length; ++i)
-        for (int64_t c = n; c < in_blocks(n); ++c)
-            to[i * to_step + c] = 0;
+            to[c * length + i] = read(from + c * step + i);
+}
+
+// The same in blocks of their numbers, to_step apart; behind a vector's end is 0.
+template <typename T, typename Read>
+inline void block_vectors_of(real* to, int64_t to_step, const T* from, int64_t step, int64_t n, int64_t length,
+                             Read read)
+{
+    for (int64_t i = 0; i < length; i += block_columns, to += to_step) {
+        const int64_t some = length - i < block_columns ? length - i : block_columns;
+        for (int64_t c = 0; c < n; ++c) {
+            for (int64_t at = 0; at < some; ++at)
+                to[c * block_columns + at] = read(from + c * step + i + at);
+            for (int64_t at = some; at < block_columns; ++at)
+                to[c * block_columns + at] = 0;
+        }
+    }
+}
+
+// In blocks of columns, number by number: to[c / block_columns][i][c % block_columns]; 0 where there
+// is no column any more.
+template <typename T, typename Read>
+inline void turn_vectors(real* to, const T* from, int64_t step, int64_t n, int64_t length, Read read)
+{
+    for (int64_t first = 0; first < n; first += block_columns, to += length * block_columns) {
+        const int64_t some = n - first < block_columns ? n - first : block_columns;
+        for (int64_t i = 0; i < length; ++i) {
+            for (int64_t at = 0; at < some; ++at)
+                to[i * block_columns + at] = read(from + (first + at) * step + i);
+            for (int64_t at = some; at < block_columns; ++at)
+                to[i * block_columns + at] = 0;
+        }
+    }
+}
+
+// Of n numbers, those beside [begin, end) become 0.
+inline void clear_beside(real* at, int64_t n, int64_t begin, int64_t end)
+{
+    if (begin >= end)
+        begin = end = n;
+    for (int64_t c = 0; c < begin; ++c)
+        at[c] = 0;
+    for (int64_t c = end; c < n; ++c)
+        at[c] = 0;
 }
 
 // Parts of one piece of memory, each on a cache line; of none it tells how large it must be.
