@@ -234,6 +234,8 @@ def text(body: Any, *given: Any) -> Any:
     (lambda q, k: fg.topk(q * k, 2), fg.TraceError, "topk of vectors"),
     (lambda q, k: fg.argmax(k), fg.TraceError, "argmax of vectors"),
     (lambda q, k: fg.inner(fg.dot(q, k)), fg.TraceError, "inner of an element"),
+    (lambda q, k: fg.reduce(fg.monoid(0.0, lambda x: x, lambda a, b: a + b), q * k),
+     fg.TraceError, "of vectors"),
     (lambda q, k: fg.dot(q, 2), fg.TraceError, "dot needs two vectors"),
     (lambda q, k: fg.take(k, fg.topk(fg.dot(q, k), 2).indices), fg.TraceError, "at a list"),
     (lambda q, k: fg.inner(fg.sum(fg.dot(q, k) * k)), fg.PipelineError, "a second pipeline"),

@@ -29,6 +29,7 @@ from fusegen.lang.own_operator import operator_of
 from fusegen.lang.trace import tracing
 from fusegen.lang.value import Builder, Operand, Value, builder
 from fusegen.lang.value import lift as node_of
+from fusegen.lang.vectors import no_vector
 
 LAWS: tuple[Law, ...] = get_args(Law)
 
@@ -103,6 +104,8 @@ class OwnMonoid:
                              why="It folds a row, which has one value per column.",
                              fix="fg.reduce(monoid, x) with an element value x.")
         lifted = _flat(self.identity, self.lift(*values), "lift", self.lift)
+        for node in lifted:
+            no_vector(self.name, node, "Make numbers of them: fg.inner, fg.dot, fg.sqdist.")
         own = build.add(g.Own(operator, tuple(lifted), where)).node
         assert isinstance(own, g.Own)
         parts = (build.add(g.Field(own, f.name, where)) for f in operator.fields)
