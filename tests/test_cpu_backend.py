@@ -203,8 +203,8 @@ def test_many_short_rows_on_many_threads():
     reports = []
     got = run(executable(moe_gate), arrays, 64, threads=5, progress=reports.append)
     assert_close(got, expected(moe_gate, arrays))
-    assert reports == sorted(reports)
-    assert 0 < reports[-1] <= 1
+    assert reports == sorted(reports)  # none where others take all parts
+    assert all(0 < report <= 1 for report in reports)
 
 
 def test_the_number_of_threads(monkeypatch):

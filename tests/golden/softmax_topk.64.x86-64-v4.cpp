@@ -205,15 +205,15 @@ inline void finish(State& state, const Row& row)
     state.top.sort();
     const float m = state.m;  // texts.py:27  m = fg.max(x)
     const float sum_exp = std::isfinite(m) ? state.sum_exp : fg::nan;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    fg::over_entries<64>([&](auto some, int64_t entry) {
-        typedef decltype(some) V;
+    fg::over_entries<64>([&](int64_t entry, auto live) {
+        typedef fg::lanes V;
         const V top_value = state.top.value<V>(entry);
-        fg::store(row.values + entry, fg::exp(top_value - m) / sum_exp);  // texts.py:80  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        fg::store(row.values + entry, fg::exp(top_value - m) / sum_exp, live);  // texts.py:80  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     });
-    fg::over_entries<64>([&](auto some, int64_t entry) {
-        typedef decltype(some) V;
+    fg::over_entries<64>([&](int64_t entry, auto live) {
+        typedef fg::lanes V;
         const fg::whole<V> top_column = state.top.column<V>(entry);
-        fg::store_int(row.indices + entry, top_column);  // texts.py:80  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        fg::store_int(row.indices + entry, top_column, live);  // texts.py:80  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     });
 }
 

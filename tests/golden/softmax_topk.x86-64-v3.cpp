@@ -68,6 +68,9 @@ inline Row row_of(const Arrays& arrays, int64_t row)
     };
 }
 
+constexpr int64_t short_columns = 256;  // of rows that take turns
+constexpr int64_t rows_together = 8;
+
 // Sweep 1: reads x.
 namespace sweep_1 {
 
@@ -110,19 +113,19 @@ inline void merge(State& state, State& part)
     state.top.merge(part.top);
 }
 
-// One chunk, columns [begin, end): a whole number of V.
+// One chunk, columns [begin, end).
 template <typename V>
 inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 {
     const Row row = shared;  // so that compilers see: no store changes it
 
     // 1. What each base monoid makes of the chunk.
-    fg::highest<V> m_lanes;
-    for (int64_t col = begin; col < end; col += fg::width<V>) {
-        const V x = fg::load<V>(row.x + col);
-        m_lanes.take(x);  // texts.py:27  m = fg.max(x)
-    }
-    const float chunk_m = m_lanes.across();
+    fg::highest<V> m_lanes[2];
+    fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
+        const V x = fg::load<V>(row.x + col, live);
+        m_lanes[turn].take(live(x, -fg::infinity));  // texts.py:27  m = fg.max(x)
+    });
+    const float chunk_m = fg::both(m_lanes[0], m_lanes[1]).across();
 
     // 2. The new m; the sums so far move there.
     const float m = fg::greater_of(state.m, chunk_m);
@@ -133,34 +136,31 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 
     // 3. Sums relative to m.
     V sum_exp_lanes = fg::all<V>(0.0f);
-    for (int64_t col = begin; col < end; col += fg::width<V>) {
+    fg::each<V>(begin, end, [&](int64_t col, auto live) {
         fg::prefetch(row.x + col + 2048);
-        const V x = fg::load<V>(row.x + col);
+        const V x = fg::load<V>(row.x + col, live);
         const V x_minus_m = x - m_anchor;
-        sum_exp_lanes += fg::exp_below(x_minus_m);  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    }
+        sum_exp_lanes += live(fg::exp_below(x_minus_m), 0.0f);  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    });
     state.sum_exp += fg::total(sum_exp_lanes);
 
     // 4. top: only chunks with something ahead of the last of the 5 so far are searched.
     if (fg::rarely(state.top.admitted(chunk_m))) {
-        state.top.prepare(m_lanes.so_far);
-        for (int64_t col = begin; col < end; col += fg::width<V>) {
-            const V x = fg::load<V>(row.x + col);
-            fg::offer(state.top, x, col);  // texts.py:80  return fg.topk(softmax(x), k, index_dtype=index_dtype)
-        }
+        fg::search<V>(state.top, fg::both(m_lanes[0], m_lanes[1]).so_far, begin, end, [&](int64_t col, auto live) {
+            const V x = fg::load<V>(row.x + col, live);
+            return x;  // texts.py:80  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        });
     }
 }
 
-// Columns [begin, end) of a row, chunk by chunk; what fills no vector comes last.
-inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
+// Columns [begin, end) of a row, chunk by chunk; the last takes what is left.
+__attribute__((noinline)) void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
     constexpr int64_t chunk = 256;
-    const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
-    for (; begin < rest; begin += chunk) {
-        absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);
+    for (int64_t stop; begin < end; begin = stop) {
+        stop = end - begin < chunk + 8 ? end : begin + chunk;
+        absorb<fg::lanes>(state, row, begin, stop);
     }
-    if (rest < end)
-        absorb<float>(state, row, rest, end);
 }
 
 // The row is folded: its values and results.
@@ -168,14 +168,16 @@ inline void finish(const State& state, const Row& row)
 {
     const float m = state.m;  // texts.py:27  m = fg.max(x)
     const float sum_exp = std::isfinite(m) ? state.sum_exp : fg::nan;  // texts.py:28  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    for (int64_t entry = 0; entry < 5; ++entry) {
-        const float top_value = state.top.value(entry);
-        fg::store(row.values + entry, fg::exp(top_value - m) / sum_exp);  // texts.py:80  return fg.topk(softmax(x), k, index_dtype=index_dtype)
-    }
-    for (int64_t entry = 0; entry < 5; ++entry) {
-        const int64_t top_column = state.top.column(entry);
-        fg::store_int(row.indices + entry, top_column);  // texts.py:80  return fg.topk(softmax(x), k, index_dtype=index_dtype)
-    }
+    fg::over_entries<5>([&](int64_t entry, auto live) {
+        typedef fg::lanes V;
+        const V top_value = state.top.value<V>(entry);
+        fg::store(row.values + entry, fg::exp(top_value - m) / sum_exp, live);  // texts.py:80  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+    });
+    fg::over_entries<5>([&](int64_t entry, auto live) {
+        typedef fg::lanes V;
+        const fg::whole<V> top_column = state.top.column<V>(entry);
+        fg::store_int(row.indices + entry, top_column, live);  // texts.py:80  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+    });
 }
 
 // The whole row, piece by piece, merged in order.
@@ -196,6 +198,25 @@ inline void run(const Row& row, State* states)
 
 }  // namespace sweep_1
 
+// Rows [first, last), of no more than short_columns. Step by step, several take each before any takes
+// the next: while a row waits for what it has just computed, the processor goes on with others.
+inline void short_rows(const Arrays& arrays, int64_t first, int64_t last)
+{
+    Row rows[rows_together];
+    for (int64_t n; first < last; first += n) {
+        n = last - first < rows_together ? last - first : rows_together;
+        for (int64_t i = 0; i < n; ++i)
+            rows[i] = row_of(arrays, first + i);
+        sweep_1::State states_1[rows_together];
+        for (int64_t i = 0; i < n; ++i) {
+            sweep_1::identity(states_1[i]);
+            sweep_1::absorb<fg::lanes>(states_1[i], rows[i], 0, arrays.n_cols);
+        }
+        for (int64_t i = 0; i < n; ++i)
+            sweep_1::finish(states_1[i], rows[i]);
+    }
+}
+
 }  // namespace softmax_topk
 
 }  // namespace
@@ -213,6 +234,8 @@ int64_t softmax_topk_scratch_bytes(int64_t)
 void softmax_topk_rows(const softmax_topk::Arrays* arrays, int64_t first, int64_t last, void* scratch)
 {
     using namespace softmax_topk;
+    if (arrays->n_cols <= short_columns)
+        return short_rows(*arrays, first, last);
     for (int64_t r = first; r < last; ++r) {
         const Row row = row_of(*arrays, r);
         sweep_1::run(row, static_cast<sweep_1::State*>(scratch));

@@ -20,6 +20,7 @@ from fusegen.backend.cpu.emit.phases import (
     across,
     is_extreme,
     is_quick,
+    joined,
     lanes_of_fold,
     numbered,
     start,
@@ -59,6 +60,9 @@ class AbsorbPrinter:
         self.ranked: tuple[Best | KBest, ...] = (
             *self.monoid.best, *(c for c in self.monoid.lists if not gathers(c, kernel)))
         self.peaks = Peaks(self.monoid, self.ranked)
+        self.folded = [f for f in self.monoid.folded
+                       if not (is_count(f) or f.name in self.vectors)]
+        self.turns = self._by_turns([f.lift for f in (*self.folded, *self.peaks.owns)])
 
     def parts(self) -> tuple[Part, ...]:
         """The functions that make up `absorb`: two where pivots are settled before anything is
@@ -112,13 +116,11 @@ class AbsorbPrinter:
 
     def _fold(self) -> Phase | None:
         """Base monoids across the chunk, and the peaks that lists are filtered by."""
-        folded = [f for f in self.monoid.folded if not (is_count(f) or f.name in self.vectors)]
+        folded, own = self.folded, self.peaks.owns
         weights = [w for f in self.monoid.folded for w in self._weights(f)]
-        own = self.peaks.owns
         if not (folded or own or weights or any(map(is_count, self.monoid.folded))):
             return None
-        todo = [*folded, *own]
-        turns = self._by_turns([f.lift for f in todo])
+        todo, turns = [*folded, *own], self.turns
         before = [self._first(f, turns) for f in todo]
         loop = self._items([*(f.lift for f in todo), *(w.value for w in weights)])
         loop += [self._noted(self._next(f, turns), f.name) for f in todo]
@@ -164,10 +166,9 @@ class AbsorbPrinter:
         first = number == 0
         shared = self.peaks.shared
         held = [f for f in self.monoid.folded if f.name not in self.vectors]
-        turns = self._by_turns([f.lift for f in held if not is_count(f)])
         lines = [
             f"const {self.row.type_of(f.kind)} {f.name} = "
-            f"{folded_into(f, f'state.{f.name}', self._of_chunk(f, shared, turns), fg)};"
+            f"{folded_into(f, f'state.{f.name}', self._of_chunk(f, shared, self.turns), fg)};"
             for f in held if first
         ]
         for p in level.pivots:
@@ -239,21 +240,21 @@ class AbsorbPrinter:
     def _select(self, best: Best | KBest) -> Phase:
         """Candidates for a list or a leader; most chunks hold none."""
         held, peak = self.lanes.text(best.lift), self.peaks.of_chunk(best)
-        loop, inside = self._items([best.lift]), []
+        loop, fold = self._items([best.lift]), self.peaks.fold(best)
         if isinstance(best, KBest):
-            step = f"{fg('offer')}(state.{best.name}, {held}, col);"
-            fold = self.peaks.fold(best)
-            lanes = f"{fold.name}_lanes{'.so_far' if is_extreme(fold) else ''}"
-            inside.append(f"state.{best.name}.prepare({lanes});")
+            lanes = joined(fold, by_turns=self.turns)
+            lanes += ".so_far" if is_extreme(fold) else ""
+            search = f"{fg('search')}<V>(state.{best.name}, {lanes}, "
+            step = f"return {held};"
         else:
-            held = self._live(held, identity_of(self.peaks.fold(best), self.row))
+            search = f"{fg('until')}<V>("
+            held = self._live(held, identity_of(fold, self.row))
             step = f"return {fg('offer_peak')}(state.{best.name}, {held}, {peak}, col);"
         rank = "leader" if isinstance(best, Best) or best.k == 1 else f"last of the {best.k}"
         return Phase(
             f"{best.name}: only chunks with something ahead of the {rank} so far are searched.",
             condition=f"{fg('rarely')}(state.{best.name}.admitted({peak}))",
-            inside=tuple(inside), loop=(*loop, self._noted(step, best.name)),
-            ends=isinstance(best, Best),
+            search=search, loop=(*loop, self._noted(step, best.name)),
         )
 
     def _stores(self) -> Phase | None:

@@ -123,9 +123,8 @@ class FinishPrinter:
 
     def _list_store(self, list_store: ListStore) -> list[Line]:
         entries = list_store.entries
-        held = self.lists.get(entries.top)
-        together = held is not None and gathers(held, self.kernel) and _is_plain(list_store)
-        dialect = replace(self.dialect, lanes=True) if together else self.dialect
+        together = entries.top in self.lists and _is_plain(list_store)
+        dialect = replace(self.dialect, lanes=True, partly=True) if together else self.dialect
         param = self.kernel.param(list_store.param)
         value = dialect.text(list_store.value)
         text = store(param.dtype, f"row.{list_store.param} + entry", value, dialect)
@@ -150,8 +149,8 @@ class FinishPrinter:
         for let in entries.steps:
             if isinstance(let, Let):
                 body.append(lanes.let(let.name, let.expr, let.note))
-        return [Line(f"{fg('over_entries')}<{entries.k}>([&](auto some, int64_t entry) {{"),
-                Line("    typedef decltype(some) V;"), *inside([*body, line]), Line("});")]
+        return [Line(f"{fg('over_entries')}<{entries.k}>([&](int64_t entry, auto live) {{"),
+                Line(f"    typedef {fg('lanes')} V;"), *inside([*body, line]), Line("});")]
 
     def _members(self, entries: Entries, value: Expr, dialect: CpuDialect) -> list[Line]:
         """What is used of an entry."""

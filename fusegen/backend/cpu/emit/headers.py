@@ -26,7 +26,7 @@ HEADERS: dict[str, tuple[str, ...]] = {
     "order": ("lanes_where", "descending", "ascending", "precedes"),
     "memory": (
         "prefetch", "expect", "all_lanes", "first_lanes", "each", "each_by_turns", "until",
-        "fetch", "put", "load", "store", "largest_of",
+        "over_entries", "fetch", "put", "load", "store", "largest_of",
     ),
     "types": (
         "load_float16", "load_bfloat16", "load_float32", "load_float64", "load_int", "load_bool",
@@ -44,9 +44,9 @@ HEADERS: dict[str, tuple[str, ...]] = {
     ),
     "pivots": ("shift_anchor", "scale_anchor", "movable", "factor_between"),
     "states": ("field", "set_field", "best_of_states"),
-    "best": ("leader", "best_list", "offer", "offer_peak"),
+    "best": ("leader", "best_list", "search", "offer_peak"),
     "ranking": ("ranking",),
-    "candidates": ("candidates", "over_entries"),
+    "candidates": ("candidates",),
 }
 """By header, the names of namespace fusegen that kernels say; a program gets what it says."""
 

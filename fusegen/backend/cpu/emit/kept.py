@@ -13,6 +13,7 @@ from typing import cast
 from fusegen.backend.cpu.emit.dialect import CpuDialect
 from fusegen.backend.cpu.emit.memory import load, store
 from fusegen.backend.cpu.emit.sources import printed
+from fusegen.backend.cpu.emit.state import gathers
 from fusegen.ir.expr import Call, Expr, Var, walk
 from fusegen.ir.kernel import FromMemory, FromVectors, Kernel, Let, Source, Sweep, used_in
 from fusegen.ir.monoid import Monoid
@@ -68,11 +69,11 @@ class Kept:
 def kept_terms(kernel: Kernel, chunk: int, *, flushes: bool) -> Kept | None:
     """The first terms of a kernel's sweeps that a sweep of elements alone needs again."""
     for position, maker in enumerate(kernel.sweeps):
-        if not can_be_partial(maker):
+        if not can_be_partial(maker, kernel):
             continue
         for relative, pivot, known, term in _candidates(maker):
             for sweep in kernel.sweeps[position + 1 :]:
-                if not sweep.monoid.is_empty or not _same_items(maker, sweep):
+                if not sweep.monoid.is_empty or not _same_items(maker, sweep, kernel):
                     continue
                 found = _of_terms(sweep, term, _row_values(kernel))
                 if found is not None:
@@ -88,11 +89,11 @@ def _row_values(kernel: Kernel) -> frozenset[str]:
     return frozenset(step.name for step in steps)
 
 
-def can_be_partial(sweep: Sweep) -> bool:
-    """Can a vector of its items be the first few lanes of one? Not where every lane has a column:
-    in lists and monoids of the user's own."""
-    alone = not (sweep.monoid.own or sweep.monoid.lists)
-    return alone and all(
+def can_be_partial(sweep: Sweep, kernel: Kernel) -> bool:
+    """Can a vector of its items be the first few lanes of one? Not where whole ones are gathered,
+    in long lists, and in monoids of the user's own."""
+    gathered = any(gathers(c, kernel) for c in sweep.monoid.lists)
+    return not (sweep.monoid.own or gathered) and all(
         isinstance(source, FromMemory | FromVectors) for source in sweep.loads)
 
 
@@ -166,10 +167,10 @@ def _over(sweep: Sweep, values: Mapping[Expr, Expr]) -> Sweep:
     return replace(found, lets=tuple(used_in(found, (s.value for s in stores))[1]))
 
 
-def _same_items(one: Sweep, other: Sweep) -> bool:
+def _same_items(one: Sweep, other: Sweep, kernel: Kernel) -> bool:
     """Do names that both have stand for the same values of an element?"""
     first, second = ({let.name: let.expr for let in s.lets} for s in (one, other))
-    return (can_be_partial(other)
+    return (can_be_partial(other, kernel)
             and all(second[name] == first[name] for name in first.keys() & second.keys()))
 
 

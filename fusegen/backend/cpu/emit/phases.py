@@ -28,10 +28,9 @@ class Phase:
 
     title: str
     before: tuple[str, ...] = ()
-    condition: str = ""  # these lines and the loop run only if it holds
-    inside: tuple[str, ...] = ()
+    condition: str = ""  # the loop runs only if it holds
+    search: str = ""  # then: the function that visits the chunk, and its first arguments
     loop: tuple[str, ...] = ()
-    ends: bool = False  # does the loop return whether it is done?
     by_turns: bool = False  # do vectors go to two folds by turns?
     after: tuple[str, ...] = ()
     number: int = 0  # in the sweep
@@ -89,14 +88,18 @@ def start(kind: str, name: str, value: str, *, by_turns: bool) -> str:
     return f"{kind} {name}_lanes[2]{f' = {{{value}, {value}}}' if value else ''};"
 
 
+def joined(f: Folded, *, by_turns: bool) -> str:
+    """The lanes of all turns."""
+    one, other = f"{f.name}_lanes[0]", f"{f.name}_lanes[1]"
+    if not by_turns:
+        return f"{f.name}_lanes"
+    return f"{fg('both')}({one}, {other})" if is_extreme(f) else folded_into(f, one, other, fg)
+
+
 def across(f: Folded, *, by_turns: bool) -> str:
     """One value of the lanes."""
-    one, other = f"{f.name}_lanes[0]", f"{f.name}_lanes[1]"
-    if is_extreme(f):
-        joined = f"{fg('both')}({one}, {other})"
-        return f"{joined if by_turns else f'{f.name}_lanes'}.across()"
-    joined = folded_into(f, one, other, fg)
-    return f"{fg(_ACROSS[f.fold])}({joined if by_turns else f'{f.name}_lanes'})"
+    lanes = joined(f, by_turns=by_turns)
+    return f"{lanes}.across()" if is_extreme(f) else f"{fg(_ACROSS[f.fold])}({lanes})"
 
 
 def total(name: str, *, by_turns: bool) -> str:

@@ -110,8 +110,9 @@ def _kernel_view(kernel: Kernel, schedule: CpuSchedule) -> KernelView:
     pairs, flushes = kernel.has_vectors, schedule.flushes
     wide = schedule.chunk > 1
     kept = kept_terms(kernel, schedule.chunk, flushes=flushes) if wide and not pairs else None
-    partly = {s.number: wide and can_be_partial(s) for s in kernel.sweeps}
-    waits = any(s.monoid.levels or s.monoid.folded for s in kernel.sweeps)
+    partly = {s.number: wide and can_be_partial(s, kernel) for s in kernel.sweeps}
+    monoids = [s.monoid for s in kernel.sweeps]
+    waits = any(m.levels or m.folded or m.lists for m in monoids)
     return KernelView(
         name=kernel.name,
         arrays=tuple(f for p in kernel.params for f in _array_fields(p)),

@@ -447,17 +447,6 @@ struct candidates {
     }
 };
 
-// All K entries of a list: vectors full, then what fills none.
-template <int64_t K, typename F>
-inline void over_entries(F visit)
-{
-    constexpr int64_t full = K - K % width<lanes>;
-    for (int64_t entry = 0; entry < full; entry += width<lanes>)
-        visit(lanes(), entry);
-    for (int64_t entry = full; entry < K; ++entry)
-        visit(real(), entry);
-}
-
 }  // namespace
 
 }  // namespace fusegen

@@ -98,6 +98,16 @@ inline void until(int64_t begin, int64_t end, F visit)
         visit(begin, first_lanes{end - begin});
 }
 
+// All K entries of a list, a vector of lanes at a time.
+template <int64_t K, typename F>
+inline void over_entries(F visit)
+{
+    for (int64_t entry = 0; entry + width<lanes> <= K; entry += width<lanes>)
+        visit(entry, all_lanes());
+    if constexpr (K % width<lanes> != 0)
+        visit(K - K % width<lanes>, first_lanes{K % width<lanes>});
+}
+
 // A T from memory.
 template <typename T, typename E>
 inline T fetch(const E* from, all_lanes = {})
