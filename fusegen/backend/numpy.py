@@ -49,6 +49,8 @@ class Text:
         threads: int | None = None, progress: Progress | None = None,
     ) -> None:
         """Fill the output arrays of `arrays` (by parameter name)."""
+        if n_rows == 0:
+            return
         float_dtype = np.float64 if self.compute == FLOAT64 else np.float32
         step = max(1, BLOCK_BYTES // (n_cols * np.dtype(float_dtype).itemsize))
         run = self._run_of_rows(arrays, n_rows)  # which share the columns' vectors

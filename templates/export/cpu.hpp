@@ -49,8 +49,7 @@ inline bool run_launch(const Launch& launch, const Given* given, const double* s
     }
     if (n_rows < most && n_cols > piece)
         return run_pieces(launch.step, words.data(), n_rows, n_cols, piece, most);
-    const __int128 useful = static_cast<__int128>(n_rows) * n_cols / kPartElements;
-    const int threads = useful < 2 ? 1 : useful < most ? static_cast<int>(useful) : most;
+    const int threads = threads_for(static_cast<__int128>(n_rows) * n_cols, most);
     return run_rows(launch.step, words.data(), 0, n_rows, n_cols, threads);
 }
 
@@ -84,7 +83,7 @@ inline int on_cpu(const Text& text, const Variant& variant, const std::vector<Le
     if (threads < 0) return fail(kBadArgument, "%s: threads is %d, not 0 or more", text.name, threads);
     for (const Level& level : levels)
         if (level.runs()) try {
-                const bool small = static_cast<__int128>(n_rows) * n_cols < 2 * kPartElements;
+                const bool small = static_cast<__int128>(n_rows) * n_cols < kSharedElements;
                 const int most = small ? 1 : threads ? threads : team();
                 if (run_program(level.program(), text.n_parameters, given, scalars, n_rows, n_cols, piece,
                                 most < 256 ? most : 256))

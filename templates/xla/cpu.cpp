@@ -72,12 +72,11 @@ struct Plan {
     // False: there is no memory.
     bool run(const Buffers& buffers) const
     {
-        const int64_t useful = n_rows * n_cols / kPartElements;
-        const int team = static_cast<int>(useful < 2 ? 1 : useful < threads ? useful : threads);
+        const int team = threads_for(n_rows * n_cols, threads);
         for (const auto& [step, arguments] : launches) {
             std::vector<int64_t> words;
             for (const Argument& one : arguments) words.push_back(one.word(buffers, places));
-            const bool in_pieces = useful >= 2 && n_rows < threads && n_cols > piece_columns;
+            const bool in_pieces = team > 1 && n_rows < threads && n_cols > piece_columns;
             const bool good =
                 in_pieces
                     ? run_pieces(step, words.data(), n_rows, n_cols, piece_columns, threads)

@@ -37,6 +37,7 @@ struct Step {
 constexpr int kMostWords = 128;
 constexpr int64_t kLine = 64;
 constexpr int64_t kPartElements = 1 << 13;  // of a part at least: 4 µs of work
+constexpr int64_t kSharedElements = 1 << 15;  // of a call that threads share: less stays in one processor's caches
 constexpr int64_t kManyElements = 1 << 17;  // that keep any kernel busy for longer than threads wake
 constexpr int64_t kPartsPerThread = 8;  // so that no thread waits long for the last
 constexpr int64_t kRunElements = 1 << 26;  // between two looks at signals: a tenth of a second at most
@@ -57,6 +58,13 @@ struct Room {
     void* start;
     bool missing;
 };
+
+// Of `most` threads, those that so many elements are worth.
+inline int threads_for(__int128 elements, int most)
+{
+    if (elements < kSharedElements) return 1;
+    return elements / kPartElements < most ? static_cast<int>(elements / kPartElements) : most;
+}
 
 // ---- a thread owns the rows of a block ----
 

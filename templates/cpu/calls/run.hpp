@@ -62,7 +62,7 @@ public:
         for (int64_t one : plan_.workspaces) addresses_[n_++] = room.at(at), at += whole_lines(one);
         const int64_t elements = plan_.n_rows * plan_.n_cols;
         const bool has_parts = plan_.n_rows > 1 || plan_.n_cols > plan_.piece_columns;
-        if (has_parts && elements >= 2 * kPartElements && !ask_threads(elements)) return false;
+        if (has_parts && elements >= kSharedElements && !ask_threads(elements)) return false;
         for (const Step& step : plan_.steps)
             if (!run(step)) return false;
         return true;
@@ -120,9 +120,8 @@ private:
     {
         const int most = team.threads();
         if (most < 0) return false;
-        const int64_t useful = elements / kPartElements;
         team_ = most < 256 ? most : 256;
-        threads_ = static_cast<int>(useful < team_ ? useful : team_);
+        threads_ = threads_for(elements, team_);
         return true;
     }
 
