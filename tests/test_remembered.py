@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import pickle
@@ -591,6 +592,45 @@ def test_tensors_while_torch_traces_are_not_served_from_memory():
             assert type(p(mode.from_tensor(x))) is FakeTensor
             with pytest.raises((fg.ArgumentError, RuntimeError, AssertionError)):
                 p(x)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace", "ignore:Converting a tensor to")
+def test_calls_that_torch_records_are_operators_of_its_program():
+    """No program holds memory that a kernel once filled, however often the call was made before."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    x, other, weight = (on_torch(rows(4, 8, seed=s)) for s in range(3))
+    layers = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Softmax(-1), torch.nn.LayerNorm(8))
+    peer = copy.deepcopy(layers)
+    fg.torch.patch(layers)
+    softmax, topk = fresh(), fresh("topk")
+    operator, compiled = fg.torch.op(softmax), softmax.compile(x)
+
+    def gradient(x: Any) -> Any:
+        return torch.autograd.grad((softmax(x) * weight).sum(), x)[0]
+
+    for _ in range(3):
+        for grad in (False, True):
+            given, asked = (t.clone().requires_grad_(grad) for t in (x, other))
+            with torch.set_grad_enabled(grad):
+                for ours, theirs in (
+                        (softmax, lambda x: x.softmax(-1)),
+                        (lambda x: operator(x), lambda x: x.softmax(-1)),
+                        (lambda x: tuple(topk(x, k=3)), lambda x: tuple(x.topk(3))),
+                        (lambda x: softmax(x, axis=0) * 2, lambda x: x.softmax(0) * 2),
+                        (layers, peer)):
+                    ours(given)
+                    traced = torch.jit.trace(ours, (given,), check_trace=False)
+                    assert "fusegen::" in str(traced.inlined_graph)
+                    for _ in range(2):
+                        torch.testing.assert_close(traced(asked), theirs(asked))
+        traced, given = torch.jit.trace(softmax, (x,)), other.clone().requires_grad_()
+        found, = torch.autograd.grad((traced(given) * weight).sum(), given)
+        torch.testing.assert_close(found, gradient(given))
+        compiled(x)
+        for refused in (lambda x: compiled(x), softmax.reference,
+                        lambda x: softmax.finish(softmax.states(x))):
+            with pytest.raises(fg.ArgumentError, match=r"recorded by torch\.jit\.trace"):
+                torch.jit.trace(refused, (x,), check_trace=False)
 
 
 def test_a_transposed_result_is_as_torch_would_have_it():

@@ -49,7 +49,8 @@ def call(
         return record(tape, tape.constants(named), _in_order(pipeline, arrays, named))
     present, constants = pipeline.bind(tuple(arrays), named)
     tensors = [a for a in present.values() if isinstance(a, torch.Tensor)]
-    traced = any(map(is_disguised, tensors)) or torch._C._len_torch_dispatch_stack() > 0
+    traced = any(map(is_disguised, tensors)) or torch._C._len_torch_dispatch_stack() > 0 \
+        or torch._C._is_tracing()
     if not traced and not is_recorded(tensors):
         return MISS
     traced = traced or torch._C._are_functorch_transforms_active()  # recorded further out

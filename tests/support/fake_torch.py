@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegen.backend.host.readers import TORCH_WATCHERS
 from support import fake_cupy, fake_gpu
 
 _NAMES = ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8")
@@ -104,7 +105,7 @@ def module(gpu: fake_gpu.Gpu) -> Any:
         is_grad_enabled=lambda: Tensor.recording, contiguous_format=None,
         _C=types.SimpleNamespace(
             _cuda_getCurrentRawStream=lambda i: gpu.stream("torch", i),
-            _len_torch_dispatch_stack=lambda: 0, _is_any_autocast_enabled=lambda: False,
+            **dict.fromkeys(TORCH_WATCHERS, lambda: False),
             _functorch=types.SimpleNamespace(is_functorch_wrapped_tensor=lambda _: False)),
         compiler=types.SimpleNamespace(is_dynamo_compiling=lambda: False),
         autograd=types.SimpleNamespace(forward_ad=types.SimpleNamespace(_current_level=-1)),

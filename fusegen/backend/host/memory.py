@@ -134,8 +134,14 @@ def _adopt_numpy(name: str, given: Any) -> Adopted:
 
 
 def check_tensor(name: str, given: Any) -> None:
-    """Raises ArgumentError for a tensor whose memory is not its values, or has a gradient."""
+    """Raises ArgumentError for a tensor whose memory is not its values, has a gradient, or is
+    recorded: what is computed past torch would be no part of the program."""
     torch = sys.modules["torch"]
+    if torch._C._is_tracing():  # not beneath an operator, which is what is recorded
+        raise ArgumentError(f"{name} is recorded by torch.jit.trace",
+                            why="It records torch's operators: pipelines and gradients are, "
+                            "what they compile to, their states and references are not.",
+                            fix="Call the pipeline itself, or do this outside.")
     if given.requires_grad and torch.is_grad_enabled():
         raise ArgumentError(f"{name} requires a gradient", why="fusegen does not record one.",
                             fix=f"Pass {name}.detach(), or call under torch.no_grad().",

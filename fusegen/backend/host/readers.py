@@ -74,22 +74,22 @@ def _torch_reader(tensor: type) -> Reader:
                   partial(_read_torch, torch.is_grad_enabled, torch_watcher()))
 
 
-TORCH_WATCHERS = ("_len_torch_dispatch_stack", "_is_any_autocast_enabled")
+TORCH_WATCHERS = ("_len_torch_dispatch_stack", "_is_any_autocast_enabled", "_is_tracing")
 """Functions of torch._C that say if torch has to see every operation of this thread."""
 
 
 def torch_watcher() -> Callable[[], bool]:
     """What says if torch has to see every operation of this thread: modes that trace or count,
-    autocast, forward-mode derivatives."""
+    autocast, torch.jit.trace, forward-mode derivatives."""
     return _torch_watcher(sys.modules["torch"].Tensor)
 
 
 @cache
 def _torch_watcher(_: type) -> Callable[[], bool]:
     torch = sys.modules["torch"]
-    modes, autocast = (getattr(torch._C, n) for n in TORCH_WATCHERS)
+    modes, autocast, traces = (getattr(torch._C, n) for n in TORCH_WATCHERS)
     forward = torch.autograd.forward_ad
-    return lambda: modes() or autocast() or forward._current_level >= 0
+    return lambda: modes() or autocast() or traces() or forward._current_level >= 0
 
 
 def _read_torch(records: Callable[[], bool], watches: Callable[[], bool], tensor: Any
