@@ -219,6 +219,84 @@ def test_torch_tensors() -> None:
     torch.testing.assert_close(found, want)
 
 
+# ---- vectors of rows as results ----
+
+
+def row_values(x: fg.RowVector, y: fg.ColumnVector, t: fg.PerRow):
+    return x * 2 + t, x / fg.sqrt(fg.inner(x * x)), fg.take(y, t) - x
+
+
+def residual(x: fg.RowVector, y: fg.ColumnVector, t: fg.PerRow):
+    p = fg.exp(fg.dot(x, y) - fg.max(fg.dot(x, y)))
+    return 0.5 * x + 0.5 * fg.sum(p * y) / fg.sum(p), x * 2 + fg.sum(y), fg.sum(y) - x
+
+
+def codes(x: fg.RowVector, y: fg.ColumnVector, t: fg.PerRow):
+    """Vector quantisation; the score of the nearest, and those of the two nearest."""
+    s, near = fg.dot(x, y), fg.topk(fg.sqdist(x, y), 2, largest=False).indices
+    return (fg.take(y * 2 + 1, fg.argmin(fg.sqdist(x, y))), fg.take(s, fg.argmin(fg.sqdist(x, y))),
+            fg.take(s, near), fg.library.cross_entropy(s, t))
+
+
+def counted(x: fg.RowVector, y: fg.ColumnVector, t: fg.PerRow):
+    return fg.any(y > 0), fg.count(y > 0), fg.sum(fg.dot(x, y)) + t, fg.min(y)
+
+
+def _wanted(name: str, x: Any, y: Any, t: Any) -> tuple[Any, ...]:
+    s, n = x @ y.T, len(x)
+    distance = ((x[:, None] - y) ** 2).sum(-1)
+    near = np.argsort(distance, -1, kind="stable")[:, :2]
+    match name:
+        case "row_values":
+            return x * 2 + t[:, None], x / np.sqrt((x * x).sum(-1, keepdims=True)), y[t] - x
+        case "residual":
+            return 0.5 * x + 0.5 * softmax(s) @ y, x * 2 + y.sum(0), y.sum(0) - x
+        case "codes":
+            m = s.max(-1, keepdims=True)
+            lse = (m + np.log(np.exp(s - m).sum(-1, keepdims=True)))[:, 0]
+            picked = np.take_along_axis(s, near, -1)
+            return y[near[:, 0]] * 2 + 1, picked[:, 0], picked, lse - s[np.arange(n), t]
+        case _:
+            each = [np.broadcast_to(a, (n, a.shape[-1]))
+                    for a in ((y > 0).any(0), (y > 0).sum(0), y.min(0))]
+            return each[0], each[1], s.sum(-1) + t, each[2]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("d", [1, 4])
+@pytest.mark.parametrize("text", [row_values, residual, codes, counted], ids=lambda t: t.__name__)
+def test_results_that_are_vectors(text: Any, d: int, form: str) -> None:
+    x, y = drawn(30, d), drawn(290, d, seed=1)
+    t = np.random.default_rng(0).integers(0, 290, 30)
+    p = fg.pipeline(text)
+    for found, want in zip(p(x, y, t, form=form), _wanted(text.__name__, x, y, t), strict=True):
+        close(found, want, "float64")
+
+
+def test_no_such_column() -> None:
+    x, y, t = drawn(4, 3), drawn(9, 3, seed=1), np.array([0, 9, -1, 8])
+    taken = fg.pipeline(row_values)(x, y, t)[2]
+    assert np.isnan(taken[1:3]).all()
+    close(taken[[0, 3]], y[[0, 8]] - x[[0, 3]], "float64")
+
+
+@pytest.mark.parametrize("mask", ["ragged", "window", "sink"])
+def test_what_is_masked_has_no_effect(mask: str) -> None:
+    """NaN in columns that a row leaves out: whatever other rows do, and however many there are."""
+    q, k, v = drawn(300, 5), drawn(570, 5, seed=1), drawn(570, 3, seed=2)
+    lengths = np.random.default_rng(0).integers(1, 300, 300)
+    seen = MASKS[mask](np.arange(570), np.arange(300)[:, None], lengths[:, None])
+    p, bad = MASKED[mask], np.zeros(570, bool)
+    bad[[260, 299, 420]] = True
+    want = p(q, k, v, lengths)[0]
+    v[bad], k[420] = np.nan, np.inf
+    found = p(q, k, v, lengths)[0]
+    clean = ~(seen & bad).any(-1)
+    assert clean.any()
+    np.testing.assert_array_equal(found[clean], want[clean])
+    assert np.isnan(found[~clean]).all()
+
+
 # ---- what is refused ----
 
 
@@ -240,6 +318,10 @@ def text(body: Any, *given: Any) -> Any:
     (lambda q, k: fg.take(k, fg.topk(fg.dot(q, k), 2).indices), fg.TraceError, "at a list"),
     (lambda q, k: fg.inner(fg.sum(fg.dot(q, k) * k)), fg.PipelineError, "a second pipeline"),
     (lambda q, k: fg.inner(q * k * fg.dot(q, k)), fg.PipelineError, "out of the sum"),
+    (lambda q, k: fg.var(k), fg.PipelineError, "before the row's last sweep"),
+    (lambda q, k: fg.logsumexp(k), fg.PipelineError, "before the row's last sweep"),
+    (lambda q, k: fg.sum(fg.dot(q, k) * (k - fg.take(k, fg.argmax(fg.dot(q, k))))),
+     fg.PipelineError, "taken of one column"),
 ])
 def test_texts_that_no_kernel_does(body: Any, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ from fusegen.ir import graph as g
 from fusegen.ir.dtypes import FLOAT64, DType
 from fusegen.ir.kernel import Param
 from fusegen.ir.varying import computed
+from fusegen.ir.vectors import row_numbers
 from fusegen.oracle.reference import evaluate
 from fusegen.pipeline.call import Call
 
@@ -55,12 +57,18 @@ def compare(call: Call, progress: Callable[[float], None] | None = None) -> Agre
     layout = call.layout
     graph, rows, types = layout.graph, layout.rows, call.variants.typed.dtypes
     step = max(1, BLOCK_BYTES // (8 * rows.n_cols))
+    batches = [len(layout.arrays[graph.names[i]]) for i in graph.inputs
+               if i.axis is g.Axis.COLUMN_VECTOR]
+    if batches:  # rows of a block share the columns' vectors
+        step = math.gcd(*(rows.n_rows // n for n in batches))
+    numbering = row_numbers(graph)
     relative, worst = 0.0, None
     for start in range(0, rows.n_rows, step):
         stop = min(start + step, rows.n_rows)
         inputs = {i.name: _slice(call, i, start, stop) for i in graph.inputs}
         inputs |= {i.name: np.asarray(computed(i.formula, call.constants)) for i in graph.scalars}
-        wanted = evaluate(graph, inputs, types, rows.n_cols)
+        numbers = None if numbering is None else layout.arrays[numbering][start:stop, None]
+        wanted = evaluate(graph, inputs, types, rows.n_cols, numbers=numbers)
         for node, param, want in zip(graph.outputs, layout.outputs, wanted, strict=True):
             got = _host(call, layout.arrays[param.name][start:stop], param.dtype)
             got = got.reshape(stop - start, -1)
@@ -85,7 +93,9 @@ def _slice(call: Call, node: g.Input, start: int, stop: int) -> Any:
             return _host(call, array, dtype)[None, :]
         case g.Axis.PER_ROW:
             return _host(call, array[start:stop], dtype)[:, None]
-        case g.Axis.ELEMENT:
+        case g.Axis.COLUMN_VECTOR:
+            return _host(call, array[start * len(array) // call.layout.rows.n_rows], dtype)
+        case _:
             return _host(call, array[start:stop], dtype)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import zipfile
 import zlib
@@ -67,11 +68,17 @@ def inputs_of(
 def _make(
     node: g.Input, dtype: DType, rows: int, cols: int, axis: int, rng: np.random.Generator
 ) -> Any:
-    shape = {g.Axis.ELEMENT: (rows, cols), g.Axis.PER_COLUMN: (cols,), g.Axis.PER_ROW: (rows,)}
-    made = _random(shape[node.axis], dtype, cols, rng)
+    made = _random(_shape(node, dtype, rows, cols), dtype, cols, rng)
     if node.axis is g.Axis.ELEMENT and axis not in (-1, 1):
         made = np.ascontiguousarray(np.moveaxis(made, -1, axis))
     return made
+
+
+def _shape(node: g.Input, dtype: DType, rows: int, cols: int) -> tuple[int, ...]:
+    return {
+        g.Axis.ELEMENT: (rows, cols), g.Axis.PER_COLUMN: (cols,), g.Axis.PER_ROW: (rows,),
+        g.Axis.ROW_VECTOR: (rows, dtype.length), g.Axis.COLUMN_VECTOR: (cols, dtype.length),
+    }[node.axis]
 
 
 def _random(shape: tuple[int, ...], dtype: DType, cols: int, rng: np.random.Generator) -> Any:
@@ -88,8 +95,7 @@ def _random(shape: tuple[int, ...], dtype: DType, cols: int, rng: np.random.Gene
 
 
 def _bytes(node: g.Input, dtype: DType, rows: int, cols: int) -> int:
-    sizes = {g.Axis.ELEMENT: rows * cols, g.Axis.PER_COLUMN: cols, g.Axis.PER_ROW: rows}
-    return sizes[node.axis] * dtype.itemsize
+    return math.prod(_shape(node, dtype, rows, cols)) * dtype.itemsize
 
 
 def _check_room(needed: int, what: str) -> None:

@@ -164,6 +164,10 @@ def _print_times(call: Call, first: float, repeat: int | None, progress: Progres
     moved = traffic(call.executable.program, call.layout.rows.n_rows, call.layout.rows.n_cols)
     rate = moved.total / seconds
     print(f"time        {_time(seconds)} (median; first run with compilation {_time(first)})")
+    if all(p.shape != "element" for p in call.variants.program.inputs):
+        made = call.layout.rows.n_rows * call.layout.rows.n_cols
+        print(f"elements    {made / seconds / 1e6:.1f} million made of vectors in a second")
+        return
     limit = _read_limit(call, repeat, progress)
     print(f"memory      {moved.total / 1e6:.1f} MB by the plan, {rate / 1e9:.1f} GB/s")
     share = f"{100 * rate / limit:.0f} % of it"

@@ -181,6 +181,8 @@ def _size(kernel: Kernel, name: str, n_rows: int, n_cols: int) -> int:
             count = n_rows
         case "scalar":
             return 0
-        case "list" | "states":
+        case "list" | "states" | "row_vector":
             count = n_rows * param.k
+        case "column_vector":
+            count = n_cols * param.k  # of one batch
     return count * param.dtype.itemsize

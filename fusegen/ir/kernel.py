@@ -96,7 +96,7 @@ class Entries:
 
     top: str
     k: int
-    steps: tuple[Let | Gather, ...] = ()
+    steps: tuple[Let | Gather | InnerStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,12 @@ class ElementStore:
 
 @dataclass(frozen=True, slots=True)
 class RowStore:
+    """Of a vector, number by number; `takes`: vectors of one column that its value is over."""
+
     param: str
     value: Expr
     note: str = ""
+    takes: tuple[Gather, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

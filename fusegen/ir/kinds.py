@@ -205,10 +205,10 @@ def assumed_dtypes(graph: g.Graph, dtype: DTypes) -> dict[str, DType]:
         assumed = INT64 if node in indices else BOOL if node in conditions else usual
         dtype = dtype_of(told[node.name]) if node.name in told else assumed
         vectors = node.axis in g.VECTORS
-        if dtype.length and not vectors:
+        if dtype.length and not vectors and node.name in told:
             raise ArgumentError(f"dtype says {dtype} of {node.name}, which holds numbers",
                                 fix="Annotate it with fg.RowVector or fg.ColumnVector.")
-        found[node.name] = dtype.vector(dtype.length or _LENGTH) if vectors else dtype
+        found[node.name] = dtype.vector(dtype.length or _LENGTH) if vectors else dtype.number
     return found
 
 

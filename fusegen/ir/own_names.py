@@ -9,7 +9,7 @@ _BESIDE = """
     blocks_of_a_row bytes chunk clamped clear cluster_reduce col column column_of column_t
     columns combine contributing count count_best cut down each_list edge edge_item edge_of end
     end_group entry equal exp_narrow exp_times exp_times_narrow fabs fabsf fetch_chunk
-    fetch_group fg finish first first_column first_live first_row first_tile for_arriving
+    fetch_group fg finish finite first first_column first_live first_row first_tile for_arriving
     for_chunks for_chunks_early for_columns for_group for_held for_items for_some for_tile found
     free from gather greatest greatest_item gridDim grid_reduce group guess guess_threshold head
     head_of held_live here high i identity inner isfinite isinf isnan item item_of_bit items

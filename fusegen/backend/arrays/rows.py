@@ -92,9 +92,12 @@ def rows_of(
         if any(span != whole for span in spans):
             whole = np.broadcast_shapes(*spans)
     except ValueError:
+        vectors = any(i.axis in g.VECTORS for i in inputs)
         raise ShapeError(
             "the element inputs do not broadcast against one another", why=_shown(shapes),
-            fix="An array of one value per row is annotated fg.PerRow; one of (n_cols,) is the "
+            fix="An fg.RowVector is (…rows, d), an fg.ColumnVector (…, n_cols, d): all have the "
+            "same n_cols, and leading axes that broadcast." if vectors else
+            "An array of one value per row is annotated fg.PerRow; one of (n_cols,) is the "
             "same for every row.",
         ) from None
     axes = _axes(plain_axis(axis), len(whole), shapes)

@@ -11,24 +11,22 @@ from dataclasses import dataclass, replace
 
 from fusegen.compile.lower.masks import narrowed
 from fusegen.compile.lower.program import compute_dtype
+from fusegen.compile.lower.told import Told
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import FLOAT64, DType
 from fusegen.ir.errors import PipelineError
-from fusegen.ir.expr import Expr, Var, substitute, variables
+from fusegen.ir.expr import Expr, Var, variables
 from fusegen.ir.expressions import Names, expression
 from fusegen.ir.kernel import (
     FromVectors,
     InnerStep,
     Kernel,
-    Let,
     Param,
     Program,
     Source,
     Step,
-    Sweep,
 )
 from fusegen.ir.kinds import infer_kinds
-from fusegen.ir.monoid import Component, Folded, Monoid, Moving
 from fusegen.ir.vectors import lengths_of
 
 
@@ -140,13 +138,14 @@ class _Vectors:
                 steps.append(one)
         params = [self._param(p) for p in kernel.params if p.name not in self.inners]
         params += self._read_by([*steps, *(made[n] for n in used if n in made)], params)
-        found = replace(kernel, params=tuple(params), prelude=(*steps, *kernel.prelude))
-        vectors = {p.name: p.k for p in params if p.shape.endswith("_vector") and not p.output}
-        alone = [_only_number(p) for p in params
-                 if p.shape == "row_vector" and vectors.get(p.name) == 1 and p.name in used]
-        found = replace(found, prelude=(*alone, *found.prelude))
-        sweeps = (_Sweep(s, vectors, made).run() for s in found.sweeps)
-        return replace(found, sweeps=tuple(map(narrowed, sweeps)))
+        vectors = {p.name: p for p in params if p.shape.endswith("_vector") and not p.output}
+        alone = [_only_number(p) for p in vectors.values()
+                 if p.shape == "row_vector" and p.k == 1 and p.name in used]
+        told = Told(vectors, made, kernel.name)
+        prelude = told.steps(kernel.prelude, {})
+        sweeps = [told.sweep(s) for s in kernel.sweeps]
+        return replace(kernel, params=tuple(params), prelude=(*alone, *steps, *prelude),
+                       sweeps=tuple(map(narrowed, sweeps)))
 
     def _needed(
         self, used: set[str], made: Mapping[str, FromVectors | InnerStep]
@@ -202,88 +201,3 @@ def _no_inner(node: g.Inner, met: g.Node) -> PipelineError:
         why=f"Kernels make it of vectors and row values; it meets the one of {met.loc}.",
         fix="Take the number out of the sum: weight * fg.dot(q, k).",
     )
-
-
-@dataclass(frozen=True)
-class _Sweep:
-    """One sweep. vectors: arrays of these, and their lengths."""
-
-    sweep: Sweep
-    vectors: Mapping[str, int]
-    made: Mapping[str, FromVectors | InnerStep]
-
-    def run(self) -> Sweep:
-        several = {n: k for n, k in self.vectors.items() if k > 1}
-        wide, lets = self._lets(self.sweep.lets, several)
-        monoid, held = self._monoid(wide, lets)
-        late = {**several, **held, **{f"state.{n}": k for n, k in held.items()}}
-        steps: list[Step] = []
-        told: dict[str, Expr] = {}
-        for step in self.sweep.steps:
-            if isinstance(step, Let) and self._is_wide(step.expr, late):
-                told[step.name] = substitute(step.expr, told)
-                late[step.name] = self._length(step.expr, late)
-            else:
-                steps.append(step)
-        stores = tuple(replace(s, value=substitute(s.value, told)) for s in self.sweep.row_stores)
-        lifts = [*(f.lift for f in monoid.folded), *(m.lift for m in monoid.moving)]
-        met = {n for lift in lifts for n in variables(lift)}
-        return replace(
-            self.sweep, loads=tuple(self._loads()), monoid=monoid, steps=tuple(steps),
-            vectors=tuple(n for n in several if n in met),
-            lets=tuple(let for let in self.sweep.lets if let.name not in lets), row_stores=stores,
-        )
-
-    def _loads(self) -> Iterator[Source]:
-        for source in self.sweep.loads:
-            found = self.made.get(source.name)
-            if isinstance(found, FromVectors):
-                yield found
-            elif source.name not in self.vectors:
-                yield source
-            elif self.vectors[source.name] == 1:
-                value = Var(source.name, "float", varying=True)
-                yield FromVectors(source.name, value, (), (source.name,))
-
-    def _lets(
-        self, given: Iterable[Let], vectors: Mapping[str, int]
-    ) -> tuple[Mapping[str, int], Mapping[str, Expr]]:
-        """Names that are vectors, and what those are that the sweep itself gives a name."""
-        wide, told = dict(vectors), dict[str, Expr]()
-        for let in given:
-            if self._is_wide(let.expr, wide):
-                told[let.name] = substitute(let.expr, told)
-                wide[let.name] = self._length(let.expr, wide)
-        return wide, told
-
-    def _monoid(
-        self, wide: Mapping[str, int], told: Mapping[str, Expr]
-    ) -> tuple[Monoid, Mapping[str, int]]:
-        held: dict[str, int] = {}
-
-        def put(component: Folded | Moving) -> Component:
-            if not self._is_wide(component.lift, wide):
-                return component
-            held[component.name] = self._length(component.lift, wide)
-            return replace(component, lift=substitute(component.lift, told),
-                           width=held[component.name])
-
-        monoid = self.sweep.monoid
-        folded, moving = (tuple(map(put, m)) for m in (monoid.folded, monoid.moving))
-        found = replace(monoid, folded=folded, moving=moving)  # type: ignore[arg-type]
-        for pivot in found.pivots:
-            if self._is_wide(pivot.value, held):
-                raise PipelineError(
-                    f"the sweep's pivot {pivot.name} is a vector",
-                    why="What sums are kept relative to is one number of a row.",
-                    fix="Use form='safe', which sweeps once for each.",
-                )
-        return found, held
-
-    def _is_wide(self, expr: Expr, wide: Mapping[str, int]) -> bool:
-        return any(n in wide for n in variables(expr))
-
-    def _length(self, expr: Expr, wide: Mapping[str, int]) -> int:
-        return next(wide[n] for n in variables(expr) if n in wide)
-
-

@@ -96,7 +96,7 @@ class RowReplay:
         for step in entries.steps:
             if isinstance(step, Let):
                 env[step.name] = self.value(step.expr, env)
-            else:
+            elif isinstance(step, Gather):
                 env[step.name] = self._gather(step, env)
         return env
 

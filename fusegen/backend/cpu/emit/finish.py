@@ -9,9 +9,9 @@ from typing import assert_never
 from fusegen.backend.cpu.emit.dialect import KNOWN, ROW, CpuDialect
 from fusegen.backend.cpu.emit.memory import load, store
 from fusegen.backend.cpu.emit.names import fg
-from fusegen.backend.cpu.emit.pairs import inner_lines, vector_store
 from fusegen.backend.cpu.emit.scope import RowScope, finish_exprs, kind_of, step_exprs
 from fusegen.backend.cpu.emit.state import gathers
+from fusegen.backend.cpu.emit.vector_rows import inner_lines, vector_store
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line, inside
 from fusegen.ir.dtypes import Kind

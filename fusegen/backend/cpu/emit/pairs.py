@@ -8,27 +8,20 @@ had been read from memory; then the sums of vectors, whose weights the fold has 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from fusegen.backend.cpu.emit.dialect import CpuDialect
-from fusegen.backend.cpu.emit.memory import load, store
+from fusegen.backend.cpu.emit.memory import load
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.scope import RowScope
-from fusegen.backend.emit.comments import noted
+from fusegen.backend.cpu.emit.vector_rows import numbered, numbers_at, vectors_of
 from fusegen.backend.emit.folds import taken_in
-from fusegen.backend.emit.lines import Line, inside
+from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.possible import possible
 from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import Call, Expr, Lit, Var, substitute, variables
-from fusegen.ir.kernel import FromVectors, InnerStep, Kernel, Param, RowStore, Sweep
+from fusegen.ir.kernel import FromVectors, Kernel, Param, Sweep
 from fusegen.ir.monoid import Folded, Moving
-
-
-def vectors_of(kernel: Kernel) -> dict[str, Param]:
-    """Arrays of vectors that the kernel reads, by name."""
-    shapes = ("row_vector", "column_vector")
-    return {p.name: p for p in kernel.params if p.shape in shapes and not p.output}
 
 
 @dataclass(frozen=True)
@@ -75,7 +68,7 @@ def _vector_sum(component: Folded | Moving, vectors: dict[str, Param]) -> Vector
         return isinstance(expr, Var) and expr.name in vectors and (
             vectors[expr.name].shape == "column_vector")
 
-    if fold is None or fold.fold == "sum":
+    if lift.kind == "float" and (fold is None or fold.fold == "sum"):
         match lift:
             case Var(name=name) if is_columns(lift):
                 return made(Lit(1.0), name)
@@ -136,6 +129,7 @@ class SumView:
     length: int
     weights: tuple[str, ...]
     array: str
+    type: str  # of a number
     row_values: tuple[Line, ...]
     before: tuple[str, ...]
     lines: tuple[str, ...]
@@ -150,9 +144,16 @@ class PairsView:
     tables: tuple[Table, ...]
     only: str  # may any column from `begin` to before `end` of a row contribute? "": all may
     only_values: tuple[Line, ...]  # row values that it needs
+    counts: str  # does `column` contribute?
     first: str  # column of a row to contribute; "": `begin`
     end: str  # the one behind the last; "": `end`
     span_values: tuple[Line, ...]
+
+    @property
+    def masked(self) -> bool:
+        """Are there sums of vectors, and columns that do not contribute to them?"""
+        some = self.only or self.first or self.end
+        return bool(some and any(s.array for s in self.sums))
 
 
 def pairs_view(
@@ -173,8 +174,8 @@ def pairs_view(
     values = () if sweep.only is None else tuple(scope.locals([sweep.only]))
     first, end = ("" if e is None else row.text(e) for e in sweep.span)
     spans = tuple(scope.locals([e for e in sweep.span if e is not None]))
-    return PairsView(tiles, sums, tuple(tables.values()), "" if only == "true" else only, values,
-                     first, end, spans)
+    counts = "" if sweep.only is None else row.text(sweep.only)
+    return PairsView(tiles, sums, tuple(tables.values()), only, values, counts, first, end, spans)
 
 
 def _table(param: Param, *, turned: bool, row: CpuDialect) -> Table:
@@ -215,7 +216,7 @@ def _sum_view(
 ) -> SumView:
     weights = tuple(w.name for w in one.weights)
     if one.array:
-        return SumView(one.name, one.length, weights, one.array, (), (), ())
+        return SumView(one.name, one.length, weights, one.array, row.real, (), (), ())
     vectors = vectors_of(kernel)
     before = tuple(f"const {row.real} {w} = row.{w}[col - row.tile];" for w in weights)
     lines = list(numbers_at(variables(one.value), vectors, row, "col"))
@@ -223,66 +224,5 @@ def _sum_view(
     lines.append(f"{place} += {value};" if one.fold is None else
                  taken_in(one.fold, place, value, fg))
     rows = tuple(scope.locals([one.value]))
-    return SumView(one.name, one.length, weights, "", rows, before, tuple(lines))
-
-
-def numbers_at(
-    names: Iterable[str], vectors: dict[str, Param], row: CpuDialect, column: str
-) -> Iterator[str]:
-    """Declarations of number `i` of these vectors, of the row and of a column."""
-    for name in names:
-        if name in vectors:
-            param = vectors[name]
-            at = f"row.{name} + i" if param.shape == "row_vector" else \
-                f"row.{name} + ({column}) * row.{name}_step + i"
-            yield f"const {row.real} {name}_i = {load(param.dtype, at, row)};"
-
-
-def numbered(expr: Expr, vectors: dict[str, Param]) -> Expr:
-    """The expression over number `i` of every vector."""
-    return substitute(expr, {n: Var(f"{n}_i", v.kind, v.varying)
-                             for n, v in variables(expr).items() if n in vectors})
-
-
-# ---- row values ----
-
-
-def inner_lines(step: InnerStep, kernel: Kernel, row: CpuDialect) -> list[Line]:
-    """A row value that is a sum over vectors' index; NaN without the column that it is of."""
-    vectors, used = vectors_of(kernel), frozenset(["row"])
-    met = [n for n in variables(step.value) if n in vectors]
-    lines, tests = [], []
-    for name, index in step.at:
-        at = f"{step.name}_{name}_at"
-        lines.append(row.line(f"const int64_t {at} = {row.text(index)};", index, declares=at))
-        tests.append(f"{at} >= 0 && {at} < row.n_cols")
-    first = fg("nan") if tests else "0"
-    lines.append(Line(f"{row.real} {step.name} = {first};", used, declares=step.name))
-    body = [row.line(f"for (int64_t i = 0; i < {vectors[met[0]].k}; ++i) {{", uses=used)]
-    for name in met:
-        body += [Line(f"    {d}", used)
-                 for d in numbers_at([name], vectors, row, f"{step.name}_{name}_at")]
-    value = numbered(step.value, vectors)
-    total = noted(f"{step.name} += {row.text(value)};", step.note)
-    body += [row.line(f"    {total}", value), Line("}")]
-    if tests:
-        zero = Line(f"{step.name} = 0;")
-        body = [Line(f"if ({' && '.join(tests)}) {{", used), *inside([zero, *body]), Line("}")]
-    return lines + body
-
-
-def vector_store(
-    row_store: RowStore, kernel: Kernel, sums: Iterable[str], row: CpuDialect
-) -> list[Line]:
-    """A result that is a vector, number by number."""
-    param, vectors = kernel.param(row_store.param), vectors_of(kernel)
-    places: dict[str, Expr] = {f"state.{n}": Var(f"state.{n}[i]") for n in sums}
-    several = {n: p for n, p in vectors.items() if p.k > 1}
-    value = row.text(numbered(substitute(row_store.value, places), several))
-    text = store(param.dtype, f"row.{param.name} + i", value, row)
-    body = list(numbers_at(variables(row_store.value), several, row, "0"))
-    return [Line(f"for (int64_t i = 0; i < {param.k}; ++i) {{"),
-            *(Line(f"    {d}", frozenset(["row"])) for d in body),
-            row.line(f"    {noted(text, row_store.note)}", row_store.value, uses=["row"]),
-            Line("}")]
-
+    kind = row.type_of("float" if one.fold is None else one.fold.kind)
+    return SumView(one.name, one.length, weights, "", kind, rows, before, tuple(lines))

@@ -112,6 +112,7 @@ def sum_exprs(sweep: Sweep) -> list[Expr]:
 def finish_exprs(sweep: Sweep) -> list[Expr]:
     """Every expression evaluated once the row is folded."""
     found = list(step_exprs(sweep.steps)) + [s.value for s in sweep.row_stores]
+    found += [take.index for s in sweep.row_stores for take in s.takes]
     for store in sweep.list_stores:
         found += [*step_exprs(store.entries.steps), store.value]
     return found

@@ -99,20 +99,24 @@ inline void copy_vectors(real* to, const T* from, int64_t step, int64_t n, int64
             to[c * length + i] = read(from + c * step + i);
 }
 
-// The same in blocks of their numbers, to_step apart; behind a vector's end is 0.
+// The same in blocks of their numbers, to_step apart; behind a vector's end is 0. Are all finite?
 template <typename T, typename Read>
-inline void block_vectors_of(real* to, int64_t to_step, const T* from, int64_t step, int64_t n, int64_t length,
+inline bool block_vectors_of(real* to, int64_t to_step, const T* from, int64_t step, int64_t n, int64_t length,
                              Read read)
 {
+    real zero = 0;  // what finite numbers times 0 add up to
     for (int64_t i = 0; i < length; i += block_columns, to += to_step) {
         const int64_t some = length - i < block_columns ? length - i : block_columns;
         for (int64_t c = 0; c < n; ++c) {
             for (int64_t at = 0; at < some; ++at)
                 to[c * block_columns + at] = read(from + c * step + i + at);
+            for (int64_t at = 0; at < some; ++at)
+                zero += to[c * block_columns + at] * 0;
             for (int64_t at = some; at < block_columns; ++at)
                 to[c * block_columns + at] = 0;
         }
     }
+    return zero == 0;
 }
 
 // In blocks of columns, number by number: to[c / block_columns][i][c % block_columns]; 0 where there
