@@ -78,6 +78,78 @@ def test_arrays_whose_labels_differ():
                                    L.weighted_mean(X, X), rtol=1e-6)
 
 
+@fg.pipeline
+def every_kind(x, y, column: fg.PerColumn, row: fg.PerRow):
+    return fg.sum(x * y * column) + row
+
+
+@fg.pipeline
+def of_vectors(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, w: fg.PerColumn):
+    p = fg.exp(fg.dot(q, k) * w)
+    return fg.sum(p * v) / fg.sum(p)
+
+
+N = 4  # rows, columns and numbers of vectors: what fits by its shape tells no axis from another
+AXES = {"x": "rc", "y": "c", "column": "c", "row": "r", "q": "rd", "k": "cd", "v": "ce", "w": "c"}
+
+
+def named(kind, axes, turned=""):
+    """An array whose axes have those labels, the last of them first along `turned`."""
+    labels = [np.roll([f"{a}{i}" for i in range(N)], a == turned) for a in axes]
+    values = np.arange(N ** len(axes), dtype=np.float32).reshape([N] * len(axes)) / 10
+    if kind == "xarray":
+        return library(kind).DataArray(values, dict(zip(axes, labels, strict=True)), tuple(axes))
+    if kind == "pandas":
+        pandas = library(kind)
+        return pandas.Series(values, labels[0]) if len(axes) == 1 else pandas.DataFrame(
+            values, *labels)
+    polars = library(kind)
+    return polars.Series(values) if len(axes) == 1 else polars.DataFrame(values, list(labels[1]))
+
+
+@pytest.mark.parametrize("kind", ["pandas", "xarray", "polars"])
+@pytest.mark.parametrize("pipeline", [every_kind, of_vectors])
+def test_labels_of_every_kind_of_input(pipeline, kind):
+    """Each axis of each input is held against that of all others that is the same to kernels."""
+    names = pipeline.signature.arrays
+    arrays = [named(kind, AXES[n]) for n in names]
+    wanted = pipeline(*map(np.asarray, arrays))
+    found = pipeline(*arrays)
+    assert (type(found) is np.ndarray) == (pipeline is of_vectors)
+    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-6)
+    for i, name in enumerate(names):
+        for axis in AXES[name]:
+            shared = [n for n in names if n != name and axis in AXES[n]]
+            if kind == "polars":  # it labels the columns of frames alone
+                shared = [n for n in shared if AXES[name][1:] == AXES[n][1:] == axis]
+            given = [*arrays[:i], named(kind, AXES[name], axis), *arrays[i + 1 :]]
+            if not shared:
+                pipeline(*given)
+                continue
+            for call in (pipeline, pipeline.reference):
+                with pytest.raises(fg.ArgumentError, match=f"(?s){name}.*other labels"):
+                    call(*given)
+
+
+def test_labels_along_other_axes_and_of_sizes_that_are_broadcast():
+    pandas = library("pandas")
+    frame, labels = in_pandas(), pandas.Series(np.zeros(11, np.int64), NAMES)
+    L.cross_entropy(frame, labels, axis=0)
+    with pytest.raises(fg.ArgumentError, match="other labels"):
+        L.cross_entropy(frame, labels[::-1], axis=0)
+    weight = pandas.Series(np.ones(7, np.float32), ROWS)
+    L.rms_norm(frame, weight, axis=0)
+    with pytest.raises(fg.ArgumentError, match="other labels"):
+        L.rms_norm(frame, weight[::-1], axis=0)
+    with pytest.raises(fg.ArgumentError, match="other labels"):
+        L.weighted_mean.states(frame, frame[::-1])
+    one = pandas.DataFrame(np.ones((1, 11), np.float32), ["any"], NAMES)
+    L.weighted_mean(frame, one)
+    with pytest.raises(fg.ArgumentError, match="other labels"):
+        L.weighted_mean(frame, one[NAMES[::-1]])
+    assert L.softmax(pandas.Index(np.float32([1, 2]))).shape == (2,)
+
+
 def test_what_has_no_values_says_so():
     polars = library("polars")
     frame = in_polars()

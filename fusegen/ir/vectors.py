@@ -34,6 +34,18 @@ def lengths_of(graph: g.Graph, dtypes: Mapping[str, DType]) -> dict[g.Node, int]
     return found
 
 
+def groups_of(graph: g.Graph) -> dict[str, int]:
+    """Of each input that holds vectors, a number; those that meet number by number have the same.
+    """
+    found: dict[g.Node, int] = {}
+    for node in graph.nodes:
+        if g.is_vector(node):
+            met = {found[a] for a in g.operands(node) if a in found}
+            found[node] = min(met, default=len(found))
+            found = {n: found[node] if i in met else i for n, i in found.items()}
+    return {n.name: i for n, i in found.items() if isinstance(n, g.Input)}
+
+
 def row_numbers(graph: g.Graph) -> str | None:
     """The name of the array that holds the rows' numbers; None where the text asks for none."""
     if not any(isinstance(n, g.RowNumber) for n in graph.nodes):

@@ -1,5 +1,5 @@
 """Labels of pandas, xarray and polars: on results for every axis that is still there, and the same
-on all of a call's arrays, since kernels go by place."""
+on all of a call's arrays that share an axis, since kernels go by place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import numpy as np
 
 from fusegen.backend.arrays.rows import Rows
 from fusegen.backend.memory import Adopted
+from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError, DTypeError
+from fusegen.ir.vectors import groups_of
 
 
 def relabelled(array: Any, kind: str, rows: Rows, like: Any) -> Any:
@@ -26,6 +28,8 @@ def relabelled(array: Any, kind: str, rows: Rows, like: Any) -> Any:
     match _library(like):
         case "xarray":
             return _in_xarray(array, like, rows if kind == "row" else None, axes)
+        case "pandas" if not hasattr(like, "axes"):
+            return array  # an Index
         case _ if kind == "row" and rows.keepdims:
             return array
         case "polars":
@@ -66,39 +70,67 @@ def _in_polars(array: Any, like: Any, axes: list[int]) -> Any:
                          fix="Pass x.to_numpy().") from None
 
 
-def check_labels(adopted: Mapping[str, Adopted]) -> None:
-    """Raises ArgumentError where two arrays have the same axes with other labels, or in another
-    order."""
-    labelled = [(n, a.given) for n, a in adopted.items() if a.family == "labelled"]
-    for (one, a), (other, b) in combinations(labelled, 2):
+def check_labels(graph: g.Graph, adopted: Mapping[str, Adopted], rows: Rows) -> None:
+    """Raises ArgumentError where two arrays that share an axis of the rows, of the columns, or of
+    vectors that meet have other labels along it, or in another order."""
+    labelled = [i for i in graph.inputs if adopted[i.name].family == "labelled"]
+    groups = groups_of(graph) if len(labelled) > 1 else {}
+    for one, other in combinations(labelled, 2):
+        a, b = adopted[one.name].given, adopted[other.name].given
         if _library(a) != _library(b):
             continue
-        if _library(a) == "xarray":
-            _check_dims(one, a, other, b)
-        elif len(a.shape) == len(b.shape) and not _same(a, b):
-            raise _unlike(one, other, "labels")
+        mine, others = _places(one, a, rows, groups), _places(other, b, rows, groups)
+        for place in [p for p in mine if p in others]:
+            unlike = _differ(a, mine[place], b, others[place])
+            if unlike:
+                raise ArgumentError(
+                    f"{one.name} and {other.name} have other {unlike}",
+                    why="Kernels go by place, not by label.",
+                    fix=f"Align them first, or pass {other.name}.to_numpy().")
 
 
-def _check_dims(one: str, a: Any, other: str, b: Any) -> None:
-    shared = [d for d in a.dims if d in b.dims]
-    if shared != [d for d in b.dims if d in a.dims] or (a.ndim == b.ndim and a.dims != b.dims):
-        raise _unlike(one, other, f"dimensions {a.dims} and {b.dims}")
-    for dim in shared:
-        both = a.sizes[dim] == b.sizes[dim] and dim in a.indexes and dim in b.indexes
-        if both and not a.indexes[dim].equals(b.indexes[dim]):
-            raise _unlike(one, other, f"labels along {dim}")
+def _places(node: g.Input, given: Any, rows: Rows, groups: Mapping[str, int]
+            ) -> dict[int | str, int]:
+    """The array's axes by what each stands for: an axis of the elements by its number, the index
+    of vectors by a name. Axes that are flattened, or kept of those that were reduced, are none."""
+    n, count = len(given.shape), len(rows.whole)
+    lead = [i for i in range(count) if i not in rows.axes]
+    found: dict[int | str, int]
+    match node.axis:
+        case g.Axis.ELEMENT:
+            return {count - n + i: i for i in range(n)}
+        case g.Axis.PER_COLUMN:
+            return dict(zip(rows.axes, range(n), strict=True)) if n == len(rows.axes) else {}
+        case g.Axis.PER_ROW if n > len(lead):
+            return {i: i for i in lead}
+        case g.Axis.PER_ROW:
+            return {lead[len(lead) - n + i]: i for i in range(n)}
+        case g.Axis.ROW_VECTOR:
+            found = {count - n + i: i for i in range(n - 1)}
+        case g.Axis.COLUMN_VECTOR:
+            found = {count - n + i: i for i in range(n - 2)}
+            found[count - 1] = n - 2
+        case _:
+            raise AssertionError(node.axis)
+    return found | {f"vector {groups[node.name]}": n - 1} if groups else found
 
 
-def _same(a: Any, b: Any) -> bool:
-    """The same labels on two frames, or two series, of pandas or polars."""
-    if tuple(a.shape) != tuple(b.shape):
-        return True  # they are broadcast, or refused for their shapes
-    if _library(a) == "polars":
-        return bool(len(a.shape) < 2 or a.columns == b.columns)
-    return all(np.array_equal(x, y) for x, y in zip(a.axes, b.axes, strict=True))
-
-
-def _unlike(one: str, other: str, what: str) -> ArgumentError:
-    return ArgumentError(
-        f"{one} and {other} have other {what}", why="Kernels go by place, not by label.",
-        fix=f"Align them first, or pass {other}.to_numpy().")
+def _differ(a: Any, i: int, b: Any, j: int) -> str:
+    """What is other along axes that are one to kernels; "" where nothing is."""
+    sizes = a.shape[i] == b.shape[j]  # else it is broadcast, or refused for its shape
+    match _library(a):
+        case "xarray":
+            dim, other = a.dims[i], b.dims[j]
+            if dim != other:
+                return f"dimensions {a.dims} and {b.dims}"
+            one, two = getattr(a, "indexes", {}).get(dim), getattr(b, "indexes", {}).get(dim)
+            same = one is None or two is None or one.equals(two)
+            return "" if same or not sizes else f"labels along {dim}"
+        case "polars":
+            named = i == j == 1  # rows have no labels
+            return "labels" if named and sizes and a.columns != b.columns else ""
+        case _:
+            if not hasattr(a, "axes") or not hasattr(b, "axes"):
+                return ""  # an Index or an array of pandas'
+            one, two = a.axes[i], b.axes[j]
+            return "" if not sizes or one.equals(two) or np.array_equal(one, two) else "labels"

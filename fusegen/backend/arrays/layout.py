@@ -75,8 +75,11 @@ class Layout:
 
     def hand_back(self) -> Any:
         """The results as the user's kind of arrays, nested as the pipeline returns them."""
-        with self.memory.working(self.like):
-            found = [hand_back(r, p, self.rows, self.like)
+        like = self.like
+        if like.family == "labelled" and any(i.axis in g.VECTORS for i in self.graph.inputs):
+            like = replace(like, family="numpy")  # its last axis is none of the rows and columns
+        with self.memory.working(like):
+            found = [hand_back(r, p, self.rows, like)
                      for r, p in zip(self.results, self.outputs, strict=True)]
         return nest(self.graph.structure, found)
 
@@ -94,7 +97,7 @@ def lay_out(
     like, outputs = next(iter(adopted.values())), tuple(p for p in params if p.output)
     shapes = {n: tuple(a.array.shape) for n, a in adopted.items()}
     rows = rows_of(graph.inputs, shapes, axis, keepdims)
-    check_labels(adopted)
+    check_labels(graph, adopted, rows)
     check_columns(graph, rows.n_cols)
     given = flatten(graph.structure, out, len(outputs))
     with like.memory.working(like):  # copies that strides may need run there too
@@ -111,6 +114,7 @@ def lay_out_piece(
     names). What a text asks of the number of columns is asked when all pieces have met."""
     shapes = {n: tuple(a.array.shape) for n, a in adopted.items()}
     rows = rows_of(graph.inputs, shapes, -1, piece=True)
+    check_labels(graph, adopted, rows)
     return rows, {graph.names[i]: as_rows(adopted[i.name].array, i.axis, rows)
                   for i in graph.inputs}
 
