@@ -206,3 +206,29 @@ def test_floats_are_spelled_as_they_are_rounded() -> None:
         near = rounded(value, single=True)
         if math.isfinite(near):
             assert np.float32(spelled(value, single=True)) == np.float32(near)
+
+
+def over(x, *, t=1.0):
+    return fg.sum(fg.exp((x - fg.max(x)) / t))
+
+
+def times(x, *, t=1.0):
+    return fg.sum(fg.exp((x - fg.max(x)) * t))
+
+
+def twice(x, *, t=1.0):
+    return fg.sum(fg.exp((x - fg.max(x)) * t / 3.0 * t))
+
+
+def twice_over(x, *, t: fg.Positive = 1.0):
+    return fg.sum(fg.exp((x - fg.max(x)) / t / 3.0 / t))
+
+
+@pytest.mark.parametrize("t", [5e-324, 1e-310, 2.3e-308, 1e-200, 1e308])
+@pytest.mark.parametrize("text", [over, times, twice, twice_over])
+def test_constants_at_the_ends_of_floats(text, t):
+    """One over them, and their squares, may be no floats; the text does without these."""
+    p = fg.Pipeline(text)
+    x = np.array([[1.0, 2.0, 3.0], [0.0, 0.0, 1e-310], [-1e-200, 0.0, 2e-308], [2.0, 2.0, 2.0]])
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(p(x, t=t), p.reference(x, t=t), rtol=1e-12)

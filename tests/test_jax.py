@@ -564,3 +564,19 @@ def test_without_a_compiler_python_is_called(monkeypatch):
         found = jax.jit(text)(X, X[0])
     close(found, text(X, X[0]), 1e-6)
     close(jax.jit(jax.grad(loss(text)))(X, X[0]), jax.grad(loss(text))(jnp.asarray(X), X[0]))
+
+
+@pytest.mark.parametrize("how", [
+    L.logsumexp, jax.jit(L.logsumexp), jax.vmap(L.logsumexp),
+    jax.grad(lambda x: L.logsumexp(x).sum()), lambda x: L.logsumexp(x, axis=0),
+], ids=["eager", "jit", "vmap", "grad", "axis"])
+def test_debugging_of_specials_says_so(how):
+    """JAX calls what made one again, operation by operation."""
+    ones, kinds = jnp.ones((2, 3)), ((jax.debug_nans, np.nan), (jax.debug_infs, -np.inf))
+    given = [jnp.asarray(np.full((2, 3), value, np.float32)) for _, value in kinds]
+    for (debugging, _), special in zip(kinds, given, strict=True):
+        with debugging(True):
+            for _ in range(2):
+                assert np.isfinite(how(ones)).all()
+                with pytest.raises(FloatingPointError):
+                    how(special)

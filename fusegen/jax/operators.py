@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 import jax
+from jax import numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
@@ -36,14 +37,25 @@ def bind(asked: Asked, arrays: Sequence[Any]) -> list[Any]:
     return found
 
 
-@partial(jax.jit, static_argnums=0)
-def _run(asked: Asked, *arrays: Any) -> list[Any]:
+def _bound(asked: Asked, *arrays: Any) -> list[Any]:
     return CALL.bind(*aligned(arrays), asked=asked)  # type: ignore[no-any-return]
 
 
+_run = jax.jit(_bound, static_argnums=0)
+_run_alone = jax.jit(lambda asked, *arrays: _bound(asked, *arrays), static_argnums=0)
+
+
 def _eager(*arrays: Any, asked: Asked) -> list[Any]:
-    with jax.disable_jit(False):  # there is no other way to a kernel
-        return _run(asked, *arrays)  # type: ignore[no-any-return]
+    """One operation by itself: where there is no jit, or JAX looks for what made a NaN, in `_run`,
+    which cannot be called again then."""
+    with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
+        found: list[Any] = _run_alone(asked, *arrays)  # there is no other way to a kernel
+    for refused, what, there in ((jax.config.jax_debug_nans, "nan", jnp.isnan),
+                                 (jax.config.jax_debug_infs, "inf", jnp.isinf)):
+        if refused and any(bool(there(f).any()) for f in found):
+            raise FloatingPointError(
+                f"invalid value ({what}) encountered in {asked.pipeline.name}")
+    return found
 
 
 def _results(*arrays: Any, asked: Asked) -> list[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import isfinite
+from math import inf, isfinite
 
 from fusegen.ir import graph as g
 from fusegen.ir.literals import exact
@@ -94,13 +94,36 @@ def _multiple(node: g.Node, c: Fraction, loc: Loc) -> g.Node:
     """c·node, by the shortest literals that stand for exactly c."""
     if c == 1:
         return node
-    up, down = float(c), float(1 / c)
-    if exact(up) == c and len(repr(up)) <= len(repr(down)):
+    up, down = _nearest(c), _nearest(1 / c)
+    if _stands_for(up, c) and (len(repr(up)) <= len(repr(down)) or not isfinite(down)):
         return op("mul", loc, node, literal(up, loc))
-    if exact(down) == 1 / c:
+    if _stands_for(down, 1 / c):
         return op("div", loc, node, literal(down, loc))
-    raised = op("mul", loc, node, literal(float(c.numerator), loc))
-    return op("div", loc, raised, literal(float(c.denominator), loc))
+    raised = _by("mul", node, c.numerator, loc)
+    return _by("div", raised, c.denominator, loc)
+
+
+_MOST = 2**1000
+
+
+def _by(name: str, node: g.Node, whole: int, loc: Loc) -> g.Node:
+    """Multiplied, or divided, by a whole number of any size."""
+    left = Fraction(whole)
+    while left > _MOST:
+        node, left = op(name, loc, node, literal(float(_MOST), loc)), left / _MOST
+    return op(name, loc, node, literal(float(left), loc))
+
+
+def _nearest(c: Fraction) -> float:
+    """As a float; infinite where there is none so great, as one over a subnormal number."""
+    try:
+        return float(c)
+    except OverflowError:
+        return inf
+
+
+def _stands_for(value: float, c: Fraction) -> bool:
+    return isfinite(value) and exact(value) == c
 
 
 def parts(exponent: Exponent) -> tuple[Exponent, Exponent]:
