@@ -315,6 +315,10 @@ def test_what_a_library_does_not_have_is_said(
     part.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(fg.BackendError, match=r"cannot be loaded: it breaks off\. Export it again"):
         fg.load(tmp_path)
+    renamed = tmp_path / "renamed.so"
+    renamed.write_bytes(whole)
+    with pytest.raises(fg.ArgumentError, match="no library that fusegen exported under this name"):
+        fg.load(renamed)
     with monkeypatch.context() as patch:
         patch.setattr(opened, "called", lambda: "of another checkout")
         with pytest.raises(fg.BackendError, match="to load it here export it again"):

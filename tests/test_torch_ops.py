@@ -151,6 +151,42 @@ def test_export(strict, tmp_path):
     torch.testing.assert_close(loaded(*other), Library()(*other))
 
 
+class Lists(torch.nn.Module):
+    def forward(self, x):
+        return tuple(L.topk(x, k=2))
+
+
+def test_export_of_rows_of_any_length():
+    """A symbol is bound by what a text asks of it, and by nothing else."""
+    columns = torch.export.Dim("columns", min=2)
+    program = torch.export.export(Lists(), (torch.randn(6, 50),), dynamic_shapes=({1: columns},))
+    for n in (2, 33):
+        x = torch.randn(6, n)
+        torch.testing.assert_close(program.module()(x), tuple(x.topk(2)))
+    assert "4611686018427387904" not in str(program.range_constraints)
+
+
+def test_tensors_with_and_without_memory_do_not_meet():
+    def given(*places):
+        return [torch.ones(*shape, device=place)
+                for shape, place in zip([(3, 8), (8,), (8,)], places, strict=True)]
+
+    p, places = L.layer_norm, [("cpu", "meta"), ("meta", "cpu")]
+    for one, other in places:
+        for arrays in (given(one, one, other), given(one, other, one), given(other, one, one)):
+            for called in (p, fg.torch.op(p), fg.torch.op(p).overload):
+                with pytest.raises(fg.ArgumentError, match="different devices"):
+                    called(*arrays)
+            with pytest.raises(fg.ArgumentError, match="different devices"):
+                p(arrays[0].requires_grad_(), *arrays[1:])
+        with pytest.raises(fg.ArgumentError, match="device"):
+            L.softmax(torch.ones(3, 8, device=one), out=torch.ones(3, 8, device=other))
+    freed = torch.ones(3, 8)
+    freed.untyped_storage().resize_(0)
+    with pytest.raises(fg.ArgumentError, match="It was freed"):
+        L.softmax(freed)
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_tensors_without_memory(name):
     """Fake and meta: shapes, types and places as of the real call."""

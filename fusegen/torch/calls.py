@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from fusegen.backend.arrays.adopt import check_places
 from fusegen.backend.host.readers import torch_watcher
 from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError
@@ -162,6 +163,7 @@ def _shape_of(structure: g.Structure) -> str:
 def _written(structure: g.Structure, results: Any, out: Any) -> Any:
     """Results in the caller's memory, which is what the call returns."""
     if isinstance(structure, int):
+        check_places({"out": out.device, "the result": results.device})
         return out.copy_(results)
     keys = structure if isinstance(structure, dict) else range(len(structure))
     for key in keys:

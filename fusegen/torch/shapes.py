@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from fusegen.backend.arrays.adopt import check_places
 from fusegen.backend.arrays.columns import check_columns
 from fusegen.backend.arrays.results import result_shape
 from fusegen.backend.arrays.rows import Axes, Rows, rows_of
@@ -104,7 +105,8 @@ def results(
     keepdims: bool, form: str, deterministic: bool,
 ) -> list[Any]:
     """Empty tensors like the results, in the order of the outputs; where the inputs have no memory
-    they have none. Raises what is wrong with the text, the types or the shapes."""
+    they have none. Raises what is wrong with the text, the types, the shapes or the places."""
+    check_places({n: a.device for n, a in arrays.items()})
     choices = Choices(form=check_form(form), deterministic=deterministic)
     dtypes = {n: dtype_in(a) for n, a in arrays.items()}
     variants = pipeline.of_types(dtypes, constants, choices)

@@ -23,12 +23,7 @@ def adopt_all(arrays: Mapping[str, Any]) -> dict[str, Adopted]:
 
 def one_memory(adopted: Mapping[str, Adopted], wanted: str = "auto") -> Memory:
     """Where all the arrays lie. Raises ArgumentError if that is two places or not `wanted`."""
-    if len({a.place for a in adopted.values()}) > 1:
-        where = ", ".join(f"{n} on {a.place}" for n, a in adopted.items())
-        raise ArgumentError(
-            "the arrays live on different devices", why=where + ".",
-            fix="Move them to one: nothing is copied between devices silently.",
-        )
+    check_places({n: a.place for n, a in adopted.items()})
     memory = next(iter(adopted.values())).memory
     if wanted not in ("auto", memory.name):
         registry.memory_named(wanted)
@@ -38,6 +33,16 @@ def one_memory(adopted: Mapping[str, Adopted], wanted: str = "auto") -> Memory:
             fix="Move the arrays first: cupy.asarray(x) or x.cuda(), cupy.asnumpy(x) or x.cpu().",
         )
     return memory
+
+
+def check_places(places: Mapping[str, Any]) -> None:
+    """Raises ArgumentError where arrays, by name, do not all lie in one place."""
+    if len({*places.values()}) > 1:
+        where = ", ".join(f"{n} on {place}" for n, place in places.items())
+        raise ArgumentError(
+            "the arrays live on different devices", why=where + ".",
+            fix="Move them to one: nothing is copied between devices silently.",
+        )
 
 
 def on_host(adopted: Adopted) -> Adopted:

@@ -28,8 +28,11 @@ class Rule:
     multiple: int = 1
 
     def check(self, n_cols: int) -> None:
-        """Raises ShapeError."""
-        if self.least <= n_cols <= self.most and n_cols % self.multiple == 0:
+        """Raises ShapeError. A number that is a symbol to who traces shapes is bound by what is
+        asked of it: nothing is where nothing can be wrong."""
+        few = self.least > 1 and n_cols < self.least
+        many = self.most < MOST and n_cols > self.most
+        if not (few or many or (self.multiple > 1 and n_cols % self.multiple != 0)):
             return
         what, why, fix = (text.format(n_cols=n_cols, last=n_cols - 1)
                           for text in (self.what, self.why, self.fix))

@@ -39,9 +39,14 @@ def opened(path: Path) -> Opened:
     file = _file(path)
     name = file.name.removeprefix(PREFIX).removesuffix(".so")
     data = file.read_bytes()
-    wrong = flaw(data, [f"{name}_manifest"])
+    wrong = flaw(data, [])
     if wrong:
         raise BackendError(f"{file} cannot be loaded: {wrong}. Export it again.")
+    if flaw(data, [f"{name}_manifest"]):
+        raise ArgumentError(f"{file} is no library that fusegen exported under this name",
+                            why=f"It has no {name}_manifest.",
+                            fix=f"Give the folder that export wrote, or the {PREFIX}….so in its "
+                            "lib, with the name that it has there.")
     try:
         found = library(data, name)
     except OSError as error:

@@ -161,8 +161,13 @@ def _adopt_torch(name: str, given: Any) -> Adopted:
         dtype = _dtype(name, str(given.dtype).removeprefix("torch."))
         return Adopted(_seen_torch(given), dtype, HOST, "torch", given)
     except (RuntimeError, TypeError) as error:  # sparse, quantized, inside torch's transforms
+        freed = str(error) == _FREED and not given._is_zerotensor()
         raise ArgumentError(f"{name} has no plain memory: {error}",
-                            fix=f"{name}.to_dense() makes a dense tensor.") from None
+                            fix="It was freed, as sharding frees parameters: gather them first."
+                            if freed else f"{name}.to_dense() makes a dense tensor.") from None
+
+
+_FREED = "it has no storage"
 
 
 class _Memory:
@@ -173,7 +178,7 @@ class _Memory:
         self.tensor = tensor  # lives as long as the array
         pointer = tensor.data_ptr()
         if not pointer and tensor.numel():
-            raise RuntimeError("it has no storage")
+            raise RuntimeError(_FREED)
         self.__array_interface__ = {
             "shape": tuple(tensor.shape), "strides": tuple(s * itemsize for s in tensor.stride()),
             "typestr": kind, "data": (pointer or _NOTHING, False), "version": 3}
