@@ -13,6 +13,7 @@ from support.vector_cases import (
     attended,
     attention,
     causal,
+    differences,
     gaussian,
     linear_cross_entropy,
     nearest,
@@ -203,6 +204,14 @@ def test_many_folds_at_once(form: str) -> None:
     with np.errstate(divide="ignore", invalid="ignore"):
         close(found["entropy"], -np.where(p > 0, p * np.log(p), 0).sum(-1), "float64")
     assert (found["leader"] == s.argmax(-1)).all()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_vectors_of_elements_are_never_stored(form: str) -> None:
+    q, k, v = drawn(45, 6), drawn(310, 6, seed=1), drawn(310, 4, seed=2)
+    p = softmax(q @ k.T)
+    for found, want in zip(differences(q, k, v, form=form), (p @ v, q - p @ k), strict=True):
+        close(found, want, "float64")
 
 
 def test_scores_that_are_wanted_are_stored() -> None:

@@ -94,6 +94,11 @@ class Graph:
         return tuple(n for n in self.nodes if isinstance(n, Reduction) and is_reduction(n))
 
 
+def have_vectors(inputs: Iterable[Input]) -> bool:
+    """Does any of them hold vectors?"""
+    return any(i.axis in VECTORS for i in inputs)
+
+
 def arrays_in(nodes: Iterable[Node]) -> tuple[Input, ...]:
     """The arrays among the nodes."""
     return tuple(n for n in nodes if isinstance(n, Input) and n.axis is not Axis.SCALAR)

@@ -236,6 +236,11 @@ class Program:
         return tuple(s for k in self.kernels for s in k.sweeps)
 
     @property
+    def has_vectors(self) -> bool:
+        """Has one of its kernels?"""
+        return any(kernel.has_vectors for kernel in self.kernels)
+
+    @property
     def reads_per_element(self) -> int:
         """Element arrays read, summed over sweeps: the paper's memory accesses, loads."""
         return sum(

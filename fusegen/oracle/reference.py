@@ -60,8 +60,8 @@ class _Interpreter:
         self, graph: g.Graph, inputs: Mapping[str, Array], kinds: Mapping[g.Node, Kind],
         n_cols: int, float_dtype: type[np.floating[Any]], *, keep: bool = False,
     ) -> None:
-        vectors = any(i.axis in g.VECTORS for i in graph.inputs)  # are looked at again and again
-        self.keep = keep or vectors  # every value, not only those that something still needs
+        # Every value, not only those that something still needs: vectors are looked at repeatedly.
+        self.keep = keep or g.have_vectors(graph.inputs)
         self.numbers: Array | None = None  # of the rows
         self.vectors = Vectors(self.value, self._mapped, self._cast, n_cols)
         self.inputs, self.kinds, self.n_cols = inputs, kinds, n_cols

@@ -111,7 +111,7 @@ class Recall:
         """Remember a call that has run."""
         layout = call.layout
         readers = [r for a in layout.adopted.values() if (r := a.memory.reader(a)) is not None]
-        vectors = any(i.axis in g.VECTORS for i in layout.graph.inputs)  # whose calls take long
+        vectors = g.have_vectors(layout.graph.inputs)  # whose calls take long
         if not readers or layout.rows.n_rows == 0 or layout.copies or vectors:
             return
         for reader in readers:

@@ -60,6 +60,15 @@ def statistics(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, lengths:
 
 
 @fg.pipeline
+def differences(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector):
+    """Vectors for every row and column that have names."""
+    s = fg.dot(q, k)
+    p = fg.exp(s - fg.max(s))
+    weighted, apart = p * v, q - k
+    return fg.sum(weighted) / fg.sum(p), fg.sum(p * apart) / fg.sum(p)
+
+
+@fg.pipeline
 def attended(q: fg.RowVector, k: fg.ColumnVector):
     s = fg.dot(q, k)
     p = fg.exp(s - fg.max(s))

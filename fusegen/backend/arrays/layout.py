@@ -76,7 +76,7 @@ class Layout:
     def hand_back(self) -> Any:
         """The results as the user's kind of arrays, nested as the pipeline returns them."""
         like = self.like
-        if like.family == "labelled" and any(i.axis in g.VECTORS for i in self.graph.inputs):
+        if like.family == "labelled" and g.have_vectors(self.graph.inputs):
             like = replace(like, family="numpy")  # its last axis is none of the rows and columns
         with self.memory.working(like):
             found = [hand_back(r, p, self.rows, like)

@@ -92,7 +92,7 @@ def rows_of(
         if any(span != whole for span in spans):
             whole = np.broadcast_shapes(*spans)
     except ValueError:
-        vectors = any(i.axis in g.VECTORS for i in inputs)
+        vectors = g.have_vectors(inputs)
         raise ShapeError(
             "the element inputs do not broadcast against one another", why=_shown(shapes),
             fix="An fg.RowVector is (…rows, d), an fg.ColumnVector (…, n_cols, d): all have the "
@@ -101,7 +101,7 @@ def rows_of(
             "same for every row.",
         ) from None
     axes = _axes(plain_axis(axis), len(whole), shapes)
-    if axes != (len(whole) - 1,) and any(i.axis in g.VECTORS for i in inputs):
+    if axes != (len(whole) - 1,) and g.have_vectors(inputs):
         raise ShapeError(f"axis {axis} of rows made of vectors", why="Their columns are the last.",
                          fix="Leave axis out.")
     lead = tuple([n for i, n in enumerate(whole) if i not in axes])

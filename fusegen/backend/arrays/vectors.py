@@ -61,8 +61,7 @@ def of_columns(array: Any, lead: Shape) -> Any:
     while shared and batch[shared - 1] == 1:
         shared -= 1
     tail = tuple(array.shape[-2:])
-    whole = array.reshape(*batch[:shared], *tail) if len(batch) != array.ndim - 2 or (
-        shared < len(batch)) else array
+    whole = array.reshape(*batch[:shared], *tail)  # axes of one come and go: a view
     found = np.broadcast_to(whole, (*lead[:shared], *tail)).reshape(-1, *tail)
     size, strides = array.itemsize, found.strides
     readable = strides[2] == size and not any(s % size for s in strides)

@@ -97,8 +97,7 @@ def select_cpu(
     if chunk is None:
         monoids = [sweep.monoid for kernel in program.kernels for sweep in kernel.sweeps]
         chunk = CHUNK_BYTES // program.kernels[0].compute.itemsize
-        vectors = any(kernel.has_vectors for kernel in program.kernels)
         lists = any(monoid.lists for monoid in monoids)
-        if target.vector_bytes == 64 and not (vectors or lists):
+        if target.vector_bytes == 64 and not (program.has_vectors or lists):
             chunk = CHUNK_VECTORS * lanes
     return CpuSchedule(target=target, lanes=lanes, chunk=chunk)

@@ -17,7 +17,6 @@ from fusegen.ir.kernel import (
     InnerStep,
     Let,
     ListFold,
-    ListStore,
     Param,
     RowStore,
     Source,
@@ -33,7 +32,6 @@ class Told:
 
     vectors: Mapping[str, Param]
     made: Mapping[str, FromVectors | InnerStep]
-    kernel: str
     rows: dict[str, Expr] = field(default_factory=dict)  # vectors per row, by what they are called
     takes: dict[str, Gather] = field(default_factory=dict)  # vectors of one column
     gone: set[str] = field(default_factory=set)  # of the states of earlier sweeps
@@ -123,8 +121,8 @@ class Told:
         monoid, held = self._monoid(sweep.monoid, lets)
         before = set(self.rows)
         steps = self.steps(sweep.steps, held)
-        stores = tuple(self._row_store(s, held) for s in sweep.row_stores)
-        lists = tuple(self._list_store(s) for s in sweep.list_stores)
+        stores = tuple(map(self._row_store, sweep.row_stores))
+        lists = tuple(replace(s, entries=self._entries(s.entries)) for s in sweep.list_stores)
         self.gone |= set(self.rows) - before  # they are read out of this sweep's state
         lifts = [*(f.lift for f in monoid.folded), *(m.lift for m in monoid.moving)]
         met = {n for lift in lifts for n in variables(lift)}
@@ -134,14 +132,11 @@ class Told:
             vectors=tuple(n for n, p in self.vectors.items() if n in met and p.k > 1),
         )
 
-    def _row_store(self, store: RowStore, held: Mapping[str, int]) -> RowStore:
+    def _row_store(self, store: RowStore) -> RowStore:
         self._check(store.value)
         value = substitute(store.value, self.rows)
         takes = tuple(self.takes[n] for n in variables(value) if n in self.takes)
         return replace(store, value=value, takes=takes)
-
-    def _list_store(self, store: ListStore) -> ListStore:
-        return replace(store, entries=self._entries(store.entries))
 
     def _loads(self, sweep: Sweep) -> Iterator[Source]:
         for source in sweep.loads:

@@ -132,16 +132,15 @@ class _Vectors:
 
     def _kernel(self, kernel: Kernel, made: Mapping[str, FromVectors | InnerStep]) -> Kernel:
         used = {p.name for p in kernel.params}
-        steps: list[Step] = []
-        for name, one in made.items():  # operands first, as the text has them
-            if isinstance(one, InnerStep) and name in self._needed(used, made):
-                steps.append(one)
+        needed = self._needed(used, made)
+        steps = [one for name, one in made.items()  # operands first, as the text has them
+                 if isinstance(one, InnerStep) and name in needed]
         params = [self._param(p) for p in kernel.params if p.name not in self.inners]
         params += self._read_by([*steps, *(made[n] for n in used if n in made)], params)
         vectors = {p.name: p for p in params if p.shape.endswith("_vector") and not p.output}
         alone = [_only_number(p) for p in vectors.values()
                  if p.shape == "row_vector" and p.k == 1 and p.name in used]
-        told = Told(vectors, made, kernel.name)
+        told = Told(vectors, made)
         prelude = told.steps(kernel.prelude, {})
         sweeps = [told.sweep(s) for s in kernel.sweeps]
         return replace(kernel, params=tuple(params), prelude=(*alone, *steps, *prelude),
