@@ -123,7 +123,7 @@ else:  # what a type checker knows is all there is
             raise AttributeError(name)
         if name in ("jax", "torch"):  # an import of which is an attribute from then on
             return import_module(f"fusegen.{name}")
-        fix = f"Write fg.library.{name}." if name in library.PIPELINES else instead(name)
+        fix = f"Write fg.library.{name}." if name in library.EVERY else instead(name)
         raise UnknownName(f"fusegen has no {name}", where=callers_line(), fix=fix)
 
     def __dir__() -> list[str]:

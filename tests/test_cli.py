@@ -18,7 +18,7 @@ from support.cases import rows
 
 import fusegen as fg
 from fusegen.cli import main
-from fusegen.library.texts import PIPELINES
+from fusegen.library.vectors import EVERY
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def fusegen(capsys):
 def test_list_names_the_library(fusegen):
     status, out, _ = fusegen("list")
     assert status == 0
-    assert all(name in out for name in fg.library.PIPELINES)
+    assert all(name in out for name in fg.library.EVERY)
 
 
 def test_run_makes_input_times_checks_and_writes(fusegen, tmp_path):
@@ -60,6 +60,14 @@ def test_run_makes_input_for_every_pipeline(fusegen, name):
     assert status == 0, out + err
 
 
+@pytest.mark.parametrize("name", fg.library.OVER_VECTORS)
+def test_run_makes_vectors(fusegen, name):
+    scale = " --scale 0.125" if name == "attention" else ""
+    line = f"run {name}{scale} --rows 6 --cols 90 --check --repeat 1 --device cpu"
+    status, out, err = fusegen(line)
+    assert status == 0, out + err
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32"])
 def test_run_takes_every_type(fusegen, dtype):
     assert fusegen(f"run topk --rows 5 --cols 40 --dtype {dtype} --check --repeat 1")[0] == 0
@@ -73,7 +81,7 @@ def test_run_takes_every_type_on_a_gpu(fusegen, monkeypatch, tmp_path, dtype):
     the same objects."""
     line = f"run topk --rows 5 --cols 40 --dtype {dtype} --check --repeat 1 --device cuda"
     for _ in range(2):
-        monkeypatch.setitem(PIPELINES, "topk", fg.Pipeline(fg.library.topk.fn))
+        monkeypatch.setitem(EVERY, "topk", fg.Pipeline(fg.library.topk.fn))
         status, out, err = fusegen(f"{line} --output {tmp_path}/out.npz")
         assert status == 0, out + err
     assert "values (5, 5)" in out

@@ -14,7 +14,7 @@ from fusegen.cli.terminal import write_anything
 from fusegen.ir.errors import ArgumentError, BackendError, FusegenError, InternalError
 from fusegen.ir.nearest import nearest
 from fusegen.ir.version import __version__
-from fusegen.library.texts import PIPELINES
+from fusegen.library.vectors import EVERY
 
 USER_ERROR = 2  # exit status, as argparse's own
 
@@ -57,7 +57,7 @@ def _add_constants(parser: argparse.ArgumentParser, command: Command, rest: Sequ
     if not words:
         return
     # Values of options stand among them: the pipeline is what looks like one.
-    named = next((w for w in words if w in PIPELINES or ":" in w), words[0])
+    named = next((w for w in words if w in EVERY or ":" in w), words[0])
     try:
         add_constants(parser, find_pipeline(named))
     except FusegenError:

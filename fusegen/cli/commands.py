@@ -17,7 +17,7 @@ from fusegen.cli.run import add_run_arguments, run
 from fusegen.ir.errors import ArgumentError, LawViolation
 from fusegen.ir.forms import FORMS, ROLES
 from fusegen.library.stabilize import stabilize
-from fusegen.library.texts import PIPELINES
+from fusegen.library.vectors import EVERY
 from fusegen.pipeline.pipeline import Pipeline
 
 _OWN = "PIPELINE is a library name (fusegen list) or path.py:name; a monoid made by\n" \
@@ -78,8 +78,8 @@ def _compile_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _list(_: argparse.Namespace) -> int:
-    width = max(map(len, PIPELINES))
-    for name, pipeline in PIPELINES.items():
+    width = max(map(len, EVERY))
+    for name, pipeline in EVERY.items():
         summary = (pipeline.__doc__ or "").strip().splitlines()[0]
         print(f"{name:<{width}}  {summary}")
     return 0

@@ -17,7 +17,7 @@ from fusegen.lang.blame import PACKAGE, loc_of
 from fusegen.lang.own import OwnMonoid
 from fusegen.lang.signature import REQUIRED
 from fusegen.library.check import reducing
-from fusegen.library.texts import PIPELINES
+from fusegen.library.vectors import EVERY
 from fusegen.pipeline.pipeline import Pipeline
 
 _PREFIX = "constant_"
@@ -40,8 +40,8 @@ def find_pipeline(name: str) -> Pipeline:
 
 def find_named(name: str) -> Pipeline | OwnMonoid:
     """What is called `name`. Raises ArgumentError with the nearest right name."""
-    if name in PIPELINES:
-        return PIPELINES[name]
+    if name in EVERY:
+        return EVERY[name]
     path, colon, member = name.rpartition(":")
     if not colon and _is_path(name):
         every = [f"{name}:{n}" for n in _members(Path(name))]
@@ -50,8 +50,8 @@ def find_named(name: str) -> Pipeline | OwnMonoid:
                             fix=f"Name one: {every[0] if every else 'path.py:name'}.")
     if not colon:
         raise ArgumentError(
-            f"there is no pipeline {name!r}", why=f"The library has {', '.join(PIPELINES)}.",
-            fix=nearest(name, PIPELINES) or "Your own pipelines are path.py:name.",
+            f"there is no pipeline {name!r}", why=f"The library has {', '.join(EVERY)}.",
+            fix=nearest(name, EVERY) or "Your own pipelines are path.py:name.",
         )
     found = _members(Path(path))
     if member not in found:

@@ -168,7 +168,7 @@ def moe_gate(
     k=8, groups=8, groups_kept=4, group_score="top2", scale=2.5; DeepSeek-V2 (arXiv 2405.04434) is
     groups=8, groups_kept=3, k=6, renormalize=False, scale=16.
     """
-    _one_of("score", score, "softmax sigmoid")
+    one_of("score", score, "softmax sigmoid")
     scores = softmax(x) if score == "softmax" else fg.sigmoid(x)
     rated = scores if bias is None else scores + bias
     if groups != 1:
@@ -183,7 +183,7 @@ def _in_kept_groups(rated: Value, groups: int, kept: int, group_score: str) -> V
     """Which elements are in one of the `kept` best groups."""
     members = fg.sections(rated, groups)
     rows = [fg.where(inside, rated, -math.inf) for inside in members]
-    _one_of("group_score", group_score, "max top2")
+    one_of("group_score", group_score, "max top2")
     if not isinstance(kept, int) or not 1 <= kept <= groups:
         raise ArgumentError(f"groups_kept is {kept!r}",
                             fix=f"Choose a whole number from 1 to {groups}.")
@@ -203,7 +203,8 @@ def _in_kept_groups(rated: Value, groups: int, kept: int, group_score: str) -> V
     return found
 
 
-def _one_of(what: str, word: str, words: str) -> None:
+def one_of(what: str, word: str, words: str) -> None:
+    """Raises ArgumentError for a word that is none of these."""
     if word not in words.split():
         raise ArgumentError(f"{what} is {word!r}",
                             fix=f"Choose {' or '.join(map(repr, words.split()))}.")
