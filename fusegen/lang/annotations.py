@@ -33,7 +33,8 @@ _CONSTANTS: Words = {"Positive": "positive", "Constant": "constant"}
 _MISSING = object()
 
 if TYPE_CHECKING:
-    Constant = Positive = float
+    Constant = float
+    Positive = float
 else:
 
     class Constant:

@@ -94,7 +94,8 @@ def linear_cross_entropy(
     torch.nn.functional.cross_entropy of torch.nn.functional.linear(h, w, bias), reduction="none".
     Wijmans et al. 2024 (arXiv 2411.09009).
     """
-    return cross_entropy(_logits(h, w, bias, softcap), labels)
+    loss: Value = cross_entropy(_logits(h, w, bias, softcap), labels)
+    return loss
 
 
 @pipeline
@@ -103,8 +104,9 @@ def head_topk(
     temperature: Positive = 1.0, softcap: float | None = None, index_dtype: str = "int64",
 ) -> tuple[Value, Value]:
     """(probabilities, columns) of the K greatest of softmax((h·w + bias) / temperature)."""
-    logits = _logits(h, w, bias, softcap)
-    return softmax_topk(logits / temperature, k=k, index_dtype=index_dtype)
+    logits = _logits(h, w, bias, softcap) / temperature
+    best: tuple[Value, Value] = softmax_topk(logits, k=k, index_dtype=index_dtype)
+    return best
 
 
 def _logits(h: Value, w: Value, bias: Value | None, softcap: float | None) -> Value:
@@ -127,7 +129,8 @@ def contrastive(
     s = fg.dot(x, y)
     if normalize:
         s = s * fg.rsqrt(fg.inner(x * x)) * fg.rsqrt(fg.inner(y * y))
-    return cross_entropy(s / temperature, fg.row(s) if positives is None else positives)
+    loss: Value = cross_entropy(s / temperature, fg.row(s) if positives is None else positives)
+    return loss
 
 
 @pipeline
