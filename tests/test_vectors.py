@@ -111,6 +111,26 @@ def test_leading_axes_broadcast(heads: tuple[int, ...]) -> None:
         close(attention(q, grouped, v), softmax(q @ np.swapaxes(grouped, -1, -2)) @ v, "float64")
 
 
+@fg.pipeline
+def padded(q: fg.RowVector, k: fg.ColumnVector, shift: fg.PerColumn, kept: fg.PerColumn):
+    s = fg.where(kept, fg.dot(q, k) + shift, -np.inf)
+    p = fg.exp(s - fg.max(s))
+    return fg.sum(p * k) / fg.sum(p)
+
+
+@pytest.mark.parametrize("target", ["cpu", "numpy"])
+@pytest.mark.parametrize("lead", [(), (3,), (2, 1), (2, 3)])
+def test_columns_have_numbers_of_their_batch(lead: tuple[int, ...], target: str) -> None:
+    q, k, shift = drawn(2, 3, 5, 4), drawn(2, 1, 70, 4), drawn(*lead, 70)
+    kept = np.random.default_rng(0).random((2, 1, 70)) < 0.7
+    s = np.where(kept[..., None, :], q @ np.swapaxes(k, -1, -2) + shift[..., None, :], -np.inf)
+    run = padded.compile(q, k, shift, kept, target=target)
+    close(run(q, k, shift, kept), softmax(s) @ k, "float64")
+    close(padded.reference(q, k, shift, kept), softmax(s) @ k, "float64")
+    with pytest.raises(fg.ShapeError, match="leading axes broadcast"):
+        run(q, k, drawn(4, 70), kept)
+
+
 def test_any_strides() -> None:
     q, k, v = drawn(2, 20, 8), drawn(2, 60, 8), drawn(2, 60, 4)
     want = attention(q, k, v)

@@ -77,8 +77,10 @@ class Text:
 
     def _run_of_rows(self, arrays: Mapping[str, Array], n_rows: int) -> int:
         """Most neighbouring rows that have the same vectors in their columns."""
-        columns = [i for i in self.graph.inputs if i.axis is g.Axis.COLUMN_VECTOR]
-        return math.gcd(n_rows, *(n_rows // len(arrays[self.graph.names[i]]) for i in columns))
+        columns = [arrays[self.graph.names[i]] for i in self.graph.inputs
+                   if i.axis in (g.Axis.COLUMN_VECTOR, g.Axis.PER_COLUMN)]
+        batched = [a for a in columns if a.ndim > 1]
+        return math.gcd(n_rows, *(n_rows // len(a) for a in batched))
 
 
 def _block(array: Array, axis: g.Axis, start: int, stop: int, n_rows: int) -> Array:
@@ -89,7 +91,7 @@ def _block(array: Array, axis: g.Axis, start: int, stop: int, n_rows: int) -> Ar
             whole: Array = array[start * len(array) // n_rows]
             return whole
         case g.Axis.PER_COLUMN:
-            return array[None, :]
+            return array[None, :] if array.ndim == 1 else array[start * len(array) // n_rows][None]
         case g.Axis.PER_ROW:
             return array[start:stop, None]
         case g.Axis.SCALAR:

@@ -175,8 +175,8 @@ def _size(kernel: Kernel, name: str, n_rows: int, n_cols: int) -> int:
     match param.shape:
         case "element":
             count = n_rows * n_cols
-        case "per_column":
-            count = n_cols
+        case "per_column" | "columns":
+            count = n_cols  # of one batch
         case "row":
             count = n_rows
         case "scalar":

@@ -37,7 +37,7 @@ from fusegen.ir.sources import FromVectors as FromVectors
 from fusegen.ir.sources import Layout as Layout
 from fusegen.ir.sources import Source as Source
 
-Shape = Literal["element", "per_column", "row", "list", "states", "scalar", "row_vector",
+Shape = Literal["element", "per_column", "columns", "row", "list", "states", "scalar", "row_vector",
                 "column_vector"]
 
 
@@ -50,7 +50,8 @@ class Param:
     list (n_rows, k); states (n_cols, n_rows, k), k bytes each, as a merge reads them. A scalar is
     no array but a number of the call, in 8 bytes that begin with it, where others have an address.
     Vectors of k numbers: row_vector (n_rows, k), column_vector (batches, n_cols, k), a batch for
-    n_rows / batches neighbouring rows.
+    n_rows / batches neighbouring rows; beside them one number per column is columns (batches,
+    n_cols).
     """
 
     name: str

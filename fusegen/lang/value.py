@@ -86,7 +86,8 @@ class Value(Refusals):
 
 
 class PerColumn(Value):
-    """Annotates an input of shape (n_cols,), the same for every row."""
+    """Annotates an input of shape (n_cols,), the same for every row; beside vectors (…, n_cols),
+    whose leading axes broadcast against those of the rows but the last."""
 
 
 class PerRow(Value):

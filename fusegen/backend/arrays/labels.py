@@ -99,8 +99,12 @@ def _places(node: g.Input, given: Any, rows: Rows, groups: Mapping[str, int]
     match node.axis:
         case g.Axis.ELEMENT:
             return {count - n + i: i for i in range(n)}
-        case g.Axis.PER_COLUMN:
-            return dict(zip(rows.axes, range(n), strict=True)) if n == len(rows.axes) else {}
+        case g.Axis.PER_COLUMN if n == len(rows.axes):
+            return dict(zip(rows.axes, range(n), strict=True))
+        case g.Axis.PER_COLUMN:  # (…, n_cols) beside vectors, or columns that are flattened
+            if n == 1 or rows.axes != (count - 1,):
+                return {}
+            return {**{count - n - 1 + i: i for i in range(n - 1)}, count - 1: n - 1}
         case g.Axis.PER_ROW if n > len(lead):
             return {i: i for i in lead}
         case g.Axis.PER_ROW:

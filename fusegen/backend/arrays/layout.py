@@ -18,7 +18,14 @@ from fusegen.backend.arrays.results import (
     hand_back,
     new_result,
 )
-from fusegen.backend.arrays.rows import Axes, Rows, as_rows, rows_of, shape_alone
+from fusegen.backend.arrays.rows import (
+    Axes,
+    Rows,
+    as_rows,
+    as_rows_of_vectors,
+    rows_of,
+    shape_alone,
+)
 from fusegen.backend.arrays.spans import phase
 from fusegen.backend.arrays.strips import side_by_side, whole_vectors
 from fusegen.backend.memory import Adopted, Memory
@@ -135,9 +142,10 @@ def _inputs(
         rows = replace(rows, inner=math.prod(rows.lead[rows.axes[0] :]))
     numbering = row_numbers(graph)
     numbers = {} if numbering is None else {numbering: _numbers(rows, adopted)}
+    lay = as_rows_of_vectors if g.have_vectors(graph.inputs) else as_rows
     arrays = {
         graph.names[i]: shape_alone(adopted[i.name].array, i.axis, rows)
-        if i.name in unread and rows.n_rows else as_rows(adopted[i.name].array, i.axis, rows)
+        if i.name in unread and rows.n_rows else lay(adopted[i.name].array, i.axis, rows)
         for i in graph.inputs if graph.names[i] not in views}
     return rows, views | arrays | numbers
 

@@ -14,7 +14,12 @@ from typing import Any
 import numpy as np
 
 from fusegen.backend.arrays.spans import VECTOR
-from fusegen.backend.arrays.vectors import of_columns, of_rows, rows_and_columns
+from fusegen.backend.arrays.vectors import (
+    numbers_of_columns,
+    of_columns,
+    of_rows,
+    rows_and_columns,
+)
 from fusegen.backend.memory import Shape
 from fusegen.backend.words import address
 from fusegen.ir import graph as g
@@ -111,8 +116,9 @@ def rows_of(
                          why=f"{_shown(shapes)[:-1]}, axis {axis}.",
                          fix="A reduction needs at least one element.")
     rows = Rows(lead, cols, axes, keepdims)
+    batched = g.have_vectors(inputs)
     for i in inputs:
-        _check_side_input(i, shapes[i.name], rows)
+        _check_side_input(i, shapes[i.name], rows, batched)
     return rows
 
 
@@ -149,10 +155,18 @@ def _axes(axis: Axes, ndim: int, shapes: Mapping[str, Shape]) -> tuple[int, ...]
     return found
 
 
-def _check_side_input(node: g.Input, shape: Shape, rows: Rows) -> None:
+def _check_side_input(node: g.Input, shape: Shape, rows: Rows, batched: bool) -> None:
+    """Raises ShapeError. batched: may rows of other leading axes have other columns?"""
     match node.axis:
         case g.Axis.ELEMENT | g.Axis.ROW_VECTOR | g.Axis.COLUMN_VECTOR:
             return
+        case g.Axis.PER_COLUMN if batched and len(shape) > 1:
+            if shape[-1] != rows.n_cols or not _fits(shape[:-1], rows.lead[:-1]):
+                raise ShapeError(
+                    f"{node.name} has shape {shape}, not {(*rows.lead[:-1], rows.n_cols)}",
+                    why="It is per column: one value for each; leading axes broadcast against "
+                    "those of the rows but the last.",
+                )
         case g.Axis.PER_COLUMN:
             if shape not in ((rows.n_cols,), rows.cols):
                 raise ShapeError(
@@ -162,15 +176,19 @@ def _check_side_input(node: g.Input, shape: Shape, rows: Rows) -> None:
         case g.Axis.PER_ROW:
             if shape == _kept(rows):
                 return
-            try:
-                fits = np.broadcast_shapes(shape, rows.lead) == rows.lead
-            except ValueError:
-                fits = False
-            if not fits:
+            if not _fits(shape, rows.lead):
                 raise ShapeError(
                     f"{node.name} has shape {shape}, the rows have {rows.lead}",
                     why="It is per row: one value for each.",
                 )
+
+
+def _fits(shape: Shape, whole: Shape) -> bool:
+    """Does it broadcast to the whole, and not beyond?"""
+    try:
+        return np.broadcast_shapes(shape, whole) == whole
+    except ValueError:
+        return False
 
 
 def _kept(rows: Rows) -> Shape:
@@ -216,6 +234,13 @@ def as_rows(array: Any, axis: g.Axis, rows: Rows) -> Any:
             if array.ndim != 2 or len(rows.cols) != 1:
                 array = array.reshape(rows.n_rows, rows.n_cols)
             return array if readable(array) else array.copy(order="C")
+
+
+def as_rows_of_vectors(array: Any, axis: g.Axis, rows: Rows) -> Any:
+    """The same beside vectors, where columns may be other ones for rows of other leading axes."""
+    if axis is g.Axis.PER_COLUMN:
+        return numbers_of_columns(array, rows.lead)
+    return as_rows(array, axis, rows)
 
 
 def shape_alone(array: Any, axis: g.Axis, rows: Rows) -> Any:

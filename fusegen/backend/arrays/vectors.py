@@ -56,13 +56,27 @@ def of_rows(array: Any, lead: Shape) -> Any:
 
 def of_columns(array: Any, lead: Shape) -> Any:
     """(batches, n_cols, d), with as few batches as there can be."""
-    batch = (1,) * (len(lead) - 1 - (array.ndim - 2)) + tuple(array.shape[:-2])
+    return _readable(_batches(array, lead, 2))
+
+
+def numbers_of_columns(array: Any, lead: Shape) -> Any:
+    """The same of one number per column: (batches, n_cols)."""
+    return _readable(_batches(array, lead, 1))
+
+
+def _batches(array: Any, lead: Shape, own: int) -> Any:
+    """The leading axes as one; own: how many axes are a batch's."""
+    batch = (1,) * (len(lead) - 1 - (array.ndim - own)) + tuple(array.shape[:-own])
     shared = len(batch)  # rows from this axis on have the same columns
     while shared and batch[shared - 1] == 1:
         shared -= 1
-    tail = tuple(array.shape[-2:])
+    tail = tuple(array.shape[-own:])
     whole = array.reshape(*batch[:shared], *tail)  # axes of one come and go: a view
-    found = np.broadcast_to(whole, (*lead[:shared], *tail)).reshape(-1, *tail)
-    size, strides = array.itemsize, found.strides
-    readable = strides[2] == size and not any(s % size for s in strides)
-    return found if readable and address(found) % size == 0 else found.copy(order="C")
+    return np.broadcast_to(whole, (*lead[:shared], *tail)).reshape(-1, *tail)
+
+
+def _readable(array: Any) -> Any:
+    """The array with neighbouring numbers at its end, and whole numbers between all others."""
+    size, strides = array.itemsize, array.strides
+    fits = strides[-1] == size and not any(s % size for s in strides)
+    return array if fits and address(array) % size == 0 else array.copy(order="C")

@@ -34,9 +34,10 @@ def words_of(
             continue
         _check(param, array, n_rows, n_cols)
         if param.shape == "column_vector":
+            found.append(array.strides[1] // array.itemsize if n_cols > 1 else 0)
+        if param.shape in ("column_vector", "columns"):
             batches = len(array)
-            found += [array.strides[1] // array.itemsize if n_cols > 1 else 0,
-                      array.strides[0] // array.itemsize if batches > 1 else 0,
+            found += [array.strides[0] // array.itemsize if batches > 1 else 0,
                       n_rows // max(1, batches)]
         if param.shape in ("element", "row") or (
             param.shape == "row_vector" and not param.output
@@ -59,6 +60,7 @@ def _check(param: Param, array: Array, n_rows: int, n_cols: int) -> None:
     shapes = {
         "element": (n_rows, n_cols), "per_column": (n_cols,), "row": (n_rows,),
         "list": (n_rows, param.k), "row_vector": (n_rows, param.k),
+        "columns": (len(array), n_cols),
         "column_vector": (len(array), n_cols, param.k), "states": (n_cols, n_rows, param.k),
     }
     few = param.shape == "row" or array.size == 0 or array.shape[-1] < 2

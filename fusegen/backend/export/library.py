@@ -151,7 +151,7 @@ def _given_strides(param: Param, axes: tuple[str, ...]) -> str:
             return "0"
         case "row" | "list":
             return str(param.step)
-        case "states" | "scalar" | "row_vector" | "column_vector":
+        case "states" | "scalar" | "row_vector" | "column_vector" | "columns":
             raise InternalError(f"{param.name} is no array of a library")
 
 

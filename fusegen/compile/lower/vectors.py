@@ -70,6 +70,8 @@ class _Vectors:
     # ---- arrays ----
 
     def _param(self, param: Param) -> Param:
+        if param.shape == "per_column":
+            return replace(param, shape="columns")
         node = self._node(param)
         if node is None or node not in self.lengths:
             return replace(param, dtype=self._result(node, param)) if param.output else param

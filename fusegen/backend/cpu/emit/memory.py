@@ -52,7 +52,14 @@ def row_address(param: Param) -> str:
         case "row_vector":
             return f"arrays.{param.name} + row * arrays.{param.name}_stride"
         case "column_vector":
-            batch = f"row / arrays.{param.name}_rows * arrays.{param.name}_batch"
-            return f"arrays.{param.name} + {batch}, arrays.{param.name}_step"
+            return f"{_batch_address(param)}, arrays.{param.name}_step"
+        case "columns":
+            return _batch_address(param)
         case "states":
             return f"arrays.{param.name} + row * arrays.{param.name}_stride"
+
+
+def _batch_address(param: Param) -> str:
+    """Where the columns of the row numbered `row` start."""
+    batch = f"row / arrays.{param.name}_rows * arrays.{param.name}_batch"
+    return f"arrays.{param.name} + {batch}"

@@ -187,9 +187,10 @@ def _array_fields(param: Param) -> list[Field]:
     word = "alignas(8) " if param.shape == "scalar" else ""
     fields = [Field(f"{word}{pointer(param)}", param.name, "")]
     if param.shape == "column_vector":
-        fields += [Field("int64_t", f"{param.name}_{what}", comment) for what, comment in (
-            ("step", "elements between columns"), ("batch", "and between batches"),
-            ("rows", "of a batch"))]
+        fields.append(Field("int64_t", f"{param.name}_step", "elements between columns"))
+    if param.shape in ("column_vector", "columns"):
+        fields += [Field("int64_t", f"{param.name}_batch", "elements between batches"),
+                   Field("int64_t", f"{param.name}_rows", "of a batch")]
     if param.shape in ("element", "row") or (param.shape == "row_vector" and not param.output):
         fields.append(Field("int64_t", f"{param.name}_stride", "elements between rows"))
     return fields
@@ -208,5 +209,5 @@ def _extent(param: Param) -> str:
         "element": "n_cols elements", "per_column": "n_cols elements, the same in every row",
         "row": "one value", "list": f"{param.k} entries", "states": "the first state",
         "scalar": "the same in every row", "row_vector": f"a vector of {param.k}",
-        "column_vector": f"n_cols vectors of {param.k}",
+        "column_vector": f"n_cols vectors of {param.k}", "columns": "n_cols elements of its batch",
     }[param.shape]
