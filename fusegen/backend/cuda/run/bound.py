@@ -94,8 +94,9 @@ class Bound:
     # ---- for compiled code ----
 
     def helper(self) -> Any:
-        """See `Helped`. Memory beside the arrays is Python's to provide."""
-        return HELPER.ask() if self._bare else None
+        """See `Helped`. Memory beside the arrays, and tensor maps, are Python's to provide."""
+        mapped = any(launcher.maps for launcher, _ in self._plan.launchers)
+        return HELPER.ask() if self._bare and not mapped else None
 
     def plan(
         self, sizes: tuple[int, ...], numbers: tuple[tuple[int, float, bool], ...], finish: Any

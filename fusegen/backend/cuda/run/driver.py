@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from fusegen.backend.cuda.run.tensor_maps import Mapped, MapRoom, place
 from fusegen.ir.errors import BackendError
 
 _SHARED_BYTES = 48 << 10  # of a block, static and dynamic; more needs permission
@@ -167,7 +168,7 @@ class Launcher:
     """A function with its geometry and its numbers; a launch adds a stream and pointers.
 
     Kernel parameters are `n_pointers` pointers, or words that begin with a scalar, then `numbers`
-    as 64-bit integers. Any number of
+    as 64-bit integers, then the tensor maps of some of the pointers. Any number of
     threads may call at once: the foreign call lets go of the interpreter's lock, and a finalizer
     may launch between two lines of a launch, so a room for arguments is taken out of `_free` while
     it is used, and made anew where none is left.
@@ -175,11 +176,12 @@ class Launcher:
 
     def __init__(
         self, driver: Driver, symbol: str, function: int, geometry: Geometry, n_pointers: int,
-        numbers: tuple[int, ...],
+        numbers: tuple[int, ...], maps: tuple[Mapped, ...] = (),
     ) -> None:
         self.symbol, self.geometry, self.numbers = symbol, geometry, numbers
         self.function = function
         self._driver, self._n_pointers = driver, n_pointers
+        self.maps = tuple((m.pointer, MapRoom(driver.library, m.tiled)) for m in maps)
         self._launch = driver.library.cuLaunchKernelEx
         self._function = ctypes.c_void_p(function)
         self._config, self._attributes = _config(geometry)
@@ -195,19 +197,25 @@ class Launcher:
         except IndexError:
             room = self._room()
         self._pack(room[0], _STREAM_AT, stream, self._at, self._count, *pointers)
+        if self.maps:
+            maps = [made.of(pointers[at]) for at, made in self.maps]  # kept while they are used
+            for i, one in enumerate(maps, self._n_pointers + len(self.numbers)):
+                room[1][i] = place(one)
         code = self._launch(room[0], self._function, room[1], None)
         self._free.append(room)
         if code:
             raise self._driver.error(code, f"launching {self.symbol}, or a kernel before it")
 
     def _room(self) -> tuple[Any, Any]:
-        """(configuration, pointers, numbers in a row; the addresses of the latter two)."""
+        """(configuration, pointers, numbers in a row; the addresses of the latter two, and room
+        for those of maps)."""
         size, n = ctypes.sizeof(_Config), self._n_pointers + len(self.numbers)
         room = (ctypes.c_uint64 * (size // 8 + n))()
         ctypes.memmove(room, ctypes.byref(self._config), size)
         struct.pack_into(f"={len(self.numbers)}q", room, size + 8 * self._n_pointers, *self.numbers)
         start = ctypes.addressof(room) + size
-        return room, (ctypes.c_void_p * n)(*range(start, start + 8 * n, 8))
+        places = range(start, start + 8 * n, 8)
+        return room, (ctypes.c_void_p * (n + len(self.maps)))(*places)
 
 
 @cache
