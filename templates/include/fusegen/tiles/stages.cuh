@@ -1,0 +1,62 @@
+#pragma once
+// Tiles that pass through shared memory: one thread has them copied, warps read them, each in its turn.
+
+#include <fusegen/pairs/copies.cuh>
+
+namespace fusegen {
+
+// A stage, and the parity of the phase that a turn there waits for. Readers begin with {0, 0}; who fills begins
+// with {0, 1}, since all stages are empty.
+struct Turn {
+    int stage;
+    unsigned parity;
+};
+
+// The barriers of kStages tiles.
+template <int kStages>
+struct Stages {
+    unsigned long long full[kStages];  // all bytes of a tile have come
+    unsigned long long empty[kStages];  // all warps that read it are done with it
+
+    // For the thread that fills them, before all meet.
+    __device__ __forceinline__ void begin(int warps)
+    {
+        for (int i = 0; i < kStages; ++i) {
+            barrier_init(shared_address(full + i), 1);
+            barrier_init(shared_address(empty + i), warps);
+        }
+    }
+    static __device__ __forceinline__ void advance(Turn& turn)
+    {
+        if (++turn.stage < kStages) return;
+        turn.stage = 0;
+        turn.parity ^= 1;
+    }
+
+    // ---- For who fills them -----------------------------------------------------------------------
+
+    __device__ __forceinline__ void await_empty(const Turn& turn)
+    {
+        barrier_wait(shared_address(empty + turn.stage), turn.parity);
+    }
+    // The barrier that is to count so many bytes. What was written before comes with them.
+    __device__ __forceinline__ unsigned expect(const Turn& turn, unsigned bytes)
+    {
+        const unsigned counts = shared_address(full + turn.stage);
+        barrier_expect(counts, bytes);
+        return counts;
+    }
+
+    // ---- For warps that read them -----------------------------------------------------------------
+
+    __device__ __forceinline__ void await_full(const Turn& turn)
+    {
+        barrier_wait(shared_address(full + turn.stage), turn.parity);
+    }
+    __device__ __forceinline__ void leave(const Turn& turn)
+    {
+        if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(empty + turn.stage));
+    }
+};
+
+}  // namespace fusegen
