@@ -296,7 +296,7 @@ def test_compiler_errors_are_reported() -> None:
 
 
 def test_inline_assembly_is_refused() -> None:
-    body = '// asm("in a comment")\nasm volatile("bar.sync 0;");'
+    body = '// asm("in a comment")\nasm volatile("bar.red.u32 0;");'
     with pytest.raises(SimtError, match="line 4: inline assembly"):
         compile_module(kernel(body))
 

@@ -29,11 +29,13 @@ class _Operand:
     constraint: str
     expression: str
 
-    def binding(self, index: int) -> str:
+    def binding(self, index: int, in_place: bool) -> str:
         """Name the operand, evaluated once; shim/ptx.h checks the type against the constraint."""
         letter = self.constraint[-1]
         if self.constraint[0] in "=+":
             return f"auto& simt_{index} = simt::ptx::output<'{letter}'>({self.expression});"
+        if in_place:
+            return f"auto&& simt_{index} = simt::ptx::in_place<'{letter}'>({self.expression});"
         return f"const auto simt_{index} = simt::ptx::input<'{letter}'>({self.expression});"
 
 
@@ -67,8 +69,10 @@ def _translate(sections: list[tuple[int, int, str, str]]) -> str:
         for _, _, item, _ in _split(code, text, 0, stop - start, ",")
         if item.strip(" \t\n\\")
     ]
-    bindings = " ".join(operand.binding(i) for i, operand in enumerate(operands))
-    instructions = translate_instructions(_literal_text(template), len(operands))
+    text = _literal_text(template)
+    in_place = "wgmma.mma_async" in text  # it reads its registers when the statement is over
+    bindings = " ".join(operand.binding(i, in_place) for i, operand in enumerate(operands))
+    instructions = translate_instructions(text, len(operands))
     return f"do {{ {bindings} {instructions} }} while (0)"
 
 

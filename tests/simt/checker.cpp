@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "judging.h"
 #include "machine.h"
 
 namespace simt {
@@ -13,28 +14,6 @@ constexpr size_t buffer_reach = 64 * 1024;
 
 // So many accesses without a barrier or collective mean a thread that waits for another in a loop.
 constexpr uint64_t max_accesses_in_a_row = 50'000'000;
-
-const char* name_of(AccessKind kind) {
-    switch (kind) {
-        case AccessKind::read: case AccessKind::poll: return "read";
-        case AccessKind::write: case AccessKind::post: return "write";
-        case AccessKind::atomic: return "atomic access";
-    }
-    return "access";
-}
-
-// Judges the bytes of an access one by one; but where those behind the first remember the same, as
-// bytes do that are always accessed together, the same holds for them.
-template <class Judge>
-void judge_each(MemoryByte* cells, size_t bytes, const Judge& judge) {
-    if (bytes == 0) return;
-    const MemoryByte before = cells[0];
-    judge(0);
-    for (size_t i = 1; i < bytes; ++i) {
-        if (memcmp(&cells[i], &before, sizeof before) == 0) cells[i] = cells[0];
-        else judge(i);
-    }
-}
 
 // ---- Global memory -----------------------------------------------------------------------------
 
@@ -54,101 +33,6 @@ void check_initialised(const Buffer& buffer, size_t offset, size_t bytes, Site s
         }
     }
 }
-
-// ---- Shared memory -----------------------------------------------------------------------------
-
-// Names a place in shared memory as the kernel's author thinks of it.
-struct SharedPlace {
-    const char* array;
-    size_t offset;
-};
-
-SharedPlace place_of(size_t offset) {
-    const size_t dynamic = machine->shared.dynamic_offset;
-    if (offset >= dynamic) return {"dynamic", offset - dynamic};
-    return {"static", offset};
-}
-
-[[noreturn]] void report_race(const MemoryAccess& earlier, const char* earlier_name,
-                              AccessKind kind, size_t offset, Site site) {
-    const SharedPlace place = place_of(offset);
-    if (by_bulk_copy(earlier)) {
-        fail_at(site, "shared-memory race: %s of %s shared memory, byte %zu, by a thread that has "
-                "not seen the mbarrier of the bulk copy complete", name_of(kind), place.array,
-                place.offset);
-    }
-    fail_at(site, "shared-memory race: %s of %s shared memory, byte %zu, and nothing orders it "
-            "after the %s by thread %u", name_of(kind), place.array, place.offset, earlier_name,
-            earlier.thread % machine->threads_per_block());
-}
-
-[[noreturn]] void report_pending(const Block& owner, AccessKind kind, size_t offset, Site site) {
-    const unsigned index = owner.shadow[offset].write.thread % machine->threads_per_block();
-    int line = 0;
-    for (const AsyncCopy& copy : owner.threads[index].copies) {
-        if (offset - copy.offset < copy.bytes) line = copy.line;
-    }
-    for (const auto& [place, barrier] : owner.mbarriers) {
-        for (const BulkCopy& copy : barrier.copies) {
-            if (offset - copy.offset < copy.data.size()) line = copy.line;
-        }
-    }
-    const SharedPlace place = place_of(offset);
-    fail_at(site, "%s of %s shared memory, byte %zu, into which thread %u copies asynchronously "
-            "since line %d: it has not waited for that", name_of(kind), place.array, place.offset,
-            index, line);
-}
-
-// Another block's memory exists from the first barrier of the cluster to that block's end.
-void check_remote(Block& owner, Site site) {
-    const Thread& thread = *machine->current;
-    if (thread.cluster_known == 0) {
-        fail_at(site, "accesses another block's shared memory before the first cluster barrier: "
-                "that block may not have started");
-    }
-    if (owner.exited == owner.threads.size()) {
-        fail_at(site, "accesses the shared memory of block rank %u, which has exited", owner.rank);
-    }
-    owner.remote_accesses[thread.cluster_index] = thread.cluster_arrivals.size() + 1;
-}
-
-void check_shared(Block& owner, size_t offset, size_t bytes, AccessKind kind, Site site) {
-    if (offset + bytes > machine->shared.used_bytes()) {
-        const SharedPlace place = place_of(offset);
-        fail_at(site, "out-of-bounds shared %s: %zu bytes at byte %zu of dynamic shared memory, "
-                "which has %zu bytes", name_of(kind), bytes, place.offset,
-                machine->shared.dynamic_bytes);
-    }
-    const std::vector<bool>& foreign = machine->shared.foreign;
-    for (size_t i = offset; i < offset + bytes && i < foreign.size(); ++i) {
-        if (foreign[i]) fail_at(site, "out-of-bounds shared %s: %zu bytes", name_of(kind), bytes);
-    }
-    if (kind == AccessKind::poll) kind = AccessKind::read;
-    if (kind == AccessKind::post) kind = AccessKind::write;
-    if (&owner != machine->current->block) check_remote(owner, site);
-    const MemoryAccess access = access_now(kind == AccessKind::atomic);
-    judge_each(&owner.shadow[offset], bytes, [&](size_t byte) {
-        const size_t i = offset + byte;
-        MemoryByte& cell = owner.shadow[i];
-        if (kind != AccessKind::write && cell.write.time < owner.start_time) {
-            const SharedPlace place = place_of(i);
-            fail_at(site, "read of uninitialised shared memory: %s shared memory, byte %zu",
-                    place.array, place.offset);
-        }
-        if (cell.write.pending && cell.write.time >= owner.start_time) {
-            report_pending(owner, kind, i, site);
-        }
-        const bool read = kind == AccessKind::read;
-        if (const MemoryAccess* earlier = find_race(cell, read, access.atomic, false)) {
-            report_race(*earlier, earlier == &cell.write ? "write" : "read", kind, i, site);
-        }
-        // An atomic access counts as a write: that is what others have to be ordered with.
-        if (read) record_read(cell, access);
-        else cell.write = access;
-    });
-}
-
-// ---- Global memory -----------------------------------------------------------------------------
 
 // Whether an access looks at memory, rather than, or before, changing it.
 bool reads(AccessKind kind) { return kind != AccessKind::write && kind != AccessKind::post; }
@@ -203,16 +87,16 @@ Block* find_peer(const char* address) {
 // Any access but to a thread's own stack.
 [[gnu::noinline]] void judge_access(const char* address, size_t bytes, AccessKind kind, Site site) {
     Machine* m = machine;
-    if (m->shared.segment.contains(address)) {
-        return check_shared(*m->live, address - m->shared.segment.begin, bytes, kind, site);
-    }
+    const auto shared = [&](Block& owner, const char* begin) {
+        const MemoryAccess access = access_now(kind == AccessKind::atomic);
+        check_shared(owner, static_cast<size_t>(address - begin), bytes, kind, access, site);
+    };
+    if (m->shared.segment.contains(address)) return shared(*m->live, m->shared.segment.begin);
     if (Buffer* buffer = find_buffer(address)) {
         return check_global(*buffer, address, bytes, kind, site);
     }
     if (m->image.contains(address)) return;  // constants, global variables, the built-in variables
-    if (Block* peer = find_peer(address)) {
-        return check_shared(*peer, address - peer->shared.data(), bytes, kind, site);
-    }
+    if (Block* peer = find_peer(address)) return shared(*peer, peer->shared.data());
     fail_at(site, "out-of-bounds %s: address %p belongs to no buffer", name_of(kind),
             static_cast<const void*>(address));
 }
@@ -228,15 +112,7 @@ void check_access(const void* pointer, size_t bytes, AccessKind kind, Site site)
     }
     const char* address = static_cast<const char*>(pointer);
     if (!m->stacks.contains(address)) judge_access(address, bytes, kind, site);
-}
-
-void start_shared_copy(const void* address, size_t bytes) {
-    const size_t offset = static_cast<const char*>(address) - machine->shared.segment.begin;
-    for (size_t i = offset; i < offset + bytes; ++i) machine->live->shadow[i].write.pending = true;
-}
-
-void finish_shared_copy(size_t offset, size_t bytes) {
-    for (size_t i = offset; i < offset + bytes; ++i) machine->live->shadow[i].write = access_now(false);
+    else if (m->registers != nullptr) check_registers(address, bytes, site);
 }
 
 // Data that the kernel itself writes must not be loaded through the read-only path.

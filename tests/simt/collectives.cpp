@@ -24,6 +24,7 @@ const char* name_of(Collective kind) {
         case Collective::vote: return "a vote";
         case Collective::match: return "a match";
         case Collective::reduce: return "a reduction";
+        case Collective::matrix: return "a matrix instruction";
     }
     return "a collective";
 }
@@ -72,9 +73,10 @@ void check_mask(const Warp& warp, unsigned mask, Collective kind, int line) {
     }
 }
 
-// Waits for all lanes of the mask and returns the values they brought, indexed by lane.
-const std::array<uint64_t, warp_width>& exchange(unsigned mask, Collective kind, uint64_t value,
-                                                 int line) {
+// Waits for all lanes of the mask and returns the values they brought, indexed by lane.  The last to
+// come acts for all of them, if there is something to do.
+const LaneValues& exchange(unsigned mask, Collective kind, uint64_t value, int line,
+                           void (*act)(const LaneValues&, int) = nullptr) {
     Thread& thread = *machine->current;
     Warp& warp = warp_of(thread);
     mask &= warp.present;  // a full mask is right in the last, partial warp too
@@ -95,6 +97,7 @@ const std::array<uint64_t, warp_width>& exchange(unsigned mask, Collective kind,
     rendezvous.arrived |= thread.lane_bit();
     if (rendezvous.arrived == mask) {
         release_rendezvous(warp, rendezvous);
+        if (act != nullptr) act(values, line);
     } else {
         wait(ThreadState::at_collective, Site{.line = line});
     }
@@ -118,6 +121,15 @@ void leave_warp(const Thread& thread) {
 }
 
 unsigned lane_id() { return machine->current->lane(); }
+
+void meet_warp_with(uint64_t value, void (*act)(const LaneValues&, int), int line) {
+    const unsigned present = warp_of(*machine->current).present;
+    if (present != ~0u) {
+        fail(line, "a matrix instruction needs a whole warp: this one has %d lanes",
+             __builtin_popcount(present));
+    }
+    exchange(~0u, Collective::matrix, value, line, act);
+}
 
 void warp_sync(unsigned mask, int line) { exchange(mask, Collective::sync, 0, line); }
 

@@ -21,7 +21,7 @@ from simt.toolchain import (
     available,
     build_alone,
     build_module,
-    source_line,
+    source_lines,
 )
 
 _MAX_THREADS_PER_BLOCK = 1024
@@ -143,6 +143,7 @@ class SimtModule:
             grid=_extent(grid, "grid"),
             block=_extent(block, "block"),
             checking=self._check,
+            wgmma=self._check and "wgmma.mma_async" in self._source,
             foreign=ctypes.cast(self._foreign, ctypes.c_void_p),
             foreign_count=len(self._built.foreign),
         )
@@ -168,9 +169,10 @@ class SimtModule:
         return self._library[f"simt_{what}_{kernel}{self._built.mark}"]
 
     def _error(self, kernel: str, failure: _Failure) -> SimtError:
+        library = self._built.library
         line: int | None = failure.line or None
         if line is None and failure.instruction:
-            line = source_line(self._built.library, failure.instruction)
+            line = next(iter(source_lines(library, [failure.instruction])), None)
         block = tuple(failure.block) if failure.has_thread else None
         thread = tuple(failure.thread) if failure.has_thread else None
         place = kernel
@@ -179,9 +181,11 @@ class SimtModule:
         if line is not None:
             place += f", line {line}"
         message = f"{place}: {failure.text.decode(errors='replace')}"
+        calls = dict.fromkeys(source_lines(library, [*filter(None, failure.callers)]))
         lines = self._source.splitlines()
-        if line is not None and line <= len(lines):
-            message += f"\n    {line} | {lines[line - 1].strip()}"
+        for number in [line, *(call for call in calls if call != line)]:
+            if number is not None and number <= len(lines):
+                message += f"\n    {number} | {lines[number - 1].strip()}"
         return SimtError(message, block=block, thread=thread, line=line)
 
     def _describe(self, kernel: str) -> list[Parameter]:
@@ -207,6 +211,7 @@ class _Request(ctypes.Structure):
         ("cluster_size", ctypes.c_uint),
         ("checking", ctypes.c_int),
         ("together", ctypes.c_int),
+        ("wgmma", ctypes.c_int),
         ("shared_bytes", ctypes.c_size_t),
         ("seed", ctypes.c_uint64),
         ("foreign", ctypes.c_void_p),
@@ -218,12 +223,13 @@ class _Failure(ctypes.Structure):
     """Mirrors Failure in machine.h."""
 
     _fields_ = (
-        ("text", ctypes.c_char * 1024),
+        ("text", ctypes.c_char * 4096),
         ("has_thread", ctypes.c_int),
         ("block", ctypes.c_uint * 3),
         ("thread", ctypes.c_uint * 3),
         ("line", ctypes.c_int),
         ("instruction", ctypes.c_uint64),
+        ("callers", ctypes.c_uint64 * 16),
     )
 
 

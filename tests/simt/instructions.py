@@ -203,7 +203,7 @@ _LOAD_ORDER = rf"(?:\.weak|(?P<strong>\.volatile|\.(?:relaxed|acquire)\.{_SCOPE}
 _STORE_ORDER = rf"(?:\.weak|(?P<strong>\.volatile|\.(?:relaxed|release)\.{_SCOPE}))?"
 RULES: tuple[tuple[str, Rule], ...] = (
     (r"(?P<name>max|min)(?:\.ftz)?(?:\.NaN)?\.f32", _function),
-    (r"(?P<name>ex2|lg2|rcp|rsqrt|sqrt)\.approx(?:\.ftz)?\.f32", _function),
+    (r"(?P<name>ex2|lg2|rcp|rsqrt|sqrt|tanh)\.approx(?:\.ftz)?\.f32", _function),
     (
         rf"(?P<name>ld){_LOAD_ORDER}{_SPACE}(?:\.c[agsv]|\.lu)?(?P<nc>\.nc)?{_PRIORITY}"
         rf"(?:\.L2::(?:64|128|256)B)?{_VALUE}",
@@ -250,7 +250,6 @@ RULES: tuple[tuple[str, Rule], ...] = (
         r"(?P<hint>\.L2::cache_hint)?",
         _copy_bulk,
     ),
-    (r"fence\.proxy\.async(?:\.shared::(?:cta|cluster)|\.global)?", _alone("(void)0")),
     (r"fence\.mbarrier_init\.release\.cluster", _alone("(void)0")),
     (r"mapa\.shared::cluster\.u32", _map_address),
     (

@@ -11,8 +11,8 @@ namespace simt {
 
 namespace {
 
-// Warps go by their cluster and by their place in it; bulk copies take the place of a warp of their
-// own for each mbarrier, after those of all blocks.
+// Warps go by their cluster and by their place in it; the bulk copies of an mbarrier and the products
+// of a warpgroup take the place of a warp of their own, after those of all blocks.
 uint64_t warp_key(uint32_t cluster, unsigned rank, unsigned thread) {
     const unsigned warps = (machine->threads_per_block() + warp_width - 1) / warp_width;
     return uint64_t{cluster} << 16 | (rank * warps + thread / warp_width);
@@ -31,7 +31,7 @@ bool before(uint32_t time, const std::map<uint32_t, uint32_t>& times, uint32_t k
 
 }  // namespace
 
-bool by_bulk_copy(const MemoryAccess& access) { return access.thread >= first_engine; }
+bool by_engine(const MemoryAccess& access) { return access.thread >= first_engine; }
 
 uint64_t engine_key(uint16_t engine) {
     return uint64_t{machine->live->cluster->number} << 16 | engine;
@@ -71,7 +71,7 @@ bool known(const MemoryAccess& earlier, const Thread& thread) {
     const Knowledge& all = *thread.acquired;
     uint64_t warp = engine_key(earlier.thread);
     unsigned lane = 0;
-    if (!by_bulk_copy(earlier)) {
+    if (!by_engine(earlier)) {
         const unsigned rank = earlier.thread / machine->threads_per_block();
         const unsigned index = earlier.thread % machine->threads_per_block();
         if (before(earlier.time, all.times, earlier.cluster * machine->cluster_size + rank)) {
@@ -87,6 +87,15 @@ bool known(const MemoryAccess& earlier, const Thread& thread) {
     return clocks != all.clocks.end() && earlier.lane_clock <= clocks->second[lane];
 }
 
+// The thread knows from now on what others have gathered.
+void acquire(Thread& thread, const SharedKnowledge& knowledge) {
+    thread.acquired = join(thread.acquired, knowledge);
+    if (knowledge == nullptr) return;
+    const auto own = knowledge->cluster_phases.find(thread.block->cluster->number);
+    if (own == knowledge->cluster_phases.end()) return;
+    thread.cluster_known = std::max(thread.cluster_known, own->second);
+}
+
 void observe(const void* place) {
     if (!machine->checking || machine->current == nullptr) return;
     const auto found = machine->posted.find(place);
@@ -100,6 +109,9 @@ void post(const void* place) {
     SharedKnowledge& posted = machine->posted[place];
     posted = join(posted, machine->current->fenced);
 }
+
+// What this thread has written until now, or has come to know, bulk copies and wgmma may read.
+void proxy_fence() { machine->current->proxy_fence = ++machine->proxy_fences; }
 
 void fence() {
     if (!machine->checking) return;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "arguments.h"
 #include "fault_guard.h"
 #include "machine.h"
 
@@ -13,15 +14,7 @@
 // under every name that the kernels declare for it.
 extern "C" thread_local char simt_dynamic_shared[];
 
-// Shared with executor.py, which mirrors these structures.
-enum class ArgumentKind : uint32_t { value, input, output, initialised_output };
-
-struct Argument {
-    void* data;
-    size_t bytes;
-    ArgumentKind kind;
-};
-
+// Shared with executor.py, which mirrors it.
 struct LaunchRequest {
     void (*kernel)(void**);
     const Argument* arguments;
@@ -31,6 +24,7 @@ struct LaunchRequest {
     unsigned cluster_size;
     int checking;
     int together;
+    int wgmma;  // does the kernel use it?
     size_t shared_bytes;
     uint64_t seed;
     const size_t* foreign;  // offset and bytes of each static shared array of other sources
@@ -40,55 +34,6 @@ struct LaunchRequest {
 namespace simt {
 
 namespace {
-
-// ---- Memory ------------------------------------------------------------------------------------
-
-class Mapping {
-public:
-    explicit Mapping(size_t bytes) : bytes_(bytes) {
-        constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-        void* pages = mmap(nullptr, bytes, PROT_NONE, flags, -1, 0);
-        begin_ = pages == MAP_FAILED ? nullptr : static_cast<char*>(pages);
-    }
-    Mapping(Mapping&& other) : begin_(other.begin_), bytes_(other.bytes_) {
-        other.begin_ = nullptr;
-    }
-    ~Mapping() {
-        if (begin_ != nullptr) munmap(begin_, bytes_);
-    }
-    bool protect(size_t offset, size_t bytes, int protection) const {
-        return begin_ != nullptr && mprotect(begin_ + offset, bytes, protection) == 0;
-    }
-    char* begin() const { return begin_; }
-
-private:
-    char* begin_;
-    size_t bytes_;
-};
-
-size_t page_bytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
-
-// A copy of a host buffer that ends, but for alignment, where an inaccessible zone begins.  It
-// keeps the host address modulo 16, so that a kernel sees the alignment its caller sees.
-class GuardedCopy {
-public:
-    GuardedCopy(const void* host, size_t bytes)
-        : data_bytes_((bytes + 16 + page_bytes() - 1) / page_bytes() * page_bytes()),
-          mapping_(data_bytes_ + 2 * guard_bytes) {
-        if (!mapping_.protect(guard_bytes, data_bytes_, PROT_READ | PROT_WRITE)) return;
-        begin_ = mapping_.begin() + guard_bytes + data_bytes_ - bytes;
-        begin_ -= (reinterpret_cast<uintptr_t>(begin_) - reinterpret_cast<uintptr_t>(host)) % 16;
-        memcpy(begin_, host, bytes);
-    }
-    void make_read_only() const { mapping_.protect(guard_bytes, data_bytes_, PROT_READ); }
-    char* begin() const { return begin_; }
-
-private:
-    static constexpr size_t guard_bytes = 1 << 20;
-    size_t data_bytes_;
-    Mapping mapping_;
-    char* begin_ = nullptr;
-};
 
 // All stacks, each above an inaccessible page.
 Mapping map_stacks(size_t count) {
@@ -128,95 +73,7 @@ void locate_module(Machine& m, size_t shared_bytes) {
     m.shared.dynamic_bytes = shared_bytes < capacity ? shared_bytes : capacity;
 }
 
-// ---- Arguments ---------------------------------------------------------------------------------
-
-class Arguments {
-public:
-    Arguments(const LaunchRequest& request, std::vector<Buffer>& buffers) : buffers_(buffers) {
-        for (size_t i = 0; i < request.argument_count; ++i) join(request.arguments[i]);
-        devices_.reserve(request.argument_count);  // the kernel's pointers are read from here
-        buffers_.reserve(request.argument_count);
-        for (size_t i = 0; i < request.argument_count; ++i) add(request.arguments[i], i);
-        for (size_t i = 0; i < copies_.size(); ++i) {
-            if (!buffers_[i].writable) copies_[i].make_read_only();
-        }
-    }
-
-    void** pointers() { return pointers_.data(); }
-
-    void copy_back() const {
-        for (const Buffer& buffer : buffers_) {
-            if (buffer.writable) memcpy(buffer.host, buffer.device, buffer.bytes);
-        }
-    }
-
-private:
-    // The bytes of arrays that share some, as fields of one array of records do.
-    void join(const Argument& argument) {
-        if (argument.kind == ArgumentKind::value) return;
-        char* begin = static_cast<char*>(argument.data);
-        AddressRange whole = {begin, argument.bytes};
-        for (size_t i = 0; i < ranges_.size();) {
-            const AddressRange& other = ranges_[i];
-            if (other.begin < whole.begin + whole.bytes && whole.begin < other.begin + other.bytes) {
-                char* first = std::min(other.begin, whole.begin);
-                char* end = std::max(other.begin + other.bytes, whole.begin + whole.bytes);
-                whole = {first, static_cast<size_t>(end - first)};
-                ranges_.erase(ranges_.begin() + static_cast<ptrdiff_t>(i));
-                i = 0;
-            } else {
-                ++i;
-            }
-        }
-        ranges_.push_back(whole);
-    }
-
-    AddressRange range_of(const Argument& argument) const {
-        char* begin = static_cast<char*>(argument.data);
-        for (const AddressRange& range : ranges_) {
-            const size_t offset = static_cast<size_t>(begin - range.begin);
-            if (begin >= range.begin && offset + argument.bytes <= range.bytes) return range;
-        }
-        return {begin, argument.bytes};
-    }
-
-    void add(const Argument& argument, size_t index) {
-        if (argument.kind == ArgumentKind::value) {
-            pointers_.push_back(argument.data);
-            return;
-        }
-        Buffer& buffer = find_or_place(argument, index);
-        buffer.writable |= argument.kind != ArgumentKind::input;
-        if (argument.kind != ArgumentKind::output) buffer.initialised.clear();
-        const ptrdiff_t offset = static_cast<char*>(argument.data) - static_cast<char*>(buffer.host);
-        devices_.push_back(static_cast<char*>(buffer.device) + offset);
-        pointers_.push_back(&devices_.back());
-    }
-
-    // An array that is passed twice is one buffer, as in an in-place operation.
-    Buffer& find_or_place(const Argument& argument, size_t index) {
-        const AddressRange range = range_of(argument);
-        for (Buffer& buffer : buffers_) {
-            if (buffer.host == range.begin && buffer.bytes == range.bytes) return buffer;
-        }
-        copies_.emplace_back(range.begin, range.bytes);
-        return buffers_.emplace_back(Buffer{
-            .argument = static_cast<unsigned>(index),
-            .host = range.begin,
-            .device = copies_.back().begin(),
-            .bytes = range.bytes,
-            .writable = false,
-            .initialised = std::vector<bool>(range.bytes, false),
-            .shadow = nullptr,
-        });
-    }
-
-    std::vector<Buffer>& buffers_;
-    std::vector<GuardedCopy> copies_;
-    std::vector<AddressRange> ranges_;
-    std::vector<void*> devices_;
-    std::vector<void*> pointers_;
-};
+// ---- The run ---------------------------------------------------------------------------------
 
 void allocate_shadows(Machine& m) {
     for (Buffer& buffer : m.buffers) {
@@ -238,13 +95,18 @@ void allocate_blocks(Machine& m) {
 }
 
 void run(Machine& m, const LaunchRequest& request) {
-    Arguments arguments(request, m.buffers);
+    Arguments arguments(request.arguments, request.argument_count, m.buffers);
     m.arguments = arguments.pointers();
     const size_t blocks = m.together ? m.grid.x * m.grid.y * m.grid.z : m.cluster_size;
     const size_t threads = size_t{m.threads_per_block()} * blocks;
     m.clusters = std::vector<Cluster>(blocks / m.cluster_size);
     const Mapping stacks = map_stacks(threads);
     m.stacks = {stacks.begin(), threads * stack_bytes};
+    const Mapping registers(request.wgmma ? threads * stack_bytes / 4 * sizeof(RegisterWord) : 1);
+    if (request.wgmma && registers.protect(0, threads * stack_bytes / 4 * sizeof(RegisterWord),
+                                           PROT_READ | PROT_WRITE)) {
+        m.registers = reinterpret_cast<RegisterWord*>(registers.begin());
+    }
     allocate_blocks(m);
     allocate_shadows(m);
     {

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -24,7 +25,14 @@ struct Block;
 struct Cluster;
 
 enum class ThreadState {
-    ready, yielded, at_block_barrier, at_cluster_barrier, at_collective, exited
+    ready, yielded, at_block_barrier, at_named_barrier, at_cluster_barrier, at_collective, exited
+};
+
+// What a thread waits for, where its state does not say it.
+struct Waiting {
+    enum For { nothing, mbarrier, named_barrier, registers, warpgroup } what = nothing;
+    size_t place = 0;    // of an mbarrier: its offset; else a number
+    uint32_t phase = 0;  // of an mbarrier: the parity
 };
 
 // Where the kernel does something: known as a line, or as an instruction.
@@ -43,6 +51,7 @@ struct Thread {
     ThreadState state;
     Site site;               // of the call it waits in
     const void* polled;      // where it looked when it last let others run
+    Waiting waits_for;
 
     std::vector<AsyncCopy> copies;
     uint32_t copy_groups;    // how many it has committed
@@ -52,6 +61,10 @@ struct Thread {
     std::vector<bool> cluster_arrivals;
     uint32_t cluster_waits;
     uint32_t cluster_known;
+
+    uint32_t wgmma_fences;       // how many it has passed
+    uint32_t wgmma_groups_done;  // of those of its warpgroup that it has waited for
+    uint32_t proxy_fence;        // when it passed the latest, by the machine's count of them
 
     SharedKnowledge acquired;  // null at first, as the others
     SharedKnowledge observed;  // by relaxed loads: it counts from the next fence on
@@ -65,7 +78,8 @@ struct Thread {
     unsigned lane_bit() const { return 1u << lane(); }
 };
 
-enum class Collective { sync, shuffle, vote, match, reduce };
+enum class Collective { sync, shuffle, vote, match, reduce, matrix };
+using LaneValues = std::array<uint64_t, warp_width>;
 
 // Where the lanes of one mask meet.  A lane may enter the next round before a slower one has read
 // the values of this one, so two rounds alternate.
@@ -75,14 +89,31 @@ struct Rendezvous {
     Collective kind = Collective::sync;
     int line = 0;
     unsigned round = 0;
-    std::array<std::array<uint64_t, warp_width>, 2> values{};
+    std::array<LaneValues, 2> values{};
 };
 
 struct Warp {
     Thread* threads = nullptr;  // its lanes lie side by side
     unsigned present = 0;       // lanes that exist
     unsigned exited = 0;
+    unsigned registers = 0;     // of a thread
     std::deque<Rendezvous> rendezvous;  // one for each mask; references stay valid
+};
+
+struct NamedBarrier {
+    unsigned expected = 0, arrived = 0;
+    std::vector<bool> there;  // by thread
+    std::vector<Thread*> waiting;
+    SharedKnowledge gathered;
+};
+
+// What four warps multiply together (wgmma).
+struct Warpgroup {
+    uint16_t engine = 0;               // reads matrices in shared memory, by the clock of its groups
+    std::array<uint32_t, 4> issued{};  // products, by warp
+    std::array<uint32_t, 4> committed{};  // groups
+    std::deque<Wgmma> products;  // those that not all warps have issued
+    uint32_t before = 0;         // products that are no longer there
 };
 
 struct FreeDeleter {
@@ -108,6 +139,9 @@ struct Block {
     // By thread of the cluster: the arrivals, plus one, at its latest access from another block.
     std::vector<uint32_t> remote_accesses;
     std::map<size_t, MBarrier> mbarriers;  // by offset in the shared memory
+    std::array<NamedBarrier, 16> named;
+    std::vector<Warpgroup> warpgroups;
+    unsigned registers_free = 0;  // each one of a warp's 32 lanes
 };
 
 struct Cluster {
@@ -116,7 +150,7 @@ struct Cluster {
     unsigned arrived = 0;  // threads, in the current phase of the barrier
     uint32_t phases = 0;   // completed
     std::vector<uint32_t> phase_times;
-    unsigned mbarriers = 0;  // initialised
+    unsigned engines = 0;  // of mbarriers and of warpgroups
 };
 
 // A kernel's buffer, copied between two inaccessible guard zones.
@@ -132,12 +166,13 @@ struct Buffer {
 
 // What went wrong first, in the form the launcher's caller reads.
 struct Failure {
-    char text[1024];
+    char text[4096];
     int has_thread;
     unsigned block[3];
     unsigned thread[3];
     int line;              // 0: unknown
     uint64_t instruction;  // offset in the module, 0: unknown
+    uint64_t callers[16];  // the calls that led there, the innermost first, as such offsets; 0: none
 };
 
 struct AddressRange {
@@ -146,6 +181,12 @@ struct AddressRange {
     bool contains(const void* pointer) const {
         return static_cast<size_t>(static_cast<const char*>(pointer) - begin) < bytes;
     }
+};
+
+// A word of a stack, which may be a register that wgmma works on.
+struct RegisterWord {
+    uint32_t touched = 0;  // how many fences its thread had passed when it last did so, plus one
+    uint32_t group = 0;    // the latest group with a product that works on it
 };
 
 // The module's thread-local segment.  The dynamic array comes last.
@@ -170,6 +211,7 @@ struct Machine {
 
     AddressRange image;  // the module: its constants and global variables
     AddressRange stacks;
+    RegisterWord* registers = nullptr;  // of all stacks; null where nothing multiplies by wgmma
     SharedWindow shared;
     std::vector<Buffer> buffers;
     std::unordered_map<const void*, SharedKnowledge> posted;  // by place in global memory
@@ -180,6 +222,7 @@ struct Machine {
     uint32_t time = 1;           // advances when a barrier is released and when a cluster starts
     uint64_t changes = 0;        // what others may have waited for: writes, barriers, exits
     uint64_t looks = 0;          // polls of another place than the thread's last
+    uint32_t proxy_fences = 0;   // so far
     bool muted = false;          // inside an atomic operation
     uint64_t accesses_in_a_row = 0;  // since the current thread was resumed
 
@@ -199,7 +242,10 @@ void resume(Thread& thread);
 void suspend();
 char* stack_end(const Thread& thread);
 
-// start.cpp: puts a cluster, by its number in the grid, into a slot of `machine->clusters`.
+// start.cpp: engines do what nobody waits for; each has a clock of its own.
+uint16_t new_engine(Cluster& cluster);
+
+// Puts a cluster, by its number in the grid, into a slot of `machine->clusters`.
 void start_cluster(size_t slot, unsigned number);
 
 // scheduler.cpp: runs every block; stops early when the machine has failed.
@@ -215,14 +261,31 @@ void leave_cluster(const Thread& thread);
 
 // copies.cpp
 void check_copies_done(const Thread& thread);
+void start_bulk_copy(uint64_t to, std::vector<char> data, uint64_t mbarrier, const char* operation,
+                     int line);
+
+// Where the 128-byte swizzle puts what an address names.
+constexpr uint64_t swizzle_128(uint64_t address) { return address ^ (address >> 7 & 7) << 4; }
+
+// named_barriers.cpp
+unsigned registers_of_launch();
+
+// warpgroups.cpp
+void check_wgmma_done(const Thread& thread);
+void check_registers(const char* address, size_t bytes, Site site);
+
+// waits.cpp: who waits for what, a line for each run of threads.
+std::string describe_waits(const std::vector<Block*>& blocks);
 
 // knowledge.cpp
 constexpr uint16_t first_engine = 1 << 15;
-bool by_bulk_copy(const MemoryAccess& access);
+constexpr unsigned max_engines = first_engine / warp_width;
+bool by_engine(const MemoryAccess& access);
 SharedKnowledge join(const SharedKnowledge& a, const SharedKnowledge& b);
 SharedKnowledge publish(Thread& thread);
 uint64_t engine_key(uint16_t engine);
 bool known(const MemoryAccess& earlier, const Thread& thread);
+void acquire(Thread& thread, const SharedKnowledge& knowledge);
 void observe(const void* place);
 void post(const void* place);
 
@@ -231,6 +294,15 @@ void check_bulk_copies_done(const Block& block);
 
 // collectives.cpp
 void leave_warp(const Thread& thread);
+void meet_warp_with(uint64_t value, void (*act)(const LaneValues&, int), int line);
+template <class T>
+void meet_warp(T* brought, void (*act)(const LaneValues&, int), int line) {
+    meet_warp_with(reinterpret_cast<uint64_t>(brought), act, line);
+}
+template <class T>
+T& brought_by(const LaneValues& values, unsigned lane) {
+    return *reinterpret_cast<T*>(values[lane]);
+}
 
 // races.cpp
 MemoryAccess access_now(bool atomic);
@@ -241,10 +313,15 @@ void record_read(MemoryByte& cell, const MemoryAccess& access);
 // Polls and posts are the strong reads and writes of global memory, through which threads meet.
 enum class AccessKind { read, write, atomic, poll, post };
 void check_access(const void* address, size_t bytes, AccessKind kind, Site site);
-void start_shared_copy(const void* address, size_t bytes);
-void finish_shared_copy(size_t offset, size_t bytes);
 void check_constant(const void* address, Site site);
 void check_inside_buffer(const void* address, size_t bytes, const char* operation, Site site);
+
+// shared_checker.cpp; wgmma reads by the clock of its warpgroup's groups.
+void check_shared(Block& owner, size_t offset, size_t bytes, AccessKind kind,
+                  const MemoryAccess& access, Site site);
+void check_engine_read(const void* address, size_t bytes, uint16_t engine, uint32_t clock, Site site);
+void start_shared_copy(const void* address, size_t bytes);
+void finish_shared_copy(size_t offset, size_t bytes);
 
 // failure.cpp: record_failure keeps only the first failure; fail_at ends the running thread for good.
 void record_failure(const Thread* thread, Site site, const char* format, va_list values);

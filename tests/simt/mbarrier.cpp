@@ -61,9 +61,9 @@ void init_mbarrier(uint64_t address, uint32_t count, int line) {
     require_aligned(pointer, sizeof(uint64_t), "mbarrier.init", line);
     check_access(pointer, sizeof(uint64_t), AccessKind::write, Site{.line = line});
     if (count == 0) fail(line, "mbarrier.init: the count of arrivals is zero");
+    if (block.cluster->engines >= max_engines) fail(line, "mbarrier.init: too many in one launch");
     MBarrier& barrier = block.mbarriers[pointer - machine->shared.segment.begin];
-    const auto engine = static_cast<uint16_t>(first_engine + block.cluster->mbarriers++);
-    barrier = {.count = count, .pending = count, .engine = engine};
+    barrier = {.count = count, .pending = count, .engine = new_engine(*block.cluster)};
 }
 
 void expect_bytes(uint64_t address, uint32_t bytes, int line) {
@@ -86,32 +86,34 @@ bool poll_mbarrier(uint64_t address, uint32_t parity, int line) {
     MBarrier& barrier = find_mbarrier(Space::shared_cta, address, "mbarrier.try_wait", line);
     if (barrier.phase % 2 == parity) land_copies(barrier);
     if (barrier.phase % 2 == parity) {
+        const char* place = static_cast<const char*>(locate(Space::shared_cta, address, line));
+        const auto offset = static_cast<size_t>(place - machine->shared.segment.begin);
+        machine->current->waits_for = {Waiting::mbarrier, offset, parity};
         yield(line);
         return false;
     }
-    Thread& thread = *machine->current;
-    thread.acquired = join(thread.acquired, barrier.released);
-    if (barrier.released != nullptr) {
-        const auto& phases = barrier.released->cluster_phases;
-        const auto own = phases.find(thread.block->cluster->number);
-        if (own != phases.end()) thread.cluster_known = std::max(thread.cluster_known, own->second);
-    }
+    acquire(*machine->current, barrier.released);
     return true;
 }
 
 void copy_bulk(uint64_t to, uint64_t from, uint32_t bytes, uint64_t address, int line) {
-    MBarrier& barrier = find_mbarrier(Space::shared_cta, address, "cp.async.bulk", line);
-    char* target = static_cast<char*>(locate(Space::shared_cta, to, line));
     const char* source = static_cast<const char*>(locate(Space::global, from, line));
     if (bytes % 16) fail(line, "cp.async.bulk: %u bytes are no multiple of 16", bytes);
-    require_aligned(target, 16, "cp.async.bulk", line);
     require_aligned(source, 16, "cp.async.bulk", line);
-    if (bytes == 0) return;
     check_access(source, bytes, AccessKind::read, Site{.line = line});
-    check_access(target, bytes, AccessKind::write, Site{.line = line});
-    if (machine->checking) start_shared_copy(target, bytes);
+    start_bulk_copy(to, {source, source + bytes}, address, "cp.async.bulk", line);
+}
+
+void start_bulk_copy(uint64_t to, std::vector<char> data, uint64_t address, const char* operation,
+                     int line) {
+    MBarrier& barrier = find_mbarrier(Space::shared_cta, address, operation, line);
+    char* target = static_cast<char*>(locate(Space::shared_cta, to, line));
+    require_aligned(target, 16, operation, line);
+    if (data.empty()) return;
+    check_access(target, data.size(), AccessKind::write, Site{.line = line});
+    if (machine->checking) start_shared_copy(target, data.size());
     const size_t offset = target - machine->shared.segment.begin;
-    barrier.copies.push_back({offset, line, std::vector<char>(source, source + bytes)});
+    barrier.copies.push_back({offset, line, std::move(data)});
 }
 
 // The block's shared memory is gone after its last thread.

@@ -52,9 +52,26 @@ def spell_address(text: str) -> str:
 
 def spell_registers(text: str, count: int) -> str:
     """Return the registers of a vector, or the only one, as C++ arguments."""
+    return ", ".join(split_registers(text, count))
+
+
+def split_registers(text: str, count: int) -> list[str]:
+    """Return the registers of a vector, or the only one."""
     names = [text]
     if text.startswith("{"):
         names = [name.strip() for name in text.strip("{}").split(",")]
     if len(names) != count:
         raise ValueError(f"{count} registers expected in {text!r}")
-    return ", ".join(map(spell_value, names))
+    return list(map(spell_value, names))
+
+
+def split_operands(text: str) -> list[str]:
+    """Return what stands between the commas that are in no brackets."""
+    parts, depth = [""], 0
+    for sign in text:
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(sign, 0)
+        if sign == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [part.strip() for part in parts if part.strip()]

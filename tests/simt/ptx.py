@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 
 from simt.instructions import RULES
-from simt.operands import REGISTER_TYPES
+from simt.operands import REGISTER_TYPES, split_operands
+from simt.tensor_instructions import TENSOR_RULES
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _BRACE_OR_LABEL = re.compile(r"\s*(?:([{}])|([A-Za-z_]\w*)\s*:(?!:))")
@@ -58,8 +59,8 @@ def _statement(instruction: str) -> str:
 
 def _call(instruction: str) -> str:
     name, _, rest = instruction.partition(" ")
-    operands = [item.strip() for item in re.split(r",(?![^{\[]*[}\]])", rest) if item.strip()]
-    for pattern, rule in RULES:
+    operands = split_operands(rest)
+    for pattern, rule in (*RULES, *TENSOR_RULES):
         match = re.fullmatch(pattern, name)
         if match is None:
             continue

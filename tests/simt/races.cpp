@@ -8,7 +8,7 @@ namespace {
 // Whether a barrier of the cluster is between the earlier access and what `thread` does now.
 bool ordered_by_cluster(const MemoryAccess& earlier, const Thread& thread) {
     uint32_t phase = earlier.cluster_arrivals;
-    if (phase >= thread.cluster_known || by_bulk_copy(earlier)) return false;
+    if (phase >= thread.cluster_known || by_engine(earlier)) return false;
     const unsigned threads = machine->threads_per_block();
     const Block& block = thread.block->cluster->blocks[earlier.thread / threads];
     const auto& releases = block.threads[earlier.thread % threads].cluster_arrivals;
@@ -23,7 +23,7 @@ bool unordered(const MemoryAccess& earlier, const Thread& thread, bool global) {
     if (earlier.cluster != thread.block->cluster->number) return global && !known(earlier, thread);
     if (earlier.thread == thread.cluster_index) return false;
     if (ordered_by_cluster(earlier, thread) || known(earlier, thread)) return false;
-    if (by_bulk_copy(earlier)) return true;
+    if (by_engine(earlier)) return true;
     const unsigned threads_per_block = machine->threads_per_block();
     if (earlier.thread / threads_per_block != thread.block->rank) return true;
     if (earlier.time < thread.block->barrier_time) return false;
@@ -70,6 +70,7 @@ MemoryAccess access_now(bool atomic) {
         .lane_clock = thread.seen[thread.lane()],
         .cluster_arrivals = static_cast<uint32_t>(thread.cluster_arrivals.size()),
         .cluster = thread.block->cluster->number,
+        .proxy_fences = machine->proxy_fences,
         .thread = static_cast<uint16_t>(thread.cluster_index),
         .atomic = atomic,
     };

@@ -18,6 +18,7 @@ struct MemoryAccess {
     uint32_t lane_clock = 0;
     uint32_t cluster_arrivals = 0;
     uint32_t cluster = 0;  // its number in the grid
+    uint32_t proxy_fences = 0;  // on the machine's count of them
     uint16_t thread = 0;   // in the cluster
     bool atomic = false;
     bool pending = false;  // an asynchronous copy that its thread has not waited for

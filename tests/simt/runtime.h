@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 #include "shim/vector_types.h"
 
@@ -79,6 +80,61 @@ unsigned warp_match(unsigned mask, uint64_t bits, int line);
 uint64_t warp_shuffle(unsigned mask, uint64_t bits, int source_lane, int line);
 uint64_t warp_reduce(unsigned mask, uint64_t bits, uint64_t (*combine)(uint64_t, uint64_t),
                      int line);
+
+// ---- Matrices of a warp ------------------------------------------------------------------------
+
+enum class Operand { f16, bf16, tf32 };
+
+// Of one lane: mma.m16n8, where k takes four registers of a and two of b.
+struct WarpProduct {
+    Operand operand;
+    float* sums[4];
+    uint32_t a[4];
+    uint32_t b[2];
+    float added[4];
+};
+
+struct MatrixLoad {
+    unsigned count;
+    bool transposed;
+    uint64_t row;  // the address that this lane gives
+    uint32_t* words[4];
+};
+
+void multiply_warp(const WarpProduct& product, int line);
+void load_matrices(const MatrixLoad& load, int line);
+uint32_t transpose_matrix(uint32_t word, int line);
+
+// ---- Products of a warpgroup -------------------------------------------------------------------
+
+// Of one lane: wgmma.mma_async with 64 rows.
+struct Wgmma {
+    Operand operand;
+    unsigned n;
+    bool add;           // to the sums that are there
+    bool b_transposed;  // rows of b lie across the inner index
+    const uint32_t* words[4];  // a in registers; null: in shared memory
+    uint64_t a, b;             // matrix descriptors
+};
+
+void wgmma_fence(int line);
+void wgmma(const Wgmma& product, std::initializer_list<float*> sums, int line);
+void wgmma_commit(int line);
+void wgmma_wait(uint32_t groups_left, int line);
+
+// ---- Boxes of tensors; some of a block's warps -------------------------------------------------
+
+struct TensorCopy {
+    uint64_t to, map, mbarrier;
+    unsigned rank;
+    int at[5];  // the innermost dimension first
+};
+
+void copy_tensor(const TensorCopy& copy, int line);
+void prefetch_map(uint64_t map, int line);
+void proxy_fence();
+void named_barrier(unsigned number, unsigned threads, bool waits, int line);
+void set_registers(unsigned count, bool more, int line);
 
 [[noreturn]] void fail(int line, const char* format, ...) __attribute__((format(printf, 2, 3)));
 void require_aligned(const void* pointer, size_t alignment, const char* operation, int line);

@@ -79,8 +79,9 @@ void report_deadlock(const std::vector<Block*>& blocks) {
     }
     record_failure(first, first->site,
                    "deadlock: %u threads wait at __syncthreads, %u in warp collectives, "
-                   "%u at a cluster barrier, %u have exited",
-                   at_barrier, at_collective, at_cluster_barrier, exited);
+                   "%u at a cluster barrier, %u have exited%s",
+                   at_barrier, at_collective, at_cluster_barrier, exited,
+                   describe_waits(blocks).c_str());
 }
 
 // Notices that all threads only look again and again at what nobody changes.
@@ -113,7 +114,7 @@ void report_spin(const std::vector<Block*>& blocks) {
         }
     }
     record_failure(first, first->site, "endless wait: %u threads poll memory that no thread that "
-                   "runs now will change", count);
+                   "runs now will change%s", count, describe_waits(blocks).c_str());
 }
 
 // Runs the threads that can run until all have to wait; in a random order, it may also stop before,
@@ -204,6 +205,7 @@ void finish_thread() {
              block.at_barrier);
     }
     check_copies_done(thread);
+    check_wgmma_done(thread);
     leave_cluster(thread);
     leave_warp(thread);
     block.exited += 1;
@@ -212,7 +214,10 @@ void finish_thread() {
     suspend();
 }
 
-void yield(int line) { wait(ThreadState::yielded, Site{.line = line}); }
+void yield(int line) {
+    wait(ThreadState::yielded, Site{.line = line});
+    machine->current->waits_for = {};
+}
 
 void let_others_run(const void* place, Site site) {
     Machine* m = machine;

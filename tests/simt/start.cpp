@@ -1,4 +1,6 @@
 // How threads, blocks and clusters begin.
+#include <sys/mman.h>
+
 #include <algorithm>
 
 #include "machine.h"
@@ -23,8 +25,10 @@ void start_thread(Thread& thread, Block& block, unsigned index, uint3 block_inde
     thread.state = ThreadState::ready;
     thread.site = {};
     thread.polled = nullptr;
+    thread.waits_for = {};
     thread.copies.clear();
     thread.copy_groups = 0;
+    thread.wgmma_fences = thread.wgmma_groups_done = thread.proxy_fence = 0;
     thread.cluster_arrivals.clear();
     thread.cluster_waits = thread.cluster_known = 0;
     thread.acquired = thread.observed = thread.fenced = nullptr;
@@ -51,16 +55,33 @@ void start_block(Block& block, unsigned rank, unsigned linear_index) {
         const unsigned lanes = std::min(warp_width, threads - w * warp_width);
         block.warps[w].threads = &block.threads[w * warp_width];
         block.warps[w].present = lanes == warp_width ? ~0u : (1u << lanes) - 1;
+        block.warps[w].registers = registers_of_launch();
     }
+    block.registers_free = 0;
+    block.named = {};
+    block.warpgroups.assign((block.warps.size() + 3) / 4, Warpgroup{});
+    for (Warpgroup& group : block.warpgroups) group.engine = new_engine(*block.cluster);
+}
+
+// Nothing works on the registers of so many threads, and none was touched.
+void forget_registers(size_t first, size_t count) {
+    constexpr size_t words = stack_bytes / 4;
+    if (machine->registers == nullptr) return;
+    madvise(machine->registers + first * words, count * words * sizeof(RegisterWord), MADV_DONTNEED);
 }
 
 }  // namespace
+
+// As far apart as warps are, which races.cpp tells from each other.
+uint16_t new_engine(Cluster& cluster) {
+    return static_cast<uint16_t>(first_engine + warp_width * cluster.engines++);
+}
 
 void start_cluster(size_t slot, unsigned number) {
     Machine& m = *machine;
     Cluster& cluster = m.clusters[slot];
     cluster.number = number;
-    cluster.arrived = cluster.phases = cluster.mbarriers = 0;
+    cluster.arrived = cluster.phases = cluster.engines = 0;
     cluster.phase_times.clear();
     const size_t threads = m.threads_per_block();
     for (unsigned rank = 0; rank < m.cluster_size; ++rank) {
@@ -68,6 +89,7 @@ void start_cluster(size_t slot, unsigned number) {
         block.cluster = &cluster;
         start_block(block, rank, number * m.cluster_size + rank);
         block.slowness = m.shuffling && m.together ? 1u << m.random() % 6 : 1;
+        forget_registers((slot * m.cluster_size + rank) * threads, threads);
         char* stacks = m.stacks.begin + (slot * m.cluster_size + rank) * threads * stack_bytes;
         for (Thread& thread : block.threads) {
             thread.stack = stacks + thread.index * stack_bytes;

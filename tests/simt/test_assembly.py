@@ -264,7 +264,7 @@ def test_a_prefetch_inside_a_buffer_is_harmless() -> None:
 @pytest.mark.parametrize(
     ("statement", "pattern"),
     [
-        ('asm volatile("bar.sync 0;");', "'bar.sync 0' is not an instruction"),
+        ('asm volatile("bar.red.u32 0;");', "'bar.red.u32 0' is not an instruction"),
         ('asm("ld.global.v3.u32 %0, [%1];" : "=r"(a) : "l"(x));', "is not an instruction"),
         ('asm("ld.nc.global.u32 %0, [%1];" : "=r"(a) : "l"(x));', "is not an instruction"),
         ('asm("ld.global.u32 %0, [%2];" : "=r"(a) : "l"(x));', "no operand %2"),

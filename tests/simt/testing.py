@@ -7,6 +7,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from fusegen.backend.cuda.emit.wgmma import Wgmma
+from fusegen.backend.emit.render import render
+from fusegen.backend.emit.source import Source
 from simt.executor import compile_module
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -85,3 +88,27 @@ CLUSTER_SUM = kernel(
     cluster.sync();  // 2""",
     prelude="#include <cooperative_groups.h>",
 )
+
+
+def tensor_text(body: str, *products: Wgmma) -> str:
+    """A source with a body behind <fusegen/pairs/instructions.cuh>, and these functions in it."""
+    printed = render("cuda/pairs/wgmma.cuh.j2", {"products": products}) if products else ""
+    return Source(printed + body, headers=("fusegen/pairs/instructions.cuh",)).text()
+
+
+def bits_of(x: Array, operand: str) -> Array:
+    """Numbers rounded to float16, bfloat16 or tfloat32, as words of 16 or 32 bits."""
+    if operand == "float16":
+        return x.astype(np.float16).view(np.uint16)
+    words = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    if operand == "tfloat32":
+        return (words + 0x1000) & np.uint32(0xFFFFE000)
+    return ((words + 0x7FFF + (words >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def numbers_of(bits: Array, operand: str) -> Array:
+    """The numbers that such words stand for, in float64."""
+    if operand == "float16":
+        return bits.view(np.float16).astype(np.float64)
+    shift = 16 if operand == "bfloat16" else 0
+    return (bits.astype(np.uint32) << np.uint32(shift)).view(np.float32).astype(np.float64)

@@ -39,7 +39,7 @@ _COMMON_FLAGS = [
     "-fno-exceptions",  # as CUDA has none
     f"-I{_HERE}",
 ]
-_RUNTIME_FLAGS = [*_COMMON_FLAGS, "-O2"]
+_RUNTIME_FLAGS = [*_COMMON_FLAGS, "-O2", "-fno-omit-frame-pointer"]
 _KERNEL_FLAGS = [
     *_COMMON_FLAGS,
     "-g1",  # line tables, to name the line of a bad access
@@ -146,13 +146,16 @@ def _flags(check: bool) -> list[str]:
     return [*_KERNEL_FLAGS, LEVEL, *(_CHECK_FLAGS if check else [])]
 
 
-def source_line(library: Path, instruction: int) -> int | None:
-    """Return the kernel line of an instruction, given as an offset in the library."""
-    command = ["addr2line", "-i", "-e", str(library), hex(instruction)]
+def source_lines(library: Path, instructions: Collection[int]) -> list[int]:
+    """Return the kernel lines of instructions, given as offsets in the library."""
+    if not instructions:
+        return []
+    command = ["addr2line", "-i", "-a", "-e", str(library), *map(hex, instructions)]
     output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     # One line for each inlined call, the innermost first: shim functions come before the kernel.
-    match = re.search(rf"\b{re.escape(KERNEL_FILE)}:(\d+)", output)
-    return int(match[1]) if match else None
+    found = (re.search(rf"\b{re.escape(KERNEL_FILE)}:(\d+)", rows)
+             for rows in re.split(r"^0x\w+$", output, flags=re.MULTILINE)[1:])
+    return [int(match[1]) for match in found if match]
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,6 @@
 
 #include "short_float.h"
 
-namespace simt {
-
-// Round to nearest even; NaN becomes CUDA's canonical one.
-SIMT_INLINE uint16_t float_to_bfloat16_bits(float value) {
-    const uint32_t bits = std::bit_cast<uint32_t>(value);
-    if (isnan(value)) return 0x7fff;
-    return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-}  // namespace simt
-
 struct __nv_bfloat16 {
     uint16_t bits;
     __nv_bfloat16() = default;
@@ -21,7 +10,7 @@ struct __nv_bfloat16 {
     __nv_bfloat16(double value) : __nv_bfloat16(simt::narrow_for_rounding(value)) {}
     __nv_bfloat16(int value) : __nv_bfloat16(double(value)) {}
     __nv_bfloat16(unsigned value) : __nv_bfloat16(double(value)) {}
-    operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
+    operator float() const { return simt::bfloat16_bits_to_float(bits); }
 };
 
 struct __align__(4) __nv_bfloat162 {

@@ -1,6 +1,8 @@
 // What inline assembly is turned into (ptx.py): one function for each kind of instruction.
 #pragma once
 
+#include "narrow.h"
+
 namespace simt::ptx {
 
 // The constraints of inline assembly, and what the compiler accepts for each.
@@ -33,6 +35,14 @@ SIMT_INLINE auto input(T value) {
     }
 }
 
+// A register where it lies; a value that lies nowhere is kept until the statement ends.
+template <char constraint, class T>
+SIMT_INLINE T in_place(T&& value) {
+    static_assert(fits<constraint, std::remove_cvref_t<T>>(),
+                  "the operand's type does not fit its constraint");
+    return static_cast<T&&>(value);
+}
+
 // An integer in the text: it takes the size of the instruction.
 struct Immediate {
     long long value;
@@ -63,6 +73,13 @@ SIMT_INLINE void put(To& place, From value) {
     place = value;
 }
 
+// Where a register lies that an instruction of a whole warp writes.
+template <class To, class From>
+SIMT_INLINE To* place_of(From& place) {
+    static_assert(sizeof(To) == sizeof(From), "the register has another size");
+    return reinterpret_cast<To*>(&place);
+}
+
 // ---- Arithmetic --------------------------------------------------------------------------------
 
 // Subnormal numbers become zeros of the same sign.
@@ -88,6 +105,16 @@ SIMT_INLINE float lg2(float x) { return log2f(x); }
 SIMT_INLINE float rcp(float x) { return 1.0f / x; }
 SIMT_INLINE float rsqrt(float x) { return 1.0f / sqrtf(x); }
 SIMT_INLINE float sqrt(float x) { return sqrtf(x); }
+SIMT_INLINE float tanh(float x) { return tanhf(x); }
+
+// Two numbers in a register, the first in its upper half.
+SIMT_INLINE uint32_t to_bf16(float high, float low) {
+    return uint32_t{float_to_bfloat16_bits(high)} << 16 | float_to_bfloat16_bits(low);
+}
+SIMT_INLINE uint32_t to_f16(float high, float low) {
+    return uint32_t{float_to_half_bits(high)} << 16 | float_to_half_bits(low);
+}
+SIMT_INLINE uint32_t to_tf32(float x) { return float_to_tf32_bits(x); }
 
 // The bytes of two registers in another order; a selector of 8 or more stands for a byte's sign.
 SIMT_INLINE unsigned permute(unsigned a, unsigned b, unsigned selector) {

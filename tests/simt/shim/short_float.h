@@ -2,6 +2,8 @@
 // which for +, -, *, / gives exactly the correctly rounded result.
 #pragma once
 
+#include "narrow.h"
+
 #define SIMT_SHORT_FLOAT_OPERATOR(type, op)                                                  \
     SIMT_INLINE type operator op(type a, type b) { return type(float(a) op float(b)); }      \
     SIMT_INLINE type& operator op##=(type& a, type b) { return a = a op b; }
