@@ -206,11 +206,18 @@ def counted(x):
     return fg.sum(x * fg.length(x))
 
 
+@fg.pipeline
+def halved(x):
+    half = fg.length(x) / 2
+    return fg.sum(fg.where(fg.index(x) < half, x / half, 0))
+
+
 @pytest.mark.parametrize(("make", "kind", "words"), [
     (lambda: L["softmax"].states(X), fg.PipelineError, "div has a value for every element"),
     (lambda: apart.states(X), fg.PipelineError, "keeps a sweep of its own"),
     (lambda: L["cross_entropy"].states(X, np.zeros(2, "i8")), fg.PipelineError, "takes labels"),
     (lambda: counted.states(X), fg.PipelineError, "computed from the number of columns"),
+    (lambda: halved.states(X), fg.PipelineError, "computed from the number of columns"),
     (lambda: L["topk"].states(X, at=-1), fg.ArgumentError, "at"),
     (lambda: fg.merge(L["topk"]), fg.ArgumentError, "no states"),
     (lambda: fg.merge(L["topk"], X), fg.ArgumentError, "ndarray, no states"),

@@ -149,7 +149,7 @@ class NumpyRole:
             (states,) = (given.pop(p.name) for p in program.inputs if p.shape == "states")
             arrays[program.outputs[0].name][...] = merged(kernel, states, given)
             return
-        found = RoleReplay(kernel, given, n_cols, first_column).results_by_name()
+        found = RoleReplay(kernel, given, n_rows, n_cols, first_column).results_by_name()
         for p in program.outputs:
             _store(arrays[p.name], np.asarray(found[p.name]), p)
 

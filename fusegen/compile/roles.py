@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, assert_never
 
+from fusegen.compile.stateful import OF_ROWS, folding_sweep, needed, of_elements, steps_of
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Derivation
 from fusegen.ir.dtypes import UINT8
-from fusegen.ir.errors import PipelineError
-from fusegen.ir.expr import Call, Expr, Lit, Var, call, substitute, variables
+from fusegen.ir.expr import Call, Expr, Lit, Var, call, substitute
 from fusegen.ir.forms import Role
 from fusegen.ir.kernel import (
     COLUMN,
@@ -23,15 +23,13 @@ from fusegen.ir.kernel import (
     FIRST_COLUMN,
     N_COLS,
     Entries,
-    Gather,
     Kernel,
-    ListFold,
     ListStore,
     Param,
     Program,
     RowStore,
+    Span,
     Sweep,
-    names_in,
 )
 from fusegen.ir.monoid import KBest, Monoid
 from fusegen.ir.names import Taken, c_identifier
@@ -75,7 +73,9 @@ def layout_of(merge: Program) -> StateLayout:
 
 def _fold(kernel: Kernel, sweep: Sweep, layout: StateLayout) -> Kernel:
     """The sweep with its state's fields as results. Columns have the numbers of the whole row."""
-    inputs = tuple(p for p in kernel.params if not p.output)
+    prelude, used = needed(kernel.prelude, of_elements(sweep))
+    inputs = tuple(p for p in kernel.params if not p.output
+                   and (p.name in used or p.shape not in OF_ROWS))
     params = _field_params(layout, _taken(kernel), output=True)
     numbered: dict[str, Expr] = {COLUMN.name: call("add", COLUMN, FIRST_COLUMN)}
     monoid = sweep.monoid
@@ -84,13 +84,20 @@ def _fold(kernel: Kernel, sweep: Sweep, layout: StateLayout) -> Kernel:
     one = Sweep(
         number=1, loads=sweep.loads,
         lets=_with(sweep.lets, numbered), monoid=_with(monoid, numbered), notes=sweep.notes,
-        row_stores=tuple(row_stores), list_stores=tuple(list_stores),
+        row_stores=tuple(row_stores), list_stores=tuple(list_stores), vectors=sweep.vectors,
+        only=_with(sweep.only, numbered), span=_in_piece(sweep.span),
     )
-    return replace(kernel, params=(*inputs, *params.values()), sweeps=(one,))
+    return replace(kernel, params=(*inputs, *params.values()), prelude=prelude, sweeps=(one,))
+
+
+def _in_piece(span: Span) -> Span:
+    """The same columns, counted from the piece's first."""
+    first, end = (None if e is None else call("sub", e, FIRST_COLUMN) for e in span)
+    return first, end
 
 
 def _row_values(monoid: Monoid) -> Iterator[tuple[str, Expr]]:
-    """Fields that are one number each, and what they hold of a piece that has columns."""
+    """Fields that are numbers or vectors, and what they hold of a piece that has columns."""
     for name, kind in [*((f.name, f.kind) for f in monoid.folded),
                        *((m.name, m.kind) for m in monoid.moving)]:
         yield name, Var(f"state.{name}", kind)
@@ -144,11 +151,11 @@ def _finish(kernel: Kernel, sweep: Sweep, layout: StateLayout) -> Kernel:
         row_stores=_with(tuple(s for sweep in kernel.sweeps for s in sweep.row_stores), known),
         list_stores=_with(tuple(s for sweep in kernel.sweeps for s in sweep.list_stores), known),
     )
-    used = names_in((kernel.prelude, one))
+    prelude, used = needed(kernel.prelude, one)
     scalars = [p for p in kernel.params if p.shape == "scalar"]
     read = [p for p in (*params.values(), *scalars) if p.name in used]
     written = [p for p in kernel.params if p.output]
-    return replace(kernel, params=(*read, *written), sweeps=(one,))
+    return replace(kernel, params=(*read, *written), prelude=prelude, sweeps=(one,))
 
 
 # ---- fields ----
@@ -156,7 +163,7 @@ def _finish(kernel: Kernel, sweep: Sweep, layout: StateLayout) -> Kernel:
 
 def _taken(kernel: Kernel) -> Taken:
     """Every name that the kernel's functions know."""
-    names = {p.name for p in kernel.params} | {s.name for s in _steps(kernel)}
+    names = {p.name for p in kernel.params} | {s.name for s in steps_of(kernel)}
     for sweep in kernel.sweeps:
         m = sweep.monoid
         names |= {c.name for c in m.components} | {let.name for let in sweep.lets}
@@ -170,7 +177,8 @@ def _field_params(layout: StateLayout, taken: Taken, *, output: bool) -> dict[st
     return {
         f.name: Param(
             taken.free(c_identifier(f"{f.name}_state")), f.dtype,
-            "list" if f.in_list else "row", output=output, k=f.count,
+            "list" if f.in_list else "row" if f.count == 1 else "row_vector", output=output,
+            k=f.count,
             pitch=layout.n_bytes // f.dtype.itemsize, field=f.name)
         for f in layout.fields
     }
@@ -186,72 +194,3 @@ def _with(part: Any, values: Mapping[str, Expr]) -> Any:
         found = {f.name: _with(getattr(part, f.name), values) for f in fields(part)}
         return replace(part, **found)
     return part
-
-
-# ---- which programs have states ----
-
-
-def folding_sweep(
-    program: Program, graph: g.Graph, derivation: Derivation
-) -> tuple[Kernel, Sweep]:
-    """The kernel whose one folding sweep makes a state that holds all of a row there is to know.
-
-    Raises PipelineError that says what such a state cannot hold.
-    """
-    name = graph.name
-    for node, label in zip(graph.outputs, graph.output_names, strict=True):
-        if g.extent(node) is g.Extent.ELEMENT:
-            raise PipelineError(
-                f"{name} has no states: its result {label} has a value for every element",
-                where=node.loc, why="A state holds what one sweep knows of a row, not the row.",
-                fix="Make states of a pipeline that returns row values and lists alone.")
-    folding = [(k, s) for k in program.kernels for s in k.sweeps if not s.monoid.is_empty]
-    if len(folding) != 1:
-        raise _several(graph, derivation, [s for _, s in folding])
-    kernel, sweep = folding[0]
-    rows = [p.name for p in kernel.params if p.shape == "row" and not p.output]
-    if rows:
-        raise PipelineError(
-            f"{name} has no states: it takes {', '.join(rows)}, one value per row",
-            where=graph.loc, why="A state does not hold the inputs of its row.")
-    late = next((s for s in _steps(kernel) if isinstance(s, Gather)), None)
-    if late is not None:
-        raise PipelineError(
-            f"{name} has no states: {late.note or late.name} reads elements when the row is known",
-            where=graph.loc, why="States are read out where the row is no more.")
-    if any(N_COLS.name in variables(e) for e in _of_elements(sweep)):
-        raise PipelineError(
-            f"{name} has no states: an element is computed from the number of columns",
-            where=graph.loc, why="How many there are is known when all pieces have met.")
-    return kernel, sweep
-
-
-def _several(
-    graph: g.Graph, derivation: Derivation, folding: list[Sweep]
-) -> PipelineError:
-    why = "\n".join(str(r) for r in derivation.refusals)
-    kept = ", ".join(dict.fromkeys(c.name for s in folding[1:] for c in s.monoid.components))
-    what = f"{kept} keeps a sweep of its own" if folding else "it reduces nothing"
-    return PipelineError(
-        f"{graph.name} has no states: {what}", where=graph.loc,
-        why=why or "A state is what one sweep over the row makes.",
-        fix="fg.stabilize, or allow_cancellation=True, may merge it; see explain().")
-
-
-def _steps(kernel: Kernel) -> Iterator[Any]:
-    yield from kernel.prelude
-    for sweep in kernel.sweeps:
-        yield from sweep.steps
-        entries = [s.entries for s in sweep.list_stores]
-        entries += [s.entries for s in sweep.steps if isinstance(s, ListFold)]
-        for one in entries:
-            yield from one.steps
-
-
-def _of_elements(sweep: Sweep) -> Iterator[Expr]:
-    m = sweep.monoid
-    yield from (let.expr for let in sweep.lets)
-    for parts in (m.folded, m.best, m.moving, m.lists):
-        yield from (part.lift for part in parts)
-    yield from (r.atom for r in m.relatives)
-    yield from (lift for own in m.own for lift in own.lifts)

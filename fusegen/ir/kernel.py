@@ -65,8 +65,8 @@ class Param:
 
     @property
     def step(self) -> int:
-        """Elements of a `row` or `list` array from one row's to the next."""
-        return self.pitch or (self.k if self.shape == "list" else 1)
+        """Elements of a `row`, `list` or `row_vector` array from one row's to the next."""
+        return self.pitch or (self.k if self.shape in ("list", "row_vector") else 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@
 
 Fields stand in the order of `Monoid.components`. A best is `<name>_value`, `<name>` (its column),
 a list `<list>_value` and `<list>_column`, K each and best first; a column of -1 stands where there
-is no element yet. Pivots are not there: they are functions of the fields, and every moving sum is
-kept relative to the pivot of its own state. Integers and columns are int64, floats of the type that
-kernels compute in.
+is no element yet. A sum of vectors has their numbers, one after the other. Pivots are not there:
+they are functions of the fields, and every moving sum is kept relative to the pivot of its own
+state. Integers and columns are int64, floats of the type that kernels compute in.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def state_layout(monoid: Monoid, compute: DType) -> StateLayout:
 def _numbers(component: Component) -> Iterator[tuple[str, Kind, int]]:
     """(name, kind, count) of what a component keeps."""
     match component:
-        case Folded(name=name, kind=kind) | Moving(name=name, kind=kind):
-            yield name, kind, 1
+        case Folded(name=name, kind=kind, width=width) | Moving(name=name, kind=kind, width=width):
+            yield name, kind, width
         case Best(name=name, kind=kind):
             yield component.value, kind, 1
             yield name, "int", 1

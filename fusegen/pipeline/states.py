@@ -18,6 +18,7 @@ from fusegen.backend.arrays.layout import lay_out_piece
 from fusegen.backend.arrays.results import Result, hand_back, new_result
 from fusegen.backend.arrays.rows import Rows
 from fusegen.backend.arrays.spans import phase
+from fusegen.backend.arrays.vectors import types_of
 from fusegen.backend.memory import Adopted
 from fusegen.backend.scalars import scalars_in
 from fusegen.backend.words import address
@@ -30,7 +31,6 @@ from fusegen.ir.nesting import nest
 from fusegen.ir.state_layout import StateLayout
 from fusegen.lang.blame import blames
 from fusegen.lang.signature import Signature, constants_key
-from fusegen.pipeline.numbers_only import check_numbers
 from fusegen.pipeline.variants import Choices, Key, Variants
 
 
@@ -39,6 +39,10 @@ class Pipeline(Protocol):
 
     name: str
     signature: Signature
+
+    @property
+    def vectors(self) -> frozenset[str]:
+        """Inputs that hold vectors."""
 
     def of_types(
         self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices
@@ -70,10 +74,9 @@ def states_of(
     pipeline: Pipeline, present: Mapping[str, Any], constants: dict[str, Any], at: int
 ) -> States:
     """States of the rows of a piece whose first column is number `at`."""
-    check_numbers(pipeline, "state")
     adopted = adopt_all(present)
     one_memory(adopted)
-    dtypes = {n: a.dtype for n, a in adopted.items()}
+    dtypes = types_of(adopted, pipeline.vectors)
     roles, like = Roles(pipeline, dtypes, constants), next(iter(adopted.values()))
     rows, arrays = lay_out_piece(roles.fold.graph, adopted)
     check_last_column(roles.finish.graph, at + rows.n_cols)
@@ -87,7 +90,8 @@ def states_of(
         else:
             fold = roles.fold
             given = {fold.graph.names[i]: adopted[i.name].array for i in fold.graph.inputs}
-            copies = [a for n, a in arrays.items() if address(a) != address(given[n])]
+            copies = [a for n, a in arrays.items()
+                      if n not in given or address(a) != address(given[n])]
             fields = _fields(states, fold.program.outputs, roles.layout)
             arrays |= fields | roles.scalars(fold)
             _run(fold, arrays, (rows.n_rows, rows.n_cols), like, at, copies)
@@ -253,13 +257,14 @@ def _made(
 
 
 def _fields(states: Any, params: Iterable[Param], layout: StateLayout) -> dict[str, Any]:
-    """Views of states (n_rows, bytes) by parameter name: (n_rows,), or (n_rows, K) of a list."""
+    """Views of states (n_rows, bytes) by parameter name: (n_rows,), or (n_rows, K) of a list or a
+    vector."""
     fields, found = {f.name: f for f in layout.fields}, {}
     for p in params:
         field = fields[p.field]
         first = field.offset // field.dtype.itemsize
         table = states.view(field.dtype.numpy)
-        found[p.name] = table[:, first : first + p.k] if p.shape == "list" else table[:, first]
+        found[p.name] = table[:, first] if p.shape == "row" else table[:, first : first + p.k]
     return found
 
 

@@ -26,7 +26,7 @@ CONSTANTS: dict[str, dict[str, Any]] = {
     "topk": {"k": 5}, "softmax_topk": {"k": 5}, "moe_gate": {"k": 2},
     "layer_norm": {"eps": 1e-5}, "rms_norm": {"eps": 1e-6},
 }
-LIBRARY = tuple(n for n, v in vars(library).items() if isinstance(v, Pipeline))
+LIBRARY = tuple(library.PIPELINES)
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -122,8 +122,13 @@ def lay_out_piece(
     shapes = {n: tuple(a.array.shape) for n, a in adopted.items()}
     rows = rows_of(graph.inputs, shapes, -1, piece=True)
     check_labels(graph, adopted, rows)
-    return rows, {graph.names[i]: as_rows(adopted[i.name].array, i.axis, rows)
-                  for i in graph.inputs}
+    lay = _way(graph)
+    return rows, _numbers_in(graph, adopted, rows) | {
+        graph.names[i]: lay(adopted[i.name].array, i.axis, rows) for i in graph.inputs}
+
+
+def _way(graph: g.Graph) -> Callable[[Any, g.Axis, Rows], Any]:
+    return as_rows_of_vectors if g.have_vectors(graph.inputs) else as_rows
 
 
 def _unread(graph: g.Graph, params: tuple[Param, ...]) -> frozenset[str]:
@@ -140,9 +145,7 @@ def _inputs(
     views = _side_by_side(graph, adopted, rows) if strips else {}
     if views:
         rows = replace(rows, inner=math.prod(rows.lead[rows.axes[0] :]))
-    numbering = row_numbers(graph)
-    numbers = {} if numbering is None else {numbering: _numbers(rows, adopted)}
-    lay = as_rows_of_vectors if g.have_vectors(graph.inputs) else as_rows
+    numbers, lay = _numbers_in(graph, adopted, rows), _way(graph)
     arrays = {
         graph.names[i]: shape_alone(adopted[i.name].array, i.axis, rows)
         if i.name in unread and rows.n_rows else lay(adopted[i.name].array, i.axis, rows)
@@ -150,11 +153,16 @@ def _inputs(
     return rows, views | arrays | numbers
 
 
-def _numbers(rows: Rows, adopted: Mapping[str, Adopted]) -> Any:
-    """The rows' numbers, among those of their last axis."""
+def _numbers_in(
+    graph: g.Graph, adopted: Mapping[str, Adopted], rows: Rows
+) -> dict[str, Any]:
+    """The rows' numbers, among those of their last axis, where the text asks for them."""
+    numbering = row_numbers(graph)
+    if numbering is None:
+        return {}
     like = next(iter(adopted.values()))
     found = np.resize(np.arange(rows.lead[-1] if rows.lead else 1), rows.n_rows)
-    return like.memory.from_host(found.astype(np.int64), INT64)
+    return {numbering: like.memory.from_host(found.astype(np.int64), INT64)}
 
 
 def _side_by_side(graph: g.Graph, adopted: Mapping[str, Adopted], rows: Rows) -> dict[str, Any]:

@@ -72,7 +72,8 @@ def _batches(array: Any, lead: Shape, own: int) -> Any:
         shared -= 1
     tail = tuple(array.shape[-own:])
     whole = array.reshape(*batch[:shared], *tail)  # axes of one come and go: a view
-    return np.broadcast_to(whole, (*lead[:shared], *tail)).reshape(-1, *tail)
+    spread = np.broadcast_to(whole, (*lead[:shared], *tail))
+    return spread.reshape(math.prod(lead[:shared]), *tail)  # of no column, too
 
 
 def _readable(array: Any) -> Any:

@@ -72,8 +72,9 @@ def _check(param: Param, array: Array, n_rows: int, n_cols: int) -> None:
             f"{param.name}: {array.dtype} {array.shape} with strides {array.strides} given for "
             f"{param.dtype} {shapes[param.shape]}"
         )
-    if param.shape == "list" and n_rows > 1 and array.strides[0] != param.step * array.itemsize:
-        raise InternalError(f"{param.name}: lists must be {param.step} elements apart")
+    packed = param.shape == "list" or (param.shape == "row_vector" and param.output)
+    if packed and n_rows > 1 and array.strides[0] != param.step * array.itemsize:
+        raise InternalError(f"{param.name}: rows must be {param.step} elements apart")
 
 
 # ---- memory of a run's own ----

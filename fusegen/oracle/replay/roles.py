@@ -6,38 +6,56 @@ two roles.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from fusegen.ir.expr import Expr
-from fusegen.ir.kernel import Entries, Kernel, Let
+from fusegen.ir.kernel import Entries, InnerStep, Kernel, Let, Step
 from fusegen.ir.monoid import Monoid
 from fusegen.ir.state_layout import StateLayout, state_layout
 from fusegen.oracle.replay.rows import ROUNDED, Array, RowsFolder, RowsReplay, balanced
 from fusegen.oracle.replay.states import Env, State
+from fusegen.oracle.replay.vectors import VectorsFolder, inner_step, of_rows
 
 CHUNK = 4096  # columns folded as the text says before two states merge
 
 
 class RoleReplay(RowsReplay):
     """Walks the kernel of a fold or a finish. `rows`: arrays by parameter name, as kernels take
-    them: (n_rows, n_cols), (n_cols,), and the fields of states, (n_rows,) or (n_rows, K)."""
+    them: (n_rows, n_cols), (n_cols,), vectors, and the fields of states, (n_rows,) or (n_rows, K).
+    """
+
+    folder = VectorsFolder
 
     def __init__(
-        self, kernel: Kernel, rows: Mapping[str, Array], n_cols: int, first_column: int = 0
+        self, kernel: Kernel, rows: Mapping[str, Array], n_rows: int, n_cols: int,
+        first_column: int = 0,
     ) -> None:
         columns = {p.name for p in kernel.params if p.shape == "per_column"}
+        batched = {p.name for p in kernel.params if p.shape == "columns"}
+        rows = {n: of_rows(a, n_rows) if n in batched else a for n, a in rows.items()}
         wide = {n: _widened(a[None] if n in columns else a[:, None] if a.ndim == 1 else a, kernel)
                 for n, a in rows.items()}
         super().__init__(kernel, wide, n_cols)
-        self.env["first_column"] = first_column
+        self.env |= {"first_column": first_column, "row": np.arange(n_rows)[:, None]}
+        self.env |= {p.name: wide[p.name] for p in kernel.params
+                     if p.shape == "row_vector" and p.field and not p.output}
 
     def results_by_name(self) -> Env:
         """Row values (n_rows, 1) and lists (n_rows, K)."""
-        return self.run(balanced(CHUNK) if self.kernel.sweeps[0].loads else lambda *_: State())
+        folds = not self.kernel.sweeps[0].monoid.is_empty
+        return self.run(balanced(CHUNK) if folds else lambda *_: State())
+
+    def _steps(self, steps: Sequence[Step], lists: Env) -> None:
+        for step in steps:
+            if isinstance(step, InnerStep):
+                folder = VectorsFolder(self.kernel.sweeps[0], self.env, self.row, self.arithmetic)
+                self.env[step.name] = inner_step(step, folder, self.env)
+            else:
+                super()._steps((step,), lists)
 
     def _listed(self, entries: Entries, value: Expr, lists: Env) -> Any:
         """A list has K entries, however many columns there are."""

@@ -13,7 +13,7 @@ from fusegen.ir.dtypes import Kind
 from fusegen.ir.errors import InternalError
 from fusegen.ir.expr import FLOATS, Arithmetic, Expr, Var, compiled
 from fusegen.ir.kernel import FromMemory, FromVectors, Source, Sweep
-from fusegen.ir.monoid import Best, FoldName, KBest, Moving, Own, Pivot
+from fusegen.ir.monoid import Best, Folded, FoldName, KBest, Moving, Own, Pivot
 from fusegen.ir.ops import OPS
 
 Env = dict[str, Any]
@@ -125,7 +125,7 @@ class Folder:
             return self.whole(self.value(expr, env), at)
 
         for f in m.folded:
-            state.parts[f.name] = self._folded(f.fold, lifted(f.lift))
+            state.parts[f.name] = self._total(f, f.fold, env, at)
         state.best = {b.name: self._best_of(b, lifted(b.lift), at) for b in m.best}
         state.lists = {c.name: self._first_of(c, lifted(c.lift), at) for c in m.lists}
         state.own = {c.name: self._own_of(c, [lifted(e) for e in c.lifts], at) for c in m.own}
@@ -136,12 +136,16 @@ class Folder:
             for r in (r for r in m.relatives if r.pivot in known):
                 env[r.name] = self.value(self.relative[r.name], env)
             for v in level.moving:
-                state.parts[v.name] = self._folded("sum", lifted(v.lift))
+                state.parts[v.name] = self._total(v, "sum", env, at)
         return state
 
     def whole(self, value: Any, at: Any) -> Any:
         """A lift as an array, also where it is the same for every element."""
         return np.broadcast_to(np.asarray(value), at.shape)
+
+    def _total(self, component: Folded | Moving, fold: FoldName, env: Env, at: Any) -> Any:
+        """What a component holds of elements at these columns."""
+        return self._folded(fold, self.whole(self.value(component.lift, env), at))
 
     def _folded(self, fold: FoldName, values: Any) -> Any:
         return folded(fold, values, self.arithmetic, keepdims=self.keepdims)
@@ -166,8 +170,8 @@ class Folder:
 
     def _identity(self) -> State:
         m = self.monoid
-        state = State({f.name: _unit(f.fold, f.kind) for f in m.folded})
-        state.parts |= {v.name: _unit("sum", v.kind) for v in m.moving}
+        state = State({f.name: unit(f.fold, f.kind) for f in m.folded})
+        state.parts |= {v.name: unit("sum", v.kind) for v in m.moving}
         state.best = {b.name: None for b in m.best}
         state.own = {
             c.name: {f.name: self.value(f.identity, {}) for f in c.operator.fields} for c in m.own
@@ -235,5 +239,6 @@ def folded(
     return OPS[FOLDS[fold]].numpy.reduce(values, axis=-1, keepdims=keepdims)  # type: ignore[attr-defined]
 
 
-def _unit(fold: FoldName, kind: Kind) -> float | int:
+def unit(fold: FoldName, kind: Kind) -> float | int:
+    """What a fold makes of no elements."""
     return _UNITS[fold] if kind == "float" else _WHOLE_UNITS[fold]

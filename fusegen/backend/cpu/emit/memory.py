@@ -48,7 +48,7 @@ def row_address(param: Param) -> str:
         case "list":
             return f"arrays.{param.name} + row * {param.step}"
         case "row_vector" if param.output:
-            return f"arrays.{param.name} + row * {param.k}"
+            return f"arrays.{param.name} + row * {param.step}"
         case "row_vector":
             return f"arrays.{param.name} + row * arrays.{param.name}_stride"
         case "column_vector":

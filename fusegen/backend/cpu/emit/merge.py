@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fusegen.backend.cpu.emit.dialect import C_TYPES, CpuDialect
+from fusegen.backend.cpu.emit.each import each
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.scope import RowScope
 from fusegen.backend.cpu.emit.state import Field as FieldView
 from fusegen.backend.cpu.emit.state import StateView, anchor_text, state_view
 from fusegen.ir.expr import rename, variables
 from fusegen.ir.kernel import Kernel, Sweep
-from fusegen.ir.monoid import Monoid, Pivot
+from fusegen.ir.monoid import Folded, Monoid, Moving, Pivot
 from fusegen.ir.state_layout import Field, StateLayout, state_layout
 
 
@@ -27,6 +29,15 @@ class ListView:
 
 
 @dataclass(frozen=True)
+class VectorView:
+    """A component that holds a vector."""
+
+    type: str
+    name: str
+    width: int
+
+
+@dataclass(frozen=True)
 class MergeView:
     """Everything the templates print for a merge: its state has no lists, which merge as bytes."""
 
@@ -36,6 +47,7 @@ class MergeView:
     loads: tuple[str, ...]
     stores: tuple[str, ...]
     lists: tuple[ListView, ...]
+    vectors: tuple[VectorView, ...]
     given: tuple[FieldView, ...]  # numbers of the call
 
 
@@ -60,15 +72,22 @@ def merge_view(kernel: Kernel, sweep: Sweep) -> MergeView:
         name=kernel.name, layout=layout, sweep=SweepState(state),
         loads=tuple(_loads(monoid, layout, dialect)), stores=tuple(_stores(monoid, layout)),
         lists=tuple(_lists(monoid, layout, dialect)),
+        vectors=tuple(VectorView(dialect.type_of(c.kind), c.name, c.width)
+                      for c in _plain(monoid) if c.width > 1),
         given=tuple(FieldView(C_TYPES[p.dtype.name], p.name, "") for p in kernel.params
                     if p.shape == "scalar"),
     )
 
 
+def _plain(monoid: Monoid) -> tuple[Folded | Moving, ...]:
+    """Components that are a number or a vector."""
+    return (*monoid.folded, *monoid.moving)
+
+
 def _members(monoid: Monoid) -> Iterator[tuple[str, str]]:
-    """Fields, and the members of the state that hold them."""
-    for name in [*(f.name for f in monoid.folded), *(m.name for m in monoid.moving)]:
-        yield name, f"state.{name}"
+    """Fields, and the members of the state that hold them; of vectors, number `i`."""
+    for c in _plain(monoid):
+        yield c.name, f"state.{each(c).name}"
     for o in monoid.own:
         for field in o.operator.fields:
             yield f"{o.name}.{field.name}", f"state.{o.name}.{field.name}"
@@ -78,9 +97,10 @@ def _members(monoid: Monoid) -> Iterator[tuple[str, str]]:
 
 
 def _loads(monoid: Monoid, layout: StateLayout, dialect: CpuDialect) -> Iterator[str]:
-    at = {f.name: f for f in layout.fields}
+    at, loops = {f.name: f for f in layout.fields}, _loops(monoid)
     for name, member in _members(monoid):
-        yield f"{member} = {fg('field')}<{_type(at[name])}>(bytes, {at[name].offset});"
+        field = f"{fg('field')}<{_type(at[name])}>(bytes, {_offset(at[name], loops[name])})"
+        yield f"{loops[name]}{member} = {field};"
     for p in monoid.pivots:
         yield f"state.{p.anchor} = {anchor_text(_of_state(p), dialect)};"
 
@@ -91,12 +111,22 @@ def _of_state(pivot: Pivot) -> Pivot:
 
 
 def _stores(monoid: Monoid, layout: StateLayout) -> Iterator[str]:
-    at = {f.name: f for f in layout.fields}
+    at, loops = {f.name: f for f in layout.fields}, _loops(monoid)
     unset = {b.value: f"state.{b.name}.column < 0 ? 0 : " for b in monoid.best}
     for name, member in _members(monoid):
         value = f"{unset.get(name, '')}{member}"
         fg("field")  # which brings its twin
-        yield f"{fg('set_field')}<{_type(at[name])}>(bytes, {at[name].offset}, {value});"
+        offset = _offset(at[name], loops[name])
+        yield f"{loops[name]}{fg('set_field')}<{_type(at[name])}>(bytes, {offset}, {value});"
+
+
+def _loops(monoid: Monoid) -> Mapping[str, str]:
+    """Over the numbers of fields that are vectors; "" for the others."""
+    return defaultdict(str, {c.name: each(c).loop for c in _plain(monoid)})
+
+
+def _offset(field: Field, loop: str) -> str:
+    return f"{field.offset} + i * {field.dtype.itemsize}" if loop else str(field.offset)
 
 
 def _type(field: Field) -> str:

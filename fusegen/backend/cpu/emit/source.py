@@ -45,7 +45,7 @@ from fusegen.ir.kernel import (
 
 def cpu_source(program: Program, schedule: CpuSchedule) -> Source:
     """The program as C++17; the same program and schedule give the same bytes."""
-    if not program.has_vectors:
+    if not program.has_vectors and program.role != "merge":
         check_widths(program, "CPU kernels")
     compute = program.kernels[0].compute
     real = C_TYPES[compute.name]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fusegen.backend.cpu.emit.dialect import ROW, CpuDialect
+from fusegen.backend.cpu.emit.each import each
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.own import OwnView, own_view
 from fusegen.backend.cpu.emit.scope import RowScope
@@ -155,10 +156,8 @@ def _identity(monoid: Monoid, dialect: CpuDialect) -> list[str]:
 
 def _filled(component: Folded | Moving, value: str) -> str:
     """A component of no elements."""
-    if component.width == 1:
-        return f"state.{component.name} = {value};"
-    each = f"for (int64_t i = 0; i < {component.width}; ++i)"
-    return f"{each} state.{component.name}[i] = {value};"
+    at = each(component)
+    return f"{at.loop}state.{at.name} = {value};"
 
 
 def _first_anchor(pivot: Pivot, monoid: Monoid, dialect: CpuDialect) -> str:
@@ -260,8 +259,11 @@ def _merge(monoid: Monoid, scope: RowScope, dialect: CpuDialect) -> list[Line]:
     last = [f"state.{f.name} = {f.name};" for f in first]
     for f in monoid.folded:
         if f not in first:
-            last.append(taken_in(f, f"state.{f.name}", f"part.{f.name}", fg))
-    last += [f"state.{m.name} += part.{m.name};" for m in monoid.moving]
+            at = each(f)
+            last.append(f"{at.loop}{taken_in(f, f'state.{at.name}', f'part.{at.name}', fg)}")
+    for m in monoid.moving:
+        at = each(m)
+        last.append(f"{at.loop}state.{at.name} += part.{at.name};")
     last += [f"state.{o.name} = merge(state.{o.name}, part.{o.name});" for o in monoid.own]
     ranked = [c.name for c in monoid.best] + [c.name for c in monoid.lists]
     last += [f"state.{name}.merge(part.{name});" for name in ranked]
