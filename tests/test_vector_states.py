@@ -16,8 +16,9 @@ from support.state_cases import flat, merged_anyhow, same_states
 import fusegen as fg
 from fusegen.backend.cpu.backend import CpuBackend
 
-COLUMNS = {"k", "v", "y", "w", "b", "bias"}
-"""Inputs of which a piece has a part: all of them have columns before their vectors, but a bias."""
+COLUMNS = {"k", "v", "y", "w", "b", "bias", "c"}
+NUMBERS = {"bias", "c"}
+"""Inputs of which a piece has a part, and those without vectors."""
 
 
 def statistics(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, lengths: fg.PerRow):
@@ -29,6 +30,11 @@ def statistics(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, lengths:
             "square": fg.sum(p * (v * v)) / fg.sum(p), "above": fg.count(v > 0),
             "leader": fg.argmax(s), "lse": fg.logsumexp(s), "n": fg.length(s),
             "last": fg.max(fg.index(s))}
+
+
+def columns_alone(k: fg.ColumnVector, c: fg.PerColumn):
+    """No row has a vector, or a number, of its own."""
+    return fg.sum(k * c), fg.max(c), fg.max(fg.inner(k * k) - c)
 
 
 def drawn(*shape: int, seed: int = 0) -> Any:
@@ -55,7 +61,7 @@ def pieces(p: fg.Pipeline, arrays: Any, cuts: list[int], **constants: Any) -> li
     def part(name: str, array: Any, i: int, j: int) -> Any:
         if name not in COLUMNS:
             return array
-        return array[..., i:j] if array.ndim == 1 or name == "bias" else array[..., i:j, :]
+        return array[..., i:j] if array.ndim == 1 or name in NUMBERS else array[..., i:j, :]
 
     return [p.states(**{n: part(n, a, i, j) for n, a in arrays.items()}, at=i, **constants)
             for i, j in itertools.pairwise(cuts)]
@@ -73,12 +79,15 @@ def test_any_split_in_any_order(case: library.Case, roles: str) -> None:
         case.check(p.finish(merged_anyhow(p, parts, rng)))
 
 
-@pytest.mark.parametrize("text", [statistics, texts.causal.fn, *(
+@pytest.mark.parametrize("text", [statistics, columns_alone, texts.gaussian.fn, texts.causal.fn, *(
     p.fn for p in texts.MASKED.values())], ids=lambda t: t.__name__)
 def test_vectors_of_every_kind(text: Any, roles: str) -> None:
     p, rng = fg.Pipeline(text), np.random.default_rng(3)
     q, k, v = drawn(2, 200, 5), drawn(2, 570, 5, seed=1), drawn(2, 570, 3, seed=2)
     arrays = {"q": q, "k": k, "v": v, "lengths": rng.integers(1, 571, (2, 200))}
+    arrays |= {"x": q, "y": k, "b": drawn(2, 570), "c": drawn(2, 570)}
+    if text is texts.gaussian.fn:
+        arrays["b"] = arrays["b"][0]
     arrays = {n: arrays[n] for n in p.signature.arrays}
     want = p.reference(**arrays)
     parts = pieces(p, arrays, [0, 256, 300, 300, 570])
