@@ -30,7 +30,7 @@ whatever T is. When the sweep ends, the sums that hang on a pivot that is not us
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fusegen.ir.dtypes import Kind
@@ -223,6 +223,12 @@ class Monoid:
     @property
     def has_scalars(self) -> bool:
         return bool(self.folded or self.best or self.moving or self.own)
+
+    @property
+    def numbers(self) -> Monoid:
+        """Without its vectors."""
+        return replace(self, folded=tuple(f for f in self.folded if f.width == 1),
+                       moving=tuple(m for m in self.moving if m.width == 1))
 
     @property
     def held(self) -> tuple[str, ...]:

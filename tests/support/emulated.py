@@ -10,9 +10,16 @@ import pytest
 import simt
 from simt import compile_module
 
-from fusegen.backend.cuda.run.geometry import Extent, extent_of, numbers_of, scratch_bytes
+from fusegen.backend.cuda.run.geometry import (
+    Extent,
+    extent_of,
+    numbers_of,
+    scratch_bytes,
+    tile_grid,
+)
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, Scratch, element_shape, launches
+from fusegen.backend.cuda.schedule.tiles import TileSchedule
 from fusegen.ir.dtypes import BFLOAT16
 from fusegen.ir.kernel import Param, Program
 
@@ -37,8 +44,10 @@ class EmulatedExecutable:
     """Call as CudaExecutable, with NumPy arrays. Raises SimtError on any violation."""
 
     def __init__(
-        self, program: Program, schedule: CudaSchedule, source: str, seed: int = 0
+        self, program: Program, schedule: CudaSchedule | TileSchedule, source: str, seed: int = 0,
+        multiprocessors: int = 2,
     ) -> None:
+        self.multiprocessors = multiprocessors
         self.program, self.schedule, self.seed = program, schedule, seed
         self.launches = launches(program, schedule)
         self.module = compile_module(source)
@@ -50,24 +59,30 @@ class EmulatedExecutable:
         extent = extent_of(self.program, arrays, n_rows, n_cols, first_column)
         shapes = {"element": element_shape(n_rows, n_cols, extent.inner), "row": (n_rows,)}
         for p in self.program.workspace:
-            held[p.name] = _poisoned(shapes[p.shape], p)
+            held[p.name] = _poisoned(shapes.get(p.shape, (n_rows, p.k)), p)
         kept: dict[str, np.ndarray] = {}
         for launch in self.launches:
-            grid = self._grid(launch, n_rows, extent.inner or 1)
+            grid = self._grid(launch, extent)
             for scratch in launch.scratch:
-                kept.setdefault(scratch.name, self._scratch(scratch, launch, n_rows, grid))
+                kept.setdefault(scratch.name, self._scratch(scratch, launch, extent, grid))
             self._launch(launch, grid, held, kept, extent)
 
-    def _grid(self, launch: Launch, n_rows: int, n_inner: int) -> int:
-        blocks = launch.teams(n_rows, n_inner)
+    def _grid(self, launch: Launch, extent: Extent) -> int:
+        if launch.tile:
+            return tile_grid(launch, extent, self.multiprocessors)
+        blocks = launch.teams(extent.n_rows, extent.inner or 1)
         if launch.limited:
             blocks = min(blocks, RESIDENT_TEAMS)
         return blocks * launch.grid_rows
 
-    def _scratch(self, scratch: Scratch, launch: Launch, n_rows: int, grid: int) -> np.ndarray:
-        size = scratch_bytes(launch, scratch, grid, n_rows)
+    def _scratch(
+        self, scratch: Scratch, launch: Launch, extent: Extent, grid: int
+    ) -> np.ndarray:
+        size = scratch_bytes(launch, scratch, grid, extent)
         if scratch.kind == "tickets":
             return np.zeros(size // 8, np.uint64)
+        if scratch.kind == "sums":
+            return np.full(size // scratch.entry_bytes, np.nan, f"f{scratch.entry_bytes}")
         kind = np.uint8 if scratch.kind == "states" else np.uint64  # candidates are integers
         return np.full(size, 0xFF, np.uint8).view(kind)
 
@@ -81,7 +96,7 @@ class EmulatedExecutable:
         written = {i for i, p in enumerate(launch.params) if p.output}
         scratch = set(range(first, len(args)))
         readable = scratch if launch.shares else set()
-        args += numbers_of(launch, extent)
+        args += numbers_of(launch, extent, grid)
         self.module.launch(
             launch.symbol, (grid,), (launch.threads,), args,
             outputs=written | scratch, initialised=readable, seed=self.seed,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fusegen.backend.cuda.run.stopwatch import CudaStopwatch
     from fusegen.backend.cuda.schedule.candidate import Candidate
     from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+    from fusegen.backend.cuda.schedule.tiles import TileSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,12 @@ class CudaBackend:
 
     def select(
         self, program: Program, problem: Problem, target: CudaTarget, chunk: int | None
-    ) -> CudaSchedule:
+    ) -> CudaSchedule | TileSchedule:
         from fusegen.backend.cuda.schedule.select import select_cuda
+        from fusegen.backend.cuda.schedule.tiles import select_tiles
 
+        if program.has_vectors and program.role == "call":
+            return select_tiles(program, problem, target)
         check_widths(program, "CUDA kernels")
         return select_cuda(program, problem, target, chunk)
 
@@ -76,13 +80,15 @@ class CudaBackend:
     ) -> tuple[Candidate, ...]:
         from fusegen.backend.cuda.schedule.select import candidates
 
+        if program.has_vectors:
+            return ()  # one choice
         return candidates(program, problem, target, chunk)
 
     def considered_for(self, target: CudaTarget) -> str:
         return (f"{target.arch} ({target.product}: {target.multiprocessors} multiprocessors, "
                 f"{target.bandwidth / 1e9:.0f} GB/s)")
 
-    def emit(self, program: Program, schedule: CudaSchedule) -> Source:
+    def emit(self, program: Program, schedule: CudaSchedule | TileSchedule) -> Source:
         from fusegen.backend.cuda.emit import cuda_source
 
         return cuda_source(program, schedule)

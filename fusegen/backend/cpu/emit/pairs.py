@@ -14,86 +14,14 @@ from fusegen.backend.cpu.emit.dialect import CpuDialect
 from fusegen.backend.cpu.emit.memory import load
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.scope import RowScope
-from fusegen.backend.cpu.emit.vector_rows import numbered, numbers_at, vectors_of
+from fusegen.backend.cpu.emit.vector_rows import numbers_at
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.possible import possible
+from fusegen.backend.emit.vector_sums import VectorSum, numbered, vector_sums, vectors_of
 from fusegen.ir.errors import BackendError
-from fusegen.ir.expr import Call, Expr, Lit, Var, substitute, variables
+from fusegen.ir.expr import Call, Var, substitute, variables
 from fusegen.ir.kernel import FromVectors, Kernel, Param, Sweep
-from fusegen.ir.monoid import Folded, Moving
-
-
-@dataclass(frozen=True)
-class Weight:
-    """Numbers of one column each that a sum of vectors is made with, in a tile."""
-
-    name: str
-    value: Expr
-
-
-@dataclass(frozen=True)
-class VectorSum:
-    """A component that holds a vector. `array`: where it is Σ weight · vector per column, that
-    array; else it is folded column by column, over its weights and any vectors."""
-
-    name: str
-    length: int
-    weights: tuple[Weight, ...]
-    array: str
-    value: Expr
-    fold: Folded | None  # None: a moving sum
-
-
-def vector_sums(kernel: Kernel, sweep: Sweep) -> tuple[VectorSum, ...]:
-    """The sweep's components that hold vectors."""
-    vectors = vectors_of(kernel)
-    found = []
-    components: tuple[Folded | Moving, ...] = (*sweep.monoid.folded, *sweep.monoid.moving)
-    for component in components:
-        if component.width > 1:
-            found.append(_vector_sum(component, vectors))
-    return tuple(found)
-
-
-def _vector_sum(component: Folded | Moving, vectors: dict[str, Param]) -> VectorSum:
-    lift = component.lift
-    fold = component if isinstance(component, Folded) else None
-
-    def made(weight: Expr, array: str) -> VectorSum:
-        one = Weight(f"{component.name}_weight", weight)
-        return VectorSum(component.name, component.width, (one,), array, lift, fold)
-
-    def is_columns(expr: Expr) -> bool:
-        return isinstance(expr, Var) and expr.name in vectors and (
-            vectors[expr.name].shape == "column_vector")
-
-    if lift.kind == "float" and (fold is None or fold.fold == "sum"):
-        match lift:
-            case Var(name=name) if is_columns(lift):
-                return made(Lit(1.0), name)
-            case Call(op="mul", args=(a, b)):
-                for weight, vector in ((a, b), (b, a)):
-                    plain = not any(n in vectors for n in variables(weight))
-                    if is_columns(vector) and plain:
-                        assert isinstance(vector, Var)
-                        return made(weight, vector.name)
-    weights: dict[Expr, Weight] = {}
-    value = _weighed(component.name, lift, vectors, weights)
-    return VectorSum(component.name, component.width, tuple(weights.values()), "", value, fold)
-
-
-def _weighed(
-    name: str, expr: Expr, vectors: dict[str, Param], weights: dict[Expr, Weight]
-) -> Expr:
-    """The expression over vectors and names of weights: its numbers of one column each."""
-    if expr.varying and not any(n in vectors for n in variables(expr)):
-        found = weights.setdefault(expr, Weight(f"{name}_weight_{len(weights) + 1}", expr))
-        return Var(found.name, expr.kind, varying=True)
-    if isinstance(expr, Call):
-        return Call(expr.op, tuple(_weighed(name, a, vectors, weights) for a in expr.args))
-    return expr
-
 
 # ---- views ----
 

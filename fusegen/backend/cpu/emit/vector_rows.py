@@ -9,14 +9,9 @@ from fusegen.backend.cpu.emit.memory import load, store
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.emit.comments import noted
 from fusegen.backend.emit.lines import Line, inside
+from fusegen.backend.emit.vector_sums import numbered, vectors_of
 from fusegen.ir.expr import Expr, Var, substitute, variables
 from fusegen.ir.kernel import Gather, InnerStep, Kernel, Param, RowStore
-
-
-def vectors_of(kernel: Kernel) -> dict[str, Param]:
-    """Arrays of vectors that the kernel reads, by name."""
-    shapes = ("row_vector", "column_vector")
-    return {p.name: p for p in kernel.params if p.shape in shapes and not p.output}
 
 
 def numbers_at(
@@ -29,12 +24,6 @@ def numbers_at(
             at = f"row.{name} + i" if param.shape == "row_vector" else \
                 f"row.{name} + ({column}) * row.{name}_step + i"
             yield f"const {row.real} {name}_i = {load(param.dtype, at, row)};"
-
-
-def numbered(expr: Expr, vectors: dict[str, Param]) -> Expr:
-    """The expression over number `i` of every vector."""
-    return substitute(expr, {n: Var(f"{n}_i", v.kind, v.varying)
-                             for n, v in variables(expr).items() if n in vectors})
 
 
 def inner_lines(step: InnerStep, kernel: Kernel, row: CpuDialect) -> list[Line]:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from fusegen.backend.cuda.emit.merge import merge_source
 from fusegen.backend.cuda.emit.source import cuda_source as row_source
 from fusegen.backend.cuda.emit.strips import strip_source
+from fusegen.backend.cuda.emit.tiles.source import tile_source
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.tiles import TileSchedule
 from fusegen.backend.emit.source import Source
 from fusegen.backend.emit.widths import check_widths
 from fusegen.ir.kernel import Program
 
 
-def cuda_source(program: Program, schedule: CudaSchedule) -> Source:
+def cuda_source(program: Program, schedule: CudaSchedule | TileSchedule) -> Source:
     """The program as CUDA C++; the same program and schedule give the same bytes."""
+    if isinstance(schedule, TileSchedule):
+        return tile_source(program, schedule)
     check_widths(program, "CUDA kernels")
     if program.role == "merge":
         return merge_source(program, schedule)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, PAIR_TYPES, CudaDialect
@@ -112,22 +112,28 @@ class ElementPrinter:
             declared |= {d.declares for d in divisors}
         return found
 
-    def lift_lines(self, moving: Iterable[Moving]) -> list[Line]:
+    def lift_lines(
+        self, moving: Sequence[Moving], put: Sequence[tuple[str, Expr]] = ()
+    ) -> list[Line]:
+        """Items added to sums, and values that are put in places."""
         monoid = self.sweep.monoid
-        used = {n for m in moving for n in variables(m.lift)}
+        lifts = [*(m.lift for m in moving), *(value for _, value in put)]
+        used = {n for lift in lifts for n in variables(lift)}
         relatives = [r for r in monoid.relatives if r.name in used]
-        lines = self.item_lines([r.atom for r in relatives] + [m.lift for m in moving])
+        lines = self.item_lines([*(r.atom for r in relatives), *lifts])
         for r in relatives:
             u = monoid.relative(r, lambda n: Var(monoid.pivot(n).anchor))
             text = f"const {self.dialect.real} {r.name} = {self.dialect.text(u)};"
             lines.append(self.dialect.line(text, u, declares=r.name))
-        self.dialect.below_zero = frozenset(r.name for r in relatives if self._below_zero(r))
+        self.dialect.below_zero = frozenset(r.name for r in relatives if self.below_zero(r))
         lines += [self.dialect.line(f"state.{m.name} += {self.dialect.text(m.lift)};", m.lift)
                   for m in moving]
+        lines += [self.dialect.line(f"{place} = {self.dialect.text(value)};", value)
+                  for place, value in put]
         self.dialect.below_zero = frozenset()
         return lines
 
-    def _below_zero(self, relative: Relative) -> bool:
+    def below_zero(self, relative: Relative) -> bool:
         """Is it the distance from a maximum of the same values?"""
         monoid = self.sweep.monoid
         pivot = monoid.pivot(relative.pivot)

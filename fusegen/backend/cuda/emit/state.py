@@ -197,7 +197,7 @@ def _combine(
     return Combined(tuple(choices), members) if values else None
 
 
-def _pivot(pivot: Pivot, monoid: Monoid, dialect: CudaDialect) -> PivotView:
+def pivot_view(pivot: Pivot, monoid: Monoid, dialect: CudaDialect) -> PivotView:
     # Sums may be kept about any value: one near the pivot, the same for equal states, will do.
     dialect.roughly = True
     value = dialect.text(rename(pivot.value, {n: f"s.{n}" for n in variables(pivot.value)}))
@@ -217,7 +217,7 @@ def _levels(monoid: Monoid, dialect: CudaDialect) -> list[LevelView]:
     known: list[PivotView] = []
     given = {n: held(n) for n in monoid.held}
     for number, level in enumerate(monoid.levels):
-        own = [_pivot(p, monoid, dialect) for p in level.pivots]
+        own = [pivot_view(p, monoid, dialect) for p in level.pivots]
         known += own
         needed = {n for m in level.moving for _, factor in m.transport for n in variables(factor)}
         found.append(LevelView(

@@ -122,7 +122,7 @@ class CudaExecutable:
         found = []
         for launch, function, grid in zip(self.launches, self._functions, grids, strict=True):
             names = pointers_of(launch)
-            numbers = numbers_of(launch, extent)
+            numbers = numbers_of(launch, extent, grid.grid)
             found.append((Launcher(self.driver, launch.symbol, function, grid, len(names), numbers),
                           names))
         room = room_of(self.program, self.launches, grids, extent)

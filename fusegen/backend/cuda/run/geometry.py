@@ -36,21 +36,32 @@ class Extent:
     n_rows: int
     n_cols: int
     inner: int | None  # rows side by side; None: the columns of a row are neighbours
-    strides: tuple[tuple[str, tuple[int, ...]], ...]  # of element arrays, in elements
+    strides: tuple[tuple[str, tuple[int, ...]], ...]  # of arrays of elements or vectors
     first_column: int = 0  # its number in the whole row, of a piece
+    batches: tuple[tuple[str, int], ...] = ()  # neighbouring rows that share columns' vectors
+
+    @property
+    def batch_rows(self) -> int:
+        """Neighbouring rows that share all vectors of columns."""
+        return min((n for _, n in self.batches), default=self.n_rows)
 
 
 def extent_of(
     program: Program, arrays: Mapping[str, Any], n_rows: int, n_cols: int, first_column: int = 0
 ) -> Extent:
-    """The extent of arrays (n_rows, n_cols), or (outer, n_cols, inner), and of a workspace."""
+    """The extent of arrays (n_rows, n_cols), or (outer, n_cols, inner), of vectors, and of a
+    workspace."""
     elements = {n: a for n, a in arrays.items() if a.ndim > 1}
-    inner = next((int(a.shape[2]) for a in elements.values() if a.ndim == 3), None)
+    vectors = {p.name for p in program.inputs if p.shape == "column_vector"}
+    inner = next((int(a.shape[2]) for n, a in elements.items()
+                  if a.ndim == 3 and n not in vectors), None)
     strides = {n: tuple(s // a.itemsize for s in a.strides[:-1]) for n, a in elements.items()}
     shape = element_shape(n_rows, n_cols, inner)
     between = tuple(math.prod(shape[i:]) for i in range(1, len(shape)))
     strides |= {p.name: between for p in program.workspace if p.shape == "element"}
-    return Extent(n_rows, n_cols, inner, tuple(strides.items()), first_column)
+    strides |= {p.name: (p.k,) for p in program.workspace if p.shape == "row_vector"}
+    batches = tuple((n, n_rows // arrays[n].shape[0]) for n in elements if n in vectors)
+    return Extent(n_rows, n_cols, inner, tuple(strides.items()), first_column, batches)
 
 
 def geometry_of(
@@ -58,6 +69,9 @@ def geometry_of(
 ) -> Geometry:
     """Blocks for so many rows; where teams take several, as many as the device holds. Raises
     BackendError for more rows than a grid has blocks for."""
+    if launch.tile:
+        grid = tile_grid(launch, extent, device.multiprocessors)
+        return Geometry(grid=grid, threads=launch.threads, shared_bytes=launch.shared_bytes)
     blocks = launch.teams(extent.n_rows, extent.inner or 1)
     if launch.steady or launch.together:
         blocks = min(blocks, _at_once(launch, driver, function, device))
@@ -76,6 +90,31 @@ def geometry_of(
         raise InternalError(f"{launch.symbol}: {grid} blocks in clusters of {launch.cluster}")
     return Geometry(grid=grid, threads=launch.threads, shared_bytes=launch.shared_bytes,
                     cluster=launch.cluster, together=launch.together)
+
+
+_WAVES = 4  # blocks of a multiprocessor, where few rows are split for it to have some
+_LEAST_TILES = 4  # that a block goes over, at least
+
+
+def tile_grid(launch: Launch, extent: Extent, multiprocessors: int) -> int:
+    """Blocks of rows over vectors: those that share rows are neighbours. Raises BackendError."""
+    assert launch.tile
+    shared = _tiles(launch, extent)
+    splits = 1
+    if launch.splits:
+        wanted = _WAVES * multiprocessors // max(1, shared)
+        most = -(-extent.n_cols // (launch.tile.columns * _LEAST_TILES))
+        splits = max(1, min(wanted, most))
+    if shared * splits > MOST_BLOCKS:
+        raise BackendError(f"{launch.symbol}: {extent.n_rows} rows take more blocks than the "
+                           f"{MOST_BLOCKS} of a grid. Call it with some of them at a time.")
+    return shared * splits
+
+
+def _tiles(launch: Launch, extent: Extent) -> int:
+    """Blocks without splits: a tile of rows is of one batch."""
+    rows = extent.batch_rows
+    return extent.n_rows // rows * -(-rows // launch.rows_per_block) * launch.grid_rows
 
 
 def _at_once(launch: Launch, driver: Driver, function: int, device: Device) -> int:
@@ -106,11 +145,12 @@ def room_of(
     whole = math.prod(element_shape(extent.n_rows, extent.n_cols, extent.inner))
     sizes = {}
     for p in program.workspace:
-        sizes[p.name] = {"element": whole, "row": extent.n_rows}[p.shape] * p.dtype.itemsize
+        count = {"element": whole, "row": extent.n_rows, "row_vector": extent.n_rows * p.k}
+        sizes[p.name] = count[p.shape] * p.dtype.itemsize
     for launch, shape in zip(launches, grids, strict=True):
         for scratch in launch.scratch:
             if scratch.kind != "tickets":  # launches that name the same array take turns in it
-                size = scratch_bytes(launch, scratch, shape.grid, extent.n_rows)
+                size = scratch_bytes(launch, scratch, shape.grid, extent)
                 sizes[scratch.name] = max(size, sizes.get(scratch.name, 0))
     offsets, end = {}, 0
     for name, size in sizes.items():
@@ -136,25 +176,35 @@ def counters_of(
     """Every launch's tickets."""
     return tuple(
         Counters(_scratch_name(launch, scratch),
-                 scratch_bytes(launch, scratch, shape.grid, extent.n_rows),
+                 scratch_bytes(launch, scratch, shape.grid, extent),
                  extent.n_rows, extent.inner, shape.grid)
         for launch, shape in zip(launches, grids, strict=True)
         for scratch in launch.scratch if scratch.kind == "tickets"
     )
 
 
-def scratch_bytes(launch: Launch, scratch: Scratch, grid: int, n_rows: int) -> int:
+def scratch_bytes(launch: Launch, scratch: Scratch, grid: int, extent: Extent) -> int:
     """Bytes of one of a launch's scratch arrays."""
-    owners = {"row": n_rows, "team": grid * launch.rows_per_block, "block": grid}[scratch.per]
+    splits = _splits(launch, extent, grid)
+    owners = {"row": extent.n_rows, "team": grid * launch.rows_per_block, "block": grid,
+              "split": extent.n_rows * splits if splits > 1 else 0}[scratch.per]
     return owners * scratch.count * scratch.entry_bytes
 
 
-def numbers_of(launch: Launch, extent: Extent) -> tuple[int, ...]:
+def _splits(launch: Launch, extent: Extent, grid: int) -> int:
+    """Blocks that share the columns of a row over vectors."""
+    return grid // max(1, _tiles(launch, extent)) if launch.tile else 1
+
+
+def numbers_of(launch: Launch, extent: Extent, grid: int) -> tuple[int, ...]:
     """A kernel's 64-bit arguments after its pointers; strides in elements."""
     known = {"n_rows": extent.n_rows, "n_cols": extent.n_cols, "n_inner": extent.inner or 1,
-             "blocks_of_a_row": launch.grid_rows, "first_column": extent.first_column}
+             "blocks_of_a_row": launch.grid_rows, "first_column": extent.first_column,
+             "batch_rows": extent.batch_rows, "splits": _splits(launch, extent, grid)}
+    known |= {f"{name}_rows": rows for name, rows in extent.batches}
     for name, strides in extent.strides:
-        axes = ("outer_stride", "stride")[-len(strides) :]
+        outer = "batch_stride" if launch.tile else "outer_stride"
+        axes = (outer, "stride")[-len(strides) :]
         known |= {f"{name}_{axis}": s for axis, s in zip(axes, strides, strict=True)}
     return tuple(known[n] for n in launch.scalars)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Sizes
+from fusegen.backend.cuda.schedule.tiles import TileSchedule, held_numbers, parts_of
+from fusegen.backend.cuda.schedule.tiles import shared_bytes as shared_tables
 from fusegen.backend.cuda.schedule.topk import in_device_memory, key_plan, list_plan
+from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Param, Program, Sweep, names_in
 
 MOST_BLOCKS = 2**31 - 1  # of a grid
@@ -23,9 +27,10 @@ class Scratch:
     """
 
     name: str
-    kind: Literal["states", "entries", "slots", "tickets"]
-    per: Literal["row", "team", "block"]  # a team: the blocks, or part of one, that share a row
-    count: int  # states, entries, slots or tickets
+    kind: Literal["states", "entries", "slots", "tickets", "sums"]
+    per: Literal["row", "team", "block", "split"]  # a team: the blocks, or part of one, that share
+    # a row; a split: a row of each of the blocks that share it, where there are several
+    count: int  # states, entries, slots, tickets, or numbers of a sum of vectors
     entry_bytes: int
 
 
@@ -46,6 +51,7 @@ class Launch:
     steady: bool = False  # does a team go from row to row?
     shares: bool = False  # do blocks all over the grid share rows?
     strip_rows: int = 0  # neighbouring rows of a team, where rows lie side by side
+    tile: TileSchedule | None = None  # how rows over vectors are dealt to blocks
 
     @property
     def symbol(self) -> str:
@@ -60,6 +66,8 @@ class Launch:
     @property
     def scalars(self) -> tuple[str, ...]:
         """The 64-bit arguments after the pointers, by name."""
+        if self.tile:
+            return (*_tile_strides(self.params), "n_rows", "n_cols", "batch_rows", "splits")
         elements = [p.name for p in self.params if p.shape == "element"]
         if self.strip_rows:
             strides = [f"{n}_{axis}" for n in elements for axis in ("outer_stride", "stride")]
@@ -100,8 +108,10 @@ def element_shape(n_rows: int, n_cols: int, n_inner: int | None) -> tuple[int, .
     return (n_rows // n_inner, n_cols, padded_stride(n_inner))
 
 
-def launches(program: Program, schedule: CudaSchedule) -> tuple[Launch, ...]:
+def launches(program: Program, schedule: CudaSchedule | TileSchedule) -> tuple[Launch, ...]:
     """Every launch of the program, in order."""
+    if isinstance(schedule, TileSchedule):
+        return tuple(_tile_launch(k, schedule) for k in program.kernels)
     if program.role == "merge":
         return tuple(_merge_launch(k, schedule) for k in program.kernels)
     return tuple(_launch(k, schedule) for k in program.kernels)
@@ -159,6 +169,38 @@ def _strip_launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
         cluster=schedule.blocks if schedule.clustered else 1,
         together=together, shares=meets, strip_rows=schedule.strip_rows,
     )
+
+
+def _tile_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
+    """Rows over vectors: blocks that share rows leave their states, and the last one merges."""
+    parts = parts_of(kernel)
+    scratch: tuple[Scratch, ...] = ()
+    if takes_splits(kernel):
+        (sweep,) = kernel.sweeps
+        if sweep.monoid.numbers.has_scalars:
+            scratch += (Scratch("partial_states", "states", "split", parts, state_bytes(sweep)),)
+        scratch += tuple(
+            Scratch(f"{s.name}_partial", "sums", "split", parts * held_numbers(s.length),
+                    kernel.compute.itemsize) for s in vector_sums(kernel, sweep))
+        scratch += (Scratch("tickets", "tickets", "block", 1, 8),)
+    return Launch(kernel=kernel, splits=bool(scratch), params=kernel.params, scratch=scratch,
+                  threads=schedule.threads, rows_per_block=schedule.rows, grid_rows=parts,
+                  shared_bytes=shared_tables(kernel, schedule), shares=bool(scratch),
+                  tile=schedule)
+
+
+def takes_splits(kernel: Kernel) -> bool:
+    """May blocks share its rows? Not where a later sweep waits for what all of them found."""
+    return len(kernel.sweeps) == 1 and not kernel.sweeps[0].monoid.is_empty
+
+
+def _tile_strides(params: tuple[Param, ...]) -> Iterator[str]:
+    for p in params:
+        match p.shape:
+            case "element" | "row_vector":
+                yield f"{p.name}_stride"
+            case "column_vector":
+                yield from (f"{p.name}_batch_stride", f"{p.name}_stride", f"{p.name}_rows")
 
 
 def kept_params(kernel: Kernel, schedule: CudaSchedule) -> tuple[Param, ...]:

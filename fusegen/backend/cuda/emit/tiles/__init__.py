@@ -1,0 +1,1 @@
+"""Programs over vectors as CUDA C++: tiles of rows × columns."""

@@ -1,0 +1,228 @@
+"""What a tile's scores become: members of a row's state, weights of vectors, stored elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from fusegen.backend.cuda.emit.elements import ElementPrinter
+from fusegen.backend.cuda.emit.rows import load_line, pointer_of
+from fusegen.backend.cuda.emit.sources import SourceView
+from fusegen.backend.cuda.emit.state import identity_of, pivot_view, state_view
+from fusegen.backend.cuda.emit.tiles.scope import Scope
+from fusegen.backend.cuda.emit.tiles.views import FoldView, LevelView, SumView
+from fusegen.backend.cuda.schedule.tiles import held_numbers
+from fusegen.backend.emit.folds import taken_in
+from fusegen.backend.emit.lines import Line
+from fusegen.backend.emit.possible import possible
+from fusegen.backend.emit.vector_sums import VectorSum, vector_sums
+from fusegen.ir.errors import BackendError
+from fusegen.ir.expr import Call, Expr, Lit, Var, variables
+from fusegen.ir.kernel import N_COLS, ElementStore, FromVectors, Kernel, Source, Sweep
+from fusegen.ir.monoid import Moving
+
+AT = "4 * (i / 2) + 2 * kSlot + i % 2"
+"""Of item i of a row, in what a lane has of a tile."""
+
+
+class FoldPrinter:
+    """Prints how one sweep goes over tiles."""
+
+    def __init__(self, kernel: Kernel, sweep: Sweep, scope: Scope, state: str) -> None:
+        self.kernel, self.sweep, self.scope = kernel, sweep, scope
+        self.dialect, self.monoid = scope.dialect, sweep.monoid
+        self.sums = vector_sums(kernel, sweep)
+        numbers = replace(sweep, monoid=sweep.monoid.numbers)
+        self.state = state_view(numbers, state, self.dialect, "column_t") \
+            if numbers.monoid.has_scalars else None
+        sources = {s.name: self._source(s) for s in sweep.loads}
+        self.elements = ElementPrinter(kernel, numbers, sources, self.dialect, self.state,
+                                       paired=False)
+
+    def view(self, sum_lines: dict[str, tuple[Line, ...]]) -> FoldView:
+        """sum_lines: of sums of vectors that are folded one by one."""
+        lines = [*self.elements.fold_lines(()), *self._put(self._early(), [])]
+        levels = tuple(self._levels())
+        live = tuple(self._live())
+        printed = [*lines, *live, *(ln for v in levels for ln in (*v.divisors, *v.lines))]
+        given = Line("", frozenset(self.monoid.held))
+        moves, factors = self._factors()
+        masked = self.sweep.only is not None
+        stores_opened, stores = self._stores()
+        return FoldView(
+            number=self.sweep.number, real=self.dialect.real, state=self.state,
+            scores=tuple(s.name for s in self.sweep.loads if isinstance(s, FromVectors)),
+            sums=tuple(self._sum(s, sum_lines) for s in self.sums),
+            opened=tuple(self.scope.declared([*printed, given])), live=live,
+            lines=tuple(lines), early=tuple(w.name for s in self._early() for w in s.weights),
+            shared=tuple(self._shared()), moves=moves, factors=factors,
+            levels=levels, stores_opened=stores_opened, stores=stores, span=tuple(self._span()),
+            masked=masked, possible=tuple(self._possible()),
+        )
+
+    # ---- items ----
+
+    def _source(self, source: Source) -> SourceView:
+        if isinstance(source, FromVectors):
+            place = f"{source.name}_scores[{AT}]"
+            item = Line(f"const {self.dialect.real} {source.name} = {place};",
+                        frozenset(), source.name, source.note)
+        else:
+            param = self.kernel.param(source.param)
+            item = load_line(param, f"{pointer_of(param)}[column]", self.dialect,
+                             pointer_of(param))
+        return SourceView(source.name, item, item)
+
+    def _live(self) -> Iterator[Line]:
+        only = self.sweep.only
+        test = "column >= mine.first && column < mine.end"
+        if only is not None:
+            text = f"{test} && {self.dialect.text(only)}"
+            yield self.dialect.line(f"const bool live = {text};", only)
+        else:
+            yield Line(f"const bool live = {test};")
+
+    def _early(self) -> list[VectorSum]:
+        """Sums that need no pivot."""
+        late = {m.name for m in self.monoid.moving if m.pivots}
+        return [s for s in self.sums if s.name not in late]
+
+    def _put(self, sums: Sequence[VectorSum], moving: Sequence[Moving]) -> list[Line]:
+        put = [(f"{w.name}[{AT}]", w.value) for s in sums for w in s.weights]
+        return self.elements.lift_lines(moving, put) if put or moving else []
+
+    def _levels(self) -> Iterator[LevelView]:
+        views = self.state.levels if self.state else ()
+        declared: set[str] = set()
+        for level, view in zip(self.monoid.levels, views, strict=True):
+            names = {m.name for m in level.moving}
+            sums = [s for s in self.sums if s.name in names]
+            moving = [m for m in level.moving if m.width == 1]
+            lines, divisors = self.dialect.divided(partial(self._put, sums, moving))
+            yield LevelView(
+                tag=f"{view.tag}{{}}" if view.tag else "", about=view.about, lines=tuple(lines),
+                divisors=tuple(d for d in divisors if d.declares not in declared),
+                anchors=tuple((p.anchor, f"{p.anchor}_of(state)") for p in level.pivots),
+                weights=tuple(w.name for s in sums for w in s.weights))
+            declared |= {d.declares for d in divisors}
+
+    def _stores(self) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
+        """Declarations, and statements of an item."""
+        stores = self.sweep.element_stores
+        lines, divisors = self.dialect.divided(partial(self._store_lines, stores))
+        opened = [*self.scope.declared([*divisors, *lines]), *divisors]
+        return (tuple(opened), tuple(lines)) if stores else ((), ())
+
+    def _store_lines(self, stores: Sequence[ElementStore]) -> list[Line]:
+        lines = self.elements.item_lines([s.value for s in stores])
+        for s in stores:
+            param = self.kernel.param(s.param)
+            value = self.dialect.store(self.dialect.text(s.value), s.value.kind, param.dtype)
+            pointer = pointer_of(param)
+            lines.append(Line(f"{pointer}[column] = {value};",
+                              self.dialect.uses(s.value) | {pointer}, note=s.note))
+        return lines
+
+    # ---- pivots of sums of vectors ----
+
+    def _sum(self, one: VectorSum, lines: dict[str, tuple[Line, ...]]) -> SumView:
+        moving = {m.name: m for m in self.monoid.moving if m.pivots}
+        first = "0" if one.fold is None else identity_of(one.fold, self.dialect)
+        moves = one.name in moving
+        return SumView(
+            name=one.name, length=one.length, weights=tuple(w.name for w in one.weights),
+            array=one.array, first=first, lines=lines.get(one.name, ()), moves=moves,
+            zero_wins=moves and not self._only_shrinks(moving[one.name]),
+            held=held_numbers(one.length), before=self._before(lines.get(one.name, ())),
+            joined=self._joined(one, moves))
+
+    def _before(self, lines: tuple[Line, ...]) -> tuple[Line, ...]:
+        if not lines:
+            return ()
+        live = [*self._live()]
+        return (*self.scope.declared([*live, *lines]), *live)
+
+    def _joined(self, one: VectorSum, moves: bool) -> str:
+        if one.fold is not None and not moves:
+            return taken_in(one.fold, "sum", "number", self.dialect.use)
+        factor = f"{one.name}_factor"
+        if not self._only_shrinks_name(one.name):
+            return f"sum += {self.dialect.use('zero_wins')}(number, {factor});"
+        return f"sum += number * {factor};"
+
+    def _only_shrinks_name(self, name: str) -> bool:
+        return any(m.name == name and self._only_shrinks(m) for m in self.monoid.moving)
+
+    def _only_shrinks(self, moving: Moving) -> bool:
+        """Is its factor a power of e below 1, but from no elements?"""
+        pivots = {n: self.monoid.pivot(n) for n in moving.pivots}
+        relatives = [r for r in self.monoid.relatives if r.pivot in pivots]
+        exps = [Call("exp", (Var(p.move),)) for p in pivots.values()]
+        return [f for _, f in moving.transport] == exps and bool(relatives) and all(
+            self.elements.below_zero(r) for r in relatives)
+
+    def _factors(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+        factors: list[tuple[str, Expr]] = []
+        for m in self.monoid.moving:
+            if m.width == 1 or not m.pivots:
+                continue
+            if [n for n, _ in m.transport] != [m.name]:
+                raise BackendError(
+                    f"{self.kernel.name}: {m.name}, a vector, moves with others when pivots do; "
+                    "GPUs do not keep such sums yet: give arrays on the CPU")
+            factors.append((m.name, m.transport[0][1]))
+        used = {n for _, f in factors for n in variables(f)}
+        moves = tuple((p.move, pivot_view(p, self.monoid, self.dialect).moved)
+                      for p in self.monoid.pivots if p.move in used)
+        shrinks = {m.name for m in self.monoid.moving if m.width > 1 and self._only_shrinks(m)}
+        found = []
+        for name, factor in factors:
+            value = self.dialect.text(factor) if factor != Lit(1.0) else "1"
+            found.append((name, f"shrinking({value})" if name in shrinks else value))
+        return moves, tuple(found)
+
+    def _shared(self) -> Iterator[str]:
+        """Lanes have the same pivots where they add up vectors together."""
+        pivots = {n for m in self.monoid.moving if m.width > 1 for n in m.pivots}
+        folds = {f.name: f.fold for f in self.monoid.folded}
+        used = dict.fromkeys(n for p in self.monoid.pivots if p.name in pivots
+                             for n in variables(p.value))
+        for name in used:
+            if folds.get(name) not in ("max", "min"):
+                raise BackendError(
+                    f"{self.kernel.name}: vectors are summed up about {name}, which is no maximum; "
+                    "GPUs do not do that yet: give arrays on the CPU")
+            joined = self.dialect.use("greater_of" if folds[name] == "max" else "lesser_of")
+            for lane_mask in (1, 2):
+                other = f"__shfl_xor_sync(0xffffffffu, next.{name}, {lane_mask})"
+                yield f"next.{name} = {joined}(next.{name}, {other});"
+
+    # ---- columns that contribute ----
+
+    def _span(self) -> list[Line]:
+        lines = []
+        first, end = self.sweep.span
+        for name, start, expr, pick in (("first", "0", first, "max"),
+                                        ("end", N_COLS.name, end, "min")):
+            if expr is None:
+                text = Line(f"mine.{name} = {start};", frozenset([N_COLS.name]))
+            else:
+                value = f"static_cast<long long>({self.dialect.text(expr)})"
+                start = f"static_cast<long long>({start})"
+                clamped = f"{pick}({start}, {value})"
+                if name == "end":
+                    clamped = f"max(0LL, {clamped})"
+                else:
+                    clamped = f"min(static_cast<long long>(n_cols), {clamped})"
+                text = self.dialect.line(f"mine.{name} = static_cast<column_t>({clamped});", expr,
+                                         N_COLS)
+            lines.append(text)
+        return self.scope.opened(lines)
+
+    def _possible(self) -> list[Line]:
+        only = self.sweep.only
+        if only is None:
+            return []
+        text = possible(only, "begin", "(end - 1)", self.dialect.text)
+        return self.scope.opened([self.dialect.line(f"return {text};", only)])

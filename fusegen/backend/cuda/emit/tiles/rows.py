@@ -1,0 +1,126 @@
+"""What is known of a row before the sweeps, and what follows from a sweep's state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from fusegen.backend.cuda.emit.rows import array_name, load_line, place_in_row, step_lines
+from fusegen.backend.cuda.emit.tiles.scope import Scope
+from fusegen.backend.cuda.emit.tiles.vectors import inner_lines, number_line, taken
+from fusegen.backend.cuda.schedule.tiles import held_numbers
+from fusegen.backend.emit.folds import taken_in
+from fusegen.backend.emit.lines import Line
+from fusegen.backend.emit.vector_sums import VectorSum, numbered, vectors_of
+from fusegen.ir.expr import Expr, Var, substitute, variables
+from fusegen.ir.kernel import ROW, InnerStep, Kernel, RowStore, Step, Sweep
+
+
+@dataclass(frozen=True)
+class FinishView:
+    """What follows from a row's state, once it is known."""
+
+    steps: tuple[Line, ...]
+    numbers: tuple[Line, ...]  # results that are numbers
+    vectors: tuple[VectorStoreView, ...]
+    kept: tuple[str, ...]  # row values that a later sweep uses
+
+
+@dataclass(frozen=True)
+class VectorStoreView:
+    """A result that is a vector, number `i` by number."""
+
+    held: int  # numbers of a block
+    length: int
+    before: tuple[Line, ...]
+    lines: tuple[Line, ...]
+
+
+class RowPrinter:
+    """Prints row scope for one kernel."""
+
+    def __init__(self, kernel: Kernel, scope: Scope) -> None:
+        self.kernel, self.scope, self.dialect = kernel, scope, scope.dialect
+
+    def prelude(self) -> list[Line]:
+        """Statements of `row_of`: everything that is known of a row before its first sweep."""
+        lines = [load_line(p, place_in_row(p), self.dialect, array_name(p), ROW.name)
+                 for p in self.kernel.params if p.shape == "row" and not p.output]
+        lines += self._steps(self.kernel.prelude)
+        names = [ln.declares for ln in lines]
+        keeps = [Line(f"mine.{n} = {n};", frozenset([n])) for n in self.scope.kept if n in names]
+        return self.scope.opened([*lines, *keeps])
+
+    def finish(self, sweep: Sweep, sums: Iterable[VectorSum]) -> FinishView:
+        self.dialect.state = "state"
+        steps = self._steps(sweep.steps)
+        numbers = [s for s in sweep.row_stores if self._is_number(s)]
+        vectors = [s for s in sweep.row_stores if not self._is_number(s)]
+        stored = [self._number_store(s) for s in numbers]
+        wide = [self._vector_store(s, {v.name for v in sums}) for s in vectors]
+        body = [*steps, *stored, *(ln for v in wide for ln in (*v.before, *v.lines))]
+        names = [s.name for s in sweep.steps]
+        kept = tuple(n for n in self.scope.kept if n in names)
+        return FinishView((*self.scope.declared(body), *steps), tuple(stored), tuple(wide), kept)
+
+    def _is_number(self, store: RowStore) -> bool:
+        return self.kernel.param(store.param).shape == "row"
+
+    def _steps(self, steps: Iterable[Step]) -> list[Line]:
+        lines: list[Line] = []
+        for step in steps:
+            lines += inner_lines(step, self.kernel, self.dialect) if isinstance(step, InnerStep) \
+                else step_lines([step], self.kernel, self.dialect)
+        return lines
+
+    def _number_store(self, store: RowStore) -> Line:
+        param = self.kernel.param(store.param)
+        value = self.dialect.store(self.dialect.text(store.value), store.value.kind, param.dtype)
+        used = self.dialect.uses(store.value) | {array_name(param), ROW.name}
+        return Line(f"{place_in_row(param)} = {value};", used, note=store.note)
+
+    def _vector_store(self, store: RowStore, sums: set[str]) -> VectorStoreView:
+        param, vectors = self.kernel.param(store.param), vectors_of(self.kernel)
+        several = {n: p for n, p in vectors.items() if p.k > 1}
+        places: dict[str, Expr] = {f"state.{n}": Var(f"{n}_i") for n in sums}
+        places |= {t.name: Var(f"{t.name}_i", t.value.kind) for t in store.takes}
+        value = numbered(substitute(store.value, places), several)
+        before, lines = [], []
+        for n in sums:
+            if f"state.{n}" in variables(store.value):
+                place = f"{n}_sum[4 * (j / 2) + 2 * kSlot + j % 2]"
+                lines.append(Line(f"const {self.dialect.real} {n}_i = {place};"))
+        lines += [number_line(several[n], "0", self.dialect)
+                  for n in variables(store.value) if n in several]
+        for first, each in taken(store.takes, self.kernel, self.dialect):
+            before += first
+            lines += each
+        shown = self.dialect.store(self.dialect.text(value), value.kind, param.dtype)
+        array, stride = array_name(param), f"{param.name}_stride"
+        used = self.dialect.uses(value) | {array, stride, ROW.name}
+        lines.append(Line(f"{array}[row * {stride} + i] = {shown};", used, note=store.note))
+        return VectorStoreView(held_numbers(param.k), param.k, tuple(before), tuple(lines))
+
+    # ---- sums of vectors that are no products ----
+
+    def sum_lines(self, one: VectorSum, pitches: Mapping[str, int]) -> tuple[Line, ...]:
+        """What adds number `i` of column `c` of a tile to a sum that is folded one by one."""
+        vectors = vectors_of(self.kernel)
+        weights = {w.name: Var(f"{w.name}_c", w.value.kind) for w in one.weights}
+        lines: list[Line] = []
+        for name in variables(one.value):
+            if name not in vectors:
+                continue
+            if vectors[name].shape == "row_vector":
+                lines.append(number_line(vectors[name], "0", self.dialect))
+            else:
+                place = f"{name}_summed[c * {pitches[name]} + at]"
+                lines.append(Line(f"const {self.dialect.real} {name}_i = {place};", frozenset(),
+                                  f"{name}_i"))
+        value = substitute(numbered(one.value, vectors), weights)
+        place = f"{one.name}_sum[r / 2][4 * (j / 2) + 2 * (r % 2) + j % 2]"
+        text = self.dialect.text(value)
+        added = f"{place} += {text};" if one.fold is None else taken_in(
+            one.fold, place, text, self.dialect.use)
+        lines.append(self.dialect.line(added, value))
+        return tuple(lines)

@@ -1,0 +1,109 @@
+"""Names that functions of a kernel over vectors use: what it was given, and what is known of a row.
+
+A kernel's parameters are members of `given`; a row's values, as soon as they are known, of `mine`.
+A function begins with declarations of those that its lines use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
+from fusegen.backend.cuda.emit.rows import array_name, pointer_of, pointer_type
+from fusegen.backend.cuda.schedule.launch import Launch
+from fusegen.backend.emit.lines import Line, uses_of
+from fusegen.ir.kernel import N_COLS, ROW, Let, Step, names_in
+
+
+@dataclass(frozen=True)
+class Member:
+    """Of `given`: a parameter of the kernel."""
+
+    type: str
+    name: str
+
+
+@dataclass
+class Scope:
+    """The names of one kernel."""
+
+    launch: Launch
+    dialect: CudaDialect
+    states: dict[str, str]  # name of a partial-state array → its C++ type
+    types: dict[str, str] = field(init=False)  # of row values
+    kept: dict[str, str] = field(init=False)  # those that one function leaves for another
+    members: tuple[Member, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        kernel = self.launch.kernel
+        rows = [p for p in self.launch.params if p.shape == "row" and not p.output]
+        self.types = {p.name: self.dialect.type_of(p.dtype.kind) for p in rows}
+        for step in (*kernel.prelude, *(s for w in kernel.sweeps for s in w.steps)):
+            self.types[step.name] = self._type_of(step)
+        self.kept = self._kept()
+        self.members = tuple(self._members())
+
+    def _type_of(self, step: Step) -> str:
+        value = step.expr if isinstance(step, Let) else step.value
+        return self.dialect.type_of(value.kind)
+
+    def _kept(self) -> dict[str, str]:
+        """Row values that another place uses than the one that computes them: before the sweeps,
+        or behind one."""
+        kernel = self.launch.kernel
+        rows = [p.name for p in self.launch.params if p.shape == "row" and not p.output]
+        places = [[*rows, *(s.name for s in kernel.prelude)],
+                  *([s.name for s in w.steps] for w in kernel.sweeps)]
+        return {n: self.types[n] for i, names in enumerate(places) for n in names
+                if n in names_in(kernel.sweeps[i:])}
+
+    def _members(self) -> Iterable[Member]:
+        for p in self.launch.params:
+            kind = C_TYPES[p.dtype.name] if p.shape == "scalar" else pointer_type(p)
+            yield Member(kind, array_name(p))
+        for s in self.launch.scratch:
+            kind = {"tickets": "unsigned long long", "sums": self.dialect.real,
+                    "states": self.states.get(s.name, "")}[s.kind]
+            yield Member(f"{kind}*", s.name)
+        for name in self.launch.scalars:
+            yield Member("column_t" if name == N_COLS.name else "long long", name)
+
+    # ---- declarations ----
+
+    def opened(self, lines: Iterable[Line]) -> list[Line]:
+        """The lines behind declarations of what they use."""
+        lines = [*lines]
+        return [*self.declared(lines), *lines]
+
+    def declared(self, lines: Iterable[Line]) -> list[Line]:
+        """Declarations of what these lines use of `given` and `mine`."""
+        lines = [*lines]
+        uses = {*uses_of(lines)}
+        declared = {ln.declares for ln in lines}
+        pointers = self._row_pointers(uses)
+        uses |= uses_of(pointers)
+        found = [Line(f"const auto {m.name} = given.{m.name};", frozenset(["given"]), m.name)
+                 for m in self.members if m.name in uses]
+        found += [Line(f"const {kind} {name} = mine.{name};", frozenset(["mine"]), name)
+                  for name, kind in self.kept.items() if name in uses and name not in declared]
+        if ROW.name in uses and ROW.name not in declared:
+            found.append(Line("const long long row = mine.number;", frozenset(["mine"]), ROW.name))
+        return [*found, *pointers]
+
+    def _row_pointers(self, uses: Iterable[str]) -> list[Line]:
+        """A row's elements, and the vectors of its columns."""
+        found = []
+        for p in self.launch.params:
+            pointer = pointer_of(p) if p.shape == "element" else f"{p.name}_columns"
+            if pointer not in uses or p.shape not in ("element", "column_vector"):
+                continue
+            name, kind = array_name(p), pointer_type(p)
+            if p.shape == "element":
+                start, used = f"row * {p.name}_stride", [f"{p.name}_stride"]
+            else:
+                start = f"row / {p.name}_rows * {p.name}_batch_stride"
+                used = [f"{p.name}_rows", f"{p.name}_batch_stride", f"{p.name}_stride"]
+            found.append(Line(f"{kind} {pointer} = {name} + {start};",
+                              frozenset([name, ROW.name, *used]), pointer))
+        return found

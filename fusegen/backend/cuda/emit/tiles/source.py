@@ -1,0 +1,111 @@
+"""A program over vectors as one CUDA translation unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.backend.cuda.emit.dialect import CudaDialect
+from fusegen.backend.cuda.emit.headers import maths, toolkit_headers
+from fusegen.backend.cuda.emit.own import own_view
+from fusegen.backend.cuda.emit.rows import declared
+from fusegen.backend.cuda.emit.source import is_narrow, operators, state_names
+from fusegen.backend.cuda.emit.tiles.fold import AT, FoldPrinter
+from fusegen.backend.cuda.emit.tiles.rows import RowPrinter
+from fusegen.backend.cuda.emit.tiles.scope import Member, Scope
+from fusegen.backend.cuda.emit.tiles.sweep import SweepPrinter, SweptView
+from fusegen.backend.cuda.schedule.launch import Launch, launches
+from fusegen.backend.cuda.schedule.tiles import MOST_NUMBERS, PAD, TileSchedule, parts_of
+from fusegen.backend.emit.banner import Facts, banner_lines
+from fusegen.backend.emit.lines import Line
+from fusegen.backend.emit.render import render
+from fusegen.backend.emit.source import Source
+from fusegen.ir.kernel import N_COLS, Program
+
+
+@dataclass(frozen=True)
+class TileKernelView:
+    """One `__global__` function."""
+
+    symbol: str
+    params: tuple[str, ...]
+    arguments: tuple[str, ...]
+    members: tuple[Member, ...]
+    kept: tuple[tuple[str, str], ...]
+    prelude: tuple[Line, ...]
+    sweeps: tuple[SweptView, ...]
+    splits: bool
+
+    @property
+    def states(self) -> tuple[object, ...]:
+        """Sweeps that have one."""
+        return tuple(s.fold for s in self.sweeps if s.fold.state)
+
+
+def tile_source(program: Program, schedule: TileSchedule) -> Source:
+    """The program as CUDA C++; the same program and schedule give the same bytes."""
+    dialect = CudaDialect(program.kernels[0].compute, narrow=is_narrow(program))
+    names = state_names(program)
+    launched = launches(program, schedule)
+    kernels = [_kernel_view(n, schedule, dialect, names) for n in launched]
+    sweeps = [s for k in kernels for s in k.sweeps]
+    parts = max(parts_of(k) for k in program.kernels)
+    context = {
+        "real": dialect.real, "bits": dialect.bits, "used": dialect.used, "exchanges": True,
+        "merges": True, "strips": False, "kernels": kernels,
+        "column_type": "long long" if schedule.wide_columns else "int",
+        "threads": schedule.threads, "row_tiles": schedule.row_tiles, "rows": schedule.rows,
+        "columns": schedule.columns, "pad": PAD, "parts": parts, "most_numbers": MOST_NUMBERS,
+        "weighs": any(s.weights_at for s in sweeps), "left_out": dialect.number(-0.0),
+        "at": AT, "owns": [own_view(c, dialect) for c in operators(program)],
+    }
+    body = render("cuda/tiles/program.cu.j2", context)
+    state = any(s.fold.state for s in sweeps)
+    return Source(
+        body=body, banner=tuple(banner_lines(program, _facts(program, schedule, launched))),
+        system=toolkit_headers(program),
+        headers=(*maths(dialect.used), *(["fusegen/meet/lanes.cuh"] if state else []),
+                 *(["fusegen/tickets.cuh"] if any(k.splits for k in kernels) else []),
+                 "fusegen/tiles/cores.cuh"),
+    )
+
+
+def _kernel_view(
+    launch: Launch, schedule: TileSchedule, dialect: CudaDialect, names: dict[int, str]
+) -> TileKernelView:
+    kernel = launch.kernel
+    scope = Scope(launch, dialect, {"partial_states": names[kernel.sweeps[0].number]})
+    rows = RowPrinter(kernel, scope)
+    sweeps = tuple(
+        SweepPrinter(launch, i, scope, rows, FoldPrinter(kernel, sweep, scope, names[sweep.number]),
+                     schedule).view()
+        for i, sweep in enumerate(kernel.sweeps))
+    arguments = tuple(f"static_cast<column_t>({n})" if n == N_COLS.name else n
+                      for n in (m.name for m in scope.members))
+    return TileKernelView(
+        symbol=launch.symbol, params=tuple(_params(launch, scope)), arguments=arguments,
+        members=scope.members, kept=tuple(scope.kept.items()), prelude=tuple(rows.prelude()),
+        sweeps=sweeps, splits=launch.splits,
+    )
+
+
+def _params(launch: Launch, scope: Scope) -> list[str]:
+    """The C++ parameter list, in the order of run/geometry.py's arguments."""
+    pointers = [declared(p, " __restrict__ ") for p in launch.params]
+    scratch = [f"{m.type} __restrict__ {m.name}" for m in scope.members
+               if any(s.name == m.name for s in launch.scratch)]
+    return [*pointers, *scratch, *(f"long long {n}" for n in launch.scalars)]
+
+
+def _facts(
+    program: Program, schedule: TileSchedule, launched: tuple[Launch, ...]
+) -> Facts:
+    assumes = [f"batch_rows divides n_rows; {schedule.rows} rows of a batch are a tile"]
+    if not schedule.wide_columns:
+        assumes.append("n_cols ≤ 2^30")
+    return Facts(
+        target=schedule.target.name, schedule=schedule.shape, tree=schedule.algorithm,
+        launch=[f"{n.symbol}<<<batches · ⌈batch_rows / {n.rows_per_block}⌉ · splits"
+                f"{f' · {n.grid_rows}' if n.grid_rows > 1 else ''}, {n.threads}, "
+                f"{n.shared_bytes}>>>" for n in launched],
+        assumes=assumes,
+    )

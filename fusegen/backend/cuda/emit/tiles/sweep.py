@@ -1,0 +1,222 @@
+"""One sweep of a kernel over tiles: what it brings, what it calls with what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
+from fusegen.backend.cuda.emit.rows import array_name
+from fusegen.backend.cuda.emit.tiles.fold import FoldPrinter
+from fusegen.backend.cuda.emit.tiles.rows import FinishView, RowPrinter
+from fusegen.backend.cuda.emit.tiles.scope import Scope
+from fusegen.backend.cuda.emit.tiles.views import FoldView, SumView
+from fusegen.backend.cuda.schedule.launch import Launch
+from fusegen.backend.cuda.schedule.tiles import (
+    MOST_NUMBERS,
+    Table,
+    TileSchedule,
+    parts_of,
+    tables_of,
+    weights_at,
+)
+from fusegen.backend.emit.vector_sums import vectors_of
+from fusegen.ir.expr import Call, Var, substitute, variables
+from fusegen.ir.kernel import FromVectors
+
+
+@dataclass(frozen=True)
+class TableView:
+    """Vectors that come to shared memory."""
+
+    name: str
+    at: int
+    count: int
+    depth: int
+    pitch: int
+    start: str  # the first vector's numbers
+    stride: str
+    there: str  # how many vectors there are
+    numbers: str  # of each, from there on
+    read: str
+
+
+@dataclass(frozen=True)
+class SourceTiles:
+    """Elements that are made of vectors."""
+
+    name: str
+    note: str
+    length: int
+    depth: int
+    pitch: int
+    brought: tuple[TableView, ...]  # tile by tile
+    rows: tuple[str, ...]  # C++: this lane's first row's numbers
+    columns: tuple[str, ...]
+    has_rows: str
+    term: str
+
+
+@dataclass(frozen=True)
+class SweptView:
+    """What the kernel template prints of a sweep."""
+
+    number: int
+    fold: FoldView
+    finish: FinishView
+    visits: bool
+    folds: bool
+    tables: tuple[TableView, ...]
+    resident: tuple[TableView, ...]
+    summed: tuple[TableView, ...]
+    sources: tuple[SourceTiles, ...]
+    weights_at: int  # where this block's weights lie, in numbers; 0: there are none
+    tile_params: tuple[str, ...]
+    tile_args: tuple[str, ...]
+    fold_args: tuple[str, ...]  # by slot
+    map_args: tuple[str, ...]
+    finish_args: tuple[str, ...]
+
+
+class SweepPrinter:
+    """Builds the view of sweep `index` of a launch's kernel."""
+
+    def __init__(
+        self, launch: Launch, index: int, scope: Scope, rows: RowPrinter, fold: FoldPrinter,
+        schedule: TileSchedule,
+    ) -> None:
+        self.kernel, self.sweep = launch.kernel, launch.kernel.sweeps[index]
+        self.index, self.scope, self.rows, self.fold = index, scope, rows, fold
+        self.schedule = schedule
+        self.dialect: CudaDialect = scope.dialect
+        self.tables = tables_of(self.kernel, schedule, index)
+
+    def view(self) -> SweptView:
+        pitches = {t.array: t.pitch for t in self.tables if t.name.endswith("_summed")}
+        fold = self.fold.view({s.name: self.rows.sum_lines(s, pitches) for s in self.fold.sums
+                               if not s.array})
+        fold = replace(fold, sums=tuple(map(self._with_table, fold.sums)))
+        finish = self.rows.finish(self.sweep, self.fold.sums)
+        views = {t.name: self._table(t) for t in self.tables}
+        sources = tuple(self._source(s, views) for s in self.sweep.loads
+                        if isinstance(s, FromVectors))
+        folds = bool(fold.state or fold.weights)
+        return SweptView(
+            number=self.sweep.number, fold=fold, finish=finish,
+            visits=bool(folds or fold.stores or fold.sums), folds=folds,
+            tables=tuple(views.values()),
+            resident=tuple(v for t, v in zip(self.tables, views.values(), strict=True)
+                           if self._stays(t)),
+            summed=tuple(v for n, v in views.items() if n.endswith("_summed")),
+            sources=sources, weights_at=weights_at(self.kernel, self.schedule, self.index),
+            **self._calls(fold),
+        )
+
+    @property
+    def _weighs(self) -> bool:
+        return any(s.array for s in self.fold.sums)
+
+    # ---- calls ----
+
+    def _calls(self, fold: FoldView) -> dict[str, tuple[str, ...]]:
+        n, real = self.sweep.number, self.dialect.real
+        scores = [f"{s}_scores" for s in fold.scores]
+        state = [f"state{n}"] if fold.state else []
+        sums = [f"{s.name}_sum" for s in fold.sums]
+        columns = "kColumns / 2"
+        params = [
+            *(f"{fold.state.name} (&{s})[2 * kRowTiles]" for s in state if fold.state),
+            *(f"{real} (&{s.name}_sum)[kRowTiles][{s.held} / 2]" for s in fold.sums),
+            *(f"const {real} (&{s})[kRowTiles][{columns}]" for s in scores),
+            *(f"const {real}* {t.array}_summed" for t in self.tables
+              if t.name.endswith("_summed")),
+            *([f"{real}* weights"] if self._weighs else []),
+            "const Row (&rows)[2 * kRowTiles]", "const bool (&here)[2 * kRowTiles]",
+            "column_t begin", "int first_number", "const Given& given",
+        ]
+        args = [*state, *sums, *scores,
+                *(t.name for t in self.tables if t.name.endswith("_summed")),
+                *(["weights"] if self._weighs else []), "rows", "here", "begin", "first_number",
+                "given"]
+        return {"tile_params": tuple(params), "tile_args": tuple(args),
+                **{f"{kind}_args": tuple(", ".join(make(fold, slot)) for slot in (0, 1))
+                   for kind, make in (("fold", self._fold_args), ("map", self._map_args),
+                                      ("finish", self._finish_args))}}
+
+    def _fold_args(self, fold: FoldView, slot: int) -> list[str]:
+        row = f"2 * t + {slot}"
+        return [*([f"state{self.sweep.number}[{row}]"] if fold.state else []),
+                *(f"{s}_scores[t]" for s in fold.scores), *(f"{w}[t]" for w in fold.weights),
+                *(f"{s.name}_factor[{row}]" for s in fold.moving), f"rows[{row}]",
+                "begin + first_column_of_lane()", "given"]
+
+    def _map_args(self, fold: FoldView, slot: int) -> list[str]:
+        return [*(f"{s}_scores[t]" for s in fold.scores), f"rows[2 * t + {slot}]",
+                "begin + first_column_of_lane()", "given"]
+
+    def _finish_args(self, fold: FoldView, slot: int) -> list[str]:
+        row = f"2 * t + {slot}"
+        return [*([f"state{self.sweep.number}[{row}]"] if fold.state else []),
+                *(f"{s.name}_sum[t]" for s in fold.sums), f"rows[{row}]", f"here[{row}]",
+                f"here[{row}] && leads", "first_number", "given"]
+
+    # ---- vectors ----
+
+    def _stays(self, table: Table) -> bool:
+        """Does the block bring it once?"""
+        rows = self.kernel.param(table.array).shape == "row_vector"
+        return rows and table.resident
+
+    def _table(self, table: Table) -> TableView:
+        param = self.kernel.param(table.array)
+        array, name = f"given.{array_name(param)}", param.name
+        numbers = str(table.length)
+        if param.shape == "row_vector":
+            start, there = f"{array} + block.row * given.{name}_stride", "block.row_end - block.row"
+        else:
+            batch = f"block.row / given.{name}_rows * given.{name}_batch_stride"
+            start = f"{array} + {batch} + begin * given.{name}_stride"
+            there = "given.n_cols - begin"
+        if table.name.endswith("_summed") and parts_of(self.kernel) > 1:
+            start += f" + block.part * {MOST_NUMBERS}"
+            numbers += f" - block.part * {MOST_NUMBERS}"
+        kind = C_TYPES[param.dtype.name]
+        read = f"[]({kind} stored) {{ return {self.dialect.load('stored', param.dtype)}; }}"
+        return TableView(table.name, table.at, table.count, table.depth, table.pitch, start,
+                         f"given.{name}_stride", there, numbers, read)
+
+    def _source(self, source: FromVectors, views: dict[str, TableView]) -> SourceTiles:
+        vectors = vectors_of(self.kernel)
+        rows = [views[f"{source.name}_{n}"] for n in source.rows]
+        columns = [views[f"{source.name}_{n}"] for n in source.columns]
+        first = (rows or columns)[0]
+        stays = {t.name for t in self.tables if self._stays(t)}
+        lane_row = f"(warp_row + first_row_of_lane()) * {first.pitch}"
+        lane_column = f"first_column_of_lane() * {first.pitch}"
+        return SourceTiles(
+            name=source.name, note=source.note,
+            length=vectors[(*source.rows, *source.columns)[0]].k, depth=first.depth,
+            pitch=first.pitch,
+            brought=tuple(t for t in (*rows, *columns) if t.name not in stays),
+            rows=tuple(f"{t.name} + {lane_row}" for t in rows) or (f"{columns[0].name}",),
+            columns=tuple(f"{t.name} + {lane_column}" for t in columns),
+            has_rows="true" if rows else "false", term=self._term(source),
+        )
+
+    def _term(self, source: FromVectors) -> str:
+        match source.value:
+            case Call(op="mul", args=(Var(name=a), Var(name=b))) if (
+                    len(source.rows) == len(source.columns) == 1
+                    and {a, b} == {*source.rows, *source.columns}):
+                return "ProductTerm{}"
+        vectors, real = vectors_of(self.kernel), self.dialect.real
+        places = {n: Var(f"row[{i}]", "float", True) for i, n in enumerate(source.rows)}
+        places |= {n: Var(f"column[{i}]", "float", True) for i, n in enumerate(source.columns)}
+        places |= {n: Var(f"given.{n}", v.kind) for n, v in variables(source.value).items()
+                   if n not in vectors}
+        text = self.dialect.text(substitute(source.value, places))
+        return (f"[&]({real} sum, const {real} (&row)[{max(1, len(source.rows))}], "
+                f"const {real} (&column)[{len(source.columns)}]) {{ return sum + ({text}); }}")
+
+    def _with_table(self, one: SumView) -> SumView:
+        table = next((t for t in self.tables if t.name == f"{one.array}_summed"), None)
+        return replace(one, pitch=table.pitch if table else 0)

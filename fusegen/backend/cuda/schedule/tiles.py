@@ -1,0 +1,188 @@
+"""Schedules for rows over vectors: tiles of rows × columns whose elements are made where they are
+folded.
+
+A warp has some rows, 16 at a time, and goes over the columns tile by tile. Each engine leaves a
+tile's scores in the registers that tensor cores leave theirs in: lane l has rows l / 4 and
+l / 4 + 8, and columns 8·i + 2·(l % 4) + {0, 1}; four lanes share a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fusegen.backend.cuda.schedule.wide import wide_columns
+from fusegen.backend.emit.vector_sums import vector_sums
+from fusegen.backend.problem import Problem
+from fusegen.backend.target import WARP, CudaTarget
+from fusegen.ir.errors import BackendError
+from fusegen.ir.forms import Grouping
+from fusegen.ir.kernel import FromVectors, Kernel, Program
+
+Engine = Literal["fma", "mma", "wgmma"]
+"""What makes products of vectors: CUDA cores, any type and term; mma.sync, two vectors of 16 bits,
+from sm_80 on; wgmma, likewise, on sm_90."""
+
+WARP_ROWS = 16
+SLOTS = 2  # rows of a lane, of 16
+MOST_DEPTH = 64  # numbers of vectors that lie in shared memory at a time
+MOST_NUMBERS = 128  # of vectors that are summed up, that a block holds in registers
+PAD = 4  # numbers between vectors in shared memory, so that neighbours lie in other banks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileSchedule:
+    """How a program over vectors runs on a GPU."""
+
+    target: CudaTarget
+    engine: Engine
+    warps: int = 4  # of a block, each with rows of its own
+    row_tiles: int = 1  # of 16 rows, of a warp
+    columns: int = 64  # of a tile
+    wide_columns: bool = False  # n_cols does not fit 32 bits
+
+    @property
+    def rows(self) -> int:
+        """Of a block."""
+        return self.warps * self.row_tiles * WARP_ROWS
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.warps * WARP
+
+    @property
+    def algorithm(self) -> str:
+        """See `Schedule`."""
+        return (f"tiles of {self.rows} × {self.columns}, merged chunk by chunk of "
+                f"{self.columns // 4} columns → lanes → blocks")
+
+    @property
+    def grouping(self) -> Grouping:
+        """See `Schedule`."""
+        return "rows"
+
+    @property
+    def shape(self) -> str:
+        """What the source fixes."""
+        made = {"fma": "CUDA cores", "mma": "mma.sync", "wgmma": "wgmma"}[self.engine]
+        return f"tiles of {self.rows} rows × {self.columns} columns, scores by {made}"
+
+    def describe(self) -> str:
+        """See `Schedule`."""
+        return f"{self.shape}; {self.threads} threads a block, {self.target.arch}"
+
+
+def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> TileSchedule:
+    """The schedule of a program over vectors. Raises BackendError where there is none."""
+    _check(program)
+    wide = wide_columns(program, problem.n_cols or 1)
+    for columns, row_tiles in ((64, 2), (64, 1), (32, 1), (16, 1)):
+        found = TileSchedule(target=target, engine="fma", row_tiles=row_tiles, columns=columns,
+                             wide_columns=wide)
+        if all(_fits(kernel, found) for kernel in program.kernels):
+            return found
+    raise BackendError(f"{program.name}: no tile of its vectors fits {target.arch}")
+
+
+def _check(program: Program) -> None:
+    """Raises BackendError for what tiles do not do."""
+    for sweep in program.sweeps:
+        if sweep.monoid.ordered:
+            raise BackendError(f"{program.name}: rows of vectors are not folded in order on a GPU; "
+                               "give arrays on the CPU")
+
+
+def _fits(kernel: Kernel, schedule: TileSchedule) -> bool:
+    word = kernel.compute.itemsize // 4
+    held = max(sum(min(s.length, MOST_NUMBERS) for s in vector_sums(kernel, sweep))
+               for sweep in kernel.sweeps)
+    sources = max(sum(isinstance(s, FromVectors) for s in w.loads) for w in kernel.sweeps)
+    registers = word * schedule.row_tiles * (held + (sources + 1) * schedule.columns) // 2
+    fits = shared_bytes(kernel, schedule) <= schedule.target.shared_per_block
+    return fits and registers <= 150
+
+
+# ---- shared memory: tables of vectors, in what is computed with ----
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Vectors of an array in shared memory, `pitch` numbers from one to the next: `depth` numbers
+    of each at a time."""
+
+    array: str
+    name: str
+    count: int  # vectors
+    length: int  # numbers of each
+    depth: int
+    pitch: int
+    at: int  # where it begins, in numbers
+
+    @property
+    def resident(self) -> bool:
+        """Are all of a vector's numbers there at once?"""
+        return self.depth >= self.length
+
+
+def depth_of(length: int) -> int:
+    """Numbers of a vector that are in shared memory at a time."""
+    return min(-(-length // 4) * 4, MOST_DEPTH)
+
+
+def held_numbers(length: int) -> int:
+    """Numbers of a sum of vectors that a block holds, a multiple of 8."""
+    return min(-(-length // 8) * 8, MOST_NUMBERS)
+
+
+def tables_of(kernel: Kernel, schedule: TileSchedule, number: int) -> tuple[Table, ...]:
+    """What sweep `number` of the kernel has in shared memory: vectors that scores are made of, by
+    number of the source, then those of columns that are summed up."""
+    found: list[Table] = []
+    at = 0
+    sweep = kernel.sweeps[number]
+    vectors = {p.name: p for p in kernel.params}
+
+    def put(array: str, name: str, count: int, depth: int) -> None:
+        nonlocal at
+        pitch = depth + PAD
+        found.append(Table(array, name, count, vectors[array].k, depth, pitch, at))
+        at += count * pitch
+
+    for source in sweep.loads:
+        if isinstance(source, FromVectors):
+            for array in source.rows:
+                put(array, f"{source.name}_{array}", schedule.rows, depth_of(vectors[array].k))
+            for array in source.columns:
+                put(array, f"{source.name}_{array}", schedule.columns, depth_of(vectors[array].k))
+    summed = {a: None for s in vector_sums(kernel, sweep) for a in s.columns(vectors)}
+    for array in summed:
+        put(array, f"{array}_summed", schedule.columns, held_numbers(vectors[array].k))
+    return tuple(found)
+
+
+def weights_at(kernel: Kernel, schedule: TileSchedule, number: int) -> int:
+    """Where a block's weights lie in a sweep, in numbers; 0 where it adds up no products."""
+    if not any(s.array for s in vector_sums(kernel, kernel.sweeps[number])):
+        return 0
+    return _end(kernel, schedule, number)
+
+
+def shared_bytes(kernel: Kernel, schedule: TileSchedule) -> int:
+    """Dynamic shared memory of a block."""
+    weights = schedule.rows * (schedule.columns + PAD)
+    most = max(_end(kernel, schedule, n) + (weights if weights_at(kernel, schedule, n) else 0)
+               for n in range(len(kernel.sweeps)))
+    return most * kernel.compute.itemsize
+
+
+def _end(kernel: Kernel, schedule: TileSchedule, number: int) -> int:
+    """Numbers that a sweep's tables take."""
+    tables = tables_of(kernel, schedule, number)
+    return max((t.at + t.count * t.pitch for t in tables), default=0)
+
+
+def parts_of(kernel: Kernel) -> int:
+    """Blocks that share rows, each with some numbers of the vectors that are summed up."""
+    lengths = [s.length for w in kernel.sweeps for s in vector_sums(kernel, w)]
+    return -(-max(lengths, default=1) // MOST_NUMBERS)

@@ -1,0 +1,129 @@
+#pragma once
+// Products of vectors on CUDA cores: tables of vectors in shared memory, sums in registers.
+
+#include <fusegen/tiles/fragment.cuh>
+
+namespace fusegen {
+
+template <typename Real>
+struct alignas(16) FourNumbers {
+    Real of[4];
+};
+
+// Numbers [0, numbers) of kCount vectors, or of as many as there are, one after the other; 0 behind them.
+template <int kThreads, int kCount, int kDepth, int kPitch, typename Real, typename T, typename Read>
+__device__ __forceinline__ void bring_vectors(
+    Real* to, const T* from, long long stride, long long there, int numbers, const Read& read)
+{
+    for (int at = threadIdx.x; at < kCount * kDepth; at += kThreads) {
+        const int vector = at / kDepth, number = at % kDepth;
+        const bool live = vector < there && number < numbers;
+        to[vector * kPitch + number] = live ? read(from[vector * stride + number]) : Real(0);
+    }
+}
+
+// a·b more.
+struct ProductTerm {
+    template <typename Real>
+    __device__ __forceinline__ Real operator()(Real sum, const Real (&a)[1], const Real (&b)[1]) const
+    {
+        return sum + a[0] * b[0];
+    }
+};
+
+// One number of every vector more: scores[t][…] += term, for this lane's rows and columns.
+template <int kRowTiles, int kColumns, int kPitch, bool kRows, typename Real, int kA, int kB, typename Term>
+__device__ __forceinline__ void add_terms(
+    Real (&scores)[kRowTiles][kColumns / 2], const Real* const (&rows)[kA], const Real* const (&columns)[kB],
+    int numbers, const Term& term)
+{
+    constexpr int kStep = kRows ? 8 * kPitch : 0;  // from a row to this lane's next one
+    int n = 0;
+#pragma unroll 1
+    for (; n + 4 <= numbers; n += 4) {
+        FourNumbers<Real> a[2 * kRowTiles][kA];
+#pragma unroll
+        for (int r = 0; r < 2 * kRowTiles; ++r)
+#pragma unroll
+            for (int k = 0; k < kA; ++k)
+                a[r][k] = *reinterpret_cast<const FourNumbers<Real>*>(rows[k] + r * kStep + n);
+#pragma unroll
+        for (int i = 0; i < kColumns / 4; ++i) {
+            FourNumbers<Real> b[kB];
+#pragma unroll
+            for (int k = 0; k < kB; ++k)
+                b[k] = *reinterpret_cast<const FourNumbers<Real>*>(columns[k] + (i / 2 * 8 + i % 2) * kPitch + n);
+#pragma unroll
+            for (int at = 0; at < 4; ++at) {
+                Real right[kB];
+#pragma unroll
+                for (int k = 0; k < kB; ++k) right[k] = b[k].of[at];
+#pragma unroll
+                for (int r = 0; r < 2 * kRowTiles; ++r) {
+                    Real left[kA];
+#pragma unroll
+                    for (int k = 0; k < kA; ++k) left[k] = a[r][k].of[at];
+                    Real& sum = scores[r / 2][4 * (i / 2) + 2 * (r % 2) + i % 2];
+                    sum = term(sum, left, right);
+                }
+            }
+        }
+    }
+#pragma unroll 1
+    for (; n < numbers; ++n)
+#pragma unroll
+        for (int i = 0; i < kColumns / 4; ++i) {
+            Real right[kB];
+#pragma unroll
+            for (int k = 0; k < kB; ++k) right[k] = columns[k][(i / 2 * 8 + i % 2) * kPitch + n];
+#pragma unroll
+            for (int r = 0; r < 2 * kRowTiles; ++r) {
+                Real left[kA];
+#pragma unroll
+                for (int k = 0; k < kA; ++k) left[k] = rows[k][r * kStep + n];
+                Real& sum = scores[r / 2][4 * (i / 2) + 2 * (r % 2) + i % 2];
+                sum = term(sum, left, right);
+            }
+        }
+}
+
+// Weights of this lane's rows and columns to where all lanes of the warp find them.
+template <int kRowTiles, int kColumns, int kPitch, typename Real>
+__device__ __forceinline__ void leave_weights(Real* to, const Real (&weights)[kRowTiles][kColumns / 2])
+{
+    __syncwarp();
+#pragma unroll
+    for (int r = 0; r < 2 * kRowTiles; ++r)
+#pragma unroll
+        for (int i = 0; i < kColumns / 4; ++i)
+            to[(first_row_of_lane() + 8 * r) * kPitch + first_column_of_lane() + i / 2 * 8 + i % 2] =
+                weights[r / 2][4 * (i / 2) + 2 * (r % 2) + i % 2];
+    __syncwarp();
+}
+
+// sum[t][…] += Σ over the tile's columns of weight · vector. What a mask leaves out has the weight -0, and is not
+// looked at.
+template <bool kMasked, int kRowTiles, int kColumns, int kNumbers, int kWeightPitch, int kPitch, typename Real>
+__device__ __forceinline__ void add_weighted(
+    Real (&sum)[kRowTiles][kNumbers / 2], const Real* weights, const Real* vectors)
+{
+#pragma unroll 2
+    for (int c = 0; c < kColumns; ++c) {
+        Real weight[2 * kRowTiles];
+        bool live[2 * kRowTiles];
+#pragma unroll
+        for (int r = 0; r < 2 * kRowTiles; ++r) {
+            weight[r] = weights[(first_row_of_lane() + 8 * r) * kWeightPitch + c];
+            live[r] = !kMasked || weight[r] != 0 || !signbit(weight[r]);
+        }
+#pragma unroll
+        for (int j = 0; j < kNumbers / 4; ++j) {
+            const Real number = vectors[c * kPitch + first_column_of_lane() + j / 2 * 8 + j % 2];
+#pragma unroll
+            for (int r = 0; r < 2 * kRowTiles; ++r)
+                if (!kMasked || live[r]) sum[r / 2][4 * (j / 2) + 2 * (r % 2) + j % 2] += weight[r] * number;
+        }
+    }
+}
+
+}  // namespace fusegen

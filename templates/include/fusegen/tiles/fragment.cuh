@@ -1,0 +1,35 @@
+#pragma once
+// Where lanes have what of a tile: as tensor cores leave their results. Of 16 rows, lane l has rows l / 4
+// and l / 4 + 8, its slots 0 and 1; of 8 columns, 2·(l % 4) and the next. Item i of slot r is at
+// 4·(i / 2) + 2·r + i % 2 of an array, its column 8·(i / 2) + i % 2 behind the lane's first.
+
+namespace fusegen {
+
+constexpr int kRowLanes = 4;  // that share a row
+
+__device__ __forceinline__ int first_row_of_lane() { return threadIdx.x % 32 / kRowLanes; }
+__device__ __forceinline__ int first_column_of_lane() { return threadIdx.x % kRowLanes * 2; }
+
+// A factor that is at most 1 wherever there is anything to be moved; sums of no elements are 0, and stay so.
+template <typename Real>
+__device__ __forceinline__ Real shrinking(Real factor) { return factor <= 1 ? factor : 0; }
+
+// What a block works on: rows [row, row_end) of one batch, columns of split `split`, and part `part` of the
+// numbers of vectors.
+struct BlockTile {
+    long long row, row_end, tile;
+    int split, part;
+};
+
+// Neighbouring blocks share rows. A tile of rows is of one batch.
+template <int kRows, int kParts>
+__device__ __forceinline__ BlockTile tile_of_block(long long batch_rows, long long splits)
+{
+    const long long tiles = (batch_rows + kRows - 1) / kRows, shared = blockIdx.x / (splits * kParts);
+    const int mine = static_cast<int>(blockIdx.x % (splits * kParts));
+    const long long batch = shared / tiles, row = batch * batch_rows + shared % tiles * kRows;
+    const long long end = (batch + 1) * batch_rows;
+    return {row, row + kRows < end ? row + kRows : end, shared, mine / kParts, mine % kParts};
+}
+
+}  // namespace fusegen
