@@ -56,7 +56,8 @@ def place_in_row(param: Param) -> str:
 
 def pointer_of(param: Param) -> str:
     """The variable that points at this row's elements."""
-    return f"{param.name}_row" if param.shape == "element" else array_name(param)
+    own = param.shape in ("element", "columns")
+    return f"{param.name}_row" if own else array_name(param)
 
 
 def body_of(param: Param, schedule: CudaSchedule) -> str:

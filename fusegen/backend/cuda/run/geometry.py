@@ -52,7 +52,7 @@ def extent_of(
     """The extent of arrays (n_rows, n_cols), or (outer, n_cols, inner), of vectors, and of a
     workspace."""
     elements = {n: a for n, a in arrays.items() if a.ndim > 1}
-    vectors = {p.name for p in program.inputs if p.shape == "column_vector"}
+    vectors = {p.name for p in program.inputs if p.shape in ("column_vector", "columns")}
     inner = next((int(a.shape[2]) for n, a in elements.items()
                   if a.ndim == 3 and n not in vectors), None)
     strides = {n: tuple(s // a.itemsize for s in a.strides[:-1]) for n, a in elements.items()}

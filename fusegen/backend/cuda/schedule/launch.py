@@ -201,6 +201,8 @@ def _tile_strides(params: tuple[Param, ...]) -> Iterator[str]:
                 yield f"{p.name}_stride"
             case "column_vector":
                 yield from (f"{p.name}_batch_stride", f"{p.name}_stride", f"{p.name}_rows")
+            case "columns":
+                yield from (f"{p.name}_stride", f"{p.name}_rows")
 
 
 def kept_params(kernel: Kernel, schedule: CudaSchedule) -> tuple[Param, ...]:

@@ -95,15 +95,16 @@ class Scope:
         """A row's elements, and the vectors of its columns."""
         found = []
         for p in self.launch.params:
-            pointer = pointer_of(p) if p.shape == "element" else f"{p.name}_columns"
-            if pointer not in uses or p.shape not in ("element", "column_vector"):
+            pointer = f"{p.name}_columns" if p.shape == "column_vector" else pointer_of(p)
+            if pointer not in uses or p.shape not in ("element", "column_vector", "columns"):
                 continue
             name, kind = array_name(p), pointer_type(p)
             if p.shape == "element":
                 start, used = f"row * {p.name}_stride", [f"{p.name}_stride"]
-            else:
-                start = f"row / {p.name}_rows * {p.name}_batch_stride"
-                used = [f"{p.name}_rows", f"{p.name}_batch_stride", f"{p.name}_stride"]
+            else:  # of the row's batch
+                step = f"{p.name}_{'batch_stride' if p.shape == 'column_vector' else 'stride'}"
+                start = f"row / {p.name}_rows * {step}"
+                used = [f"{p.name}_rows", step, f"{p.name}_stride"]
             found.append(Line(f"{kind} {pointer} = {name} + {start};",
                               frozenset([name, ROW.name, *used]), pointer))
         return found
