@@ -86,6 +86,44 @@ def test_scores_are_read_from_nowhere() -> None:
     assert "read-out: p·v = v·exp(u)" in str(attention.explain())
 
 
+def test_a_plan_says_what_is_not_stored() -> None:
+    """And reads of vectors, each array once, however it broadcasts."""
+    plan = attention.plan(n_rows=100, n_cols=300).unstored
+    assert (plan.not_stored, plan.stored) == (4 * 100 * 300, 0)
+    assert dict(plan.reads) == {"q": 100 * 256, "k": 300 * 256, "v": 300 * 256}
+    spec = [fg.Spec(s, "bfloat16") for s in ((4, 8, 100, 64), (4, 1, 300, 64), (4, 1, 300, 32))]
+    for form, others in (("auto", 0), ("unfused", 8 * 4 * 8 * 100 * 300)):
+        plan = attention.compile(*spec, form=form, target="cpu").plan
+        assert plan.unstored.not_stored == 4 * 4 * 8 * 100 * 300
+        assert plan.unstored.stored == others
+        assert dict(plan.unstored.reads)["k"] == 2 * 4 * 300 * 64
+        assert "4 × 8 × 100 rows, 300 columns" in str(plan)
+        assert "3.8 MB of q·k not stored" in str(plan)
+    assert fg.library.softmax.plan(n_rows=3, n_cols=5).unstored is None
+    assert "made of x and y where folded, and never stored" in str(nearest.plan())
+
+
+def test_a_plan_says_what_masks_leave_out() -> None:
+    for mask in ("window", "sink", "exactly", "everything", "from_the_right"):
+        seen = MASKS[mask](np.arange(90), np.arange(100)[:, None], 7)
+        found = MASKED[mask].plan(n_rows=100, n_cols=90).unstored
+        assert found.left_out == pytest.approx(1 - seen.mean()), mask
+        assert f"{100 * found.left_out:.0f} % are left out" in str([*found.lines()])
+    ragged = MASKED["ragged"].plan(n_rows=100, n_cols=90).unstored
+    assert ragged.left_out is None
+    assert "column < lengths alone count: tiles" in str([*ragged.lines()])
+    half = causal.explain(n_rows=64, n_cols=64)
+    assert "column < row + 1 alone count: 49 % are left out" in str(half)
+    window = fg.library.attention.plan(scale=1.0, causal=True, window=8, n_rows=64, n_cols=64)
+    assert window.unstored.masks == ("column >= row - 8 + 1", "column < row + 1")
+    assert window.unstored.left_out == pytest.approx(1 - (8 * 64 - 28) / 64**2)
+
+
+def test_lines_are_the_users() -> None:
+    nodes = attention.work().graph.nodes
+    assert {node.loc.file for node in nodes} == {MASKS["sink"].__code__.co_filename}
+
+
 def test_what_a_mask_empties_is_not_computed() -> None:
     """Vectors of columns that no row of a tile attends to are not even looked at."""
     v = drawn(600, 4)

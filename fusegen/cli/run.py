@@ -18,6 +18,7 @@ from fusegen.cli.compare import compare
 from fusegen.cli.inputs import add_made_arguments, inputs_of
 from fusegen.cli.named import constants_of, find_pipeline
 from fusegen.compile.plan import Plan, counted, plan_of, traffic
+from fusegen.compile.unstored import Sizes, unstored
 from fusegen.ir.errors import ArgumentError
 from fusegen.ir.forms import FORMS, check_form
 from fusegen.lang import lang as fg
@@ -143,14 +144,18 @@ def _print_facts(name: str, args: argparse.Namespace, call: Call) -> None:
     print(f"form        {form}: {counted(plan.reads_per_element, 'read')} and "
           f"{counted(plan.writes_per_element, 'write')} per element")
     print(f"algorithm   {plan.algorithm}")
+    for line in [] if plan.unstored is None else [*plan.unstored.lines()][1:]:
+        print(f"            {line}")
     print(f"device      {_device(call)}")
 
 
 def _plan(call: Call) -> Plan:
-    chunk = call.variants.choices.chunk
-    if not call.layout.rows.n_rows:
-        return plan_of(call.variants.program, chunk)
-    return plan_of(call.executable.program, chunk, call.executable.schedule.algorithm)
+    chunk, rows = call.variants.choices.chunk, call.layout.rows
+    program = call.executable.program if rows.n_rows else call.variants.program
+    schedule = call.executable.schedule.algorithm if rows.n_rows else ""
+    shapes = {n: tuple(a.array.shape) for n, a in call.layout.adopted.items()}
+    sizes = Sizes(rows.lead, rows.n_cols, shapes)
+    return plan_of(program, chunk, schedule, unstored(program, call.variants.graph, sizes))
 
 
 def _device(call: Call) -> str:

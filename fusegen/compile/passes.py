@@ -19,6 +19,7 @@ from fusegen.backend.registry import backend_of
 from fusegen.compile.dumps import DUMPED, check_wish, dump, wants_dump
 from fusegen.compile.results import Pass, result
 from fusegen.compile.typed import TYPED, Traced, Typed
+from fusegen.compile.unstored import Sizes, unstored
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Derivation
 from fusegen.ir.digest import attributes, digest
@@ -130,9 +131,16 @@ class Work:
 
     @property
     def plan(self) -> Plan:
+        n_rows, n_cols = self.problem.n_rows, self.problem.n_cols
+        known = n_rows is not None and n_cols is not None
+        return self.plan_for(Sizes((n_rows or 0,), n_cols or 0) if known else None)
+
+    def plan_for(self, sizes: Sizes | None) -> Plan:
+        """The plan of a call of these sizes."""
         from fusegen.compile.plan import plan_of
 
-        return plan_of(self.program, self.chunk, self.schedule.algorithm)
+        without = unstored(self.program, self.graph, sizes)
+        return plan_of(self.program, self.chunk, self.schedule.algorithm, without)
 
     def executable(self) -> Executable:
         """The program, made to run where it is for. Raises BackendError, CompilerError."""

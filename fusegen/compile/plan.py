@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusegen.compile.unstored import Unstored
 from fusegen.ir.expr import Call, ops_of
 from fusegen.ir.kernel import Kernel, Program, Sweep
 from fusegen.ir.monoid import KBest
@@ -34,6 +35,7 @@ class Plan:
     reads_per_element: int
     writes_per_element: int
     stages: tuple[StagePlan, ...]
+    unstored: Unstored | None = None  # of elements that are made of vectors
 
     @property
     def sweeps(self) -> int:
@@ -63,6 +65,7 @@ class Plan:
         ]
         widths = [max(len(row[i]) for row in cells) for i in range(5)]
         lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) for r in cells]
+        lines += [] if self.unstored is None else self.unstored.lines()
         return "\n".join([head, *(f"  {line.rstrip()}" for line in lines)])
 
 
@@ -71,7 +74,10 @@ def counted(n: int, what: str) -> str:
     return f"{n} {what}{'' if n == 1 else 's'}"
 
 
-def plan_of(program: Program, chunk: int | None = None, schedule: str = "") -> Plan:
+def plan_of(
+    program: Program, chunk: int | None = None, schedule: str = "",
+    unstored: Unstored | None = None,
+) -> Plan:
     """The plan of a program; `schedule` names the tree that a backend chose, if one did."""
     stages = tuple(
         StagePlan(
@@ -84,7 +90,7 @@ def plan_of(program: Program, chunk: int | None = None, schedule: str = "") -> P
         form="online" if program.form == "auto" else program.form,
         algorithm=_with_tree(name, schedule),
         kernels=len(program.kernels), reads_per_element=program.reads_per_element,
-        writes_per_element=program.writes_per_element, stages=stages,
+        writes_per_element=program.writes_per_element, stages=stages, unstored=unstored,
     )
 
 

@@ -12,8 +12,8 @@ from fusegen.lang.blame import PACKAGE, line_outside
 _LANGUAGE_FILES = {
     f"{PACKAGE}{file}.py"
     for file in ("lang/value", "lang/trace", "lang/elementwise", "lang/reductions", "lang/columns",
-                 "lang/words", "lang/refused", "lang/own", "lang/callables", "pipeline/pipeline",
-                 "ir/varying", "ir/literals")
+                 "lang/vectors", "lang/words", "lang/refused", "lang/own", "lang/callables",
+                 "pipeline/pipeline", "ir/varying", "ir/literals")
 }
 _LINE: ContextVar[Loc | None] = ContextVar("fusegen_line", default=None)
 

@@ -14,6 +14,7 @@ from fusegen.backend.backend import Target
 from fusegen.backend.memory import Adopted, Shape
 from fusegen.backend.registry import HERE, backend_at, backend_of, target_named
 from fusegen.compile.passes import Work
+from fusegen.compile.unstored import Sizes
 from fusegen.ir.dtypes import DType, dtype_of
 from fusegen.ir.errors import ArgumentError
 from fusegen.lang.signature import Signature, check_flag
@@ -49,6 +50,8 @@ class Compiled(Served):
         constants: Mapping[str, Any], recipe: tuple[Any, dict[str, Any]],
     ) -> None:
         self.signature, self.choices, self._recipe = signature, choices, recipe
+        shapes = {n: s.shape for n, s in recipe[1].items() if isinstance(s, Spec)}
+        self._sizes = Sizes(rows.lead, rows.n_cols, shapes)
         self.tuned: Tuned | None = None
         self._constants = constants
         self._variants, self._recall = variants, Recall(signature.arrays)
@@ -120,7 +123,7 @@ class Compiled(Served):
 
     @property
     def plan(self) -> Plan:
-        return self.work.plan
+        return self.work.plan_for(self._sizes)
 
     @property
     def schedule(self) -> Any:
