@@ -1,6 +1,8 @@
 // A kernel's arguments, placed in memory that is watched.
 #pragma once
 
+#include <cstddef>
+
 #include "machine.h"
 #include "mapping.h"
 #include "tensor_map.h"
@@ -26,7 +28,9 @@ public:
         buffers_.reserve(count);
         for (size_t i = 0; i < count; ++i) add(arguments[i], i);
         for (size_t i = 0; i < copies_.size(); ++i) {
-            if (!buffers_[i].writable) copies_[i].make_read_only();
+            if (buffers_[i].writable) continue;
+            buffers_[i].initialised.clear();
+            copies_[i].make_read_only();
         }
     }
 
@@ -42,8 +46,10 @@ private:
     // The bytes of an array, or of the one that a tensor map describes.
     static AddressRange bytes_of(const Argument& argument) {
         char* data = static_cast<char*>(argument.data);
-        const bool map = argument.kind == ArgumentKind::tensor_map;
-        return {map ? static_cast<const TensorMap*>(argument.data)->base : data, argument.bytes};
+        if (argument.kind == ArgumentKind::tensor_map) {
+            memcpy(&data, data + offsetof(TensorMap, base), sizeof data);
+        }
+        return {data, argument.bytes};
     }
 
     // The bytes of arrays that share some, as fields of one array of records do.
@@ -82,10 +88,12 @@ private:
         Buffer& buffer = find_or_place(argument, index);
         const bool map = argument.kind == ArgumentKind::tensor_map;
         buffer.writable |= !map && argument.kind != ArgumentKind::input;
-        if (!map && argument.kind != ArgumentKind::output) buffer.initialised.clear();
+        if (argument.kind == ArgumentKind::input || argument.kind == ArgumentKind::initialised_output)
+            buffer.initialised.clear();
         char* device = buffer.device + (bytes_of(argument).begin - buffer.host);
         if (map) {
-            maps_.push_back(*static_cast<const TensorMap*>(argument.data));
+            maps_.emplace_back();
+            memcpy(&maps_.back(), argument.data, sizeof(TensorMap));
             maps_.back().base = device;
             pointers_.push_back(&maps_.back());
         } else {

@@ -13,8 +13,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Argument: TypeAlias = "npt.NDArray[Any] | np.generic | int | float | None"
-"""What a launch accepts: an array or None for a pointer, a scalar for anything else."""
+from simt.tensor_maps import BYTES, TensorMap
+
+Argument: TypeAlias = "npt.NDArray[Any] | np.generic | int | float | TensorMap | None"
+"""What a launch accepts: an array or None for a pointer, a tensor map for a struct of 128 bytes, a
+scalar for anything else."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +44,17 @@ def number_of(word: int, parameter: Parameter) -> int | float:
 
 
 class Kind(enum.IntEnum):
-    """Mirrors ArgumentKind in launch.cpp."""
+    """Mirrors ArgumentKind in arguments.h."""
 
     VALUE = 0
     INPUT = 1
     OUTPUT = 2
     INITIALISED_OUTPUT = 3
+    TENSOR_MAP = 4
 
 
 class PackedArgument(ctypes.Structure):
-    """Mirrors Argument in launch.cpp."""
+    """Mirrors Argument in arguments.h."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -80,6 +84,10 @@ def pack_arguments(
 
 
 def _pack(parameter: Parameter, value: Argument, kind: Kind, name: str) -> PackedArgument:
+    if isinstance(value, TensorMap):
+        if parameter.pointer or parameter.size != BYTES:
+            raise TypeError(f"{name} is a tensor map, but the parameter is none")
+        return _pack_value(value.encoded(), value.span, Kind.TENSOR_MAP)
     if not parameter.pointer:
         return _pack_value(_value_bytes(parameter, value, name))
     if value is None:
@@ -92,14 +100,18 @@ def _pack(parameter: Parameter, value: Argument, kind: Kind, name: str) -> Packe
     return PackedArgument(value.ctypes.data, _byte_span(value, name), kind)
 
 
-def _pack_value(data: bytes) -> PackedArgument:
+def _pack_value(
+    data: bytes, size: int | None = None, kind: Kind = Kind.VALUE
+) -> PackedArgument:
     buffer = ctypes.create_string_buffer(data, len(data))
-    packed = PackedArgument(ctypes.addressof(buffer), len(data), Kind.VALUE)
+    packed = PackedArgument(ctypes.addressof(buffer), len(data) if size is None else size, kind)
     packed.keep_alive = buffer  # as long as the argument itself
     return packed
 
 
-def _value_bytes(parameter: Parameter, value: Argument, name: str) -> bytes:
+def _value_bytes(
+    parameter: Parameter, value: npt.NDArray[Any] | np.generic | int | float | None, name: str
+) -> bytes:
     """Convert a scalar to the parameter's C type; what does not fit is an error."""
     if isinstance(value, np.ndarray) or value is None:
         raise TypeError(f"{name} must be a scalar: the parameter is no pointer")

@@ -8,12 +8,12 @@ namespace simt {
 
 namespace {
 
-// Follows the frames of the thread that runs: neither kernels nor the executor omit their pointers.
-void record_callers(Failure& failure) {
-    const Thread* thread = machine->current;
-    if (thread == nullptr) return;
-    const AddressRange stack = {thread->stack, stack_bytes};
-    auto frame = static_cast<void* const*>(__builtin_frame_address(0));
+// Follows the frames of a thread: neither kernels nor the executor omit their pointers.
+void record_callers(Failure& failure, const Thread& thread) {
+    const AddressRange stack = {thread.stack, stack_bytes};
+    const void* start = __builtin_frame_address(0);
+    if (&thread != machine->current) start = suspended_frame(thread);
+    auto frame = static_cast<void* const*>(start);
     for (size_t count = 0; count < std::size(failure.callers) && stack.contains(frame);) {
         const char* back = static_cast<const char*>(frame[1]);
         if (machine->image.contains(back)) failure.callers[count++] = back - 1 - machine->image.begin;
@@ -32,8 +32,8 @@ void record_failure(const Thread* thread, Site site, const char* format, va_list
     if (machine->image.contains(site.instruction)) {
         failure.instruction = static_cast<const char*>(site.instruction) - machine->image.begin;
     }
-    record_callers(failure);
     if (thread == nullptr) return;
+    record_callers(failure, *thread);
     const uint3 block = thread->context.block_index;
     const uint3 index = thread->context.thread_index;
     failure.has_thread = 1;

@@ -44,6 +44,11 @@ void* scheduler_stack_pointer;
 
 }  // namespace
 
+// The frame pointer of a thread that does not run: simt_switch_stacks has saved it first.
+const void* suspended_frame(const Thread& thread) {
+    return static_cast<void* const*>(thread.stack_pointer)[5];
+}
+
 // Lays out a stack as simt_switch_stacks would leave it, so that the first switch enters fiber_main
 // with the alignment of an ordinary call.
 void* prepare_stack(char* stack_end) {

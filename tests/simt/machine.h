@@ -241,6 +241,7 @@ void* prepare_stack(char* stack_end);
 void resume(Thread& thread);
 void suspend();
 char* stack_end(const Thread& thread);
+const void* suspended_frame(const Thread& thread);
 
 // start.cpp: engines do what nobody waits for; each has a clock of its own.
 uint16_t new_engine(Cluster& cluster);

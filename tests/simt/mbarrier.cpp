@@ -25,15 +25,20 @@ MBarrier& find_mbarrier(Space space, uint64_t address, const char* operation, in
     fail(line, "%s: no mbarrier was initialised there", operation);
 }
 
-void complete_phase(MBarrier& barrier) {
+// Who waits by parity cannot tell a phase from the one after the next.
+void complete_phase(MBarrier& barrier, int line) {
     if (barrier.pending != 0 || barrier.bytes_expected != 0) return;
+    if (barrier.seen < barrier.phase) {
+        fail(line, "an mbarrier's phase %u completes, and nobody has waited for phase %u",
+             barrier.phase, barrier.phase - 1);
+    }
     barrier.phase += 1;
     barrier.pending = barrier.count;
     barrier.released = barrier.gathered;
     machine->changes += 1;
 }
 
-void land_copies(MBarrier& barrier) {
+void land_copies(MBarrier& barrier, int line) {
     for (const BulkCopy& copy : barrier.copies) {
         memcpy(machine->shared.segment.begin + copy.offset, copy.data.data(), copy.data.size());
         barrier.bytes_expected -= static_cast<int64_t>(copy.data.size());
@@ -50,7 +55,7 @@ void land_copies(MBarrier& barrier) {
     landed->clocks[engine_key(barrier.engine)].fill(barrier.landed);
     barrier.gathered = join(barrier.gathered, landed);
     barrier.copies.clear();
-    complete_phase(barrier);
+    complete_phase(barrier, line);
 }
 
 }  // namespace
@@ -78,13 +83,13 @@ void arrive_mbarrier(Space space, uint64_t address, uint32_t count, int line) {
     }
     barrier.pending -= count;
     barrier.gathered = join(barrier.gathered, publish(*machine->current));
-    complete_phase(barrier);
+    complete_phase(barrier, line);
 }
 
 // Whether the phase of this parity has completed; if not, others run first.
 bool poll_mbarrier(uint64_t address, uint32_t parity, int line) {
     MBarrier& barrier = find_mbarrier(Space::shared_cta, address, "mbarrier.try_wait", line);
-    if (barrier.phase % 2 == parity) land_copies(barrier);
+    if (barrier.phase % 2 == parity) land_copies(barrier, line);
     if (barrier.phase % 2 == parity) {
         const char* place = static_cast<const char*>(locate(Space::shared_cta, address, line));
         const auto offset = static_cast<size_t>(place - machine->shared.segment.begin);
@@ -92,6 +97,7 @@ bool poll_mbarrier(uint64_t address, uint32_t parity, int line) {
         yield(line);
         return false;
     }
+    barrier.seen = barrier.phase;
     acquire(*machine->current, barrier.released);
     return true;
 }

@@ -68,7 +68,7 @@ void named_barrier(unsigned number, unsigned threads, bool waits, int line) {
 
 // A block begins with as many registers a thread as the launch could give it.
 unsigned registers_of_launch() {
-    constexpr unsigned registers = 65536, most = 248;
+    constexpr unsigned registers = 65536, most = 256;
     return std::min(registers / machine->threads_per_block() / 8 * 8, most);
 }
 

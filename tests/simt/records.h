@@ -60,6 +60,7 @@ struct MBarrier {
     uint32_t count = 0;    // arrivals that complete a phase
     uint32_t pending = 0;  // of them, in the current phase
     uint32_t phase = 0;    // the current one
+    uint32_t seen = 0;     // the latest that somebody found complete, plus one
     int64_t bytes_expected = 0;
     uint16_t engine = 0;   // the clock of its bulk copies, and how many have landed
     uint32_t landed = 0;

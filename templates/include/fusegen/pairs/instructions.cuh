@@ -22,7 +22,7 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int threads)
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// A warpgroup's registers a thread, 24 to 240 in steps of 8 (sm_90a). `up` waits until others have given
+// A warpgroup's registers a thread, 24 to 256 in steps of 8 (sm_90a). `up` waits until others have given
 // theirs back: for ever, if all together ask for more than the launch has allotted to the block.
 template <int kRegisters>
 __device__ __forceinline__ void registers_up()
