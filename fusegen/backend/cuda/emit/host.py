@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES
-from fusegen.backend.cuda.emit.rows import array_name, declared
+from fusegen.backend.cuda.emit.places import array_name, declared
 from fusegen.backend.cuda.schedule.assumptions import (
     Aligned,
     Assumption,

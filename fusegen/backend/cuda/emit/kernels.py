@@ -7,17 +7,16 @@ from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.asked import elements_used, span_asked
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
-from fusegen.backend.cuda.emit.rows import (
+from fusegen.backend.cuda.emit.places import (
     array_name,
     body_of,
     declared,
-    early_steps,
     load_line,
     place_in_row,
     pointer_of,
     pointer_type,
-    step_lines,
 )
+from fusegen.backend.cuda.emit.rows import early_steps, step_lines
 from fusegen.backend.cuda.emit.views import SweepView
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Array, Home

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.headers import maths
 from fusegen.backend.cuda.emit.own import own_view
-from fusegen.backend.cuda.emit.rows import declared
+from fusegen.backend.cuda.emit.places import declared
 from fusegen.backend.cuda.emit.state import StateView, held, state_view
 from fusegen.backend.cuda.schedule.assumptions import facts
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule

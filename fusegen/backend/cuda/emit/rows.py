@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
+from fusegen.backend.cuda.emit.dialect import CudaDialect
 from fusegen.backend.cuda.emit.entries import TEAM, Owners, entry_lines, own_entries
+from fusegen.backend.cuda.emit.places import load_line, place_in_row, pointer_of
 from fusegen.backend.cuda.emit.state import identity_of
+from fusegen.backend.cuda.emit.vectors import inner_lines
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line, inside, uses_of
@@ -21,56 +23,10 @@ from fusegen.ir.kernel import (
     Kernel,
     Let,
     ListFold,
-    Param,
     Step,
     names_in,
 )
 from fusegen.ir.monoid import Folded
-
-
-def array_name(param: Param) -> str:
-    """The parameter's own name: single values are called as the user calls them."""
-    if param.output:
-        return f"{param.name}_out"
-    return param.name if param.shape in ("element", "scalar") else f"{param.name}_in"
-
-
-def declared(param: Param, restrict: str = " ") -> str:
-    """A parameter in a list of them."""
-    kind = f"{C_TYPES[param.dtype.name]} " if param.shape == "scalar" else (
-        f"{pointer_type(param)}{restrict}")
-    return f"{kind}{array_name(param)}"
-
-
-def pointer_type(param: Param) -> str:
-    """An array's C type."""
-    return f"{'' if param.output else 'const '}{C_TYPES[param.dtype.name]}*"
-
-
-def place_in_row(param: Param) -> str:
-    """Where this row's value is in a `row` array, or entry `entry` in a `list` array."""
-    row = "row" if param.step == 1 else f"row * {param.step}"
-    return f"{array_name(param)}[{row} + entry]" if param.shape == "list" else (
-        f"{array_name(param)}[{row}]")
-
-
-def pointer_of(param: Param) -> str:
-    """The variable that points at this row's elements."""
-    own = param.shape in ("element", "columns")
-    return f"{param.name}_row" if own else array_name(param)
-
-
-def body_of(param: Param, schedule: CudaSchedule) -> str:
-    """The variable that points at the first whole vector of this row's elements."""
-    split = schedule.load == "peeled" and param.shape == "element"
-    return f"{param.name}_body" if split else pointer_of(param)
-
-
-def edge_line(param: Param, pointer: str, column: str) -> Line:
-    """The statement that reads this thread's item at the edges of the row."""
-    place = column if column == "edge" else f"edge >= 0 ? {column} : -1"
-    return Line(f"auto {param.name}_edge = edge_item<Layout>({pointer}, {place});",
-                frozenset([pointer]), declares=f"{param.name}_edge")
 
 
 def owners_of(kernel: Kernel, schedule: CudaSchedule, dialect: CudaDialect) -> Owners:
@@ -93,6 +49,8 @@ def step_lines(
                 lines += _gather_lines(step, kernel, dialect)
             case ListFold():
                 lines += _list_fold_lines(step, kernel, dialect, owners or Owners())
+            case InnerStep():
+                lines += inner_lines(step, kernel, dialect)
     return lines
 
 
@@ -139,13 +97,6 @@ def _gather_lines(step: Gather, kernel: Kernel, dialect: CudaDialect) -> list[Li
         Line(f"if ({at} >= 0 && {at} < n_cols) {{", frozenset([at, "n_cols"])),
         *inside(then), Line("}"),
     ]
-
-
-def load_line(param: Param, place: str, dialect: CudaDialect, *uses: str) -> Line:
-    """The declaration of an array's element at a place, under the array's own name."""
-    value = dialect.load(place, param.dtype)
-    text = f"const {dialect.type_of(param.dtype.kind)} {param.name} = {value};"
-    return Line(text, frozenset(uses), declares=param.name)
 
 
 def _list_fold_lines(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fusegen.backend.cuda.bring import Bring
 from fusegen.backend.cuda.emit.dialect import C_TYPES, PAIR_TYPES, CudaDialect
-from fusegen.backend.cuda.emit.rows import pointer_of
+from fusegen.backend.cuda.emit.places import pointer_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.short_lists import ShortPlan, short_plan
 from fusegen.backend.emit.lines import Line

@@ -10,7 +10,13 @@ from functools import singledispatch
 
 from fusegen.backend.cuda.bring import Bring
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
-from fusegen.backend.cuda.emit.rows import array_name, body_of, edge_line, load_line, pointer_of
+from fusegen.backend.cuda.emit.places import (
+    array_name,
+    body_of,
+    edge_line,
+    load_line,
+    pointer_of,
+)
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import PER_VECTOR
 from fusegen.backend.cuda.schedule.launch import kept_params

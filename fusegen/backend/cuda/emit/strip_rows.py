@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect, divisor, divisor_name
 from fusegen.backend.cuda.emit.kernels import kernel_params
-from fusegen.backend.cuda.emit.rows import array_name, load_line, names_used, step_lines
+from fusegen.backend.cuda.emit.places import array_name, load_line
+from fusegen.backend.cuda.emit.rows import names_used, step_lines
 from fusegen.backend.cuda.emit.sweep import SweepPrinter
 from fusegen.backend.cuda.emit.views import SweepView
 from fusegen.backend.cuda.schedule.launch import Launch

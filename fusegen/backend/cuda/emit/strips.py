@@ -12,7 +12,7 @@ from fusegen.backend.cuda.emit.dialect import CudaDialect
 from fusegen.backend.cuda.emit.headers import maths, meet_headers, strip_headers, toolkit_headers
 from fusegen.backend.cuda.emit.kernels import home_arrays
 from fusegen.backend.cuda.emit.own import own_view
-from fusegen.backend.cuda.emit.rows import array_name, pointer_type
+from fusegen.backend.cuda.emit.places import array_name, pointer_type
 from fusegen.backend.cuda.emit.source import (
     is_narrow,
     operators,

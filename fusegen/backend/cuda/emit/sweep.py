@@ -9,13 +9,8 @@ from functools import partial
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.elements import ElementPrinter, needed
 from fusegen.backend.cuda.emit.entries import own_entries
-from fusegen.backend.cuda.emit.rows import (
-    body_of,
-    early_steps,
-    owners_of,
-    place_in_row,
-    step_lines,
-)
+from fusegen.backend.cuda.emit.places import body_of, place_in_row
+from fusegen.backend.cuda.emit.rows import early_steps, owners_of, step_lines
 from fusegen.backend.cuda.emit.short_lists import short_list
 from fusegen.backend.cuda.emit.sources import Reader, SourceView, printed
 from fusegen.backend.cuda.emit.state import lowest, state_view

@@ -187,6 +187,7 @@ def scratch_bytes(launch: Launch, scratch: Scratch, grid: int, extent: Extent) -
     """Bytes of one of a launch's scratch arrays."""
     splits = _splits(launch, extent, grid)
     owners = {"row": extent.n_rows, "team": grid * launch.rows_per_block, "block": grid,
+              "piece": extent.n_rows * splits,
               "split": extent.n_rows * splits if splits > 1 else 0}[scratch.per]
     return owners * scratch.count * scratch.entry_bytes
 

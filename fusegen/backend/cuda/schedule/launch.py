@@ -8,7 +8,7 @@ from typing import Literal
 
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Sizes
-from fusegen.backend.cuda.schedule.tiles import TileSchedule, held_numbers, parts_of
+from fusegen.backend.cuda.schedule.tiles import TileSchedule, held_numbers, list_slots, parts_of
 from fusegen.backend.cuda.schedule.tiles import shared_bytes as shared_tables
 from fusegen.backend.cuda.schedule.topk import in_device_memory, key_plan, list_plan
 from fusegen.backend.emit.vector_sums import vector_sums
@@ -28,8 +28,9 @@ class Scratch:
 
     name: str
     kind: Literal["states", "entries", "slots", "tickets", "sums"]
-    per: Literal["row", "team", "block", "split"]  # a team: the blocks, or part of one, that share
-    # a row; a split: a row of each of the blocks that share it, where there are several
+    per: Literal["row", "team", "block", "split", "piece"]  # a team: the blocks, or part of one,
+    # that share a row; a piece: what one of these has of a row; a split: likewise, where there are
+    # several
     count: int  # states, entries, slots, tickets, or numbers of a sum of vectors
     entry_bytes: int
 
@@ -128,7 +129,7 @@ def _launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
         return _strip_launch(kernel, schedule)
     scratch = tuple(
         Scratch(f"{best.name}_slots", "slots", "team", list_plan(kernel, best, schedule).slots,
-                key_plan(kernel, best, schedule).n_bytes)
+                key_plan(kernel, best, schedule.wide_columns).n_bytes)
         for sweep in kernel.sweeps for best in sweep.monoid.lists
         if in_device_memory(kernel, schedule)
     )
@@ -183,7 +184,12 @@ def _tile_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
             Scratch(f"{s.name}_partial", "sums", "split", parts * held_numbers(s.length),
                     kernel.compute.itemsize) for s in vector_sums(kernel, sweep))
         scratch += (Scratch("tickets", "tickets", "block", 1, 8),)
-    return Launch(kernel=kernel, splits=bool(scratch), params=kernel.params, scratch=scratch,
+    scratch = (*(
+        Scratch(f"{best.name}_slots", "slots", "piece",
+                parts * (list_slots(best.k, schedule) + best.k),
+                key_plan(kernel, best, schedule.wide_columns).n_bytes)
+        for sweep in kernel.sweeps for best in sweep.monoid.lists), *scratch)
+    return Launch(kernel=kernel, splits=takes_splits(kernel), params=kernel.params, scratch=scratch,
                   threads=schedule.threads, rows_per_block=schedule.rows, grid_rows=parts,
                   shared_bytes=shared_tables(kernel, schedule), shares=bool(scratch),
                   tile=schedule)

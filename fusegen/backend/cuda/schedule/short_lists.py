@@ -78,7 +78,7 @@ def short_list_schedules(
     lists = [(k, c) for k in program.kernels for s in k.sweeps for c in s.monoid.lists]
     if not lists or chunk is not None or base.wide_columns or int(base.target.arch[3:]) < 80:
         return ()
-    if any(key_plan(kernel, best, base).wide for kernel, best in lists):
+    if any(key_plan(kernel, best, base.wide_columns).wide for kernel, best in lists):
         return ()
     largest = max(c.k for _, c in lists)
     base = base.having(team=Lanes(), home=Registers(), threads=128)

@@ -135,6 +135,12 @@ def held_numbers(length: int) -> int:
     return min(-(-length // 8) * 8, MOST_NUMBERS)
 
 
+def list_slots(k: int, schedule: TileSchedule) -> int:
+    """Candidates that there is room for: those of a tile beside the best, and as many as two blocks
+    have found."""
+    return max(2 * k, k + 2 * schedule.columns) + schedule.columns
+
+
 def tables_of(kernel: Kernel, schedule: TileSchedule, number: int) -> tuple[Table, ...]:
     """What sweep `number` of the kernel has in shared memory: vectors that scores are made of, by
     number of the source, then those of columns that are summed up."""
@@ -185,4 +191,5 @@ def _end(kernel: Kernel, schedule: TileSchedule, number: int) -> int:
 def parts_of(kernel: Kernel) -> int:
     """Blocks that share rows, each with some numbers of the vectors that are summed up."""
     lengths = [s.length for w in kernel.sweeps for s in vector_sums(kernel, w)]
+    lengths += [p.k for p in kernel.params if p.shape == "row_vector" and p.output]
     return -(-max(lengths, default=1) // MOST_NUMBERS)

@@ -57,17 +57,17 @@ class ListPlan:
         return (4 << self.bin_bits) + 512
 
 
-def key_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> KeyPlan:
-    """The narrowest key of a list's candidates."""
+def key_plan(kernel: Kernel, best: KBest, wide_columns: bool) -> KeyPlan:
+    """The narrowest key of a list's candidates. wide_columns: a column's number needs 64 bits."""
     loaded = loaded_type(kernel, best)
     if best.kind == "int":
         narrow = loaded is not None and (loaded.itemsize < 4 or loaded.name == "int32")
         order: Order = "IntOrder" if narrow else "LongOrder"
-        return KeyPlan(order, 0, not narrow or schedule.wide_columns)
+        return KeyPlan(order, 0, not narrow or wide_columns)
     if kernel.compute.itemsize == 8:
         return KeyPlan("DoubleOrder", 0, True)
     spare = _SPARE_BITS.get(loaded.name, 0) if loaded else 0
-    return KeyPlan("FloatOrder", spare, schedule.wide_columns)
+    return KeyPlan("FloatOrder", spare, wide_columns)
 
 
 def loaded_type(kernel: Kernel, best: KBest) -> DType | None:
@@ -92,7 +92,7 @@ def list_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ListPlan:
     share = -(-k // schedule.blocks) if shared else k  # that the first tile of a block has to have
     samples = min((slots - cut_at) * 4 // 5, max(512, 4 * k)) // WARP * WARP
     return ListPlan(
-        key=key_plan(kernel, best, schedule), slots=slots, kept=kept, cut_at=cut_at,
+        key=key_plan(kernel, best, schedule.wide_columns), slots=slots, kept=kept, cut_at=cut_at,
         countable=countable, bin_bits=10 if shared and k >= 512 else 9,
         groups=_groups(share, schedule), guess=guess,
         samples=samples if 2 * samples > 3 * k else 0,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from fusegen.backend.cuda.emit.elements import ElementPrinter
-from fusegen.backend.cuda.emit.rows import load_line, pointer_of
+from fusegen.backend.cuda.emit.places import load_line, pointer_of
 from fusegen.backend.cuda.emit.sources import SourceView
 from fusegen.backend.cuda.emit.state import identity_of, pivot_view, state_view
 from fusegen.backend.cuda.emit.tiles.scope import Scope
@@ -33,7 +33,7 @@ class FoldPrinter:
         self.kernel, self.sweep, self.scope = kernel, sweep, scope
         self.dialect, self.monoid = scope.dialect, sweep.monoid
         self.sums = vector_sums(kernel, sweep)
-        numbers = replace(sweep, monoid=sweep.monoid.numbers)
+        numbers = replace(sweep, monoid=replace(sweep.monoid.numbers, lists=()))
         self.state = state_view(numbers, state, self.dialect, "column_t") \
             if numbers.monoid.has_scalars else None
         sources = {s.name: self._source(s) for s in sweep.loads}

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fusegen.backend.cuda.emit.rows import array_name, load_line, place_in_row, step_lines
+from fusegen.backend.cuda.emit.places import array_name, load_line, place_in_row
+from fusegen.backend.cuda.emit.rows import step_lines
+from fusegen.backend.cuda.emit.tiles.lists import OWNERS, ListPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Scope
-from fusegen.backend.cuda.emit.tiles.vectors import inner_lines, number_line, taken
+from fusegen.backend.cuda.emit.vectors import number_line, taken
 from fusegen.backend.cuda.schedule.tiles import held_numbers
 from fusegen.backend.emit.folds import taken_in
-from fusegen.backend.emit.lines import Line
+from fusegen.backend.emit.lines import Line, inside
 from fusegen.backend.emit.vector_sums import VectorSum, numbered, vectors_of
+from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import Expr, Var, substitute, variables
-from fusegen.ir.kernel import ROW, InnerStep, Kernel, RowStore, Step, Sweep
+from fusegen.ir.kernel import ROW, Kernel, RowStore, Step, Sweep, names_in
 
 
 @dataclass(frozen=True)
@@ -46,32 +49,48 @@ class RowPrinter:
         """Statements of `row_of`: everything that is known of a row before its first sweep."""
         lines = [load_line(p, place_in_row(p), self.dialect, array_name(p), ROW.name)
                  for p in self.kernel.params if p.shape == "row" and not p.output]
-        lines += self._steps(self.kernel.prelude)
+        lines += step_lines(self.kernel.prelude, self.kernel, self.dialect)
         names = [ln.declares for ln in lines]
         keeps = [Line(f"mine.{n} = {n};", frozenset([n])) for n in self.scope.kept if n in names]
         return self.scope.opened([*lines, *keeps])
 
-    def finish(self, sweep: Sweep, sums: Iterable[VectorSum]) -> FinishView:
+    def finish(self, sweep: Sweep, sums: Iterable[VectorSum], lists: ListPrinter) -> FinishView:
+        """What each lane does for its rows; what follows from lists is a warp's work."""
         self.dialect.state = "state"
-        steps = self._steps(sweep.steps)
-        numbers = [s for s in sweep.row_stores if self._is_number(s)]
+        late, early = lists.steps()
+        names = {s.name for s in late}
+        steps = step_lines(early, self.kernel, self.dialect)
+        numbers = [s for s in sweep.row_stores if self._is_number(s) and not names & names_in(s)]
         vectors = [s for s in sweep.row_stores if not self._is_number(s)]
         stored = [self._number_store(s) for s in numbers]
         wide = [self._vector_store(s, {v.name for v in sums}) for s in vectors]
+        self._check(late, vectors, sweep)
         body = [*steps, *stored, *(ln for v in wide for ln in (*v.before, *v.lines))]
-        names = [s.name for s in sweep.steps]
-        kept = tuple(n for n in self.scope.kept if n in names)
+        kept = tuple(n for n in self.scope.kept if n in {s.name for s in early})
         return FinishView((*self.scope.declared(body), *steps), tuple(stored), tuple(wide), kept)
+
+    def finish_lists(self, sweep: Sweep, lists: ListPrinter) -> tuple[Line, ...]:
+        """What a warp does for a row of its own: all that follows from its lists."""
+        self.dialect.state = "state"
+        late, early = lists.steps()
+        names = {s.name for s in late}
+        lines = step_lines([*early, *late], self.kernel, self.dialect, OWNERS)
+        numbers = [self._number_store(s) for s in sweep.row_stores
+                   if self._is_number(s) and names & names_in(s)]
+        if numbers:
+            lines += [Line("if (rank == 0) {"), *inside(numbers), Line("}")]
+        return tuple(self.scope.opened([*lines, *lists.stores()]))
+
+    def _check(self, late: list[Step], vectors: list[RowStore], sweep: Sweep) -> None:
+        names = {s.name for s in late}
+        following = self.kernel.sweeps[self.kernel.sweeps.index(sweep) + 1 :]
+        if names & (names_in(tuple(vectors)) | names_in(following)):
+            raise BackendError(
+                f"{self.kernel.name}: {', '.join(sorted(names))} of a list is needed where "
+                "elements or vectors are made; GPUs do not do that yet: give arrays on the CPU")
 
     def _is_number(self, store: RowStore) -> bool:
         return self.kernel.param(store.param).shape == "row"
-
-    def _steps(self, steps: Iterable[Step]) -> list[Line]:
-        lines: list[Line] = []
-        for step in steps:
-            lines += inner_lines(step, self.kernel, self.dialect) if isinstance(step, InnerStep) \
-                else step_lines([step], self.kernel, self.dialect)
-        return lines
 
     def _number_store(self, store: RowStore) -> Line:
         param = self.kernel.param(store.param)

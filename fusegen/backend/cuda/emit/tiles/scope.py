@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
-from fusegen.backend.cuda.emit.rows import array_name, pointer_of, pointer_type
+from fusegen.backend.cuda.emit.places import array_name, pointer_of, pointer_type
 from fusegen.backend.cuda.schedule.launch import Launch
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.ir.kernel import N_COLS, ROW, Let, Step, names_in
@@ -30,7 +30,7 @@ class Scope:
 
     launch: Launch
     dialect: CudaDialect
-    states: dict[str, str]  # name of a partial-state array → its C++ type
+    types_of_scratch: dict[str, str]  # C++ types of states and keys
     types: dict[str, str] = field(init=False)  # of row values
     kept: dict[str, str] = field(init=False)  # those that one function leaves for another
     members: tuple[Member, ...] = field(init=False)
@@ -63,8 +63,8 @@ class Scope:
             kind = C_TYPES[p.dtype.name] if p.shape == "scalar" else pointer_type(p)
             yield Member(kind, array_name(p))
         for s in self.launch.scratch:
-            kind = {"tickets": "unsigned long long", "sums": self.dialect.real,
-                    "states": self.states.get(s.name, "")}[s.kind]
+            kind = {"tickets": "unsigned long long", "sums": self.dialect.real}.get(
+                s.kind, self.types_of_scratch.get(s.name, ""))
             yield Member(f"{kind}*", s.name)
         for name in self.launch.scalars:
             yield Member("column_t" if name == N_COLS.name else "long long", name)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from fusegen.backend.cuda.emit.dialect import CudaDialect
 from fusegen.backend.cuda.emit.headers import maths, toolkit_headers
 from fusegen.backend.cuda.emit.own import own_view
-from fusegen.backend.cuda.emit.rows import declared
+from fusegen.backend.cuda.emit.places import declared
 from fusegen.backend.cuda.emit.source import is_narrow, operators, state_names
 from fusegen.backend.cuda.emit.tiles.fold import AT, FoldPrinter
+from fusegen.backend.cuda.emit.tiles.lists import key_type
 from fusegen.backend.cuda.emit.tiles.rows import RowPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Member, Scope
 from fusegen.backend.cuda.emit.tiles.sweep import SweepPrinter, SweptView
@@ -34,6 +35,7 @@ class TileKernelView:
     prelude: tuple[Line, ...]
     sweeps: tuple[SweptView, ...]
     splits: bool
+    parts: int
 
     @property
     def states(self) -> tuple[object, ...]:
@@ -48,15 +50,15 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
     launched = launches(program, schedule)
     kernels = [_kernel_view(n, schedule, dialect, names) for n in launched]
     sweeps = [s for k in kernels for s in k.sweeps]
-    parts = max(parts_of(k) for k in program.kernels)
     context = {
         "real": dialect.real, "bits": dialect.bits, "used": dialect.used, "exchanges": True,
         "merges": True, "strips": False, "kernels": kernels,
         "column_type": "long long" if schedule.wide_columns else "int",
         "threads": schedule.threads, "row_tiles": schedule.row_tiles, "rows": schedule.rows,
-        "columns": schedule.columns, "pad": PAD, "parts": parts, "most_numbers": MOST_NUMBERS,
+        "columns": schedule.columns, "pad": PAD, "most_numbers": MOST_NUMBERS,
         "weighs": any(s.weights_at for s in sweeps), "left_out": dialect.number(-0.0),
-        "at": AT, "owns": [own_view(c, dialect) for c in operators(program)],
+        "at": AT, "lists": any(s.lists for s in sweeps),
+        "owns": [own_view(c, dialect) for c in operators(program)],
     }
     body = render("cuda/tiles/program.cu.j2", context)
     state = any(s.fold.state for s in sweeps)
@@ -65,7 +67,7 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
         system=toolkit_headers(program),
         headers=(*maths(dialect.used), *(["fusegen/meet/lanes.cuh"] if state else []),
                  *(["fusegen/tickets.cuh"] if any(k.splits for k in kernels) else []),
-                 "fusegen/tiles/cores.cuh"),
+                 *_list_headers(sweeps), "fusegen/tiles/cores.cuh"),
     )
 
 
@@ -73,7 +75,9 @@ def _kernel_view(
     launch: Launch, schedule: TileSchedule, dialect: CudaDialect, names: dict[int, str]
 ) -> TileKernelView:
     kernel = launch.kernel
-    scope = Scope(launch, dialect, {"partial_states": names[kernel.sweeps[0].number]})
+    types = {f"{c.name}_slots": key_type(kernel, c, schedule)
+             for w in kernel.sweeps for c in w.monoid.lists}
+    scope = Scope(launch, dialect, {"partial_states": names[kernel.sweeps[0].number], **types})
     rows = RowPrinter(kernel, scope)
     sweeps = tuple(
         SweepPrinter(launch, i, scope, rows, FoldPrinter(kernel, sweep, scope, names[sweep.number]),
@@ -84,8 +88,16 @@ def _kernel_view(
     return TileKernelView(
         symbol=launch.symbol, params=tuple(_params(launch, scope)), arguments=arguments,
         members=scope.members, kept=tuple(scope.kept.items()), prelude=tuple(rows.prelude()),
-        sweeps=sweeps, splits=launch.splits,
+        sweeps=sweeps, splits=launch.splits, parts=parts_of(kernel),
     )
+
+
+def _list_headers(sweeps: list[SweptView]) -> list[str]:
+    lists = [c for s in sweeps for c in s.lists]
+    kinds = dict.fromkeys("wide_keys" if c.keys.startswith("Wide") else "packed_keys"
+                          for c in lists)
+    return [*(f"fusegen/topk/{n}.cuh" for n in kinds),
+            *(["fusegen/team.cuh", "fusegen/tiles/lists.cuh"] if lists else [])]
 
 
 def _params(launch: Launch, scope: Scope) -> list[str]:

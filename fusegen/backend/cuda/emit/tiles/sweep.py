@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
-from fusegen.backend.cuda.emit.rows import array_name
+from fusegen.backend.cuda.emit.places import array_name
 from fusegen.backend.cuda.emit.tiles.fold import FoldPrinter
+from fusegen.backend.cuda.emit.tiles.lists import ListPrinter, ListView
 from fusegen.backend.cuda.emit.tiles.rows import FinishView, RowPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Scope
 from fusegen.backend.cuda.emit.tiles.views import FoldView, SumView
@@ -19,6 +20,7 @@ from fusegen.backend.cuda.schedule.tiles import (
     tables_of,
     weights_at,
 )
+from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.vector_sums import vectors_of
 from fusegen.ir.expr import Call, Var, substitute, variables
 from fusegen.ir.kernel import FromVectors
@@ -69,6 +71,8 @@ class SweptView:
     resident: tuple[TableView, ...]
     summed: tuple[TableView, ...]
     sources: tuple[SourceTiles, ...]
+    lists: tuple[ListView, ...]
+    list_lines: tuple[Line, ...]  # what a warp does for a row, once its lists are complete
     weights_at: int  # where this block's weights lie, in numbers; 0: there are none
     tile_params: tuple[str, ...]
     tile_args: tuple[str, ...]
@@ -95,20 +99,24 @@ class SweepPrinter:
         fold = self.fold.view({s.name: self.rows.sum_lines(s, pitches) for s in self.fold.sums
                                if not s.array})
         fold = replace(fold, sums=tuple(map(self._with_table, fold.sums)))
-        finish = self.rows.finish(self.sweep, self.fold.sums)
+        printer = ListPrinter(self.kernel, self.sweep, self.scope, self.fold.elements,
+                              self.schedule)
+        lists = tuple(printer.views())
+        finish = self.rows.finish(self.sweep, self.fold.sums, printer)
         views = {t.name: self._table(t) for t in self.tables}
         sources = tuple(self._source(s, views) for s in self.sweep.loads
                         if isinstance(s, FromVectors))
         folds = bool(fold.state or fold.weights)
         return SweptView(
             number=self.sweep.number, fold=fold, finish=finish,
-            visits=bool(folds or fold.stores or fold.sums), folds=folds,
+            visits=bool(folds or fold.stores or fold.sums or lists), folds=folds,
+            lists=lists, list_lines=self.rows.finish_lists(self.sweep, printer) if lists else (),
             tables=tuple(views.values()),
             resident=tuple(v for t, v in zip(self.tables, views.values(), strict=True)
                            if self._stays(t)),
             summed=tuple(v for n, v in views.items() if n.endswith("_summed")),
             sources=sources, weights_at=weights_at(self.kernel, self.schedule, self.index),
-            **self._calls(fold),
+            **self._calls(fold, lists),
         )
 
     @property
@@ -117,7 +125,7 @@ class SweepPrinter:
 
     # ---- calls ----
 
-    def _calls(self, fold: FoldView) -> dict[str, tuple[str, ...]]:
+    def _calls(self, fold: FoldView, lists: tuple[ListView, ...]) -> dict[str, tuple[str, ...]]:
         n, real = self.sweep.number, self.dialect.real
         scores = [f"{s}_scores" for s in fold.scores]
         state = [f"state{n}"] if fold.state else []
@@ -130,12 +138,15 @@ class SweepPrinter:
             *(f"const {real}* {t.array}_summed" for t in self.tables
               if t.name.endswith("_summed")),
             *([f"{real}* weights"] if self._weighs else []),
+            *(f"{c.list_type} (&{c.name}_lists)[2 * kRowTiles]" for c in lists),
+            *(f"const {c.keys}& {c.name}_keys" for c in lists),
             "const Row (&rows)[2 * kRowTiles]", "const bool (&here)[2 * kRowTiles]",
             "column_t begin", "int first_number", "const Given& given",
         ]
         args = [*state, *sums, *scores,
                 *(t.name for t in self.tables if t.name.endswith("_summed")),
-                *(["weights"] if self._weighs else []), "rows", "here", "begin", "first_number",
+                *(["weights"] if self._weighs else []), *(f"{c.name}_lists" for c in lists),
+                *(f"{c.name}_keys" for c in lists), "rows", "here", "begin", "first_number",
                 "given"]
         return {"tile_params": tuple(params), "tile_args": tuple(args),
                 **{f"{kind}_args": tuple(", ".join(make(fold, slot)) for slot in (0, 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from fusegen.backend.cuda.emit.dialect import CudaDialect
-from fusegen.backend.cuda.emit.rows import array_name
+from fusegen.backend.cuda.emit.places import array_name
 from fusegen.backend.emit.lines import Line, inside
 from fusegen.backend.emit.vector_sums import numbered, vectors_of
 from fusegen.ir.expr import variables

@@ -1,0 +1,100 @@
+"""K-best lists of rows over vectors: who offers what, and what follows from their entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from fusegen.backend.cuda.emit.elements import ElementPrinter
+from fusegen.backend.cuda.emit.entries import Owners, own_entries
+from fusegen.backend.cuda.emit.places import place_in_row
+from fusegen.backend.cuda.emit.rows import step_lines
+from fusegen.backend.cuda.emit.tiles.scope import Scope
+from fusegen.backend.cuda.schedule.tiles import TileSchedule, list_slots
+from fusegen.backend.cuda.schedule.topk import key_plan
+from fusegen.backend.emit.lines import Line
+from fusegen.ir.kernel import ROW, Kernel, ListFold, Step, Sweep, names_in
+from fusegen.ir.monoid import KBest
+
+OWNERS = Owners()
+"""All lanes of a warp, one after the other, have a row's entries."""
+
+
+@dataclass(frozen=True)
+class ListView:
+    """A K-best list of a sweep."""
+
+    name: str
+    keys: str  # type that makes keys
+    list_type: str
+    key: str  # C++ type of a key
+    value: str
+    opened: tuple[Line, ...]
+    lines: tuple[Line, ...]  # from item i to its value
+
+
+class ListPrinter:
+    """Prints the lists of one sweep."""
+
+    def __init__(
+        self, kernel: Kernel, sweep: Sweep, scope: Scope, elements: ElementPrinter,
+        schedule: TileSchedule,
+    ) -> None:
+        self.kernel, self.sweep, self.scope, self.elements = kernel, sweep, scope, elements
+        self.dialect, self.schedule = scope.dialect, schedule
+
+    def views(self) -> Iterator[ListView]:
+        for best in self.sweep.monoid.lists:
+            lines = self.elements.item_lines([best.lift])
+            value = self.dialect.line(self.dialect.text(best.lift), best.lift)
+            yield ListView(
+                name=best.name, keys=keys_type(self.kernel, best, self.schedule),
+                key=key_type(self.kernel, best, self.schedule),
+                list_type=f"RowList<{keys_type(self.kernel, best, self.schedule)}, {best.k}, "
+                          f"{list_slots(best.k, self.schedule)}>",
+                value=value.text, lines=tuple(lines),
+                opened=tuple(self.scope.declared([*lines, value])))
+
+    def steps(self) -> tuple[list[Step], list[Step]]:
+        """Steps that follow from lists, and those that do not."""
+        late: list[Step] = []
+        early: list[Step] = []
+        found: set[str] = set()
+        for step in self.sweep.steps:
+            if isinstance(step, ListFold) or found & names_in(step):
+                found.add(step.name)
+                late.append(step)
+            else:
+                early.append(step)
+        return late, early
+
+    def stores(self) -> list[Line]:
+        """Results that are lists: one loop over the entries of each."""
+        grouped: dict[str, list[Line]] = {}
+        for s in self.sweep.list_stores:
+            lines = grouped.setdefault(s.entries.top, [])
+            steps = step_lines(s.entries.steps, self.kernel, self.dialect, OWNERS)
+            lines += [ln for ln in steps if ln not in lines]
+            dtype = self.kernel.param(s.param).dtype
+            text, divisors = self.dialect.divided(partial(self.dialect.text, s.value))
+            lines += [ln for ln in divisors if ln not in lines]
+            value = self.dialect.store(text, s.value.kind, dtype)
+            place = place_in_row(self.kernel.param(s.param))
+            used = self.dialect.uses(s.value) | {place.split("[")[0], ROW.name}
+            lines.append(Line(f"{place} = {value};", used, note=s.note))
+        sizes = {s.entries.top: s.entries.k for s in self.sweep.list_stores}
+        return [ln for name, lines in grouped.items()
+                for ln in own_entries(name, sizes[name], OWNERS, lines)]
+
+
+def keys_type(kernel: Kernel, best: KBest, schedule: TileSchedule) -> str:
+    """What makes keys of values and columns."""
+    plan = key_plan(kernel, best, schedule.wide_columns)
+    order = f"FloatOrder<{plan.spare}>" if plan.order == "FloatOrder" else plan.order
+    return f"{'WideKeys' if plan.wide else 'PackedKeys'}<{order}, column_t>"
+
+
+def key_type(kernel: Kernel, best: KBest, schedule: TileSchedule) -> str:
+    return "WideKey" if key_plan(kernel, best, schedule.wide_columns).wide \
+        else "unsigned long long"
