@@ -7,6 +7,7 @@ and on ``seed``.  See ``README.md`` for what is checked and what is not.
 from __future__ import annotations
 
 import ctypes
+import re
 import threading
 from collections.abc import Collection, Sequence
 from itertools import chain
@@ -180,13 +181,19 @@ class SimtModule:
             place += f": block {block}, thread {thread}"
         if line is not None:
             place += f", line {line}"
-        message = f"{place}: {failure.text.decode(errors='replace')}"
+        text = re.sub(r"<((?:[0-9a-f]+,)*)>", self._spelled, failure.text.decode(errors="replace"))
+        message = f"{place}: {text}"
         calls = dict.fromkeys(source_lines(library, [*filter(None, failure.callers)]))
         lines = self._source.splitlines()
         for number in [line, *(call for call in calls if call != line)]:
             if number is not None and number <= len(lines):
                 message += f"\n    {number} | {lines[number - 1].strip()}"
         return SimtError(message, block=block, thread=thread, line=line)
+
+    def _spelled(self, calls: re.Match[str]) -> str:
+        """The lines of calls, given as offsets in the library, the innermost first."""
+        found = source_lines(self._built.library, [int(c, 16) for c in calls[1].split(",") if c])
+        return f"(line {', from line '.join(map(str, dict.fromkeys(found)))})"
 
     def _describe(self, kernel: str) -> list[Parameter]:
         text = ctypes.create_string_buffer(_MAX_DESCRIPTION_BYTES)

@@ -1,27 +1,25 @@
 // Recording what went wrong.  Only the first failure counts: it ends the launch.
+#include <algorithm>
 #include <cstdio>
-#include <iterator>
 
 #include "machine.h"
 
 namespace simt {
 
-namespace {
-
 // Follows the frames of a thread: neither kernels nor the executor omit their pointers.
-void record_callers(Failure& failure, const Thread& thread) {
+std::vector<uint64_t> calls_of(const Thread& thread) {
     const AddressRange stack = {thread.stack, stack_bytes};
     const void* start = __builtin_frame_address(0);
     if (&thread != machine->current) start = suspended_frame(thread);
+    std::vector<uint64_t> calls;
     auto frame = static_cast<void* const*>(start);
-    for (size_t count = 0; count < std::size(failure.callers) && stack.contains(frame);) {
+    while (stack.contains(frame) && calls.size() < most_calls) {
         const char* back = static_cast<const char*>(frame[1]);
-        if (machine->image.contains(back)) failure.callers[count++] = back - 1 - machine->image.begin;
+        if (machine->image.contains(back)) calls.push_back(back - 1 - machine->image.begin);
         frame = static_cast<void* const*>(frame[0]);
     }
+    return calls;
 }
-
-}  // namespace
 
 void record_failure(const Thread* thread, Site site, const char* format, va_list values) {
     if (machine->failed) return;
@@ -33,7 +31,8 @@ void record_failure(const Thread* thread, Site site, const char* format, va_list
         failure.instruction = static_cast<const char*>(site.instruction) - machine->image.begin;
     }
     if (thread == nullptr) return;
-    record_callers(failure, *thread);
+    const std::vector<uint64_t> calls = calls_of(*thread);
+    std::copy(calls.begin(), calls.end(), failure.callers);
     const uint3 block = thread->context.block_index;
     const uint3 index = thread->context.thread_index;
     failure.has_thread = 1;
