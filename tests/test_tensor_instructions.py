@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from simt.attention_kernel import ATTENTION
+from simt.pair_kernels import WARPGROUPS as PAIRS_OF_WARPGROUPS
+from simt.pair_kernels import WARPS as PAIRS_OF_WARPS
+from simt.testing import tensor_text
 from support import nvrtc
 
 from fusegen.backend.cuda.emit.wgmma import Wgmma
-from fusegen.backend.emit.render import render
-from fusegen.backend.emit.source import Source
 from fusegen.ir.errors import InternalError
 
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
@@ -53,7 +55,7 @@ extern "C" __global__ void copies(const __grid_constant__ TensorMap map, const v
 """
 
 WARPGROUPS = """
-extern "C" __global__ void __launch_bounds__(256) groups(float* out) {
+extern "C" __global__ void __launch_bounds__(256, 1) groups(float* out) {
     extern __shared__ __align__(1024) unsigned char bytes[];
     const unsigned at = shared_address(bytes);
     if (threadIdx.x < 128) {
@@ -83,20 +85,16 @@ SHAPES = (
 )
 
 
-def text(body: str) -> str:
-    return Source(body, headers=("fusegen/pairs/instructions.cuh",)).text()
-
-
 @compiled
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100"])
 def test_warps(arch: str) -> None:
-    assert nvrtc.valid_for(text(WARPS), arch).reports
+    assert nvrtc.valid_for(tensor_text(WARPS), arch).reports
 
 
 @compiled
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
 def test_copies(arch: str) -> None:
-    assert nvrtc.valid_for(text(COPIES), arch).reports
+    assert nvrtc.valid_for(tensor_text(COPIES), arch).reports
 
 
 @compiled
@@ -104,9 +102,23 @@ def test_copies(arch: str) -> None:
 def test_warpgroups(shape: Wgmma) -> None:
     a = "words" if shape.a_in_registers else "a"
     body = WARPGROUPS.replace("SUMS", str(shape.sums)).replace("A, further", f"{a}, further")
-    product = render("cuda/pairs/wgmma.cuh.j2", {"products": [shape]})
-    reports = nvrtc.compile_for(text(product + body), "sm_90a").reports
+    reports = nvrtc.compile_for(tensor_text(body, shape), "sm_90a").reports
     assert [r.spill_bytes for r in reports] == [0]
+
+
+@compiled
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100"])
+def test_emulated_pairs_of_warps(arch: str) -> None:
+    """What the emulator runs is CUDA."""
+    assert nvrtc.valid_for(tensor_text(PAIRS_OF_WARPS), arch).reports
+
+
+@compiled
+def test_emulated_pairs_of_warpgroups() -> None:
+    scores = Wgmma("scores", 32, "bfloat16")
+    assert nvrtc.valid_for(tensor_text(PAIRS_OF_WARPGROUPS, scores), "sm_90a").reports
+    both = Wgmma("scores", 64, "bfloat16"), Wgmma("weighted", 128, "bfloat16", True, True)
+    assert nvrtc.valid_for(tensor_text(ATTENTION, *both), "sm_90a").reports
 
 
 def test_shapes_that_do_not_exist() -> None:

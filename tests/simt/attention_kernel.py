@@ -18,7 +18,7 @@ from simt.testing import Array, nans, tensor_text
 # multiplied, the scores of the next are.
 ATTENTION = """
 constexpr unsigned kColumns = 64, kKeys = kColumns * 128, kValues = 2 * kKeys, kRows = 128 * 128;
-extern "C" __global__ void __launch_bounds__(384) attention(
+extern "C" __global__ void __launch_bounds__(384, 1) attention(
     const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,
     const __grid_constant__ TensorMap v, float* out, int n, int m) {
     extern __shared__ unsigned char bytes[];

@@ -112,6 +112,7 @@ struct Warpgroup {
     uint16_t engine = 0;               // reads matrices in shared memory, by the clock of its groups
     std::array<uint32_t, 4> issued{};  // products, by warp
     std::array<uint32_t, 4> committed{};  // groups
+    std::array<bool, 4> open{};           // has it issued since?
     std::deque<Wgmma> products;  // those that not all warps have issued
     uint32_t before = 0;         // products that are no longer there
 };

@@ -88,7 +88,7 @@ extern "C" __global__ void logsumexp(const unsigned short* q, const unsigned sho
 # Warps 0 to 3 ask for boxes, 4 to 7 multiply. kOperand's chunk has 128 bytes a row.
 WARPGROUPS = FOLD + """
 constexpr unsigned kColumns = 32, kRows = 64 * 128, kStage = kColumns * 128;
-extern "C" __global__ void __launch_bounds__(256) logsumexp(
+extern "C" __global__ void __launch_bounds__(256, 1) logsumexp(
     const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap y, float* out,
     int n, int m) {
     extern __shared__ unsigned char bytes[];

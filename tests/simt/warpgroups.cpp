@@ -167,6 +167,7 @@ void multiply_rows(const LaneValues& values, int line) {
     const Wgmma& first = *brought_by<LaneProduct>(values, 0).product;
     const unsigned warp = warp_in_group(*machine->current);
     check_same_products(values, line);
+    own_group().open[warp] = true;
     take_registers(values, own_group().committed[warp] + 1, line);
     std::array<Inner, 16> a;
     std::vector<Inner> b(first.n);
@@ -192,6 +193,7 @@ void multiply_rows(const LaneValues& values, int line) {
 
 void commit_all(const LaneValues&, int) {
     own_group().committed[warp_in_group(*machine->current)] += 1;
+    own_group().open[warp_in_group(*machine->current)] = false;
     machine->changes += 1;
 }
 
@@ -258,8 +260,8 @@ void wgmma_wait(uint32_t groups_left, int line) {
 
 void check_wgmma_done(const Thread& thread) {
     const Warpgroup& group = thread.block->warpgroups[thread.index / (4 * warp_width)];
-    if (group.issued[warp_in_group(thread)] == 0) return;
-    if (thread.wgmma_groups_done < group.committed[warp_in_group(thread)]) {
+    const unsigned warp = warp_in_group(thread);
+    if (group.open[warp] || thread.wgmma_groups_done < group.committed[warp]) {
         fail(0, "exits without waiting for its wgmma");
     }
 }

@@ -23,7 +23,8 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int threads)
 }
 
 // A warpgroup's registers a thread, 24 to 256 in steps of 8 (sm_90a). `up` waits until others have given
-// theirs back: for ever, if all together ask for more than the launch has allotted to the block.
+// theirs back: for ever, if all together ask for more than the launch has allotted to the block. A compiler
+// must know what that is: __launch_bounds__(threads, 1).
 template <int kRegisters>
 __device__ __forceinline__ void registers_up()
 {
