@@ -28,6 +28,7 @@ from fusegen.ir.derivation import (
 
 _ORDERED = (g.Fold.MAX, g.Fold.MIN, g.Fold.ARGMAX, g.Fold.ARGMIN)
 _SUMS = (g.Fold.SUM, g.Fold.MEAN)
+_VECTORS = "To share the sweep, measure vectors from a row's or a column's own, or from nothing."
 _MOST = 60  # operations of one element expression: sympy's time grows with them
 
 
@@ -149,6 +150,10 @@ def _dependent(
     witnesses: bool,
 ) -> Entry:
     found = merged(graph.names[node], needs, setting, brave=graph.allow_cancellation)
+    wide = [graph.names[n] for n in setting.rows if n in graph.wide]
+    if isinstance(found, Doubt) and wide:
+        why = f"{', '.join(wide)} is a vector, and a state keeps its sums relative to numbers."
+        return _refused(graph, node, needs, RefusalKind.ORDER, why, _VECTORS)
     if isinstance(found, Doubt):
         refused = _refused(graph, node, needs, found.kind, found.why, found.todo)
         if witnesses and found.merge is not None:

@@ -9,6 +9,7 @@ too: the same one where their arguments are proved equal.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import assert_never
 
 import sympy as sp
 
@@ -95,8 +96,11 @@ class _Reader:
         match node:
             case g.Input(name=name, magnitude=m):
                 return self._symbol(name, g.extent(node), positive=m > 0 or None)
-            case g.Index():
-                return self._symbol("#column", g.Extent.ELEMENT, nonnegative=True)
+            case g.Index() | g.RowNumber():
+                return self._symbol(f"#{type(node).__name__}", g.extent(node), nonnegative=True)
+            case g.Inner(arg=arg):  # vectors are any one of their numbers, the same in both texts
+                return self._unknown("inner", self.known[arg], g.extent(node),
+                                     nonnegative=self.known[arg].is_nonnegative or None)
             case g.Length():
                 return self._length(g.Extent.ELEMENT)
             case g.Literal(value=value):
@@ -126,6 +130,8 @@ class _Reader:
                 return self._unknown(operator.key, lifted)
             case g.Field(own=own, name=name):
                 return self._unknown(name, self.known[own])
+            case _:
+                assert_never(node)
 
     def _length(self, extent: g.Extent) -> sp.Symbol:
         return self._symbol(f"#{extent.name}", g.Extent.ROW, positive=True)

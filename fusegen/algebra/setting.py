@@ -156,7 +156,8 @@ def read_setting(graph: g.Graph, arg: g.Node, entries: Mapping[g.Node, Entry]) -
     elements = reader.collect_elements(arg, reduced)
     leaves: dict[g.Node, sp.Expr] = {n: p.symbol for n, p in reader.rows.items()}
     text = freeze(arg, {**leaves, **elements})
-    bounds = _bounds(elements, reader.rows)
+    numbers = {n: r for n, r in reader.rows.items() if n not in graph.wide}
+    bounds = _bounds(elements, numbers)
     f, used, differences = on_domain(text, bounds)
     ordered = dict.fromkeys(b.row for b in (*used, *less_than(f, bounds)))
     f, indicators = with_indicators(f, bounds)
@@ -166,7 +167,9 @@ def read_setting(graph: g.Graph, arg: g.Node, entries: Mapping[g.Node, Entry]) -
     setting = Setting(
         graph, arg, text, f, elements, reader.rows, bounds, indicators, tuple(ordered), finite
     )
-    return replace(setting, rows=_with_averages(setting, entries))
+    rows = {n: replace(r, pivotal=r.pivotal and n in numbers)  # a state has one move, not many
+            for n, r in _with_averages(setting, entries).items()}
+    return replace(setting, rows=rows)
 
 
 def _weighed(arg: g.Node, rows: Collection[g.Node]) -> set[g.Node]:

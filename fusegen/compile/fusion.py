@@ -237,26 +237,15 @@ def _met(node: g.Node, kept: Collection[g.Node]) -> list[g.Node]:
     return list(dict.fromkeys(a for n in (node, *inner) for a in g.operands(n) if a in kept))
 
 
-def _of_components(graph: g.Graph) -> set[g.Node]:
-    """The nodes that stand for any one number of a vector."""
-    found: set[g.Node] = set()
-    for node in graph.nodes:
-        own = isinstance(node, g.Input) and node.name in graph.components
-        if own or any(a in found for a in g.operands(node)):
-            found.add(node)
-    return found
-
-
 def _one_per_sweep(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> Fusion:
     """Unfused: as an eager program runs it, with every named element value written out."""
     import networkx as nx
 
     used = {a for n in graph.nodes for a in g.operands(n)}
     outputs = {n for n in graph.outputs if _is_element(n)}
-    wide = _of_components(graph)  # a vector for every element is stored nowhere
     kept = {
         n for n in graph.nodes if _is_element(n) and n in graph.named and n in used
-        and not isinstance(n, g.Input) and n not in wide
+        and not isinstance(n, g.Input) and n not in graph.wide  # a vector for every element
     }
     order: nx.DiGraph = _needs(graph, modes)
     for node in [n for n in graph.nodes if n in kept | outputs]:

@@ -154,12 +154,22 @@ def _fuse(typed: Typed) -> Fusion:
 
 def _lowered(typed: Typed, grouping: Grouping) -> Program:
     from fusegen.compile.lower.program import lower
+    from fusegen.compile.lower.told import LaterSweep
     from fusegen.compile.lower.vectors import with_vectors
     from fusegen.compile.roles import of_role
 
     typed.result("kinds")  # the user's type errors come before anything of ours
-    program = lower(typed.merging, typed.derivation, typed.fusion, typed.types, grouping)
-    program = with_vectors(program, typed.graph, typed.scalars.inners, typed.dtypes)
+    def lowered(grouping: Grouping) -> Program:
+        program = lower(typed.merging, typed.derivation, typed.fusion, typed.types, grouping)
+        return with_vectors(program, typed.graph, typed.scalars.inners, typed.dtypes)
+
+    try:
+        program = lowered(grouping)
+    except LaterSweep:  # between kernels vectors of finished rows are arrays like any other
+        try:
+            program = lowered("sweeps")
+        except LaterSweep as late:
+            raise late.refusal from None
     return of_role(program, typed.role, typed.graph, typed.derivation)
 
 

@@ -79,6 +79,17 @@ class Graph:
         return {name: node for node, name in self.names.items()}
 
     @lazy
+    def wide(self) -> frozenset[Node]:
+        """The nodes that stand for any one number of a vector; see `components`."""
+        found: set[Node] = set()
+        for node in self.nodes:
+            own = isinstance(node, Input) and node.name in self.components
+            met = any(a in found for a in operands(node))
+            if own or (met and not isinstance(node, Inner)):
+                found.add(node)
+        return frozenset(found)
+
+    @lazy
     def scalars(self) -> tuple[Input, ...]:
         """Numbers that come with a call: no arrays, and no part of `inputs`."""
         return tuple(n for n in self.nodes if isinstance(n, Input) and n.axis is Axis.SCALAR)

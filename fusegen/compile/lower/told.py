@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from fusegen.ir.errors import PipelineError
+from fusegen.ir.errors import InternalError, PipelineError
 from fusegen.ir.expr import Expr, Var, substitute, variables
 from fusegen.ir.kernel import (
     Entries,
@@ -55,9 +55,12 @@ class Told:
         return 1
 
     def _check(self, expr: Expr) -> None:
-        """Raises PipelineError for vectors of a state that is no more."""
+        """Raises LaterSweep for vectors of a state that is no more."""
         if any(n in self.gone for n in variables(expr)):
-            raise _gone()
+            raise LaterSweep(PipelineError(
+                "a sum of vectors is needed in a later sweep",
+                why="Kernels store vectors of finished rows, and do not go on with them.",
+                fix="Return them, and pass them as an fg.RowVector to a second pipeline."))
 
     # ---- steps ----
 
@@ -161,24 +164,24 @@ class Told:
             if length == 1:
                 return component
             if any(n in self.takes for n in variables(lift)):
-                raise PipelineError(
+                raise LaterSweep(PipelineError(
                     "a vector that is taken of one column meets those of all columns",
                     why="A sweep has the vectors of its rows and its columns.",
-                    fix="Take it outside, and pass it as an fg.RowVector.")
+                    fix="Take it outside, and pass it as an fg.RowVector."))
             held[component.name] = length
             return replace(component, lift=lift, width=length)
 
         folded, moving = (tuple(map(put, m)) for m in (monoid.folded, monoid.moving))
         found = replace(monoid, folded=folded, moving=moving)  # type: ignore[arg-type]
         if any(self.is_wide(p.value, held) for p in found.pivots):
-            raise _gone()
+            raise InternalError("a vector for a pivot")
         return found, held
 
 
-def _gone() -> PipelineError:
-    return PipelineError(
-        "a sum of vectors is needed before the row's last sweep",
-        why="Kernels store vectors of finished rows, and do not go on with them.",
-        fix="Return them, and pass them as an fg.RowVector to a second pipeline; what is the same "
-        "for every row, as fg.var of columns' vectors, is NumPy's to compute.",
-    )
+class LaterSweep(Exception):
+    """A vector that is known when a row is finished is needed in another sweep of its kernel.
+    `refusal`: what that is where no other kernel would help."""
+
+    def __init__(self, refusal: PipelineError) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
