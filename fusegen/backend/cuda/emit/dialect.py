@@ -34,9 +34,12 @@ HELPER_OPS = frozenset(
 class CudaDialect:
     """Spelling for one compute type; records which helper functions the text calls."""
 
-    def __init__(self, compute: DType, *, narrow: bool = False, exact: bool = False) -> None:
+    def __init__(
+        self, compute: DType, *, narrow: bool = False, exact: bool = False, tiles: bool = False
+    ) -> None:
         self.real = C_TYPES[compute.name]
         self.narrow = narrow  # are all inputs and outputs of 16 bits?
+        self.tiles = tiles and self.real == "float"  # are elements sums, rounded in any case?
         self.exact = exact  # are states read by others, who must find the same pivots?
         self.suffix = "f" if compute.itemsize == 4 else ""
         self.used: set[str] = set()
@@ -126,6 +129,8 @@ class CudaDialect:
             case "zero_wins" if call.args[0] == Call("exp", (call.args[1],)):
                 times = "exp_times_narrow" if self.narrow else "exp_times"
                 return f"{self.use(times)}({args[1]})"
+            case "exp2" if self.tiles and call.varying:
+                return f"{self.use('exp2_narrow')}({args[0]})"
             case "exp" if self.narrow or self._is_term(call.args[0]):
                 return f"{self.use('exp_narrow')}({args[0]})"
             case "where":

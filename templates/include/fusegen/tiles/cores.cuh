@@ -31,60 +31,55 @@ struct ProductTerm {
     }
 };
 
-// One number of every vector more: scores[t][…] += term, for this lane's rows and columns.
-template <int kRowTiles, int kColumns, int kPitch, bool kRows, typename Real, int kA, int kB, typename Term>
-__device__ __forceinline__ void add_terms(
-    Real (&scores)[kRowTiles][kColumns / 2], const Real* const (&rows)[kA], const Real* const (&columns)[kB],
-    int numbers, const Term& term)
+// Four numbers of every vector more, or fewer: scores[t][…] += term, for this lane's rows and columns.
+template <int kNumbers, int kRowTiles, int kColumns, int kPitch, int kStep, typename Real, int kA, int kB, typename Term>
+__device__ __forceinline__ void add_four(
+    Real (&scores)[kRowTiles][kColumns / 2], const Real* const (&rows)[kA], const Real* const (&columns)[kB], int n,
+    const Term& term)
 {
-    constexpr int kStep = kRows ? 8 * kPitch : 0;  // from a row to this lane's next one
-    int n = 0;
-#pragma unroll 1
-    for (; n + 4 <= numbers; n += 4) {
-        FourNumbers<Real> a[2 * kRowTiles][kA];
+    FourNumbers<Real> a[2 * kRowTiles][kA];
 #pragma unroll
-        for (int r = 0; r < 2 * kRowTiles; ++r)
+    for (int r = 0; r < 2 * kRowTiles; ++r)
 #pragma unroll
-            for (int k = 0; k < kA; ++k)
-                a[r][k] = *reinterpret_cast<const FourNumbers<Real>*>(rows[k] + r * kStep + n);
+        for (int k = 0; k < kA; ++k) a[r][k] = *reinterpret_cast<const FourNumbers<Real>*>(rows[k] + r * kStep + n);
 #pragma unroll
-        for (int i = 0; i < kColumns / 4; ++i) {
-            FourNumbers<Real> b[kB];
+    for (int i = 0; i < kColumns / 4; ++i) {
+        FourNumbers<Real> b[kB];
 #pragma unroll
-            for (int k = 0; k < kB; ++k)
-                b[k] = *reinterpret_cast<const FourNumbers<Real>*>(columns[k] + (i / 2 * 8 + i % 2) * kPitch + n);
+        for (int k = 0; k < kB; ++k)
+            b[k] = *reinterpret_cast<const FourNumbers<Real>*>(columns[k] + (i / 2 * 8 + i % 2) * kPitch + n);
 #pragma unroll
-            for (int at = 0; at < 4; ++at) {
-                Real right[kB];
-#pragma unroll
-                for (int k = 0; k < kB; ++k) right[k] = b[k].of[at];
-#pragma unroll
-                for (int r = 0; r < 2 * kRowTiles; ++r) {
-                    Real left[kA];
-#pragma unroll
-                    for (int k = 0; k < kA; ++k) left[k] = a[r][k].of[at];
-                    Real& sum = scores[r / 2][4 * (i / 2) + 2 * (r % 2) + i % 2];
-                    sum = term(sum, left, right);
-                }
-            }
-        }
-    }
-#pragma unroll 1
-    for (; n < numbers; ++n)
-#pragma unroll
-        for (int i = 0; i < kColumns / 4; ++i) {
+        for (int at = 0; at < kNumbers; ++at) {
             Real right[kB];
 #pragma unroll
-            for (int k = 0; k < kB; ++k) right[k] = columns[k][(i / 2 * 8 + i % 2) * kPitch + n];
+            for (int k = 0; k < kB; ++k) right[k] = b[k].of[at];
 #pragma unroll
             for (int r = 0; r < 2 * kRowTiles; ++r) {
                 Real left[kA];
 #pragma unroll
-                for (int k = 0; k < kA; ++k) left[k] = rows[k][r * kStep + n];
+                for (int k = 0; k < kA; ++k) left[k] = a[r][k].of[at];
                 Real& sum = scores[r / 2][4 * (i / 2) + 2 * (r % 2) + i % 2];
                 sum = term(sum, left, right);
             }
         }
+    }
+}
+
+// All numbers from `number` on that are in shared memory: at most kDepth of the vectors' kLength.
+template <int kLength, int kDepth, int kRowTiles, int kColumns, int kPitch, bool kRows, typename Real, int kA, int kB,
+          typename Term>
+__device__ __forceinline__ void add_terms(
+    Real (&scores)[kRowTiles][kColumns / 2], const Real* const (&rows)[kA], const Real* const (&columns)[kB],
+    int number, const Term& term)
+{
+    constexpr int kStep = kRows ? 8 * kPitch : 0;  // from a row to this lane's next one
+    const int there = kLength <= kDepth ? kLength : min(kDepth, kLength - number);
+    const int fours = there / 4;
+#pragma unroll 1
+    for (int four = 0; four < fours; ++four)
+        add_four<4, kRowTiles, kColumns, kPitch, kStep>(scores, rows, columns, 4 * four, term);
+    if (kLength % 4 != 0 && there % 4 != 0)
+        add_four<kLength % 4, kRowTiles, kColumns, kPitch, kStep>(scores, rows, columns, 4 * fours, term);
 }
 
 // Weights of this lane's rows and columns to where all lanes of the warp find them.

@@ -10,6 +10,7 @@ from fusegen.backend.cuda.emit.elements import ElementPrinter
 from fusegen.backend.cuda.emit.places import load_line, pointer_of
 from fusegen.backend.cuda.emit.sources import SourceView
 from fusegen.backend.cuda.emit.state import identity_of, pivot_view, state_view
+from fusegen.backend.cuda.emit.tiles.exponents import Exponents
 from fusegen.backend.cuda.emit.tiles.scope import Scope
 from fusegen.backend.cuda.emit.tiles.views import FoldView, LevelView, SumView
 from fusegen.backend.cuda.schedule.tiles import held_numbers
@@ -30,6 +31,9 @@ class FoldPrinter:
     """Prints how one sweep goes over tiles."""
 
     def __init__(self, kernel: Kernel, sweep: Sweep, scope: Scope, state: str) -> None:
+        exponents = Exponents()
+        if scope.dialect.real == "float":
+            sweep = exponents.sweep(sweep)
         self.kernel, self.sweep, self.scope = kernel, sweep, scope
         self.dialect, self.monoid = scope.dialect, sweep.monoid
         self.sums = vector_sums(kernel, sweep)
@@ -39,13 +43,15 @@ class FoldPrinter:
         sources = {s.name: self._source(s) for s in sweep.loads}
         self.elements = ElementPrinter(kernel, numbers, sources, self.dialect, self.state,
                                        paired=False)
+        self.factors = [self.dialect.let(let.name, let.expr) for let in exponents.lets]
 
     def view(self, sum_lines: dict[str, tuple[Line, ...]]) -> FoldView:
         """sum_lines: of sums of vectors that are folded one by one."""
         lines = [*self.elements.fold_lines(()), *self._put(self._early(), [])]
         levels = tuple(self._levels())
         live = tuple(self._live())
-        printed = [*lines, *live, *(ln for v in levels for ln in (*v.divisors, *v.lines))]
+        level_lines = [ln for v in levels for ln in (*v.divisors, *v.lines)]
+        printed = [*self.factors, *lines, *live, *level_lines]
         given = Line("", frozenset(self.monoid.held))
         moves, factors = self._factors()
         masked = self.sweep.only is not None
@@ -54,7 +60,7 @@ class FoldPrinter:
             number=self.sweep.number, real=self.dialect.real, state=self.state,
             scores=tuple(s.name for s in self.sweep.loads if isinstance(s, FromVectors)),
             sums=tuple(self._sum(s, sum_lines) for s in self.sums),
-            opened=tuple(self.scope.declared([*printed, given])), live=live,
+            opened=(*self.scope.declared([*printed, given]), *self.factors), live=live,
             lines=tuple(lines), early=tuple(w.name for s in self._early() for w in s.weights),
             shared=tuple(self._shared()), moves=moves, factors=factors,
             levels=levels, stores_opened=stores_opened, stores=stores, span=tuple(self._span()),

@@ -92,19 +92,26 @@ class Scope:
         return [*found, *pointers]
 
     def _row_pointers(self, uses: Iterable[str]) -> list[Line]:
-        """A row's elements, and the vectors of its columns."""
+        """A row's elements, and what columns of its batch have."""
         found = []
         for p in self.launch.params:
             pointer = f"{p.name}_columns" if p.shape == "column_vector" else pointer_of(p)
             if pointer not in uses or p.shape not in ("element", "column_vector", "columns"):
                 continue
             name, kind = array_name(p), pointer_type(p)
+            start, used = "", []
             if p.shape == "element":
-                start, used = f"row * {p.name}_stride", [f"{p.name}_stride"]
-            else:  # of the row's batch
-                step = f"{p.name}_{'batch_stride' if p.shape == 'column_vector' else 'stride'}"
-                start = f"row / {p.name}_rows * {step}"
-                used = [f"{p.name}_rows", step, f"{p.name}_stride"]
-            found.append(Line(f"{kind} {pointer} = {name} + {start};",
-                              frozenset([name, ROW.name, *used]), pointer))
+                start, used = f" + row * {p.name}_stride", [f"{p.name}_stride", ROW.name]
+            found.append(Line(f"{kind} {pointer} = {name}{start};", frozenset([name, *used]),
+                              pointer))
+        return found
+
+    def batched(self) -> list[str]:
+        """Statements that move `given` to the batch of a row."""
+        found = []
+        for p in self.launch.params:
+            if p.shape in ("column_vector", "columns"):
+                step = "batch_stride" if p.shape == "column_vector" else "stride"
+                found.append(f"given.{array_name(p)} += row / given.{p.name}_rows * "
+                             f"given.{p.name}_{step};")
         return found

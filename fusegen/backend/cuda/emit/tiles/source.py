@@ -36,6 +36,7 @@ class TileKernelView:
     sweeps: tuple[SweptView, ...]
     splits: bool
     parts: int
+    batched: tuple[str, ...]
 
     @property
     def states(self) -> tuple[object, ...]:
@@ -45,7 +46,7 @@ class TileKernelView:
 
 def tile_source(program: Program, schedule: TileSchedule) -> Source:
     """The program as CUDA C++; the same program and schedule give the same bytes."""
-    dialect = CudaDialect(program.kernels[0].compute, narrow=is_narrow(program))
+    dialect = CudaDialect(program.kernels[0].compute, narrow=is_narrow(program), tiles=True)
     names = state_names(program)
     launched = launches(program, schedule)
     kernels = [_kernel_view(n, schedule, dialect, names) for n in launched]
@@ -89,6 +90,7 @@ def _kernel_view(
         symbol=launch.symbol, params=tuple(_params(launch, scope)), arguments=arguments,
         members=scope.members, kept=tuple(scope.kept.items()), prelude=tuple(rows.prelude()),
         sweeps=sweeps, splits=launch.splits, parts=parts_of(kernel),
+        batched=tuple(scope.batched()),
     )
 
 

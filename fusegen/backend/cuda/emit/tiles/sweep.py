@@ -184,8 +184,7 @@ class SweepPrinter:
         if param.shape == "row_vector":
             start, there = f"{array} + block.row * given.{name}_stride", "block.row_end - block.row"
         else:
-            batch = f"block.row / given.{name}_rows * given.{name}_batch_stride"
-            start = f"{array} + {batch} + begin * given.{name}_stride"
+            start = f"{array} + begin * given.{name}_stride"
             there = "given.n_cols - begin"
         if table.name.endswith("_summed") and parts_of(self.kernel) > 1:
             start += f" + block.part * {MOST_NUMBERS}"
