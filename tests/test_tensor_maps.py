@@ -7,7 +7,12 @@ import struct
 import types
 from typing import Any
 
+import numpy as np
 import pytest
+import simt
+from simt.testing import tensor_text
+from support.emulated import emulated
+from support.fake_gpu import Gpu
 
 from fusegen.backend.cuda.run.driver import Driver, Geometry, Launcher
 from fusegen.backend.cuda.run.tensor_maps import MAP_BYTES, Mapped, Tiled
@@ -98,3 +103,44 @@ def test_a_driver_that_refuses_is_named():
     library.fails = 1
     with pytest.raises(BackendError, match=r"no tensor map of .*bfloat16.* at 0x140: error 1"):
         launcher(library, Mapped(1, KEYS)).launch(0, (160, 320))
+
+
+COPY = """
+extern "C" __global__ void copy(const unsigned short* x, unsigned short* y, long long batch,
+                                const __grid_constant__ TensorMap map) {
+    __shared__ __align__(1024) unsigned short box[1024];
+    __shared__ __align__(8) unsigned long long barrier;
+    if (threadIdx.x == 0) {
+        barrier_init(shared_address(&barrier), 1);
+        barriers_ready();
+        barrier_expect(shared_address(&barrier), sizeof box);
+        copy_tile_3d(shared_address(box), &map, shared_address(&barrier), 64, 4, (int)batch);
+    }
+    __syncthreads();
+    barrier_wait(shared_address(&barrier), 0);
+    const unsigned first = shared_address(box);
+    for (int i = threadIdx.x; i < 1024; i += 32) {
+        const unsigned address = first + 2 * i;
+        y[i] = box[((address ^ address / 128 % 8 * 16) - first) / 2];
+    }
+}
+"""
+
+
+@emulated
+def test_kernels_copy_by_the_maps_of_their_launch() -> None:
+    """By way of the driver: three batches of 10 rows of 100, in rows of 112."""
+    gpu = Gpu()
+    gpu.current = 0
+    memory = gpu.allocate(2 * 3 * 10 * 112 + 2048, 0)
+    x, y = memory[:-2048].view(np.uint16).reshape(3, 10, 112), memory[-2048:].view(np.uint16)
+    x[:] = np.arange(1, x.size + 1).reshape(x.shape)
+    function = gpu.module_of(simt.compile_module(tensor_text(COPY)))("copy").ptr
+    tiled = Tiled("bfloat16", 2, (3, 10, 100), (10 * 112, 112), 16)
+    driver: Driver = types.SimpleNamespace(library=gpu)  # type: ignore[assignment]
+    one = Launcher(driver, "copy", function, Geometry(grid=1, threads=32), 2, (2,),
+                   (Mapped(0, tiled),))
+    one.launch(0, (x.ctypes.data, y.ctypes.data))
+    expected = np.zeros((16, 64), np.uint16)
+    expected[:6, :36] = x[2, 4:, 64:100]
+    np.testing.assert_array_equal(y.reshape(16, 64), expected)

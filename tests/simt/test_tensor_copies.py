@@ -121,7 +121,6 @@ def test_misuse(copy: str, pattern: str) -> None:
         (np.zeros((8, 100), np.uint16), (8, 64), {}, "multiples of 16 bytes"),
         (np.zeros((8, 128), np.uint16)[:, ::2], (8, 64), {}, "has gaps"),
         (np.zeros((8, 128), np.uint16)[:, 4:], (8, 64), {}, "multiples of 16 bytes"),
-        (np.zeros((8, 0), np.uint16), (8, 64), {}, "has no elements"),
         (np.zeros((1,) * 5 + (64,), np.uint16), (1,) * 5 + (64,), {}, "1 to 5 dimensions"),
         (np.zeros((8, 64), np.uint16), (64,), {}, "1 to 5 dimensions"),
         (np.zeros((8, 64), np.uint16), (8, 64), {"tfloat32": True}, "only float32"),
@@ -132,6 +131,21 @@ def test_maps_that_do_not_exist(
 ) -> None:
     with pytest.raises(ValueError, match=pattern):
         TensorMap(x, box, **more)
+
+
+def test_nothing_is_copied_of_an_array_without_elements() -> None:
+    x = np.zeros((0, 64), np.uint16)
+    with pytest.raises(SimtError, match="no tensor map"):
+        copied(TensorMap(x, (8, 64)), (0, 0))
+    assert TensorMap.decoded(TensorMap(x, (8, 64)).encoded()).array.size == 0
+
+
+def test_a_map_made_of_its_bytes() -> None:
+    """Also where a dimension of one element has any stride."""
+    x = np.arange(30 * 100, dtype=np.float32).reshape(30, 100)[:, None, :72]
+    again = TensorMap.decoded(TensorMap(x[3:], (5, 1, 32), tfloat32=True).encoded())
+    assert (again.box, again.swizzled, again.tfloat32) == ((5, 1, 32), True, True)
+    np.testing.assert_array_equal(again.array, x[3:])
 
 
 def test_a_map_is_no_other_argument() -> None:

@@ -14,6 +14,7 @@ import time
 import types
 import weakref
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,12 @@ import simt
 from simt.arguments import number_of
 
 from fusegen.backend.cuda.run import driver
+from fusegen.backend.cuda.run.tensor_maps import MAP_BYTES
 
 MULTIPROCESSORS, BLOCKS_PER_SM = 2, 4
 L2_BYTES, NAME = 1 << 16, b"Fake 2"
+_MAP_TYPES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2, 11: 4}  # bytes
+_TFLOAT32 = (11,)
 INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE = 201, 1, 400
 
 
@@ -163,6 +167,27 @@ class Gpu:
         self.zeroed.append((where, size, stream.value or 0))
         return self._queue(stream.value or 0, lambda: self._fill(where, value.value, size))
 
+    def cuTensorMapEncodeTiled(
+        self, room: Any, kind: Any, rank: Any, at: Any, extents: Any, strides: Any, box: Any,
+        steps: Any, interleave: Any, swizzle: Any, promotion: Any, outside: Any,
+    ) -> int:
+        """Into what the executor takes for a map: of the swizzle of 128 bytes, or of none."""
+        size = _MAP_TYPES[kind.value]
+        whole = (*list(strides)[::-1], size)
+        span = sum((n - 1) * s for n, s in zip(list(extents)[::-1], whole, strict=True)) + size
+        memory = (ctypes.c_char * span).from_address(at.value)
+        name = np.float32 if kind.value in _TFLOAT32 else f"u{size}"
+        array: Any = np.ndarray(list(extents)[::-1], name, memory, 0, whole)
+        if swizzle.value not in (0, 3) or interleave.value or outside.value or {*steps} != {1}:
+            return INVALID_VALUE
+        try:
+            made = simt.TensorMap(array, tuple(box)[::-1], swizzle.value == 3,
+                                  kind.value in _TFLOAT32)
+        except ValueError:
+            return INVALID_VALUE
+        ctypes.memmove(room.value, made.encoded(), MAP_BYTES)
+        return 0
+
     def cuLaunchKernelEx(self, room: Any, function: Any, params: Any, extra: Any) -> int:
         seen = self._read(room, function.value, params)
         if self.pause:
@@ -182,7 +207,10 @@ class Gpu:
         config = driver._Config.from_address(ctypes.addressof(room))
         table = (driver._Attribute * config.count).from_address(config.attributes)
         module, symbol, index = self.functions[function]
-        words = [ctypes.c_int64.from_address(p).value for p in params]
+        known = module._parameters[symbol] if module else ()
+        maps = [not p.pointer and p.size == MAP_BYTES for p in known]
+        words = [ctypes.string_at(p, MAP_BYTES) if is_map else ctypes.c_int64.from_address(p).value
+                 for p, is_map in zip_longest(params, maps, fillvalue=False)]
         return {"module": module, "symbol": symbol, "source": self.sources.get(function, ""),
                 "device": index, "words": words,
                 "grid": config.grid[0], "threads": config.block[0], "shared": config.shared,
@@ -206,13 +234,21 @@ class Gpu:
             return
         args: list[Any] = []
         for parameter, word in zip(module._parameters[seen["symbol"]], seen["words"], strict=True):
-            args.append(self._array(word, parameter, seen["device"]) if parameter.pointer
-                        else number_of(word, parameter))
+            args.append(self._argument(word, parameter, seen["device"]))
         arrays = {i for i, a in enumerate(args) if isinstance(a, np.ndarray)}
         module.launch(seen["symbol"], (seen["grid"],), (seen["threads"],), args, outputs=arrays,
                       initialised=arrays, shared_bytes=seen["shared"],
                       cluster=seen["attributes"].get(4, (1,))[0],
                       together=bool(seen["attributes"].get(2, (0,))[0]))
+
+    def _argument(self, word: Any, parameter: Any, index: int) -> Any:
+        if parameter.pointer:
+            return self._array(word, parameter, index)
+        if not isinstance(word, bytes):
+            return number_of(word, parameter)
+        found = simt.TensorMap.decoded(word)
+        assert not found.span or self.reach(found.array.ctypes.data, index) >= found.span
+        return found
 
     def _array(self, pointer: int, parameter: Any, index: int) -> np.ndarray:
         known = parameter.letter in "fiu"
