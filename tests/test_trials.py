@@ -76,6 +76,17 @@ def test_no_tree_gives_a_false_alarm(pipeline):
     assert bool(rows) == bool(_dependents(derivation))
 
 
+def test_what_is_computed_in_float64_is_tried_in_float64():
+    """Also where the inputs are float32: a scaled difference loses no digit before the cast."""
+    @fg.pipeline
+    def in_float64(x, y: fg.PerColumn, z: fg.PerColumn):
+        return fg.cast(fg.sum(fg.exp((y - x) / 0.5 - fg.max((y - x) / 0.5))), "float64"), fg.sum(z)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert _dependents(in_float64.work(form="online").derivation)
+
+
 @pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
 def test_what_is_wrong_in_floats_is_found_and_not_used(text, no_rule):
     graph = _graph(text)

@@ -53,8 +53,19 @@ class _Total:
         self.inside: dict[sp.Symbol, tuple[str, sp.Expr]] = {}
 
     def value(self, output: g.Node) -> sp.Expr:
+        moving: set[g.Node] = {self.pivot}
         for node in g.topological((output,)):
-            self.known[node] = self._value(node)
+            if any(a in moving for a in g.operands(node)):
+                moving.add(node)
+            try:
+                self.known[node] = self._value(node)
+            except (Unmodelled, KeyError):  # masked scores: any number does that does not move
+                if node in moving or g.extent(node) is not g.Extent.ELEMENT:
+                    if not isinstance(node, g.Literal):
+                        raise Unmodelled(node) from None
+                else:
+                    self.known[node] = self._symbol(node)
+                    self.elements.append(self.known[node])
         return self.known[output]
 
     def _value(self, node: g.Node) -> sp.Expr:

@@ -26,9 +26,9 @@ from fusegen.ir.varying import Number, raw
 from fusegen.lang.blame import blames
 from fusegen.lang.signature import check_names, constants_key
 from fusegen.lang.trace import inline, leaves, unique_names
-from fusegen.lang.value import PerRow, Value, builder, lift
+from fusegen.lang.value import PerRow, RowVector, Value, builder, lift
 from fusegen.library.grad_columns import ColumnGradient
-from fusegen.pipeline.numbers_only import check_numbers
+from fusegen.library.grad_vectors import VectorGradient
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.traces import MOST
 from fusegen.rewrite.adjoint.reverse import Reverse
@@ -105,7 +105,7 @@ class Gradient(Pipeline):
         wanted = [self._wanted(name, given[name]) for name in self.wrt]
         reverse = Reverse(wanted, self._prover(own, constants, tuple(outputs)))
         for position, (name, _) in self._cotangents.items():
-            reverse.add(outputs[position], lift(given[name]))
+            reverse.add((outputs[position], lift(given[name])))
         found = [_written(reverse, node, f"grad_{name}")
                  for node, name in zip(wanted, self.wrt, strict=True)]
         present = frozenset(n for n, v in given.items() if v is not None)
@@ -167,12 +167,14 @@ def _settled(proof: Obligation) -> bool:
 @blames
 def grad(
     pipeline: Pipeline, wrt: str | Sequence[str] | None = None, **constants: Any
-) -> Gradient | ColumnGradient:
+) -> Gradient | ColumnGradient | VectorGradient:
     """The backward pipeline: grad(p)(cotangents…, arrays…) → gradients.
 
     wrt: one input or several; by default every element input of floats. Per-row inputs get one
     value per row. A per-column input (a weight) alone gives a `ColumnGradient`, which sums over
-    all rows. constants: values for those that `pipeline` gives no default, to find its outputs.
+    all rows. Texts over vectors give a `VectorGradient`, by default with respect to all vectors and
+    elements that are not optional, and to inputs of rows and columns together. constants: values
+    for those that `pipeline` gives no default, to find its outputs.
 
     Rules are those of reverse mode, and of torch where a derivative jumps: max and min share
     evenly between ties; abs has 0 at 0. A maximum that is proved to cancel (softmax, logsumexp,
@@ -184,13 +186,12 @@ def grad(
     if not isinstance(pipeline, Pipeline):
         raise ArgumentError(f"grad takes a pipeline, got {type(pipeline).__name__}",
                             fix="Decorate the function with @fg.pipeline.")
-    check_numbers(pipeline, "gradient")
     bound = pipeline.signature.bind_constants(constants)
     asked = wrt if wrt is None or isinstance(wrt, str) else check_names("wrt", wrt)
     base = pipeline.traces.varied(frozenset(pipeline.signature.arrays), bound)
     rest = {n: v for n, v in bound.items() if n not in base.graph.varying}
     key = ("grad", asked, constants_key(rest), base.digest, base.graph.guards)
-    found: Gradient | ColumnGradient | None = pipeline.derived.get(key)
+    found: Gradient | ColumnGradient | VectorGradient | None = pipeline.derived.get(key)
     if found is None:
         found = pipeline.derived.put(key, _gradient(pipeline, asked, base.graph))
     return found
@@ -199,17 +200,18 @@ def grad(
 def _again(forward: Pipeline, wrt: tuple[str, ...], constants: dict[str, Any]) -> Gradient:
     """What a pickled gradient is made from."""
     found = grad(forward, wrt, **constants)
-    if isinstance(found, Gradient):
-        return found
-    assert isinstance(found.contributions, Gradient)
-    return found.contributions
+    made = found.contributions if isinstance(found, ColumnGradient) else found
+    assert isinstance(made, Gradient)
+    return made
 
 
 def _gradient(
     pipeline: Pipeline, wrt: str | tuple[str, ...] | None, base: g.Graph
-) -> Gradient | ColumnGradient:
+) -> Gradient | ColumnGradient | VectorGradient:
     inputs = {i.name: i for i in base.inputs}
     names = _named(pipeline, base, wrt)
+    if pipeline.vectors:
+        return VectorGradient(pipeline, names, _cotangents(pipeline, base))
     columns = [n for n in names if inputs[n].axis is g.Axis.PER_COLUMN]
     if not columns:
         return Gradient(pipeline, names, base)
@@ -226,7 +228,9 @@ def _named(
     dtypes = assumed_dtypes(base, "float32")
     floats = [i for i in base.inputs if dtypes[i.name].kind == "float"]
     if wrt is None:
-        found = tuple(i.name for i in floats if i.axis is g.Axis.ELEMENT)
+        optional = pipeline.signature.optional if pipeline.vectors else ()
+        found = tuple(i.name for i in floats if i.axis in (g.Axis.ELEMENT, *g.VECTORS)
+                      and i.name not in optional)
         if not found:
             raise ArgumentError(f"{pipeline.name} has no element input of floats")
         return found
@@ -254,5 +258,6 @@ def _cotangents(pipeline: Pipeline, base: g.Graph) -> dict[int, tuple[str, type]
     for i in floats:
         extent = g.extent(base.outputs[i])
         name = "grad" if len(floats) == 1 else f"grad_{base.output_names[i]}"
-        found[i] = (taken.free(name), PerRow if extent is g.Extent.ROW else Value)
+        of_row = RowVector if g.is_vector(base.outputs[i]) else PerRow
+        found[i] = (taken.free(name), of_row if extent is g.Extent.ROW else Value)
     return found

@@ -105,6 +105,8 @@ class RowsReplay(RowReplay):
     folder = RowsFolder
 
     def __init__(self, kernel: Kernel, row: Mapping[str, Array], n_cols: int) -> None:
+        wide = kernel.compute.numpy  # what floats are loaded as
+        row = {n: a.astype(wide) if a.dtype == np.float32 != wide else a for n, a in row.items()}
         super().__init__(kernel, row, n_cols, ROUNDED[kernel.compute.name])
 
     def _gather(self, step: Gather, env: Env) -> Any:

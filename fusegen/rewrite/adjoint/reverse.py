@@ -5,6 +5,7 @@
   r = mean e                   ē += r̄ / n
   r = max e, min e             ē += r̄ · [e = r] / (number of ties), unless r is proved to cancel
   r = e at column i            ē += r̄ · [column = i]
+  s = Σ_i v_i, a vector's      v̄ += s̄;  where y is a vector and a a number, ā += Σ_i ȳ · ∂y/∂a
 
 Griewank & Walther 2008, Evaluating Derivatives, chapter 3.
 """
@@ -81,24 +82,31 @@ class Reverse:
     proofs: list[Obligation] = field(default_factory=list)
     found: dict[g.Node, Terms] = field(default_factory=dict)
 
-    def add(self, output: g.Node, cotangent: g.Node) -> None:
-        """Add what the cotangent of one output contributes."""
-        order = g.topological((output,))
+    def add(self, *pairs: tuple[g.Node, g.Node]) -> None:
+        """Add what the cotangents of outputs contribute, (output, cotangent) each: together, so
+        that what they send back over the same sums is one sum."""
+        outputs = tuple(dict.fromkeys(output for output, _ in pairs))
+        order = g.topological(outputs)
         active = active_nodes(order, self.wanted)
         self.writer.learn(order)
-        adjoints: dict[g.Node, Terms] = {output: tm.of(cotangent)}
+        own: dict[g.Node, Terms] = {}
+        for output, cotangent in pairs:
+            own[output] = tm.plus(own.get(output, {}), tm.of(cotangent))
+        adjoints = dict(own)
         for node in reversed(order):
             terms = adjoints.get(node)
-            if terms is None or node not in active or self._cancels(output, node) or not terms:
+            if terms is not None and node in active and self._cancels(outputs, node):
+                terms = own.get(node)
+            if node not in active or not terms:
                 continue
             with written_at(node.loc):
                 if len(terms) > _MANY:
                     terms = tm.of(self.writer.write(terms))
                 if node in self.wanted:
                     self.found[node] = tm.plus(self.found.get(node, {}), terms)
-                for arg, share in self._shares(node, terms, output):
+                for arg, share in self._shares(node, terms):
                     if arg in active:
-                        share = self._as_extent(arg, node, share)
+                        share = self._as_operand(arg, node, share)
                         adjoints[arg] = tm.plus(adjoints.get(arg, {}), share)
 
     def write(self, node: g.Input) -> g.Node:
@@ -109,16 +117,19 @@ class Reverse:
             if node.axis is g.Axis.ELEMENT and g.extent(found) is g.Extent.ROW:
                 column = builder().add(g.Index(here()))
                 return fg.where(column >= 0, Value(found), 0.0).node  # at every position
+            if g.is_vector(node) and not g.is_vector(found):
+                return tm.filled(Value(found), node).node
         return found
 
-    def _as_extent(self, arg: g.Node, node: g.Node, share: Terms) -> Terms:
-        """A row value met at every position gets the sum of what every position sends back."""
+    def _as_operand(self, arg: g.Node, node: g.Node, share: Terms) -> Terms:
+        """A number that meets every number of a vector gets the sum of what all of them send back,
+        and a row value that meets every position the sum of what every position does."""
+        if g.is_vector(node) and not g.is_vector(arg):
+            share = self.writer.inner_sum(share, node)
         meets = g.extent(arg) is g.Extent.ROW and g.extent(node) is g.Extent.ELEMENT
         return self.writer.row_sum(share) if meets else share
 
-    def _shares(
-        self, node: g.Node, terms: Terms, output: g.Node
-    ) -> Iterator[tuple[g.Node, Terms]]:
+    def _shares(self, node: g.Node, terms: Terms) -> Iterator[tuple[g.Node, Terms]]:
         """(operand, its share of the adjoint) for every operand that passes one on."""
         if g.extent(node) is g.Extent.LIST or g.lists_of(node):
             _refuse_list(node)
@@ -127,16 +138,15 @@ class Reverse:
                 return
             case g.Map():
                 yield from self._map(node, terms)
-            case g.Cast(arg=arg):
+            case g.Cast(arg=arg) | g.Inner(arg=arg):
                 yield arg, terms
             case g.Reduce():
-                yield from self._reduce(node, terms, output)
+                yield from self._reduce(node, terms)
             case g.Take(arg=arg, index=index):
                 yield arg, _product(terms, tm.one_hot(index))
             case g.Own() | g.Field():
                 _refuse_own(node)
-            case (g.Literal() | g.Length() | g.Index() | g.RowNumber() | g.TopK() | g.Part()
-                  | g.Inner()):
+            case g.Literal() | g.Length() | g.Index() | g.RowNumber() | g.TopK() | g.Part():
                 raise InternalError(f"{attributes(node)} has no adjoint")
             case _:
                 assert_never(node)
@@ -150,9 +160,7 @@ class Reverse:
             for part in slope if isinstance(slope, tuple) else (slope,):
                 yield arg, _product(terms, part)
 
-    def _reduce(
-        self, node: g.Reduce, terms: Terms, output: g.Node
-    ) -> Iterator[tuple[g.Node, Terms]]:
+    def _reduce(self, node: g.Reduce, terms: Terms) -> Iterator[tuple[g.Node, Terms]]:
         if not g.is_reduction(node):
             _refuse_list(node.arg)
         arg = node.arg
@@ -178,14 +186,17 @@ class Reverse:
             case _:
                 assert_never(node.fold)
 
-    def _cancels(self, output: g.Node, node: g.Node) -> bool:
-        """Is the node a maximum or minimum with which the output is proved not to move?"""
-        if not isinstance(node, g.Reduce) or node.fold not in (g.Fold.MAX, g.Fold.MIN):
+    def _cancels(self, outputs: Sequence[g.Node], node: g.Node) -> bool:
+        """Is the node a maximum or minimum with which all other outputs are proved not to move?"""
+        if not isinstance(node, g.Reduce) or node.fold not in (g.Fold.MAX, g.Fold.MIN) or \
+                g.is_vector(node):
             return False
-        proof = self.stationary(output, node)
-        if proof.status == "proved":
-            self.proofs.append(proof)
-        return proof.status == "proved"
+        proofs = [self.stationary(o, node) for o in outputs
+                  if o is not node and node in g.topological((o,))]
+        if any(proof.status != "proved" for proof in proofs):
+            return False
+        self.proofs += proofs
+        return True
 
 
 def _product(terms: Terms, factor: Operand) -> Terms:

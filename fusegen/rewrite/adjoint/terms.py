@@ -152,6 +152,17 @@ def split(product: Product) -> tuple[Product, Product]:
     return elements, product - elements
 
 
+def split_vectors(product: Product) -> tuple[Product, Product]:
+    """(factors that are vectors, numbers)."""
+    vectors = frozenset(f for f in product if g.is_vector(f[0]))
+    return vectors, product - vectors
+
+
+def filled(number: float | Value, like: g.Node) -> Value:
+    """A vector as long as those of `like`, of one number."""
+    return fg.where(Value(like) == Value(like), number, number)
+
+
 def common(products: Iterable[Product]) -> Product:
     """The greatest product that divides all of them, sign of every power kept."""
     first, *others = (dict(p) for p in products)

@@ -19,6 +19,7 @@ from fusegen.lang.lines import here
 from fusegen.lang.value import Value, builder
 from fusegen.rewrite.adjoint import terms as tm
 from fusegen.rewrite.adjoint.terms import ONE, Product, Terms
+from fusegen.rewrite.adjoint.vanishing import nothing_outside
 
 
 @dataclass
@@ -106,7 +107,11 @@ class Writer:
         return (Value(self._fraction(elements, Fraction(1))) * Value(row)).node
 
     def _fraction(self, product: Product, coefficient: Fraction) -> g.Node:
-        """Factors of one extent, numerator over denominator."""
+        """Factors of one extent, numerator over denominator; numbers before vectors."""
+        vectors, numbers = tm.split_vectors(product)
+        if vectors and (numbers or coefficient != 1):
+            number = Value(self._fraction(numbers, coefficient))
+            return (number * Value(self._fraction(vectors, Fraction(1)))).node
         above = [Value(n) for n, e in self._ranked(product) for _ in range(e)]
         below = [Value(n) for n, e in self._ranked(product) for _ in range(-e)]
         size = abs(coefficient)
@@ -122,10 +127,56 @@ class Writer:
     def row_sum(self, terms: Terms) -> Terms:
         """Σ over the row: row factors leave the sum, known sums are not summed."""
         total: Terms = {}
+        weights: dict[tuple[Product, Product], Terms] = {}  # by vectors of columns, and of the row
         for product, coefficient in terms.items():
-            elements, rows = tm.split(self._named(product))
+            elements, rows = tm.split(self._within(self._named(product)))
+            vectors, numbers = tm.split_vectors(elements)
+            if vectors and not any(tm.column_of(n) for n, _ in numbers):
+                beside, row_numbers = tm.split_vectors(rows)
+                own = weights.get((vectors, beside), {})
+                one = {tm.times(numbers, row_numbers): coefficient}
+                weights[vectors, beside] = tm.plus(own, one)
+                continue
             summed = self._total(elements)
             total = tm.plus(total, tm.scaled(summed, coefficient, _apart(rows)))
+        for (vectors, beside), weight in weights.items():
+            total = tm.plus(total, tm.scaled(self._weighted(vectors, weight), Fraction(1), beside))
+        return total
+
+    def _within(self, product: Product) -> Product:
+        """The product with choices of all that is not 0, unless the text has its sum at hand."""
+        chosen = tm.times(product, nothing_outside(product))
+        elements, _ = tm.split(product)
+        if chosen == product or any(g.is_vector(n) for n, _ in elements):
+            return chosen
+        inner = self._product(elements, Fraction(1))
+        total = builder().add(g.Reduce(g.Fold.SUM, inner, here())).node
+        return product if total in self.known else chosen
+
+    def _weighted(self, vectors: Product, weight: Terms) -> Terms:
+        """Σ weight · vector: one sum, however many terms its weight has."""
+        if not weight:
+            return {}
+        outside = tm.split(tm.common(weight))[1]
+        sizes = {abs(c) for c in weight.values()}
+        scale = sizes.pop() if len(sizes) == 1 else Fraction(1)
+        number = self.write({_without(p, outside): c / scale for p, c in weight.items()})
+        each = Value(self._product(vectors, Fraction(1)))
+        if not tm.is_number(number, 1.0):
+            each = Value(number) * each
+        total = builder().add(g.Reduce(g.Fold.SUM, each.node, here())).node
+        return tm.scaled(tm.of(total), scale, _apart(outside))
+
+    # ---- sums over the index of vectors ----
+
+    def inner_sum(self, terms: Terms, like: g.Node) -> Terms:
+        """Σ over the index of vectors as long as those of `like`: numbers leave the sum."""
+        total: Terms = {}
+        for product, coefficient in terms.items():
+            vectors, numbers = tm.split_vectors(self._named(product))
+            each = self._product(vectors, Fraction(1)) if vectors else tm.filled(1.0, like).node
+            inner = tm.of(builder().add(g.Inner(each, here())).node)
+            total = tm.plus(total, tm.scaled(inner, coefficient, _apart(numbers)))
         return total
 
     def _total(self, elements: Product) -> Terms:
@@ -147,11 +198,14 @@ class Writer:
         """Σ [column = i] · rest is rest at column i: no sum at all."""
         column = tm.column_of(hot)
         assert column is not None
-        if rest:
-            inner = self._product(self._guarded(rest), Fraction(1))
-            return tm.of(builder().add(g.Take(inner, column, here())).node)
+        found: Terms = {ONE: Fraction(1)}
+        for part in tm.split_vectors(rest):
+            if part:
+                inner = self._product(self._guarded(part), Fraction(1))
+                taken = builder().add(g.Take(inner, column, here())).node
+                found = tm.scaled(found, Fraction(1), frozenset({(taken, 1)}))
         absence = g.operands(hot)[2]
-        return tm.of((Value(absence) + 1.0).node)
+        return found if rest else tm.of((Value(absence) + 1.0).node)
 
     # ---- words ----
 

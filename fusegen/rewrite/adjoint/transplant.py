@@ -18,6 +18,14 @@ def transplant(
     nodes: Sequence[g.Node], leaves: Mapping[g.Node, g.Node], graph: g.Graph
 ) -> list[g.Node]:
     """Nodes of `graph` in the active builder, with `leaves` in place of what they stood on."""
+    moved = moved_nodes(nodes, leaves, graph)
+    return [moved[node] for node in nodes]
+
+
+def moved_nodes(
+    nodes: Sequence[g.Node], leaves: Mapping[g.Node, g.Node], graph: g.Graph
+) -> dict[g.Node, g.Node]:
+    """As `transplant`: what every node has become."""
     build = builder()
     moved = dict(leaves)
 
@@ -25,7 +33,7 @@ def transplant(
         moved[node] = build.add(_with_operands(node, moved.__getitem__)).node
         if node in graph.named:
             build.labels.setdefault(moved[node], graph.names[node])
-    return [moved[node] for node in nodes]
+    return moved
 
 
 def scalars_of(graph: g.Graph, constants: Mapping[str, Any]) -> dict[g.Node, g.Node]:

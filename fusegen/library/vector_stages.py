@@ -1,0 +1,230 @@
+"""Stages of a gradient over vectors, each a pipeline that every kernel serves.
+
+  forward  what later stages ask of whole rows and no cotangent takes part in: the maximum and the
+           sum of a softmax, attention's result. Made where a vector of a finished row is gone on
+           with, or kept from the forward call.
+  rows     gradients of what a row has, and what the columns ask of whole rows (δ = Σ dO·O)
+  columns  gradients of what a column has: the same pairs seen from the other side
+           (rewrite/transposed.py), once for columns that vary along the same leading axes
+
+Elements are made again in each. Nothing is stored but rows and columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import Any
+
+from fusegen.ir import graph as g
+from fusegen.ir.dtypes import DType, dtype_of
+from fusegen.ir.errors import PipelineError
+from fusegen.ir.kinds import kinds_of
+from fusegen.ir.names import Taken
+from fusegen.ir.vectors import lengths_of
+from fusegen.lang import lang as fg
+from fusegen.lang.value import ColumnVector, PerColumn, PerRow, RowVector, Value, lift
+from fusegen.library.vector_adjoint import Adjoint
+from fusegen.library.vector_cuts import cuts_of, numbers_of
+from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.variants import Choices
+from fusegen.rewrite.adjoint import terms as tm
+from fusegen.rewrite.adjoint.terms import ONE, Terms
+from fusegen.rewrite.adjoint.text import Writer
+from fusegen.rewrite.adjoint.transplant import (
+    Text,
+    scalars_of,
+    transplant,
+    varying_parameters,
+)
+from fusegen.rewrite.transposed import AXES, asked_of_rows, transposed
+
+_ANNOTATIONS: Mapping[g.Axis, type] = {
+    g.Axis.ELEMENT: Value, g.Axis.PER_ROW: PerRow, g.Axis.PER_COLUMN: PerColumn,
+    g.Axis.ROW_VECTOR: RowVector, g.Axis.COLUMN_VECTOR: ColumnVector,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A pipeline, and the nodes of the backward text that it takes and gives."""
+
+    pipeline: Pipeline
+    takes: tuple[g.Node, ...]
+    gives: tuple[g.Node, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The stage of columns: a pipeline, what it takes as seen from the columns, and after that a
+    vector for each of its rows and for each of its columns, which only say how many there are."""
+
+    pipeline: Pipeline
+    takes: tuple[g.Node, ...]
+
+
+class Stages:
+    """Of one backward text. origin: the forward pipeline; types: of inputs and cotangents;
+    precision: of sums."""
+
+    def __init__(
+        self, adjoint: Adjoint, origin: Pipeline, types: Mapping[str, DType], precision: str
+    ) -> None:
+        self.adjoint, self.graph = adjoint, adjoint.graph
+        self.origin, self.precision = origin, precision
+        self._constants = varying_parameters(self.graph)
+        self._types, self._lengths = types, lengths_of(self.graph, types)
+        self._kinds = kinds_of(self.graph.nodes, {n: d.number for n, d in types.items()})
+
+    def asked_by(self, wanted: Iterable[str]) -> tuple[g.Node, ...]:
+        """Inputs, and values of rows, that gradients of columns are made of."""
+        wanted = tuple(wanted)
+        roots = [n for name in wanted for n in self.factors(name)]
+        likes = [self.adjoint.inputs[name] for name in wanted]
+        return tuple(dict.fromkeys((*asked_of_rows(roots), *likes)))
+
+    def is_numbered(self, name: str) -> bool:
+        """Does the gradient ask for rows' numbers where it meets columns?"""
+        asked = {*self.asked_by([name])}
+        return any(isinstance(n, g.RowNumber)
+                   for n in g.topological(self.factors(name), asked.__contains__))
+
+    def factors(self, name: str) -> list[g.Node]:
+        """Elements that the gradient of a column's input is made of."""
+        terms = self.adjoint.columns[name]
+        return [*dict.fromkeys(node for product in terms for node, _ in product)]
+
+    # ---- rows ----
+
+    def rows(self, types: Mapping[str, str], *, kept: bool) -> tuple[Stage, ...]:
+        """Stages of rows; the last gives the gradients, of these types, and what columns ask for.
+
+        kept: is the first stage what a forward call keeps?"""
+        gradients = [*self.adjoint.rows.values()]
+        gradients = [*self.adjoint.rows.values()]
+        asked = self.asked_by(self.adjoint.columns)
+        outputs = [*gradients, *(n for n in asked if not isinstance(n, g.Input))]
+        cuts = cuts_of(outputs, self.adjoint.backwards, kept=kept)
+        found = self._in_order(cuts, outputs, types)
+        try:
+            self._check(found[-1])
+        except PipelineError:  # sums of vectors are made by one sweep: numbers come before
+            known = {n for cut in cuts for n in cut}
+            found = self._in_order([*cuts, numbers_of(outputs, known)], outputs, types)
+            self._check(found[-1])
+        return found
+
+    def _in_order(
+        self, cuts: Sequence[Sequence[g.Node]], outputs: Sequence[g.Node], types: Mapping[str, str]
+    ) -> tuple[Stage, ...]:
+        found, done = [], dict[g.Node, None]()
+        for cut in cuts:
+            found.append(self._rows(cut, done, {}))
+            done |= dict.fromkeys(cut)
+        n = len(self.adjoint.rows)
+        last = [*outputs[:n], *(n for n in outputs[n:] if n not in done)]
+        if last:
+            own = {i: types[n] for i, n in enumerate(self.adjoint.rows)}
+            found.append(self._rows(last, done, own))
+        return tuple(found)
+
+    def _check(self, stage: Stage) -> None:
+        """Raises PipelineError for what no kernel does."""
+        names = stage.pipeline.signature.arrays
+        types = {name: self._type(node) for name, node in zip(names, stage.takes, strict=True)}
+        constants = stage.pipeline.signature.bind_constants({})
+        stage.pipeline.of_types(types, constants, Choices())
+
+    def _type(self, node: g.Node) -> DType:
+        """Of an array that holds the value."""
+        if isinstance(node, g.Input):
+            return self._types[node.name]
+        kinds = {"float": self.precision, "int": "int64", "bool": "bool"}
+        found = dtype_of(kinds[self._kinds[node]])
+        return found.vector(self._lengths[node]) if node in self._lengths else found
+
+    def _rows(
+        self, outputs: Sequence[g.Node], done: Iterable[g.Node], types: Mapping[int, str]
+    ) -> Stage:
+        """The pipeline of these outputs. done: what earlier stages have made; types: of outputs
+        that have another than sums have."""
+        made = {*done}
+        read = g.topological(outputs, made.__contains__)
+        met = {a for n in (*read, *outputs) for a in (n, *g.operands(n))}
+        takes = [n for n in self.adjoint.cotangents.values() if n in met]
+        takes += [*self.adjoint.inputs.values()]  # all of them say what the rows are
+        before = [n for n in done if n in met]
+
+        def text(*arrays: Value, **numbers: Any) -> tuple[Value, ...]:
+            given = scalars_of(self.graph, numbers)
+            given |= dict(zip((*takes, *before), map(lift, arrays), strict=True))
+            moved = transplant(outputs, given, self.graph)
+            return tuple(self._typed(Value(now), was, types.get(i, self.precision))
+                         for i, (was, now) in enumerate(zip(outputs, moved, strict=True)))
+
+        parameters = [_parameter(n.name, n.axis) for n in takes]
+        parameters += [_parameter(self.graph.names[n], axis_of(n)) for n in before]
+        return Stage(self._pipeline("rows", parameters, text), (*takes, *before), tuple(outputs))
+
+    def _typed(self, value: Value, node: g.Node, dtype: str) -> Value:
+        """Floats as this type; numbers and conditions as they are."""
+        return fg.cast(value, dtype) if self._kinds[node] == "float" else value
+
+    def _pipeline(
+        self, what: str, parameters: Sequence[Parameter], text: Callable[..., Any]
+    ) -> Pipeline:
+        name = f"{self.graph.name}_{what}"
+        made = Text(name, f"{what.capitalize()} of the gradient of {self.origin.name}.",
+                    self.origin.fn, [*parameters, *self._constants], text)
+        return Pipeline(made, allow_cancellation=self.origin.allow_cancellation)
+
+    # ---- columns ----
+
+    def columns(self, wanted: Sequence[str], types: Mapping[str, str]) -> Columns:
+        """The stage that gives these gradients, of these types."""
+        roots = [*dict.fromkeys(n for name in wanted for n in self.factors(name))]
+        likes = [self.adjoint.inputs[n] for n in wanted]
+        takes = self.asked_by(wanted)
+        taken = Taken(self.graph.names.values())
+        anchors = [Parameter(taken.free(word), Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
+                   for word, kind in (("each_row", RowVector), ("each_column", ColumnVector))]
+
+        def text(*arrays: Value, **numbers: Any) -> tuple[Value, ...]:
+            given = scalars_of(self.graph, numbers)
+            given |= dict(zip(takes, map(lift, arrays[: len(takes)]), strict=True))
+            known, writer = transposed(roots, given), Writer()
+            found = []
+            for name, like in zip(wanted, likes, strict=True):
+                total = writer.write(writer.row_sum(_seen(self.adjoint.columns[name], known)))
+                if g.is_vector(like) and not g.is_vector(total):
+                    total = tm.filled(Value(total), known[like]).node
+                found.append(fg.cast(Value(total), types[name]))
+            return tuple(found)
+
+        parameters = [_parameter(self.graph.names[n], AXES[axis_of(n)]) for n in takes]
+        made = self._pipeline("columns", [*parameters, *anchors], text)
+        return Columns(made, takes)
+
+
+def _seen(terms: Terms, known: Mapping[g.Node, g.Node]) -> Terms:
+    """The terms over what nodes are from the other side."""
+    found: Terms = {}
+    for product, coefficient in terms.items():
+        one: Terms = {ONE: coefficient}
+        for node, power in product:
+            own, factors = tm.factors(known[node])
+            one = tm.scaled(one, own**power, tm.power(factors, power))
+        found = tm.plus(found, one)
+    return found
+
+
+def _parameter(name: str, axis: g.Axis) -> Parameter:
+    return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=_ANNOTATIONS[axis])
+
+
+def axis_of(node: g.Node) -> g.Axis:
+    """What an input is that stands for the value."""
+    if isinstance(node, g.Input):
+        return node.axis
+    return g.Axis.ROW_VECTOR if g.is_vector(node) else g.Axis.PER_ROW

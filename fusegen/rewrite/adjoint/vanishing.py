@@ -1,0 +1,81 @@
+"""Where a factor of an adjoint is 0: outside of what a mask leaves.
+
+exp(where(c, s, −∞) − m) is 0 where c does not hold, whatever m is: a text that masks its scores
+says that the others do not take part. As a choice of its own, c leaves the product: nothing else
+of it is asked there, no infinity or NaN, and kernels need not visit those columns at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from fusegen.ir import graph as g
+from fusegen.rewrite.adjoint.terms import Product, choice
+
+Condition = tuple[g.Node, bool]
+"""A condition, and what it is where the factor need not be 0."""
+
+
+def nothing_outside(product: Product) -> Product:
+    """Choices of columns and rows outside of which a factor of the product is 0."""
+    found = {c: None for node, e in product if e > 0 and _may_be(node) for c in _outside(node)}
+    return frozenset((choice(condition, holds).node, 1) for condition, holds in found)
+
+
+def _may_be(node: g.Node) -> bool:
+    return g.extent(node) is g.Extent.ELEMENT and not g.is_vector(node)
+
+
+def _outside(node: g.Node) -> Iterator[Condition]:
+    match node:
+        case g.Map(op="exp" | "exp2" | "sigmoid", args=(a,)):
+            yield from _infinite(a)
+        case g.Map(op="mul" | "div", args=(a, b)) if g.extent(b) is g.Extent.ROW:
+            yield from _outside(a)
+        case g.Map(op="mul", args=(a, b)) if g.extent(a) is g.Extent.ROW:
+            yield from _outside(b)
+
+
+def _infinite(node: g.Node) -> Iterator[Condition]:
+    """Conditions without which the node is −∞."""
+    match node:
+        case g.Map(op="where", args=(c, a, b)) if _is_place(c):
+            if _is_lowest(b):
+                yield c, True
+                yield from _infinite(a)
+            if _is_lowest(a):
+                yield c, False
+                yield from _infinite(b)
+        case g.Map(op="add", args=(a, b)):
+            yield from _infinite(a)
+            yield from _infinite(b)
+        case g.Map(op="sub", args=(a, _)):
+            yield from _infinite(a)
+        case g.Map(op="mul", args=(a, b)) if _is_positive(a):
+            yield from _infinite(b)
+        case g.Map(op="mul" | "div", args=(a, b)) if _is_positive(b):
+            yield from _infinite(a)
+
+
+def _is_place(condition: g.Node) -> bool:
+    """Does it depend on columns and on what is known of the row before any sweep?"""
+    nodes = g.topological((condition,))
+    return g.extent(condition) is g.Extent.ELEMENT and not g.is_vector(condition) and all(
+        isinstance(n, g.Index | g.RowNumber | g.Literal | g.Length | g.Map | g.Cast)
+        or (isinstance(n, g.Input) and n.axis in (g.Axis.PER_ROW, g.Axis.PER_COLUMN, g.Axis.SCALAR))
+        for n in nodes)
+
+
+def _is_lowest(node: g.Node) -> bool:
+    return isinstance(node, g.Literal) and node.value == -math.inf
+
+
+def _is_positive(node: g.Node) -> bool:
+    match node:
+        case g.Literal(value=value):
+            return value > 0
+        case g.Input(axis=g.Axis.SCALAR, magnitude=magnitude):
+            return magnitude > 0
+        case _:
+            return False
