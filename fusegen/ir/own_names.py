@@ -24,8 +24,8 @@ _BESIDE = """
     slice slices slot some sort stage stash state states states_outer_stride states_stride step
     store_items strip strip_reduce strip_reduce_cluster strip_reduce_grid strip_reduce_last
     strips tail take take_tile team teams tell_count term terms threadIdx tickets ties tile
-    tile_rows tile_state tile_step to to_boundary together turn unroll value_of vector
-    vectors_per_group visit wanted_of_sample warp warps whole word
+    tile_numbers tile_rows tile_state tile_step to to_boundary together turn unroll value_of
+    vector vectors_per_group visit wanted_of_sample warp warps whole word
 """
 
 _ENDINGS = """
