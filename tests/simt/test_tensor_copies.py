@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simt import SimtError, TensorMap, available, compile_module
-from simt.testing import Array, bits_of, tensor_text
+from simt.testing import Array, bits_of, run, tensor_text
 
 pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
 
@@ -162,3 +162,14 @@ def test_what_lies_around_the_array_is_not_read() -> None:
     whole = np.full((10, 64), 7, np.uint16)
     found = copied(TensorMap(whole[2:5], (8, 64)), (-1, 0)).view(np.uint16).reshape(8, 64)
     np.testing.assert_array_equal(found.any(axis=1), [False, True, True, True, *[False] * 4])
+
+
+@pytest.mark.parametrize("boundary", [16, 1024])
+def test_the_dynamic_array_begins_where_it_is_declared_to(boundary: int) -> None:
+    y = run(f"""
+    extern __shared__ __align__({boundary}) float array[];
+    __shared__ float before;
+    before = 1.f;
+    y[0] = __cvta_generic_to_shared(array) % {boundary} + before - 1.f;""", threads=1,
+            shared_bytes=64)
+    assert y[0] == 0

@@ -16,7 +16,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from simt import batch
+from simt import batch, dynamic_shared
 from simt.built import building, digest, folder
 from simt.source import find_kernels, without_comments
 
@@ -27,8 +27,6 @@ _HERE = Path(__file__).parent
 LEVEL = "-O0"
 """Of optimisation: kernels run for a blink of what the compiler takes for them. With "-O1" what
 nobody uses is not computed, and so no error."""
-
-_MAX_DYNAMIC_SHARED_BYTES = 227 * 1024  # the most that any GPU gives to one block
 
 _COMMON_FLAGS = [
     "-std=c++20",
@@ -179,9 +177,10 @@ def _compile_and_link(text: str, common: _Common, library: Path) -> None:
     kernel_object = scratch / "kernel.o"
     compile_kernel = ["-x", "c++", "-c", KERNEL_FILE, "-o", str(kernel_object)]
     _run_compiler([*common.flags, *compile_kernel], scratch)
-    dynamic_shared = _build_dynamic_shared(_undefined_shared_arrays(kernel_object))
+    arrays = _undefined_shared_arrays(kernel_object)
+    dynamic = _build_dynamic_shared(arrays, dynamic_shared.boundary(text))
     # The dynamic array has to come last in the thread-local segment, hence last in the command.
-    inputs = [kernel_object, common.runtime, dynamic_shared]
+    inputs = [kernel_object, common.runtime, dynamic]
     _run_compiler(["-shared", *common.link, "-o", str(library), *map(str, inputs)], scratch)
 
 
@@ -229,9 +228,9 @@ def _thread_local_symbols(file: Path) -> list[list[str]]:
 
 
 @functools.cache
-def _build_dynamic_shared(names: tuple[str, ...]) -> Path:
+def _build_dynamic_shared(names: tuple[str, ...], boundary: int) -> Path:
     """Assembled without a lock, whoever else does it too: a module's own is held meanwhile."""
-    text = _dynamic_shared_assembly(names)
+    text = dynamic_shared.assembly(names, boundary)
     product = folder() / f"{digest(text)}.shared.o"
     if not product.exists():
         with tempfile.TemporaryDirectory(dir=folder()) as name:
@@ -240,16 +239,6 @@ def _build_dynamic_shared(names: tuple[str, ...]) -> Path:
             _run_compiler(["-c", "shared.s", "-o", product.name], scratch)
             (scratch / product.name).replace(product)
     return product
-
-
-def _dynamic_shared_assembly(names: tuple[str, ...]) -> str:
-    """Define the dynamic shared array once, under all names that kernels declare for it."""
-    capacity = _MAX_DYNAMIC_SHARED_BYTES if names else 1  # an empty segment would not exist
-    lines = ['.section .tbss, "awT", @nobits', ".balign 128"]
-    for name in ["simt_dynamic_shared", *names]:
-        lines += [f".globl {name}", f".hidden {name}", f".type {name}, @tls_object", f"{name}:"]
-    lines += [f".zero {capacity}", '.section .note.GNU-stack, "", @progbits', ""]
-    return "\n".join(lines)
 
 
 @functools.cache
