@@ -32,6 +32,14 @@ def statistics(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, lengths:
             "last": fg.max(fg.index(s))}
 
 
+def normalised(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector):
+    """A finish that sums over the index of what it reads."""
+    s = fg.dot(q, k)
+    p = fg.exp(s - fg.max(s))
+    o = fg.sum(p * v) / fg.sum(p)
+    return o / fg.sqrt(fg.inner(o * o)), fg.inner(o * fg.mean(v))
+
+
 def columns_alone(k: fg.ColumnVector, c: fg.PerColumn):
     """No row has a vector, or a number, of its own."""
     return fg.sum(k * c), fg.max(c), fg.max(fg.inner(k * k) - c)
@@ -79,8 +87,9 @@ def test_any_split_in_any_order(case: library.Case, roles: str) -> None:
         case.check(p.finish(merged_anyhow(p, parts, rng)))
 
 
-@pytest.mark.parametrize("text", [statistics, columns_alone, texts.gaussian.fn, texts.causal.fn, *(
-    p.fn for p in texts.MASKED.values())], ids=lambda t: t.__name__)
+@pytest.mark.parametrize("text", [
+    statistics, normalised, columns_alone, texts.gaussian.fn, texts.causal.fn,
+    *(p.fn for p in texts.MASKED.values())], ids=lambda t: t.__name__)
 def test_vectors_of_every_kind(text: Any, roles: str) -> None:
     p, rng = fg.Pipeline(text), np.random.default_rng(3)
     q, k, v = drawn(2, 200, 5), drawn(2, 570, 5, seed=1), drawn(2, 570, 3, seed=2)

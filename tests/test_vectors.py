@@ -319,6 +319,18 @@ def later(x: fg.RowVector, y: fg.ColumnVector, t: fg.PerRow):
             fg.sum(fg.abs(y - fg.take(y, fg.argmax(s)))), centre - fg.mean(y))
 
 
+def finished(x: fg.RowVector, y: fg.ColumnVector, t: fg.PerRow):
+    """Sums over the index of what a row makes: row values, and elements of a later sweep."""
+    s = fg.dot(x, y)
+    p = fg.exp(s - fg.max(s))
+    o, centre = fg.sum(p * y) / fg.sum(p), fg.mean(y)
+    again = fg.dot(o, y)
+    r = fg.exp(again - fg.max(again))
+    return (o / fg.sqrt(fg.inner(o * o)), fg.dot(x, o) + t, fg.sum(fg.sqdist(y, centre)),
+            fg.argmin(fg.sqdist(y, o)), fg.sum(r * y) / fg.sum(r),
+            fg.topk(s, 2).values * fg.inner(o * centre), fg.dot(fg.take(y + 1, fg.argmax(s)), x))
+
+
 def _wanted(name: str, x: Any, y: Any, t: Any) -> tuple[Any, ...]:
     s, n = x @ y.T, len(x)
     distance = ((x[:, None] - y) ** 2).sum(-1)
@@ -339,6 +351,13 @@ def _wanted(name: str, x: Any, y: Any, t: Any) -> tuple[Any, ...]:
             picked = np.abs(y - y[s.argmax(-1)][:, None]).sum(1)
             variance = (p[..., None] * (y - centre[:, None]) ** 2).sum(1)
             return variance, np.ones_like(x) + far, picked, centre - y.mean(0)
+        case "finished":
+            o, centre = softmax(s) @ y, y.mean(0)
+            best = np.take_along_axis(s, np.argsort(-s, -1, kind="stable")[:, :2], -1)
+            return (o / np.sqrt((o * o).sum(-1, keepdims=True)), (x * o).sum(-1) + t,
+                    np.full(n, ((y - centre) ** 2).sum()),
+                    ((y - o[:, None]) ** 2).sum(-1).argmin(-1), softmax(o @ y.T) @ y,
+                    best * (o @ centre)[:, None], (x * (y[s.argmax(-1)] + 1)).sum(-1))
         case _:
             each = [np.broadcast_to(a, (n, a.shape[-1]))
                     for a in ((y > 0).any(0), (y > 0).sum(0), y.min(0))]
@@ -347,7 +366,7 @@ def _wanted(name: str, x: Any, y: Any, t: Any) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("d", [1, 4])
-@pytest.mark.parametrize("text", [row_values, residual, codes, counted, later],
+@pytest.mark.parametrize("text", [row_values, residual, codes, counted, later, finished],
                          ids=lambda t: t.__name__)
 def test_results_that_are_vectors(text: Any, d: int, form: str) -> None:
     x, y = drawn(30, d), drawn(290, d, seed=1)
@@ -436,7 +455,9 @@ def text(body: Any, *given: Any) -> Any:
      fg.TraceError, "of vectors"),
     (lambda q, k: fg.dot(q, 2), fg.TraceError, "dot needs two vectors"),
     (lambda q, k: fg.take(k, fg.topk(fg.dot(q, k), 2).indices), fg.TraceError, "at a list"),
-    (lambda q, k: fg.inner(fg.sum(fg.dot(q, k) * k)), fg.PipelineError, "a second pipeline"),
+    (lambda q, k: fg.inner(fg.mean(k) * fg.dot(q, k)), fg.PipelineError, "out of the sum"),
+    (lambda q, k: fg.dot(fg.take(k, fg.argmax(fg.dot(q, k))), fg.take(k, 1)), fg.PipelineError,
+     "taken of one column"),
     (lambda q, k: fg.inner(q * k * fg.dot(q, k)), fg.PipelineError, "out of the sum"),
     (lambda q, k: fg.sum(fg.dot(q, k) * (k - fg.take(k, 3))), fg.PipelineError,
      "taken of one column"),

@@ -51,7 +51,9 @@ def _value(
             return columns if field == "indices" else _taken(known[top.arg], columns)
         case g.Take(arg=arg, index=index):
             return _taken(_wide(known[arg], n_cols), known[index])
-        case g.Own() | g.Field() | g.Inner() | g.RowNumber():
+        case g.Inner(arg=arg):
+            return known[arg]  # of one number
+        case g.Own() | g.Field() | g.RowNumber():
             raise Outside  # the user's own monoids have a search of their own
         case _:
             assert_never(node)

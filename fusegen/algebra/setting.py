@@ -156,7 +156,7 @@ def read_setting(graph: g.Graph, arg: g.Node, entries: Mapping[g.Node, Entry]) -
     elements = reader.collect_elements(arg, reduced)
     leaves: dict[g.Node, sp.Expr] = {n: p.symbol for n, p in reader.rows.items()}
     text = freeze(arg, {**leaves, **elements})
-    numbers = {n: r for n, r in reader.rows.items() if n not in graph.wide}
+    numbers = {n: r for n, r in reader.rows.items() if n not in graph.wide and not _sums_vectors(n)}
     bounds = _bounds(elements, numbers)
     f, used, differences = on_domain(text, bounds)
     ordered = dict.fromkeys(b.row for b in (*used, *less_than(f, bounds)))
@@ -170,6 +170,12 @@ def read_setting(graph: g.Graph, arg: g.Node, entries: Mapping[g.Node, Entry]) -
     rows = {n: replace(r, pivotal=r.pivotal and n in numbers)  # a state has one move, not many
             for n, r in _with_averages(setting, entries).items()}
     return replace(setting, rows=rows)
+
+
+@g.asked_once
+def _sums_vectors(node: g.Node) -> bool:
+    """Is it known only when the row is finished, being made of a whole vector?"""
+    return isinstance(node, g.Inner) or any(map(_sums_vectors, g.operands(node)))
 
 
 def _weighed(arg: g.Node, rows: Collection[g.Node]) -> set[g.Node]:

@@ -159,9 +159,12 @@ def _lowered(typed: Typed, grouping: Grouping) -> Program:
     from fusegen.compile.roles import of_role
 
     typed.result("kinds")  # the user's type errors come before anything of ours
+    late = frozenset(typed.merging.names[n] for n in typed.merging.nodes
+                     if isinstance(n, g.Inner))
+
     def lowered(grouping: Grouping) -> Program:
         program = lower(typed.merging, typed.derivation, typed.fusion, typed.types, grouping)
-        return with_vectors(program, typed.graph, typed.scalars.inners, typed.dtypes)
+        return with_vectors(program, typed.graph, typed.scalars.inners, typed.dtypes, late)
 
     try:
         program = lowered(grouping)

@@ -45,6 +45,8 @@ class Vectors:
                 raise AssertionError(node)  # nothing else is a vector
 
     def _inner(self, arg: g.Node) -> Array:
+        if not g.is_vector(arg):
+            return self.known(arg)  # of one number
         if g.extent(arg) is g.Extent.ROW:
             return np.asarray(np.sum(self.known(arg), axis=1, keepdims=True))
         factors = self._product(arg)

@@ -3,7 +3,8 @@
 Monoids and their proofs do not care where an element comes from. So every sum over a vector's index
 becomes an input of its own, as if it had been stored; and what is a vector becomes any one of its
 numbers, for all of them are treated alike: a sum over columns, Σ p·v, merges number by number, and
-its transport knows no vector. Kernels put both back: compile/lower/vectors.py.
+its transport knows no vector. A sum over the index of what a whole row makes waits for the row, and
+stays: of one number it is that number. Kernels put vectors back: compile/lower/vectors.py.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from dataclasses import dataclass, replace
 
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import FLOAT32, FLOAT64, INT64, DType
-from fusegen.ir.errors import PipelineError
 from fusegen.ir.kinds import infer_kinds
 from fusegen.ir.names import Taken
 from fusegen.ir.vectors import row_numbers
@@ -45,8 +45,7 @@ class ScalarText:
 
 
 def scalar_text(graph: g.Graph) -> ScalarText:
-    """The text with a number for every vector. Raises PipelineError for what needs vectors of
-    finished rows."""
+    """The text with a number for every vector."""
     asked = (g.Inner, g.RowNumber)
     if not any(isinstance(n, asked) or g.is_vector(n) for n in graph.nodes):
         return ScalarText(graph, {})
@@ -72,8 +71,7 @@ def _numbered(graph: g.Graph, build: Builder) -> ScalarText:
                 found: g.Node = g.Input(node.name, _axis(node), node.loc)
             case g.RowNumber():
                 found = g.Input(numbers or "", g.Axis.PER_ROW, node.loc)
-            case g.Inner():
-                _check(node)
+            case g.Inner() if not g.reductions_of(node):
                 inners[name] = node
                 found = g.Input(name, _axis(node), node.loc)
             case _:
@@ -97,11 +95,3 @@ def _numbered(graph: g.Graph, build: Builder) -> ScalarText:
 def _axis(node: g.Node) -> g.Axis:
     return g.Axis.PER_ROW if g.extent(node) is g.Extent.ROW else g.Axis.ELEMENT
 
-
-def _check(node: g.Inner) -> None:
-    if g.reductions_of(node):
-        raise PipelineError(
-            "a sum over the index of a vector that a whole row makes", where=node.loc,
-            why="Kernels make vectors' products before they fold rows, not after.",
-            fix="Return the row's vectors, and go on with them in a second pipeline.",
-        )

@@ -78,8 +78,8 @@ class RowScope:
     def _operands(self, node: g.Node) -> tuple[g.Node, ...]:
         """What must be known, or be looked into, before the value is."""
         match node:
-            case g.Map() | g.Cast():
-                return g.operands(node)
+            case g.Map() | g.Cast() | g.Inner():
+                return () if self._is_brought(node) else g.operands(node)
             case g.Take(index=index):
                 is_row = g.extent(node) is g.Extent.ROW
                 return () if is_row and self._is_foreign(node) else (index,)
@@ -94,8 +94,12 @@ class RowScope:
                 return operation(node, [], self.names)
             case g.Input():
                 return self._input(node)
+            case g.Map() | g.Cast() if self._is_brought(node):
+                return self._import(node)
             case g.Map() | g.Cast():
                 return self._map(node)
+            case g.Inner(arg=arg):
+                return self._emit(node, self.values[arg])  # of one number: see lower/vectors.py
             case g.Reduce() | g.Field() if node in self.readouts:
                 return self._emit(node, self.readouts[node]())
             case g.Reduce() | g.Field() | g.Take() if self._is_foreign(node):
@@ -134,6 +138,10 @@ class RowScope:
     def _is_foreign(self, node: g.Node) -> bool:
         finish = self.fusion.finish[node]
         return finish > 0 and finish not in self.sweeps
+
+    def _is_brought(self, node: g.Node) -> bool:
+        """Is it a vector that another kernel makes? Elements are made of vectors, not of maths."""
+        return node in self.names.graph.wide and self._is_foreign(node)
 
     def _import(self, node: g.Node) -> Var:
         param = self.param(self.crossing(node))

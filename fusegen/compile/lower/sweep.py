@@ -108,10 +108,12 @@ class SweepBuilder:
         if isinstance(node, g.Input):
             self.loads[self.scope.element_param(node).name] = None
             return self.names.var(node)
-        spelled = operation(node, [self.elements[a] for a in g.operands(node)], self.names)
-        own_line = isinstance(node, g.Map | g.Cast) and (
+        inner = [self.elements[a] for a in g.operands(node)]
+        one = isinstance(node, g.Inner)  # of one number: see lower/vectors.py
+        spelled = inner[0] if one else operation(node, inner, self.names)
+        own_line = one or (isinstance(node, g.Map | g.Cast) and (
             node in self.names.graph.named or self.uses.get(node, 0) > 1 or is_long(spelled)
-        )
+        ))
         if not own_line:
             return spelled
         self.lets[node] = Let(self.names.of(node), spelled, self.names.note(node))

@@ -23,15 +23,18 @@ from fusegen.ir.kernel import (
     Step,
     Sweep,
 )
+from fusegen.ir.loc import Loc
 from fusegen.ir.monoid import Component, Folded, Monoid, Moving
 
 
 @dataclass
 class Told:
-    """vectors: arrays of these; made: elements and row values that are sums over an index."""
+    """vectors: arrays of these; made: elements and row values that are sums over an index; late:
+    lines that are such sums, of what rows make."""
 
     vectors: Mapping[str, Param]
     made: Mapping[str, FromVectors | InnerStep]
+    late: frozenset[str] = frozenset()
     rows: dict[str, Expr] = field(default_factory=dict)  # vectors per row, by what they are called
     takes: dict[str, Gather] = field(default_factory=dict)  # vectors of one column
     gone: set[str] = field(default_factory=set)  # of the states of earlier sweeps
@@ -71,6 +74,8 @@ class Told:
             if isinstance(step, Let):
                 self._check(step.expr)
             match step:
+                case Let() if step.name in self.late and self.is_wide(step.expr, held):
+                    found.append(self._inner(step))
                 case Let() if self.is_wide(step.expr, held):
                     self.rows[step.name] = substitute(step.expr, self.rows)
                 case Gather() if self._takes_vectors(step):
@@ -84,6 +89,18 @@ class Told:
                 case _:
                     found.append(step)
         return tuple(found)
+
+    def _inner(self, let: Let) -> InnerStep:
+        """A row value that is a sum over the index of the row's vectors, and of one column's."""
+        value, at = substitute(let.expr, self.rows), dict[str, Expr]()
+        for name in [n for n in variables(value) if n in self.takes]:
+            take = self.takes[name]
+            for array in [n for n in variables(take.value) if n in self.vectors]:
+                if at.setdefault(array, take.index) != take.index:
+                    raise _of_one_column()
+            value = substitute(value, {name: take.value})
+        rows = (n for n in variables(value) if n in self.vectors and n not in at)
+        return InnerStep(let.name, value, tuple(rows), tuple(at.items()), let.note)
 
     def _takes_vectors(self, gather: Gather) -> bool:
         return any(n in self.vectors and self.vectors[n].k > 1 for n in gather.loads)
@@ -115,9 +132,13 @@ class Told:
     def sweep(self, sweep: Sweep) -> Sweep:
         lets: dict[str, Expr] = {}
         numbers = []
+        made = []
         for let in sweep.lets:
             self._check(let.expr)
-            if self.is_wide(let.expr, {}) or any(n in lets for n in variables(let.expr)):
+            wide = self.is_wide(substitute(let.expr, lets), {})
+            if wide and let.name in self.late:
+                made.append(self._element(let, lets))
+            elif self.is_wide(let.expr, {}) or any(n in lets for n in variables(let.expr)):
                 lets[let.name] = substitute(substitute(let.expr, lets), self.rows)
             else:
                 numbers.append(let)
@@ -130,10 +151,24 @@ class Told:
         lifts = [*(f.lift for f in monoid.folded), *(m.lift for m in monoid.moving)]
         met = {n for lift in lifts for n in variables(lift)}
         return replace(
-            sweep, loads=tuple(self._loads(sweep)), monoid=monoid, steps=steps,
+            sweep, loads=(*self._loads(sweep), *made), monoid=monoid, steps=steps,
             lets=tuple(numbers), row_stores=stores, list_stores=lists,
             vectors=tuple(n for n, p in self.vectors.items() if n in met and p.k > 1),
         )
+
+    def _element(self, let: Let, lets: Mapping[str, Expr]) -> FromVectors:
+        """An element that is a sum over the index of rows' and columns' vectors."""
+        value = substitute(substitute(let.expr, lets), self.rows)
+        used = variables(value)
+        if any(n in self.takes for n in used):
+            raise _of_one_column()
+        inside = [n for n, v in used.items() if v.varying and n not in self.vectors]
+        if inside:
+            raise number_inside(inside[0])
+        rows, columns = (tuple(n for n in used if n in self.vectors
+                               and self.vectors[n].shape == shape)
+                         for shape in ("row_vector", "column_vector"))
+        return FromVectors(let.name, value, rows, columns, let.note)
 
     def _row_store(self, store: RowStore) -> RowStore:
         self._check(store.value)
@@ -164,10 +199,7 @@ class Told:
             if length == 1:
                 return component
             if any(n in self.takes for n in variables(lift)):
-                raise LaterSweep(PipelineError(
-                    "a vector that is taken of one column meets those of all columns",
-                    why="A sweep has the vectors of its rows and its columns.",
-                    fix="Take it outside, and pass it as an fg.RowVector."))
+                raise _of_one_column()
             held[component.name] = length
             return replace(component, lift=lift, width=length)
 
@@ -176,6 +208,21 @@ class Told:
         if any(self.is_wide(p.value, held) for p in found.pivots):
             raise InternalError("a vector for a pivot")
         return found, held
+
+
+def _of_one_column() -> LaterSweep:
+    return LaterSweep(PipelineError(
+        "a vector that is taken of one column meets those of others",
+        why="A sweep has the vectors of its rows and its columns.",
+        fix="Take it outside, and pass it as an fg.RowVector."))
+
+
+def number_inside(which: str, where: Loc | None = None) -> PipelineError:
+    """Of a sum over an index."""
+    return PipelineError(
+        "a sum over a vector's index has a number per element inside", where=where,
+        why=f"Kernels make it of vectors and row values; it meets {which}.",
+        fix="Take the number out of the sum: weight * fg.dot(q, k).")
 
 
 class LaterSweep(Exception):

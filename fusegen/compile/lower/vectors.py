@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 
 from fusegen.compile.lower.masks import narrowed
 from fusegen.compile.lower.program import compute_dtype
-from fusegen.compile.lower.told import Told
+from fusegen.compile.lower.told import Told, number_inside
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import FLOAT64, DType
-from fusegen.ir.errors import PipelineError
 from fusegen.ir.expr import Expr, Var, variables
 from fusegen.ir.expressions import Names, expression
 from fusegen.ir.kernel import (
@@ -31,14 +30,16 @@ from fusegen.ir.vectors import lengths_of
 
 
 def with_vectors(
-    program: Program, graph: g.Graph, inners: Mapping[str, g.Inner], dtypes: Mapping[str, DType]
+    program: Program, graph: g.Graph, inners: Mapping[str, g.Inner], dtypes: Mapping[str, DType],
+    late: frozenset[str],
 ) -> Program:
     """The program for the user's text, whose numbers stood for vectors. inners: inputs of the
-    program that are sums over an index. Raises PipelineError for what no kernel does."""
+    program that are sums over an index; late: lines of it that are such sums. Raises PipelineError
+    for what no kernel does."""
     lengths = lengths_of(graph, dtypes)
     if not lengths:
         return program
-    return _Vectors(program, graph, inners, dtypes, lengths).run()
+    return _Vectors(program, graph, inners, dtypes, lengths, late).run()
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class _Vectors:
     inners: Mapping[str, g.Inner]
     dtypes: Mapping[str, DType]
     lengths: Mapping[g.Node, int]
+    late: frozenset[str]
 
     def run(self) -> Program:
         names = Names(self.graph, infer_kinds(self.graph, self.dtypes))
@@ -122,7 +124,7 @@ class _Vectors:
                 case g.Map() | g.Cast() | g.Literal() | g.Length():
                     return None
                 case _:
-                    raise _no_inner(node, n)
+                    raise number_inside(f"the one of {n.loc}", node.loc)
             return Var(names.of(n), names.kinds[n], varying=True)
 
         value, note = expression(node.arg, names, leaf), names.note(node)
@@ -142,7 +144,7 @@ class _Vectors:
         vectors = {p.name: p for p in params if p.shape.endswith("_vector") and not p.output}
         alone = [_only_number(p) for p in vectors.values()
                  if p.shape == "row_vector" and p.k == 1 and p.name in used]
-        told = Told(vectors, made)
+        told = Told(vectors, made, self.late)
         prelude = told.steps(kernel.prelude, {})
         sweeps = [told.sweep(s) for s in kernel.sweeps]
         return replace(kernel, params=tuple(params), prelude=(*alone, *steps, *prelude),
@@ -194,11 +196,3 @@ class _Vectors:
 def _only_number(param: Param) -> InnerStep:
     """What a vector of one number is to all that is no sum over an index."""
     return InnerStep(param.name, Var(param.name, "float", varying=True), (param.name,))
-
-
-def _no_inner(node: g.Inner, met: g.Node) -> PipelineError:
-    return PipelineError(
-        "a sum over a vector's index has a number per element inside", where=node.loc,
-        why=f"Kernels make it of vectors and row values; it meets the one of {met.loc}.",
-        fix="Take the number out of the sum: weight * fg.dot(q, k).",
-    )

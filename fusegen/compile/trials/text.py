@@ -79,8 +79,10 @@ def _value(
         case g.Take(arg=arg, index=index):
             elements = _elements(arg, known, n_cols)
             return each(lambda c: elements[int(c)] if 0 <= c < n_cols else np.nan, [known[index]])
-        case g.Inner() | g.RowNumber():
-            raise InternalError("the trials' texts have inputs in the place of what vectors make")
+        case g.Inner(arg=arg):
+            return known[arg]  # of one number
+        case g.RowNumber():
+            raise InternalError("the trials' texts have an input for the rows' numbers")
         case g.Own():
             return _own(node, [_elements(a, known, n_cols) for a in node.args], arithmetic)
         case g.Field(own=own, name=name):

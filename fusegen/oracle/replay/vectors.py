@@ -78,4 +78,6 @@ def of_rows(batches: Any, n_rows: int) -> Any:
 def inner_step(step: InnerStep, folder: VectorsFolder, env: Env) -> Any:
     """A row value that is a sum over an index, (rows, 1)."""
     names = tuple(n for n in variables(step.value) if n in folder.row and n not in env)
+    if not names:  # of fields of states, which are whole vectors
+        return np.sum(folder.value(step.value, env), axis=-1, keepdims=True)
     return folder.inner(step.value, names, env, np.arange(0))

@@ -38,6 +38,8 @@ class FinishPrinter:
     def __init__(self, kernel: Kernel, scope: RowScope, dialect: CpuDialect) -> None:
         self.kernel, self.scope, self.dialect = kernel, scope, dialect
         self.lists = {c.name: c for s in kernel.sweeps for c in s.monoid.lists}
+        self.widths = {c.name: c.width for s in kernel.sweeps for c in s.monoid.components
+                       if c.width > 1}
 
     def prelude(self) -> list[Line]:
         """Row values that are known before any sweep."""
@@ -82,7 +84,7 @@ class FinishPrinter:
             case ListFold():
                 return self._list_fold(step)
             case InnerStep():
-                return inner_lines(step, self.kernel, self.dialect)
+                return inner_lines(step, self.kernel, self.widths, self.dialect)
             case _:
                 assert_never(step)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from fusegen.backend.cpu.emit.dialect import CpuDialect
 from fusegen.backend.cpu.emit.memory import load, store
@@ -26,10 +26,16 @@ def numbers_at(
             yield f"const {row.real} {name}_i = {load(param.dtype, at, row)};"
 
 
-def inner_lines(step: InnerStep, kernel: Kernel, row: CpuDialect) -> list[Line]:
-    """A row value that is a sum over vectors' index; NaN without the column that it is of."""
+def inner_lines(
+    step: InnerStep, kernel: Kernel, sums: Mapping[str, int], row: CpuDialect
+) -> list[Line]:
+    """A row value that is a sum over vectors' index; NaN without the column that it is of. sums:
+    lengths of the state's own vectors."""
     vectors, used = vectors_of(kernel), frozenset(["row"])
     met = [n for n in variables(step.value) if n in vectors]
+    lengths = [vectors[n].k for n in met]
+    lengths += [sums[n] for n in (v.removeprefix("state.") for v in variables(step.value))
+                if n in sums]
     lines, tests = [], []
     for name, index in step.at:
         at = f"{step.name}_{name}_at"
@@ -37,11 +43,12 @@ def inner_lines(step: InnerStep, kernel: Kernel, row: CpuDialect) -> list[Line]:
         tests.append(f"{at} >= 0 && {at} < row.n_cols")
     first = fg("nan") if tests else "0"
     lines.append(Line(f"{row.real} {step.name} = {first};", used, declares=step.name))
-    body = [row.line(f"for (int64_t i = 0; i < {vectors[met[0]].k}; ++i) {{", uses=used)]
+    body = [row.line(f"for (int64_t i = 0; i < {lengths[0]}; ++i) {{", uses=used)]
     for name in met:
         body += [Line(f"    {d}", used)
                  for d in numbers_at([name], vectors, row, f"{step.name}_{name}_at")]
-    value = numbered(step.value, vectors)
+    places: dict[str, Expr] = {f"state.{n}": Var(f"state.{n}[i]") for n in sums}
+    value = numbered(substitute(step.value, places), vectors)
     total = noted(f"{step.name} += {row.text(value)};", step.note)
     body += [row.line(f"    {total}", value), Line("}")]
     if tests:
