@@ -250,7 +250,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
         r"(?P<hint>\.L2::cache_hint)?",
         _copy_bulk,
     ),
-    (r"fence\.mbarrier_init\.release\.cluster", _alone("(void)0")),
+    (r"fence\.mbarrier_init\.release\.cluster", _alone("simt::mbarrier_fence()")),
     (r"mapa\.shared::cluster\.u32", _map_address),
     (
         r"barrier\.cluster\.arrive(?:\.release)?(?:\.aligned)?",

@@ -111,7 +111,13 @@ void post(const void* place) {
 }
 
 // What this thread has written until now, or has come to know, bulk copies and wgmma may read.
-void proxy_fence() { machine->current->proxy_fence = ++machine->proxy_fences; }
+void proxy_fence() {
+    mbarrier_fence();
+    machine->current->proxy_fence = machine->proxy_fences;
+}
+
+// The mbarriers that it has initialised bulk copies may complete on.
+void mbarrier_fence() { machine->current->mbarrier_fence = ++machine->proxy_fences; }
 
 void fence() {
     if (!machine->checking) return;

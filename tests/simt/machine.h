@@ -65,6 +65,7 @@ struct Thread {
     uint32_t wgmma_fences;       // how many it has passed
     uint32_t wgmma_groups_done;  // of those of its warpgroup that it has waited for
     uint32_t proxy_fence;        // when it passed the latest, by the machine's count of them
+    uint32_t mbarrier_fence;     // likewise, or one for mbarriers
 
     SharedKnowledge acquired;  // null at first, as the others
     SharedKnowledge observed;  // by relaxed loads: it counts from the next fence on

@@ -68,7 +68,11 @@ void init_mbarrier(uint64_t address, uint32_t count, int line) {
     if (count == 0) fail(line, "mbarrier.init: the count of arrivals is zero");
     if (block.cluster->engines >= max_engines) fail(line, "mbarrier.init: too many in one launch");
     MBarrier& barrier = block.mbarriers[pointer - machine->shared.segment.begin];
-    barrier = {.count = count, .pending = count, .engine = new_engine(*block.cluster)};
+    barrier = {.count = count,
+               .pending = count,
+               .author = static_cast<uint16_t>(machine->current->index),
+               .fences = machine->proxy_fences,
+               .engine = new_engine(*block.cluster)};
 }
 
 void expect_bytes(uint64_t address, uint32_t bytes, int line) {
@@ -113,6 +117,12 @@ void copy_bulk(uint64_t to, uint64_t from, uint32_t bytes, uint64_t address, int
 void start_bulk_copy(uint64_t to, std::vector<char> data, uint64_t address, const char* operation,
                      int line) {
     MBarrier& barrier = find_mbarrier(Space::shared_cta, address, operation, line);
+    const Thread& thread = *machine->current;
+    const Thread& author = thread.block->threads[barrier.author];
+    if (std::max(author.mbarrier_fence, thread.mbarrier_fence) <= barrier.fences) {
+        fail(line, "%s: thread %u has initialised the mbarrier without a fence.mbarrier_init or "
+             "fence.proxy.async behind it", operation, author.index);
+    }
     char* target = static_cast<char*>(locate(Space::shared_cta, to, line));
     require_aligned(target, 16, operation, line);
     if (data.empty()) return;

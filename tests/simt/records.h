@@ -61,6 +61,8 @@ struct MBarrier {
     uint32_t pending = 0;  // of them, in the current phase
     uint32_t phase = 0;    // the current one
     uint32_t seen = 0;     // the latest that somebody found complete, plus one
+    uint16_t author = 0;   // the thread of the block that initialised it
+    uint32_t fences = 0;   // how many there had been then, on the machine's count
     int64_t bytes_expected = 0;
     uint16_t engine = 0;   // the clock of its bulk copies, and how many have landed
     uint32_t landed = 0;

@@ -133,6 +133,7 @@ struct TensorCopy {
 void copy_tensor(const TensorCopy& copy, int line);
 void prefetch_map(uint64_t map, int line);
 void proxy_fence();
+void mbarrier_fence();
 void named_barrier(unsigned number, unsigned threads, bool waits, int line);
 void set_registers(unsigned count, bool more, int line);
 

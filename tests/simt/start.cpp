@@ -28,7 +28,8 @@ void start_thread(Thread& thread, Block& block, unsigned index, uint3 block_inde
     thread.waits_for = {};
     thread.copies.clear();
     thread.copy_groups = 0;
-    thread.wgmma_fences = thread.wgmma_groups_done = thread.proxy_fence = 0;
+    thread.wgmma_fences = thread.wgmma_groups_done = 0;
+    thread.proxy_fence = thread.mbarrier_fence = 0;
     thread.cluster_arrivals.clear();
     thread.cluster_waits = thread.cluster_known = 0;
     thread.acquired = thread.observed = thread.fenced = nullptr;

@@ -109,6 +109,7 @@ STUCK = "endless wait: .*"
          STUCK + "lacks 0 of 1 arrivals and 16 bytes that it expects"),
         ("barrier_expect(full + 8 * s, kStage);", "barrier_expect(full + 8 * s, kStage - 32);",
          STUCK + "and has 32 bytes more than it expects"),
+        ("barriers_ready();", "", "0 has initialised the mbarrier without a fence.mbarrier_init"),
         ("__syncthreads();  // initialised", "", "no mbarrier|uninitialised shared|race"),
         ("kRows;\n", "kRows + 128;\n", "misaligned access: wgmma: the matrix descriptor of b"),
         ("(base, &q", "(base + 64, &q", "cp.async.bulk.tensor .* an alignment of 128 bytes"),
