@@ -19,7 +19,7 @@ from fusegen.backend.cuda.run.geometry import (
 )
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, Scratch, element_shape, launches
-from fusegen.backend.cuda.schedule.tiles import TileSchedule
+from fusegen.backend.cuda.schedule.tiles import TileSchedule, scheduled
 from fusegen.ir.dtypes import BFLOAT16
 from fusegen.ir.kernel import Param, Program
 
@@ -48,7 +48,9 @@ class EmulatedExecutable:
         multiprocessors: int = 2,
     ) -> None:
         self.multiprocessors = multiprocessors
-        self.program, self.schedule, self.seed = program, schedule, seed
+        self.program = scheduled(program, schedule) if isinstance(schedule, TileSchedule) \
+            else program
+        self.schedule, self.seed = schedule, seed
         self.launches = launches(program, schedule)
         self.module = compile_module(source)
 
@@ -57,9 +59,11 @@ class EmulatedExecutable:
     ) -> None:
         held = dict(arrays)
         extent = extent_of(self.program, arrays, n_rows, n_cols, first_column)
+        batches = dict(extent.batches)
         shapes = {"element": element_shape(n_rows, n_cols, extent.inner), "row": (n_rows,)}
         for p in self.program.workspace:
-            held[p.name] = _poisoned(shapes.get(p.shape, (n_rows, p.k)), p)
+            rows = n_rows // batches[p.name] * n_cols if p.name in batches else n_rows
+            held[p.name] = _poisoned(shapes.get(p.shape, (rows, p.k)), p)
         kept: dict[str, np.ndarray] = {}
         for launch in self.launches:
             grid = self._grid(launch, extent)

@@ -32,6 +32,7 @@ from fusegen.backend.cuda.run.record import Step, recorded
 from fusegen.backend.cuda.run.tickets import Tickets
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, launches
+from fusegen.backend.cuda.schedule.tiles import TileSchedule, scheduled
 from fusegen.backend.words import address, word
 from fusegen.ir.dtypes import UINT8
 from fusegen.ir.errors import BackendError
@@ -50,8 +51,12 @@ class CudaExecutable:
     together, or during a graph capture.
     """
 
-    def __init__(self, program: Program, schedule: CudaSchedule, source: str) -> None:
-        self.program, self.schedule, self.source = program, schedule, source
+    def __init__(
+        self, program: Program, schedule: CudaSchedule | TileSchedule, source: str
+    ) -> None:
+        self.program = scheduled(program, schedule) if isinstance(schedule, TileSchedule) \
+            else program
+        self.schedule, self.source = schedule, source
         self.launches = launches(program, schedule)
         bind_context()
         self.context, self.driver = context_reader()(), driver()

@@ -11,12 +11,13 @@ from fusegen.backend.cuda.run.driver import Driver, Geometry
 from fusegen.backend.cuda.schedule.launch import (
     MOST_BLOCKS,
     RESIDENT_BLOCKS,
+    ROUNDING_BLOCKS,
     Launch,
     Scratch,
     element_shape,
 )
 from fusegen.ir.errors import BackendError, InternalError
-from fusegen.ir.kernel import Program
+from fusegen.ir.kernel import Param, Program
 
 BOUNDARY = 256  # bytes; every array in a room starts on one
 
@@ -60,8 +61,13 @@ def extent_of(
     between = tuple(math.prod(shape[i:]) for i in range(1, len(shape)))
     strides |= {p.name: between for p in program.workspace if p.shape == "element"}
     strides |= {p.name: (p.k,) for p in program.workspace if p.shape == "row_vector"}
-    batches = tuple((n, n_rows // arrays[n].shape[0]) for n in elements if n in vectors)
-    return Extent(n_rows, n_cols, inner, tuple(strides.items()), first_column, batches)
+    batches = {n: n_rows // arrays[n].shape[0] for n in elements if n in vectors}
+    for p in program.workspace:  # an array of columns is called after the one that it is made of
+        if p.shape in ("column_vector", "columns"):
+            batches[p.name] = batches[p.name.rsplit("_", 1)[0]]
+            strides[p.name] = (n_cols * p.k, p.k)[: 1 if p.shape == "columns" else 2]
+    return Extent(n_rows, n_cols, inner, tuple(strides.items()), first_column,
+                  tuple(batches.items()))
 
 
 def geometry_of(
@@ -99,6 +105,8 @@ _LEAST_TILES = 4  # that a block goes over, at least
 def tile_grid(launch: Launch, extent: Extent, multiprocessors: int) -> int:
     """Blocks of rows over vectors: those that share rows are neighbours. Raises BackendError."""
     assert launch.tile
+    if not launch.kernel.sweeps:
+        return ROUNDING_BLOCKS
     shared = _tiles(launch, extent)
     splits = 1
     if launch.splits:
@@ -145,8 +153,7 @@ def room_of(
     whole = math.prod(element_shape(extent.n_rows, extent.n_cols, extent.inner))
     sizes = {}
     for p in program.workspace:
-        count = {"element": whole, "row": extent.n_rows, "row_vector": extent.n_rows * p.k}
-        sizes[p.name] = count[p.shape] * p.dtype.itemsize
+        sizes[p.name] = _count(p, whole, extent) * p.dtype.itemsize
     for launch, shape in zip(launches, grids, strict=True):
         for scratch in launch.scratch:
             if scratch.kind != "tickets":  # launches that name the same array take turns in it
@@ -157,6 +164,20 @@ def room_of(
         offsets[name] = end
         end += -(-size // BOUNDARY) * BOUNDARY
     return Room(end, offsets)
+
+
+def _count(param: Param, whole: int, extent: Extent) -> int:
+    """Elements of an array of the workspace."""
+    match param.shape:
+        case "element":
+            return whole
+        case "row_vector":
+            return extent.n_rows * param.k
+        case "column_vector" | "columns":
+            batches = extent.n_rows // dict(extent.batches)[param.name]
+            return batches * extent.n_cols * param.k
+        case _:
+            return extent.n_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +208,7 @@ def scratch_bytes(launch: Launch, scratch: Scratch, grid: int, extent: Extent) -
     """Bytes of one of a launch's scratch arrays."""
     splits = _splits(launch, extent, grid)
     owners = {"row": extent.n_rows, "team": grid * launch.rows_per_block, "block": grid,
-              "piece": extent.n_rows * splits,
+              "piece": extent.n_rows * splits, "launch": 1,
               "split": extent.n_rows * splits if splits > 1 else 0}[scratch.per]
     return owners * scratch.count * scratch.entry_bytes
 

@@ -8,13 +8,20 @@ from typing import Literal
 
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Sizes
-from fusegen.backend.cuda.schedule.tiles import TileSchedule, held_numbers, list_slots, parts_of
+from fusegen.backend.cuda.schedule.tiles import (
+    TileSchedule,
+    held_numbers,
+    list_slots,
+    parts_of,
+    scheduled,
+)
 from fusegen.backend.cuda.schedule.tiles import shared_bytes as shared_tables
 from fusegen.backend.cuda.schedule.topk import in_device_memory, key_plan, list_plan
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Param, Program, Sweep, names_in
 
 MOST_BLOCKS = 2**31 - 1  # of a grid
+ROUNDING_BLOCKS, ROUNDING_THREADS = 1024, 256  # of a launch that rounds vectors
 RESIDENT_BLOCKS = 4  # of a multiprocessor, where scratch memory per block bounds the grid
 
 
@@ -28,9 +35,9 @@ class Scratch:
 
     name: str
     kind: Literal["states", "entries", "slots", "tickets", "sums"]
-    per: Literal["row", "team", "block", "split", "piece"]  # a team: the blocks, or part of one,
-    # that share a row; a piece: what one of these has of a row; a split: likewise, where there are
-    # several
+    # A team: the blocks, or part of one, that share a row; a piece: what one of these has of a row;
+    # a split: likewise, where there are several.
+    per: Literal["row", "team", "block", "split", "piece", "launch"]
     count: int  # states, entries, slots, tickets, or numbers of a sum of vectors
     entry_bytes: int
 
@@ -112,7 +119,8 @@ def element_shape(n_rows: int, n_cols: int, n_inner: int | None) -> tuple[int, .
 def launches(program: Program, schedule: CudaSchedule | TileSchedule) -> tuple[Launch, ...]:
     """Every launch of the program, in order."""
     if isinstance(schedule, TileSchedule):
-        return tuple(_tile_launch(k, schedule) for k in program.kernels)
+        return tuple(_tile_launch(k, schedule) if k.sweeps else _rounding_launch(k, schedule)
+                     for k in scheduled(program, schedule).kernels)
     if program.role == "merge":
         return tuple(_merge_launch(k, schedule) for k in program.kernels)
     return tuple(_launch(k, schedule) for k in program.kernels)
@@ -184,7 +192,7 @@ def _tile_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
             Scratch(f"{s.name}_partial", "sums", "split", parts * held_numbers(s.length),
                     kernel.compute.itemsize) for s in vector_sums(kernel, sweep))
         scratch += (Scratch("tickets", "tickets", "block", 1, 8),)
-    scratch = (*(
+    scratch = (*([_NORMS] if schedule.filters else []), *(
         Scratch(f"{best.name}_slots", "slots", "piece",
                 parts * (list_slots(best.k, schedule) + best.k),
                 key_plan(kernel, best, schedule.wide_columns).n_bytes)
@@ -193,6 +201,16 @@ def _tile_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
                   threads=schedule.threads, rows_per_block=schedule.rows, grid_rows=parts,
                   shared_bytes=shared_tables(kernel, schedule), shares=bool(scratch),
                   tile=schedule)
+
+
+_NORMS = Scratch("column_norms", "sums", "launch", 2 * ROUNDING_BLOCKS, 4)
+"""The greatest |y| and |y − y'| of each block that rounds."""
+
+
+def _rounding_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
+    """Vectors rounded to 16 bits: a warp has one after the other."""
+    return Launch(kernel=kernel, splits=False, params=kernel.params, scratch=(_NORMS,),
+                  threads=ROUNDING_THREADS, rows_per_block=1, grid_rows=1, tile=schedule)
 
 
 def takes_splits(kernel: Kernel) -> bool:

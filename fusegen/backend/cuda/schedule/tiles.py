@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fusegen.backend.cuda.schedule.filters import LEAST_COLUMNS, filter_of, with_filter
 from fusegen.backend.cuda.schedule.wide import wide_columns
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.backend.problem import Problem
@@ -40,6 +41,7 @@ class TileSchedule:
     row_tiles: int = 1  # of 16 rows, of a warp
     columns: int = 64  # of a tile
     wide_columns: bool = False  # n_cols does not fit 32 bits
+    filters: bool = False  # are lists found among rounded scores first?
 
     @property
     def rows(self) -> int:
@@ -66,7 +68,8 @@ class TileSchedule:
     def shape(self) -> str:
         """What the source fixes."""
         made = {"fma": "CUDA cores", "mma": "mma.sync", "wgmma": "wgmma"}[self.engine]
-        return f"tiles of {self.rows} rows × {self.columns} columns, scores by {made}"
+        rounded = " of 16 bits, the best again in float32" if self.filters else ""
+        return f"tiles of {self.rows} rows × {self.columns} columns, scores by {made}{rounded}"
 
     def describe(self) -> str:
         """See `Schedule`."""
@@ -77,12 +80,26 @@ def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> Tile
     """The schedule of a program over vectors. Raises BackendError where there is none."""
     _check(program)
     wide = wide_columns(program, problem.n_cols or 1)
+    filters = _filters(program, problem, target) and not wide
+    program = with_filter(program) if filters else program
     for columns, row_tiles in ((64, 2), (64, 1), (32, 1), (16, 1)):
         found = TileSchedule(target=target, engine="fma", row_tiles=row_tiles, columns=columns,
-                             wide_columns=wide)
-        if all(_fits(kernel, found) for kernel in program.kernels):
+                             wide_columns=wide, filters=filters)
+        if all(_fits(kernel, found) for kernel in program.kernels if kernel.sweeps):
             return found
     raise BackendError(f"{program.name}: no tile of its vectors fits {target.arch}")
+
+
+def _filters(program: Program, problem: Problem, target: CudaTarget) -> bool:
+    """Is it worth while to find lists among rounded scores?"""
+    many = problem.n_cols is not None and problem.n_cols >= LEAST_COLUMNS
+    return target.ampere and many and len(program.kernels) == 1 and \
+        filter_of(program.kernels[0]) is not None
+
+
+def scheduled(program: Program, schedule: TileSchedule) -> Program:
+    """The program as the schedule runs it."""
+    return with_filter(program) if schedule.filters else program
 
 
 def _check(program: Program) -> None:
@@ -138,6 +155,8 @@ def held_numbers(length: int) -> int:
 def list_slots(k: int, schedule: TileSchedule) -> int:
     """Candidates that there is room for: those of a tile beside the best, and as many as two blocks
     have found."""
+    if schedule.filters:
+        return 8 * k + 432 if k < 64 else 2 * k + 896
     return max(2 * k, k + 2 * schedule.columns) + schedule.columns
 
 
@@ -178,7 +197,7 @@ def shared_bytes(kernel: Kernel, schedule: TileSchedule) -> int:
     """Dynamic shared memory of a block."""
     weights = schedule.rows * (schedule.columns + PAD)
     most = max(_end(kernel, schedule, n) + (weights if weights_at(kernel, schedule, n) else 0)
-               for n in range(len(kernel.sweeps)))
+               for n in range(len(kernel.sweeps))) if kernel.sweeps else 0
     return most * kernel.compute.itemsize
 
 
