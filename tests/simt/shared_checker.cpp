@@ -41,19 +41,19 @@ SharedPlace place_of(size_t offset) {
 
 [[noreturn]] void report_pending(const Block& owner, AccessKind kind, size_t offset, Site site) {
     const unsigned index = owner.shadow[offset].write.thread % machine->threads_per_block();
-    Calls calls{};
+    int line = 0;
     for (const AsyncCopy& copy : owner.threads[index].copies) {
-        if (offset - copy.offset < copy.bytes) calls = copy.calls;
+        if (offset - copy.offset < copy.bytes) line = copy.line;
     }
     for (const auto& [place, barrier] : owner.mbarriers) {
         for (const BulkCopy& copy : barrier.copies) {
-            if (offset - copy.offset < copy.data.size()) calls = copy.calls;
+            if (offset - copy.offset < copy.data.size()) line = copy.line;
         }
     }
     const SharedPlace place = place_of(offset);
     fail_at(site, "%s of %s shared memory, byte %zu, into which thread %u copies asynchronously "
-            "since %s: it has not waited for that", name_of(kind), place.array, place.offset, index,
-            spelled(calls).c_str());
+            "since line %d: it has not waited for that", name_of(kind), place.array, place.offset,
+            index, line);
 }
 
 // What threads write wgmma reads only across a fence, of the writer's or of its own warp.
