@@ -84,7 +84,7 @@ class VectorGradient:
             {n: v for n, v in named.items() if n not in by_name})
         adopted = adopt_all(self.signature.bind_arrays(arrays, by_name))
         one_memory(adopted)
-        found = Run(self, adopted, constants).gradients({})
+        found = Run(self, adopted, constants).gradients()
         return found[self.wrt[0]] if len(self.wrt) == 1 else tuple(found[n] for n in self.wrt)
 
     def stages(
@@ -134,6 +134,10 @@ class VectorGradient:
         found: tuple[Stage, ...] | None = self._made.get(key)
         return self._made.put(key, made.rows(types, kept=kept)) if found is None else found
 
+    def forward_stage(self, made: Stages) -> Stage:
+        found: Stage | None = self._made.get((made, "forward"))
+        return self._made.put((made, "forward"), made.forward()) if found is None else found
+
     def columns(self, made: Stages, wanted: Sequence[str], types: Mapping[str, str]) -> Columns:
         key = (made, "columns", tuple((n, types[n]) for n in wanted))
         found: Columns | None = self._made.get(key)
@@ -141,10 +145,12 @@ class VectorGradient:
 
 
 class Run:
-    """One call of a gradient. adopted: cotangents and the forward pipeline's arrays."""
+    """One call of a gradient. adopted: cotangents, but for those that are not there yet, and the
+    forward pipeline's arrays. text: what an earlier run has found for the same call."""
 
     def __init__(
-        self, gradient: VectorGradient, adopted: Mapping[str, Adopted], constants: dict[str, Any]
+        self, gradient: VectorGradient, adopted: Mapping[str, Adopted], constants: dict[str, Any],
+        text: Adjoint | None = None,
     ) -> None:
         self.gradient, own = gradient, gradient.forward.signature.arrays
         present = frozenset(n for n in own if n in adopted)
@@ -152,9 +158,9 @@ class Run:
             if name not in present:
                 raise ArgumentError(f"{gradient.name} misses {name}",
                                     why="It is the gradient with respect to this input.")
-        self.text = gradient.adjoint(present, constants)
+        self.text = gradient.adjoint(present, constants) if text is None else text
         vectors = [i.name for i in self.text.graph.inputs if i.axis in g.VECTORS]
-        self.types = types_of({n: adopted[n] for n in adopted}, vectors)
+        self.types = self.text.typed(types_of(adopted, vectors))
         for name in gradient.wrt:
             if name in self.types and self.types[name].kind != "float":
                 raise DTypeError(f"{name} holds {self.types[name]} values: it has no gradient")
@@ -169,8 +175,10 @@ class Run:
         shapes = {n: tuple(a.array.shape) for n, a in adopted.items()}
         inputs = tuple(self.text.inputs.values())
         rows = rows_of(inputs, shapes, -1)
-        check_labels(self.text.graph, adopted, rows)
+        check_labels(self.text.origin, adopted, rows)
         for name, node in self.text.cotangents.items():
+            if name not in shapes:
+                continue
             want = rows.whole if node.axis is g.Axis.ELEMENT else rows.lead
             found = shapes[name][:-1] if node.axis is g.Axis.ROW_VECTOR else shapes[name]
             kept = node.axis is g.Axis.PER_ROW and found == (*rows.lead, 1)
@@ -182,13 +190,21 @@ class Run:
 
     # ---- stages ----
 
-    def gradients(self, kept: Values) -> dict[str, Any]:
-        """By input. kept: what `forward` made of the same call, if it was asked."""
+    def forward(self, options: Mapping[str, Any]) -> Values:
+        """The results of the forward call, first, and what `gradients` is to keep of it."""
+        stage = self.gradient.forward_stage(self.made)
+        values: Values = {i: self.arrays[i.name] for i in self.text.inputs.values()}
+        return dict(zip(stage.gives, self._called(stage, values, options), strict=True))
+
+    def gradients(self, kept: Values | None = None) -> dict[str, Any]:
+        """By input. kept: what `forward` has made in the same call."""
         values: Values = {i: self.arrays[i.name] for i in self.text.graph.inputs}
         found: dict[str, Any] = {}
-        stages = self.gradient.rows(self.made, self._row_types, kept=bool(kept))
-        values |= kept
-        for stage in stages[1:] if kept else stages:
+        stages = self.gradient.rows(self.made, self._row_types, kept=kept is not None)
+        values |= kept or {}
+        for stage in stages:
+            if kept and all(n in kept for n in stage.gives):
+                continue
             made = self._called(stage, values)
             values |= zip(stage.gives, made, strict=True)
             if stage is stages[-1]:
@@ -198,9 +214,12 @@ class Run:
             found |= self._of_columns(own, wanted, values)
         return found
 
-    def _called(self, stage: Stage, values: Values) -> tuple[Any, ...]:
-        found = stage.pipeline(*(values[n] for n in stage.takes), **self._numbers)
-        return found if isinstance(found, tuple) else (found,)
+    def _called(
+        self, stage: Stage, values: Values, options: Mapping[str, Any] | None = None
+    ) -> tuple[Any, ...]:
+        arrays = [values[n] for n in stage.takes]
+        found: tuple[Any, ...] = stage.pipeline(*arrays, **self._numbers, **(options or {}))
+        return found
 
     @property
     def _row_types(self) -> dict[str, str]:

@@ -15,8 +15,10 @@ from fusegen.backend.results_on_disk import kept
 from fusegen.compile.typed import Traced
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Obligation
+from fusegen.ir.dtypes import FLOAT32, DType
 from fusegen.ir.errors import TraceError
 from fusegen.ir.shared import lazy
+from fusegen.ir.vectors import lengths_of
 from fusegen.lang.trace import unique_names
 from fusegen.lang.value import ACTIVE, Builder
 from fusegen.rewrite.adjoint.reverse import Reverse
@@ -30,14 +32,28 @@ OF_COLUMNS = (g.Axis.PER_COLUMN, g.Axis.COLUMN_VECTOR)
 @dataclass(frozen=True, eq=False)
 class Adjoint:
     """Gradients with respect to inputs of a text. graph: cotangents and inputs come with it, and
-    its outputs are those of `rows`, then the factors of `columns`."""
+    its outputs are those of the forward text, `rows`, and the factors of `columns`."""
 
     graph: g.Graph
+    forward: tuple[g.Node, ...]  # outputs
     inputs: Mapping[str, g.Input]  # of the forward text
     cotangents: Mapping[str, g.Input]
+    of: Mapping[str, g.Node]  # the output of each
     rows: Mapping[str, g.Node]
     columns: Mapping[str, Terms]
     proofs: tuple[Obligation, ...]
+    origin: g.Graph  # the forward text
+
+    def typed(self, types: Mapping[str, DType]) -> dict[str, DType]:
+        """These types, and of cotangents that have none those of their outputs, in float32."""
+        missing = [n for n in self.cotangents if n not in types]
+        lengths = lengths_of(self.origin, types) if missing else {}
+        outputs = dict(zip(self.forward, self.origin.outputs, strict=True))
+        found = dict(types)
+        for name in missing:
+            length = lengths.get(outputs[self.of[name]], 0)
+            found[name] = FLOAT32.vector(length) if length else FLOAT32
+        return found
 
     @lazy
     def backwards(self) -> frozenset[g.Node]:
@@ -86,7 +102,8 @@ def _adjoint(
         build.labels.setdefault(node, f"grad_{n}")
     factors = dict.fromkeys(n for terms in columns.values() for p in terms for n, _ in p)
     every = (*named.values(), *inputs.values())
-    outputs = (*rows.values(), *factors)
+    results = tuple(moved[n] for n in forward.outputs)
+    outputs = (*results, *rows.values(), *factors)
     nodes = g.topological((*every, *outputs))
     names = unique_names(nodes, build)
     graph = g.Graph(
@@ -95,7 +112,9 @@ def _adjoint(
         names=names, named=frozenset(n for n in nodes if n in build.labels),
         constants=forward.constants, varying=forward.varying, guards=forward.guards,
         allow_cancellation=forward.allow_cancellation)
-    return Adjoint(graph, inputs, named, rows, columns, tuple(reverse.proofs))
+    of = dict(zip(named, (output for output, _ in pairs), strict=True))
+    return Adjoint(graph, results, inputs, named, of, rows, columns, tuple(reverse.proofs),
+                   forward)
 
 
 def _axis_of(output: g.Node) -> g.Axis:

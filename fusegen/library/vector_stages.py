@@ -101,10 +101,7 @@ class Stages:
         """Stages of rows; the last gives the gradients, of these types, and what columns ask for.
 
         kept: is the first stage what a forward call keeps?"""
-        gradients = [*self.adjoint.rows.values()]
-        gradients = [*self.adjoint.rows.values()]
-        asked = self.asked_by(self.adjoint.columns)
-        outputs = [*gradients, *(n for n in asked if not isinstance(n, g.Input))]
+        outputs = [*self.adjoint.rows.values(), *self._asked_of_rows]
         cuts = cuts_of(outputs, self.adjoint.backwards, kept=kept)
         found = self._in_order(cuts, outputs, types)
         try:
@@ -114,6 +111,18 @@ class Stages:
             found = self._in_order([*cuts, numbers_of(outputs, known)], outputs, types)
             self._check(found[-1])
         return found
+
+    def forward(self) -> Stage:
+        """The forward call, which gives what later stages keep of it beside its results."""
+        made = self.adjoint.forward
+        outputs = [*self.adjoint.rows.values(), *self._asked_of_rows]
+        (kept,) = cuts_of(outputs, self.adjoint.backwards, kept=True)[:1] or [[]]
+        return self._rows((*made, *(n for n in kept if n not in made)), (), {}, own=len(made))
+
+    @property
+    def _asked_of_rows(self) -> list[g.Node]:
+        asked = self.asked_by(self.adjoint.columns)
+        return [n for n in asked if not isinstance(n, g.Input)]
 
     def _in_order(
         self, cuts: Sequence[Sequence[g.Node]], outputs: Sequence[g.Node], types: Mapping[str, str]
@@ -145,10 +154,11 @@ class Stages:
         return found.vector(self._lengths[node]) if node in self._lengths else found
 
     def _rows(
-        self, outputs: Sequence[g.Node], done: Iterable[g.Node], types: Mapping[int, str]
+        self, outputs: Sequence[g.Node], done: Iterable[g.Node], types: Mapping[int, str],
+        own: int = 0,
     ) -> Stage:
         """The pipeline of these outputs. done: what earlier stages have made; types: of outputs
-        that have another than sums have."""
+        that have another than sums have; own: how many at first have those of their text."""
         made = {*done}
         read = g.topological(outputs, made.__contains__)
         met = {a for n in (*read, *outputs) for a in (n, *g.operands(n))}
@@ -160,8 +170,9 @@ class Stages:
             given = scalars_of(self.graph, numbers)
             given |= dict(zip((*takes, *before), map(lift, arrays), strict=True))
             moved = transplant(outputs, given, self.graph)
-            return tuple(self._typed(Value(now), was, types.get(i, self.precision))
-                         for i, (was, now) in enumerate(zip(outputs, moved, strict=True)))
+            made = enumerate(zip(outputs, map(Value, moved), strict=True))
+            return tuple(now if i < own else self._typed(now, was, types.get(i, self.precision))
+                         for i, (was, now) in made)
 
         parameters = [_parameter(n.name, n.axis) for n in takes]
         parameters += [_parameter(self.graph.names[n], axis_of(n)) for n in before]

@@ -88,7 +88,6 @@ def served(
     if tensors and compiling is _is_compiling:
         _ask_torch()
     if tensors and (torch_watcher()() or any(_is_special(torch, t) for t in tensors)):
-        check_numbers(pipeline, "gradient, transform or traced call", _DETACHED)
         return _find[0]().call(pipeline, arrays, named, out, rest)
     return MISS
 

@@ -41,7 +41,8 @@ void copy_async(uint32_t to, uint64_t from, uint32_t least, uint32_t bytes, uint
     check_access(target, bytes, AccessKind::write, site);
     if (machine->checking) start_shared_copy(target, bytes);
     const size_t offset = target - machine->shared.segment.begin;
-    AsyncCopy copy = {thread.copy_groups, static_cast<uint32_t>(offset), bytes, line, {}};
+    const Calls calls = machine->checking ? calls_of(thread) : Calls{};
+    AsyncCopy copy = {thread.copy_groups, static_cast<uint32_t>(offset), bytes, line, calls, {}};
     memcpy(copy.data.data(), source, read);  // the rest is zero
     thread.copies.push_back(copy);
 }

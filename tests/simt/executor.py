@@ -193,7 +193,7 @@ class SimtModule:
     def _spelled(self, calls: re.Match[str]) -> str:
         """The lines of calls, given as offsets in the library, the innermost first."""
         found = source_lines(self._built.library, [int(c, 16) for c in calls[1].split(",") if c])
-        return f"(line {', from line '.join(map(str, dict.fromkeys(found)))})"
+        return f"line {', from line '.join(map(str, dict.fromkeys(found)))}"
 
     def _describe(self, kernel: str) -> list[Parameter]:
         text = ctypes.create_string_buffer(_MAX_DESCRIPTION_BYTES)

@@ -1,5 +1,4 @@
 // Recording what went wrong.  Only the first failure counts: it ends the launch.
-#include <algorithm>
 #include <cstdio>
 
 #include "machine.h"
@@ -7,18 +6,30 @@
 namespace simt {
 
 // Follows the frames of a thread: neither kernels nor the executor omit their pointers.
-std::vector<uint64_t> calls_of(const Thread& thread) {
+Calls calls_of(const Thread& thread) {
     const AddressRange stack = {thread.stack, stack_bytes};
     const void* start = __builtin_frame_address(0);
     if (&thread != machine->current) start = suspended_frame(thread);
-    std::vector<uint64_t> calls;
+    Calls calls{};
+    size_t count = 0;
     auto frame = static_cast<void* const*>(start);
-    while (stack.contains(frame) && calls.size() < most_calls) {
+    while (stack.contains(frame) && count < calls.size()) {
         const char* back = static_cast<const char*>(frame[1]);
-        if (machine->image.contains(back)) calls.push_back(back - 1 - machine->image.begin);
+        if (machine->image.contains(back)) calls[count++] = back - 1 - machine->image.begin;
         frame = static_cast<void* const*>(frame[0]);
     }
     return calls;
+}
+
+// executor.py puts the lines of these calls there.
+std::string spelled(const Calls& calls) {
+    std::string result = "<";
+    for (size_t i = 0; i < calls.size() && calls[i] != 0; ++i) {
+        char offset[24];
+        snprintf(offset, sizeof offset, "%llx,", static_cast<unsigned long long>(calls[i]));
+        result += offset;
+    }
+    return result + ">";
 }
 
 void record_failure(const Thread* thread, Site site, const char* format, va_list values) {
@@ -31,8 +42,7 @@ void record_failure(const Thread* thread, Site site, const char* format, va_list
         failure.instruction = static_cast<const char*>(site.instruction) - machine->image.begin;
     }
     if (thread == nullptr) return;
-    const std::vector<uint64_t> calls = calls_of(*thread);
-    std::copy(calls.begin(), calls.end(), failure.callers);
+    failure.callers = calls_of(*thread);
     const uint3 block = thread->context.block_index;
     const uint3 index = thread->context.thread_index;
     failure.has_thread = 1;

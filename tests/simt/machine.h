@@ -166,8 +166,6 @@ struct Buffer {
     std::unique_ptr<MemoryByte[], FreeDeleter> shadow;  // of a writable one
 };
 
-constexpr size_t most_calls = 16;
-
 // What went wrong first, in the form the launcher's caller reads.
 struct Failure {
     char text[4096];
@@ -176,7 +174,7 @@ struct Failure {
     unsigned thread[3];
     int line;              // 0: unknown
     uint64_t instruction;  // offset in the module, 0: unknown
-    uint64_t callers[most_calls];  // the calls that led there; 0: none
+    Calls callers;         // that led there
 };
 
 struct AddressRange {

@@ -129,7 +129,7 @@ void start_bulk_copy(uint64_t to, std::vector<char> data, uint64_t address, cons
     check_access(target, data.size(), AccessKind::write, Site{.line = line});
     if (machine->checking) start_shared_copy(target, data.size());
     const size_t offset = target - machine->shared.segment.begin;
-    barrier.copies.push_back({offset, line, std::move(data)});
+    barrier.copies.push_back({offset, line, calls_of(thread), std::move(data)});
 }
 
 // The block's shared memory is gone after its last thread.

@@ -94,8 +94,9 @@ void check_engine_read(const void* address, size_t bytes, uint16_t engine, uint3
 void start_shared_copy(const void* address, size_t bytes);
 void finish_shared_copy(size_t offset, size_t bytes);
 
-// failure.cpp: the calls that a thread is in, the innermost first, as offsets in the module.
-std::vector<uint64_t> calls_of(const Thread& thread);
+// failure.cpp: the calls that a thread is in, and how a message names such.
+Calls calls_of(const Thread& thread);
+std::string spelled(const Calls& calls);
 
 // record_failure keeps only the first failure; fail_at ends the running thread for good.
 void record_failure(const Thread* thread, Site site, const char* format, va_list values);

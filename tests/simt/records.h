@@ -31,12 +31,16 @@ struct MemoryByte {
     MemoryAccess read_other_warp;  // the latest read by another warp
 };
 
+// The calls that a thread was in, the innermost first, as offsets in the module; 0: none.
+using Calls = std::array<uint64_t, 16>;
+
 // A copy into the block's shared memory that its thread has not waited for.
 struct AsyncCopy {
     uint32_t group;
     uint32_t offset;
     uint32_t bytes;
     int line;
+    Calls calls;
     std::array<char, 16> data;
 };
 
@@ -53,6 +57,7 @@ using SharedKnowledge = std::shared_ptr<const Knowledge>;
 struct BulkCopy {
     size_t offset;
     int line;
+    Calls calls;
     std::vector<char> data;
 };
 

@@ -41,19 +41,19 @@ SharedPlace place_of(size_t offset) {
 
 [[noreturn]] void report_pending(const Block& owner, AccessKind kind, size_t offset, Site site) {
     const unsigned index = owner.shadow[offset].write.thread % machine->threads_per_block();
-    int line = 0;
+    Calls calls{};
     for (const AsyncCopy& copy : owner.threads[index].copies) {
-        if (offset - copy.offset < copy.bytes) line = copy.line;
+        if (offset - copy.offset < copy.bytes) calls = copy.calls;
     }
     for (const auto& [place, barrier] : owner.mbarriers) {
         for (const BulkCopy& copy : barrier.copies) {
-            if (offset - copy.offset < copy.data.size()) line = copy.line;
+            if (offset - copy.offset < copy.data.size()) calls = copy.calls;
         }
     }
     const SharedPlace place = place_of(offset);
     fail_at(site, "%s of %s shared memory, byte %zu, into which thread %u copies asynchronously "
-            "since line %d: it has not waited for that", name_of(kind), place.array, place.offset,
-            index, line);
+            "since %s: it has not waited for that", name_of(kind), place.array, place.offset, index,
+            spelled(calls).c_str());
 }
 
 // What threads write wgmma reads only across a fence, of the writer's or of its own warp.

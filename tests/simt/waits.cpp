@@ -66,15 +66,6 @@ std::string describe(const Thread& thread) {
     return "";
 }
 
-// executor.py puts the lines of these calls there.
-std::string describe_calls(const Thread& thread) {
-    std::string result = " <";
-    for (const uint64_t call : calls_of(thread)) {
-        result += text("%llx,", static_cast<unsigned long long>(call));
-    }
-    return result + ">";
-}
-
 }  // namespace
 
 std::string describe_waits(const std::vector<Block*>& blocks) {
@@ -92,7 +83,7 @@ std::string describe_waits(const std::vector<Block*>& blocks) {
             const uint3 place = threads[first].context.block_index;
             result += text("\n    block (%u, %u, %u), threads %zu to %zu wait for ", place.x, place.y,
                            place.z, first, next - 1) + what;
-            result += describe_calls(threads[first]);
+            result += " (" + spelled(calls_of(threads[first])) + ")";
         }
         if (result.size() > 2000) return result + "\n    and so on";
     }

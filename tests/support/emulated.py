@@ -10,19 +10,16 @@ import pytest
 import simt
 from simt import compile_module
 
-from fusegen.backend.cuda.run.driver import Geometry
 from fusegen.backend.cuda.run.geometry import (
     Extent,
     extent_of,
-    maps_of,
     numbers_of,
     scratch_bytes,
-    tile_geometry,
+    tile_grid,
 )
-from fusegen.backend.cuda.run.tensor_maps import BOUNDARY, CHUNK_BYTES, Tiled
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, Scratch, element_shape, launches
-from fusegen.backend.cuda.schedule.tiles import TileSchedule
+from fusegen.backend.cuda.schedule.tiles import TileSchedule, scheduled
 from fusegen.ir.dtypes import BFLOAT16
 from fusegen.ir.kernel import Param, Program
 
@@ -51,7 +48,9 @@ class EmulatedExecutable:
         multiprocessors: int = 2,
     ) -> None:
         self.multiprocessors = multiprocessors
-        self.program, self.schedule, self.seed = program, schedule, seed
+        self.program = scheduled(program, schedule) if isinstance(schedule, TileSchedule) \
+            else program
+        self.schedule, self.seed = schedule, seed
         self.launches = launches(program, schedule)
         self.module = compile_module(source)
 
@@ -60,28 +59,30 @@ class EmulatedExecutable:
     ) -> None:
         held = dict(arrays)
         extent = extent_of(self.program, arrays, n_rows, n_cols, first_column)
+        batches = dict(extent.batches)
         shapes = {"element": element_shape(n_rows, n_cols, extent.inner), "row": (n_rows,)}
         for p in self.program.workspace:
-            held[p.name] = _poisoned(shapes.get(p.shape, (n_rows, p.k)), p)
+            rows = n_rows // batches[p.name] * n_cols if p.name in batches else n_rows
+            held[p.name] = _poisoned(shapes.get(p.shape, (rows, p.k)), p)
         kept: dict[str, np.ndarray] = {}
         for launch in self.launches:
-            shape = self._geometry(launch, extent)
+            grid = self._grid(launch, extent)
             for scratch in launch.scratch:
-                kept.setdefault(scratch.name, self._scratch(scratch, launch, extent, shape))
-            self._launch(launch, shape, held, kept, extent)
+                kept.setdefault(scratch.name, self._scratch(scratch, launch, extent, grid))
+            self._launch(launch, grid, held, kept, extent)
 
-    def _geometry(self, launch: Launch, extent: Extent) -> Geometry:
+    def _grid(self, launch: Launch, extent: Extent) -> int:
         if launch.tile:
-            return tile_geometry(launch, extent, self.multiprocessors)
+            return tile_grid(launch, extent, self.multiprocessors)
         blocks = launch.teams(extent.n_rows, extent.inner or 1)
         if launch.limited:
             blocks = min(blocks, RESIDENT_TEAMS)
-        return Geometry(grid=blocks * launch.grid_rows, threads=launch.threads)
+        return blocks * launch.grid_rows
 
     def _scratch(
-        self, scratch: Scratch, launch: Launch, extent: Extent, shape: Geometry
+        self, scratch: Scratch, launch: Launch, extent: Extent, grid: int
     ) -> np.ndarray:
-        size = scratch_bytes(launch, scratch, shape, extent)
+        size = scratch_bytes(launch, scratch, grid, extent)
         if scratch.kind == "tickets":
             return np.zeros(size // 8, np.uint64)
         if scratch.kind == "sums":
@@ -90,7 +91,7 @@ class EmulatedExecutable:
         return np.full(size, 0xFF, np.uint8).view(kind)
 
     def _launch(
-        self, launch: Launch, shape: Geometry, held: Mapping[str, Any], kept: Mapping[str, Any],
+        self, launch: Launch, grid: int, held: Mapping[str, Any], kept: Mapping[str, Any],
         extent: Extent,
     ) -> None:
         args: list[Any] = [bits_of(held[p.name]) for p in launch.params]
@@ -99,24 +100,12 @@ class EmulatedExecutable:
         written = {i for i, p in enumerate(launch.params) if p.output}
         scratch = set(range(first, len(args)))
         readable = scratch if launch.shares else set()
-        args += numbers_of(launch, extent, shape.splits)
-        args += [_map(m.tiled, args[m.pointer]) for m in maps_of(launch, extent)]
+        args += numbers_of(launch, extent, grid)
         self.module.launch(
-            launch.symbol, (shape.grid,), (launch.threads,), args,
+            launch.symbol, (grid,), (launch.threads,), args,
             outputs=written | scratch, initialised=readable, seed=self.seed,
             shared_bytes=launch.shared_bytes, cluster=launch.cluster, together=launch.together,
         )
-
-
-def _map(tiled: Tiled, array: np.ndarray) -> simt.TensorMap:
-    """What run/tensor_maps.py has the driver make; of an empty array nothing is copied."""
-    box = (1, tiled.box_rows, CHUNK_BYTES // tiled.itemsize)
-    if not array.size:
-        return simt.TensorMap(np.zeros((1, 1, 8), array.dtype), box)
-    apart = [s * tiled.itemsize if n > 1 else BOUNDARY
-             for n, s in zip(tiled.shape, tiled.strides, strict=False)]
-    view = np.lib.stride_tricks.as_strided(array, tiled.shape, (*apart, tiled.itemsize))
-    return simt.TensorMap(view, box)
 
 
 def _poisoned(shape: tuple[int, ...], param: Param) -> np.ndarray:

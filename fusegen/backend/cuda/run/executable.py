@@ -23,7 +23,6 @@ from fusegen.backend.cuda.run.geometry import (
     counters_of,
     extent_of,
     geometry_of,
-    maps_of,
     numbers_of,
     pointers_of,
     room_of,
@@ -33,6 +32,7 @@ from fusegen.backend.cuda.run.record import Step, recorded
 from fusegen.backend.cuda.run.tickets import Tickets
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, launches
+from fusegen.backend.cuda.schedule.tiles import TileSchedule, scheduled
 from fusegen.backend.words import address, word
 from fusegen.ir.dtypes import UINT8
 from fusegen.ir.errors import BackendError
@@ -51,8 +51,12 @@ class CudaExecutable:
     together, or during a graph capture.
     """
 
-    def __init__(self, program: Program, schedule: CudaSchedule, source: str) -> None:
-        self.program, self.schedule, self.source = program, schedule, source
+    def __init__(
+        self, program: Program, schedule: CudaSchedule | TileSchedule, source: str
+    ) -> None:
+        self.program = scheduled(program, schedule) if isinstance(schedule, TileSchedule) \
+            else program
+        self.schedule, self.source = schedule, source
         self.launches = launches(program, schedule)
         bind_context()
         self.context, self.driver = context_reader()(), driver()
@@ -123,9 +127,9 @@ class CudaExecutable:
         found = []
         for launch, function, grid in zip(self.launches, self._functions, grids, strict=True):
             names = pointers_of(launch)
-            numbers = numbers_of(launch, extent, grid.splits)
-            found.append((Launcher(self.driver, launch.symbol, function, grid, len(names), numbers,
-                                   maps_of(launch, extent)), names))
+            numbers = numbers_of(launch, extent, grid.grid)
+            found.append((Launcher(self.driver, launch.symbol, function, grid, len(names), numbers),
+                          names))
         room = room_of(self.program, self.launches, grids, extent)
         return Plan(tuple(found), room, counters_of(self.launches, grids, extent))
 
@@ -172,7 +176,6 @@ def _load(
     """
     _GONE.clear()
     module = cupy_module().cuda.function.Module()
-    own = any(n.tile and n.tile.engine == "wgmma" for n in symbols)
-    module.load(machine_code(source, name, own_features=own))
+    module.load(machine_code(source, name))
     functions = [module.get_function(n.symbol) for n in symbols]
     return [module, *functions], [f.ptr for f in functions]

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.backend.cuda.run.driver import Driver, Geometry
-from fusegen.backend.cuda.run.tensor_maps import Mapped, Tiled
 from fusegen.backend.cuda.schedule.launch import (
     MOST_BLOCKS,
     RESIDENT_BLOCKS,
+    ROUNDING_BLOCKS,
     Launch,
     Scratch,
     element_shape,
 )
-from fusegen.backend.cuda.schedule.wgmma import splits_of
 from fusegen.ir.errors import BackendError, InternalError
-from fusegen.ir.kernel import Program
+from fusegen.ir.kernel import Param, Program
 
 BOUNDARY = 256  # bytes; every array in a room starts on one
 
@@ -62,8 +61,13 @@ def extent_of(
     between = tuple(math.prod(shape[i:]) for i in range(1, len(shape)))
     strides |= {p.name: between for p in program.workspace if p.shape == "element"}
     strides |= {p.name: (p.k,) for p in program.workspace if p.shape == "row_vector"}
-    batches = tuple((n, n_rows // arrays[n].shape[0]) for n in elements if n in vectors)
-    return Extent(n_rows, n_cols, inner, tuple(strides.items()), first_column, batches)
+    batches = {n: n_rows // arrays[n].shape[0] for n in elements if n in vectors}
+    for p in program.workspace:  # an array of columns is called after the one that it is made of
+        if p.shape in ("column_vector", "columns"):
+            batches[p.name] = batches[p.name.rsplit("_", 1)[0]]
+            strides[p.name] = (n_cols * p.k, p.k)[: 1 if p.shape == "columns" else 2]
+    return Extent(n_rows, n_cols, inner, tuple(strides.items()), first_column,
+                  tuple(batches.items()))
 
 
 def geometry_of(
@@ -72,7 +76,8 @@ def geometry_of(
     """Blocks for so many rows; where teams take several, as many as the device holds. Raises
     BackendError for more rows than a grid has blocks for."""
     if launch.tile:
-        return tile_geometry(launch, extent, device.multiprocessors)
+        grid = tile_grid(launch, extent, device.multiprocessors)
+        return Geometry(grid=grid, threads=launch.threads, shared_bytes=launch.shared_bytes)
     blocks = launch.teams(extent.n_rows, extent.inner or 1)
     if launch.steady or launch.together:
         blocks = min(blocks, _at_once(launch, driver, function, device))
@@ -97,24 +102,21 @@ _WAVES = 4  # blocks of a multiprocessor, where few rows are split for it to hav
 _LEAST_TILES = 4  # that a block goes over, at least
 
 
-def tile_geometry(launch: Launch, extent: Extent, multiprocessors: int) -> Geometry:
-    """Blocks of rows over vectors: those that share rows are neighbours; of wgmma, as many as the
-    device has room for, each with a tile of rows after another. Raises BackendError."""
+def tile_grid(launch: Launch, extent: Extent, multiprocessors: int) -> int:
+    """Blocks of rows over vectors: those that share rows are neighbours. Raises BackendError."""
     assert launch.tile
-    shared, steady = _tiles(launch, extent), launch.tile.engine == "wgmma"
+    if not launch.kernel.sweeps:
+        return ROUNDING_BLOCKS
+    shared = _tiles(launch, extent)
     splits = 1
-    if launch.splits and steady:
-        splits = splits_of(shared, -(-extent.n_cols // launch.tile.columns), multiprocessors)
-    elif launch.splits:
+    if launch.splits:
         wanted = _WAVES * multiprocessors // max(1, shared)
         most = -(-extent.n_cols // (launch.tile.columns * _LEAST_TILES))
         splits = max(1, min(wanted, most))
     if shared * splits > MOST_BLOCKS:
         raise BackendError(f"{launch.symbol}: {extent.n_rows} rows take more blocks than the "
                            f"{MOST_BLOCKS} of a grid. Call it with some of them at a time.")
-    grid = min(multiprocessors, shared * splits) if steady else shared * splits
-    return Geometry(grid=grid, threads=launch.threads, shared_bytes=launch.shared_bytes,
-                    splits=splits)
+    return shared * splits
 
 
 def _tiles(launch: Launch, extent: Extent) -> int:
@@ -151,18 +153,31 @@ def room_of(
     whole = math.prod(element_shape(extent.n_rows, extent.n_cols, extent.inner))
     sizes = {}
     for p in program.workspace:
-        count = {"element": whole, "row": extent.n_rows, "row_vector": extent.n_rows * p.k}
-        sizes[p.name] = count[p.shape] * p.dtype.itemsize
+        sizes[p.name] = _count(p, whole, extent) * p.dtype.itemsize
     for launch, shape in zip(launches, grids, strict=True):
         for scratch in launch.scratch:
             if scratch.kind != "tickets":  # launches that name the same array take turns in it
-                size = scratch_bytes(launch, scratch, shape, extent)
+                size = scratch_bytes(launch, scratch, shape.grid, extent)
                 sizes[scratch.name] = max(size, sizes.get(scratch.name, 0))
     offsets, end = {}, 0
     for name, size in sizes.items():
         offsets[name] = end
         end += -(-size // BOUNDARY) * BOUNDARY
     return Room(end, offsets)
+
+
+def _count(param: Param, whole: int, extent: Extent) -> int:
+    """Elements of an array of the workspace."""
+    match param.shape:
+        case "element":
+            return whole
+        case "row_vector":
+            return extent.n_rows * param.k
+        case "column_vector" | "columns":
+            batches = extent.n_rows // dict(extent.batches)[param.name]
+            return batches * extent.n_cols * param.k
+        case _:
+            return extent.n_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,45 +197,32 @@ def counters_of(
     """Every launch's tickets."""
     return tuple(
         Counters(_scratch_name(launch, scratch),
-                 scratch_bytes(launch, scratch, shape, extent),
+                 scratch_bytes(launch, scratch, shape.grid, extent),
                  extent.n_rows, extent.inner, shape.grid)
         for launch, shape in zip(launches, grids, strict=True)
         for scratch in launch.scratch if scratch.kind == "tickets"
     )
 
 
-def scratch_bytes(launch: Launch, scratch: Scratch, shape: Geometry, extent: Extent) -> int:
+def scratch_bytes(launch: Launch, scratch: Scratch, grid: int, extent: Extent) -> int:
     """Bytes of one of a launch's scratch arrays."""
-    splits = shape.splits
-    owners = {"row": extent.n_rows, "team": shape.grid * launch.rows_per_block,
-              "block": shape.grid, "piece": extent.n_rows * splits,
+    splits = _splits(launch, extent, grid)
+    owners = {"row": extent.n_rows, "team": grid * launch.rows_per_block, "block": grid,
+              "piece": extent.n_rows * splits, "launch": 1,
               "split": extent.n_rows * splits if splits > 1 else 0}[scratch.per]
     return owners * scratch.count * scratch.entry_bytes
 
 
-def maps_of(launch: Launch, extent: Extent) -> tuple[Mapped, ...]:
-    """Tensor maps behind a kernel's numbers, of some of its arrays of vectors."""
-    at = {name: i for i, name in enumerate(pointers_of(launch))}
-    strides, batches = dict(extent.strides), dict(extent.batches)
-    found = []
-    for m in launch.maps:
-        p = launch.kernel.param(m.array)
-        n_rows = extent.n_cols
-        apart = strides[m.array]
-        rows = batches.get(m.array, extent.batch_rows)  # of a batch
-        if p.shape == "row_vector":
-            n_rows, apart = rows, (rows * apart[0], *apart)
-        shape = (extent.n_rows // max(1, rows), n_rows, p.k)
-        found.append(Mapped(at[m.array], Tiled(p.dtype.number.name, p.dtype.itemsize, shape,
-                                               (apart[0], apart[1]), m.box)))
-    return tuple(found)
+def _splits(launch: Launch, extent: Extent, grid: int) -> int:
+    """Blocks that share the columns of a row over vectors."""
+    return grid // max(1, _tiles(launch, extent)) if launch.tile else 1
 
 
-def numbers_of(launch: Launch, extent: Extent, splits: int = 1) -> tuple[int, ...]:
+def numbers_of(launch: Launch, extent: Extent, grid: int) -> tuple[int, ...]:
     """A kernel's 64-bit arguments after its pointers; strides in elements."""
     known = {"n_rows": extent.n_rows, "n_cols": extent.n_cols, "n_inner": extent.inner or 1,
              "blocks_of_a_row": launch.grid_rows, "first_column": extent.first_column,
-             "batch_rows": extent.batch_rows, "splits": splits}
+             "batch_rows": extent.batch_rows, "splits": _splits(launch, extent, grid)}
     known |= {f"{name}_rows": rows for name, rows in extent.batches}
     for name, strides in extent.strides:
         outer = "batch_stride" if launch.tile else "outer_stride"

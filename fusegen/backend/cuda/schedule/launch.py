@@ -8,14 +8,20 @@ from typing import Literal
 
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Sizes
-from fusegen.backend.cuda.schedule.tiles import TileSchedule, held_numbers, list_slots, parts_of
+from fusegen.backend.cuda.schedule.tiles import (
+    TileSchedule,
+    held_numbers,
+    list_slots,
+    parts_of,
+    scheduled,
+)
 from fusegen.backend.cuda.schedule.tiles import shared_bytes as shared_tables
 from fusegen.backend.cuda.schedule.topk import in_device_memory, key_plan, list_plan
-from fusegen.backend.cuda.schedule.wgmma import mapped
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Param, Program, Sweep, names_in
 
 MOST_BLOCKS = 2**31 - 1  # of a grid
+ROUNDING_BLOCKS, ROUNDING_THREADS = 1024, 256  # of a launch that rounds vectors
 RESIDENT_BLOCKS = 4  # of a multiprocessor, where scratch memory per block bounds the grid
 
 
@@ -29,19 +35,11 @@ class Scratch:
 
     name: str
     kind: Literal["states", "entries", "slots", "tickets", "sums"]
-    per: Literal["row", "team", "block", "split", "piece"]  # a team: the blocks, or part of one,
-    # that share a row; a piece: what one of these has of a row; a split: likewise, where there are
-    # several
+    # A team: the blocks, or part of one, that share a row; a piece: what one of these has of a row;
+    # a split: likewise, where there are several.
+    per: Literal["row", "team", "block", "split", "piece", "launch"]
     count: int  # states, entries, slots, tickets, or numbers of a sum of vectors
     entry_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class MapOf:
-    """A tensor map of an array of vectors: copies take `box` of them at a time."""
-
-    array: str
-    box: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +60,6 @@ class Launch:
     shares: bool = False  # do blocks all over the grid share rows?
     strip_rows: int = 0  # neighbouring rows of a team, where rows lie side by side
     tile: TileSchedule | None = None  # how rows over vectors are dealt to blocks
-    maps: tuple[MapOf, ...] = ()  # parameters behind all others
 
     @property
     def symbol(self) -> str:
@@ -122,7 +119,8 @@ def element_shape(n_rows: int, n_cols: int, n_inner: int | None) -> tuple[int, .
 def launches(program: Program, schedule: CudaSchedule | TileSchedule) -> tuple[Launch, ...]:
     """Every launch of the program, in order."""
     if isinstance(schedule, TileSchedule):
-        return tuple(_tile_launch(k, schedule) for k in program.kernels)
+        return tuple(_tile_launch(k, schedule) if k.sweeps else _rounding_launch(k, schedule)
+                     for k in scheduled(program, schedule).kernels)
     if program.role == "merge":
         return tuple(_merge_launch(k, schedule) for k in program.kernels)
     return tuple(_launch(k, schedule) for k in program.kernels)
@@ -184,32 +182,35 @@ def _strip_launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
 
 def _tile_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
     """Rows over vectors: blocks that share rows leave their states, and the last one merges."""
-    parts = parts_of(kernel, schedule)
-    maps: tuple[MapOf, ...] = ()
+    parts = parts_of(kernel)
     scratch: tuple[Scratch, ...] = ()
     if takes_splits(kernel):
         (sweep,) = kernel.sweeps
         if sweep.monoid.numbers.has_scalars:
             scratch += (Scratch("partial_states", "states", "split", parts, state_bytes(sweep)),)
         scratch += tuple(
-            Scratch(f"{s.name}_partial", "sums", "split",
-                    parts * held_numbers(s.length, schedule.most_numbers),
+            Scratch(f"{s.name}_partial", "sums", "split", parts * held_numbers(s.length),
                     kernel.compute.itemsize) for s in vector_sums(kernel, sweep))
-        per: Literal["row", "block"] = "row" if schedule.engine == "wgmma" else "block"
-        scratch += (Scratch("tickets", "tickets", per, 1, 8),)
-    scratch = (*(
+        scratch += (Scratch("tickets", "tickets", "block", 1, 8),)
+    scratch = (*([_NORMS] if schedule.filters else []), *(
         Scratch(f"{best.name}_slots", "slots", "piece",
                 parts * (list_slots(best.k, schedule) + best.k),
                 key_plan(kernel, best, schedule.wide_columns).n_bytes)
         for sweep in kernel.sweeps for best in sweep.monoid.lists), *scratch)
-    if schedule.engine == "wgmma":
-        scratch += (Scratch("turns", "tickets", "block", 2, 8),)
-        maps = tuple(MapOf(p.name, schedule.rows if p.shape == "row_vector" else schedule.columns)
-                     for p in mapped(kernel))
     return Launch(kernel=kernel, splits=takes_splits(kernel), params=kernel.params, scratch=scratch,
                   threads=schedule.threads, rows_per_block=schedule.rows, grid_rows=parts,
                   shared_bytes=shared_tables(kernel, schedule), shares=bool(scratch),
-                  tile=schedule, maps=maps)
+                  tile=schedule)
+
+
+_NORMS = Scratch("column_norms", "sums", "launch", 2 * ROUNDING_BLOCKS, 4)
+"""The greatest |y| and |y − y'| of each block that rounds."""
+
+
+def _rounding_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
+    """Vectors rounded to 16 bits: a warp has one after the other."""
+    return Launch(kernel=kernel, splits=False, params=kernel.params, scratch=(_NORMS,),
+                  threads=ROUNDING_THREADS, rows_per_block=1, grid_rows=1, tile=schedule)
 
 
 def takes_splits(kernel: Kernel) -> bool:

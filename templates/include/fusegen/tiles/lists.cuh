@@ -60,40 +60,47 @@ __device__ __forceinline__ Key least_key_of_warp(Key mine)
     return mine;
 }
 
-// For a warp: the kK best of `count` candidates, at least as many, to the front. The least of them.
-template <int kK, int kSlots>
-__device__ __forceinline__ unsigned long long keep_best(unsigned long long* slots, int count)
+// For a warp: the k-th best key of `count`, at least as many.
+__device__ __forceinline__ unsigned long long kth_key(const unsigned long long* slots, int count, unsigned k)
 {
     typedef unsigned long long Key;
-    const int lane = threadIdx.x % 32;
-    Key low = 0, high = ~0ull;  // kK or more reach low; fewer do, above high
+    Key low = 0, high = ~0ull;  // k or more reach low; fewer do, above high
     while (low < high) {
         const Key middle = high - (high - low) / 2;
         unsigned reach = 0;
-        for (int i = lane; i < count; i += 32) reach += slots[i] >= middle;
+        for (int i = threadIdx.x % 32; i < count; i += 32) reach += slots[i] >= middle;
         reach = sum_of_warp(reach);
-        if (reach < kK) {
+        if (reach < k) {
             high = middle - 1;
             continue;
         }
         low = middle;
-        if (reach == kK) break;
+        if (reach == k) break;
     }
-    int kept = 0;
     Key least = ~0ull;
+    for (int i = threadIdx.x % 32; i < count; i += 32)
+        if (slots[i] >= low && slots[i] < least) least = slots[i];
+    return least_key_of_warp(least);
+}
+
+// For a warp: the kK best of `count` candidates, at least as many, to the front. The least of them.
+template <int kK, int kSlots>
+__device__ __forceinline__ unsigned long long keep_best(unsigned long long* slots, int count)
+{
+    const unsigned long long least = kth_key(slots, count, kK);
+    const int lane = threadIdx.x % 32;
+    int kept = 0;
     for (int from = 0; from < count; from += 32) {
-        const Key key = from + lane < count ? slots[from + lane] : 0;
-        const bool stays = from + lane < count && key >= low;
+        const unsigned long long key = from + lane < count ? slots[from + lane] : 0;
+        const bool stays = from + lane < count && key >= least && key != 0;  // 0 is no candidate's
         const unsigned all = __ballot_sync(0xffffffffu, stays);
-        const int place = kept + __popc(all & ((1u << lane) - 1));
-        if (stays && place < kK) {  // keys of no candidate may be many
-            slots[place] = key;
-            if (key < least) least = key;
-        }
+        if (stays) slots[kept + __popc(all & ((1u << lane) - 1))] = key;
         kept += __popc(all);
         __syncwarp();
     }
-    return least_key_of_warp(least);
+    for (int i = kept + lane; i < kK; i += 32) slots[i] = 0;
+    __syncwarp();
+    return least;
 }
 template <int kK, int kSlots, typename Key>
 __device__ __forceinline__ Key keep_best(Key* slots, int count)

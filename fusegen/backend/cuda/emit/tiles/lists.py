@@ -11,10 +11,22 @@ from fusegen.backend.cuda.emit.entries import Owners, own_entries
 from fusegen.backend.cuda.emit.places import place_in_row
 from fusegen.backend.cuda.emit.rows import step_lines
 from fusegen.backend.cuda.emit.tiles.scope import Scope
+from fusegen.backend.cuda.emit.vectors import inner_lines
+from fusegen.backend.cuda.schedule.filters import Filter
 from fusegen.backend.cuda.schedule.tiles import TileSchedule, list_slots
 from fusegen.backend.cuda.schedule.topk import key_plan
 from fusegen.backend.emit.lines import Line
-from fusegen.ir.kernel import ROW, Kernel, ListFold, Step, Sweep, names_in
+from fusegen.ir.expr import Var
+from fusegen.ir.kernel import (
+    ROW,
+    FromVectors,
+    InnerStep,
+    Kernel,
+    ListFold,
+    Step,
+    Sweep,
+    names_in,
+)
 from fusegen.ir.monoid import KBest
 
 OWNERS = Owners()
@@ -32,6 +44,15 @@ class ListView:
     value: str
     opened: tuple[Line, ...]
     lines: tuple[Line, ...]  # from item i to its value
+    score: tuple[Line, ...]  # of lists found among rounded scores: statements of the text's own
+    distances: bool  # are those distances?
+    length: int  # of their vectors
+    norms: tuple[str, str]  # members of `given`: arrays of the rows' norms
+
+    @property
+    def filtered(self) -> bool:
+        """Is it found among rounded scores?"""
+        return bool(self.score)
 
 
 class ListPrinter:
@@ -39,8 +60,9 @@ class ListPrinter:
 
     def __init__(
         self, kernel: Kernel, sweep: Sweep, scope: Scope, elements: ElementPrinter,
-        schedule: TileSchedule,
+        schedule: TileSchedule, found: Filter | None,
     ) -> None:
+        self.found = found
         self.kernel, self.sweep, self.scope, self.elements = kernel, sweep, scope, elements
         self.dialect, self.schedule = scope.dialect, schedule
 
@@ -48,13 +70,28 @@ class ListPrinter:
         for best in self.sweep.monoid.lists:
             lines = self.elements.item_lines([best.lift])
             value = self.dialect.line(self.dialect.text(best.lift), best.lift)
+            keys, found = keys_type(self.kernel, best, self.schedule), self.found
+            kind = f"RowList<{keys}, {best.k}, {list_slots(best.k, self.schedule)}>"
             yield ListView(
-                name=best.name, keys=keys_type(self.kernel, best, self.schedule),
-                key=key_type(self.kernel, best, self.schedule),
-                list_type=f"RowList<{keys_type(self.kernel, best, self.schedule)}, {best.k}, "
-                          f"{list_slots(best.k, self.schedule)}>",
+                name=best.name, keys=keys, key=key_type(self.kernel, best, self.schedule),
+                list_type=f"Candidates<{kind}>" if found else kind,
                 value=value.text, lines=tuple(lines),
-                opened=tuple(self.scope.declared([*lines, value])))
+                opened=tuple(self.scope.declared([*lines, value])),
+                score=self._score(found) if found else (),
+                distances=found is not None and found.ranked == "sqdist",
+                length=found.length if found else 0,
+                norms=(f"{found.row}_norm_in", f"{found.row}_rest_in") if found else ("", ""))
+
+    def _score(self, found: Filter) -> tuple[Line, ...]:
+        """The text's own score of a column, computed by one lane."""
+        (source,) = found.exact.loads
+        assert isinstance(source, FromVectors)
+        step = InnerStep(source.name, source.value, source.rows,
+                         tuple((n, Var("column", "int")) for n in source.columns), source.note)
+        value = found.best.lift
+        lines = [*inner_lines(step, self.kernel, self.dialect),
+                 self.dialect.line(f"return {self.dialect.text(value)};", value)]
+        return tuple(self.scope.opened(lines))
 
     def steps(self) -> tuple[list[Step], list[Step]]:
         """Steps that follow from lists, and those that do not."""

@@ -14,9 +14,15 @@ from fusegen.backend.cuda.emit.tiles.lists import key_type
 from fusegen.backend.cuda.emit.tiles.rows import RowPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Member, Scope
 from fusegen.backend.cuda.emit.tiles.sweep import SweepPrinter, SweptView
-from fusegen.backend.cuda.emit.tiles.wgmma import HEADERS, WgmmaView, wgmma_view
-from fusegen.backend.cuda.schedule.launch import Launch, launches
-from fusegen.backend.cuda.schedule.tiles import PAD, TileSchedule, parts_of
+from fusegen.backend.cuda.schedule.filters import Filter, filter_of
+from fusegen.backend.cuda.schedule.launch import ROUNDING_THREADS, Launch, launches
+from fusegen.backend.cuda.schedule.tiles import (
+    MOST_NUMBERS,
+    PAD,
+    TileSchedule,
+    parts_of,
+    scheduled,
+)
 from fusegen.backend.emit.banner import Facts, banner_lines
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.render import render
@@ -38,7 +44,6 @@ class TileKernelView:
     splits: bool
     parts: int
     batched: tuple[str, ...]
-    wgmma: WgmmaView | None
 
     @property
     def states(self) -> tuple[object, ...]:
@@ -51,57 +56,74 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
     dialect = CudaDialect(program.kernels[0].compute, narrow=is_narrow(program), tiles=True)
     names = state_names(program)
     launched = launches(program, schedule)
-    kernels = [_kernel_view(n, schedule, dialect, names) for n in launched]
+    found = filter_of(program.kernels[0]) if schedule.filters else None
+    kernels = [_kernel_view(n, schedule, dialect, names, found) for n in launched
+               if n.kernel.sweeps]
     sweeps = [s for k in kernels for s in k.sweeps]
-    wgmma = kernels[0].wgmma
     context = {
         "real": dialect.real, "bits": dialect.bits, "used": dialect.used, "exchanges": True,
         "merges": True, "strips": False, "kernels": kernels,
         "column_type": "long long" if schedule.wide_columns else "int",
         "threads": schedule.threads, "row_tiles": schedule.row_tiles, "rows": schedule.rows,
-        "columns": schedule.columns, "pad": PAD, "most_numbers": schedule.most_numbers,
-        "wgmma": wgmma,
+        "columns": schedule.columns, "pad": PAD, "most_numbers": MOST_NUMBERS,
         "weighs": any(s.weights_at for s in sweeps), "left_out": dialect.number(-0.0),
         "at": AT, "lists": any(s.lists for s in sweeps),
+        "round": _round_view(launched[0], found) if found else None,
+        "rounding_threads": ROUNDING_THREADS,
         "owns": [own_view(c, dialect) for c in operators(program)],
     }
     body = render("cuda/tiles/program.cu.j2", context)
     state = any(s.fold.state for s in sweeps)
     return Source(
         body=body, banner=tuple(banner_lines(program, _facts(program, schedule, launched))),
-        system=toolkit_headers(program),
+        system=toolkit_headers(scheduled(program, schedule)),
         headers=(*maths(dialect.used), *(["fusegen/meet/lanes.cuh"] if state else []),
-                 *_list_headers(sweeps), *(HEADERS if wgmma else _cores_headers(kernels))),
+                 *(["fusegen/tickets.cuh"] if any(k.splits for k in kernels) else []),
+                 *_list_headers(sweeps), "fusegen/tiles/cores.cuh"),
     )
 
 
-def _cores_headers(kernels: list[TileKernelView]) -> tuple[str, ...]:
-    splits = any(k.splits for k in kernels)
-    return (*(["fusegen/tickets.cuh"] if splits else []), "fusegen/tiles/cores.cuh")
+@dataclass(frozen=True)
+class RoundView:
+    """The launch that rounds vectors."""
+
+    symbol: str
+    params: tuple[str, ...]
+    row: str
+    column: str
+    length: int
+    width: int
+    distances: bool
+
+
+def _round_view(launch: Launch, found: Filter) -> RoundView:
+    params = [*(declared(p, " __restrict__ ") for p in launch.params),
+              *(f"float* __restrict__ {s.name}" for s in launch.scratch),
+              *(f"long long {n}" for n in launch.scalars)]
+    return RoundView(launch.symbol, tuple(params), found.row, found.column, found.length,
+                     found.rounded[0].k, found.ranked == "sqdist")
 
 
 def _kernel_view(
-    launch: Launch, schedule: TileSchedule, dialect: CudaDialect, names: dict[int, str]
+    launch: Launch, schedule: TileSchedule, dialect: CudaDialect, names: dict[int, str],
+    found: Filter | None,
 ) -> TileKernelView:
     kernel = launch.kernel
     types = {f"{c.name}_slots": key_type(kernel, c, schedule)
              for w in kernel.sweeps for c in w.monoid.lists}
     scope = Scope(launch, dialect, {"partial_states": names[kernel.sweeps[0].number], **types})
-    most = schedule.most_numbers
-    rows = RowPrinter(kernel, scope, most)
+    rows = RowPrinter(kernel, scope)
     sweeps = tuple(
-        SweepPrinter(launch, i, scope, rows,
-                     FoldPrinter(kernel, sweep, scope, names[sweep.number], most), schedule).view()
+        SweepPrinter(launch, i, scope, rows, FoldPrinter(kernel, sweep, scope, names[sweep.number]),
+                     schedule, found).view()
         for i, sweep in enumerate(kernel.sweeps))
     arguments = tuple(f"static_cast<column_t>({n})" if n == N_COLS.name else n
                       for n in (m.name for m in scope.members))
     return TileKernelView(
         symbol=launch.symbol, params=tuple(_params(launch, scope)), arguments=arguments,
         members=scope.members, kept=tuple(scope.kept.items()), prelude=tuple(rows.prelude()),
-        sweeps=sweeps, splits=launch.splits, parts=parts_of(kernel, schedule),
+        sweeps=sweeps, splits=launch.splits, parts=parts_of(kernel),
         batched=tuple(scope.batched()),
-        wgmma=wgmma_view(kernel, schedule, sweeps[0].fold.sums)
-        if schedule.engine == "wgmma" else None,
     )
 
 
@@ -110,7 +132,8 @@ def _list_headers(sweeps: list[SweptView]) -> list[str]:
     kinds = dict.fromkeys("wide_keys" if c.keys.startswith("Wide") else "packed_keys"
                           for c in lists)
     return [*(f"fusegen/topk/{n}.cuh" for n in kinds),
-            *(["fusegen/team.cuh", "fusegen/tiles/lists.cuh"] if lists else [])]
+            *(["fusegen/team.cuh", "fusegen/tiles/lists.cuh"] if lists else []),
+            *(["fusegen/tiles/rounding.cuh"] if any(c.filtered for c in lists) else [])]
 
 
 def _params(launch: Launch, scope: Scope) -> list[str]:
@@ -118,8 +141,7 @@ def _params(launch: Launch, scope: Scope) -> list[str]:
     pointers = [declared(p, " __restrict__ ") for p in launch.params]
     scratch = [f"{m.type} __restrict__ {m.name}" for m in scope.members
                if any(s.name == m.name for s in launch.scratch)]
-    maps = [f"const __grid_constant__ TensorMap {m.array}_map" for m in launch.maps]
-    return [*pointers, *scratch, *(f"long long {n}" for n in launch.scalars), *maps]
+    return [*pointers, *scratch, *(f"long long {n}" for n in launch.scalars)]
 
 
 def _facts(

@@ -11,6 +11,7 @@ from fusegen.backend.cuda.emit.tiles.lists import ListPrinter, ListView
 from fusegen.backend.cuda.emit.tiles.rows import FinishView, RowPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Scope
 from fusegen.backend.cuda.emit.tiles.views import FoldView, SumView
+from fusegen.backend.cuda.schedule.filters import Filter
 from fusegen.backend.cuda.schedule.launch import Launch
 from fusegen.backend.cuda.schedule.tiles import (
     MOST_NUMBERS,
@@ -80,14 +81,20 @@ class SweptView:
     map_args: tuple[str, ...]
     finish_args: tuple[str, ...]
 
+    @property
+    def filtered(self) -> bool:
+        """Are its lists found among rounded scores?"""
+        return any(c.filtered for c in self.lists)
+
 
 class SweepPrinter:
     """Builds the view of sweep `index` of a launch's kernel."""
 
     def __init__(
         self, launch: Launch, index: int, scope: Scope, rows: RowPrinter, fold: FoldPrinter,
-        schedule: TileSchedule,
+        schedule: TileSchedule, found: Filter | None,
     ) -> None:
+        self.found = found
         self.kernel, self.sweep = launch.kernel, launch.kernel.sweeps[index]
         self.index, self.scope, self.rows, self.fold = index, scope, rows, fold
         self.schedule = schedule
@@ -100,7 +107,7 @@ class SweepPrinter:
                                if not s.array})
         fold = replace(fold, sums=tuple(map(self._with_table, fold.sums)))
         printer = ListPrinter(self.kernel, self.sweep, self.scope, self.fold.elements,
-                              self.schedule)
+                              self.schedule, self.found)
         lists = tuple(printer.views())
         finish = self.rows.finish(self.sweep, self.fold.sums, printer)
         views = {t.name: self._table(t) for t in self.tables}
@@ -186,7 +193,7 @@ class SweepPrinter:
         else:
             start = f"{array} + begin * given.{name}_stride"
             there = "given.n_cols - begin"
-        if table.name.endswith("_summed") and parts_of(self.kernel, self.schedule) > 1:
+        if table.name.endswith("_summed") and parts_of(self.kernel) > 1:
             start += f" + block.part * {MOST_NUMBERS}"
             numbers += f" - block.part * {MOST_NUMBERS}"
         kind = C_TYPES[param.dtype.name]

@@ -1,0 +1,170 @@
+"""Lists of float32 scores by way of rounded ones: tensor cores find who may be among the best, and
+only these are scored as the text says.
+
+For vectors x and y_j, with x' and y'_j of 16 bits, a_j = x'·y'_j − ½|y_j|² (or without the last
+term, where the text ranks dots) is within E of what orders the columns:
+
+  |x·y − x'·y'| ≤ |x − x'||y'| + |x||y − y'|, and products and sums in float32 are off by at most
+  (d + 8)·2^-22·(|x||y| + ½|y|²).
+
+K columns have a ≥ a_K, the K-th best found. A column with a < a_K − M, M = 2E + what the text's own
+rounding is worth, is none of the K best: so all others are kept, and scored again in float32. What
+cannot be bounded (NaN, infinities, norms that overflow) is kept as well; a row that keeps more than
+there is room for is scored in full.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from fusegen.ir.dtypes import BFLOAT16, FLOAT32
+from fusegen.ir.expr import Call, Expr, Var, call
+from fusegen.ir.kernel import (
+    Entries,
+    FromMemory,
+    FromVectors,
+    Kernel,
+    Let,
+    ListFold,
+    Param,
+    Program,
+    Step,
+    Sweep,
+)
+from fusegen.ir.monoid import Best, KBest, Monoid
+
+LEAST_COLUMNS = 8192  # below these two launches take longer than what they save
+MOST_K, MOST_LENGTH = 256, 256
+
+Ranked = Literal["dot", "sqdist"]
+"""By greatest x·y, or by least |x − y|²."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """How a kernel's one list is found."""
+
+    ranked: Ranked
+    row: str  # arrays of float32 vectors
+    column: str
+    length: int
+    best: KBest  # the text's own
+    exact: Sweep  # the sweep that says what a score is
+
+    @property
+    def rounded(self) -> tuple[Param, Param]:
+        """Vectors of 16 bits, as many as rows and columns have."""
+        width = -(-self.length // 8) * 8  # copies are of 16 bytes
+        return (Param(f"{self.row}_rounded", BFLOAT16, "row_vector", True, width),
+                Param(f"{self.column}_rounded", BFLOAT16, "column_vector", True, width))
+
+    @property
+    def half(self) -> Param:
+        """−½|y|², NaN where it is no finite number; 0 where dots are ranked."""
+        return Param(f"{self.column}_half", FLOAT32, "columns", True)
+
+    @property
+    def norms(self) -> tuple[Param, Param]:
+        """|x| and |x − x'|."""
+        return (Param(f"{self.row}_norm", FLOAT32, "row", True),
+                Param(f"{self.row}_rest", FLOAT32, "row", True))
+
+    @property
+    def made(self) -> tuple[Param, ...]:
+        """What a first launch makes."""
+        return (*self.rounded, self.half, *self.norms)
+
+
+def filter_of(kernel: Kernel) -> Filter | None:
+    """None where the kernel is more than one list of dots or distances of float32 vectors."""
+    if len(kernel.sweeps) != 1 or kernel.compute != FLOAT32:
+        return None
+    (sweep,) = kernel.sweeps
+    best = _only_list(sweep.monoid)
+    if best is None or len(sweep.loads) != 1 or sweep.element_stores or sweep.lets:
+        return None
+    (source,) = sweep.loads
+    if not isinstance(source, FromVectors) or best.k > MOST_K:
+        return None
+    ranked = _ranked(source, best.lift)
+    if ranked is None or not (len(source.rows) == len(source.columns) == 1):
+        return None
+    row, column = kernel.param(source.rows[0]), kernel.param(source.columns[0])
+    if (row.dtype, column.dtype) != (FLOAT32, FLOAT32) or row.k > MOST_LENGTH or row.k < 8:
+        return None
+    return Filter(ranked, row.name, column.name, row.k, best, _of_list(sweep, best))
+
+
+def _only_list(monoid: Monoid) -> KBest | None:
+    match monoid.components:
+        case (KBest() as best,):
+            return best
+        case (Best(name=name, largest=largest, lift=lift, kind=kind),):
+            # No number is the least as well as the greatest: argmin finds it first.
+            return KBest(f"{name}_best", 1, lift if largest else call("neg", lift), kind)
+        case _:
+            return None
+
+
+def _ranked(source: FromVectors, lift: Expr) -> Ranked | None:
+    turned = isinstance(lift, Call) and lift.op in ("mirror", "neg")
+    of = lift.args[0] if isinstance(lift, Call) and turned else lift
+    if of != Var(source.name, "float", varying=True):
+        return None
+    match source.value:
+        case Call(op="mul", args=(Var(name=a), Var(name=b))) if a != b and not turned:
+            return "dot"
+        case Call(op="mul", args=(Call(op="sub") as a, b)) if a == b and turned and _apart(a):
+            return "sqdist"
+        case Call(op="square", args=(Call(op="sub") as a,)) if turned and _apart(a):
+            return "sqdist"
+        case _:
+            return None
+
+
+def _apart(difference: Call) -> bool:
+    a, b = difference.args
+    return isinstance(a, Var) and isinstance(b, Var) and a != b
+
+
+def _of_list(sweep: Sweep, best: KBest) -> Sweep:
+    """The sweep with its one component as a list."""
+    steps: list[Step] = []
+    for step in sweep.steps:
+        named = f"state.{best.name.removesuffix('_best')}"
+        if isinstance(step, Let) and step.expr == Var(named, step.expr.kind):
+            column = Var(best.column, "int")
+            steps.append(ListFold(step.name, "max", Entries(best.name, 1), column, step.note))
+        else:
+            steps.append(step)
+    return replace(sweep, steps=tuple(steps), monoid=Monoid(lists=(best,)))
+
+
+def filtered(kernel: Kernel, found: Filter) -> Kernel:
+    """The kernel over rounded vectors; what its list keeps is scored again by `found.exact`."""
+    row, column = found.rounded
+    score = FromVectors(
+        "rounded_score", call("mul", Var(row.name, varying=True), Var(column.name, varying=True)),
+        (row.name,), (column.name,), found.exact.loads[0].note)  # type: ignore[union-attr]
+    value = call("add", Var(score.name, varying=True), Var(found.half.name, varying=True))
+    sweep = replace(found.exact, loads=(score, FromMemory(found.half.name)),
+                    monoid=Monoid(lists=(replace(found.best, lift=value),)))
+    inputs = tuple(replace(p, output=False) for p in found.made)
+    return replace(kernel, params=(*kernel.params, *inputs), sweeps=(sweep,))
+
+
+def rounding(kernel: Kernel, found: Filter) -> Kernel:
+    """The launch before it, which makes what it reads: no sweep goes over a row."""
+    inputs = [p for p in kernel.params if p.name in (found.row, found.column)]
+    return Kernel(name=f"{kernel.name}_round", compute=kernel.compute,
+                  params=(*inputs, *found.made), prelude=(), sweeps=())
+
+
+def with_filter(program: Program) -> Program:
+    """The program as a schedule runs it that filters."""
+    (kernel,) = program.kernels
+    found = filter_of(kernel)
+    assert found is not None
+    return replace(program, kernels=(rounding(kernel, found), filtered(kernel, found)),
+                   workspace=(*program.workspace, *found.made))

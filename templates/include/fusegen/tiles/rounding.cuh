@@ -1,0 +1,165 @@
+#pragma once
+// Vectors rounded to 16 bits, with what is lost; lists of candidates that were found by them.
+
+#include <fusegen/tiles/lists.cuh>
+
+namespace fusegen {
+
+constexpr int kRoundingBlocks = 1024;  // of the launch that rounds; each leaves the greatest |y| and |y - y'|
+
+// A warp rounds one vector: to[…] of `width` numbers, zeros behind its end. |x|² and |x - x'|² in every lane.
+__device__ __forceinline__ void round_vector(
+    __nv_bfloat16* to, int width, const float* from, int length, float& square, float& rest)
+{
+    square = rest = 0;
+    for (int i = threadIdx.x % 32; i < width; i += 32) {
+        const float number = i < length ? from[i] : 0;
+        const __nv_bfloat16 rounded = __float2bfloat16_rn(number);
+        const float lost = number - __bfloat162float(rounded);
+        to[i] = rounded;
+        square += number * number;
+        rest += lost * lost;
+    }
+#pragma unroll
+    for (int lane_mask = 16; lane_mask > 0; lane_mask /= 2) {
+        square += __shfl_xor_sync(0xffffffffu, square, lane_mask);
+        rest += __shfl_xor_sync(0xffffffffu, rest, lane_mask);
+    }
+}
+
+// For a block: the greatest |y| and |y - y'|, of all blocks that rounded.
+template <int kThreads>
+__device__ __forceinline__ void greatest_norms(const float* of_blocks, float& norm, float& rest)
+{
+    __shared__ float of_warps[2][kThreads / 32];
+    norm = rest = 0;
+    for (int i = threadIdx.x; i < kRoundingBlocks; i += kThreads) {
+        norm = fmaxf(norm, of_blocks[i]);
+        rest = fmaxf(rest, of_blocks[kRoundingBlocks + i]);
+    }
+#pragma unroll
+    for (int lane_mask = 16; lane_mask > 0; lane_mask /= 2) {
+        norm = fmaxf(norm, __shfl_xor_sync(0xffffffffu, norm, lane_mask));
+        rest = fmaxf(rest, __shfl_xor_sync(0xffffffffu, rest, lane_mask));
+    }
+    if (threadIdx.x % 32 == 0) of_warps[0][threadIdx.x / 32] = norm, of_warps[1][threadIdx.x / 32] = rest;
+    __syncthreads();
+#pragma unroll
+    for (int warp = 0; warp < kThreads / 32; ++warp) {
+        norm = fmaxf(norm, of_warps[0][warp]);
+        rest = fmaxf(rest, of_warps[1][warp]);
+    }
+}
+
+// How far below the K-th best rounded score a of a row a column may be and yet be among the K best of the text:
+// base + slope·max(half - a, 0). NaN where there is no such bound.
+struct Margin {
+    float base, half, slope;
+
+    // Of a row with these norms, among columns with those: see schedule/filters.py.
+    template <int kLength, bool kDistances>
+    static __device__ __forceinline__ Margin of(float norm, float rest, float most, float most_rest)
+    {
+        const float kStep = (kLength + 8) * 0x1p-22f;  // what products and sums are off by, of their size
+        const float size = norm * most + (kDistances ? 0.5f * most * most : 0);
+        const float error = 1.01f * (rest * (most + most_rest) + norm * most_rest + kStep * size) + 0x1p-120f;
+        const float own = (kLength + 4) * 0x1p-23f;  // the text's rounding, of |x - y|² or |x||y|
+        if (kDistances) return {2 * error + 2.2f * own * error, 0.5f * norm * norm, 2.2f * own};
+        return {2 * error + 2 * own * norm * most, 0, 0};
+    }
+    __device__ __forceinline__ float at(float score) const { return base + slope * fmaxf(half - score, 0.0f); }
+};
+
+// A row's candidates by their rounded scores: all that may be among the best.
+template <typename List>
+struct Candidates : List {
+    Margin margin;
+    bool spilled;  // were there more than there is room for?
+
+    __device__ __forceinline__ void begin(typename List::Key* memory, const Margin& of_row)
+    {
+        List::begin(memory);
+        margin = of_row;
+        spilled = false;
+    }
+};
+
+// For a warp: of those of its eight rows that have no room for so many candidates more, what may be among the best.
+template <typename List>
+__device__ __forceinline__ void make_room(Candidates<List>& list, const typename List::Keys& keys, int more)
+{
+    typedef typename List::Key Key;
+    const unsigned full = __ballot_sync(0xffffffffu, list.count >= List::kK && (more == 0 || list.count + more > List::kSlots));
+    if (full == 0) return;
+    __syncwarp();
+#pragma unroll 1
+    for (int row = 0; row < 8; ++row) {
+        if (!(full >> row * kRowLanes & 1u)) continue;
+        Key* const slots = of_row(list.slots, row);
+        const int count = of_row(list.count, row), lane = threadIdx.x % 32;
+        unsigned unknown = 0;  // scores that say nothing
+        for (int i = lane; i < count; i += 32) unknown += isnan(keys.value(slots[i]));
+        const int ranked = List::kK + static_cast<int>(sum_of_warp(unknown));
+        float least = List::Keys::Order::lowest();
+        if (ranked <= count) {
+            const float best = keys.value(kth_key(slots, count, ranked));
+            least = best - of_row(list.margin.at(best), row);
+        }
+        int kept = 0;
+        for (int from = 0; from < count; from += 32) {
+            const Key key = from + lane < count ? slots[from + lane] : 0;
+            const bool stays = from + lane < count && !(keys.value(key) < least);
+            const unsigned all = __ballot_sync(0xffffffffu, stays);
+            if (stays) slots[kept + __popc(all & ((1u << lane) - 1))] = key;
+            kept += __popc(all);
+            __syncwarp();
+        }
+        if (first_row_of_lane() != row) continue;
+        list.count = kept;
+        list.least = least;
+        if (kept + more > List::kSlots && more > 0) {
+            list.spilled = true;
+            list.count = 0;
+            list.least = List::Keys::Order::infinity();
+            list.bar = ~Key{};
+        }
+    }
+    __syncwarp();
+}
+
+// For a warp: the kK best of each of its eight rows by the text's own scores: of its candidates, or of columns
+// [begin, end) where it had too many. `key_of` makes a lane's key of a row's number and a column.
+template <typename List, typename KeyOf>
+__device__ __forceinline__ void score_again(
+    Candidates<List>& list, const typename List::Keys& keys, long long row_number, int begin, int end, const KeyOf& key_of)
+{
+    typedef typename List::Key Key;
+    make_room(list, keys, 0);  // what is no longer near enough needs no score
+    const int lane = threadIdx.x % 32;
+#pragma unroll 1
+    for (int row = 0; row < 8; ++row) {
+        Key* const slots = of_row(list.slots, row);
+        if (slots == nullptr) continue;
+        const long long number = of_row(row_number, row);
+        int count = of_row(list.count, row);
+        if (!of_row(static_cast<int>(list.spilled), row)) {
+            for (int i = lane; i < count; i += 32) slots[i] = key_of(number, keys.column(slots[i]));
+            __syncwarp();
+        } else {
+            for (int from = begin; from < end; from += 32) {
+                if (from + lane < end) slots[count + lane] = key_of(number, from + lane);
+                count += min(32, end - from);
+                __syncwarp();
+                if (count + 32 <= List::kSlots) continue;
+                keep_best<List::kK, List::kSlots>(slots, count);
+                count = List::kK;
+            }
+        }
+        for (int i = count + lane; i < List::kK; i += 32) slots[i] = 0;
+        __syncwarp();
+        if (count > List::kK) keep_best<List::kK, List::kSlots>(slots, count);
+    }
+    list.count = List::kK;
+}
+
+}  // namespace fusegen
