@@ -53,7 +53,7 @@ def cases() -> list[library.Case]:
     """Those of the library that have states."""
     found = [*library.shaped(shapes=("one_of_all", "one_row", "one_column", "heads")),
              *library.shaped("float64", ("one_row",)), *library.shaped("bfloat16", ("one_row",)),
-             *library.optional(), *library.laid_out()]
+             *library.optional(), *library.laid_out(), *library.hard()]
     return [c for c in found if c.name not in ("linear_cross_entropy", "contrastive")]
 
 

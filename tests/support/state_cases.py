@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -41,6 +42,12 @@ def tempered(x: Any, *, t: float = 0.7) -> Any:
     return fg.topk(p / fg.sum(p), 2)
 
 
+def labelled(x: Any, label: fg.PerRow) -> Any:
+    """Elements meet a value of their row, which the result needs no more: a loss whose classes are
+    in pieces."""
+    return fg.logsumexp(x) - fg.sum(fg.where(fg.index(x) == label, x, 0))
+
+
 def _later(a: Any, b: Any) -> Any:
     return {"n": a["n"] + b["n"], "first": fg.where(a["n"] > 0, a["first"], b["first"]),
             "last": fg.where(b["n"] > 0, b["last"], a["last"])}
@@ -57,7 +64,7 @@ def ends(x: Any) -> Any:
 
 TEXTS: Mapping[str, Callable[..., Any]] = {
     **{n: fg.library.PIPELINES[n].fn for n in LIBRARY}, "places": places, "many": many,
-    "tempered": tempered,
+    "tempered": tempered, "labelled": labelled,
 }
 """All of them may merge in any order."""
 
@@ -93,8 +100,11 @@ def host(array: Any) -> np.ndarray:
 
 
 def arguments(name: str, x: np.ndarray) -> list[np.ndarray]:
-    """Arrays for a pipeline; all of them have the columns of x."""
+    """Arrays for a pipeline, which have the columns of x or one."""
     extra = {"weighted_mean": np.cos(x), "many": np.linspace(-1, 1, x.shape[-1]).astype(x.dtype)}
+    if name == "labelled":
+        rows = x.shape[:-1]
+        extra[name] = np.arange(math.prod(rows)).reshape(*rows, 1) * 7 % x.shape[-1]
     return [x, *([extra[name]] if name in extra else [])]
 
 
@@ -108,7 +118,10 @@ def pieces(
     **constants: Any,
 ) -> list[fg.States]:
     """States of every piece of these arrays."""
-    return [p.states(*[place(a[..., i:j]) for a in given], at=i, **constants)
+    whole = given[0].shape[-1]
+    cut = [a is given[0] or a.shape[-1] == whole > 1 for a in given]
+    return [p.states(*[place(a[..., i:j] if c else a) for a, c in zip(given, cut, strict=True)],
+                     at=i, **constants)
             for i, j in itertools.pairwise(cuts)]
 
 
