@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from support.emulated import EMULATED
+from support.tile_cases import DATA, assigned, most_alike
 from support.tiles import emulate, prepared
 from support.vector_cases import nearest
 
-import fusegen as fg
 from fusegen.backend.cuda.schedule import tiles
 
 pytestmark = EMULATED
@@ -19,39 +19,6 @@ pytestmark = EMULATED
 @pytest.fixture(autouse=True)
 def _few_columns_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "LEAST_COLUMNS", 200)
-
-
-@fg.pipeline
-def most_alike(x: fg.RowVector, y: fg.ColumnVector, *, k=3):
-    return fg.topk(fg.dot(x, y), k)
-
-
-@fg.pipeline
-def assigned(x: fg.RowVector, y: fg.ColumnVector):
-    return fg.argmin(fg.sqdist(x, y))
-
-
-def drawn(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng((seed, *shape)).standard_normal(shape).astype("f4")
-
-
-def unusual() -> tuple[Any, Any]:
-    """No numbers, infinities, norms that overflow, in rows and in columns."""
-    x, y = drawn(5, 16), drawn(600, 16)
-    y[5], y[17, 3], y[100] = np.nan, np.inf, 1e25
-    x[1], x[2] = np.inf, np.nan
-    return x, y
-
-
-DATA = {
-    "usual": (drawn(5, 16), drawn(600, 16)),
-    "many": (drawn(3, 9), drawn(2000, 9)),
-    "equal": (drawn(3, 16), np.repeat(drawn(3, 16), 300, 0)),
-    "in order": (drawn(3, 16), np.sort(drawn(1000, 1) * np.ones((1, 16), "f4"), 0)),
-    "unusual": unusual(),
-    "far from 0": (100 + drawn(3, 16) / 10_000, 100 + drawn(1000, 16) / 10_000),
-    "tiny": (drawn(3, 16) * np.float32(1e-25), drawn(600, 16) * np.float32(1e-25)),
-}
 
 
 def same(text: Any, *arrays: Any, **constants: Any) -> None:
