@@ -1,5 +1,5 @@
-"""Kernels over vectors on a GPU, against the texts in float64: every case of the emulator's tests, and more
-rows and columns than it has time for."""
+"""Kernels over vectors on a GPU, against the texts in float64: every case of the emulator's tests,
+and more rows and columns than it has time for."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def test_cases(name: str, form: str) -> None:
 
 
 LONG = {  # rows, columns, length of q and k, of v
-    "one row": (1, 70_001, 64, 64), "one column": (300, 1, 64, 64), "short vectors": (500, 900, 1, 3),
-    "odd": (333, 777, 100, 33), "long vectors": (65, 300, 512, 512), "few rows": (5, 20_000, 128, 128),
+    "one row": (1, 70_001, 64, 64), "one column": (300, 1, 64, 64),
+    "short vectors": (500, 900, 1, 3), "odd": (333, 777, 100, 33),
+    "long vectors": (65, 300, 512, 512), "few rows": (5, 20_000, 128, 128),
 }
 
 
@@ -49,8 +50,9 @@ def test_attention(text: Any, shape: str, dtype: str) -> None:
 
     rows, columns, d, width = LONG[shape]
     kind = fg.ir.dtypes.dtype_of(dtype).numpy
+    size = d**-0.25
     arrays = tuple(a.astype(kind) for a in (
-        drawn(rows, d) / d**0.25, drawn(columns, d, seed=1) / d**0.25, drawn(columns, width, seed=2)))
+        drawn(rows, d) * size, drawn(columns, d, seed=1) * size, drawn(columns, width, seed=2)))
     if dtype == "bfloat16":
         torch = pytest.importorskip("torch", reason="CuPy has no bfloat16, torch is not installed")
         given = tuple(torch.from_numpy(a.astype("f4")).bfloat16().cuda() for a in arrays)
@@ -68,7 +70,8 @@ def test_rankings(text: Any, data: str) -> None:
     the CPU, which does not filter."""
     x, y = DATA[data]
     y = np.tile(y, (9000 // len(y) + 1, 1))
-    y += np.arange(len(y), dtype="f4")[:, None] * 1e-6 * np.abs(y).max(initial=0, where=np.isfinite(y))
+    size = np.abs(y).max(initial=0, where=np.isfinite(y))
+    y += np.arange(len(y), dtype="f4")[:, None] * 1e-6 * size
     constants = {} if text is assigned else {"k": 10}
     found, want = brought(text(*on_gpu((x, y)), **constants)), leaves(text(x, y, **constants))
     if len(found) == 2:
