@@ -5,15 +5,17 @@
 
 namespace simt {
 
-// Follows the frames of a thread: neither kernels nor the executor omit their pointers.
+// Follows the frames of a thread: neither kernels nor the executor omit their pointers.  After a fault
+// some may be overwritten, so that what they say is believed only as far as it can be read.
 Calls calls_of(const Thread& thread) {
-    const AddressRange stack = {thread.stack, stack_bytes};
+    constexpr size_t frame_bytes = 2 * sizeof(void*), most_frames = 64, guard = 4096;
+    const AddressRange frames = {thread.stack + guard, stack_bytes - guard - frame_bytes};
     const void* start = __builtin_frame_address(0);
     if (&thread != machine->current) start = suspended_frame(thread);
     Calls calls{};
     size_t count = 0;
     auto frame = static_cast<void* const*>(start);
-    while (stack.contains(frame) && count < calls.size()) {
+    for (size_t i = 0; i < most_frames && count < calls.size() && frames.contains(frame); ++i) {
         const char* back = static_cast<const char*>(frame[1]);
         if (machine->image.contains(back)) calls[count++] = back - 1 - machine->image.begin;
         frame = static_cast<void* const*>(frame[0]);
