@@ -18,6 +18,8 @@ class Problem:
     not, but all element arrays are off by the same number of elements in every row, so 16-byte
     accesses work after a common head.
 
+    Of texts over vectors, `aligned` says so of every vector.
+
     `inner`: None where the columns of a row are neighbours; else how many rows lie side by side.
     Element (outer, column, i) of an array is then at outer · outer stride + column · stride + i and
     belongs to row outer · inner + i; `aligned` means that both strides and the first address are

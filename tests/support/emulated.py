@@ -10,13 +10,16 @@ import pytest
 import simt
 from simt import compile_module
 
+from fusegen.backend.cuda.run.driver import Geometry
 from fusegen.backend.cuda.run.geometry import (
     Extent,
     extent_of,
+    maps_of,
     numbers_of,
     scratch_bytes,
-    tile_grid,
+    tile_geometry,
 )
+from fusegen.backend.cuda.run.tensor_maps import BOUNDARY, CHUNK_BYTES, Tiled
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, Scratch, element_shape, launches
 from fusegen.backend.cuda.schedule.tiles import TileSchedule, scheduled
@@ -66,23 +69,23 @@ class EmulatedExecutable:
             held[p.name] = _poisoned(shapes.get(p.shape, (rows, p.k)), p)
         kept: dict[str, np.ndarray] = {}
         for launch in self.launches:
-            grid = self._grid(launch, extent)
+            shape = self._geometry(launch, extent)
             for scratch in launch.scratch:
-                kept.setdefault(scratch.name, self._scratch(scratch, launch, extent, grid))
-            self._launch(launch, grid, held, kept, extent)
+                kept.setdefault(scratch.name, self._scratch(scratch, launch, extent, shape))
+            self._launch(launch, shape, held, kept, extent)
 
-    def _grid(self, launch: Launch, extent: Extent) -> int:
+    def _geometry(self, launch: Launch, extent: Extent) -> Geometry:
         if launch.tile:
-            return tile_grid(launch, extent, self.multiprocessors)
+            return tile_geometry(launch, extent, self.multiprocessors)
         blocks = launch.teams(extent.n_rows, extent.inner or 1)
         if launch.limited:
             blocks = min(blocks, RESIDENT_TEAMS)
-        return blocks * launch.grid_rows
+        return Geometry(grid=blocks * launch.grid_rows, threads=launch.threads)
 
     def _scratch(
-        self, scratch: Scratch, launch: Launch, extent: Extent, grid: int
+        self, scratch: Scratch, launch: Launch, extent: Extent, shape: Geometry
     ) -> np.ndarray:
-        size = scratch_bytes(launch, scratch, grid, extent)
+        size = scratch_bytes(launch, scratch, shape, extent)
         if scratch.kind == "tickets":
             return np.zeros(size // 8, np.uint64)
         if scratch.kind == "sums":
@@ -91,7 +94,7 @@ class EmulatedExecutable:
         return np.full(size, 0xFF, np.uint8).view(kind)
 
     def _launch(
-        self, launch: Launch, grid: int, held: Mapping[str, Any], kept: Mapping[str, Any],
+        self, launch: Launch, shape: Geometry, held: Mapping[str, Any], kept: Mapping[str, Any],
         extent: Extent,
     ) -> None:
         args: list[Any] = [bits_of(held[p.name]) for p in launch.params]
@@ -100,12 +103,24 @@ class EmulatedExecutable:
         written = {i for i, p in enumerate(launch.params) if p.output}
         scratch = set(range(first, len(args)))
         readable = scratch if launch.shares else set()
-        args += numbers_of(launch, extent, grid)
+        args += numbers_of(launch, extent, shape.splits)
+        args += [_map(m.tiled, args[m.pointer]) for m in maps_of(launch, extent)]
         self.module.launch(
-            launch.symbol, (grid,), (launch.threads,), args,
+            launch.symbol, (shape.grid,), (launch.threads,), args,
             outputs=written | scratch, initialised=readable, seed=self.seed,
             shared_bytes=launch.shared_bytes, cluster=launch.cluster, together=launch.together,
         )
+
+
+def _map(tiled: Tiled, array: np.ndarray) -> simt.TensorMap:
+    """What run/tensor_maps.py has the driver make; of an empty array nothing is copied."""
+    box = (1, tiled.box_rows, CHUNK_BYTES // tiled.itemsize)
+    if not array.size:
+        return simt.TensorMap(np.zeros((1, 1, 8), array.dtype), box)
+    apart = [s * tiled.itemsize if n > 1 else BOUNDARY
+             for n, s in zip(tiled.shape, tiled.strides, strict=False)]
+    view = np.lib.stride_tricks.as_strided(array, tiled.shape, (*apart, tiled.itemsize))
+    return simt.TensorMap(view, box)
 
 
 def _poisoned(shape: tuple[int, ...], param: Param) -> np.ndarray:

@@ -33,6 +33,7 @@ class Report:
 class Compiled:
     seconds: float
     reports: tuple[Report, ...]
+    serialised: bool = False  # do products of a warpgroup wait for one another?
 
     @property
     def quick(self) -> bool:
@@ -111,7 +112,7 @@ def _compile(source: str, options: tuple[str, ...]) -> Compiled:
         raise AssertionError(nvrtc.getProgramLog(program)) from error
     finally:
         nvrtc.destroyProgram(program)
-    return Compiled(seconds, _reports(log))
+    return Compiled(seconds, _reports(log), "wgmma.mma_async instructions are serialized" in log)
 
 
 _ENTRY = re.compile(

@@ -26,7 +26,7 @@ from fusegen.backend.arrays.rows import (
     rows_of,
     shape_alone,
 )
-from fusegen.backend.arrays.spans import phase
+from fusegen.backend.arrays.spans import begin_on_vectors, phase
 from fusegen.backend.arrays.strips import side_by_side, whole_vectors
 from fusegen.backend.memory import Adopted, Memory
 from fusegen.backend.words import address
@@ -63,7 +63,11 @@ class Layout:
 
     @property
     def phase(self) -> tuple[bool, bool]:
-        """(aligned, in phase), as `Problem` has them."""
+        """(aligned, in phase), as `Problem` has them: of vectors, where there are some."""
+        vectors = [self.arrays[p.name] for p in self.params
+                   if p.shape in ("row_vector", "column_vector") and not p.output]
+        if vectors:
+            return all(map(begin_on_vectors, vectors)), False
         elements = [self.arrays[p.name] for p in self.params if p.shape == "element"]
         return phase(elements) if self.rows.inner is None else (whole_vectors(elements), True)
 

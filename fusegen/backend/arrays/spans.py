@@ -20,6 +20,12 @@ def phase(arrays: list[Any]) -> tuple[bool, bool]:
     return False, len(offsets) == 1
 
 
+def begin_on_vectors(array: Any) -> bool:
+    """Does every line of the last axis begin at a multiple of 16 bytes?"""
+    steps = [s for n, s in zip(array.shape[:-1], array.strides[:-1], strict=True) if n > 1]
+    return not any(s % VECTOR for s in steps) and address(array) % VECTOR == 0
+
+
 def reach(array: Any) -> tuple[int, int]:
     """Bytes from the first element to the lowest, and to behind the highest."""
     low, high = 0, int(array.itemsize)

@@ -55,6 +55,7 @@ class Geometry:
     shared_bytes: int = 0
     cluster: int = 1  # neighbouring blocks that form one
     together: bool = False  # all blocks are on the device at once: a cooperative launch
+    splits: int = 1  # runs of columns that rows over vectors are cut into, for a block each
 
 
 class Driver:

@@ -23,6 +23,7 @@ from fusegen.backend.cuda.run.geometry import (
     counters_of,
     extent_of,
     geometry_of,
+    maps_of,
     numbers_of,
     pointers_of,
     room_of,
@@ -127,9 +128,9 @@ class CudaExecutable:
         found = []
         for launch, function, grid in zip(self.launches, self._functions, grids, strict=True):
             names = pointers_of(launch)
-            numbers = numbers_of(launch, extent, grid.grid)
-            found.append((Launcher(self.driver, launch.symbol, function, grid, len(names), numbers),
-                          names))
+            numbers = numbers_of(launch, extent, grid.splits)
+            found.append((Launcher(self.driver, launch.symbol, function, grid, len(names), numbers,
+                                   maps_of(launch, extent)), names))
         room = room_of(self.program, self.launches, grids, extent)
         return Plan(tuple(found), room, counters_of(self.launches, grids, extent))
 
@@ -176,6 +177,7 @@ def _load(
     """
     _GONE.clear()
     module = cupy_module().cuda.function.Module()
-    module.load(machine_code(source, name))
+    own = any(n.tile and n.tile.engine == "wgmma" for n in symbols)
+    module.load(machine_code(source, name, own_features=own))
     functions = [module.get_function(n.symbol) for n in symbols]
     return [module, *functions], [f.ptr for f in functions]

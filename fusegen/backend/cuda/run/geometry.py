@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.backend.cuda.run.driver import Driver, Geometry
+from fusegen.backend.cuda.run.tensor_maps import Mapped, Tiled
 from fusegen.backend.cuda.schedule.launch import (
     MOST_BLOCKS,
     RESIDENT_BLOCKS,
@@ -16,6 +17,7 @@ from fusegen.backend.cuda.schedule.launch import (
     Scratch,
     element_shape,
 )
+from fusegen.backend.cuda.schedule.wgmma import splits_of
 from fusegen.ir.errors import BackendError, InternalError
 from fusegen.ir.kernel import Param, Program
 
@@ -76,8 +78,7 @@ def geometry_of(
     """Blocks for so many rows; where teams take several, as many as the device holds. Raises
     BackendError for more rows than a grid has blocks for."""
     if launch.tile:
-        grid = tile_grid(launch, extent, device.multiprocessors)
-        return Geometry(grid=grid, threads=launch.threads, shared_bytes=launch.shared_bytes)
+        return tile_geometry(launch, extent, device.multiprocessors)
     blocks = launch.teams(extent.n_rows, extent.inner or 1)
     if launch.steady or launch.together:
         blocks = min(blocks, _at_once(launch, driver, function, device))
@@ -102,21 +103,26 @@ _WAVES = 4  # blocks of a multiprocessor, where few rows are split for it to hav
 _LEAST_TILES = 4  # that a block goes over, at least
 
 
-def tile_grid(launch: Launch, extent: Extent, multiprocessors: int) -> int:
-    """Blocks of rows over vectors: those that share rows are neighbours. Raises BackendError."""
+def tile_geometry(launch: Launch, extent: Extent, multiprocessors: int) -> Geometry:
+    """Blocks of rows over vectors: those that share rows are neighbours; of wgmma, as many as the
+    device has room for, each with a tile of rows after another. Raises BackendError."""
     assert launch.tile
     if not launch.kernel.sweeps:
-        return ROUNDING_BLOCKS
-    shared = _tiles(launch, extent)
+        return Geometry(grid=ROUNDING_BLOCKS, threads=launch.threads)
+    shared, steady = _tiles(launch, extent), launch.tile.engine == "wgmma"
     splits = 1
-    if launch.splits:
+    if launch.splits and steady:
+        splits = splits_of(shared, -(-extent.n_cols // launch.tile.columns), multiprocessors)
+    elif launch.splits:
         wanted = _WAVES * multiprocessors // max(1, shared)
         most = -(-extent.n_cols // (launch.tile.columns * _LEAST_TILES))
         splits = max(1, min(wanted, most))
     if shared * splits > MOST_BLOCKS:
         raise BackendError(f"{launch.symbol}: {extent.n_rows} rows take more blocks than the "
                            f"{MOST_BLOCKS} of a grid. Call it with some of them at a time.")
-    return shared * splits
+    grid = min(multiprocessors, shared * splits) if steady else shared * splits
+    return Geometry(grid=grid, threads=launch.threads, shared_bytes=launch.shared_bytes,
+                    splits=splits)
 
 
 def _tiles(launch: Launch, extent: Extent) -> int:
@@ -157,7 +163,7 @@ def room_of(
     for launch, shape in zip(launches, grids, strict=True):
         for scratch in launch.scratch:
             if scratch.kind != "tickets":  # launches that name the same array take turns in it
-                size = scratch_bytes(launch, scratch, shape.grid, extent)
+                size = scratch_bytes(launch, scratch, shape, extent)
                 sizes[scratch.name] = max(size, sizes.get(scratch.name, 0))
     offsets, end = {}, 0
     for name, size in sizes.items():
@@ -197,32 +203,45 @@ def counters_of(
     """Every launch's tickets."""
     return tuple(
         Counters(_scratch_name(launch, scratch),
-                 scratch_bytes(launch, scratch, shape.grid, extent),
+                 scratch_bytes(launch, scratch, shape, extent),
                  extent.n_rows, extent.inner, shape.grid)
         for launch, shape in zip(launches, grids, strict=True)
         for scratch in launch.scratch if scratch.kind == "tickets"
     )
 
 
-def scratch_bytes(launch: Launch, scratch: Scratch, grid: int, extent: Extent) -> int:
+def scratch_bytes(launch: Launch, scratch: Scratch, shape: Geometry, extent: Extent) -> int:
     """Bytes of one of a launch's scratch arrays."""
-    splits = _splits(launch, extent, grid)
-    owners = {"row": extent.n_rows, "team": grid * launch.rows_per_block, "block": grid,
-              "piece": extent.n_rows * splits, "launch": 1,
+    splits = shape.splits
+    owners = {"row": extent.n_rows, "team": shape.grid * launch.rows_per_block,
+              "block": shape.grid, "piece": extent.n_rows * splits, "launch": 1,
               "split": extent.n_rows * splits if splits > 1 else 0}[scratch.per]
     return owners * scratch.count * scratch.entry_bytes
 
 
-def _splits(launch: Launch, extent: Extent, grid: int) -> int:
-    """Blocks that share the columns of a row over vectors."""
-    return grid // max(1, _tiles(launch, extent)) if launch.tile else 1
+def maps_of(launch: Launch, extent: Extent) -> tuple[Mapped, ...]:
+    """Tensor maps behind a kernel's numbers, of some of its arrays of vectors."""
+    at = {name: i for i, name in enumerate(pointers_of(launch))}
+    strides, batches = dict(extent.strides), dict(extent.batches)
+    found = []
+    for m in launch.maps:
+        p = launch.kernel.param(m.array)
+        n_rows = extent.n_cols
+        apart = strides[m.array]
+        rows = batches.get(m.array, extent.batch_rows)  # of a batch
+        if p.shape == "row_vector":
+            n_rows, apart = rows, (rows * apart[0], *apart)
+        shape = (extent.n_rows // max(1, rows), n_rows, p.k)
+        found.append(Mapped(at[m.array], Tiled(p.dtype.number.name, p.dtype.itemsize, shape,
+                                               (apart[0], apart[1]), m.box)))
+    return tuple(found)
 
 
-def numbers_of(launch: Launch, extent: Extent, grid: int) -> tuple[int, ...]:
+def numbers_of(launch: Launch, extent: Extent, splits: int = 1) -> tuple[int, ...]:
     """A kernel's 64-bit arguments after its pointers; strides in elements."""
     known = {"n_rows": extent.n_rows, "n_cols": extent.n_cols, "n_inner": extent.inner or 1,
              "blocks_of_a_row": launch.grid_rows, "first_column": extent.first_column,
-             "batch_rows": extent.batch_rows, "splits": _splits(launch, extent, grid)}
+             "batch_rows": extent.batch_rows, "splits": splits}
     known |= {f"{name}_rows": rows for name, rows in extent.batches}
     for name, strides in extent.strides:
         outer = "batch_stride" if launch.tile else "outer_stride"

@@ -20,11 +20,11 @@ from fusegen.ir.errors import BackendError
 _OPTIONS = ("-std=c++17",)
 
 
-def machine_code(source: str, name: str = "") -> bytes:
-    """What the current device can load, from the cache if it is there. Raises BackendError if
-    NVRTC refuses the source."""
+def machine_code(source: str, name: str = "", *, own_features: bool = False) -> bytes:
+    """What the current device can load, from the cache if it is there; own_features: of devices of
+    its compute capability alone, such as wgmma. Raises BackendError if NVRTC refuses the source."""
     capability = cupy_module().cuda.Device().compute_capability
-    return code_for(source, _architecture(capability), name)
+    return code_for(source, f"{_architecture(capability)}{'a' if own_features else ''}", name)
 
 
 def code_for(source: str, arch: str, name: str) -> bytes:

@@ -17,6 +17,7 @@ from fusegen.backend.cuda.schedule.tiles import (
 )
 from fusegen.backend.cuda.schedule.tiles import shared_bytes as shared_tables
 from fusegen.backend.cuda.schedule.topk import in_device_memory, key_plan, list_plan
+from fusegen.backend.cuda.schedule.wgmma import mapped
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Param, Program, Sweep, names_in
 
@@ -42,6 +43,14 @@ class Scratch:
     entry_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """A tensor map of an array of vectors: copies take `box` of them at a time."""
+
+    array: str
+    box: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """One `__global__` function: its part of a kernel, its parameters in order, its grid."""
@@ -60,6 +69,7 @@ class Launch:
     shares: bool = False  # do blocks all over the grid share rows?
     strip_rows: int = 0  # neighbouring rows of a team, where rows lie side by side
     tile: TileSchedule | None = None  # how rows over vectors are dealt to blocks
+    maps: tuple[MapOf, ...] = ()  # parameters behind all others
 
     @property
     def symbol(self) -> str:
@@ -182,25 +192,32 @@ def _strip_launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
 
 def _tile_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
     """Rows over vectors: blocks that share rows leave their states, and the last one merges."""
-    parts = parts_of(kernel)
+    parts = parts_of(kernel, schedule)
+    maps: tuple[MapOf, ...] = ()
     scratch: tuple[Scratch, ...] = ()
     if takes_splits(kernel):
         (sweep,) = kernel.sweeps
         if sweep.monoid.numbers.has_scalars:
             scratch += (Scratch("partial_states", "states", "split", parts, state_bytes(sweep)),)
         scratch += tuple(
-            Scratch(f"{s.name}_partial", "sums", "split", parts * held_numbers(s.length),
+            Scratch(f"{s.name}_partial", "sums", "split",
+                    parts * held_numbers(s.length, schedule.most_numbers),
                     kernel.compute.itemsize) for s in vector_sums(kernel, sweep))
-        scratch += (Scratch("tickets", "tickets", "block", 1, 8),)
+        per: Literal["row", "block"] = "row" if schedule.engine == "wgmma" else "block"
+        scratch += (Scratch("tickets", "tickets", per, 1, 8),)
     scratch = (*([_NORMS] if schedule.filters else []), *(
         Scratch(f"{best.name}_slots", "slots", "piece",
                 parts * (list_slots(best.k, schedule) + best.k),
                 key_plan(kernel, best, schedule.wide_columns).n_bytes)
         for sweep in kernel.sweeps for best in sweep.monoid.lists), *scratch)
+    if schedule.engine == "wgmma":
+        scratch += (Scratch("turns", "tickets", "block", 2, 8),)
+        maps = tuple(MapOf(p.name, schedule.rows if p.shape == "row_vector" else schedule.columns)
+                     for p in mapped(kernel))
     return Launch(kernel=kernel, splits=takes_splits(kernel), params=kernel.params, scratch=scratch,
                   threads=schedule.threads, rows_per_block=schedule.rows, grid_rows=parts,
                   shared_bytes=shared_tables(kernel, schedule), shares=bool(scratch),
-                  tile=schedule)
+                  tile=schedule, maps=maps)
 
 
 _NORMS = Scratch("column_norms", "sums", "launch", 2 * ROUNDING_BLOCKS, 4)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.backend.cuda.schedule.filters import LEAST_COLUMNS, filter_of, with_filter
+from fusegen.backend.cuda.schedule.wgmma import MOST_LENGTH, WgmmaTiles, pair_of, tiles_of
 from fusegen.backend.cuda.schedule.wide import wide_columns
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.backend.problem import Problem
@@ -40,6 +41,7 @@ class TileSchedule:
     warps: int = 4  # of a block, each with rows of its own
     row_tiles: int = 1  # of 16 rows, of a warp
     columns: int = 64  # of a tile
+    stages: int = 0  # tiles of columns that are under way at a time, of wgmma
     wide_columns: bool = False  # n_cols does not fit 32 bits
     filters: bool = False  # are lists found among rounded scores first?
 
@@ -50,8 +52,18 @@ class TileSchedule:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
-        return self.warps * WARP
+        """Of a block. With wgmma another warpgroup has tiles copied."""
+        return (self.warps + (4 if self.engine == "wgmma" else 0)) * WARP
+
+    @property
+    def most_numbers(self) -> int:
+        """Of vectors that are summed up, that a block holds in registers."""
+        return MOST_LENGTH if self.engine == "wgmma" else MOST_NUMBERS
+
+    @property
+    def arch(self) -> str:
+        """What machine code is for: wgmma is no later GPU's."""
+        return f"{self.target.arch}{'a' if self.engine == 'wgmma' else ''}"
 
     @property
     def algorithm(self) -> str:
@@ -80,6 +92,10 @@ def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> Tile
     """The schedule of a program over vectors. Raises BackendError where there is none."""
     _check(program)
     wide = wide_columns(program, problem.n_cols or 1)
+    tiles = _wgmma(program, problem, target)
+    if tiles:
+        return TileSchedule(target=target, engine="wgmma", warps=4 * tiles.warpgroups,
+                            columns=tiles.columns, stages=tiles.stages)
     filters = _filters(program, problem, target) and not wide
     program = with_filter(program) if filters else program
     for columns, row_tiles in ((64, 2), (64, 1), (32, 1), (16, 1)):
@@ -100,6 +116,23 @@ def _filters(program: Program, problem: Problem, target: CudaTarget) -> bool:
 def scheduled(program: Program, schedule: TileSchedule) -> Program:
     """The program as the schedule runs it."""
     return with_filter(program) if schedule.filters else program
+
+
+def _wgmma(program: Program, problem: Problem, target: CudaTarget) -> WgmmaTiles | None:
+    """Sizes for the engine; None where it does not serve."""
+    kernel, *more = program.kernels
+    pair = pair_of(kernel)
+    if target.arch != "sm_90" or more or pair is None or not problem.aligned:
+        return None
+    return None if wide_columns(program, problem.n_cols or 1) else tiles_of(pair)
+
+
+def wgmma_tiles(kernel: Kernel, schedule: TileSchedule) -> WgmmaTiles:
+    """The engine's sizes for a kernel that it serves."""
+    pair = pair_of(kernel)
+    assert pair
+    return WgmmaTiles(warpgroups=schedule.warps // 4, columns=schedule.columns,
+                      stages=schedule.stages, length=pair.row.k, numbers=pair.numbers)
 
 
 def _check(program: Program) -> None:
@@ -147,9 +180,9 @@ def depth_of(length: int) -> int:
     return min(-(-length // 4) * 4, MOST_DEPTH)
 
 
-def held_numbers(length: int) -> int:
+def held_numbers(length: int, most: int = MOST_NUMBERS) -> int:
     """Numbers of a sum of vectors that a block holds, a multiple of 8."""
-    return min(-(-length // 8) * 8, MOST_NUMBERS)
+    return min(-(-length // 8) * 8, most)
 
 
 def list_slots(k: int, schedule: TileSchedule) -> int:
@@ -195,6 +228,8 @@ def weights_at(kernel: Kernel, schedule: TileSchedule, number: int) -> int:
 
 def shared_bytes(kernel: Kernel, schedule: TileSchedule) -> int:
     """Dynamic shared memory of a block."""
+    if schedule.engine == "wgmma":
+        return wgmma_tiles(kernel, schedule).shared_bytes
     weights = schedule.rows * (schedule.columns + PAD)
     most = max(_end(kernel, schedule, n) + (weights if weights_at(kernel, schedule, n) else 0)
                for n in range(len(kernel.sweeps))) if kernel.sweeps else 0
@@ -207,8 +242,8 @@ def _end(kernel: Kernel, schedule: TileSchedule, number: int) -> int:
     return max((t.at + t.count * t.pitch for t in tables), default=0)
 
 
-def parts_of(kernel: Kernel) -> int:
+def parts_of(kernel: Kernel, schedule: TileSchedule) -> int:
     """Blocks that share rows, each with some numbers of the vectors that are summed up."""
     lengths = [s.length for w in kernel.sweeps for s in vector_sums(kernel, w)]
     lengths += [p.k for p in kernel.params if p.shape == "row_vector" and p.output]
-    return -(-max(lengths, default=1) // MOST_NUMBERS)
+    return -(-max(lengths, default=1) // schedule.most_numbers)

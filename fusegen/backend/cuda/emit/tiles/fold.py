@@ -30,10 +30,13 @@ AT = "4 * (i / 2) + 2 * kSlot + i % 2"
 class FoldPrinter:
     """Prints how one sweep goes over tiles."""
 
-    def __init__(self, kernel: Kernel, sweep: Sweep, scope: Scope, state: str) -> None:
+    def __init__(
+        self, kernel: Kernel, sweep: Sweep, scope: Scope, state: str, most_numbers: int
+    ) -> None:
         exponents = Exponents()
         if scope.dialect.real == "float":
             sweep = exponents.sweep(sweep)
+        self.most_numbers = most_numbers  # of a vector, that a block holds
         self.kernel, self.sweep, self.scope = kernel, sweep, scope
         self.dialect, self.monoid = scope.dialect, sweep.monoid
         self.sums = vector_sums(kernel, sweep)
@@ -47,7 +50,9 @@ class FoldPrinter:
 
     def view(self, sum_lines: dict[str, tuple[Line, ...]]) -> FoldView:
         """sum_lines: of sums of vectors that are folded one by one."""
-        lines = [*self.elements.fold_lines(()), *self._put(self._early(), [])]
+        lines = self.elements.fold_lines(())
+        known = {ln.declares for ln in lines if ln.declares}
+        lines += [ln for ln in self._put(self._early(), []) if ln.declares not in known]
         levels = tuple(self._levels())
         live = tuple(self._live())
         level_lines = [ln for v in levels for ln in (*v.divisors, *v.lines)]
@@ -140,7 +145,8 @@ class FoldPrinter:
             name=one.name, length=one.length, weights=tuple(w.name for w in one.weights),
             array=one.array, first=first, lines=lines.get(one.name, ()), moves=moves,
             zero_wins=moves and not self._only_shrinks(moving[one.name]),
-            held=held_numbers(one.length), before=self._before(lines.get(one.name, ())),
+            held=held_numbers(one.length, self.most_numbers),
+            before=self._before(lines.get(one.name, ())),
             joined=self._joined(one, moves))
 
     def _before(self, lines: tuple[Line, ...]) -> tuple[Line, ...]:

@@ -42,7 +42,8 @@ class VectorStoreView:
 class RowPrinter:
     """Prints row scope for one kernel."""
 
-    def __init__(self, kernel: Kernel, scope: Scope) -> None:
+    def __init__(self, kernel: Kernel, scope: Scope, most_numbers: int) -> None:
+        self.most_numbers = most_numbers  # of a vector, that a block holds
         self.kernel, self.scope, self.dialect = kernel, scope, scope.dialect
 
     def prelude(self) -> list[Line]:
@@ -118,7 +119,8 @@ class RowPrinter:
         array, stride = array_name(param), f"{param.name}_stride"
         used = self.dialect.uses(value) | {array, stride, ROW.name}
         lines.append(Line(f"{array}[row * {stride} + i] = {shown};", used, note=store.note))
-        return VectorStoreView(held_numbers(param.k), param.k, tuple(before), tuple(lines))
+        held = held_numbers(param.k, self.most_numbers)
+        return VectorStoreView(held, param.k, tuple(before), tuple(lines))
 
     # ---- sums of vectors that are no products ----
 

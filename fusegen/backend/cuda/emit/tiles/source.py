@@ -14,15 +14,10 @@ from fusegen.backend.cuda.emit.tiles.lists import key_type
 from fusegen.backend.cuda.emit.tiles.rows import RowPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Member, Scope
 from fusegen.backend.cuda.emit.tiles.sweep import SweepPrinter, SweptView
+from fusegen.backend.cuda.emit.tiles.wgmma import HEADERS, WgmmaView, wgmma_view
 from fusegen.backend.cuda.schedule.filters import Filter, filter_of
 from fusegen.backend.cuda.schedule.launch import ROUNDING_THREADS, Launch, launches
-from fusegen.backend.cuda.schedule.tiles import (
-    MOST_NUMBERS,
-    PAD,
-    TileSchedule,
-    parts_of,
-    scheduled,
-)
+from fusegen.backend.cuda.schedule.tiles import PAD, TileSchedule, parts_of, scheduled
 from fusegen.backend.emit.banner import Facts, banner_lines
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.render import render
@@ -44,6 +39,7 @@ class TileKernelView:
     splits: bool
     parts: int
     batched: tuple[str, ...]
+    wgmma: WgmmaView | None
 
     @property
     def states(self) -> tuple[object, ...]:
@@ -60,12 +56,14 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
     kernels = [_kernel_view(n, schedule, dialect, names, found) for n in launched
                if n.kernel.sweeps]
     sweeps = [s for k in kernels for s in k.sweeps]
+    wgmma = kernels[0].wgmma
     context = {
         "real": dialect.real, "bits": dialect.bits, "used": dialect.used, "exchanges": True,
         "merges": True, "strips": False, "kernels": kernels,
         "column_type": "long long" if schedule.wide_columns else "int",
         "threads": schedule.threads, "row_tiles": schedule.row_tiles, "rows": schedule.rows,
-        "columns": schedule.columns, "pad": PAD, "most_numbers": MOST_NUMBERS,
+        "columns": schedule.columns, "pad": PAD, "most_numbers": schedule.most_numbers,
+        "wgmma": wgmma,
         "weighs": any(s.weights_at for s in sweeps), "left_out": dialect.number(-0.0),
         "at": AT, "lists": any(s.lists for s in sweeps),
         "round": _round_view(launched[0], found) if found else None,
@@ -78,9 +76,13 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
         body=body, banner=tuple(banner_lines(program, _facts(program, schedule, launched))),
         system=toolkit_headers(scheduled(program, schedule)),
         headers=(*maths(dialect.used), *(["fusegen/meet/lanes.cuh"] if state else []),
-                 *(["fusegen/tickets.cuh"] if any(k.splits for k in kernels) else []),
-                 *_list_headers(sweeps), "fusegen/tiles/cores.cuh"),
+                 *_list_headers(sweeps), *(HEADERS if wgmma else _cores_headers(kernels))),
     )
+
+
+def _cores_headers(kernels: list[TileKernelView]) -> tuple[str, ...]:
+    splits = any(k.splits for k in kernels)
+    return (*(["fusegen/tickets.cuh"] if splits else []), "fusegen/tiles/cores.cuh")
 
 
 @dataclass(frozen=True)
@@ -112,18 +114,22 @@ def _kernel_view(
     types = {f"{c.name}_slots": key_type(kernel, c, schedule)
              for w in kernel.sweeps for c in w.monoid.lists}
     scope = Scope(launch, dialect, {"partial_states": names[kernel.sweeps[0].number], **types})
-    rows = RowPrinter(kernel, scope)
+    most = schedule.most_numbers
+    rows = RowPrinter(kernel, scope, most)
     sweeps = tuple(
-        SweepPrinter(launch, i, scope, rows, FoldPrinter(kernel, sweep, scope, names[sweep.number]),
-                     schedule, found).view()
+        SweepPrinter(launch, i, scope, rows,
+                     FoldPrinter(kernel, sweep, scope, names[sweep.number], most), schedule,
+                     found).view()
         for i, sweep in enumerate(kernel.sweeps))
     arguments = tuple(f"static_cast<column_t>({n})" if n == N_COLS.name else n
                       for n in (m.name for m in scope.members))
     return TileKernelView(
         symbol=launch.symbol, params=tuple(_params(launch, scope)), arguments=arguments,
         members=scope.members, kept=tuple(scope.kept.items()), prelude=tuple(rows.prelude()),
-        sweeps=sweeps, splits=launch.splits, parts=parts_of(kernel),
+        sweeps=sweeps, splits=launch.splits, parts=parts_of(kernel, schedule),
         batched=tuple(scope.batched()),
+        wgmma=wgmma_view(kernel, schedule, sweeps[0].fold.sums)
+        if schedule.engine == "wgmma" else None,
     )
 
 
@@ -141,7 +147,8 @@ def _params(launch: Launch, scope: Scope) -> list[str]:
     pointers = [declared(p, " __restrict__ ") for p in launch.params]
     scratch = [f"{m.type} __restrict__ {m.name}" for m in scope.members
                if any(s.name == m.name for s in launch.scratch)]
-    return [*pointers, *scratch, *(f"long long {n}" for n in launch.scalars)]
+    maps = [f"const __grid_constant__ TensorMap {m.array}_map" for m in launch.maps]
+    return [*pointers, *scratch, *(f"long long {n}" for n in launch.scalars), *maps]
 
 
 def _facts(

@@ -193,7 +193,7 @@ class SweepPrinter:
         else:
             start = f"{array} + begin * given.{name}_stride"
             there = "given.n_cols - begin"
-        if table.name.endswith("_summed") and parts_of(self.kernel) > 1:
+        if table.name.endswith("_summed") and parts_of(self.kernel, self.schedule) > 1:
             start += f" + block.part * {MOST_NUMBERS}"
             numbers += f" - block.part * {MOST_NUMBERS}"
         kind = C_TYPES[param.dtype.name]

@@ -1,0 +1,55 @@
+"""What templates/cuda/tiles/wgmma*.cuh.j2 print beside a kernel's folds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.backend.cuda.emit.dialect import C_TYPES
+from fusegen.backend.cuda.emit.tiles.views import SumView
+from fusegen.backend.cuda.emit.wgmma import Wgmma
+from fusegen.backend.cuda.schedule.tiles import TileSchedule, wgmma_tiles
+from fusegen.backend.cuda.schedule.wgmma import WgmmaTiles, pair_of
+from fusegen.ir.kernel import Kernel
+
+HEADERS = ("fusegen/warp.cuh", "fusegen/pairs/instructions.cuh", "fusegen/tiles/fragment.cuh",
+           "fusegen/tiles/stages.cuh", "fusegen/tiles/last_warp.cuh")
+
+
+@dataclass(frozen=True)
+class WgmmaView:
+    """One kernel."""
+
+    tiles: WgmmaTiles
+    products: tuple[Wgmma, ...]
+    type: str  # of a vector's numbers
+    operand: str
+    maps: tuple[str, ...]  # parameters: of the rows, the columns, the vectors that are summed up
+    column_rows: str  # rows that share the columns' vectors, a member of `given`
+    summed_rows: str  # likewise, the vectors that are summed up
+    sum: SumView | None
+    spanned: bool  # do columns count for some rows and not for others?
+
+    @property
+    def merged_together(self) -> int:
+        """Parts of a sum of vectors that are read at a time, beside the sums in registers."""
+        numbers = max(8, self.tiles.numbers)
+        room = (self.tiles.consumer_registers - numbers // 2 - 60) // (numbers // 4)
+        return 4 if room >= 4 else 2 if room >= 2 else 1
+
+
+def wgmma_view(kernel: Kernel, schedule: TileSchedule, sums: tuple[SumView, ...]) -> WgmmaView:
+    """A kernel that the engine serves."""
+    pair, tiles = pair_of(kernel), wgmma_tiles(kernel, schedule)
+    assert pair
+    (sweep,) = kernel.sweeps
+    products = [Wgmma("multiply_scores", tiles.columns, pair.operand)]
+    if pair.summed:
+        products.append(Wgmma("multiply_weights", tiles.numbers, pair.operand,
+                              a_in_registers=True, b_transposed=True))
+    arrays = [pair.row, pair.column, *([pair.summed] if pair.summed else [])]
+    return WgmmaView(
+        tiles=tiles, products=tuple(products), type=C_TYPES[pair.operand], operand=pair.operand,
+        maps=tuple(f"{p.name}_map" for p in arrays), column_rows=f"{pair.column.name}_rows",
+        summed_rows=f"{pair.summed.name}_rows" if pair.summed else "",
+        sum=sums[0] if sums else None, spanned=sweep.span != (None, None),
+    )

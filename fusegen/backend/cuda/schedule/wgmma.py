@@ -1,0 +1,198 @@
+"""Which kernels over vectors the wgmma engine serves (sm_90a), and in tiles of what size.
+
+A block's memory holds a tile of rows, and tiles of columns in stages; a thread's registers hold the
+scores of two rows, the weights that they become, and two rows of a sum of vectors. The sizes are
+those that were fastest by hand, smaller where they do not fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fusegen.ir.expr import Call, Expr, Var, variables
+from fusegen.ir.kernel import FromVectors, Kernel, Param
+from fusegen.ir.monoid import Best, Folded, Moving
+
+MOST_LENGTH = 256  # numbers of a vector
+SHARED_BYTES = 227 << 10  # of a block
+GROUP, GROUP_ROWS = 128, 64  # threads and rows of a warpgroup
+CHUNK = 64  # numbers of 16 bits in 128 bytes
+STEP = 16  # numbers that one product takes
+_ALL_REGISTERS = 65536
+_OVERHEAD_TILES = 2  # what an item costs beside its tiles of columns
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What the engine multiplies: a vector per row with one per column; and, where there is a sum
+    of vectors, the vectors that the folds' weights are for."""
+
+    row: Param
+    column: Param
+    summed: Param | None
+    masked: bool  # is it asked of some items, or of all, whether they contribute?
+    words: int  # of a row's state
+
+    @property
+    def operand(self) -> Literal["float16", "bfloat16"]:
+        return "float16" if self.row.dtype.number.name == "float16" else "bfloat16"
+
+    @property
+    def numbers(self) -> int:
+        """Of a sum of vectors, a multiple of 8; 0: there is none."""
+        return -(-self.summed.k // 8) * 8 if self.summed else 0
+
+
+def pair_of(kernel: Kernel) -> Pair | None:
+    """None: the engine does not serve the kernel. It does where one sweep folds dots of 16-bit
+    vectors of one type, and keeps at most one sum of weighted vectors."""
+    if len(kernel.sweeps) != 1 or kernel.compute.itemsize != 4:
+        return None
+    (sweep,) = kernel.sweeps
+    made = [s for s in sweep.loads if isinstance(s, FromVectors)]
+    if len(made) != 1 or sweep.element_stores or sweep.monoid.lists or sweep.monoid.own:
+        return None
+    (source,) = made
+    if not _is_dot(source):
+        return None
+    row, column = kernel.param(source.rows[0]), kernel.param(source.columns[0])
+    vectors = [c for c in sweep.monoid.components if c.width > 1]
+    summed = [_summed(kernel, c) for c in vectors if isinstance(c, Folded | Moving)]
+    if len(vectors) > 1 or len(summed) < len(vectors) or None in summed:
+        return None
+    every = (row, column, *filter(None, summed))
+    kinds = {p.dtype.number.name for p in every}
+    if len(kinds) > 1 or not kinds <= {"float16", "bfloat16"}:
+        return None
+    if any(p.k > MOST_LENGTH or p.k % 8 for p in every):  # rows begin at multiples of 16 bytes
+        return None
+    numbers = sweep.monoid.numbers
+    words = sum(2 if isinstance(c, Best) else 1 for c in numbers.components)
+    masked = sweep.only is not None or sweep.span != (None, None)
+    return Pair(row, column, summed[0] if summed else None, masked, words)
+
+
+def mapped(kernel: Kernel) -> tuple[Param, ...]:
+    """Arrays that the engine copies by tensor maps, in the order of its kernel's parameters."""
+    pair = pair_of(kernel)
+    assert pair
+    return (pair.row, pair.column, *filter(None, [pair.summed]))
+
+
+def _is_dot(source: FromVectors) -> bool:
+    if len(source.rows) != 1 or len(source.columns) != 1:
+        return False
+    match source.value:
+        case Call(op="mul", args=(Var(name=a), Var(name=b))):
+            return {a, b} == {*source.rows, *source.columns}
+        case _:
+            return False
+
+
+def _summed(kernel: Kernel, component: Folded | Moving) -> Param | None:
+    """The vectors of columns that a component is a sum of, each with a weight that has none."""
+    if (isinstance(component, Folded) and component.fold != "sum") or component.kind != "float":
+        return None
+    vectors = {p.name: p for p in kernel.params if p.shape in ("row_vector", "column_vector")}
+
+    def column(expr: Expr) -> Param | None:
+        found = vectors.get(expr.name) if isinstance(expr, Var) else None
+        return found if found is not None and found.shape == "column_vector" else None
+
+    match component.lift:
+        case Var():
+            return column(component.lift)
+        case Call(op="mul", args=(a, b)):
+            for weight, vector in ((a, b), (b, a)):
+                if column(vector) and not vectors.keys() & variables(weight).keys():
+                    return column(vector)
+    return None
+
+
+# ---- sizes ----
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WgmmaTiles:
+    """Sizes of a block's tiles; `length` and `numbers` are those of vectors that meet, and that are
+    summed up (0: none are)."""
+
+    warpgroups: int  # that fold; one more copies
+    columns: int
+    stages: int
+    length: int
+    numbers: int
+
+    @property
+    def rows(self) -> int:
+        return GROUP_ROWS * self.warpgroups
+
+    @property
+    def threads(self) -> int:
+        return GROUP * (self.warpgroups + 1)
+
+    @property
+    def chunks(self) -> int:
+        """Of a vector's numbers, in shared memory."""
+        return -(-self.length // CHUNK)
+
+    @property
+    def sum_chunks(self) -> int:
+        return -(-self.numbers // CHUNK)
+
+    @property
+    def steps(self) -> int:
+        """Products that make a tile of scores."""
+        return -(-self.length // STEP)
+
+    @property
+    def producer_registers(self) -> int:
+        """Of a thread; the copying warpgroup gives the rest of its share away."""
+        return 40 if self.warpgroups <= 2 else 32
+
+    @property
+    def consumer_registers(self) -> int:
+        """setmaxnreg waits for ever where all together ask for more than the launch allots."""
+        share = _ALL_REGISTERS // self.threads // 8 * 8
+        spare = share * (self.warpgroups + 1) - self.producer_registers
+        return min(240, spare // self.warpgroups // 8 * 8)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Tiles, and 1 KiB of barriers and the item behind them."""
+        row = CHUNK * 2
+        column = (self.chunks + self.sum_chunks) * row
+        return self.rows * self.chunks * row + self.stages * self.columns * column + 1024
+
+    def fits(self, pair: Pair) -> bool:
+        """In shared memory and registers? What is known of columns takes some, too."""
+        sums = self.numbers // 2 + self.columns // 4 if self.numbers else 0
+        spare = 44 if pair.masked else 20 if sums else 34
+        used = self.columns // 2 + sums + 4 * pair.words + spare
+        return self.shared_bytes <= SHARED_BYTES and used <= self.consumer_registers
+
+
+def tiles_of(pair: Pair) -> WgmmaTiles | None:
+    """The first of what was fast that fits."""
+    shapes = [(w, c, 2) for w in (3, 2, 1) for c in (128, 96, 80, 64)]
+    if not pair.summed:
+        shapes = [(4, 128, 4), (4, 128, 3), (4, 128, 2), (3, 128, 2), (2, 128, 2)]
+    for warpgroups, columns, stages in shapes:
+        found = WgmmaTiles(warpgroups=warpgroups, columns=columns, stages=stages,
+                           length=pair.row.k, numbers=pair.numbers)
+        if found.fits(pair) and (warpgroups < 3 or not pair.numbers or columns == 128):
+            return found
+    return None
+
+
+def splits_of(row_tiles: int, column_tiles: int, multiprocessors: int) -> int:
+    """Blocks that share a tile of rows, so that all of a device's have as much to do."""
+
+    def cost(splits: int) -> tuple[int, int]:
+        waves = -(-row_tiles * splits // multiprocessors)
+        return waves * (-(-column_tiles // splits) + _OVERHEAD_TILES), splits
+
+    most = max(1, min(column_tiles, 2 * multiprocessors))
+    return min(range(1, most + 1), key=cost)
+

@@ -1,0 +1,175 @@
+"""The wgmma engine on the emulator, against float64: what its copies, stages and products do with
+shapes that fit no tile, and what the compiler makes of its texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from support import nvrtc
+from support import vector_cases as vc
+from support.cases import leaves
+from support.emulated import emulated
+from support.tiles import emulate, prepared
+
+import fusegen as fg
+from fusegen.backend.cuda.schedule.wgmma import splits_of
+
+compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
+
+
+def drawn(*shape: int, seed: int = 0, dtype: str = "bfloat16") -> Any:
+    numbers = np.random.default_rng((seed, *shape)).standard_normal(shape)
+    return numbers.astype(getattr(ml_dtypes, dtype, dtype))
+
+
+@fg.pipeline
+def best(q: fg.RowVector, k: fg.ColumnVector):
+    s = fg.dot(q, k)
+    return fg.argmax(s), fg.max(s), fg.logsumexp(s)
+
+
+@fg.pipeline
+def averaged(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector):
+    """Weights without a pivot: the sums stay where they are."""
+    s = fg.dot(q, k)
+    return fg.sum(fg.where(s > 0, s, 0.0) * v), fg.sum(s)
+
+
+def close(found: Any, want: Any, tolerance: float = 2e-2) -> None:
+    for f, w in zip(leaves(found), leaves(want), strict=True):
+        np.testing.assert_allclose(np.asarray(f, "f8"), np.asarray(w, "f8"), rtol=tolerance,
+                                   atol=tolerance)
+
+
+def check(text: Any, *arrays: Any, tolerance: float = 2e-2, **more: Any) -> None:
+    """The engine's results are the text's in float64."""
+    _, work = prepared(text, *arrays)
+    assert work.schedule.engine == "wgmma"
+    wide = [a.astype("f8") if a.dtype.itemsize == 2 else a for a in arrays]
+    close(emulate(text, *arrays, **more), text.reference(*wide), tolerance)
+
+
+def of(n: int, m: int, d: int, e: int, *lead: int, dtype: str = "bfloat16") -> tuple[Any, ...]:
+    return (drawn(*lead, n, d, dtype=dtype) / 4, drawn(*lead, m, d, seed=1, dtype=dtype),
+            drawn(*lead, m, e, seed=2, dtype=dtype))
+
+
+@emulated
+@pytest.mark.parametrize(("n", "m", "d", "e"), [
+    (1, 1, 8, 8), (1, 300, 16, 256), (70, 130, 24, 40), (200, 129, 64, 64), (130, 90, 104, 72),
+    (65, 257, 256, 128),
+])
+def test_shapes_that_fill_no_tile(n: int, m: int, d: int, e: int) -> None:
+    check(vc.attention, *of(n, m, d, e))
+
+
+@emulated
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("text", [vc.causal, best], ids=lambda p: p.name)
+def test_items_in_any_order(text: Any, seed: int) -> None:
+    """More items than blocks, of several lengths, and blocks that start when they like."""
+    check(text, *of(300, 300, 40, 40, 2)[: len(text.signature.arrays)], seed=seed,
+          multiprocessors=3)
+
+
+@emulated
+@pytest.mark.parametrize("name", vc.MASKED)
+def test_columns_that_masks_leave_out(name: str) -> None:
+    q, k, v = of(210, 190, 16, 24)
+    lengths = np.random.default_rng(0).integers(0, 190, 210)
+    lengths[:70] = 0  # a warpgroup without columns
+    check(vc.MASKED[name], q, k, v, lengths)
+
+
+@emulated
+@pytest.mark.parametrize("text", [vc.attention, best, averaged], ids=lambda p: p.name)
+def test_blocks_that_share_rows(text: Any) -> None:
+    """Few rows of many columns: the last warp merges what all have found."""
+    arrays = of(5, 1500, 16, 24)[: len(text.signature.arrays) - (text is vc.attention)]
+    cancels = text is averaged  # weights of both signs, each rounded to 8 digits
+    check(text, *arrays, multiprocessors=5, seed=1, tolerance=0.2 if cancels else 2e-2)
+
+
+@emulated
+def test_queries_share_keys() -> None:
+    q, k, v = drawn(2, 3, 4, 70, 16), drawn(2, 3, 1, 150, 16, seed=1), drawn(2, 1, 1, 150, 8)
+    check(vc.attention, q, k, v, multiprocessors=3)
+
+
+@emulated
+def test_float16_and_rows_apart() -> None:
+    q, k, v = of(40, 150, 64, 32, dtype="float16")
+    check(vc.attention, q[::2, 16:40], k[:, 16:40], v[:, 8:])
+
+
+@emulated
+def test_what_lies_behind_a_batch_is_no_part_of_it() -> None:
+    """The last tile of a head ends in the next head's columns."""
+    q, k, v = of(5, 130, 16, 8, 3)
+    wanted = np.asarray(emulate(vc.attention, q, k, v), "f4")
+    k[1:], v[1:] = np.nan, np.inf
+    found = np.asarray(emulate(vc.attention, q, k, v), "f4")
+    np.testing.assert_array_equal(found[0], wanted[0])
+    assert np.isnan(found[1:]).all()
+
+
+def test_what_the_engine_leaves_to_others() -> None:
+    q, k, v = of(5, 130, 16, 8)
+    engine = {
+        "16 bits": prepared(vc.attention, q, k, v),
+        "float32": prepared(vc.attention, *(a.astype("f4") for a in (q, k, v))),
+        "two types": prepared(vc.attention, q, k, v.astype("f2")),
+        "rows that begin anywhere": prepared(vc.attention, q[:, :7], k[:, :7], v),
+        "addresses of 8 bytes": prepared(vc.attention, q[:, 4:12], k[:, 4:12], v),
+        "an older GPU": prepared(vc.attention, q, k, v, arch="sm_80"),
+        "a later GPU": prepared(vc.attention, q, k, v, arch="sm_100"),
+        "several sums": prepared(vc.differences, q, k, k),
+        "elements as results": prepared(vc.attended, q, k),
+    }
+    assert [n for n, (_, w) in engine.items() if w.schedule.engine == "wgmma"] == ["16 bits"]
+
+
+def test_splits_give_all_multiprocessors_as_much_to_do() -> None:
+    assert splits_of(40, 7813, 132) == 33
+    assert splits_of(2048, 32, 132) == splits_of(132, 1000, 132) == 1
+    assert splits_of(1, 4, 132) <= 4
+    assert splits_of(1, 0, 132) == splits_of(0, 0, 132) == 1
+
+
+SERVED = {**{n: t for n, t in vc.TEXTS.items() if n in ("attention", "causal")},
+          "linear_cross_entropy": vc.linear_cross_entropy, "best": best, "averaged": averaged,
+          **{n: vc.MASKED[n] for n in ("window", "sink")}}
+LENGTHS = {"attention": (64, 128, 192, 256), "causal": (64, 128), "best": (64, 128, 256)}
+
+
+def printed(name: str, length: int, dtype: str = "bfloat16") -> Any:
+    text = SERVED[name]
+    kinds = {"label": "int64", "lengths": "int64"}
+    arrays = [a for a in text.signature.arrays if a not in text.signature.optional]
+    return text.work(target="sm_90", dtype={a: kinds.get(a, f"{dtype}[{length}]") for a in arrays})
+
+
+@compiled
+@pytest.mark.parametrize(("name", "length"), [
+    (n, length) for n in SERVED for length in LENGTHS.get(n, (64,))])
+def test_products_run_beside_threads(name: str, length: int) -> None:
+    """Not one of them waits for the one before, which the compiler only says in passing; and
+    registers are enough, but where an item begins or ends."""
+    work = printed(name, length)
+    assert work.schedule.engine == "wgmma"
+    found = nvrtc.compile_for(work.source, work.schedule.arch)
+    assert not found.serialised
+    assert found.quick
+    (report,) = found.reports
+    assert report.spill_bytes <= 128
+
+
+def test_serialised_products_are_noticed() -> None:
+    """A branch on the way from a product to its wait."""
+    work = printed("best", 64)
+    moved = work.source.replace("            wgmma_wait<0>();\n            hold(scores);\n", "", 1)
+    assert moved != work.source
+    assert nvrtc.compile_for(moved, work.schedule.arch).serialised
