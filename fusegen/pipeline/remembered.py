@@ -23,6 +23,7 @@ from fusegen.ir.literals import constant_key
 from fusegen.ir.nesting import nest
 from fusegen.ir.shared import Lock
 from fusegen.ir.varying import Formula, magnitude_of
+from fusegen.ir.vectors import row_numbers
 from fusegen.lang.blame import blames
 from fusegen.pipeline.numbers import Scalars, plain_constants
 
@@ -58,6 +59,7 @@ class Ready:
     single: bool  # is that one output?
     sizes: tuple[int, ...]  # of elements, of the arrays that the caller gives
     pupil: Helped | None  # a helper, once it is there, is to serve such calls
+    beside: tuple[Any, ...]  # arrays that come with every such call: the rows' numbers
 
     def run(self, pointers: list[int], named: Mapping[str, Any], out: Any) -> Any:
         """The results, or MISS where memory overlaps."""
@@ -66,6 +68,8 @@ class Ready:
                 return MISS
         if self.scalars.names:
             pointers += self.scalars.words(named)
+        if self.beside:
+            pointers += map(address, self.beside)
         return self.finish(self.bound.run(pointers), out)
 
 
@@ -111,8 +115,7 @@ class Recall:
         """Remember a call that has run."""
         layout = call.layout
         readers = [r for a in layout.adopted.values() if (r := a.memory.reader(a)) is not None]
-        vectors = g.have_vectors(layout.graph.inputs)  # whose calls take long
-        if not readers or layout.rows.n_rows == 0 or layout.copies or vectors:
+        if not readers or layout.rows.n_rows == 0 or layout.copies:
             return
         for reader in readers:
             _READERS.update(dict.fromkeys(reader.types, reader.read))
@@ -257,7 +260,9 @@ def _ready(call: Ran, order: list[str], pointers: list[int], out: Any) -> Ready 
         return None
     # Inputs that the pipeline does not use have a name of their own that no launch asks for.
     scalars = Scalars(graph, layout.params, call.constants)
-    names = (*(kernel.get(n, f"{n} (unused)") for n in order), *given, *scalars.names,
+    numbering = row_numbers(graph)
+    beside = () if numbering is None else (numbering,)
+    names = (*(kernel.get(n, f"{n} (unused)") for n in order), *given, *scalars.names, *beside,
              *(p.name for p in fresh))
     rows = layout.rows
     makers = tuple(maker(p, rows, like) for p in fresh)
@@ -266,7 +271,8 @@ def _ready(call: Ran, order: list[str], pointers: list[int], out: Any) -> Ready 
         bound=bound, scalars=scalars,
         apart=_apart(views, len(order)), finish=_finish(structure, places, len(outputs)),
         single=structure == 0, sizes=tuple(v.itemsize for v in views),
-        pupil=bound if isinstance(bound, Helped) else None,
+        pupil=bound if isinstance(bound, Helped) and not beside else None,
+        beside=tuple(layout.arrays[n] for n in beside),
     )
 
 

@@ -34,6 +34,7 @@ from fusegen.ir import graph as g
 from fusegen.ir.dtypes import INT64
 from fusegen.ir.kernel import Param
 from fusegen.ir.nesting import flatten, nest
+from fusegen.ir.shared import Recent
 from fusegen.ir.vectors import row_numbers
 
 
@@ -157,6 +158,11 @@ def _inputs(
     return rows, views | arrays | numbers
 
 
+_MOST_NUMBERED = 1 << 22  # rows whose numbers are kept for later calls
+_NUMBERS: Recent[Any, Any] = Recent(16)
+"""Rows' numbers by memory, device, and how many rows there are."""
+
+
 def _numbers_in(
     graph: g.Graph, adopted: Mapping[str, Adopted], rows: Rows
 ) -> dict[str, Any]:
@@ -165,8 +171,15 @@ def _numbers_in(
     if numbering is None:
         return {}
     like = next(iter(adopted.values()))
-    found = np.resize(np.arange(rows.lead[-1] if rows.lead else 1), rows.n_rows)
-    return {numbering: like.memory.from_host(found.astype(np.int64), INT64)}
+    period = rows.lead[-1] if rows.lead else 1
+    key = (like.memory.name, like.index, period, rows.n_rows)
+    found = _NUMBERS.get(key)
+    if found is None:
+        made = np.resize(np.arange(period, dtype=np.int64), rows.n_rows)
+        found = like.memory.from_host(made, INT64)
+        if rows.n_rows <= _MOST_NUMBERED:
+            _NUMBERS.put(key, found)
+    return {numbering: found}
 
 
 def _side_by_side(graph: g.Graph, adopted: Mapping[str, Adopted], rows: Rows) -> dict[str, Any]:
