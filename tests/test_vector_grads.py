@@ -338,6 +338,9 @@ def test_no_rows() -> None:
 
 def test_one_at_a_time() -> None:
     q, k, v, do = drawn(2, 9, 5), drawn(2, 40, 5), drawn(2, 40, 3), drawn(2, 9, 3)
+    w, t = drawn(40), drawn(9)
+    close(fg.grad(sums, wrt="w")(*[np.ones(9)] * 4, np.ones((9, 5)), q[0], k[0], w, t),
+          9 * (k[0].sum(-1) + 1))
     every = fg.grad(texts.attention)(do, q, k, v)
     for name, want in zip(QKV, every, strict=True):
         close(fg.grad(texts.attention, wrt=name)(do, q, k, v), want)

@@ -218,8 +218,8 @@ class Run:
         self, stage: Stage, values: Values, options: Mapping[str, Any] | None = None
     ) -> tuple[Any, ...]:
         arrays = [values[n] for n in stage.takes]
-        found: tuple[Any, ...] = stage.pipeline(*arrays, **self._numbers, **(options or {}))
-        return found
+        found = stage.pipeline(*arrays, **self._numbers, **(options or {}))
+        return tuple(found.values())
 
     @property
     def _row_types(self) -> dict[str, str]:
@@ -279,7 +279,8 @@ class Run:
         like = self.arrays[wanted[0]]
         given += [anchor(like, (*sides.lead, 1)), anchor(like, (sides.count, 1))]
         found = stage.pipeline(*given, **self._numbers)
-        return {n: self._as_given(n, sides.whole(a)) for n, a in zip(wanted, found, strict=True)}
+        return {n: self._as_given(n, sides.whole(a))
+                for n, a in zip(wanted, found.values(), strict=True)}
 
     def _length(self, name: str) -> int:
         """Numbers that the gradient has for each column."""

@@ -21,6 +21,7 @@ from fusegen.ir.shared import lazy
 from fusegen.ir.vectors import lengths_of
 from fusegen.lang.trace import unique_names
 from fusegen.lang.value import ACTIVE, Builder
+from fusegen.rewrite.adjoint.normalised import normalised
 from fusegen.rewrite.adjoint.reverse import Reverse
 from fusegen.rewrite.adjoint.terms import Terms
 from fusegen.rewrite.adjoint.transplant import moved_nodes
@@ -96,7 +97,8 @@ def _adjoint(
         named[cotangent] = node
         pairs.append((moved[output], node))
     reverse.add(*pairs)
-    columns = {n: reverse.found.get(inputs[n], {}) for n in wrt if inputs[n].axis in OF_COLUMNS}
+    columns = {n: normalised(reverse.found.get(inputs[n], {}))
+               for n in wrt if inputs[n].axis in OF_COLUMNS}
     rows = {n: reverse.write(inputs[n]) for n in wrt if n not in columns}
     for n, node in rows.items():
         build.labels.setdefault(node, f"grad_{n}")

@@ -68,14 +68,21 @@ def _finished(
 
 
 def _needed(values: Iterable[g.Node]) -> list[g.Node]:
-    """The values but for those that are made of others of them: 1 / l of l."""
+    """The values, or what those that are numbers are made of where that is fewer: m and l of m,
+    1 / l and m + log l."""
     found = dict.fromkeys(values)
-    for node in [*found]:
-        made = isinstance(node, g.Map | g.Cast) and all(
-            a in found or not g.reductions_of(a) for a in g.operands(node))
-        if made:
-            del found[node]
+    numbers = [n for n in found if not g.is_vector(n)]
+    made_of = dict.fromkeys(n for number in numbers for n in _reductions(number))
+    if len(made_of) < len(numbers):
+        return [*(n for n in found if g.is_vector(n)), *made_of]
     return [*found]
+
+
+def _reductions(node: g.Node) -> list[g.Node]:
+    """The values of a whole row that arithmetic makes the value of."""
+    if isinstance(node, g.Map | g.Cast):
+        return [n for a in g.operands(node) if _is_finished(a) for n in _reductions(a)]
+    return [node]
 
 
 def _late_vectors(

@@ -105,11 +105,11 @@ class Stages:
         cuts = cuts_of(outputs, self.adjoint.backwards, kept=kept)
         found = self._in_order(cuts, outputs, types)
         try:
-            self._check(found[-1])
+            self._check(found)
         except PipelineError:  # sums of vectors are made by one sweep: numbers come before
             known = {n for cut in cuts for n in cut}
             found = self._in_order([*cuts, numbers_of(outputs, known)], outputs, types)
-            self._check(found[-1])
+            self._check(found)
         return found
 
     def forward(self) -> Stage:
@@ -117,7 +117,8 @@ class Stages:
         made = self.adjoint.forward
         outputs = [*self.adjoint.rows.values(), *self._asked_of_rows]
         (kept,) = cuts_of(outputs, self.adjoint.backwards, kept=True)[:1] or [[]]
-        return self._rows((*made, *(n for n in kept if n not in made)), (), {}, own=len(made))
+        names = [*self.adjoint.origin.output_names]
+        return self._rows((*made, *(n for n in kept if n not in made)), (), {}, names)
 
     @property
     def _asked_of_rows(self) -> list[g.Node]:
@@ -135,11 +136,14 @@ class Stages:
         last = [*outputs[:n], *(n for n in outputs[n:] if n not in done)]
         if last:
             own = {i: types[n] for i, n in enumerate(self.adjoint.rows)}
-            found.append(self._rows(last, done, own))
+            found.append(self._rows(last, done, own, [f"grad_{n}" for n in self.adjoint.rows]))
         return tuple(found)
 
-    def _check(self, stage: Stage) -> None:
-        """Raises PipelineError for what no kernel does."""
+    def _check(self, stages: Sequence[Stage]) -> None:
+        """Raises PipelineError for what no kernel does: the last one has all that there may be."""
+        if not stages:
+            return
+        stage = stages[-1]
         names = stage.pipeline.signature.arrays
         types = {name: self._type(node) for name, node in zip(names, stage.takes, strict=True)}
         constants = stage.pipeline.signature.bind_constants({})
@@ -155,28 +159,33 @@ class Stages:
 
     def _rows(
         self, outputs: Sequence[g.Node], done: Iterable[g.Node], types: Mapping[int, str],
-        own: int = 0,
+        names: Sequence[str] = (),
     ) -> Stage:
         """The pipeline of these outputs. done: what earlier stages have made; types: of outputs
-        that have another than sums have; own: how many at first have those of their text."""
-        made = {*done}
+        that have another than sums have; names: of the first outputs. Without types, those that are
+        named have what their text gives them."""
+        made, own = {*done}, 0 if types else len(names)
+        taken = Taken()
+        called = [*map(taken.free, (*names, *(self.graph.names[n] for n in outputs[len(names):])))]
         read = g.topological(outputs, made.__contains__)
         met = {a for n in (*read, *outputs) for a in (n, *g.operands(n))}
         takes = [n for n in self.adjoint.cotangents.values() if n in met]
         takes += [*self.adjoint.inputs.values()]  # all of them say what the rows are
         before = [n for n in done if n in met]
 
-        def text(*arrays: Value, **numbers: Any) -> tuple[Value, ...]:
+        def text(*arrays: Value, **numbers: Any) -> dict[str, Value]:
             given = scalars_of(self.graph, numbers)
             given |= dict(zip((*takes, *before), map(lift, arrays), strict=True))
             moved = transplant(outputs, given, self.graph)
             made = enumerate(zip(outputs, map(Value, moved), strict=True))
-            return tuple(now if i < own else self._typed(now, was, types.get(i, self.precision))
-                         for i, (was, now) in made)
+            found = [now if i < own else self._typed(now, was, types.get(i, self.precision))
+                     for i, (was, now) in made]
+            return dict(zip(called, found, strict=True))
 
         parameters = [_parameter(n.name, n.axis) for n in takes]
         parameters += [_parameter(self.graph.names[n], axis_of(n)) for n in before]
-        return Stage(self._pipeline("rows", parameters, text), (*takes, *before), tuple(outputs))
+        what = "rows" if self.adjoint.backwards & {*outputs} else "forward"
+        return Stage(self._pipeline(what, parameters, text), (*takes, *before), tuple(outputs))
 
     def _typed(self, value: Value, node: g.Node, dtype: str) -> Value:
         """Floats as this type; numbers and conditions as they are."""
@@ -201,17 +210,17 @@ class Stages:
         anchors = [Parameter(taken.free(word), Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
                    for word, kind in (("each_row", RowVector), ("each_column", ColumnVector))]
 
-        def text(*arrays: Value, **numbers: Any) -> tuple[Value, ...]:
+        def text(*arrays: Value, **numbers: Any) -> dict[str, Value]:
             given = scalars_of(self.graph, numbers)
             given |= dict(zip(takes, map(lift, arrays[: len(takes)]), strict=True))
             known, writer = transposed(roots, given), Writer()
-            found = []
+            found = {}
             for name, like in zip(wanted, likes, strict=True):
                 total = writer.write(writer.row_sum(_seen(self.adjoint.columns[name], known)))
                 if g.is_vector(like) and not g.is_vector(total):
                     total = tm.filled(Value(total), known[like]).node
-                found.append(fg.cast(Value(total), types[name]))
-            return tuple(found)
+                found[f"grad_{name}"] = fg.cast(Value(total), types[name])
+            return found
 
         parameters = [_parameter(self.graph.names[n], AXES[axis_of(n)]) for n in takes]
         made = self._pipeline("columns", [*parameters, *anchors], text)

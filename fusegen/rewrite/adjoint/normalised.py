@@ -1,0 +1,42 @@
+"""A softmax's probability as one exponential: exp(a − m) / Σ exp(a − m) = exp(a − (m + log Σ)).
+
+Where m and Σ are numbers of a column (rewrite/transposed.py) this is one of them in place of two,
+and no quotient per element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from fusegen.ir import graph as g
+from fusegen.lang import lang as fg
+from fusegen.lang.value import Value
+from fusegen.rewrite.adjoint import terms as tm
+from fusegen.rewrite.adjoint.terms import Product, Terms
+
+
+def normalised(terms: Terms) -> Terms:
+    """The terms with such exponentials in the active builder."""
+    found: Terms = {}
+    for product, coefficient in terms.items():
+        found = tm.plus(found, {_normalised(product): Fraction(coefficient)})
+    return found
+
+
+def _normalised(product: Product) -> Product:
+    powers: Mapping[g.Node, int] = dict(product)
+    for node, power in product:
+        match node:
+            case g.Map(op="exp", args=(g.Map(op="sub", args=(a, m)),)) if power == 1:
+                total = next((n for n, e in powers.items() if e == -1 and _is_sum(n, node)), None)
+                if total is None or g.extent(m) is not g.Extent.ROW:
+                    continue
+                whole = fg.exp(Value(a) - (Value(m) + fg.log(Value(total)))).node
+                rest = product - {(node, 1), (total, -1)}
+                return _normalised(tm.times(rest, frozenset({(whole, 1)})))
+    return product
+
+
+def _is_sum(node: g.Node, element: g.Node) -> bool:
+    return isinstance(node, g.Reduce) and node.fold is g.Fold.SUM and node.arg is element
