@@ -16,7 +16,7 @@ from fusegen.ir.errors import ArgumentError
 from fusegen.lang import lang as fg
 from fusegen.lang.annotations import Positive
 from fusegen.lang.value import ColumnVector, PerColumn, PerRow, RowVector, Value
-from fusegen.library.texts import PIPELINES, cross_entropy, one_of, softmax_topk
+from fusegen.library.texts import PIPELINES, cross_entropy, log_softmax, one_of, softmax
 from fusegen.pipeline.decorator import pipeline
 from fusegen.pipeline.pipeline import Pipeline
 
@@ -24,9 +24,9 @@ from fusegen.pipeline.pipeline import Pipeline
 @pipeline
 def attention(
     q: RowVector, k: ColumnVector, v: ColumnVector, bias: Value | None = None,
-    lengths: PerRow | None = None, positions: PerRow | None = None, *, scale: float,
-    causal: bool = False, window: int | None = None, softcap: float | None = None,
-    with_lse: bool = False,
+    lengths: PerRow | None = None, positions: PerRow | None = None, sinks: PerRow | None = None, *,
+    scale: float, causal: bool = False, window: int | None = None,
+    softcap: float | None = None, with_lse: bool = False,
 ) -> Value | tuple[Value, Value]:
     """Σ softmax(scale · q·k) v, a vector of v's length per row.
 
@@ -34,8 +34,9 @@ def attention(
     broadcasting against (…rows, n_cols), is added after that. A row attends to its first `lengths`
     columns; causal: to those up to its own position; window: to those less than `window` from it
     (with causal, to the last `window`). positions: column numbers of the rows; left out, their own
-    numbers, as torch's is_causal counts. with_lse: (result, log Σ exp(scores)).
-    A row that attends to nothing is NaN, and its log-sum-exp −inf.
+    numbers, as torch's is_causal counts. sinks: a further score of each row, whose vector is 0.
+    with_lse: (result, log Σ exp(scores)), without the sink.
+    A row that attends to nothing is NaN, beside a sink 0, and its log-sum-exp −inf.
     As torch.nn.functional.scaled_dot_product_attention. Raises ArgumentError for a window below 1.
 
     Vaswani et al. 2017; in one sweep since Milakov & Gimelshein 2018 and Rabe & Staats 2021.
@@ -56,8 +57,16 @@ def attention(
         s = fg.where(functools.reduce(operator.and_, seen), s, -math.inf)
     m = fg.max(s)
     p = fg.exp(s - m)
-    o = fg.sum(p * v) / fg.sum(p)
+    o = fg.sum(p * v) / fg.sum(p) if sinks is None else _beside(sinks, m, p, v)
     return (o, fg.logsumexp(s)) if with_lse else o
+
+
+def _beside(sinks: Value, m: Value, p: Value, v: Value) -> Value:
+    """Σ p v / (Σ p + exp(sink − m)), for p = exp(s − m)."""
+    top = fg.maximum(m, sinks)
+    share = fg.exp(m - top)
+    found = share * fg.sum(p * v) / (share * fg.sum(p) + fg.exp(sinks - top))
+    return fg.where(m == -math.inf, 0, found)
 
 
 @pipeline
@@ -101,12 +110,16 @@ def linear_cross_entropy(
 @pipeline
 def head_topk(
     h: RowVector, w: ColumnVector, bias: PerColumn | None = None, *, k: int = 5,
-    temperature: Positive = 1.0, softcap: float | None = None, index_dtype: str = "int64",
+    temperature: Positive = 1.0, softcap: float | None = None, log: bool = False,
+    index_dtype: str = "int64",
 ) -> tuple[Value, Value]:
-    """(probabilities, columns) of the K greatest of softmax((h·w + bias) / temperature)."""
+    """(probabilities, columns) of the K greatest of softmax((h·w + bias) / temperature).
+
+    softcap: logits s become softcap · tanh(s / softcap). log: logarithms of probabilities.
+    """
     logits = _logits(h, w, bias, softcap) / temperature
-    best: tuple[Value, Value] = softmax_topk(logits, k=k, index_dtype=index_dtype)
-    return best
+    shares = log_softmax(logits) if log else softmax(logits)
+    return fg.topk(shares, k, index_dtype=index_dtype)
 
 
 def _logits(h: Value, w: Value, bias: Value | None, softcap: float | None) -> Value:

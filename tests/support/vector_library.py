@@ -113,7 +113,8 @@ def lse(s: Any) -> Any:
 
 
 def attention(
-    q: Any, k: Any, v: Any, bias: Any = None, lengths: Any = None, positions: Any = None, *,
+    q: Any, k: Any, v: Any, bias: Any = None, lengths: Any = None, positions: Any = None,
+    sinks: Any = None, *,
     scale: float, causal: bool = False, window: int | None = None, softcap: float | None = None,
     with_lse: bool = False,
 ) -> Any:
@@ -127,7 +128,11 @@ def attention(
         column <= at if causal else True, True if window is None else abs(column - at) < window,
     ):
         s = np.where(holds, s, -np.inf)
-    p = softmax(s)
+    if sinks is None:
+        p = softmax(s)
+    else:
+        wide = np.broadcast_to(sinks, s.shape[:-1])[..., None]
+        p = softmax(np.concatenate([s, wide], -1))[..., :-1]
     found = np.where(p[..., None] == 0, 0, p[..., None] * v[..., None, :, :]).sum(-2)
     return (found, lse(s)) if with_lse else found
 
@@ -162,9 +167,10 @@ def linear_cross_entropy(
 
 def head_topk(
     h: Any, w: Any, bias: Any = None, *, k: int = 5, temperature: float = 1.0,
-    softcap: float | None = None,
+    softcap: float | None = None, log: bool = False,
 ) -> Any:
-    return softmax(logits(h, w, bias, softcap) / temperature)
+    s = logits(h, w, bias, softcap) / temperature
+    return s - lse(s)[..., None] if log else softmax(s)
 
 
 def contrastive(
@@ -259,6 +265,7 @@ def optional() -> Iterator[Case]:
         "bias": ({"bias": bias}, {"with_lse": True}),
         "lengths": ({"lengths": lengths}, {"with_lse": True}),
         "positions": ({"positions": lengths - 60}, {"causal": True, "window": 90}),
+        "sinks": ({"lengths": lengths, "sinks": 5 * drawn(2, 1)}, {"with_lse": True}),
         "lse": ({"lengths": lengths, "bias": bias}, {"causal": True, "with_lse": True}),
     }
     for tag, (more, constants) in said.items():
@@ -273,6 +280,7 @@ def optional() -> Iterator[Case]:
                {"softcap": 3.0})
     yield Case("head_topk", "capped", {"h": x, "w": y, "bias": of_columns},
                {"k": 64, "temperature": 0.7, "softcap": 3.0})
+    yield Case("head_topk", "log", {"h": x, "w": y}, {"k": 9, "log": True})
     yield Case("contrastive", "own", {"x": x, "y": y}, {"temperature": 0.1, "normalize": True})
     yield Case("gaussian_sum", "density", {"x": x, "y": y}, {"bandwidth": 1.5})
 
