@@ -210,6 +210,28 @@ def test_masks(mask: str, target: str) -> None:
     assert (mask in ("sink", "exactly")) == all(span == (None, None) for span in spans)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_of_which_nothing_is_left(form: str) -> None:
+    """Every form computes what the text says of them: exp(−∞ − −∞), whether columns are skipped in
+    other rows or not."""
+    def left(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, lengths: fg.PerRow):
+        s = fg.ragged(fg.dot(q, k), lengths)
+        s = fg.where((fg.index(s) < 2) | (fg.index(s) > fg.row(s)), s, -np.inf)
+        m = fg.max(s)
+        p = fg.exp(s - m)
+        return m + fg.log(fg.sum(p)), fg.sum(p), fg.sum(p * v), fg.sum(p * p)
+
+    q, k, v = drawn(60, 5), drawn(300, 5, seed=1), drawn(300, 3, seed=2)
+    lengths = np.arange(60) % 7 * 50
+    run = fg.pipeline(left).compile(q, k, v, lengths, form=form, target="cpu")
+    wanted = fg.pipeline(left).reference(q, k, v, lengths)
+    assert np.isnan(wanted[0][::7]).all()
+    for found, want in zip(run(q, k, v, lengths), wanted, strict=True):
+        close(found, want, "float64")
+    if form == "safe":
+        assert all(s.span != (None, None) and s.only for s in run.work.program.sweeps)
+
+
 @pytest.mark.parametrize("k", [1, 8, 9, 64, 70])
 def test_neighbours_are_exact(k: int) -> None:
     x, y = drawn(60, 3).astype("f4"), drawn(500, 3, seed=1).astype("f4")

@@ -4,46 +4,81 @@ A text that puts −inf, or 0, where a condition on column numbers does not hold
 windows, ragged rows) makes lifts there that are the identity of every component: they need not be
 computed. Vectors there are not looked at either: 0 times an infinity counts as 0, as it does behind
 the end of a ragged row.
+
+What a mask leaves out is −inf, and exp(−inf − m) is 0 unless m is −inf too: the maximum of a row of
+which nothing is left. In sweeps after that of m such rows are folded as they are written.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from functools import reduce
 
 from fusegen.ir.expr import Call, Expr, Lit, Var, call, substitute, variables, walk
-from fusegen.ir.kernel import COLUMN, Span, Sweep
+from fusegen.ir.kernel import COLUMN, N_COLS, Span, Sweep
 from fusegen.ir.monoid import Monoid
 
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
 
 
-def narrowed(sweep: Sweep) -> Sweep:
+def narrowed(sweep: Sweep, finished: Set[str]) -> Sweep:
     """The sweep over those elements alone that may contribute: a span of columns where that is what
-    the conditions say, which are then true of all that it folds."""
-    conditions = _contributing(sweep)
-    spans = [span_of(c) for c in conditions]
-    known = {c for c, span in zip(conditions, spans, strict=True) if span is not None}
-    rest = [c for c in conditions if c not in known]
+    the conditions say, which are then true of all that it folds. finished: row values that earlier
+    sweeps have made."""
+    conditions = _contributing(sweep, finished)
+    spans = {c: span_of(c) for c in conditions}
+    guards = {c: _any(unless) for c, unless in conditions.items() if unless}
+    known = {c: span for c, span in spans.items() if span is not None}
+    rest = [call("or", guards[c], c) if c in guards else c for c in conditions if c not in known]
     only = reduce(lambda a, b: call("and", a, b), rest) if rest else None
     if not known:
         return replace(sweep, only=only)
-    met = reduce(_met, (span for span in spans if span is not None))
-    return replace(_where_true(sweep, known), only=only, span=met)
+    met = reduce(_met, (_unless(guards.get(c), span) for c, span in known.items()))
+    return replace(_where_true(sweep, {*known} - {*guards}), only=only, span=met)
 
 
-def _contributing(sweep: Sweep) -> list[Expr]:
+def _any(conditions: Iterable[Expr]) -> Expr:
+    return reduce(lambda a, b: call("or", a, b), conditions)
+
+
+def _unless(guard: Expr | None, span: Span) -> Span:
+    """The span, and the whole row where the guard holds."""
+    if guard is None:
+        return span
+    first, end = span
+    return (None if first is None else call("where", guard, Lit(0, "int"), first),
+            None if end is None else call("where", guard, N_COLS, end))
+
+
+def _contributing(sweep: Sweep, finished: Set[str]) -> Mapping[Expr, tuple[Expr, ...]]:
     """Conditions over columns and row values: elements for which one of them is false are the
-    identity in every component."""
+    identity in every component, unless one of these conditions on the row holds."""
     monoid = sweep.monoid
     if sweep.element_stores or monoid.best or monoid.lists or monoid.own or monoid.is_empty:
-        return []  # each has a say about every column
+        return {}  # each has a say about every column
     lets: dict[str, Expr] = {}
     for let in sweep.lets:
         lets[let.name] = substitute(let.expr, lets)
-    return [c for c in dict.fromkeys(_conditions(sweep, lets)) if _is_identity(monoid, lets, c)]
+    lifts = [*(f.lift for f in monoid.folded), *(m.lift for m in monoid.moving)]
+    return {c: tuple(_equal_infinities(lifts, lets, c, finished))
+            for c in dict.fromkeys(_conditions(sweep, lets)) if _is_identity(monoid, lets, c)}
+
+
+def _equal_infinities(
+    lifts: Iterable[Expr], lets: Mapping[str, Expr], condition: Expr, finished: Set[str]
+) -> Iterator[Expr]:
+    """Where ∞ − r, for a row value r of earlier sweeps, is not what it is for all other r."""
+    found: dict[Expr, None] = {}
+    for lift in lifts:
+        for part in walk(substitute(lift, lets)):
+            match part:
+                case Call(op="sub", args=(a, r)) if any(n in finished for n in variables(r)):
+                    first = _known(a, condition, {})
+                    if first is not None and math.isinf(first) and not r.varying:
+                        found[call("eq", r, Lit(first))] = None
+    yield from found
 
 
 def _where_true(sweep: Sweep, conditions: Set[Expr]) -> Sweep:

@@ -146,9 +146,13 @@ class _Vectors:
                  if p.shape == "row_vector" and p.k == 1 and p.name in used]
         told = Told(vectors, made, self.late)
         prelude = told.steps(kernel.prelude, {})
-        sweeps = [told.sweep(s) for s in kernel.sweeps]
+        finished = {p.name for p in self.program.workspace}
+        sweeps = []
+        for sweep in kernel.sweeps:
+            sweeps.append(narrowed(told.sweep(sweep), finished))
+            finished |= {step.name for step in sweep.steps}
         return replace(kernel, params=tuple(params), prelude=(*alone, *steps, *prelude),
-                       sweeps=tuple(map(narrowed, sweeps)))
+                       sweeps=tuple(sweeps))
 
     def _needed(
         self, used: set[str], made: Mapping[str, FromVectors | InnerStep]
