@@ -8,6 +8,7 @@ from fusegen.backend.cuda.emit.dialect import CudaDialect
 from fusegen.backend.cuda.emit.places import array_name
 from fusegen.backend.emit.lines import Line, inside
 from fusegen.backend.emit.vector_sums import numbered, vectors_of
+from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import variables
 from fusegen.ir.kernel import Gather, InnerStep, Kernel, Param
 
@@ -29,6 +30,11 @@ def inner_lines(step: InnerStep, kernel: Kernel, dialect: CudaDialect) -> list[L
     """A row value that is a sum over vectors' index; NaN without the column that it is of."""
     vectors = vectors_of(kernel)
     met = [n for n in variables(step.value) if n in vectors]
+    held = [n.removeprefix("state.") for n in variables(step.value) if n.startswith("state.")]
+    if held:
+        raise BackendError(
+            f"{step.name}: CUDA kernels do not sum over the index of a vector that a row makes "
+            f"({held[0]}): return it, and take it as an fg.RowVector in a second pipeline")
     lines, tests = [], []
     for name, index in step.at:
         at = f"{step.name}_{name}_at"
