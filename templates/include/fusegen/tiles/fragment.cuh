@@ -10,6 +10,21 @@ constexpr int kRowLanes = 4;  // that share a row
 __device__ __forceinline__ int first_row_of_lane() { return threadIdx.x % 32 / kRowLanes; }
 __device__ __forceinline__ int first_column_of_lane() { return threadIdx.x % kRowLanes * 2; }
 
+// Stores two neighbours, or the first where there is no second.
+template <typename T>
+__device__ __forceinline__ void store_two(T* to, const T (&two)[2], int numbers)
+{
+    struct alignas(2 * sizeof(T)) Both {
+        T first, second;
+    };
+    if (numbers > 1 && reinterpret_cast<unsigned long long>(to) % sizeof(Both) == 0) {
+        *reinterpret_cast<Both*>(to) = {two[0], two[1]};
+    } else {
+        to[0] = two[0];
+        if (numbers > 1) to[1] = two[1];
+    }
+}
+
 // A factor that is at most 1 wherever there is anything to be moved; sums of no elements are 0, and stay so.
 template <typename Real>
 __device__ __forceinline__ Real shrinking(Real factor) { return factor <= 1 ? factor : 0; }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from fusegen.backend.cuda.emit.dialect import C_TYPES
 from fusegen.backend.cuda.emit.places import array_name, load_line, place_in_row
 from fusegen.backend.cuda.emit.rows import step_lines
 from fusegen.backend.cuda.emit.tiles.lists import OWNERS, ListPrinter
@@ -31,10 +32,12 @@ class FinishView:
 
 @dataclass(frozen=True)
 class VectorStoreView:
-    """A result that is a vector, number `i` by number."""
+    """A result that is a vector, number `i` by number; neighbours are stored together."""
 
     held: int  # numbers of a block
     length: int
+    type: str
+    place: str  # where the row's begins
     before: tuple[Line, ...]
     lines: tuple[Line, ...]
 
@@ -115,12 +118,14 @@ class RowPrinter:
         for first, each in taken(store.takes, self.kernel, self.dialect):
             before += first
             lines += each
-        shown = self.dialect.store(self.dialect.text(value), value.kind, param.dtype)
+        shown, divisors = self.dialect.divided(lambda: self.dialect.store(
+            self.dialect.text(value), value.kind, param.dtype))
         array, stride = array_name(param), f"{param.name}_stride"
         used = self.dialect.uses(value) | {array, stride, ROW.name}
-        lines.append(Line(f"{array}[row * {stride} + i] = {shown};", used, note=store.note))
+        lines.append(Line(f"two[j % 2] = {shown};", used, note=store.note))
         held = held_numbers(param.k, self.most_numbers)
-        return VectorStoreView(held, param.k, tuple(before), tuple(lines))
+        return VectorStoreView(held, param.k, C_TYPES[param.dtype.number.name],
+                               f"{array} + row * {stride}", (*before, *divisors), tuple(lines))
 
     # ---- sums of vectors that are no products ----
 
