@@ -128,7 +128,7 @@ def _kernel_view(
         members=scope.members, kept=tuple(scope.kept.items()), prelude=tuple(rows.prelude()),
         sweeps=sweeps, splits=launch.splits, parts=parts_of(kernel, schedule),
         batched=tuple(scope.batched()),
-        wgmma=wgmma_view(kernel, schedule, sweeps[0].fold.sums)
+        wgmma=wgmma_view(kernel, schedule, sweeps[0].fold)
         if schedule.engine == "wgmma" else None,
     )
 

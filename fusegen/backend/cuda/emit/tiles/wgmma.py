@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES
-from fusegen.backend.cuda.emit.tiles.views import SumView
+from fusegen.backend.cuda.emit.tiles.views import FoldView, SumView
 from fusegen.backend.cuda.emit.wgmma import Wgmma
 from fusegen.backend.cuda.schedule.tiles import TileSchedule, wgmma_tiles
 from fusegen.backend.cuda.schedule.wgmma import WgmmaTiles, pair_of
@@ -28,6 +28,7 @@ class WgmmaView:
     summed_rows: str  # likewise, the vectors that are summed up
     sum: SumView | None
     spanned: bool  # do columns count for some rows and not for others?
+    reads_rows: bool  # do folds ask more of a row than its span?
 
     @property
     def merged_together(self) -> int:
@@ -37,7 +38,7 @@ class WgmmaView:
         return 4 if room >= 4 else 2 if room >= 2 else 1
 
 
-def wgmma_view(kernel: Kernel, schedule: TileSchedule, sums: tuple[SumView, ...]) -> WgmmaView:
+def wgmma_view(kernel: Kernel, schedule: TileSchedule, fold: FoldView) -> WgmmaView:
     """A kernel that the engine serves."""
     pair, tiles = pair_of(kernel), wgmma_tiles(kernel, schedule)
     assert pair
@@ -51,5 +52,6 @@ def wgmma_view(kernel: Kernel, schedule: TileSchedule, sums: tuple[SumView, ...]
         tiles=tiles, products=tuple(products), type=C_TYPES[pair.operand], operand=pair.operand,
         maps=tuple(f"{p.name}_map" for p in arrays), column_rows=f"{pair.column.name}_rows",
         summed_rows=f"{pair.summed.name}_rows" if pair.summed else "",
-        sum=sums[0] if sums else None, spanned=sweep.span != (None, None),
+        sum=fold.sums[0] if fold.sums else None, spanned=sweep.span != (None, None),
+        reads_rows=any("mine" in line.uses for line in fold.opened),
     )
