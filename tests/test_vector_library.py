@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from support import vector_library as cases
 from support.cases import FORMS, TARGETS
+from support.emulated import emulated
+from support.tiles import emulate
 
 import fusegen as fg
 
@@ -30,6 +32,24 @@ def test_against_float64(case: cases.Case, target: str) -> None:
                                   *cases.hard()], ids=repr)
 def test_every_form(case: cases.Case, form: str) -> None:
     run(case, form, TARGETS[-1])
+
+
+@emulated
+@pytest.mark.parametrize("case", [*cases.optional(), *cases.hard()], ids=repr)
+def test_on_emulated_gpus(case: cases.Case) -> None:
+    case.check(emulate(case.pipeline, **case.arrays, **case.constants))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", [c for c in cases.every() if c.dtype != "bfloat16"], ids=repr)
+def test_on_a_gpu(case: cases.Case) -> None:
+    """CuPy has no bfloat16; tests/test_gpu_vectors.py takes it by way of torch."""
+    import cupy
+
+    arrays = {n: cupy.asarray(a) for n, a in case.arrays.items()}
+    found = case.pipeline(**arrays, **case.constants)
+    case.check(tuple(map(cupy.asnumpy, found)) if isinstance(found, tuple) else
+               cupy.asnumpy(found))
 
 
 @pytest.mark.parametrize("case", [*cases.shaped(shapes=("heads",)), *cases.optional()], ids=repr)

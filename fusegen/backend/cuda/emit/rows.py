@@ -87,8 +87,8 @@ def _gather_lines(step: Gather, kernel: Kernel, dialect: CudaDialect) -> list[Li
     at, kind = f"{step.name}_at", dialect.type_of(step.value.kind)
     outside = dialect.number(float("nan")) if step.value.kind == "float" else "0"
     index = f"const long long {at} = {dialect.text(step.index)};"
-    then = [load_line(kernel.param(n), f"{pointer_of(kernel.param(n))}[{at}]", dialect)
-            for n in step.loads]
+    then = [load_line(p, f"{pointer_of(p)}[{at}]", dialect, pointer_of(p))
+            for p in map(kernel.param, step.loads)]
     then += step_lines(step.lets, kernel, dialect)
     then.append(dialect.line(f"{step.name} = {dialect.text(step.value)};", step.value))
     return [
