@@ -22,6 +22,7 @@ from fusegen.ir.dtypes import DType, dtype_of
 from fusegen.ir.errors import PipelineError
 from fusegen.ir.kinds import kinds_of
 from fusegen.ir.names import Taken
+from fusegen.ir.shared import lazy
 from fusegen.ir.vectors import lengths_of
 from fusegen.lang import lang as fg
 from fusegen.lang.value import ColumnVector, PerColumn, PerRow, RowVector, Value, lift
@@ -112,6 +113,7 @@ class Stages:
             self._check(found)
         return found
 
+    @lazy
     def forward(self) -> Stage:
         """The forward call, which gives what later stages keep of it beside its results."""
         made = self.adjoint.forward

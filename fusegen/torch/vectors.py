@@ -20,7 +20,8 @@ from fusegen.ir.nesting import flatten, nest
 from fusegen.library.backward import reaching
 from fusegen.library.grad import grad
 from fusegen.library.grad_lists import Picked, columns_of, has_lists
-from fusegen.library.grad_vectors import Run, VectorGradient
+from fusegen.library.grad_vectors import VectorGradient
+from fusegen.library.vector_run import Run
 from fusegen.pipeline.by_torch import Rest, is_disguised
 from fusegen.pipeline.numbers_only import check_numbers
 from fusegen.pipeline.pipeline import Pipeline
@@ -38,7 +39,7 @@ class _Recorded(torch.autograd.Function):  # type: ignore[misc]
         names: Sequence[str], *arrays: Any,
     ) -> Any:
         given = {n: a.detach() for n, a in zip(names, arrays, strict=True)}
-        run = Run(gradient, adopt_all(given), constants)
+        run = Run(gradient.remembered, adopt_all(given), constants)
         found = run.forward(options)
         results = [found[n] for n in run.text.forward]
         kept = {n: a for n, a in found.items() if n not in run.text.forward}
@@ -60,7 +61,7 @@ class _Recorded(torch.autograd.Function):  # type: ignore[misc]
         again = torch.is_grad_enabled()  # create_graph
         with torch._C._DisableAutocast(), torch.no_grad():
             adopted = adopt_all({k: a.detach() for k, a in given.items()})
-            found = Run(gradient, adopted, constants, text).gradients(made)
+            found = Run(gradient.remembered, adopted, constants, text).gradients(made)
         if again:
             every = _Once.apply(gradient.forward.name, len(found), *found.values(), *arrays[:n],
                                 *(c for c in cotangents if c is not None))

@@ -74,10 +74,11 @@ def pair_of(kernel: Kernel) -> Pair | None:
 
 
 def mapped(kernel: Kernel) -> tuple[Param, ...]:
-    """Arrays that the engine copies by tensor maps, in the order of its kernel's parameters."""
+    """Arrays that the engine copies by tensor maps, in the order of its kernel's parameters; one
+    map where dots and sums are made of the same vectors."""
     pair = pair_of(kernel)
     assert pair
-    return (pair.row, pair.column, *filter(None, [pair.summed]))
+    return tuple(dict.fromkeys((pair.row, pair.column, *filter(None, [pair.summed]))))
 
 
 def _is_dot(source: FromVectors) -> bool:

@@ -1,0 +1,223 @@
+"""One call of a gradient over vectors: arrays through its stages, and back into their shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fusegen.backend.arrays.labels import check_labels
+from fusegen.backend.arrays.rows import Rows, rows_of
+from fusegen.backend.arrays.vectors import types_of
+from fusegen.backend.memory import Adopted
+from fusegen.ir import graph as g
+from fusegen.ir.dtypes import DType
+from fusegen.ir.errors import ArgumentError, DTypeError, ShapeError
+from fusegen.ir.shared import Recent
+from fusegen.lang.signature import constants_key
+from fusegen.library.vector_adjoint import OF_COLUMNS, Adjoint, adjoint
+from fusegen.library.vector_arrays import Sides, anchor, summed_to, typed, varies_along
+from fusegen.library.vector_stages import Columns, Stage, Stages, axis_of
+from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.traces import MOST
+
+Values = dict[g.Node, Any]
+"""Arrays by nodes of the backward text."""
+
+
+class Remembered:
+    """What was made for calls of one gradient: backward texts, and their stages."""
+
+    def __init__(
+        self, forward: Pipeline, wrt: tuple[str, ...], cotangents: Mapping[int, str]
+    ) -> None:
+        self.forward, self.wrt, self.cotangents = forward, wrt, cotangents
+        self.name = f"{forward.name}_grad"
+        self._adjoints: Recent[Any, Adjoint] = Recent(MOST)
+        self._made: Recent[Any, Any] = Recent(MOST)
+
+    def adjoint(self, present: frozenset[str], constants: dict[str, Any]) -> Adjoint:
+        """The backward text for these inputs of the forward one, and constants like these."""
+        traced = self.forward.traces.varied(present, constants)
+        fixed = {n: v for n, v in constants.items() if n not in traced.graph.varying}
+        key = (present, traced.digest, traced.graph.guards, constants_key(fixed))
+        found = self._adjoints.get(key)
+        if found is None:
+            made = adjoint(self.name, traced, self.wrt, self.cotangents)
+            found = self._adjoints.put(key, made)
+        return found
+
+    def made(self, text: Adjoint, types: Mapping[str, DType], precision: str) -> Stages:
+        key = (text, tuple(types.items()), precision)
+        found: Stages | None = self._made.get(key)
+        if found is None:
+            found = self._made.put(key, Stages(text, self.forward, types, precision))
+        return found
+
+    def rows(self, made: Stages, types: Mapping[str, str], *, kept: bool) -> tuple[Stage, ...]:
+        key = (made, tuple(types.items()), kept)
+        found: tuple[Stage, ...] | None = self._made.get(key)
+        return self._made.put(key, made.rows(types, kept=kept)) if found is None else found
+
+    def columns(self, made: Stages, wanted: Sequence[str], types: Mapping[str, str]) -> Columns:
+        key = (made, "columns", tuple((n, types[n]) for n in wanted))
+        found: Columns | None = self._made.get(key)
+        return self._made.put(key, made.columns(wanted, types)) if found is None else found
+
+
+class Run:
+    """One call of a gradient. adopted: cotangents, but for those that are not there yet, and the
+    forward pipeline's arrays. text: what an earlier run has found for the same call."""
+
+    def __init__(
+        self, gradient: Remembered, adopted: Mapping[str, Adopted], constants: dict[str, Any],
+        text: Adjoint | None = None,
+    ) -> None:
+        self.gradient, own = gradient, gradient.forward.signature.arrays
+        present = frozenset(n for n in own if n in adopted)
+        for name in gradient.wrt:
+            if name not in present:
+                raise ArgumentError(f"{gradient.name} misses {name}",
+                                    why="It is the gradient with respect to this input.")
+        self.text = gradient.adjoint(present, constants) if text is None else text
+        vectors = [i.name for i in self.text.graph.inputs if i.axis in g.VECTORS]
+        self.types = self.text.typed(types_of(adopted, vectors))
+        for name in gradient.wrt:
+            if name in self.types and self.types[name].kind != "float":
+                raise DTypeError(f"{name} holds {self.types[name]} values: it has no gradient")
+        wide = any(d.number.name == "float64" for d in self.types.values())
+        self.made = gradient.made(self.text, self.types, "float64" if wide else "float32")
+        self.arrays = {n: _plain(a) for n, a in adopted.items()}
+        # Scores cost a GPU less than registers for two sums of vectors.
+        self.each_alone = not all(a.memory.single for a in adopted.values())
+        self._rows = self._rows_of(adopted)
+        self._numbers = {n: constants[n] for n in self.text.graph.varying}
+
+    def _rows_of(self, adopted: Mapping[str, Adopted]) -> Rows:
+        """The forward call's. Raises ShapeError for cotangents that are not like its outputs."""
+        shapes = {n: tuple(a.array.shape) for n, a in adopted.items()}
+        inputs = tuple(self.text.inputs.values())
+        rows = rows_of(inputs, shapes, -1)
+        check_labels(self.text.origin, adopted, rows)
+        for name, node in self.text.cotangents.items():
+            if name not in shapes:
+                continue
+            want = rows.whole if node.axis is g.Axis.ELEMENT else rows.lead
+            found = shapes[name][:-1] if node.axis is g.Axis.ROW_VECTOR else shapes[name]
+            kept = node.axis is g.Axis.PER_ROW and found == (*rows.lead, 1)
+            if found != want and not kept:
+                raise ShapeError(f"{name} has shape {shapes[name]}, the rows have {rows.lead}",
+                                 why="A cotangent is shaped like its output.",
+                                 fix="Broadcast it first.")
+        return rows
+
+    # ---- stages ----
+
+    def forward(self, options: Mapping[str, Any]) -> Values:
+        """The results of the forward call, first, and what `gradients` is to keep of it."""
+        stage = self.made.forward
+        values: Values = {i: self.arrays[i.name] for i in self.text.inputs.values()}
+        return dict(zip(stage.gives, self._called(stage, values, options), strict=True))
+
+    def gradients(self, kept: Values | None = None) -> dict[str, Any]:
+        """By input. kept: what `forward` has made in the same call."""
+        values: Values = {i: self.arrays[i.name] for i in self.text.graph.inputs}
+        found: dict[str, Any] = {}
+        stages = self.gradient.rows(self.made, self._row_types, kept=kept is not None)
+        values |= kept or {}
+        for stage in stages:
+            if kept and all(n in kept for n in stage.gives):
+                continue
+            made = self._called(stage, values)
+            values |= zip(stage.gives, made, strict=True)
+            if stage is stages[-1]:
+                found |= zip(self.text.rows, made, strict=False)
+        found = {n: self._as_given(n, a) for n, a in found.items()}
+        for own, wanted in self._groups():
+            found |= self._of_columns(own, wanted, values)
+        return found
+
+    def _called(
+        self, stage: Stage, values: Values, options: Mapping[str, Any] | None = None
+    ) -> tuple[Any, ...]:
+        return self._results(stage.pipeline, [values[n] for n in stage.takes], options or {})
+
+    def _results(
+        self, pipeline: Pipeline, arrays: Sequence[Any], options: Mapping[str, Any]
+    ) -> tuple[Any, ...]:
+        return tuple(pipeline(*arrays, **self._numbers, **options).values())
+
+    @property
+    def _row_types(self) -> dict[str, str]:
+        """Of the gradients of rows, as they leave their stage."""
+        return {n: self._type_of(n, self._size_of_rows(n)) for n in self.text.rows}
+
+    def _size_of_rows(self, name: str) -> int:
+        node, rows = self.text.inputs[name], self._rows
+        match node.axis:
+            case g.Axis.ELEMENT:
+                return rows.n_rows * rows.n_cols
+            case g.Axis.ROW_VECTOR:
+                return rows.n_rows * int(self.arrays[name].shape[-1])
+            case _:
+                return rows.n_rows
+
+    def _type_of(self, name: str, size: int) -> str:
+        """Its input's; that of sums for what is summed further."""
+        whole = math.prod(self.arrays[name].shape)
+        return self.types[name].number.name if size == whole else self.made.precision
+
+    def _as_given(self, name: str, found: Any) -> Any:
+        like = self.arrays[name]
+        return typed(summed_to(found, like.shape), like.dtype)
+
+    # ---- columns ----
+
+    def _groups(self) -> list[tuple[tuple[int, ...], list[str]]]:
+        """Inputs of columns that have a stage together, and the batch axes along which their
+        gradients are found apart."""
+        if self.each_alone:
+            return [(self._own(name), [name]) for name in self.text.columns]
+        found: dict[tuple[int, ...], list[str]] = {}
+        for name in self.text.columns:
+            found.setdefault(self._own(name), []).append(name)
+        return [*found.items()]
+
+    def _own(self, name: str) -> tuple[int, ...]:
+        batch, asked = self._rows.lead[:-1], self.made.asked_by([name])
+        if self.made.is_numbered(name):  # a row's number is one of its own axis
+            return tuple(range(len(batch)))
+        axes = frozenset[int]().union(*(
+            varies_along(self.arrays[n.name], n.axis, batch) for n in asked
+            if isinstance(n, g.Input) and n.axis in OF_COLUMNS))
+        return tuple(sorted(axes))
+
+    def _of_columns(
+        self, own: tuple[int, ...], wanted: Sequence[str], values: Values
+    ) -> dict[str, Any]:
+        """The gradients of these, each made apart along the batch axes `own`."""
+        rows = self._rows
+        lead = rows.lead or (1,)
+        sides = Sides(lead[:-1], lead[-1], rows.n_cols, own)
+        if rows.n_rows == 0:
+            return {n: self._as_given(n, self.arrays[n] * 0) for n in wanted}
+        size = math.prod(sides.lead)
+        types = {n: self._type_of(n, size * self._length(n)) for n in wanted}
+        stage = self.gradient.columns(self.made, wanted, types)
+        given = [sides.seen(values[n], axis_of(n)) for n in stage.takes]
+        like = self.arrays[wanted[0]]
+        given += [anchor(like, (*sides.lead, 1)), anchor(like, (sides.count, 1))]
+        found = self._results(stage.pipeline, given, {})
+        return {n: self._as_given(n, sides.whole(a)) for n, a in zip(wanted, found, strict=True)}
+
+    def _length(self, name: str) -> int:
+        """Numbers that the gradient has for each column."""
+        vectors = self.text.inputs[name].axis is g.Axis.COLUMN_VECTOR
+        return int(self.arrays[name].shape[-1]) if vectors else 1
+
+
+def _plain(adopted: Adopted) -> Any:
+    """The array as stages take it: torch's as they are, but for their gradients."""
+    if adopted.family == "torch":
+        return adopted.given.detach()
+    return adopted.array
