@@ -93,6 +93,27 @@ def test_blocks_that_share_rows(text: Any) -> None:
     check(text, *arrays, multiprocessors=5, seed=1, tolerance=0.2 if cancels else 2e-2)
 
 
+@fg.pipeline
+def ends(q: fg.RowVector, k: fg.ColumnVector):
+    s = fg.dot(q, k)
+    return fg.argmax(s), fg.argmin(s)
+
+
+@emulated
+@pytest.mark.parametrize("special", [0.0, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_the_first_of_equals(special: float, dtype: str) -> None:
+    """Few different scores, in tiles and across them; and columns that beat all others."""
+    q, k = (np.sign(drawn(n, 8, seed=n, dtype="float32")) for n in (70, 300))
+    k[[150, 270], 0] = special
+    q, k = (x.astype(getattr(ml_dtypes, dtype, dtype)) for x in (q, k))
+    found = emulate(ends, q, k, seed=1, multiprocessors=3)
+    with np.errstate(invalid="ignore"):
+        s = q.astype("f8") @ k.astype("f8").T
+    for got, want in zip(found, (s.argmax(1), s.argmin(1)), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 @emulated
 def test_queries_share_keys() -> None:
     q, k, v = drawn(2, 3, 4, 70, 16), drawn(2, 3, 1, 150, 16, seed=1), drawn(2, 1, 1, 150, 8)

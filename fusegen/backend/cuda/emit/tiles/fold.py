@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ from fusegen.backend.cuda.emit.sources import SourceView
 from fusegen.backend.cuda.emit.state import identity_of, pivot_view, state_view
 from fusegen.backend.cuda.emit.tiles.exponents import Exponents
 from fusegen.backend.cuda.emit.tiles.scope import Scope
-from fusegen.backend.cuda.emit.tiles.views import FoldView, LevelView, SumView
+from fusegen.backend.cuda.emit.tiles.views import FoldView, LevelView, PeakView, SumView
 from fusegen.backend.cuda.schedule.tiles import held_numbers
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line
@@ -20,8 +21,8 @@ from fusegen.backend.emit.possible import possible
 from fusegen.backend.emit.vector_sums import VectorSum, vector_sums
 from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import Call, Expr, Lit, Var, variables
-from fusegen.ir.kernel import N_COLS, ElementStore, FromVectors, Kernel, Source, Sweep
-from fusegen.ir.monoid import Moving
+from fusegen.ir.kernel import COLUMN, N_COLS, ElementStore, FromVectors, Kernel, Source, Sweep
+from fusegen.ir.monoid import Best, Moving
 
 AT = "4 * (i / 2) + 2 * kSlot + i % 2"
 """Of item i of a row, in what a lane has of a tile."""
@@ -44,6 +45,9 @@ class FoldPrinter:
         self.state = state_view(numbers, state, self.dialect, "column_t") \
             if numbers.monoid.has_scalars else None
         sources = {s.name: self._source(s) for s in sweep.loads}
+        self.peaked = [b for b in numbers.monoid.best if b.kind == "float"]
+        others = tuple(b for b in numbers.monoid.best if b not in self.peaked)
+        numbers = replace(numbers, monoid=replace(numbers.monoid, best=others))
         self.elements = ElementPrinter(kernel, numbers, sources, self.dialect, self.state,
                                        paired=False)
         self.factors = [self.dialect.let(let.name, let.expr) for let in exponents.lets]
@@ -51,12 +55,14 @@ class FoldPrinter:
     def view(self, sum_lines: dict[str, tuple[Line, ...]]) -> FoldView:
         """sum_lines: of sums of vectors that are folded one by one."""
         lines = self.elements.fold_lines(())
-        known = {ln.declares for ln in lines if ln.declares}
-        lines += [ln for ln in self._put(self._early(), []) if ln.declares not in known]
+        for more in (self._peak_lines(), self._put(self._early(), [])):
+            known = {ln.declares for ln in lines if ln.declares}
+            lines += [ln for ln in more if ln.declares not in known]
+        search = self._search()
         levels = tuple(self._levels())
         live = tuple(self._live())
         level_lines = [ln for v in levels for ln in (*v.divisors, *v.lines)]
-        printed = [*self.factors, *lines, *live, *level_lines]
+        printed = [*self.factors, *lines, *search, *live, *level_lines]
         given = Line("", frozenset(self.monoid.held))
         moves, factors = self._factors()
         masked = self.sweep.only is not None
@@ -68,6 +74,7 @@ class FoldPrinter:
             opened=(*self.scope.declared([*printed, given]), *self.factors), live=live,
             lines=tuple(lines), early=tuple(w.name for s in self._early() for w in s.weights),
             shared=tuple(self._shared()), moves=moves, factors=factors,
+            peaks=tuple(map(self._peak, self.peaked)), search=tuple(search),
             levels=levels, stores_opened=stores_opened, stores=stores, span=tuple(self._span()),
             masked=masked, possible=tuple(self._possible()),
         )
@@ -98,6 +105,35 @@ class FoldPrinter:
         """Sums that need no pivot."""
         late = {m.name for m in self.monoid.moving if m.pivots}
         return [s for s in self.sums if s.name not in late]
+
+    # ---- the best item ----
+
+    def _peak(self, best: Best) -> PeakView:
+        first = self.dialect.number(-math.inf if best.largest else math.inf)
+        order = "<" if best.largest else ">"
+        name = f"{best.name}_peak"
+        reaches = f"!({name} {order} state.{best.value})"  # NaN is the best
+        return PeakView(name, first, reaches, f"chunk.{best.value}")
+
+    def _peak_lines(self) -> list[Line]:
+        if not self.peaked:
+            return []
+        lines = self.elements.item_lines([b.lift for b in self.peaked])
+        for b in self.peaked:
+            joined = self.dialect.use("greater_of" if b.largest else "lesser_of")
+            value = f"{joined}({b.name}_peak, {self.dialect.text(b.lift)})"
+            lines.append(self.dialect.line(f"{b.name}_peak = {value};", b.lift))
+        return lines
+
+    def _search(self) -> list[Line]:
+        if not self.peaked:
+            return []
+        lines = self.elements.item_lines([b.lift for b in self.peaked])
+        for b in self.peaked:
+            value = self.dialect.text(b.lift)
+            test = f"{value} == {b.name}_peak || isnan({value})"
+            lines.append(self.dialect.line(f"if ({test}) chunk.{b.name} = column;", b.lift, COLUMN))
+        return lines
 
     def _put(self, sums: Sequence[VectorSum], moving: Sequence[Moving]) -> list[Line]:
         put = [(f"{w.name}[{AT}]", w.value) for s in sums for w in s.weights]

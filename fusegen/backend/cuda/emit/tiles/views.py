@@ -40,6 +40,16 @@ class LevelView:
 
 
 @dataclass(frozen=True)
+class PeakView:
+    """The best value of a tile, whose place is looked for only if no better one is known."""
+
+    name: str
+    first: str  # of no items
+    reaches: str  # condition
+    value: str  # where it belongs
+
+
+@dataclass(frozen=True)
 class FoldView:
     """What the template prints of how a sweep goes over tiles."""
 
@@ -52,6 +62,8 @@ class FoldView:
     live: tuple[Line, ...]  # and what says whether an item contributes
     lines: tuple[Line, ...]  # of an item, what needs no pivot
     early: tuple[str, ...]  # weights that these make
+    peaks: tuple[PeakView, ...]
+    search: tuple[Line, ...]  # of an item, what looks for the places of peaks
     shared: tuple[str, ...]  # statements: lanes of a row agree about what pivots are made of
     moves: tuple[tuple[str, str], ...]  # names and values that factors depend on
     factors: tuple[tuple[str, str], ...]
