@@ -92,12 +92,12 @@ def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> Tile
     """The schedule of a program over vectors. Raises BackendError where there is none."""
     _check(program)
     wide = wide_columns(program, problem.n_cols or 1)
-    tiles = _wgmma(program, problem, target)
-    if tiles:
-        return TileSchedule(target=target, engine="wgmma", warps=4 * tiles.warpgroups,
-                            columns=tiles.columns, stages=tiles.stages)
     filters = _filters(program, problem, target) and not wide
     program = with_filter(program) if filters else program
+    tiles = _wgmma(program, problem, target, filters)
+    if tiles:
+        return TileSchedule(target=target, engine="wgmma", warps=4 * tiles.warpgroups,
+                            columns=tiles.columns, stages=tiles.stages, filters=filters)
     for columns, row_tiles in ((64, 2), (64, 1), (32, 1), (16, 1)):
         found = TileSchedule(target=target, engine="fma", row_tiles=row_tiles, columns=columns,
                              wide_columns=wide, filters=filters)
@@ -118,11 +118,14 @@ def scheduled(program: Program, schedule: TileSchedule) -> Program:
     return with_filter(program) if schedule.filters else program
 
 
-def _wgmma(program: Program, problem: Problem, target: CudaTarget) -> WgmmaTiles | None:
+def _wgmma(
+    program: Program, problem: Problem, target: CudaTarget, filters: bool
+) -> WgmmaTiles | None:
     """Sizes for the engine; None where it does not serve."""
-    kernel, *more = program.kernels
+    kernel, *more = (k for k in program.kernels if k.sweeps)
     pair = pair_of(kernel)
-    if target.arch != "sm_90" or more or pair is None or not problem.aligned:
+    aligned = problem.aligned or filters  # what is rounded is
+    if target.arch != "sm_90" or more or pair is None or not aligned:
         return None
     return None if wide_columns(program, problem.n_cols or 1) else tiles_of(pair)
 

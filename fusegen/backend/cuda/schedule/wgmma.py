@@ -20,6 +20,7 @@ GROUP, GROUP_ROWS = 128, 64  # threads and rows of a warpgroup
 CHUNK = 64  # numbers of 16 bits in 128 bytes
 STEP = 16  # numbers that one product takes
 _ALL_REGISTERS = 65536
+_LIST_WORDS = 6  # registers of a row's list
 _OVERHEAD_TILES = 2  # what an item costs beside its tiles of columns
 
 
@@ -33,6 +34,7 @@ class Pair:
     summed: Param | None
     masked: bool  # is it asked of some items, or of all, whether they contribute?
     words: int  # of a row's state
+    lists: int = 0  # K-best ones of a row
 
     @property
     def operand(self) -> Literal["float16", "bfloat16"]:
@@ -51,7 +53,7 @@ def pair_of(kernel: Kernel) -> Pair | None:
         return None
     (sweep,) = kernel.sweeps
     made = [s for s in sweep.loads if isinstance(s, FromVectors)]
-    if len(made) != 1 or sweep.element_stores or sweep.monoid.lists or sweep.monoid.own:
+    if len(made) != 1 or sweep.element_stores or sweep.monoid.own:
         return None
     (source,) = made
     if not _is_dot(source):
@@ -59,6 +61,9 @@ def pair_of(kernel: Kernel) -> Pair | None:
     row, column = kernel.param(source.rows[0]), kernel.param(source.columns[0])
     vectors = [c for c in sweep.monoid.components if c.width > 1]
     summed = [_summed(kernel, c) for c in vectors if isinstance(c, Folded | Moving)]
+    lists = len(sweep.monoid.lists)
+    if vectors and lists:
+        return None
     if len(vectors) > 1 or len(summed) < len(vectors) or None in summed:
         return None
     every = (row, column, *filter(None, summed))
@@ -69,8 +74,10 @@ def pair_of(kernel: Kernel) -> Pair | None:
         return None
     numbers = sweep.monoid.numbers
     words = sum(2 if isinstance(c, Best) else 1 for c in numbers.components)
+    words += _LIST_WORDS * lists
     masked = sweep.only is not None or sweep.span != (None, None)
-    return Pair(row, column, summed[0] if summed else None, masked, words)
+    return Pair(row, column, summed[0] if summed else None, masked, words,
+                lists)
 
 
 def mapped(kernel: Kernel) -> tuple[Param, ...]:
@@ -179,6 +186,8 @@ def tiles_of(pair: Pair) -> WgmmaTiles | None:
     shapes = [(w, c, 2) for w in (3, 2, 1) for c in (128, 96, 80, 64)]
     if not pair.summed:
         shapes = [(4, 128, 4), (4, 128, 3), (4, 128, 2), (3, 128, 2), (2, 128, 2)]
+    if pair.lists:
+        shapes = [(3, 128, 3), (3, 128, 2), (2, 128, 3), (2, 128, 2), (1, 128, 2)]
     for warpgroups, columns, stages in shapes:
         found = WgmmaTiles(warpgroups=warpgroups, columns=columns, stages=stages,
                            length=pair.row.k, numbers=pair.numbers)
