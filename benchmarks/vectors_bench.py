@@ -121,6 +121,36 @@ def attentions(heads: int, length: int, d: int) -> list[Cell]:
     ]
 
 
+def backward(heads: int, length: int, d: int, tokens: int, words: int) -> list[Cell]:
+    """Cells of gradients, each with its forward call; raises AssertionError for a wrong one."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, heads, length, d, requires_grad=True) for _ in range(3))
+    h, w = (torch.randn(n, d, requires_grad=True) for n in (tokens, words))
+    labels = torch.randint(0, words, (tokens,))
+    whole = torch.nn.functional.scaled_dot_product_attention
+    loss = torch.nn.functional.cross_entropy
+
+    def differentiated(text: Call, inputs: tuple[torch.Tensor, ...]) -> Call:
+        return lambda: torch.autograd.grad(text().sum(), inputs)
+
+    texts: dict[str, tuple[Call, Call, tuple[torch.Tensor, ...]]] = {
+        f"attention, {heads} x {length}, d {d}": (
+            lambda: attention(q, k, v, scale=d**-0.5), lambda: whole(q, k, v), (q, k, v)),
+        f"causal attention, {heads} x {length}, d {d}": (
+            lambda: causal(q, k, v, scale=d**-0.5), lambda: whole(q, k, v, is_causal=True),
+            (q, k, v)),
+        f"linear cross entropy, {tokens} x {words}, d {d}": (
+            lambda: fg.library.linear_cross_entropy(h, w, labels),
+            lambda: loss(h @ w.T, labels, reduction="none"), (h, w)),
+    }
+    cells: list[Cell] = []
+    for name, (ours, theirs, inputs) in texts.items():
+        calls = {"ours": differentiated(ours, inputs), "torch": differentiated(theirs, inputs)}
+        torch.testing.assert_close(*(call() for call in calls.values()), rtol=1e-3, atol=1e-4)
+        cells.append((f"{name}, forward and backward", calls))
+    return cells
+
+
 def fastest(calls: dict[str, Call]) -> dict[str, float]:
     """Milliseconds of each; candidates take turns."""
     best, end = dict.fromkeys(calls, math.inf), time.perf_counter() + SECONDS
@@ -150,7 +180,8 @@ def main() -> None:
     os.environ["FUSEGEN_THREADS"] = str(args.threads)
     torch.set_num_threads(args.threads)
     cells = {}
-    for name, calls in (*neighbours(2000, 100_000, 64, 10), *attentions(4, 2048, 64)):
+    for name, calls in (*neighbours(2000, 100_000, 64, 10), *attentions(4, 2048, 64),
+                        *backward(4, 2048, 64, 2048, 8192)):
         cells[name] = found = fastest(calls)
         ours = found["ours"]
         shown = ", ".join(f"{n} {ms:.1f} ({ms / ours:.2f} x)" for n, ms in found.items())
