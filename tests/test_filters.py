@@ -11,14 +11,14 @@ from support.tile_cases import DATA, assigned, most_alike
 from support.tiles import emulate, prepared
 from support.vector_cases import nearest
 
-from fusegen.backend.cuda.schedule import tiles
+from fusegen.backend.cuda.schedule import select_tiles
 
 pytestmark = EMULATED
 
 
 @pytest.fixture(autouse=True)
 def _few_columns_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles, "LEAST_COLUMNS", 200)
+    monkeypatch.setattr(select_tiles, "LEAST_COLUMNS", 200)
 
 
 def same(text: Any, *arrays: Any, **constants: Any) -> None:

@@ -9,7 +9,7 @@ from support import cpu_cases, own_cases
 from support.cuda_cases import library_case
 
 from fusegen.backend.cuda.emit import cuda_source
-from fusegen.backend.cuda.schedule.launch import state_bytes
+from fusegen.backend.cuda.schedule.state_bytes import state_bytes
 from fusegen.ir.errors import BackendError, InternalError
 from fusegen.ir.kernel import Program
 from fusegen.ir.monoid import Component

@@ -33,3 +33,4 @@ class Problem:
     aligned: bool = True
     in_phase: bool = True
     inner: int | None = None
+    batch_rows: int | None = None  # neighbouring rows that share vectors of columns

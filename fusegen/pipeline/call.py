@@ -32,7 +32,8 @@ class Call:
     def key(self) -> Key:
         rows = self.layout.rows
         shape = (rows.n_rows, rows.n_cols)
-        return Key(self.layout.memory, self.layout.like.index, shape, self.layout.phase, rows.inner)
+        return Key(self.layout.memory, self.layout.like.index, shape, self.layout.phase, rows.inner,
+                   self.layout.batch_rows)
 
     @lazy
     def executable(self) -> Executable:

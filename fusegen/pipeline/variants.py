@@ -36,6 +36,7 @@ class Key:
     shape: tuple[int, int]  # rows, columns
     phase: tuple[bool, bool] = (True, True)  # aligned, in phase: see Problem
     inner: int | None = None
+    batch_rows: int | None = None  # likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +88,7 @@ class Variants:
         (n_rows, n_cols), (aligned, in_phase) = key.shape, key.phase
         return Problem(dtypes=self.typed.dtypes, n_rows=n_rows, n_cols=n_cols, aligned=aligned,
                        in_phase=in_phase, any_rows=self.choices.deterministic,
-                       inner=key.inner)
+                       inner=key.inner, batch_rows=key.batch_rows)
 
     def backend(self, memory: Memory) -> Backend:
         """What serves arrays there. Raises ArgumentError where the target asked for does not."""

@@ -73,6 +73,14 @@ class Layout:
         return phase(elements) if self.rows.inner is None else (whole_vectors(elements), True)
 
     @property
+    def batch_rows(self) -> int | None:
+        """Neighbouring rows that share all vectors of columns; None: there are none."""
+        shapes = [self.arrays[p.name].shape for p in self.params
+                  if p.shape in ("column_vector", "columns")]
+        batches = [s[0] for s in shapes if len(s) > 1]
+        return min((self.rows.n_rows // max(1, n) for n in batches), default=None)
+
+    @property
     def copies(self) -> list[Any]:
         """What kernels read or write beside the caller's memory and results that were made."""
         read = [(self.arrays[self.graph.names[i]], self.adopted[i.name].array)

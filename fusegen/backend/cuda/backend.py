@@ -68,7 +68,7 @@ class CudaBackend:
         self, program: Program, problem: Problem, target: CudaTarget, chunk: int | None
     ) -> CudaSchedule | TileSchedule:
         from fusegen.backend.cuda.schedule.select import select_cuda
-        from fusegen.backend.cuda.schedule.tiles import select_tiles
+        from fusegen.backend.cuda.schedule.select_tiles import select_tiles
 
         if program.has_vectors and program.role == "call":
             return select_tiles(program, problem, target)

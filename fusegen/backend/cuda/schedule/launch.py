@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Sizes
+from fusegen.backend.cuda.schedule.state_bytes import state_bytes
 from fusegen.backend.cuda.schedule.tiles import (
     TileSchedule,
     held_numbers,
@@ -198,7 +199,8 @@ def _tile_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
     if takes_splits(kernel):
         (sweep,) = kernel.sweeps
         if sweep.monoid.numbers.has_scalars:
-            scratch += (Scratch("partial_states", "states", "split", parts, state_bytes(sweep)),)
+            size = state_bytes(replace(sweep, monoid=sweep.monoid.numbers))
+            scratch += (Scratch("partial_states", "states", "split", parts, size),)
         scratch += tuple(
             Scratch(f"{s.name}_partial", "sums", "split",
                     parts * held_numbers(s.length, schedule.most_numbers),
@@ -282,11 +284,3 @@ def _partials(kernel: Kernel, sweep: Sweep, schedule: CudaSchedule) -> tuple[Scr
         count = schedule.blocks * plan.kept
         found.append(Scratch(f"{best.name}_partial", "entries", "row", count, plan.key.n_bytes))
     return tuple(found)
-
-
-def state_bytes(sweep: Sweep) -> int:
-    """An upper bound of a state's size: a field has at most 8 bytes, and so has the padding."""
-    monoid = sweep.monoid
-    numbers = sum(f.width for f in monoid.folded) + sum(m.width for m in monoid.moving)
-    numbers += sum(2 * best.width for best in monoid.best)
-    return 8 * (numbers + sum(len(o.operator.fields) * o.width for o in monoid.own))

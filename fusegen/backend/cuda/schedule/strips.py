@@ -20,10 +20,10 @@ from fusegen.backend.cuda.schedule.homes import Tiers
 from fusegen.backend.cuda.schedule.launch import (
     kept_params,
     least_itemsize,
-    state_bytes,
     widest_vector,
 )
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Strip, Thread, tree
+from fusegen.backend.cuda.schedule.state_bytes import state_bytes
 from fusegen.backend.cuda.schedule.strip_prices import LINE, StripWork
 from fusegen.backend.cuda.schedule.wide import wide_columns
 from fusegen.backend.problem import Problem

@@ -8,16 +8,15 @@ l / 4 + 8, and columns 8·i + 2·(l % 4) + {0, 1}; four lanes share a row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from fusegen.backend.cuda.schedule.filters import LEAST_COLUMNS, filter_of, with_filter
-from fusegen.backend.cuda.schedule.wgmma import MOST_LENGTH, WgmmaTiles, pair_of, tiles_of
-from fusegen.backend.cuda.schedule.wide import wide_columns
+from fusegen.backend.cuda.schedule import mma
+from fusegen.backend.cuda.schedule.filters import with_filter
+from fusegen.backend.cuda.schedule.state_bytes import state_bytes
+from fusegen.backend.cuda.schedule.wgmma import MOST_LENGTH, WgmmaTiles, pair_of
 from fusegen.backend.emit.vector_sums import vector_sums
-from fusegen.backend.problem import Problem
 from fusegen.backend.target import WARP, CudaTarget
-from fusegen.ir.errors import BackendError
 from fusegen.ir.forms import Grouping
 from fusegen.ir.kernel import FromVectors, Kernel, Program
 
@@ -41,14 +40,30 @@ class TileSchedule:
     warps: int = 4  # of a block, each with rows of its own
     row_tiles: int = 1  # of 16 rows, of a warp
     columns: int = 64  # of a tile
-    stages: int = 0  # tiles of columns that are under way at a time, of wgmma
     wide_columns: bool = False  # n_cols does not fit 32 bits
     filters: bool = False  # are lists found among rounded scores first?
+    stages: int = 2  # tiles of columns that are under way at a time, of mma and wgmma
+    together: bool = False  # have all warps the same rows, and tiles of columns of their own? mma
+
+    @property
+    def teams(self) -> int:
+        """Warps that go over columns by themselves; 1: a block's go together."""
+        return self.warps if self.together else 1
 
     @property
     def rows(self) -> int:
         """Of a block."""
-        return self.warps * self.row_tiles * WARP_ROWS
+        return self.warps // self.teams * self.row_tiles * WARP_ROWS
+
+    def share(self, numbers: int) -> int:
+        """Numbers of a sum of vectors that a warp finishes, of those that a block holds."""
+        return mma.padded(-(-numbers // self.teams), 8) if self.together else numbers
+
+    @property
+    def words(self) -> mma.Shape:
+        """Sizes that decide where vectors of 16 bits lie."""
+        return mma.Shape(self.rows, self.row_tiles, self.columns, self.stages, self.teams,
+                         self.most_numbers)
 
     @property
     def threads(self) -> int:
@@ -68,8 +83,9 @@ class TileSchedule:
     @property
     def algorithm(self) -> str:
         """See `Schedule`."""
+        warps = " → warps" if self.together else ""
         return (f"tiles of {self.rows} × {self.columns}, merged chunk by chunk of "
-                f"{self.columns // 4} columns → lanes → blocks")
+                f"{self.columns // 4} columns → lanes{warps} → blocks")
 
     @property
     def grouping(self) -> Grouping:
@@ -88,46 +104,9 @@ class TileSchedule:
         return f"{self.shape}; {self.threads} threads a block, {self.target.arch}"
 
 
-def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> TileSchedule:
-    """The schedule of a program over vectors. Raises BackendError where there is none."""
-    _check(program)
-    wide = wide_columns(program, problem.n_cols or 1)
-    filters = _filters(program, problem, target) and not wide
-    program = with_filter(program) if filters else program
-    tiles = _wgmma(program, problem, target, filters)
-    if tiles:
-        return TileSchedule(target=target, engine="wgmma", warps=4 * tiles.warpgroups,
-                            columns=tiles.columns, stages=tiles.stages, filters=filters)
-    for columns, row_tiles in ((64, 2), (64, 1), (32, 1), (16, 1)):
-        found = TileSchedule(target=target, engine="fma", row_tiles=row_tiles, columns=columns,
-                             wide_columns=wide, filters=filters)
-        if all(_fits(kernel, found) for kernel in program.kernels if kernel.sweeps):
-            return found
-    raise BackendError(f"{program.name}: no tile of its vectors fits {target.arch}")
-
-
-def _filters(program: Program, problem: Problem, target: CudaTarget) -> bool:
-    """Is it worth while to find lists among rounded scores?"""
-    many = problem.n_cols is not None and problem.n_cols >= LEAST_COLUMNS
-    return target.ampere and many and len(program.kernels) == 1 and \
-        filter_of(program.kernels[0]) is not None
-
-
 def scheduled(program: Program, schedule: TileSchedule) -> Program:
     """The program as the schedule runs it."""
     return with_filter(program) if schedule.filters else program
-
-
-def _wgmma(
-    program: Program, problem: Problem, target: CudaTarget, filters: bool
-) -> WgmmaTiles | None:
-    """Sizes for the engine; None where it does not serve."""
-    kernel, *more = (k for k in program.kernels if k.sweeps)
-    pair = pair_of(kernel)
-    aligned = problem.aligned or filters  # what is rounded is
-    if target.arch != "sm_90" or more or pair is None or not aligned:
-        return None
-    return None if wide_columns(program, problem.n_cols or 1) else tiles_of(pair)
 
 
 def wgmma_tiles(kernel: Kernel, schedule: TileSchedule) -> WgmmaTiles:
@@ -136,24 +115,6 @@ def wgmma_tiles(kernel: Kernel, schedule: TileSchedule) -> WgmmaTiles:
     assert pair
     return WgmmaTiles(warpgroups=schedule.warps // 4, columns=schedule.columns,
                       stages=schedule.stages, length=pair.row.k, numbers=pair.numbers)
-
-
-def _check(program: Program) -> None:
-    """Raises BackendError for what tiles do not do."""
-    for sweep in program.sweeps:
-        if sweep.monoid.ordered:
-            raise BackendError(f"{program.name}: rows of vectors are not folded in order on a GPU; "
-                               "give arrays on the CPU")
-
-
-def _fits(kernel: Kernel, schedule: TileSchedule) -> bool:
-    word = kernel.compute.itemsize // 4
-    held = max(sum(min(s.length, MOST_NUMBERS) for s in vector_sums(kernel, sweep))
-               for sweep in kernel.sweeps)
-    sources = max(sum(isinstance(s, FromVectors) for s in w.loads) for w in kernel.sweeps)
-    registers = word * schedule.row_tiles * (held + (sources + 1) * schedule.columns) // 2
-    fits = shared_bytes(kernel, schedule) <= schedule.target.shared_per_block
-    return fits and registers <= 150
 
 
 # ---- shared memory: tables of vectors, in what is computed with ----
@@ -223,8 +184,10 @@ def tables_of(kernel: Kernel, schedule: TileSchedule, number: int) -> tuple[Tabl
 
 
 def weights_at(kernel: Kernel, schedule: TileSchedule, number: int) -> int:
-    """Where a block's weights lie in a sweep, in numbers; 0 where it adds up no products."""
-    if not any(s.array for s in vector_sums(kernel, kernel.sweeps[number])):
+    """Where a block's weights lie in a sweep, in numbers; 0 where it adds up no products, or in
+    registers."""
+    sums = vector_sums(kernel, kernel.sweeps[number])
+    if schedule.engine == "mma" or not any(s.array for s in sums):
         return 0
     return _end(kernel, schedule, number)
 
@@ -233,6 +196,8 @@ def shared_bytes(kernel: Kernel, schedule: TileSchedule) -> int:
     """Dynamic shared memory of a block."""
     if schedule.engine == "wgmma":
         return wgmma_tiles(kernel, schedule).shared_bytes
+    if schedule.engine == "mma":
+        return max(mma.shared_bytes(kernel, schedule.words), met_bytes(kernel, schedule))
     weights = schedule.rows * (schedule.columns + PAD)
     most = max(_end(kernel, schedule, n) + (weights if weights_at(kernel, schedule, n) else 0)
                for n in range(len(kernel.sweeps))) if kernel.sweeps else 0
@@ -243,6 +208,16 @@ def _end(kernel: Kernel, schedule: TileSchedule, number: int) -> int:
     """Numbers that a sweep's tables take."""
     tables = tables_of(kernel, schedule, number)
     return max((t.at + t.count * t.pitch for t in tables), default=0)
+
+
+def met_bytes(kernel: Kernel, schedule: TileSchedule) -> int:
+    """Of shared memory, where warps that have the same rows leave what they found."""
+    if not schedule.together:
+        return 0
+    return max(schedule.warps * WARP_ROWS * (
+        state_bytes(replace(w, monoid=w.monoid.numbers))
+        + sum(4 * (held_numbers(s.length) + mma.PAD) for s in vector_sums(kernel, w)))
+        for w in kernel.sweeps)
 
 
 def parts_of(kernel: Kernel, schedule: TileSchedule) -> int:

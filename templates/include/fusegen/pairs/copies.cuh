@@ -21,6 +21,12 @@ __device__ __forceinline__ void copy_async_16(unsigned to, const void* from, boo
                  ::"r"(to), "l"(from), "r"(live ? 16 : 0) : "memory");
 }
 
+// Starts the copy of the first `bytes` of 16, and of zeros behind them.
+__device__ __forceinline__ void copy_async_some(unsigned to, const void* from, int bytes)
+{
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
 // The thread's copies since the last commit become a group, be it an empty one.
 __device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

@@ -11,7 +11,7 @@ from fusegen.backend.cuda.emit.rows import step_lines
 from fusegen.backend.cuda.emit.tiles.lists import OWNERS, ListPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Scope
 from fusegen.backend.cuda.emit.vectors import number_line, taken
-from fusegen.backend.cuda.schedule.tiles import held_numbers
+from fusegen.backend.cuda.schedule.tiles import TileSchedule, held_numbers
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line, inside
 from fusegen.backend.emit.vector_sums import VectorSum, numbered, vectors_of
@@ -34,7 +34,8 @@ class FinishView:
 class VectorStoreView:
     """A result that is a vector, number `i` by number; neighbours are stored together."""
 
-    held: int  # numbers of a block
+    held: int  # numbers of a block, or a warp
+    offset: str  # C++: the first of them
     length: int
     type: str
     place: str  # where the row's begins
@@ -45,8 +46,8 @@ class VectorStoreView:
 class RowPrinter:
     """Prints row scope for one kernel."""
 
-    def __init__(self, kernel: Kernel, scope: Scope, most_numbers: int) -> None:
-        self.most_numbers = most_numbers  # of a vector, that a block holds
+    def __init__(self, kernel: Kernel, scope: Scope, schedule: TileSchedule) -> None:
+        self.schedule = schedule
         self.kernel, self.scope, self.dialect = kernel, scope, scope.dialect
 
     def prelude(self) -> list[Line]:
@@ -123,8 +124,9 @@ class RowPrinter:
         array, stride = array_name(param), f"{param.name}_stride"
         used = self.dialect.uses(value) | {array, stride, ROW.name}
         lines.append(Line(f"two[j % 2] = {shown};", used, note=store.note))
-        held = held_numbers(param.k, self.most_numbers)
-        return VectorStoreView(held, param.k, C_TYPES[param.dtype.number.name],
+        share = self.schedule.share(held_numbers(param.k, self.schedule.most_numbers))
+        offset = f" + threadIdx.x / 32 * {share}" if self.schedule.together else ""
+        return VectorStoreView(share, offset, param.k, C_TYPES[param.dtype.number.name],
                                f"{array} + row * {stride}", (*before, *divisors), tuple(lines))
 
     # ---- sums of vectors that are no products ----

@@ -62,8 +62,9 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
         "merges": True, "strips": False, "kernels": kernels,
         "column_type": "long long" if schedule.wide_columns else "int",
         "threads": schedule.threads, "row_tiles": schedule.row_tiles, "rows": schedule.rows,
-        "columns": schedule.columns, "pad": PAD, "most_numbers": schedule.most_numbers,
-        "wgmma": wgmma,
+        "columns": schedule.columns, "stages": schedule.stages, "teams": schedule.teams,
+        "warps": schedule.warps, "pad": PAD, "most_numbers": schedule.most_numbers,
+        "mma": schedule.engine == "mma", "wgmma": wgmma,
         "weighs": any(s.weights_at for s in sweeps), "left_out": dialect.number(-0.0),
         "at": AT, "lists": any(s.lists for s in sweeps),
         "round": _round_view(launched[0], found) if found else None,
@@ -76,13 +77,15 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
         body=body, banner=tuple(banner_lines(program, _facts(program, schedule, launched))),
         system=toolkit_headers(scheduled(program, schedule)),
         headers=(*maths(dialect.used), *(["fusegen/meet/lanes.cuh"] if state else []),
-                 *_list_headers(sweeps), *(HEADERS if wgmma else _cores_headers(kernels))),
+                 *_list_headers(sweeps),
+                 *(HEADERS if wgmma else _cores_headers(kernels, schedule))),
     )
 
 
-def _cores_headers(kernels: list[TileKernelView]) -> tuple[str, ...]:
+def _cores_headers(kernels: list[TileKernelView], schedule: TileSchedule) -> tuple[str, ...]:
     splits = any(k.splits for k in kernels)
-    return (*(["fusegen/tickets.cuh"] if splits else []), "fusegen/tiles/cores.cuh")
+    return (*(["fusegen/tickets.cuh"] if splits else []),
+            f"fusegen/tiles/{'mma' if schedule.engine == 'mma' else 'cores'}.cuh")
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ def _kernel_view(
              for w in kernel.sweeps for c in w.monoid.lists}
     scope = Scope(launch, dialect, {"partial_states": names[kernel.sweeps[0].number], **types})
     most = schedule.most_numbers
-    rows = RowPrinter(kernel, scope, most)
+    rows = RowPrinter(kernel, scope, schedule)
     sweeps = tuple(
         SweepPrinter(launch, i, scope, rows,
                      FoldPrinter(kernel, sweep, scope, names[sweep.number], most), schedule,

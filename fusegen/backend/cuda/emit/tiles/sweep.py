@@ -8,11 +8,13 @@ from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.places import array_name
 from fusegen.backend.cuda.emit.tiles.fold import FoldPrinter
 from fusegen.backend.cuda.emit.tiles.lists import ListPrinter, ListView
+from fusegen.backend.cuda.emit.tiles.mma import MmaPrinter, MmaView
 from fusegen.backend.cuda.emit.tiles.rows import FinishView, RowPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Scope
 from fusegen.backend.cuda.emit.tiles.views import FoldView, SumView
 from fusegen.backend.cuda.schedule.filters import Filter
 from fusegen.backend.cuda.schedule.launch import Launch
+from fusegen.backend.cuda.schedule.mma import has_products
 from fusegen.backend.cuda.schedule.tiles import (
     MOST_NUMBERS,
     Table,
@@ -74,6 +76,7 @@ class SweptView:
     sources: tuple[SourceTiles, ...]
     lists: tuple[ListView, ...]
     list_lines: tuple[Line, ...]  # what a warp does for a row, once its lists are complete
+    mma: MmaView | None  # where tensor cores make its products
     weights_at: int  # where this block's weights lie, in numbers; 0: there are none
     tile_params: tuple[str, ...]
     tile_args: tuple[str, ...]
@@ -99,20 +102,23 @@ class SweepPrinter:
         self.index, self.scope, self.rows, self.fold = index, scope, rows, fold
         self.schedule = schedule
         self.dialect: CudaDialect = scope.dialect
-        self.tables = tables_of(self.kernel, schedule, index)
+        self._by_mma = schedule.engine == "mma" and has_products(self.kernel)
+        self.tables = () if self._by_mma else tables_of(self.kernel, schedule, index)
 
     def view(self) -> SweptView:
         pitches = {t.array: t.pitch for t in self.tables if t.name.endswith("_summed")}
         fold = self.fold.view({s.name: self.rows.sum_lines(s, pitches) for s in self.fold.sums
                                if not s.array})
         fold = replace(fold, sums=tuple(map(self._with_table, fold.sums)))
+        mma = MmaPrinter(self.kernel, self.sweep, self.schedule, self.dialect).view(
+            fold, self.fold.sums) if self._by_mma else None
         printer = ListPrinter(self.kernel, self.sweep, self.scope, self.fold.elements,
                               self.schedule, self.found)
         lists = tuple(printer.views())
         finish = self.rows.finish(self.sweep, self.fold.sums, printer)
         views = {t.name: self._table(t) for t in self.tables}
         sources = tuple(self._source(s, views) for s in self.sweep.loads
-                        if isinstance(s, FromVectors))
+                        if isinstance(s, FromVectors) and not self._by_mma)
         folds = bool(fold.state or fold.weights)
         return SweptView(
             number=self.sweep.number, fold=fold, finish=finish,
@@ -123,16 +129,18 @@ class SweepPrinter:
                            if self._stays(t)),
             summed=tuple(v for n, v in views.items() if n.endswith("_summed")),
             sources=sources, weights_at=weights_at(self.kernel, self.schedule, self.index),
-            **self._calls(fold, lists),
+            mma=mma, **self._calls(fold, lists, mma),
         )
 
     @property
     def _weighs(self) -> bool:
-        return any(s.array for s in self.fold.sums)
+        return any(s.array for s in self.fold.sums) and not self._by_mma
 
     # ---- calls ----
 
-    def _calls(self, fold: FoldView, lists: tuple[ListView, ...]) -> dict[str, tuple[str, ...]]:
+    def _calls(
+        self, fold: FoldView, lists: tuple[ListView, ...], mma: MmaView | None
+    ) -> dict[str, tuple[str, ...]]:
         n, real = self.sweep.number, self.dialect.real
         scores = [f"{s}_scores" for s in fold.scores]
         state = [f"state{n}"] if fold.state else []
@@ -145,6 +153,8 @@ class SweepPrinter:
             *(f"const {real}* {t.array}_summed" for t in self.tables
               if t.name.endswith("_summed")),
             *([f"{real}* weights"] if self._weighs else []),
+            *([f"const {mma.type}* at"] if mma else []),
+            *(["bool careful"] if mma and mma.careful else []),
             *(f"{c.list_type} (&{c.name}_lists)[2 * kRowTiles]" for c in lists),
             *(f"const {c.keys}& {c.name}_keys" for c in lists),
             "const Row (&rows)[2 * kRowTiles]", "const bool (&here)[2 * kRowTiles]",
@@ -152,7 +162,9 @@ class SweepPrinter:
         ]
         args = [*state, *sums, *scores,
                 *(t.name for t in self.tables if t.name.endswith("_summed")),
-                *(["weights"] if self._weighs else []), *(f"{c.name}_lists" for c in lists),
+                *(["weights"] if self._weighs else []), *(["at"] if mma else []),
+                *(["careful"] if mma and mma.careful else []),
+                *(f"{c.name}_lists" for c in lists),
                 *(f"{c.name}_keys" for c in lists), "rows", "here", "begin", "first_number",
                 "given"]
         return {"tile_params": tuple(params), "tile_args": tuple(args),
@@ -174,7 +186,7 @@ class SweepPrinter:
     def _finish_args(self, fold: FoldView, slot: int) -> list[str]:
         row = f"2 * t + {slot}"
         return [*([f"state{self.sweep.number}[{row}]"] if fold.state else []),
-                *(f"{s.name}_sum[t]" for s in fold.sums), f"rows[{row}]", f"here[{row}]",
+                *(f"{s.found}[t]" for s in fold.sums), f"rows[{row}]", f"here[{row}]",
                 f"here[{row}] && leads", "first_number", "given"]
 
     # ---- vectors ----
@@ -236,4 +248,8 @@ class SweepPrinter:
 
     def _with_table(self, one: SumView) -> SumView:
         table = next((t for t in self.tables if t.name == f"{one.array}_summed"), None)
-        return replace(one, pitch=table.pitch if table else 0)
+        share = self.schedule.share(one.held)
+        return replace(
+            one, pitch=table.pitch if table else 0, share=share,
+            offset=f"threadIdx.x / 32 * {share}" if self.schedule.together else "0",
+            found=f"{one.name}_share" if self.schedule.together else f"{one.name}_sum")

@@ -25,6 +25,9 @@ class SumView:
     before: tuple[Line, ...]  # statements of a row and a column, where it is folded one by one
     joined: str  # the statement by which another block's `number` joins `sum`
     pitch: int = 0  # from one of the array's vectors to the next
+    share: int = 0  # numbers that a warp finishes
+    offset: str = "0"  # C++: the first of them
+    found: str = ""  # where they are, in the end
 
 
 @dataclass(frozen=True)

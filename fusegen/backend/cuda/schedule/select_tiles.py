@@ -1,0 +1,98 @@
+"""Which tiles run a program over vectors: the one place that chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from fusegen.backend.cuda.schedule import mma
+from fusegen.backend.cuda.schedule.filters import LEAST_COLUMNS, filter_of, with_filter
+from fusegen.backend.cuda.schedule.tiles import (
+    MOST_NUMBERS,
+    WARP_ROWS,
+    TileSchedule,
+    shared_bytes,
+)
+from fusegen.backend.cuda.schedule.wgmma import WgmmaTiles, pair_of, tiles_of
+from fusegen.backend.cuda.schedule.wide import wide_columns
+from fusegen.backend.emit.vector_sums import vector_sums
+from fusegen.backend.problem import Problem
+from fusegen.backend.target import CudaTarget
+from fusegen.ir.errors import BackendError
+from fusegen.ir.kernel import FromVectors, Kernel, Program
+
+
+def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> TileSchedule:
+    """The schedule of a program over vectors. Raises BackendError where there is none."""
+    _check(program)
+    filters = _filters(program, problem, target)
+    program = with_filter(program) if filters else program
+    tiles = _wgmma(program, problem, target, filters)
+    if tiles:
+        return TileSchedule(target=target, engine="wgmma", warps=4 * tiles.warpgroups,
+                            columns=tiles.columns, stages=tiles.stages, filters=filters)
+    for found in _candidates(program, problem, target):
+        if all(_fits(kernel, found) for kernel in program.kernels if kernel.sweeps):
+            return replace(found, filters=filters)
+    raise BackendError(f"{program.name}: no tile of its vectors fits {target.arch}")
+
+
+def _candidates(
+    program: Program, problem: Problem, target: CudaTarget
+) -> Iterator[TileSchedule]:
+    """What may run it, the fastest first."""
+    base = TileSchedule(target=target, engine="fma",
+                        wide_columns=wide_columns(program, problem.n_cols or 1))
+    made = [k for k in program.kernels if mma.has_products(k)]
+    if target.ampere and made and all(map(mma.serves_mma, made)):
+        few = problem.batch_rows is not None and problem.batch_rows <= WARP_ROWS
+        lists = any(w.monoid.lists for w in program.sweeps)
+        if few and not problem.any_rows and not lists and len(made) == len(program.kernels):
+            for warps, stages in ((8, 3), (8, 2), (4, 3), (4, 2)):
+                yield replace(base, engine="mma", together=True, columns=16, warps=warps,
+                              stages=stages)
+        for columns, stages, row_tiles in ((64, 2, 2), (64, 2, 1), (32, 2, 1), (16, 2, 1)):
+            yield replace(base, engine="mma", columns=columns, row_tiles=row_tiles, stages=stages)
+    for columns, row_tiles in ((64, 2), (64, 1), (32, 1), (16, 1)):
+        yield replace(base, row_tiles=row_tiles, columns=columns)
+
+
+def _filters(program: Program, problem: Problem, target: CudaTarget) -> bool:
+    """Is it worth while to find lists among rounded scores?"""
+    many = problem.n_cols is not None and problem.n_cols >= LEAST_COLUMNS
+    return target.ampere and many and len(program.kernels) == 1 and \
+        not wide_columns(program, problem.n_cols or 1) and \
+        filter_of(program.kernels[0]) is not None
+
+
+def _wgmma(
+    program: Program, problem: Problem, target: CudaTarget, filters: bool
+) -> WgmmaTiles | None:
+    """Sizes for the engine; None where it does not serve."""
+    kernel, *more = (k for k in program.kernels if k.sweeps)
+    pair = pair_of(kernel)
+    aligned = problem.aligned or filters  # what is rounded is
+    if target.arch != "sm_90" or more or pair is None or not aligned:
+        return None
+    return None if wide_columns(program, problem.n_cols or 1) else tiles_of(pair)
+
+
+def _check(program: Program) -> None:
+    """Raises BackendError for what tiles do not do."""
+    for sweep in program.sweeps:
+        if sweep.monoid.ordered:
+            raise BackendError(f"{program.name}: rows of vectors are not folded in order on a GPU; "
+                               "give arrays on the CPU")
+
+
+def _fits(kernel: Kernel, schedule: TileSchedule) -> bool:
+    if shared_bytes(kernel, schedule) > schedule.target.shared_per_block:
+        return False
+    if schedule.engine == "mma":
+        return all(mma.registers(kernel, w, schedule.words, rows=False) <= 150
+                   for w in kernel.sweeps)
+    word = kernel.compute.itemsize // 4
+    held = max(sum(min(s.length, MOST_NUMBERS) for s in vector_sums(kernel, sweep))
+               for sweep in kernel.sweeps)
+    sources = max(sum(isinstance(s, FromVectors) for s in w.loads) for w in kernel.sweeps)
+    return word * schedule.row_tiles * (held + (sources + 1) * schedule.columns) // 2 <= 150

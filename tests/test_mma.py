@@ -1,0 +1,133 @@
+"""Rows over vectors of 16 bits by mma.sync, on the emulator, against the texts in float64."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from support import vector_cases as vc
+from support.emulated import EMULATED
+from support.tile_cases import CASES, close, drawn
+from support.tiles import emulate, prepared
+
+import fusegen as fg
+
+pytestmark = EMULATED
+
+BFLOAT16, TOLERANCE = ml_dtypes.bfloat16, 2e-2
+"""Vectors, and what weights and results lose of their bits."""
+
+
+def of_16_bits(array: Any, dtype: Any = BFLOAT16) -> Any:
+    return array.astype(dtype) if array.dtype == np.float32 else array
+
+
+def vectors(rows: int, columns: int, d: int, width: int) -> tuple[Any, ...]:
+    return tuple(map(of_16_bits, (
+        drawn(rows, d), drawn(columns, d, seed=1), drawn(columns, width, seed=2))))
+
+
+def run(text: Any, *arrays: Any, **named: Any) -> Any:
+    """The results, by the engine of a GPU that has no other for tensor cores."""
+    _, work = prepared(text, *arrays, arch="sm_80",
+                       **{n: v for n, v in named.items() if n != "multiprocessors"})
+    assert work.schedule.engine == "mma", work.schedule.describe()
+    return emulate(text, *arrays, arch="sm_80", **named)
+
+
+def agrees(text: Any, *arrays: Any, multiprocessors: int = 2, **constants: Any) -> None:
+    found = run(text, *arrays, multiprocessors=multiprocessors, **constants)
+    close(found, text.reference(*arrays, **constants), TOLERANCE)
+
+
+@pytest.mark.parametrize("rows", [21, 5], ids=["rows of a warp's own", "rows of all warps"])
+@pytest.mark.parametrize("name", [
+    "bias", "causal", "linear_cross_entropy", "attended", "head", "ragged", "sink", "exactly"])
+def test_texts(name: str, rows: int) -> None:
+    text, arrays, constants = CASES[name]
+    agrees(text, *(of_16_bits(a[:rows] if len(a) == 21 else a) for a in arrays), **constants)
+
+
+@pytest.mark.parametrize(("rows", "columns", "d", "width"), [
+    (1, 1, 7, 3), (40, 70, 300, 300), (4, 70, 512, 200), (70, 130, 128, 24)])
+def test_lengths(rows: int, columns: int, d: int, width: int) -> None:
+    """Vectors that come whole and in chunks, sums that several blocks have parts of."""
+    agrees(vc.attention, *vectors(rows, columns, d, width), scale=0.05)
+
+
+def test_long_vectors_of_a_head() -> None:
+    h, w, _ = vectors(40, 70, 1100, 2)
+    agrees(vc.linear_cross_entropy, h / BFLOAT16(8), w, np.arange(40))
+
+
+def test_batches() -> None:
+    """Neighbouring rows share columns' vectors; rows in fours, as grouped queries."""
+    q, k, v = drawn(2, 3, 4, 32), drawn(2, 1, 50, 32, seed=1), drawn(2, 3, 50, 32, seed=2)
+    agrees(vc.attention, *map(of_16_bits, (q, k, v)))
+
+
+@pytest.mark.parametrize("rows", [21, 5])
+def test_blocks_that_share_rows(rows: int) -> None:
+    agrees(vc.causal, *vectors(rows, 2000, 9, 12), multiprocessors=3)
+
+
+def test_any_strides() -> None:
+    """Copies of 16 bytes, whole and in part, and loads where vectors begin elsewhere."""
+    q, k, v = drawn(20, 200)[:, 3:151:2], drawn(70, 80, seed=1)[:, :74], drawn(70, 41, seed=2)
+    agrees(vc.attention, *(a.astype(BFLOAT16) for a in (q, k)), v.astype(BFLOAT16)[:, 1:34],
+           scale=0.1)
+    q, k, v = (np.ascontiguousarray(a).astype(BFLOAT16) for a in (q, drawn(70, 80), v))
+    agrees(vc.attention, q, k[:, :74], v, scale=0.1)
+
+
+@pytest.mark.parametrize("rows", [300, 12])
+@pytest.mark.parametrize("mask", ["ragged", "sink"])
+def test_what_is_masked_has_no_effect(mask: str, rows: int) -> None:
+    """NaN in columns that a row leaves out, though others of its tile do not."""
+    q, k, v = vectors(rows, 350, 5, 3)
+    lengths = np.random.default_rng(0).integers(1, 300, rows)
+    seen = vc.MASKS[mask](np.arange(350), np.arange(rows)[:, None], lengths[:, None])
+    want = run(vc.MASKED[mask], q, k, v, lengths)[0].astype("f4")
+    bad = np.isin(np.arange(350), [0, 260, 299, 320] if mask == "ragged" else [260, 299, 320])
+    v[bad], k[320] = np.nan, np.inf
+    found = run(vc.MASKED[mask], q, k, v, lengths)[0].astype("f4")
+    clean = ~(seen & bad).any(-1)
+    np.testing.assert_allclose(found[clean], want[clean], rtol=TOLERANCE, atol=TOLERANCE)
+    assert np.isnan(found[~clean]).all()
+
+
+def test_weights_that_overflow_16_bits() -> None:
+    """Rounded to float16 they were infinite."""
+    @fg.pipeline
+    def linear(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector):
+        return fg.sum(fg.dot(q, k) * v)
+
+    q, k, v = (of_16_bits(a, np.float16) for a in (
+        100 * drawn(20, 16), 100 * drawn(70, 16, seed=1), drawn(70, 16, seed=2) / 1000))
+    close(run(linear, q, k, v), linear.reference(q, k, v), 5e-3)
+
+
+def test_stages_and_tiles_of_any_size() -> None:
+    arrays = vectors(40, 300, 48, 40)
+    _, work = prepared(vc.attention, *arrays, arch="sm_80", scale=0.3)
+    for sizes in ({"stages": 3}, {"row_tiles": 2, "columns": 32}, {"warps": 8, "columns": 16},
+                  {"together": True, "row_tiles": 1, "columns": 32, "stages": 4}):
+        schedule = replace(work.schedule, **sizes)
+        found = emulate(vc.attention, *arrays, arch="sm_80", scale=0.3, schedule=schedule)
+        close(found, vc.attention.reference(*arrays, scale=0.3), TOLERANCE)
+
+
+def test_who_is_served() -> None:
+    """Dots of vectors of one type of 16 bits, from sm_80 on."""
+    q, k, v = vectors(20, 70, 16, 16)
+    engines = {
+        arch: prepared(vc.attention, q, k, v, arch=arch)[1].schedule.engine
+        for arch in ("sm_75", "sm_80", "sm_100")}
+    assert engines == {"sm_75": "fma", "sm_80": "mma", "sm_100": "mma"}
+    for other in ((q.astype("f4"), k.astype("f4"), v.astype("f4")),
+                  (q, k, v.astype(np.float16)), (q.astype(np.float16), k, v)):
+        assert prepared(vc.attention, *other, arch="sm_80")[1].schedule.engine == "fma"
+    assert prepared(vc.assigned, q, k, arch="sm_80")[1].schedule.engine == "fma"
