@@ -374,6 +374,15 @@ def test_a_mask_is_a_span_of_columns_and_of_rows() -> None:
     assert end is None
 
 
+def test_the_derived_text() -> None:
+    gradient = fg.grad(texts.attention, wrt=QKV)
+    shown = gradient.formula()
+    assert [stage.name for stage in gradient.stages()] == [
+        "attention_grad_forward", "attention_grad_rows", "attention_grad_columns"]
+    assert "Σ(p·(inner(v·grad) - dot_3)·k)" in shown
+    assert "∂" in str(gradient.proofs()[0])
+
+
 def test_torch_tensors_and_copies() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     arrays = drawn(2, 4, 9, 3), drawn(2, 4, 9, 5), drawn(2, 1, 40, 5), drawn(2, 1, 40, 3)

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from fusegen.backend.arrays.adopt import adopt_all, one_memory
 from fusegen.ir.derivation import Obligation
 from fusegen.ir.errors import InternalError, TraceError
+from fusegen.ir.graph_text import formula
 from fusegen.ir.kinds import assumed_dtypes
 from fusegen.lang.blame import blames
 from fusegen.lang.lines import here
@@ -87,6 +88,15 @@ class VectorGradient:
         rows = made.rows(narrow, kept=False)
         return (*(stage.pipeline for stage in rows),
                 *([made.columns(columns, narrow).pipeline] if columns else []))
+
+    def formula(self, *, inputs: Collection[str] = (), **constants: Any) -> str:
+        """The texts of `stages`, one line per value, each under its name."""
+        texts = []
+        for one in self.stages(inputs=inputs, **constants):
+            every = frozenset(one.signature.arrays) - one.signature.optional
+            graph = one.traced(every, one.signature.bind_constants({})).graph
+            texts.append(f"{one.name}\n{formula(graph)}")
+        return "\n\n".join(texts)
 
     def proofs(self, *, inputs: Collection[str] = (), **constants: Any) -> tuple[Obligation, ...]:
         """See `Gradient.proofs`."""

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from fusegen.ir import graph as g
 from fusegen.lang import lang as fg
-from fusegen.lang.value import Value
+from fusegen.lang.value import Value, builder
 from fusegen.rewrite.adjoint import terms as tm
 from fusegen.rewrite.adjoint.terms import Product, Terms
 
@@ -32,7 +32,9 @@ def _normalised(product: Product) -> Product:
                 total = next((n for n, e in powers.items() if e == -1 and _is_sum(n, node)), None)
                 if total is None or g.extent(m) is not g.Extent.ROW:
                     continue
-                whole = fg.exp(Value(a) - (Value(m) + fg.log(Value(total)))).node
+                log_sum = Value(m) + fg.log(Value(total))
+                builder().labels.setdefault(log_sum.node, "log_sum_exp")
+                whole = fg.exp(Value(a) - log_sum).node
                 rest = product - {(node, 1), (total, -1)}
                 return _normalised(tm.times(rest, frozenset({(whole, 1)})))
     return product
