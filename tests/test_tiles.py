@@ -35,6 +35,23 @@ def test_blocks_that_share_rows(name: str) -> None:
     close(emulate(text, *arrays, multiprocessors=3), text.reference(*arrays))
 
 
+@fg.pipeline
+def moments(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector):
+    """Several vectors over one number, of which a later sweep needs one; and a best."""
+    s = fg.dot(q, k) * 0.5
+    p = fg.exp(s - fg.max(s))
+    z = fg.sum(p)
+    o = fg.sum(p * v) / z
+    return o, fg.sum(p * (v - o) ** 2) / z, fg.argmax(s)
+
+
+@pytest.mark.parametrize("form", ["auto", "unfused"])
+def test_vectors_in_later_sweeps(form: str) -> None:
+    arrays = [drawn(30, 5).astype("f4"), drawn(300, 5, seed=1).astype("f4"),
+              drawn(300, 3, seed=2).astype("f4")]
+    close(emulate(moments, *arrays, form=form), moments.reference(*arrays), 3e-5)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16"])
 def test_other_types(dtype: str) -> None:
     numpy = fg.ir.dtypes.dtype_of(dtype).numpy

@@ -71,7 +71,9 @@ class EmulatedExecutable:
         for launch in self.launches:
             shape = self._geometry(launch, extent)
             for scratch in launch.scratch:
-                kept.setdefault(scratch.name, self._scratch(scratch, launch, extent, shape))
+                made, known = self._scratch(scratch, launch, extent, shape), kept.get(scratch.name)
+                if known is None or known.nbytes < made.nbytes:  # launches take turns in it
+                    kept[scratch.name] = made
             self._launch(launch, shape, held, kept, extent)
 
     def _geometry(self, launch: Launch, extent: Extent) -> Geometry:
