@@ -93,6 +93,17 @@ def test_blocks_that_share_rows(text: Any) -> None:
     check(text, *arrays, multiprocessors=5, seed=1, tolerance=0.2 if cancels else 2e-2)
 
 
+@emulated
+@pytest.mark.parametrize("size", [1e-3, 60.0, 400.0, 1e5])
+def test_scores_of_any_size(size: float) -> None:
+    """Far from 0, exponents of fused operations would be off by more than what is left of them."""
+    q, k, v = of(70, 200, 16, 24)
+    q, k = ((x.astype("f8") * size).astype(x.dtype) for x in (q, k))
+    check(vc.attention, q, k, v)
+    _, work = prepared(vc.attention, q, k, v, scale=0.3)
+    assert "fmaf(dot, " in work.source
+
+
 @fg.pipeline
 def ends(q: fg.RowVector, k: fg.ColumnVector):
     s = fg.dot(q, k)

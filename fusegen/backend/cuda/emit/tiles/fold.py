@@ -12,6 +12,7 @@ from fusegen.backend.cuda.emit.places import load_line, pointer_of
 from fusegen.backend.cuda.emit.sources import SourceView
 from fusegen.backend.cuda.emit.state import identity_of, pivot_view, state_view
 from fusegen.backend.cuda.emit.tiles.exponents import Exponents
+from fusegen.backend.cuda.emit.tiles.scaled import ScaledPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Scope
 from fusegen.backend.cuda.emit.tiles.views import FoldView, LevelView, PeakView, SumView
 from fusegen.backend.cuda.schedule.tiles import held_numbers
@@ -50,19 +51,27 @@ class FoldPrinter:
         numbers = replace(numbers, monoid=replace(numbers.monoid, best=others))
         self.elements = ElementPrinter(kernel, numbers, sources, self.dialect, self.state,
                                        paired=False)
+        self.scaled = ScaledPrinter(kernel, numbers, self.elements)
+        rest = tuple(f for f in numbers.monoid.folded if f not in self.scaled.maxima)
+        numbers = replace(numbers, monoid=replace(numbers.monoid, folded=rest))
+        self.folds = ElementPrinter(kernel, numbers, sources, self.dialect, self.state,
+                                    paired=False)
         self.factors = [self.dialect.let(let.name, let.expr) for let in exponents.lets]
 
     def view(self, sum_lines: dict[str, tuple[Line, ...]]) -> FoldView:
         """sum_lines: of sums of vectors that are folded one by one."""
-        lines = self.elements.fold_lines(())
-        for more in (self._peak_lines(), self._put(self._early(), [])):
+        lines = self.folds.fold_lines(())
+        early = self._put(self._early(), [])
+        for more in (self.scaled.greatest_lines(), self._peak_lines(), early):
             known = {ln.declares for ln in lines if ln.declares}
             lines += [ln for ln in more if ln.declares not in known]
         search = self._search()
         levels = tuple(self._levels())
         live = tuple(self._live())
         level_lines = [ln for v in levels for ln in (*v.divisors, *v.lines)]
-        printed = [*self.factors, *lines, *search, *live, *level_lines]
+        quick = [v.quick for v in levels if v.quick]
+        level_lines += [ln for q in quick for ln in (*q.opened, *q.lines)]
+        printed = [*self.factors, *self.scaled.uses(), *lines, *search, *live, *level_lines]
         given = Line("", frozenset(self.monoid.held))
         moves, factors = self._factors()
         masked = self.sweep.only is not None
@@ -74,7 +83,8 @@ class FoldPrinter:
             opened=(*self.scope.declared([*printed, given]), *self.factors), live=live,
             lines=tuple(lines), early=tuple(w.name for s in self._early() for w in s.weights),
             shared=tuple(self._shared()), moves=moves, factors=factors,
-            peaks=tuple(map(self._peak, self.peaked)), search=tuple(search),
+            greatest=self.scaled.greatest(), peaks=tuple(map(self._peak, self.peaked)),
+            search=tuple(search),
             levels=levels, stores_opened=stores_opened, stores=stores, span=tuple(self._span()),
             masked=masked, possible=tuple(self._possible()),
         )
@@ -136,8 +146,12 @@ class FoldPrinter:
         return lines
 
     def _put(self, sums: Sequence[VectorSum], moving: Sequence[Moving]) -> list[Line]:
-        put = [(f"{w.name}[{AT}]", w.value) for s in sums for w in s.weights]
+        put = self._places(sums)
         return self.elements.lift_lines(moving, put) if put or moving else []
+
+    @staticmethod
+    def _places(sums: Sequence[VectorSum]) -> list[tuple[str, Expr]]:
+        return [(f"{w.name}[{AT}]", w.value) for s in sums for w in s.weights]
 
     def _levels(self) -> Iterator[LevelView]:
         views = self.state.levels if self.state else ()
@@ -151,7 +165,8 @@ class FoldPrinter:
                 tag=f"{view.tag}{{}}" if view.tag else "", about=view.about, lines=tuple(lines),
                 divisors=tuple(d for d in divisors if d.declares not in declared),
                 anchors=tuple((p.anchor, f"{p.anchor}_of(state)") for p in level.pivots),
-                weights=tuple(w.name for s in sums for w in s.weights))
+                weights=tuple(w.name for s in sums for w in s.weights),
+                quick=self.scaled.quick(level, self._places(sums)))
             declared |= {d.declares for d in divisors}
 
     def _stores(self) -> tuple[tuple[Line, ...], tuple[Line, ...]]:

@@ -8,7 +8,7 @@ from fusegen.backend.cuda.emit.dialect import CudaDialect
 from fusegen.backend.cuda.emit.headers import maths, toolkit_headers
 from fusegen.backend.cuda.emit.own import own_view
 from fusegen.backend.cuda.emit.places import declared
-from fusegen.backend.cuda.emit.source import is_narrow, operators, state_names
+from fusegen.backend.cuda.emit.source import operators, state_names
 from fusegen.backend.cuda.emit.tiles.fold import AT, FoldPrinter
 from fusegen.backend.cuda.emit.tiles.lists import key_type
 from fusegen.backend.cuda.emit.tiles.rows import RowPrinter
@@ -49,7 +49,7 @@ class TileKernelView:
 
 def tile_source(program: Program, schedule: TileSchedule) -> Source:
     """The program as CUDA C++; the same program and schedule give the same bytes."""
-    dialect = CudaDialect(program.kernels[0].compute, narrow=is_narrow(program), tiles=True)
+    dialect = CudaDialect(program.kernels[0].compute, narrow=_is_narrow(program), tiles=True)
     names = state_names(program)
     launched = launches(program, schedule)
     found = filter_of(program.kernels[0]) if schedule.filters else None
@@ -80,6 +80,14 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
                  *_list_headers(sweeps),
                  *(HEADERS if wgmma else _cores_headers(kernels, schedule))),
     )
+
+
+def _is_narrow(program: Program) -> bool:
+    """Have all floats of the arrays 16 bits?"""
+    arrays = [p.dtype for p in (*program.inputs, *program.outputs)
+              if p.dtype.kind == "float" and p.shape != "scalar"]
+    single = program.kernels[0].compute.itemsize == 4
+    return single and all(d.number.itemsize == 2 for d in arrays)
 
 
 def _cores_headers(kernels: list[TileKernelView], schedule: TileSchedule) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.state import StateView
+from fusegen.backend.cuda.emit.tiles.scaled import GreatestView, QuickView
 from fusegen.backend.emit.lines import Line
 
 
@@ -40,6 +41,7 @@ class LevelView:
     divisors: tuple[Line, ...]
     lines: tuple[Line, ...]
     weights: tuple[str, ...]  # that the lines make
+    quick: QuickView | None
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class FoldView:
     live: tuple[Line, ...]  # and what says whether an item contributes
     lines: tuple[Line, ...]  # of an item, what needs no pivot
     early: tuple[str, ...]  # weights that these make
+    greatest: tuple[GreatestView, ...]
     peaks: tuple[PeakView, ...]
     search: tuple[Line, ...]  # of an item, what looks for the places of peaks
     shared: tuple[str, ...]  # statements: lanes of a row agree about what pivots are made of
