@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fuzz.vectors import FORMS as FUZZED
+from fuzz.vectors import case_of
 from support.vector_cases import (
     MASKED,
     MASKS,
@@ -297,6 +299,13 @@ def test_vectors_of_elements_are_never_stored(form: str) -> None:
 def test_scores_that_are_wanted_are_stored() -> None:
     q, k = drawn(33, 7), drawn(270, 7, seed=1)
     close(attended(q, k), softmax(q @ k.T), "float64")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_texts(seed: int) -> None:
+    """`python -m tests.fuzz.vectors` has more of them."""
+    case = case_of(seed)
+    assert {how: case.differs(how) for how in FUZZED} == dict.fromkeys(FUZZED, "")
 
 
 def test_torch_tensors() -> None:
