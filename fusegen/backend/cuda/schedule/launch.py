@@ -207,7 +207,7 @@ def _tile_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
                     kernel.compute.itemsize) for s in vector_sums(kernel, sweep))
         per: Literal["row", "block"] = "row" if schedule.engine == "wgmma" else "block"
         scratch += (Scratch("tickets", "tickets", per, 1, 8),)
-    scratch = (*([_NORMS] if schedule.filters else []), *(
+    scratch = (*([_NORMS, _BARS] if schedule.filters else []), *(
         Scratch(f"{best.name}_slots", "slots", "piece",
                 parts * (list_slots(best.k, schedule) + best.k),
                 key_plan(kernel, best, schedule.wide_columns).n_bytes)
@@ -224,11 +224,13 @@ def _tile_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
 
 _NORMS = Scratch("column_norms", "sums", "launch", 2 * ROUNDING_BLOCKS, 4)
 """The greatest |y| and |y − y'| of each block that rounds."""
+_BARS = Scratch("row_bars", "sums", "row", 1, 4)
+"""What some block found to be a row's K-th best rounded score, as an order of floats."""
 
 
 def _rounding_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
     """Vectors rounded to 16 bits: a warp has one after the other."""
-    return Launch(kernel=kernel, splits=False, params=kernel.params, scratch=(_NORMS,),
+    return Launch(kernel=kernel, splits=False, params=kernel.params, scratch=(_NORMS, _BARS),
                   threads=ROUNDING_THREADS, rows_per_block=1, grid_rows=1, tile=schedule)
 
 

@@ -70,52 +70,102 @@ struct Margin {
     __device__ __forceinline__ float at(float score) const { return base + slope * fmaxf(half - score, 0.0f); }
 };
 
-// A row's candidates by their rounded scores: all that may be among the best.
+// A row's candidates by their rounded scores: all that may be among the best. What any block has found to be a row's
+// K-th best holds for all that work on it: they share the row's bar, an order of floats that only grows.
 template <typename List>
 struct Candidates : List {
+    typedef typename List::Keys::Order Order;
+    static constexpr int kStep = 2 * List::kK + 64;  // candidates between cuts
+
     Margin margin;
+    unsigned* shared_bar;
+    int limit;     // candidates that make a list to be cut
+    int visits;    // tiles so far
     bool spilled;  // were there more than there is room for?
 
-    __device__ __forceinline__ void begin(typename List::Key* memory, const Margin& of_row)
+    __device__ __forceinline__ void begin(typename List::Key* memory, const Margin& of_row, float* bar)
     {
         List::begin(memory);
         margin = of_row;
+        shared_bar = reinterpret_cast<unsigned*>(bar);
+        limit = kStep;
+        visits = 0;
         spilled = false;
+        look();
+    }
+    // What is below this may not be among the best, if a K-th best has this order.
+    __device__ __forceinline__ float least_by(unsigned order) const
+    {
+        const float best = Order::value(order);
+        return order == 0 ? Order::lowest() : best - margin.at(best);
+    }
+    // Takes over what others have found.
+    __device__ __forceinline__ void look()
+    {
+        const float found = least_by(*static_cast<volatile unsigned*>(shared_bar));
+        if (found > this->least) this->least = found;
     }
 };
+
+// For a warp: the order of the kK-th best score that is a number, of `count` candidates; 0 where there are fewer.
+template <int kK, int kSlots, typename Order>
+__device__ __forceinline__ unsigned kth_order(const unsigned long long* slots, int count)
+{
+    constexpr int kOwn = (kSlots + 31) / 32;
+    unsigned own[kOwn], unknown = 0;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+        const int at = 32 * i + threadIdx.x % 32;
+        own[i] = at < count ? static_cast<unsigned>(slots[at] >> 32) : 0;
+        unknown += own[i] > Order::of(Order::infinity());
+    }
+    const unsigned ranked = kK + sum_of_warp(unknown);
+    if (ranked > count) return 0;
+    unsigned order = 0;
+#pragma unroll 1
+    for (int bit = 31; bit >= 0; --bit) {
+        const unsigned higher = order | 1u << bit;
+        unsigned reach = 0;
+#pragma unroll
+        for (int i = 0; i < kOwn; ++i) reach += own[i] >= higher;
+        if (sum_of_warp(reach) >= ranked) order = higher;
+    }
+    return order;
+}
 
 // For a warp: of those of its eight rows that have no room for so many candidates more, what may be among the best.
 template <typename List>
 __device__ __forceinline__ void make_room(Candidates<List>& list, const typename List::Keys& keys, int more)
 {
     typedef typename List::Key Key;
-    const unsigned full = __ballot_sync(0xffffffffu, list.count >= List::kK && (more == 0 || list.count + more > List::kSlots));
+    if ((++list.visits & 15) == 0) list.look();
+    const bool mine = list.count >= List::kK && (list.count >= list.limit || list.count + more > List::kSlots);
+    const unsigned full = __ballot_sync(0xffffffffu, mine || (more == 0 && list.count > List::kK));
     if (full == 0) return;
     __syncwarp();
 #pragma unroll 1
     for (int row = 0; row < 8; ++row) {
         if (!(full >> row * kRowLanes & 1u)) continue;
         Key* const slots = of_row(list.slots, row);
+        unsigned* const bar = of_row(list.shared_bar, row);
         const int count = of_row(list.count, row), lane = threadIdx.x % 32;
-        unsigned unknown = 0;  // scores that say nothing
-        for (int i = lane; i < count; i += 32) unknown += isnan(keys.value(slots[i]));
-        const int ranked = List::kK + static_cast<int>(sum_of_warp(unknown));
-        float least = List::Keys::Order::lowest();
-        if (ranked <= count) {
-            const float best = keys.value(kth_key(slots, count, ranked));
-            least = best - of_row(list.margin.at(best), row);
-        }
+        unsigned order = kth_order<List::kK, List::kSlots, typename List::Keys::Order>(slots, count);
+        if (lane == 0) order = max(order, atomicMax(bar, order));
+        order = __shfl_sync(0xffffffffu, order, 0);
+        const float least = of_row(list.least_by(order), row);
         int kept = 0;
         for (int from = 0; from < count; from += 32) {
             const Key key = from + lane < count ? slots[from + lane] : 0;
             const bool stays = from + lane < count && !(keys.value(key) < least);
             const unsigned all = __ballot_sync(0xffffffffu, stays);
+            __syncwarp();
             if (stays) slots[kept + __popc(all & ((1u << lane) - 1))] = key;
             kept += __popc(all);
             __syncwarp();
         }
         if (first_row_of_lane() != row) continue;
         list.count = kept;
+        list.limit = kept + list.kStep;
         list.least = least;
         if (kept + more > List::kSlots && more > 0) {
             list.spilled = true;
