@@ -77,13 +77,13 @@ __device__ __forceinline__ void bring_words(
     T* to, const T* from, long long stride, long long there, int numbers, bool sixteens, int rank)
 {
     constexpr int kPitch = kDepth + kBetweenVectors, kPieces = kDepth / 8, kAll = kCount * kPieces;
-    const auto live = [&](int vector, int piece) {
-        return vector < there ? 2 * min(max(numbers - 8 * piece, 0), 8) : 0;  // bytes
-    };
+    const int vectors = there < kCount ? static_cast<int>(there) : kCount;
+    const auto bytes = [&](int piece) { return 2 * min(max(numbers - 8 * piece, 0), 8); };
     if (!sixteens) {
 #pragma unroll 1
         for (int at = rank; at < kAll; at += kThreads) {
-            const int vector = at / kPieces, piece = at % kPieces, count = live(vector, piece) / 2;
+            const int vector = at / kPieces, piece = at % kPieces;
+            const int count = vector < vectors ? bytes(piece) / 2 : 0;
             const T* const place = from + vector * stride + 8 * piece;
             uint4 words = make_uint4(0, 0, 0, 0);
             if (count > 0)
@@ -91,22 +91,19 @@ __device__ __forceinline__ void bring_words(
                                    two_numbers(place, 4, count), two_numbers(place, 6, count));
             *reinterpret_cast<uint4*>(to + vector * kPitch + 8 * piece) = words;
         }
-    } else if constexpr (kThreads % kPieces == 0) {  // a thread has the same piece of every vector that it copies
+    } else if (kThreads % kPieces == 0 && kAll % kThreads == 0 && vectors == kCount) {
+        // All of them are there: a thread has the same piece of every vector that it copies.
         constexpr int kStep = kThreads / kPieces;
-        const int first = rank / kPieces, piece = rank % kPieces, bytes = live(first, piece);
-        const T* place = from + first * stride + 8 * piece;
-        const unsigned target = shared_address(to) + 2 * (first * kPitch + 8 * piece);
+        const int piece = rank % kPieces, part = bytes(piece);
+        const T* place = from + rank / kPieces * stride + (part > 0 ? 8 * piece : 0);
+        const unsigned target = shared_address(to) + 2 * (rank / kPieces * kPitch + 8 * piece);
 #pragma unroll
-        for (int i = 0; i < (kCount + kStep - 1) / kStep; ++i, place += kStep * stride) {
-            const int vector = first + i * kStep;
-            if (kCount % kStep != 0 && vector >= kCount) break;
-            const int part = vector < there ? bytes : 0;
-            copy_async_some(target + 2 * i * kStep * kPitch, part > 0 ? place : from, part);
-        }
+        for (int i = 0; i < kAll / kThreads; ++i, place += kStep * stride)
+            copy_async_some(target + 2 * i * kStep * kPitch, place, part);
     } else {
-#pragma unroll 4
+#pragma unroll 1
         for (int at = rank; at < kAll; at += kThreads) {
-            const int vector = at / kPieces, piece = at % kPieces, part = live(vector, piece);
+            const int vector = at / kPieces, piece = at % kPieces, part = vector < vectors ? bytes(piece) : 0;
             copy_async_some(shared_address(to) + 2 * (vector * kPitch + 8 * piece),
                             part > 0 ? from + vector * stride + 8 * piece : from, part);
         }
