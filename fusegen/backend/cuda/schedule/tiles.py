@@ -55,6 +55,12 @@ class TileSchedule:
         """Of a block."""
         return self.warps // self.teams * self.row_tiles * WARP_ROWS
 
+    def blocks_at_once(self, shared_bytes: int) -> int:
+        """That a multiprocessor has room for: about, since registers are a compiler's choice."""
+        by_shared = self.target.shared_per_sm // (shared_bytes + 1024)
+        by_registers = self.target.registers_per_sm // (200 * self.threads)
+        return max(1, min(by_shared, by_registers))
+
     def share(self, numbers: int) -> int:
         """Numbers of a sum of vectors that a warp finishes, of those that a block holds."""
         return mma.padded(-(-numbers // self.teams), 8) if self.together else numbers
