@@ -77,7 +77,8 @@ def _powered(expr: Expr, names: set[str]) -> Expr:
 
 @dataclass(frozen=True)
 class GreatestView:
-    """max(c·x), of a tile, as c times its greatest x."""
+    """max(c·x), of a tile, as c times its greatest x: the greater of two, so that comparisons need
+    not wait for one another."""
 
     name: str
     first: str  # of no items
@@ -102,14 +103,17 @@ class ScaledPrinter:
         self.dialect, self.monoid = elements.dialect, sweep.monoid
         found = {f: scaled(f.lift, kernel, sweep) for f in self.monoid.folded
                  if f.fold == "max" and f.width == 1 and f.kind == "float"}
-        self.maxima = {f: s for f, s in found.items() if s is not None and s.factor is not None}
+        self.maxima = {f: s for f, s in found.items() if s is not None}
 
     def greatest(self) -> tuple[GreatestView, ...]:
         found = []
         for f, s in self.maxima.items():
             name = f"{f.name}_greatest"
-            assert s.factor is not None
-            value = self.dialect.text(Call("rounded_mul", (s.factor, Var(name))))
+            value = f"{self.dialect.use('greater_of')}({name}[0], {name}[1])"
+            if s.factor is not None:
+                product = Call("rounded_mul", (s.factor, s.factor))
+                args = [self.dialect.text(s.factor), value]
+                value = self.dialect.function(product, args) or ""
             first = self.dialect.number(-math.inf)
             found.append(GreatestView(name, first, f"chunk.{f.name}", value))
         return tuple(found)
@@ -118,7 +122,7 @@ class ScaledPrinter:
         """Of an item."""
         lines = self.elements.item_lines([s.core for s in self.maxima.values()])
         for f, s in self.maxima.items():
-            place = f"{f.name}_greatest"
+            place = f"{f.name}_greatest[i % 2]"
             value = f"{self.dialect.use('greater_of')}({place}, {self.dialect.text(s.core)})"
             lines.append(self.dialect.line(f"{place} = {value};", s.core))
         return lines
