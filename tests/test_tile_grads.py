@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import nvrtc
 from support import vector_cases as vc
 from support.emulated import EMULATED
 from support.tile_cases import close, drawn
-from support.tiles import emulate
+from support.tiles import emulate, prepared
 
 import fusegen as fg
 from fusegen.library.vector_run import Run
@@ -23,6 +24,63 @@ CASES: dict[str, tuple[Any, tuple[str, ...], tuple[Any, ...], dict[str, Any]]] =
     "loss": (vc.linear_cross_entropy, ("h", "w"),
              (drawn(21), Q[0, 0], K[0, 0], np.arange(21) % 7), {}),
 }
+
+
+# ---- two dots by the wgmma engine ----
+
+
+@fg.pipeline
+def of_rows(q: fg.RowVector, do: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector,
+            m: fg.PerRow, delta: fg.PerRow, *, causal=False):
+    p = fg.exp(fg.dot(q, k) - m)
+    if causal:
+        p = fg.where(fg.index(p) <= fg.row(p), p, 0.0)
+    return fg.sum(p * (fg.dot(do, v) - delta) * k)
+
+
+@fg.pipeline
+def of_columns(k: fg.RowVector, v: fg.RowVector, q: fg.ColumnVector, do: fg.ColumnVector,
+               m: fg.PerColumn, delta: fg.PerColumn, *, causal=False):
+    p = fg.exp(fg.dot(k, q) - m)
+    if causal:
+        p = fg.where(fg.row(p) <= fg.index(p), p, 0.0)
+    return fg.sum(p * (fg.dot(v, do) - delta) * q)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("text", [of_rows, of_columns], ids=lambda p: p.name)
+@pytest.mark.parametrize(("n", "m", "d", "e"), [
+    (70, 130, 24, 40), (65, 257, 128, 128), (1, 300, 16, 256), (130, 90, 104, 72),
+])
+def test_two_dots(n: int, m: int, d: int, e: int, text: Any, causal: bool) -> None:
+    rows = [a.astype("bfloat16") for a in (drawn(2, n, d) / 4, drawn(2, n, e, seed=1))]
+    columns = [a.astype("bfloat16") for a in (drawn(1, m, d, seed=2) / 2, drawn(2, m, e, seed=3))]
+    numbers = [np.full((2, n), 3, "f4"), drawn(2, n, seed=4)]
+    if text is of_columns:
+        numbers = [np.full((2, m), 3, "f4"), drawn(2, m, seed=4)]
+    arrays = (*rows, *columns, *numbers)
+    assert prepared(text, *arrays, causal=causal)[1].schedule.engine == "wgmma"
+    want = text.reference(*(a.astype("f8") for a in arrays), causal=causal)
+    found = np.asarray(emulate(text, *arrays, causal=causal), "f8")
+    np.testing.assert_allclose(found, want, atol=1e-2 * np.abs(want).max())
+
+
+@pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("length", [64, 128])
+def test_two_dots_compiled(length: int, causal: bool) -> None:
+    """Registers are enough for two tiles of scores, and no product waits for the one before."""
+    for text in (of_rows, of_columns):
+        kinds = dict.fromkeys(text.vectors, f"bfloat16[{length}]")
+        work = text.work(target="sm_90", dtype={**kinds, "m": "float32", "delta": "float32"},
+                         causal=causal)
+        assert work.schedule.engine == "wgmma"
+        found = nvrtc.compile_for(work.source, work.schedule.arch)
+        assert not found.serialised
+        assert found.reports[0].spill_bytes <= 160
+
+
+# ---- whole gradients ----
 
 
 @pytest.fixture

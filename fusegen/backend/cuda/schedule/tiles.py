@@ -14,7 +14,7 @@ from typing import Literal
 from fusegen.backend.cuda.schedule import mma
 from fusegen.backend.cuda.schedule.filters import with_filter
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
-from fusegen.backend.cuda.schedule.wgmma import MOST_LENGTH, WgmmaTiles, pair_of
+from fusegen.backend.cuda.schedule.wgmma import MOST_LENGTH, WgmmaTiles, pair_of, sized
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.backend.target import WARP, CudaTarget
 from fusegen.ir.forms import Grouping
@@ -119,8 +119,7 @@ def wgmma_tiles(kernel: Kernel, schedule: TileSchedule) -> WgmmaTiles:
     """The engine's sizes for a kernel that it serves."""
     pair = pair_of(kernel)
     assert pair
-    return WgmmaTiles(warpgroups=schedule.warps // 4, columns=schedule.columns,
-                      stages=schedule.stages, length=pair.row.k, numbers=pair.numbers)
+    return sized(pair, schedule.warps // 4, schedule.columns, schedule.stages)
 
 
 # ---- shared memory: tables of vectors, in what is computed with ----

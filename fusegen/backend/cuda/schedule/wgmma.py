@@ -26,8 +26,8 @@ _OVERHEAD_TILES = 2  # what an item costs beside its tiles of columns
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What the engine multiplies: a vector per row with one per column; and, where there is a sum
-    of vectors, the vectors that the folds' weights are for."""
+    """What the engine multiplies: a vector per row with one per column, or two of each; and, where
+    there is a sum of vectors, the vectors that the folds' weights are for."""
 
     row: Param
     column: Param
@@ -35,6 +35,7 @@ class Pair:
     masked: bool  # is it asked of some items, or of all, whether they contribute?
     words: int  # of a row's state
     lists: int = 0  # K-best ones of a row
+    others: tuple[Param, Param] | None = None  # the row's and the column's of a second dot
 
     @property
     def operand(self) -> Literal["float16", "bfloat16"]:
@@ -53,20 +54,20 @@ def pair_of(kernel: Kernel) -> Pair | None:
         return None
     (sweep,) = kernel.sweeps
     made = [s for s in sweep.loads if isinstance(s, FromVectors)]
-    if len(made) != 1 or sweep.element_stores or sweep.monoid.own:
+    if len(made) not in (1, 2) or sweep.element_stores or sweep.monoid.own:
         return None
-    (source,) = made
-    if not _is_dot(source):
+    if not all(map(_is_dot, made)):
         return None
-    row, column = kernel.param(source.rows[0]), kernel.param(source.columns[0])
+    (row, column), *more = [(kernel.param(s.rows[0]), kernel.param(s.columns[0])) for s in made]
+    others = more[0] if more else None
     vectors = [c for c in sweep.monoid.components if c.width > 1]
     summed = [_summed(kernel, c) for c in vectors if isinstance(c, Folded | Moving)]
     lists = len(sweep.monoid.lists)
-    if vectors and lists:
+    if lists and (vectors or others):
         return None
     if len(vectors) > 1 or len(summed) < len(vectors) or None in summed:
         return None
-    every = (row, column, *filter(None, summed))
+    every = (row, column, *(others or ()), *filter(None, summed))
     kinds = {p.dtype.number.name for p in every}
     if len(kinds) > 1 or not kinds <= {"float16", "bfloat16"}:
         return None
@@ -76,8 +77,7 @@ def pair_of(kernel: Kernel) -> Pair | None:
     words = sum(2 if isinstance(c, Best) else 1 for c in numbers.components)
     words += _LIST_WORDS * lists
     masked = sweep.only is not None or sweep.span != (None, None)
-    return Pair(row, column, summed[0] if summed else None, masked, words,
-                lists)
+    return Pair(row, column, summed[0] if summed else None, masked, words, lists, others)
 
 
 def mapped(kernel: Kernel) -> tuple[Param, ...]:
@@ -85,7 +85,8 @@ def mapped(kernel: Kernel) -> tuple[Param, ...]:
     map where dots and sums are made of the same vectors."""
     pair = pair_of(kernel)
     assert pair
-    return tuple(dict.fromkeys((pair.row, pair.column, *filter(None, [pair.summed]))))
+    rows, columns = zip(*filter(None, [(pair.row, pair.column), pair.others]), strict=True)
+    return tuple(dict.fromkeys((*rows, *columns, *filter(None, [pair.summed]))))
 
 
 def _is_dot(source: FromVectors) -> bool:
@@ -123,14 +124,15 @@ def _summed(kernel: Kernel, component: Folded | Moving) -> Param | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WgmmaTiles:
-    """Sizes of a block's tiles; `length` and `numbers` are those of vectors that meet, and that are
-    summed up (0: none are)."""
+    """Sizes of a block's tiles; `length`, `other` and `numbers` are those of vectors that meet, of
+    a second dot's, and of those that are summed up (0: none are)."""
 
     warpgroups: int  # that fold; one more copies
     columns: int
     stages: int
     length: int
     numbers: int
+    other: int = 0
 
     @property
     def rows(self) -> int:
@@ -144,6 +146,14 @@ class WgmmaTiles:
     def chunks(self) -> int:
         """Of a vector's numbers, in shared memory."""
         return -(-self.length // CHUNK)
+
+    @property
+    def other_chunks(self) -> int:
+        return -(-self.other // CHUNK)
+
+    @property
+    def other_steps(self) -> int:
+        return -(-self.other // STEP)
 
     @property
     def sum_chunks(self) -> int:
@@ -170,15 +180,25 @@ class WgmmaTiles:
     def shared_bytes(self) -> int:
         """Tiles, and 1 KiB of barriers and the item behind them."""
         row = CHUNK * 2
-        column = (self.chunks + self.sum_chunks) * row
-        return self.rows * self.chunks * row + self.stages * self.columns * column + 1024
+        met = self.chunks + self.other_chunks
+        column = (met + self.sum_chunks) * row
+        return self.rows * met * row + self.stages * self.columns * column + 1024
 
     def fits(self, pair: Pair) -> bool:
         """In shared memory and registers? What is known of columns takes some, too."""
         sums = self.numbers // 2 + self.columns // 4 if self.numbers else 0
         spare = 44 if pair.masked else 20 if sums else 34
-        used = self.columns // 2 + sums + 4 * pair.words + spare
+        spare += 16 if pair.masked and self.other else 0
+        scores = self.columns // 2 * (2 if self.other else 1)
+        used = scores + sums + 4 * pair.words + spare
         return self.shared_bytes <= SHARED_BYTES and used <= self.consumer_registers
+
+
+def sized(pair: Pair, warpgroups: int, columns: int, stages: int) -> WgmmaTiles:
+    """The engine's sizes for what it multiplies."""
+    other = pair.others[0].k if pair.others else 0
+    return WgmmaTiles(warpgroups=warpgroups, columns=columns, stages=stages, length=pair.row.k,
+                      numbers=pair.numbers, other=other)
 
 
 def tiles_of(pair: Pair) -> WgmmaTiles | None:
@@ -189,8 +209,7 @@ def tiles_of(pair: Pair) -> WgmmaTiles | None:
     if pair.lists:
         shapes = [(3, 128, 3), (3, 128, 2), (2, 128, 3), (2, 128, 2), (1, 128, 2)]
     for warpgroups, columns, stages in shapes:
-        found = WgmmaTiles(warpgroups=warpgroups, columns=columns, stages=stages,
-                           length=pair.row.k, numbers=pair.numbers)
+        found = sized(pair, warpgroups, columns, stages)
         if found.fits(pair) and (warpgroups < 3 or not pair.numbers or columns == 128):
             return found
     return None

@@ -25,6 +25,7 @@ class WgmmaView:
     operand: str
     maps: tuple[str, ...]  # parameters: of the rows, the columns, the vectors that are summed up
     column_rows: str  # rows that share the columns' vectors, a member of `given`
+    other_rows: str  # likewise, those of a second dot
     summed_rows: str  # likewise, the vectors that are summed up
     sum: SumView | None
     spanned: bool  # do columns count for some rows and not for others?
@@ -47,10 +48,13 @@ def wgmma_view(kernel: Kernel, schedule: TileSchedule, fold: FoldView) -> WgmmaV
     if pair.summed:
         products.append(Wgmma("multiply_weights", tiles.numbers, pair.operand,
                               a_in_registers=True, b_transposed=True))
-    arrays = [pair.row, pair.column, *([pair.summed] if pair.summed else [])]
+    others = pair.others
+    rows, columns = zip(*filter(None, [(pair.row, pair.column), others]), strict=True)
+    arrays = [*rows, *columns, *([pair.summed] if pair.summed else [])]
     return WgmmaView(
         tiles=tiles, products=tuple(products), type=C_TYPES[pair.operand], operand=pair.operand,
         maps=tuple(f"{p.name}_map" for p in arrays), column_rows=f"{pair.column.name}_rows",
+        other_rows=f"{others[1].name}_rows" if others else "",
         summed_rows=f"{pair.summed.name}_rows" if pair.summed else "",
         sum=fold.sums[0] if fold.sums else None, spanned=sweep.span != (None, None),
         reads_rows=any("mine" in line.uses for line in fold.opened),
