@@ -102,6 +102,9 @@ def test_a_plan_says_what_is_not_stored() -> None:
         assert "4 × 8 × 100 rows, 300 columns" in str(plan)
         assert "3.8 MB of q·k not stored" in str(plan)
     assert fg.library.softmax.plan(n_rows=3, n_cols=5).unstored is None
+    scores = fg.library.linear_cross_entropy.plan(form="unfused", n_rows=100, n_cols=300)
+    assert (scores.writes_per_element, scores.unstored.made) == (1, ())
+    assert "120.0 kB of elements stored" in str(scores)
     assert "made of x and y where folded, and never stored" in str(nearest.plan())
 
 

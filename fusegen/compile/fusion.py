@@ -245,7 +245,8 @@ def _one_per_sweep(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> Fusion:
     outputs = {n for n in graph.outputs if _is_element(n)}
     kept = {
         n for n in graph.nodes if _is_element(n) and n in graph.named and n in used
-        and not isinstance(n, g.Input) and n not in graph.wide  # a vector for every element
+        and (not isinstance(n, g.Input) or n.name in graph.made)
+        and n not in graph.wide  # a vector for every element
     }
     order: nx.DiGraph = _needs(graph, modes)
     for node in [n for n in graph.nodes if n in kept | outputs]:

@@ -34,7 +34,8 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Unstored:
-    """`made`: elements, as a person writes them, of the arrays `of`. `masks`: conditions on the
+    """`made`: elements, as a person writes them, of the arrays `of`; not those that a form stores
+    all the same. `masks`: conditions on the
     elements that count. With sizes: bytes of arrays of vectors by name, of the elements that are
     `not_stored`, of others that are `stored` between sweeps; `left_out`: the share of elements that
     masks leave out, None where it hangs on more than the rows' numbers."""
@@ -51,13 +52,15 @@ class Unstored:
     def lines(self) -> Iterator[str]:
         """Plain words."""
         what = _listed(self.made)
-        yield f"{what}: made of {_listed(self.of)} where folded, and never stored"
+        if self.made:
+            yield f"{what}: made of {_listed(self.of)} where folded, and never stored"
         if self.sizes is not None:
             rows = " × ".join(str(n) for n in self.sizes.lead) or "1"
             reads = _listed([f"{name} {_amount(size)}" for name, size in self.reads])
-            others = f"; {_amount(self.stored)} of others stored" if self.stored else ""
-            yield (f"{rows} rows, {self.sizes.n_cols} columns: reads {reads}; "
-                   f"{_amount(self.not_stored)} of {what} not stored{others}")
+            parts = [f"reads {reads}"]
+            parts += [f"{_amount(self.not_stored)} of {what} not stored"] if self.made else []
+            parts += [f"{_amount(self.stored)} of elements stored"] if self.stored else []
+            yield f"{rows} rows, {self.sizes.n_cols} columns: {'; '.join(parts)}"
         if self.masks:
             share = "" if self.left_out is None else f"{100 * self.left_out:.0f} %"
             yield (f"elements with {' and '.join(self.masks)} alone count: "
@@ -71,6 +74,9 @@ def unstored(program: Program, graph: g.Graph, sizes: Sizes | None = None) -> Un
                if isinstance(s, FromVectors) and s.rows and s.columns}
     if not sources:
         return None
+    stored = {s.value.name for sweep in program.sweeps for s in sweep.element_stores
+              if isinstance(s.value, Var)}
+    sources = {n: made for n, made in sources.items() if n not in stored}
     given = {graph.names[i]: i.name for i in graph.inputs}
     met = {n for s, _ in sources.values() for n in s.reads}
     made = tuple(dict.fromkeys(_spelled(s, k) for s, k in sources.values()))

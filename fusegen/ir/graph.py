@@ -67,6 +67,7 @@ class Graph:
     varying: frozenset[str] = frozenset()  # constants that it is for many values of: those with
     guards: tuple[Guard, ...] = ()  # the same answers
     components: frozenset[str] = frozenset()  # inputs that stand for any one number of a vector
+    made: frozenset[str] = frozenset()  # and those that stand for sums over the vectors' index
 
     def __repr__(self) -> str:
         return f"<graph {self.name} of {len(self.nodes)} nodes>"

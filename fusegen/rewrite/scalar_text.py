@@ -87,6 +87,7 @@ def _numbered(graph: g.Graph, build: Builder) -> ScalarText:
                for old, n in known.items() if n in kept},
         named=frozenset(known[n] for n in graph.named) & kept,
         components=frozenset(i.name for i in graph.inputs if i.axis in g.VECTORS),
+        made=frozenset(inners),
     )
     read = {i.name for i in new.inputs}
     return ScalarText(new, {n: i for n, i in inners.items() if n in read}, numbers)
