@@ -125,6 +125,23 @@ def test_the_first_of_equals(special: float, dtype: str) -> None:
         np.testing.assert_array_equal(got, want)
 
 
+@fg.pipeline
+def capped(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector):
+    s = 3.0 * fg.tanh(fg.dot(q, k) / 3.0)
+    p = fg.exp(s - fg.max(s))
+    return fg.sum(p * v) / fg.sum(p), fg.sum(fg.tanh(fg.dot(q, k) * 1e-5) * v)
+
+
+@emulated
+def test_tangents() -> None:
+    q, k, v = of(70, 130, 16, 8)
+    k[7], q[3] = 0, q[3] * 300
+    found = emulate(capped, q, k, v)
+    want = capped.reference(*(x.astype("f8") for x in (q, k, v)))
+    close(found[0], want[0])
+    close(np.asarray(found[1], "f8") * 1e3, want[1] * 1e3, 0.1)
+
+
 @emulated
 def test_queries_share_keys() -> None:
     q, k, v = drawn(2, 3, 4, 70, 16), drawn(2, 3, 1, 150, 16, seed=1), drawn(2, 1, 1, 150, 8)

@@ -129,8 +129,8 @@ class CudaDialect:
             case "zero_wins" if call.args[0] == Call("exp", (call.args[1],)):
                 times = "exp_times_narrow" if self.narrow else "exp_times"
                 return f"{self.use(times)}({args[1]})"
-            case "exp2" if self.tiles and call.varying:
-                return f"{self.use('exp2_narrow')}({args[0]})"
+            case "exp2" | "tanh" if self._is_tiled(call):
+                return f"{self.use(f'{call.op}_narrow')}({args[0]})"
             case "exp" if self.narrow or self._is_term(call.args[0]):
                 return f"{self.use('exp_narrow')}({args[0]})"
             case "where":
@@ -165,6 +165,10 @@ class CudaDialect:
     def _is_term(self, power: Expr) -> bool:
         """Is e to this power one of many terms, none of which is above 1?"""
         return isinstance(power, Var) and power.name in self.below_zero and self.real == "float"
+
+    def _is_tiled(self, call: Call) -> bool:
+        """Is it an element of a tile, and enough to have the digits of 16 bits?"""
+        return self.tiles and call.varying and (self.narrow or call.op == "exp2")
 
     def _is_rough(self, call: Call) -> bool:
         return self.roughly and not self.exact and self.real == "float" and call.kind == "float"
