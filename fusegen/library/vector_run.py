@@ -185,7 +185,7 @@ class Run:
 
     def _own(self, name: str) -> tuple[int, ...]:
         batch, asked = self._rows.lead[:-1], self.made.asked_by([name])
-        if self.made.is_numbered(name):  # a row's number is one of its own axis
+        if name in self.made.numbered:  # a row's number is one of its own axis
             return tuple(range(len(batch)))
         axes = frozenset[int]().union(*(
             varies_along(self.arrays[n.name], n.axis, batch) for n in asked

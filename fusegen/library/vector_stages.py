@@ -75,21 +75,27 @@ class Stages:
         self.adjoint, self.graph = adjoint, adjoint.graph
         self.origin, self.precision = origin, precision
         self._constants = varying_parameters(self.graph)
+        self._asked: dict[tuple[str, ...], tuple[g.Node, ...]] = {}
         self._types, self._lengths = types, lengths_of(self.graph, types)
         self._kinds = kinds_of(self.graph.nodes, {n: d.number for n, d in types.items()})
 
     def asked_by(self, wanted: Iterable[str]) -> tuple[g.Node, ...]:
         """Inputs, and values of rows, that gradients of columns are made of."""
         wanted = tuple(wanted)
-        roots = [n for name in wanted for n in self.factors(name)]
-        likes = [self.adjoint.inputs[name] for name in wanted]
-        return tuple(dict.fromkeys((*asked_of_rows(roots), *likes)))
+        found = self._asked.get(wanted)
+        if found is None:
+            roots = [n for name in wanted for n in self.factors(name)]
+            likes = [self.adjoint.inputs[name] for name in wanted]
+            found = self._asked[wanted] = tuple(dict.fromkeys((*asked_of_rows(roots), *likes)))
+        return found
 
-    def is_numbered(self, name: str) -> bool:
-        """Does the gradient ask for rows' numbers where it meets columns?"""
-        asked = {*self.asked_by([name])}
-        return any(isinstance(n, g.RowNumber)
-                   for n in g.topological(self.factors(name), asked.__contains__))
+    @lazy
+    def numbered(self) -> frozenset[str]:
+        """Gradients of columns that ask for rows' numbers where those meet columns."""
+        return frozenset(
+            name for name in self.adjoint.columns
+            if any(isinstance(n, g.RowNumber) for n in g.topological(
+                self.factors(name), {*self.asked_by([name])}.__contains__)))
 
     def factors(self, name: str) -> list[g.Node]:
         """Elements that the gradient of a column's input is made of."""

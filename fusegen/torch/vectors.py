@@ -110,9 +110,14 @@ def call(
                             fix="Leave out= away, or call under torch.no_grad().")
     traced = pipeline.traces.varied(frozenset(present), constants)
     graph = traced.graph
-    if has_lists(graph):
+    key = ("asked", traced.digest, graph.guards)
+    known: tuple[bool, frozenset[str]] | None = pipeline.derived.get(key)
+    if known is None:
+        known = pipeline.derived.put(key, (has_lists(graph), reaching(graph)))
+    lists, there = known
+    if lists:
         return _with_lists(pipeline, traced, present, constants, rest)
-    wanted = tuple(n for n in asked if n in reaching(graph))
+    wanted = tuple(n for n in asked if n in there)
     if not wanted:
         with torch.no_grad():
             return pipeline(*arrays, **named, axis=axis, keepdims=keepdims, form=form,
