@@ -207,7 +207,7 @@ def tiles_of(pair: Pair) -> WgmmaTiles | None:
     if not pair.summed:
         shapes = [(4, 128, 4), (4, 128, 3), (4, 128, 2), (3, 128, 2), (2, 128, 2)]
     if pair.lists:
-        shapes = [(3, 128, 3), (3, 128, 2), (2, 128, 3), (2, 128, 2), (1, 128, 2)]
+        shapes = [(4, 64, 4), (4, 64, 3), (4, 64, 2), (2, 96, 3), (2, 64, 2), (1, 64, 2)]
     for warpgroups, columns, stages in shapes:
         found = sized(pair, warpgroups, columns, stages)
         if found.fits(pair) and (warpgroups < 3 or not pair.numbers or columns == 128):

@@ -208,7 +208,7 @@ __device__ __forceinline__ long long spread_step(long long tiles)
             a = b;
             b = rest;
         }
-        if (a <= 1) return step;
+        if (a <= 1) return tiles > 1 ? step % tiles : 0;
     }
 }
 

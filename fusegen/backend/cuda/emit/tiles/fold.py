@@ -98,8 +98,10 @@ class FoldPrinter:
                         frozenset(), source.name, source.note)
         else:
             param = self.kernel.param(source.param)
-            item = load_line(param, f"{pointer_of(param)}[column]", self.dialect,
-                             pointer_of(param))
+            place = f"{pointer_of(param)}[column]"
+            if param.shape == "columns" and param.dtype.itemsize >= 4:  # once for both rows
+                place = f"__ldg({pointer_of(param)} + column)"
+            item = load_line(param, place, self.dialect, pointer_of(param))
         return SourceView(source.name, item, item)
 
     def _live(self) -> Iterator[Line]:

@@ -42,6 +42,7 @@ class ListView:
     list_type: str
     key: str  # C++ type of a key
     value: str
+    value_type: str
     opened: tuple[Line, ...]
     lines: tuple[Line, ...]  # from item i to its value
     score: tuple[Line, ...]  # of lists found among rounded scores: statements of the text's own
@@ -75,7 +76,7 @@ class ListPrinter:
             yield ListView(
                 name=best.name, keys=keys, key=key_type(self.kernel, best, self.schedule),
                 list_type=f"Candidates<{kind}>" if found else kind,
-                value=value.text, lines=tuple(lines),
+                value=value.text, lines=tuple(lines), value_type=self.dialect.type_of(best.kind),
                 opened=tuple(self.scope.declared([*lines, value])),
                 score=self._score(found) if found else (),
                 distances=found is not None and found.ranked == "sqdist",
