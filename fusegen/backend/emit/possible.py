@@ -18,6 +18,8 @@ def possible(condition: Expr, first: str, last: str, spelled: Spelled) -> str:
 
 def _possible(condition: Expr, columns: tuple[str, str], spelled: Spelled) -> str:
     """"" where nothing is known."""
+    if not condition.varying:
+        return f"({spelled(condition)})"
     match condition:
         case Call(op="and", args=(a, b)):
             known = [t for t in (_possible(a, columns, spelled), _possible(b, columns, spelled))

@@ -5,8 +5,8 @@ windows, ragged rows) makes lifts there that are the identity of every component
 computed. Vectors there are not looked at either: 0 times an infinity counts as 0, as it does behind
 the end of a ragged row.
 
-What a mask leaves out is −inf, and exp(−inf − m) is 0 unless m is −inf too: the maximum of a row of
-which nothing is left. In sweeps after that of m such rows are folded as they are written.
+What a mask leaves out is −inf, and exp(−inf − m) is 0 unless m is −inf or NaN, as of a row of which
+nothing is left. In sweeps after that of m such rows are folded as they are written.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _contributing(sweep: Sweep, finished: Set[str]) -> Mapping[Expr, tuple[Expr,
 def _equal_infinities(
     lifts: Iterable[Expr], lets: Mapping[str, Expr], condition: Expr, finished: Set[str]
 ) -> Iterator[Expr]:
-    """Where ∞ − r, for a row value r of earlier sweeps, is not what it is for all other r."""
+    """Where ∞ − r, for a row value r of earlier sweeps, is not what it is for numbers r."""
     found: dict[Expr, None] = {}
     for lift in lifts:
         for part in walk(substitute(lift, lets)):
@@ -77,7 +77,7 @@ def _equal_infinities(
                 case Call(op="sub", args=(a, r)) if any(n in finished for n in variables(r)):
                     first = _known(a, condition, {})
                     if first is not None and math.isinf(first) and not r.varying:
-                        found[call("eq", r, Lit(first))] = None
+                        found |= {call("eq", r, Lit(first)): None, call("isnan", r): None}
     yield from found
 
 

@@ -24,6 +24,7 @@ from fusegen.ir.kernel import (
     Program,
     Source,
     Step,
+    names_in,
 )
 from fusegen.ir.kinds import infer_kinds
 from fusegen.ir.vectors import lengths_of
@@ -147,6 +148,8 @@ class _Vectors:
         told = Told(vectors, made, self.late)
         prelude = told.steps(kernel.prelude, {})
         finished = {p.name for p in self.program.workspace}
+        for step in kernel.prelude:
+            finished |= {step.name} if finished & names_in(step) else set()
         sweeps = []
         for sweep in kernel.sweeps:
             sweeps.append(narrowed(told.sweep(sweep), finished))
