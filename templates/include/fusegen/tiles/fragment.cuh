@@ -25,6 +25,45 @@ __device__ __forceinline__ void store_two(T* to, const T (&two)[2], int numbers)
     }
 }
 
+// Two numbers of 16 bits in a register, the first in its lower half; and back.
+template <typename T>
+__device__ __forceinline__ unsigned word_of(const T (&two)[2])
+{
+    static_assert(sizeof two == sizeof(unsigned), "16 bits each");
+    unsigned word;
+    memcpy(&word, two, sizeof word);
+    return word;
+}
+
+// Four lanes of a row have two numbers each of every 8: words[m], of the 8 behind 8·m. They store 32 numbers, which
+// begin at `to`, 8 by each lane if rows are `aligned` to 16 bytes. For whole warps; nothing is stored unless `here`.
+template <typename T>
+__device__ __forceinline__ void store_words(T* to, unsigned (&words)[4], bool here, bool aligned)
+{
+    const int lane = threadIdx.x % kRowLanes;
+    if (!aligned) {
+        T two[2];
+#pragma unroll
+        for (int m = 0; m < 4; ++m) {
+            memcpy(two, words + m, sizeof two);
+            if (here) store_two(to + 8 * m + 2 * lane, two, 2);
+        }
+        return;
+    }
+    // Word m of lane l becomes word l of lane m: of pairs of lanes first, then of pairs of pairs.
+#pragma unroll
+    for (int apart = 1; apart < 4; apart *= 2) {
+        const bool upper = lane & apart;
+#pragma unroll
+        for (int m = 0; m < 4; ++m) {
+            if (m & apart) continue;
+            const unsigned given = __shfl_xor_sync(0xffffffffu, upper ? words[m] : words[m + apart], apart);
+            (upper ? words[m] : words[m + apart]) = given;
+        }
+    }
+    if (here) *reinterpret_cast<uint4*>(to + 8 * lane) = make_uint4(words[0], words[1], words[2], words[3]);
+}
+
 // A factor that is at most 1 wherever there is anything to be moved; sums of no elements are 0, and stay so.
 template <typename Real>
 __device__ __forceinline__ Real shrinking(Real factor) { return factor <= 1 ? factor : 0; }

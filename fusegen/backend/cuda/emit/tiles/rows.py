@@ -39,6 +39,7 @@ class VectorStoreView:
     length: int
     type: str
     place: str  # where the row's begins
+    aligned: str  # condition: do all rows' begin at multiples of 16 bytes? "": that is not asked
     before: tuple[Line, ...]
     lines: tuple[Line, ...]
 
@@ -126,8 +127,11 @@ class RowPrinter:
         lines.append(Line(f"two[j % 2] = {shown};", used, note=store.note))
         share = self.schedule.share(held_numbers(param.k, self.schedule.most_numbers))
         offset = f" + threadIdx.x / 32 * {share}" if self.schedule.together else ""
+        fours = param.dtype.itemsize == 2 and share % 32 == param.k % share == 0 and not offset
+        aligned = f"(reinterpret_cast<unsigned long long>({array}) | {stride} * 2) % 16 == 0"
         return VectorStoreView(share, offset, param.k, C_TYPES[param.dtype.number.name],
-                               f"{array} + row * {stride}", (*before, *divisors), tuple(lines))
+                               f"{array} + row * {stride}", aligned if fours else "",
+                               (*before, *divisors), tuple(lines))
 
     # ---- sums of vectors that are no products ----
 
