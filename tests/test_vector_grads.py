@@ -322,6 +322,9 @@ def test_hard_rows() -> None:
     k[10:20], q[5:9] = k[10], q[5]
     q[3] *= 1e6
     beside_torch(texts.attention, QKV, (q, k, v))
+    do, narrow = drawn(20, 3), [a.astype("f4") for a in (q * 1e3, k, v)]
+    found = fg.grad(texts.attention, wrt="v")(do.astype("f4"), *narrow)
+    close(found, fg.grad(texts.attention, wrt="v")(do, *(a.astype("f8") for a in narrow)), 2e-3)
     x, y = np.repeat(drawn(4, 3), 5, 0) + 1e6, np.repeat(drawn(6, 3), 5, 0) + 1e6
     found = fg.grad(library.gaussian_sum)(drawn(20), x, y)
     near = fg.grad(library.gaussian_sum)(drawn(20), x - 1e6, y - 1e6)

@@ -21,7 +21,7 @@ from fusegen.ir.shared import lazy
 from fusegen.ir.vectors import lengths_of
 from fusegen.lang.trace import unique_names
 from fusegen.lang.value import ACTIVE, Builder
-from fusegen.rewrite.adjoint.normalised import normalised
+from fusegen.rewrite.adjoint.normalised import inverted, normalised
 from fusegen.rewrite.adjoint.reverse import Reverse
 from fusegen.rewrite.adjoint.terms import Terms
 from fusegen.rewrite.adjoint.transplant import moved_nodes
@@ -42,6 +42,7 @@ class Adjoint:
     of: Mapping[str, g.Node]  # the output of each
     rows: Mapping[str, g.Node]
     columns: Mapping[str, Terms]
+    narrow: Mapping[str, Terms]  # the same for vectors of 16 bits
     proofs: tuple[Obligation, ...]
     origin: g.Graph  # the forward text
 
@@ -97,12 +98,14 @@ def _adjoint(
         named[cotangent] = node
         pairs.append((moved[output], node))
     reverse.add(*pairs)
-    columns = {n: normalised(reverse.found.get(inputs[n], {}))
-               for n in wrt if inputs[n].axis in OF_COLUMNS}
+    found = {n: reverse.found.get(inputs[n], {}) for n in wrt if inputs[n].axis in OF_COLUMNS}
+    columns = {n: inverted(terms) for n, terms in found.items()}
+    narrow = {n: inverted(normalised(terms)) for n, terms in found.items()}
     rows = {n: reverse.write(inputs[n]) for n in wrt if n not in columns}
     for n, node in rows.items():
         build.labels.setdefault(node, f"grad_{n}")
-    factors = dict.fromkeys(n for terms in columns.values() for p in terms for n, _ in p)
+    terms_of = (*columns.values(), *narrow.values())
+    factors = dict.fromkeys(n for terms in terms_of for p in terms for n, _ in p)
     every = (*named.values(), *inputs.values())
     results = tuple(moved[n] for n in forward.outputs)
     outputs = (*results, *rows.values(), *factors)
@@ -115,8 +118,8 @@ def _adjoint(
         constants=forward.constants, varying=forward.varying, guards=forward.guards,
         allow_cancellation=forward.allow_cancellation)
     of = dict(zip(named, (output for output, _ in pairs), strict=True))
-    return Adjoint(graph, results, inputs, named, of, rows, columns, tuple(reverse.proofs),
-                   forward)
+    return Adjoint(graph, results, inputs, named, of, rows, columns, narrow,
+                   tuple(reverse.proofs), forward)
 
 
 def _axis_of(output: g.Node) -> g.Axis:

@@ -75,6 +75,9 @@ class Stages:
         self.adjoint, self.graph = adjoint, adjoint.graph
         self.origin, self.precision = origin, precision
         self._constants = varying_parameters(self.graph)
+        vectors = [types[n] for n, i in adjoint.inputs.items() if i.axis in g.VECTORS]
+        narrow = all(d.number.itemsize == 2 for d in vectors)
+        self.terms = adjoint.narrow if narrow else adjoint.columns  # of gradients of columns
         self._asked: dict[tuple[str, ...], tuple[g.Node, ...]] = {}
         self._types, self._lengths = types, lengths_of(self.graph, types)
         self._kinds = kinds_of(self.graph.nodes, {n: d.number for n, d in types.items()})
@@ -93,13 +96,13 @@ class Stages:
     def numbered(self) -> frozenset[str]:
         """Gradients of columns that ask for rows' numbers where those meet columns."""
         return frozenset(
-            name for name in self.adjoint.columns
+            name for name in self.terms
             if any(isinstance(n, g.RowNumber) for n in g.topological(
                 self.factors(name), {*self.asked_by([name])}.__contains__)))
 
     def factors(self, name: str) -> list[g.Node]:
         """Elements that the gradient of a column's input is made of."""
-        terms = self.adjoint.columns[name]
+        terms = self.terms[name]
         return [*dict.fromkeys(node for product in terms for node, _ in product)]
 
     # ---- rows ----
@@ -130,7 +133,7 @@ class Stages:
 
     @property
     def _asked_of_rows(self) -> list[g.Node]:
-        asked = self.asked_by(self.adjoint.columns)
+        asked = self.asked_by(self.terms)
         return [n for n in asked if not isinstance(n, g.Input)]
 
     def _in_order(
@@ -224,7 +227,7 @@ class Stages:
             known, writer = transposed(roots, given), Writer()
             found = {}
             for name, like in zip(wanted, likes, strict=True):
-                total = writer.write(writer.row_sum(_seen(self.adjoint.columns[name], known)))
+                total = writer.write(writer.row_sum(_seen(self.terms[name], known)))
                 if g.is_vector(like) and not g.is_vector(total):
                     total = tm.filled(Value(total), known[like]).node
                 found[f"grad_{name}"] = fg.cast(Value(total), types[name])

@@ -1,7 +1,8 @@
-"""A softmax's probability as one exponential: exp(a − m) / Σ exp(a − m) = exp(a − (m + log Σ)).
+"""A softmax's probability without a quotient per element, where its numbers are a column's.
 
-Where m and Σ are numbers of a column (rewrite/transposed.py) this is one of them in place of two,
-and no quotient per element.
+exp(a − m) / Σ is exp(a − m) · (1 / Σ), with the inverse of each row made once. Of 16-bit vectors it
+is one exponential, exp(a − (m + log Σ)), and one number in place of two: what the rounding of the
+logarithm adds, |m + log Σ| units in the last place of float32, is lost beside theirs.
 """
 
 from __future__ import annotations
@@ -38,6 +39,19 @@ def _normalised(product: Product) -> Product:
                 rest = product - {(node, 1), (total, -1)}
                 return _normalised(tm.times(rest, frozenset({(whole, 1)})))
     return product
+
+
+def inverted(terms: Terms) -> Terms:
+    """The terms with inverses of row values as values of their own."""
+    found: Terms = {}
+    for product, coefficient in terms.items():
+        one: Terms = {tm.ONE: coefficient}
+        for node, power in product:
+            below = power < 0 and g.extent(node) is g.Extent.ROW and not g.is_vector(node)
+            factor = ((1.0 / Value(node)).node, -power) if below else (node, power)
+            one = tm.scaled(one, Fraction(1), frozenset({factor}))
+        found = tm.plus(found, one)
+    return found
 
 
 def _is_sum(node: g.Node, element: g.Node) -> bool:
