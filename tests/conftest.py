@@ -12,10 +12,12 @@ import pytest
 from simt import built
 from support import batches, c_driver, compilers, fake_cupy, fake_gpu, fake_torch
 
+from fusegen.backend.arrays import layout
 from fusegen.backend.cpu import bound, toolchain
 from fusegen.backend.cpu.helper import Helper
 from fusegen.backend.cuda import run as cuda
 from fusegen.backend.cuda.run import bound as cuda_bound
+from fusegen.ir.shared import Recent
 from fusegen.pipeline import call as dispatch
 from fusegen.pipeline import remembered as recall
 
@@ -173,6 +175,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_gpu.Gpu]:
     """A machine with GPUs in host memory, its CuPy and its torch; nothing is recalled."""
     monkeypatch.setattr(recall, "_READERS", {})
+    monkeypatch.setattr(layout, "_NUMBERS", Recent(16))  # in memory of the machine
     with fake_cupy.installed(monkeypatch) as found:
         monkeypatch.setitem(sys.modules, "torch", fake_torch.module(found))
         yield found

@@ -170,7 +170,7 @@ def room_of(
     offsets, end = {}, 0
     for name, size in sizes.items():
         offsets[name] = end
-        end += -(-size // BOUNDARY) * BOUNDARY
+        end += -(-max(size, 1) // BOUNDARY) * BOUNDARY  # also what is empty has an address
     return Room(end, offsets)
 
 
