@@ -21,6 +21,8 @@ Q, K, V = drawn(2, 2, 21, 16), drawn(2, 1, 40, 16, seed=1), drawn(2, 1, 40, 24, 
 CASES: dict[str, tuple[Any, tuple[str, ...], tuple[Any, ...], dict[str, Any]]] = {
     "attention": (fg.library.attention, ("q", "k", "v"),
                   (drawn(2, 2, 21, 24, seed=3), Q, K, V), {"scale": 0.3, "causal": True}),
+    "distances": (vc.gaussian, ("x", "y", "b"),
+                  (drawn(21), Q[0, 0, :, :3], K[0, 0, :, :3], drawn(40)), {"s": 1.5}),
     "loss": (vc.linear_cross_entropy, ("h", "w"),
              (drawn(21), Q[0, 0], K[0, 0], np.arange(21) % 7), {}),
 }
