@@ -188,7 +188,14 @@ def test_splits_give_all_multiprocessors_as_much_to_do() -> None:
     assert splits_of(1, 0, 132) == splits_of(0, 0, 132) == 1
 
 
-SERVED = {**{n: t for n, t in vc.TEXTS.items() if n in ("attention", "causal")},
+@fg.pipeline
+def biased(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, b: fg.PerColumn):
+    s = fg.dot(q, k) + b
+    p = fg.exp(s - fg.max(s))
+    return fg.sum(p * v) / fg.sum(p)
+
+
+SERVED = {"biased": biased, **{n: t for n, t in vc.TEXTS.items() if n in ("attention", "causal")},
           "linear_cross_entropy": vc.linear_cross_entropy, "best": best, "averaged": averaged,
           **{n: vc.MASKED[n] for n in ("window", "sink")}}
 LENGTHS = {"attention": (64, 128, 192, 256), "causal": (64, 128), "best": (64, 128, 256)}
@@ -196,7 +203,7 @@ LENGTHS = {"attention": (64, 128, 192, 256), "causal": (64, 128), "best": (64, 1
 
 def printed(name: str, length: int, dtype: str = "bfloat16") -> Any:
     text = SERVED[name]
-    kinds = {"label": "int64", "lengths": "int64"}
+    kinds = {"label": "int64", "lengths": "int64", "b": "float32"}
     arrays = [a for a in text.signature.arrays if a not in text.signature.optional]
     return text.work(target="sm_90", dtype={a: kinds.get(a, f"{dtype}[{length}]") for a in arrays})
 

@@ -99,7 +99,8 @@ class FoldPrinter:
         else:
             param = self.kernel.param(source.param)
             place = f"{pointer_of(param)}[column]"
-            if param.shape == "columns" and param.dtype.itemsize >= 4:  # once for both rows
+            lists = bool(self.sweep.monoid.lists)  # tiles are narrow; else registers are too few
+            if lists and param.shape == "columns" and param.dtype.itemsize >= 4:  # for both rows
                 place = f"__ldg({pointer_of(param)} + column)"
             item = load_line(param, place, self.dialect, pointer_of(param))
         return SourceView(source.name, item, item)
