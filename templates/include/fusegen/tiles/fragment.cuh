@@ -75,13 +75,14 @@ struct BlockTile {
     int split, part;
 };
 
-// Neighbouring blocks share rows. A tile of rows is of one batch.
-template <int kRows, int kParts>
+// Neighbouring blocks share rows. A tile of rows is of one batch, whose last rows come first where they are the longest.
+template <int kRows, int kParts, bool kLastFirst>
 __device__ __forceinline__ BlockTile tile_of_block(long long batch_rows, long long splits)
 {
     const long long tiles = (batch_rows + kRows - 1) / kRows, shared = blockIdx.x / (splits * kParts);
     const int mine = static_cast<int>(blockIdx.x % (splits * kParts));
-    const long long batch = shared / tiles, row = batch * batch_rows + shared % tiles * kRows;
+    const long long batch = shared / tiles, tile = kLastFirst ? tiles - 1 - shared % tiles : shared % tiles;
+    const long long row = batch * batch_rows + tile * kRows;
     const long long end = (batch + 1) * batch_rows;
     return {row, row + kRows < end ? row + kRows : end, shared, mine / kParts, mine % kParts};
 }

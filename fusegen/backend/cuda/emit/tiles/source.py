@@ -39,6 +39,7 @@ class TileKernelView:
     splits: bool
     parts: int
     batched: tuple[str, ...]
+    last_first: bool  # may rows grow, so that the last ones take the longest?
     wgmma: WgmmaView | None
 
     @property
@@ -139,6 +140,7 @@ def _kernel_view(
         members=scope.members, kept=tuple(scope.kept.items()), prelude=tuple(rows.prelude()),
         sweeps=sweeps, splits=launch.splits, parts=parts_of(kernel, schedule),
         batched=tuple(scope.batched()),
+        last_first=any(w.span[0] is None and w.span[1] is not None for w in kernel.sweeps),
         wgmma=wgmma_view(kernel, schedule, sweeps[0].fold)
         if schedule.engine == "wgmma" else None,
     )
