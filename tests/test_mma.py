@@ -127,6 +127,8 @@ def test_who_is_served() -> None:
         arch: prepared(vc.attention, q, k, v, arch=arch)[1].schedule.engine
         for arch in ("sm_75", "sm_80", "sm_100")}
     assert engines == {"sm_75": "fma", "sm_80": "mma", "sm_100": "mma"}
+    assert prepared(vc.attention, *vectors(20, 70, 16, 16))[1].schedule.engine == "wgmma"
+    assert prepared(vc.attention, *vectors(16, 70, 16, 16))[1].schedule.together  # little to read
     for other in ((q.astype("f4"), k.astype("f4"), v.astype("f4")),
                   (q, k, v.astype(np.float16)), (q.astype(np.float16), k, v)):
         assert prepared(vc.attention, *other, arch="sm_80")[1].schedule.engine == "fma"

@@ -15,9 +15,15 @@ from support.emulated import emulated
 from support.tiles import emulate, prepared
 
 import fusegen as fg
+from fusegen.backend.cuda.schedule import select_tiles
 from fusegen.backend.cuda.schedule.wgmma import splits_of
 
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
+
+
+@pytest.fixture(autouse=True)
+def _also_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select_tiles, "LITTLE", -1)
 
 
 def drawn(*shape: int, seed: int = 0, dtype: str = "bfloat16") -> Any:

@@ -21,13 +21,17 @@ from fusegen.backend.target import CudaTarget
 from fusegen.ir.errors import BackendError
 from fusegen.ir.kernel import FromVectors, Kernel, Program
 
+LITTLE = 128 << 20  # bytes: below, mma.sync is done before wgmma (H200: 33 MB 15.9 µs, 21.8)
+_SHORT = 64  # numbers of vectors of which a third stage is worth its shared memory
+
 
 def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> TileSchedule:
     """The schedule of a program over vectors. Raises BackendError where there is none."""
     _check(program)
     filters = _filters(program, problem, target)
     program = with_filter(program) if filters else program
-    tiles = _wgmma(program, problem, target, filters)
+    few = _few_rows(program, problem, target)
+    tiles = None if few and _little(program, problem) else _wgmma(program, problem, target, filters)
     if tiles:
         return TileSchedule(target=target, engine="wgmma", warps=4 * tiles.warpgroups,
                             columns=tiles.columns, stages=tiles.stages, filters=filters)
@@ -43,18 +47,40 @@ def _candidates(
     """What may run it, the fastest first."""
     base = TileSchedule(target=target, engine="fma",
                         wide_columns=wide_columns(program, problem.n_cols or 1))
-    made = [k for k in program.kernels if mma.has_products(k)]
-    if target.ampere and made and all(map(mma.serves_mma, made)):
-        few = problem.batch_rows is not None and problem.batch_rows <= WARP_ROWS
-        lists = any(w.monoid.lists for w in program.sweeps)
-        if few and not problem.any_rows and not lists and len(made) == len(program.kernels):
+    if _by_mma(program, target):
+        if _few_rows(program, problem, target):
             for warps, stages in ((8, 3), (8, 2), (4, 3), (4, 2)):
                 yield replace(base, engine="mma", together=True, columns=16, warps=warps,
                               stages=stages)
-        for columns, stages, row_tiles in ((64, 2, 2), (64, 2, 1), (32, 2, 1), (16, 2, 1)):
+        sums = any(vector_sums(k, w) for k in program.kernels for w in k.sweeps)
+        short = all(p.k <= _SHORT for p in program.inputs)
+        first = ((64, 2, 2),) if not sums else ((64, 3, 1),) if short else ()
+        for columns, stages, row_tiles in (*first, (64, 2, 1), (32, 2, 1), (16, 2, 1)):
             yield replace(base, engine="mma", columns=columns, row_tiles=row_tiles, stages=stages)
     for columns, row_tiles in ((64, 2), (64, 1), (32, 1), (16, 1)):
         yield replace(base, row_tiles=row_tiles, columns=columns)
+
+
+def _by_mma(program: Program, target: CudaTarget) -> bool:
+    made = [k for k in program.kernels if mma.has_products(k)]
+    return target.ampere and bool(made) and all(map(mma.serves_mma, made))
+
+
+def _few_rows(program: Program, problem: Problem, target: CudaTarget) -> bool:
+    """Are a batch's rows so few that all warps of a block have the same?"""
+    if problem.batch_rows is None or problem.any_rows or not _by_mma(program, target):
+        return False
+    lists = any(w.monoid.lists for w in program.sweeps)
+    return problem.batch_rows <= WARP_ROWS and not lists and all(
+        map(mma.has_products, program.kernels))
+
+
+def _little(program: Program, problem: Problem) -> bool:
+    """Are the columns' vectors read in so short a time that how blocks begin and meet decides?"""
+    batches = (problem.n_rows or 1) // (problem.batch_rows or 1)
+    vectors = [p for p in program.inputs if p.shape == "column_vector"]
+    n_bytes = sum(p.k * p.dtype.itemsize for p in vectors) * (problem.n_cols or 1) * batches
+    return n_bytes <= LITTLE
 
 
 def _filters(program: Program, problem: Problem, target: CudaTarget) -> bool:
