@@ -32,7 +32,8 @@ struct ProductTerm {
 };
 
 // Four numbers of every vector more, or fewer: scores[t][…] += term, for this lane's rows and columns.
-template <int kNumbers, int kRowTiles, int kColumns, int kPitch, int kStep, typename Real, int kA, int kB, typename Term>
+template <int kNumbers, int kRowTiles, int kColumns, int kPitch, int kStep, typename Real, int kA, int kB,
+          typename Term>
 __device__ __forceinline__ void add_four(
     Real (&scores)[kRowTiles][kColumns / 2], const Real* const (&rows)[kA], const Real* const (&columns)[kB], int n,
     const Term& term)

@@ -1,6 +1,7 @@
 #pragma once
 // Vectors rounded to 16 bits, with what is lost; lists of candidates that were found by them.
 
+#include <cuda_bf16.h>
 #include <fusegen/tiles/lists.cuh>
 
 namespace fusegen {
@@ -181,7 +182,8 @@ __device__ __forceinline__ void make_room(Candidates<List>& list, const typename
 // [begin, end) where it had too many. `key_of` makes a lane's key of a row's number and a column.
 template <typename List, typename KeyOf>
 __device__ __forceinline__ void score_again(
-    Candidates<List>& list, const typename List::Keys& keys, long long row_number, int begin, int end, const KeyOf& key_of)
+    Candidates<List>& list, const typename List::Keys& keys, long long row_number, int begin, int end,
+    const KeyOf& key_of)
 {
     typedef typename List::Key Key;
     make_room(list, keys, 0);  // what is no longer near enough needs no score
