@@ -91,6 +91,27 @@ def test_columns_that_masks_leave_out(name: str) -> None:
 
 
 @emulated
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_left_out_has_no_effect(bad: float) -> None:
+    """Not by way of 0 · NaN either, in tiles that other rows look at."""
+    q, k, v = of(200, 200, 16, 24)
+    wanted = emulate(vc.causal, q[:90], k[:90], v[:90])
+    k[90:], v[90:] = bad, bad
+    found = emulate(vc.causal, q, k, v)
+    close(tuple(x[:90] for x in found), wanted)
+    assert not np.isfinite(np.asarray(found[0][91:], "f4")).any()
+
+
+@emulated
+def test_weights_that_overflow_16_bits() -> None:
+    """Rounded to float16 they were infinite."""
+    q, k, v = of(70, 150, 16, 8, dtype="float16")
+    q[3] *= 100
+    k[5] = 1000
+    check(averaged, q, k, v / np.float16(1e4), tolerance=0.5)
+
+
+@emulated
 @pytest.mark.parametrize("text", [vc.attention, best, averaged], ids=lambda p: p.name)
 def test_blocks_that_share_rows(text: Any) -> None:
     """Few rows of many columns: the last warp merges what all have found."""

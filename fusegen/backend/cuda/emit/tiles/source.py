@@ -141,7 +141,7 @@ def _kernel_view(
         sweeps=sweeps, splits=launch.splits, parts=parts_of(kernel, schedule),
         batched=tuple(scope.batched()),
         last_first=any(w.span[0] is None and w.span[1] is not None for w in kernel.sweeps),
-        wgmma=wgmma_view(kernel, schedule, sweeps[0].fold)
+        wgmma=wgmma_view(kernel, schedule, sweeps[0].fold, dialect)
         if schedule.engine == "wgmma" else None,
     )
 

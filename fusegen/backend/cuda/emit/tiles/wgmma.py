@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.backend.cuda.emit.dialect import C_TYPES
+from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
+from fusegen.backend.cuda.emit.places import array_name
 from fusegen.backend.cuda.emit.tiles.views import FoldView, SumView
 from fusegen.backend.cuda.emit.wgmma import Wgmma
 from fusegen.backend.cuda.schedule.tiles import TileSchedule, wgmma_tiles
@@ -12,7 +13,19 @@ from fusegen.backend.cuda.schedule.wgmma import WgmmaTiles, pair_of
 from fusegen.ir.kernel import Kernel
 
 HEADERS = ("fusegen/warp.cuh", "fusegen/pairs/instructions.cuh", "fusegen/tiles/fragment.cuh",
-           "fusegen/tiles/stages.cuh", "fusegen/tiles/last_warp.cuh")
+           "fusegen/tiles/alone.cuh", "fusegen/tiles/stages.cuh", "fusegen/tiles/last_warp.cuh")
+
+
+@dataclass(frozen=True)
+class DotView:
+    """A dot of a row's and a column's vector: members of `given`."""
+
+    scores: str
+    row: str
+    row_stride: str
+    column: str
+    column_stride: str
+    length: int
 
 
 @dataclass(frozen=True)
@@ -28,8 +41,24 @@ class WgmmaView:
     other_rows: str  # likewise, those of a second dot
     summed_rows: str  # likewise, the vectors that are summed up
     sum: SumView | None
+    masks: bool  # are columns left out, of spans or one by one?
     spanned: bool  # do columns count for some rows and not for others?
     reads_rows: bool  # do folds ask more of a row than its span?
+    dots: tuple[DotView, ...]
+    summed: str  # the array that is summed up
+    read: str  # C++: the number that is `stored`
+
+    @property
+    def summed_stride(self) -> str:
+        return f"{self.summed.removesuffix('_in')}_stride"
+
+    @property
+    def careful(self) -> bool:
+        """May what a weight leaves out, or a rounded one, make numbers that are none?"""
+        if self.sum is None:
+            return False
+        bounded = self.sum.moves and not self.sum.zero_wins
+        return self.masks or (self.operand == "float16" and not bounded)
 
     @property
     def merged_together(self) -> int:
@@ -39,7 +68,9 @@ class WgmmaView:
         return 4 if room >= 4 else 2 if room >= 2 else 1
 
 
-def wgmma_view(kernel: Kernel, schedule: TileSchedule, fold: FoldView) -> WgmmaView:
+def wgmma_view(
+    kernel: Kernel, schedule: TileSchedule, fold: FoldView, dialect: CudaDialect
+) -> WgmmaView:
     """A kernel that the engine serves."""
     pair, tiles = pair_of(kernel), wgmma_tiles(kernel, schedule)
     assert pair
@@ -57,5 +88,11 @@ def wgmma_view(kernel: Kernel, schedule: TileSchedule, fold: FoldView) -> WgmmaV
         other_rows=f"{others[1].name}_rows" if others else "",
         summed_rows=f"{pair.summed.name}_rows" if pair.summed else "",
         sum=fold.sums[0] if fold.sums else None, spanned=sweep.span != (None, None),
+        masks=sweep.only is not None or sweep.span != (None, None),
+        dots=tuple(
+            DotView(name, array_name(r), f"{r.name}_stride", array_name(c), f"{c.name}_stride", r.k)
+            for name, r, c in zip(("scores", "others"), rows, columns, strict=False)),
+        summed=array_name(pair.summed) if pair.summed else "",
+        read=dialect.load("stored", pair.row.dtype),
         reads_rows=any("mine" in line.uses for line in fold.opened),
     )
