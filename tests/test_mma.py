@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from support import nvrtc
 from support import vector_cases as vc
 from support.emulated import EMULATED
 from support.tile_cases import CASES, close, drawn
@@ -16,6 +17,7 @@ from support.tiles import emulate, prepared
 import fusegen as fg
 
 pytestmark = EMULATED
+compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 
 BFLOAT16, TOLERANCE = ml_dtypes.bfloat16, 2e-2
 """Vectors, and what weights and results lose of their bits."""
@@ -133,3 +135,17 @@ def test_who_is_served() -> None:
                   (q, k, v.astype(np.float16)), (q.astype(np.float16), k, v)):
         assert prepared(vc.attention, *other, arch="sm_80")[1].schedule.engine == "fma"
     assert prepared(vc.assigned, q, k, arch="sm_80")[1].schedule.engine == "fma"
+
+
+@compiled
+@pytest.mark.parametrize(("name", "rows", "length"), [
+    ("attention", 128, 64), ("attention", 128, 128), ("causal", 128, 64), ("causal", 128, 128),
+    ("linear_cross_entropy", 128, 128), ("attention", 4, 128)])
+def test_registers_are_enough(name: str, rows: int, length: int) -> None:
+    text, arrays, _ = CASES[name]
+    given = vectors(rows, 4096, length, length)[: 2 + (len(arrays) > 2 and arrays[2].ndim > 1)]
+    more = [np.zeros(rows, int)] if name == "linear_cross_entropy" else []
+    _, work = prepared(text, *given, *more, arch="sm_80")
+    assert work.schedule.engine == "mma"
+    (report, *_) = nvrtc.compile_for(work.source, "sm_80").reports
+    assert report.spill_bytes == 0
