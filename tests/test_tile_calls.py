@@ -39,3 +39,13 @@ def test_rows_of_other_calls(gpu: Any) -> None:
             ((*lead, 4), (12, 4), (12, 4))))
         found = causal(array(q), array(k), array(v))
         close(tuple(f.get() for f in leaves(found)), tuple(leaves(causal.reference(q, k, v))))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_the_same_bits_among_any_number_of_rows(gpu: Any, dtype: str) -> None:
+    q, k, v = (drawn(*s, seed=i, dtype=dtype) for i, s in enumerate(
+        ((150, 16), (900, 16), (900, 8))))
+    many = attention(array(q), array(k), array(v), deterministic=True).get()
+    for rows in (slice(0, 1), slice(70, 73), slice(149, 150)):
+        few = attention(array(q[rows].copy()), array(k), array(v), deterministic=True).get()
+        np.testing.assert_array_equal(few, many[rows])

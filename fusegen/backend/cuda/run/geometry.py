@@ -111,7 +111,9 @@ def tile_geometry(launch: Launch, extent: Extent, multiprocessors: int) -> Geome
         return Geometry(grid=ROUNDING_BLOCKS, threads=launch.threads)
     shared, steady = _tiles(launch, extent), launch.tile.engine == "wgmma"
     splits = 1
-    if launch.splits and launch.tile.engine != "fma":
+    if launch.tile.one_tree:
+        pass  # how many rows there are decides nothing
+    elif launch.splits and launch.tile.engine != "fma":
         at_once = 1 if steady else launch.tile.blocks_at_once(launch.shared_bytes)
         step = launch.tile.columns * launch.tile.teams
         splits = splits_of(shared, -(-extent.n_cols // step), multiprocessors * at_once)

@@ -34,10 +34,11 @@ def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> Tile
     tiles = None if few and _little(program, problem) else _wgmma(program, problem, target, filters)
     if tiles:
         return TileSchedule(target=target, engine="wgmma", warps=4 * tiles.warpgroups,
-                            columns=tiles.columns, stages=tiles.stages, filters=filters)
+                            columns=tiles.columns, stages=tiles.stages, filters=filters,
+                            one_tree=problem.any_rows)
     for found in _candidates(program, problem, target):
         if all(_fits(kernel, found) for kernel in program.kernels if kernel.sweeps):
-            return replace(found, filters=filters)
+            return replace(found, filters=filters, one_tree=problem.any_rows)
     raise BackendError(f"{program.name}: no tile of its vectors fits {target.arch}")
 
 

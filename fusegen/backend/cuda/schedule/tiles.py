@@ -44,6 +44,7 @@ class TileSchedule:
     filters: bool = False  # are lists found among rounded scores first?
     stages: int = 2  # tiles of columns that are under way at a time, of mma and wgmma
     together: bool = False  # have all warps the same rows, and tiles of columns of their own? mma
+    one_tree: bool = False  # are a row's bits the same among any number of rows?
 
     @property
     def teams(self) -> int:

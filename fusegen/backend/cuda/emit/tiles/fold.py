@@ -52,6 +52,8 @@ class FoldPrinter:
         self.elements = ElementPrinter(kernel, numbers, sources, self.dialect, self.state,
                                        paired=False)
         self.scaled = ScaledPrinter(kernel, numbers, self.elements)
+        tile = scope.launch.tile  # rows of a warp take the quick way together, or none does
+        self.one_tree = tile is not None and tile.one_tree
         rest = tuple(f for f in numbers.monoid.folded if f not in self.scaled.maxima)
         numbers = replace(numbers, monoid=replace(numbers.monoid, folded=rest))
         self.folds = ElementPrinter(kernel, numbers, sources, self.dialect, self.state,
@@ -169,7 +171,7 @@ class FoldPrinter:
                 divisors=tuple(d for d in divisors if d.declares not in declared),
                 anchors=tuple((p.anchor, f"{p.anchor}_of(state)") for p in level.pivots),
                 weights=tuple(w.name for s in sums for w in s.weights),
-                quick=self.scaled.quick(level, self._places(sums)))
+                quick=None if self.one_tree else self.scaled.quick(level, self._places(sums)))
             declared |= {d.declares for d in divisors}
 
     def _stores(self) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
