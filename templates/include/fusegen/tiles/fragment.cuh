@@ -75,7 +75,7 @@ struct BlockTile {
     int split, part;
 };
 
-// Neighbouring blocks share rows. A tile of rows is of one batch, whose last rows come first where they are the longest.
+// Neighbouring blocks share rows. A tile of rows is of one batch; its last rows come first where they are the longest.
 template <int kRows, int kParts, bool kLastFirst>
 __device__ __forceinline__ BlockTile tile_of_block(long long batch_rows, long long splits)
 {
