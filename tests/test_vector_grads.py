@@ -304,12 +304,14 @@ def test_rows_and_columns_that_nothing_is_left_of() -> None:
     q, k, v, do = drawn(30, 5), drawn(300, 5), drawn(300, 4), drawn(30, 4)
     lengths = np.arange(30) * 7
     gradient = fg.grad(library.attention, wrt=QKV, scale=1.0)
-    _, dk, dv = gradient(do, q, k, v, lengths=lengths, scale=1.0)
+    dq, dk, dv = gradient(do, q, k, v, lengths=lengths, scale=1.0)
     _, dk_of_others, dv_of_others = gradient(do[1:], q[1:], k, v, lengths=lengths[1:], scale=1.0)
     close(dk, dk_of_others)
     close(dv, dv_of_others)
     assert not dk[203:].any()
     assert not dv[203:].any()
+    assert not dq[0].any()
+    assert np.isfinite(dq).all()
     k[203:], v[203:] = np.nan, np.inf
     for found, want in zip(gradient(do, q, k, v, lengths=lengths, scale=1.0)[1:], (dk, dv),
                            strict=True):

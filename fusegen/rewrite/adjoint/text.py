@@ -19,7 +19,7 @@ from fusegen.lang.lines import here
 from fusegen.lang.value import Value, builder
 from fusegen.rewrite.adjoint import terms as tm
 from fusegen.rewrite.adjoint.terms import ONE, Product, Terms
-from fusegen.rewrite.adjoint.vanishing import nothing_outside
+from fusegen.rewrite.adjoint.vanishing import nothing_left, nothing_outside
 
 
 @dataclass
@@ -165,6 +165,8 @@ class Writer:
         if not tm.is_number(number, 1.0):
             each = Value(number) * each
         total = builder().add(g.Reduce(g.Fold.SUM, each.node, here())).node
+        if any(e < 0 for _, e in outside) and any(tm.is_choice(n) for p in weight for n, _ in p):
+            outside = tm.times(outside, nothing_left(total))
         return tm.scaled(tm.of(total), scale, _apart(outside))
 
     # ---- sums over the index of vectors ----

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 
 from fusegen.ir import graph as g
+from fusegen.lang.value import Value
 from fusegen.rewrite.adjoint.terms import Product, choice
 
 Condition = tuple[g.Node, bool]
@@ -21,6 +22,12 @@ def nothing_outside(product: Product) -> Product:
     """Choices of columns and rows outside of which a factor of the product is 0."""
     found = {c: None for node, e in product if e > 0 and _may_be(node) for c in _outside(node)}
     return frozenset((choice(condition, holds).node, 1) for condition, holds in found)
+
+
+def nothing_left(total: g.Node) -> Product:
+    """The choice of 0 where a sum is 0: 1 / Σ exp(s − m) that left it is 1 / 0 in rows of which a
+    mask leaves nothing, and each of its terms was 0."""
+    return frozenset({(choice((Value(total) == 0.0).node, False).node, 1)})
 
 
 def _may_be(node: g.Node) -> bool:
