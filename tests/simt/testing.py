@@ -91,9 +91,9 @@ CLUSTER_SUM = kernel(
 
 
 def tensor_text(body: str, *products: Wgmma) -> str:
-    """A source with a body behind <fusegen/pairs/instructions.cuh>, and these functions in it."""
-    printed = render("cuda/pairs/wgmma.cuh.j2", {"products": products}) if products else ""
-    return Source(printed + body, headers=("fusegen/pairs/instructions.cuh",)).text()
+    """A source with a body behind <fusegen/tiles/instructions.cuh>, and these functions in it."""
+    printed = render("cuda/tiles/wgmma_products.cuh.j2", {"products": products}) if products else ""
+    return Source(printed + body, headers=("fusegen/tiles/instructions.cuh",)).text()
 
 
 def bits_of(x: Array, operand: str) -> Array:

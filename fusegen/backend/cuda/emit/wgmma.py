@@ -1,8 +1,8 @@
 """Products of a warpgroup (wgmma): a function for each shape, as their operands are as many.
 
-The template cuda/pairs/wgmma.cuh.j2 prints those in `products`:
+The template cuda/tiles/wgmma_products.cuh.j2 prints those in `products`:
 `name(float (&sums)[n / 2], a, b, bool add)`, where b is a matrix_descriptor of
-<fusegen/pairs/instructions.cuh>, and a another, or four registers.
+<fusegen/tiles/instructions.cuh>, and a another, or four registers.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 // registers, as fragment.cuh says. Vectors of kDepth numbers lie kDepth + 8 apart: an odd multiple of 16 bytes, so
 // that eight neighbours begin in different banks.
 
-#include <fusegen/pairs/instructions.cuh>
+#include <fusegen/tiles/instructions.cuh>
 #include <fusegen/tiles/fragment.cuh>
 #include <fusegen/warp.cuh>
 

@@ -1,7 +1,7 @@
 #pragma once
 // Tiles that pass through shared memory: one thread has them copied, warps read them, each in its turn.
 
-#include <fusegen/pairs/copies.cuh>
+#include <fusegen/tiles/copies.cuh>
 
 namespace fusegen {
 

@@ -12,7 +12,7 @@ from fusegen.backend.cuda.schedule.tiles import TileSchedule, wgmma_tiles
 from fusegen.backend.cuda.schedule.wgmma import WgmmaTiles, pair_of
 from fusegen.ir.kernel import Kernel
 
-HEADERS = ("fusegen/warp.cuh", "fusegen/pairs/instructions.cuh", "fusegen/tiles/fragment.cuh",
+HEADERS = ("fusegen/warp.cuh", "fusegen/tiles/instructions.cuh", "fusegen/tiles/fragment.cuh",
            "fusegen/tiles/alone.cuh", "fusegen/tiles/stages.cuh", "fusegen/tiles/last_warp.cuh")
 
 

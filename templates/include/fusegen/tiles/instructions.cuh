@@ -4,7 +4,7 @@
 // c = lane % 4. All lanes of a warp call what is a warp's (.sync.aligned); all warps of a warpgroup, four
 // that begin at a multiple of four, call what is a warpgroup's.
 
-#include <fusegen/pairs/copies.cuh>
+#include <fusegen/tiles/copies.cuh>
 
 namespace fusegen {
 
@@ -110,7 +110,7 @@ __device__ __forceinline__ void multiply_16x8x8(float* sums, const unsigned* a, 
 
 // ---- Products of a warpgroup: wgmma, sm_90a ------------------------------------------------------------
 //
-// The products themselves are printed for their shapes (templates/cuda/pairs/wgmma.cuh.j2). They run
+// The products themselves are printed for their shapes (templates/cuda/tiles/wgmma_products.cuh.j2). They run
 // beside the warpgroup: their sums, and their A where it is in registers, must not be touched from the
 // fence before a product to the wait behind it, nor what they read of shared memory be written.
 
