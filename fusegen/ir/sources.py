@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.ir.expr import Expr, Var
+from fusegen.ir.expr import Call, Expr, Var
 
 COLUMN = Var("column", "int", varying=True)
 N_COLS = Var("n_cols", "int")
@@ -47,6 +47,15 @@ class FromVectors:
     def reads(self) -> tuple[str, ...]:
         """Arrays that it takes the items from."""
         return (*self.rows, *self.columns)
+
+    @property
+    def is_dot(self) -> bool:
+        """Is an item the product of one vector of the row with one of the column?"""
+        match self.value:
+            case Call(op="mul", args=(Var(name=a), Var(name=b))):
+                return len(self.rows) == len(self.columns) == 1 and {a, b} == {*self.reads}
+            case _:
+                return False
 
 
 Source = FromMemory | FromVectors

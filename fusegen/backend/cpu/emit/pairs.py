@@ -20,7 +20,7 @@ from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.possible import possible
 from fusegen.backend.emit.vector_sums import VectorSum, numbered, vector_sums, vectors_of
 from fusegen.ir.errors import BackendError
-from fusegen.ir.expr import Call, Var, substitute, variables
+from fusegen.ir.expr import Var, substitute, variables
 from fusegen.ir.kernel import FromVectors, Kernel, Param, Sweep
 
 # ---- views ----
@@ -126,16 +126,14 @@ def _tile(source: FromVectors, vectors: dict[str, Param], lanes: CpuDialect) -> 
     places = {n: Var(f"row[{i}]", "float", varying=True) for i, n in enumerate(source.rows)}
     places |= {n: Var(f"column[{i}]", "float", varying=True) for i, n in enumerate(source.columns)}
     length = vectors[(*source.rows, *source.columns)[0]].k
-    match source.value:
-        case Call(op="mul", args=(Var(name=a), Var(name=b))) if {a, b} == {
-            *source.rows, *source.columns} and len(source.rows) == len(source.columns) == 1:
-            term = f"{fg('product_term')}()"
-        case _:
-            text = replace(lanes, partly=False).text(substitute(source.value, places))
-            rows, columns = max(1, len(source.rows)), max(1, len(source.columns))
-            term = (f"[](auto sum, const {fg('lanes')} (&row)[{rows}], "
-                    f"const {fg('lanes')} (&column)[{columns}]) {{ typedef {fg('lanes')} V; "
-                    f"(void)row, (void)column; return V(sum + {text}); }}")
+    if source.is_dot:
+        term = f"{fg('product_term')}()"
+    else:
+        text = replace(lanes, partly=False).text(substitute(source.value, places))
+        rows, columns = max(1, len(source.rows)), max(1, len(source.columns))
+        term = (f"[](auto sum, const {fg('lanes')} (&row)[{rows}], "
+                f"const {fg('lanes')} (&column)[{columns}]) {{ typedef {fg('lanes')} V; "
+                f"(void)row, (void)column; return V(sum + {text}); }}")
     return TileView(source.name, source.rows, source.columns, length, term, source.note)
 
 

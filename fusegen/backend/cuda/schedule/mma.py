@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.backend.emit.vector_sums import vector_sums
-from fusegen.ir.expr import Call, Var
 from fusegen.ir.kernel import FromVectors, Kernel, Sweep
 
 STEP = 16  # numbers that a product takes
@@ -32,7 +31,7 @@ def operand_of(kernel: Kernel) -> str | None:
     met: list[str] = []
     for sweep in kernel.sweeps:
         for source in sources_of(sweep):
-            if not _is_dot(source):
+            if not source.is_dot:
                 return None
             met += (*source.rows, *source.columns)
         for one in vector_sums(kernel, sweep):
@@ -56,16 +55,6 @@ def serves_mma(kernel: Kernel) -> bool:
 def has_products(kernel: Kernel) -> bool:
     """Does the kernel multiply vectors at all?"""
     return any(sources_of(w) or vector_sums(kernel, w) for w in kernel.sweeps)
-
-
-def _is_dot(source: FromVectors) -> bool:
-    if len(source.rows) != 1 or len(source.columns) != 1:
-        return False
-    match source.value:
-        case Call(op="mul", args=(Var(name=a), Var(name=b))):
-            return {a, b} == {*source.rows, *source.columns}
-        case _:
-            return False
 
 
 # ---- shared memory ----

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fusegen.ir.expr import Call, Expr, Var, variables
+from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.ir.kernel import FromVectors, Kernel, Param
-from fusegen.ir.monoid import Best, Folded, Moving
+from fusegen.ir.monoid import Best
 
 MOST_LENGTH = 256  # numbers of a vector
 SHARED_BYTES = 227 << 10  # of a block
@@ -56,18 +56,16 @@ def pair_of(kernel: Kernel) -> Pair | None:
     made = [s for s in sweep.loads if isinstance(s, FromVectors)]
     if len(made) not in (1, 2) or sweep.element_stores or sweep.monoid.own:
         return None
-    if not all(map(_is_dot, made)):
+    if not all(s.is_dot for s in made):
         return None
     (row, column), *more = [(kernel.param(s.rows[0]), kernel.param(s.columns[0])) for s in made]
     others = more[0] if more else None
-    vectors = [c for c in sweep.monoid.components if c.width > 1]
-    summed = [_summed(kernel, c) for c in vectors if isinstance(c, Folded | Moving)]
+    sums = vector_sums(kernel, sweep)
     lists = len(sweep.monoid.lists)
-    if lists and (vectors or others):
+    if (lists and (sums or others)) or len(sums) > 1 or not all(s.array for s in sums):
         return None
-    if len(vectors) > 1 or len(summed) < len(vectors) or None in summed:
-        return None
-    every = (row, column, *(others or ()), *filter(None, summed))
+    summed = [kernel.param(s.array) for s in sums]
+    every = (row, column, *(others or ()), *summed)
     kinds = {p.dtype.number.name for p in every}
     if len(kinds) > 1 or not kinds <= {"float16", "bfloat16"}:
         return None
@@ -87,36 +85,6 @@ def mapped(kernel: Kernel) -> tuple[Param, ...]:
     assert pair
     rows, columns = zip(*filter(None, [(pair.row, pair.column), pair.others]), strict=True)
     return tuple(dict.fromkeys((*rows, *columns, *filter(None, [pair.summed]))))
-
-
-def _is_dot(source: FromVectors) -> bool:
-    if len(source.rows) != 1 or len(source.columns) != 1:
-        return False
-    match source.value:
-        case Call(op="mul", args=(Var(name=a), Var(name=b))):
-            return {a, b} == {*source.rows, *source.columns}
-        case _:
-            return False
-
-
-def _summed(kernel: Kernel, component: Folded | Moving) -> Param | None:
-    """The vectors of columns that a component is a sum of, each with a weight that has none."""
-    if (isinstance(component, Folded) and component.fold != "sum") or component.kind != "float":
-        return None
-    vectors = {p.name: p for p in kernel.params if p.shape in ("row_vector", "column_vector")}
-
-    def column(expr: Expr) -> Param | None:
-        found = vectors.get(expr.name) if isinstance(expr, Var) else None
-        return found if found is not None and found.shape == "column_vector" else None
-
-    match component.lift:
-        case Var():
-            return column(component.lift)
-        case Call(op="mul", args=(a, b)):
-            for weight, vector in ((a, b), (b, a)):
-                if column(vector) and not vectors.keys() & variables(weight).keys():
-                    return column(vector)
-    return None
 
 
 # ---- sizes ----

@@ -25,7 +25,7 @@ from fusegen.backend.cuda.schedule.tiles import (
 )
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.vector_sums import vectors_of
-from fusegen.ir.expr import Call, Var, substitute, variables
+from fusegen.ir.expr import Var, substitute, variables
 from fusegen.ir.kernel import FromVectors
 
 
@@ -232,11 +232,8 @@ class SweepPrinter:
         )
 
     def _term(self, source: FromVectors) -> str:
-        match source.value:
-            case Call(op="mul", args=(Var(name=a), Var(name=b))) if (
-                    len(source.rows) == len(source.columns) == 1
-                    and {a, b} == {*source.rows, *source.columns}):
-                return "ProductTerm{}"
+        if source.is_dot:
+            return "ProductTerm{}"
         vectors, real = vectors_of(self.kernel), self.dialect.real
         places = {n: Var(f"row[{i}]", "float", True) for i, n in enumerate(source.rows)}
         places |= {n: Var(f"column[{i}]", "float", True) for i, n in enumerate(source.columns)}
