@@ -105,7 +105,7 @@ def _adjoint(
     for n, node in rows.items():
         build.labels.setdefault(node, f"grad_{n}")
     terms_of = (*columns.values(), *narrow.values())
-    factors = dict.fromkeys(n for terms in terms_of for p in terms for n, _ in p)
+    factors = sorted({n for ts in terms_of for p in ts for n, _ in p}, key=build.made.__getitem__)
     every = (*named.values(), *inputs.values())
     results = tuple(moved[n] for n in forward.outputs)
     outputs = (*results, *rows.values(), *factors)

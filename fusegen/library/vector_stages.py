@@ -101,9 +101,13 @@ class Stages:
                 self.factors(name), {*self.asked_by([name])}.__contains__)))
 
     def factors(self, name: str) -> list[g.Node]:
-        """Elements that the gradient of a column's input is made of."""
-        terms = self.terms[name]
-        return [*dict.fromkeys(node for product in terms for node, _ in product)]
+        """Elements that the gradient of a column's input is made of, in the order of the text."""
+        return sorted({node for product in self.terms[name] for node, _ in product},
+                      key=self._places.__getitem__)
+
+    @lazy
+    def _places(self) -> Mapping[g.Node, int]:
+        return {node: i for i, node in enumerate(self.graph.nodes)}
 
     # ---- rows ----
 

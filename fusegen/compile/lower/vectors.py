@@ -136,7 +136,7 @@ class _Vectors:
     # ---- kernels ----
 
     def _kernel(self, kernel: Kernel, made: Mapping[str, FromVectors | InnerStep]) -> Kernel:
-        used = {p.name for p in kernel.params}
+        used = dict.fromkeys(p.name for p in kernel.params)
         needed = self._needed(used, made)
         steps = [one for name, one in made.items()  # operands first, as the text has them
                  if isinstance(one, InnerStep) and name in needed]
@@ -158,7 +158,7 @@ class _Vectors:
                        sweeps=tuple(sweeps))
 
     def _needed(
-        self, used: set[str], made: Mapping[str, FromVectors | InnerStep]
+        self, used: Iterable[str], made: Mapping[str, FromVectors | InnerStep]
     ) -> set[str]:
         """The sums that a kernel with these arrays needs, also those within others."""
         found, todo = set(used), [n for n in used if n in made]
