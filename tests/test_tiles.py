@@ -67,3 +67,10 @@ def test_masked_vectors_that_are_not_finite() -> None:
     keys[40:] = np.nan
     found = emulate(vc.causal, Q, keys, values)
     close(found, vc.causal.reference(Q, K[:21], V[:21]))
+
+
+def test_sums_that_registers_do_not_hold() -> None:
+    """A slower tile is better than none."""
+    q, k, v = (drawn(n, 150, seed=n).astype("f8") for n in (5, 40, 41))
+    found = emulate(vc.attention, q, k, v[:40], scale=0.1)
+    close(found, vc.attention.reference(q, k, v[:40], scale=0.1), 1e-12)

@@ -36,10 +36,14 @@ def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> Tile
         return TileSchedule(target=target, engine="wgmma", warps=4 * tiles.warpgroups,
                             columns=tiles.columns, stages=tiles.stages, filters=filters,
                             one_tree=problem.any_rows)
-    for found in _candidates(program, problem, target):
-        if all(_fits(kernel, found) for kernel in program.kernels if kernel.sweeps):
-            return replace(found, filters=filters, one_tree=problem.any_rows)
-    raise BackendError(f"{program.name}: no tile of its vectors fits {target.arch}")
+    kernels = [k for k in program.kernels if k.sweeps]
+    offered = [found for found in _candidates(program, problem, target)
+               if all(shared_bytes(k, found) <= target.shared_per_block for k in kernels)]
+    if not offered:
+        raise BackendError(f"{program.name}: no tile of its vectors fits {target.arch}")
+    # Where registers are too few for any of them, the smallest tile spills some.
+    found = next((o for o in offered if all(_fits(k, o) for k in kernels)), offered[-1])
+    return replace(found, filters=filters, one_tree=problem.any_rows)
 
 
 def _candidates(
@@ -113,8 +117,7 @@ def _check(program: Program) -> None:
 
 
 def _fits(kernel: Kernel, schedule: TileSchedule) -> bool:
-    if shared_bytes(kernel, schedule) > schedule.target.shared_per_block:
-        return False
+    """In registers?"""
     if schedule.engine == "mma":
         return all(mma.registers(kernel, w, schedule.words, rows=False) <= 150
                    for w in kernel.sweeps)
