@@ -415,9 +415,7 @@ def test_hasattr_still_asks():
 def test_advice_about_the_librarys_texts_is_about_the_call():
     """Whoever calls them cannot change a line of theirs: which array, and what to give it as."""
     wrong, asked = [], 0
-    for name, pipeline in vars(lib).items():
-        if not isinstance(pipeline, fg.Pipeline):
-            continue
+    for name, pipeline in lib.PIPELINES.items():
         for types in (("?",), ("f4", "?"), ("f4", "f4"), ("i8",)):
             arrays = [np.asarray(a).astype(t) for a, t in zip(
                 arguments(name, X), (*types, *["i8"] * 2), strict=False)]
