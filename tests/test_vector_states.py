@@ -3,7 +3,6 @@ attention of sharded keys and values, neighbours of a data base in parts."""
 
 from __future__ import annotations
 
-import itertools
 import pickle
 from typing import Any
 
@@ -12,41 +11,10 @@ import pytest
 from support import vector_cases as texts
 from support import vector_library as library
 from support.state_cases import flat, merged_anyhow, same_states
+from support.vector_pieces import columns_alone, drawn, normalised, pieces, statistics
 
 import fusegen as fg
 from fusegen.backend.cpu.backend import CpuBackend
-
-COLUMNS = {"k", "v", "y", "w", "b", "bias", "c"}
-NUMBERS = {"bias", "c"}
-"""Inputs of which a piece has a part, and those without vectors."""
-
-
-def statistics(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, lengths: fg.PerRow):
-    """Vectors that are sums, extremes, counts, of rows and columns; numbers beside them."""
-    s = fg.ragged(fg.dot(q, k), lengths)
-    m = fg.max(s)
-    p = fg.exp(s - m)
-    return {"mean": fg.mean(v), "most": fg.max(v), "far": fg.max(fg.abs(q - k)),
-            "square": fg.sum(p * (v * v)) / fg.sum(p), "above": fg.count(v > 0),
-            "leader": fg.argmax(s), "lse": fg.logsumexp(s), "n": fg.length(s),
-            "last": fg.max(fg.index(s))}
-
-
-def normalised(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector):
-    """A finish that sums over the index of what it reads."""
-    s = fg.dot(q, k)
-    p = fg.exp(s - fg.max(s))
-    o = fg.sum(p * v) / fg.sum(p)
-    return o / fg.sqrt(fg.inner(o * o)), fg.inner(o * fg.mean(v))
-
-
-def columns_alone(k: fg.ColumnVector, c: fg.PerColumn):
-    """No row has a vector, or a number, of its own."""
-    return fg.sum(k * c), fg.max(c), fg.max(fg.inner(k * k) - c)
-
-
-def drawn(*shape: int, seed: int = 0) -> Any:
-    return library.drawn(*shape, seed=seed)
 
 
 def cases() -> list[library.Case]:
@@ -64,16 +32,6 @@ def roles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     if request.param == "numpy":
         monkeypatch.setattr(CpuBackend, "hindrance", lambda *_, **__: "a wish")
     return str(request.param)
-
-
-def pieces(p: fg.Pipeline, arrays: Any, cuts: list[int], **constants: Any) -> list[fg.States]:
-    def part(name: str, array: Any, i: int, j: int) -> Any:
-        if name not in COLUMNS:
-            return array
-        return array[..., i:j] if array.ndim == 1 or name in NUMBERS else array[..., i:j, :]
-
-    return [p.states(**{n: part(n, a, i, j) for n, a in arrays.items()}, at=i, **constants)
-            for i, j in itertools.pairwise(cuts)]
 
 
 def n_cols(arrays: Any) -> int:

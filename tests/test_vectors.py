@@ -451,15 +451,6 @@ def test_vectors_are_no_pivots() -> None:
     assert "refuted" not in str(fg.check(p))
 
 
-def test_gpus_do_not_sum_over_the_index_of_what_a_row_makes() -> None:
-    def length(x: fg.RowVector, y: fg.ColumnVector):
-        o = fg.sum(fg.exp(fg.dot(x, y)) * y)
-        return fg.inner(o * o), fg.dot(x, o)
-
-    with pytest.raises(fg.BackendError, match="of a vector that a row makes"):
-        fg.pipeline(length).source("sm_90")
-
-
 def test_no_such_column() -> None:
     x, y, t = drawn(4, 3), drawn(9, 3, seed=1), np.array([0, 9, -1, 8])
     taken = fg.pipeline(row_values)(x, y, t)[2]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from fusegen.backend.backend import Executable, Job
 from fusegen.backend.cuda.memory import GPU, GpuMemory
 from fusegen.backend.emit.source import Source
-from fusegen.backend.emit.widths import check_widths
 from fusegen.backend.exported import Part, Place, Text, Wish
 from fusegen.backend.findings import Finding, version_of
 from fusegen.backend.problem import Problem
@@ -70,9 +69,8 @@ class CudaBackend:
         from fusegen.backend.cuda.schedule.select import select_cuda
         from fusegen.backend.cuda.schedule.select_tiles import select_tiles
 
-        if program.has_vectors and program.role == "call":
+        if program.has_vectors and program.role != "merge":
             return select_tiles(program, problem, target)
-        check_widths(program, "CUDA kernels")
         return select_cuda(program, problem, target, chunk)
 
     def candidates(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from fusegen.ir.expr import Call, Expr, Lit, Var, substitute, variables
-from fusegen.ir.kernel import Kernel, Param, Sweep
+from fusegen.ir.kernel import InnerStep, Kernel, Param, Step, Sweep
 from fusegen.ir.monoid import Folded, Moving
 
 
@@ -46,6 +46,19 @@ class VectorSum:
         """Arrays of columns' vectors that it is made of."""
         return tuple(n for n in variables(self.value)
                      if n in arrays and arrays[n].shape == "column_vector")
+
+
+def sums_of_state(step: Step, sums: Collection[str]) -> list[str]:
+    """Those of the state's vectors that a row value is a sum over the index of."""
+    if not isinstance(step, InnerStep):
+        return []
+    return [n for n in sums if f"state.{n}" in variables(step.value)]
+
+
+def sums_over_state(kernel: Kernel) -> bool:
+    """Is a row value a sum over the index of a vector that the row makes?"""
+    return any(sums_of_state(step, [s.name for s in vector_sums(kernel, sweep)])
+               for sweep in kernel.sweeps for step in sweep.steps)
 
 
 def vector_sums(kernel: Kernel, sweep: Sweep) -> tuple[VectorSum, ...]:

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.headers import maths
 from fusegen.backend.cuda.emit.own import own_view
 from fusegen.backend.cuda.emit.places import declared
-from fusegen.backend.cuda.emit.state import StateView, held, state_view
+from fusegen.backend.cuda.emit.state import (
+    StateView,
+    held,
+    identity_of,
+    pivot_view,
+    state_view,
+    zero_of,
+)
 from fusegen.backend.cuda.schedule.assumptions import facts
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import launches
 from fusegen.backend.emit.banner import banner_lines
+from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.render import render
 from fusegen.backend.emit.source import Source
+from fusegen.ir.errors import BackendError
+from fusegen.ir.expr import Expr, Lit, Var, substitute, variables
 from fusegen.ir.kernel import Program
-from fusegen.ir.monoid import Monoid
+from fusegen.ir.monoid import Folded, Monoid, Moving
 from fusegen.ir.state_layout import Field, StateLayout, state_layout
 
 
@@ -33,6 +43,21 @@ class ListView:
 
 
 @dataclass(frozen=True)
+class WideView:
+    """A component that holds a vector, in the bytes of a state."""
+
+    name: str
+    width: int
+    type: str  # of its numbers
+    size: int  # bytes of one
+    at: int  # offset of the first
+    first: str  # a number of no states
+    moves: tuple[tuple[str, str], ...]  # names and values that its factor depends on
+    factor: str  # by which it moves from the pivots of s to those of `at`; "": it does not
+    joined: str  # the statement by which a state's `number` joins `sum`
+
+
+@dataclass(frozen=True)
 class MergeView:
     """What the partial of a state asks of a sweep."""
 
@@ -44,9 +69,11 @@ class MergeView:
 def merge_source(program: Program, schedule: CudaSchedule) -> Source:
     """A merge as CUDA C++; the same program and schedule give the same bytes."""
     (kernel,), (sweep,), (launch,) = program.kernels, program.sweeps, launches(program, schedule)
-    monoid, lanes = sweep.monoid, schedule.lanes
+    lanes, layout = schedule.lanes, state_layout(sweep.monoid, kernel.compute)
     dialect = CudaDialect(kernel.compute, exact=True)
-    layout = state_layout(monoid, kernel.compute)
+    wide = tuple(_wide(sweep.monoid, layout, dialect, kernel.name))
+    sweep = replace(sweep, monoid=sweep.monoid.numbers)
+    monoid = sweep.monoid
     state = state_view(sweep, "State", dialect, "long long") if monoid.has_scalars else None
     params = [f"{dialect.real} {held(p.name)}" if p.shape == "scalar" else
               declared(p, " __restrict__ ") for p in launch.params]
@@ -59,7 +86,7 @@ def merge_source(program: Program, schedule: CudaSchedule) -> Source:
         "used": dialect.used, "merges": True, "column_type": "long long",
         "exchanges": lanes > 1,
         "loads": [*_loads(monoid, layout)], "stores": [*_stores(monoid, layout)],
-        "lists": [*_lists(monoid, layout)],
+        "lists": [*_lists(monoid, layout)], "wide": wide,
     }
     body = render("cuda/roles/merge.cu.j2", context)
     states = ("best" if monoid.lists else "field",)
@@ -69,6 +96,35 @@ def merge_source(program: Program, schedule: CudaSchedule) -> Source:
                  *(f"fusegen/states/{name}.cuh" for name in states),
                  *([schedule.merge.header] if state and lanes > 1 else [])),
     )
+
+
+def _wide(
+    monoid: Monoid, layout: StateLayout, dialect: CudaDialect, kernel: str
+) -> Iterator[WideView]:
+    """Components that hold vectors. Raises BackendError for a sum that moves with others."""
+    at = _fields(layout)
+    given: dict[str, Expr] = {n: Var(held(n)) for n in monoid.held}
+    components: tuple[Folded | Moving, ...] = (*monoid.folded, *monoid.moving)
+    for c in components:
+        if c.width == 1:
+            continue
+        field = at[c.name]
+        kind, size = C_TYPES[field.dtype.name], field.dtype.itemsize
+        if isinstance(c, Folded):
+            yield WideView(c.name, c.width, kind, size, field.offset, identity_of(c, dialect), (),
+                           "", taken_in(c, "sum", "number", dialect.use))
+            continue
+        ((name, factor),) = c.transport if len(c.transport) == 1 else (("", Lit(1.0)),)
+        if name != c.name:
+            raise BackendError(f"{kernel}: {c.name}, a vector, moves with others when pivots do; "
+                               "GPUs do not merge such states yet: give them on the CPU")
+        used = variables(factor)
+        moves = tuple((p.move, pivot_view(p, monoid, dialect).moved) for p in monoid.pivots
+                      if p.move in used)
+        value = dialect.text(substitute(factor, given)) if factor != Lit(1.0) else ""
+        moved = f"{dialect.use('zero_wins')}(number, factor)" if value else "number"
+        yield WideView(c.name, c.width, kind, size, field.offset, zero_of(c.kind, dialect), moves,
+                       value, f"sum += {moved};")
 
 
 def _numbers(monoid: Monoid) -> Iterator[str]:

@@ -8,7 +8,6 @@ from fusegen.backend.cuda.emit.dialect import CudaDialect
 from fusegen.backend.cuda.emit.places import array_name
 from fusegen.backend.emit.lines import Line, inside
 from fusegen.backend.emit.vector_sums import numbered, vectors_of
-from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import variables
 from fusegen.ir.kernel import Gather, InnerStep, Kernel, Param
 
@@ -30,17 +29,7 @@ def inner_lines(step: InnerStep, kernel: Kernel, dialect: CudaDialect) -> list[L
     """A row value that is a sum over vectors' index; NaN without the column that it is of."""
     vectors = vectors_of(kernel)
     met = [n for n in variables(step.value) if n in vectors]
-    held = [n.removeprefix("state.") for n in variables(step.value) if n.startswith("state.")]
-    if held:
-        raise BackendError(
-            f"{step.name}: CUDA kernels do not sum over the index of a vector that a row makes "
-            f"({held[0]}): return it, and take it as an fg.RowVector in a second pipeline")
-    lines, tests = [], []
-    for name, index in step.at:
-        at = f"{step.name}_{name}_at"
-        lines.append(dialect.line(f"const long long {at} = {dialect.text(index)};", index,
-                                  declares=at))
-        tests.append(f"{at} >= 0 && {at} < n_cols")
+    lines, tests = columns_of(step, dialect)
     first = dialect.number(float("nan")) if tests else "0"
     lines.append(Line(f"{dialect.real} {step.name} = {first};", declares=step.name,
                       note=step.note))
@@ -54,6 +43,17 @@ def inner_lines(step: InnerStep, kernel: Kernel, dialect: CudaDialect) -> list[L
         loop = [Line(f"if ({' && '.join(tests)}) {{", frozenset(["n_cols"])),
                 *inside([zero, *loop]), Line("}")]
     return lines + loop
+
+
+def columns_of(step: InnerStep, dialect: CudaDialect) -> tuple[list[Line], list[str]]:
+    """(declarations of the columns whose vectors a sum is over, conditions that they exist)."""
+    lines, tests = [], []
+    for name, index in step.at:
+        at = f"{step.name}_{name}_at"
+        lines.append(dialect.line(f"const long long {at} = {dialect.text(index)};", index,
+                                  declares=at))
+        tests.append(f"{at} >= 0 && {at} < n_cols")
+    return lines, tests
 
 
 def taken(

@@ -85,14 +85,14 @@ class Launch:
     @property
     def scalars(self) -> tuple[str, ...]:
         """The 64-bit arguments after the pointers, by name."""
+        first = ["first_column"] if FIRST_COLUMN.name in names_in(self.kernel) else []
         if self.tile:
-            return (*_tile_strides(self.params), "n_rows", "n_cols", "batch_rows", "splits")
+            return (*_tile_strides(self.params), "n_rows", "n_cols", *first, "batch_rows", "splits")
         elements = [p.name for p in self.params if p.shape == "element"]
         if self.strip_rows:
             strides = [f"{n}_{axis}" for n in elements for axis in ("outer_stride", "stride")]
             return (*strides, "n_rows", "n_cols", "n_inner")
         states = [p.name for p in self.params if p.shape == "states"]
-        first = ["first_column"] if FIRST_COLUMN.name in names_in(self.kernel) else []
         shared = ["blocks_of_a_row"] if self.shares else []
         strides = [*(f"{n}_stride" for n in elements),
                    *(f"{n}_{axis}" for n in states for axis in ("outer_stride", "stride"))]

@@ -8,14 +8,13 @@ from dataclasses import replace
 from fusegen.backend.cuda.schedule import mma
 from fusegen.backend.cuda.schedule.filters import LEAST_COLUMNS, filter_of, with_filter
 from fusegen.backend.cuda.schedule.tiles import (
-    MOST_NUMBERS,
     WARP_ROWS,
     TileSchedule,
     shared_bytes,
 )
 from fusegen.backend.cuda.schedule.wgmma import WgmmaTiles, pair_of, tiles_of
 from fusegen.backend.cuda.schedule.wide import wide_columns
-from fusegen.backend.emit.vector_sums import vector_sums
+from fusegen.backend.emit.vector_sums import sums_over_state, vector_sums
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CudaTarget
 from fusegen.ir.errors import BackendError
@@ -28,6 +27,8 @@ _SHORT = 64  # numbers of vectors of which a third stage is worth its shared mem
 def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> TileSchedule:
     """The schedule of a program over vectors. Raises BackendError where there is none."""
     _check(program)
+    if program.role == "finish":  # it has no columns
+        return TileSchedule(target=target, engine="fma", columns=16)
     filters = _filters(program, problem, target)
     program = with_filter(program) if filters else program
     few = _few_rows(program, problem, target)
@@ -51,7 +52,8 @@ def _candidates(
 ) -> Iterator[TileSchedule]:
     """What may run it, the fastest first."""
     base = TileSchedule(target=target, engine="fma",
-                        wide_columns=wide_columns(program, problem.n_cols or 1))
+                        wide_columns=wide_columns(program, problem.n_cols or 1),
+                        whole=any(map(sums_over_state, program.kernels)))
     if _by_mma(program, target):
         if _few_rows(program, problem, target):
             for warps, stages in ((8, 3), (8, 2), (4, 3), (4, 2)):
@@ -77,7 +79,7 @@ def _few_rows(program: Program, problem: Problem, target: CudaTarget) -> bool:
         return False
     lists = any(w.monoid.lists for w in program.sweeps)
     return problem.batch_rows <= WARP_ROWS and not lists and all(
-        map(mma.has_products, program.kernels))
+        mma.has_products(k) and not sums_over_state(k) for k in program.kernels)
 
 
 def _little(program: Program, problem: Problem) -> bool:
@@ -122,7 +124,7 @@ def _fits(kernel: Kernel, schedule: TileSchedule) -> bool:
         return all(mma.registers(kernel, w, schedule.words, rows=False) <= 150
                    for w in kernel.sweeps)
     word = kernel.compute.itemsize // 4
-    held = max(sum(min(s.length, MOST_NUMBERS) for s in vector_sums(kernel, sweep))
+    held = max(sum(min(s.length, schedule.most_numbers) for s in vector_sums(kernel, sweep))
                for sweep in kernel.sweeps)
     sources = max(sum(isinstance(s, FromVectors) for s in w.loads) for w in kernel.sweeps)
     return word * schedule.row_tiles * (held + (sources + 1) * schedule.columns) // 2 <= 150

@@ -34,10 +34,12 @@ def state_candidates(
 
 
 def _lanes(program: Program, problem: Problem) -> int:
-    """One lane; more where a row has many states, or entries that are each a thread's to place."""
+    """One lane; more where a row has many states, or entries, or numbers of vectors, that are each
+    a thread's."""
     lists = [p.k for k in program.kernels for p in k.params if p.shape == "list"]
     if program.role == "merge":
         lists = [c.k for s in program.sweeps for c in s.monoid.lists]
+        lists += [c.width for s in program.sweeps for c in s.monoid.components]
     states = (problem.n_cols or 1) if program.role == "merge" else 1
     wanted = max([-(-states // _STATES_OF_A_LANE), *lists])
     return min(WARP, 1 << (wanted - 1).bit_length())

@@ -28,6 +28,7 @@ WARP_ROWS = 16
 SLOTS = 2  # rows of a lane, of 16
 MOST_DEPTH = 64  # numbers of vectors that lie in shared memory at a time
 MOST_NUMBERS = 128  # of vectors that are summed up, that a block holds in registers
+MOST_WHOLE = 1 << 16  # where it has to hold all of them
 PAD = 4  # numbers between vectors in shared memory, so that neighbours lie in other banks
 
 
@@ -45,6 +46,7 @@ class TileSchedule:
     stages: int = 2  # tiles of columns that are under way at a time, of mma and wgmma
     together: bool = False  # have all warps the same rows, and tiles of columns of their own? mma
     one_tree: bool = False  # are a row's bits the same among any number of rows?
+    whole: bool = False  # has a block all numbers of vectors that are summed up?
 
     @property
     def teams(self) -> int:
@@ -80,7 +82,9 @@ class TileSchedule:
     @property
     def most_numbers(self) -> int:
         """Of vectors that are summed up, that a block holds in registers."""
-        return MOST_LENGTH if self.engine == "wgmma" else MOST_NUMBERS
+        if self.engine == "wgmma":
+            return MOST_LENGTH
+        return MOST_WHOLE if self.whole else MOST_NUMBERS
 
     @property
     def arch(self) -> str:
@@ -185,7 +189,8 @@ def tables_of(kernel: Kernel, schedule: TileSchedule, number: int) -> tuple[Tabl
                 put(array, f"{source.name}_{array}", schedule.columns, depth_of(vectors[array].k))
     summed = {a: None for s in vector_sums(kernel, sweep) for a in s.columns(vectors)}
     for array in summed:
-        put(array, f"{array}_summed", schedule.columns, held_numbers(vectors[array].k))
+        put(array, f"{array}_summed", schedule.columns,
+            held_numbers(vectors[array].k, schedule.most_numbers))
     return tuple(found)
 
 
@@ -222,7 +227,8 @@ def met_bytes(kernel: Kernel, schedule: TileSchedule) -> int:
         return 0
     return max(schedule.warps * WARP_ROWS * (
         state_bytes(replace(w, monoid=w.monoid.numbers))
-        + sum(4 * (held_numbers(s.length) + mma.PAD) for s in vector_sums(kernel, w)))
+        + sum(4 * (held_numbers(s.length, schedule.most_numbers) + mma.PAD)
+              for s in vector_sums(kernel, w)))
         for w in kernel.sweeps)
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from fusegen.backend.cuda.emit.elements import ElementPrinter
 from fusegen.backend.cuda.emit.entries import Owners, own_entries
-from fusegen.backend.cuda.emit.places import place_in_row
+from fusegen.backend.cuda.emit.places import array_name, load_line, place_in_row
 from fusegen.backend.cuda.emit.rows import step_lines
 from fusegen.backend.cuda.emit.tiles.scope import Scope
 from fusegen.backend.cuda.emit.vectors import inner_lines
 from fusegen.backend.cuda.schedule.filters import Filter
 from fusegen.backend.cuda.schedule.tiles import TileSchedule, list_slots
 from fusegen.backend.cuda.schedule.topk import key_plan
-from fusegen.backend.emit.lines import Line
+from fusegen.backend.emit.lines import Line, inside
 from fusegen.ir.expr import Var
 from fusegen.ir.kernel import (
     ROW,
@@ -94,8 +94,18 @@ class ListPrinter:
                  self.dialect.line(f"return {self.dialect.text(value)};", value)]
         return tuple(self.scope.opened(lines))
 
+    @property
+    def owners(self) -> Owners:
+        """Who has which entries: of lists that a state holds, every lane of the row all."""
+        given = [p for p in self.kernel.params if p.shape == "list" and not p.output]
+        lines = tuple(load_line(p, place_in_row(p), self.dialect, array_name(p), "entry")
+                      for p in given)
+        return replace(OWNERS, given=lines)
+
     def steps(self) -> tuple[list[Step], list[Step]]:
-        """Steps that follow from lists, and those that do not."""
+        """Steps that follow from the sweep's lists, and those that do not."""
+        if self.owners.given:
+            return [], [*self.sweep.steps]
         late: list[Step] = []
         early: list[Step] = []
         found: set[str] = set()
@@ -112,7 +122,7 @@ class ListPrinter:
         grouped: dict[str, list[Line]] = {}
         for s in self.sweep.list_stores:
             lines = grouped.setdefault(s.entries.top, [])
-            steps = step_lines(s.entries.steps, self.kernel, self.dialect, OWNERS)
+            steps = step_lines(s.entries.steps, self.kernel, self.dialect, self.owners)
             lines += [ln for ln in steps if ln not in lines]
             dtype = self.kernel.param(s.param).dtype
             text, divisors = self.dialect.divided(partial(self.dialect.text, s.value))
@@ -123,7 +133,14 @@ class ListPrinter:
             lines.append(Line(f"{place} = {value};", used, note=s.note))
         sizes = {s.entries.top: s.entries.k for s in self.sweep.list_stores}
         return [ln for name, lines in grouped.items()
-                for ln in own_entries(name, sizes[name], OWNERS, lines)]
+                for ln in self._of_entries(name, sizes[name], lines)]
+
+    def _of_entries(self, top: str, k: int, lines: list[Line]) -> list[Line]:
+        given = self.owners.loaded(top)
+        if not given:
+            return own_entries(top, k, OWNERS, lines)
+        return [Line(f"for (int entry = 0; entry < {k}; ++entry) {{"), *inside([*given, *lines]),
+                Line("}")]
 
 
 def keys_type(kernel: Kernel, best: KBest, schedule: TileSchedule) -> str:

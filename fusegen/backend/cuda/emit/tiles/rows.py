@@ -10,14 +10,17 @@ from fusegen.backend.cuda.emit.places import array_name, load_line, place_in_row
 from fusegen.backend.cuda.emit.rows import step_lines
 from fusegen.backend.cuda.emit.tiles.lists import OWNERS, ListPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Scope
-from fusegen.backend.cuda.emit.vectors import number_line, taken
+from fusegen.backend.cuda.emit.vectors import columns_of, number_line, taken
 from fusegen.backend.cuda.schedule.tiles import TileSchedule, held_numbers
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line, inside
-from fusegen.backend.emit.vector_sums import VectorSum, numbered, vectors_of
+from fusegen.backend.emit.vector_sums import VectorSum, numbered, sums_of_state, vectors_of
 from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import Expr, Var, substitute, variables
-from fusegen.ir.kernel import ROW, Kernel, RowStore, Step, Sweep, names_in
+from fusegen.ir.kernel import ROW, InnerStep, Kernel, RowStore, Step, Sweep, names_in
+
+NUMBER = "4 * (j / 2) + 2 * kSlot + j % 2"
+"""Of a row, in what a lane has of a sum of vectors: number `i`."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,14 @@ class RowPrinter:
         self.dialect.state = "state"
         late, early = lists.steps()
         names = {s.name for s in late}
-        steps = step_lines(early, self.kernel, self.dialect)
+        lengths = {s.name: held_numbers(s.length, self.schedule.most_numbers) for s in sums}
+        steps = [ln for s in early for ln in self._step(s, lengths, lists)]
         numbers = [s for s in sweep.row_stores if self._is_number(s) and not names & names_in(s)]
         vectors = [s for s in sweep.row_stores if not self._is_number(s)]
         stored = [self._number_store(s) for s in numbers]
-        wide = [self._vector_store(s, {v.name for v in sums}) for s in vectors]
+        if lists.owners.given:
+            stored += lists.stores()
+        wide = [self._vector_store(s, set(lengths)) for s in vectors]
         self._check(late, vectors, sweep)
         body = [*steps, *stored, *(ln for v in wide for ln in (*v.before, *v.lines))]
         kept = tuple(n for n in self.scope.kept if n in {s.name for s in early})
@@ -80,10 +86,15 @@ class RowPrinter:
         self.dialect.state = "state"
         late, early = lists.steps()
         names = {s.name for s in late}
-        lines = step_lines([*early, *late], self.kernel, self.dialect, OWNERS)
-        numbers = [self._number_store(s) for s in sweep.row_stores
-                   if self._is_number(s) and names & names_in(s)]
-        if numbers:
+        stores = [s for s in sweep.row_stores if self._is_number(s) and names & names_in(s)]
+        used, steps = names_in((tuple(late), tuple(stores), sweep.list_stores)), late
+        for step in reversed(early):
+            if step.name in used and step.name not in self.scope.of_vectors:
+                used |= names_in(step)
+                steps = [step, *steps]
+        lines = step_lines(steps, self.kernel, self.dialect, OWNERS)
+        if stores:
+            numbers = map(self._number_store, stores)
             lines += [Line("if (rank == 0) {"), *inside(numbers), Line("}")]
         return tuple(self.scope.opened([*lines, *lists.stores()]))
 
@@ -111,10 +122,7 @@ class RowPrinter:
         places |= {t.name: Var(f"{t.name}_i", t.value.kind) for t in store.takes}
         value = numbered(substitute(store.value, places), several)
         before, lines = [], []
-        for n in sums:
-            if f"state.{n}" in variables(store.value):
-                place = f"{n}_sum[4 * (j / 2) + 2 * kSlot + j % 2]"
-                lines.append(Line(f"const {self.dialect.real} {n}_i = {place};"))
+        lines += self._numbers([n for n in sums if f"state.{n}" in variables(store.value)])
         lines += [number_line(several[n], "0", self.dialect)
                   for n in variables(store.value) if n in several]
         for first, each in taken(store.takes, self.kernel, self.dialect):
@@ -132,6 +140,43 @@ class RowPrinter:
         return VectorStoreView(share, offset, param.k, C_TYPES[param.dtype.number.name],
                                f"{array} + row * {stride}", aligned if fours else "",
                                (*before, *divisors), tuple(lines))
+
+    def _numbers(self, sums: Iterable[str]) -> list[Line]:
+        """Declarations of number `i` of the state's vectors."""
+        return [Line(f"const {self.dialect.real} {n}_i = {n}_sum[{NUMBER}];", declares=f"{n}_i")
+                for n in sums]
+
+    # ---- sums over the index of vectors that the row makes ----
+
+    def _step(self, step: Step, held: Mapping[str, int], lists: ListPrinter) -> list[Line]:
+        """A row value. held: numbers that a block has of the state's vectors."""
+        met = sums_of_state(step, held)
+        if not met or not isinstance(step, InnerStep):
+            return step_lines([step], self.kernel, self.dialect, lists.owners)
+        vectors, name = vectors_of(self.kernel), step.name
+        lines, tests = columns_of(step, self.dialect)
+        places: dict[str, Expr] = {f"state.{n}": Var(f"{n}_i") for n in met}
+        value = numbered(substitute(step.value, places), vectors)
+        outside = "".join(f" || !({t})" for t in tests)
+        length = next(s.width for w in self.kernel.sweeps for s in w.monoid.components
+                      if s.name == met[0])
+        body = [
+            Line("const int i = first_number + j / 2 * 8 + j % 2;"),
+            Line(f"if (i >= {length}{outside}) continue;"), *self._numbers(met),
+            *(number_line(vectors[n], f"{name}_{n}_at", self.dialect)
+              for n in variables(step.value) if n in vectors),
+            self.dialect.line(f"{name} += {self.dialect.text(value)};", value)]
+        lines += [
+            Line(f"{self.dialect.real} {name} = 0;", frozenset(["n_cols"] if tests else []), name,
+                 step.note),
+            Line("#pragma unroll"), Line(f"for (int j = 0; j < {held[met[0]]} / 4; ++j) {{"),
+            *inside(body), Line("}"),
+            Line("for (int lane_mask = 1; lane_mask < kRowLanes; lane_mask *= 2)"),
+            Line(f"    {name} += __shfl_xor_sync(0xffffffffu, {name}, lane_mask);")]
+        if tests:
+            nan = self.dialect.number(float("nan"))
+            lines.append(Line(f"if (!({' && '.join(tests)})) {name} = {nan};"))
+        return lines
 
     # ---- sums of vectors that are no products ----
 

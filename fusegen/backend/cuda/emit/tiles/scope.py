@@ -13,6 +13,7 @@ from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.places import array_name, pointer_of, pointer_type
 from fusegen.backend.cuda.schedule.launch import Launch
 from fusegen.backend.emit.lines import Line, uses_of
+from fusegen.backend.emit.vector_sums import sums_of_state, vector_sums
 from fusegen.ir.kernel import N_COLS, ROW, Let, Step, names_in
 
 
@@ -55,8 +56,17 @@ class Scope:
         rows = [p.name for p in self.launch.params if p.shape == "row" and not p.output]
         places = [[*rows, *(s.name for s in kernel.prelude)],
                   *([s.name for s in w.steps] for w in kernel.sweeps)]
-        return {n: self.types[n] for i, names in enumerate(places) for n in names
-                if n in names_in(kernel.sweeps[i:])}
+        found = [n for i, names in enumerate(places) for n in names
+                 if n in names_in(kernel.sweeps[i:])]
+        return {n: self.types[n] for n in (*found, *self.of_vectors)}
+
+    @property
+    def of_vectors(self) -> list[str]:
+        """Sums over the index of a row's own vectors, whose lanes find them together, beside
+        lists, from which a warp goes on."""
+        kernel = self.launch.kernel
+        return [s.name for w in kernel.sweeps if w.monoid.lists for s in w.steps
+                if sums_of_state(s, [v.name for v in vector_sums(kernel, w)])]
 
     def _members(self) -> Iterable[Member]:
         for p in self.launch.params:

@@ -41,6 +41,7 @@ class TileKernelView:
     batched: tuple[str, ...]
     last_first: bool  # may rows grow, so that the last ones take the longest?
     wgmma: WgmmaView | None
+    of_vectors: tuple[str, ...]  # row values that a row's lanes leave for what follows from lists
 
     @property
     def states(self) -> tuple[object, ...]:
@@ -143,6 +144,7 @@ def _kernel_view(
         last_first=any(w.span[0] is None and w.span[1] is not None for w in kernel.sweeps),
         wgmma=wgmma_view(kernel, schedule, sweeps[0].fold, dialect)
         if schedule.engine == "wgmma" else None,
+        of_vectors=tuple(scope.of_vectors),
     )
 
 

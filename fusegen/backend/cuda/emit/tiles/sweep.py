@@ -16,7 +16,6 @@ from fusegen.backend.cuda.schedule.filters import Filter
 from fusegen.backend.cuda.schedule.launch import Launch
 from fusegen.backend.cuda.schedule.mma import has_products
 from fusegen.backend.cuda.schedule.tiles import (
-    MOST_NUMBERS,
     Table,
     TileSchedule,
     parts_of,
@@ -206,8 +205,8 @@ class SweepPrinter:
             start = f"{array} + begin * given.{name}_stride"
             there = "given.n_cols - begin"
         if table.name.endswith("_summed") and parts_of(self.kernel, self.schedule) > 1:
-            start += f" + block.part * {MOST_NUMBERS}"
-            numbers += f" - block.part * {MOST_NUMBERS}"
+            start += f" + block.part * {self.schedule.most_numbers}"
+            numbers += f" - block.part * {self.schedule.most_numbers}"
         kind = C_TYPES[param.dtype.name]
         read = f"[]({kind} stored) {{ return {self.dialect.load('stored', param.dtype)}; }}"
         return TableView(table.name, table.at, table.count, table.depth, table.pitch, start,

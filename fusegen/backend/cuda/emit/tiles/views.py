@@ -102,7 +102,7 @@ class FoldView:
         return (*state, *(f"const {real} (&{n}_scores)[kColumns / 2]" for n in self.scores),
                 *(f"{real} (&{w})[kColumns / 2]" for w in self.weights),
                 *(f"{real}& {s.name}_factor" for s in self.moving),
-                "const Row& mine", "column_t first_column", "const Given& given")
+                "const Row& mine", "column_t lane_column", "const Given& given")
 
     @property
     def held_params(self) -> str:
