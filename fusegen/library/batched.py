@@ -2,21 +2,22 @@
 
 An element input gets the new axis in front, a per-row input in front of its rows; a per-column
 input that differs from one batch to the next is an element input of a text that is otherwise the
-same. What is not batched stays as it is and broadcasts.
+same. Beside vectors, inputs of columns have axes in front that broadcast against those of the rows.
+What is not batched stays as it is and broadcasts.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusegen.ir import graph as g
 from fusegen.ir.nesting import flatten
 from fusegen.lang.value import Value
 from fusegen.library.backward import Call
-from fusegen.library.framework import Framework
+from fusegen.library.framework import Framework, Like
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.rewrite.adjoint.transplant import Text
 
@@ -32,6 +33,8 @@ def batched(
                for n, a, d in zip(names, arrays, dims, strict=False) if a is not None}
     moved = {n for n, d in zip(names, dims, strict=True) if d is not None and n in fronted}
     graph = call.traced([fronted.get(n) for n in names])
+    if call.pipeline.vectors:
+        return _beside_vectors(call, graph, size, fronted, moved, framework)
     axes = {i.name: i.axis for i in graph.inputs}
     elements = [n for n in fronted if axes[n] is g.Axis.ELEMENT]
     rank = max(fronted[n].ndim - (n in moved) for n in elements)
@@ -56,6 +59,43 @@ def batched(
     one = dataclasses.replace(call, pipeline=pipeline, axis=tuple(a + 1 for a in reduced))
     found = flatten(graph.structure, one.run([given.get(n) for n in names]), len(graph.outputs))
     return found, [0] * len(found)
+
+
+_MORE = {g.Axis.PER_COLUMN: 0, g.Axis.PER_ROW: 0}  # axes beside those of rows; others have one
+
+
+def _beside_vectors(
+    call: Call, graph: g.Graph, size: int, fronted: Mapping[str, Any], moved: set[str],
+    framework: Framework,
+) -> tuple[list[Any], list[int]]:
+    """See `batched`. Where rows have no axis of their own they get one, which the columns' do not
+    vary along."""
+    like = {n: Like(tuple(a.shape[n in moved :]), a.dtype) for n, a in fronted.items()}
+    n_lead = len(framework.rows_in(graph.inputs, like, call.axis).lead)
+    axes = {i.name: i.axis for i in graph.inputs}
+    given: dict[str, Any] = {**fronted}
+    for name in moved:
+        given[name] = _behind_batch(fronted[name], axes[name], n_lead)
+    spanning = [n for n in given if axes[n] in (g.Axis.ELEMENT, *g.VECTORS)]
+    if not moved.intersection(spanning):
+        first = min(spanning, key=lambda n: axes[n] is g.Axis.COLUMN_VECTOR)
+        alone = _behind_batch(given[first].reshape(1, *given[first].shape), axes[first], n_lead)
+        given[first] = framework.spread_to(alone, (size, *alone.shape[1:]))
+    names = call.pipeline.signature.arrays
+    made = dataclasses.replace(call, axis=-1).run([given.get(n) for n in names])
+    found = flatten(graph.structure, made, len(graph.outputs))
+    if n_lead == 0:
+        found = [f.reshape(f.shape[0], *f.shape[2:]) for f in found]
+    return found, [0] * len(found)
+
+
+def _behind_batch(array: Any, axis: g.Axis, n_lead: int) -> Any:
+    """The array with all its axes behind the batch; of rows at least one."""
+    shape = tuple(array.shape)
+    of_columns = axis in (g.Axis.PER_COLUMN, g.Axis.COLUMN_VECTOR)
+    if n_lead == 0 and not of_columns:
+        return array.reshape(shape[0], 1, *shape[1:])
+    return _padded(array, max(n_lead, 1) + 1 + _MORE.get(axis, 1))
 
 
 def _reduced(axis: Any, rank: int) -> tuple[int, ...]:

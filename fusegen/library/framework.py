@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fusegen.backend.arrays.rows import Axes, Rows
+from fusegen.backend.arrays.vectors import length_of
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType
 from fusegen.library.column_sums import Flat
@@ -24,6 +25,9 @@ class Framework(Protocol):
     """A module of these functions. Arrays have `shape`, `ndim`, `reshape` and slices."""
 
     def dtype_in(self, array: Any) -> DType: ...
+
+    def is_on_host(self, array: Any) -> bool:
+        """Does it lie where processors compute, or will it?"""
 
     def rows_in(
         self, inputs: Sequence[g.Input], arrays: Mapping[str, Any], axis: Axes,
@@ -55,3 +59,12 @@ class Framework(Protocol):
 
     def spread_to(self, array: Any, shape: Sequence[Any]) -> Any:
         """The array broadcast to this shape."""
+
+
+def types_in(
+    vectors: Collection[str], arrays: Mapping[str, Any], dtype_in: Callable[[Any], DType]
+) -> dict[str, DType]:
+    """Types of inputs; `vectors` among them have the length of their last axis. Raises
+    ShapeError."""
+    return {n: dtype_in(a).vector(length_of(n, tuple(a.shape))) if n in vectors else dtype_in(a)
+            for n, a in arrays.items()}

@@ -15,6 +15,11 @@ from inspect import Parameter
 from typing import Any, NoReturn
 
 from fusegen.backend.arrays.adopt import adopt_all, one_memory
+from fusegen.backend.arrays.labels import check_labels
+from fusegen.backend.arrays.rows import rows_of
+from fusegen.backend.arrays.vectors import types_of
+from fusegen.backend.memory import Adopted
+from fusegen.ir import graph as g
 from fusegen.ir.derivation import Obligation
 from fusegen.ir.errors import InternalError, TraceError
 from fusegen.ir.graph_text import formula
@@ -23,6 +28,7 @@ from fusegen.lang.blame import blames
 from fusegen.lang.lines import here
 from fusegen.lang.signature import Signature, signature_of
 from fusegen.lang.trace import is_tracing
+from fusegen.lang.value import RowVector
 from fusegen.library.vector_run import Remembered, Run
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.rewrite.adjoint.transplant import Text
@@ -69,9 +75,23 @@ class VectorGradient:
         constants = self.signature.bind_constants(
             {n: v for n, v in named.items() if n not in by_name})
         adopted = adopt_all(self.signature.bind_arrays(arrays, by_name))
-        one_memory(adopted)
-        found = Run(self.remembered, adopted, constants).gradients()
+        memory, graph = one_memory(adopted), self._forward_text(adopted, constants)
+        rows = rows_of(graph.inputs, {n: tuple(a.array.shape) for n, a in adopted.items()}, -1)
+        check_labels(graph, adopted, rows)
+        found = Run(self.remembered, {n: _plain(a) for n, a in adopted.items()},
+                    types_of(adopted, self.vectors), constants, rows,
+                    each_alone=not memory.single).gradients()
         return found[self.wrt[0]] if len(self.wrt) == 1 else tuple(found[n] for n in self.wrt)
+
+    @property
+    def vectors(self) -> frozenset[str]:
+        """Arrays that hold vectors, cotangents among them."""
+        own = {name for name, kind in self._cotangents.values() if kind is RowVector}
+        return self.forward.vectors | own
+
+    def _forward_text(self, present: Collection[str], constants: dict[str, Any]) -> g.Graph:
+        own = frozenset(n for n in self.forward.signature.arrays if n in present)
+        return self.forward.traces.varied(own, constants).graph
 
     def stages(
         self, *, inputs: Collection[str] = (), **constants: Any
@@ -107,3 +127,10 @@ class VectorGradient:
 
 def _no_text(*arrays: Any, **constants: Any) -> NoReturn:
     raise InternalError("a gradient over vectors has no text of its own")
+
+
+def _plain(adopted: Adopted) -> Any:
+    """The array as stages take it: torch's as they are, but for their gradients."""
+    if adopted.family == "torch":
+        return adopted.given.detach()
+    return adopted.array

@@ -24,6 +24,7 @@ from fusegen.library.column_sums import Summing
 from fusegen.library.framework import Framework, Like
 from fusegen.library.grad_columns import ColumnGradient
 from fusegen.library.lists import Lists, lists_of
+from fusegen.library.vector_left import VectorLeft
 
 
 class Left:
@@ -32,6 +33,8 @@ class Left:
     kept: inputs by name and outputs by position; the columns of lists are saved behind them.
     moving: of every output, does one of these inputs take part in it?
     """
+
+    joint = False  # what is saved is arrays and results, or found from them
 
     def __init__(
         self, call: Call, like: Mapping[str, Like], backward: Backward, lists: Lists | None,
@@ -120,7 +123,7 @@ class Left:
 def left_by(
     call: Call, present: Mapping[str, Any], asked: Collection[str], *, outputs: bool,
     framework: Framework,
-) -> Left | None:
+) -> Left | VectorLeft | None:
     """For gradients by those of the inputs `asked` that have one; None where none of them does.
 
     present: arrays, or what is like them. outputs: may results stand for inputs? They have the
@@ -131,6 +134,8 @@ def left_by(
     if not wanted:
         return None
     lists = lists_of(call, like, framework)
+    if call.pipeline.vectors:
+        return VectorLeft(call, like, wanted, lists, framework)
     differentiated, given = (call, like) if lists is None else (lists.call, {**like, **lists.like})
     backward = backward_of(differentiated, frozenset(given), wanted,
                            outputs=outputs and lists is None)
@@ -142,6 +147,26 @@ def left_by(
     return Left(call, like, backward, lists, framework)
 
 
+def left_of(
+    call: Call, arrays: Mapping[str, Any], wanted: tuple[str, ...], *, outputs: bool,
+    framework: Framework,
+) -> Left | VectorLeft | None:
+    """As `left_by`, found for the first call of its kind."""
+    traces = call.pipeline.traces
+    traces.are_stale()
+    shapes = tuple([(n, a.shape, a.dtype) for n, a in arrays.items()])
+    rest = (left_of, framework, wanted, outputs, shapes, call.axis, call.keepdims, call.form,
+            call.deterministic)
+    known = framework.is_known(shapes)
+    left: Left | VectorLeft | None = None if not known else traces.kinds.find(
+        (*rest, traces.alike(call.constants)), call.constants)
+    if left is None:
+        left = left_by(call, arrays, wanted, outputs=outputs, framework=framework)
+        if known:  # now that constants are settled
+            traces.kinds.put((*rest, traces.alike(call.constants)), call.of(arrays), left)
+    return left
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """A gradient to be found: by these inputs, from what a call left."""
@@ -151,7 +176,7 @@ class Task:
     kept: frozenset[str]  # the inputs whose values are there
     arrays: Mapping[str, Any]  # all inputs; of those that are not kept, shape and type
     outputs: Mapping[int, Any]  # results that are kept
-    columns: Sequence[Any]  # of the call's top-Ks
+    columns: Sequence[Any]  # of the call's top-Ks, and what else was saved behind
     cotangents: Sequence[Any]
 
     @staticmethod
@@ -169,27 +194,10 @@ class Task:
     def found(self, framework: Framework) -> dict[str, Any]:
         """Gradients by input. Raises RuntimeError where a text, that has changed since the call,
         needs what was not kept."""
-        left = self._left(framework)
-        reads = left.backward.inputs & {*self.arrays} if left else frozenset()
-        if left is None or not (reads <= self.kept and left.backward.outputs <= {*self.outputs}):
+        left = left_of(self.call, self.arrays, self.wanted, outputs=bool(self.outputs),
+                       framework=framework)
+        if left is None or not {*left.kept} <= self.kept | {*self.outputs}:
             raise RuntimeError(f"the text of {self.call.pipeline.name} has changed between a call "
                                "and its gradient")
         return left.gradients(self.call.constants, self.arrays, self.outputs, self.columns,
                               self.cotangents)
-
-    def _left(self, framework: Framework) -> Left | None:
-        """What the call left, found for the first of its kind."""
-        call, traces = self.call, self.call.pipeline.traces
-        traces.are_stale()
-        shapes = tuple([(n, a.shape, a.dtype) for n, a in self.arrays.items()])
-        rest = (Task, framework, self.wanted, bool(self.outputs), shapes, call.axis,
-                call.keepdims, call.form, call.deterministic)
-        known = framework.is_known(shapes)
-        left: Left | None = None if not known else traces.kinds.find(
-            (*rest, traces.alike(call.constants)), call.constants)
-        if left is None:
-            left = left_by(call, self.arrays, self.wanted, outputs=bool(self.outputs),
-                           framework=framework)
-            if known:  # now that constants are settled
-                traces.kinds.put((*rest, traces.alike(call.constants)), call.of(self.arrays), left)
-        return left

@@ -6,10 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fusegen.backend.arrays.labels import check_labels
-from fusegen.backend.arrays.rows import Rows, rows_of
-from fusegen.backend.arrays.vectors import types_of
-from fusegen.backend.memory import Adopted
+from fusegen.backend.arrays.rows import Rows
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType
 from fusegen.ir.errors import ArgumentError, DTypeError, ShapeError
@@ -47,6 +44,24 @@ class Remembered:
             found = self._adjoints.put(key, made)
         return found
 
+    def prepared(
+        self, types: Mapping[str, DType], constants: dict[str, Any], text: Adjoint | None = None
+    ) -> tuple[Adjoint, Mapping[str, DType], Stages]:
+        """Of calls with arrays of these types: the backward text, unless it is known, the types of
+        all its inputs, and its stages. Raises ArgumentError, DTypeError."""
+        own = self.forward.signature.arrays
+        present = frozenset(n for n in own if n in types)
+        for name in self.wrt:
+            if name not in present:
+                raise ArgumentError(f"{self.name} misses {name}",
+                                    why="It is the gradient with respect to this input.")
+            if types[name].kind != "float":
+                raise DTypeError(f"{name} holds {types[name]} values: it has no gradient")
+        found = self.adjoint(present, constants) if text is None else text
+        every = found.typed(types)
+        wide = any(d.number.name == "float64" for d in every.values())
+        return found, every, self.made(found, every, "float64" if wide else "float32")
+
     def made(self, text: Adjoint, types: Mapping[str, DType], precision: str) -> Stages:
         key = (text, tuple(types.items()), precision)
         found: Stages | None = self._made.get(key)
@@ -66,58 +81,41 @@ class Remembered:
 
 
 class Run:
-    """One call of a gradient. adopted: cotangents, but for those that are not there yet, and the
-    forward pipeline's arrays. text: what an earlier run has found for the same call."""
+    """One call of a gradient.
+
+    arrays: the forward pipeline's, and cotangents, but for those that are not there yet. types:
+    theirs. rows: the forward call's. each_alone: is a gradient of columns found apart from others?
+    text: what an earlier run has found for the same call."""
 
     def __init__(
-        self, gradient: Remembered, adopted: Mapping[str, Adopted], constants: dict[str, Any],
-        text: Adjoint | None = None,
+        self, gradient: Remembered, arrays: Mapping[str, Any], types: Mapping[str, DType],
+        constants: dict[str, Any], rows: Rows, *, each_alone: bool, text: Adjoint | None = None,
+        deterministic: bool = False,
     ) -> None:
-        self.gradient, own = gradient, gradient.forward.signature.arrays
-        present = frozenset(n for n in own if n in adopted)
-        for name in gradient.wrt:
-            if name not in present:
-                raise ArgumentError(f"{gradient.name} misses {name}",
-                                    why="It is the gradient with respect to this input.")
-        self.text = gradient.adjoint(present, constants) if text is None else text
-        vectors = [i.name for i in self.text.graph.inputs if i.axis in g.VECTORS]
-        self.types = self.text.typed(types_of(adopted, vectors))
-        for name in gradient.wrt:
-            if name in self.types and self.types[name].kind != "float":
-                raise DTypeError(f"{name} holds {self.types[name]} values: it has no gradient")
-        wide = any(d.number.name == "float64" for d in self.types.values())
-        self.made = gradient.made(self.text, self.types, "float64" if wide else "float32")
-        self.arrays = {n: _plain(a) for n, a in adopted.items()}
+        self.gradient, self._rows, self.arrays = gradient, rows, arrays
+        self.text, self.types, self.made = gradient.prepared(types, constants, text)
+        self._check_cotangents()
         # Scores cost a GPU less than registers for two sums of vectors.
-        self.each_alone = not all(a.memory.single for a in adopted.values())
-        self._rows = self._rows_of(adopted)
-        self._numbers = {n: constants[n] for n in self.text.graph.varying}
+        self.each_alone = each_alone
+        self._options = {n: constants[n] for n in self.text.graph.varying}
+        self._options["deterministic"] = deterministic
 
-    def _rows_of(self, adopted: Mapping[str, Adopted]) -> Rows:
-        """The forward call's. Raises ShapeError for cotangents that are not like its outputs."""
-        shapes = {n: tuple(a.array.shape) for n, a in adopted.items()}
-        inputs = tuple(self.text.inputs.values())
-        rows = rows_of(inputs, shapes, -1)
-        check_labels(self.text.origin, adopted, rows)
+    def _check_cotangents(self) -> None:
+        """Raises ShapeError for those that are not like their outputs."""
+        rows = self._rows
         for name, node in self.text.cotangents.items():
-            if name not in shapes:
+            if name not in self.arrays:
                 continue
+            shape = tuple(self.arrays[name].shape)
             want = rows.whole if node.axis is g.Axis.ELEMENT else rows.lead
-            found = shapes[name][:-1] if node.axis is g.Axis.ROW_VECTOR else shapes[name]
+            found = shape[:-1] if node.axis is g.Axis.ROW_VECTOR else shape
             kept = node.axis is g.Axis.PER_ROW and found == (*rows.lead, 1)
             if found != want and not kept:
-                raise ShapeError(f"{name} has shape {shapes[name]}, the rows have {rows.lead}",
+                raise ShapeError(f"{name} has shape {shape}, the rows have {rows.lead}",
                                  why="A cotangent is shaped like its output.",
                                  fix="Broadcast it first.")
-        return rows
 
     # ---- stages ----
-
-    def forward(self, options: Mapping[str, Any]) -> Values:
-        """The results of the forward call, first, and what `gradients` is to keep of it."""
-        stage = self.made.forward
-        values: Values = {i: self.arrays[i.name] for i in self.text.inputs.values()}
-        return dict(zip(stage.gives, self._called(stage, values, options), strict=True))
 
     def gradients(self, kept: Values | None = None) -> dict[str, Any]:
         """By input. kept: what `forward` has made in the same call."""
@@ -128,7 +126,7 @@ class Run:
         for stage in stages:
             if kept and all(n in kept for n in stage.gives):
                 continue
-            made = self._called(stage, values)
+            made = self._results(stage.pipeline, [values[n] for n in stage.takes])
             values |= zip(stage.gives, made, strict=True)
             if stage is stages[-1]:
                 found |= zip(self.text.rows, made, strict=False)
@@ -137,15 +135,8 @@ class Run:
             found |= self._of_columns(own, wanted, values)
         return found
 
-    def _called(
-        self, stage: Stage, values: Values, options: Mapping[str, Any] | None = None
-    ) -> tuple[Any, ...]:
-        return self._results(stage.pipeline, [values[n] for n in stage.takes], options or {})
-
-    def _results(
-        self, pipeline: Pipeline, arrays: Sequence[Any], options: Mapping[str, Any]
-    ) -> tuple[Any, ...]:
-        return tuple(pipeline(*arrays, **self._numbers, **options).values())
+    def _results(self, pipeline: Pipeline, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(pipeline(*arrays, **self._options).values())
 
     @property
     def _row_types(self) -> dict[str, str]:
@@ -207,7 +198,7 @@ class Run:
         given = [sides.seen(values[n], axis_of(n)) for n in stage.takes]
         like = self.arrays[wanted[0]]
         given += [anchor(like, (*sides.lead, 1)), anchor(like, (sides.count, 1))]
-        found = self._results(stage.pipeline, given, {})
+        found = self._results(stage.pipeline, given)
         return {n: self._as_given(n, sides.whole(a)) for n, a in zip(wanted, found, strict=True)}
 
     def _length(self, name: str) -> int:
@@ -215,9 +206,3 @@ class Run:
         vectors = self.text.inputs[name].axis is g.Axis.COLUMN_VECTOR
         return int(self.arrays[name].shape[-1]) if vectors else 1
 
-
-def _plain(adopted: Adopted) -> Any:
-    """The array as stages take it: torch's as they are, but for their gradients."""
-    if adopted.family == "torch":
-        return adopted.given.detach()
-    return adopted.array

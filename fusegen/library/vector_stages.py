@@ -130,10 +130,15 @@ class Stages:
     def forward(self) -> Stage:
         """The forward call, which gives what later stages keep of it beside its results."""
         made = self.adjoint.forward
-        outputs = [*self.adjoint.rows.values(), *self._asked_of_rows]
-        (kept,) = cuts_of(outputs, self.adjoint.backwards, kept=True)[:1] or [[]]
         names = [*self.adjoint.origin.output_names]
-        return self._rows((*made, *(n for n in kept if n not in made)), (), {}, names)
+        return self._rows((*made, *(n for n in self.kept if n not in made)), (), {}, names)
+
+    @lazy
+    def kept(self) -> tuple[g.Node, ...]:
+        """What later stages ask of the forward call."""
+        outputs = [*self.adjoint.rows.values(), *self._asked_of_rows]
+        (found,) = cuts_of(outputs, self.adjoint.backwards, kept=True)[:1] or [[]]
+        return tuple(found)
 
     @property
     def _asked_of_rows(self) -> list[g.Node]:

@@ -16,7 +16,6 @@ from functools import cache
 from typing import Any, Protocol
 
 from fusegen.backend.host.readers import torch_watcher
-from fusegen.pipeline.numbers_only import check_numbers
 from fusegen.pipeline.remembered import MISS
 
 KERNEL: ContextVar[bool] = ContextVar("kernel", default=False)  # torch has seen it: only compute
@@ -39,9 +38,6 @@ class Helper(Protocol):
               ) -> tuple[str, Entry]:
         """(name, function) that torch.compile reads in place of calls like this one; arrays that
         are there are ARRAY, numbers that may vary NUMBER."""
-
-
-_DETACHED = "Call it outside, on tensors that are detached."
 
 
 class _Entries:
@@ -132,7 +128,6 @@ class Calls:
         told: which of the arrays are there; names; a value for each name.
         """
         arrays, rest = told[:n_arrays], told[n_arrays:]
-        check_numbers(self, "traced call", _DETACHED)
         names, values = rest[: len(rest) // 2], rest[len(rest) // 2 :]
         given = [ARRAY if there else None for there in arrays]
         key, entry = _find[0]().entry(self, given, dict(zip(names, values, strict=True)))

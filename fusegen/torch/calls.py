@@ -21,7 +21,6 @@ from fusegen.library.backward import Call
 from fusegen.pipeline.by_torch import ARRAY, NUMBER, Entry, Rest, is_disguised
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.remembered import MISS
-from fusegen.torch import vectors
 from fusegen.torch.operators import operator_for
 from fusegen.torch.overloads import axis_in
 from fusegen.torch.policy import widened
@@ -37,13 +36,6 @@ def call(
     pipeline: Pipeline, arrays: Sequence[Any], named: dict[str, Any], out: Any, rest: Rest
 ) -> Any:
     """The results; MISS where eager mode has nothing to record."""
-    made = vectors.call if pipeline.vectors else _call
-    return made(pipeline, arrays, named, out, rest)
-
-
-def _call(
-    pipeline: Pipeline, arrays: Sequence[Any], named: dict[str, Any], out: Any, rest: Rest
-) -> Any:
     if torch._C._is_any_autocast_enabled() and not torch._C._len_torch_dispatch_stack():
         tensors = [a for a in (*arrays, *named.values()) if isinstance(a, torch.Tensor)]
         if not any(map(is_disguised, tensors)):

@@ -8,7 +8,6 @@ from typing import Any
 
 from fusegen.ir.errors import ArgumentError
 from fusegen.lang.blame import blames
-from fusegen.pipeline.numbers_only import check_numbers
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.torch import policy
 from fusegen.torch.operators import Operator, name_it, operator_for
@@ -69,7 +68,6 @@ def op(
     if not isinstance(pipeline, Pipeline):
         raise ArgumentError(f"op takes a pipeline, got {type(pipeline).__name__}",
                             fix="Decorate the function with @fg.pipeline.")
-    check_numbers(pipeline, "operator")
     if autocast is not None:
         policy.choose(pipeline, autocast)
     if name is not None:

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -28,7 +27,7 @@ from fusegen.torch import shapes
 from fusegen.torch.overloads import NAMESPACE, Kind, axis_in, axis_out, schema, suffix, words
 from fusegen.torch.policy import widened
 from fusegen.torch.recorded import is_recorded, recorded
-from fusegen.torch.reverse import computing, register_backward, traced_backward
+from fusegen.torch.reverse import Dispatched, computing, register_backward, register_with_more
 from fusegen.torch.shapes import results
 
 LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
@@ -45,6 +44,8 @@ class Operator:
         self.words = {n: w for n, w in words(pipeline).items() if n in dict(kind.classes)}
         _register(self)
         register_backward(LIBRARY, self)
+        if pipeline.vectors:
+            register_with_more(LIBRARY, self)
         self.packet = getattr(getattr(torch.ops, NAMESPACE), name).default
 
     def named(self, call: Call) -> dict[str, Any]:
@@ -147,15 +148,10 @@ class _Autograd:
         operator = self.operator
         given = [*arrays, *[None] * (len(operator.pipeline.signature.arrays) - len(arrays))]
 
-        def run(*arrays: Any) -> Any:
-            with torch._C._AutoDispatchBelowAutograd():
-                below = keys & torch._C._after_autograd_keyset
-                return operator.packet.redispatch(below, *arrays, **named)
-
-        if not is_recorded(given):
-            return run(*given)
-        found = recorded(operator.call(named), run, given, partial(traced_backward, operator))
-        return found[0] if operator.kind.n_outputs == 1 else found
+        made = Dispatched(operator, keys, named)
+        found = recorded(operator.call(named), made, given) if is_recorded(given) else \
+            made.run(*given)
+        return found[0] if operator.kind.n_outputs == 1 else tuple(found)
 
 
 class _Autocast:

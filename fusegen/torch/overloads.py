@@ -70,6 +70,12 @@ def backward_schema(pipeline: Pipeline, kind: Kind) -> str:
     return f"({', '.join([*tensors, *_keywords(pipeline, kind)])}) -> Tensor[]"
 
 
+def with_more_schema(pipeline: Pipeline, kind: Kind) -> str:
+    """All inputs and those that gradients are wanted by, to flat results and what these ask for."""
+    words = ("Tensor?[] arrays", "str[] wanted", "*", *_keywords(pipeline, kind))
+    return f"({', '.join(words)}) -> Tensor[]"
+
+
 def _keywords(pipeline: Pipeline, kind: Kind) -> list[str]:
     spelled, defaults = words(pipeline), pipeline.signature.constants
     return [*(_argument(spelled[n], cls, defaults[n]) for n, cls in kind.classes), *_OPTIONS]

@@ -7,45 +7,41 @@ from typing import Any
 
 import torch
 from torch._functorch.autograd_function import enable_single_level_autograd_function
-from torch.autograd.forward_ad import _set_fwd_grad_enabled
 
 from fusegen.ir.nesting import nest
 from fusegen.library.backward import Call
-from fusegen.torch.tape import Tape, Traced
+from fusegen.torch.tape import Tape, Within
 
 
 class _Recording:
-    """A call whose results remember it: apply(tape, constants, run, traced, *arrays), flat
-    results. tape: or the call, for one of its own. run: what computes them, None for the pipeline
-    itself."""
+    """A call whose results remember it: apply(tape, constants, within, *arrays), flat results.
+    tape: or the call, for one of its own. within: what makes it, None for the pipeline itself."""
 
     @staticmethod
     def forward(
-        ctx: Any, tape: Tape | Call, constants: Mapping[str, Any],
-        run: Callable[..., Any] | None, traced: Traced | None, *arrays: Any,
+        ctx: Any, tape: Tape | Call, constants: Mapping[str, Any], within: Within | None,
+        *arrays: Any,
     ) -> Any:
         if isinstance(tape, Call):
-            tape = Tape(tape, arrays, ctx.needs_input_grad[4:])
-        ctx.call = tape, constants, traced
-        found = tape.run(constants, arrays) if run is None else run(*arrays)
-        outputs = (found,) if isinstance(found, torch.Tensor) else tuple(found)
-        saved, flat = tape.save(constants, arrays, outputs)
+            tape = Tape(tape, arrays, ctx.needs_input_grad[3:])
+        ctx.call = tape, constants, within
+        outputs, saved, flat = tape.forward(constants, arrays, within)
         ctx.save_for_backward(*saved)
         if flat:
             ctx.mark_non_differentiable(*flat)
-        return outputs
+        return tuple(outputs)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
-        tape, constants, traced = ctx.call
+        tape, constants, within = ctx.call
 
         def found(*cotangents: Any) -> Any:
-            return tape.gradients(constants, ctx.saved_tensors, cotangents, traced)
+            return tape.gradients(constants, ctx.saved_tensors, cotangents, within)
 
         with torch._C._DisableAutocast():  # types are those of the call
             batch = any(map(_is_batched, cotangents))
             every = _of_batch(found, cotangents) if batch else found(*cotangents)
-        return None, None, None, None, *every
+        return None, None, None, *every
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
@@ -76,34 +72,19 @@ def is_recorded(arrays: Sequence[Any]) -> bool:
         forward.unpack_dual(t).tangent is not None for t in tensors)
 
 
-def recorded(
-    call: Call, run: Callable[..., Any], arrays: Sequence[Any], traced: Traced
-) -> tuple[Any, ...]:
-    """Flat results of `run`, recorded; at one level of torch.func's transforms, if there are."""
+def recorded(call: Call, within: Within, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """Flat results, recorded; at one level of torch.func's transforms, if there are."""
     if not torch._C._are_functorch_transforms_active():
-        found: tuple[Any, ...] = Recorded.apply(call, call.constants, run, traced, *arrays)
+        found: tuple[Any, ...] = Recorded.apply(call, call.constants, within, *arrays)
         return found
-    below = _as_now(run)
     with enable_single_level_autograd_function():
-        found = RecordedAtOneLevel.apply(call, call.constants, below, traced, *arrays)
+        found = RecordedAtOneLevel.apply(call, call.constants, within, *arrays)
         return found
-
-
-def _as_now(run: Callable[..., Any]) -> Callable[..., Any]:
-    """`run` for the transforms further out: an autograd function turns derivatives off inside of
-    it, which would be off for them too."""
-    grad, forward = torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled()
-
-    def below(*arrays: Any) -> Any:
-        with torch.set_grad_enabled(grad), _set_fwd_grad_enabled(forward):
-            return run(*arrays)
-
-    return below
 
 
 def record(tape: Tape, constants: Mapping[str, Any], arrays: Sequence[Any]) -> Any:
     """Run a call in eager mode whose tensors require gradients, nested as the pipeline nests."""
-    found = RecordedAtOneLevel.apply(tape, constants, None, None, *arrays)
+    found = RecordedAtOneLevel.apply(tape, constants, None, *arrays)
     structure = tape.graph.structure
     return found[0] if structure == 0 else nest(structure, list(found))
 

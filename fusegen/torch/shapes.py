@@ -12,14 +12,14 @@ import torch
 from fusegen.backend.arrays.adopt import check_places
 from fusegen.backend.arrays.columns import check_columns
 from fusegen.backend.arrays.results import result_shape
-from fusegen.backend.arrays.rows import Axes, Rows, rows_of
+from fusegen.backend.arrays.rows import Axes, Rows, apart, rows_of, rows_within, spans_of
 from fusegen.backend.registry import memories
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType, dtype_of
-from fusegen.ir.errors import ShapeError
 from fusegen.ir.forms import check_form
 from fusegen.ir.nesting import nest
 from fusegen.library.column_sums import Flat
+from fusegen.library.framework import types_in
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.variants import Choices
 
@@ -32,25 +32,17 @@ def rows_in(
     inputs: Sequence[g.Input], arrays: Mapping[str, Any], axis: Axes, keepdims: bool = False
 ) -> Rows:
     """As `rows_of`; sizes may be symbols. Raises ShapeError."""
-    elements = [i for i in inputs if i.axis is g.Axis.ELEMENT]
-    whole = tuple(arrays[elements[0].name].shape)
-    for other in elements[1:]:
-        shape = tuple(arrays[other.name].shape)
-        if shape != whole:
-            whole = tuple(_broadcast(whole, shape))
-    rows = rows_of(tuple(elements), {i.name: whole for i in elements}, axis, keepdims)
-    if all(type(n) is int for a in arrays.values() for n in a.shape):  # with every check
-        rows_of(tuple(inputs), {i.name: tuple(arrays[i.name].shape) for i in inputs}, axis)
-    return rows
-
-
-def _broadcast(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
-    try:
-        found: Sequence[Any] = torch.broadcast_shapes(a, b)
-    except RuntimeError:
-        raise ShapeError("the element inputs do not broadcast against one another",
-                         why=f"Shapes: {tuple(a)}, {tuple(b)}.") from None
-    return found
+    every, shapes = tuple(inputs), {i.name: tuple(arrays[i.name].shape) for i in inputs}
+    whole, *others = spans_of(every, shapes)
+    for other in others:
+        if other != whole:
+            try:
+                whole = tuple(torch.broadcast_shapes(whole, other))
+            except RuntimeError:
+                raise apart(every, shapes) from None
+    if all(type(n) is int for shape in shapes.values() for n in shape):  # with every check
+        return rows_of(every, shapes, axis, keepdims)
+    return rows_within(whole, every, shapes, axis, keepdims)
 
 
 _HOST = torch.device(memories()[-1].name)
@@ -67,8 +59,12 @@ class _Summed(Flat):
         return total if precision == result else total.to(getattr(torch, result))
 
 
+def is_on_host(tensor: Any) -> bool:
+    return bool(tensor.device == _HOST)
+
+
 def flat(like: Any) -> Flat:
-    return _Summed() if like.device == _HOST else Flat()
+    return _Summed() if is_on_host(like) else Flat()
 
 
 def is_known(shapes: Sequence[Any]) -> bool:
@@ -108,7 +104,7 @@ def results(
     they have none. Raises what is wrong with the text, the types, the shapes or the places."""
     check_places({n: a.device for n, a in arrays.items()})
     choices = Choices(form=check_form(form), deterministic=deterministic)
-    dtypes = {n: dtype_in(a) for n, a in arrays.items()}
+    dtypes = types_in(pipeline.vectors, arrays, dtype_in)
     variants = pipeline.of_types(dtypes, constants, choices)
     rows = rows_in(variants.graph.inputs, arrays, axis, keepdims)
     check_columns(variants.graph, rows.n_cols)

@@ -7,17 +7,33 @@ mode, where the pipelines that they call are recorded again, and by operators,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import torch
 
 from fusegen.ir.nesting import flatten
 from fusegen.library.backward import Call
 from fusegen.library.left import Left, Task, left_by
+from fusegen.library.vector_left import VectorLeft
 from fusegen.torch import shapes
 
-Traced = Callable[[Task], dict[str, Any]]
+
+class Within(Protocol):
+    """An operator in the dispatcher's hands: what makes a call of it, below autograd."""
+
+    def run(self, *arrays: Any) -> Sequence[Any]:
+        """Flat results."""
+
+    def below(self) -> AbstractContextManager[None]:
+        """Where pipelines are called as `run` is."""
+
+    def with_more(self, present: Mapping[str, Any], wanted: Sequence[str]) -> Sequence[Any]:
+        """Flat results, and what gradients by `wanted` need beside them, in a graph."""
+
+    def gradients(self, task: Task) -> dict[str, Any]:
+        """The task in a graph."""
 
 
 class Tape:
@@ -35,34 +51,55 @@ class Tape:
         self.graph = call.of(self._like).graph
         self._options = {"axis": call.axis, "keepdims": call.keepdims, "form": call.form,
                          "deterministic": call.deterministic}
-        self._left: tuple[Left | None] | None = None
+        self._left: tuple[Left | VectorLeft | None] | None = None
         self._again, self._shown = again, dict[str, Any]()
 
     def constants(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """All of a call of this kind that names some of them."""
         return {**self.call.constants, **{n: v for n, v in named.items() if type(v) is float}}
 
-    def run(self, constants: Mapping[str, Any], arrays: Sequence[Any]) -> Sequence[Any]:
-        """The call's flat results."""
+    def forward(
+        self, constants: Mapping[str, Any], arrays: Sequence[Any], within: Within | None
+    ) -> tuple[Sequence[Any], list[Any], Sequence[Any]]:
+        """The call's flat results, the tensors to save, and the results that have no derivative.
+        Raises what fg.grad raises."""
+        present = {n: a for n, a in zip(self.names, arrays, strict=True) if a is not None}
+        left = self._of(present, ()) if self.call.pipeline.vectors else None
+        extra: Sequence[Any] = ()
+        if isinstance(left, VectorLeft) and left.joint:
+            outputs, extra = self._with_more(left, constants, present, within)
+        else:
+            outputs = self._run(constants, arrays) if within is None else within.run(*arrays)
+            left = self._of(present, outputs)
+        if left is None:
+            return outputs, [], outputs
+        flat = [o for o, moves in zip(outputs, left.moving, strict=True)
+                if not moves or not o.is_floating_point()]
+        return outputs, [*left.saved(constants, present, outputs), *extra], flat
+
+    def _with_more(
+        self, left: VectorLeft, constants: Mapping[str, Any], present: Mapping[str, Any],
+        within: Within | None,
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Flat results, and what is saved beside them."""
+        if within is None:
+            return left.made(constants, present)
+        if not _is_traced([*present.values()]):
+            with within.below():
+                return left.made(constants, present)
+        found = within.with_more(present, left.wanted)
+        n = len(self.graph.outputs)
+        return found[:n], found[n:]
+
+    def _run(self, constants: Mapping[str, Any], arrays: Sequence[Any]) -> Sequence[Any]:
         found = self.call.pipeline(*arrays, **self._options, **constants)
         structure = self.graph.structure
         return (found,) if structure == 0 else flatten(structure, found, len(self.graph.outputs))
 
-    def save(
-        self, constants: Mapping[str, Any], arrays: Sequence[Any], outputs: Sequence[Any]
-    ) -> tuple[list[Any], Sequence[Any]]:
-        """The tensors to save, and the outputs that have no derivative. Raises what fg.grad raises.
-        """
-        left = self._of(arrays, outputs)
-        if left is None:
-            return [], outputs
-        flat = [o for o, moves in zip(outputs, left.moving, strict=True)
-                if not moves or not o.is_floating_point()]
-        return left.saved(constants, dict(zip(self.names, arrays, strict=True)), outputs), flat
-
-    def _of(self, arrays: Sequence[Any], outputs: Sequence[Any]) -> Left | None:
+    def _of(
+        self, present: Mapping[str, Any], outputs: Sequence[Any]
+    ) -> Left | VectorLeft | None:
         if self._left is None:
-            present = {n: a for n, a in zip(self.names, arrays, strict=True) if a is not None}
             same = all(o.dtype == present[n].dtype for n in self.asked for o in outputs)
             self._left = (left_by(self.call, present, self.asked, outputs=same,
                                   framework=shapes),)
@@ -70,7 +107,7 @@ class Tape:
                 self._shown = self._shapes_of(self._left[0])
         return self._left[0]
 
-    def _shapes_of(self, left: Left | None) -> dict[str, Any]:
+    def _shapes_of(self, left: Left | VectorLeft | None) -> dict[str, Any]:
         """What stands for inputs that are not saved: tensors of one element of memory."""
         kept = () if left is None else left.kept
         return {n: torch.zeros((), dtype=dtype, device=device).expand(shape)
@@ -78,7 +115,7 @@ class Tape:
 
     def gradients(
         self, constants: Mapping[str, Any], saved: Sequence[Any], cotangents: Sequence[Any],
-        traced: Traced | None,
+        within: Within | None,
     ) -> list[Any]:
         """One for each array of the signature, None where there is none."""
         assert self._left is not None
@@ -93,14 +130,22 @@ class Tape:
             else:
                 inputs[k] = one
         columns = saved[len(left.kept) :]
-        if traced is not None and _is_traced((*saved, *cotangents)):
+        if isinstance(left, VectorLeft) and left.joint and _is_differentiated():
+            columns = ()  # they are no results, which would remember what they are made of
+        if within is not None and _is_traced((*saved, *cotangents)):
             call = Call(self.call.pipeline, constants, **self._options)
             arrays = {n: inputs[n] for n in self.names if n in inputs}
-            found = traced(Task(call, left.wanted, frozenset(n for n in left.kept if n in inputs),
-                                arrays, outputs, columns, cotangents))
+            kept = frozenset(n for n in left.kept if n in inputs)
+            found = within.gradients(Task(call, left.wanted, kept, arrays, outputs, columns,
+                                          cotangents))
         else:
             found = left.gradients(constants, inputs, outputs, columns, cotangents)
         return [found.get(name) for name in self.names]
+
+
+def _is_differentiated() -> bool:
+    """Is a gradient found in eager mode that may have one itself?"""
+    return torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active()
 
 
 def _is_traced(tensors: Sequence[Any]) -> bool:

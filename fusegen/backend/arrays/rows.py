@@ -91,20 +91,42 @@ def rows_of(
 ) -> Rows:
     """Rows and columns that the inputs' shapes agree on; a piece of a row may have no column.
     Raises ShapeError."""
-    spans = [_span(i, shapes[i.name]) for i in inputs if i.axis in _SPANNING]
+    spans = spans_of(inputs, shapes)
     whole = spans[0]
     try:
         if any(span != whole for span in spans):
             whole = np.broadcast_shapes(*spans)
     except ValueError:
-        vectors = g.have_vectors(inputs)
-        raise ShapeError(
-            "the element inputs do not broadcast against one another", why=_shown(shapes),
-            fix="An fg.RowVector is (…rows, d), an fg.ColumnVector (…, n_cols, d): all have the "
-            "same n_cols, and leading axes that broadcast." if vectors else
-            "An array of one value per row is annotated fg.PerRow; one of (n_cols,) is the "
-            "same for every row.",
-        ) from None
+        raise apart(inputs, shapes) from None
+    rows = rows_within(whole, inputs, shapes, axis, keepdims, piece)
+    batched = g.have_vectors(inputs)
+    for i in inputs:
+        _check_side_input(i, shapes[i.name], rows, batched)
+    return rows
+
+
+def spans_of(inputs: tuple[g.Input, ...], shapes: Mapping[str, Shape]) -> list[Shape]:
+    """What every input says of the axes of rows and columns. Raises ShapeError."""
+    return [_span(i, shapes[i.name]) for i in inputs if i.axis in _SPANNING]
+
+
+def apart(inputs: tuple[g.Input, ...], shapes: Mapping[str, Shape]) -> ShapeError:
+    """What is said of inputs that do not broadcast."""
+    vectors = g.have_vectors(inputs)
+    return ShapeError(
+        "the element inputs do not broadcast against one another", why=_shown(shapes),
+        fix="An fg.RowVector is (…rows, d), an fg.ColumnVector (…, n_cols, d): all have the "
+        "same n_cols, and leading axes that broadcast." if vectors else
+        "An array of one value per row is annotated fg.PerRow; one of (n_cols,) is the "
+        "same for every row.",
+    )
+
+
+def rows_within(
+    whole: Shape, inputs: tuple[g.Input, ...], shapes: Mapping[str, Shape], axis: Any,
+    keepdims: bool = False, piece: bool = False,
+) -> Rows:
+    """Of inputs whose axes of rows and columns broadcast to the whole. Raises ShapeError."""
     axes = _axes(plain_axis(axis), len(whole), shapes)
     if axes != (len(whole) - 1,) and g.have_vectors(inputs):
         raise ShapeError(f"axis {axis} of rows made of vectors", why="Their columns are the last.",
@@ -115,11 +137,7 @@ def rows_of(
         raise ShapeError("the rows are empty: zero columns",
                          why=f"{_shown(shapes)[:-1]}, axis {axis}.",
                          fix="A reduction needs at least one element.")
-    rows = Rows(lead, cols, axes, keepdims)
-    batched = g.have_vectors(inputs)
-    for i in inputs:
-        _check_side_input(i, shapes[i.name], rows, batched)
-    return rows
+    return Rows(lead, cols, axes, keepdims)
 
 
 _SPANNING = (g.Axis.ELEMENT, *g.VECTORS)  # inputs that say what the rows and columns are

@@ -31,7 +31,7 @@ def length_of(name: str, shape: Shape) -> int:
     if not shape or shape[-1] == 0:
         raise ShapeError(f"{name} has shape {shape}", why="Its last axis holds vectors: it has one "
                          "number at least.", fix="An array of one number per row is fg.PerRow.")
-    return shape[-1]
+    return int(shape[-1])  # known to a kernel, also where sizes are symbols
 
 
 def rows_and_columns(node: g.Input, shape: Shape) -> Shape:
