@@ -71,10 +71,13 @@ def vector_store(
     lines = [row.line(f"const int64_t {t.name}_at = {row.text(t.index)};", t.index,
                       declares=f"{t.name}_at") for t in row_store.takes]
     body += [_taken(t, several, row) for t in row_store.takes]
-    return [*lines, Line(f"for (int64_t i = 0; i < {param.k}; ++i) {{"),
+    made = [*lines, Line(f"for (int64_t i = 0; i < {param.k}; ++i) {{"),
             *(Line(f"    {d}", frozenset(["row"])) for d in body),
             row.line(f"    {noted(text, row_store.note)}", row_store.value, uses=["row"]),
             Line("}")]
+    if not lines:
+        return made
+    return [Line("{"), *inside(made), Line("}")]  # other results may take the same
 
 
 def _taken(take: Gather, vectors: dict[str, Param], row: CpuDialect) -> str:
