@@ -31,7 +31,7 @@ from fusegen.rewrite.adjoint.transplant import Text
 POLICIES = ("float32", "inputs")
 _LIBRARY = (
     "softmax", "naive_softmax", "log_softmax", "cross_entropy", "layer_norm", "rms_norm", "norm2",
-    "logsumexp", "entropy",
+    "logsumexp", "entropy", "linear_cross_entropy", "contrastive",
 )
 _CHOSEN: dict[Pipeline, str] = {getattr(library, name): "float32" for name in _LIBRARY}
 
