@@ -116,6 +116,23 @@ def test_a_whole_number_where_the_default_is_a_float_is_told_apart():
     assert len(overloads) == 2
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("refused", [
+    lambda x: L.moe_gate(x, score="none"), lambda x: L.softmax_topk(x, k=0),
+    lambda x: L.nearest(x, x, metric="none"), lambda x: L.attention(x, x, x)])
+def test_refusals_are_no_accidents_of_torchs(refused):
+    """What is wrong is said where one graph is asked for, and raised where lines may be left."""
+    x = torch.randn(4, 5)
+    with pytest.raises(fg.FusegenError) as eager:
+        refused(x)
+    with pytest.raises(torch._dynamo.exc.Unsupported) as whole:
+        graph_of(refused)(x)
+    assert eager.value.what in str(whole.value)
+    with pytest.raises(type(eager.value)) as left:
+        torch.compile(refused, backend="aot_eager")(x)
+    assert left.value.what == eager.value.what
+
+
 def test_the_same_lines_with_another_pipeline_are_another_graph():
     def function(p, x):
         return p(x)

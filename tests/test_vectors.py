@@ -532,3 +532,18 @@ def test_axes_are_the_last() -> None:
 
 def test_no_rows() -> None:
     assert attention(np.ones((0, 4)), np.ones((5, 4)), np.ones((5, 2))).shape == (0, 2)
+
+
+@fg.pipeline
+def taken_twice(x: fg.RowVector, y: fg.ColumnVector, label: fg.PerRow):
+    t = fg.take(y, label)
+    return fg.sum(fg.dot(x, y)), t, t * x
+
+
+def test_two_results_take_one_vector() -> None:
+    x, y = np.arange(12.0).reshape(4, 3), np.arange(18.0).reshape(6, 3)
+    label = np.array([0, 5, 6, -1])
+    _, found, times = taken_twice(x, y, label)
+    want = np.where((label[:, None] < 6) & (label[:, None] >= 0), y[label % 6], np.nan)
+    np.testing.assert_array_equal(found, want)
+    np.testing.assert_array_equal(times, want * x)

@@ -10,11 +10,16 @@ from jax import numpy as jnp
 from fusegen.backend.arrays.rows import Axes, Rows, rows_of
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType, dtype_of
+from fusegen.jax.asked import on_hosts_alone
 from fusegen.library.column_sums import Flat
 
 
 def dtype_in(array: Any) -> DType:
     return dtype_of(str(array.dtype))
+
+
+def is_on_host(array: Any) -> bool:
+    return on_hosts_alone()
 
 
 def rows_in(

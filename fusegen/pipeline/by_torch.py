@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from fusegen.backend.host.readers import torch_watcher
+from fusegen.ir.errors import FusegenError
 from fusegen.pipeline.remembered import MISS
 
 KERNEL: ContextVar[bool] = ContextVar("kernel", default=False)  # torch has seen it: only compute
@@ -130,11 +131,25 @@ class Calls:
         arrays, rest = told[:n_arrays], told[n_arrays:]
         names, values = rest[: len(rest) // 2], rest[len(rest) // 2 :]
         given = [ARRAY if there else None for there in arrays]
-        key, entry = _find[0]().entry(self, given, dict(zip(names, values, strict=True)))
+        try:
+            key, entry = _find[0]().entry(self, given, dict(zip(names, values, strict=True)))
+        except FusegenError as error:  # torch.compile reads what raises it
+            key, entry = f"refused_{next(_count)}", _refusing(error)
         setattr(ENTRIES, key, entry)
         return key
 
     torch_entry._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def _refusing(error: FusegenError) -> Entry:
+    """What torch.compile reads of a call that has an error, and shows; lines that it may leave to
+    Python raise the error itself."""
+    said = str(error)
+
+    def refused(arrays: Sequence[Any], named: dict[str, Any], out: Any, rest: Rest) -> Any:
+        raise RuntimeError(said)
+
+    return refused
 
 
 def in_graph(
