@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from support.emulated import EMULATED
-from support.tile_cases import DATA, assigned, most_alike
+from support.tile_cases import DATA, assigned, drawn, most_alike
 from support.tiles import emulate, prepared
 from support.vector_cases import nearest
 
 from fusegen.backend.cuda.schedule import select_tiles
+from fusegen.backend.cuda.schedule.rounds import Visits, rounds_of, spread
+from fusegen.ir.dtypes import dtype_of
 
 pytestmark = EMULATED
 
@@ -21,11 +23,12 @@ def _few_columns_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select_tiles, "LEAST_COLUMNS", 200)
 
 
-def same(text: Any, *arrays: Any, **constants: Any) -> None:
+def same(text: Any, *arrays: Any, arch: str = "sm_90", **constants: Any) -> None:
     """The same columns as float32 without a filter, and values that are as near as these."""
-    _, work = prepared(text, *arrays, **constants)
+    _, work = prepared(text, *arrays, arch=arch, **constants)
     assert work.schedule.filters
-    found, want = emulate(text, *arrays, **constants), text(*arrays, **constants)
+    assert work.schedule.in_rounds == (arch == "sm_90")
+    found, want = emulate(text, *arrays, arch=arch, **constants), text(*arrays, **constants)
     if isinstance(found, tuple):
         np.testing.assert_allclose(found[0], want[0], rtol=3e-6)
         found, want = found[1], want[1]
@@ -33,14 +36,63 @@ def same(text: Any, *arrays: Any, **constants: Any) -> None:
 
 
 @pytest.mark.parametrize("data", DATA)
-def test_nearest(data: str) -> None:
-    same(nearest, *DATA[data], k=5)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_nearest(data: str, arch: str) -> None:
+    same(nearest, *DATA[data], arch=arch, k=5)
 
 
 @pytest.mark.parametrize("data", ["usual", "equal", "unusual"])
 def test_other_rankings(data: str) -> None:
     same(most_alike, *DATA[data], k=20)
     same(assigned, *DATA[data])
+
+
+CROWDED = (100 + drawn(2, 16) / 10_000, 100 + drawn(1500, 16) / 10_000)  # all may be the best
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_more_candidates_than_there_is_room_for(arch: str) -> None:
+    same(nearest, *CROWDED, arch=arch, k=3)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_squares_that_underflow(arch: str) -> None:
+    """Errors of rounding are no less than they are where their squares are lost."""
+    same(most_alike, drawn(3, 16) * np.float32(1e-22), drawn(600, 16), arch=arch, k=5)
+    same(most_alike, drawn(3, 16), drawn(600, 16) * np.float32(1e-30), arch=arch, k=5)
+
+
+def test_batches() -> None:
+    """Columns of a batch, shared by some of the rows; and vectors that fill several copies."""
+    same(nearest, drawn(2, 3, 5, 20), drawn(2, 1, 300, 20, seed=1), k=4)
+    same(most_alike, drawn(70, 200), drawn(450, 200, seed=1), k=7)
+
+
+@pytest.mark.parametrize("text", [nearest, most_alike])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_vectors_of_16_bits(text: Any, dtype: str) -> None:
+    x, y = (a.astype(dtype_of(dtype).numpy) for a in (drawn(5, 17), drawn(700, 17, seed=1)))
+    found = emulate(text, x, y, k=6)
+    _, work = prepared(text, x, y, k=6)
+    assert work.schedule.in_rounds
+    want = text(x.astype("f4"), y.astype("f4"), k=6)
+    np.testing.assert_array_equal(found[1], want[1])
+    np.testing.assert_array_equal(np.asarray(found[0]), want[0].astype(found[0].dtype))
+
+
+def test_which_tiles_rounds_visit() -> None:
+    """Each of them in one round, in an order that shows a fair sample first."""
+    for k in (1, 10, 64, 256):
+        for tiles in (1, 2, 5, 64, 1000, 7813, 2**21):
+            sample, *rounds = (Visits(k, n).of(tiles) for n in range(rounds_of(k) + 1))
+            assert sample[0] == 0 < sample[1] <= tiles
+            ends = [0, *(end for _, end in rounds)]
+            assert [first for first, _ in rounds] == ends[:-1]
+            assert ends[-1] == tiles
+            assert ends == sorted(ends)
+    for tiles in (2, 3, 6, 97, 7813):
+        step = spread(tiles)
+        assert len({v * step % tiles for v in range(tiles)}) == tiles
 
 
 def test_what_is_not_filtered() -> None:

@@ -18,7 +18,8 @@ import fusegen as fg
 from fusegen.backend.cuda.run import executable as ex
 from fusegen.backend.cuda.run import tickets
 from fusegen.backend.cuda.run.driver import Driver, Geometry, Launcher
-from fusegen.backend.cuda.schedule.launch import Launch, Scratch
+from fusegen.backend.cuda.schedule.launch import Launch
+from fusegen.backend.cuda.schedule.scratch import Scratch
 from fusegen.ir.errors import BackendError, InternalError
 
 Change = Callable[[tuple[Launch, ...]], tuple[Launch, ...]]

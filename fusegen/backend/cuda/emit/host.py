@@ -22,9 +22,9 @@ from fusegen.backend.cuda.schedule.launch import (
     MOST_BLOCKS,
     RESIDENT_BLOCKS,
     Launch,
-    Scratch,
     launches,
 )
+from fusegen.backend.cuda.schedule.scratch import Scratch
 from fusegen.backend.emit.render import render
 from fusegen.ir.errors import InternalError
 from fusegen.ir.kernel import Param, Program

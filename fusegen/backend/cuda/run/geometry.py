@@ -14,9 +14,10 @@ from fusegen.backend.cuda.schedule.launch import (
     RESIDENT_BLOCKS,
     ROUNDING_BLOCKS,
     Launch,
-    Scratch,
     element_shape,
 )
+from fusegen.backend.cuda.schedule.rounds import spread
+from fusegen.backend.cuda.schedule.scratch import Scratch
 from fusegen.backend.cuda.schedule.wgmma import splits_of
 from fusegen.ir.errors import BackendError, InternalError
 from fusegen.ir.kernel import Param, Program
@@ -107,11 +108,16 @@ def tile_geometry(launch: Launch, extent: Extent, multiprocessors: int) -> Geome
     """Blocks of rows over vectors: those that share rows are neighbours; of wgmma, as many as the
     device has room for, each with a tile of rows after another. Raises BackendError."""
     assert launch.tile
-    if not launch.kernel.sweeps:
+    if launch.each == "vector":
         return Geometry(grid=ROUNDING_BLOCKS, threads=launch.threads)
+    if launch.each == "row":
+        return Geometry(grid=-(-extent.n_rows // launch.rows_per_block), threads=launch.threads)
     shared, steady = _tiles(launch, extent), launch.tile.engine == "wgmma"
     splits = 1
-    if launch.tile.one_tree:
+    if launch.visits:  # what blocks find is the same, however they share columns
+        first, end = launch.visits.of(_column_tiles(launch, extent))
+        splits = splits_of(shared, end - first, multiprocessors)
+    elif launch.tile.one_tree:
         pass  # how many rows there are decides nothing
     elif launch.splits and launch.tile.engine != "fma":
         at_once = 1 if steady else launch.tile.blocks_at_once(launch.shared_bytes)
@@ -127,6 +133,11 @@ def tile_geometry(launch: Launch, extent: Extent, multiprocessors: int) -> Geome
     grid = min(multiprocessors, shared * splits) if steady else shared * splits
     return Geometry(grid=grid, threads=launch.threads, shared_bytes=launch.shared_bytes,
                     splits=splits)
+
+
+def _column_tiles(launch: Launch, extent: Extent) -> int:
+    assert launch.tile
+    return -(-extent.n_cols // launch.tile.columns)
 
 
 def _tiles(launch: Launch, extent: Extent) -> int:
@@ -219,7 +230,9 @@ def scratch_bytes(launch: Launch, scratch: Scratch, shape: Geometry, extent: Ext
     splits = shape.splits
     owners = {"row": extent.n_rows, "team": shape.grid * launch.rows_per_block,
               "block": shape.grid, "piece": extent.n_rows * splits, "launch": 1,
-              "split": extent.n_rows * splits if splits > 1 else 0}[scratch.per]
+              "split": extent.n_rows * splits if splits > 1 else 0,
+              "tile": extent.n_rows // max(1, extent.batch_rows) * _column_tiles(launch, extent)
+              if launch.tile else 0}[scratch.per]
     return owners * scratch.count * scratch.entry_bytes
 
 
@@ -247,6 +260,10 @@ def numbers_of(launch: Launch, extent: Extent, splits: int = 1) -> tuple[int, ..
              "blocks_of_a_row": launch.grid_rows, "first_column": extent.first_column,
              "batch_rows": extent.batch_rows, "splits": splits}
     known |= {f"{name}_rows": rows for name, rows in extent.batches}
+    if launch.visits:
+        tiles = _column_tiles(launch, extent)
+        first, end = launch.visits.of(tiles)
+        known |= {"first_visit": first, "end_visit": end, "spread": spread(tiles)}
     for name, strides in extent.strides:
         outer = "batch_stride" if launch.tile else "outer_stride"
         axes = (outer, "stride")[-len(strides) :]

@@ -5,12 +5,15 @@ For vectors x and y_j, with x' and y'_j of 16 bits, a_j = x'·y'_j − ½|y_j|²
 term, where the text ranks dots) is within E of what orders the columns:
 
   |x·y − x'·y'| ≤ |x − x'||y'| + |x||y − y'|, and products and sums in float32 are off by at most
-  (d + 8)·2^-22·(|x||y| + ½|y|²).
+  (2d + 32)·2^-22·(|x||y| + ½|y|²), also where they begin with a bound of the row: every sum on the
+  way is at most 2.5 times as large as what stands in parentheses. What is lost below the least
+  normal number is at most 2^-112 in all.
 
 K columns have a ≥ a_K, the K-th best found. A column with a < a_K − M, M = 2E + what the text's own
-rounding is worth, is none of the K best: so all others are kept, and scored again in float32. What
-cannot be bounded (NaN, infinities, norms that overflow) is kept as well; a row that keeps more than
-there is room for is scored in full.
+rounding is worth, is none of the K best: so all others are kept, and scored again in float32.
+Norms are upper bounds, whatever underflows. What cannot be bounded (NaN, infinities, |y|² above
+10^37) is kept as well, and a row of which that holds is scored in full, as one that keeps more than
+there is room for.
 """
 
 from __future__ import annotations
@@ -50,6 +53,8 @@ class Filter:
     column: str
     length: int
     best: KBest  # the text's own
+    alone: bool  # is it the best one's place, and no list?
+    wide: bool  # are vectors float32, so that others are made?
     exact: Sweep  # the sweep that says what a score is
 
     @property
@@ -58,6 +63,11 @@ class Filter:
         width = -(-self.length // 8) * 8  # copies are of 16 bytes
         return (Param(f"{self.row}_rounded", BFLOAT16, "row_vector", True, width),
                 Param(f"{self.column}_rounded", BFLOAT16, "column_vector", True, width))
+
+    @property
+    def is_dot_of_best(self) -> bool:
+        """Is it the place of the greatest dot?"""
+        return self.ranked == "dot" and self.alone
 
     @property
     def half(self) -> Param:
@@ -77,7 +87,8 @@ class Filter:
 
 
 def filter_of(kernel: Kernel) -> Filter | None:
-    """None where the kernel is more than one list of dots or distances of float32 vectors."""
+    """None where the kernel is more than one list of dots or distances of vectors of up to 32
+    bits."""
     if len(kernel.sweeps) != 1 or kernel.compute != FLOAT32:
         return None
     (sweep,) = kernel.sweeps
@@ -85,15 +96,19 @@ def filter_of(kernel: Kernel) -> Filter | None:
     if best is None or len(sweep.loads) != 1 or sweep.element_stores or sweep.lets:
         return None
     (source,) = sweep.loads
+    if sweep.only is not None or sweep.span != (None, None):
+        return None
     if not isinstance(source, FromVectors) or best.k > MOST_K:
         return None
     ranked = _ranked(source, best.lift)
     if ranked is None or not (len(source.rows) == len(source.columns) == 1):
         return None
     row, column = kernel.param(source.rows[0]), kernel.param(source.columns[0])
-    if (row.dtype, column.dtype) != (FLOAT32, FLOAT32) or row.k > MOST_LENGTH or row.k < 8:
+    kinds = {row.dtype.name, column.dtype.name}
+    if not kinds <= {"float32", "bfloat16", "float16"} or not 8 <= row.k <= MOST_LENGTH:
         return None
-    return Filter(ranked, row.name, column.name, row.k, best, _of_list(sweep, best))
+    return Filter(ranked, row.name, column.name, row.k, best, not sweep.monoid.lists,
+                  kinds == {"float32"}, _of_list(sweep, best))
 
 
 def _only_list(monoid: Monoid) -> KBest | None:
@@ -154,17 +169,20 @@ def filtered(kernel: Kernel, found: Filter) -> Kernel:
     return replace(kernel, params=(*kernel.params, *inputs), sweeps=(sweep,))
 
 
-def rounding(kernel: Kernel, found: Filter) -> Kernel:
+def rounding(kernel: Kernel, found: Filter, made: tuple[Param, ...]) -> Kernel:
     """The launch before it, which makes what it reads: no sweep goes over a row."""
     inputs = [p for p in kernel.params if p.name in (found.row, found.column)]
     return Kernel(name=f"{kernel.name}_round", compute=kernel.compute,
-                  params=(*inputs, *found.made), prelude=(), sweeps=())
+                  params=(*inputs, *made), prelude=(), sweeps=())
 
 
-def with_filter(program: Program) -> Program:
-    """The program as a schedule runs it that filters."""
+def with_filter(program: Program, in_rounds: bool) -> Program:
+    """The program as a schedule runs it that filters: in rounds (schedule/rounds.py), whose last
+    kernel is the text's over the candidates, or in one sweep over the columns."""
     (kernel,) = program.kernels
     found = filter_of(kernel)
     assert found is not None
-    return replace(program, kernels=(rounding(kernel, found), filtered(kernel, found)),
-                   workspace=(*program.workspace, *found.made))
+    made = found.rounded if in_rounds else found.made
+    last = replace(kernel, sweeps=(found.exact,)) if in_rounds else filtered(kernel, found)
+    return replace(program, kernels=(rounding(kernel, found, made), last),
+                   workspace=(*program.workspace, *made))

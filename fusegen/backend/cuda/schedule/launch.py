@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
+from fusegen.backend.cuda.schedule.filters import filter_of
 from fusegen.backend.cuda.schedule.homes import Sizes
+from fusegen.backend.cuda.schedule.rounds import BOUNDS, HALVES, ROW_THREADS, Pass, Visits, passes
+from fusegen.backend.cuda.schedule.scratch import MapOf, Scratch
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
 from fusegen.backend.cuda.schedule.tiles import (
     TileSchedule,
@@ -20,36 +23,12 @@ from fusegen.backend.cuda.schedule.tiles import shared_bytes as shared_tables
 from fusegen.backend.cuda.schedule.topk import in_device_memory, key_plan, list_plan
 from fusegen.backend.cuda.schedule.wgmma import mapped
 from fusegen.backend.emit.vector_sums import vector_sums
+from fusegen.backend.target import WARP
 from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Param, Program, Sweep, names_in
 
 MOST_BLOCKS = 2**31 - 1  # of a grid
 ROUNDING_BLOCKS, ROUNDING_THREADS = 1024, 256  # of a launch that rounds vectors
 RESIDENT_BLOCKS = 4  # of a multiprocessor, where scratch memory per block bounds the grid
-
-
-@dataclass(frozen=True, slots=True)
-class Scratch:
-    """Device memory a launch needs beside the program's arrays.
-
-    Tickets are 64-bit counters that only ever grow: zero before the first launch that uses them,
-    then kept for the launches that follow on the same stream.
-    """
-
-    name: str
-    kind: Literal["states", "entries", "slots", "tickets", "sums"]
-    # A team: the blocks, or part of one, that share a row; a piece: what one of these has of a row;
-    # a split: likewise, where there are several.
-    per: Literal["row", "team", "block", "split", "piece", "launch"]
-    count: int  # states, entries, slots, tickets, or numbers of a sum of vectors
-    entry_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class MapOf:
-    """A tensor map of an array of vectors: copies take `box` of them at a time."""
-
-    array: str
-    box: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +49,8 @@ class Launch:
     shares: bool = False  # do blocks all over the grid share rows?
     strip_rows: int = 0  # neighbouring rows of a team, where rows lie side by side
     tile: TileSchedule | None = None  # how rows over vectors are dealt to blocks
+    each: Literal["tile", "vector", "row"] = "tile"  # of these, what blocks or warps have
+    visits: Visits | None = None  # which tiles of columns, where not all
     maps: tuple[MapOf, ...] = ()  # parameters behind all others
 
     @property
@@ -87,7 +68,9 @@ class Launch:
         """The 64-bit arguments after the pointers, by name."""
         first = ["first_column"] if FIRST_COLUMN.name in names_in(self.kernel) else []
         if self.tile:
-            return (*_tile_strides(self.params), "n_rows", "n_cols", *first, "batch_rows", "splits")
+            visits = ("first_visit", "end_visit", "spread") if self.visits else ()
+            return (*_tile_strides(self.params), "n_rows", "n_cols", *first, "batch_rows", "splits",
+                    *visits)
         elements = [p.name for p in self.params if p.shape == "element"]
         if self.strip_rows:
             strides = [f"{n}_{axis}" for n in elements for axis in ("outer_stride", "stride")]
@@ -130,8 +113,13 @@ def element_shape(n_rows: int, n_cols: int, n_inner: int | None) -> tuple[int, .
 def launches(program: Program, schedule: CudaSchedule | TileSchedule) -> tuple[Launch, ...]:
     """Every launch of the program, in order."""
     if isinstance(schedule, TileSchedule):
-        return tuple(_tile_launch(k, schedule) if k.sweeps else _rounding_launch(k, schedule)
-                     for k in scheduled(program, schedule).kernels)
+        found = filter_of(program.kernels[0]) if schedule.in_rounds else None
+        if found is None:
+            return tuple(_tile_launch(k, schedule) if k.sweeps else _rounding_launch(k, schedule)
+                         for k in scheduled(program, schedule).kernels)
+        first, last = scheduled(program, schedule).kernels
+        return (_rounding_launch(first, schedule),
+                *(_pass_launch(p, schedule) for p in passes(last, found, _NORMS)))
     if program.role == "merge":
         return tuple(_merge_launch(k, schedule) for k in program.kernels)
     return tuple(_launch(k, schedule) for k in program.kernels)
@@ -230,8 +218,21 @@ _BARS = Scratch("row_bars", "sums", "row", 1, 4)
 
 def _rounding_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
     """Vectors rounded to 16 bits: a warp has one after the other."""
-    return Launch(kernel=kernel, splits=False, params=kernel.params, scratch=(_NORMS, _BARS),
-                  threads=ROUNDING_THREADS, rows_per_block=1, grid_rows=1, tile=schedule)
+    kept = (HALVES, BOUNDS) if schedule.in_rounds else (_BARS,)
+    return Launch(kernel=kernel, splits=False, params=kernel.params, scratch=(_NORMS, *kept),
+                  threads=ROUNDING_THREADS, rows_per_block=1, grid_rows=1, tile=schedule,
+                  each="vector")
+
+
+def _pass_launch(one: Pass, schedule: TileSchedule) -> Launch:
+    """Tiles, as a round goes over them; or rows, one for a warp, of what was found so far."""
+    tiles = bool(one.maps)
+    return Launch(kernel=one.kernel, splits=False, params=one.kernel.params, scratch=one.scratch,
+                  threads=schedule.threads if tiles else ROW_THREADS,
+                  rows_per_block=schedule.rows if tiles else ROW_THREADS // WARP, grid_rows=1,
+                  shared_bytes=shared_tables(one.kernel, schedule) if tiles else 0, shares=True,
+                  tile=schedule, each="tile" if tiles else "row", visits=one.visits,
+                  maps=one.maps)
 
 
 def takes_splits(kernel: Kernel) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from fusegen.backend.cuda.schedule import mma
 from fusegen.backend.cuda.schedule.filters import LEAST_COLUMNS, filter_of, with_filter
+from fusegen.backend.cuda.schedule.rounds import COLUMNS, MOST_COLUMNS, RoundTiles, round_tiles
 from fusegen.backend.cuda.schedule.tiles import (
     WARP_ROWS,
     TileSchedule,
@@ -29,13 +30,19 @@ def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> Tile
     _check(program)
     if program.role == "finish":  # it has no columns
         return TileSchedule(target=target, engine="fma", columns=16)
+    rounds = _rounds(program, problem, target)
+    if rounds:
+        return TileSchedule(target=target, engine="wgmma", warps=4 * rounds.warpgroups,
+                            columns=COLUMNS, stages=rounds.stages, filters=True,
+                            one_tree=problem.any_rows)
     filters = _filters(program, problem, target)
-    program = with_filter(program) if filters else program
+    program = with_filter(program, in_rounds=False) if filters else program
     few = _few_rows(program, problem, target)
-    tiles = None if few and _little(program, problem) else _wgmma(program, problem, target, filters)
+    little = few and _little(program, problem)
+    tiles = None if filters or little else _wgmma(program, problem, target)
     if tiles:
         return TileSchedule(target=target, engine="wgmma", warps=4 * tiles.warpgroups,
-                            columns=tiles.columns, stages=tiles.stages, filters=filters,
+                            columns=tiles.columns, stages=tiles.stages,
                             one_tree=problem.any_rows)
     kernels = [k for k in program.kernels if k.sweeps]
     offered = [found for found in _candidates(program, problem, target)
@@ -93,19 +100,32 @@ def _little(program: Program, problem: Problem) -> bool:
 def _filters(program: Program, problem: Problem, target: CudaTarget) -> bool:
     """Is it worth while to find lists among rounded scores?"""
     many = problem.n_cols is not None and problem.n_cols >= LEAST_COLUMNS
-    return target.ampere and many and len(program.kernels) == 1 and \
-        not wide_columns(program, problem.n_cols or 1) and \
-        filter_of(program.kernels[0]) is not None
+    if not (target.ampere and many and len(program.kernels) == 1):
+        return False
+    found = filter_of(program.kernels[0])
+    return found is not None and found.wide and not wide_columns(program, problem.n_cols or 1)
+
+
+def _rounds(program: Program, problem: Problem, target: CudaTarget) -> RoundTiles | None:
+    """Sizes for lists that are found in rounds; None where they are not worth while. The place of
+    the greatest dot of 16-bit vectors is found as fast by the sweep that asks for no rounding."""
+    n_cols = problem.n_cols or 0
+    many = LEAST_COLUMNS <= n_cols <= MOST_COLUMNS
+    if target.arch != "sm_90" or not many or len(program.kernels) > 1:
+        return None
+    found = filter_of(program.kernels[0])
+    if found is None or (found.is_dot_of_best and not found.wide):
+        return None
+    return round_tiles(found.rounded[0].k)
 
 
 def _wgmma(
-    program: Program, problem: Problem, target: CudaTarget, filters: bool
+    program: Program, problem: Problem, target: CudaTarget
 ) -> WgmmaTiles | None:
     """Sizes for the engine; None where it does not serve."""
     kernel, *more = (k for k in program.kernels if k.sweeps)
     pair = pair_of(kernel)
-    aligned = problem.aligned or filters  # what is rounded is
-    if target.arch != "sm_90" or more or pair is None or not aligned:
+    if target.arch != "sm_90" or more or pair is None or not problem.aligned:
         return None
     return None if wide_columns(program, problem.n_cols or 1) else tiles_of(pair)
 

@@ -13,10 +13,12 @@ from typing import Literal
 
 from fusegen.backend.cuda.schedule import mma
 from fusegen.backend.cuda.schedule.filters import with_filter
+from fusegen.backend.cuda.schedule.rounds import RoundTiles
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
 from fusegen.backend.cuda.schedule.wgmma import MOST_LENGTH, WgmmaTiles, pair_of, sized
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.backend.target import WARP, CudaTarget
+from fusegen.ir.dtypes import BFLOAT16
 from fusegen.ir.forms import Grouping
 from fusegen.ir.kernel import FromVectors, Kernel, Program
 
@@ -47,6 +49,11 @@ class TileSchedule:
     together: bool = False  # have all warps the same rows, and tiles of columns of their own? mma
     one_tree: bool = False  # are a row's bits the same among any number of rows?
     whole: bool = False  # has a block all numbers of vectors that are summed up?
+
+    @property
+    def in_rounds(self) -> bool:
+        """Do candidates of lists come in rounds? See schedule/rounds.py."""
+        return self.filters and self.engine == "wgmma"
 
     @property
     def teams(self) -> int:
@@ -107,7 +114,8 @@ class TileSchedule:
     def shape(self) -> str:
         """What the source fixes."""
         made = {"fma": "CUDA cores", "mma": "mma.sync", "wgmma": "wgmma"}[self.engine]
-        rounded = " of 16 bits, the best again in float32" if self.filters else ""
+        rounds = ", in rounds" if self.in_rounds else ""
+        rounded = f" of 16 bits{rounds}, the best again in float32" if self.filters else ""
         return f"tiles of {self.rows} rows × {self.columns} columns, scores by {made}{rounded}"
 
     def describe(self) -> str:
@@ -117,7 +125,7 @@ class TileSchedule:
 
 def scheduled(program: Program, schedule: TileSchedule) -> Program:
     """The program as the schedule runs it."""
-    return with_filter(program) if schedule.filters else program
+    return with_filter(program, schedule.in_rounds) if schedule.filters else program
 
 
 def wgmma_tiles(kernel: Kernel, schedule: TileSchedule) -> WgmmaTiles:
@@ -125,6 +133,12 @@ def wgmma_tiles(kernel: Kernel, schedule: TileSchedule) -> WgmmaTiles:
     pair = pair_of(kernel)
     assert pair
     return sized(pair, schedule.warps // 4, schedule.columns, schedule.stages)
+
+
+def round_sizes(kernel: Kernel, schedule: TileSchedule) -> RoundTiles:
+    """Of a launch that goes over tiles in rounds, or of that which rounds its vectors."""
+    length = next(p.k for p in kernel.params if p.dtype == BFLOAT16 and p.shape == "row_vector")
+    return RoundTiles(warpgroups=schedule.warps // 4, stages=schedule.stages, length=length)
 
 
 # ---- shared memory: tables of vectors, in what is computed with ----
@@ -205,6 +219,8 @@ def weights_at(kernel: Kernel, schedule: TileSchedule, number: int) -> int:
 
 def shared_bytes(kernel: Kernel, schedule: TileSchedule) -> int:
     """Dynamic shared memory of a block."""
+    if schedule.in_rounds:
+        return round_sizes(kernel, schedule).shared_bytes
     if schedule.engine == "wgmma":
         return wgmma_tiles(kernel, schedule).shared_bytes
     if schedule.engine == "mma":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from fusegen.backend.cuda.emit.dialect import CudaDialect
 from fusegen.backend.cuda.emit.headers import maths, toolkit_headers
@@ -11,12 +12,19 @@ from fusegen.backend.cuda.emit.places import declared
 from fusegen.backend.cuda.emit.source import operators, state_names
 from fusegen.backend.cuda.emit.tiles.fold import AT, FoldPrinter
 from fusegen.backend.cuda.emit.tiles.lists import key_type
+from fusegen.backend.cuda.emit.tiles.rounds import HEADERS as ROUNDS_HEADERS
+from fusegen.backend.cuda.emit.tiles.rounds import round_view, rounds_view
 from fusegen.backend.cuda.emit.tiles.rows import RowPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Member, Scope
 from fusegen.backend.cuda.emit.tiles.sweep import SweepPrinter, SweptView
 from fusegen.backend.cuda.emit.tiles.wgmma import HEADERS, WgmmaView, wgmma_view
 from fusegen.backend.cuda.schedule.filters import Filter, filter_of
-from fusegen.backend.cuda.schedule.launch import ROUNDING_THREADS, Launch, launches
+from fusegen.backend.cuda.schedule.launch import (
+    ROUNDING_BLOCKS,
+    ROUNDING_THREADS,
+    Launch,
+    launches,
+)
 from fusegen.backend.cuda.schedule.tiles import PAD, TileSchedule, parts_of, scheduled
 from fusegen.backend.emit.banner import Facts, banner_lines
 from fusegen.backend.emit.lines import Line
@@ -55,8 +63,11 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
     names = state_names(program)
     launched = launches(program, schedule)
     found = filter_of(program.kernels[0]) if schedule.filters else None
-    kernels = [_kernel_view(n, schedule, dialect, names, found) for n in launched
-               if n.kernel.sweeps]
+    made = [_kernel_view(n, schedule, dialect, names, found) for n in launched
+            if n.kernel.sweeps]
+    kernels = [view for view, _ in made]
+    rounds = rounds_view(launched, found, schedule, made[0][1]) \
+        if found and schedule.in_rounds else None
     sweeps = [s for k in kernels for s in k.sweeps]
     wgmma = kernels[0].wgmma
     context = {
@@ -69,7 +80,8 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
         "mma": schedule.engine == "mma", "wgmma": wgmma,
         "weighs": any(s.weights_at for s in sweeps), "left_out": dialect.number(-0.0),
         "at": AT, "lists": any(s.lists for s in sweeps),
-        "round": _round_view(launched[0], found) if found else None,
+        "round": round_view(launched[0], found, schedule, dialect) if found else None,
+        "rounds": rounds,
         "rounding_threads": ROUNDING_THREADS,
         "owns": [own_view(c, dialect) for c in operators(program)],
     }
@@ -80,7 +92,8 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
         system=toolkit_headers(scheduled(program, schedule)),
         headers=(*maths(dialect.used), *(["fusegen/meet/lanes.cuh"] if state else []),
                  *_list_headers(sweeps),
-                 *(HEADERS if wgmma else _cores_headers(kernels, schedule))),
+                 *(ROUNDS_HEADERS if rounds else HEADERS if wgmma
+                   else _cores_headers(kernels, schedule))),
     )
 
 
@@ -98,31 +111,10 @@ def _cores_headers(kernels: list[TileKernelView], schedule: TileSchedule) -> tup
             f"fusegen/tiles/{'mma' if schedule.engine == 'mma' else 'cores'}.cuh")
 
 
-@dataclass(frozen=True)
-class RoundView:
-    """The launch that rounds vectors."""
-
-    symbol: str
-    params: tuple[str, ...]
-    row: str
-    column: str
-    length: int
-    width: int
-    distances: bool
-
-
-def _round_view(launch: Launch, found: Filter) -> RoundView:
-    params = [*(declared(p, " __restrict__ ") for p in launch.params),
-              *(f"float* __restrict__ {s.name}" for s in launch.scratch),
-              *(f"long long {n}" for n in launch.scalars)]
-    return RoundView(launch.symbol, tuple(params), found.row, found.column, found.length,
-                     found.rounded[0].k, found.ranked == "sqdist")
-
-
 def _kernel_view(
     launch: Launch, schedule: TileSchedule, dialect: CudaDialect, names: dict[int, str],
     found: Filter | None,
-) -> TileKernelView:
+) -> tuple[TileKernelView, Scope]:
     kernel = launch.kernel
     types = {f"{c.name}_slots": key_type(kernel, c, schedule)
              for w in kernel.sweeps for c in w.monoid.lists}
@@ -136,16 +128,17 @@ def _kernel_view(
         for i, sweep in enumerate(kernel.sweeps))
     arguments = tuple(f"static_cast<column_t>({n})" if n == N_COLS.name else n
                       for n in (m.name for m in scope.members))
-    return TileKernelView(
+    view = TileKernelView(
         symbol=launch.symbol, params=tuple(_params(launch, scope)), arguments=arguments,
         members=scope.members, kept=tuple(scope.kept.items()), prelude=tuple(rows.prelude()),
         sweeps=sweeps, splits=launch.splits, parts=parts_of(kernel, schedule),
         batched=tuple(scope.batched()),
         last_first=any(w.span[0] is None and w.span[1] is not None for w in kernel.sweeps),
         wgmma=wgmma_view(kernel, schedule, sweeps[0].fold, dialect)
-        if schedule.engine == "wgmma" else None,
+        if schedule.engine == "wgmma" and not schedule.in_rounds else None,
         of_vectors=tuple(scope.of_vectors),
     )
+    return view, scope
 
 
 def _list_headers(sweeps: list[SweptView]) -> list[str]:
@@ -174,8 +167,19 @@ def _facts(
         assumes.append("n_cols ≤ 2^30")
     return Facts(
         target=schedule.target.name, schedule=schedule.shape, tree=schedule.algorithm,
-        launch=[f"{n.symbol}<<<batches · ⌈batch_rows / {n.rows_per_block}⌉ · splits"
-                f"{f' · {n.grid_rows}' if n.grid_rows > 1 else ''}, {n.threads}, "
-                f"{n.shared_bytes}>>>" for n in launched],
+        launch=[f"{n.symbol}<<<{_grid(n)}, {n.threads}, {n.shared_bytes}>>>" for n in launched],
         assumes=assumes,
     )
+
+
+def _grid(launch: Launch) -> str:
+    match launch.each:
+        case "vector":
+            return str(ROUNDING_BLOCKS)
+        case "row":
+            return f"⌈n_rows / {launch.rows_per_block}⌉"
+        case "tile":
+            parts = f" · {launch.grid_rows}" if launch.grid_rows > 1 else ""
+            return f"batches · ⌈batch_rows / {launch.rows_per_block}⌉ · splits{parts}"
+        case _:
+            assert_never(launch.each)

@@ -1,0 +1,338 @@
+#pragma once
+// Lists of rows over vectors, found in rounds: a row's bound, its candidates in device memory, a warp's queue of those
+// that wait to go there, and what a warp does for a row between rounds and behind the last one.
+
+#include <fusegen/tiles/rounding.cuh>
+#include <fusegen/topk/order.cuh>
+
+namespace fusegen {
+
+// What a row keeps between launches. A column whose rounded score is below `least` is none of the best; `count`
+// candidates were found, of which the first ones that there is room for are kept.
+struct RowBound {
+    static constexpr int kInFull = 0x40000000;  // a count: all columns are to be scored
+
+    float least;
+    Margin margin;
+    int count, unused[3];
+
+    // By the launch that rounds: the row's norms stand where its margin will.
+    __device__ __forceinline__ void begin(const Rounded& row)
+    {
+        margin = {row.norm, row.rest, 0};
+        count = row.usual ? 0 : kInFull;
+    }
+    // Once the columns' norms are known. Nothing is below the first bound, which is no larger than scores are.
+    template <int kLength, bool kDistances>
+    __device__ __forceinline__ void open(float most, float most_rest)
+    {
+        const float norm = margin.base, rest = margin.half;
+        least = -1.05f * (norm * most + (kDistances ? 0.5f * most * most : 0)) - 0x1p-100f;
+        margin = Margin::of<kLength, kDistances>(norm, rest, most, most_rest);
+        if (count >= kInFull) least = 3e38f;
+    }
+    // K columns have a score as high as the one with this order; 0: that is not known.
+    __device__ __forceinline__ void raise(unsigned order)
+    {
+        if (order == 0) return;
+        const float best = FloatOrder<0>::value(order);
+        least = fmaxf(least, best - margin.at(best));
+    }
+};
+
+// ---- Tiles of scores: half_j + x'·y'_j - least_i, so that a candidate is a sign bit that is not set ---------------
+
+// Where a lane's scores of two rows begin.
+template <int kCount>
+__device__ __forceinline__ void begin_scores(float (&scores)[kCount], const float* halves, float first, float second)
+{
+    const float2* const mine = reinterpret_cast<const float2*>(halves) + threadIdx.x % kRowLanes;
+#pragma unroll
+    for (int i = 0; i < kCount / 4; ++i) {
+        const float2 half = mine[4 * i];
+        scores[4 * i] = half.x - first;
+        scores[4 * i + 1] = half.y - first;
+        scores[4 * i + 2] = half.x - second;
+        scores[4 * i + 3] = half.y - second;
+    }
+}
+
+// The greatest of a lane's scores of each of its two rows.
+template <int kCount>
+__device__ __forceinline__ void greatest_scores(const float (&scores)[kCount], float& first, float& second)
+{
+    first = scores[0];
+    second = scores[2];
+#pragma unroll
+    for (int i = 0; i < kCount / 4; ++i) {
+        first = fmaxf(first, fmaxf(scores[4 * i], scores[4 * i + 1]));
+        second = fmaxf(second, fmaxf(scores[4 * i + 2], scores[4 * i + 3]));
+    }
+}
+
+// A warp's candidates that wait in shared memory: scores, below a row of 16 and a column.
+template <int kRoom>
+struct Queue {
+    typedef unsigned long long Entry;
+    Entry* entries;
+    int held;  // the same in all lanes
+
+    // To the lists of the warp's rows, `rows` of which there are.
+    __device__ __forceinline__ void empty(
+        RowBound* bounds, unsigned long long* slots, int words, int list_room, int rows)
+    {
+        __syncwarp();
+#pragma unroll 1
+        for (int i = threadIdx.x % 32; i < held; i += 32) {
+            const Entry entry = entries[i];
+            const unsigned place = static_cast<unsigned>(entry);
+            const int row = place >> 28;
+            if (row >= rows) continue;
+            const int at = atomicAdd(&bounds[row].count, 1);
+            const float score = __uint_as_float(static_cast<unsigned>(entry >> 32));
+            if (at < list_room)
+                slots[static_cast<long long>(row) * words + at] =
+                    static_cast<unsigned long long>(FloatOrder<0>::of(score)) << 32 | (place & 0xfffffffu);
+        }
+        __syncwarp();
+        held = 0;
+    }
+
+    // Takes in what is a candidate of a tile. `first`, `second`: the bounds that the lane's scores began with.
+    template <int kCount, typename Empty>
+    __device__ __forceinline__ void take(
+        const float (&scores)[kCount], float first, float second, unsigned column, const Empty& make_room)
+    {
+        int below[kCount / 8], all_below = -1;  // sign bits of 8 scores
+#pragma unroll
+        for (int group = 0; group < kCount / 8; ++group) {
+            below[group] = __float_as_int(scores[8 * group]);
+#pragma unroll
+            for (int i = 1; i < 8; ++i) below[group] &= __float_as_int(scores[8 * group + i]);
+            all_below &= below[group];
+        }
+        if (!__any_sync(0xffffffffu, all_below >= 0)) return;
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int group = 0; group < kCount / 8; ++group) {
+            if (!__any_sync(0xffffffffu, below[group] >= 0)) continue;
+            unsigned who[8];
+            int more = 0;
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                who[i] = __ballot_sync(0xffffffffu, __float_as_int(scores[8 * group + i]) >= 0);
+                more += __popc(who[i]);
+            }
+            if (held + more > kRoom) make_room();
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                if (who[i] == 0) continue;
+                if (who[i] >> lane & 1u) {
+                    const int slot = i / 2 % 2;
+                    const unsigned row = lane / kRowLanes + 8 * slot;
+                    const unsigned place = column + 16 * group + i / 4 * 8 + i % 2 | row << 28;
+                    const float score = scores[8 * group + i] + (slot ? second : first);
+                    entries[held + __popc(who[i] & ((1u << lane) - 1))] =
+                        static_cast<Entry>(__float_as_uint(score)) << 32 | place;
+                }
+                held += __popc(who[i]);
+            }
+        }
+    }
+};
+
+// ---- Rows between rounds, a warp each -----------------------------------------------------------------------------
+
+// The kK-th greatest of the orders that a warp has, 0 where there are fewer; 0 is no number's.
+template <int kK, int kOwn>
+__device__ __forceinline__ unsigned kth_order_of(const unsigned (&own)[kOwn])
+{
+    unsigned order = 0;
+#pragma unroll 1
+    for (int bit = 31; bit >= 0; --bit) {
+        const unsigned higher = order | 1u << bit;
+        unsigned reach = 0;
+#pragma unroll
+        for (int i = 0; i < kOwn; ++i) reach += own[i] >= higher;
+        if (sum_of_warp(reach) >= kK) order = higher;
+    }
+    return order;
+}
+
+// What is infinite is not known.
+__device__ __forceinline__ unsigned known_order(unsigned order)
+{
+    return order < FloatOrder<0>::of(FloatOrder<0>::infinity()) ? order : 0;
+}
+
+// Likewise, of the maxima of so many groups of columns.
+template <int kK, int kOwn>
+__device__ __forceinline__ unsigned kth_of_groups(const float* greatest, int groups)
+{
+    unsigned own[kOwn];
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+        const int at = 32 * i + threadIdx.x % 32;
+        own[i] = at < groups ? known_order(FloatOrder<0>::of(greatest[at])) : 0;
+        if (own[i] == FloatOrder<0>::of(-FloatOrder<0>::infinity())) own[i] = 0;  // of no columns
+    }
+    return kth_order_of<kK>(own);
+}
+
+// Likewise, of so many candidates.
+template <int kK, int kOwn>
+__device__ __forceinline__ unsigned kth_of_slots(const unsigned long long* slots, int count)
+{
+    unsigned own[kOwn];
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+        const int at = 32 * i + threadIdx.x % 32;
+        own[i] = at < count ? known_order(static_cast<unsigned>(slots[at] >> 32)) : 0;
+    }
+    return kth_order_of<kK>(own);
+}
+
+// For a warp: those keys of a row that pass, to the front; how many they are.
+template <typename Passes>
+__device__ __forceinline__ int keep_keys(unsigned long long* slots, int count, const Passes& passes)
+{
+    const int lane = threadIdx.x % 32;
+    int kept = 0;
+#pragma unroll 1
+    for (int from = 0; from < count; from += 32) {
+        const unsigned long long key = from + lane < count ? slots[from + lane] : 0;
+        const bool stays = from + lane < count && passes(key);
+        const unsigned all = __ballot_sync(0xffffffffu, stays);
+        if (stays) slots[kept + __popc(all & ((1u << lane) - 1))] = key;
+        kept += __popc(all);
+        __syncwarp();
+    }
+    return kept;
+}
+
+// For a warp: raises a row's bound by its candidates, and drops those below. There is no bound for rows that are to be
+// scored in full, and nothing is a candidate.
+template <int kK, int kRoom>
+__device__ __forceinline__ RowBound cut_row(RowBound* place, unsigned long long* slots)
+{
+    RowBound bound = *place;
+    __syncwarp();
+    if (bound.count > kRoom) {
+        bound.count = RowBound::kInFull;
+        bound.least = 3e38f;
+    } else {
+        bound.raise(bound.count <= 256   ? kth_of_slots<kK, 8>(slots, bound.count)
+                    : bound.count <= 768 ? kth_of_slots<kK, 24>(slots, bound.count)
+                                         : kth_of_slots<kK, kRoom / 32>(slots, bound.count));
+        const float least = bound.least;
+        bound.count = keep_keys(slots, bound.count, [&](unsigned long long key) {
+            return !(FloatOrder<0>::value(static_cast<unsigned>(key >> 32)) < least);
+        });
+    }
+    if (threadIdx.x % 32 == 0) *place = bound;
+    return bound;
+}
+
+// ---- The text's own scores ----------------------------------------------------------------------------------------
+
+// For a warp: sums over the index of a row's vector and one of each of kTogether columns; `term` adds to a sum.
+template <int kTogether, int kLength, typename T, typename Read, typename Term>
+__device__ __forceinline__ void inner_of_warp(
+    float (&sums)[kTogether], const float (&row)[(kLength + 31) / 32], const T* const (&columns)[kTogether],
+    const Read& read, const Term& term)
+{
+    constexpr int kOwn = (kLength + 31) / 32;
+    T numbers[kTogether][kOwn];
+#pragma unroll
+    for (int column = 0; column < kTogether; ++column)
+#pragma unroll
+        for (int i = 0; i < kOwn; ++i) {
+            const int at = 32 * i + threadIdx.x % 32;
+            if (at < kLength) numbers[column][i] = columns[column][at];
+        }
+#pragma unroll
+    for (int column = 0; column < kTogether; ++column) {
+        float sum = 0;
+#pragma unroll
+        for (int i = 0; i < kOwn; ++i)
+            if (32 * i + static_cast<int>(threadIdx.x % 32) < kLength)
+                sum = term(sum, row[i], read(numbers[column][i]));
+#pragma unroll
+        for (int lane_mask = 16; lane_mask > 0; lane_mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lane_mask);
+        sums[column] = sum;
+    }
+}
+
+// For a warp: keys of 32 columns, one for each lane; of no column, -1, it is 0. `score_of` makes four scores at a time.
+template <typename Key, typename ScoreOf, typename KeyOf>
+__device__ __forceinline__ Key keys_of_warp(int column, int count, const ScoreOf& score_of, const KeyOf& key_of)
+{
+    float mine = 0;
+#pragma unroll 1
+    for (int from = 0; from < count; from += 4) {
+        int columns[4];
+        float scores[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) columns[i] = __shfl_sync(0xffffffffu, column, min(from + i, count - 1));
+        score_of(scores, columns);
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            if (static_cast<int>(threadIdx.x % 32) == from + i) mine = scores[i];
+    }
+    return column < 0 ? Key{} : key_of(mine, column);
+}
+
+// For a warp: the kK best of a row by the text's own scores, in order, to `best`.
+template <int kK, int kRoom, typename ScoreOf, typename KeyOf>
+__device__ __forceinline__ void score_row(
+    unsigned long long* slots, unsigned long long* best, const RowBound& bound, int n_cols, const ScoreOf& score_of,
+    const KeyOf& key_of)
+{
+    typedef unsigned long long Key;
+    const int lane = threadIdx.x % 32;
+    int count = 0;
+    if (bound.count <= kRoom) {
+        for (; count < bound.count; count += 32) {
+            const int some = min(32, bound.count - count);
+            const int column = lane < some ? static_cast<int>(static_cast<unsigned>(slots[count + lane])) : -1;
+            const Key key = keys_of_warp<Key>(column, some, score_of, key_of);
+            if (lane < some) slots[count + lane] = key;
+        }
+        count = bound.count;
+    } else {
+        Key bar = 0;
+#pragma unroll 1
+        for (int from = 0; from < n_cols; from += 32) {
+            const int some = min(32, n_cols - from);
+            const Key key = keys_of_warp<Key>(lane < some ? from + lane : -1, some, score_of, key_of);
+            const unsigned offers = __ballot_sync(0xffffffffu, key > bar);
+            if (key > bar) slots[count + __popc(offers & ((1u << lane) - 1))] = key;
+            count += __popc(offers);
+            __syncwarp();
+            if (count + 32 <= min(kRoom, 2 * kK + 64)) continue;
+            bar = keep_best<kK, kRoom>(slots, count);
+            count = kK;
+        }
+    }
+    __syncwarp();
+    if (count > kK + 32) {  // those whose value is as great as the K-th greatest
+        unsigned order = 0;
+        for (int bit = 31; bit >= 0; --bit) {
+            const unsigned higher = order | 1u << bit;
+            unsigned reach = 0;
+            for (int i = lane; i < count; i += 32) reach += static_cast<unsigned>(slots[i] >> 32) >= higher;
+            if (sum_of_warp(reach) >= kK) order = higher;
+        }
+        count = keep_keys(slots, count, [&](Key key) { return static_cast<unsigned>(key >> 32) >= order; });
+    }
+    for (int i = count + lane; i < kK; i += 32) best[i] = 0;
+    for (int i = lane; i < count; i += 32) {
+        const Key key = slots[i];
+        int place = 0;
+        for (int other = 0; other < count; ++other) place += slots[other] > key;
+        if (place < kK) best[place] = key;
+    }
+    __syncwarp();
+}
+
+}  // namespace fusegen
