@@ -81,6 +81,7 @@ class ToySchedule:
     half: int  # columns of the first of two chunks
     algorithm: str = "two chunks, merged once"
     grouping: str = "rows"
+    stored: str = ""
 
     def describe(self) -> str:
         return f"{self.half} columns, then the rest"

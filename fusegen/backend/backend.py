@@ -50,6 +50,10 @@ class Schedule(Protocol):
     @property
     def grouping(self) -> Grouping: ...
 
+    @property
+    def stored(self) -> str:
+        """How elements made of vectors are stored all the same, and why; "": not by the choice."""
+
     def describe(self) -> str:
         """The choices, for people."""
 

@@ -186,6 +186,11 @@ class NumpySchedule:
     def grouping(self) -> Grouping:
         return "rows"
 
+    @property
+    def stored(self) -> str:
+        """See `Schedule`."""
+        return ""
+
     def describe(self) -> str:
         return f"the text as written, in blocks of rows of {BLOCK_BYTES >> 20} MiB"
 

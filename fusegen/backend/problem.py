@@ -34,3 +34,4 @@ class Problem:
     in_phase: bool = True
     inner: int | None = None
     batch_rows: int | None = None  # neighbouring rows that share vectors of columns
+    may_store: bool = False  # elements of vectors, in pieces? where no form is asked for

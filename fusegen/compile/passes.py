@@ -139,7 +139,7 @@ class Work:
         """The plan of a call of these sizes."""
         from fusegen.compile.plan import plan_of
 
-        without = unstored(self.program, self.graph, sizes)
+        without = unstored(self.program, self.graph, sizes, self.schedule.stored)
         return plan_of(self.program, self.chunk, self.schedule.algorithm, without)
 
     def executable(self) -> Executable:

@@ -38,7 +38,8 @@ class Unstored:
     all the same. `masks`: conditions on the
     elements that count. With sizes: bytes of arrays of vectors by name, of the elements that are
     `not_stored`, of others that are `stored` between sweeps; `left_out`: the share of elements that
-    masks leave out, None where it hangs on more than the rows' numbers."""
+    masks leave out, None where it hangs on more than the rows' numbers; `how` those are stored all
+    the same that `made` has, and why."""
 
     made: tuple[str, ...]
     of: tuple[str, ...]
@@ -48,17 +49,21 @@ class Unstored:
     not_stored: int = 0
     stored: int = 0
     left_out: float | None = None
+    how: str = ""
 
     def lines(self) -> Iterator[str]:
         """Plain words."""
         what = _listed(self.made)
-        if self.made:
+        if self.made and self.how:
+            yield f"{what}: made of {_listed(self.of)} {self.how}"
+        elif self.made:
             yield f"{what}: made of {_listed(self.of)} where folded, and never stored"
         if self.sizes is not None:
             rows = " × ".join(str(n) for n in self.sizes.lead) or "1"
             reads = _listed([f"{name} {_amount(size)}" for name, size in self.reads])
             parts = [f"reads {reads}"]
-            parts += [f"{_amount(self.not_stored)} of {what} not stored"] if self.made else []
+            kept = "in pieces" if self.how else "not stored"
+            parts += [f"{_amount(self.not_stored)} of {what} {kept}"] if self.made else []
             parts += [f"{_amount(self.stored)} of elements stored"] if self.stored else []
             yield f"{rows} rows, {self.sizes.n_cols} columns: {'; '.join(parts)}"
         if self.masks:
@@ -68,8 +73,11 @@ class Unstored:
                    "computed")
 
 
-def unstored(program: Program, graph: g.Graph, sizes: Sizes | None = None) -> Unstored | None:
-    """What a program over vectors does not store; None for others. graph: the user's text."""
+def unstored(
+    program: Program, graph: g.Graph, sizes: Sizes | None = None, how: str = ""
+) -> Unstored | None:
+    """What a program over vectors does not store; None for others. graph: the user's text; how: see
+    `Unstored`."""
     sources = {s.name: (s, k) for k in program.kernels for sweep in k.sweeps for s in sweep.loads
                if isinstance(s, FromVectors) and s.rows and s.columns}
     if not sources:
@@ -85,7 +93,7 @@ def unstored(program: Program, graph: g.Graph, sizes: Sizes | None = None) -> Un
     numbering = row_numbers(graph) or ""
     masks = tuple(_conditions(masked, numbering)) if masked else ()
     if sizes is None:
-        return Unstored(made, of, masks)
+        return Unstored(made, of, masks, how=how)
     elements = sizes.n_rows * sizes.n_cols
     vectors = {p.name: p for p in program.inputs if p.shape in ("row_vector", "column_vector")}
     reads = []
@@ -98,7 +106,7 @@ def unstored(program: Program, graph: g.Graph, sizes: Sizes | None = None) -> Un
         made, of, masks, sizes, tuple(reads),
         elements * program.kernels[0].compute.itemsize * len(made),
         sum(p.dtype.itemsize * elements for p in program.workspace if p.shape == "element"),
-        _left_out(masked, numbering, sizes) if masked else None)
+        _left_out(masked, numbering, sizes) if masked else None, how)
 
 
 def _spelled(source: FromVectors, kernel: Kernel) -> str:

@@ -15,6 +15,7 @@ from fusegen.backend.memory import Adopted, Shape
 from fusegen.backend.registry import HERE, backend_at, backend_of, target_named
 from fusegen.compile.passes import Work
 from fusegen.compile.unstored import Sizes
+from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType, dtype_of
 from fusegen.ir.errors import ArgumentError
 from fusegen.lang.signature import Signature, check_flag
@@ -57,10 +58,16 @@ class Compiled(Served):
         self._variants, self._recall = variants, Recall(signature.arrays)
         target = choices.target or target_named(HERE)
         memory = backend_of(target).memory
-        key = Key(memory, 0, (rows.n_rows, rows.n_cols))
+        key = Key(memory, 0, (rows.n_rows, rows.n_cols), batch_rows=self._batch_rows(rows))
         self.work: Work = checked(variants.work(target, variants.problem(key)))
         if memory.single and rows.n_rows:
             variants.executable(key)
+
+    def _batch_rows(self, rows: Rows) -> int | None:
+        """All of them where every column has one vector; else what the arrays will say."""
+        lead = [n for i in self._variants.graph.inputs if i.axis is g.Axis.COLUMN_VECTOR
+                for n in self._sizes.shapes.get(i.name, ())[:-2]]
+        return rows.n_rows if self._sizes.shapes and set(lead) <= {1} else None
 
     def _look(
         self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any,

@@ -208,7 +208,8 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports):
                           chunk=sg.check_whole("chunk", chunk))
         problem = Problem(dtypes=dtypes, n_rows=sg.check_count("n_rows", n_rows, 0),
                           n_cols=sg.check_count("n_cols", n_cols),
-                          any_rows=sg.check_flag("deterministic", deterministic))
+                          any_rows=sg.check_flag("deterministic", deterministic),
+                          batch_rows=n_rows, may_store=choices.form == "auto")
         variants = self.of_types(dtypes, values, choices)
         if problem.n_cols is not None and choices.role == "call":  # others take pieces of rows
             check_columns(variants.graph, problem.n_cols)

@@ -88,7 +88,8 @@ class Variants:
         (n_rows, n_cols), (aligned, in_phase) = key.shape, key.phase
         return Problem(dtypes=self.typed.dtypes, n_rows=n_rows, n_cols=n_cols, aligned=aligned,
                        in_phase=in_phase, any_rows=self.choices.deterministic,
-                       inner=key.inner, batch_rows=key.batch_rows)
+                       inner=key.inner, batch_rows=key.batch_rows,
+                       may_store=self.choices.form == "auto")
 
     def backend(self, memory: Memory) -> Backend:
         """What serves arrays there. Raises ArgumentError where the target asked for does not."""

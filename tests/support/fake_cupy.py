@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import sys
 import types
 from collections.abc import Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import simt
@@ -134,6 +136,39 @@ def _nvrtc() -> Any:
     )
 
 
+def _at(address: int, kind: Any, *shape: int) -> Any:
+    """Numbers there: rows of so many."""
+    size = int(np.prod(shape)) * np.dtype(kind).itemsize
+    return np.frombuffer((ctypes.c_char * size).from_address(address), kind).reshape(shape)
+
+
+_FLOATS = {0: np.float32, 2: np.float16, 14: ml_dtypes.bfloat16}
+
+
+def _gemm_ex(
+    handle: int, across: int, straight: int, m: int, n: int, k: int, one: int, a: int, a_kind: int,
+    a_apart: int, b: int, b_kind: int, b_apart: int, none: int, c: int, c_kind: int, c_apart: int,
+    compute: int, algorithm: int,
+) -> None:
+    """cublasGemmEx as fusegen calls it: in float32, of rows · columnsᵀ. What lies between the rows
+    of the result stays as it was."""
+    assert (across, straight, compute, c_kind) == (1, 0, 68, 0)
+    assert (*_at(one, "f4", 1), *_at(none, "f4", 1)) == (1.0, 0.0)
+    assert min(a_apart, b_apart) >= k >= 1
+    columns = np.array([_vector(a, a_kind, i * a_apart, k) for i in range(m)])
+    for i in range(n):
+        _at(c + i * c_apart * 4, "f4", m)[:] = columns @ _vector(b, b_kind, i * b_apart, k)
+
+
+def _vector(start: int, kind: int, number: int, length: int) -> Any:
+    float_type = np.dtype(_FLOATS[kind])
+    return _at(start + number * float_type.itemsize, float_type, length).astype("f4")
+
+
+def _unowned(address: int, size: int, owner: Any) -> Any:
+    return address
+
+
 def _cupy(gpu: Gpu) -> Any:
     Array.gpu = _Device.gpu = gpu
 
@@ -162,6 +197,10 @@ def _cupy(gpu: Gpu) -> Any:
             function=types.SimpleNamespace(Module=Module),
             driver=types.SimpleNamespace(ctxGetCurrent=lambda: gpu.context),
             get_cuda_path=lambda: None, nvrtc=_nvrtc(),
+            device=types.SimpleNamespace(get_cublas_handle=lambda: 1),
+            ExternalStream=lambda stream: contextlib.nullcontext(),
+            UnownedMemory=_unowned, MemoryPointer=lambda memory, offset: types.SimpleNamespace(
+                device_id=gpu.current, first=_at(memory + offset, np.int16, 1)),
             get_current_stream=lambda i: types.SimpleNamespace(ptr=gpu.stream("cupy", i)),
             runtime=types.SimpleNamespace(getDevice=lambda: gpu.current, memGetInfo=bind,
                                           pointerGetAttributes=gpu.attributes_of,
@@ -177,6 +216,8 @@ def installed(patch: pytest.MonkeyPatch) -> Iterator[Gpu]:
     caches = (device.cupy_module, device.available, device.context_reader, device._target,
               families.cupy_family, families.torch_family)
     patch.setitem(sys.modules, "cupy", _cupy(gpu))
+    cublas = types.SimpleNamespace(CUBLAS_OP_N=0, CUBLAS_OP_T=1, gemmEx=_gemm_ex)
+    patch.setitem(sys.modules, "cupy_backends.cuda.libs", types.SimpleNamespace(cublas=cublas))
     patch.setattr(executable, "driver", lambda: driver.Driver(gpu))
     for kept in caches:
         kept.cache_clear()

@@ -76,6 +76,11 @@ class CpuSchedule:
         return "rows"
 
     @property
+    def stored(self) -> str:
+        """See `Schedule`."""
+        return ""
+
+    @property
     def algorithm(self) -> str:
         """What the field calls the tree of merges."""
         if self.chunk == 1:

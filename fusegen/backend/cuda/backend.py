@@ -18,10 +18,12 @@ from fusegen.ir.errors import ArgumentError, BackendError
 from fusegen.ir.kernel import Program
 
 if TYPE_CHECKING:
-    from fusegen.backend.cuda.run import CudaExecutable
+    from fusegen.backend.cuda.run import CudaExecutable, ProductExecutable
     from fusegen.backend.cuda.run.stopwatch import CudaStopwatch
     from fusegen.backend.cuda.schedule.candidate import Candidate
     from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+    from fusegen.backend.cuda.schedule.products import ProductSchedule
+    from fusegen.backend.cuda.schedule.select_vectors import VectorCandidate
     from fusegen.backend.cuda.schedule.tiles import TileSchedule
 
 
@@ -65,28 +67,32 @@ class CudaBackend:
 
     def select(
         self, program: Program, problem: Problem, target: CudaTarget, chunk: int | None
-    ) -> CudaSchedule | TileSchedule:
+    ) -> CudaSchedule | TileSchedule | ProductSchedule:
         from fusegen.backend.cuda.schedule.select import select_cuda
-        from fusegen.backend.cuda.schedule.select_tiles import select_tiles
+        from fusegen.backend.cuda.schedule.select_vectors import vector_candidates
 
         if program.has_vectors and program.role != "merge":
-            return select_tiles(program, problem, target)
+            return vector_candidates(program, problem, target)[0].schedule
         return select_cuda(program, problem, target, chunk)
 
     def candidates(
         self, program: Program, problem: Problem, target: CudaTarget, chunk: int | None
-    ) -> tuple[Candidate, ...]:
+    ) -> tuple[Candidate | VectorCandidate, ...]:
         from fusegen.backend.cuda.schedule.select import candidates
+        from fusegen.backend.cuda.schedule.select_vectors import vector_candidates
 
         if program.has_vectors:
-            return ()  # one choice
+            found = vector_candidates(program, problem, target) if program.role != "merge" else ()
+            return found if len(found) > 1 else ()  # one choice
         return candidates(program, problem, target, chunk)
 
     def considered_for(self, target: CudaTarget) -> str:
         return (f"{target.arch} ({target.product}: {target.multiprocessors} multiprocessors, "
                 f"{target.bandwidth / 1e9:.0f} GB/s)")
 
-    def emit(self, program: Program, schedule: CudaSchedule | TileSchedule) -> Source:
+    def emit(
+        self, program: Program, schedule: CudaSchedule | TileSchedule | ProductSchedule
+    ) -> Source:
         from fusegen.backend.cuda.emit import cuda_source
 
         return cuda_source(program, schedule)
@@ -100,9 +106,12 @@ class CudaBackend:
                                 fix="Ask for the source without host=True.")
         return host_source(program, schedule)
 
-    def load(self, job: Job) -> CudaExecutable:
-        from fusegen.backend.cuda.run import CudaExecutable
+    def load(self, job: Job) -> CudaExecutable | ProductExecutable:
+        from fusegen.backend.cuda.run import CudaExecutable, ProductExecutable
+        from fusegen.backend.cuda.schedule.products import ProductSchedule
 
+        if isinstance(job.schedule, ProductSchedule):
+            return ProductExecutable(job.program, job.schedule, job.source)
         return CudaExecutable(job.program, job.schedule, job.source)
 
     # ---- of libraries: see `Exporting` ----

@@ -35,10 +35,12 @@ class CudaDialect:
     """Spelling for one compute type; records which helper functions the text calls."""
 
     def __init__(
-        self, compute: DType, *, narrow: bool = False, exact: bool = False, tiles: bool = False
+        self, compute: DType, *, narrow: bool = False, exact: bool = False, tiles: bool = False,
+        rows_shared: bool = False,
     ) -> None:
         self.real = C_TYPES[compute.name]
         self.narrow = narrow  # are all inputs and outputs of 16 bits?
+        self.rows_shared = rows_shared  # do four lanes ask together what is known of a row?
         self.tiles = tiles and self.real == "float"  # are elements sums, rounded in any case?
         self.exact = exact  # are states read by others, who must find the same pivots?
         self.suffix = "f" if compute.itemsize == 4 else ""

@@ -26,10 +26,11 @@ from fusegen.backend.cuda.run.foreign import (
     to_foreign,
     to_host,
 )
+from fusegen.backend.cuda.run.products import ProductExecutable
 
 __all__ = [
-    "Bound", "CudaExecutable", "Family", "available", "caller_stream", "capturing",
-    "context_reader", "cupy_family", "current_target", "device_name", "family_of", "flusher",
-    "from_foreign", "need_device", "on_device", "synchronize", "time_calls", "to_device",
+    "Bound", "CudaExecutable", "Family", "ProductExecutable", "available", "caller_stream",
+    "capturing", "context_reader", "cupy_family", "current_target", "device_name", "family_of",
+    "flusher", "from_foreign", "need_device", "on_device", "synchronize", "time_calls", "to_device",
     "to_foreign", "to_host",
 ]

@@ -19,6 +19,7 @@ from fusegen.backend.cuda.schedule.launch import (
 from fusegen.backend.cuda.schedule.rounds import spread
 from fusegen.backend.cuda.schedule.scratch import Scratch
 from fusegen.backend.cuda.schedule.wgmma import splits_of
+from fusegen.backend.cuda.schedule.wgmma_long import long_splits
 from fusegen.ir.errors import BackendError, InternalError
 from fusegen.ir.kernel import Param, Program
 
@@ -119,6 +120,8 @@ def tile_geometry(launch: Launch, extent: Extent, multiprocessors: int) -> Geome
         splits = splits_of(shared, end - first, multiprocessors)
     elif launch.tile.one_tree:
         pass  # how many rows there are decides nothing
+    elif launch.splits and launch.tile.chunked:
+        splits = long_splits(shared, -(-extent.n_cols // launch.tile.columns), multiprocessors)
     elif launch.splits and launch.tile.engine != "fma":
         at_once = 1 if steady else launch.tile.blocks_at_once(launch.shared_bytes)
         step = launch.tile.columns * launch.tile.teams
@@ -249,8 +252,11 @@ def maps_of(launch: Launch, extent: Extent) -> tuple[Mapped, ...]:
         if p.shape == "row_vector":
             n_rows, apart = rows, (rows * apart[0], *apart)
         shape = (extent.n_rows // max(1, rows), n_rows, p.k)
+        box = m.box
+        if launch.tile and launch.tile.chunked and p.shape == "row_vector":
+            box = min(box, -(-rows // 8) * 8)
         found.append(Mapped(at[m.array], Tiled(p.dtype.number.name, p.dtype.itemsize, shape,
-                                               (apart[0], apart[1]), m.box)))
+                                               (apart[0], apart[1]), box)))
     return tuple(found)
 
 

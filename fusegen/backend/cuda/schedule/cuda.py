@@ -245,6 +245,11 @@ class CudaSchedule:
         return "sweeps" if self.split and not self.home.keeps else "rows"
 
     @property
+    def stored(self) -> str:
+        """See `Schedule`."""
+        return ""
+
+    @property
     def tiers(self) -> Tiers:
         """Where the vectors of rows side by side stay."""
         home = self.home

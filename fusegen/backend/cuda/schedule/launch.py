@@ -22,6 +22,7 @@ from fusegen.backend.cuda.schedule.tiles import (
 from fusegen.backend.cuda.schedule.tiles import shared_bytes as shared_tables
 from fusegen.backend.cuda.schedule.topk import in_device_memory, key_plan, list_plan
 from fusegen.backend.cuda.schedule.wgmma import mapped
+from fusegen.backend.cuda.schedule.wgmma_long import long_mapped
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.backend.target import WARP
 from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Param, Program, Sweep, names_in
@@ -203,7 +204,7 @@ def _tile_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
     if schedule.engine == "wgmma":
         scratch += (Scratch("turns", "tickets", "block", 2, 8),)
         maps = tuple(MapOf(p.name, schedule.rows if p.shape == "row_vector" else schedule.columns)
-                     for p in mapped(kernel))
+                     for p in (long_mapped if schedule.chunked else mapped)(kernel))
     return Launch(kernel=kernel, splits=takes_splits(kernel), params=kernel.params, scratch=scratch,
                   threads=schedule.threads, rows_per_block=schedule.rows, grid_rows=parts,
                   shared_bytes=shared_tables(kernel, schedule), shares=bool(scratch),

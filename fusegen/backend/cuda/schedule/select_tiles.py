@@ -14,6 +14,7 @@ from fusegen.backend.cuda.schedule.tiles import (
     shared_bytes,
 )
 from fusegen.backend.cuda.schedule.wgmma import WgmmaTiles, pair_of, tiles_of
+from fusegen.backend.cuda.schedule.wgmma_long import long_pair_of, long_sizes
 from fusegen.backend.cuda.schedule.wide import wide_columns
 from fusegen.backend.emit.vector_sums import sums_over_state, vector_sums
 from fusegen.backend.problem import Problem
@@ -44,6 +45,10 @@ def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> Tile
         return TileSchedule(target=target, engine="wgmma", warps=4 * tiles.warpgroups,
                             columns=tiles.columns, stages=tiles.stages,
                             one_tree=problem.any_rows)
+    if _chunked(program, problem, target):
+        groups, columns, stages = long_sizes(None if problem.any_rows else problem.batch_rows)
+        return TileSchedule(target=target, engine="wgmma", warps=4 * groups, columns=columns,
+                            stages=stages, chunked=True, one_tree=problem.any_rows)
     kernels = [k for k in program.kernels if k.sweeps]
     offered = [found for found in _candidates(program, problem, target)
                if all(shared_bytes(k, found) <= target.shared_per_block for k in kernels)]
@@ -128,6 +133,14 @@ def _wgmma(
     if target.arch != "sm_90" or more or pair is None or not problem.aligned:
         return None
     return None if wide_columns(program, problem.n_cols or 1) else tiles_of(pair)
+
+
+def _chunked(program: Program, problem: Problem, target: CudaTarget) -> bool:
+    """Does the engine serve it, over long vectors?"""
+    kernel, *more = (k for k in program.kernels if k.sweeps)
+    served = target.arch == "sm_90" and program.role == "call" and not more
+    return served and problem.aligned and \
+        not wide_columns(program, problem.n_cols or 1) and long_pair_of(kernel) is not None
 
 
 def _check(program: Program) -> None:

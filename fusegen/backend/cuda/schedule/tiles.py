@@ -16,6 +16,7 @@ from fusegen.backend.cuda.schedule.filters import with_filter
 from fusegen.backend.cuda.schedule.rounds import RoundTiles
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
 from fusegen.backend.cuda.schedule.wgmma import MOST_LENGTH, WgmmaTiles, pair_of, sized
+from fusegen.backend.cuda.schedule.wgmma_long import LongTiles, long_pair_of
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.backend.target import WARP, CudaTarget
 from fusegen.ir.dtypes import BFLOAT16
@@ -47,6 +48,7 @@ class TileSchedule:
     filters: bool = False  # are lists found among rounded scores first?
     stages: int = 2  # tiles of columns that are under way at a time, of mma and wgmma
     together: bool = False  # have all warps the same rows, and tiles of columns of their own? mma
+    chunked: bool = False  # do long vectors come in chunks? wgmma
     one_tree: bool = False  # are a row's bits the same among any number of rows?
     whole: bool = False  # has a block all numbers of vectors that are summed up?
 
@@ -111,9 +113,15 @@ class TileSchedule:
         return "rows"
 
     @property
+    def stored(self) -> str:
+        """See `Schedule`."""
+        return ""
+
+    @property
     def shape(self) -> str:
         """What the source fixes."""
         made = {"fma": "CUDA cores", "mma": "mma.sync", "wgmma": "wgmma"}[self.engine]
+        made += ", vectors in chunks" if self.chunked else ""
         rounds = ", in rounds" if self.in_rounds else ""
         rounded = f" of 16 bits{rounds}, the best again in float32" if self.filters else ""
         return f"tiles of {self.rows} rows × {self.columns} columns, scores by {made}{rounded}"
@@ -139,6 +147,14 @@ def round_sizes(kernel: Kernel, schedule: TileSchedule) -> RoundTiles:
     """Of a launch that goes over tiles in rounds, or of that which rounds its vectors."""
     length = next(p.k for p in kernel.params if p.dtype == BFLOAT16 and p.shape == "row_vector")
     return RoundTiles(warpgroups=schedule.warps // 4, stages=schedule.stages, length=length)
+
+
+def long_tiles(kernel: Kernel, schedule: TileSchedule) -> LongTiles:
+    """Likewise, of long vectors."""
+    pair = long_pair_of(kernel)
+    assert pair
+    return LongTiles(warpgroups=schedule.warps // 4, columns=schedule.columns,
+                     stages=schedule.stages, length=pair.row.k)
 
 
 # ---- shared memory: tables of vectors, in what is computed with ----
@@ -222,7 +238,8 @@ def shared_bytes(kernel: Kernel, schedule: TileSchedule) -> int:
     if schedule.in_rounds:
         return round_sizes(kernel, schedule).shared_bytes
     if schedule.engine == "wgmma":
-        return wgmma_tiles(kernel, schedule).shared_bytes
+        made = long_tiles if schedule.chunked else wgmma_tiles
+        return made(kernel, schedule).shared_bytes
     if schedule.engine == "mma":
         return max(mma.shared_bytes(kernel, schedule.words), met_bytes(kernel, schedule))
     weights = schedule.rows * (schedule.columns + PAD)

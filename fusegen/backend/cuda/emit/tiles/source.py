@@ -18,6 +18,7 @@ from fusegen.backend.cuda.emit.tiles.rows import RowPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Member, Scope
 from fusegen.backend.cuda.emit.tiles.sweep import SweepPrinter, SweptView
 from fusegen.backend.cuda.emit.tiles.wgmma import HEADERS, WgmmaView, wgmma_view
+from fusegen.backend.cuda.emit.tiles.wgmma_long import LongView, long_view
 from fusegen.backend.cuda.schedule.filters import Filter, filter_of
 from fusegen.backend.cuda.schedule.launch import (
     ROUNDING_BLOCKS,
@@ -50,6 +51,7 @@ class TileKernelView:
     last_first: bool  # may rows grow, so that the last ones take the longest?
     wgmma: WgmmaView | None
     of_vectors: tuple[str, ...]  # row values that a row's lanes leave for what follows from lists
+    long: LongView | None
 
     @property
     def states(self) -> tuple[object, ...]:
@@ -59,7 +61,8 @@ class TileKernelView:
 
 def tile_source(program: Program, schedule: TileSchedule) -> Source:
     """The program as CUDA C++; the same program and schedule give the same bytes."""
-    dialect = CudaDialect(program.kernels[0].compute, narrow=_is_narrow(program), tiles=True)
+    dialect = CudaDialect(program.kernels[0].compute, narrow=_is_narrow(program), tiles=True,
+                          rows_shared=schedule.chunked)
     names = state_names(program)
     launched = launches(program, schedule)
     found = filter_of(program.kernels[0]) if schedule.filters else None
@@ -77,7 +80,7 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
         "threads": schedule.threads, "row_tiles": schedule.row_tiles, "rows": schedule.rows,
         "columns": schedule.columns, "stages": schedule.stages, "teams": schedule.teams,
         "warps": schedule.warps, "pad": PAD, "most_numbers": schedule.most_numbers,
-        "mma": schedule.engine == "mma", "wgmma": wgmma,
+        "mma": schedule.engine == "mma", "wgmma": wgmma, "long": kernels[0].long,
         "weighs": any(s.weights_at for s in sweeps), "left_out": dialect.number(-0.0),
         "at": AT, "lists": any(s.lists for s in sweeps),
         "round": round_view(launched[0], found, schedule, dialect) if found else None,
@@ -92,8 +95,9 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
         system=toolkit_headers(scheduled(program, schedule)),
         headers=(*maths(dialect.used), *(["fusegen/meet/lanes.cuh"] if state else []),
                  *_list_headers(sweeps),
-                 *(ROUNDS_HEADERS if rounds else HEADERS if wgmma
-                   else _cores_headers(kernels, schedule))),
+                 *(ROUNDS_HEADERS if rounds else HEADERS if schedule.engine == "wgmma"
+                   else _cores_headers(kernels, schedule)),
+                 *(["fusegen/tiles/long_vectors.cuh"] if schedule.chunked else [])),
     )
 
 
@@ -135,7 +139,8 @@ def _kernel_view(
         batched=tuple(scope.batched()),
         last_first=any(w.span[0] is None and w.span[1] is not None for w in kernel.sweeps),
         wgmma=wgmma_view(kernel, schedule, sweeps[0].fold, dialect)
-        if schedule.engine == "wgmma" and not schedule.in_rounds else None,
+        if schedule.engine == "wgmma" and not (schedule.in_rounds or schedule.chunked) else None,
+        long=long_view(kernel, schedule, sweeps[0].fold) if schedule.chunked else None,
         of_vectors=tuple(scope.of_vectors),
     )
     return view, scope

@@ -1,0 +1,204 @@
+"""Programs whose elements cuBLAS makes: products of some rows at a time, then a program over these
+stored rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from fusegen.backend.backend import Progress
+from fusegen.backend.cuda.run.bound import Bound
+from fusegen.backend.cuda.run.device import cupy_module, on_device
+from fusegen.backend.cuda.run.executable import CudaExecutable
+from fusegen.backend.cuda.run.families import Family, cupy_family, family_of
+from fusegen.backend.cuda.run.geometry import extent_of
+from fusegen.backend.cuda.schedule.products import (
+    Product,
+    ProductSchedule,
+    pitch_of,
+    product_of,
+    with_stored,
+)
+from fusegen.backend.words import word
+from fusegen.ir.errors import InternalError
+from fusegen.ir.kernel import Param, Program
+
+_SINGLE = 68  # CUBLAS_COMPUTE_32F: products and sums in float32, whatever the vectors' type
+_KINDS = {"float32": 0, "float16": 2, "bfloat16": 14}  # cudaDataType
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """An array of vectors as cuBLAS takes it."""
+
+    kind: int
+    itemsize: int
+    count: int
+    length: int
+    stride: int  # numbers
+
+    @property
+    def fits(self) -> bool:
+        """Is it a matrix to cuBLAS?"""
+        return self.stride >= self.length or self.count == 1
+
+    @property
+    def lead(self) -> int:
+        return max(self.stride, self.length)
+
+
+class ProductExecutable:
+    """See `schedule.products`: a `CudaExecutable` over stored rows, and what stores them."""
+
+    def __init__(self, program: Program, schedule: ProductSchedule, source: str) -> None:
+        made = product_of(program)
+        if made is None:
+            raise InternalError(f"{program.name}: its elements are no product")
+        self.program, self.schedule, self.made = program, schedule, made
+        self.stored = CudaExecutable(with_stored(program), schedule.rows, source)
+
+    def __call__(
+        self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, *, first_column: int = 0,
+        like: Any = None, copies: Sequence[Any] = (), threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """See `CudaExecutable`."""
+        stored = self.stored
+        stream = cupy_family().stream(stored.device.index)
+        bound = self.bound(arrays, n_rows, n_cols, tuple(arrays), like)
+        bound.launch([word(a) for a in arrays.values()], stream)
+        if copies and stored.driver.capturing(stream):
+            stored.captured += copies
+
+    def bound(
+        self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, order: tuple[str, ...],
+        like: Any, makers: tuple[Callable[[], Any], ...] = (),
+    ) -> BoundProduct:
+        """See `Bindable`."""
+        params = {p.name: p for p in (*self.program.inputs, *self.program.outputs)}
+        sides = tuple(_vectors(p, arrays[p.name]) for p in (self.made.row, self.made.column))
+        steps = tuple(_row_step(params[n], arrays[n]) for n in order)
+        over = {n: a for n, a in arrays.items()
+                if params[n].shape not in ("row_vector", "column_vector", "columns")}
+        pieces = []
+        for first in range(0, n_rows, self.schedule.piece_rows):
+            rows = min(self.schedule.piece_rows, n_rows - first)
+            pieces.append((first, rows, self._over(over, rows, n_cols, order, like)))
+        return BoundProduct(self, family_of(like), makers, order, sides, steps, tuple(pieces),
+                            n_cols)
+
+    def _over(
+        self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, order: tuple[str, ...],
+        like: Any,
+    ) -> Bound:
+        extent = extent_of(self.stored.program, arrays, n_rows, n_cols)
+        scores = (self.made.scores.name, (pitch_of(n_cols),))
+        extent = replace(extent, strides=(*extent.strides, scores))
+        return self.stored._bound(extent, (*order, self.made.scores.name), like)
+
+
+def _vectors(param: Param, array: Any) -> Vectors:
+    """Of one batch."""
+    *_, count, length = array.shape
+    stride = array.strides[-2] // array.itemsize
+    return Vectors(_KINDS[param.dtype.number.name], array.itemsize, count, length, stride)
+
+
+def _row_step(param: Param, array: Any) -> int:
+    """Bytes from one row's part of an array to the next one's."""
+    if param.shape not in ("element", "row", "list", "row_vector"):
+        return 0
+    return int(array.strides[0])
+
+
+@dataclass(frozen=True, slots=True)
+class BoundProduct:
+    """See `Bound`: arrays of which only the addresses differ."""
+
+    executable: ProductExecutable
+    family: Family
+    makers: tuple[Callable[[], Any], ...]
+    order: tuple[str, ...]
+    sides: tuple[Vectors, ...]  # the rows', the columns'
+    steps: tuple[int, ...]  # bytes of each array that a row takes
+    pieces: tuple[tuple[int, int, Bound], ...]  # first row, rows, what runs on them
+    n_cols: int
+
+    def run(self, pointers: list[int]) -> list[Any]:
+        """See `Bound`."""
+        stored = self.executable.stored
+        with on_device(stored.device.index, stored.context):
+            made = []
+            for make in self.makers:
+                array = make()
+                made.append(array)
+                pointers.append(self.family.pointer(array))
+            self.launch(pointers, self.family.stream(stored.device.index))
+            return made
+
+    def launch(self, pointers: list[int], stream: int) -> None:
+        """Queue all of it; the device's context must be current."""
+        stored, pitch = self.executable.stored, pitch_of(self.n_cols)
+        most = max(rows for _, rows, _ in self.pieces)
+        at, memory = stored.maker(self.family)(most * pitch * 4)
+        held = [memory]
+        with cupy_module().cuda.ExternalStream(stream):
+            (row, rows_of), (column, columns) = self._matrices(pointers, held)
+            for first, rows, over in self.pieces:
+                _multiply(row + first * rows_of.lead * rows_of.itemsize, replace(
+                    rows_of, count=rows), column, columns, at, pitch)
+                moved = [p + first * s for p, s in zip(pointers, self.steps, strict=True)]
+                over.launch([*moved, at], stream)
+        if not self.family.keeps_captured and stored.driver.capturing(stream):
+            stored.captured += held
+
+    def _matrices(self, pointers: list[int], held: list[Any]) -> list[tuple[int, Vectors]]:
+        """Both sides; copies of those that are no matrices, as what is broadcast."""
+        made: Product = self.executable.made
+        found = []
+        for param, side in zip((made.row, made.column), self.sides, strict=True):
+            at = pointers[self.order.index(param.name)]
+            if not side.fits:
+                copy = _copied(at, side)
+                held.append(copy)
+                at, side = copy.data.ptr, replace(side, stride=side.length)
+            found.append((at, side))
+        return found
+
+
+def _multiply(
+    row: int, rows: Vectors, column: int, columns: Vectors, to: int, pitch: int
+) -> None:
+    """(rows, columns) dots in float32. To cuBLAS, whose columns lie one behind the other, they are
+    columns · rowsᵀ."""
+    from cupy_backends.cuda.libs import cublas
+
+    handle = cupy_module().cuda.device.get_cublas_handle()
+    one, none = _numbers()
+    cublas.gemmEx(handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, columns.count, rows.count,
+                  columns.length, one.ctypes.data, column, columns.kind, columns.lead, row,
+                  rows.kind, rows.lead, none.ctypes.data, to, _KINDS["float32"], pitch, _SINGLE,
+                  -1)
+
+
+@cache
+def _numbers() -> tuple[Any, Any]:
+    """1 and 0, where cuBLAS finds them."""
+    return np.ones(1, np.float32), np.zeros(1, np.float32)
+
+
+def _copied(at: int, side: Vectors) -> Any:
+    """The vectors one behind the other, on CuPy's current stream."""
+    cupy = cupy_module()
+    kind = np.dtype(np.int16 if side.itemsize == 2 else np.int32)
+    strides = (side.stride * side.itemsize, side.itemsize)
+    low = min(0, (side.count - 1) * strides[0])
+    size = abs(side.count - 1) * abs(strides[0]) + side.length * side.itemsize
+    memory = cupy.cuda.UnownedMemory(at + low, size, None)
+    view = cupy.ndarray((side.count, side.length), kind, strides=strides,
+                        memptr=cupy.cuda.MemoryPointer(memory, -low))
+    return view.copy(order="C")

@@ -1,0 +1,110 @@
+"""The wgmma engine over vectors that are too long to lie in shared memory (sm_90a): which kernels
+it serves, in tiles of what size, and how their columns are dealt out.
+
+Chunks of 64 numbers of both sides pass through shared memory; the scores of a tile stay in
+registers over all of them, and are folded once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fusegen.backend.cuda.schedule.wgmma import CHUNK, GROUP, GROUP_ROWS, MOST_LENGTH
+from fusegen.backend.emit.vector_sums import vector_sums
+from fusegen.ir.kernel import FromVectors, Kernel, Param
+
+FEW = 64  # rows: no more is one warpgroup's work, and reading the columns' vectors takes the time
+GROUPED = 64  # tiles of rows that go over the same columns at a time, which the cache then has
+_ITEM = 0.05  # what an item costs beside its tiles of columns, in tiles
+_LARGE, _SMALL = (2, 256, 4), (1, 128, 8)  # warpgroups, columns, stages
+
+
+@dataclass(frozen=True, slots=True)
+class LongPair:
+    """A long vector per row, and one per column."""
+
+    row: Param
+    column: Param
+
+    @property
+    def operand(self) -> Literal["float16", "bfloat16"]:
+        return "float16" if self.row.dtype.number.name == "float16" else "bfloat16"
+
+
+def long_pair_of(kernel: Kernel) -> LongPair | None:
+    """None: the engine does not serve the kernel. It does where one sweep folds dots of two long
+    vectors of 16 bits into numbers."""
+    if len(kernel.sweeps) != 1 or kernel.compute.itemsize != 4:
+        return None
+    (sweep,) = kernel.sweeps
+    made = [s for s in sweep.loads if isinstance(s, FromVectors)]
+    if len(made) != 1 or not made[0].is_dot:
+        return None
+    if sweep.element_stores or sweep.monoid.own or sweep.monoid.lists or sweep.monoid.is_empty:
+        return None
+    if vector_sums(kernel, sweep) or sweep.only is not None or sweep.span != (None, None):
+        return None
+    row, column = kernel.param(made[0].rows[0]), kernel.param(made[0].columns[0])
+    kinds = {row.dtype.number.name, column.dtype.number.name}
+    if len(kinds) > 1 or not kinds <= {"float16", "bfloat16"}:
+        return None
+    served = row.k > MOST_LENGTH and row.k % 8 == 0  # rows begin at multiples of 16 bytes
+    return LongPair(row, column) if served else None
+
+
+def long_mapped(kernel: Kernel) -> tuple[Param, ...]:
+    """Arrays that the engine copies by tensor maps."""
+    pair = long_pair_of(kernel)
+    assert pair
+    return (pair.row, pair.column)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongTiles:
+    """Sizes of a block's tiles, and of what lies in shared memory."""
+
+    warpgroups: int  # that fold; one more copies
+    columns: int
+    stages: int  # chunks of both sides
+    length: int
+
+    @property
+    def rows(self) -> int:
+        return GROUP_ROWS * self.warpgroups
+
+    @property
+    def threads(self) -> int:
+        return GROUP * (self.warpgroups + 1)
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.length // CHUNK)
+
+    @property
+    def registers(self) -> tuple[int, int] | None:
+        """Of a thread that copies and of one that folds; None: all have enough."""
+        return (40, 232) if self.warpgroups > 1 else None
+
+    @property
+    def shared_bytes(self) -> int:
+        """Chunks, and 1 KiB of barriers and items behind them."""
+        return self.stages * (self.rows + self.columns) * CHUNK * 2 + 1024
+
+
+def long_sizes(batch_rows: int | None) -> tuple[int, int, int]:
+    """(warpgroups, columns, stages) for so many rows that share columns; None: for any number."""
+    return _SMALL if batch_rows is not None and batch_rows <= FEW else _LARGE
+
+
+def long_splits(row_tiles: int, column_tiles: int, multiprocessors: int) -> int:
+    """Items of a tile of rows, each of some columns: they are dealt out as blocks are done, and the
+    last ones are to end together."""
+
+    def cost(splits: int) -> tuple[float, int]:
+        waves = -(-row_tiles * splits // multiprocessors)
+        share = column_tiles / splits
+        return waves * (share + _ITEM) + (-share) % 1, splits
+
+    most = max(1, min(column_tiles, multiprocessors))
+    return min(range(1, most + 1), key=cost)
