@@ -1,5 +1,5 @@
-"""The shapes, types, strides and masks that torch tests its own scaled_dot_product_attention with, against float64:
-a sample of them on CPUs and on emulated GPUs, all of them on a GPU."""
+"""The shapes, types, strides and masks that torch tests its own scaled_dot_product_attention with,
+against float64: a sample of them on CPUs and on emulated GPUs, all of them on a GPU."""
 
 from __future__ import annotations
 
