@@ -11,6 +11,7 @@ from support.tile_cases import DATA, assigned, drawn, most_alike
 from support.tiles import emulate, prepared
 from support.vector_cases import nearest
 
+import fusegen as fg
 from fusegen.backend.cuda.schedule import select_tiles
 from fusegen.backend.cuda.schedule.rounds import Visits, rounds_of, spread
 from fusegen.ir.dtypes import dtype_of
@@ -45,6 +46,28 @@ def test_nearest(data: str, arch: str) -> None:
 def test_other_rankings(data: str) -> None:
     same(most_alike, *DATA[data], k=20)
     same(assigned, *DATA[data])
+
+
+@fg.pipeline
+def farthest(x: fg.RowVector, y: fg.ColumnVector, *, k=3):
+    return fg.topk(fg.sqdist(x, y), k)
+
+
+@fg.pipeline
+def by_root(x: fg.RowVector, y: fg.ColumnVector, *, k=3):
+    return fg.topk(fg.sqrt(fg.sqdist(x, y)), k, largest=False)
+
+
+@fg.pipeline
+def least_alike(x: fg.RowVector, y: fg.ColumnVector, *, k=3):
+    return fg.topk(fg.dot(x, y), k, largest=False)
+
+
+@pytest.mark.parametrize("text", [farthest, by_root, least_alike], ids=lambda t: t.name)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_rankings_the_other_way_around(text: Any, arch: str) -> None:
+    same(text, *DATA["usual"], arch=arch, k=5)
+    same(text, *DATA["equal"], arch=arch, k=5)
 
 
 CROWDED = (100 + drawn(2, 16) / 10_000, 100 + drawn(1500, 16) / 10_000)  # all may be the best

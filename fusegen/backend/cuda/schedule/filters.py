@@ -2,7 +2,8 @@
 only these are scored as the text says.
 
 For vectors x and y_j, with x' and y'_j of 16 bits, a_j = x'·y'_j − ½|y_j|² (or without the last
-term, where the text ranks dots) is within E of what orders the columns:
+term, where the text ranks dots) is within E of what orders the columns; −a_j where the least dots
+or the greatest distances are wanted:
 
   |x·y − x'·y'| ≤ |x − x'||y'| + |x||y − y'|, and products and sums in float32 are off by at most
   (2d + 32)·2^-22·(|x||y| + ½|y|²), also where they begin with a bound of the row: every sum on the
@@ -40,8 +41,8 @@ from fusegen.ir.monoid import Best, KBest, Monoid
 LEAST_COLUMNS = 8192  # below these two launches take longer than what they save
 MOST_K, MOST_LENGTH = 256, 256
 
-Ranked = Literal["dot", "sqdist"]
-"""By greatest x·y, or by least |x − y|²."""
+Ranked = Literal["dots", "nearest", "farthest"]
+"""By x·y, by least |x − y|² or its root, or by greatest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Filter:
     """How a kernel's one list is found."""
 
     ranked: Ranked
+    turned: bool  # are the least dots, or the greatest distances, the best?
     row: str  # arrays of float32 vectors
     column: str
     length: int
@@ -66,12 +68,12 @@ class Filter:
 
     @property
     def is_dot_of_best(self) -> bool:
-        """Is it the place of the greatest dot?"""
-        return self.ranked == "dot" and self.alone
+        """Is it the place of the greatest or least dot?"""
+        return self.ranked == "dots" and self.alone
 
     @property
     def half(self) -> Param:
-        """−½|y|², NaN where it is no finite number; 0 where dots are ranked."""
+        """−½|y|², turned ½|y|², NaN where it is no finite number; 0 where dots are ranked."""
         return Param(f"{self.column}_half", FLOAT32, "columns", True)
 
     @property
@@ -100,14 +102,14 @@ def filter_of(kernel: Kernel) -> Filter | None:
         return None
     if not isinstance(source, FromVectors) or best.k > MOST_K:
         return None
-    ranked = _ranked(source, best.lift)
-    if ranked is None or not (len(source.rows) == len(source.columns) == 1):
+    order = _order(source, best.lift)
+    if order is None or not (len(source.rows) == len(source.columns) == 1):
         return None
     row, column = kernel.param(source.rows[0]), kernel.param(source.columns[0])
     kinds = {row.dtype.name, column.dtype.name}
     if not kinds <= {"float32", "bfloat16", "float16"} or not 8 <= row.k <= MOST_LENGTH:
         return None
-    return Filter(ranked, row.name, column.name, row.k, best, not sweep.monoid.lists,
+    return Filter(*order, row.name, column.name, row.k, best, not sweep.monoid.lists,
                   kinds == {"float32"}, _of_list(sweep, best))
 
 
@@ -122,18 +124,23 @@ def _only_list(monoid: Monoid) -> KBest | None:
             return None
 
 
-def _ranked(source: FromVectors, lift: Expr) -> Ranked | None:
-    turned = isinstance(lift, Call) and lift.op in ("mirror", "neg")
-    of = lift.args[0] if isinstance(lift, Call) and turned else lift
+def _order(source: FromVectors, lift: Expr) -> tuple[Ranked, bool] | None:
+    """What ranks columns, and whether the other way around; None: nothing that has a bound."""
+    of, down = lift, False
+    if isinstance(of, Call) and of.op in ("mirror", "neg"):
+        of, down = of.args[0], True
+    root = isinstance(of, Call) and of.op == "sqrt"
+    of = of.args[0] if isinstance(of, Call) and root else of
     if of != Var(source.name, "float", varying=True):
         return None
+    distances: tuple[Ranked, bool] = ("nearest", False) if down else ("farthest", True)
     match source.value:
-        case Call(op="mul", args=(Var(name=a), Var(name=b))) if a != b and not turned:
-            return "dot"
-        case Call(op="mul", args=(Call(op="sub") as a, b)) if a == b and turned and _apart(a):
-            return "sqdist"
-        case Call(op="square", args=(Call(op="sub") as a,)) if turned and _apart(a):
-            return "sqdist"
+        case Call(op="mul", args=(Var(name=a), Var(name=b))) if a != b and not root:
+            return "dots", down
+        case Call(op="mul", args=(Call(op="sub") as a, b)) if a == b and _apart(a):
+            return distances
+        case Call(op="square", args=(Call(op="sub") as a,)) if _apart(a):
+            return distances
         case _:
             return None
 

@@ -121,23 +121,27 @@ __device__ __forceinline__ void greatest_norms(const float* of_blocks, float& no
     }
 }
 
+// What orders the columns of a row.
+enum class Ranked { dots, nearest, farthest };
+
 // How far below the K-th best rounded score a of a row a column may be and yet be among the K best of the text:
-// base + slope·max(half - a, 0). NaN where there is no such bound.
+// base + slope·max(half - turn·a, 0), where half - turn·a is half of a distance. NaN where there is no such bound.
 struct Margin {
-    float base, half, slope;
+    float base, half, slope, turn;
 
     // Of a row with these norms, among columns with those: see schedule/filters.py.
-    template <int kLength, bool kDistances>
+    template <int kLength, Ranked kRanked>
     static __device__ __forceinline__ Margin of(float norm, float rest, float most, float most_rest)
     {
         const float kStep = (2 * kLength + 32) * 0x1p-22f;  // what products and sums are off by, of their size
-        const float size = norm * most + (kDistances ? 0.5f * most * most : 0);
+        const float size = norm * most + (kRanked != Ranked::dots ? 0.5f * most * most : 0);
         const float error = 1.01f * (rest * (most + most_rest) + norm * most_rest + kStep * size) + 0x1p-112f;
-        const float own = (kLength + 4) * 0x1p-23f;  // the text's rounding, of |x - y|² or |x||y|
-        if (kDistances) return {2 * error + 2.2f * own * error, 0.5f * norm * norm, 2.2f * own};
-        return {2 * error + 2 * own * norm * most, 0, 0};
+        const float own = (kLength + 8) * 0x1p-23f;  // the text's rounding, of |x - y|² or |x||y|
+        if (kRanked == Ranked::dots) return {2 * error + 2 * own * norm * most, 0, 0, 1};
+        const float turn = kRanked == Ranked::nearest ? 1 : -1;
+        return {2 * error + 2.2f * own * error, 0.5f * norm * norm, 2.2f * own, turn};
     }
-    __device__ __forceinline__ float at(float score) const { return base + slope * fmaxf(half - score, 0.0f); }
+    __device__ __forceinline__ float at(float score) const { return base + slope * fmaxf(half - turn * score, 0.0f); }
 };
 
 // A row's candidates by their rounded scores: all that may be among the best. What any block has found to be a row's

@@ -14,21 +14,21 @@ struct RowBound {
 
     float least;
     Margin margin;
-    int count, unused[3];
+    int count, unused[2];
 
     // By the launch that rounds: the row's norms stand where its margin will.
     __device__ __forceinline__ void begin(const Rounded& row)
     {
-        margin = {row.norm, row.rest, 0};
+        margin = {row.norm, row.rest, 0, 0};
         count = row.usual ? 0 : kInFull;
     }
     // Once the columns' norms are known. Nothing is below the first bound, which is no larger than scores are.
-    template <int kLength, bool kDistances>
+    template <int kLength, Ranked kRanked>
     __device__ __forceinline__ void open(float most, float most_rest)
     {
         const float norm = margin.base, rest = margin.half;
-        least = -1.05f * (norm * most + (kDistances ? 0.5f * most * most : 0)) - 0x1p-100f;
-        margin = Margin::of<kLength, kDistances>(norm, rest, most, most_rest);
+        least = -1.05f * (norm * most + (kRanked != Ranked::dots ? 0.5f * most * most : 0)) - 0x1p-100f;
+        margin = Margin::of<kLength, kRanked>(norm, rest, most, most_rest);
         if (count >= kInFull) least = 3e38f;
     }
     // K columns have a score as high as the one with this order; 0: that is not known.

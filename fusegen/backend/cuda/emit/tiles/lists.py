@@ -46,7 +46,7 @@ class ListView:
     opened: tuple[Line, ...]
     lines: tuple[Line, ...]  # from item i to its value
     score: tuple[Line, ...]  # of lists found among rounded scores: statements of the text's own
-    distances: bool  # are those distances?
+    ranked: str  # of these: what ranks them
     length: int  # of their vectors
     norms: tuple[str, str]  # members of `given`: arrays of the rows' norms
 
@@ -79,7 +79,7 @@ class ListPrinter:
                 value=value.text, lines=tuple(lines), value_type=self.dialect.type_of(best.kind),
                 opened=tuple(self.scope.declared([*lines, value])),
                 score=self._score(found) if found else (),
-                distances=found is not None and found.ranked == "sqdist",
+                ranked=found.ranked if found else "",
                 length=found.length if found else 0,
                 norms=(f"{found.row}_norm_in", f"{found.row}_rest_in") if found else ("", ""))
 

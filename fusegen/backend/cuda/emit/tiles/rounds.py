@@ -41,9 +41,10 @@ class RoundView:
     column_type: str
     read_row: str  # C++: the number that is `stored`
     read_column: str
+    turned: bool  # do rounded rows have the other sign?
     length: int
     width: int
-    distances: bool
+    half: str  # C++: what a column's scores begin with, from its |y|² that `it` has
     rounds: bool  # do candidates come in rounds?
 
 
@@ -74,7 +75,7 @@ class RoundsView:
     row: str  # rounded vectors
     column: str
     length: int
-    distances: bool
+    ranked: str
     source: str  # the name of a score
     term: str  # C++: what adds a number of the row's and a column's vector to a sum
     value: tuple[Line, ...]  # statements: from a score to what is ranked
@@ -87,7 +88,9 @@ def round_view(
     return RoundView(
         launch.symbol, _params(launch, {}), found.row, found.column, C_TYPES[row.name],
         C_TYPES[column.name], dialect.load("stored", row), dialect.load("stored", column),
-        found.length, found.rounded[0].k, found.ranked == "sqdist", schedule.in_rounds)
+        found.turned, found.length, found.rounded[0].k,
+        {"dots": "0.0f", "nearest": "-0.5f * it.square", "farthest": "0.5f * it.square"}[
+            found.ranked], schedule.in_rounds)
 
 
 def rounds_view(
@@ -111,7 +114,7 @@ def rounds_view(
         sample=views[0], bound=views[1], filter=views[2], lift=views[3],
         k=found.best.k, room=room(found.best.k), queue=QUEUE, row_threads=ROW_THREADS,
         most_groups=GROUPS * MOST_SAMPLED, slots=slots, row=row.name, column=column.name,
-        length=found.length, distances=found.ranked == "sqdist", source=source.name,
+        length=found.length, ranked=found.ranked, source=source.name,
         term=f"[&](float sum, float row, float column) {{ return sum + ({term}); }}",
         value=tuple(scope.opened([value])))
 
