@@ -128,7 +128,7 @@ def test_scores_of_any_size(size: float) -> None:
     q, k = ((x.astype("f8") * size).astype(x.dtype) for x in (q, k))
     check(vc.attention, q, k, v)
     _, work = prepared(vc.attention, q, k, v, scale=0.3)
-    assert "fmaf(dot, " in work.source
+    assert "fmaf(dot_scores" in work.source
 
 
 @fg.pipeline
@@ -211,6 +211,7 @@ def test_what_the_engine_leaves_to_others() -> None:
 def test_splits_give_all_multiprocessors_as_much_to_do() -> None:
     assert splits_of(40, 7813, 132) == 33
     assert splits_of(2048, 32, 132) == splits_of(132, 1000, 132) == 1
+    assert splits_of(4096, 128, 132) == 1  # one part of 132 less is not worth a merge
     assert splits_of(1, 4, 132) <= 4
     assert splits_of(1, 0, 132) == splits_of(0, 0, 132) == 1
 

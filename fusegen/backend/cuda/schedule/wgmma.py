@@ -22,6 +22,7 @@ STEP = 16  # numbers that one product takes
 _ALL_REGISTERS = 65536
 _LIST_WORDS = 6  # registers of a row's list
 _OVERHEAD_TILES = 2  # what an item costs beside its tiles of columns
+_MERGE_TILES = 1  # what it costs more where states of parts are merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,8 @@ def splits_of(row_tiles: int, column_tiles: int, multiprocessors: int) -> int:
 
     def cost(splits: int) -> tuple[int, int]:
         waves = -(-row_tiles * splits // multiprocessors)
-        return waves * (-(-column_tiles // splits) + _OVERHEAD_TILES), splits
+        overhead = _OVERHEAD_TILES + (_MERGE_TILES if splits > 1 else 0)
+        return waves * (-(-column_tiles // splits) + overhead), splits
 
     most = max(1, min(column_tiles, 2 * multiprocessors))
     return min(range(1, most + 1), key=cost)

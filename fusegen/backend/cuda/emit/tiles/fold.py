@@ -12,17 +12,18 @@ from fusegen.backend.cuda.emit.places import load_line, pointer_of
 from fusegen.backend.cuda.emit.sources import SourceView
 from fusegen.backend.cuda.emit.state import identity_of, pivot_view, state_view
 from fusegen.backend.cuda.emit.tiles.exponents import Exponents
+from fusegen.backend.cuda.emit.tiles.reference import ReferencePrinter, ReferenceView
 from fusegen.backend.cuda.emit.tiles.scaled import ScaledPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Scope
+from fusegen.backend.cuda.emit.tiles.spans import possible_lines, span_lines
 from fusegen.backend.cuda.emit.tiles.views import FoldView, LevelView, PeakView, SumView
 from fusegen.backend.cuda.schedule.tiles import held_numbers
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line
-from fusegen.backend.emit.possible import possible
 from fusegen.backend.emit.vector_sums import VectorSum, vector_sums
 from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import Call, Expr, Lit, Var, variables
-from fusegen.ir.kernel import COLUMN, N_COLS, ElementStore, FromVectors, Kernel, Source, Sweep
+from fusegen.ir.kernel import COLUMN, ElementStore, FromVectors, Kernel, Source, Sweep
 from fusegen.ir.monoid import Best, Moving
 
 AT = "4 * (i / 2) + 2 * kSlot + i % 2"
@@ -68,7 +69,8 @@ class FoldPrinter:
             known = {ln.declares for ln in lines if ln.declares}
             lines += [ln for ln in more if ln.declares not in known]
         search = self._search()
-        levels = tuple(self._levels())
+        reference = self._reference()
+        levels = tuple(self._levels(quick=reference is None and not self.one_tree))
         live = tuple(self._live())
         level_lines = [ln for v in levels for ln in (*v.divisors, *v.lines)]
         quick = [v.quick for v in levels if v.quick]
@@ -87,8 +89,9 @@ class FoldPrinter:
             shared=tuple(self._shared()), moves=moves, factors=factors,
             greatest=self.scaled.greatest(), peaks=tuple(map(self._peak, self.peaked)),
             search=tuple(search),
-            levels=levels, stores_opened=stores_opened, stores=stores, span=tuple(self._span()),
-            masked=masked, possible=tuple(self._possible()),
+            levels=levels, stores_opened=stores_opened, stores=stores,
+            span=tuple(span_lines(self.sweep, self.scope)), masked=masked,
+            possible=tuple(possible_lines(self.sweep, self.scope)), reference=reference,
         )
 
     # ---- items ----
@@ -158,7 +161,7 @@ class FoldPrinter:
     def _places(sums: Sequence[VectorSum]) -> list[tuple[str, Expr]]:
         return [(f"{w.name}[{AT}]", w.value) for s in sums for w in s.weights]
 
-    def _levels(self) -> Iterator[LevelView]:
+    def _levels(self, *, quick: bool) -> Iterator[LevelView]:
         views = self.state.levels if self.state else ()
         declared: set[str] = set()
         for level, view in zip(self.monoid.levels, views, strict=True):
@@ -171,8 +174,22 @@ class FoldPrinter:
                 divisors=tuple(d for d in divisors if d.declares not in declared),
                 anchors=tuple((p.anchor, f"{p.anchor}_of(state)") for p in level.pivots),
                 weights=tuple(w.name for s in sums for w in s.weights),
-                quick=None if self.one_tree else self.scaled.quick(level, self._places(sums)))
+                quick=self.scaled.quick(level, self._places(sums)) if quick else None)
             declared |= {d.declares for d in divisors}
+
+    # ---- sums about a reference ----
+
+    def _reference(self) -> ReferenceView | None:
+        """Of the engine whose other folds are for rows that it loses."""
+        tile = self.scope.launch.tile
+        if tile is None or tile.engine != "wgmma":
+            return None
+        return ReferencePrinter(self.scaled, self.sweep).view(
+            self.sums, AT, [*self._live()], self._opened)
+
+    def _opened(self, lines: Sequence[Line]) -> tuple[Line, ...]:
+        factors = [f for f in self.factors if any(f.declares in ln.uses for ln in lines)]
+        return (*self.scope.declared([*lines, *factors]), *factors)
 
     def _stores(self) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
         """Declarations, and statements of an item."""
@@ -265,32 +282,3 @@ class FoldPrinter:
             for lane_mask in (1, 2):
                 other = f"__shfl_xor_sync(0xffffffffu, next.{name}, {lane_mask})"
                 yield f"next.{name} = {joined}(next.{name}, {other});"
-
-    # ---- columns that contribute ----
-
-    def _span(self) -> list[Line]:
-        lines = []
-        first, end = self.sweep.span
-        for name, start, expr, pick in (("first", "0", first, "max"),
-                                        ("end", N_COLS.name, end, "min")):
-            if expr is None:
-                text = Line(f"mine.{name} = {start};", frozenset([N_COLS.name]))
-            else:
-                value = f"static_cast<long long>({self.dialect.text(expr)})"
-                start = f"static_cast<long long>({start})"
-                clamped = f"{pick}({start}, {value})"
-                if name == "end":
-                    clamped = f"max(0LL, {clamped})"
-                else:
-                    clamped = f"min(static_cast<long long>(n_cols), {clamped})"
-                text = self.dialect.line(f"mine.{name} = static_cast<column_t>({clamped});", expr,
-                                         N_COLS)
-            lines.append(text)
-        return self.scope.opened(lines)
-
-    def _possible(self) -> list[Line]:
-        only = self.sweep.only
-        if only is None:
-            return []
-        text = possible(only, "begin", "(end - 1)", self.dialect.text)
-        return self.scope.opened([self.dialect.line(f"return {text};", only)])

@@ -27,7 +27,7 @@ class Scaled:
     """c·x; `factor` None: c is 1."""
 
     factor: Expr | None
-    core: Var
+    core: Expr
 
 
 def scaled(expr: Expr, kernel: Kernel, sweep: Sweep) -> Scaled | None:
@@ -38,7 +38,7 @@ def scaled(expr: Expr, kernel: Kernel, sweep: Sweep) -> Scaled | None:
     match lets.get(expr.name):
         case Call(op="mul" | "rounded_mul", args=(a, b)):
             for factor, core in ((a, b), (b, a)):
-                if isinstance(core, Var) and core.varying and _is_positive(factor, kernel):
+                if core.varying and not factor.varying and _is_positive(factor, kernel):
                     return Scaled(factor, core)
     return Scaled(None, expr)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.state import StateView
+from fusegen.backend.cuda.emit.tiles.reference import ReferenceView
 from fusegen.backend.cuda.emit.tiles.scaled import GreatestView, QuickView
 from fusegen.backend.emit.lines import Line
 
@@ -79,6 +80,7 @@ class FoldView:
     span: tuple[Line, ...]  # statements of which columns contribute to a row
     masked: bool  # is it asked of every item whether it contributes?
     possible: tuple[Line, ...]  # statements: may columns [begin, end) contribute?
+    reference: ReferenceView | None  # what sums may be kept about instead of their maximum
 
     @property
     def moving(self) -> tuple[SumView, ...]:

@@ -13,7 +13,8 @@ from fusegen.backend.cuda.schedule.wgmma import WgmmaTiles, pair_of
 from fusegen.ir.kernel import Kernel
 
 HEADERS = ("fusegen/warp.cuh", "fusegen/tiles/instructions.cuh", "fusegen/tiles/fragment.cuh",
-           "fusegen/tiles/alone.cuh", "fusegen/tiles/stages.cuh", "fusegen/tiles/last_warp.cuh")
+           "fusegen/tiles/alone.cuh", "fusegen/tiles/reference.cuh",
+           "fusegen/tiles/stages.cuh", "fusegen/tiles/last_warp.cuh")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class WgmmaView:
     masks: bool  # are columns left out, of spans or one by one?
     spanned: bool  # do columns count for some rows and not for others?
     reads_rows: bool  # do folds ask more of a row than its span?
+    refers: bool  # are sums kept about a reference?
     dots: tuple[DotView, ...]
     summed: str  # the array that is summed up
     read: str  # C++: the number that is `stored`
@@ -53,7 +55,17 @@ class WgmmaView:
         return f"{self.summed.removesuffix('_in')}_stride"
 
     @property
+    def knows_rows(self) -> bool:
+        """Is what is known of rows found once an item, before it is asked for?"""
+        return self.reads_rows or self.spanned or self.refers
+
+    @property
     def careful(self) -> bool:
+        """May rows have to be made once more?"""
+        return self.refers or self.doubtful
+
+    @property
+    def doubtful(self) -> bool:
         """May what a weight leaves out, or a rounded one, make numbers that are none?"""
         if self.sum is None:
             return False
@@ -95,4 +107,5 @@ def wgmma_view(
         summed=array_name(pair.summed) if pair.summed else "",
         read=dialect.load("stored", pair.row.dtype),
         reads_rows=any("mine" in line.uses for line in fold.opened),
+        refers=fold.reference is not None,
     )

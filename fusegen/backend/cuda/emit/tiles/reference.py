@@ -1,0 +1,155 @@
+"""Sums about a reference that lags behind the maximum which is their pivot.
+
+Sums move from one pivot to another by what their proof says, whatever value the other has: it need
+not be the maximum. Any reference does that keeps powers of e in range: at most 2^8 above the
+maximum's. So a tile's items are added about the old reference, unless one is far above it, and at
+the end sums move to the maximum. exp(c·x − m) is 2^(c'·x − start), c' = log₂e·c, by one fused
+operation: start is the reference, exactly, whatever it was rounded from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fusegen.backend.cuda.emit.tiles.scaled import Scaled, ScaledPrinter, powers
+from fusegen.backend.emit.lines import Line, uses_of
+from fusegen.backend.emit.vector_sums import VectorSum
+from fusegen.ir.expr import Call, Expr, Lit, Var
+from fusegen.ir.kernel import COLUMN, FromVectors, Sweep
+from fusegen.ir.monoid import Folded, Moving
+
+
+@dataclass(frozen=True)
+class Part:
+    """A function's statements of an item, behind declarations of what they use."""
+
+    opened: tuple[Line, ...]
+    lines: tuple[Line, ...]
+    asks_column: bool
+
+
+@dataclass(frozen=True)
+class ReferenceView:
+    """What the template prints of it; an item's score is at `place` of `scores`."""
+
+    scores: str
+    place: str
+    mapped: Part | None  # x takes the score's place; None: it is the score
+    live: Part  # what says whether an item contributes
+    vanishes: bool  # does an item of −∞ add nothing to any sum?
+    greatest: str  # the member that is the maximum
+    reached: Part  # of a tile: `product`, c times the greatest x as the text rounds it
+    added: Part
+    weights: tuple[str, ...]  # that are left
+    sums: tuple[str, ...]  # members that are about the pivot
+    shared: bool  # have a row's lanes one reference?
+
+
+Opened = Callable[[Sequence[Line]], tuple[Line, ...]]
+"""Declarations of what lines use."""
+
+
+class ReferencePrinter:
+    """Prints such folds of one sweep, where all of its sums are about one maximum."""
+
+    def __init__(self, scaled: ScaledPrinter, sweep: Sweep) -> None:
+        self.scaled, self.elements, self.dialect = scaled, scaled.elements, scaled.dialect
+        self.sweep, self.monoid = sweep, sweep.monoid
+
+    def view(
+        self, sums: Sequence[VectorSum], place: str, live: Sequence[Line], opened: Opened
+    ) -> ReferenceView | None:
+        """None where there is more to the fold."""
+        found = self._pivot()
+        if found is None or not self.dialect.narrow:
+            return None
+        peak, scaled = found
+        score = f"{self._score()}_scores[{place}]"
+        weights = [(f"{w.name}[{place}]", w.value) for s in sums for w in s.weights]
+        moving = [m for m in self.monoid.moving if m.width == 1]
+        powered = powers([*(m.lift for m in moving), *(v for _, v in weights)],
+                         self.monoid.relatives)
+        maps = scaled.core != Var(self._score(), "float", varying=True)
+        vanishes = powered is not None and all(map(_is_power, powered))
+        if powered is None or (maps and not vanishes):
+            return None
+
+        def part(lines: Sequence[Line]) -> Part:
+            factor = self._factor(scaled)
+            uses = uses_of(lines)
+            used = [factor] if factor.declares in uses else []
+            return Part((*opened([*lines, *used]), *used), tuple(lines),
+                        lines is live or COLUMN.name in uses)
+
+        return ReferenceView(
+            scores=f"{self._score()}_scores", place=score, live=part(live), vanishes=vanishes,
+            mapped=part(self._mapped(scaled.core, score)) if maps else None,
+            greatest=peak.name, reached=part([self._reached(scaled)]),
+            added=part(self._added(moving, weights, powered, score)),
+            weights=tuple(w for w, _ in weights), sums=tuple(m.name for m in moving),
+            shared=bool(sums))
+
+    def _score(self) -> str:
+        (name,) = (s.name for s in self.sweep.loads if isinstance(s, FromVectors))
+        return name
+
+    def _pivot(self) -> tuple[Folded, Scaled] | None:
+        """The maximum, and its elements; None where there is more to it."""
+        monoid = self.monoid
+        scores = [s for s in self.sweep.loads if isinstance(s, FromVectors)]
+        if len(scores) != 1 or len(monoid.levels) != 1 or monoid.best or monoid.own or monoid.lists:
+            return None
+        if len(monoid.folded) != 1 or len(monoid.pivots) != 1 or len(monoid.relatives) != 1:
+            return None
+        (peak,), (pivot,), (relative,) = monoid.folded, monoid.pivots, monoid.relatives
+        scaled = self.scaled.maxima.get(peak)
+        shifts = pivot.action == "shift" and not pivot.unit
+        about = isinstance(pivot.value, Var) and pivot.value.name == peak.name
+        moves = all(m.pivots for m in monoid.moving)
+        if scaled is None or not shifts or not about or not moves or relative.atom != peak.lift:
+            return None
+        return peak, scaled
+
+    # ---- lines ----
+
+    def _factor(self, scaled: Scaled) -> Line:
+        log2e: Expr = Lit(math.log2(math.e))
+        value = log2e if scaled.factor is None else Call("mul", (scaled.factor, log2e))
+        return self.dialect.let("power_factor", value)
+
+    def _mapped(self, core: Expr, score: str) -> list[Line]:
+        return [*self.elements.item_lines([core]),
+                self.dialect.line(f"{score} = {self.dialect.text(core)};", core)]
+
+    def _added(
+        self, moving: Sequence[Moving], weights: Sequence[tuple[str, Expr]],
+        powered: Sequence[Expr], score: str,
+    ) -> list[Line]:
+        (relative,) = self.monoid.relatives
+        name, line, text = f"{relative.name}_power", self.dialect.line, self.dialect.text
+        power = f"const float {name} = fmaf({score}, power_factor, -reference.start);"
+        lines = [*self.elements.item_lines([*powered]),
+                 Line(power, frozenset(["power_factor"]), name)]
+        lines += [line(f"{m.name}[i % 2] += {text(e)};", e)
+                  for m, e in zip(moving, powered, strict=False)]
+        return lines + [line(f"{place} = {text(e)};", e)
+                        for (place, _), e in zip(weights, powered[len(moving) :], strict=True)]
+
+    def _reached(self, scaled: Scaled) -> Line:
+        value, uses = "greatest", frozenset(["power_factor"])
+        if scaled.factor is not None:
+            product = Call("rounded_mul", (scaled.factor, scaled.factor))
+            args = [self.dialect.text(scaled.factor), value]
+            value = self.dialect.function(product, args) or ""
+            uses |= self.dialect.uses(scaled.factor)
+        return Line(f"const float product = {value};", uses, "product")
+
+
+def _is_power(lift: Expr) -> bool:
+    match lift:
+        case Call(op="exp2", args=(Var(),)):
+            return True
+        case _:
+            return False

@@ -1,0 +1,38 @@
+"""Columns that contribute to a row: a span, and tiles that a condition may leave something of."""
+
+from __future__ import annotations
+
+from fusegen.backend.cuda.emit.tiles.scope import Scope
+from fusegen.backend.emit.lines import Line
+from fusegen.backend.emit.possible import possible
+from fusegen.ir.kernel import N_COLS, Sweep
+
+
+def span_lines(sweep: Sweep, scope: Scope) -> list[Line]:
+    """Statements: the span of a row."""
+    dialect, lines = scope.dialect, []
+    first, end = sweep.span
+    for name, start, expr, pick in (("first", "0", first, "max"),
+                                    ("end", N_COLS.name, end, "min")):
+        if expr is None:
+            text = Line(f"mine.{name} = {start};", frozenset([N_COLS.name]))
+        else:
+            value = f"static_cast<long long>({dialect.text(expr)})"
+            start = f"static_cast<long long>({start})"
+            clamped = f"{pick}({start}, {value})"
+            if name == "end":
+                clamped = f"max(0LL, {clamped})"
+            else:
+                clamped = f"min(static_cast<long long>(n_cols), {clamped})"
+            text = dialect.line(f"mine.{name} = static_cast<column_t>({clamped});", expr, N_COLS)
+        lines.append(text)
+    return scope.opened(lines)
+
+
+def possible_lines(sweep: Sweep, scope: Scope) -> list[Line]:
+    """Statements: may columns [begin, end) contribute? None where no condition is asked."""
+    only = sweep.only
+    if only is None:
+        return []
+    text = possible(only, "begin", "(end - 1)", scope.dialect.text)
+    return scope.opened([scope.dialect.line(f"return {text};", only)])
