@@ -182,7 +182,7 @@ class FoldPrinter:
     def _reference(self) -> ReferenceView | None:
         """Of the engine whose other folds are for rows that it loses."""
         tile = self.scope.launch.tile
-        if tile is None or tile.engine != "wgmma":
+        if tile is None or tile.engine != "wgmma" or tile.in_rounds or tile.chunked:
             return None
         return ReferencePrinter(self.scaled, self.sweep).view(
             self.sums, AT, [*self._live()], self._opened)
