@@ -547,3 +547,31 @@ def test_two_results_take_one_vector() -> None:
     want = np.where((label[:, None] < 6) & (label[:, None] >= 0), y[label % 6], np.nan)
     np.testing.assert_array_equal(found, want)
     np.testing.assert_array_equal(times, want * x)
+
+
+@fg.pipeline
+def at_columns(x: fg.RowVector, y: fg.ColumnVector, label: fg.PerRow):
+    return fg.inner(fg.take((x - y) ** 2, label)), fg.dot(x, fg.take(y * 2, label))
+
+
+def test_what_vectors_make_is_taken_of_one_column() -> None:
+    x, y = np.arange(12.0).reshape(4, 3), np.arange(18.0).reshape(6, 3) ** 1.5
+    label = np.array([0, 5, 2, 6])
+    apart, dots = at_columns(x, y, label)
+    np.testing.assert_allclose(apart[:3], ((x - y[label % 6])[:3] ** 2).sum(-1))
+    np.testing.assert_allclose(dots[:3], (x * 2 * y[label % 6]).sum(-1)[:3])
+    assert np.isnan((apart[3], dots[3])).all()
+
+
+@pytest.mark.parametrize(("made", "said"), [
+    (lambda y, a, b: fg.inner(fg.take(y, a) * fg.take(y, b)), "of two columns of y"),
+    (lambda y, a, b: fg.sum(fg.inner(y * fg.take(y, a))), "of one column of y and of every"),
+])
+def test_vectors_of_an_array_are_of_every_column_or_of_one(made: Any, said: str) -> None:
+    """Kernels have one vector of an array at a time: others would stand in its place."""
+    @fg.pipeline
+    def text(x: fg.RowVector, y: fg.ColumnVector, a: fg.PerRow, b: fg.PerRow):
+        return fg.sum(fg.dot(x, y)), made(y, a, b)
+
+    with pytest.raises(fg.PipelineError, match=f"test_vectors.py:\\d+: .*{said}"):
+        text.plan()

@@ -22,6 +22,7 @@ from fusegen.ir.forms import check_form
 from fusegen.ir.varying import Formula, computed, magnitude_of
 from fusegen.lang.signature import constants_key
 from fusegen.library.backward import Call
+from fusegen.library.framework import types_in
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.variants import Choices, Variants
 
@@ -81,8 +82,8 @@ class Asked:
     def variants(self, arrays: Sequence[Any]) -> Variants:
         """What runs for arrays of these types. Raises PipelineError where the text has changed
         since the call was traced."""
-        dtypes = {n: dtype_of(str(a.dtype)) for n, a in zip(self.names, arrays, strict=False)}
-        found = self._of(dtypes)
+        found = self._of(types_in(self.pipeline.vectors, self.named(arrays),
+                                  lambda a: dtype_of(str(a.dtype))))
         if found.typed.traced.digest != self.digest:
             raise PipelineError(
                 f"the text of {self.pipeline.name} has changed since JAX traced a call of it",

@@ -24,12 +24,16 @@ from fusegen.ir.errors import (
 )
 from fusegen.ir.forms import check_form
 from fusegen.ir.nesting import nest
-from fusegen.jax import derivatives  # noqa: F401  (they are of the operation that is bound)
+from fusegen.jax import (
+    derivatives,  # noqa: F401  (they are of the operation that is bound)
+    shapes,
+)
 from fusegen.jax.asked import Asked, on_hosts_alone
 from fusegen.jax.narrow import narrowed
 from fusegen.jax.operators import bind
 from fusegen.lang.signature import check_flag, constants_key
 from fusegen.library.backward import Call
+from fusegen.library.framework import types_in
 from fusegen.pipeline.by_torch import Rest
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.remembered import MISS
@@ -110,7 +114,7 @@ def _looked_at(
             raise _refused("out=" if out is not None else "device=")
         return None
     given = {n: _array(n, a) for n, a in present.items()}
-    dtypes = {n: dtype_of(str(a.dtype)) for n, a in given.items()}
+    dtypes = types_in(pipeline.vectors, given, shapes.dtype_in)
     narrow, wide = narrowed(pipeline, dtypes, constants)
     if wide is not None:
         if traced:

@@ -24,6 +24,7 @@ from fusegen.jax.operators import CALL, bind
 from fusegen.jax.parted import ASKING, aligned, spec_of, typed_like, zeros_in_parts
 from fusegen.lang.signature import constants_key
 from fusegen.library.left import Task, left_by
+from fusegen.library.vector_left import VectorLeft
 
 TANGENTS = Primitive("fusegen_tangents")
 TANGENTS.multiple_results = True
@@ -53,17 +54,23 @@ def _differentiated(
     primals: Sequence[Any], tangents: Sequence[Any], *, asked: Asked
 ) -> tuple[list[Any], list[Any]]:
     """The rule of jvp: results and their tangents."""
-    outputs = bind(asked, primals[: len(asked.names)])
-    found: list[Any] = [ad.Zero(jax.typeof(o).to_tangent_aval()) for o in outputs]
     given, moves = asked.named(primals), asked.named(tangents)
     names = tuple(n for n, t in moves.items() if not isinstance(t, ad.Zero))
+    joint = left_by(asked.call, given, names, outputs=True, framework=shapes) \
+        if asked.pipeline.vectors else None
+    extra: Sequence[Any] = ()
+    if isinstance(joint, VectorLeft) and joint.joint:
+        outputs, extra = joint.made(asked.call.constants, given)
+    else:
+        outputs = bind(asked, primals[: len(asked.names)])
+    found: list[Any] = [ad.Zero(jax.typeof(o).to_tangent_aval()) for o in outputs]
     floats = tuple(i for i, o in enumerate(outputs) if jnp.issubdtype(o.dtype, jnp.floating))
     same = all(o.dtype == given[n].dtype for n in names for o in outputs)
-    left = left_by(asked.call, given, names, outputs=same, framework=shapes) \
-        if floats and names else None
+    left = joint or (left_by(asked.call, given, names, outputs=same, framework=shapes)
+                     if floats and names else None)
     if left is None:
         return outputs, found
-    saved = left.saved(asked.call.constants, given, outputs)
+    saved = [*left.saved(asked.call.constants, given, outputs), *extra]
     inputs = tuple(map(_kind, primals[: len(asked.names)]))
     linear = Linear(asked, left.wanted, left.kept, len(saved), inputs, tuple(map(_kind, outputs)),
                     floats, constants_key(asked.call.constants),

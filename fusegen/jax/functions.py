@@ -9,7 +9,6 @@ from typing import Any
 from fusegen.ir.errors import ArgumentError
 from fusegen.jax.calls import call
 from fusegen.lang.blame import blames
-from fusegen.pipeline.numbers_only import check_numbers
 from fusegen.pipeline.pipeline import Pipeline
 
 
@@ -44,7 +43,6 @@ def op(pipeline: Pipeline, **constants: Any) -> Function:
     if not isinstance(pipeline, Pipeline):
         raise ArgumentError(f"op takes a pipeline, got {type(pipeline).__name__}",
                             fix="Decorate the function with @fg.pipeline.")
-    check_numbers(pipeline, "function of JAX's arrays")
     for name in constants:
         if name not in pipeline.signature.constants:
             pipeline.signature.bind_constants({name: constants[name]})

@@ -15,6 +15,7 @@ import numpy as np
 
 from fusegen.backend.arrays.spans import phase
 from fusegen.backend.arrays.strips import whole_vectors
+from fusegen.backend.arrays.vectors import batch_rows_of, phase_of_vectors
 from fusegen.backend.backend import Executable, Record, Recordable
 from fusegen.backend.memory import Adopted, Memory
 from fusegen.backend.notices import warn_once
@@ -43,7 +44,15 @@ class Arrays:
     def every(self) -> dict[str, Any]:
         return {**self.lie, **self.fixed}
 
-    def phase(self, variants: Variants) -> tuple[bool, bool]:
+    def key(self, variants: Variants, memory: Memory, index: int) -> Key:
+        """What the choice of an executable depends on."""
+        return Key(memory, index, self.shape, self._phase(variants), self.inner,
+                   batch_rows_of(variants.params, self.lie, self.shape[0]))
+
+    def _phase(self, variants: Variants) -> tuple[bool, bool]:
+        of_vectors = phase_of_vectors(variants.params, self.lie)
+        if of_vectors is not None:
+            return of_vectors
         elements = [self.lie[p.name] for p in variants.params if p.shape == "element"]
         return phase(elements) if self.inner is None else (whole_vectors(elements), True)
 
@@ -77,9 +86,8 @@ def _devices(memory: Memory) -> list[int]:
 def _executable(variants: Variants, arrays: Arrays, memory: Memory, index: int) -> Executable:
     first = next(iter(arrays.lie.values()))
     like = Adopted(first, variants.params[0].dtype, memory, "foreign", first, index)
-    key = Key(memory, index, arrays.shape, arrays.phase(variants), arrays.inner)
     with memory.working(like):
-        return variants.executable(key)
+        return variants.executable(arrays.key(variants, memory, index))
 
 
 # ---- by a foreign function ----

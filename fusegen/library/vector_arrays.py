@@ -5,7 +5,7 @@ Rows are (*batch, n_rows), elements (*batch, n_rows, n_cols). Seen from the colu
 all others are columns side by side, `n_rows` the last of them. Of queries (batch, 8, 4, n_rows)
 that share the keys of (batch, 8, 1, n_cols), each key has 4 · n_rows columns.
 
-Arrays are NumPy's or CuPy's, or torch's tensors.
+Arrays are NumPy's or CuPy's, torch's tensors or JAX's arrays.
 """
 
 from __future__ import annotations
@@ -103,7 +103,11 @@ def broadcast(array: Any, shape: Sequence[int]) -> Any:
     shape = tuple(shape)
     if tuple(array.shape) == shape:
         return array
-    return array.expand(shape) if hasattr(array, "expand") else np.broadcast_to(array, shape)
+    if hasattr(array, "expand"):
+        return array.expand(shape)
+    of_its_own = not hasattr(array, "__array_function__")  # neither NumPy's nor CuPy's
+    library = array.__array_namespace__() if of_its_own else np
+    return library.broadcast_to(array, shape)
 
 
 def permuted(array: Any, order: Sequence[int]) -> Any:

@@ -65,13 +65,12 @@ class VectorLeft:
         return replace(self._call, pipeline=stage, constants=numbers)
 
     def saved(
-        self, constants: Mapping[str, Any], present: Mapping[str, Any], outputs: Sequence[Any],
-        extra: Sequence[Any] = (),
+        self, constants: Mapping[str, Any], present: Mapping[str, Any], outputs: Sequence[Any]
     ) -> list[Any]:
-        """The arrays of `kept`, then columns, or what `made` gave."""
+        """The arrays of `kept`, then columns; what `made` gave is saved behind them."""
         found = [outputs[k] if isinstance(k, int) else present[k] for k in self.kept]
         columns = () if self._lists is None else self._lists.columns(constants, present, outputs)
-        return [*found, *columns, *extra]
+        return [*found, *columns]
 
     def gradients(
         self, constants: Mapping[str, Any], arrays: Mapping[str, Any],

@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any, Protocol
 
 from fusegen.pipeline.by_torch import Rest
-from fusegen.pipeline.numbers_only import check_numbers
 from fusegen.pipeline.remembered import MISS
 
 
@@ -38,5 +37,4 @@ def served(
     kind = getattr(jax, "Array", None)  # missing while JAX is being imported
     if kind is None or not any(isinstance(a, kind) for a in (*arrays, *named.values())):
         return MISS
-    check_numbers(pipeline, "call with JAX's arrays", "Give it numpy.asarray(x).")
     return _find[0]().call(pipeline, arrays, named, out, rest)

@@ -26,8 +26,9 @@ from fusegen.backend.arrays.rows import (
     rows_of,
     shape_alone,
 )
-from fusegen.backend.arrays.spans import begin_on_vectors, phase
+from fusegen.backend.arrays.spans import phase
 from fusegen.backend.arrays.strips import side_by_side, whole_vectors
+from fusegen.backend.arrays.vectors import batch_rows_of, phase_of_vectors
 from fusegen.backend.memory import Adopted, Memory
 from fusegen.backend.words import address
 from fusegen.ir import graph as g
@@ -65,20 +66,15 @@ class Layout:
     @property
     def phase(self) -> tuple[bool, bool]:
         """(aligned, in phase), as `Problem` has them: of vectors, where there are some."""
-        vectors = [self.arrays[p.name] for p in self.params
-                   if p.shape in ("row_vector", "column_vector") and not p.output]
-        if vectors:
-            return all(map(begin_on_vectors, vectors)), False
+        of_vectors = phase_of_vectors(self.params, self.arrays)
+        if of_vectors is not None:
+            return of_vectors
         elements = [self.arrays[p.name] for p in self.params if p.shape == "element"]
         return phase(elements) if self.rows.inner is None else (whole_vectors(elements), True)
 
     @property
     def batch_rows(self) -> int | None:
-        """Neighbouring rows that share all vectors of columns; None: there are none."""
-        shapes = [self.arrays[p.name].shape for p in self.params
-                  if p.shape in ("column_vector", "columns")]
-        batches = [s[0] for s in shapes if len(s) > 1]
-        return min((self.rows.n_rows // max(1, n) for n in batches), default=None)
+        return batch_rows_of(self.params, self.arrays, self.rows.n_rows)
 
     @property
     def copies(self) -> list[Any]:

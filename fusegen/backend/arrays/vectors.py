@@ -7,16 +7,18 @@ the columns' vectors, as the queries of a head share its keys, also when several
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from fusegen.backend.arrays.spans import begin_on_vectors
 from fusegen.backend.memory import Adopted, Shape
 from fusegen.backend.words import address
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType
 from fusegen.ir.errors import ShapeError
+from fusegen.ir.kernel import Param
 
 
 def types_of(adopted: Mapping[str, Adopted], vectors: Collection[str]) -> dict[str, DType]:
@@ -66,14 +68,36 @@ def numbers_of_columns(array: Any, lead: Shape) -> Any:
 
 def _batches(array: Any, lead: Shape, own: int) -> Any:
     """The leading axes as one; own: how many axes are a batch's."""
-    batch = (1,) * (len(lead) - 1 - (array.ndim - own)) + tuple(array.shape[:-own])
+    whole, spread, flat = shapes_of_batches(tuple(array.shape), lead, own)
+    return np.broadcast_to(array.reshape(whole), spread).reshape(flat)
+
+
+def shapes_of_batches(shape: Shape, lead: Shape, own: int) -> tuple[Shape, Shape, Shape]:
+    """What an array of columns is reshaped to, broadcast to, and reshaped to, so that its leading
+    axes are one: as few batches as there can be. own: how many axes are a batch's."""
+    batch = (1,) * (len(lead) - 1 - (len(shape) - own)) + shape[:-own]
     shared = len(batch)  # rows from this axis on have the same columns
     while shared and batch[shared - 1] == 1:
         shared -= 1
-    tail = tuple(array.shape[-own:])
-    whole = array.reshape(*batch[:shared], *tail)  # axes of one come and go: a view
-    spread = np.broadcast_to(whole, (*lead[:shared], *tail))
-    return spread.reshape(math.prod(lead[:shared]), *tail)  # of no column, too
+    tail = shape[-own:]  # axes of one come and go: a view
+    whole = (*batch[:shared], *tail)
+    return whole, (*lead[:shared], *tail), (math.prod(lead[:shared]), *tail)
+
+
+def batch_rows_of(params: Sequence[Param], arrays: Mapping[str, Any], n_rows: int) -> int | None:
+    """Neighbouring rows that share all vectors of columns; None: there are none."""
+    shapes = [arrays[p.name].shape for p in params if p.shape in ("column_vector", "columns")]
+    batches = [s[0] for s in shapes if len(s) > 1]
+    return min((n_rows // max(1, n) for n in batches), default=None)
+
+
+def phase_of_vectors(
+    params: Sequence[Param], arrays: Mapping[str, Any]
+) -> tuple[bool, bool] | None:
+    """(aligned, in phase), as `Problem` has them; None where there are no vectors."""
+    vectors = [arrays[p.name] for p in params
+               if p.shape in ("row_vector", "column_vector") and not p.output]
+    return (all(map(begin_on_vectors, vectors)), False) if vectors else None
 
 
 def _readable(array: Any) -> Any:

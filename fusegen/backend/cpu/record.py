@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fusegen.backend.backend import Record
-from fusegen.backend.cpu.table import Array, words_of
+from fusegen.backend.cpu.table import Array, shape_in_workspace, words_of
 from fusegen.backend.host.chunks import PIECE_COLUMNS
 from fusegen.backend.host.threads import thread_count
 from fusegen.backend.host.unmade import unmade
@@ -24,8 +24,7 @@ def recorded(
     arrays: Mapping[str, Array], shape: tuple[int, int], order: tuple[str, ...],
 ) -> Record:
     """See `Recordable.record`. told: what the kernels were made from."""
-    held = {p.name: unmade(shape if p.shape == "element" else shape[:1], p.dtype)
-            for p in workspace}
+    held = {p.name: unmade(shape_in_workspace(p, *shape), p.dtype) for p in workspace}
     places = [(i, 0) for i in range(len(order))]
     end = 0
     for array in held.values():

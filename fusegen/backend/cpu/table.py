@@ -81,9 +81,12 @@ def _check(param: Param, array: Array, n_rows: int, n_cols: int) -> None:
 
 
 def workspace(param: Param, n_rows: int, n_cols: int) -> Array:
-    shape = {"element": (n_rows, n_cols), "row_vector": (n_rows, param.k)}.get(
+    return np.empty(shape_in_workspace(param, n_rows, n_cols), param.dtype.numpy)
+
+
+def shape_in_workspace(param: Param, n_rows: int, n_cols: int) -> tuple[int, ...]:
+    return {"element": (n_rows, n_cols), "row_vector": (n_rows, param.k)}.get(
         param.shape, (n_rows,))
-    return np.empty(shape, param.dtype.numpy)
 
 
 def aligned(size: int) -> Any:

@@ -7,13 +7,14 @@ Inputs that stood for sums over the vectors' index are made by `FromVectors`, or
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fusegen.compile.lower.masks import narrowed
 from fusegen.compile.lower.program import compute_dtype
 from fusegen.compile.lower.told import Told, number_inside
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import FLOAT64, DType
+from fusegen.ir.errors import PipelineError
 from fusegen.ir.expr import Expr, Var, variables
 from fusegen.ir.expressions import Names, expression
 from fusegen.ir.kernel import (
@@ -105,33 +106,12 @@ class _Vectors:
     # ---- sums over the index ----
 
     def _inner(self, name: str, node: g.Inner, names: Names) -> FromVectors | InnerStep:
-        rows: dict[str, None] = {}
-        columns: dict[str, None] = {}
-        at: dict[str, Expr] = {}
-
-        def leaf(n: g.Node) -> Expr | None:
-            match n:
-                case g.Input(axis=g.Axis.ROW_VECTOR):
-                    rows[names.of(n)] = None
-                case g.Input(axis=g.Axis.COLUMN_VECTOR):
-                    columns[names.of(n)] = None
-                case g.Inner() if g.extent(n) is g.Extent.ROW:
-                    return Var(self.called[n], names.kinds[n])
-                case g.Input() if g.extent(n) is g.Extent.ROW:
-                    return Var(names.of(n), names.kinds[n])
-                case g.Take(arg=g.Input() as vectors, index=index) if g.is_vector(n):
-                    at[names.of(vectors)] = expression(index, names, leaf)
-                    return Var(names.of(vectors), "float", varying=True)
-                case g.Map() | g.Cast() | g.Literal() | g.Length():
-                    return None
-                case _:
-                    raise number_inside(f"the one of {n.loc}", node.loc)
-            return Var(names.of(n), names.kinds[n], varying=True)
-
-        value, note = expression(node.arg, names, leaf), names.note(node)
+        over = _Over(names, self.called, node)
+        value, note = expression(node.arg, names, over.leaf), names.note(node)
         if g.extent(node) is g.Extent.ELEMENT:
-            return FromVectors(name, value, tuple(rows), tuple(columns), note)
-        return InnerStep(name, value, tuple(rows), tuple(at.items()), note)
+            over.check_columns()
+            return FromVectors(name, value, tuple(over.rows), tuple(over.columns), note)
+        return InnerStep(name, value, tuple(over.rows), tuple(over.at.items()), note)
 
     # ---- kernels ----
 
@@ -198,6 +178,56 @@ class _Vectors:
                              k=dtype.length)
             case _:
                 return Param(name, self.dtypes[node.name].number, "row")
+
+
+@dataclass
+class _Over:
+    """What a sum over an index is made of: vectors of the row, of every column, of one column each.
+
+    An array has a name, so that its vectors are those of every column, or of one."""
+
+    names: Names
+    called: Mapping[g.Node, str]
+    node: g.Inner
+    rows: dict[str, None] = field(default_factory=dict)
+    columns: dict[str, None] = field(default_factory=dict)
+    at: dict[str, Expr] = field(default_factory=dict)
+
+    def leaf(self, n: g.Node, column: Expr | None = None) -> Expr | None:
+        """See `expressions.Leaf`. column: of which vectors of columns are taken."""
+        names = self.names
+        match n:
+            case g.Input(axis=g.Axis.ROW_VECTOR):
+                self.rows[names.of(n)] = None
+            case g.Input(axis=g.Axis.COLUMN_VECTOR) if column is not None:
+                if self.at.setdefault(names.of(n), column) != column:
+                    raise self._meet(f"of two columns of {n.name}")
+            case g.Input(axis=g.Axis.COLUMN_VECTOR):
+                self.columns[names.of(n)] = None
+            case g.Inner() if g.extent(n) is g.Extent.ROW:
+                return Var(self.called[n], names.kinds[n])
+            case g.Input() if g.extent(n) is g.Extent.ROW:
+                return Var(names.of(n), names.kinds[n])
+            case g.Take(arg=arg, index=index) if g.is_vector(n) and column is None:
+                taken = expression(index, names, self.leaf)
+                return expression(arg, names, lambda m: self.leaf(m, taken))
+            case g.Map() | g.Cast() | g.Literal() | g.Length():
+                return None
+            case _:
+                raise number_inside(f"the one of {n.loc}", self.node.loc)
+        return Var(names.of(n), names.kinds[n], varying=True)
+
+    def check_columns(self) -> None:
+        """Raises PipelineError for elements made of vectors of one column."""
+        if self.at:
+            raise self._meet(f"of one column of {next(iter(self.at))} and of every column")
+
+    def _meet(self, what: str) -> PipelineError:
+        return PipelineError(
+            f"a sum over a vector's index has vectors {what}", where=self.node.loc,
+            why="Kernels have one vector of an array at a time.",
+            fix="Give the vectors that are taken to the pipeline as an input: "
+            "fg.RowVector, of y[label].")
 
 
 def _only_number(param: Param) -> InnerStep:

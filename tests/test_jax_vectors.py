@@ -1,0 +1,152 @@
+"""Pipelines over vectors as JAX meets them: jit, vmap, derivatives, types, meshes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from support import vector_peers as vp
+
+import fusegen as fg
+
+jax = pytest.importorskip("jax", reason="JAX is not installed")
+from support.jax_cases import close, loss  # noqa: E402
+
+jnp = jax.numpy
+library = fg.library
+
+
+@pytest.fixture(scope="module", autouse=True)
+def lightly_compiled() -> Any:
+    """What XLA makes of its own operations is not the matter here, and takes longest."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture(autouse=True)
+def on_the_host() -> Any:
+    with jax.default_device(jax.devices("cpu")[0]):
+        yield
+
+
+@pytest.fixture
+def wide() -> Any:
+    with jax.enable_x64(True):
+        yield
+
+
+def given(name: str, *shape: int, **more: Any) -> list[Any]:
+    return [jnp.asarray(a) for a in vp.arguments(name, *shape, **more)]
+
+
+def ours(name: str) -> Any:
+    return partial(library.OVER_VECTORS[name], **vp.CONSTANTS[name])
+
+
+def theirs(name: str) -> Any:
+    peers = vp.Peers(jnp, jax.lax.top_k)
+    return lambda *arrays: peers.call(name, arrays)
+
+
+def floats(arrays: Any) -> tuple[int, ...]:
+    return tuple(i for i, a in enumerate(arrays) if jnp.issubdtype(a.dtype, jnp.floating))
+
+
+@pytest.mark.parametrize("name", vp.NAMES)
+def test_under_jit(name: str) -> None:
+    """As NumPy's arrays give it, without Python in the program; heads are leading axes."""
+    arrays = vp.arguments(name, dtype="float32", lead=(2, 3))
+    want, function = ours(name)(*arrays), jax.jit(ours(name))
+    found = function(*map(jnp.asarray, arrays))
+    assert jax.tree.structure(found) == jax.tree.structure(want)
+    close(found, want, 1e-6, 1e-6)
+    close(ours(name)(*map(jnp.asarray, arrays)), want, 1e-6, 1e-6)
+    text = function.lower(*map(jnp.asarray, arrays)).as_text()
+    assert "@fusegen_cpu" in text
+    assert "callback" not in text
+
+
+@pytest.mark.parametrize("name", vp.DIFFERENTIABLE)
+def test_derivatives(name: str, wide: None) -> None:
+    arrays = given(name)
+    wrt = floats(arrays)
+    mine, wanted = (jax.jit(jax.grad(loss(f), wrt))(*arrays) for f in (ours(name), theirs(name)))
+    close(mine, wanted, 1e-9, 1e-10)
+    tangents = [a * 0.5 for a in (arrays[i] for i in wrt)]
+
+    def of_floats(function: Any) -> Any:
+        def moved(*some: Any) -> Any:
+            every = dict(enumerate(arrays)) | dict(zip(wrt, some, strict=True))
+            return loss(function)(*every.values())
+
+        return moved
+
+    mine, wanted = (jax.jvp(of_floats(f), [arrays[i] for i in wrt], tangents)
+                    for f in (ours(name), theirs(name)))
+    close(mine, wanted, 1e-9, 1e-10)
+
+
+@pytest.mark.parametrize("name", [n for n in vp.DIFFERENTIABLE if n != "nearest"])
+def test_derivatives_of_derivatives(name: str, wide: None) -> None:
+    arrays = given(name, 3, 5)
+    mine, wanted = (jax.grad(lambda *a, f=f: sum((g * g).sum() for g in jax.grad(
+        loss(f), (0, 1))(*a)), (0, 1))(*arrays) for f in (ours(name), theirs(name)))
+    close(mine, wanted, 1e-8, 1e-9)
+
+
+@pytest.mark.parametrize("name", vp.NAMES)
+def test_vmap(name: str, wide: None) -> None:
+    """Of the rows' arrays, the columns', the last, all of them; and the gradients of each."""
+    one, all_of = given(name), given(name, lead=(3,))
+    n, wrt = len(one), floats(one)
+    for dims in ((0, *[None] * (n - 1)), (None, 0, *[None] * (n - 2)), (*[None] * (n - 1), 0),
+                 (1,) * n):
+        arrays = [a if d is None else jnp.moveaxis(b, 0, d)
+                  for a, b, d in zip(one, all_of, dims, strict=True)]
+        close(*(jax.vmap(f, dims)(*arrays) for f in (ours(name), theirs(name))), 1e-9, 1e-10)
+        if name in vp.DIFFERENTIABLE:
+            close(*(jax.vmap(jax.grad(loss(f), wrt), dims)(*arrays)
+                    for f in (ours(name), theirs(name))), 1e-9, 1e-10)
+
+
+def test_options() -> None:
+    """Masks, lengths, numbers of rows, which have 64 bits, and elements beside vectors."""
+    q, k, v = (a.astype(np.float32) for a in vp.arguments("attention", 33, 33, lead=(2,)))
+    lengths = np.arange(66).reshape(2, 33) % 34
+    bias = np.linspace(-1, 1, 33 * 33, dtype=np.float32).reshape(33, 33)
+    for more in ({"causal": True}, {"window": 5, "lengths": lengths}, {"bias": bias},
+                 {"causal": True, "with_lse": True, "keepdims": True}):
+        want = library.attention(q, k, v, scale=0.3, **more)
+        moved = {n: jnp.asarray(a) if isinstance(a, np.ndarray) else a for n, a in more.items()}
+        found = jax.jit(partial(library.attention, scale=0.3, **moved))(q, k, v=jnp.asarray(v))
+        close(found, want, 1e-5, 1e-6)
+    padded = np.where(np.arange(33) < np.array([[20], [33]]), 0, -np.inf).astype(np.float32)
+    head = jax.jit(lambda h, w, b: library.head_topk(h, w, b, k=4))
+    close(head(q, k, padded), library.head_topk(q, k, padded, k=4), 1e-5, 1e-6)
+
+
+def test_sixteen_bits() -> None:
+    h, w, labels = given("linear_cross_entropy", 40, 99, dtype="float32")
+    narrow = h.astype(jnp.bfloat16), w.astype(jnp.bfloat16), labels
+    for f in (ours("linear_cross_entropy"), jax.jit(ours("linear_cross_entropy"))):
+        slope = jax.grad(lambda *a, f=f: f(*a).astype(jnp.float32).sum(), (0, 1))(*narrow)
+        want = jax.grad(lambda *a: theirs("linear_cross_entropy")(*a).sum(), (0, 1))(
+            *(a.astype(jnp.float32) for a in narrow[:2]), labels)
+        assert {s.dtype for s in slope} == {jnp.dtype(jnp.bfloat16)}
+        close(slope, want, 2e-2, 2e-3)
+
+
+def test_mistakes_say_what_to_do() -> None:
+    x, y = jnp.ones((4, 9)), jnp.ones((20, 9))
+    with pytest.raises(fg.ShapeError, match="vectors of 9 numbers"):
+        jax.jit(library.nearest)(x, y[:, :8])
+    with pytest.raises(fg.ShapeError, match="topk of 30"):
+        jax.jit(partial(library.nearest, k=30))(x, y)
+    with pytest.raises(fg.ShapeError, match="do not broadcast"):
+        library.nearest(x[:, None], jnp.ones((3, 20, 9)), k=3)
+    with pytest.raises(fg.ArgumentError, match="traced by JAX"):
+        jax.jit(lambda s: library.attention(x, y, y, scale=s))(1.0)
