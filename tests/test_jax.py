@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,13 +19,13 @@ from support.jax_cases import (  # noqa: E402
     close,
     is_float,
     loss,
+    run,
 )
 
 from fusegen.jax import asked, calls  # noqa: E402
 from fusegen.pipeline import traces  # noqa: E402
 
 jnp = jax.numpy
-TESTS = Path(__file__).parent
 X = np.random.default_rng(1).standard_normal((6, 40), dtype=np.float32)
 
 
@@ -525,15 +520,6 @@ with jax.set_mesh(explicit):
     found = jax.sharding.auto_axes(function, out_sharding=P("rows"))(given)
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 """
-
-
-def run(text, **settings):
-    """A process with two devices."""
-    more = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
-            "PYTHONPATH": f"{TESTS}:{TESTS.parent}"}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], text=True,
-                          capture_output=True, env={**os.environ, **more, **settings})
-    assert done.returncode == 0, done.stderr
 
 
 def test_rows_in_parts_stay_where_they_are():

@@ -12,7 +12,7 @@ from support import vector_peers as vp
 import fusegen as fg
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
-from support.jax_cases import close, loss  # noqa: E402
+from support.jax_cases import close, loss, run  # noqa: E402
 
 jnp = jax.numpy
 library = fg.library
@@ -150,3 +150,56 @@ def test_mistakes_say_what_to_do() -> None:
         library.nearest(x[:, None], jnp.ones((3, 20, 9)), k=3)
     with pytest.raises(fg.ArgumentError, match="traced by JAX"):
         jax.jit(lambda s: library.attention(x, y, y, scale=s))(1.0)
+
+
+def test_without_a_compiler_python_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fusegen.jax import ready
+
+    def missing(*_: Any) -> Any:
+        raise fg.BackendError("no C++ compiler was found")
+
+    monkeypatch.setattr(ready, "_handler", missing)
+    arrays = vp.arguments("attention", 13, 13, dtype="float32")
+    causal = partial(library.attention, scale=0.7, causal=True, with_lse=True, sinks=None)
+    close(jax.jit(lambda *a: causal(*a))(*arrays), causal(*arrays), 1e-5, 1e-6)
+
+
+IN_PARTS = """
+import fusegen as fg
+import support.light
+import jax, numpy as np
+from functools import partial
+from support import vector_peers as vp
+from jax.sharding import PartitionSpec as P
+mesh = jax.make_mesh((2,), ("parts",), axis_types=(jax.sharding.AxisType.Auto,))
+attention = partial(fg.library.attention, scale=0.3)
+arrays = vp.arguments("attention", 8, 10, dtype="float32", lead=(4,))
+every, alone = P("parts"), P()
+
+def slopes(function):
+    return jax.grad(lambda *a: (function(*a) ** 2).sum(), (0, 1, 2))
+
+for function, given, specs, at, gathers in (
+    (attention, arrays, (every, every, every), every, False),  # heads
+    (attention, (arrays[0], *(a[0] for a in arrays[1:])), (P(None, "parts"), alone, alone),
+     P(None, "parts"), False),  # rows of each head
+    (partial(attention, causal=True), arrays, (P(None, "parts"), alone, alone), None, True),
+    (attention, arrays, (alone, P(None, "parts"), P(None, "parts")), None, True),  # columns
+    (partial(fg.library.kmeans_assign, index_dtype="int32"), (arrays[0][0], arrays[1][0]),
+     (every, alone), every, False),
+):
+    lie = [jax.device_put(a, jax.NamedSharding(mesh, s)) for a, s in zip(given, specs)]
+    made = jax.jit(function)
+    found = made(*lie)
+    np.testing.assert_allclose(found, function(*given), rtol=1e-5, atol=1e-6)
+    assert at is None or found.sharding.spec == at, found.sharding
+    assert gathers or "all-gather" not in made.lower(*lie).compile().as_text()
+    if len(given) == 3:
+        for f, w in zip(jax.jit(slopes(function))(*lie), slopes(function)(*given)):
+            np.testing.assert_allclose(f, w, rtol=1e-4, atol=1e-5)
+"""
+
+
+def test_rows_in_parts_stay_where_they_are() -> None:
+    """Heads, and rows that share columns; those with numbers, and columns, come together first."""
+    run(IN_PARTS)

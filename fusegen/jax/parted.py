@@ -32,6 +32,7 @@ from fusegen.backend.memory import Memory
 from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError
 from fusegen.ir.kernel import Param
+from fusegen.ir.vectors import row_numbers
 from fusegen.jax import shapes
 from fusegen.jax.asked import Asked
 from fusegen.jax.lowered import lowered
@@ -62,6 +63,7 @@ class Places:
     inputs: tuple[g.Input, ...]  # in the order of the operands
     rows: Rows
     outputs: tuple[Param, ...]
+    whole: tuple[int, ...] = ()  # of the rows' axes, counted from 1, those that are in no parts
 
     @staticmethod
     def of(asked: Asked, arrays: Sequence[Any]) -> Places:
@@ -69,18 +71,27 @@ class Places:
         by_name = {i.name: i for i in variants.graph.inputs}
         rows = shapes.rows_in(variants.graph.inputs, asked.named(arrays), asked.axis,
                               asked.keepdims)
-        return Places(tuple(by_name[n] for n in asked.names), rows, variants.program.outputs)
+        numbered = row_numbers(variants.graph) is not None and bool(rows.lead)
+        return Places(tuple(by_name[n] for n in asked.names), rows, variants.program.outputs,
+                      (len(rows.lead),) if numbered else ())  # a row's number is one of them all
 
     def of_input(self, node: g.Input, shape: Sequence[int], lead: Spec, other: Spec) -> Spec:
         """What an input's axes have where the rows' have `lead`, the reduced ones `other`; axes
         along which it is broadcast have None."""
-        if node.axis is g.Axis.PER_COLUMN:
+        if node.axis is g.Axis.PER_COLUMN and not g.have_vectors(self.inputs):
             return other if len(shape) == len(other) else (None,)
         rows: Any = replace(self.rows, lead=lead)
-        whole = rows.placed(other, rows.axes)
-        if node.axis is g.Axis.PER_ROW and len(shape) < len(whole):
-            whole = lead
-        sizes = self.rows.lead if whole is lead else self.rows.whole
+        whole, sizes = rows.placed(other, rows.axes), self.rows.whole
+        match node.axis:
+            case g.Axis.PER_ROW if len(shape) < len(whole):
+                whole, sizes = lead, self.rows.lead
+            case g.Axis.ROW_VECTOR:
+                whole, sizes = (*lead, None), (*self.rows.lead, shape[-1])
+            case g.Axis.PER_COLUMN:
+                whole, sizes = (*lead[:-1], *other), (*self.rows.lead[:-1], *self.rows.cols)
+            case g.Axis.COLUMN_VECTOR:
+                whole = (*lead[:-1], *other, None)
+                sizes = (*self.rows.lead[:-1], *self.rows.cols, shape[-1])
         n = len(whole) - len(shape)
         return tuple(w if size == of else None
                      for w, size, of in zip(whole[n:], shape, sizes[n:], strict=True))
@@ -102,7 +113,8 @@ class Places:
             places = self.of_input(node, array.shape, numbers, none)
             for place, part in zip(places, spec, strict=True):
                 names = {part} if isinstance(part, str) else {*(part or ())}
-                if place and part and found[place - 1] is None and not names & used:
+                free = place and place not in self.whole and found[place - 1] is None
+                if free and part and not names & used:
                     found[place - 1] = part
                     used |= names
         return tuple(found)
@@ -134,7 +146,8 @@ class Places:
         given += [()] * (len(arrays) - len(given))
         made = [self.of_output(p, lead, other) for p in self.outputs]
         text = f"{', '.join(map(spelled, given))} -> {', '.join(map(spelled, made))}"
-        return text, tuple(c for c in other if any(c in spec for spec in (*given, *made)))
+        whole = {*other, *(lead[i - 1] for i in self.whole)}  # in the order in which they are met
+        return text, tuple(dict.fromkeys(c for s in (*given, *made) for c in s if c in whole))
 
 
 # ---- explicit: parts are in the types ----

@@ -138,7 +138,7 @@ class _Callback:
         lie = self.arrays.lie
 
         def run(*given: Any) -> list[Any]:
-            read = [np.broadcast_to(np.asarray(a), one.shape)
+            read = [np.broadcast_to(_of_type(np.asarray(a), one.dtype), one.shape)
                     for a, one in zip(given, lie.values(), strict=False)]
             made = [np.empty(t.shape, t.dtype) for t in types]
             every = {**dict(zip(lie, [*read, *made], strict=True)), **self.arrays.fixed}
@@ -146,3 +146,8 @@ class _Callback:
             return made
 
         return jax.pure_callback(run, list(types), *operands)  # type: ignore[no-any-return]
+
+
+def _of_type(array: Any, dtype: Any) -> Any:
+    """Numbers of 64 bits may come by their halves."""
+    return array if array.dtype == dtype else array.view(dtype)[..., 0]

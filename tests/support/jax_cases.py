@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +18,7 @@ import fusegen as fg
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # others use the GPU as well
 jnp = jax.numpy
-L = fg.library
+L, TESTS = fg.library, Path(__file__).parents[1]
 EVERY = sorted(L.PIPELINES)
 DIFFERENTIABLE = sorted({*L.PIPELINES} - {"argmax"})
 
@@ -96,3 +100,12 @@ def close(found: Any, wanted: Any, rtol: float = 1e-5, atol: float = 1e-6) -> No
         assert f.shape == w.shape
         np.testing.assert_allclose(np.asarray(f, np.float64), np.asarray(w, np.float64),
                                    rtol=rtol, atol=atol)
+
+
+def run(text: str, **settings: str) -> None:
+    """A process with two devices."""
+    more = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+            "PYTHONPATH": f"{TESTS}:{TESTS.parent}"}
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], text=True,
+                          capture_output=True, env={**os.environ, **more, **settings})
+    assert done.returncode == 0, done.stderr
