@@ -76,6 +76,21 @@ def test_programs_for_gpus(machine, name):
         machine.gpu.launched.clear()
 
 
+@pytest.mark.parametrize(("dtype", "causal"), [("float16", False), ("float32", True)])
+def test_programs_over_vectors(machine, dtype, causal):
+    """Tensor maps are written for the addresses of each run; rows' numbers come by their halves."""
+    q, k, v = (normal(2, n, 64).astype(dtype) for n in (70, 90, 90))
+    call = fresh("attention", scale=0.3, causal=causal)
+    text = program(call, q, k, v)
+    numbers = np.stack([np.tile(np.arange(70), 2), np.zeros(140, int)], -1).astype("u4")
+    want = call.func.reference(q, k, v, scale=0.3, causal=causal).reshape(140, 64)
+    for device in (0, 1, 0):
+        operands = [q.reshape(140, 64), k, v, *([numbers] if causal else [])]
+        found, *_ = machine.call(text, handler(), operands, device)
+        np.testing.assert_allclose(found, want, atol=4e-3 if dtype == "float16" else 1e-5)
+    assert (machine.encoded > 0) == (dtype == "float16")
+
+
 def test_numbers_of_a_call_are_part_of_a_gpus_program(machine):
     @fg.pipeline
     def tempered(x, *, t=1.0):

@@ -23,10 +23,45 @@ struct Driver {
     int (*name)(int code, const char** text);
 };
 
+// What the driver writes for the copy engine of sm_90, of an array at one address: see tensor_maps.py.
+struct alignas(64) Map { unsigned char bytes[128]; };
+
+using Encode = int (*)(void* map, int type, unsigned rank, void* at, const uint64_t* sizes, const uint64_t* apart,
+                       const uint32_t* box, const uint32_t* steps, int interleave, int swizzle, int promote,
+                       int outside);
+
+struct Tiled {
+    Encode encode;
+    int64_t pointer, type, modes[4];
+    uint64_t sizes[3], apart[2];
+    uint32_t box[3];
+
+    static Tiled read(Encode encode, Numbers& given)
+    {
+        Tiled made{};
+        made.encode = encode, made.pointer = given.next(), made.type = given.next();
+        for (uint64_t& one : made.sizes) one = static_cast<uint64_t>(given.next());
+        for (uint64_t& one : made.apart) one = static_cast<uint64_t>(given.next());
+        for (int i = 0; i < 2; ++i) made.box[i] = static_cast<uint32_t>(given.next());
+        for (int64_t& one : made.modes) one = given.next();
+        made.box[2] = 1;
+        return made;
+    }
+
+    int write(Map& map, void* at) const
+    {
+        const uint32_t steps[3] = {1, 1, 1};
+        if (!sizes[0] || !sizes[1] || !sizes[2]) return 0;  // nothing is copied
+        return encode(map.bytes, static_cast<int>(type), 3, at, sizes, apart, box, steps, static_cast<int>(modes[0]),
+                      static_cast<int>(modes[1]), static_cast<int>(modes[2]), static_cast<int>(modes[3]));
+    }
+};
+
 struct Launch {
     Geometry shape;
     std::vector<Place> pointers;
     std::vector<int64_t> numbers;
+    std::vector<Tiled> tiled;
 
     int run(const Driver& driver, const Buffers& buffers, void* stream) const
     {
@@ -37,6 +72,11 @@ struct Launch {
         std::vector<void*> arguments;
         for (char*& one : given) arguments.push_back(&one);
         for (int64_t& one : rest) arguments.push_back(&one);
+        std::vector<Map> maps(tiled.size());
+        for (size_t i = 0; i < tiled.size(); ++i) {
+            if (const int code = tiled[i].write(maps[i], given[tiled[i].pointer])) return code;
+            arguments.push_back(&maps[i]);
+        }
         return shape.launch(driver.launch, stream, arguments.data());
     }
 };
@@ -78,6 +118,9 @@ struct Plan {
         made.shape.together = given.next() != 0;
         made.pointers = read_places(given);
         for (int64_t n = given.count(); n > 0; --n) made.numbers.push_back(given.next());
+        if (int64_t n = given.count())
+            for (const auto encode = given.address<Encode>(); n > 0; --n)
+                made.tiled.push_back(Tiled::read(encode, given));
         return made;
     }
 

@@ -17,6 +17,10 @@ _Fill = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_ubyte, ctypes.c
 _ContextOf = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t))
 _Push = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t)
 _Pop = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_size_t))
+_Encode = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p,
+    *[ctypes.POINTER(ctypes.c_uint64)] * 2, *[ctypes.POINTER(ctypes.c_uint32)] * 2,
+    *[ctypes.c_int] * 4)
 _Name = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p))
 
 
@@ -26,6 +30,7 @@ class CDriver:
 
     def __init__(self, gpu: Gpu, patch: pytest.MonkeyPatch) -> None:
         self.gpu, self.failures, self.before = gpu, list[BaseException](), list[int]()
+        self.encoded = 0  # tensor maps
         self.functions = {
             "cuLaunchKernelEx": _Launch(self._guarded(self._launch)),
             "cuMemsetD8Async": _Fill(self._guarded(self._fill)),
@@ -34,6 +39,7 @@ class CDriver:
             "cuCtxPopCurrent_v2": _Pop(self._guarded(self._pop)),
             "cuGetErrorName": _Name(self._guarded(self._name)),
             "cuCtxGetCurrent": _Pop(self._guarded(self._current)),
+            "cuTensorMapEncodeTiled": _Encode(self._guarded(self._encode)),
         }
         patch.setattr(driver.Driver, "address", lambda _, name: ctypes.cast(
             self.functions[name], ctypes.c_void_p).value)
@@ -54,6 +60,14 @@ class CDriver:
         n = len(module._parameters[symbol])
         params = (ctypes.c_void_p * n).from_address(arguments)
         return self.gpu.cuLaunchKernelEx(room, ctypes.c_void_p(function), list(params), extra)
+
+    def _encode(self, room: int, kind: int, rank: int, at: int, *rest: Any) -> int:
+        shape, apart, box, steps, *modes = rest
+        self.encoded += 1
+        return self.gpu.cuTensorMapEncodeTiled(
+            ctypes.c_void_p(room), ctypes.c_int(kind), ctypes.c_uint(rank), ctypes.c_void_p(at),
+            shape[:rank], apart[: rank - 1], box[:rank], steps[:rank],
+            *(ctypes.c_int(m) for m in modes))
 
     def _fill(self, pointer: int, value: int, n_bytes: int, stream: int | None) -> int:
         return self.gpu.cuMemsetD8Async(ctypes.c_uint64(pointer), ctypes.c_ubyte(value),

@@ -21,7 +21,7 @@ _SOURCE = Path(__file__).parent / "host" / "xla_call.cpp"
 _CALL = re.compile(r"custom_call @fusegen_cuda\((.*?)\).*?\bkey = \"(\w+)\".*? : "
                    r"\((.*?)\) -> \(?(.*?)\)?$", re.MULTILINE)
 _TYPES = {"f32": "f4", "f64": "f8", "bf16": "u2", "f16": "f2", "i1": "?", "i8": "i1", "i32": "i4",
-          "i64": "i8", "ui8": "u1"}
+          "i64": "i8", "ui8": "u1", "ui32": "u4"}
 
 
 class Machine(CDriver):

@@ -182,6 +182,7 @@ class Launcher:
         self.symbol, self.geometry, self.numbers = symbol, geometry, numbers
         self.function = function
         self._driver, self._n_pointers = driver, n_pointers
+        self.mapped = maps
         self.maps = tuple((m.pointer, MapRoom(driver.library, m.tiled)) for m in maps)
         self._launch = driver.library.cuLaunchKernelEx
         self._function = ctypes.c_void_p(function)

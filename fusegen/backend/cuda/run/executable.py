@@ -107,8 +107,8 @@ class CudaExecutable:
         """See `Recordable`."""
         with on_device(self.device.index, self.context):  # others' are recorded as well
             plan = self._plan(extent_of(self.program, arrays, n_rows, n_cols))
-        steps = [Step(launcher.function, launcher.geometry, names, launcher.numbers)
-                 for launcher, names in plan.launchers]
+        steps = [Step(launcher.function, launcher.geometry, names, launcher.numbers,
+                      launcher.mapped) for launcher, names in plan.launchers]
         return recorded(self, steps, plan.room, plan.counters, arrays, order)
 
     def _bound(

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from fusegen.backend.backend import Record
 from fusegen.backend.cuda.run.driver import Driver, Geometry
 from fusegen.backend.cuda.run.geometry import BOUNDARY, Counters, Room
+from fusegen.backend.cuda.run.tensor_maps import Mapped, words_of
 from fusegen.backend.words import scalar_bits
 
 _FUNCTIONS = ("cuLaunchKernelEx", "cuMemsetD8Async", "cuStreamGetCtx", "cuCtxPushCurrent_v2",
@@ -29,12 +30,14 @@ class Loaded(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One launch: its function's handle, names of its pointers, and the numbers behind them."""
+    """One launch: its function's handle, names of its pointers, the numbers behind them, and the
+    tensor maps behind those."""
 
     function: int
     geometry: Geometry
     pointers: tuple[str, ...]
     numbers: tuple[int, ...]
+    maps: tuple[Mapped, ...] = ()
 
 
 def recorded(
@@ -58,7 +61,10 @@ def recorded(
         words += [step.function, shape.grid, shape.threads, shape.shared_bytes, shape.cluster,
                   shape.together, len(step.pointers), *(n for p in step.pointers
                                                         for n in places[p]),
-                  len(step.numbers), *step.numbers]
-    told = [(s.geometry, s.pointers, s.numbers) for s in steps]
+                  len(step.numbers), *step.numbers, len(step.maps)]
+        if step.maps:
+            words += [loaded.driver.address("cuTensorMapEncodeTiled"),
+                      *(n for m in step.maps for n in words_of(m))]
+    told = [(s.geometry, s.pointers, s.numbers, s.maps) for s in steps]
     every = loaded.source, loaded.schedule, order, told, scalars
     return Record(tuple(map(int, words)), repr(every), end, loaded)

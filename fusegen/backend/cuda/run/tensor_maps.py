@@ -60,6 +60,21 @@ class MapRoom:
         return found
 
 
+def words_of(mapped: Mapped) -> tuple[int, ...]:
+    """A map in numbers, as templates/xla/cuda.cpp reads it: pointer, type, sizes, bytes from a row
+    and from a batch to the next, the box, modes. Sizes of 0: nothing is copied."""
+    tiled = mapped.tiled
+    return (mapped.pointer, _TYPES[tiled.dtype], *tiled.shape[::-1], *_apart(tiled),
+            CHUNK_BYTES // tiled.itemsize, tiled.box_rows, _NO_INTERLEAVE, _SWIZZLE_128,
+            _PROMOTE_128, _ZEROS_OUTSIDE)
+
+
+def _apart(tiled: Tiled) -> list[int]:
+    """Bytes from a row to the next, and from a batch; of one alone any that the driver takes."""
+    return [s * tiled.itemsize if n > 1 else BOUNDARY
+            for n, s in zip(tiled.shape[1::-1], tiled.strides[::-1], strict=True)]
+
+
 def place(room: Any) -> int:
     """Where a map's bytes lie in its room."""
     return -(-ctypes.addressof(room) // _ALIGNED) * _ALIGNED
@@ -71,12 +86,10 @@ def _encoded(encode: Any, tiled: Tiled, address: int) -> Any:
     if not (batches and rows and length):
         return room  # nothing is copied
     size = tiled.itemsize
-    apart = [s * size if n > 1 else BOUNDARY
-             for n, s in zip((rows, batches), tiled.strides[::-1], strict=True)]
     code = encode(
         ctypes.c_void_p(place(room)), ctypes.c_int(_TYPES[tiled.dtype]), ctypes.c_uint(3),
         ctypes.c_void_p(address), (ctypes.c_uint64 * 3)(length, rows, batches),
-        (ctypes.c_uint64 * 2)(*apart),
+        (ctypes.c_uint64 * 2)(*_apart(tiled)),
         (ctypes.c_uint32 * 3)(CHUNK_BYTES // size, tiled.box_rows, 1),
         (ctypes.c_uint32 * 3)(1, 1, 1), ctypes.c_int(_NO_INTERLEAVE), ctypes.c_int(_SWIZZLE_128),
         ctypes.c_int(_PROMOTE_128), ctypes.c_int(_ZEROS_OUTSIDE),
