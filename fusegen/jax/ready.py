@@ -45,9 +45,9 @@ class Arrays:
         return {**self.lie, **self.fixed}
 
     def key(self, variants: Variants, memory: Memory, index: int) -> Key:
-        """What the choice of an executable depends on."""
+        """What the choice of an executable depends on: of those whose launches are all of a run."""
         return Key(memory, index, self.shape, self._phase(variants), self.inner,
-                   batch_rows_of(variants.params, self.lie, self.shape[0]))
+                   batch_rows_of(variants.params, self.lie, self.shape[0]), may_store=False)
 
     def _phase(self, variants: Variants) -> tuple[bool, bool]:
         of_vectors = phase_of_vectors(variants.params, self.lie)

@@ -37,6 +37,7 @@ class Key:
     phase: tuple[bool, bool] = (True, True)  # aligned, in phase: see Problem
     inner: int | None = None
     batch_rows: int | None = None  # likewise
+    may_store: bool = True  # may a library's product make elements, and store them?
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +90,7 @@ class Variants:
         return Problem(dtypes=self.typed.dtypes, n_rows=n_rows, n_cols=n_cols, aligned=aligned,
                        in_phase=in_phase, any_rows=self.choices.deterministic,
                        inner=key.inner, batch_rows=key.batch_rows,
-                       may_store=self.choices.form == "auto")
+                       may_store=key.may_store and self.choices.form == "auto")
 
     def backend(self, memory: Memory) -> Backend:
         """What serves arrays there. Raises ArgumentError where the target asked for does not."""
