@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from vector_texts import assigned, attention, causal, nearest
 
 import fusegen as fg
 from fusegen.backend.target import host_cpu
@@ -31,31 +32,6 @@ TURNS, SECONDS = 9, 20.0
 
 Call = Callable[[], Any]
 Cell = tuple[str, dict[str, Call]]
-
-
-@fg.pipeline
-def nearest(x: fg.RowVector, y: fg.ColumnVector, *, k):
-    return fg.topk(fg.sqdist(x, y), k, largest=False)
-
-
-@fg.pipeline
-def assigned(x: fg.RowVector, y: fg.ColumnVector):
-    return fg.argmin(fg.sqdist(x, y))
-
-
-@fg.pipeline
-def attention(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, *, scale):
-    s = scale * fg.dot(q, k)
-    p = fg.exp(s - fg.max(s))
-    return fg.sum(p * v) / fg.sum(p)
-
-
-@fg.pipeline
-def causal(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, *, scale):
-    s = scale * fg.dot(q, k)
-    s = fg.where(fg.index(s) <= fg.row(s), s, -math.inf)
-    p = fg.exp(s - fg.max(s))
-    return fg.sum(p * v) / fg.sum(p)
 
 
 def neighbours(rows: int, columns: int, d: int, k: int) -> list[Cell]:
