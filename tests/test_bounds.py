@@ -1,163 +1,125 @@
-"""What a process remembers stays small, and what it loaded is closed when nobody uses it."""
+"""Lists of which bounds leave scores out are those of the text: the same bits as where every column is
+scored."""
 
 from __future__ import annotations
 
-import ctypes
-import gc
-import subprocess
-import sys
-import threading
-from importlib import import_module
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from support.vector_cases import nearest
 
 import fusegen as fg
-from fusegen.backend.cpu import loaded
-from fusegen.backend.cpu.loaded import library
-from fusegen.backend.cpu.toolchain import find_compiler
-from fusegen.ir.shared import Recent
+from fusegen.backend.target import CPU_TARGETS, host_cpu, runnable
 
-X = np.linspace(0.5, 1.5, 120, dtype="f4").reshape(3, 40)
+WIDE, OTHER = "x86-64-v4", "x86-64-v3"
 
-
-def scaled(monkeypatch, most):
-    """A pipeline of one constant that remembers few values of it."""
-    monkeypatch.setattr(sys.modules["fusegen.pipeline.traces"], "MOST", most)
-
-    @fg.pipeline
-    def scaled_sum(x, *, by=1.0):
-        return fg.sum(x * by)
-
-    return scaled_sum
+both = pytest.mark.skipif(host_cpu().name != WIDE, reason=f"this is no {WIDE}")
 
 
-def test_a_table_keeps_what_was_asked_for_last():
-    table: Recent[int, int] = Recent(3)
-    for k in range(3):
-        table.put(k, -k)
-    assert table.get(0) == 0
-    table.put(3, -3)
-    assert [table.get(k) for k in range(4)] == [0, None, -2, -3]
-    assert len(table) == 3
-    table.pop(0)
-    assert table.get(0) is None
+@fg.pipeline
+def nearest_one(x: fg.RowVector, y: fg.ColumnVector):
+    return fg.argmin(fg.sqdist(x, y))
 
 
-def test_a_table_is_for_many_threads():
-    table: Recent[int, int] = Recent(5)
-    failed = []
-
-    def work(seed):
-        try:
-            for k in range(3000):
-                key = (k * seed) % 11
-                found = table.get(key)
-                assert found is None or found == key
-                table.put(key, key)
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=work, args=(s,)) for s in (1, 3, 7, 9)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not failed
-    assert len(table) <= 5
+@fg.pipeline
+def nearest_by_root(x: fg.RowVector, y: fg.ColumnVector, *, k):
+    return fg.topk(fg.sqrt(fg.sqdist(x, y)), k, largest=False)
 
 
-def test_constants_do_not_pile_up(monkeypatch):
-    """40 values, of which four are remembered; each is right, also once it was put out."""
-    p = scaled(monkeypatch, 4)
-    for by in [*range(1, 41), 1, 2]:
-        found = p.compile(X, by=float(by), target="numpy")(X)
-        np.testing.assert_allclose(found, by * X.sum(1), rtol=1e-5)
-    assert len(p.traces.variants) <= 4
-    assert len(p.traces.graphs) <= 4
+@fg.pipeline
+def most_alike(x: fg.RowVector, y: fg.ColumnVector, *, k):
+    return fg.topk(fg.dot(x, y), k)
 
 
-def test_proofs_of_gradients_come_back(monkeypatch):
-    for module in ("fusegen.pipeline.traces", "fusegen.library.grad"):
-        monkeypatch.setattr(import_module(module), "MOST", 2)
-
-    @fg.pipeline
-    def tempered(x, *, t=1.0):
-        return fg.logsumexp(x * t)
-
-    backward = fg.grad(tempered, t=1.0)
-    first = [o.status for o in backward.proofs(t=1.0)]
-    for t in (2.0, 3.0, 4.0):
-        backward.graph(t=t)
-    assert [o.status for o in backward.proofs(t=1.0)] == first
+@fg.pipeline
+def most_alike_one(x: fg.RowVector, y: fg.ColumnVector):
+    return fg.argmax(fg.dot(x, y))
 
 
-def compiled(folder, name):
-    """A library whose one function returns 7; more bytes behind it make it another one."""
-    compiler = find_compiler()
-    if compiler is None:
-        pytest.skip("no C++ compiler")
-    source, made = folder / "one.cpp", folder / "one.so"
-    source.write_text(f'extern "C" int {name}() {{ return 7; }}\n')
-    subprocess.run([*compiler.words, "-shared", "-fPIC", "-o", str(made), str(source)], check=True)
-    return made.read_bytes()
+def drawn(rows: int, columns: int, d: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng((rows, columns, d))
+    return tuple(rng.standard_normal((n, d), np.float32) for n in (rows, columns))
 
 
-@pytest.fixture(scope="module")
-def bytes_of(tmp_path_factory):
-    return compiled(tmp_path_factory.mktemp("library"), "number")
+def _cases() -> dict[str, tuple[Any, Any]]:
+    """Rows and columns that bounds are hard for."""
+    rng = np.random.default_rng(7)
+    x, y = drawn(29, 3001, 33)
+    scales = np.float32(10.0) ** rng.integers(-25, 25, (len(y), 1)).astype("f4")
+    order = np.argsort(-((y - x[:1]) ** 2).sum(-1))
+    odd_x, odd_y = x.copy(), y.copy()
+    odd_x[3, 5], odd_x[4, 0], odd_x[5] = np.nan, np.inf, 3e38
+    odd_y[1500, 2], odd_y[1600, 2], odd_y[1700], odd_y[2900] = np.nan, -np.inf, -3e38, 1e19
+    near = x[rng.integers(0, len(x), len(y))]
+    return {
+        "usual": (x, y), "long": drawn(13, 2100, 200), "short": drawn(30, 1300, 8),
+        "equal": (x, np.repeat(y[:50], 60, 0)), "zeros": (0 * x, 0 * y),
+        "far": (x + 3e4, y + 3e4), "apart": (x + 100, y - 100), "clusters": (x, near + y / 1000),
+        "scales": (x, scales * y), "scales of both": (x * scales[: len(x)], scales * y),
+        "huge": (x * 1e20, y * 1e19), "tiny": (x * 1e-22, y * 1e-22),
+        "subnormal": (x * 1e-39, y * 1e-39), "less": (x * 1e-30, y * 1e-12),
+        "nearest last": (x, y[order]), "nearest first": (x, y[order[::-1]]),
+        "unusual": (odd_x, odd_y),
+    }
 
 
-def mapped():
-    return sum("memfd:fusegen" in line for line in Path("/proc/self/maps").read_text().splitlines())
+CASES = _cases()
 
 
-def number(held):
-    return held.function("number", result=ctypes.c_int)()
+def same(text: Any, x: Any, y: Any, **constants: Any) -> None:
+    found, want = (text.compile(x, y, target=target, **constants)(x, y) for target in (WIDE, OTHER))
+    for a, b in zip(*((r if isinstance(r, tuple) else (r,)) for r in (found, want)), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
-def test_libraries_are_closed_and_loaded_once(bytes_of):
-    gc.collect()
-    before = mapped()
-    for k in range(200):
-        assert number(library(bytes_of + bytes([k]), "one")) == 7
-        assert mapped() <= before + 10
-    assert mapped() == before
-    first, again = library(bytes_of, "one"), library(bytes(bytes_of), "one")
-    assert first is again
-    assert mapped() > before
-    del first, again
-    assert mapped() == before
+@both
+@pytest.mark.parametrize("case", CASES)
+def test_bounds_leave_out_nothing_that_counts(case: str) -> None:
+    x, y = CASES[case]
+    same(nearest, x, y, k=7)
+    same(nearest_one, x, y)
+    same(nearest_by_root, x, y, k=7)
+    same(most_alike, x, y, k=7)
+    same(most_alike_one, x, y)
 
 
-def test_libraries_never_take_one_anothers_place(bytes_of, tmp_path):
-    """Though descriptors come again."""
-    other = compiled(tmp_path, "reward")
-    for k in range(30):
-        one = library(bytes_of + bytes([k]), "one")
-        two = library(other + bytes([k]), "two")
-        assert one.function("reward") is None
-        assert two.function("number") is None
-        assert two.function("reward", result=ctypes.c_int)() == number(one) == 7
+@both
+@pytest.mark.parametrize("k", [1, 64])
+def test_lists_of_any_length(k: int) -> None:
+    x, y = CASES["usual"]
+    same(nearest, x, y, k=k)
+    same(most_alike, x, y, k=k)
 
 
-def test_where_files_in_memory_are_forbidden(bytes_of, monkeypatch):
-    def forbidden(*_):
-        raise PermissionError
+@both
+def test_batches_and_other_types() -> None:
+    """Rows of a batch have columns of their own; vectors of 16 bits are no less exact."""
+    x, y = drawn(50, 2600, 16)
+    same(nearest, x.reshape(2, 25, 16), y.reshape(2, 1300, 16), k=5)
+    same(nearest, x.astype("f2"), y.astype("f2"), k=5)
+    same(nearest, x, y.astype("f2"), k=5)
 
-    monkeypatch.setattr(loaded.os, "memfd_create", forbidden)
-    assert number(library(bytes_of + b"file", "one")) == 7
-    with pytest.raises(OSError, match="kernel"):
-        library(b"garbage", "garbage")
+
+BOUNDED = "fold_bounded"
 
 
-def test_a_pipeline_of_many_constants_closes_its_libraries(monkeypatch, bytes_of):
-    """Compiled for real: four values, two remembered; the others' code is gone, and comes back."""
-    p = scaled(monkeypatch, 2)
-    gc.collect()
-    before = len(loaded._LIBRARIES)
-    for by in (2.0, 3.0, 4.0, 5.0, 2.0):
-        np.testing.assert_allclose(p(X, by=by), by * X.sum(1), rtol=1e-5)
-        gc.collect()
-        assert len(loaded._LIBRARIES) - before <= 2
+def test_what_is_bounded() -> None:
+    """Lists of dots and distances in float32, kept in order, where processors may have bfloat16."""
+    spec = (fg.Spec((9, 16), "float32"), fg.Spec((2000, 16), "float32"))
+    wide = {"target": CPU_TARGETS[WIDE].name}
+    for text, constants in ((nearest, {"k": 64}), (nearest_one, {}), (nearest_by_root, {"k": 3}),
+                            (most_alike, {"k": 3}),
+                            (most_alike_one, {})):
+        assert BOUNDED in text.compile(*spec, **constants, **wide).source
+        assert BOUNDED not in text.compile(*spec, **constants, target=OTHER).source
+    assert BOUNDED not in nearest.compile(*spec, k=65, **wide).source
+    doubles = [fg.Spec(s.shape, "float64") for s in spec]
+    assert BOUNDED not in nearest.compile(*doubles, k=3, **wide).source
+    few = [fg.Spec((*s.shape[:-1], 7), "float32") for s in spec]
+    assert BOUNDED not in nearest.compile(*few, k=3, **wide).source
+
+
+def test_levels_are_known() -> None:
+    assert {WIDE, OTHER} <= {*CPU_TARGETS}
+    assert OTHER in {t.name for t in runnable(CPU_TARGETS[WIDE])}

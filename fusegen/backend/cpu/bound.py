@@ -98,7 +98,7 @@ class CpuBound:
         HELPER.show_torch()
         steps = tuple(
             (*s.launch.addresses(), tuple((isinstance(w, str), self._places.get(w, w))
-                                          for w in s.words), s.launch.sweeps())
+                                          for w in s.words), s.launch.sweeps(), s.launch.multiple)
             for s in self._steps
         )
         made = tuple(allocation(m) or m for m in self._makers)

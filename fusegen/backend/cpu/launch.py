@@ -12,13 +12,14 @@ from typing import Any
 
 from fusegen.backend.backend import Progress
 from fusegen.backend.cpu.loaded import Library
-from fusegen.backend.cpu.schedule import TILE_ROWS
+from fusegen.backend.cpu.schedule import BLOCK_ROWS, PART_ROWS
 from fusegen.backend.cpu.table import aligned
 from fusegen.backend.host.chunks import PIECE_COLUMNS
 from fusegen.backend.host.threads import share
 from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Sweep, names_in
 
 _BLOCKS_PER_THREAD = 8  # so that no thread waits long for the last
+_FEWER_BLOCKS = 4  # of rows that bring the same vectors into order, block by block
 _BLOCK_ELEMENTS = 1 << 16  # of a thread's turn at least: 10 µs of work for 1 µs of Python
 
 
@@ -37,7 +38,7 @@ class Launch:
             return 0 if function is None else int(function())
 
         self.numbered = FIRST_COLUMN.name in names_in(kernel)  # is that number in the struct?
-        self._tile = TILE_ROWS if kernel.has_vectors else 1  # rows that are best together
+        self.multiple = PART_ROWS if kernel.has_vectors else 1  # of rows, that are best together
         self.rows = entry("rows", pointer, number, number, pointer)
         self.begin = entry("begin", pointer, number, pointer) if kernel.prelude else None
         self.known_bytes = size("known_bytes")
@@ -89,8 +90,7 @@ class Launch:
     ) -> None:
         """A thread owns the rows of a block."""
         least = -(-_BLOCK_ELEMENTS // max(1, n_cols))
-        block = max(least, -(-n_rows // (team * _BLOCKS_PER_THREAD)))
-        block = -(-block // self._tile) * self._tile
+        block = max(least, even_part(self.multiple, n_rows, team))
         blocks = -(-n_rows // block)
 
         size = self.scratch_bytes(n_cols)
@@ -131,6 +131,13 @@ class Launch:
             if sweep.number in self.finishes:
                 for row in range(n_rows):
                     self.finishes[sweep.number](table, row, pieces, known[row], states[row])
+
+
+def even_part(multiple: int, n_rows: int, team: int) -> int:
+    """Rows of a block, so that threads have the same number of blocks."""
+    full = -(-n_rows // (team * BLOCK_ROWS))
+    blocks = _BLOCKS_PER_THREAD if multiple == 1 else max(full, _FEWER_BLOCKS)
+    return -(-n_rows // (team * blocks * multiple)) * multiple
 
 
 def _address(function: Any) -> int:

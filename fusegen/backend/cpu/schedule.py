@@ -47,6 +47,15 @@ brought into order once for all."""
 TILE_ROWS = 24
 """Of these, those whose elements of a chunk are made at a time: they stay in a core's caches."""
 
+PART_ROWS = 12
+"""Of rows over vectors, threads get multiples: blocks of them that registers hold are full."""
+
+BOUND_COLUMNS = 1024
+"""Rows over fewer columns have all of them scored, whether bounds could leave some out or not."""
+
+CHUNKS_IN_FULL = 7
+"""Chunks of which that holds after one whose bounds left out less than a quarter."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuSchedule:
@@ -60,6 +69,11 @@ class CpuSchedule:
     def flushes(self) -> bool:
         """Is 0 summed for subnormal exponentials (exp.hpp)? What is kept of them must not be 0."""
         return self.target.vector_bytes != 64
+
+    @property
+    def may_bound(self) -> bool:
+        """Are there processors with products of bfloat16 (bounds.hpp)? Kernels ask theirs."""
+        return self.target.vector_bytes == 64 and self.chunk > 1
 
     @property
     def short_columns(self) -> int:

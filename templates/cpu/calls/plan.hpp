@@ -32,6 +32,7 @@ struct Step {
     int64_t known_bytes;
     std::vector<Word> words;  // of the kernel's struct Arrays
     std::vector<Sweep> sweeps;
+    int64_t multiple = 1;  // of how many rows parts are best: above 1, their elements are made of vectors
 };
 
 constexpr int kMostWords = 128;
@@ -40,7 +41,10 @@ constexpr int64_t kPartElements = 1 << 13;  // of a part at least: 4 µs of work
 constexpr int64_t kSharedElements = 1 << 15;  // of a call that threads share: less stays in one processor's caches
 constexpr int64_t kManyElements = 1 << 17;  // that keep any kernel busy for longer than threads wake
 constexpr int64_t kPartsPerThread = 8;  // so that no thread waits long for the last
+constexpr int64_t kFewerParts = 4;  // of rows that bring the same vectors into order, part by part
+constexpr int64_t kMultiples = 32;  // beyond that many rows a part spares nothing more
 constexpr int64_t kRunElements = 1 << 26;  // between two looks at signals: a tenth of a second at most
+constexpr int64_t kPairElements = 1 << 28;  // the same, of vectors: less would be in order for few rows
 
 inline int64_t whole_lines(int64_t n_bytes) { return (n_bytes + kLine - 1) & -kLine; }
 
@@ -83,6 +87,15 @@ inline void run_block(const void* call, int64_t number, int thread)
                  c.scratch + thread * c.scratch_bytes);
 }
 
+// Rows of a part, so that threads have the same number of parts.
+inline int64_t even_part(int64_t multiple, int64_t n_rows, int64_t threads)
+{
+    const auto over = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
+    const int64_t full = over(n_rows, threads * multiple * kMultiples);
+    const int64_t parts = multiple == 1 ? kPartsPerThread : full > kFewerParts ? full : kFewerParts;
+    return over(over(n_rows, threads * parts), multiple) * multiple;
+}
+
 // False: there is no memory.
 inline bool run_rows(const Step& step, const void* arrays, int64_t first, int64_t last,
                      int64_t n_cols, int threads)
@@ -96,8 +109,7 @@ inline bool run_rows(const Step& step, const void* arrays, int64_t first, int64_
     }
     const Room scratch(threads * each);
     if (scratch.missing) return false;
-    const int64_t least = (kPartElements + n_cols - 1) / n_cols, turns = threads * kPartsPerThread;
-    const int64_t even = (n_rows + turns - 1) / turns;
+    const int64_t least = (kPartElements + n_cols - 1) / n_cols, even = even_part(step.multiple, n_rows, threads);
     const int64_t block = threads < 2 ? n_rows : least > even ? least : even;
     const Blocks call{&step, arrays, first, last, block, each, scratch.at(0)};
     share((n_rows + block - 1) / block, threads, run_block, &call, n_rows * n_cols >= kManyElements);

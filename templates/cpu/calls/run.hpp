@@ -135,7 +135,8 @@ private:
         if (n_rows * n_cols < kLongElements)
             return run_rows(step, words, 0, n_rows, n_cols, 1) || (PyErr_NoMemory(), false);
         const bool in_pieces = n_rows < team_ && n_cols > plan_.piece_columns;
-        const int64_t turn = in_pieces ? n_rows : kRunElements / n_cols + 1;
+        const int64_t most = step.multiple == 1 ? kRunElements : kPairElements;
+        const int64_t turn = in_pieces ? n_rows : most / n_cols + 1;
         for (int64_t first = 0; first < n_rows; first += turn) {
             const int64_t last = first + turn < n_rows ? first + turn : n_rows;
             PyThreadState* state = PyEval_SaveThread();

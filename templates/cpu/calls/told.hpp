@@ -58,12 +58,12 @@ bool read(PyObject* given, Gpu& gpu)
 
 bool read(PyObject* given, Step& step)
 {
-    long long rows, scratch, begin, known;
+    long long rows, scratch, begin, known, multiple;
     PyObject *words, *sweeps;
-    if (!PyArg_ParseTuple(given, "LLLLO!O!", &rows, &scratch, &begin, &known, &PyTuple_Type, &words,
-                          &PyTuple_Type, &sweeps))
+    if (!PyArg_ParseTuple(given, "LLLLO!O!L", &rows, &scratch, &begin, &known, &PyTuple_Type, &words,
+                          &PyTuple_Type, &sweeps, &multiple))
         return false;
-    step = {function<Rows>(rows), function<Scratch>(scratch), function<Begin>(begin), known, {}, {}};
+    step = {function<Rows>(rows), function<Scratch>(scratch), function<Begin>(begin), known, {}, {}, multiple};
     if (!read_all(words, step.words)) return false;
     for (Py_ssize_t i = 0; i < PyTuple_Size(sweeps); ++i) {
         long long fold, finish, bytes;

@@ -47,6 +47,10 @@ HEADERS: dict[str, tuple[str, ...]] = {
     "best": ("leader", "best_list", "search", "offer_peak"),
     "ranking": ("ranking",),
     "candidates": ("candidates",),
+    "bounds": (
+        "has_bounds", "pairs_of", "round_rows", "round_columns", "bound_tile", "bound_columns",
+        "dot_bar", "distance_bar", "squared", "last_of",
+    ),
 }
 """By header, the names of namespace fusegen that kernels say; a program gets what it says."""
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from fusegen.backend.cpu.emit.bounds import BoundView, bound_view
 from fusegen.backend.cpu.emit.dialect import CpuDialect
 from fusegen.backend.cpu.emit.memory import load
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.scope import RowScope
 from fusegen.backend.cpu.emit.vector_rows import numbers_at
+from fusegen.backend.cpu.schedule import CpuSchedule
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.possible import possible
@@ -76,6 +78,7 @@ class PairsView:
     first: str  # column of a row to contribute; "": `begin`
     end: str  # the one behind the last; "": `end`
     span_values: tuple[Line, ...]
+    bound: BoundView | None  # of the scores of the one list
 
     @property
     def masked(self) -> bool:
@@ -85,7 +88,8 @@ class PairsView:
 
 
 def pairs_view(
-    kernel: Kernel, sweep: Sweep, scope: RowScope, row: CpuDialect, lanes: CpuDialect
+    kernel: Kernel, sweep: Sweep, scope: RowScope, row: CpuDialect, lanes: CpuDialect,
+    schedule: CpuSchedule,
 ) -> PairsView:
     vectors = vectors_of(kernel)
     sources = [s for s in sweep.loads if isinstance(s, FromVectors)]
@@ -103,7 +107,9 @@ def pairs_view(
     first, end = ("" if e is None else row.text(e) for e in sweep.span)
     spans = tuple(scope.locals([e for e in sweep.span if e is not None]))
     counts = "" if sweep.only is None else row.text(sweep.only)
-    return PairsView(tiles, sums, tuple(tables.values()), only, values, counts, first, end, spans)
+    bound = bound_view(kernel, sweep, schedule)
+    return PairsView(tiles, sums, tuple(tables.values()), only, values, counts, first, end, spans,
+                     bound)
 
 
 def _table(param: Param, *, turned: bool, row: CpuDialect) -> Table:

@@ -21,6 +21,8 @@ from fusegen.backend.cpu.emit.views import AgainView, KernelView, SweepView
 from fusegen.backend.cpu.schedule import (
     AHEAD_COLUMNS,
     BLOCK_ROWS,
+    BOUND_COLUMNS,
+    CHUNKS_IN_FULL,
     LIST_AHEAD_COLUMNS,
     ROWS_TOGETHER,
     TILE_ROWS,
@@ -55,6 +57,7 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> Source:
         "ahead": AHEAD_COLUMNS, "list_ahead": LIST_AHEAD_COLUMNS, "vectorised": schedule.chunk > 1,
         "together": ROWS_TOGETHER,
         "rows": _rows_at_a_time(program), "tile_rows": TILE_ROWS, "fg": fg,
+        "bound_columns": BOUND_COLUMNS, "chunks_in_full": CHUNKS_IN_FULL,
     }
     with noted_names() as names:
         if program.role == "merge":
@@ -122,7 +125,7 @@ def _kernel_view(kernel: Kernel, schedule: CpuSchedule) -> KernelView:
         prelude=tuple(finishes.prelude()) if kernel.prelude else (),
         sweeps=tuple(
             _sweep_view(kernel, sweep, scope, row,
-                        replace(lanes, partly=partly[sweep.number]), finishes, kept)
+                        replace(lanes, partly=partly[sweep.number]), finishes, kept, schedule)
             for sweep in kernel.sweeps
         ),
         numbered=FIRST_COLUMN.name in names_in(kernel),
@@ -143,14 +146,15 @@ def _met_by_columns(kernel: Kernel) -> list[Param]:
 
 def _sweep_view(
     kernel: Kernel, sweep: Sweep, scope: RowScope, row: CpuDialect, lanes: CpuDialect,
-    finishes: FinishPrinter, kept: Kept | None,
+    finishes: FinishPrinter, kept: Kept | None, schedule: CpuSchedule,
 ) -> SweepView:
+    pairs = kernel.has_vectors
     makes = kept if kept and kept.maker == sweep.number else None
     absorb = AbsorbPrinter(kernel, sweep, scope, row, lanes, makes)
     parts = absorb.parts()
     finish = tuple(finishes.finish(sweep))
     state = None if sweep.monoid.is_empty else state_view(sweep, scope, row)
-    if state is not None and kernel.has_vectors:
+    if state is not None and pairs:
         state = replace(state, merge=())  # a thread owns whole rows
     return SweepView(
         kernel=kernel.name, number=sweep.number,
@@ -161,7 +165,7 @@ def _sweep_view(
         awaited=tuple(kernel.param(s.param) for s in sweep.list_stores),
         reads_known=any(KNOWN in uses_of(p.row_values) for p in parts), has_known=bool(scope.known),
         again=_again_view(kernel, sweep, scope, row, lanes, kept),
-        pairs=pairs_view(kernel, sweep, scope, row, lanes) if kernel.has_vectors else None,
+        pairs=pairs_view(kernel, sweep, scope, row, lanes, schedule) if pairs else None,
     )
 
 

@@ -20,10 +20,10 @@ there is room for.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
+from fusegen.backend.emit.ranked import Ranked, only_list, order_of
 from fusegen.ir.dtypes import BFLOAT16, FLOAT32
-from fusegen.ir.expr import Call, Expr, Var, call
+from fusegen.ir.expr import Var, call
 from fusegen.ir.kernel import (
     Entries,
     FromMemory,
@@ -36,13 +36,10 @@ from fusegen.ir.kernel import (
     Step,
     Sweep,
 )
-from fusegen.ir.monoid import Best, KBest, Monoid
+from fusegen.ir.monoid import KBest, Monoid
 
 LEAST_COLUMNS = 8192  # below these two launches take longer than what they save
 MOST_K, MOST_LENGTH = 256, 256
-
-Ranked = Literal["dots", "nearest", "farthest"]
-"""By x·y, by least |x − y|² or its root, or by greatest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,7 @@ def filter_of(kernel: Kernel) -> Filter | None:
     if len(kernel.sweeps) != 1 or kernel.compute != FLOAT32:
         return None
     (sweep,) = kernel.sweeps
-    best = _only_list(sweep.monoid)
+    best = only_list(sweep.monoid)
     if best is None or len(sweep.loads) != 1 or sweep.element_stores or sweep.lets:
         return None
     (source,) = sweep.loads
@@ -102,52 +99,15 @@ def filter_of(kernel: Kernel) -> Filter | None:
         return None
     if not isinstance(source, FromVectors) or best.k > MOST_K:
         return None
-    order = _order(source, best.lift)
+    order = order_of(source, best.lift)
     if order is None or not (len(source.rows) == len(source.columns) == 1):
         return None
     row, column = kernel.param(source.rows[0]), kernel.param(source.columns[0])
     kinds = {row.dtype.name, column.dtype.name}
     if not kinds <= {"float32", "bfloat16", "float16"} or not 8 <= row.k <= MOST_LENGTH:
         return None
-    return Filter(*order, row.name, column.name, row.k, best, not sweep.monoid.lists,
+    return Filter(order.ranked, order.turned, row.name, column.name, row.k, best, not sweep.monoid.lists,
                   kinds == {"float32"}, _of_list(sweep, best))
-
-
-def _only_list(monoid: Monoid) -> KBest | None:
-    match monoid.components:
-        case (KBest() as best,):
-            return best
-        case (Best(name=name, largest=largest, lift=lift, kind=kind),):
-            # No number is the least as well as the greatest: argmin finds it first.
-            return KBest(f"{name}_best", 1, lift if largest else call("neg", lift), kind)
-        case _:
-            return None
-
-
-def _order(source: FromVectors, lift: Expr) -> tuple[Ranked, bool] | None:
-    """What ranks columns, and whether the other way around; None: nothing that has a bound."""
-    of, down = lift, False
-    if isinstance(of, Call) and of.op in ("mirror", "neg"):
-        of, down = of.args[0], True
-    root = isinstance(of, Call) and of.op == "sqrt"
-    of = of.args[0] if isinstance(of, Call) and root else of
-    if of != Var(source.name, "float", varying=True):
-        return None
-    distances: tuple[Ranked, bool] = ("nearest", False) if down else ("farthest", True)
-    match source.value:
-        case Call(op="mul", args=(Var(name=a), Var(name=b))) if a != b and not root:
-            return "dots", down
-        case Call(op="mul", args=(Call(op="sub") as a, b)) if a == b and _apart(a):
-            return distances
-        case Call(op="square", args=(Call(op="sub") as a,)) if _apart(a):
-            return distances
-        case _:
-            return None
-
-
-def _apart(difference: Call) -> bool:
-    a, b = difference.args
-    return isinstance(a, Var) and isinstance(b, Var) and a != b
 
 
 def _of_list(sweep: Sweep, best: KBest) -> Sweep:

@@ -3,6 +3,7 @@
 // are products of two tables, made in blocks that stay in registers.
 
 #include <cstdint>
+#include <utility>
 #include <fusegen/cpu/memory.hpp>
 #include <fusegen/cpu/vectors.hpp>
 
@@ -119,20 +120,68 @@ inline bool block_vectors_of(real* to, int64_t to_step, const T* from, int64_t s
     return zero == 0;
 }
 
+// Of two vectors by turns a value of one and of the other: the lower half of that, or the upper.
+template <int64_t half, typename V, size_t... at>
+inline V by_turns(V a, V b, std::index_sequence<at...>)
+{
+    constexpr int64_t n = sizeof...(at);
+#ifdef __clang__
+    return __builtin_shufflevector(a, b, (at % 2 * n + half * n / 2 + at / 2)...);
+#else
+    const mask<V> from = {(at % 2 * n + half * n / 2 + at / 2)...};
+    return __builtin_shuffle(a, b, from);
+#endif
+}
+
+// As many vectors as one has lanes: rows become columns.
+template <typename V>
+inline void turn(V (&rows)[width<V>])
+{
+    constexpr int64_t n = width<V>;
+    constexpr std::make_index_sequence<n> lane{};
+#pragma GCC unroll 4
+    for (int64_t h = 1; h < n; h *= 2) {
+        V next[n];
+#pragma GCC unroll 16
+        for (int64_t i = 0; i < n / 2; ++i) {
+            next[2 * i] = by_turns<0>(rows[i], rows[i + n / 2], lane);
+            next[2 * i + 1] = by_turns<1>(rows[i], rows[i + n / 2], lane);
+        }
+#pragma GCC unroll 16
+        for (int64_t i = 0; i < n; ++i)
+            rows[i] = next[i];
+    }
+}
+
 // In blocks of columns, number by number: to[c / block_columns][i][c % block_columns]; 0 where there
 // is no column any more.
 template <typename T, typename Read>
 inline void turn_vectors(real* to, const T* from, int64_t step, int64_t n, int64_t length, Read read)
 {
-    for (int64_t first = 0; first < n; first += block_columns, to += length * block_columns) {
-        const int64_t some = n - first < block_columns ? n - first : block_columns;
-        for (int64_t i = 0; i < length; ++i) {
+    constexpr int64_t some = width<lanes>;
+    for (int64_t first = 0; first < n; first += some) {
+        real* const block = to + first / block_columns * length * block_columns + first % block_columns;
+        int64_t i = 0;
+        for (; first + some <= n && i + some <= length; i += some) {
+            lanes rows[some];
+            for (int64_t c = 0; c < some; ++c) {
+                real numbers[some];
+                for (int64_t at = 0; at < some; ++at)
+                    numbers[at] = read(from + (first + c) * step + i + at);
+                rows[c] = fetch<lanes>(numbers);
+            }
+            turn(rows);
             for (int64_t at = 0; at < some; ++at)
-                to[i * block_columns + at] = read(from + (first + at) * step + i);
-            for (int64_t at = some; at < block_columns; ++at)
-                to[i * block_columns + at] = 0;
+                put(block + (i + at) * block_columns, rows[at]);
         }
+        for (; i < length; ++i)
+            for (int64_t c = 0; c < some; ++c)
+                block[i * block_columns + c] = first + c < n ? read(from + (first + c) * step + i) : 0;
     }
+    for (int64_t first = (n + some - 1) / some * some; first < in_blocks(n); first += some)
+        for (int64_t i = 0; i < length; ++i)
+            put(to + first / block_columns * length * block_columns + i * block_columns + first % block_columns,
+                lanes());
 }
 
 // Of n numbers, those beside [begin, end) become 0.
