@@ -1,5 +1,5 @@
-"""Lists of which bounds leave scores out are those of the text: the same bits as where every column is
-scored."""
+"""Lists of which bounds leave scores out are those of the text: the same bits as where every column
+is scored."""
 
 from __future__ import annotations
 

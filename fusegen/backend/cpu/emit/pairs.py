@@ -9,6 +9,7 @@ had been read from memory; then the sums of vectors, whose weights the fold has 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from fusegen.backend.cpu.emit.bounds import BoundView, bound_view
 from fusegen.backend.cpu.emit.dialect import CpuDialect
@@ -36,7 +37,7 @@ class Table:
     array: str
     length: int
     turned: bool
-    read: str  # C++: a number at `from`
+    read: str  # C++: the numbers at `from`, as many as a V has
 
 
 @dataclass(frozen=True)
@@ -98,10 +99,10 @@ def pairs_view(
     tables: dict[str, Table] = {}
     for tile in tiles:
         for name in tile.columns:
-            tables[f"{name}_turned"] = _table(vectors[name], turned=True, row=row)
+            tables[f"{name}_turned"] = _table(vectors[name], "turned", row)
     for one in sums:
         if one.array:
-            tables[f"{one.array}_copied"] = _table(vectors[one.array], turned=False, row=row)
+            tables[f"{one.array}_copied"] = _table(vectors[one.array], "copied", row)
     only = "" if sweep.only is None else possible(sweep.only, "begin", "(end - 1)", row.text)
     values = () if sweep.only is None else tuple(scope.locals([sweep.only]))
     first, end = ("" if e is None else row.text(e) for e in sweep.span)
@@ -112,14 +113,19 @@ def pairs_view(
                      bound)
 
 
-def _table(param: Param, *, turned: bool, row: CpuDialect) -> Table:
-    name = f"{param.name}_{'turned' if turned else 'copied'}"
-    return Table(name, param.name, param.k, turned, load(param.dtype, "from", row))
+def _table(param: Param, how: Literal["turned", "copied", "rows"], row: CpuDialect) -> Table:
+    if param.dtype.kind == "float":
+        read = load(param.dtype, "from", replace(row, lanes=True, partly=False))
+    else:
+        number = load(param.dtype, "from + i", row)
+        read = (f"{fg('one_by_one')}<V, V>(0, [&](int64_t i) "
+                f"{{ return static_cast<{row.real}>({number}); }})")
+    return Table(f"{param.name}_{how}", param.name, param.k, how == "turned", read)
 
 
 def row_table(param: Param, row: CpuDialect) -> Table:
     """Vectors of rows, one after the other, in what is computed with."""
-    return Table(f"{param.name}_rows", param.name, param.k, False, load(param.dtype, "from", row))
+    return _table(param, "rows", row)
 
 
 def _tile(source: FromVectors, vectors: dict[str, Param], lanes: CpuDialect) -> TileView:

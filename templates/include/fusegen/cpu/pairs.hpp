@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 #include <fusegen/cpu/memory.hpp>
+#include <fusegen/cpu/order.hpp>
 #include <fusegen/cpu/vectors.hpp>
 
 namespace fusegen {
@@ -91,13 +92,22 @@ inline void sum_tile(real* to, int64_t to_step, const real* const (&a)[A], int64
     }
 }
 
+// Numbers [begin, end) of a vector; those that fill no vector come one by one.
+template <typename T, typename Read>
+inline void copy_numbers(real* to, const T* from, int64_t begin, int64_t end, Read read)
+{
+    for (; begin + width<lanes> <= end; begin += width<lanes>)
+        put(to + begin, read(from + begin, lanes()));
+    for (; begin < end; ++begin)
+        to[begin] = read(from + begin, real());
+}
+
 // n vectors, one after the other.
 template <typename T, typename Read>
 inline void copy_vectors(real* to, const T* from, int64_t step, int64_t n, int64_t length, Read read)
 {
     for (int64_t c = 0; c < n; ++c)
-        for (int64_t i = 0; i < length; ++i)
-            to[c * length + i] = read(from + c * step + i);
+        copy_numbers(to + c * length, from + c * step, 0, length, read);
 }
 
 // The same in blocks of their numbers, to_step apart; behind a vector's end is 0. Are all finite?
@@ -105,19 +115,19 @@ template <typename T, typename Read>
 inline bool block_vectors_of(real* to, int64_t to_step, const T* from, int64_t step, int64_t n, int64_t length,
                              Read read)
 {
-    real zero = 0;  // what finite numbers times 0 add up to
-    for (int64_t i = 0; i < length; i += block_columns, to += to_step) {
+    lanes zero = lanes();  // what finite numbers times 0 add up to
+    for (int64_t i = 0; i < length; i += block_columns, from += block_columns, to += to_step) {
         const int64_t some = length - i < block_columns ? length - i : block_columns;
         for (int64_t c = 0; c < n; ++c) {
-            for (int64_t at = 0; at < some; ++at)
-                to[c * block_columns + at] = read(from + c * step + i + at);
-            for (int64_t at = 0; at < some; ++at)
-                zero += to[c * block_columns + at] * 0;
+            real* const own = to + c * block_columns;
+            copy_numbers(own, from + c * step, 0, some, read);
             for (int64_t at = some; at < block_columns; ++at)
-                to[c * block_columns + at] = 0;
+                own[at] = 0;
+            for (int64_t at = 0; at < block_columns; at += width<lanes>)
+                zero += fetch<lanes>(own + at) * 0;
         }
     }
-    return zero == 0;
+    return lanes_where(zero == 0) == lanes_where(lanes() == 0);
 }
 
 // Of two vectors by turns a value of one and of the other: the lower half of that, or the upper.
@@ -161,22 +171,20 @@ inline void turn_vectors(real* to, const T* from, int64_t step, int64_t n, int64
     constexpr int64_t some = width<lanes>;
     for (int64_t first = 0; first < n; first += some) {
         real* const block = to + first / block_columns * length * block_columns + first % block_columns;
+        for (int64_t c = 0; c < some; ++c)  // what comes next, a little ahead
+            prefetch(from + (first + 4 * some + c) * step, length);
         int64_t i = 0;
         for (; first + some <= n && i + some <= length; i += some) {
             lanes rows[some];
-            for (int64_t c = 0; c < some; ++c) {
-                real numbers[some];
-                for (int64_t at = 0; at < some; ++at)
-                    numbers[at] = read(from + (first + c) * step + i + at);
-                rows[c] = fetch<lanes>(numbers);
-            }
+            for (int64_t c = 0; c < some; ++c)
+                rows[c] = read(from + (first + c) * step + i, lanes());
             turn(rows);
             for (int64_t at = 0; at < some; ++at)
                 put(block + (i + at) * block_columns, rows[at]);
         }
         for (; i < length; ++i)
             for (int64_t c = 0; c < some; ++c)
-                block[i * block_columns + c] = first + c < n ? read(from + (first + c) * step + i) : 0;
+                block[i * block_columns + c] = first + c < n ? read(from + (first + c) * step + i, real()) : 0;
     }
     for (int64_t first = (n + some - 1) / some * some; first < in_blocks(n); first += some)
         for (int64_t i = 0; i < length; ++i)
