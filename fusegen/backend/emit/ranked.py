@@ -1,5 +1,5 @@
-"""Which columns a kernel's one list ranks first, where scores of rounded vectors say how far from it
-a column can be: by dots, or by distances."""
+"""Which columns a kernel's one list ranks first, where scores of rounded vectors say how far from
+it a column can be: by dots, or by distances."""
 
 from __future__ import annotations
 

@@ -106,8 +106,8 @@ def filter_of(kernel: Kernel) -> Filter | None:
     kinds = {row.dtype.name, column.dtype.name}
     if not kinds <= {"float32", "bfloat16", "float16"} or not 8 <= row.k <= MOST_LENGTH:
         return None
-    return Filter(order.ranked, order.turned, row.name, column.name, row.k, best, not sweep.monoid.lists,
-                  kinds == {"float32"}, _of_list(sweep, best))
+    return Filter(order.ranked, order.turned, row.name, column.name, row.k, best,
+                  not sweep.monoid.lists, kinds == {"float32"}, _of_list(sweep, best))
 
 
 def _of_list(sweep: Sweep, best: KBest) -> Sweep:
