@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fusegen.ir.dtypes import DType
+from fusegen.ir.forms import Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,5 +34,6 @@ class Problem:
     aligned: bool = True
     in_phase: bool = True
     inner: int | None = None
+    precision: Precision = "float32"  # of products of float32 vectors
     batch_rows: int | None = None  # neighbouring rows that share vectors of columns
     may_store: bool = False  # elements of vectors, in pieces? where no form is asked for

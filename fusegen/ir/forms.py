@@ -25,6 +25,23 @@ def check_form(form: object) -> Form:
     )
 
 
+Precision = Literal["float32", "bf16x3"]
+"""How dots of float32 vectors may be multiplied on tensor cores. float32: as float32 arithmetic is
+off, or less.  bf16x3: three products of two bfloat16 parts, off by 2^-16 of Σ |x||y|."""
+
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+
+
+def check_precision(precision: object) -> Precision:
+    """`precision` if there is such a one. Raises ArgumentError with the nearest right name."""
+    for known in PRECISIONS:
+        if isinstance(precision, str) and precision == known:
+            return known
+    raise ArgumentError(f"unknown precision {precision!r:.60}",
+                        why=f"Precisions are {', '.join(PRECISIONS)}.",
+                        fix=nearest(precision, PRECISIONS))
+
+
 Role = Literal["call", "fold", "merge", "finish"]
 """What a program makes of what.  call: rows → results.  fold: rows → states.  merge: states →
 states.  finish: states → results."""

@@ -28,6 +28,7 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
     "axis": ("calls", "reference", _COMPILED), "keepdims": ("calls", "reference", _COMPILED),
     "out": ("calls", _COMPILED),
     "device": ("calls",), "form": ("calls", *_MADE), "deterministic": ("calls", *_MADE),
+    "precision": ("calls", *_MADE),
     "target": _MADE, "chunk": _MADE, "tune": ("compile",),
     "dtype": _SHOWN, "inputs": _SHOWN, "n_cols": _SHOWN, "n_rows": _SHOWN, "role": _SHOWN,
 }

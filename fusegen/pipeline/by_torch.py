@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from fusegen.backend.host.readers import torch_watcher
-from fusegen.ir.errors import FusegenError
+from fusegen.ir.errors import ArgumentError, FusegenError
 from fusegen.pipeline.remembered import MISS
 
 KERNEL: ContextVar[bool] = ContextVar("kernel", default=False)  # torch has seen it: only compute
@@ -87,6 +87,18 @@ def served(
     if tensors and (torch_watcher()() or any(_is_special(torch, t) for t in tensors)):
         return _find[0]().call(pipeline, arrays, named, out, rest)
     return MISS
+
+
+def refuse_seen(name: str, option: str, given: Sequence[Any]) -> None:
+    """Raises ArgumentError where torch would have to see a call with an option that its operators
+    do not have."""
+    torch = sys.modules.get("torch")
+    tensors = [a for a in given if torch is not None and isinstance(a, torch.Tensor)]
+    if compiling() or (tensors and (torch_watcher()() or any(
+            _is_special(torch, t) for t in tensors))):
+        raise ArgumentError(f"{name} was called with {option} where torch compiles, differentiates "
+                            "or transforms the call", why="Its operators have no such option.",
+                            fix=f"Call it under torch.no_grad(), outside, or without {option}.")
 
 
 def _is_special(torch: Any, tensor: Any) -> bool:

@@ -17,7 +17,7 @@ from fusegen.compile.passes import Work
 from fusegen.compile.typed import Traced
 from fusegen.ir.dtypes import DType
 from fusegen.ir.errors import ArgumentError, FusegenError
-from fusegen.ir.forms import check_form, check_role
+from fusegen.ir.forms import check_form, check_precision, check_role
 from fusegen.ir.kinds import DTypes, assumed_dtypes
 from fusegen.ir.nearest import nearest
 from fusegen.ir.shared import Recent, lazy
@@ -33,6 +33,7 @@ from fusegen.pipeline import by_jax, by_torch
 from fusegen.pipeline.call import Call, prepare
 from fusegen.pipeline.compiled import Compiled, checked, compiled_for
 from fusegen.pipeline.exports import Exports
+from fusegen.pipeline.precision import check_use
 from fusegen.pipeline.remembered import MISS
 from fusegen.pipeline.shown import Shown
 from fusegen.pipeline.states import States, finished, states_of
@@ -77,7 +78,8 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports):
 
     def __call__(
         self, *arrays: Any, axis: Axes = -1, out: Any = None, keepdims: bool = False,
-        form: str = "auto", device: str = "auto", deterministic: bool = False, **constants: Any,
+        form: str = "auto", device: str = "auto", deterministic: bool = False,
+        precision: str = "float32", **constants: Any,
     ) -> Any:
         """Run where the arrays live; results are arrays of the same kind.
 
@@ -86,15 +88,16 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports):
         axes that stay, per-column inputs that of the reduced ones, (n_cols,).
         axis: the reduced axis; a tuple of them, or None for all, are one row in C order.
         keepdims: reduced axes stay, with size 1 (lists: K, in the last of them).
-        out: an array, or a tuple or dict like the outputs, to write into.
+        out: what to write into, like the outputs. deterministic, precision: see `compile`.
         form: auto, online, safe or unfused. device: auto, cpu or cuda, must be where the data is.
-        deterministic: a row's bits do not depend on the number of rows; see `compile`.
         Row values have the other axes' shape; lists have K where the (last) reduced axis was.
         Kinds: torch, CuPy, JAX, array API in, the same out; pandas, xarray, polars keep labels on
         full rows and row values; all else (lists, dask) gives NumPy arrays.
         Raises ArgumentError, ShapeError, DTypeError, TraceError, or BackendError.
         """
         rest = (axis, form, device, deterministic, keepdims)
+        if precision != "float32":
+            return self._precisely(arrays, constants, out, rest, precision)
         if by_torch.compiling():
             return by_torch.in_graph(self, arrays, constants, out, rest)
         try:
@@ -114,18 +117,35 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports):
         except FusegenError as error:
             raise blamed(error)  # noqa: B904
 
-    def _look(
-        self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any, rest: by_torch.Rest
+    @blames
+    def _precisely(
+        self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any, rest: by_torch.Rest,
+        precision: str,
     ) -> Any:
-        """A call looked at in full, and remembered."""
+        """A call that says how vectors are multiplied."""
+        check_precision(precision)
+        if ACTIVE.get() is not None:
+            sg.refuse_inside(self.name, precision=True)
+        by_torch.refuse_seen(self.name, "precision", (*arrays, *named.values()))
+        if self.traces.watches.changed():
+            self.traces.are_stale()
+        more = (plain_axis(rest[0]), *rest[1:], precision)
+        found = self.traces.recall.serve(arrays, named, out, more)
+        return self._look(arrays, named, out, more[:5], more) if found is MISS else found
+
+    def _look(
+        self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any, rest: by_torch.Rest,
+        more: tuple[Any, ...] = (),
+    ) -> Any:
+        """A call looked at in full, and remembered. more: the rest, and a precision."""
         recall = self.traces.recall
         axis, form, device, deterministic, keepdims = rest
-        one_tree = sg.check_flag("deterministic", deterministic)
-        choices = Choices(form=check_form(form), deterministic=one_tree)
+        choices = Choices(form=check_form(form), precision=more[-1] if more else "float32",
+                          deterministic=sg.check_flag("deterministic", deterministic))
         call = self.prepare(arrays, named, axis=axis, out=out, device=device, choices=choices,
                             keepdims=keepdims)
         call.run()
-        recall.learn(call, arrays, named, out, rest)
+        recall.learn(call, arrays, named, out, more or rest)
         return call.hand_back()
 
     def prepare(
@@ -169,8 +189,8 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports):
     @blames
     def compile(
         self, *arrays: Any, form: str = "auto", target: str | None = None,
-        deterministic: bool = False, tune: bool = False, chunk: int | None = None,
-        **constants: Any,
+        deterministic: bool = False, precision: str = "float32", tune: bool = False,
+        chunk: int | None = None, **constants: Any,
     ) -> Compiled:
         """Compile once for these arrays or `fg.Spec`s.
 
@@ -178,6 +198,9 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports):
         deterministic: the bits of a row depend on its length, the types, the device and how rows
         lie to 16-byte boundaries, never on how many rows there are or which one it is. Without it
         few rows may be cut up otherwise than many. The same call gives the same bits either way.
+        precision: how dots of float32 vectors may be multiplied: "float32", as float32 arithmetic
+        does or more exactly, or "bf16x3", in half of the time and off by 2^-16 of Σ |x||y|. What
+        tensor cores do not serve is computed in float32.
         tune: measure the best few schedules on these arrays, which must live on a GPU, and use the
         fastest for their shape, here and in later processes (`Compiled.tuned`); other calls, and
         other shapes, do not take part. A second or so; memory for two more sets of results.
@@ -188,9 +211,11 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports):
         choices = Choices(form=check_form(form), chunk=sg.check_whole("chunk", chunk),
                           target=None if target is None else target_named(target),
                           deterministic=sg.check_flag("deterministic", deterministic),
+                          precision=check_precision(precision),
                           tune=sg.check_flag("tune", tune))
         return compiled_for(self, present, values, choices, {
-            "form": form, "target": target, "deterministic": deterministic, "chunk": chunk})
+            "form": form, "target": target, "deterministic": deterministic, "chunk": chunk,
+            "precision": precision})
 
     # ---- what it compiles to ----
 
@@ -198,17 +223,19 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports):
     def work(
         self, *, target: str = HERE, dtype: DTypes = "float32", n_cols: int | None = None,
         form: str = "auto", chunk: int | None = None, inputs: Collection[str] = (),
-        n_rows: int | None = None, deterministic: bool = False, role: str = "call",
-        **constants: Any,
+        n_rows: int | None = None, deterministic: bool = False, precision: str = "float32",
+        role: str = "call", **constants: Any,
     ) -> Work:
         """A compilation for types; `inputs` names optional inputs to include."""
         dtypes, values = self.assumed(dtype, inputs, constants)
         found = target_named(target)
         choices = Choices(form=check_form(form), role=check_role(role), target=found,
-                          chunk=sg.check_whole("chunk", chunk))
+                          chunk=sg.check_whole("chunk", chunk),
+                          precision=check_precision(precision),
+                          deterministic=sg.check_flag("deterministic", deterministic))
         problem = Problem(dtypes=dtypes, n_rows=sg.check_count("n_rows", n_rows, 0),
                           n_cols=sg.check_count("n_cols", n_cols),
-                          any_rows=sg.check_flag("deterministic", deterministic),
+                          any_rows=choices.deterministic, precision=choices.precision,
                           batch_rows=n_rows, may_store=choices.form == "auto")
         variants = self.of_types(dtypes, values, choices)
         if problem.n_cols is not None and choices.role == "call":  # others take pieces of rows
@@ -225,6 +252,8 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports):
     ) -> Variants:
         wide = any(d.name == "float64" for d in dtypes.values())
         self.signature.check_positive(wide, constants)
+        if choices.precision != "float32":
+            check_use(self.name, choices, {n: d for n, d in dtypes.items() if n in self.vectors})
         return self.traces.of_types(dtypes, constants, choices)
 
     def assumed(

@@ -16,7 +16,7 @@ from fusegen.compile.roles import layout_of
 from fusegen.compile.typed import Typed
 from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError, CompilerError
-from fusegen.ir.forms import Form, Role
+from fusegen.ir.forms import Form, Precision, Role
 from fusegen.ir.kernel import Param, Program
 from fusegen.ir.shared import Lock, Recent, lazy, steady
 from fusegen.ir.state_layout import StateLayout
@@ -49,6 +49,7 @@ class Choices:
     chunk: int | None = None
     target: Target | None = None
     deterministic: bool = False  # may the tree of a row depend on its length and place alone?
+    precision: Precision = "float32"  # of products of float32 vectors
     tune: bool = False  # is the schedule measured, for the shape compiled for?
 
 
@@ -90,7 +91,8 @@ class Variants:
         return Problem(dtypes=self.typed.dtypes, n_rows=n_rows, n_cols=n_cols, aligned=aligned,
                        in_phase=in_phase, any_rows=self.choices.deterministic,
                        inner=key.inner, batch_rows=key.batch_rows,
-                       may_store=key.may_store and self.choices.form == "auto")
+                       may_store=key.may_store and self.choices.form == "auto",
+                       precision=self.choices.precision)
 
     def backend(self, memory: Memory) -> Backend:
         """What serves arrays there. Raises ArgumentError where the target asked for does not."""

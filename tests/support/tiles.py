@@ -6,15 +6,18 @@ from typing import Any
 
 from fusegen.backend.target import CUDA_TARGETS
 from fusegen.compile.passes import Work
+from fusegen.ir.forms import check_form, check_precision
 from fusegen.pipeline.call import Call
 from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.variants import Choices
 from support.emulated import EmulatedExecutable
 
 
 def prepared(text: Pipeline, *arrays: Any, form: str = "auto", arch: str = "sm_90",
-             schedule: Any = None, **named: Any) -> tuple[Call, Work]:
+             schedule: Any = None, precision: str = "float32", **named: Any) -> tuple[Call, Work]:
     """A call of these arrays, and what a GPU would compile for it."""
-    call = text.prepare(arrays, named, form=form)
+    choices = Choices(form=check_form(form), precision=check_precision(precision))
+    call = text.prepare(arrays, named, choices=choices)
     work = call.variants.work(CUDA_TARGETS[arch], call.variants.problem(call.key))
     return call, work if schedule is None else work.scheduled(schedule)
 

@@ -102,6 +102,7 @@ def geometry_of(
 
 
 _WAVES = 4  # blocks of a multiprocessor, where few rows are split for it to have some
+_MANY_WAVES = 24  # where what blocks leave is little: so that all end at about the same time
 _LEAST_TILES = 4  # that a block goes over, at least
 
 
@@ -127,8 +128,11 @@ def tile_geometry(launch: Launch, extent: Extent, multiprocessors: int) -> Geome
         step = launch.tile.columns * launch.tile.teams
         splits = splits_of(shared, -(-extent.n_cols // step), multiprocessors * at_once)
     elif launch.splits:
-        wanted = _WAVES * multiprocessors // max(1, shared)
-        most = -(-extent.n_cols // (launch.tile.columns * _LEAST_TILES))
+        sums = any(s.kind == "sums" for s in launch.scratch)
+        waves = _WAVES if sums else _MANY_WAVES
+        wanted = waves * multiprocessors // max(1, shared)
+        tiles = max(_LEAST_TILES, 2 * launch.tile.brought)
+        most = -(-extent.n_cols // (launch.tile.columns * tiles))
         splits = max(1, min(wanted, most))
     if shared * splits > MOST_BLOCKS:
         raise BackendError(f"{launch.symbol}: {extent.n_rows} rows take more blocks than the "

@@ -196,7 +196,7 @@ def _tile_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
                     kernel.compute.itemsize) for s in vector_sums(kernel, sweep))
         per: Literal["row", "block"] = "row" if schedule.engine == "wgmma" else "block"
         scratch += (Scratch("tickets", "tickets", per, 1, 8),)
-    scratch = (*([_NORMS, _BARS] if schedule.filters else []), *(
+    scratch = (*_of_rounding(schedule), *(
         Scratch(f"{best.name}_slots", "slots", "piece",
                 parts * (list_slots(best.k, schedule) + best.k),
                 key_plan(kernel, best, schedule.wide_columns).n_bytes)
@@ -215,14 +215,22 @@ _NORMS = Scratch("column_norms", "sums", "launch", 2 * ROUNDING_BLOCKS, 4)
 """The greatest |y| and |y − y'| of each block that rounds."""
 _BARS = Scratch("row_bars", "sums", "row", 1, 4)
 """What some block found to be a row's K-th best rounded score, as an order of floats."""
+_UNUSUAL = Scratch("unusual", "sums", "launch", ROUNDING_BLOCKS, 4)
+"""1 where a block met a column's vector that is not usual: see schedule/parts.py."""
+
+
+def _of_rounding(schedule: TileSchedule) -> tuple[Scratch, ...]:
+    """What a launch that rounds vectors leaves beside them."""
+    if schedule.filters:
+        return (_NORMS, *((HALVES, BOUNDS) if schedule.in_rounds else (_BARS,)))
+    return (_UNUSUAL,) if schedule.parts > 1 else ()
 
 
 def _rounding_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
     """Vectors rounded to 16 bits: a warp has one after the other."""
-    kept = (HALVES, BOUNDS) if schedule.in_rounds else (_BARS,)
-    return Launch(kernel=kernel, splits=False, params=kernel.params, scratch=(_NORMS, *kept),
-                  threads=ROUNDING_THREADS, rows_per_block=1, grid_rows=1, tile=schedule,
-                  each="vector")
+    return Launch(kernel=kernel, splits=False, params=kernel.params,
+                  scratch=_of_rounding(schedule), threads=ROUNDING_THREADS, rows_per_block=1,
+                  grid_rows=1, tile=schedule, each="vector")
 
 
 def _pass_launch(one: Pass, schedule: TileSchedule) -> Launch:

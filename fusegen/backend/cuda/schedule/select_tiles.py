@@ -7,11 +7,21 @@ from dataclasses import replace
 
 from fusegen.backend.cuda.schedule import mma
 from fusegen.backend.cuda.schedule.filters import LEAST_COLUMNS, filter_of, with_filter
+from fusegen.backend.cuda.schedule.parts import (
+    LEAST_ROWS,
+    LEAST_WORK,
+    Count,
+    split_arrays,
+    with_parts,
+)
 from fusegen.backend.cuda.schedule.rounds import COLUMNS, MOST_COLUMNS, RoundTiles, round_tiles
 from fusegen.backend.cuda.schedule.tiles import (
     WARP_ROWS,
     TileSchedule,
+    at_once,
+    made_at_items,
     shared_bytes,
+    tables_of,
 )
 from fusegen.backend.cuda.schedule.wgmma import WgmmaTiles, pair_of, tiles_of
 from fusegen.backend.cuda.schedule.wgmma_long import long_pair_of, long_sizes
@@ -23,6 +33,7 @@ from fusegen.ir.errors import BackendError
 from fusegen.ir.kernel import FromVectors, Kernel, Program
 
 LITTLE = 128 << 20  # bytes: below, mma.sync is done before wgmma (H200: 33 MB 15.9 µs, 21.8)
+_BROUGHT_BYTES = 24 << 10  # of shared memory: several blocks have as much on a multiprocessor
 _SHORT = 64  # numbers of vectors of which a third stage is worth its shared memory
 
 
@@ -38,12 +49,15 @@ def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> Tile
                             one_tree=problem.any_rows)
     filters = _filters(program, problem, target)
     program = with_filter(program, in_rounds=False) if filters else program
+    parts = _parts(program, problem, target)
+    program = with_parts(program, parts) if parts > 1 else program
     few = _few_rows(program, problem, target)
     little = few and _little(program, problem)
-    tiles = None if filters or little else _wgmma(program, problem, target)
+    made = parts > 1  # what a launch before makes lies well
+    tiles = None if filters or little else _wgmma(program, problem, target, made)
     if tiles:
         return TileSchedule(target=target, engine="wgmma", warps=4 * tiles.warpgroups,
-                            columns=tiles.columns, stages=tiles.stages,
+                            columns=tiles.columns, stages=tiles.stages, parts=parts,
                             one_tree=problem.any_rows)
     if _chunked(program, problem, target):
         groups, columns, stages = long_sizes(None if problem.any_rows else problem.batch_rows)
@@ -76,8 +90,23 @@ def _candidates(
         first = ((64, 2, 2),) if not sums else ((64, 3, 1),) if short else ()
         for columns, stages, row_tiles in (*first, (64, 2, 1), (32, 2, 1), (16, 2, 1)):
             yield replace(base, engine="mma", columns=columns, row_tiles=row_tiles, stages=stages)
-    for columns, row_tiles in ((64, 2), (64, 1), (32, 1), (16, 1)):
-        yield replace(base, row_tiles=row_tiles, columns=columns)
+    direct = all(made_at_items(k, w) for k in program.kernels for w in k.sweeps)
+    for columns, row_tiles in (((32, 2),) if direct else ((64, 2), (64, 1), (32, 1), (16, 1))):
+        found = replace(base, row_tiles=row_tiles, columns=columns)
+        yield replace(found, brought=_brought(program, found))
+
+
+def _brought(program: Program, schedule: TileSchedule) -> int:
+    """Tiles of short vectors that come at a time: a block's threads wait for one another, and for
+    memory, once for all of them."""
+    if any(w.monoid.lists for w in program.sweeps):
+        return 1  # whose bars rise from tile to tile
+    for brought in (16, 8, 4, 2):
+        found = replace(schedule, brought=brought)
+        if all(at_once(tables_of(k, found, n)) and shared_bytes(k, found) <= _BROUGHT_BYTES
+               for k in program.kernels for n in range(len(k.sweeps))):
+            return brought
+    return 1
 
 
 def _by_mma(program: Program, target: CudaTarget) -> bool:
@@ -124,13 +153,28 @@ def _rounds(program: Program, problem: Problem, target: CudaTarget) -> RoundTile
     return round_tiles(found.rounded[0].k)
 
 
+def _parts(program: Program, problem: Problem, target: CudaTarget) -> Count:
+    """Into how many parts vectors are split, so that tensor cores make products of float32."""
+    rows, n_cols, (kernel, *more) = problem.n_rows, problem.n_cols, program.kernels
+    count: Count = 3 if problem.precision == "float32" else 2
+    if target.arch != "sm_90" or more or not rows or not n_cols or problem.any_rows:
+        return 1
+    splits = split_arrays(kernel, count) if program.role == "call" else None
+    if splits is None or (problem.batch_rows or rows) < LEAST_ROWS or \
+            rows * n_cols * splits[0].whole.k < LEAST_WORK or wide_columns(program, n_cols):
+        return 1
+    pair = pair_of(with_parts(program, count).kernels[-1])
+    return count if pair and tiles_of(pair) else 1
+
+
 def _wgmma(
-    program: Program, problem: Problem, target: CudaTarget
+    program: Program, problem: Problem, target: CudaTarget, made: bool
 ) -> WgmmaTiles | None:
     """Sizes for the engine; None where it does not serve."""
     kernel, *more = (k for k in program.kernels if k.sweeps)
     pair = pair_of(kernel)
-    if target.arch != "sm_90" or more or pair is None or not problem.aligned:
+    aligned = problem.aligned or made
+    if target.arch != "sm_90" or more or pair is None or not aligned:
         return None
     return None if wide_columns(program, problem.n_cols or 1) else tiles_of(pair)
 

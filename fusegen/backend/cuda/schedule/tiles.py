@@ -8,11 +8,13 @@ l / 4 + 8, and columns 8·i + 2·(l % 4) + {0, 1}; four lanes share a row.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from fusegen.backend.cuda.schedule import mma
 from fusegen.backend.cuda.schedule.filters import with_filter
+from fusegen.backend.cuda.schedule.parts import PRODUCTS, Count, with_parts
 from fusegen.backend.cuda.schedule.rounds import RoundTiles
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
 from fusegen.backend.cuda.schedule.wgmma import MOST_LENGTH, WgmmaTiles, pair_of, sized
@@ -21,7 +23,8 @@ from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.backend.target import WARP, CudaTarget
 from fusegen.ir.dtypes import BFLOAT16
 from fusegen.ir.forms import Grouping
-from fusegen.ir.kernel import FromVectors, Kernel, Program
+from fusegen.ir.kernel import FromVectors, Kernel, Program, Sweep
+from fusegen.ir.monoid import Folded
 
 Engine = Literal["fma", "mma", "wgmma"]
 """What makes products of vectors: CUDA cores, any type and term; mma.sync, two vectors of 16 bits,
@@ -32,7 +35,7 @@ SLOTS = 2  # rows of a lane, of 16
 MOST_DEPTH = 64  # numbers of vectors that lie in shared memory at a time
 MOST_NUMBERS = 128  # of vectors that are summed up, that a block holds in registers
 MOST_WHOLE = 1 << 16  # where it has to hold all of them
-PAD = 4  # numbers between vectors in shared memory, so that neighbours lie in other banks
+PAD = 4  # numbers between vectors in shared memory, where neighbours would lie in the same banks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,8 @@ class TileSchedule:
     columns: int = 64  # of a tile
     wide_columns: bool = False  # n_cols does not fit 32 bits
     filters: bool = False  # are lists found among rounded scores first?
+    parts: Count = 1  # of 16 bits, that float32 vectors are split into
+    brought: int = 1  # tiles of columns that come to shared memory at a time, of fma
     stages: int = 2  # tiles of columns that are under way at a time, of mma and wgmma
     together: bool = False  # have all warps the same rows, and tiles of columns of their own? mma
     chunked: bool = False  # do long vectors come in chunks? wgmma
@@ -124,6 +129,8 @@ class TileSchedule:
         made += ", vectors in chunks" if self.chunked else ""
         rounds = ", in rounds" if self.in_rounds else ""
         rounded = f" of 16 bits{rounds}, the best again in float32" if self.filters else ""
+        if self.parts > 1:
+            rounded = f", {len(PRODUCTS[self.parts])} products of {self.parts} parts in bfloat16"
         return f"tiles of {self.rows} rows × {self.columns} columns, scores by {made}{rounded}"
 
     def describe(self) -> str:
@@ -133,6 +140,8 @@ class TileSchedule:
 
 def scheduled(program: Program, schedule: TileSchedule) -> Program:
     """The program as the schedule runs it."""
+    if schedule.parts > 1:
+        return with_parts(program, schedule.parts)
     return with_filter(program, schedule.in_rounds) if schedule.filters else program
 
 
@@ -202,12 +211,12 @@ def tables_of(kernel: Kernel, schedule: TileSchedule, number: int) -> tuple[Tabl
     number of the source, then those of columns that are summed up."""
     found: list[Table] = []
     at = 0
-    sweep = kernel.sweeps[number]
+    sweep, brought = kernel.sweeps[number], schedule.brought * schedule.columns
     vectors = {p.name: p for p in kernel.params}
 
     def put(array: str, name: str, count: int, depth: int) -> None:
         nonlocal at
-        pitch = depth + PAD
+        pitch = depth if depth % 8 else depth + PAD
         found.append(Table(array, name, count, vectors[array].k, depth, pitch, at))
         at += count * pitch
 
@@ -216,12 +225,28 @@ def tables_of(kernel: Kernel, schedule: TileSchedule, number: int) -> tuple[Tabl
             for array in source.rows:
                 put(array, f"{source.name}_{array}", schedule.rows, depth_of(vectors[array].k))
             for array in source.columns:
-                put(array, f"{source.name}_{array}", schedule.columns, depth_of(vectors[array].k))
+                put(array, f"{source.name}_{array}", brought, depth_of(vectors[array].k))
     summed = {a: None for s in vector_sums(kernel, sweep) for a in s.columns(vectors)}
     for array in summed:
-        put(array, f"{array}_summed", schedule.columns,
+        put(array, f"{array}_summed", brought,
             held_numbers(vectors[array].k, schedule.most_numbers))
     return tuple(found)
+
+
+def at_once(tables: Iterable[Table]) -> bool:
+    """Are all numbers there of the vectors that a sweep's elements are made of?"""
+    return all(t.resident for t in tables if not t.name.endswith("_summed"))
+
+
+def made_at_items(kernel: Kernel, sweep: Sweep) -> bool:
+    """Is a score made where it is folded, beside what others wait for? Of short vectors, where a
+    fold asks once for it."""
+    sources = [s for s in sweep.loads if isinstance(s, FromVectors)]
+    monoid = sweep.monoid
+    once = not (monoid.pivots or monoid.best or monoid.lists or monoid.own or sweep.element_stores)
+    return once and len(sources) == 1 and all(
+        kernel.param(n).k <= 4 for n in sources[0].reads) and all(
+        c.width == 1 and (not isinstance(c, Folded) or c.fold == "sum") for c in monoid.components)
 
 
 def weights_at(kernel: Kernel, schedule: TileSchedule, number: int) -> int:

@@ -37,6 +37,8 @@ class Pair:
     words: int  # of a row's state
     lists: int = 0  # K-best ones of a row
     others: tuple[Param, Param] | None = None  # the row's and the column's of a second dot
+    parts: int = 1  # of float32 vectors: see schedule/parts.py
+    length: int = 0  # numbers of a sum of vectors
 
     @property
     def operand(self) -> Literal["float16", "bfloat16"]:
@@ -45,7 +47,7 @@ class Pair:
     @property
     def numbers(self) -> int:
         """Of a sum of vectors, a multiple of 8; 0: there is none."""
-        return -(-self.summed.k // 8) * 8 if self.summed else 0
+        return -(-self.length // 8) * 8
 
 
 def pair_of(kernel: Kernel) -> Pair | None:
@@ -70,13 +72,15 @@ def pair_of(kernel: Kernel) -> Pair | None:
     kinds = {p.dtype.number.name for p in every}
     if len(kinds) > 1 or not kinds <= {"float16", "bfloat16"}:
         return None
-    if any(p.k > MOST_LENGTH or p.k % 8 for p in every):  # rows begin at multiples of 16 bytes
+    parts = made[0].parts
+    if any(p.k // parts > MOST_LENGTH or p.k % 8 for p in every):  # rows begin at 16 bytes' steps
         return None
     numbers = sweep.monoid.numbers
     words = sum(2 if isinstance(c, Best) else 1 for c in numbers.components)
     words += _LIST_WORDS * lists
     masked = sweep.only is not None or sweep.span != (None, None)
-    return Pair(row, column, summed[0] if summed else None, masked, words, lists, others)
+    return Pair(row, column, summed[0] if summed else None, masked, words, lists, others, parts,
+                sums[0].length if sums else 0)
 
 
 def mapped(kernel: Kernel) -> tuple[Param, ...]:
@@ -102,6 +106,7 @@ class WgmmaTiles:
     length: int
     numbers: int
     other: int = 0
+    parts: int = 1  # that the length is made of
 
     @property
     def rows(self) -> int:
@@ -126,12 +131,12 @@ class WgmmaTiles:
 
     @property
     def sum_chunks(self) -> int:
-        return -(-self.numbers // CHUNK)
+        return -(-self.numbers // CHUNK) * self.parts
 
     @property
     def steps(self) -> int:
-        """Products that make a tile of scores."""
-        return -(-self.length // STEP)
+        """Products that make a tile of scores of two parts of vectors."""
+        return -(-self.length // self.parts // STEP)
 
     @property
     def producer_registers(self) -> int:
@@ -146,6 +151,11 @@ class WgmmaTiles:
         return min(240, spare // self.warpgroups // 8 * 8)
 
     @property
+    def shares_registers(self) -> bool:
+        """Does the copying warpgroup give any away? One that folds has enough."""
+        return self.warpgroups > 1
+
+    @property
     def shared_bytes(self) -> int:
         """Tiles, and 1 KiB of barriers and the item behind them."""
         row = CHUNK * 2
@@ -155,7 +165,8 @@ class WgmmaTiles:
 
     def fits(self, pair: Pair) -> bool:
         """In shared memory and registers? What is known of columns takes some, too."""
-        sums = self.numbers // 2 + self.columns // 4 if self.numbers else 0
+        sums = self.numbers // 2 + self.columns // 4 * self.parts if self.numbers else 0
+        sums += self.numbers // 2 if self.parts > 1 else 0  # those of a tile, on their own
         spare = 44 if pair.masked else 20 if sums else 34
         spare += 16 if pair.masked and self.other else 0
         scores = self.columns // 2 * (2 if self.other else 1)
@@ -167,7 +178,7 @@ def sized(pair: Pair, warpgroups: int, columns: int, stages: int) -> WgmmaTiles:
     """The engine's sizes for what it multiplies."""
     other = pair.others[0].k if pair.others else 0
     return WgmmaTiles(warpgroups=warpgroups, columns=columns, stages=stages, length=pair.row.k,
-                      numbers=pair.numbers, other=other)
+                      numbers=pair.numbers, other=other, parts=pair.parts)
 
 
 def tiles_of(pair: Pair) -> WgmmaTiles | None:
@@ -177,6 +188,11 @@ def tiles_of(pair: Pair) -> WgmmaTiles | None:
         shapes = [(4, 128, 4), (4, 128, 3), (4, 128, 2), (3, 128, 2), (2, 128, 2)]
     if pair.lists:
         shapes = [(4, 64, 4), (4, 64, 3), (4, 64, 2), (2, 96, 3), (2, 64, 2), (1, 64, 2)]
+    if pair.parts > 1 and pair.summed:
+        shapes = [(2, 80, 2), (2, 64, 2), (2, 48, 2), (2, 32, 2), (1, 32, 2)]
+    elif pair.parts > 1:
+        shapes = [(4, 128, 2), (3, 128, 2), (2, 128, 2), (2, 80, 2), (2, 64, 2), (1, 64, 2),
+                  (1, 32, 2)]
     for warpgroups, columns, stages in shapes:
         found = sized(pair, warpgroups, columns, stages)
         if found.fits(pair) and (warpgroups < 3 or not pair.numbers or columns == 128):

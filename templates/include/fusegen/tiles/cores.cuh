@@ -15,10 +15,22 @@ template <int kThreads, int kCount, int kDepth, int kPitch, typename Real, typen
 __device__ __forceinline__ void bring_vectors(
     Real* to, const T* from, long long stride, long long there, int numbers, const Read& read)
 {
-    for (int at = threadIdx.x; at < kCount * kDepth; at += kThreads) {
-        const int vector = at / kDepth, number = at % kDepth;
-        const bool live = vector < there && number < numbers;
-        to[vector * kPitch + number] = live ? read(from[vector * stride + number]) : Real(0);
+    if constexpr (kDepth == 4) {  // a thread has whole vectors
+#pragma unroll 4
+        for (int vector = threadIdx.x; vector < kCount; vector += kThreads) {
+            const T* const mine = from + vector * stride;
+            FourNumbers<Real> four;
+#pragma unroll
+            for (int number = 0; number < 4; ++number)
+                four.of[number] = vector < there && number < numbers ? read(mine[number]) : Real(0);
+            *reinterpret_cast<FourNumbers<Real>*>(to + vector * kPitch) = four;
+        }
+    } else {
+        for (int at = threadIdx.x; at < kCount * kDepth; at += kThreads) {
+            const int vector = at / kDepth, number = at % kDepth;
+            const bool live = vector < there && number < numbers;
+            to[vector * kPitch + number] = live ? read(from[vector * stride + number]) : Real(0);
+        }
     }
 }
 
@@ -82,6 +94,52 @@ __device__ __forceinline__ void add_terms(
     if (kLength % 4 != 0 && there % 4 != 0)
         add_four<kLength % 4, kRowTiles, kColumns, kPitch, kStep>(scores, rows, columns, 4 * fours, term);
 }
+
+// Scores of vectors of up to four numbers, each made where it is folded, so that its arithmetic runs beside what other
+// scores wait for: tile[t][…] is in place of an array of scores.
+template <int kLength, int kRowTiles, int kColumns, int kPitch, bool kRows, typename Real, int kA, int kB,
+          typename Term>
+struct ShortScores {
+    FourNumbers<Real> rows[2 * kRowTiles][kA], columns[kColumns / 4][kB];
+    const Term& term;
+
+    __device__ __forceinline__ ShortScores(
+        const Real* const (&of_rows)[kA], const Real* const (&of_columns)[kB], const Term& term) : term(term)
+    {
+        typedef FourNumbers<Real> Four;
+#pragma unroll
+        for (int r = 0; r < 2 * kRowTiles; ++r)
+#pragma unroll
+            for (int k = 0; k < kA; ++k)
+                rows[r][k] = *reinterpret_cast<const Four*>(of_rows[k] + (kRows ? r * 8 * kPitch : 0));
+#pragma unroll
+        for (int i = 0; i < kColumns / 4; ++i)
+#pragma unroll
+            for (int k = 0; k < kB; ++k)
+                columns[i][k] = *reinterpret_cast<const Four*>(of_columns[k] + (i / 2 * 8 + i % 2) * kPitch);
+    }
+
+    struct OfRows {
+        const ShortScores& all;
+        int t;
+
+        __device__ __forceinline__ Real operator[](int at) const
+        {
+            Real sum = 0;
+#pragma unroll
+            for (int n = 0; n < kLength; ++n) {
+                Real left[kA], right[kB];
+#pragma unroll
+                for (int k = 0; k < kA; ++k) left[k] = all.rows[2 * t + at / 2 % 2][k].of[n];
+#pragma unroll
+                for (int k = 0; k < kB; ++k) right[k] = all.columns[at / 4 * 2 + at % 2][k].of[n];
+                sum = all.term(sum, left, right);
+            }
+            return sum;
+        }
+    };
+    __device__ __forceinline__ OfRows operator[](int t) const { return {*this, t}; }
+};
 
 // Weights of this lane's rows and columns to where all lanes of the warp find them.
 template <int kRowTiles, int kColumns, int kPitch, typename Real>

@@ -68,6 +68,16 @@ __device__ __forceinline__ void store_words(T* to, unsigned (&words)[4], bool he
 template <typename Real>
 __device__ __forceinline__ Real shrinking(Real factor) { return factor <= 1 ? factor : 0; }
 
+// Is it so of one of a lane's rows?
+template <int kCount, typename Row, typename Test>
+__device__ __forceinline__ bool any_row(const Row (&rows)[kCount], const Test& test)
+{
+    bool found = false;
+#pragma unroll
+    for (int r = 0; r < kCount; ++r) found |= test(rows[r]);
+    return found;
+}
+
 // What a block works on: rows [row, row_end) of one batch, columns of split `split`, and part `part` of the
 // numbers of vectors.
 struct BlockTile {

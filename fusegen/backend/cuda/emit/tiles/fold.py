@@ -17,7 +17,7 @@ from fusegen.backend.cuda.emit.tiles.scaled import ScaledPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Scope
 from fusegen.backend.cuda.emit.tiles.spans import possible_lines, span_lines
 from fusegen.backend.cuda.emit.tiles.views import FoldView, LevelView, PeakView, SumView
-from fusegen.backend.cuda.schedule.tiles import held_numbers
+from fusegen.backend.cuda.schedule.tiles import held_numbers, made_at_items
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.vector_sums import VectorSum, vector_sums
@@ -55,6 +55,7 @@ class FoldPrinter:
         self.scaled = ScaledPrinter(kernel, numbers, self.elements)
         tile = scope.launch.tile  # rows of a warp take the quick way together, or none does
         self.one_tree = tile is not None and tile.one_tree
+        self.direct = tile is not None and tile.engine == "fma" and made_at_items(kernel, sweep)
         rest = tuple(f for f in numbers.monoid.folded if f not in self.scaled.maxima)
         numbers = replace(numbers, monoid=replace(numbers.monoid, folded=rest))
         self.folds = ElementPrinter(kernel, numbers, sources, self.dialect, self.state,
@@ -92,6 +93,7 @@ class FoldPrinter:
             levels=levels, stores_opened=stores_opened, stores=stores,
             span=tuple(span_lines(self.sweep, self.scope)), masked=masked,
             possible=tuple(possible_lines(self.sweep, self.scope)), reference=reference,
+            direct=self.direct,
         )
 
     # ---- items ----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -16,6 +17,7 @@ from fusegen.backend.cuda.emit.tiles.rounds import HEADERS as ROUNDS_HEADERS
 from fusegen.backend.cuda.emit.tiles.rounds import round_view, rounds_view
 from fusegen.backend.cuda.emit.tiles.rows import RowPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Member, Scope
+from fusegen.backend.cuda.emit.tiles.split import split_view
 from fusegen.backend.cuda.emit.tiles.sweep import SweepPrinter, SweptView
 from fusegen.backend.cuda.emit.tiles.wgmma import HEADERS, WgmmaView, wgmma_view
 from fusegen.backend.cuda.emit.tiles.wgmma_long import LongView, long_view
@@ -79,26 +81,41 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
         "column_type": "long long" if schedule.wide_columns else "int",
         "threads": schedule.threads, "row_tiles": schedule.row_tiles, "rows": schedule.rows,
         "columns": schedule.columns, "stages": schedule.stages, "teams": schedule.teams,
+        "brought": schedule.brought * any(s.visits and not s.mma for s in sweeps),
         "warps": schedule.warps, "pad": PAD, "most_numbers": schedule.most_numbers,
         "mma": schedule.engine == "mma", "wgmma": wgmma, "long": kernels[0].long,
         "weighs": any(s.weights_at for s in sweeps), "left_out": dialect.number(-0.0),
         "at": AT, "lists": any(s.lists for s in sweeps),
         "round": round_view(launched[0], found, schedule, dialect) if found else None,
-        "rounds": rounds,
-        "rounding_threads": ROUNDING_THREADS,
+        "split": split_view(launched, schedule.parts) if schedule.parts > 1 else None,
+        "rounds": rounds, "rounding_threads": ROUNDING_THREADS,
         "owns": [own_view(c, dialect) for c in operators(program)],
     }
     body = render("cuda/tiles/program.cu.j2", context)
-    state = any(s.fold.state for s in sweeps)
     return Source(
         body=body, banner=tuple(banner_lines(program, _facts(program, schedule, launched))),
         system=toolkit_headers(scheduled(program, schedule)),
-        headers=(*maths(dialect.used), *(["fusegen/meet/lanes.cuh"] if state else []),
-                 *_list_headers(sweeps),
-                 *(ROUNDS_HEADERS if rounds else HEADERS if schedule.engine == "wgmma"
-                   else _cores_headers(kernels, schedule)),
-                 *(["fusegen/tiles/long_vectors.cuh"] if schedule.chunked else [])),
+        headers=(*maths(dialect.used), *_list_headers(sweeps),
+                 *_headers(kernels, schedule, in_rounds=rounds is not None)),
     )
+
+
+def _headers(
+    kernels: list[TileKernelView], schedule: TileSchedule, *, in_rounds: bool
+) -> Iterator[str]:
+    """Of states and of engines."""
+    if any(s.fold.state for k in kernels for s in k.sweeps):
+        yield "fusegen/meet/lanes.cuh"
+    if schedule.parts > 1:
+        yield "fusegen/tiles/parts.cuh"
+    if in_rounds:
+        yield from ROUNDS_HEADERS
+    elif schedule.engine == "wgmma":
+        yield from HEADERS
+    else:
+        yield from _cores_headers(kernels, schedule)
+    if schedule.chunked:
+        yield "fusegen/tiles/long_vectors.cuh"
 
 
 def _is_narrow(program: Program) -> bool:

@@ -18,6 +18,7 @@ from fusegen.backend.cuda.schedule.mma import has_products
 from fusegen.backend.cuda.schedule.tiles import (
     Table,
     TileSchedule,
+    at_once,
     parts_of,
     tables_of,
     weights_at,
@@ -69,6 +70,8 @@ class SweptView:
     finish: FinishView
     visits: bool
     folds: bool
+    asks: bool  # is it asked of a tile whether it has columns that count for a row?
+    at_once: bool  # are all numbers of vectors that elements are made of brought at once?
     tables: tuple[TableView, ...]
     resident: tuple[TableView, ...]
     summed: tuple[TableView, ...]
@@ -122,6 +125,8 @@ class SweepPrinter:
         return SweptView(
             number=self.sweep.number, fold=fold, finish=finish,
             visits=bool(folds or fold.stores or fold.sums or lists), folds=folds,
+            asks=bool(fold.possible) or self.sweep.span != (None, None),
+            at_once=at_once(self.tables),
             lists=lists, list_lines=self.rows.finish_lists(self.sweep, printer) if lists else (),
             tables=tuple(views.values()),
             resident=tuple(v for t, v in zip(self.tables, views.values(), strict=True)
@@ -148,7 +153,8 @@ class SweepPrinter:
         params = [
             *(f"{fold.state.name} (&{s})[2 * kRowTiles]" for s in state if fold.state),
             *(f"{real} (&{s.name}_sum)[kRowTiles][{s.held} / 2]" for s in fold.sums),
-            *(f"const {real} (&{s})[kRowTiles][{columns}]" for s in scores),
+            *(f"const Scores& {s}" if fold.direct else f"const {real} (&{s})[kRowTiles][{columns}]"
+              for s in scores),
             *(f"const {real}* {t.array}_summed" for t in self.tables
               if t.name.endswith("_summed")),
             *([f"{real}* weights"] if self._weighs else []),
@@ -160,7 +166,8 @@ class SweepPrinter:
             "column_t begin", "int first_number", "const Given& given",
         ]
         args = [*state, *sums, *scores,
-                *(t.name for t in self.tables if t.name.endswith("_summed")),
+                *(f"{t.name} + (begin - first) * {t.pitch}" for t in self.tables
+                  if t.name.endswith("_summed")),
                 *(["weights"] if self._weighs else []), *(["at"] if mma else []),
                 *(["careful"] if mma and mma.careful else []),
                 *(f"{c.name}_lists" for c in lists),
@@ -202,8 +209,8 @@ class SweepPrinter:
         if param.shape == "row_vector":
             start, there = f"{array} + block.row * given.{name}_stride", "block.row_end - block.row"
         else:
-            start = f"{array} + begin * given.{name}_stride"
-            there = "given.n_cols - begin"
+            start = f"{array} + first * given.{name}_stride"
+            there = "given.n_cols - first"
         if table.name.endswith("_summed") and parts_of(self.kernel, self.schedule) > 1:
             start += f" + block.part * {self.schedule.most_numbers}"
             numbers += f" - block.part * {self.schedule.most_numbers}"
@@ -219,7 +226,7 @@ class SweepPrinter:
         first = (rows or columns)[0]
         stays = {t.name for t in self.tables if self._stays(t)}
         lane_row = f"(warp_row + first_row_of_lane()) * {first.pitch}"
-        lane_column = f"first_column_of_lane() * {first.pitch}"
+        lane_column = f"(begin - first + first_column_of_lane()) * {first.pitch}"
         return SourceTiles(
             name=source.name, note=source.note,
             length=vectors[(*source.rows, *source.columns)[0]].k, depth=first.depth,

@@ -81,6 +81,7 @@ class FoldView:
     masked: bool  # is it asked of every item whether it contributes?
     possible: tuple[Line, ...]  # statements: may columns [begin, end) contribute?
     reference: ReferenceView | None  # what sums may be kept about instead of their maximum
+    direct: bool  # is a score made where it is folded?
 
     @property
     def moving(self) -> tuple[SumView, ...]:
@@ -101,7 +102,8 @@ class FoldView:
         """Of the fold."""
         real = self.real
         state = (f"{self.state.name}& state",) if self.state else ()
-        return (*state, *(f"const {real} (&{n}_scores)[kColumns / 2]" for n in self.scores),
+        return (*state, *(f"const Scores& {n}_scores" if self.direct
+                           else f"const {real} (&{n}_scores)[kColumns / 2]" for n in self.scores),
                 *(f"{real} (&{w})[kColumns / 2]" for w in self.weights),
                 *(f"{real}& {s.name}_factor" for s in self.moving),
                 "const Row& mine", "column_t lane_column", "const Given& given")

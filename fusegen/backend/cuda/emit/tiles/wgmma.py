@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.places import array_name
 from fusegen.backend.cuda.emit.tiles.views import FoldView, SumView
 from fusegen.backend.cuda.emit.wgmma import Wgmma
+from fusegen.backend.cuda.schedule.parts import PRODUCTS, unusual_rows, whole_name
 from fusegen.backend.cuda.schedule.tiles import TileSchedule, wgmma_tiles
 from fusegen.backend.cuda.schedule.wgmma import WgmmaTiles, pair_of
-from fusegen.ir.kernel import Kernel
+from fusegen.ir.kernel import Kernel, Param
 
 HEADERS = ("fusegen/warp.cuh", "fusegen/tiles/instructions.cuh", "fusegen/tiles/fragment.cuh",
            "fusegen/tiles/alone.cuh", "fusegen/tiles/reference.cuh",
@@ -35,6 +37,8 @@ class WgmmaView:
 
     tiles: WgmmaTiles
     products: tuple[Wgmma, ...]
+    parts: tuple[tuple[int, int], ...]  # of the row's and the column's vector that are multiplied
+    unusual: str  # member of `given`: rows that are not made of parts; "": all vectors are whole
     type: str  # of a vector's numbers
     operand: str
     maps: tuple[str, ...]  # parameters: of the rows, the columns, the vectors that are summed up
@@ -48,6 +52,7 @@ class WgmmaView:
     refers: bool  # are sums kept about a reference?
     dots: tuple[DotView, ...]
     summed: str  # the array that is summed up
+    whole: str  # the type of what is read number by number
     read: str  # C++: the number that is `stored`
 
     @property
@@ -62,7 +67,7 @@ class WgmmaView:
     @property
     def careful(self) -> bool:
         """May rows have to be made once more?"""
-        return self.refers or self.doubtful
+        return self.refers or self.doubtful or bool(self.unusual)
 
     @property
     def doubtful(self) -> bool:
@@ -95,7 +100,9 @@ def wgmma_view(
     rows, columns = zip(*filter(None, [(pair.row, pair.column), others]), strict=True)
     arrays = [*rows, *columns, *([pair.summed] if pair.summed else [])]
     return WgmmaView(
-        tiles=tiles, products=tuple(products), type=C_TYPES[pair.operand], operand=pair.operand,
+        tiles=tiles, products=tuple(products), parts=PRODUCTS[pair.parts],
+        unusual=f"{unusual_rows(kernel).name}_in" if pair.parts > 1 else "",
+        type=C_TYPES[pair.operand], operand=pair.operand,
         maps=tuple(f"{p.name}_map" for p in arrays), column_rows=f"{pair.column.name}_rows",
         other_rows=f"{others[1].name}_rows" if others else "",
         summed_rows=f"{pair.summed.name}_rows" if pair.summed else "",
@@ -103,9 +110,16 @@ def wgmma_view(
         masks=sweep.only is not None or sweep.span != (None, None),
         dots=tuple(
             DotView(name, array_name(r), f"{r.name}_stride", array_name(c), f"{c.name}_stride", r.k)
-            for name, r, c in zip(("scores", "others"), rows, columns, strict=False)),
-        summed=array_name(pair.summed) if pair.summed else "",
-        read=dialect.load("stored", pair.row.dtype),
+            for name, r, c in zip(("scores", "others"), _whole(kernel, rows),
+                                  _whole(kernel, columns), strict=False)),
+        summed=array_name(*_whole(kernel, [pair.summed])) if pair.summed else "",
+        whole=C_TYPES[pair.operand if pair.parts == 1 else "float32"],
+        read=dialect.load("stored", pair.row.dtype) if pair.parts == 1 else "stored",
         reads_rows=any("mine" in line.uses for line in fold.opened),
         refers=fold.reference is not None,
     )
+
+
+def _whole(kernel: Kernel, arrays: Iterable[Param]) -> tuple[Param, ...]:
+    """The arrays, or those whose parts they have."""
+    return tuple(kernel.param(whole_name(p.name)) for p in arrays)
