@@ -38,6 +38,7 @@ LONG = {  # rows, columns, length of q and k, of v
     "one row": (1, 70_001, 64, 64), "one column": (300, 1, 64, 64),
     "short vectors": (500, 900, 1, 3), "odd": (333, 777, 100, 33),
     "long vectors": (65, 300, 512, 512), "few rows": (5, 20_000, 128, 128),
+    "float32 in parts": (2050, 8200, 96, 40),
 }
 
 
@@ -61,6 +62,27 @@ def test_attention(text: Any, shape: str, dtype: str) -> None:
         found = brought(text(*on_gpu(arrays)))
     tolerance = {"float64": 1e-12, "float32": 3e-5, "float16": 4e-3, "bfloat16": 3e-2}[dtype]
     close(found, tuple(leaves(text.reference(*arrays))), tolerance)
+
+
+@pytest.mark.parametrize("bad", [1e-40, 3e38, np.inf, np.nan])
+@pytest.mark.parametrize("place", ["row", "column", "summed"])
+def test_float32_that_is_no_sum_of_parts(place: str, bad: float) -> None:
+    """Rows that have none of it are as ever."""
+    q, k, v = (drawn(n, 64, seed=i).astype("f4") for i, n in enumerate((2050, 8200, 8200)))
+    (q if place == "row" else k if place == "column" else v)[1500, 5] = bad
+    found, *_ = brought(causal(*on_gpu((q, k, v)), scale=0.1))
+    usual = slice(0, 1500)
+    want = causal.reference(q[usual], k[usual], v[usual], scale=0.1)
+    close((found[usual],), tuple(leaves(want))[:1], 3e-5)
+    touched = found[1500] if place == "row" else found[1500, 5]
+    with np.errstate(all="ignore"):
+        s = 0.1 * q[1500].astype("f8") @ k[:1501].T.astype("f8")
+        p = np.exp(s - s.max())
+        exact = (p @ v[:1501].astype("f8") / p.sum())
+    exact = exact if place == "row" else exact[5]
+    assert np.all(np.isfinite(touched) == np.isfinite(exact)) or abs(bad) > 1e38
+    if abs(bad) < 1:
+        np.testing.assert_allclose(touched, exact, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("data", DATA)
