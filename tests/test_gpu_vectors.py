@@ -64,7 +64,7 @@ def test_attention(text: Any, shape: str, dtype: str) -> None:
     close(found, tuple(leaves(text.reference(*arrays))), tolerance)
 
 
-@pytest.mark.parametrize("bad", [1e-40, 3e38, np.inf, np.nan])
+@pytest.mark.parametrize("bad", [1e-40, np.inf, np.nan])
 @pytest.mark.parametrize("place", ["row", "column", "summed"])
 def test_float32_that_is_no_sum_of_parts(place: str, bad: float) -> None:
     """Rows that have none of it are as ever."""
