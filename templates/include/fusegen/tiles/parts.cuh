@@ -59,7 +59,8 @@ __device__ __forceinline__ void add_whole(
             const Numbers other = *reinterpret_cast<const Numbers*>(second + n);
 #pragma unroll
             for (int i = from; i < min(from + 8, kCount / 2); ++i) {
-                const Numbers mine = *reinterpret_cast<const Numbers*>(vectors + min(i / 2 * 8 + i % 2, most) * stride + n);
+                const float* const vector = vectors + min(i / 2 * 8 + i % 2, most) * stride;
+                const Numbers mine = *reinterpret_cast<const Numbers*>(vector + n);
 #pragma unroll
                 for (int at = 0; at < kNumbers; ++at) {
                     scores[4 * (i / 2) + i % 2] += one.of[at] * mine.of[at];
