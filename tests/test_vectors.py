@@ -575,3 +575,33 @@ def test_vectors_of_an_array_are_of_every_column_or_of_one(made: Any, said: str)
 
     with pytest.raises(fg.PipelineError, match=f"test_vectors.py:\\d+: .*{said}"):
         text.plan()
+
+
+def test_numbers_of_rows_and_of_the_call_in_a_sum_over_the_index() -> None:
+    @fg.pipeline
+    def text(x: fg.RowVector, y: fg.ColumnVector, s: fg.PerRow, n: fg.PerRow, *, t=1.0):
+        close = fg.inner(fg.exp(x - y * s) * t / fg.sqrt(n + 1))
+        return fg.sum(close), fg.max(fg.dot(x, y)), fg.logsumexp(fg.inner(fg.abs(y - s)))
+
+    for d in (1, 5, 33):
+        x, y, s = drawn(70, d), drawn(600, d, seed=1), drawn(70, seed=2)
+        n = np.arange(70)
+        for form in ("auto", "safe", "unfused"):
+            found = text(x, y, s, n, t=0.3, form=form)
+            for f, w in zip(found, text.reference(x, y, s, n, t=0.3), strict=True):
+                np.testing.assert_allclose(f, w, rtol=3e-5)
+    with pytest.raises(fg.BackendError, match=r"test_vectors.py:\d+ .*\n.*s is one of each row"):
+        text.source("sm_90")
+
+
+@pytest.mark.parametrize(("made", "said"), [
+    (lambda x, y, o: fg.inner((x * 2 + fg.mean(y)) * o), "made of x and y has vectors of 4"),
+    (lambda x, y, o: fg.sum(fg.inner(x * y * fg.inner(x * x))), "a number per element"),
+])
+def test_mistakes_name_what_the_user_gave(made: Any, said: str) -> None:
+    @fg.pipeline
+    def text(x: fg.RowVector, y: fg.ColumnVector, o: fg.RowVector):
+        return made(x, y, o), fg.sum(fg.dot(x, y))
+
+    with pytest.raises(fg.PipelineError, match=f"test_vectors.py:\\d+: .*{said}"):
+        text(np.ones((3, 4)), np.ones((5, 4)), np.ones((3, 2)))

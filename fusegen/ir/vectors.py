@@ -26,12 +26,21 @@ def lengths_of(graph: g.Graph, dtypes: Mapping[str, DType]) -> dict[g.Node, int]
         if len(met) > 1:
             (m, a), (n, b), *_ = met.items()
             raise ShapeError(
-                f"{graph.names[a]} has vectors of {m} numbers, {graph.names[b]} of {n}",
+                f"{_told(a, graph)} has vectors of {m} numbers, {_told(b, graph)} of {n}",
                 where=node.loc, why="Vectors meet number by number.",
                 fix="Give arrays whose last axes have the same size.",
             )
         found[node] = next(iter(met))
     return found
+
+
+def _told(node: g.Node, graph: g.Graph) -> str:
+    """A node's vectors as the user knows them: by their inputs, and the name that has them."""
+    if isinstance(node, g.Input):
+        return node.name
+    inputs = [n.name for n in g.topological((node,)) if isinstance(n, g.Input) and g.is_vector(n)]
+    of = " and ".join(dict.fromkeys(inputs))
+    return f"{graph.names[node]} (of {of})" if node in graph.named else f"what is made of {of}"
 
 
 def groups_of(graph: g.Graph) -> dict[str, int]:

@@ -204,7 +204,7 @@ class _Over:
                     raise self._meet(f"of two columns of {n.name}")
             case g.Input(axis=g.Axis.COLUMN_VECTOR):
                 self.columns[names.of(n)] = None
-            case g.Inner() if g.extent(n) is g.Extent.ROW:
+            case g.Inner() if n in self.called and g.extent(n) is g.Extent.ROW:
                 return Var(self.called[n], names.kinds[n])
             case g.Input() if g.extent(n) is g.Extent.ROW:
                 return Var(names.of(n), names.kinds[n])

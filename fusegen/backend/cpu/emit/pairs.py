@@ -22,8 +22,8 @@ from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.possible import possible
 from fusegen.backend.emit.vector_sums import VectorSum, numbered, vector_sums, vectors_of
-from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import Var, substitute, variables
+from fusegen.ir.expressions import convert
 from fusegen.ir.kernel import FromVectors, Kernel, Param, Sweep
 
 # ---- views ----
@@ -41,11 +41,21 @@ class Table:
 
 
 @dataclass(frozen=True)
+class NumberView:
+    """A row's number in a sum over an index: `name` has it for every number of a vector."""
+
+    name: str
+    before: tuple[Line, ...]
+    value: str
+
+
+@dataclass(frozen=True)
 class TileView:
     """Elements that are made of vectors."""
 
     name: str
     rows: tuple[str, ...]  # arrays
+    numbers: tuple[NumberView, ...]
     columns: tuple[str, ...]
     length: int
     term: str
@@ -94,7 +104,7 @@ def pairs_view(
 ) -> PairsView:
     vectors = vectors_of(kernel)
     sources = [s for s in sweep.loads if isinstance(s, FromVectors)]
-    tiles = tuple(_tile(s, vectors, lanes) for s in sources)
+    tiles = tuple(_tile(s, vectors, scope, row, lanes) for s in sources)
     sums = tuple(_sum_view(s, kernel, scope, row) for s in vector_sums(kernel, sweep))
     tables: dict[str, Table] = {}
     for tile in tiles:
@@ -128,25 +138,27 @@ def row_table(param: Param, row: CpuDialect) -> Table:
     return _table(param, "rows", row)
 
 
-def _tile(source: FromVectors, vectors: dict[str, Param], lanes: CpuDialect) -> TileView:
-    used = variables(source.value)
-    late = [n for n, v in used.items() if n not in vectors and not v.varying]
-    if late:
-        raise BackendError(
-            f"{source.name}: CPU kernels make sums over a vector's index of vectors alone, and "
-            f"{late[0]} is a number: take it out of the sum, {late[0]} * fg.dot(…)")
-    places = {n: Var(f"row[{i}]", "float", varying=True) for i, n in enumerate(source.rows)}
+def _tile(
+    source: FromVectors, vectors: dict[str, Param], scope: RowScope, row: CpuDialect,
+    lanes: CpuDialect,
+) -> TileView:
+    late = {n: v for n, v in variables(source.value).items() if n not in vectors and not v.varying}
+    numbers = tuple(
+        NumberView(f"{source.name}_{n}", tuple(scope.locals([v])), row.text(convert(v, "float")))
+        for n, v in late.items())
+    places = {n: Var(f"row[{i}]", "float", varying=True)
+              for i, n in enumerate((*source.rows, *late))}
     places |= {n: Var(f"column[{i}]", "float", varying=True) for i, n in enumerate(source.columns)}
     length = vectors[(*source.rows, *source.columns)[0]].k
     if source.is_dot:
         term = f"{fg('product_term')}()"
     else:
         text = replace(lanes, partly=False).text(substitute(source.value, places))
-        rows, columns = max(1, len(source.rows)), max(1, len(source.columns))
+        rows, columns = max(1, len(source.rows) + len(late)), max(1, len(source.columns))
         term = (f"[](auto sum, const {fg('lanes')} (&row)[{rows}], "
                 f"const {fg('lanes')} (&column)[{columns}]) {{ typedef {fg('lanes')} V; "
                 f"(void)row, (void)column; return V(sum + {text}); }}")
-    return TileView(source.name, source.rows, source.columns, length, term, source.note)
+    return TileView(source.name, source.rows, numbers, source.columns, length, term, source.note)
 
 
 def _sum_view(

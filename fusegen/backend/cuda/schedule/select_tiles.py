@@ -30,6 +30,7 @@ from fusegen.backend.emit.vector_sums import sums_over_state, vector_sums
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CudaTarget
 from fusegen.ir.errors import BackendError
+from fusegen.ir.expr import variables
 from fusegen.ir.kernel import FromVectors, Kernel, Program
 
 LITTLE = 128 << 20  # bytes: below, mma.sync is done before wgmma (H200: 33 MB 15.9 µs, 21.8)
@@ -193,6 +194,15 @@ def _check(program: Program) -> None:
         if sweep.monoid.ordered:
             raise BackendError(f"{program.name}: rows of vectors are not folded in order on a GPU; "
                                "give arrays on the CPU")
+    for kernel in program.kernels:
+        plain = {p.name for p in kernel.params
+                 if p.shape in ("row_vector", "column_vector", "scalar")}
+        for source in (s for w in kernel.sweeps for s in w.loads if isinstance(s, FromVectors)):
+            for name in (n for n in variables(source.value) if n not in plain):
+                raise BackendError(
+                    f"{source.note}\n  On a GPU a sum over a vector's index has vectors and "
+                    f"constants; {name} is one of each row: take it out of the sum, "
+                    f"{name} * fg.dot(…), or give arrays on the CPU.")
 
 
 def _fits(kernel: Kernel, schedule: TileSchedule) -> bool:
