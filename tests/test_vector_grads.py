@@ -379,6 +379,14 @@ def test_a_mask_is_a_span_of_columns_and_of_rows() -> None:
     assert end is None
 
 
+def test_nothing_is_asked_within_a_span() -> None:
+    """The causal condition, which has a name where several elements ask it, is true of all."""
+    text = fg.grad(texts.causal, wrt=("q", "k", "v"))
+    for stage in text.stages():
+        assert "contributing(" in stage.source("cpu")
+        assert "fg::column_numbers" not in stage.source("cpu")
+
+
 def test_the_derived_text() -> None:
     gradient = fg.grad(texts.attention, wrt=QKV)
     shown = gradient.formula()

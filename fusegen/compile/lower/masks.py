@@ -58,12 +58,18 @@ def _contributing(sweep: Sweep, finished: Set[str]) -> Mapping[Expr, tuple[Expr,
     monoid = sweep.monoid
     if sweep.element_stores or monoid.best or monoid.lists or monoid.own or monoid.is_empty:
         return {}  # each has a say about every column
-    lets: dict[str, Expr] = {}
-    for let in sweep.lets:
-        lets[let.name] = substitute(let.expr, lets)
+    lets = _written_out(sweep)
     lifts = [*(f.lift for f in monoid.folded), *(m.lift for m in monoid.moving)]
     return {c: tuple(_equal_infinities(lifts, lets, c, finished))
             for c in dict.fromkeys(_conditions(sweep, lets)) if _is_identity(monoid, lets, c)}
+
+
+def _written_out(sweep: Sweep) -> dict[str, Expr]:
+    """What names of the sweep stand for."""
+    lets: dict[str, Expr] = {}
+    for let in sweep.lets:
+        lets[let.name] = substitute(let.expr, lets)
+    return lets
 
 
 def _equal_infinities(
@@ -82,23 +88,27 @@ def _equal_infinities(
 
 
 def _where_true(sweep: Sweep, conditions: Set[Expr]) -> Sweep:
-    """The sweep without asking these."""
+    """The sweep without asking these, whether they stand where they choose or have a name."""
     monoid = sweep.monoid
+    lets = _written_out(sweep)
 
     def true(expr: Expr) -> Expr:
         if not isinstance(expr, Call):
             return expr
-        if expr.op == "where" and expr.args[0] in conditions:
+        if expr.op == "where" and substitute(expr.args[0], lets) in conditions:
             return true(expr.args[1])
         return Call(expr.op, tuple(map(true, expr.args)))
 
+    folded = tuple(replace(f, lift=true(f.lift)) for f in monoid.folded)
+    moving = tuple(replace(m, lift=true(m.lift)) for m in monoid.moving)
+    relatives = tuple(replace(r, atom=true(r.atom)) for r in monoid.relatives)
+    kept = tuple(replace(let, expr=true(let.expr)) for let in sweep.lets)
+    every = (*(x.expr for x in kept), *(f.lift for f in folded), *(m.lift for m in moving),
+             *(r.atom for r in relatives))
+    asked = {n for e in every for n in variables(e)}
     return replace(
-        sweep, lets=tuple(replace(let, expr=true(let.expr)) for let in sweep.lets),
-        monoid=replace(
-            monoid, folded=tuple(replace(f, lift=true(f.lift)) for f in monoid.folded),
-            moving=tuple(replace(m, lift=true(m.lift)) for m in monoid.moving),
-            relatives=tuple(replace(r, atom=true(r.atom)) for r in monoid.relatives)),
-    )
+        sweep, lets=tuple(x for x in kept if x.name in asked or lets[x.name] not in conditions),
+        monoid=replace(monoid, folded=folded, moving=moving, relatives=relatives))
 
 
 # ---- spans ----
