@@ -17,6 +17,7 @@ from fusegen.algebra.pivot import (
     close,
     joined,
 )
+from fusegen.algebra.reference import reference_of
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.spell import spelled
 from fusegen.algebra.symbols import told
@@ -99,7 +100,9 @@ def _judged(setting: Setting, closed: Closed | NotClosed, brave: bool) -> _Sound
     if verdict.faults:
         worst = verdict.faults[0]
         return Doubt(worst.kind, worst.why, worst.todo, verdict.faults, (setting, closed))
-    return _Sound(closed, zeros, claims_of(verdict, start))
+    reference = reference_of(closed, verdict)
+    claims = (*claims_of(verdict, start), *([reference] if reference else []))
+    return _Sound(closed, zeros, claims)
 
 
 def _closed(setting: Setting) -> Closed | NotClosed:

@@ -20,6 +20,9 @@ from fusegen.ir.witness import Witness
 Status = Literal["proved", "not proved", "assumed", "tried"]
 """assumed: the user says so; tried: measured on hard rows, and held there."""
 
+LAGS = "reference"
+"""An obligation: another value near it does in a pivot's place."""
+
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
@@ -136,6 +139,11 @@ class Dependent:
     known_zero: tuple[int, ...] = ()  # positions of basis functions whose sums are exactly 0
     ordered: tuple[str, ...] = ()  # extremes whose order with the elements was used: not if NaN
     finite: tuple[str, ...] = ()  # extremes whose distance was: only if they are finite
+
+    @property
+    def lags(self) -> bool:
+        """May its sums be about another value near their pivot?"""
+        return any(o.name == LAGS and o.status == "proved" for o in self.obligations)
 
     @property
     def counts(self) -> bool:

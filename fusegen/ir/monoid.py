@@ -140,6 +140,7 @@ class Moving:
     transport: tuple[tuple[str, Expr], ...]
     pivots: tuple[str, ...]
     width: int = 1
+    lags: bool = False  # may it be about another value near its pivot, as is proved?
 
     @property
     def kind(self) -> Kind:

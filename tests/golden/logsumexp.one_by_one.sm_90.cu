@@ -4,7 +4,7 @@
 // State      (max_x, sum_exp), of no elements (-inf, 0)
 // a ⊕ b      max_x = max(a.max_x, b.max_x)
 //            sum_exp = a.sum_exp·exp(a.max_x - max_x) + b.sum_exp·exp(b.max_x - max_x)
-// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning
+// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference
 // Tree       one element at a time, merged thread → warp → block
 // Schedule   row per block, 1 × 1 elements per thread and chunk, aligned loads
 // Launch     logsumexp_kernel<<<n_rows, 256>>>

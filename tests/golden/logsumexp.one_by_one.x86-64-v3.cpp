@@ -4,7 +4,7 @@
 // State      (max_x, sum_exp), of no elements (-inf, 0)
 // a ⊕ b      max_x = max(a.max_x, b.max_x)
 //            sum_exp = a.sum_exp·exp(a.max_x - max_x) + b.sum_exp·exp(b.max_x - max_x)
-// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning
+// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference
 // Tree       online, one element at a time
 // Schedule   scalar, chunks of 1, pieces of 262144 columns
 // Bytes      reads each element once, writes 4 bytes a row

@@ -5,7 +5,7 @@
 // a ⊕ b      m = max(a.m, b.m)
 //            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
 //            top = best 8 of both lists
-// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, monotone
+// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
 // Tree       chunks of 16, merged thread → warp
 // Schedule   row per 4 lanes in registers, 2 × 8 elements per thread and chunk, aligned loads, lists sorted
 // Launch     moe_gate_kernel<<<⌈n_rows / 32⌉, 128>>>

@@ -6,7 +6,7 @@
 // a ⊕ b      m = max(a.m, b.m)
 //            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
 // Sweep 2    reads x
-// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning
+// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference
 // Tree       block online, chunks of 1024
 // Schedule   vectors of 16, chunks of 1024, pieces of 262144 columns
 // Bytes      reads each element twice, writes once

@@ -5,7 +5,7 @@
 // a ⊕ b      m = max(a.m, b.m)
 //            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
 //            top = best 64 of both lists
-// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, monotone
+// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
 // Tree       chunks of 32, merged thread → warp → block → cluster
 // Schedule   row per cluster of blocks, 8 × 4 elements per thread and chunk, aligned loads
 // Launch     softmax_topk_kernel<<<blocks · n_rows, 256>>>; clusters of blocks

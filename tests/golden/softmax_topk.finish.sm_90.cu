@@ -1,7 +1,7 @@
 // softmax_topk, finish: states → results    texts.py:74
 // form online, for sm_90; by fusegen 0.1.0, do not edit
 //
-// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, monotone
+// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
 // Schedule   row per 8 lanes
 // Launch     softmax_topk_finish_kernel<<<⌈n_rows / 16⌉, 128>>>
 // Bytes      reads 68 bytes of a state, writes 60 bytes a row

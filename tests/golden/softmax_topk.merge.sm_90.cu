@@ -5,7 +5,7 @@
 // a ⊕ b      m = max(a.m, b.m)
 //            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
 //            top = best 5 of both lists
-// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, monotone
+// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
 // Tree       one state at a time, then lane by lane
 // Schedule   row per 8 lanes
 // Launch     softmax_topk_merge_kernel<<<⌈n_rows / 16⌉, 128>>>

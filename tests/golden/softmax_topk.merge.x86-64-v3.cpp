@@ -5,7 +5,7 @@
 // a ⊕ b      m = max(a.m, b.m)
 //            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
 //            top = best 5 of both lists
-// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, monotone
+// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
 // Tree       one state at a time
 // Schedule   rows one after the other
 // Bytes      reads 72 bytes of each state, writes as many a row

@@ -5,7 +5,7 @@
 // a ⊕ b      m = max(a.m, b.m)
 //            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
 //            top = best 5 of both lists
-// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, monotone
+// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
 // Tree       chunks of 32, merged thread → warp → block
 // Schedule   row per block, 8 × 4 elements per thread and chunk, aligned loads
 // Launch     softmax_topk_kernel<<<n_rows, 128>>>

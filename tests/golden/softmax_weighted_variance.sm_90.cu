@@ -7,7 +7,7 @@
 //            sum_exp_x = a.sum_exp_x·exp(a.max_x - max_x) + b.sum_exp_x·exp(b.max_x - max_x)
 //            sum_dev2_exp = a.sum_dev2_exp·exp(a.max_x - max_x) + a.sum_dev_exp·2·exp(a.max_x - max_x)·(a.nu - nu) + a.sum_exp·exp(a.max_x - max_x)·(a.nu - nu)·(a.nu - nu) + b.sum_dev2_exp·exp(b.max_x - max_x) + b.sum_dev_exp·2·exp(b.max_x - max_x)·(b.nu - nu) + b.sum_exp·exp(b.max_x - max_x)·(b.nu - nu)·(b.nu - nu)
 //            sum_dev_exp = a.sum_dev_exp·exp(a.max_x - max_x) + a.sum_exp·exp(a.max_x - max_x)·(a.nu - nu) + b.sum_dev_exp·exp(b.max_x - max_x) + b.sum_exp·exp(b.max_x - max_x)·(b.nu - nu)
-// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, known zero
+// Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, known zero
 // Tree       chunks of 32, merged thread → warp → block
 // Schedule   row per block, 8 × 4 elements per thread and chunk, aligned loads
 // Launch     softmax_weighted_variance_kernel<<<n_rows, threads>>>; threads % 32 = 0, ≤ 256

@@ -187,7 +187,8 @@ class StateBuilder:
             rows = tuple(
                 (components[j].name, substitute(factor, rename)) for j, factor in basis.transport
             )
-            self.moving[component.name] = Moving(component.name, known.lift, rows, used)
+            self.moving[component.name] = Moving(component.name, known.lift, rows, used,
+                                                 lags=entry.lags)
 
 
 def type_names(graph: g.Graph) -> dict[str, str]:

@@ -1,10 +1,10 @@
 """Sums about a reference that lags behind the maximum which is their pivot.
 
-Sums move from one pivot to another by what their proof says, whatever value the other has: it need
-not be the maximum. Any reference does that keeps powers of e in range: at most 2^8 above the
-maximum's. So a tile's items are added about the old reference, unless one is far above it, and at
-the end sums move to the maximum. exp(c·x − m) is 2^(c'·x − start), c' = log₂e·c, by one fused
-operation: start is the reference, exactly, whatever it was rounded from.
+That it does in the maximum's place is an obligation of the sums (algebra/reference.py), proved for
+any that is near: here terms are at most 2^8. So a tile's items are added about the old reference,
+unless one is far above it, and at the end sums move to the maximum. exp(c·x − m) is
+2^(c'·x − start), c' = log₂e·c, by one fused operation: start is the reference, exactly, whatever it
+was rounded from.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ class ReferencePrinter:
         scaled = self.scaled.maxima.get(peak)
         shifts = pivot.action == "shift" and not pivot.unit
         about = isinstance(pivot.value, Var) and pivot.value.name == peak.name
-        moves = all(m.pivots for m in monoid.moving)
+        moved = Call("exp", (Var(pivot.move),))  # all by the same factor
+        moves = all(m.lags and m.transport == ((m.name, moved),) for m in monoid.moving)
         if scaled is None or not shifts or not about or not moves or relative.atom != peak.lift:
             return None
         return peak, scaled
