@@ -177,7 +177,7 @@ def _wgmma(
     aligned = problem.aligned or made
     if target.arch != "sm_90" or more or pair is None or not aligned:
         return None
-    return None if wide_columns(program, problem.n_cols or 1) else tiles_of(pair)
+    return None if wide_columns(program, problem.n_cols or 1) else tiles_of(pair, problem.n_cols)
 
 
 def _chunked(program: Program, problem: Problem, target: CudaTarget) -> bool:

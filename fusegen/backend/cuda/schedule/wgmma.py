@@ -22,6 +22,7 @@ STEP = 16  # numbers that one product takes
 _ALL_REGISTERS = 65536
 _LIST_WORDS = 6  # registers of a row's list
 _OVERHEAD_TILES = 2  # what an item costs beside its tiles of columns
+_FEW_COLUMNS = 1024
 _MERGE_TILES = 1  # what it costs more where states of parts are merged
 
 
@@ -181,9 +182,12 @@ def sized(pair: Pair, warpgroups: int, columns: int, stages: int) -> WgmmaTiles:
                       numbers=pair.numbers, other=other, parts=pair.parts)
 
 
-def tiles_of(pair: Pair) -> WgmmaTiles | None:
+def tiles_of(pair: Pair, n_cols: int | None = None) -> WgmmaTiles | None:
     """The first of what was fast that fits."""
     shapes = [(w, c, 2) for w in (3, 2, 1) for c in (128, 96, 80, 64)]
+    few = n_cols is not None and n_cols <= _FEW_COLUMNS and pair.words <= 2 and not pair.others
+    if few and pair.summed and max(pair.row.k, pair.numbers) <= CHUNK:
+        return sized(pair, 4, 64, 4)  # how items begin and end decides
     if not pair.summed:
         shapes = [(4, 128, 4), (4, 128, 3), (4, 128, 2), (3, 128, 2), (2, 128, 2)]
     if pair.lists:

@@ -81,7 +81,8 @@ class ReferencePrinter:
             uses = uses_of(lines)
             used = [factor] if factor.declares in uses else []
             return Part((*opened([*lines, *used]), *used), tuple(lines),
-                        lines is live or COLUMN.name in uses)
+                        lines is live or COLUMN.name in uses or any(
+                            f"[{COLUMN.name}]" in ln.text for ln in lines))
 
         return ReferenceView(
             scores=f"{self._score()}_scores", place=score, live=part(live), vanishes=vanishes,
