@@ -82,6 +82,7 @@ class ToySchedule:
     algorithm: str = "two chunks, merged once"
     grouping: str = "rows"
     stored: str = ""
+    crowded: bool = False
 
     def describe(self) -> str:
         return f"{self.half} columns, then the rest"

@@ -13,6 +13,7 @@ from support.tile_cases import close, drawn
 from support.tiles import emulate, prepared
 
 import fusegen as fg
+from fusegen.backend.target import CUDA_TARGETS
 from fusegen.library.vector_run import Run
 
 pytestmark = EMULATED
@@ -49,8 +50,18 @@ def of_columns(k: fg.RowVector, v: fg.RowVector, q: fg.ColumnVector, do: fg.Colu
     return fg.sum(p * (fg.dot(v, do) - delta) * q)
 
 
+@fg.pipeline
+def of_both(k: fg.RowVector, v: fg.RowVector, q: fg.ColumnVector, do: fg.ColumnVector,
+            m: fg.PerColumn, delta: fg.PerColumn, *, causal=False):
+    """Two sums of the vectors that met."""
+    p = fg.exp(fg.dot(k, q) - m)
+    if causal:
+        p = fg.where(fg.row(p) <= fg.index(p), p, 0.0)
+    return fg.sum(p * (fg.dot(v, do) - delta) * q), fg.sum(p * do)
+
+
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("text", [of_rows, of_columns], ids=lambda p: p.name)
+@pytest.mark.parametrize("text", [of_rows, of_columns, of_both], ids=lambda p: p.name)
 @pytest.mark.parametrize(("n", "m", "d", "e"), [
     (70, 130, 24, 40), (65, 257, 128, 128), (17, 300, 16, 256), (130, 90, 104, 72),
 ])
@@ -58,13 +69,14 @@ def test_two_dots(n: int, m: int, d: int, e: int, text: Any, causal: bool) -> No
     rows = [a.astype("bfloat16") for a in (drawn(2, n, d) / 4, drawn(2, n, e, seed=1))]
     columns = [a.astype("bfloat16") for a in (drawn(1, m, d, seed=2) / 2, drawn(2, m, e, seed=3))]
     numbers = [np.full((2, n), 3, "f4"), drawn(2, n, seed=4)]
-    if text is of_columns:
+    if text is not of_rows:
         numbers = [np.full((2, m), 3, "f4"), drawn(2, m, seed=4)]
     arrays = (*rows, *columns, *numbers)
     assert prepared(text, *arrays, causal=causal)[1].schedule.engine == "wgmma"
     want = text.reference(*(a.astype("f8") for a in arrays), causal=causal)
-    found = np.asarray(emulate(text, *arrays, causal=causal), "f8")
-    np.testing.assert_allclose(found, want, atol=1e-2 * np.abs(want).max())
+    made = emulate(text, *arrays, causal=causal)
+    for one, exact in zip(made, want, strict=True) if text is of_both else [(made, want)]:
+        np.testing.assert_allclose(np.asarray(one, "f8"), exact, atol=1e-2 * np.abs(exact).max())
 
 
 @pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
@@ -72,7 +84,7 @@ def test_two_dots(n: int, m: int, d: int, e: int, text: Any, causal: bool) -> No
 @pytest.mark.parametrize("length", [64, 128])
 def test_two_dots_compiled(length: int, causal: bool) -> None:
     """Registers are enough for two tiles of scores, and no product waits for the one before."""
-    for text in (of_rows, of_columns):
+    for text in (of_rows, of_columns, of_both):
         kinds = dict.fromkeys(text.vectors, f"bfloat16[{length}]")
         work = text.work(target="sm_90", dtype={**kinds, "m": "float32", "delta": "float32"},
                          causal=causal)
@@ -87,12 +99,16 @@ def test_two_dots_compiled(length: int, causal: bool) -> None:
 
 @pytest.fixture
 def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    def results(self: Run, pipeline: Any, arrays: Any, options: Any) -> Any:
-        return tuple(emulate(pipeline, *arrays, **self._numbers, **options).values())
+    def results(self: Run, pipeline: Any, arrays: Any) -> Any:
+        constants = {n: v for n, v in self._options.items() if n in pipeline.signature.constants}
+        return tuple(emulate(pipeline, *arrays, **constants).values())
+
+    def crowded(self: Run, stage: Any, like: str, sizes: Any) -> bool:
+        return self.gradient.crowded(self.made, stage, self.types[like], sizes,
+                                     CUDA_TARGETS["sm_90"])
 
     monkeypatch.setattr(Run, "_results", results)
-    monkeypatch.setattr(Run, "each_alone", property(lambda self: True, lambda self, value: None),
-                        raising=False)
+    monkeypatch.setattr(Run, "_crowded", crowded)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -54,6 +54,9 @@ class Schedule(Protocol):
     def stored(self) -> str:
         """How elements made of vectors are stored all the same, and why; "": not by the choice."""
 
+    @property
+    def crowded(self) -> bool: ...  # had its sums of vectors better be made apart, for room?
+
     def describe(self) -> str:
         """The choices, for people."""
 

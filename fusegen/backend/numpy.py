@@ -191,6 +191,10 @@ class NumpySchedule:
         """See `Schedule`."""
         return ""
 
+    @property
+    def crowded(self) -> bool:
+        return False
+
     def describe(self) -> str:
         return f"the text as written, in blocks of rows of {BLOCK_BYTES >> 20} MiB"
 

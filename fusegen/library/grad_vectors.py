@@ -80,7 +80,7 @@ class VectorGradient:
         check_labels(graph, adopted, rows)
         found = Run(self.remembered, {n: _plain(a) for n, a in adopted.items()},
                     types_of(adopted, self.vectors), constants, rows,
-                    each_alone=not memory.single).gradients()
+                    on_host=memory.single).gradients()
         return found[self.wrt[0]] if len(self.wrt) == 1 else tuple(found[n] for n in self.wrt)
 
     @property

@@ -93,7 +93,7 @@ class VectorLeft:
         types = types_in(self._gradient.vectors, given, self._framework.dtype_in)
         on_host = self._framework.is_on_host(next(iter(arrays.values())))
         numbers = {n: constants[n] for n in call.pipeline.signature.constants}
-        run = Run(self._gradient.remembered, given, types, numbers, rows, each_alone=not on_host,
+        run = Run(self._gradient.remembered, given, types, numbers, rows, on_host=on_host,
                   text=self._text, deterministic=call.deterministic)
         return run.gradients(kept)
 

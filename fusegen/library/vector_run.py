@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusegen.backend.arrays.rows import Rows
+from fusegen.backend.backend import Target
+from fusegen.backend.problem import Problem
+from fusegen.backend.registry import backend_at, best_memory
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType
-from fusegen.ir.errors import ArgumentError, DTypeError, ShapeError
+from fusegen.ir.errors import ArgumentError, BackendError, DTypeError, ShapeError
 from fusegen.ir.shared import Recent
 from fusegen.lang.signature import constants_key
 from fusegen.library.vector_adjoint import OF_COLUMNS, Adjoint, adjoint
@@ -17,6 +20,7 @@ from fusegen.library.vector_arrays import Sides, anchor, summed_to, typed, varie
 from fusegen.library.vector_stages import Columns, Stage, Stages, axis_of
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.traces import MOST
+from fusegen.pipeline.variants import Choices
 
 Values = dict[g.Node, Any]
 """Arrays by nodes of the backward text."""
@@ -80,23 +84,49 @@ class Remembered:
         return self._made.put(key, made.columns(wanted, types)) if found is None else found
 
 
+    def crowded(
+        self, made: Stages, stage: Columns, like: DType, sizes: tuple[int, int, int], target: Target
+    ) -> bool:
+        """Had these gradients of columns better be found apart? sizes: rows, rows of a batch, and
+        columns, of the stage; like: the type of its anchors."""
+        key = (stage, like, sizes, target)
+        found: bool | None = self._made.get(key)
+        if found is None:
+            found = self._made.put(key, _is_crowded(made, stage, like, sizes, target))
+        return found
+
+
+def _is_crowded(
+    made: Stages, stage: Columns, like: DType, sizes: tuple[int, int, int], target: Target
+) -> bool:
+    names, own = stage.pipeline.signature.arrays, len(stage.takes)
+    types = dict(zip(names, map(made.type_of, stage.takes), strict=False))
+    types |= dict.fromkeys(names[own:], like.number.vector(1))
+    problem = Problem(dtypes=types, n_rows=sizes[0], batch_rows=sizes[1], n_cols=sizes[2])
+    constants = stage.pipeline.signature.bind_constants({})
+    try:
+        work = stage.pipeline.of_types(types, constants, Choices()).work(target, problem)
+        return bool(work.schedule.crowded)
+    except BackendError:  # no tile fits
+        return True
+
+
 class Run:
     """One call of a gradient.
 
     arrays: the forward pipeline's, and cotangents, but for those that are not there yet. types:
-    theirs. rows: the forward call's. each_alone: is a gradient of columns found apart from others?
+    theirs. rows: the forward call's. on_host: do the arrays lie there?
     text: what an earlier run has found for the same call."""
 
     def __init__(
         self, gradient: Remembered, arrays: Mapping[str, Any], types: Mapping[str, DType],
-        constants: dict[str, Any], rows: Rows, *, each_alone: bool, text: Adjoint | None = None,
+        constants: dict[str, Any], rows: Rows, *, on_host: bool, text: Adjoint | None = None,
         deterministic: bool = False,
     ) -> None:
         self.gradient, self._rows, self.arrays = gradient, rows, arrays
         self.text, self.types, self.made = gradient.prepared(types, constants, text)
         self._check_cotangents()
-        # Scores cost a GPU less than registers for two sums of vectors.
-        self.each_alone = each_alone
+        self._on_host = on_host
         self._options = {n: constants[n] for n in self.text.graph.varying}
         self._options["deterministic"] = deterministic
 
@@ -167,8 +197,6 @@ class Run:
     def _groups(self) -> list[tuple[tuple[int, ...], list[str]]]:
         """Inputs of columns that have a stage together, and the batch axes along which their
         gradients are found apart."""
-        if self.each_alone:
-            return [(self._own(name), [name]) for name in self.text.columns]
         found: dict[tuple[int, ...], list[str]] = {}
         for name in self.text.columns:
             found.setdefault(self._own(name), []).append(name)
@@ -196,10 +224,19 @@ class Run:
         types = {n: self._type_of(n, size * self._length(n)) for n in wanted}
         stage = self.gradient.columns(self.made, wanted, types)
         given = [sides.seen(values[n], axis_of(n)) for n in stage.takes]
-        like = self.arrays[wanted[0]]
+        like, sizes = self.arrays[wanted[0]], (size, rows.n_cols, sides.count)
+        if len(wanted) > 1 and self._crowded(stage, wanted[0], sizes):
+            alone = [self._of_columns(own, [name], values) for name in wanted]
+            return {n: a for one in alone for n, a in one.items()}
         given += [anchor(like, (*sides.lead, 1)), anchor(like, (sides.count, 1))]
         found = self._results(stage.pipeline, given)
         return {n: self._as_given(n, sides.whole(a)) for n, a in zip(wanted, found, strict=True)}
+
+    def _crowded(self, stage: Columns, like: str, sizes: tuple[int, int, int]) -> bool:
+        if self._on_host:
+            return False
+        target = backend_at(best_memory()).here()
+        return self.gradient.crowded(self.made, stage, self.types[like], sizes, target)
 
     def _length(self, name: str) -> int:
         """Numbers that the gradient has for each column."""

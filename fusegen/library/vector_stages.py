@@ -3,7 +3,8 @@
   forward  what later stages ask of whole rows and no cotangent takes part in: the maximum and the
            sum of a softmax, attention's result. Made where a vector of a finished row is gone on
            with, or kept from the forward call.
-  rows     gradients of what a row has, and what the columns ask of whole rows (δ = Σ dO·O)
+  numbers  sums over the index of vectors that rows have (δ = Σ dO·O), of stored rows
+  rows     gradients of what a row has, and what the columns ask of whole rows
   columns  gradients of what a column has: the same pairs seen from the other side
            (rewrite/transposed.py), once for columns that vary along the same leading axes
 
@@ -28,6 +29,7 @@ from fusegen.lang import lang as fg
 from fusegen.lang.value import ColumnVector, PerColumn, PerRow, RowVector, Value, lift
 from fusegen.library.vector_adjoint import Adjoint
 from fusegen.library.vector_cuts import cuts_of, numbers_of
+from fusegen.library.vector_numbers import inners_of, summed, vectors_of
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.variants import Choices
 from fusegen.rewrite.adjoint import terms as tm
@@ -154,10 +156,21 @@ class Stages:
             done |= dict.fromkeys(cut)
         n = len(self.adjoint.rows)
         last = [*outputs[:n], *(n for n in outputs[n:] if n not in done)]
+        arrays = [*self.adjoint.cotangents.values(), *done]
+        for inners in inners_of(last, arrays, self._lengths):
+            found.append(self._numbers(inners, vectors_of(inners, arrays)))
+            done |= dict.fromkeys(inners)
+            last = [*outputs[:n], *(n for n in outputs[n:] if n not in done)]
         if last:
             own = {i: types[n] for i, n in enumerate(self.adjoint.rows)}
             found.append(self._rows(last, done, own, [f"grad_{n}" for n in self.adjoint.rows]))
         return tuple(found)
+
+    def _numbers(self, inners: tuple[g.Inner, ...], vectors: Sequence[g.Node]) -> Stage:
+        """The pipeline of numbers that are sums over the index of vectors of rows."""
+        text = summed(inners, vectors, self.graph, self.precision)
+        parameters = [_parameter(self.graph.names[v], g.Axis.ELEMENT) for v in vectors]
+        return Stage(self._pipeline("numbers", parameters, text), tuple(vectors), inners)
 
     def _check(self, stages: Sequence[Stage]) -> None:
         """Raises PipelineError for what no kernel does: the last one has all that there may be."""
@@ -165,11 +178,11 @@ class Stages:
             return
         stage = stages[-1]
         names = stage.pipeline.signature.arrays
-        types = {name: self._type(node) for name, node in zip(names, stage.takes, strict=True)}
+        types = {name: self.type_of(node) for name, node in zip(names, stage.takes, strict=True)}
         constants = stage.pipeline.signature.bind_constants({})
         stage.pipeline.of_types(types, constants, Choices())
 
-    def _type(self, node: g.Node) -> DType:
+    def type_of(self, node: g.Node) -> DType:
         """Of an array that holds the value."""
         if isinstance(node, g.Input):
             return self._types[node.name]

@@ -119,7 +119,7 @@ def pieces(
 ) -> list[fg.States]:
     """States of every piece of these arrays."""
     whole = given[0].shape[-1]
-    cut = [a is given[0] or a.shape[-1] == whole > 1 for a in given]
+    cut = [a is given[0] or a.ndim == 1 or a.shape[-1] == whole > 1 for a in given]
     return [p.states(*[place(a[..., i:j] if c else a) for a, c in zip(given, cut, strict=True)],
                      at=i, **constants)
             for i, j in itertools.pairwise(cuts)]

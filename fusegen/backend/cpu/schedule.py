@@ -95,6 +95,11 @@ class CpuSchedule:
         return ""
 
     @property
+    def crowded(self) -> bool:
+        """See `Schedule`."""
+        return False
+
+    @property
     def algorithm(self) -> str:
         """What the field calls the tree of merges."""
         if self.chunk == 1:

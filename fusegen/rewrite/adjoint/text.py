@@ -19,7 +19,7 @@ from fusegen.lang.lines import here
 from fusegen.lang.value import Value, builder
 from fusegen.rewrite.adjoint import terms as tm
 from fusegen.rewrite.adjoint.terms import ONE, Product, Terms
-from fusegen.rewrite.adjoint.vanishing import nothing_left, nothing_outside
+from fusegen.rewrite.adjoint.vanishing import nothing_outside, unless_nothing
 
 
 @dataclass
@@ -138,6 +138,7 @@ class Writer:
                 weights[vectors, beside] = tm.plus(own, one)
                 continue
             summed = self._total(elements)
+            rows = unless_nothing(rows, elements, summed)
             total = tm.plus(total, tm.scaled(summed, coefficient, _apart(rows)))
         for (vectors, beside), weight in weights.items():
             total = tm.plus(total, tm.scaled(self._weighted(vectors, weight), Fraction(1), beside))
@@ -165,9 +166,8 @@ class Writer:
         if not tm.is_number(number, 1.0):
             each = Value(number) * each
         total = builder().add(g.Reduce(g.Fold.SUM, each.node, here())).node
-        if any(e < 0 for _, e in outside) and any(tm.is_choice(n) for p in weight for n, _ in p):
-            outside = tm.times(outside, nothing_left(total))
-        return tm.scaled(tm.of(total), scale, _apart(outside))
+        found, masked = tm.of(total), frozenset(f for p in weight for f in p)
+        return tm.scaled(found, scale, _apart(unless_nothing(outside, masked, found)))
 
     # ---- sums over the index of vectors ----
 

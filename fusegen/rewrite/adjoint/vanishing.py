@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from fusegen.ir import graph as g
 from fusegen.lang.value import Value
-from fusegen.rewrite.adjoint.terms import Product, choice
+from fusegen.rewrite.adjoint.terms import Product, Terms, choice, is_choice, times
 
 Condition = tuple[g.Node, bool]
 """A condition, and what it is where the factor need not be 0."""
@@ -24,10 +24,15 @@ def nothing_outside(product: Product) -> Product:
     return frozenset((choice(condition, holds).node, 1) for condition, holds in found)
 
 
-def nothing_left(total: g.Node) -> Product:
-    """The choice of 0 where a sum is 0: 1 / Σ exp(s − m) that left it is 1 / 0 in rows of which a
-    mask leaves nothing, and each of its terms was 0."""
-    return frozenset({(choice((Value(total) == 0.0).node, False).node, 1)})
+def unless_nothing(rows: Product, elements: Product, summed: Terms) -> Product:
+    """Row factors that left a sum of masked elements, with the choice of 0 where the sum is 0: in
+    rows of which a mask leaves nothing 1 / Σ exp(s − m) is 1 / 0, and each of the terms was 0."""
+    match [*summed]:
+        case [product] if len(product) == 1 and any(e < 0 for _, e in rows):
+            ((total, _),) = product
+            if any(is_choice(n) for n, _ in elements):
+                return times(rows, frozenset({(choice((Value(total) == 0.0).node, False).node, 1)}))
+    return rows
 
 
 def _may_be(node: g.Node) -> bool:

@@ -36,12 +36,13 @@ class CudaDialect:
 
     def __init__(
         self, compute: DType, *, narrow: bool = False, exact: bool = False, tiles: bool = False,
-        rows_shared: bool = False,
+        rows_shared: bool = False, weighs: bool = False,
     ) -> None:
         self.real = C_TYPES[compute.name]
         self.narrow = narrow  # are all inputs and outputs of 16 bits?
         self.rows_shared = rows_shared  # do four lanes ask together what is known of a row?
         self.tiles = tiles and self.real == "float"  # are elements sums, rounded in any case?
+        self.weighs = weighs  # do elements make weights alone, which are rounded to 16 bits?
         self.exact = exact  # are states read by others, who must find the same pivots?
         self.suffix = "f" if compute.itemsize == 4 else ""
         self.used: set[str] = set()
@@ -133,7 +134,7 @@ class CudaDialect:
                 return f"{self.use(times)}({args[1]})"
             case "exp2" | "tanh" if self._is_tiled(call):
                 return f"{self.use(f'{call.op}_narrow')}({args[0]})"
-            case "exp" if self.narrow or self._is_term(call.args[0]):
+            case "exp" if self.narrow or self._is_term(call.args[0]) or self._is_weight(call):
                 return f"{self.use('exp_narrow')}({args[0]})"
             case "where":
                 wide = "LL" if both_whole(call) and not args[1].endswith(("LL", ")")) else ""
@@ -170,7 +171,11 @@ class CudaDialect:
 
     def _is_tiled(self, call: Call) -> bool:
         """Is it an element of a tile, and enough to have the digits of 16 bits?"""
-        return self.tiles and call.varying and (self.narrow or call.op == "exp2")
+        return self.tiles and call.varying and (
+            self.narrow or self.weighs or call.op == "exp2")
+
+    def _is_weight(self, call: Call) -> bool:
+        return self.weighs and call.varying
 
     def _is_rough(self, call: Call) -> bool:
         return self.roughly and not self.exact and self.real == "float" and call.kind == "float"

@@ -283,6 +283,11 @@ class CudaSchedule:
             f"{f', a ring of {stages} chunks' if stages else ''}{lists}"
         )
 
+    @property
+    def crowded(self) -> bool:
+        """See `Schedule`."""
+        return False
+
     def describe(self) -> str:
         blocks = f", {self.blocks} blocks a row" if self.blocks > 1 else ""
         return f"{self.shape}; {self.threads} threads a block{blocks}, {self.target.arch}"

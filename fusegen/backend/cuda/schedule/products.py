@@ -68,6 +68,11 @@ class ProductSchedule:
         return self.rows.algorithm
 
     @property
+    def crowded(self) -> bool:
+        """See `Schedule`."""
+        return False
+
+    @property
     def stored(self) -> str:
         """See `Schedule`."""
         return f"by cuBLAS, and stored, {self.piece_rows} rows at a time: {self.reason}"

@@ -1,5 +1,4 @@
-"""Schedules for rows over vectors: tiles of rows × columns whose elements are made where they are
-folded.
+"""Schedules for rows over vectors: tiles of rows × columns, elements made where they are folded.
 
 A warp has some rows, 16 at a time, and goes over the columns tile by tile. Each engine leaves a
 tile's scores in the registers that tensor cores leave theirs in: lane l has rows l / 4 and
@@ -121,6 +120,10 @@ class TileSchedule:
     def stored(self) -> str:
         """See `Schedule`."""
         return ""
+
+    @property
+    def crowded(self) -> bool:
+        return self.columns < 64  # scores cost less than narrow tiles
 
     @property
     def shape(self) -> str:

@@ -7,11 +7,12 @@ those that were fastest by hand, smaller where they do not fit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fusegen.backend.emit.vector_sums import vector_sums
-from fusegen.ir.kernel import FromVectors, Kernel, Param
+from fusegen.backend.emit.vector_sums import VectorSum, vector_sums
+from fusegen.ir.kernel import FromVectors, Kernel, Param, Sweep
 from fusegen.ir.monoid import Best
 
 MOST_LENGTH = 256  # numbers of a vector
@@ -21,6 +22,7 @@ CHUNK = 64  # numbers of 16 bits in 128 bytes
 STEP = 16  # numbers that one product takes
 _ALL_REGISTERS = 65536
 _LIST_WORDS = 6  # registers of a row's list
+_AGAIN_SPARE = 24  # registers beside scores and sums of vectors that have met
 _OVERHEAD_TILES = 2  # what an item costs beside its tiles of columns
 _FEW_COLUMNS = 1024
 _MERGE_TILES = 1  # what it costs more where states of parts are merged
@@ -29,7 +31,8 @@ _MERGE_TILES = 1  # what it costs more where states of parts are merged
 @dataclass(frozen=True, slots=True)
 class Pair:
     """What the engine multiplies: a vector per row with one per column, or two of each; and, where
-    there is a sum of vectors, the vectors that the folds' weights are for."""
+    there are sums of vectors, the vectors that the folds' weights are for: `summed`, which come in
+    tiles of their own, or `again`, columns' vectors of two dots, from the tiles that these read."""
 
     row: Param
     column: Param
@@ -40,6 +43,8 @@ class Pair:
     others: tuple[Param, Param] | None = None  # the row's and the column's of a second dot
     parts: int = 1  # of float32 vectors: see schedule/parts.py
     length: int = 0  # numbers of a sum of vectors
+    again: tuple[Param, ...] = ()
+    beside: tuple[Param, ...] = ()  # numbers of a column that its elements are made of, too
 
     @property
     def operand(self) -> Literal["float16", "bfloat16"]:
@@ -66,9 +71,12 @@ def pair_of(kernel: Kernel) -> Pair | None:
     others = more[0] if more else None
     sums = vector_sums(kernel, sweep)
     lists = len(sweep.monoid.lists)
-    if (lists and (sums or others)) or len(sums) > 1 or not all(s.array for s in sums):
+    met = [column, others[1]] if others and made[0].parts == 1 else []
+    again = _again(kernel, sweep, sums, met)
+    if (lists and (sums or others)) or (len(sums) > 1 and not again) or not all(
+            s.array for s in sums):
         return None
-    summed = [kernel.param(s.array) for s in sums]
+    summed = [] if again else [kernel.param(s.array) for s in sums]
     every = (row, column, *(others or ()), *summed)
     kinds = {p.dtype.number.name for p in every}
     if len(kinds) > 1 or not kinds <= {"float16", "bfloat16"}:
@@ -81,7 +89,25 @@ def pair_of(kernel: Kernel) -> Pair | None:
     words += _LIST_WORDS * lists
     masked = sweep.only is not None or sweep.span != (None, None)
     return Pair(row, column, summed[0] if summed else None, masked, words, lists, others, parts,
-                sums[0].length if sums else 0)
+                sums[0].length if summed else 0, again,
+                _beside(kernel, sweep) if again else ())
+
+
+def _again(
+    kernel: Kernel, sweep: Sweep, sums: Sequence[VectorSum], columns: Sequence[Param]
+) -> tuple[Param, ...]:
+    """Vectors of the dots' columns that are summed up, where that is all there is to fold."""
+    numbers = sweep.monoid.numbers
+    if len(numbers.components) > len(sums) or numbers.moving or len(sums) > len(columns):
+        return ()
+    found = tuple(p for s in sums for p in columns if p.name == s.array)
+    return found if len(found) == len(sums) else ()
+
+
+def _beside(kernel: Kernel, sweep: Sweep) -> tuple[Param, ...]:
+    found = [kernel.param(n) for s in sweep.loads if not isinstance(s, FromVectors)
+             for n in s.reads]
+    return tuple(p for p in found if p.shape in ("columns", "per_column"))
 
 
 def mapped(kernel: Kernel) -> tuple[Param, ...]:
@@ -99,7 +125,8 @@ def mapped(kernel: Kernel) -> tuple[Param, ...]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WgmmaTiles:
     """Sizes of a block's tiles; `length`, `other` and `numbers` are those of vectors that meet, of
-    a second dot's, and of those that are summed up (0: none are)."""
+    a second dot's, and of those that are summed up (0: none are); `again` those of sums of vectors
+    that have met."""
 
     warpgroups: int  # that fold; one more copies
     columns: int
@@ -108,6 +135,8 @@ class WgmmaTiles:
     numbers: int
     other: int = 0
     parts: int = 1  # that the length is made of
+    again: tuple[int, ...] = ()
+    beside: int = 0  # bytes of a column's numbers
 
     @property
     def rows(self) -> int:
@@ -161,11 +190,15 @@ class WgmmaTiles:
         """Tiles, and 1 KiB of barriers and the item behind them."""
         row = CHUNK * 2
         met = self.chunks + self.other_chunks
-        column = (met + self.sum_chunks) * row
+        column = (met + self.sum_chunks) * row + self.beside
         return self.rows * met * row + self.stages * self.columns * column + 1024
 
     def fits(self, pair: Pair) -> bool:
         """In shared memory and registers? What is known of columns takes some, too."""
+        if self.again:  # scores become weights before these are added
+            used = self.columns + sum(self.again) // 2 + _AGAIN_SPARE
+            used += self.columns // 8 * len(pair.beside)
+            return self.shared_bytes <= SHARED_BYTES and used <= self.consumer_registers
         sums = self.numbers // 2 + self.columns // 4 * self.parts if self.numbers else 0
         sums += self.numbers // 2 if self.parts > 1 else 0  # those of a tile, on their own
         spare = 44 if pair.masked else 20 if sums else 34
@@ -179,7 +212,9 @@ def sized(pair: Pair, warpgroups: int, columns: int, stages: int) -> WgmmaTiles:
     """The engine's sizes for what it multiplies."""
     other = pair.others[0].k if pair.others else 0
     return WgmmaTiles(warpgroups=warpgroups, columns=columns, stages=stages, length=pair.row.k,
-                      numbers=pair.numbers, other=other, parts=pair.parts)
+                      numbers=pair.numbers, other=other, parts=pair.parts,
+                      again=tuple(-(-p.k // 8) * 8 for p in pair.again),
+                      beside=sum(p.dtype.itemsize for p in pair.beside))
 
 
 def tiles_of(pair: Pair, n_cols: int | None = None) -> WgmmaTiles | None:
@@ -190,6 +225,8 @@ def tiles_of(pair: Pair, n_cols: int | None = None) -> WgmmaTiles | None:
         return sized(pair, 4, 64, 4)  # how items begin and end decides
     if not pair.summed:
         shapes = [(4, 128, 4), (4, 128, 3), (4, 128, 2), (3, 128, 2), (2, 128, 2)]
+    if pair.again:
+        shapes = [(w, c, 2) for w in (2, 1) for c in (128, 96, 64, 32)]
     if pair.lists:
         shapes = [(4, 64, 4), (4, 64, 3), (4, 64, 2), (2, 96, 3), (2, 64, 2), (1, 64, 2)]
     if pair.parts > 1 and pair.summed:

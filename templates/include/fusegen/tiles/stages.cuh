@@ -18,11 +18,11 @@ struct Stages {
     unsigned long long full[kStages];  // all bytes of a tile have come
     unsigned long long empty[kStages];  // all warps that read it are done with it
 
-    // For the thread that fills them, before all meet.
-    __device__ __forceinline__ void begin(int warps)
+    // For the thread that fills them, before all meet. So many warps read a tile, and so many fill it.
+    __device__ __forceinline__ void begin(int warps, int filling = 1)
     {
         for (int i = 0; i < kStages; ++i) {
-            barrier_init(shared_address(full + i), 1);
+            barrier_init(shared_address(full + i), filling);
             barrier_init(shared_address(empty + i), warps);
         }
     }
@@ -45,6 +45,12 @@ struct Stages {
         const unsigned counts = shared_address(full + turn.stage);
         barrier_expect(counts, bytes);
         return counts;
+    }
+
+    // What a warp has written there is complete, beside what a barrier counts.
+    __device__ __forceinline__ void add(const Turn& turn)
+    {
+        if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(full + turn.stage));
     }
 
     // ---- For warps that read them -----------------------------------------------------------------

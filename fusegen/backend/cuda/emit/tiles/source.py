@@ -33,7 +33,8 @@ from fusegen.backend.emit.banner import Facts, banner_lines
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.render import render
 from fusegen.backend.emit.source import Source
-from fusegen.ir.kernel import N_COLS, Program
+from fusegen.backend.emit.vector_sums import vector_sums
+from fusegen.ir.kernel import N_COLS, Kernel, Program, Sweep
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,7 @@ class TileKernelView:
 
 def tile_source(program: Program, schedule: TileSchedule) -> Source:
     """The program as CUDA C++; the same program and schedule give the same bytes."""
-    dialect = CudaDialect(program.kernels[0].compute, narrow=_is_narrow(program), tiles=True,
-                          rows_shared=schedule.chunked)
+    dialect = _dialect(program, schedule)
     names = state_names(program)
     launched = launches(program, schedule)
     found = filter_of(program.kernels[0]) if schedule.filters else None
@@ -118,12 +118,29 @@ def _headers(
         yield "fusegen/tiles/long_vectors.cuh"
 
 
+def _dialect(program: Program, schedule: TileSchedule) -> CudaDialect:
+    return CudaDialect(program.kernels[0].compute, narrow=_is_narrow(program), tiles=True,
+                       rows_shared=schedule.chunked,
+                       weighs=schedule.engine != "fma" and schedule.parts == 1 and _weighs(program))
+
+
 def _is_narrow(program: Program) -> bool:
     """Have all floats of the arrays 16 bits?"""
     arrays = [p.dtype for p in (*program.inputs, *program.outputs)
               if p.dtype.kind == "float" and p.shape != "scalar"]
     single = program.kernels[0].compute.itemsize == 4
     return single and all(d.number.itemsize == 2 for d in arrays)
+
+
+def _weighs(program: Program) -> bool:
+    """Do elements make weights of sums of vectors, and nothing else? Tensor cores take them in the
+    vectors' type."""
+    def weighs(kernel: Kernel, sweep: Sweep) -> bool:
+        sums = vector_sums(kernel, sweep)
+        made = len(sweep.monoid.components) == len(sums) and all(s.array for s in sums)
+        return made and not sweep.element_stores
+
+    return all(weighs(k, w) for k in program.kernels for w in k.sweeps)
 
 
 def _cores_headers(kernels: list[TileKernelView], schedule: TileSchedule) -> tuple[str, ...]:

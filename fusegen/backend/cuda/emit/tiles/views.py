@@ -106,7 +106,8 @@ class FoldView:
                            else f"const {real} (&{n}_scores)[kColumns / 2]" for n in self.scores),
                 *(f"{real} (&{w})[kColumns / 2]" for w in self.weights),
                 *(f"{real}& {s.name}_factor" for s in self.moving),
-                "const Row& mine", "column_t lane_column", "const Given& given")
+                "const Row& mine", "column_t lane_column", "const Given& given",
+                "int first_item = 0", "int end_item = kColumns / 4")
 
     @property
     def held_params(self) -> str:

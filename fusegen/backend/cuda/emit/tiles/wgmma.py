@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
@@ -11,7 +11,7 @@ from fusegen.backend.cuda.emit.tiles.views import FoldView, SumView
 from fusegen.backend.cuda.emit.wgmma import Wgmma
 from fusegen.backend.cuda.schedule.parts import PRODUCTS, unusual_rows, whole_name
 from fusegen.backend.cuda.schedule.tiles import TileSchedule, wgmma_tiles
-from fusegen.backend.cuda.schedule.wgmma import WgmmaTiles, pair_of
+from fusegen.backend.cuda.schedule.wgmma import Pair, WgmmaTiles, pair_of
 from fusegen.ir.kernel import Kernel, Param
 
 HEADERS = ("fusegen/warp.cuh", "fusegen/tiles/instructions.cuh", "fusegen/tiles/fragment.cuh",
@@ -32,6 +32,24 @@ class DotView:
 
 
 @dataclass(frozen=True)
+class HeldView:
+    """A sum of vectors in registers, and what makes it."""
+
+    view: SumView
+    name: str  # of the array of registers
+    count: str  # C++: its numbers
+    words: str  # its weights, two by two, in the vectors' type
+    weights: str  # those of a tile
+    product: str  # the function that adds weights · vectors
+    chunk: str  # C++: of a tile of columns, the first of the vectors
+    array: str  # of the vectors, a member of `given`
+
+    @property
+    def stride(self) -> str:
+        return f"{self.array.removesuffix('_in')}_stride"
+
+
+@dataclass(frozen=True)
 class WgmmaView:
     """One kernel."""
 
@@ -45,19 +63,32 @@ class WgmmaView:
     column_rows: str  # rows that share the columns' vectors, a member of `given`
     other_rows: str  # likewise, those of a second dot
     summed_rows: str  # likewise, the vectors that are summed up
-    sum: SumView | None
+    sum: SumView | None  # of vectors that come in tiles of their own
+    again: tuple[HeldView, ...]  # sums of columns' vectors that have met
     masks: bool  # are columns left out, of spans or one by one?
     spanned: bool  # do columns count for some rows and not for others?
+    last_first: bool  # may rows grow, so that the last ones take the longest?
     reads_rows: bool  # do folds ask more of a row than its span?
     refers: bool  # are sums kept about a reference?
     dots: tuple[DotView, ...]
-    summed: str  # the array that is summed up
+    held: tuple[HeldView, ...]  # all sums of vectors
+    beside: tuple[tuple[str, str], ...]  # types and arrays of columns' numbers that come with them
     whole: str  # the type of what is read number by number
     read: str  # C++: the number that is `stored`
 
     @property
-    def summed_stride(self) -> str:
-        return f"{self.summed.removesuffix('_in')}_stride"
+    def sum_params(self) -> str:
+        """Of functions that take what a thread has of sums."""
+        return "".join(f"float (&{s.name})[{s.count} / 2], " for s in self.held)
+
+    @property
+    def sum_args(self) -> str:
+        return "".join(f"{s.name}, " for s in self.held)
+
+    @property
+    def weight_args(self) -> str:
+        """Where folds leave weights."""
+        return "".join(f"{s.weights}, " for s in self.held)
 
     @property
     def knows_rows(self) -> bool:
@@ -72,15 +103,15 @@ class WgmmaView:
     @property
     def doubtful(self) -> bool:
         """May what a weight leaves out, or a rounded one, make numbers that are none?"""
-        if self.sum is None:
+        if not self.held:
             return False
-        bounded = self.sum.moves and not self.sum.zero_wins
+        bounded = all(s.view.moves and not s.view.zero_wins for s in self.held)
         return self.masks or (self.operand == "float16" and not bounded)
 
     @property
     def merged_together(self) -> int:
         """Parts of a sum of vectors that are read at a time, beside the sums in registers."""
-        numbers = max(8, self.tiles.numbers)
+        numbers = max(8, self.tiles.numbers, sum(self.tiles.again))
         room = (self.tiles.consumer_registers - numbers // 2 - 60) // (numbers // 4)
         return 4 if room >= 4 else 2 if room >= 2 else 1
 
@@ -93,9 +124,10 @@ def wgmma_view(
     assert pair
     (sweep,) = kernel.sweeps
     products = [Wgmma("multiply_scores", tiles.columns, pair.operand)]
-    if pair.summed:
-        products.append(Wgmma("multiply_weights", tiles.numbers, pair.operand,
-                              a_in_registers=True, b_transposed=True))
+    held = tuple(_held(kernel, pair, fold))
+    numbers = [tiles.numbers] if pair.summed else tiles.again
+    products += [Wgmma(name, n, pair.operand, a_in_registers=True, b_transposed=True)
+                 for name, n in dict(zip((s.product for s in held), numbers, strict=True)).items()]
     others = pair.others
     rows, columns = zip(*filter(None, [(pair.row, pair.column), others]), strict=True)
     arrays = [*rows, *columns, *([pair.summed] if pair.summed else [])]
@@ -106,13 +138,15 @@ def wgmma_view(
         maps=tuple(f"{p.name}_map" for p in arrays), column_rows=f"{pair.column.name}_rows",
         other_rows=f"{others[1].name}_rows" if others else "",
         summed_rows=f"{pair.summed.name}_rows" if pair.summed else "",
-        sum=fold.sums[0] if fold.sums else None, spanned=sweep.span != (None, None),
+        sum=fold.sums[0] if pair.summed else None, held=held,
+        again=held if pair.again else (), spanned=sweep.span != (None, None),
+        last_first=sweep.span[1] is not None,
         masks=sweep.only is not None or sweep.span != (None, None),
         dots=tuple(
             DotView(name, array_name(r), f"{r.name}_stride", array_name(c), f"{c.name}_stride", r.k)
             for name, r, c in zip(("scores", "others"), _whole(kernel, rows),
                                   _whole(kernel, columns), strict=False)),
-        summed=array_name(*_whole(kernel, [pair.summed])) if pair.summed else "",
+        beside=tuple((C_TYPES[p.dtype.name], array_name(p)) for p in pair.beside),
         whole=C_TYPES[pair.operand if pair.parts == 1 else "float32"],
         read=dialect.load("stored", pair.row.dtype) if pair.parts == 1 else "stored",
         reads_rows=any("mine" in line.uses for line in fold.opened),
@@ -123,3 +157,18 @@ def wgmma_view(
 def _whole(kernel: Kernel, arrays: Iterable[Param]) -> tuple[Param, ...]:
     """The arrays, or those whose parts they have."""
     return tuple(kernel.param(whole_name(p.name)) for p in arrays)
+
+
+def _held(kernel: Kernel, pair: Pair, fold: FoldView) -> Iterator[HeldView]:
+    """The sums of vectors of a sweep."""
+    if pair.summed:
+        yield HeldView(fold.sums[0], "sums", "kNumbers", "words", "scores", "multiply_weights", "",
+                       array_name(*_whole(kernel, [pair.summed])))
+    lengths = list(dict.fromkeys(p.k for p in pair.again))
+    for i, (view, param) in enumerate(zip(fold.sums, pair.again, strict=False)):
+        tag = ("", "_2")[i]
+        place = ("scores", "others")[i]
+        product = ("multiply_weights", "multiply_weights_2")[lengths.index(param.k)]
+        chunk = "0" if param == pair.column else "kChunks"
+        yield HeldView(view, f"sums{tag}", f"kNumbers{tag}", f"words{tag}", place, product, chunk,
+                       array_name(param))
