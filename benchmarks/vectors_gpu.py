@@ -14,6 +14,7 @@ import argparse
 import datetime
 import json
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,11 @@ def times(calls: dict[str, Call]) -> dict[str, float]:
 
 
 def measured(cell: Cell) -> dict[str, Any]:
-    """A cell's figures; raises AssertionError where our result is wrong."""
+    """A cell's figures, or how far our result is off where it is wrong."""
     off = cell.off(cell.calls["ours"]())
-    assert off <= cell.at_most, (cell.name, off)
+    if not off <= cell.at_most:
+        print(f"{cell.name}: WRONG by {off}", flush=True)
+        return {"off": off, "met": False, "wrong": True}
     taken = times(cell.calls)
     shown = ", ".join(f"{name} {us:,.1f}" for name, us in taken.items())
     met = "" if not cell.target else (" met: " if cell.reached(taken) else " SHORT: ") + cell.target
@@ -81,6 +84,7 @@ def main() -> None:
              "method": f"median of {ROUNDS} rounds in turns, in microseconds", "cells": cells}
     if given.output:
         given.output.write_text(json.dumps(found, indent=1) + "\n")
+    sys.exit(any("wrong" in cell for cell in cells.values()))
 
 
 if __name__ == "__main__":
