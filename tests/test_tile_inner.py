@@ -74,7 +74,7 @@ def test_by_cuda_cores(rows: int, width: int) -> None:
 
 @pytest.mark.parametrize(("rows", "width", "arch", "engine"), [
     (70, 24, "sm_90", "wgmma"), (70, 24, "sm_80", "mma"), (4, 24, "sm_80", "mma"),
-    (20, 300, "sm_80", "fma")])
+    (20, 300, "sm_80", "mma"), (20, 600, "sm_80", "fma")])
 def test_of_16_bits(rows: int, width: int, arch: str, engine: str) -> None:
     arrays = vectors(rows, 300, 16, width, BFLOAT16)
     assert agrees(normed, *arrays, arch=arch, tolerance=2e-2) == engine

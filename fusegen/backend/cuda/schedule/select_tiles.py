@@ -31,10 +31,11 @@ from fusegen.backend.problem import Problem
 from fusegen.backend.target import CudaTarget
 from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import variables
-from fusegen.ir.kernel import FromVectors, Kernel, Program
+from fusegen.ir.kernel import FromVectors, Kernel, Program, Sweep
 
 LITTLE = 128 << 20  # bytes: below, mma.sync is done before wgmma (H200: 33 MB 15.9 µs, 21.8)
 _BROUGHT_BYTES = 24 << 10  # of shared memory: several blocks have as much on a multiprocessor
+_FLAT = ((64, 2, 1), (32, 2, 1), (16, 2, 1))  # columns, stages, row tiles
 _SHORT = 64  # numbers of vectors of which a third stage is worth its shared memory
 
 
@@ -87,9 +88,12 @@ def _candidates(
                 yield replace(base, engine="mma", together=True, columns=16, warps=warps,
                               stages=stages)
         sums = any(vector_sums(k, w) for k in program.kernels for w in k.sweeps)
-        short = all(p.k <= _SHORT for p in program.inputs)
-        first = ((64, 2, 2),) if not sums else ((64, 3, 1),) if short else ()
-        for columns, stages, row_tiles in (*first, (64, 2, 1), (32, 2, 1), (16, 2, 1)):
+        short = sums and all(p.k <= _SHORT for p in program.inputs)
+        many = problem.any_rows or (problem.batch_rows or WARP_ROWS * 8) > WARP_ROWS * 4
+        lists = sums and any(w.monoid.lists for w in program.sweeps)
+        tall = ((64, 3, 2), (64, 2, 2)) if short else ((64, 2, 2),)
+        flat = ((64, 3, 1), *_FLAT) if short else _FLAT
+        for columns, stages, row_tiles in (*tall, *flat) if many and not lists else flat:
             yield replace(base, engine="mma", columns=columns, row_tiles=row_tiles, stages=stages)
     direct = all(made_at_items(k, w) for k in program.kernels for w in k.sweeps)
     for columns, row_tiles in (((32, 2),) if direct else ((64, 2), (64, 1), (32, 1), (16, 1))):
@@ -208,10 +212,15 @@ def _check(program: Program) -> None:
 def _fits(kernel: Kernel, schedule: TileSchedule) -> bool:
     """In registers?"""
     if schedule.engine == "mma":
-        return all(mma.registers(kernel, w, schedule.words, rows=False) <= 150
+        return all(mma.registers(kernel, w, schedule.words, rows=False) <= _most_registers(w)
                    for w in kernel.sweeps)
     word = kernel.compute.itemsize // 4
     held = max(sum(min(s.length, schedule.most_numbers) for s in vector_sums(kernel, sweep))
                for sweep in kernel.sweeps)
     sources = max(sum(isinstance(s, FromVectors) for s in w.loads) for w in kernel.sweeps)
     return word * schedule.row_tiles * (held + (sources + 1) * schedule.columns) // 2 <= 150
+
+
+def _most_registers(sweep: Sweep) -> int:
+    """Of scores and sums of vectors: what folds of one dot need beside them is little."""
+    return 192 if len(mma.sources_of(sweep)) == 1 and len(sweep.loads) == 1 else 150

@@ -17,10 +17,10 @@ __device__ __forceinline__ bool any_unusual(const float (&numbers)[kCount])
 }
 
 // Scores of a lane's two rows and columns of a tile, the first of which is `column`; of `end` columns in all.
-template <int kCount, typename T, typename Read>
+template <int kCount, typename T, typename Column, typename Read>
 __device__ __forceinline__ void make_scores_alone(
-    float (&scores)[kCount], const T* first, const T* second, const T* columns, long long stride, int column, int end,
-    int length, const Read& read)
+    float (&scores)[kCount], const T* first, const T* second, const T* columns, long long stride, Column column,
+    Column end, int length, const Read& read)
 {
     float made[kCount];
 #pragma unroll 1
@@ -42,10 +42,10 @@ __device__ __forceinline__ void make_scores_alone(
 
 // sums += Σ over a tile's columns, which begin with `column`, of weight · vector. What was left out has the weight -0,
 // and is not looked at.
-template <int kCount, int kSums, typename T, typename Read>
+template <int kCount, int kSums, typename T, typename Column, typename Read>
 __device__ __forceinline__ void add_vectors_alone(
-    float (&sums)[kSums], const float (&weights)[kCount], const T* vectors, long long stride, int column, int end,
-    int length, const Read& read)
+    float (&sums)[kSums], const float (&weights)[kCount], const T* vectors, long long stride, Column column,
+    Column end, int length, const Read& read)
 {
     float left[kCount];
 #pragma unroll

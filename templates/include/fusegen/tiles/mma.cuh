@@ -3,8 +3,10 @@
 // registers, as fragment.cuh says. Vectors of kDepth numbers lie kDepth + 8 apart: an odd multiple of 16 bytes, so
 // that eight neighbours begin in different banks.
 
-#include <fusegen/tiles/instructions.cuh>
+#include <fusegen/tiles/alone.cuh>
 #include <fusegen/tiles/fragment.cuh>
+#include <fusegen/tiles/instructions.cuh>
+#include <fusegen/tiles/reference.cuh>
 #include <fusegen/warp.cuh>
 
 namespace fusegen {
@@ -36,6 +38,14 @@ __device__ __forceinline__ bool any_of_team(bool holds)
 struct Run {
     int first, end;
 };
+
+// Part `part` of them, of `parts` that are as long as one another, or longer by one.
+__device__ __forceinline__ Run part_of(Run all, int part, int parts)
+{
+    const int count = all.end - all.first, length = count / parts, longer = count % parts;
+    const int first = all.first + part * length + min(part, longer);
+    return {first, first + length + (part < longer)};
+}
 
 // That of all threads of a block.
 template <int kThreads>
@@ -225,45 +235,20 @@ __device__ __forceinline__ void add_vectors(
     }
 }
 
-// Number by number, with weights as they are. It is rare: its arrays are in memory, so that others' need not be.
-template <bool kMasked, int kRowTiles, int kColumns, int kNumbers, int kDepth, typename T, typename Read>
-__device__ __noinline__ void add_numbers(float* sums, const float* weights, const T* vectors, const Read& read)
+// Does it hold for one of the lanes of a row?
+__device__ __forceinline__ bool any_of_row(bool holds)
 {
-    const int first_lane = threadIdx.x % 32 / kRowLanes * kRowLanes;
-    for (int r = 0; r < 2 * kRowTiles; ++r)
-        for (int c = 0; c < kColumns; ++c) {
-            const float mine = weights[r / 2 * (kColumns / 2) + c / 8 * 4 + 2 * (r % 2) + c % 2];
-            const float weight = __shfl_sync(0xffffffffu, mine, first_lane + c % 8 / 2);
-            if (kMasked && weight == 0 && signbit(weight)) continue;
-            const T* const vector = vectors + c * (kDepth + kBetweenVectors) + first_column_of_lane();
-            float* const sum = sums + r / 2 * (kNumbers / 2) + 2 * (r % 2);
-            for (int j = 0; j < kNumbers / 4; ++j)
-                sum[4 * (j / 2) + j % 2] += weight * read(vector[j / 2 * 8 + j % 2]);
-        }
+    holds |= __shfl_xor_sync(0xffffffffu, holds, 1);
+    return holds | __shfl_xor_sync(0xffffffffu, holds, 2);
 }
 
-// sums += weights · vectors in float32. What a mask leaves out has the weight -0, and is not looked at, were it NaN.
-template <bool kMasked, int kDepth, int kRowTiles, int kWeights, int kSums, typename T, typename Read>
-__device__ __forceinline__ void add_vectors_alone(
-    float (&sums)[kRowTiles][kSums], const float (&weights)[kRowTiles][kWeights], const T* vectors, const Read& read)
+// Is one of a lane's numbers of row `slot` of 16 infinite, or none?
+template <int kCount>
+__device__ __forceinline__ bool any_unusual(const float (&sum)[kCount], int slot)
 {
-    float left[kRowTiles * kWeights], found[kRowTiles * kSums];
+    float seen = 0.0f;  // NaN, once one of them is
 #pragma unroll
-    for (int i = 0; i < kRowTiles * kWeights; ++i) left[i] = weights[i / kWeights][i % kWeights];
-#pragma unroll
-    for (int i = 0; i < kRowTiles * kSums; ++i) found[i] = sums[i / kSums][i % kSums];
-    add_numbers<kMasked, kRowTiles, 2 * kWeights, 2 * kSums, kDepth>(found, left, vectors, read);
-#pragma unroll
-    for (int i = 0; i < kRowTiles * kSums; ++i) sums[i / kSums][i % kSums] = found[i];
-}
-
-// Is one of a lane's numbers none?
-template <int kRowTiles, int kCount>
-__device__ __forceinline__ bool any_unusual(const float (&sums)[kRowTiles][kCount])
-{
-    float seen = 0;  // NaN, once one of them is infinite or none
-#pragma unroll
-    for (int i = 0; i < kRowTiles * kCount; ++i) seen += sums[i / kCount][i % kCount] * 0;
+    for (int j = 0; j < kCount / 2; ++j) seen += sum[4 * (j / 2) + 2 * slot + j % 2] * 0.0f;
     return seen != seen;
 }
 

@@ -17,6 +17,7 @@ from fusegen.backend.cuda.emit.tiles.scaled import ScaledPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Scope
 from fusegen.backend.cuda.emit.tiles.spans import possible_lines, span_lines
 from fusegen.backend.cuda.emit.tiles.views import FoldView, LevelView, PeakView, SumView
+from fusegen.backend.cuda.schedule.mma import has_products
 from fusegen.backend.cuda.schedule.tiles import held_numbers, made_at_items
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line
@@ -184,7 +185,9 @@ class FoldPrinter:
     def _reference(self) -> ReferenceView | None:
         """Of the engine whose other folds are for rows that it loses."""
         tile = self.scope.launch.tile
-        if tile is None or tile.engine != "wgmma" or tile.in_rounds or tile.chunked:
+        if tile is None or tile.engine == "fma" or tile.in_rounds or tile.chunked:
+            return None
+        if not has_products(self.kernel):
             return None
         return ReferencePrinter(self.scaled, self.sweep).view(
             self.sums, AT, [*self._live()], self._opened)

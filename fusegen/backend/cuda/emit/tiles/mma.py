@@ -44,6 +44,11 @@ class ProductView:
     held: tuple[str, ...]  # C++: start, stride, how many, numbers of rows that stay in registers
     columns: str
     depth: int
+    row: str  # C++ of the arrays: where vectors begin, and how far they are apart
+    row_stride: str
+    column: str
+    column_stride: str
+    length: int
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,9 @@ class AddView:
     held: int
     depth: int
     careful: bool  # may what a weight leaves out, or a rounded one, make numbers that are none?
+    start: str  # C++: the array's first numbers that this block has
+    stride: str
+    length: str
 
 
 @dataclass(frozen=True)
@@ -72,10 +80,12 @@ class MmaView:
     products: tuple[ProductView, ...]
     sums: tuple[AddView, ...]
     spanned: bool
+    refers: bool  # are sums kept about a reference?
 
     @property
     def careful(self) -> bool:
-        return any(s.careful for s in self.sums)
+        """May rows have to be made once more?"""
+        return self.refers or any(s.careful for s in self.sums)
 
 
 class MmaPrinter:
@@ -102,7 +112,7 @@ class MmaPrinter:
             products=tuple(map(self._product, mma.sources_of(self.sweep))),
             sums=tuple(self._add(view, one, operand)
                        for view, one in zip(fold.sums, sums, strict=True)),
-            spanned=self.sweep.span != (None, None),
+            spanned=self.sweep.span != (None, None), refers=fold.reference is not None,
         )
 
     def _array(self, param: Param) -> tuple[str, str, str]:
@@ -145,7 +155,8 @@ class MmaPrinter:
             rows = f"TableRows<{table.depth}>({place} + warp_row * {table.depth + mma.PAD})"
         when = f"number < {length}" if length < self.plan.length and not self.plan.at_once else ""
         return ProductView(source.name, source.note, of_columns.depth // mma.STEP, when, rows, held,
-                           f"at + {of_columns.at}", of_columns.depth)
+                           f"at + {of_columns.at}", of_columns.depth, f"given.{row}_in", stride,
+                           f"given.{column}_in", f"given.{column}_stride", length)
 
     def _table(self, name: str) -> mma.WordTable:
         return next(t for t in (*self.plan.resident, *self.plan.staged) if t.name == name)
@@ -155,5 +166,11 @@ class MmaPrinter:
         table = self._table(f"{one.array}_summed")
         masked = self.sweep.only is not None or self.sweep.span != (None, None)
         bounded = weight.value == Lit(1.0) or (view.moves and not view.zero_wins)
+        param, start, length = self.kernel.param(one.array), "", str(one.length)
+        if parts_of(self.kernel, self.schedule) > 1:
+            before = f"part * {self.schedule.most_numbers}"
+            start, length = f" + {before}", f"{length} - {before}"
         return AddView(one.name, weight.name, f"at + {table.at}", view.held, table.depth,
-                       careful=masked or (operand == "float16" and not bounded))
+                       careful=masked or (operand == "float16" and not bounded),
+                       start=f"given.{array_name(param)}{start}",
+                       stride=f"given.{param.name}_stride", length=length)

@@ -122,6 +122,6 @@ class Scope:
         for p in self.launch.params:
             if p.shape in ("column_vector", "columns"):
                 step = "batch_stride" if p.shape == "column_vector" else "stride"
-                found.append(f"given.{array_name(p)} += row / given.{p.name}_rows * "
+                found.append(f"given.{array_name(p)} += quotient(row, given.{p.name}_rows) * "
                              f"given.{p.name}_{step};")
         return found

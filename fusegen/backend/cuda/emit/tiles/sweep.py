@@ -79,6 +79,7 @@ class SweptView:
     lists: tuple[ListView, ...]
     list_lines: tuple[Line, ...]  # what a warp does for a row, once its lists are complete
     mma: MmaView | None  # where tensor cores make its products
+    masked_late: bool  # is it known when it runs alone whether items of a tile are to be asked?
     weights_at: int  # where this block's weights lie, in numbers; 0: there are none
     tile_params: tuple[str, ...]
     tile_args: tuple[str, ...]
@@ -90,6 +91,14 @@ class SweptView:
     def filtered(self) -> bool:
         """Are its lists found among rounded scores?"""
         return any(c.filtered for c in self.lists)
+
+
+def _masked_late(
+    fold: FoldView, lists: tuple[ListView, ...], mma: MmaView | None
+) -> bool:
+    """Do whole tiles and others differ in nothing but scores that become −∞?"""
+    about = fold.reference if mma else None
+    return about is not None and about.vanishes and not lists
 
 
 class SweepPrinter:
@@ -133,7 +142,7 @@ class SweepPrinter:
                            if self._stays(t)),
             summed=tuple(v for n, v in views.items() if n.endswith("_summed")),
             sources=sources, weights_at=weights_at(self.kernel, self.schedule, self.index),
-            mma=mma, **self._calls(fold, lists, mma),
+            mma=mma, masked_late=_masked_late(fold, lists, mma), **self._calls(fold, lists, mma),
         )
 
     @property
@@ -149,30 +158,33 @@ class SweepPrinter:
         scores = [f"{s}_scores" for s in fold.scores]
         state = [f"state{n}"] if fold.state else []
         sums = [f"{s.name}_sum" for s in fold.sums]
+        references = [f"references{n}"] if mma and mma.refers else []
+        late = _masked_late(fold, lists, mma)
         columns = "kColumns / 2"
         params = [
             *(f"{fold.state.name} (&{s})[2 * kRowTiles]" for s in state if fold.state),
+            *(f"Reference (&{s})[2 * kRowTiles]" for s in references),
             *(f"{real} (&{s.name}_sum)[kRowTiles][{s.held} / 2]" for s in fold.sums),
-            *(f"const Scores& {s}" if fold.direct else f"const {real} (&{s})[kRowTiles][{columns}]"
+            *(f"const Scores& {s}" if fold.direct
+              else f"{'' if references else 'const '}{real} (&{s})[kRowTiles][{columns}]"
               for s in scores),
             *(f"const {real}* {t.array}_summed" for t in self.tables
               if t.name.endswith("_summed")),
             *([f"{real}* weights"] if self._weighs else []),
             *([f"const {mma.type}* at"] if mma else []),
-            *(["bool careful"] if mma and mma.careful else []),
             *(f"{c.list_type} (&{c.name}_lists)[2 * kRowTiles]" for c in lists),
             *(f"const {c.keys}& {c.name}_keys" for c in lists),
             "const Row (&rows)[2 * kRowTiles]", "const bool (&here)[2 * kRowTiles]",
             "column_t begin", "int first_number", "const Given& given",
+            *(["bool masked"] if late else []),
         ]
-        args = [*state, *sums, *scores,
+        args = [*state, *references, *sums, *scores,
                 *(f"{t.name} + (begin - first) * {t.pitch}" for t in self.tables
                   if t.name.endswith("_summed")),
                 *(["weights"] if self._weighs else []), *(["at"] if mma else []),
-                *(["careful"] if mma and mma.careful else []),
                 *(f"{c.name}_lists" for c in lists),
                 *(f"{c.name}_keys" for c in lists), "rows", "here", "begin", "first_number",
-                "given"]
+                "given", *(["!whole"] if late else [])]
         return {"tile_params": tuple(params), "tile_args": tuple(args),
                 **{f"{kind}_args": tuple(", ".join(make(fold, slot)) for slot in (0, 1))
                    for kind, make in (("fold", self._fold_args), ("map", self._map_args),
