@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from fusegen.ir.dtypes import DType
 
@@ -98,3 +98,16 @@ class Memory(Protocol):
 
     def reader(self, like: Adopted) -> Reader | None:
         """How calls with arrays like this one are remembered; None: they are not."""
+
+
+@runtime_checkable
+class Multiplying(Memory, Protocol):
+    """Where products of tables are a library's."""
+
+    def multiply(
+        self, a: Adopted, b: Adopted, to: Adopted, *, turned: tuple[bool, bool], add: bool
+    ) -> None:
+        """`to` = a · b, or that more if `add`; `turned`: are aᵀ and bᵀ meant?
+
+        Tables of floats with neighbouring columns, a and b of one type of at most 32 bits; sums are
+        float32. To be called while `working`."""

@@ -17,6 +17,7 @@ from fusegen.ir.shared import Recent
 from fusegen.lang.signature import constants_key
 from fusegen.library.vector_adjoint import OF_COLUMNS, Adjoint, adjoint
 from fusegen.library.vector_arrays import Sides, anchor, summed_to, typed, varies_along
+from fusegen.library.vector_products import Elements, Products, elements_of, serves
 from fusegen.library.vector_stages import Columns, Stage, Stages, axis_of
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.traces import MOST
@@ -77,6 +78,20 @@ class Remembered:
         key = (made, tuple(types.items()), kept)
         found: tuple[Stage, ...] | None = self._made.get(key)
         return self._made.put(key, made.rows(types, kept=kept)) if found is None else found
+
+    def numbers(self, made: Stages, *, kept: bool) -> tuple[Stage, ...]:
+        key = (made, "numbers", kept)
+        found: tuple[Stage, ...] | None = self._made.get(key)
+        if found is None:
+            found = self._made.put(key, made.numbers(made.terms, kept=kept))
+        return found
+
+    def elements(self, made: Stages) -> Elements | None:
+        key = (made, "elements")
+        found: tuple[Elements | None] | None = self._made.get(key)
+        if found is None:
+            found = self._made.put(key, (elements_of(made),))
+        return found[0]
 
     def columns(self, made: Stages, wanted: Sequence[str], types: Mapping[str, str]) -> Columns:
         key = (made, "columns", tuple((n, types[n]) for n in wanted))
@@ -149,6 +164,9 @@ class Run:
 
     def gradients(self, kept: Values | None = None) -> dict[str, Any]:
         """By input. kept: what `forward` has made in the same call."""
+        by_products = self._by_products(kept)
+        if by_products is not None:
+            return by_products
         values: Values = {i: self.arrays[i.name] for i in self.text.graph.inputs}
         found: dict[str, Any] = {}
         stages = self.gradient.rows(self.made, self._row_types, kept=kept is not None)
@@ -163,6 +181,26 @@ class Run:
         found = {n: self._as_given(n, a) for n, a in found.items()}
         for own, wanted in self._groups():
             found |= self._of_columns(own, wanted, values)
+        return found
+
+    def _by_products(self, kept: Values | None) -> dict[str, Any] | None:
+        """Where gradients are products of tables: see vector_products.py."""
+        values: Values = {i: self.arrays[i.name] for i in self.text.graph.inputs}
+        made = self.gradient.elements(self.made) if self.each_alone else None
+        if made is None or self._options["deterministic"] or not self._rows.n_rows \
+                or not serves(values, made):
+            return None
+        values |= kept or {}
+        for stage in self.gradient.numbers(self.made, kept=kept is not None):
+            if not all(n in values for n in stage.gives):
+                got = self._results(stage.pipeline, [values[n] for n in stage.takes])
+                values |= zip(stage.gives, got, strict=True)
+        products = Products(made, values, self._rows.n_rows, self._rows.n_cols, self._options)
+        found = {n: self._as_given(n, a) for n, a in products.gradients(self.text.rows).items()
+                 if a is not None}
+        for own, wanted in self._groups():
+            if made.column.name not in wanted:
+                found |= self._of_columns(own, wanted, values)
         return found
 
     def _results(self, pipeline: Pipeline, arrays: Sequence[Any]) -> tuple[Any, ...]:

@@ -128,6 +128,20 @@ class Stages:
             self._check(found)
         return found
 
+    def numbers(self, wanted: Iterable[str], *, kept: bool) -> tuple[Stage, ...]:
+        """Stages of what gradients of columns ask of rows, without those of the rows."""
+        outputs: list[g.Node] = [n for n in self.asked_by(wanted) if not isinstance(n, g.Input)]
+        found: list[Stage] = []
+        done: dict[g.Node, None] = {}
+        cuts: list[list[g.Node]] = cuts_of(outputs, self.adjoint.backwards, kept=kept)
+        cuts.append(outputs)
+        for cut in cuts:
+            left = [n for n in cut if n not in done]
+            if left:
+                found.append(self._rows(left, done, {}))
+                done |= dict.fromkeys(left)
+        return tuple(found)
+
     @lazy
     def forward(self) -> Stage:
         """The forward call, which gives what later stages keep of it beside its results."""
@@ -215,16 +229,16 @@ class Stages:
                      for i, (was, now) in made]
             return dict(zip(called, found, strict=True))
 
-        parameters = [_parameter(n.name, n.axis) for n in takes]
-        parameters += [_parameter(self.graph.names[n], axis_of(n)) for n in before]
+        parameters = [parameter_of(n.name, n.axis) for n in takes]
+        parameters += [parameter_of(self.graph.names[n], axis_of(n)) for n in before]
         what = "rows" if self.adjoint.backwards & {*outputs} else "forward"
-        return Stage(self._pipeline(what, parameters, text), (*takes, *before), tuple(outputs))
+        return Stage(self.pipeline_of(what, parameters, text), (*takes, *before), tuple(outputs))
 
     def _typed(self, value: Value, node: g.Node, dtype: str) -> Value:
         """Floats as this type; numbers and conditions as they are."""
         return fg.cast(value, dtype) if self._kinds[node] == "float" else value
 
-    def _pipeline(
+    def pipeline_of(
         self, what: str, parameters: Sequence[Parameter], text: Callable[..., Any]
     ) -> Pipeline:
         name = f"{self.graph.name}_{what}"
@@ -249,18 +263,18 @@ class Stages:
             known, writer = transposed(roots, given), Writer()
             found = {}
             for name, like in zip(wanted, likes, strict=True):
-                total = writer.write(writer.row_sum(_seen(self.terms[name], known)))
+                total = writer.write(writer.row_sum(seen_terms(self.terms[name], known)))
                 if g.is_vector(like) and not g.is_vector(total):
                     total = tm.filled(Value(total), known[like]).node
                 found[f"grad_{name}"] = fg.cast(Value(total), types[name])
             return found
 
-        parameters = [_parameter(self.graph.names[n], AXES[axis_of(n)]) for n in takes]
-        made = self._pipeline("columns", [*parameters, *anchors], text)
+        parameters = [parameter_of(self.graph.names[n], AXES[axis_of(n)]) for n in takes]
+        made = self.pipeline_of("columns", [*parameters, *anchors], text)
         return Columns(made, takes)
 
 
-def _seen(terms: Terms, known: Mapping[g.Node, g.Node]) -> Terms:
+def seen_terms(terms: Terms, known: Mapping[g.Node, g.Node]) -> Terms:
     """The terms over what nodes are from the other side."""
     found: Terms = {}
     for product, coefficient in terms.items():
@@ -272,7 +286,7 @@ def _seen(terms: Terms, known: Mapping[g.Node, g.Node]) -> Terms:
     return found
 
 
-def _parameter(name: str, axis: g.Axis) -> Parameter:
+def parameter_of(name: str, axis: g.Axis) -> Parameter:
     return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=_ANNOTATIONS[axis])
 
 

@@ -79,6 +79,9 @@ class Array:
     def view(self, kind: Any) -> Array:
         return self._like(self.host.view(kind))
 
+    def astype(self, kind: Any) -> Array:
+        return self._like(self.host.astype(kind))
+
     def copy(self, order: str = "C") -> Array:
         return self._like(self.host.copy(order=order))
 
@@ -150,14 +153,24 @@ def _gemm_ex(
     a_apart: int, b: int, b_kind: int, b_apart: int, none: int, c: int, c_kind: int, c_apart: int,
     compute: int, algorithm: int,
 ) -> None:
-    """cublasGemmEx as fusegen calls it: in float32, of rows · columnsᵀ. What lies between the rows
-    of the result stays as it was."""
-    assert (across, straight, compute, c_kind) == (1, 0, 68, 0)
-    assert (*_at(one, "f4", 1), *_at(none, "f4", 1)) == (1.0, 0.0)
-    assert min(a_apart, b_apart) >= k >= 1
-    columns = np.array([_vector(a, a_kind, i * a_apart, k) for i in range(m)])
+    """cublasGemmEx in float32: c of n columns of m numbers, c_apart from one to the next, and
+    likewise a and b, or, across, their transposes. What lies between stays as it was."""
+    assert (handle, compute) == (1, 68)
+    assert _at(one, "f4", 1)[0] == 1.0
+    assert a_apart >= (k if across else m)
+    assert b_apart >= (n if straight else k)
+    left = _columns(a, a_kind, a_apart, m if across else k, k if across else m)
+    right = _columns(b, b_kind, b_apart, k if straight else n, n if straight else k)
+    found = (right.T if straight else right) @ (left.T if across else left)
+    kept = _at(none, "f4", 1)[0]
     for i in range(n):
-        _at(c + i * c_apart * 4, "f4", m)[:] = columns @ _vector(b, b_kind, i * b_apart, k)
+        kind = np.dtype(_FLOATS[c_kind])
+        to = _at(c + i * c_apart * kind.itemsize, kind, m)
+        to[:] = (found[i] + to.astype("f4") if kept else found[i]).astype(kind)
+
+
+def _columns(start: int, kind: int, apart: int, count: int, length: int) -> Any:
+    return np.array([_vector(start, kind, i * apart, length) for i in range(count)])
 
 
 def _vector(start: int, kind: int, number: int, length: int) -> Any:

@@ -76,6 +76,11 @@ class GpuMemory:
     def seconds(self, call: Callable[[], object], repetitions: int) -> list[float]:
         return _run().time_calls(call, repetitions)  # type: ignore[no-any-return]
 
+    def multiply(
+        self, a: Adopted, b: Adopted, to: Adopted, *, turned: tuple[bool, bool], add: bool
+    ) -> None:
+        _run().multiply(a, b, to, turned=turned, add=add)
+
     def reader(self, like: Adopted) -> Reader | None:
         if like.family == "foreign":
             return None  # made anew at every call

@@ -23,7 +23,8 @@ from fusegen.backend.cuda.schedule.products import (
     product_of,
     with_stored,
 )
-from fusegen.backend.words import word
+from fusegen.backend.memory import Adopted
+from fusegen.backend.words import address, word
 from fusegen.ir.errors import InternalError
 from fusegen.ir.kernel import Param, Program
 
@@ -149,8 +150,10 @@ class BoundProduct:
         with cupy_module().cuda.ExternalStream(stream):
             (row, rows_of), (column, columns) = self._matrices(pointers, held)
             for first, rows, over in self.pieces:
-                _multiply(row + first * rows_of.lead * rows_of.itemsize, replace(
-                    rows_of, count=rows), column, columns, at, pitch)
+                start = row + first * rows_of.lead * rows_of.itemsize
+                scores = Vectors(_KINDS["float32"], 4, rows, self.n_cols, pitch)
+                _multiply((start, replace(rows_of, count=rows)), (column, columns), (at, scores),
+                          (False, True))
                 moved = [p + first * s for p, s in zip(pointers, self.steps, strict=True)]
                 over.launch([*moved, at], stream)
         if not self.family.keeps_captured and stored.driver.capturing(stream):
@@ -170,19 +173,38 @@ class BoundProduct:
         return found
 
 
-def _multiply(
-    row: int, rows: Vectors, column: int, columns: Vectors, to: int, pitch: int
+def multiply(
+    a: Adopted, b: Adopted, to: Adopted, *, turned: tuple[bool, bool], add: bool
 ) -> None:
-    """(rows, columns) dots in float32. To cuBLAS, whose columns lie one behind the other, they are
-    columns · rowsᵀ."""
+    """See `Multiplying`."""
+    (at_a, one), (at_b, other), (at_to, result) = map(_table, (a, b, to))
+    _multiply((at_a, one), (at_b, other), (at_to, result), turned, add=add)
+
+
+def _table(given: Adopted) -> tuple[int, Vectors]:
+    array = given.array
+    count, length = array.shape
+    found = Vectors(_KINDS[given.dtype.name], array.itemsize, count, length,
+                    array.strides[0] // array.itemsize)
+    return address(array), found
+
+
+def _multiply(
+    a: tuple[int, Vectors], b: tuple[int, Vectors], to: tuple[int, Vectors],
+    turned: tuple[bool, bool], *, add: bool = False,
+) -> None:
+    """Sums in float32. To cuBLAS, whose columns lie one behind the other, a table is its transpose:
+    it makes bᵀ · aᵀ."""
     from cupy_backends.cuda.libs import cublas
 
     handle = cupy_module().cuda.device.get_cublas_handle()
     one, none = _numbers()
-    cublas.gemmEx(handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, columns.count, rows.count,
-                  columns.length, one.ctypes.data, column, columns.kind, columns.lead, row,
-                  rows.kind, rows.lead, none.ctypes.data, to, _KINDS["float32"], pitch, _SINGLE,
-                  -1)
+    (at_a, rows), (at_b, columns), (at_to, found) = a, b, to
+    across, straight = cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N
+    cublas.gemmEx(handle, across if turned[1] else straight, across if turned[0] else straight,
+                  found.length, found.count, rows.count if turned[0] else rows.length,
+                  one.ctypes.data, at_b, columns.kind, columns.lead, at_a, rows.kind, rows.lead,
+                  (one if add else none).ctypes.data, at_to, found.kind, found.lead, _SINGLE, -1)
 
 
 @cache
