@@ -23,6 +23,7 @@ from fusegen.lang import lang as fg
 from fusegen.lang.value import PerColumn, Value, lift
 from fusegen.library.vector_arrays import typed
 from fusegen.library.vector_stages import Stages, axis_of, parameter_of, seen_terms
+from fusegen.pipeline.by_torch import is_watched
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.rewrite.adjoint.terms import Terms
 from fusegen.rewrite.adjoint.text import Writer
@@ -233,7 +234,9 @@ def _table(array: Any) -> Adopted:
 
 
 def serves(values: Mapping[g.Node, Any], made: Elements) -> bool:
-    """Are products made where the arrays lie, and is there one batch?"""
+    """Are products made where the arrays lie, is there one batch, and nobody who records them?"""
     column = values[made.column]
     lead = math.prod(column.shape[:-2])
-    return lead == 1 and isinstance(adopt("table", column).memory, Multiplying)
+    if lead != 1 or is_watched(values.values()):
+        return False
+    return isinstance(adopt("table", column).memory, Multiplying)

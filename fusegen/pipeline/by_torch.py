@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, Protocol
@@ -104,6 +104,15 @@ def refuse_seen(name: str, option: str, given: Sequence[Any]) -> None:
 def _is_special(torch: Any, tensor: Any) -> bool:
     """Does it require a gradient, or is it no tensor with memory of its own?"""
     return (tensor.requires_grad and torch.is_grad_enabled()) or is_disguised(tensor)
+
+
+def is_watched(arrays: Iterable[Any]) -> bool:
+    """Has torch to see what is made of any of these?"""
+    torch = sys.modules.get("torch")
+    tensors = [] if torch is None else [a for a in arrays if isinstance(a, torch.Tensor)]
+    if any(_is_special(torch, t) for t in tensors):
+        return True
+    return bool(tensors and not KERNEL.get() and torch_watcher()())
 
 
 def is_disguised(tensor: Any) -> bool:
