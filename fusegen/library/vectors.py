@@ -117,7 +117,7 @@ def head_topk(
 
     softcap: logits s become softcap · tanh(s / softcap). log: logarithms of probabilities.
     """
-    logits = _logits(h, w, bias, softcap) / temperature
+    logits = _logits(h, w, bias, softcap) * (1 / temperature)
     shares = log_softmax(logits) if log else softmax(logits)
     return fg.topk(shares, k, index_dtype=index_dtype)
 

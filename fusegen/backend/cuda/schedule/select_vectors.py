@@ -29,7 +29,7 @@ from fusegen.ir.kernel import InnerStep, Program
 _RATES = {"fma": 21.8e12, "mma": 215e12, "wgmma": 670e12}  # operations a second, of engines
 _PRODUCTS = {2: 680e12, 4: 48e12}  # of cuBLAS, by bytes of a number
 _LOSES = 40.0  # µs of cuBLAS that writes float32, beside reading, from 64 rows on
-_LABEL = 15.0  # µs: a row's dot with one column, once its other values are known
+_LABEL = 25.0  # µs: a row's dot with one column, once its other values are known
 _READ = 4.25e12  # bytes a second
 _LAUNCH = 5.0  # µs: products of a few rows begin and end
 _MERGE = 2.0  # µs: a warp takes in what another block has of a row's list
