@@ -233,10 +233,15 @@ def _table(array: Any) -> Adopted:
     return adopt("table", copy)
 
 
+def _is_there(array: Any) -> bool:
+    """Has it memory that can be written, and is not what a program of XLA's is made of?"""
+    return type(array).__module__.partition(".")[0] in ("torch", "cupy")
+
+
 def serves(values: Mapping[g.Node, Any], made: Elements) -> bool:
     """Are products made where the arrays lie, is there one batch, and nobody who records them?"""
     column = values[made.column]
     lead = math.prod(column.shape[:-2])
-    if lead != 1 or is_watched(values.values()):
+    if lead != 1 or is_watched(values.values()) or not all(map(_is_there, values.values())):
         return False
     return isinstance(adopt("table", column).memory, Multiplying)

@@ -14,6 +14,7 @@ from fusegen.backend.cuda.schedule.parts import (
     split_arrays,
     with_parts,
 )
+from fusegen.backend.cuda.schedule.picked import MOST_ROWS, may_pick
 from fusegen.backend.cuda.schedule.rounds import COLUMNS, MOST_COLUMNS, RoundTiles, round_tiles
 from fusegen.backend.cuda.schedule.tiles import (
     WARP_ROWS,
@@ -64,7 +65,8 @@ def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> Tile
     if _chunked(program, problem, target):
         groups, columns, stages = long_sizes(None if problem.any_rows else problem.batch_rows)
         return TileSchedule(target=target, engine="wgmma", warps=4 * groups, columns=columns,
-                            stages=stages, chunked=True, one_tree=problem.any_rows)
+                            stages=stages, chunked=True, picks=_picks(program, problem),
+                            one_tree=problem.any_rows)
     kernels = [k for k in program.kernels if k.sweeps]
     offered = [found for found in _candidates(program, problem, target)
                if all(shared_bytes(k, found) <= target.shared_per_block for k in kernels)]
@@ -190,6 +192,12 @@ def _chunked(program: Program, problem: Problem, target: CudaTarget) -> bool:
     served = target.arch == "sm_90" and program.role == "call" and not more
     return served and problem.aligned and \
         not wide_columns(program, problem.n_cols or 1) and long_pair_of(kernel) is not None
+
+
+def _picks(program: Program, problem: Problem) -> bool:
+    """Are there few rows, and dots with one column among their elements?"""
+    few = problem.batch_rows is not None and problem.batch_rows <= MOST_ROWS
+    return few and not problem.any_rows and may_pick(program.kernels[0])
 
 
 def _check(program: Program) -> None:

@@ -89,7 +89,7 @@ def _folded(
     """Microseconds."""
     yield "products", _products(problem, made, _RATES[schedule.engine], schedule.target)
     made_alone = any(isinstance(s, InnerStep) for k in program.kernels for s in k.prelude)
-    yield "one column", _LABEL * made_alone
+    yield "one column", _LABEL * (made_alone and not schedule.picks)
     lists = sum(len(w.monoid.lists) for w in program.sweeps)
     tiles = -(-(problem.n_rows or 1) // schedule.rows)
     splits = splits_of(tiles, -(-(problem.n_cols or 1) // schedule.columns),

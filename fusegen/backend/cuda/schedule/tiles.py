@@ -14,6 +14,7 @@ from typing import Literal
 from fusegen.backend.cuda.schedule import mma
 from fusegen.backend.cuda.schedule.filters import with_filter
 from fusegen.backend.cuda.schedule.parts import PRODUCTS, Count, with_parts
+from fusegen.backend.cuda.schedule.picked import with_picked
 from fusegen.backend.cuda.schedule.rounds import RoundTiles
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
 from fusegen.backend.cuda.schedule.wgmma import MOST_LENGTH, WgmmaTiles, pair_of, sized
@@ -53,6 +54,7 @@ class TileSchedule:
     stages: int = 2  # tiles of columns that are under way at a time, of mma and wgmma
     together: bool = False  # have all warps the same rows, and tiles of columns of their own? mma
     chunked: bool = False  # do long vectors come in chunks? wgmma
+    picks: bool = False  # are dots with one column taken from a row's elements? See picked.py
     one_tree: bool = False  # are a row's bits the same among any number of rows?
     whole: bool = False  # has a block all numbers of vectors that are summed up?
 
@@ -145,6 +147,7 @@ def scheduled(program: Program, schedule: TileSchedule) -> Program:
     """The program as the schedule runs it."""
     if schedule.parts > 1:
         return with_parts(program, schedule.parts)
+    program = with_picked(program) if schedule.picks else program
     return with_filter(program, schedule.in_rounds) if schedule.filters else program
 
 
