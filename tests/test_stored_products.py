@@ -13,6 +13,7 @@ from support.emulated import emulated
 from support.fake_cupy import array
 
 import fusegen as fg
+from fusegen.backend.cuda.run import products as run
 from fusegen.backend.cuda.schedule import products, select_vectors
 from fusegen.backend.cuda.schedule.products import ProductSchedule
 
@@ -62,6 +63,16 @@ class TestCalls:
             check(head(*map(array, (h, w, label, b)), t=t), want)
         assert gpu.launched
 
+    def test_elements_made_by_wgmma(self, gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of few rows."""
+        monkeypatch.setattr(select_vectors, "_OWN", (1, 64))
+        monkeypatch.setattr(run, "_multiply", None)
+        monkeypatch.setattr(products, "PIECE_BYTES", 1 << 20)
+        h, w, label, b = given(33, 301)
+        want = head.reference(h.astype("f8"), w.astype("f8"), label, b)
+        for _ in range(2):
+            check(head(*map(array, (h, w, label, b))), want)
+
     def test_vectors_that_are_no_matrix(self, gpu: Any) -> None:
         """Broadcast, backwards, and with others between."""
         h, w, label, b = given(8, 301)
@@ -92,7 +103,7 @@ def test_the_plan_says_that_elements_are_stored_and_why() -> None:
 def test_explain_shows_both_prices() -> None:
     dtype = {"h": "bfloat16[4096]", "w": "bfloat16[4096]"}
     page = str(fg.library.head_topk.explain(target="sm_90", dtype=dtype, n_rows=64, n_cols=128_256))
-    assert "→ stored, made by cuBLAS, 64 rows at a time" in page
+    assert "→ stored, made by wgmma, 64 rows at a time" in page
     assert "folded where made, tiles of" in page
 
 

@@ -108,10 +108,12 @@ class CudaBackend:
 
     def load(self, job: Job) -> CudaExecutable | ProductExecutable:
         from fusegen.backend.cuda.run import CudaExecutable, ProductExecutable
-        from fusegen.backend.cuda.schedule.products import ProductSchedule
+        from fusegen.backend.cuda.schedule.products import ProductSchedule, storing
 
         if isinstance(job.schedule, ProductSchedule):
-            return ProductExecutable(job.program, job.schedule, job.source)
+            tile = job.schedule.tile
+            first = self.emit(storing(job.program), tile).text() if tile else ""
+            return ProductExecutable(job.program, job.schedule, job.source, first)
         return CudaExecutable(job.program, job.schedule, job.source)
 
     # ---- of libraries: see `Exporting` ----

@@ -121,7 +121,7 @@ def tile_geometry(launch: Launch, extent: Extent, multiprocessors: int) -> Geome
         splits = splits_of(shared, end - first, multiprocessors)
     elif launch.tile.one_tree:
         pass  # how many rows there are decides nothing
-    elif launch.splits and launch.tile.chunked:
+    elif launch.tile.chunked:  # columns that are stored are nobody's to merge
         splits = long_splits(shared, -(-extent.n_cols // launch.tile.columns), multiprocessors)
     elif launch.splits and launch.tile.engine != "fma":
         at_once = 1 if steady else launch.tile.blocks_at_once(launch.shared_bytes)

@@ -21,6 +21,7 @@ from fusegen.backend.cuda.schedule.products import (
     ProductSchedule,
     pitch_of,
     product_of,
+    storing,
     with_stored,
 )
 from fusegen.backend.memory import Adopted
@@ -53,14 +54,20 @@ class Vectors:
 
 
 class ProductExecutable:
-    """See `schedule.products`: a `CudaExecutable` over stored rows, and what stores them."""
+    """See `schedule.products`: a `CudaExecutable` over stored rows, and what stores them. first:
+    the source of a kernel that does."""
 
-    def __init__(self, program: Program, schedule: ProductSchedule, source: str) -> None:
+    def __init__(
+        self, program: Program, schedule: ProductSchedule, source: str, first: str = ""
+    ) -> None:
         made = product_of(program)
         if made is None:
             raise InternalError(f"{program.name}: its elements are no product")
         self.program, self.schedule, self.made = program, schedule, made
         self.stored = CudaExecutable(with_stored(program), schedule.rows, source)
+        self.storing: CudaExecutable | None = None
+        if schedule.tile:
+            self.storing = CudaExecutable(storing(program), schedule.tile, first)
 
     def __call__(
         self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, *, first_column: int = 0,
@@ -88,9 +95,23 @@ class ProductExecutable:
         pieces = []
         for first in range(0, n_rows, self.schedule.piece_rows):
             rows = min(self.schedule.piece_rows, n_rows - first)
-            pieces.append((first, rows, self._over(over, rows, n_cols, order, like)))
+            pieces.append(Piece(first, rows, self._over(over, rows, n_cols, order, like),
+                                self._made_by(arrays, rows, n_cols, order, like)))
         return BoundProduct(self, family_of(like), makers, order, sides, steps, tuple(pieces),
                             n_cols)
+
+    def _made_by(
+        self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, order: tuple[str, ...],
+        like: Any,
+    ) -> Bound | None:
+        """What stores the elements; None: cuBLAS does."""
+        if self.storing is None:
+            return None
+        (to,) = self.storing.program.outputs
+        vectors = {n: arrays[n] for n in (self.made.row.name, self.made.column.name)}
+        extent = extent_of(self.storing.program, vectors, n_rows, n_cols)
+        extent = replace(extent, strides=(*extent.strides, (to.name, (pitch_of(n_cols),))))
+        return self.storing._bound(extent, (*order, to.name), like)
 
     def _over(
         self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, order: tuple[str, ...],
@@ -117,6 +138,16 @@ def _row_step(param: Param, array: Any) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows whose elements are stored at a time."""
+
+    first: int
+    rows: int
+    over: Bound  # what runs on them
+    storing: Bound | None  # what makes them; None: cuBLAS does
+
+
+@dataclass(frozen=True, slots=True)
 class BoundProduct:
     """See `Bound`: arrays of which only the addresses differ."""
 
@@ -126,7 +157,7 @@ class BoundProduct:
     order: tuple[str, ...]
     sides: tuple[Vectors, ...]  # the rows', the columns'
     steps: tuple[int, ...]  # bytes of each array that a row takes
-    pieces: tuple[tuple[int, int, Bound], ...]  # first row, rows, what runs on them
+    pieces: tuple[Piece, ...]
     n_cols: int
 
     def run(self, pointers: list[int]) -> list[Any]:
@@ -144,20 +175,28 @@ class BoundProduct:
     def launch(self, pointers: list[int], stream: int) -> None:
         """Queue all of it; the device's context must be current."""
         stored, pitch = self.executable.stored, pitch_of(self.n_cols)
-        most = max(rows for _, rows, _ in self.pieces)
+        most = max(piece.rows for piece in self.pieces)
         at, memory = stored.maker(self.family)(most * pitch * 4)
         held = [memory]
         with cupy_module().cuda.ExternalStream(stream):
-            (row, rows_of), (column, columns) = self._matrices(pointers, held)
-            for first, rows, over in self.pieces:
-                start = row + first * rows_of.lead * rows_of.itemsize
-                scores = Vectors(_KINDS["float32"], 4, rows, self.n_cols, pitch)
-                _multiply((start, replace(rows_of, count=rows)), (column, columns), (at, scores),
-                          (False, True))
-                moved = [p + first * s for p, s in zip(pointers, self.steps, strict=True)]
-                over.launch([*moved, at], stream)
+            cublas = self.executable.storing is None
+            tables = self._matrices(pointers, held) if cublas else []
+            for piece in self.pieces:
+                moved = [p + piece.first * s for p, s in zip(pointers, self.steps, strict=True)]
+                if piece.storing:
+                    piece.storing.launch([*moved, at], stream)
+                else:
+                    self._multiplied(tables, piece, at)
+                piece.over.launch([*moved, at], stream)
         if not self.family.keeps_captured and stored.driver.capturing(stream):
             stored.captured += held
+
+    def _multiplied(self, tables: list[tuple[int, Vectors]], piece: Piece, at: int) -> None:
+        """The piece's elements, by cuBLAS."""
+        (row, rows_of), column = tables
+        start = row + piece.first * rows_of.lead * rows_of.itemsize
+        scores = Vectors(_KINDS["float32"], 4, piece.rows, self.n_cols, pitch_of(self.n_cols))
+        _multiply((start, replace(rows_of, count=piece.rows)), column, (at, scores), (False, True))
 
     def _matrices(self, pointers: list[int], held: list[Any]) -> list[tuple[int, Vectors]]:
         """Both sides; copies of those that are no matrices, as what is broadcast."""

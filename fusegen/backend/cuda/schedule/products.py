@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.tiles import TileSchedule
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CudaTarget
 from fusegen.ir.dtypes import FLOAT32
-from fusegen.ir.expr import Var
+from fusegen.ir.expr import Var, call
 from fusegen.ir.forms import Grouping
 from fusegen.ir.kernel import (
+    ElementStore,
     Entries,
     FromMemory,
     FromVectors,
@@ -32,6 +34,7 @@ from fusegen.ir.kernel import (
     Sweep,
     names_in,
 )
+from fusegen.ir.monoid import Monoid
 
 PIECE_BYTES = 1 << 29  # of elements that are stored at a time
 LEAST_LENGTH = 257  # of vectors; shorter ones have engines of their own
@@ -54,6 +57,7 @@ class ProductSchedule:
 
     target: CudaTarget
     rows: CudaSchedule  # of the stored rows
+    tile: TileSchedule | None = None  # of the kernel that makes the elements; None: cuBLAS does
     piece_rows: int
     reason: str
 
@@ -75,7 +79,8 @@ class ProductSchedule:
     @property
     def stored(self) -> str:
         """See `Schedule`."""
-        return f"by cuBLAS, and stored, {self.piece_rows} rows at a time: {self.reason}"
+        by = "by cuBLAS" if self.tile is None else f"in {self.tile.shape}"
+        return f"{by}, and stored, {self.piece_rows} rows at a time: {self.reason}"
 
     def describe(self) -> str:
         """See `Schedule`."""
@@ -99,6 +104,25 @@ def problem_of(problem: Problem, program: Program) -> Problem:
     alone = all(p.shape != "element" for p in (*program.inputs, *program.outputs))
     return replace(problem, n_rows=rows, batch_rows=None,
                    aligned=alone, in_phase=alone)
+
+
+# ---- the program that stores rows ----
+
+
+def storing(program: Program) -> Program:
+    """What makes the elements."""
+    made = product_of(program)
+    assert made
+    row, column = made.row, made.column
+    to = replace(made.scores, name=f"{made.scores.name}_stored", output=True)
+    dot = call("mul", Var(row.name, "float", varying=True), Var(column.name, "float", varying=True))
+    source = FromVectors(made.scores.name, dot, (row.name,), (column.name,), "")
+    store = ElementStore(to.name, Var(source.name, "float", varying=True))
+    sweep = Sweep(number=1, loads=(source,), lets=(), monoid=Monoid(), element_stores=(store,))
+    kernel = Kernel(name=f"{program.name}_elements", compute=FLOAT32, params=(row, column, to),
+                    prelude=(), sweeps=(sweep,))
+    return replace(program, kernels=(kernel,), inputs=(row, column), outputs=(to,), workspace=(),
+                   proof=())
 
 
 # ---- the program over stored rows ----

@@ -16,6 +16,7 @@ from fusegen.backend.cuda.schedule.products import (
     ProductSchedule,
     problem_of,
     product_of,
+    storing,
     with_stored,
 )
 from fusegen.backend.cuda.schedule.select import candidates
@@ -29,6 +30,8 @@ from fusegen.ir.kernel import InnerStep, Program
 _RATES = {"fma": 21.8e12, "mma": 215e12, "wgmma": 670e12}  # operations a second, of engines
 _PRODUCTS = {2: 680e12, 4: 48e12}  # of cuBLAS, by bytes of a number
 _LOSES = 40.0  # µs of cuBLAS that writes float32, beside reading, from 64 rows on
+_WRITES = 15.0  # µs of this engine's that writes them, of up to so many rows
+_OWN = 24, 64  # rows from which to which that is faster
 _LABEL = 25.0  # µs: a row's dot with one column, once its other values are known
 _READ = 4.25e12  # bytes a second
 _LAUNCH = 5.0  # µs: products of a few rows begin and end
@@ -56,8 +59,9 @@ class VectorCandidate:
         match self.schedule:
             case TileSchedule(shape=shape):
                 return f"{self.kind}, {shape}"
-            case ProductSchedule(piece_rows=rows):
-                return f"{self.kind}, made by cuBLAS, {rows} rows at a time"
+            case ProductSchedule(piece_rows=rows, tile=tile):
+                by = "cuBLAS" if tile is None else "wgmma"
+                return f"{self.kind}, made by {by}, {rows} rows at a time"
 
 
 def vector_candidates(
@@ -110,12 +114,23 @@ def _stored(
     read = _products(problem, made, math.inf, target)
     away = max(0.0, elements - target.l2_bytes / 2 / _READ * 1e6)  # the cache holds some
     products = max(products, read + _LOSES * min(1, (problem.n_rows or 1) / 64))
+    tile = _own_tile(program, problem, target)
+    if tile:
+        products = read + _WRITES
     price = Price((("products", products), ("writes", pieces * away),
                    ("stored rows", pieces * (fold + _LAUNCH))), adds=True)
     reason = f"about {_time(price.total)}, {_time(fused.total)} folded where made"
     return VectorCandidate(
         ProductSchedule(target=target, rows=best.schedule, piece_rows=over.n_rows or 1,
-                        reason=reason), price)
+                        tile=tile, reason=reason), price)
+
+
+def _own_tile(program: Program, problem: Problem, target: CudaTarget) -> TileSchedule | None:
+    """Of the kernel that makes elements of so few rows in less time than cuBLAS."""
+    if not _OWN[0] <= (problem.n_rows or 1) <= _OWN[1]:
+        return None
+    found = select_tiles(storing(program), problem, target)
+    return found if found.chunked else None
 
 
 def _time(us: float) -> str:

@@ -34,14 +34,16 @@ class LongPair:
 
 def long_pair_of(kernel: Kernel) -> LongPair | None:
     """None: the engine does not serve the kernel. It does where one sweep folds dots of two long
-    vectors of 16 bits into numbers."""
+    vectors of 16 bits into numbers, or stores what it makes of them."""
     if len(kernel.sweeps) != 1 or kernel.compute.itemsize != 4:
         return None
     (sweep,) = kernel.sweeps
     made = [s for s in sweep.loads if isinstance(s, FromVectors)]
     if len(made) != 1 or not made[0].is_dot:
         return None
-    if sweep.element_stores or sweep.monoid.own or sweep.monoid.lists or sweep.monoid.is_empty:
+    if bool(sweep.element_stores) != sweep.monoid.is_empty:  # elements are stored, or folded
+        return None
+    if sweep.monoid.own or sweep.monoid.lists:
         return None
     if vector_sums(kernel, sweep) or sweep.only is not None or sweep.span != (None, None):
         return None
