@@ -22,7 +22,13 @@ from fusegen.ir.dtypes import FLOAT32, INT64, DType
 from fusegen.lang import lang as fg
 from fusegen.lang.value import PerColumn, Value, lift
 from fusegen.library.vector_arrays import typed
-from fusegen.library.vector_stages import Stages, axis_of, parameter_of, seen_terms
+from fusegen.library.vector_stages import (
+    LEAST_LENGTH,
+    Stages,
+    axis_of,
+    parameter_of,
+    seen_terms,
+)
 from fusegen.pipeline.by_torch import is_watched
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.rewrite.adjoint.terms import Terms
@@ -31,7 +37,6 @@ from fusegen.rewrite.adjoint.transplant import scalars_of
 from fusegen.rewrite.build import rebuilt
 from fusegen.rewrite.transposed import asked_of_rows
 
-LEAST_LENGTH = 257  # numbers of a vector
 PIECE_BYTES = 200_000_000  # of elements and their gradients that are stored at a time
 MOST_ROWS = 16384  # of a piece
 _STEP = 128  # columns: pieces are multiples

@@ -98,7 +98,6 @@ class Remembered:
         found: Columns | None = self._made.get(key)
         return self._made.put(key, made.columns(wanted, types)) if found is None else found
 
-
     def crowded(
         self, made: Stages, stage: Columns, like: DType, sizes: tuple[int, int, int], target: Target
     ) -> bool:
@@ -186,7 +185,7 @@ class Run:
     def _by_products(self, kept: Values | None) -> dict[str, Any] | None:
         """Where gradients are products of tables: see vector_products.py."""
         values: Values = {i: self.arrays[i.name] for i in self.text.graph.inputs}
-        made = self.gradient.elements(self.made) if self.each_alone else None
+        made = self.gradient.elements(self.made) if not self._on_host else None
         if made is None or self._options["deterministic"] or not self._rows.n_rows \
                 or not serves(values, made):
             return None
@@ -199,8 +198,9 @@ class Run:
         found = {n: self._as_given(n, a) for n, a in products.gradients(self.text.rows).items()
                  if a is not None}
         for own, wanted in self._groups():
-            if made.column.name not in wanted:
-                found |= self._of_columns(own, wanted, values)
+            others = [n for n in wanted if n != made.column.name]
+            if others:
+                found |= self._of_columns(own, others, values)
         return found
 
     def _results(self, pipeline: Pipeline, arrays: Sequence[Any]) -> tuple[Any, ...]:

@@ -43,6 +43,7 @@ from fusegen.rewrite.adjoint.transplant import (
 )
 from fusegen.rewrite.transposed import AXES, asked_of_rows, transposed
 
+LEAST_LENGTH = 257  # numbers of a long vector
 _ANNOTATIONS: Mapping[g.Axis, type] = {
     g.Axis.ELEMENT: Value, g.Axis.PER_ROW: PerRow, g.Axis.PER_COLUMN: PerColumn,
     g.Axis.ROW_VECTOR: RowVector, g.Axis.COLUMN_VECTOR: ColumnVector,
@@ -133,11 +134,8 @@ class Stages:
         outputs: list[g.Node] = [n for n in self.asked_by(wanted) if not isinstance(n, g.Input)]
         found: list[Stage] = []
         done: dict[g.Node, None] = {}
-        cuts: list[list[g.Node]] = cuts_of(outputs, self.adjoint.backwards, kept=kept)
-        cuts.append(outputs)
-        for cut in cuts:
-            left = [n for n in cut if n not in done]
-            if left:
+        for cut in (*cuts_of(outputs, self.adjoint.backwards, kept=kept), outputs):
+            if left := [n for n in cut if n not in done]:
                 found.append(self._rows(left, done, {}))
                 done |= dict.fromkeys(left)
         return tuple(found)
@@ -154,7 +152,11 @@ class Stages:
         """What later stages ask of the forward call."""
         outputs = [*self.adjoint.rows.values(), *self._asked_of_rows]
         (found,) = cuts_of(outputs, self.adjoint.backwards, kept=True)[:1] or [[]]
-        return tuple(found)
+        # Sums of long vectors take far longer than a forward call has.
+        long = any(self._types[i.name].length >= LEAST_LENGTH
+                   for i in self.adjoint.inputs.values() if i.axis in g.VECTORS)
+        results = {*self.adjoint.forward}
+        return tuple(n for n in found if not (long and g.is_vector(n)) or n in results)
 
     @property
     def _asked_of_rows(self) -> list[g.Node]:
@@ -183,8 +185,8 @@ class Stages:
     def _numbers(self, inners: tuple[g.Inner, ...], vectors: Sequence[g.Node]) -> Stage:
         """The pipeline of numbers that are sums over the index of vectors of rows."""
         text = summed(inners, vectors, self.graph, self.precision)
-        parameters = [_parameter(self.graph.names[v], g.Axis.ELEMENT) for v in vectors]
-        return Stage(self._pipeline("numbers", parameters, text), tuple(vectors), inners)
+        parameters = [parameter_of(self.graph.names[v], g.Axis.ELEMENT) for v in vectors]
+        return Stage(self.pipeline_of("numbers", parameters, text), tuple(vectors), inners)
 
     def _check(self, stages: Sequence[Stage]) -> None:
         """Raises PipelineError for what no kernel does: the last one has all that there may be."""

@@ -18,7 +18,7 @@ from fusegen.backend.cuda.schedule.picked import with_picked
 from fusegen.backend.cuda.schedule.rounds import RoundTiles
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
 from fusegen.backend.cuda.schedule.wgmma import MOST_LENGTH, WgmmaTiles, pair_of, sized
-from fusegen.backend.cuda.schedule.wgmma_long import LongTiles, long_pair_of
+from fusegen.backend.cuda.schedule.wgmma_long import long_tiles
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.backend.target import WARP, CudaTarget
 from fusegen.ir.dtypes import BFLOAT16
@@ -164,14 +164,6 @@ def round_sizes(kernel: Kernel, schedule: TileSchedule) -> RoundTiles:
     return RoundTiles(warpgroups=schedule.warps // 4, stages=schedule.stages, length=length)
 
 
-def long_tiles(kernel: Kernel, schedule: TileSchedule) -> LongTiles:
-    """Likewise, of long vectors."""
-    pair = long_pair_of(kernel)
-    assert pair
-    return LongTiles(warpgroups=schedule.warps // 4, columns=schedule.columns,
-                     stages=schedule.stages, length=pair.row.k)
-
-
 # ---- shared memory: tables of vectors, in what is computed with ----
 
 
@@ -269,8 +261,9 @@ def shared_bytes(kernel: Kernel, schedule: TileSchedule) -> int:
     if schedule.in_rounds:
         return round_sizes(kernel, schedule).shared_bytes
     if schedule.engine == "wgmma":
-        made = long_tiles if schedule.chunked else wgmma_tiles
-        return made(kernel, schedule).shared_bytes
+        if schedule.chunked:
+            return long_tiles(kernel, schedule.words).shared_bytes
+        return wgmma_tiles(kernel, schedule).shared_bytes
     if schedule.engine == "mma":
         return max(mma.shared_bytes(kernel, schedule.words), met_bytes(kernel, schedule))
     weights = schedule.rows * (schedule.columns + PAD)

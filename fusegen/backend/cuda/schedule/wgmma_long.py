@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fusegen.backend.cuda.schedule.mma import Shape
 from fusegen.backend.cuda.schedule.wgmma import CHUNK, GROUP, GROUP_ROWS, MOST_LENGTH
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.ir.kernel import FromVectors, Kernel, Param
@@ -92,6 +93,14 @@ class LongTiles:
     def shared_bytes(self) -> int:
         """Chunks, and 1 KiB of barriers and items behind them."""
         return self.stages * (self.rows + self.columns) * CHUNK * 2 + 1024
+
+
+def long_tiles(kernel: Kernel, shape: Shape) -> LongTiles:
+    """The engine's sizes for a kernel that it serves."""
+    pair = long_pair_of(kernel)
+    assert pair
+    return LongTiles(warpgroups=shape.rows // GROUP_ROWS, columns=shape.columns,
+                     stages=shape.stages, length=pair.row.k)
 
 
 def long_sizes(batch_rows: int | None) -> tuple[int, int, int]:

@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from fusegen.backend.cuda.emit.dialect import C_TYPES
 from fusegen.backend.cuda.emit.tiles.views import FoldView
 from fusegen.backend.cuda.emit.wgmma import Wgmma
-from fusegen.backend.cuda.schedule.tiles import TileSchedule, long_tiles
-from fusegen.backend.cuda.schedule.wgmma_long import GROUPED, LongTiles, long_pair_of
+from fusegen.backend.cuda.schedule.tiles import TileSchedule
+from fusegen.backend.cuda.schedule.wgmma_long import (
+    GROUPED,
+    LongTiles,
+    long_pair_of,
+    long_tiles,
+)
 from fusegen.ir.kernel import Kernel
 
 
@@ -27,7 +32,7 @@ class LongView:
 
 def long_view(kernel: Kernel, schedule: TileSchedule, fold: FoldView) -> LongView:
     """A kernel that the engine serves."""
-    pair, tiles = long_pair_of(kernel), long_tiles(kernel, schedule)
+    pair, tiles = long_pair_of(kernel), long_tiles(kernel, schedule.words)
     assert pair
     return LongView(
         tiles=tiles, products=(Wgmma("multiply_scores", tiles.columns, pair.operand),),
