@@ -44,7 +44,7 @@ constexpr int64_t kPartsPerThread = 8;  // so that no thread waits long for the 
 constexpr int64_t kFewerParts = 4;  // of rows that bring the same vectors into order, part by part
 constexpr int64_t kMultiples = 32;  // beyond that many rows a part spares nothing more
 constexpr int64_t kRunElements = 1 << 26;  // between two looks at signals: a tenth of a second at most
-constexpr int64_t kPairElements = 1 << 28;  // the same, of vectors: less would be in order for few rows
+constexpr int64_t kPairElements = 1 << 28;  // made of vectors, which come into order for all their rows: a second at most
 
 inline int64_t whole_lines(int64_t n_bytes) { return (n_bytes + kLine - 1) & -kLine; }
 
