@@ -103,11 +103,22 @@ def test_vectors_of_16_bits(text: Any, dtype: str) -> None:
     np.testing.assert_array_equal(np.asarray(found[0]), want[0].astype(found[0].dtype))
 
 
+@pytest.mark.parametrize("data", ["many", "equal", "unusual"])
+def test_one_round_of_few_columns(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, least in (("LEAST_COLUMNS", 8192), ("SHORT_COLUMNS", 1), ("SHORT_WORK", 0)):
+        monkeypatch.setattr(select_tiles, name, least)
+    _, work = prepared(nearest, *DATA[data], k=5)
+    assert work.schedule.short
+    same(nearest, *DATA[data], k=5)
+    same(assigned, *DATA[data])
+
+
 def test_which_tiles_rounds_visit() -> None:
     """Each of them in one round, in an order that shows a fair sample first."""
-    for k in (1, 10, 64, 256):
+    for k, short in ((1, False), (10, False), (64, False), (256, False), (1, True), (16, True)):
         for tiles in (1, 2, 5, 64, 1000, 7813, 2**21):
-            sample, *rounds = (Visits(k, n).of(tiles) for n in range(rounds_of(k) + 1))
+            numbers = range(rounds_of(k, short) + 1)
+            sample, *rounds = (Visits(k, n, short).of(tiles) for n in numbers)
             assert sample[0] == 0 < sample[1] <= tiles
             ends = [0, *(end for _, end in rounds)]
             assert [first for first, _ in rounds] == ends[:-1]

@@ -12,11 +12,10 @@ from fusegen.backend.cuda.run.tensor_maps import Mapped, Tiled
 from fusegen.backend.cuda.schedule.launch import (
     MOST_BLOCKS,
     RESIDENT_BLOCKS,
-    ROUNDING_BLOCKS,
     Launch,
     element_shape,
 )
-from fusegen.backend.cuda.schedule.rounds import spread
+from fusegen.backend.cuda.schedule.rounds import ROUNDING_BLOCKS, spread
 from fusegen.backend.cuda.schedule.scratch import Scratch
 from fusegen.backend.cuda.schedule.wgmma import splits_of
 from fusegen.backend.cuda.schedule.wgmma_long import long_splits
@@ -112,6 +111,8 @@ def tile_geometry(launch: Launch, extent: Extent, multiprocessors: int) -> Geome
     assert launch.tile
     if launch.each == "vector":
         return Geometry(grid=ROUNDING_BLOCKS, threads=launch.threads)
+    if launch.each == "batch":
+        return Geometry(grid=_batches(extent), threads=launch.threads)
     if launch.each == "row":
         return Geometry(grid=-(-extent.n_rows // launch.rows_per_block), threads=launch.threads)
     shared, steady = _tiles(launch, extent), launch.tile.engine == "wgmma"
@@ -140,6 +141,10 @@ def tile_geometry(launch: Launch, extent: Extent, multiprocessors: int) -> Geome
     grid = min(multiprocessors, shared * splits) if steady else shared * splits
     return Geometry(grid=grid, threads=launch.threads, shared_bytes=launch.shared_bytes,
                     splits=splits)
+
+
+def _batches(extent: Extent) -> int:
+    return extent.n_rows // max(1, extent.batch_rows)
 
 
 def _column_tiles(launch: Launch, extent: Extent) -> int:
@@ -238,7 +243,8 @@ def scratch_bytes(launch: Launch, scratch: Scratch, shape: Geometry, extent: Ext
     owners = {"row": extent.n_rows, "team": shape.grid * launch.rows_per_block,
               "block": shape.grid, "piece": extent.n_rows * splits, "launch": 1,
               "split": extent.n_rows * splits if splits > 1 else 0,
-              "tile": extent.n_rows // max(1, extent.batch_rows) * _column_tiles(launch, extent)
+              "batch": _batches(extent),
+              "tile": _batches(extent) * _column_tiles(launch, extent)
               if launch.tile else 0}[scratch.per]
     return owners * scratch.count * scratch.entry_bytes
 

@@ -10,6 +10,9 @@ or the greatest distances are wanted:
   way is at most 2.5 times as large as what stands in parentheses. What is lost below the least
   normal number is at most 2^-112 in all.
 
+Where the mean c of some columns is a large part of them, y_j − c stands for y_j, and for distances
+x − c for x: neither changes the order of columns. Of 16 bits a difference has more digits.
+
 K columns have a ≥ a_K, the K-th best found. A column with a < a_K − M, M = 2E + what the text's own
 rounding is worth, is none of the K best: so all others are kept, and scored again in float32.
 Norms are upper bounds, whatever underflows. What cannot be bounded (NaN, infinities, |y|² above

@@ -9,7 +9,16 @@ from typing import Literal
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
 from fusegen.backend.cuda.schedule.filters import filter_of
 from fusegen.backend.cuda.schedule.homes import Sizes
-from fusegen.backend.cuda.schedule.rounds import BOUNDS, HALVES, ROW_THREADS, Pass, Visits, passes
+from fusegen.backend.cuda.schedule.rounds import (
+    BARS,
+    NORMS,
+    ROW_THREADS,
+    UNUSUAL,
+    Each,
+    Pass,
+    Visits,
+    passes,
+)
 from fusegen.backend.cuda.schedule.scratch import MapOf, Scratch
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
 from fusegen.backend.cuda.schedule.tiles import (
@@ -28,7 +37,6 @@ from fusegen.backend.target import WARP
 from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Param, Program, Sweep, names_in
 
 MOST_BLOCKS = 2**31 - 1  # of a grid
-ROUNDING_BLOCKS, ROUNDING_THREADS = 1024, 256  # of a launch that rounds vectors
 RESIDENT_BLOCKS = 4  # of a multiprocessor, where scratch memory per block bounds the grid
 
 
@@ -50,7 +58,7 @@ class Launch:
     shares: bool = False  # do blocks all over the grid share rows?
     strip_rows: int = 0  # neighbouring rows of a team, where rows lie side by side
     tile: TileSchedule | None = None  # how rows over vectors are dealt to blocks
-    each: Literal["tile", "vector", "row"] = "tile"  # of these, what blocks or warps have
+    each: Each = "tile"  # of these, what blocks or warps have
     visits: Visits | None = None  # which tiles of columns, where not all
     maps: tuple[MapOf, ...] = ()  # parameters behind all others
 
@@ -114,13 +122,15 @@ def element_shape(n_rows: int, n_cols: int, n_inner: int | None) -> tuple[int, .
 def launches(program: Program, schedule: CudaSchedule | TileSchedule) -> tuple[Launch, ...]:
     """Every launch of the program, in order."""
     if isinstance(schedule, TileSchedule):
-        found = filter_of(program.kernels[0]) if schedule.in_rounds else None
+        found = filter_of(program.kernels[0]) if schedule.filters else None
         if found is None:
-            return tuple(_tile_launch(k, schedule) if k.sweeps else _rounding_launch(k, schedule)
+            return tuple(_tile_launch(k, schedule) if k.sweeps
+                         else _pass_launch(Pass(k, "vector", (UNUSUAL,)), schedule)
                          for k in scheduled(program, schedule).kernels)
         first, last = scheduled(program, schedule).kernels
-        return (_rounding_launch(first, schedule),
-                *(_pass_launch(p, schedule) for p in passes(last, found, _NORMS)))
+        made = tuple(_pass_launch(p, schedule)
+                     for p in passes(first, last, found, schedule.in_rounds, schedule.short))
+        return made if schedule.in_rounds else (*made, _tile_launch(last, schedule))
     if program.role == "merge":
         return tuple(_merge_launch(k, schedule) for k in program.kernels)
     return tuple(_launch(k, schedule) for k in program.kernels)
@@ -196,7 +206,8 @@ def _tile_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
                     kernel.compute.itemsize) for s in vector_sums(kernel, sweep))
         per: Literal["row", "block"] = "row" if schedule.engine == "wgmma" else "block"
         scratch += (Scratch("tickets", "tickets", per, 1, 8),)
-    scratch = (*_of_rounding(schedule), *(
+    made = (NORMS, BARS) if schedule.filters else (UNUSUAL,) if schedule.parts > 1 else ()
+    scratch = (*made, *(
         Scratch(f"{best.name}_slots", "slots", "piece",
                 parts * (list_slots(best.k, schedule) + best.k),
                 key_plan(kernel, best, schedule.wide_columns).n_bytes)
@@ -211,37 +222,14 @@ def _tile_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
                   tile=schedule, maps=maps)
 
 
-_NORMS = Scratch("column_norms", "sums", "launch", 2 * ROUNDING_BLOCKS, 4)
-"""The greatest |y| and |y − y'| of each block that rounds."""
-_BARS = Scratch("row_bars", "sums", "row", 1, 4)
-"""What some block found to be a row's K-th best rounded score, as an order of floats."""
-_UNUSUAL = Scratch("unusual", "sums", "launch", ROUNDING_BLOCKS, 4)
-"""1 where a block met a column's vector that is not usual: see schedule/parts.py."""
-
-
-def _of_rounding(schedule: TileSchedule) -> tuple[Scratch, ...]:
-    """What a launch that rounds vectors leaves beside them."""
-    if schedule.filters:
-        return (_NORMS, *((HALVES, BOUNDS) if schedule.in_rounds else (_BARS,)))
-    return (_UNUSUAL,) if schedule.parts > 1 else ()
-
-
-def _rounding_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
-    """Vectors rounded to 16 bits: a warp has one after the other."""
-    return Launch(kernel=kernel, splits=False, params=kernel.params,
-                  scratch=_of_rounding(schedule), threads=ROUNDING_THREADS, rows_per_block=1,
-                  grid_rows=1, tile=schedule, each="vector")
-
-
 def _pass_launch(one: Pass, schedule: TileSchedule) -> Launch:
-    """Tiles, as a round goes over them; or rows, one for a warp, of what was found so far."""
-    tiles = bool(one.maps)
+    """A launch around, or of, the rounds in which lists are found."""
+    tiles = one.each == "tile"
     return Launch(kernel=one.kernel, splits=False, params=one.kernel.params, scratch=one.scratch,
                   threads=schedule.threads if tiles else ROW_THREADS,
                   rows_per_block=schedule.rows if tiles else ROW_THREADS // WARP, grid_rows=1,
                   shared_bytes=shared_tables(one.kernel, schedule) if tiles else 0, shares=True,
-                  tile=schedule, each="tile" if tiles else "row", visits=one.visits,
-                  maps=one.maps)
+                  tile=schedule, each=one.each, visits=one.visits, maps=one.maps)
 
 
 def takes_splits(kernel: Kernel) -> bool:

@@ -7,8 +7,8 @@ are dropped. All blocks have a row's one list, so that a round lets through K·(
 (columns before) of any row, whatever the splits are. What is left is scored as the text says.
 
 Tiles are visited in steps prime to their number: any first ones are a fair sample of columns in
-whatever order these come. A row whose candidates were more than there is room for is scored in
-full.
+whatever order these come. Rows of few columns have one round. A row whose candidates were more
+than there is room for is scored in full.
 """
 
 from __future__ import annotations
@@ -16,31 +16,38 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from fusegen.backend.cuda.schedule.filters import Filter
 from fusegen.backend.cuda.schedule.scratch import MapOf, Scratch
 from fusegen.backend.cuda.schedule.wgmma import CHUNK, GROUP, GROUP_ROWS, SHARED_BYTES, STEP
 from fusegen.backend.target import WARP
+from fusegen.ir.dtypes import BFLOAT16
 from fusegen.ir.kernel import Kernel
 
 MOST_COLUMNS = 1 << 28  # a column and a row of 16 fit 32 bits
+SHORT_COLUMNS, SHORT_K = 1024, 16  # of rows that have one round: at least, and at most
+SHORT_WORK = 1 << 35  # products of numbers that are worth its launches
 QUEUE = 256  # candidates that a warp holds back: as many as 16 x 16 scores may have
-ROW_THREADS = 256  # of a block whose warps have a row each
+ROUNDING_BLOCKS = 640  # of the launch that rounds vectors: what an H200 holds at once
+ROW_THREADS = 256  # of a block whose warps have a row each, or a vector
 BOUND_WORDS = 8  # of a row: see RowBound of rounds.cuh
 COLUMNS = 128  # of a tile
 GROUPS = 4  # of a tile, whose maxima a sample keeps: a lane's columns
 MOST_SAMPLED = 256  # tiles
-_SAMPLED = 64  # one tile of so many
+_FEW = 32  # entries of a list that the fewest rounds find; long ones are worth better bounds
 _PRODUCER_REGISTERS, _ALL_REGISTERS = 32, 65536
 
 
-def room(k: int) -> int:
+def room(k: int, short: bool) -> int:
     """Candidates of a row that there is room for."""
-    return 1024 if k <= 32 else 2048 if k <= 128 else 4096
+    if short:
+        return 256 if k <= 4 else 512
+    return 1024 if k <= _FEW else 2048 if k <= 128 else 4096
 
 
-def rounds_of(k: int) -> int:
-    return 3 if k <= 32 else 4
+def rounds_of(k: int, short: bool) -> int:
+    return 1 if short else 3 if k <= _FEW else 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,7 @@ class Visits:
 
     k: int
     number: int
+    short: bool = False  # are rows?
 
     def of(self, tiles: int) -> tuple[int, int]:
         """Their first and end, in the order in which tiles are visited."""
@@ -56,10 +64,12 @@ class Visits:
             self._end(self.number, tiles)
 
     def _end(self, number: int, tiles: int) -> int:
-        sampled = min(tiles, MOST_SAMPLED, max(tiles // _SAMPLED, self.k))
-        if number == rounds_of(self.k):
+        rounds = rounds_of(self.k, self.short)
+        part = tiles // (8 if self.short else 64 if self.k <= _FEW else 32)
+        sampled = min(tiles, MOST_SAMPLED, max(1, part, self.k // 2 if self.short else self.k))
+        if number == rounds:
             return tiles
-        return math.ceil(sampled * math.pow(tiles / max(1, sampled), number / rounds_of(self.k)))
+        return math.ceil(sampled * math.pow(tiles / max(1, sampled), number / rounds))
 
 
 def spread(tiles: int) -> int:
@@ -122,50 +132,78 @@ def round_tiles(length: int) -> RoundTiles:
     return next(t for t in made if t.shared_bytes <= SHARED_BYTES)
 
 
+def round_sizes(kernel: Kernel, warps: int, stages: int) -> RoundTiles:
+    """Of a launch that goes over tiles."""
+    length = next(p.k for p in kernel.params if p.dtype == BFLOAT16 and p.shape == "row_vector")
+    return RoundTiles(warpgroups=warps * WARP // GROUP, stages=stages, length=length)
+
+
 # ---- launches ----
+
+
+Each = Literal["tile", "vector", "row", "batch"]
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A launch over what rounding left: of tiles, or of a row for each warp."""
+    """A launch whose blocks have a tile or a batch each, or whose warps have a vector or a row."""
 
     kernel: Kernel
+    each: Each
     scratch: tuple[Scratch, ...]
     visits: Visits | None = None
     maps: tuple[MapOf, ...] = ()
 
 
+NORMS = Scratch("column_norms", "sums", "launch", 3 * ROUNDING_BLOCKS, 4)
+"""The greatest |y − c|, |y − c − y'| and |y − c| + |c| of each block that rounds."""
+BARS = Scratch("row_bars", "sums", "row", 1, 4)
+"""What some block found to be a row's K-th best rounded score, as an order of floats."""
+UNUSUAL = Scratch("unusual", "sums", "launch", ROUNDING_BLOCKS, 4)
+"""1 where a block met a column's vector that is not usual: see schedule/parts.py."""
 BOUNDS = Scratch("row_bounds", "sums", "row", BOUND_WORDS, 4)
 """What of each row may be among the best: see RowBound of rounds.cuh."""
 HALVES = Scratch("column_halves", "sums", "tile", COLUMNS, 4)
-"""−½|y|² of every column of whole tiles; 0 where dots are ranked, −∞ where there is no column, ∞
-where nothing is known of it."""
+"""What a column's scores begin with, for whole tiles: −∞ where there is no column, ∞ where nothing
+is known of it."""
 
 
-def slots_of(kernel: Kernel) -> Scratch:
+def slots_of(kernel: Kernel, short: bool) -> Scratch:
     """A row's candidates, and behind them the best in order."""
     (best,) = kernel.sweeps[0].monoid.lists
-    return Scratch(f"{best.name}_slots", "slots", "row", room(best.k) + best.k, 8)
+    return Scratch(f"{best.name}_slots", "slots", "row", room(best.k, short) + best.k, 8)
 
 
-def passes(kernel: Kernel, found: Filter, norms: Scratch) -> Iterator[Pass]:
-    """The launches behind the one that rounds; `kernel` is the last one's."""
-    k, slots = found.best.k, slots_of(kernel)
-    tiles = round_tiles(found.rounded[0].k)
-    row, column = found.rounded
-    vectors = tuple(replace(p, output=False) for p in (row, column))
-    maps = (MapOf(row.name, tiles.rows), MapOf(column.name, COLUMNS))
-    listed = (BOUNDS, slots)
+def passes(
+    first: Kernel, last: Kernel, found: Filter, in_rounds: bool, short: bool
+) -> Iterator[Pass]:
+    """All launches but those that go over all tiles: `first` rounds, `last` scores as the text
+    says."""
+    centres = Scratch("column_centres", "sums", "batch", found.length + 1, 4)
+    columns = tuple(p for p in first.params if p.name == found.column)
+    yield Pass(replace(first, name=f"{last.name}_centre", params=columns), "batch", (centres,))
+    kept = (HALVES, BOUNDS) if in_rounds else (BARS,)
+    yield Pass(first, "vector", (centres, NORMS, *kept))
+    if in_rounds:
+        yield from _rounds(last, found, short)
+
+
+def _rounds(kernel: Kernel, found: Filter, short: bool) -> Iterator[Pass]:
+    k, listed = found.best.k, (BOUNDS, slots_of(kernel, short))
+    row, column = (replace(p, output=False) for p in found.rounded)
+    maps = (MapOf(row.name, round_tiles(row.k).rows), MapOf(column.name, COLUMNS))
 
     def one(what: str, visits: Visits | None, *more: Scratch) -> Pass:
+        tiles = HALVES in more
         made = replace(kernel, name=f"{kernel.name}_{what}", prelude=(), sweeps=(),
-                       params=vectors if what in ("sample", "filter") else ())
-        return Pass(made, (*more, *listed), visits, maps if made.params else ())
+                       params=(row, column) if tiles else ())
+        return Pass(made, "tile" if tiles else "row", (*more, *listed), visits,
+                    maps if tiles else ())
 
-    yield one("sample", Visits(k, 0), HALVES)
-    yield one("bound", Visits(k, 0), norms)
-    for number in range(1, rounds_of(k) + 1):
-        yield one("filter", Visits(k, number), HALVES)
-        if number < rounds_of(k):
+    yield one("sample", Visits(k, 0, short), HALVES)
+    yield one("bound", Visits(k, 0, short), NORMS)
+    for number in range(1, rounds_of(k, short) + 1):
+        yield one("filter", Visits(k, number, short), HALVES)
+        if number < rounds_of(k, short):
             yield one("raise", None)
-    yield Pass(kernel, listed)
+    yield Pass(kernel, "row", listed)

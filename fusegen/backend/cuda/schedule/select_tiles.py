@@ -15,7 +15,14 @@ from fusegen.backend.cuda.schedule.parts import (
     with_parts,
 )
 from fusegen.backend.cuda.schedule.picked import MOST_ROWS, may_pick
-from fusegen.backend.cuda.schedule.rounds import COLUMNS, MOST_COLUMNS, RoundTiles, round_tiles
+from fusegen.backend.cuda.schedule.rounds import (
+    COLUMNS,
+    MOST_COLUMNS,
+    SHORT_COLUMNS,
+    SHORT_K,
+    SHORT_WORK,
+    round_tiles,
+)
 from fusegen.backend.cuda.schedule.tiles import (
     WARP_ROWS,
     TileSchedule,
@@ -47,9 +54,7 @@ def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> Tile
         return TileSchedule(target=target, engine="fma", columns=16)
     rounds = _rounds(program, problem, target)
     if rounds:
-        return TileSchedule(target=target, engine="wgmma", warps=4 * rounds.warpgroups,
-                            columns=COLUMNS, stages=rounds.stages, filters=True,
-                            one_tree=problem.any_rows)
+        return rounds
     filters = _filters(program, problem, target)
     program = with_filter(program, in_rounds=False) if filters else program
     parts = _parts(program, problem, target)
@@ -147,17 +152,22 @@ def _filters(program: Program, problem: Problem, target: CudaTarget) -> bool:
     return found is not None and found.wide and not wide_columns(program, problem.n_cols or 1)
 
 
-def _rounds(program: Program, problem: Problem, target: CudaTarget) -> RoundTiles | None:
-    """Sizes for lists that are found in rounds; None where they are not worth while. The place of
-    the greatest dot of 16-bit vectors is found as fast by the sweep that asks for no rounding."""
+def _rounds(program: Program, problem: Problem, target: CudaTarget) -> TileSchedule | None:
+    """For lists that are found in rounds; None where they are not worth while. The place of the
+    greatest dot of 16-bit vectors is found as fast by the sweep that asks for no rounding."""
     n_cols = problem.n_cols or 0
-    many = LEAST_COLUMNS <= n_cols <= MOST_COLUMNS
-    if target.arch != "sm_90" or not many or len(program.kernels) > 1:
+    if target.arch != "sm_90" or n_cols > MOST_COLUMNS or len(program.kernels) > 1:
         return None
     found = filter_of(program.kernels[0])
     if found is None or (found.is_dot_of_best and not found.wide):
         return None
-    return round_tiles(found.rounded[0].k)
+    short = n_cols < LEAST_COLUMNS
+    work = 0 if problem.any_rows else (problem.n_rows or 0) * n_cols * found.length
+    if short and (n_cols < SHORT_COLUMNS or found.best.k > SHORT_K or work < SHORT_WORK):
+        return None
+    tiles = round_tiles(found.rounded[0].k)
+    return TileSchedule(target=target, engine="wgmma", warps=4 * tiles.warpgroups, columns=COLUMNS,
+                        stages=tiles.stages, filters=True, short=short, one_tree=problem.any_rows)
 
 
 def _parts(program: Program, problem: Problem, target: CudaTarget) -> Count:

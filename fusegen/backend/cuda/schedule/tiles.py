@@ -15,13 +15,12 @@ from fusegen.backend.cuda.schedule import mma
 from fusegen.backend.cuda.schedule.filters import with_filter
 from fusegen.backend.cuda.schedule.parts import PRODUCTS, Count, with_parts
 from fusegen.backend.cuda.schedule.picked import with_picked
-from fusegen.backend.cuda.schedule.rounds import RoundTiles
+from fusegen.backend.cuda.schedule.rounds import round_sizes
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
 from fusegen.backend.cuda.schedule.wgmma import MOST_LENGTH, WgmmaTiles, pair_of, sized
 from fusegen.backend.cuda.schedule.wgmma_long import long_tiles
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.backend.target import WARP, CudaTarget
-from fusegen.ir.dtypes import BFLOAT16
 from fusegen.ir.forms import Grouping
 from fusegen.ir.kernel import FromVectors, Kernel, Program, Sweep
 from fusegen.ir.monoid import Folded
@@ -49,6 +48,7 @@ class TileSchedule:
     columns: int = 64  # of a tile
     wide_columns: bool = False  # n_cols does not fit 32 bits
     filters: bool = False  # are lists found among rounded scores first?
+    short: bool = False  # are columns so few that candidates come in one round?
     parts: Count = 1  # of 16 bits, that float32 vectors are split into
     brought: int = 1  # tiles of columns that come to shared memory at a time, of fma
     stages: int = 2  # tiles of columns that are under way at a time, of mma and wgmma
@@ -132,7 +132,7 @@ class TileSchedule:
         """What the source fixes."""
         made = {"fma": "CUDA cores", "mma": "mma.sync", "wgmma": "wgmma"}[self.engine]
         made += ", vectors in chunks" if self.chunked else ""
-        rounds = ", in rounds" if self.in_rounds else ""
+        rounds = f", in {'one round' if self.short else 'rounds'}" if self.in_rounds else ""
         rounded = f" of 16 bits{rounds}, the best again in float32" if self.filters else ""
         if self.parts > 1:
             rounded = f", {len(PRODUCTS[self.parts])} products of {self.parts} parts in bfloat16"
@@ -156,12 +156,6 @@ def wgmma_tiles(kernel: Kernel, schedule: TileSchedule) -> WgmmaTiles:
     pair = pair_of(kernel)
     assert pair
     return sized(pair, schedule.warps // 4, schedule.columns, schedule.stages)
-
-
-def round_sizes(kernel: Kernel, schedule: TileSchedule) -> RoundTiles:
-    """Of a launch that goes over tiles in rounds, or of that which rounds its vectors."""
-    length = next(p.k for p in kernel.params if p.dtype == BFLOAT16 and p.shape == "row_vector")
-    return RoundTiles(warpgroups=schedule.warps // 4, stages=schedule.stages, length=length)
 
 
 # ---- shared memory: tables of vectors, in what is computed with ----
@@ -259,7 +253,7 @@ def weights_at(kernel: Kernel, schedule: TileSchedule, number: int) -> int:
 def shared_bytes(kernel: Kernel, schedule: TileSchedule) -> int:
     """Dynamic shared memory of a block."""
     if schedule.in_rounds:
-        return round_sizes(kernel, schedule).shared_bytes
+        return round_sizes(kernel, schedule.warps, schedule.stages).shared_bytes
     if schedule.engine == "wgmma":
         if schedule.chunked:
             return long_tiles(kernel, schedule.words).shared_bytes

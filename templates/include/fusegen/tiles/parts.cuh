@@ -6,7 +6,7 @@
 
 namespace fusegen {
 
-constexpr int kRoundingBlocks = 1024;  // of the launch that splits; each says whether it met an unusual column
+constexpr int kRoundingBlocks = 640;  // of the launch that splits; each says whether it met an unusual column
 
 // A warp splits one vector: to[…] of kParts times `width` numbers, zeros behind the vector's end. Is it unusual, in
 // every lane: are three parts less than a number, or is one so large that sums of products may overflow?

@@ -1,125 +1,10 @@
 #pragma once
-// Vectors rounded to 16 bits, with what is lost; lists of candidates that were found by them.
+// Lists of candidates that were found by vectors of 16 bits: how far their scores may be off, and what that leaves.
 
-#include <cuda_bf16.h>
 #include <fusegen/tiles/lists.cuh>
+#include <fusegen/tiles/rounded.cuh>
 
 namespace fusegen {
-
-constexpr int kRoundingBlocks = 1024;  // of the launch that rounds; each leaves the greatest |y| and |y - y'|
-
-// A vector as a lane has it: two neighbours of every 64 numbers.
-template <int kLength, typename T>
-struct LanesVector {
-    static constexpr int kPairs = (kLength + 63) / 64;
-    struct alignas(2 * sizeof(T)) Two {
-        T first, second;
-    };
-    T numbers[2 * kPairs];
-
-    // Are there pairs where pairs may be read at once, in all vectors so far apart?
-    static __device__ __forceinline__ bool aligned(const T* first, long long apart, long long batches_apart)
-    {
-        const unsigned long long bytes = (apart | batches_apart) * sizeof(T);
-        return (reinterpret_cast<unsigned long long>(first) | bytes) % sizeof(Two) == 0;
-    }
-    __device__ __forceinline__ void load(const T* from, bool aligned)
-    {
-#pragma unroll
-        for (int pair = 0; pair < kPairs; ++pair) {
-            const int i = 64 * pair + threadIdx.x % 32 * 2;
-            Two two = {};
-            if (aligned && i + 1 < kLength) {
-                two = *reinterpret_cast<const Two*>(from + i);
-            } else {
-                if (i < kLength) two.first = from[i];
-                if (i + 1 < kLength) two.second = from[i + 1];
-            }
-            numbers[2 * pair] = two.first;
-            numbers[2 * pair + 1] = two.second;
-        }
-    }
-};
-
-// Of a vector, for every lane of a warp: upper bounds of |x| and |x - x'|, and |x|² as it was summed up.
-struct Rounded {
-    float norm, rest, square;
-    bool usual;  // else nothing is known of its products
-};
-
-// For a warp: two sums of what its lanes have.
-__device__ __forceinline__ void two_sums_of_warp(float& one, float& other)
-{
-#pragma unroll
-    for (int lane_mask = 16; lane_mask > 0; lane_mask /= 2) {
-        one += __shfl_xor_sync(0xffffffffu, one, lane_mask);
-        other += __shfl_xor_sync(0xffffffffu, other, lane_mask);
-    }
-}
-
-// For a warp: the vector in 16 bits, kWidth numbers of them, zeros behind its end. One that is not usual is all zeros.
-template <int kLength, int kWidth, typename T, typename Read>
-__device__ __forceinline__ Rounded round_vector(
-    __nv_bfloat16* to, const LanesVector<kLength, T>& vector, const Read& read)
-{
-    constexpr int kOwn = 2 * LanesVector<kLength, T>::kPairs;
-    __nv_bfloat16 rounded[kOwn];
-    float numbers[kOwn], lost[kOwn], square = 0, rest = 0;
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-        numbers[i] = read(vector.numbers[i]);
-        rounded[i] = __float2bfloat16_rn(fabsf(numbers[i]) < 0x1p-126f ? 0.0f : numbers[i]);
-        lost[i] = numbers[i] - __bfloat162float(rounded[i]);
-        square += numbers[i] * numbers[i];
-        rest += lost[i] * lost[i];
-    }
-    two_sums_of_warp(square, rest);
-    const bool usual = square <= 1e37f;
-    float unit = 1;
-    if (square < 0x1p-40f) {  // squares of small numbers are lost: of greater ones, which are as exact
-        unit = 0x1p-64f;
-        square = rest = 0;
-#pragma unroll
-        for (int i = 0; i < kOwn; ++i) {
-            const float number = numbers[i] * 0x1p64f, of_it = lost[i] * 0x1p64f;
-            square += number * number;
-            rest += of_it * of_it;
-        }
-        two_sums_of_warp(square, rest);
-    }
-#pragma unroll
-    for (int i = 0; i < kOwn; i += 2) {
-        const int at = 32 * i + threadIdx.x % 32 * 2;
-        const __nv_bfloat16 two[2] = {rounded[i], rounded[i + 1]};
-        if (at < kWidth) *reinterpret_cast<unsigned*>(to + at) = usual ? word_of(two) : 0;
-    }
-    // What is lost of 256 squares is at most 2^-118.
-    return {(sqrtf(square) + 0x1p-59f) * unit, (sqrtf(rest) + 0x1p-59f) * unit, square * unit * unit, usual};
-}
-
-// For a block: the greatest |y| and |y - y'|, of all blocks that rounded.
-template <int kThreads>
-__device__ __forceinline__ void greatest_norms(const float* of_blocks, float& norm, float& rest)
-{
-    __shared__ float of_warps[2][kThreads / 32];
-    norm = rest = 0;
-    for (int i = threadIdx.x; i < kRoundingBlocks; i += kThreads) {
-        norm = fmaxf(norm, of_blocks[i]);
-        rest = fmaxf(rest, of_blocks[kRoundingBlocks + i]);
-    }
-#pragma unroll
-    for (int lane_mask = 16; lane_mask > 0; lane_mask /= 2) {
-        norm = fmaxf(norm, __shfl_xor_sync(0xffffffffu, norm, lane_mask));
-        rest = fmaxf(rest, __shfl_xor_sync(0xffffffffu, rest, lane_mask));
-    }
-    if (threadIdx.x % 32 == 0) of_warps[0][threadIdx.x / 32] = norm, of_warps[1][threadIdx.x / 32] = rest;
-    __syncthreads();
-#pragma unroll
-    for (int warp = 0; warp < kThreads / 32; ++warp) {
-        norm = fmaxf(norm, of_warps[0][warp]);
-        rest = fmaxf(rest, of_warps[1][warp]);
-    }
-}
 
 // What orders the columns of a row.
 enum class Ranked { dots, nearest, farthest };
@@ -131,13 +16,14 @@ struct Margin {
 
     // Of a row with these norms, among columns with those: see schedule/filters.py.
     template <int kLength, Ranked kRanked>
-    static __device__ __forceinline__ Margin of(float norm, float rest, float most, float most_rest)
+    static __device__ __forceinline__ Margin of(float norm, float rest, const GreatestNorms& columns)
     {
         const float kStep = (2 * kLength + 32) * 0x1p-22f;  // what products and sums are off by, of their size
+        const float most = columns.most;
         const float size = norm * most + (kRanked != Ranked::dots ? 0.5f * most * most : 0);
-        const float error = 1.01f * (rest * (most + most_rest) + norm * most_rest + kStep * size) + 0x1p-112f;
+        const float error = 1.01f * (rest * (most + columns.rest) + norm * columns.rest + kStep * size) + 0x1p-112f;
         const float own = (kLength + 8) * 0x1p-23f;  // the text's rounding, of |x - y|² or |x||y|
-        if (kRanked == Ranked::dots) return {2 * error + 2 * own * norm * most, 0, 0, 1};
+        if (kRanked == Ranked::dots) return {2 * error + 2 * own * norm * columns.own, 0, 0, 1};
         const float turn = kRanked == Ranked::nearest ? 1 : -1;
         return {2 * error + 2.2f * own * error, 0.5f * norm * norm, 2.2f * own, turn};
     }

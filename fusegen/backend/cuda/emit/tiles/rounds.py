@@ -18,15 +18,24 @@ from fusegen.backend.cuda.schedule.rounds import (
     ROW_THREADS,
     RoundTiles,
     room,
+    round_sizes,
     slots_of,
 )
-from fusegen.backend.cuda.schedule.tiles import TileSchedule, round_sizes
+from fusegen.backend.cuda.schedule.tiles import TileSchedule
 from fusegen.backend.emit.lines import Line
 from fusegen.ir.expr import Var, substitute
 from fusegen.ir.kernel import FromVectors
 
 HEADERS = ("fusegen/warp.cuh", "fusegen/tiles/instructions.cuh", "fusegen/tiles/fragment.cuh",
-           "fusegen/tiles/stages.cuh", "fusegen/tiles/rounds.cuh")
+           "fusegen/tiles/stages.cuh", "fusegen/tiles/row_scores.cuh")
+
+
+@dataclass(frozen=True)
+class PassView:
+    """A launch."""
+
+    symbol: str
+    params: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,8 @@ class RoundView:
 
     symbol: str
     params: tuple[str, ...]
+    centre: PassView  # the one before it
+    moved: bool  # are rows measured from the columns' centre?
     row: str
     column: str
     row_type: str
@@ -49,14 +60,6 @@ class RoundView:
 
 
 @dataclass(frozen=True)
-class PassView:
-    """A launch over what rounding left."""
-
-    symbol: str
-    params: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class RoundsView:
     """A list that is found in rounds."""
 
@@ -65,7 +68,7 @@ class RoundsView:
     sample: PassView
     bound: PassView
     filter: PassView
-    lift: PassView
+    lift: PassView | None
     k: int
     room: int
     queue: int
@@ -82,11 +85,13 @@ class RoundsView:
 
 
 def round_view(
-    launch: Launch, found: Filter, schedule: TileSchedule, dialect: CudaDialect
+    launched: Sequence[Launch], found: Filter, schedule: TileSchedule, dialect: CudaDialect
 ) -> RoundView:
+    centre, launch, *_ = launched
     row, column = (launch.kernel.param(n).dtype for n in (found.row, found.column))
     return RoundView(
-        launch.symbol, _params(launch, {}), found.row, found.column, C_TYPES[row.name],
+        launch.symbol, _params(launch, {}), PassView(centre.symbol, _params(centre, {})),
+        found.ranked != "dots", found.row, found.column, C_TYPES[row.name],
         C_TYPES[column.name], dialect.load("stored", row), dialect.load("stored", column),
         found.turned, found.length, found.rounded[0].k,
         {"dots": "0.0f", "nearest": "-0.5f * it.square", "farthest": "0.5f * it.square"}[
@@ -97,24 +102,25 @@ def rounds_view(
     launched: Sequence[Launch], found: Filter, schedule: TileSchedule, scope: Scope
 ) -> RoundsView:
     """Of all launches of a program whose last kernel has the names of `scope`."""
-    _, sample, bound, *more, last = launched
-    tiles, dialect = round_sizes(sample.kernel, schedule), scope.dialect
-    slots = slots_of(last.kernel).name
+    _, _, sample, bound, *more, last = launched
+    tiles, dialect = round_sizes(sample.kernel, schedule.warps, schedule.stages), scope.dialect
+    slots = slots_of(last.kernel, schedule.short).name
     row, column = found.rounded
     (source,) = found.exact.loads
     assert isinstance(source, FromVectors)
     numbers = {found.row: Var("row", varying=True), found.column: Var("column", varying=True)}
     term = dialect.text(substitute(source.value, numbers))
     value = dialect.line(f"return {dialect.text(found.best.lift)};", found.best.lift)
-    # What raises bounds stands between two rounds.
+    # What raises bounds stands between two rounds, if there are two.
     views = [PassView(n.symbol, _params(n, {slots: "unsigned long long*"}))
              for n in (sample, bound, *more[:2])]
     return RoundsView(
         tiles=tiles, products=(Wgmma("multiply_scores", schedule.columns, "bfloat16"),),
-        sample=views[0], bound=views[1], filter=views[2], lift=views[3],
-        k=found.best.k, room=room(found.best.k), queue=QUEUE, row_threads=ROW_THREADS,
-        most_groups=GROUPS * MOST_SAMPLED, slots=slots, row=row.name, column=column.name,
-        length=found.length, ranked=found.ranked, source=source.name,
+        sample=views[0], bound=views[1], filter=views[2], lift=views[3] if more[1:] else None,
+        k=found.best.k, room=room(found.best.k, schedule.short), queue=QUEUE,
+        row_threads=ROW_THREADS, most_groups=GROUPS * MOST_SAMPLED, slots=slots,
+        row=row.name, column=column.name, length=found.length, ranked=found.ranked,
+        source=source.name,
         term=f"[&](float sum, float row, float column) {{ return sum + ({term}); }}",
         value=tuple(scope.opened([value])))
 

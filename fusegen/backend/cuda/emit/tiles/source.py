@@ -22,12 +22,8 @@ from fusegen.backend.cuda.emit.tiles.sweep import SweepPrinter, SweptView
 from fusegen.backend.cuda.emit.tiles.wgmma import HEADERS, WgmmaView, wgmma_view
 from fusegen.backend.cuda.emit.tiles.wgmma_long import LongView, long_view
 from fusegen.backend.cuda.schedule.filters import Filter, filter_of
-from fusegen.backend.cuda.schedule.launch import (
-    ROUNDING_BLOCKS,
-    ROUNDING_THREADS,
-    Launch,
-    launches,
-)
+from fusegen.backend.cuda.schedule.launch import Launch, launches
+from fusegen.backend.cuda.schedule.rounds import ROUNDING_BLOCKS, ROW_THREADS
 from fusegen.backend.cuda.schedule.tiles import PAD, TileSchedule, parts_of, scheduled
 from fusegen.backend.emit.banner import Facts, banner_lines
 from fusegen.backend.emit.lines import Line
@@ -86,9 +82,9 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
         "mma": schedule.engine == "mma", "wgmma": wgmma, "long": kernels[0].long,
         "weighs": any(s.weights_at for s in sweeps), "left_out": dialect.number(-0.0),
         "at": AT, "lists": any(s.lists for s in sweeps),
-        "round": round_view(launched[0], found, schedule, dialect) if found else None,
+        "round": round_view(launched, found, schedule, dialect) if found else None,
         "split": split_view(launched, schedule.parts) if schedule.parts > 1 else None,
-        "rounds": rounds, "rounding_threads": ROUNDING_THREADS,
+        "rounds": rounds, "rounding_threads": ROW_THREADS,
         "owns": [own_view(c, dialect) for c in operators(program)],
     }
     body = render("cuda/tiles/program.cu.j2", context)
@@ -215,6 +211,8 @@ def _grid(launch: Launch) -> str:
     match launch.each:
         case "vector":
             return str(ROUNDING_BLOCKS)
+        case "batch":
+            return "batches"
         case "row":
             return f"⌈n_rows / {launch.rows_per_block}⌉"
         case "tile":
