@@ -14,6 +14,7 @@ from support.tiles import emulate
 import fusegen as fg
 
 L = fg.library
+SMALL = ("one_of_all", "one_column")
 
 
 def run(case: cases.Case, form: str, target: str) -> None:
@@ -28,26 +29,34 @@ def test_against_float64(case: cases.Case, target: str) -> None:
 
 
 @pytest.mark.parametrize("form", [f for f in FORMS if f not in ("auto", "online")])
-@pytest.mark.parametrize("case", [*cases.shaped(shapes=("heads",)), *cases.optional(),
-                                  *cases.hard()], ids=repr)
+@pytest.mark.parametrize("case", [*cases.shaped(), *cases.optional(), *cases.hard()], ids=repr)
 def test_every_form(case: cases.Case, form: str) -> None:
     run(case, form, TARGETS[-1])
 
 
 @emulated
-@pytest.mark.parametrize("case", [*cases.optional(), *cases.hard()], ids=repr)
+@pytest.mark.parametrize("case", [*cases.shaped(shapes=SMALL), *cases.optional(), *cases.hard()],
+                         ids=repr)
 def test_on_emulated_gpus(case: cases.Case) -> None:
     case.check(emulate(case.pipeline, **case.arrays, **case.constants))
 
 
+@emulated
+@pytest.mark.parametrize("form", ["safe", "unfused"])
+@pytest.mark.parametrize("case", [*cases.shaped(shapes=("one_column",))], ids=repr)
+def test_every_form_on_emulated_gpus(case: cases.Case, form: str) -> None:
+    case.check(emulate(case.pipeline, form=form, **case.arrays, **case.constants))
+
+
 @pytest.mark.gpu
+@pytest.mark.parametrize("form", ["auto", "safe", "unfused"])
 @pytest.mark.parametrize("case", [c for c in cases.every() if c.dtype != "bfloat16"], ids=repr)
-def test_on_a_gpu(case: cases.Case) -> None:
+def test_on_a_gpu(case: cases.Case, form: str) -> None:
     """CuPy has no bfloat16; tests/test_gpu_vectors.py takes it by way of torch."""
     import cupy
 
     arrays = {n: cupy.asarray(a) for n, a in case.arrays.items()}
-    found = case.pipeline(**arrays, **case.constants)
+    found = case.pipeline(**arrays, form=form, **case.constants)
     case.check(tuple(map(cupy.asnumpy, found)) if isinstance(found, tuple) else
                cupy.asnumpy(found))
 
