@@ -200,7 +200,8 @@ class FoldPrinter:
         """Declarations, and statements of an item."""
         stores = self.sweep.element_stores
         lines, divisors = self.dialect.divided(partial(self._store_lines, stores))
-        opened = [*self.scope.declared([*divisors, *lines]), *divisors]
+        factors = [f for f in self.factors if any(f.declares in ln.uses for ln in lines)]
+        opened = [*self.scope.declared([*factors, *divisors, *lines]), *factors, *divisors]
         return (tuple(opened), tuple(lines)) if stores else ((), ())
 
     def _store_lines(self, stores: Sequence[ElementStore]) -> list[Line]:

@@ -68,6 +68,15 @@ class Scope:
         return [s.name for w in kernel.sweeps if w.monoid.lists for s in w.steps
                 if sums_of_state(s, [v.name for v in vector_sums(kernel, w)])]
 
+    def found(self, number: int) -> tuple[str, ...]:
+        """Row values that sweeps before this one have found, or it for what follows from lists: a
+        row's lanes have them, and a warp goes on."""
+        sweeps = self.launch.kernel.sweeps
+        before = {s.name for w in sweeps if w.number < number for s in w.steps}
+        own = {s.name for w in sweeps if w.number == number for s in w.steps}
+        return tuple(n for n in self.kept
+                     if n in before or (n in own and n in self.of_vectors))
+
     def _members(self) -> Iterable[Member]:
         for p in self.launch.params:
             kind = C_TYPES[p.dtype.name] if p.shape == "scalar" else pointer_type(p)

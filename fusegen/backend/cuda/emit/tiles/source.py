@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -49,7 +49,7 @@ class TileKernelView:
     batched: tuple[str, ...]
     last_first: bool  # may rows grow, so that the last ones take the longest?
     wgmma: WgmmaView | None
-    of_vectors: tuple[str, ...]  # row values that a row's lanes leave for what follows from lists
+    found: Mapping[int, tuple[str, ...]]  # see `Scope.found`, by sweep
     long: LongView | None
 
     @property
@@ -171,7 +171,7 @@ def _kernel_view(
         wgmma=wgmma_view(kernel, schedule, sweeps[0].fold, dialect)
         if schedule.engine == "wgmma" and not (schedule.in_rounds or schedule.chunked) else None,
         long=long_view(kernel, schedule, sweeps[0].fold) if schedule.chunked else None,
-        of_vectors=tuple(scope.of_vectors),
+        found={w.number: scope.found(w.number) for w in kernel.sweeps},
     )
     return view, scope
 
