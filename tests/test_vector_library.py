@@ -35,8 +35,9 @@ def test_every_form(case: cases.Case, form: str) -> None:
 
 
 @emulated
-@pytest.mark.parametrize("case", [*cases.shaped(shapes=SMALL), *cases.optional(), *cases.hard()],
-                         ids=repr)
+@pytest.mark.parametrize("case", [
+    *cases.shaped(shapes=SMALL), *cases.shaped("float16", ("cores",)), *cases.optional(),
+    *cases.hard()], ids=repr)
 def test_on_emulated_gpus(case: cases.Case) -> None:
     case.check(emulate(case.pipeline, **case.arrays, **case.constants))
 

@@ -241,14 +241,16 @@ SHAPES = {  # leading axes, rows, columns, length of dots, of what is summed
     "long": ((), 30, 257, 100, 33), "longest": ((), 26, 90, 512, 512), "no_row": ((), 0, 9, 17, 3),
     "heads": ((2, 3), 7, 40, 17, 3),
 }
+ON_CORES = {"cores": ((), 70, 300, 64, 64)}
+"""What tensor cores take, of 16 bits."""
 
 
 def shaped(dtype: str = "float32", shapes: tuple[str, ...] = tuple(SHAPES)) -> Iterator[Case]:
     """Every entry on every shape."""
     for name, constants in ENTRIES:
         for tag in shapes:
-            yield Case(name, f"{tag}-{dtype}", arrays_of(name, *SHAPES[tag], dtype), constants,
-                       dtype)
+            arrays = arrays_of(name, *{**SHAPES, **ON_CORES}[tag], dtype)
+            yield Case(name, f"{tag}-{dtype}", arrays, constants, dtype)
 
 
 def optional() -> Iterator[Case]:
@@ -330,7 +332,7 @@ def every() -> Iterator[Case]:
     """All cases in float32; 16 bits and 64 on one shape."""
     yield from shaped()
     for dtype in ("float64", "float16", "bfloat16"):
-        yield from shaped(dtype, ("one_row",))
+        yield from shaped(dtype, ("one_row", *(ON_CORES if dtype != "float64" else ())))
     yield from optional()
     yield from laid_out()
     yield from hard()

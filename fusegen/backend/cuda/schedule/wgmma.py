@@ -51,6 +51,11 @@ class Pair:
         return "float16" if self.row.dtype.number.name == "float16" else "bfloat16"
 
     @property
+    def state_bytes(self) -> int:
+        """At most, of the state that is left beside a row's lists."""
+        return 8 * (self.words - _LIST_WORDS * self.lists) if self.lists else 0
+
+    @property
     def numbers(self) -> int:
         """Of a sum of vectors, a multiple of 8; 0: there is none."""
         return -(-self.length // 8) * 8
@@ -137,6 +142,7 @@ class WgmmaTiles:
     parts: int = 1  # that the length is made of
     again: tuple[int, ...] = ()
     beside: int = 0  # bytes of a column's numbers
+    state: int = 0  # bytes, of each row that has a list beside it
 
     @property
     def rows(self) -> int:
@@ -187,11 +193,12 @@ class WgmmaTiles:
 
     @property
     def shared_bytes(self) -> int:
-        """Tiles, and 1 KiB of barriers and the item behind them."""
+        """Tiles, states, and 1 KiB of barriers and the item behind them."""
         row = CHUNK * 2
         met = self.chunks + self.other_chunks
         column = (met + self.sum_chunks) * row + self.beside
-        return self.rows * met * row + self.stages * self.columns * column + 1024
+        rows = self.rows * (met * row + self.state)
+        return rows + self.stages * self.columns * column + 1024
 
     def fits(self, pair: Pair) -> bool:
         """In shared memory and registers? What is known of columns takes some, too."""
@@ -214,7 +221,7 @@ def sized(pair: Pair, warpgroups: int, columns: int, stages: int) -> WgmmaTiles:
     return WgmmaTiles(warpgroups=warpgroups, columns=columns, stages=stages, length=pair.row.k,
                       numbers=pair.numbers, other=other, parts=pair.parts,
                       again=tuple(-(-p.k // 8) * 8 for p in pair.again),
-                      beside=sum(p.dtype.itemsize for p in pair.beside))
+                      beside=sum(p.dtype.itemsize for p in pair.beside), state=pair.state_bytes)
 
 
 def tiles_of(pair: Pair, n_cols: int | None = None) -> WgmmaTiles | None:
