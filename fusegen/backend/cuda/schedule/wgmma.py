@@ -204,7 +204,6 @@ class WgmmaTiles:
         """In shared memory and registers? What is known of columns takes some, too."""
         if self.again:  # scores become weights before these are added
             used = self.columns + sum(self.again) // 2 + _AGAIN_SPARE
-            used += self.columns // 8 * len(pair.beside)
             return self.shared_bytes <= SHARED_BYTES and used <= self.consumer_registers
         sums = self.numbers // 2 + self.columns // 4 * self.parts if self.numbers else 0
         sums += self.numbers // 2 if self.parts > 1 else 0  # those of a tile, on their own
@@ -234,6 +233,8 @@ def tiles_of(pair: Pair, n_cols: int | None = None) -> WgmmaTiles | None:
         shapes = [(4, 128, 4), (4, 128, 3), (4, 128, 2), (3, 128, 2), (2, 128, 2)]
     if pair.again:
         shapes = [(w, c, 2) for w in (2, 1) for c in (128, 96, 64, 32)]
+        if not pair.beside:
+            shapes.insert(0, (3, 96, 2))
     if pair.lists:
         shapes = [(4, 64, 4), (4, 64, 3), (4, 64, 2), (2, 96, 3), (2, 64, 2), (1, 64, 2)]
     if pair.parts > 1 and pair.summed:
