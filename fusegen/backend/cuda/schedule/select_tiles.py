@@ -91,9 +91,8 @@ def _candidates(
                         whole=any(map(sums_over_state, program.kernels)))
     if _by_mma(program, target):
         if _few_rows(program, problem, target):
-            for warps, stages in ((8, 3), (8, 2), (4, 3), (4, 2)):
-                yield replace(base, engine="mma", together=True, columns=16, warps=warps,
-                              stages=stages)
+            for warps, columns in ((4, 32), (8, 16), (4, 16)):
+                yield replace(base, engine="mma", together=True, columns=columns, warps=warps)
         sums = any(vector_sums(k, w) for k in program.kernels for w in k.sweeps)
         short = sums and all(p.k <= _SHORT for p in program.inputs)
         many = problem.any_rows or (problem.batch_rows or WARP_ROWS * 8) > WARP_ROWS * 4

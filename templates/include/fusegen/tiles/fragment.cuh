@@ -91,13 +91,16 @@ struct BlockTile {
     int split, part;
 };
 
-// Neighbouring blocks share rows. A tile of rows is of one batch; its last rows come first where they are the longest.
+// Neighbouring blocks share rows. A tile of rows is of one batch. Where the last rows of a batch are the longest, those of
+// all batches come first: what ends last is short.
 template <int kRows, int kParts, bool kLastFirst>
 __device__ __forceinline__ BlockTile tile_of_block(long long batch_rows, long long splits)
 {
     const unsigned tiles = static_cast<unsigned>((batch_rows + kRows - 1) / kRows);  // fewer than blocks
     const unsigned shares = static_cast<unsigned>(splits) * kParts;
-    const unsigned shared = blockIdx.x / shares, batch = shared / tiles, place = shared % tiles;
+    const unsigned shared = blockIdx.x / shares, batches = gridDim.x / shares / tiles;
+    const unsigned batch = kLastFirst ? shared % batches : shared / tiles;
+    const unsigned place = kLastFirst ? shared / batches : shared % tiles;
     const int mine = static_cast<int>(blockIdx.x % shares);
     const long long row = batch * batch_rows + (kLastFirst ? tiles - 1 - place : place) * 1LL * kRows;
     const long long end = (batch + 1) * batch_rows;
