@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _BESIDE = """
     above absorb across add_up after again ahead all_strips along arrays arrived at await_blocks
-    await_chunk await_group bar bar_of before begin behind below best best_of_peaks
+    await_chunk await_group bar bar_of bars before begin behind below best best_of_peaks
     best_of_vectors bit block blockDim blockIdx block_reduce block_reduce_again blocks
     blocks_of_a_row bytes chunk clamped clear cluster_reduce col column column_of column_t
     columns combine contributing count count_best cut down each_list edge edge_item edge_of end
@@ -19,13 +19,14 @@ _BESIDE = """
     n_cols_wide n_inner n_live n_rows n_vectors next offer offer_element orders other outer own
     own_entries own_entry own_state parity part part_of_state partial_states parts peak
     pending_items pending_pairs per_group phase piece pieces pivots place place_of pragma
-    prelude publish r raise rank reaching reaching_items read_held read_items read_stash rebase
-    refill rings row row_of rows rows_at_a_time rsqrt rsqrtf scratch seen settle share shared
-    slice slices slot some sort stage stash state states states_outer_stride states_stride step
-    store_items strip strip_reduce strip_reduce_cluster strip_reduce_grid strip_reduce_last
-    strips tail take take_tile team teams tell_count term terms threadIdx tickets ties tile
-    tile_numbers tile_rows tile_state tile_step to to_boundary together turn unroll value_of
-    vector vectors_per_group visit wanted_of_sample warp warps whole word
+    prelude publish r raise rank reach reaching reaching_items read_held read_items read_stash
+    rebase refill rings rounded_columns rounded_rows row row_of rows rows_at_a_time rsqrt rsqrtf
+    scratch seen settle share shared slice slices slot some sort squares stage start stash state
+    states states_outer_stride states_stride step store_items strip strip_reduce
+    strip_reduce_cluster strip_reduce_grid strip_reduce_last strips tail take take_tile team
+    teams tell_count term terms threadIdx tickets ties tile tile_numbers tile_rows tile_state
+    tile_step to to_boundary together turn unroll value_of vector vectors_per_group visit
+    wanted_of_sample warp warps whole word
 """
 
 _ENDINGS = """

@@ -37,6 +37,7 @@ class ReferenceView:
     scores: str
     place: str
     mapped: Part | None  # x takes the score's place; None: it is the score
+    tangents: Part | None  # likewise, x is the hyperbolic tangent of `number`
     live: Part  # what says whether an item contributes
     vanishes: bool  # does an item of −∞ add nothing to any sum?
     greatest: str  # the member that is the maximum
@@ -84,9 +85,11 @@ class ReferencePrinter:
                         lines is live or COLUMN.name in uses or any(
                             f"[{COLUMN.name}]" in ln.text for ln in lines))
 
+        mapped = part(self._mapped(scaled.core, score)) if maps else None
+        tangents = part(self._under_tanh(scaled.core)) if maps else None
         return ReferenceView(
             scores=f"{self._score()}_scores", place=score, live=part(live), vanishes=vanishes,
-            mapped=part(self._mapped(scaled.core, score)) if maps else None,
+            mapped=mapped, tangents=tangents if tangents and tangents.lines else None,
             greatest=peak.name, reached=part([self._reached(scaled)]),
             added=part(self._added(moving, weights, powered, score)),
             weights=tuple(w for w, _ in weights), sums=tuple(m.name for m in moving),
@@ -124,6 +127,15 @@ class ReferencePrinter:
     def _mapped(self, core: Expr, score: str) -> list[Line]:
         return [*self.elements.item_lines([core]),
                 self.dialect.line(f"{score} = {self.dialect.text(core)};", core)]
+
+    def _under_tanh(self, core: Expr) -> list[Line]:
+        match core:
+            case Call(op="tanh", args=(number,)):
+                value = f"const float number = {self.dialect.text(number)};"
+                lines = [*self.elements.item_lines([number]), self.dialect.line(value, number)]
+                return [] if any(f"[{COLUMN.name}]" in ln.text for ln in lines) else lines
+            case _:
+                return []
 
     def _added(
         self, moving: Sequence[Moving], weights: Sequence[tuple[str, Expr]],
