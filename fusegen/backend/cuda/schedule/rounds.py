@@ -26,6 +26,7 @@ from fusegen.ir.dtypes import BFLOAT16
 from fusegen.ir.kernel import Kernel
 
 MOST_COLUMNS = 1 << 28  # a column and a row of 16 fit 32 bits
+COPIED_ROWS = 256  # that are worth a copy of columns that tensor cores could read as they are
 SHORT_COLUMNS, SHORT_K = 1024, 16  # of rows that have one round: at least, and at most
 SHORT_WORK = 1 << 35  # products of numbers that are worth its launches
 QUEUE = 256  # candidates that a warp holds back: as many as 16 x 16 scores may have

@@ -17,6 +17,7 @@ from fusegen.backend.cuda.schedule.parts import (
 from fusegen.backend.cuda.schedule.picked import MOST_ROWS, may_pick
 from fusegen.backend.cuda.schedule.rounds import (
     COLUMNS,
+    COPIED_ROWS,
     MOST_COLUMNS,
     SHORT_COLUMNS,
     SHORT_K,
@@ -159,6 +160,9 @@ def _rounds(program: Program, problem: Problem, target: CudaTarget) -> TileSched
         return None
     found = filter_of(program.kernels[0])
     if found is None or (found.is_dot_of_best and not found.wide):
+        return None
+    rows = None if problem.any_rows else problem.batch_rows
+    if found.ranked == "dots" and not found.wide and rows is not None and rows < COPIED_ROWS:
         return None
     short = n_cols < LEAST_COLUMNS
     work = 0 if problem.any_rows else (problem.n_rows or 0) * n_cols * found.length
