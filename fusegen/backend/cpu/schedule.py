@@ -50,8 +50,8 @@ TILE_ROWS = 24
 PART_ROWS = 12
 """Of rows over vectors, threads get multiples: blocks of them that registers hold are full."""
 
-BOUND_COLUMNS = 1024
-"""Rows over fewer columns have all of them scored, whether bounds could leave some out or not."""
+BOUND_ROWS, BOUND_COLUMNS = 24, 1024
+"""Fewer rows, or rows over fewer columns, have all of them scored: bounds take as long."""
 
 CHUNKS_IN_FULL = 7
 """Chunks of which that holds after one whose bounds left out less than a quarter."""

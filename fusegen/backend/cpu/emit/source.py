@@ -22,6 +22,7 @@ from fusegen.backend.cpu.schedule import (
     AHEAD_COLUMNS,
     BLOCK_ROWS,
     BOUND_COLUMNS,
+    BOUND_ROWS,
     CHUNKS_IN_FULL,
     LIST_AHEAD_COLUMNS,
     ROWS_TOGETHER,
@@ -57,7 +58,7 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> Source:
         "ahead": AHEAD_COLUMNS, "list_ahead": LIST_AHEAD_COLUMNS, "vectorised": schedule.chunk > 1,
         "together": ROWS_TOGETHER,
         "rows": _rows_at_a_time(program), "tile_rows": TILE_ROWS, "fg": fg,
-        "bound_columns": BOUND_COLUMNS, "chunks_in_full": CHUNKS_IN_FULL,
+        "bound_rows": BOUND_ROWS, "bound_columns": BOUND_COLUMNS, "chunks_in_full": CHUNKS_IN_FULL,
     }
     with noted_names() as names:
         if program.role == "merge":
