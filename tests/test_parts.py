@@ -55,15 +55,15 @@ def drawn(*shape: int, seed: int = 0) -> Any:
     return numbers.astype("f4")
 
 
-def check(text: Any, *arrays: Any, count: int = 3, **more: Any) -> None:
+def check(text: Any, *arrays: Any, parts: str = "bf16x6", **more: Any) -> None:
     """Numbers are off by what float32 arithmetic may be off by, of the sum of products' sizes."""
     _, work = prepared(text, *arrays, **more)
-    assert (work.schedule.engine, work.schedule.parts) == ("wgmma", count)
+    assert (work.schedule.engine, work.schedule.parts) == ("wgmma", parts)
     found = leaves(emulate(text, *arrays, **more))
     want = leaves(text.reference(*(a.astype("f8") for a in arrays)))
     q, k = arrays[:2]
     size = np.prod([np.sqrt((a.astype("f8") ** 2).sum(-1)).max() for a in (q, k)])
-    step = {2: 2.0**-16, 3: 2.0**-22}[count]
+    step = {"tf32": 2.0**-11, "bf16x3": 2.0**-16, "bf16x6": 2.0**-22}[parts]
     for f, w in zip(found, want, strict=True):
         np.testing.assert_allclose(np.asarray(f, "f8"), w, rtol=1e-6, atol=2 * step * size)
 
@@ -114,10 +114,26 @@ def test_the_smallest_weights() -> None:
 
 
 @emulated
+@pytest.mark.parametrize("precision", ["bf16x3", "tf32"])
 @pytest.mark.parametrize("text", [best, attention], ids=lambda t: t.name)
-def test_two_parts_by_choice(text: Any) -> None:
-    arrays = drawn(70, 40), drawn(130, 40, seed=1), drawn(130, 24, seed=2)
-    check(text, *arrays[: len(text.signature.arrays)], count=2, precision="bf16x3")
+def test_fewer_products_by_choice(text: Any, precision: str) -> None:
+    """Sums of vectors have no products in tfloat32."""
+    arrays = drawn(70, 36), drawn(130, 36, seed=1), drawn(130, 24, seed=2)
+    check(text, *arrays[: len(text.signature.arrays)], precision=precision,
+          parts="bf16x3" if text is attention else precision)
+
+
+@emulated
+@pytest.mark.parametrize("precision", ["bf16x3", "tf32"])
+def test_what_is_not_finite_where_products_are_few(precision: str) -> None:
+    q, k = drawn(70, 20), drawn(130, 20, seed=1)
+    q[5, 3], q[6, 3], q[7] = np.inf, np.nan, 2.0**70
+    found = emulate(best, q, k, precision=precision)[0]
+    with np.errstate(all="ignore"):
+        want = (q.astype("f8") @ k.T.astype("f8")).max(-1)
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(want))
+    usual = np.isfinite(want)
+    np.testing.assert_allclose(found[usual], want[usual], rtol=5e-3)
 
 
 REFUSED = [
@@ -147,7 +163,7 @@ def test_precision_inside_another_text() -> None:
         outer(drawn(5, 16), drawn(6, 16))
 
 
-@pytest.mark.parametrize("precision", ["float32", "bf16x3"])
+@pytest.mark.parametrize("precision", ["float32", "bf16x3", "tf32"])
 def test_calls_on_cpus(precision: str) -> None:
     """Float32 is what they compute in, remembered or not."""
     q, k = drawn(5, 16), drawn(6, 16)

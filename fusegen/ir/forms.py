@@ -25,9 +25,10 @@ def check_form(form: object) -> Form:
     )
 
 
-Precision = Literal["float32", "bf16x3"]
+Precision = Literal["float32", "bf16x3", "tf32"]
 """How dots of float32 vectors may be multiplied on tensor cores. float32: as float32 arithmetic is
-off, or less.  bf16x3: three products of two bfloat16 parts, off by 2^-16 of Σ |x||y|."""
+off, or less.  bf16x3: three products of two bfloat16 parts, off by 2^-16 of Σ |x||y|.  tf32: one of
+numbers rounded to tfloat32, off by 2^-10; weighted sums of vectors as of bf16x3."""
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 

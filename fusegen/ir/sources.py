@@ -42,7 +42,7 @@ class FromVectors:
     rows: tuple[str, ...]  # arrays of a vector per row
     columns: tuple[str, ...]  # and per column
     note: str = ""
-    parts: int = 1  # that each vector is the sum of: its array has them side by side
+    parts: str = ""  # as what each float32 vector lies in its array for products, if not as it is
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -199,8 +199,8 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports):
         lie to 16-byte boundaries, never on how many rows there are or which one it is. Without it
         few rows may be cut up otherwise than many. The same call gives the same bits either way.
         precision: how dots of float32 vectors may be multiplied: "float32", as float32 arithmetic
-        does or more exactly, or "bf16x3", in half of the time and off by 2^-16 of Σ |x||y|. What
-        tensor cores do not serve is computed in float32.
+        does or more exactly, "bf16x3", twice as fast and off by 2^-16 of Σ |x||y|, or "tf32", off
+        by 2^-10. What tensor cores do not serve is computed in float32.
         tune: measure the best few schedules on these arrays, which must live on a GPU, and use the
         fastest for their shape, here and in later processes (`Compiled.tuned`); other calls, and
         other shapes, do not take part. A second or so; memory for two more sets of results.

@@ -206,7 +206,7 @@ def _tile_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
                     kernel.compute.itemsize) for s in vector_sums(kernel, sweep))
         per: Literal["row", "block"] = "row" if schedule.engine == "wgmma" else "block"
         scratch += (Scratch("tickets", "tickets", per, 1, 8),)
-    made = (NORMS, BARS) if schedule.filters else (UNUSUAL,) if schedule.parts > 1 else ()
+    made = (NORMS, BARS) if schedule.filters else (UNUSUAL,) if schedule.parts else ()
     scratch = (*made, *(
         Scratch(f"{best.name}_slots", "slots", "piece",
                 parts * (list_slots(best.k, schedule) + best.k),

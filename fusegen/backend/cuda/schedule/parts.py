@@ -11,7 +11,8 @@ what is left out; sums of 16 products and what was there before, each cut off be
 than a float32 has, and the sum behind its own; and the small ones. Of float32 arithmetic that is
 d · 2^-24, which is more from d = 36 on. Measured (H200, normal numbers, d = 16 and 128), the
 greatest error is half of that of float32 arithmetic. Two parts and three products ("bf16x3") leave
-out 2^-16·|x||y|.
+out 2^-16·|x||y|, one product of numbers rounded to tfloat32 2^-10·|x||y|: such a number lies as two
+of 16 bits.
 
 A vector is usual if its numbers are their three parts, exactly, and at most 2^59, so that no sum of
 256 products overflows. Rows of others, and all rows where a column has another, are folded in
@@ -27,6 +28,7 @@ from typing import Literal
 from fusegen.backend.emit.vector_sums import VectorSum, vector_sums
 from fusegen.ir.dtypes import BFLOAT16, FLOAT32
 from fusegen.ir.expr import Call, Var, call, substitute
+from fusegen.ir.forms import Precision
 from fusegen.ir.kernel import FromVectors, Kernel, Param, Program, Source, Sweep
 
 LEAST_LENGTH, MOST_LENGTH = 8, 256  # numbers of vectors that are worth it
@@ -34,13 +36,13 @@ LEAST_WORK = 1 << 30  # products of two numbers, below which a launch more is no
 LEAST_ROWS = 64  # of a batch: below, reading three parts takes longer than all else
 STEP, CHUNK = 16, 64  # numbers that one product of tensor cores takes; that lie together
 
-Count = Literal[1, 2, 3]
-"""Parts of a vector; 1: it is not split."""
+Parts = Literal["", "tf32", "bf16x3", "bf16x6"]
+"""As what float32 vectors are multiplied; "": as what they are."""
 
-PRODUCTS: dict[int, tuple[tuple[int, int], ...]] = {
-    1: ((0, 0),),
-    2: ((1, 0), (0, 1), (0, 0)),
-    3: ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)),
+COUNT: dict[Parts, int] = {"": 1, "tf32": 1, "bf16x3": 2, "bf16x6": 3}
+PRODUCTS: dict[Parts, tuple[tuple[int, int], ...]] = {
+    "": ((0, 0),), "tf32": ((0, 0),), "bf16x3": ((1, 0), (0, 1), (0, 0)),
+    "bf16x6": ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)),
 }
 """Parts of the row's and of the column's vector that are multiplied, the smallest first."""
 
@@ -58,7 +60,25 @@ def whole_name(parts: str) -> str:
     return parts.removesuffix("_parts")
 
 
-def split_arrays(kernel: Kernel, count: Count) -> tuple[Split, ...] | None:
+def parts_for(precision: Precision, kernel: Kernel) -> Parts:
+    """Tensor cores take no products of weights with vectors in tfloat32: two parts are better."""
+    match precision:
+        case "float32":
+            return "bf16x6"
+        case "tf32" if not any(vector_sums(kernel, w) for w in kernel.sweeps):
+            return "tf32"
+        case _:
+            return "bf16x3"
+
+
+def described(parts: Parts) -> str:
+    """For a schedule."""
+    if parts == "tf32":
+        return ", of numbers rounded to tfloat32"
+    return f", {len(PRODUCTS[parts])} products of {COUNT[parts]} parts in bfloat16" if parts else ""
+
+
+def split_arrays(kernel: Kernel, parts: Parts) -> tuple[Split, ...] | None:
     """None where a kernel is not one sweep over dots of float32 vectors."""
     if len(kernel.sweeps) != 1 or kernel.compute != FLOAT32:
         return None
@@ -76,13 +96,14 @@ def split_arrays(kernel: Kernel, count: Count) -> tuple[Split, ...] | None:
         return None
     if any(p.dtype.number != FLOAT32 or not LEAST_LENGTH <= p.k <= MOST_LENGTH for p in arrays):
         return None
-    return tuple(_split(p, count, CHUNK if p.name in summed else STEP) for p in arrays)
+    return tuple(_split(p, parts, CHUNK if p.name in summed else STEP) for p in arrays)
 
 
-def _split(param: Param, count: Count, step: int) -> Split:
+def _split(param: Param, parts: Parts, step: int) -> Split:
     """Parts of a whole number of steps each."""
+    words = 2 * param.k if parts == "tf32" else param.k
     made = replace(param, name=f"{param.name}_parts", dtype=BFLOAT16, output=True,
-                   k=count * (-(-param.k // step) * step))
+                   k=COUNT[parts] * (-(-words // step) * step))
     return Split(param, made)
 
 
@@ -103,10 +124,10 @@ def unusual_rows(kernel: Kernel) -> Param:
     return Param(f"{whole_name(source.rows[0])}_unusual", FLOAT32, "row", True)
 
 
-def with_parts(program: Program, count: Count) -> Program:
+def with_parts(program: Program, parts: Parts) -> Program:
     """The program as a schedule runs it that splits vectors."""
     (kernel,) = program.kernels
-    splits = split_arrays(kernel, count)
+    splits = split_arrays(kernel, parts)
     assert splits
     made = (*(s.made for s in splits), unusual_rows(kernel))
     split = Kernel(name=f"{kernel.name}_split", compute=kernel.compute,
@@ -114,19 +135,19 @@ def with_parts(program: Program, count: Count) -> Program:
     inputs = tuple(replace(p, output=False) for p in made)
     (sweep,) = kernel.sweeps
     summed = [s.array for s in vector_sums(kernel, sweep)]
-    made_of_parts = _parted(sweep, count, summed)
+    made_of_parts = _parted(sweep, parts, summed)
     parted = replace(kernel, params=(*kernel.params, *inputs), sweeps=(made_of_parts,))
     return replace(program, kernels=(split, parted), workspace=(*program.workspace, *made))
 
 
-def _parted(sweep: Sweep, count: Count, summed: Iterable[str]) -> Sweep:
+def _parted(sweep: Sweep, parts: Parts, summed: Iterable[str]) -> Sweep:
     loads: list[Source] = []
     for source in sweep.loads:
         if isinstance(source, FromVectors):
             (row,), (column,) = ((f"{n}_parts" for n in names)
                                  for names in (source.rows, source.columns))
             value = call("mul", Var(row, varying=True), Var(column, varying=True))
-            loads.append(FromVectors(source.name, value, (row,), (column,), source.note, count))
+            loads.append(FromVectors(source.name, value, (row,), (column,), source.note, parts))
         else:
             loads.append(source)
     arrays = {n: Var(f"{n}_parts", varying=True) for n in summed}

@@ -10,7 +10,8 @@ from fusegen.backend.cuda.schedule.filters import LEAST_COLUMNS, filter_of, with
 from fusegen.backend.cuda.schedule.parts import (
     LEAST_ROWS,
     LEAST_WORK,
-    Count,
+    Parts,
+    parts_for,
     split_arrays,
     with_parts,
 )
@@ -59,10 +60,10 @@ def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> Tile
     filters = _filters(program, problem, target)
     program = with_filter(program, in_rounds=False) if filters else program
     parts = _parts(program, problem, target)
-    program = with_parts(program, parts) if parts > 1 else program
+    program = with_parts(program, parts) if parts else program
     few = _few_rows(program, problem, target)
     little = few and _little(program, problem)
-    made = parts > 1  # what a launch before makes lies well
+    made = bool(parts)  # what a launch before makes lies well
     tiles = None if filters or little else _wgmma(program, problem, target, made)
     if tiles:
         return TileSchedule(target=target, engine="wgmma", warps=4 * tiles.warpgroups,
@@ -173,18 +174,18 @@ def _rounds(program: Program, problem: Problem, target: CudaTarget) -> TileSched
                         stages=tiles.stages, filters=True, short=short, one_tree=problem.any_rows)
 
 
-def _parts(program: Program, problem: Problem, target: CudaTarget) -> Count:
-    """Into how many parts vectors are split, so that tensor cores make products of float32."""
+def _parts(program: Program, problem: Problem, target: CudaTarget) -> Parts:
+    """As what float32 vectors are multiplied by tensor cores."""
     rows, n_cols, (kernel, *more) = problem.n_rows, problem.n_cols, program.kernels
-    count: Count = 3 if problem.precision == "float32" else 2
+    parts = parts_for(problem.precision, kernel)
     if target.arch != "sm_90" or more or not rows or not n_cols or problem.any_rows:
-        return 1
-    splits = split_arrays(kernel, count) if program.role == "call" else None
+        return ""
+    splits = split_arrays(kernel, parts) if program.role == "call" else None
     if splits is None or (problem.batch_rows or rows) < LEAST_ROWS or \
             rows * n_cols * splits[0].whole.k < LEAST_WORK or wide_columns(program, n_cols):
-        return 1
-    pair = pair_of(with_parts(program, count).kernels[-1])
-    return count if pair and tiles_of(pair) else 1
+        return ""
+    pair = pair_of(with_parts(program, parts).kernels[-1])
+    return parts if pair and tiles_of(pair) else ""
 
 
 def _wgmma(

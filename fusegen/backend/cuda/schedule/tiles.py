@@ -13,7 +13,7 @@ from typing import Literal
 
 from fusegen.backend.cuda.schedule import mma
 from fusegen.backend.cuda.schedule.filters import with_filter
-from fusegen.backend.cuda.schedule.parts import PRODUCTS, Count, with_parts
+from fusegen.backend.cuda.schedule.parts import Parts, described, with_parts
 from fusegen.backend.cuda.schedule.picked import with_picked
 from fusegen.backend.cuda.schedule.rounds import round_sizes
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
@@ -49,7 +49,7 @@ class TileSchedule:
     wide_columns: bool = False  # n_cols does not fit 32 bits
     filters: bool = False  # are lists found among rounded scores first?
     short: bool = False  # are columns so few that candidates come in one round?
-    parts: Count = 1  # of 16 bits, that float32 vectors are split into
+    parts: Parts = ""  # as what tensor cores multiply float32 vectors
     brought: int = 1  # tiles of columns that come to shared memory at a time, of fma
     stages: int = 2  # tiles of columns that are under way at a time, of mma and wgmma
     together: bool = False  # have all warps the same rows, and tiles of columns of their own? mma
@@ -134,8 +134,7 @@ class TileSchedule:
         made += ", vectors in chunks" if self.chunked else ""
         rounds = f", in {'one round' if self.short else 'rounds'}" if self.in_rounds else ""
         rounded = f" of 16 bits{rounds}, the best again in float32" if self.filters else ""
-        if self.parts > 1:
-            rounded = f", {len(PRODUCTS[self.parts])} products of {self.parts} parts in bfloat16"
+        rounded += described(self.parts)
         return f"tiles of {self.rows} rows × {self.columns} columns, scores by {made}{rounded}"
 
     def describe(self) -> str:
@@ -145,7 +144,7 @@ class TileSchedule:
 
 def scheduled(program: Program, schedule: TileSchedule) -> Program:
     """The program as the schedule runs it."""
-    if schedule.parts > 1:
+    if schedule.parts:
         return with_parts(program, schedule.parts)
     program = with_picked(program) if schedule.picks else program
     return with_filter(program, schedule.in_rounds) if schedule.filters else program

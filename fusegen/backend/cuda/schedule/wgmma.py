@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias, cast
 
+from fusegen.backend.cuda.schedule.parts import COUNT, Parts
 from fusegen.backend.emit.vector_sums import VectorSum, vector_sums
 from fusegen.ir.kernel import FromVectors, Kernel, Param, Sweep
 from fusegen.ir.monoid import Best
@@ -28,6 +29,9 @@ _FEW_COLUMNS = 1024
 _MERGE_TILES = 1  # what it costs more where states of parts are merged
 
 
+Operand: TypeAlias = Literal["float16", "bfloat16", "tfloat32"]
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """What the engine multiplies: a vector per row with one per column, or two of each; and, where
@@ -41,13 +45,16 @@ class Pair:
     words: int  # of a row's state
     lists: int = 0  # K-best ones of a row
     others: tuple[Param, Param] | None = None  # the row's and the column's of a second dot
-    parts: int = 1  # of float32 vectors: see schedule/parts.py
+    parts: Parts = ""  # of float32 vectors
     length: int = 0  # numbers of a sum of vectors
     again: tuple[Param, ...] = ()
     beside: tuple[Param, ...] = ()  # numbers of a column that its elements are made of, too
 
     @property
-    def operand(self) -> Literal["float16", "bfloat16"]:
+    def operand(self) -> Operand:
+        """Of products that make scores."""
+        if self.parts == "tf32":
+            return "tfloat32"
         return "float16" if self.row.dtype.number.name == "float16" else "bfloat16"
 
     @property
@@ -76,7 +83,7 @@ def pair_of(kernel: Kernel) -> Pair | None:
     others = more[0] if more else None
     sums = vector_sums(kernel, sweep)
     lists = len(sweep.monoid.lists)
-    met = [column, others[1]] if others and made[0].parts == 1 else []
+    met = [column, others[1]] if others and not made[0].parts else []
     again = _again(kernel, sweep, sums, met)
     if (lists and (sums or others)) or (len(sums) > 1 and not again) or not all(
             s.array for s in sums):
@@ -86,8 +93,9 @@ def pair_of(kernel: Kernel) -> Pair | None:
     kinds = {p.dtype.number.name for p in every}
     if len(kinds) > 1 or not kinds <= {"float16", "bfloat16"}:
         return None
-    parts = made[0].parts
-    if any(p.k // parts > MOST_LENGTH or p.k % 8 for p in every):  # rows begin at 16 bytes' steps
+    parts = cast(Parts, made[0].parts)
+    most = 2 * MOST_LENGTH * COUNT[parts] if parts else MOST_LENGTH
+    if any(p.k > most or p.k % 8 for p in every):  # rows begin at multiples of 16 bytes
         return None
     numbers = sweep.monoid.numbers
     words = sum(2 if isinstance(c, Best) else 1 for c in numbers.components)
@@ -139,10 +147,15 @@ class WgmmaTiles:
     length: int
     numbers: int
     other: int = 0
-    parts: int = 1  # that the length is made of
+    parts: Parts = ""  # that the length is made of
     again: tuple[int, ...] = ()
     beside: int = 0  # bytes of a column's numbers
     state: int = 0  # bytes, of each row that has a list beside it
+
+    @property
+    def count(self) -> int:
+        """Of parts."""
+        return COUNT[self.parts]
 
     @property
     def rows(self) -> int:
@@ -167,12 +180,12 @@ class WgmmaTiles:
 
     @property
     def sum_chunks(self) -> int:
-        return -(-self.numbers // CHUNK) * self.parts
+        return -(-self.numbers // CHUNK) * self.count
 
     @property
     def steps(self) -> int:
         """Products that make a tile of scores of two parts of vectors."""
-        return -(-self.length // self.parts // STEP)
+        return -(-self.length // self.count // STEP)
 
     @property
     def producer_registers(self) -> int:
@@ -205,8 +218,8 @@ class WgmmaTiles:
         if self.again:  # scores become weights before these are added
             used = self.columns + sum(self.again) // 2 + _AGAIN_SPARE
             return self.shared_bytes <= SHARED_BYTES and used <= self.consumer_registers
-        sums = self.numbers // 2 + self.columns // 4 * self.parts if self.numbers else 0
-        sums += self.numbers // 2 if self.parts > 1 else 0  # those of a tile, on their own
+        sums = self.numbers // 2 + self.columns // 4 * self.count if self.numbers else 0
+        sums += self.numbers // 2 if self.parts else 0  # those of a tile, on their own
         spare = 44 if pair.masked else 20 if sums else 34
         spare += 16 if pair.masked and self.other else 0
         scores = self.columns // 2 * (2 if self.other else 1)
@@ -237,9 +250,9 @@ def tiles_of(pair: Pair, n_cols: int | None = None) -> WgmmaTiles | None:
             shapes.insert(0, (3, 96, 2))
     if pair.lists:
         shapes = [(4, 64, 4), (4, 64, 3), (4, 64, 2), (2, 96, 3), (2, 64, 2), (1, 64, 2)]
-    if pair.parts > 1 and pair.summed:
+    if pair.parts and pair.summed:
         shapes = [(2, 80, 2), (2, 64, 2), (2, 48, 2), (2, 32, 2), (1, 32, 2)]
-    elif pair.parts > 1:
+    elif pair.parts:
         shapes = [(4, 128, 2), (3, 128, 2), (2, 128, 2), (2, 80, 2), (2, 64, 2), (1, 64, 2),
                   (1, 32, 2)]
     for warpgroups, columns, stages in shapes:

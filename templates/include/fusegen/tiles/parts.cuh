@@ -3,6 +3,7 @@
 
 #include <cuda_bf16.h>
 #include <fusegen/tiles/fragment.cuh>
+#include <fusegen/tiles/instructions.cuh>
 
 namespace fusegen {
 
@@ -25,6 +26,19 @@ __device__ __forceinline__ bool split_vector(__nv_bfloat16* to, int width, const
             left[1] -= __bfloat162float(two[1]);
         }
         if (kParts == 3) usual &= left[0] == 0 && left[1] == 0;
+    }
+    return __any_sync(0xffffffffu, !usual);
+}
+
+// A warp rounds one vector to tfloat32: to[…] of `width` words of 16 bits, two a number, zeros behind the vector's end.
+// Is it unusual, in every lane?
+__device__ __forceinline__ bool round_vector(__nv_bfloat16* to, int width, const float* from, int length)
+{
+    bool usual = true;
+    for (int i = threadIdx.x % 32; i < width / 2; i += 32) {
+        const float number = i < length ? from[i] : 0.0f;
+        usual &= fabsf(number) <= 0x1p59f;
+        reinterpret_cast<unsigned*>(to)[i] = rounded_to_tfloat32(number);
     }
     return __any_sync(0xffffffffu, !usual);
 }

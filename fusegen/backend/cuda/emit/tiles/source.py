@@ -83,7 +83,7 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
         "weighs": any(s.weights_at for s in sweeps), "left_out": dialect.number(-0.0),
         "at": AT, "lists": any(s.lists for s in sweeps),
         "round": round_view(launched, found, schedule, dialect) if found else None,
-        "split": split_view(launched, schedule.parts) if schedule.parts > 1 else None,
+        "split": split_view(launched, schedule.parts) if schedule.parts else None,
         "rounds": rounds, "rounding_threads": ROW_THREADS,
         "owns": [own_view(c, dialect) for c in operators(program)],
     }
@@ -102,7 +102,7 @@ def _headers(
     """Of states and of engines."""
     if any(s.fold.state for k in kernels for s in k.sweeps):
         yield "fusegen/meet/lanes.cuh"
-    if schedule.parts > 1:
+    if schedule.parts:
         yield "fusegen/tiles/parts.cuh"
     if in_rounds:
         yield from ROUNDS_HEADERS
@@ -117,7 +117,7 @@ def _headers(
 def _dialect(program: Program, schedule: TileSchedule) -> CudaDialect:
     return CudaDialect(program.kernels[0].compute, narrow=_is_narrow(program), tiles=True,
                        rows_shared=schedule.chunked,
-                       weighs=schedule.engine != "fma" and schedule.parts == 1 and _weighs(program))
+                       weighs=schedule.engine != "fma" and not schedule.parts and _weighs(program))
 
 
 def _is_narrow(program: Program) -> bool:

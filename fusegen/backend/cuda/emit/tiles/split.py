@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.places import declared
 from fusegen.backend.cuda.schedule.launch import Launch
-from fusegen.backend.cuda.schedule.parts import Count
+from fusegen.backend.cuda.schedule.parts import COUNT, Parts
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,14 @@ class SplitView:
     symbol: str
     params: tuple[str, ...]
     arrays: tuple[SplitArray, ...]
-    count: Count
+    count: int
+    split: str  # C++: the function that splits a vector
     unusual: str  # rows whose vectors are not the sums of their parts
 
 
-def split_view(launched: Sequence[Launch], count: Count) -> SplitView:
+def split_view(launched: Sequence[Launch], parts: Parts) -> SplitView:
     """Of the first launch."""
+    count = COUNT[parts]
     launch = launched[0]
     params = {p.name: p for p in launch.params}
     (unusual,) = (p.name for p in launch.params if p.shape == "row")
@@ -44,4 +46,5 @@ def split_view(launched: Sequence[Launch], count: Count) -> SplitView:
         (*(declared(p, " __restrict__ ") for p in launch.params),
          *(f"float* __restrict__ {s.name}" for s in launch.scratch),
          *(f"long long {n}" for n in launch.scalars)),
-        tuple(arrays), count, unusual)
+        tuple(arrays), count, "round_vector" if parts == "tf32" else f"split_vector<{count}>",
+        unusual)

@@ -124,6 +124,7 @@ def wgmma_view(
     assert pair
     (sweep,) = kernel.sweeps
     products = [Wgmma("multiply_scores", tiles.columns, pair.operand)]
+    stored = pair.row.dtype.number.name
     held = tuple(_held(kernel, pair, fold))
     numbers = [tiles.numbers] if pair.summed else tiles.again
     products += [Wgmma(name, n, pair.operand, a_in_registers=True, b_transposed=True)
@@ -133,8 +134,8 @@ def wgmma_view(
     arrays = [*rows, *columns, *([pair.summed] if pair.summed else [])]
     return WgmmaView(
         tiles=tiles, products=tuple(products), parts=PRODUCTS[pair.parts],
-        unusual=f"{unusual_rows(kernel).name}_in" if pair.parts > 1 else "",
-        type=C_TYPES[pair.operand], operand=pair.operand,
+        unusual=f"{unusual_rows(kernel).name}_in" if pair.parts else "",
+        type=C_TYPES[stored], operand=stored,
         maps=tuple(f"{p.name}_map" for p in arrays), column_rows=f"{pair.column.name}_rows",
         other_rows=f"{others[1].name}_rows" if others else "",
         summed_rows=f"{pair.summed.name}_rows" if pair.summed else "",
@@ -147,8 +148,8 @@ def wgmma_view(
             for name, r, c in zip(("scores", "others"), _whole(kernel, rows),
                                   _whole(kernel, columns), strict=False)),
         beside=tuple((C_TYPES[p.dtype.name], array_name(p)) for p in pair.beside),
-        whole=C_TYPES[pair.operand if pair.parts == 1 else "float32"],
-        read=dialect.load("stored", pair.row.dtype) if pair.parts == 1 else "stored",
+        whole="float" if pair.parts else C_TYPES[stored],
+        read="stored" if pair.parts else dialect.load("stored", pair.row.dtype),
         reads_rows=any("mine" in line.uses for line in fold.opened),
         refers=fold.reference is not None,
     )
