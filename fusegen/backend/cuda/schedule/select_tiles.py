@@ -29,7 +29,6 @@ from fusegen.backend.cuda.schedule.tiles import (
     WARP_ROWS,
     TileSchedule,
     at_once,
-    made_at_items,
     shared_bytes,
     tables_of,
 )
@@ -103,8 +102,7 @@ def _candidates(
         flat = ((64, 3, 1), *_FLAT) if short else _FLAT
         for columns, stages, row_tiles in (*tall, *flat) if many and not lists else flat:
             yield replace(base, engine="mma", columns=columns, row_tiles=row_tiles, stages=stages)
-    direct = all(made_at_items(k, w) for k in program.kernels for w in k.sweeps)
-    for columns, row_tiles in (((64, 2), (32, 2)) if direct else ((64, 2), (64, 1), (32, 1), (16, 1))):
+    for columns, row_tiles in ((64, 2), (64, 1), (32, 1), (16, 1)):
         found = replace(base, row_tiles=row_tiles, columns=columns)
         yield replace(found, brought=_brought(program, found))
 
