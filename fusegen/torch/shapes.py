@@ -33,6 +33,8 @@ def rows_in(
 ) -> Rows:
     """As `rows_of`; sizes may be symbols. Raises ShapeError."""
     every, shapes = tuple(inputs), {i.name: tuple(arrays[i.name].shape) for i in inputs}
+    if all(type(n) is int for shape in shapes.values() for n in shape):  # with every check
+        return rows_of(every, shapes, axis, keepdims)
     whole, *others = spans_of(every, shapes)
     for other in others:
         if other != whole:
@@ -40,8 +42,6 @@ def rows_in(
                 whole = tuple(torch.broadcast_shapes(whole, other))
             except RuntimeError:
                 raise apart(every, shapes) from None
-    if all(type(n) is int for shape in shapes.values() for n in shape):  # with every check
-        return rows_of(every, shapes, axis, keepdims)
     return rows_within(whole, every, shapes, axis, keepdims)
 
 
