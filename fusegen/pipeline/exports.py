@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fusegen.backend.registry import HERE
+from fusegen.ir.errors import PipelineError
 from fusegen.lang.blame import blames
 from fusegen.lang.signature import check_path
-from fusegen.pipeline.numbers_only import check_numbers
 
 
 class Exports:
@@ -34,7 +34,12 @@ class Exports:
         """
         from fusegen.pipeline.export import export
 
-        check_numbers(self, "library")
+        if self.vectors:
+            raise PipelineError(
+                f"there is no library of {self.name}",
+                why=f"Its inputs {', '.join(sorted(self.vectors))} hold vectors, which functions "
+                "of libraries do not take.",
+                fix="Call it in Python; torch.export keeps its calls in programs.")
         return export(self, check_path("folder", folder), targets=targets, dtypes=dtypes,
                       row_lengths=row_lengths, form=form, inputs=inputs,
                       side_by_side=side_by_side, constants=constants)
