@@ -230,3 +230,16 @@ def test_mistakes_in_shapes_are_named_without_memory_too() -> None:
         library.nearest(x, y[:, :8])
     with pytest.raises(fg.ShapeError, match="do not broadcast"):
         library.nearest(x[:, None], y.expand(3, 20, 9), k=3)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_precision_is_said_outside_of_graphs() -> None:
+    x, y = drawn(9, 5).float(), drawn(20, 5, seed=1).float()
+
+    def function(x: Any, y: Any) -> Any:
+        return library.nearest(x, y, k=3, precision="bf16x3")[1]
+
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="operators have no precision="):
+        graph_of(function)(x, y)
+    found = torch.compile(function, backend="aot_eager")(x, y)
+    torch.testing.assert_close(found, function(x, y))

@@ -94,10 +94,9 @@ def refuse_seen(name: str, option: str, given: Sequence[Any]) -> None:
     do not have."""
     torch = sys.modules.get("torch")
     tensors = [a for a in given if torch is not None and isinstance(a, torch.Tensor)]
-    if compiling() or (tensors and (torch_watcher()() or any(
-            _is_special(torch, t) for t in tensors))):
-        raise ArgumentError(f"{name} was called with {option} where torch compiles, differentiates "
-                            "or transforms the call", why="Its operators have no such option.",
+    if tensors and (torch_watcher()() or any(_is_special(torch, t) for t in tensors)):
+        raise ArgumentError(f"{name} was called with {option} where torch differentiates or "
+                            "transforms the call", why="Its operators have no such option.",
                             fix=f"Call it under torch.no_grad(), outside, or without {option}.")
 
 
@@ -174,9 +173,13 @@ def _refusing(error: FusegenError) -> Entry:
 
 
 def in_graph(
-    pipeline: Calls, arrays: Sequence[Any], named: dict[str, Any], out: Any, rest: Rest
+    pipeline: Calls, arrays: Sequence[Any], named: dict[str, Any], out: Any, rest: Rest,
+    precision: str,
 ) -> Any:
     """The call as torch.compile reads it: an operator of torch's registry, and its nesting."""
+    if precision != "float32":
+        raise RuntimeError("torch's operators have no precision=: call it outside of the graph, or "
+                           "without it")
     there = [a is not None for a in arrays]
     values = [_known(v) for v in named.values()]
     key = pipeline.torch_entry(pipeline.identity, len(there), *there, *named, *values)

@@ -96,10 +96,10 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports):
         Raises ArgumentError, ShapeError, DTypeError, TraceError, or BackendError.
         """
         rest = (axis, form, device, deterministic, keepdims)
+        if by_torch.compiling():
+            return by_torch.in_graph(self, arrays, constants, out, rest, precision)
         if precision != "float32":
             return self._precisely(arrays, constants, out, rest, precision)
-        if by_torch.compiling():
-            return by_torch.in_graph(self, arrays, constants, out, rest)
         try:
             if ACTIVE.get() is not None:  # is_tracing(), at every call
                 return self._inside(arrays, constants, out, rest)
