@@ -50,7 +50,7 @@ def test_any_split_in_any_order(name: str, shape: tuple[int, int]) -> None:
     ours = pieces(p, {a: on_gpu(x) for a, x in arrays.items()}, cuts)
     theirs = pieces(p, arrays, cuts)
     for a, b in zip(ours, theirs, strict=True):
-        same_states(a, b, 1e-4)
+        same_states(a, b, 1e-4, listed=3e-6)
     want = p.reference(**arrays)
     close(p.finish(merged_anyhow(p, ours, rng)), want)
     close(p(**{a: on_gpu(x) for a, x in arrays.items()}), want)
