@@ -118,8 +118,7 @@ def tile_geometry(launch: Launch, extent: Extent, multiprocessors: int) -> Geome
     shared, steady = _tiles(launch, extent), launch.tile.engine == "wgmma"
     splits = 1
     if launch.visits:  # what blocks find is the same, however they share columns
-        first, end = launch.visits.of(_column_tiles(launch, extent))
-        splits = splits_of(shared, end - first, multiprocessors)
+        splits = launch.visits.splits(shared, _column_tiles(launch, extent), multiprocessors)
     elif launch.tile.one_tree:
         pass  # how many rows there are decides nothing
     elif launch.tile.chunked:  # columns that are stored are nobody's to merge
@@ -279,7 +278,8 @@ def numbers_of(launch: Launch, extent: Extent, splits: int = 1) -> tuple[int, ..
     if launch.visits:
         tiles = _column_tiles(launch, extent)
         first, end = launch.visits.of(tiles)
-        known |= {"first_visit": first, "end_visit": end, "spread": spread(tiles)}
+        known |= {"first_visit": first, "end_visit": end, "spread": spread(tiles),
+                  "again": int(launch.visits.again)}
     for name, strides in extent.strides:
         outer = "batch_stride" if launch.tile else "outer_stride"
         axes = (outer, "stride")[-len(strides) :]

@@ -77,7 +77,7 @@ class Launch:
         """The 64-bit arguments after the pointers, by name."""
         first = ["first_column"] if FIRST_COLUMN.name in names_in(self.kernel) else []
         if self.tile:
-            visits = ("first_visit", "end_visit", "spread") if self.visits else ()
+            visits = ("first_visit", "end_visit", "spread", "again") if self.visits else ()
             return (*_tile_strides(self.params), "n_rows", "n_cols", *first, "batch_rows", "splits",
                     *visits)
         elements = [p.name for p in self.params if p.shape == "element"]

@@ -6,9 +6,11 @@ below the bound; between rounds the bound rises to what the candidates so far sa
 are dropped. All blocks have a row's one list, so that a round lets through K·(columns so far) /
 (columns before) of any row, whatever the splits are. What is left is scored as the text says.
 
-Tiles are visited in steps prime to their number: any first ones are a fair sample of columns in
-whatever order these come. Rows of few columns have one round. A row whose candidates were more
-than there is room for is scored in full.
+Tiles are visited in steps prime to their number: any first ones are a fair sample of tiles. Where
+neighbours are alike they are no fair sample of columns, and a row may have more candidates than
+there is room for. Those that were kept still bound it, and in the end all such rows go over all
+columns once more, with what bounds they have then. A row that has too many even so is scored in
+full, and so is one of few columns, which have one round.
 """
 
 from __future__ import annotations
@@ -20,7 +22,14 @@ from typing import Literal
 
 from fusegen.backend.cuda.schedule.filters import Filter
 from fusegen.backend.cuda.schedule.scratch import MapOf, Scratch
-from fusegen.backend.cuda.schedule.wgmma import CHUNK, GROUP, GROUP_ROWS, SHARED_BYTES, STEP
+from fusegen.backend.cuda.schedule.wgmma import (
+    CHUNK,
+    GROUP,
+    GROUP_ROWS,
+    SHARED_BYTES,
+    STEP,
+    splits_of,
+)
 from fusegen.backend.target import WARP
 from fusegen.ir.dtypes import BFLOAT16
 from fusegen.ir.kernel import Kernel
@@ -36,6 +45,7 @@ BOUND_WORDS = 8  # of a row: see RowBound of rounds.cuh
 COLUMNS = 128  # of a tile
 GROUPS = 4  # of a tile, whose maxima a sample keeps: a lane's columns
 MOST_SAMPLED = 256  # tiles
+_LEAST_AGAIN = 8  # tiles of a block, of rows that lost candidates: most blocks' have none
 _FEW = 32  # entries of a list that the fewest rounds find; long ones are worth better bounds
 _PRODUCER_REGISTERS, _ALL_REGISTERS = 32, 65536
 
@@ -58,11 +68,21 @@ class Visits:
     k: int
     number: int
     short: bool = False  # are rows?
+    again: bool = False  # all tiles, for rows that lost candidates
 
     def of(self, tiles: int) -> tuple[int, int]:
         """Their first and end, in the order in which tiles are visited."""
+        if self.again:
+            return 0, tiles
         return self._end(self.number - 1, tiles) if self.number > 1 else 0, \
             self._end(self.number, tiles)
+
+    def splits(self, row_tiles: int, tiles: int, multiprocessors: int) -> int:
+        """Blocks that share a tile of rows: all, where hardly any others are left to go over."""
+        first, end = self.of(tiles)
+        if self.again:
+            return max(1, min(multiprocessors, (end - first) // _LEAST_AGAIN))
+        return splits_of(row_tiles, end - first, multiprocessors)
 
     def _end(self, number: int, tiles: int) -> int:
         rounds = rounds_of(self.k, self.short)
@@ -205,6 +225,8 @@ def _rounds(kernel: Kernel, found: Filter, short: bool) -> Iterator[Pass]:
     yield one("bound", Visits(k, 0, short), NORMS)
     for number in range(1, rounds_of(k, short) + 1):
         yield one("filter", Visits(k, number, short), HALVES)
-        if number < rounds_of(k, short):
+        if not short:
             yield one("raise", None)
+    if not short:
+        yield one("filter", Visits(k, 0, again=True), HALVES)
     yield Pass(kernel, "row", listed)

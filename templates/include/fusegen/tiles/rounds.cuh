@@ -14,13 +14,16 @@ struct RowBound {
 
     float least;
     Margin margin;
-    int count, unused[2];
+    int count;
+    int lost;  // were there more in some round? Then `least` is all that rounds leave, and all columns come again
+    int tile_lost;  // of a tile's first row: has any of them lost candidates?
 
     // By the launch that rounds: the row's norms stand where its margin will.
     __device__ __forceinline__ void begin(const Rounded& row)
     {
         margin = {row.norm, row.rest, 0, 0};
         count = row.usual ? 0 : kInFull;
+        lost = tile_lost = 0;
     }
     // Once the columns' norms are known. Nothing is below the first bound, which is no larger than scores are.
     template <int kLength, Ranked kRanked>
@@ -77,9 +80,9 @@ struct Queue {
     Entry* entries;
     int held;  // the same in all lanes
 
-    // To the lists of the warp's rows, `rows` of which there are.
+    // To the lists of the warp's rows, `rows` of which there are; if `again`, of those that lost candidates.
     __device__ __forceinline__ void empty(
-        RowBound* bounds, unsigned long long* slots, int words, int list_room, int rows)
+        RowBound* bounds, unsigned long long* slots, int words, int list_room, int rows, bool again)
     {
         __syncwarp();
 #pragma unroll 1
@@ -87,7 +90,7 @@ struct Queue {
             const Entry entry = entries[i];
             const unsigned place = static_cast<unsigned>(entry);
             const int row = place >> 28;
-            if (row >= rows) continue;
+            if (row >= rows || (again && !bounds[row].lost)) continue;
             const int at = atomicAdd(&bounds[row].count, 1);
             const float score = __uint_as_float(static_cast<unsigned>(entry >> 32));
             if (at < list_room)
@@ -230,8 +233,32 @@ __device__ __forceinline__ RowBound cut_row(RowBound* place, unsigned long long*
             return !(FloatOrder<0>::value(static_cast<unsigned>(key >> 32)) < least);
         });
     }
-    if (threadIdx.x % 32 == 0) *place = bound;
+    if (threadIdx.x % 32 == 0) {  // and nothing else: other warps may write to the first of a tile
+        place->least = bound.least;
+        place->count = bound.count;
+    }
     return bound;
+}
+
+// For a warp, after a round: cuts a row, or raises the bound of one that lost candidates by those that were kept, and
+// drops them. `tile`: the first row's place.
+template <int kK, int kRoom>
+__device__ __forceinline__ void end_round(RowBound* place, RowBound* tile, unsigned long long* slots)
+{
+    const int count = place->count;
+    if (count >= RowBound::kInFull) return;
+    if (count <= kRoom && !place->lost) {
+        cut_row<kK, kRoom>(place, slots);
+        return;
+    }
+    RowBound bound = *place;
+    bound.raise(kth_of_slots<kK, kRoom / 32>(slots, min(count, kRoom)));
+    __syncwarp();
+    if (threadIdx.x % 32 != 0) return;
+    place->least = bound.least;
+    place->count = 0;
+    place->lost = 1;
+    atomicOr(&tile->tile_lost, 1);
 }
 
 }  // namespace fusegen
