@@ -91,8 +91,8 @@ struct BlockTile {
     int split, part;
 };
 
-// Neighbouring blocks share rows. A tile of rows is of one batch. Where the last rows of a batch are the longest, those of
-// all batches come first: what ends last is short.
+// Neighbouring blocks share rows. A tile of rows is of one batch. Where the last rows of a batch are the longest, those
+// of all batches come first: what ends last is short.
 template <int kRows, int kParts, bool kLastFirst>
 __device__ __forceinline__ BlockTile tile_of_block(long long batch_rows, long long splits)
 {
