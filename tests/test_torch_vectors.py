@@ -76,6 +76,49 @@ def test_gradcheck(torch: Any) -> None:
     assert torch.autograd.gradcheck(density, (drawn(torch, 3, 2), drawn(torch, 4, 2)))
 
 
+@fg.pipeline
+def masked(
+    q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, at: fg.PerRow, times: fg.PerColumn
+):
+    s = fg.where(times <= at, fg.dot(q, k), -math.inf)
+    p = fg.exp(s - fg.max(s))
+    return fg.sum(p * v) / fg.sum(p)
+
+
+@pytest.mark.parametrize("mask", ["window", "lengths", "positions", "numbers of columns"])
+def test_second_derivatives_behind_a_mask(torch: Any, mask: str) -> None:
+    """Rows whose masked sum is 0 are told by a condition on each number of a vector."""
+    n, m = 6, 9
+    q, k, v, sinks = (drawn(torch, *shape, seed=9) for shape in ((n, 3), (m, 3), (m, 2), (n,)))
+    row, column = torch.arange(n)[:, None], torch.arange(m)
+    shuffled, times = torch.tensor([3, 0, 8, 1, 5, 2]), torch.arange(m).flip(0) - 1
+    s, inputs, beside = q @ k.mT, (q, k, v), None
+    match mask:
+        case "window":
+            found = library.attention(q, k, v, scale=1.0, causal=True, window=3)
+            seen = (column <= row) & (column > row - 3)
+        case "lengths":
+            found = library.attention(q, k, v, lengths=shuffled + 1, scale=1.0)
+            seen = column <= shuffled[:, None]
+        case "positions":
+            found = library.attention(
+                q, k, v, positions=shuffled, sinks=sinks, scale=1.0, causal=True)
+            seen, inputs, beside = column <= shuffled[:, None], (*inputs, sinks), sinks[:, None]
+        case _:
+            found, seen = masked(q, k, v, shuffled, times), times <= shuffled[:, None]
+    s = s.masked_fill(~seen, -math.inf)
+    shares = torch.softmax(s if beside is None else torch.cat([s, beside], -1), -1)[:, :m]
+    second = [_twice(torch, o, inputs) for o in (found, shares @ v)]
+    torch.testing.assert_close(*second)
+    assert all(one.abs().max() > 1e-3 for one in second[0])
+
+
+def _twice(torch: Any, output: Any, inputs: Any) -> Any:
+    """The gradient of the squares of the gradient."""
+    first = torch.autograd.grad(output.square().sum(), inputs, create_graph=True)
+    return torch.autograd.grad(sum(one.square().sum() for one in first), inputs)
+
+
 def test_lists(torch: Any) -> None:
     x, y = drawn(torch, 9, 3), drawn(torch, 2, 20, 3)
     values, columns = library.nearest(x, y, k=4)

@@ -382,6 +382,45 @@ def test_numbers_of_rows_of_which_nothing_is_left() -> None:
     assert (of_made[1:] != 0).all()
 
 
+@fg.pipeline
+def above(x: fg.RowVector, y: fg.ColumnVector):
+    total = fg.sum(fg.dot(x, y) * y)
+    return fg.sum(fg.inner(fg.where(total > 0, y * x, x)) ** 2)
+
+
+@fg.pipeline
+def rounded_above(x: fg.RowVector, y: fg.ColumnVector):
+    total = fg.cast(fg.sum(fg.dot(x, y) * y), "int64")
+    return fg.sum(fg.inner(fg.where(total > 1, y * x, x)) ** 2)
+
+
+@fg.pipeline
+def at_least_one(x: fg.RowVector, y: fg.ColumnVector):
+    s = fg.dot(x, y)
+    total = fg.maximum(fg.sum(fg.exp(s) * fg.abs(y) ** 3), 1)
+    return fg.sum(fg.dot(total, y) ** 2) / fg.max(s)
+
+
+@pytest.mark.parametrize("text", [above, rounded_above, at_least_one])
+def test_conditions_on_numbers_of_vectors_of_whole_rows(text: Any) -> None:
+    x, y = drawn(6, 5), drawn(9, 5) / 2
+    scores = x @ y.T
+    sums = (scores @ y if text is not at_least_one else np.exp(scores) @ abs(y) ** 3)[:, None]
+    each = {above: lambda: np.where(sums > 0, y * x[:, None], x[:, None]).sum(-1),
+            rounded_above: lambda: np.where(np.trunc(sums) > 1, y * x[:, None],
+                                            x[:, None]).sum(-1),
+            at_least_one: lambda: (np.maximum(sums, 1) * y).sum(-1)}[text]()
+    divisor = scores.max(-1) if text is at_least_one else 1
+    close(text(x, y), (each**2).sum(-1) / divisor)
+    step, found = 1e-6, fg.grad(text)(np.ones(6), x, y)
+    for i, one in enumerate((x, y)):
+        aside = step * drawn(*one.shape, seed=3)
+        ahead, behind = ([a + sign * aside if j == i else a for j, a in enumerate((x, y))]
+                         for sign in (1, -1))
+        want = (text(*ahead).sum() - text(*behind).sum()) / (2 * step)
+        close((several(found)[i] * aside).sum() / step, want, 1e-6)
+
+
 def test_nothing_of_the_size_of_the_pairs_is_stored() -> None:
     for pipeline in (texts.attention, texts.causal, library.linear_cross_entropy, bent):
         for stage in fg.grad(pipeline).stages():

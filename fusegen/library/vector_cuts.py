@@ -15,12 +15,13 @@ _MOST = 4
 
 
 def cuts_of(
-    outputs: Sequence[g.Node], backwards: Collection[g.Node], *, kept: bool
+    outputs: Sequence[g.Node], backwards: Collection[g.Node], held: Callable[[g.Node], bool], *,
+    kept: bool,
 ) -> list[list[g.Node]]:
-    """What stages before the last one make. backwards: nodes that a cotangent takes part in; kept:
-    is all that has none made by the first?"""
+    """What stages before the last one make. backwards: nodes that a cotangent takes part in; held:
+    is there an array that holds it? kept: is all that has no cotangent made by the first?"""
     def forward(node: g.Node) -> bool:
-        return node not in backwards
+        return node not in backwards and held(node)
 
     cuts = [_needed(_finished(outputs, forward))] if kept else []
     known = {n for cut in cuts for n in cut}

@@ -27,7 +27,6 @@ from fusegen.library.vector_stages import (
     Stages,
     axis_of,
     parameter_of,
-    seen_terms,
 )
 from fusegen.pipeline.by_torch import is_watched
 from fusegen.pipeline.pipeline import Pipeline
@@ -35,7 +34,7 @@ from fusegen.rewrite.adjoint.terms import Terms
 from fusegen.rewrite.adjoint.text import Writer
 from fusegen.rewrite.adjoint.transplant import scalars_of
 from fusegen.rewrite.build import rebuilt
-from fusegen.rewrite.transposed import asked_of_rows
+from fusegen.rewrite.transposed import asked_of_rows, seen_terms
 
 PIECE_BYTES = 200_000_000  # of elements and their gradients that are stored at a time
 MOST_ROWS = 16384  # of a piece
@@ -107,7 +106,7 @@ def _stage(
     stages: Stages, row: g.Input, column: g.Input, terms: Terms, roots: list[g.Node],
     dots: list[g.Node],
 ) -> Elements:
-    takes = tuple(n for n in asked_of_rows(roots) if n not in (row, column))
+    takes = tuple(n for n in asked_of_rows(roots, stages.held) if n not in (row, column))
     counts = [n for n in g.topological(roots, dots.__contains__) if isinstance(n, g.Index)]
     kind = stages.type_of(row).number.name
 

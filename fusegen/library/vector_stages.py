@@ -33,7 +33,6 @@ from fusegen.library.vector_numbers import inners_of, summed, vectors_of
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.variants import Choices
 from fusegen.rewrite.adjoint import terms as tm
-from fusegen.rewrite.adjoint.terms import ONE, Terms
 from fusegen.rewrite.adjoint.text import Writer
 from fusegen.rewrite.adjoint.transplant import (
     Text,
@@ -41,7 +40,7 @@ from fusegen.rewrite.adjoint.transplant import (
     transplant,
     varying_parameters,
 )
-from fusegen.rewrite.transposed import AXES, asked_of_rows, transposed
+from fusegen.rewrite.transposed import AXES, asked_of_rows, seen_terms, transposed
 
 LEAST_LENGTH = 257  # numbers of a long vector
 _ANNOTATIONS: Mapping[g.Axis, type] = {
@@ -92,8 +91,15 @@ class Stages:
         if found is None:
             roots = [n for name in wanted for n in self.factors(name)]
             likes = [self.adjoint.inputs[name] for name in wanted]
-            found = self._asked[wanted] = tuple(dict.fromkeys((*asked_of_rows(roots), *likes)))
+            found = self._asked[wanted] = tuple(
+                dict.fromkeys((*asked_of_rows(roots, self.held), *likes)))
         return found
+
+    def held(self, node: g.Node) -> bool:
+        """Is there an array that holds it? Vectors are of floats: a condition on each of a vector's
+        numbers is asked again where it is needed."""
+        again = g.is_vector(node) and isinstance(node, g.Map | g.Cast)
+        return not again or self._kinds[node] == "float"
 
     @lazy
     def numbered(self) -> frozenset[str]:
@@ -119,7 +125,7 @@ class Stages:
 
         kept: is the first stage what a forward call keeps?"""
         outputs = [*self.adjoint.rows.values(), *self._asked_of_rows]
-        cuts = cuts_of(outputs, self.adjoint.backwards, kept=kept)
+        cuts = cuts_of(outputs, self.adjoint.backwards, self.held, kept=kept)
         found = self._in_order(cuts, outputs, types)
         try:
             self._check(found)
@@ -134,7 +140,7 @@ class Stages:
         outputs: list[g.Node] = [n for n in self.asked_by(wanted) if not isinstance(n, g.Input)]
         found: list[Stage] = []
         done: dict[g.Node, None] = {}
-        for cut in (*cuts_of(outputs, self.adjoint.backwards, kept=kept), outputs):
+        for cut in (*cuts_of(outputs, self.adjoint.backwards, self.held, kept=kept), outputs):
             if left := [n for n in cut if n not in done]:
                 found.append(self._rows(left, done, {}))
                 done |= dict.fromkeys(left)
@@ -151,7 +157,7 @@ class Stages:
     def kept(self) -> tuple[g.Node, ...]:
         """What later stages ask of the forward call."""
         outputs = [*self.adjoint.rows.values(), *self._asked_of_rows]
-        (found,) = cuts_of(outputs, self.adjoint.backwards, kept=True)[:1] or [[]]
+        (found,) = cuts_of(outputs, self.adjoint.backwards, self.held, kept=True)[:1] or [[]]
         # Sums of long vectors take far longer than a forward call has.
         long = any(self._types[i.name].length >= LEAST_LENGTH
                    for i in self.adjoint.inputs.values() if i.axis in g.VECTORS)
@@ -274,18 +280,6 @@ class Stages:
         parameters = [parameter_of(self.graph.names[n], AXES[axis_of(n)]) for n in takes]
         made = self.pipeline_of("columns", [*parameters, *anchors], text)
         return Columns(made, takes)
-
-
-def seen_terms(terms: Terms, known: Mapping[g.Node, g.Node]) -> Terms:
-    """The terms over what nodes are from the other side."""
-    found: Terms = {}
-    for product, coefficient in terms.items():
-        one: Terms = {ONE: coefficient}
-        for node, power in product:
-            own, factors = tm.factors(known[node])
-            one = tm.scaled(one, own**power, tm.power(factors, power))
-        found = tm.plus(found, one)
-    return found
 
 
 def parameter_of(name: str, axis: g.Axis) -> Parameter:

@@ -10,10 +10,12 @@ sum over the columns of the other, which every kernel makes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from fusegen.ir import graph as g
 from fusegen.lang.value import builder
+from fusegen.rewrite.adjoint import terms as tm
+from fusegen.rewrite.adjoint.terms import ONE, Terms
 from fusegen.rewrite.build import rebuilt
 
 AXES: Mapping[g.Axis, g.Axis] = {
@@ -24,12 +26,12 @@ AXES: Mapping[g.Axis, g.Axis] = {
 """What an input is from the other side."""
 
 
-def asked_of_rows(roots: Iterable[g.Node]) -> tuple[g.Node, ...]:
+def asked_of_rows(
+    roots: Iterable[g.Node], held: Callable[[g.Node], bool]
+) -> tuple[g.Node, ...]:
     """What the elements `roots` are made of that each row is asked for: inputs, and values that
-    take a whole row, or what no column knows of it. In a stable order."""
-    def inner(node: g.Node) -> tuple[g.Node, ...]:
-        return () if _is_asked(node) else g.operands(node)
-
+    take a whole row, or what no column knows of it. held: is there an array that holds it? In a
+    stable order."""
     found: dict[g.Node, None] = {}
     todo = [*roots]
     seen: set[g.Node] = set()
@@ -38,9 +40,10 @@ def asked_of_rows(roots: Iterable[g.Node]) -> tuple[g.Node, ...]:
         if node in seen:
             continue
         seen.add(node)
-        if _is_asked(node):
+        if _is_asked(node) and held(node):
             found[node] = None
-        todo += inner(node)
+        else:
+            todo += g.operands(node)
     return tuple(found)
 
 
@@ -81,3 +84,15 @@ def transposed(roots: Iterable[g.Node], given: Mapping[g.Node, g.Node]) -> dict[
             case _:
                 known[node] = rebuilt(node, known.__getitem__)
     return known
+
+
+def seen_terms(terms: Terms, known: Mapping[g.Node, g.Node]) -> Terms:
+    """The terms over what nodes are from the other side."""
+    found: Terms = {}
+    for product, coefficient in terms.items():
+        one: Terms = {ONE: coefficient}
+        for node, power in product:
+            own, factors = tm.factors(known[node])
+            one = tm.scaled(one, own**power, tm.power(factors, power))
+        found = tm.plus(found, one)
+    return found

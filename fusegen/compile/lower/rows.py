@@ -140,8 +140,10 @@ class RowScope:
         return finish > 0 and finish not in self.sweeps
 
     def _is_brought(self, node: g.Node) -> bool:
-        """Is it a vector that another kernel makes? Elements are made of vectors, not of maths."""
-        return node in self.names.graph.wide and self._is_foreign(node)
+        """Is it a vector that another kernel makes? Elements are made of vectors, not of maths;
+        arrays of vectors hold floats, and what conditions compare."""
+        floats = self.names.kinds[node] == "float"
+        return floats and node in self.names.graph.wide and self._is_foreign(node)
 
     def _import(self, node: g.Node) -> Var:
         param = self.param(self.crossing(node))
