@@ -131,3 +131,8 @@ def test_what_is_refused():
     for kept in (0, 3, 1.5):
         with pytest.raises(fg.ArgumentError, match="groups_kept"):
             gate(x, groups=2, groups_kept=kept)
+    with pytest.raises(fg.ArgumentError, match="groups_kept is 2"):
+        gate(x, groups_kept=2)
+    for groups in (0, True, 1.0):
+        with pytest.raises(fg.ArgumentError, match="groups must be a whole number"):
+            gate(x, groups=groups)

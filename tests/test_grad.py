@@ -615,3 +615,49 @@ def test_column_gradients_of_weights_with_several_axes():
     flat = fg.grad(L.layer_norm, wrt="weight")(
         *(a.reshape(*a.shape[:-2], 12) for a in (cotangent, x, weight, bias)))
     np.testing.assert_allclose(found, flat.reshape(4, 3), rtol=1e-12)
+
+
+# ---- constants without a default ----
+
+
+@fg.pipeline
+def over(x, *, t):
+    p = fg.exp((x - fg.max(x)) / t)
+    return p / fg.sum(p)
+
+
+def test_constants_come_to_grad_or_to_the_call() -> None:
+    d, x = np.random.default_rng(3).standard_normal((2, 4, 16))
+    p = np.exp(x / 2) / np.exp(x / 2).sum(-1, keepdims=True)
+    want = p * (d - (d * p).sum(-1, keepdims=True)) / 2
+    opened = fg.grad(over, "x")
+
+    @fg.pipeline
+    def within(d, x, *, t):
+        return opened(d, x, t=t)
+
+    @fg.pipeline
+    def by_default(d, x, *, t):
+        return fg.grad(over, "x", t=t)(d, x)
+
+    for found in (opened(d, x, t=2.0), fg.grad(over, "x", t=2.0)(d, x),
+                  fg.grad(over, "x", t=5.0)(d, x, t=2.0), opened(d.T, x.T, axis=0, t=2.0).T):
+        np.testing.assert_allclose(found, want, rtol=1e-12, atol=1e-14)
+    for text in (within, by_default):
+        for t in (3.0, 2.0):  # one kernel may serve both
+            np.testing.assert_allclose(text(d, x, t=t), opened(d, x, t=t), rtol=1e-12, atol=1e-14)
+    assert "2" in fg.grad(over, "x", t=2.0).formula()
+    with pytest.raises(fg.ArgumentError, match="needs the constant t"):
+        opened(d, x)
+
+
+def test_the_constant_of_a_column_gradient() -> None:
+    @fg.pipeline
+    def norm(x, w: fg.PerColumn, *, eps):
+        return x * fg.rsqrt(fg.mean(x * x) + eps) * w
+
+    d, x = np.random.default_rng(4).standard_normal((2, 4, 16))
+    want = (d * x / np.sqrt((x * x).mean(-1, keepdims=True) + 0.5)).sum(0)
+    for found in (fg.grad(norm, "w")(d, x, np.ones(16), eps=0.5),
+                  fg.grad(norm, "w", eps=0.5)(d, x, np.ones(16))):
+        np.testing.assert_allclose(found, want, rtol=1e-12)

@@ -263,3 +263,10 @@ def test_two_processes_train_as_with_torch(tmp_path):
                                 env=environment) for rank in range(2)]
     said = [process.communicate()[1] for process in started]
     assert [process.returncode for process in started] == [0, 0], "\n".join(said)
+
+
+@pytest.mark.parametrize("name", ["z_loss", "softcap"])
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf"), True, "1"])
+def test_what_a_loss_adds_is_finite_and_not_below_0(name, value):
+    with pytest.raises(fg.ArgumentError, match=rf"(?s){name} is .*0 is none"):
+        ours.CrossEntropyLoss(**{name: value})

@@ -512,3 +512,52 @@ def test_calls_that_are_refused() -> None:
         fg.grad(library.linear_cross_entropy, wrt="labels")
     with pytest.raises(fg.TraceError, match="called inside a pipeline"):
         text(lambda q, k: fg.grad(bent)(q, q, k))(q, k)
+
+
+# ---- constants ----
+
+
+@fg.pipeline
+def scaled(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, *, scale):
+    s = scale * fg.dot(q, k)
+    p = fg.exp(s - fg.max(s))
+    return fg.sum(p * v) / fg.sum(p)
+
+
+@pytest.mark.parametrize("pipeline", [scaled, library.attention], ids=lambda p: p.name)
+def test_constants_come_to_grad_or_to_the_call(pipeline: Any) -> None:
+    do, q, k, v = drawn(5, 6), drawn(5, 8), drawn(20, 8), drawn(20, 6)
+    want = fg.grad(texts.attention, wrt=QKV)(do, 0.125 * q, k, v)
+    opened = fg.grad(pipeline, wrt=QKV)
+    for found in (opened(do, q, k, v, scale=0.125),
+                  pickle.loads(pickle.dumps(opened))(do, q, k=k, v=v, scale=0.125),
+                  fg.grad(pipeline, wrt=QKV, scale=0.125)(do, q, k, v),
+                  pickle.loads(pickle.dumps(fg.grad(pipeline, QKV, scale=0.125)))(do, q, k, v),
+                  fg.grad(pipeline, wrt=QKV, scale=3.0)(do, q, k, v, scale=0.125)):
+        close(found[0] / 0.125, want[0])
+        close(found[1], want[1])
+        close(found[2], want[2])
+    with pytest.raises(fg.ArgumentError, match="needs the constant scale"):
+        opened(do, q, k, v)
+    with pytest.raises(AttributeError, match=r"scale is not known\n  Write fg.grad\(.*scale=…\)"):
+        opened.stages()
+    with pytest.raises(fg.ArgumentError, match="no array 'z'"):
+        fg.grad(pipeline, wrt="z")
+    with pytest.raises(fg.ArgumentError, match="no parameter 'scael'"):
+        fg.grad(pipeline, scael=1.0)
+    with pytest.raises(fg.ArgumentError, match=r"inner fg\.grad"):
+        fg.grad(opened)
+
+
+def test_outputs_of_constants_that_come_at_the_call() -> None:
+    a = drawn(5, 6), drawn(5), drawn(5, 8), drawn(20, 8), drawn(20, 6)
+    found = fg.grad(library.attention, wrt="q")(*a, scale=0.3, with_lse=True)
+    close(found, fg.grad(library.attention, wrt="q", scale=0.3, with_lse=True)(*a))
+
+
+def test_positive_constants_are_checked_in_the_type_that_computes() -> None:
+    a = drawn(5, 6), drawn(5, 8), drawn(20, 8), drawn(20, 6)
+    gradient = fg.grad(library.attention, wrt="q", scale=1.0)
+    assert np.isfinite(gradient(*a, softcap=1e-50)).all()
+    with pytest.raises(fg.ArgumentError, match="which is 0 in float32"):
+        gradient(*(x.astype("f4") for x in a), softcap=1e-50)

@@ -159,3 +159,24 @@ def test_losses_as_torchs() -> None:
     best = torch.softmax(logits / 0.5, -1).topk(7)
     torch.testing.assert_close(values, best.values, rtol=1e-4, atol=1e-6)
     assert np.array_equal(columns, best.indices)
+
+
+@pytest.mark.parametrize("name", ["attention", "linear_cross_entropy", "head_topk"])
+@pytest.mark.parametrize("softcap", [0.0, -3.0, np.nan, np.inf, 0, True, "30"])
+def test_a_softcap_is_above_0(name: str, softcap: object) -> None:
+    given = {"attention": {"v": np.ones((7, 3)), "scale": 1.0},
+             "linear_cross_entropy": {"labels": np.zeros(4, int)}, "head_topk": {}}[name]
+    with pytest.raises(fg.ArgumentError, match=r"softcap is .*no finite number(.|\n)*or None"):
+        getattr(fg.library, name)(np.ones((4, 5)), np.ones((7, 5)), softcap=softcap, **given)
+
+
+@pytest.mark.parametrize("flag", ["no", 2, 0, None])
+def test_flags_are_true_or_false(flag: object) -> None:
+    q, k = np.ones((4, 5)), np.ones((7, 5))
+    for call in (lambda: fg.library.attention(q, k, k, scale=1.0, causal=flag),
+                 lambda: fg.library.attention(q, k, k, scale=1.0, with_lse=flag),
+                 lambda: fg.library.head_topk(q, k, log=flag),
+                 lambda: fg.library.contrastive(q, k, normalize=flag),
+                 lambda: fg.library.moe_gate(q, renormalize=flag)):
+        with pytest.raises(fg.ArgumentError, match="must be True or False"):
+            call()

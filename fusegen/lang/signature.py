@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,15 @@ class Signature:
 
     def bind_constants(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Every constant's value. Raises ArgumentError for unknown, missing or unusable ones."""
+        bound = self.known_constants(given)
+        missing = self.missing(given)
+        if missing:
+            raise ArgumentError(f"{self.name} needs the constant {missing[0]}",
+                                fix=f"Pass {missing[0]}=… by keyword.")
+        return bound
+
+    def known_constants(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """As `bind_constants`; those that are missing are REQUIRED."""
         bound = dict(self.constants)
         for name, value in given.items():
             if name not in self.constants:
@@ -98,22 +107,24 @@ class Signature:
             hash(tuple(map(raw, bound.values())))  # defaults among them
         except TypeError:
             raise self._unusable(bound) from None
-        missing = [n for n, v in bound.items() if v is REQUIRED]
-        if missing:
-            raise ArgumentError(f"{self.name} needs the constant {missing[0]}",
-                                fix=f"Pass {missing[0]}=… by keyword.")
         return bound
 
+    def missing(self, given: Collection[str]) -> tuple[str, ...]:
+        """Constants that have no default, of those that are not given."""
+        return tuple(n for n, v in self.constants.items() if v is REQUIRED and n not in given)
+
     def _checked(self, name: str, value: Any, where: Loc) -> Any:
-        """A constant annotated fg.Positive, as a float."""
+        """A constant annotated fg.Positive, as a float; None where that is its default."""
         known = type(value) is Number and value.magnitude() > 0
-        if known or value is REQUIRED or isinstance(value, Value):
+        open_ = self.constants[name] is None
+        if known or value is REQUIRED or isinstance(value, Value) or (open_ and value is None):
             return value
         number = plain(value)
         if number is None or isinstance(number, bool) or not 0 < number <= sys.float_info.max:
             raise ArgumentError(f"{self.name}: {name} is {value!r:.60}, no finite number above 0",
                                 where=where, why=f"{name} is annotated fg.Positive.",
-                                fix="Leave the annotation out where other numbers make sense.")
+                                fix=f"Choose a number above 0{', or None' if open_ else ''}; where "
+                                "others make sense, leave the annotation out.")
         return float(number)
 
     def check_positive(self, wide: bool, constants: Mapping[str, Any]) -> None:
@@ -121,6 +132,8 @@ class Signature:
         with it: in float64 if `wide`, else in float32."""
         compute = np.float64 if wide else np.float32
         for name, where in self.positive.items():
+            if constants[name] is None:
+                continue
             with np.errstate(over="ignore", under="ignore"):
                 value = compute(constants[name])
             if not 0 < value < np.inf:

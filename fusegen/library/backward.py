@@ -16,7 +16,7 @@ from fusegen.ir import graph as g
 from fusegen.ir.shared import Recent
 from fusegen.ir.varying import names_in
 from fusegen.lang.signature import constants_key
-from fusegen.library.grad import Gradient, grad
+from fusegen.library.grad import Gradient, gradient_of
 from fusegen.library.grad_columns import ColumnGradient
 from fusegen.library.grad_lean import LeanGradient
 from fusegen.pipeline.pipeline import Pipeline
@@ -125,7 +125,7 @@ def _backward(
     columns: dict[str, ColumnGradient] = {}
     for node in moving:
         if node.axis is g.Axis.PER_COLUMN:
-            found = grad(pipeline, node.name, **constants)
+            found = gradient_of(pipeline, node.name, constants)
             assert isinstance(found, ColumnGradient)
             columns[node.name] = found
     reads: set[str] = set()
@@ -134,7 +134,7 @@ def _backward(
     names = tuple(i.name for i in moving if i.name not in columns)
     rowwise = None
     if names:
-        gradient = grad(pipeline, names, **constants)
+        gradient = gradient_of(pipeline, names, constants)
         assert isinstance(gradient, Gradient)
         rowwise = LeanGradient(gradient, present, constants, same and not reads)
         reads |= {*rowwise.inputs}

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from inspect import Parameter
+from types import MappingProxyType
 from typing import Any
 
 from fusegen.backend.host.threads import load
@@ -18,6 +18,7 @@ from fusegen.ir.derivation import Obligation
 from fusegen.ir.errors import ArgumentError, TraceError
 from fusegen.ir.graph_text import formula
 from fusegen.ir.kinds import assumed_dtypes, infer_kinds
+from fusegen.ir.literals import constant, plain
 from fusegen.ir.names import Taken
 from fusegen.ir.nearest import nearest
 from fusegen.ir.nesting import nest
@@ -28,11 +29,12 @@ from fusegen.lang.signature import check_names, constants_key
 from fusegen.lang.trace import inline, leaves, unique_names
 from fusegen.lang.value import PerRow, RowVector, Value, builder, lift
 from fusegen.library.grad_columns import ColumnGradient
+from fusegen.library.grad_open import OpenGradient
 from fusegen.library.grad_vectors import VectorGradient
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.traces import MOST
 from fusegen.rewrite.adjoint.reverse import Reverse
-from fusegen.rewrite.adjoint.transplant import Text, scalars_of, transplant
+from fusegen.rewrite.adjoint.transplant import Text, parameters_of, scalars_of, transplant
 
 
 class Gradient(Pipeline):
@@ -40,18 +42,21 @@ class Gradient(Pipeline):
 
     Positional parameters: one cotangent per float output of `forward` (`grad`, or `grad_<output>`
     where there are several), shaped like that output, then `forward`'s own arrays. Constants are
-    `forward`'s. It returns the gradient with respect to `wrt`; several as a tuple in that order.
+    `forward`'s, `defaults` among them. It returns the gradient with respect to `wrt`; several as a
+    tuple in that order.
     A gradient has the type of its input, whatever the others have (sums are kept in float32, or
     float64), and the shape of the rows, also where its input was broadcast to them.
     """
 
-    def __init__(self, forward: Pipeline, wrt: tuple[str, ...], base: g.Graph) -> None:
-        self.forward, self.wrt = forward, wrt
+    def __init__(
+        self, forward: Pipeline, wrt: tuple[str, ...], base: g.Graph, defaults: Mapping[str, Any]
+    ) -> None:
+        self.forward, self.wrt, self._defaults = forward, wrt, defaults
         self.like, self._constants = wrt, dict(base.constants)
         self._proofs: Recent[Any, tuple[Obligation, ...]] = Recent(MOST)
         self._cotangents = _cotangents(forward, base)
         self._extents = [g.extent(n) for n in base.outputs]
-        own = list(inspect.signature(forward.fn).parameters.values())
+        own = parameters_of(forward, defaults)
         head = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=shape)
                 for name, shape in self._cotangents.values()]
         doc = f"Gradient of {forward.name} with respect to {', '.join(wrt)}."
@@ -64,7 +69,7 @@ class Gradient(Pipeline):
         return {position: name for position, (name, _) in self._cotangents.items()}
 
     def recipe(self) -> tuple[Any, ...]:
-        return _again, (self.forward, self.wrt, self._constants)
+        return _again, (self.forward, self.wrt, self._constants, self._defaults)
 
     def formula(self, *, inputs: Collection[str] = (), **constants: Any) -> str:
         """The derived text, one line per value: `grad_x = y·(grad - Σ(grad·y))`."""
@@ -167,14 +172,15 @@ def _settled(proof: Obligation) -> bool:
 @blames
 def grad(
     pipeline: Pipeline, wrt: str | Sequence[str] | None = None, **constants: Any
-) -> Gradient | ColumnGradient | VectorGradient:
+) -> Gradient | ColumnGradient | VectorGradient | OpenGradient:
     """The backward pipeline: grad(p)(cotangents…, arrays…) → gradients.
 
     wrt: one input or several; by default every element input of floats. Per-row inputs get one
     value per row. A per-column input (a weight) alone gives a `ColumnGradient`, which sums over
     all rows. Texts over vectors give a `VectorGradient`, by default with respect to all vectors and
-    elements that are not optional, and to inputs of rows and columns together. constants: values
-    for those that `pipeline` gives no default, to find its outputs.
+    elements that are not optional, and to inputs of rows and columns together. constants: defaults
+    of what is returned; where `pipeline` has no default for one, it may also come at the call (an
+    `OpenGradient`). Those that decide which outputs there are come here.
 
     Rules are those of reverse mode, and of torch where a derivative jumps: max and min share
     evenly between ties; abs has 0 at 0. A maximum that is proved to cancel (softmax, logsumexp,
@@ -185,40 +191,60 @@ def grad(
     """
     if not isinstance(pipeline, Pipeline):
         raise ArgumentError(f"grad takes a pipeline, got {type(pipeline).__name__}",
-                            fix="Decorate the function with @fg.pipeline.")
-    bound = pipeline.signature.bind_constants(constants)
+                            fix="Give the inner fg.grad all constants."
+                            if isinstance(pipeline, OpenGradient)
+                            else "Decorate the function with @fg.pipeline.")
     asked = wrt if wrt is None or isinstance(wrt, str) else check_names("wrt", wrt)
+    defaults = {n: plain(v) if type(v) is Number else constant(v) for n, v in constants.items()}
+    pipeline.signature.known_constants(defaults)
+    if pipeline.signature.missing(defaults):
+        for name in (asked,) if isinstance(asked, str) else asked or ():
+            _check_array(pipeline, name, pipeline.signature.arrays)
+        return OpenGradient(pipeline, asked, defaults, gradient_of)
+    return gradient_of(pipeline, asked, defaults, defaults)
+
+
+def gradient_of(
+    pipeline: Pipeline, wrt: str | tuple[str, ...] | None, constants: Mapping[str, Any],
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+) -> Gradient | ColumnGradient | VectorGradient:
+    """The gradient for constants like these, which calls give again, but for `defaults`."""
+    bound = pipeline.signature.bind_constants(constants)
     base = pipeline.traces.varied(frozenset(pipeline.signature.arrays), bound)
     rest = {n: v for n, v in bound.items() if n not in base.graph.varying}
-    key = ("grad", asked, constants_key(rest), base.digest, base.graph.guards)
+    key = ("grad", wrt, constants_key(rest), base.digest, base.graph.guards,
+           constants_key(defaults))
     found: Gradient | ColumnGradient | VectorGradient | None = pipeline.derived.get(key)
     if found is None:
-        found = pipeline.derived.put(key, _gradient(pipeline, asked, base.graph))
+        found = pipeline.derived.put(key, _gradient(pipeline, wrt, base.graph, defaults))
     return found
 
 
-def _again(forward: Pipeline, wrt: tuple[str, ...], constants: dict[str, Any]) -> Gradient:
+def _again(
+    forward: Pipeline, wrt: tuple[str, ...], constants: dict[str, Any], defaults: dict[str, Any]
+) -> Gradient:
     """What a pickled gradient is made from."""
-    found = grad(forward, wrt, **constants)
+    found = gradient_of(forward, wrt, constants, defaults)
     made = found.contributions if isinstance(found, ColumnGradient) else found
     assert isinstance(made, Gradient)
     return made
 
 
 def _gradient(
-    pipeline: Pipeline, wrt: str | tuple[str, ...] | None, base: g.Graph
+    pipeline: Pipeline, wrt: str | tuple[str, ...] | None, base: g.Graph,
+    defaults: Mapping[str, Any],
 ) -> Gradient | ColumnGradient | VectorGradient:
     inputs = {i.name: i for i in base.inputs}
     names = _named(pipeline, base, wrt)
     if pipeline.vectors:
-        return VectorGradient(pipeline, names, _cotangents(pipeline, base))
+        return VectorGradient(pipeline, names, _cotangents(pipeline, base), defaults)
     columns = [n for n in names if inputs[n].axis is g.Axis.PER_COLUMN]
     if not columns:
-        return Gradient(pipeline, names, base)
+        return Gradient(pipeline, names, base, defaults)
     if len(names) > 1:
         raise ArgumentError(f"{columns[0]} is per column: its gradient is a sum over all rows",
                             fix=f"Ask for it alone: wrt={columns[0]!r}.")
-    return ColumnGradient(Gradient(pipeline, names, base))
+    return ColumnGradient(Gradient(pipeline, names, base, defaults))
 
 
 def _named(
@@ -236,14 +262,17 @@ def _named(
         return found
     names = (wrt,) if isinstance(wrt, str) else wrt
     for name in names:
-        if name not in dtypes:
-            raise ArgumentError(f"{pipeline.name} has no array {name!r}",
-                                fix=nearest(name, dtypes))
+        _check_array(pipeline, name, dtypes)
         if name not in {i.name for i in floats}:
             raise ArgumentError(f"{name} holds {dtypes[name]} values: it has no gradient")
     if not names or len(set(names)) < len(names):
         raise ArgumentError("wrt names one input or several, each once")
     return names
+
+
+def _check_array(pipeline: Pipeline, name: str, known: Collection[str]) -> None:
+    if name not in known:
+        raise ArgumentError(f"{pipeline.name} has no array {name!r}", fix=nearest(name, known))
 
 
 def _cotangents(pipeline: Pipeline, base: g.Graph) -> dict[int, tuple[str, type]]:

@@ -9,7 +9,6 @@ seen from the other side. Both are pipelines like any other: see vector_stages.p
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Collection, Mapping
 from inspect import Parameter
 from typing import Any, NoReturn
@@ -31,7 +30,7 @@ from fusegen.lang.trace import is_tracing
 from fusegen.lang.value import RowVector
 from fusegen.library.vector_run import Remembered, Run
 from fusegen.pipeline.pipeline import Pipeline
-from fusegen.rewrite.adjoint.transplant import Text
+from fusegen.rewrite.adjoint.transplant import Text, parameters_of
 
 
 class VectorGradient:
@@ -45,12 +44,14 @@ class VectorGradient:
     """
 
     def __init__(
-        self, forward: Pipeline, wrt: tuple[str, ...], cotangents: Mapping[int, tuple[str, type]]
+        self, forward: Pipeline, wrt: tuple[str, ...], cotangents: Mapping[int, tuple[str, type]],
+        defaults: Mapping[str, Any],
     ) -> None:
         self.forward, self.wrt, self._cotangents = forward, wrt, dict(cotangents)
+        self._defaults = dict(defaults)
         self.name = f"{forward.name}_grad"
         self.cotangents: dict[int, str] = {i: name for i, (name, _) in cotangents.items()}
-        own = inspect.signature(forward.fn).parameters.values()
+        own = parameters_of(forward, defaults)
         head = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
                 for name, kind in cotangents.values()]
         doc = f"Gradient of {forward.name} with respect to {', '.join(wrt)}."
@@ -62,7 +63,7 @@ class VectorGradient:
         return f"<fusegen gradient {self.name}({', '.join(self.signature.arrays)})>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return VectorGradient, (self.forward, self.wrt, self._cotangents)
+        return VectorGradient, (self.forward, self.wrt, self._cotangents, self._defaults)
 
     @blames
     def __call__(self, *arrays: Any, **named: Any) -> Any:
@@ -75,6 +76,8 @@ class VectorGradient:
         constants = self.signature.bind_constants(
             {n: v for n, v in named.items() if n not in by_name})
         adopted = adopt_all(self.signature.bind_arrays(arrays, by_name))
+        self.signature.check_positive(
+            any(a.dtype.number.name == "float64" for a in adopted.values()), constants)
         memory, graph = one_memory(adopted), self._forward_text(adopted, constants)
         rows = rows_of(graph.inputs, {n: tuple(a.array.shape) for n, a in adopted.items()}, -1)
         check_labels(graph, adopted, rows)

@@ -13,6 +13,7 @@ import operator
 
 from fusegen.ir.errors import ArgumentError
 from fusegen.lang import lang as fg
+from fusegen.lang.signature import check_flag, check_whole
 from fusegen.lang.value import PerColumn, PerRow, Value
 from fusegen.pipeline.decorator import pipeline
 from fusegen.pipeline.pipeline import Pipeline
@@ -169,6 +170,13 @@ def moe_gate(
     groups=8, groups_kept=3, k=6, renormalize=False, scale=16.
     """
     one_of("score", score, "softmax sigmoid")
+    check_flag("renormalize", renormalize)
+    check_whole("groups", groups)
+    one_of("group_score", group_score, "max top2")
+    check_whole("groups_kept", groups_kept)
+    if groups_kept > groups:
+        raise ArgumentError(f"groups_kept is {groups_kept!r}",
+                            fix=f"Choose a whole number from 1 to {groups}.")
     scores = softmax(x) if score == "softmax" else fg.sigmoid(x)
     rated = scores if bias is None else scores + bias
     if groups != 1:
@@ -183,10 +191,6 @@ def _in_kept_groups(rated: Value, groups: int, kept: int, group_score: str) -> V
     """Which elements are in one of the `kept` best groups."""
     members = fg.sections(rated, groups)
     rows = [fg.where(inside, rated, -math.inf) for inside in members]
-    one_of("group_score", group_score, "max top2")
-    if not isinstance(kept, int) or not 1 <= kept <= groups:
-        raise ArgumentError(f"groups_kept is {kept!r}",
-                            fix=f"Choose a whole number from 1 to {groups}.")
     if group_score == "max":
         best = [fg.max(row) for row in rows]
     else:

@@ -15,7 +15,7 @@ from fusegen.backend.arrays.rows import Rows
 from fusegen.ir import graph as g
 from fusegen.library.backward import Call, moving_outputs
 from fusegen.library.framework import Framework, Like, types_in
-from fusegen.library.grad import grad
+from fusegen.library.grad import gradient_of
 from fusegen.library.grad_vectors import VectorGradient
 from fusegen.library.lists import Lists
 from fusegen.library.vector_run import Run
@@ -31,7 +31,7 @@ class VectorLeft:
         self._call, self._lists, self._framework = call, lists, framework
         own = call if lists is None else lists.call
         given = like if lists is None else {**like, **lists.like}
-        found = grad(own.pipeline, wanted, **own.constants)
+        found = gradient_of(own.pipeline, wanted, own.constants)
         assert isinstance(found, VectorGradient)
         self._gradient, self.wanted = found, found.wrt
         self._vectors = own.pipeline.vectors

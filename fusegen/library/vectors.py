@@ -15,6 +15,7 @@ import operator
 from fusegen.ir.errors import ArgumentError
 from fusegen.lang import lang as fg
 from fusegen.lang.annotations import Positive
+from fusegen.lang.signature import check_flag
 from fusegen.lang.value import ColumnVector, PerColumn, PerRow, RowVector, Value
 from fusegen.library.texts import PIPELINES, cross_entropy, log_softmax, one_of, softmax
 from fusegen.pipeline.decorator import pipeline
@@ -26,7 +27,7 @@ def attention(
     q: RowVector, k: ColumnVector, v: ColumnVector, bias: Value | None = None,
     lengths: PerRow | None = None, positions: PerRow | None = None, sinks: PerRow | None = None, *,
     scale: float, causal: bool = False, window: int | None = None,
-    softcap: float | None = None, with_lse: bool = False,
+    softcap: Positive | None = None, with_lse: bool = False,
 ) -> Value | tuple[Value, Value]:
     """Σ softmax(scale · q·k) v, a vector of v's length per row.
 
@@ -37,13 +38,16 @@ def attention(
     numbers, as torch's is_causal counts. sinks: a further score of each row, whose vector is 0.
     with_lse: (result, log Σ exp(scores)), without the sink.
     A row that attends to nothing is NaN, beside a sink 0, and its log-sum-exp −inf.
-    As torch.nn.functional.scaled_dot_product_attention. Raises ArgumentError for a window below 1.
+    As torch.nn.functional.scaled_dot_product_attention. Raises ArgumentError for a window
+    below 1, and a softcap that is not above 0.
 
     Vaswani et al. 2017; in one sweep since Milakov & Gimelshein 2018 and Rabe & Staats 2021.
     """
     if window is not None and (not isinstance(window, int) or window < 1 or window is True):
         raise ArgumentError(f"window is {window!r}",
                             fix="Choose a whole number from 1 on, or None.")
+    check_flag("causal", causal)
+    check_flag("with_lse", with_lse)
     s = scale * fg.dot(q, k)
     s = s if softcap is None else softcap * fg.tanh(s / softcap)
     s = s if bias is None else s + bias
@@ -95,7 +99,7 @@ def kmeans_assign(x: RowVector, y: ColumnVector, *, index_dtype: str = "int64") 
 @pipeline
 def linear_cross_entropy(
     h: RowVector, w: ColumnVector, labels: PerRow, bias: PerColumn | None = None, *,
-    softcap: float | None = None,
+    softcap: Positive | None = None,
 ) -> Value:
     """−log softmax(h·w + bias)[label] per row, of logits that are never stored.
 
@@ -110,19 +114,20 @@ def linear_cross_entropy(
 @pipeline
 def head_topk(
     h: RowVector, w: ColumnVector, bias: PerColumn | None = None, *, k: int = 5,
-    temperature: Positive = 1.0, softcap: float | None = None, log: bool = False,
+    temperature: Positive = 1.0, softcap: Positive | None = None, log: bool = False,
     index_dtype: str = "int64",
 ) -> tuple[Value, Value]:
     """(probabilities, columns) of the K greatest of softmax((h·w + bias) / temperature).
 
     softcap: logits s become softcap · tanh(s / softcap). log: logarithms of probabilities.
     """
+    check_flag("log", log)
     logits = _logits(h, w, bias, softcap) * (1 / temperature)
     shares = log_softmax(logits) if log else softmax(logits)
     return fg.topk(shares, k, index_dtype=index_dtype)
 
 
-def _logits(h: Value, w: Value, bias: Value | None, softcap: float | None) -> Value:
+def _logits(h: Value, w: Value, bias: Value | None, softcap: Positive | None) -> Value:
     s = fg.dot(h, w)
     s = s if bias is None else s + bias
     return s if softcap is None else softcap * fg.tanh(s / softcap)
@@ -139,6 +144,7 @@ def contrastive(
     (NaN of a vector of zeros). van den Oord et al. 2018; the other half of CLIP's loss is
     contrastive(y, x).
     """
+    check_flag("normalize", normalize)
     s = fg.dot(x, y)
     if normalize:
         s = s * fg.rsqrt(fg.inner(x * x)) * fg.rsqrt(fg.inner(y * y))

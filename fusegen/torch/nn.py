@@ -14,6 +14,7 @@ import torch
 from fusegen import library
 from fusegen.backend.registry import memories
 from fusegen.ir.errors import ArgumentError
+from fusegen.ir.literals import plain
 from fusegen.torch.losses import cross_entropy_loss, soft_cross_entropy_loss
 from fusegen.torch.policy import with_wide_results
 
@@ -95,10 +96,13 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):  # type: ignore[misc]
 
     def __init__(self, *args: Any, z_loss: float = 0.0, softcap: float = 0.0, **more: Any) -> None:
         super().__init__(*args, **more)
-        if z_loss:
-            self.z_loss = float(z_loss)
-        if softcap:
-            self.softcap = float(softcap)
+        for name, value in (("z_loss", z_loss), ("softcap", softcap)):
+            number = plain(value)
+            if number is None or isinstance(number, bool) or not 0 <= number < math.inf:
+                raise ArgumentError(f"{name} is {value!r:.60}",
+                                    fix="Choose a finite number from 0 on; 0 is none.")
+            if number:
+                setattr(self, name, float(number))
 
     def forward(self, input: Any, target: Any) -> Any:
         if not self._is_taken(input, target):

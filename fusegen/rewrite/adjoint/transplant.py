@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, signature
 from typing import Any, assert_never
 
 from fusegen.ir import graph as g
 from fusegen.ir.errors import InternalError
 from fusegen.ir.varying import computed
+from fusegen.lang.trace import Traceable
 from fusegen.lang.value import builder, lift
 
 
@@ -46,6 +47,12 @@ def varying_parameters(graph: g.Graph) -> list[Parameter]:
     usual = dict(graph.constants)
     return [Parameter(name, Parameter.KEYWORD_ONLY, default=usual[name])
             for name in sorted(graph.varying)]
+
+
+def parameters_of(forward: Traceable, defaults: Mapping[str, Any]) -> list[Parameter]:
+    """Those of a text that a pipeline's gradient has too, with `defaults` for its constants."""
+    own = signature(forward.fn).parameters.values()
+    return [p.replace(default=defaults.get(p.name, p.default)) for p in own]
 
 
 def _with_operands(node: g.Node, visit: Callable[[g.Node], g.Node]) -> g.Node:
