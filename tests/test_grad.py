@@ -444,8 +444,9 @@ def test_outputs_that_depend_on_constants():
     np.testing.assert_allclose(found, x / L.norm2(x)[:, None] + np.sign(x), rtol=1e-12)
     with pytest.raises(fg.TraceError, match="other outputs"):
         fg.grad(norms, both=True)(one, one, x, both=False)
+    np.testing.assert_array_equal(fg.grad(norms)(one, one, x, both=True), found)
     with pytest.raises(fg.ArgumentError, match="needs the constant both"):
-        fg.grad(norms)
+        fg.grad(norms)(one, one, x)
 
 
 def test_any_axis_and_shape():
