@@ -12,8 +12,8 @@ from support.tiles import emulate, prepared
 from support.vector_cases import nearest
 
 import fusegen as fg
-from fusegen.backend.cuda.schedule import select_tiles
-from fusegen.backend.cuda.schedule.rounds import Visits, rounds_of, spread
+from fusegen.backend.cuda.schedule.tiles import select as select_tiles
+from fusegen.backend.cuda.schedule.tiles.rounds import Visits, rounds_of, spread
 from fusegen.ir.dtypes import dtype_of
 
 pytestmark = EMULATED

@@ -12,7 +12,7 @@ from support.emulated import emulated
 from support.tiles import emulate, prepared
 
 import fusegen as fg
-from fusegen.backend.cuda.schedule import select_tiles
+from fusegen.backend.cuda.schedule.tiles import select as select_tiles
 from fusegen.ir.derivation import Dependent
 
 ATTENTION = fg.library.attention

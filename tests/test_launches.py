@@ -19,7 +19,7 @@ from fusegen.backend.cuda.run import executable as ex
 from fusegen.backend.cuda.run import tickets
 from fusegen.backend.cuda.run.driver import Driver, Geometry, Launcher
 from fusegen.backend.cuda.schedule.launch import Launch
-from fusegen.backend.cuda.schedule.scratch import Scratch
+from fusegen.backend.cuda.schedule.tiles.scratch import Scratch
 from fusegen.ir.errors import BackendError, InternalError
 
 Change = Callable[[tuple[Launch, ...]], tuple[Launch, ...]]

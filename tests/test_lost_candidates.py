@@ -12,8 +12,9 @@ from support.tiles import emulate, prepared
 from support.vector_cases import nearest
 
 from fusegen.backend.cuda.emit.tiles import rounds as emitted
-from fusegen.backend.cuda.schedule import rounds, select_tiles
-from fusegen.backend.cuda.schedule.rounds import BOUND_WORDS, Visits
+from fusegen.backend.cuda.schedule.tiles import rounds
+from fusegen.backend.cuda.schedule.tiles import select as select_tiles
+from fusegen.backend.cuda.schedule.tiles.rounds import BOUND_WORDS, Visits
 
 pytestmark = emulated.EMULATED
 ROOM, COLUMNS = 128, 4000

@@ -13,7 +13,7 @@ from support.emulated import emulated
 from support.tiles import emulate, prepared
 
 import fusegen as fg
-from fusegen.backend.cuda.schedule import select_tiles
+from fusegen.backend.cuda.schedule.tiles import select as select_tiles
 
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 

@@ -17,7 +17,7 @@ from support.tiles import emulate, prepared
 
 import fusegen as fg
 from fusegen.backend.cuda.emit.tiles import wgmma_long as printed
-from fusegen.backend.cuda.schedule.wgmma_long import long_splits
+from fusegen.backend.cuda.schedule.tiles.wgmma_long import long_splits
 from fusegen.compile.passes import Work
 
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))

@@ -22,8 +22,8 @@ from fusegen.backend.cuda.run.geometry import (
 from fusegen.backend.cuda.run.tensor_maps import BOUNDARY, CHUNK_BYTES, Tiled
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, element_shape, launches
-from fusegen.backend.cuda.schedule.scratch import Scratch
-from fusegen.backend.cuda.schedule.tiles import TileSchedule, scheduled
+from fusegen.backend.cuda.schedule.tiles.scratch import Scratch
+from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule, scheduled
 from fusegen.ir.dtypes import BFLOAT16
 from fusegen.ir.kernel import Param, Program
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fusegen.backend.cuda.schedule.cuda import CudaSchedule
     from fusegen.backend.cuda.schedule.products import ProductSchedule
     from fusegen.backend.cuda.schedule.select_vectors import VectorCandidate
-    from fusegen.backend.cuda.schedule.tiles import TileSchedule
+    from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule
 
 
 @dataclass(frozen=True, slots=True)

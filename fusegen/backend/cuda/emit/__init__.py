@@ -8,7 +8,7 @@ from fusegen.backend.cuda.emit.strips import strip_source
 from fusegen.backend.cuda.emit.tiles.source import tile_source
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.products import ProductSchedule, with_stored
-from fusegen.backend.cuda.schedule.tiles import TileSchedule
+from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule
 from fusegen.backend.emit.source import Source
 from fusegen.backend.emit.widths import check_widths
 from fusegen.ir.kernel import Program

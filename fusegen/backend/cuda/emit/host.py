@@ -24,7 +24,7 @@ from fusegen.backend.cuda.schedule.launch import (
     Launch,
     launches,
 )
-from fusegen.backend.cuda.schedule.scratch import Scratch
+from fusegen.backend.cuda.schedule.tiles.scratch import Scratch
 from fusegen.backend.emit.render import render
 from fusegen.ir.errors import InternalError
 from fusegen.ir.kernel import Param, Program

@@ -33,7 +33,7 @@ from fusegen.backend.cuda.run.record import Step, recorded
 from fusegen.backend.cuda.run.tickets import Tickets
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, launches
-from fusegen.backend.cuda.schedule.tiles import TileSchedule, scheduled
+from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule, scheduled
 from fusegen.backend.words import address, word
 from fusegen.ir.dtypes import UINT8
 from fusegen.ir.errors import BackendError

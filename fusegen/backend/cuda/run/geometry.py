@@ -15,10 +15,10 @@ from fusegen.backend.cuda.schedule.launch import (
     Launch,
     element_shape,
 )
-from fusegen.backend.cuda.schedule.rounds import ROUNDING_BLOCKS, spread
-from fusegen.backend.cuda.schedule.scratch import Scratch
-from fusegen.backend.cuda.schedule.wgmma import splits_of
-from fusegen.backend.cuda.schedule.wgmma_long import long_splits
+from fusegen.backend.cuda.schedule.tiles.rounds import ROUNDING_BLOCKS, spread
+from fusegen.backend.cuda.schedule.tiles.scratch import Scratch
+from fusegen.backend.cuda.schedule.tiles.wgmma import splits_of
+from fusegen.backend.cuda.schedule.tiles.wgmma_long import long_splits
 from fusegen.ir.errors import BackendError, InternalError
 from fusegen.ir.kernel import Param, Program
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
-from fusegen.backend.cuda.schedule.filters import filter_of
 from fusegen.backend.cuda.schedule.homes import Sizes
-from fusegen.backend.cuda.schedule.rounds import (
+from fusegen.backend.cuda.schedule.state_bytes import state_bytes
+from fusegen.backend.cuda.schedule.tiles.filters import filter_of
+from fusegen.backend.cuda.schedule.tiles.rounds import (
     BARS,
     NORMS,
     ROW_THREADS,
@@ -19,19 +20,18 @@ from fusegen.backend.cuda.schedule.rounds import (
     Visits,
     passes,
 )
-from fusegen.backend.cuda.schedule.scratch import MapOf, Scratch
-from fusegen.backend.cuda.schedule.state_bytes import state_bytes
-from fusegen.backend.cuda.schedule.tiles import (
+from fusegen.backend.cuda.schedule.tiles.scratch import MapOf, Scratch
+from fusegen.backend.cuda.schedule.tiles.tile import (
     TileSchedule,
     held_numbers,
     list_slots,
     parts_of,
     scheduled,
 )
-from fusegen.backend.cuda.schedule.tiles import shared_bytes as shared_tables
+from fusegen.backend.cuda.schedule.tiles.tile import shared_bytes as shared_tables
+from fusegen.backend.cuda.schedule.tiles.wgmma import mapped
+from fusegen.backend.cuda.schedule.tiles.wgmma_long import long_mapped
 from fusegen.backend.cuda.schedule.topk import in_device_memory, key_plan, list_plan
-from fusegen.backend.cuda.schedule.wgmma import mapped
-from fusegen.backend.cuda.schedule.wgmma_long import long_mapped
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.backend.target import WARP
 from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Param, Program, Sweep, names_in

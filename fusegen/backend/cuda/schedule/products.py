@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
-from fusegen.backend.cuda.schedule.tiles import TileSchedule
+from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CudaTarget
 from fusegen.ir.dtypes import FLOAT32

@@ -14,7 +14,7 @@ enum class Ranked { dots, nearest, farthest };
 struct Margin {
     float base, half, slope, turn;
 
-    // Of a row with these norms, among columns with those: see schedule/filters.py.
+    // Of a row with these norms, among columns with those: see schedule/tiles/filters.py.
     template <int kLength, Ranked kRanked>
     static __device__ __forceinline__ Margin of(float norm, float rest, const GreatestNorms& columns)
     {

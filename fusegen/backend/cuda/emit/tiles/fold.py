@@ -17,8 +17,8 @@ from fusegen.backend.cuda.emit.tiles.scaled import ScaledPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Scope
 from fusegen.backend.cuda.emit.tiles.spans import possible_lines, span_lines
 from fusegen.backend.cuda.emit.tiles.views import FoldView, LevelView, PeakView, SumView
-from fusegen.backend.cuda.schedule.mma import has_products
-from fusegen.backend.cuda.schedule.tiles import held_numbers, made_at_items
+from fusegen.backend.cuda.schedule.tiles.mma import has_products
+from fusegen.backend.cuda.schedule.tiles.tile import held_numbers, made_at_items
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.vector_sums import VectorSum, vector_sums

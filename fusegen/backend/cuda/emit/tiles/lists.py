@@ -12,8 +12,8 @@ from fusegen.backend.cuda.emit.places import array_name, load_line, place_in_row
 from fusegen.backend.cuda.emit.rows import step_lines
 from fusegen.backend.cuda.emit.tiles.scope import Scope
 from fusegen.backend.cuda.emit.vectors import inner_lines
-from fusegen.backend.cuda.schedule.filters import Filter
-from fusegen.backend.cuda.schedule.tiles import TileSchedule, list_slots
+from fusegen.backend.cuda.schedule.tiles.filters import Filter
+from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule, list_slots
 from fusegen.backend.cuda.schedule.topk import key_plan
 from fusegen.backend.emit.lines import Line, inside
 from fusegen.ir.expr import Var

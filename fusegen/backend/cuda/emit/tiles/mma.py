@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.places import array_name
 from fusegen.backend.cuda.emit.tiles.views import FoldView, SumView
-from fusegen.backend.cuda.schedule import mma
-from fusegen.backend.cuda.schedule.tiles import TileSchedule, parts_of
+from fusegen.backend.cuda.schedule.tiles import mma
+from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule, parts_of
 from fusegen.backend.emit.vector_sums import VectorSum
 from fusegen.ir.dtypes import dtype_of
 from fusegen.ir.expr import Lit

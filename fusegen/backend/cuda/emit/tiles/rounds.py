@@ -9,9 +9,9 @@ from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.places import declared
 from fusegen.backend.cuda.emit.tiles.scope import Scope
 from fusegen.backend.cuda.emit.wgmma import Wgmma
-from fusegen.backend.cuda.schedule.filters import Filter
 from fusegen.backend.cuda.schedule.launch import Launch
-from fusegen.backend.cuda.schedule.rounds import (
+from fusegen.backend.cuda.schedule.tiles.filters import Filter
+from fusegen.backend.cuda.schedule.tiles.rounds import (
     GROUPS,
     MOST_SAMPLED,
     QUEUE,
@@ -21,7 +21,7 @@ from fusegen.backend.cuda.schedule.rounds import (
     round_sizes,
     slots_of,
 )
-from fusegen.backend.cuda.schedule.tiles import TileSchedule
+from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule
 from fusegen.backend.emit.lines import Line
 from fusegen.ir.expr import Var, substitute
 from fusegen.ir.kernel import FromVectors

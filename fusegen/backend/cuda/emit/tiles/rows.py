@@ -11,7 +11,7 @@ from fusegen.backend.cuda.emit.rows import step_lines
 from fusegen.backend.cuda.emit.tiles.lists import OWNERS, ListPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Scope
 from fusegen.backend.cuda.emit.vectors import columns_of, number_line, taken
-from fusegen.backend.cuda.schedule.tiles import TileSchedule, held_numbers
+from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule, held_numbers
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line, inside
 from fusegen.backend.emit.vector_sums import VectorSum, numbered, sums_of_state, vectors_of

@@ -21,10 +21,10 @@ from fusegen.backend.cuda.emit.tiles.split import split_view
 from fusegen.backend.cuda.emit.tiles.sweep import SweepPrinter, SweptView
 from fusegen.backend.cuda.emit.tiles.wgmma import HEADERS, WgmmaView, wgmma_view
 from fusegen.backend.cuda.emit.tiles.wgmma_long import LongView, long_view
-from fusegen.backend.cuda.schedule.filters import Filter, filter_of
 from fusegen.backend.cuda.schedule.launch import Launch, launches
-from fusegen.backend.cuda.schedule.rounds import ROUNDING_BLOCKS, ROW_THREADS
-from fusegen.backend.cuda.schedule.tiles import PAD, TileSchedule, parts_of, scheduled
+from fusegen.backend.cuda.schedule.tiles.filters import Filter, filter_of
+from fusegen.backend.cuda.schedule.tiles.rounds import ROUNDING_BLOCKS, ROW_THREADS
+from fusegen.backend.cuda.schedule.tiles.tile import PAD, TileSchedule, parts_of, scheduled
 from fusegen.backend.emit.banner import Facts, banner_lines
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.render import render

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.places import declared
 from fusegen.backend.cuda.schedule.launch import Launch
-from fusegen.backend.cuda.schedule.parts import COUNT, Parts
+from fusegen.backend.cuda.schedule.tiles.parts import COUNT, Parts
 
 
 @dataclass(frozen=True)

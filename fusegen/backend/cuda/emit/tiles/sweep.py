@@ -12,10 +12,10 @@ from fusegen.backend.cuda.emit.tiles.mma import MmaPrinter, MmaView
 from fusegen.backend.cuda.emit.tiles.rows import FinishView, RowPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Scope
 from fusegen.backend.cuda.emit.tiles.views import FoldView, SumView
-from fusegen.backend.cuda.schedule.filters import Filter
 from fusegen.backend.cuda.schedule.launch import Launch
-from fusegen.backend.cuda.schedule.mma import has_products
-from fusegen.backend.cuda.schedule.tiles import (
+from fusegen.backend.cuda.schedule.tiles.filters import Filter
+from fusegen.backend.cuda.schedule.tiles.mma import has_products
+from fusegen.backend.cuda.schedule.tiles.tile import (
     Table,
     TileSchedule,
     at_once,

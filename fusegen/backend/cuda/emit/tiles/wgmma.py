@@ -9,9 +9,9 @@ from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.places import array_name
 from fusegen.backend.cuda.emit.tiles.views import FoldView, SumView
 from fusegen.backend.cuda.emit.wgmma import Wgmma
-from fusegen.backend.cuda.schedule.parts import PRODUCTS, unusual_rows, whole_name
-from fusegen.backend.cuda.schedule.tiles import TileSchedule, wgmma_tiles
-from fusegen.backend.cuda.schedule.wgmma import Pair, WgmmaTiles, pair_of
+from fusegen.backend.cuda.schedule.tiles.parts import PRODUCTS, unusual_rows, whole_name
+from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule, wgmma_tiles
+from fusegen.backend.cuda.schedule.tiles.wgmma import Pair, WgmmaTiles, pair_of
 from fusegen.ir.kernel import Kernel, Param
 
 HEADERS = ("fusegen/warp.cuh", "fusegen/tiles/instructions.cuh", "fusegen/tiles/fragment.cuh",

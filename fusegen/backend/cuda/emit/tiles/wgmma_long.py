@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fusegen.backend.cuda.emit.dialect import C_TYPES
 from fusegen.backend.cuda.emit.tiles.views import FoldView
 from fusegen.backend.cuda.emit.wgmma import Wgmma
-from fusegen.backend.cuda.schedule.tiles import TileSchedule
-from fusegen.backend.cuda.schedule.wgmma_long import (
+from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule
+from fusegen.backend.cuda.schedule.tiles.wgmma_long import (
     GROUPED,
     LongTiles,
     long_pair_of,

@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from fusegen.backend.cuda.schedule.filters import Filter
-from fusegen.backend.cuda.schedule.scratch import MapOf, Scratch
-from fusegen.backend.cuda.schedule.wgmma import (
+from fusegen.backend.cuda.schedule.tiles.filters import Filter
+from fusegen.backend.cuda.schedule.tiles.scratch import MapOf, Scratch
+from fusegen.backend.cuda.schedule.tiles.wgmma import (
     CHUNK,
     GROUP,
     GROUP_ROWS,
@@ -181,7 +181,7 @@ NORMS = Scratch("column_norms", "sums", "launch", 3 * ROUNDING_BLOCKS, 4)
 BARS = Scratch("row_bars", "sums", "row", 1, 4)
 """What some block found to be a row's K-th best rounded score, as an order of floats."""
 UNUSUAL = Scratch("unusual", "sums", "launch", ROUNDING_BLOCKS, 4)
-"""1 where a block met a column's vector that is not usual: see schedule/parts.py."""
+"""1 where a block met a column's vector that is not usual: see schedule/tiles/parts.py."""
 BOUNDS = Scratch("row_bounds", "sums", "row", BOUND_WORDS, 4)
 """What of each row may be among the best: see RowBound of rounds.cuh."""
 HALVES = Scratch("column_halves", "sums", "tile", COLUMNS, 4)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fusegen.backend.cuda.schedule.mma import Shape
-from fusegen.backend.cuda.schedule.wgmma import CHUNK, GROUP, GROUP_ROWS, MOST_LENGTH
+from fusegen.backend.cuda.schedule.tiles.mma import Shape
+from fusegen.backend.cuda.schedule.tiles.wgmma import CHUNK, GROUP, GROUP_ROWS, MOST_LENGTH
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.ir.kernel import FromVectors, Kernel, Param
 

@@ -147,7 +147,7 @@ def rounding(kernel: Kernel, found: Filter, made: tuple[Param, ...]) -> Kernel:
 
 
 def with_filter(program: Program, in_rounds: bool) -> Program:
-    """The program as a schedule runs it that filters: in rounds (schedule/rounds.py), whose last
+    """The program as a schedule runs it that filters: in rounds (tiles/rounds.py), whose last
     kernel is the text's over the candidates, or in one sweep over the columns."""
     (kernel,) = program.kernels
     found = filter_of(kernel)

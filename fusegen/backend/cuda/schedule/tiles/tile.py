@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from fusegen.backend.cuda.schedule import mma
-from fusegen.backend.cuda.schedule.filters import with_filter
-from fusegen.backend.cuda.schedule.parts import Parts, described, with_parts
-from fusegen.backend.cuda.schedule.picked import with_picked
-from fusegen.backend.cuda.schedule.rounds import round_sizes
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
-from fusegen.backend.cuda.schedule.wgmma import MOST_LENGTH, WgmmaTiles, pair_of, sized
-from fusegen.backend.cuda.schedule.wgmma_long import long_tiles
+from fusegen.backend.cuda.schedule.tiles import mma
+from fusegen.backend.cuda.schedule.tiles.filters import with_filter
+from fusegen.backend.cuda.schedule.tiles.parts import Parts, described, with_parts
+from fusegen.backend.cuda.schedule.tiles.picked import with_picked
+from fusegen.backend.cuda.schedule.tiles.rounds import round_sizes
+from fusegen.backend.cuda.schedule.tiles.wgmma import MOST_LENGTH, WgmmaTiles, pair_of, sized
+from fusegen.backend.cuda.schedule.tiles.wgmma_long import long_tiles
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.backend.target import WARP, CudaTarget
 from fusegen.ir.forms import Grouping
@@ -60,7 +60,7 @@ class TileSchedule:
 
     @property
     def in_rounds(self) -> bool:
-        """Do candidates of lists come in rounds? See schedule/rounds.py."""
+        """Do candidates of lists come in rounds? See schedule/tiles/rounds.py."""
         return self.filters and self.engine == "wgmma"
 
     @property

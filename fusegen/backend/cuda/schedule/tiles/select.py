@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fusegen.backend.cuda.schedule import mma
-from fusegen.backend.cuda.schedule.filters import LEAST_COLUMNS, filter_of, with_filter
-from fusegen.backend.cuda.schedule.parts import (
+from fusegen.backend.cuda.schedule.tiles import mma
+from fusegen.backend.cuda.schedule.tiles.filters import LEAST_COLUMNS, filter_of, with_filter
+from fusegen.backend.cuda.schedule.tiles.parts import (
     LEAST_ROWS,
     LEAST_WORK,
     Parts,
@@ -15,8 +15,8 @@ from fusegen.backend.cuda.schedule.parts import (
     split_arrays,
     with_parts,
 )
-from fusegen.backend.cuda.schedule.picked import MOST_ROWS, may_pick
-from fusegen.backend.cuda.schedule.rounds import (
+from fusegen.backend.cuda.schedule.tiles.picked import MOST_ROWS, may_pick
+from fusegen.backend.cuda.schedule.tiles.rounds import (
     COLUMNS,
     COPIED_ROWS,
     MOST_COLUMNS,
@@ -25,15 +25,15 @@ from fusegen.backend.cuda.schedule.rounds import (
     SHORT_WORK,
     round_tiles,
 )
-from fusegen.backend.cuda.schedule.tiles import (
+from fusegen.backend.cuda.schedule.tiles.tile import (
     WARP_ROWS,
     TileSchedule,
     at_once,
     shared_bytes,
     tables_of,
 )
-from fusegen.backend.cuda.schedule.wgmma import WgmmaTiles, pair_of, tiles_of
-from fusegen.backend.cuda.schedule.wgmma_long import long_pair_of, long_sizes
+from fusegen.backend.cuda.schedule.tiles.wgmma import WgmmaTiles, pair_of, tiles_of
+from fusegen.backend.cuda.schedule.tiles.wgmma_long import long_pair_of, long_sizes
 from fusegen.backend.cuda.schedule.wide import wide_columns
 from fusegen.backend.emit.vector_sums import sums_over_state, vector_sums
 from fusegen.backend.problem import Problem

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
-from fusegen.backend.cuda.schedule.parts import COUNT, Parts
+from fusegen.backend.cuda.schedule.tiles.parts import COUNT, Parts
 from fusegen.backend.emit.vector_sums import VectorSum, vector_sums
 from fusegen.ir.kernel import FromVectors, Kernel, Param, Sweep
 from fusegen.ir.monoid import Best
