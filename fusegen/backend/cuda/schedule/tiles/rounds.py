@@ -25,9 +25,9 @@ from fusegen.backend.cuda.schedule.tiles.scratch import MapOf, Scratch
 from fusegen.backend.cuda.schedule.tiles.wgmma import (
     CHUNK,
     GROUP,
-    GROUP_ROWS,
     SHARED_BYTES,
     STEP,
+    GroupTiles,
     splits_of,
 )
 from fusegen.backend.target import WARP
@@ -102,24 +102,8 @@ def spread(tiles: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundTiles:
-    """Sizes of a block's tiles. Row vectors stay while columns' come in stages."""
-
-    warpgroups: int  # that look at scores, of 64 rows each; one more has tiles copied
-    stages: int
-    length: int
-
-    @property
-    def rows(self) -> int:
-        return GROUP_ROWS * self.warpgroups
-
-    @property
-    def threads(self) -> int:
-        return GROUP * (self.warpgroups + 1)
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.length // CHUNK)
+class RoundTiles(GroupTiles):
+    """Row vectors stay while columns' come in stages."""
 
     @property
     def steps(self) -> int:

@@ -30,7 +30,6 @@ Engine = Literal["fma", "mma", "wgmma"]
 from sm_80 on; wgmma, likewise, on sm_90."""
 
 WARP_ROWS = 16
-SLOTS = 2  # rows of a lane, of 16
 MOST_DEPTH = 64  # numbers of vectors that lie in shared memory at a time
 MOST_NUMBERS = 128  # of vectors that are summed up, that a block holds in registers
 MOST_WHOLE = 1 << 16  # where it has to hold all of them

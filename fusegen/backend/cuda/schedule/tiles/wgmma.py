@@ -136,26 +136,12 @@ def mapped(kernel: Kernel) -> tuple[Param, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WgmmaTiles:
-    """Sizes of a block's tiles; `length`, `other` and `numbers` are those of vectors that meet, of
-    a second dot's, and of those that are summed up (0: none are); `again` those of sums of vectors
-    that have met."""
+class GroupTiles:
+    """Sizes of any of the engine's blocks: warpgroups that look at scores, and one that copies."""
 
-    warpgroups: int  # that fold; one more copies
-    columns: int
+    warpgroups: int
     stages: int
-    length: int
-    numbers: int
-    other: int = 0
-    parts: Parts = ""  # that the length is made of
-    again: tuple[int, ...] = ()
-    beside: int = 0  # bytes of a column's numbers
-    state: int = 0  # bytes, of each row that has a list beside it
-
-    @property
-    def count(self) -> int:
-        """Of parts."""
-        return COUNT[self.parts]
+    length: int  # of the vectors that meet
 
     @property
     def rows(self) -> int:
@@ -169,6 +155,26 @@ class WgmmaTiles:
     def chunks(self) -> int:
         """Of a vector's numbers, in shared memory."""
         return -(-self.length // CHUNK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WgmmaTiles(GroupTiles):
+    """Sizes of a block's tiles; `length`, `other` and `numbers` are those of vectors that meet, of
+    a second dot's, and of those that are summed up (0: none are); `again` those of sums of vectors
+    that have met."""
+
+    columns: int
+    numbers: int
+    other: int = 0
+    parts: Parts = ""  # that the length is made of
+    again: tuple[int, ...] = ()
+    beside: int = 0  # bytes of a column's numbers
+    state: int = 0  # bytes, of each row that has a list beside it
+
+    @property
+    def count(self) -> int:
+        """Of parts."""
+        return COUNT[self.parts]
 
     @property
     def other_chunks(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.backend.cuda.schedule.tiles.mma import Shape
-from fusegen.backend.cuda.schedule.tiles.wgmma import CHUNK, GROUP, GROUP_ROWS, MOST_LENGTH
+from fusegen.backend.cuda.schedule.tiles.wgmma import CHUNK, GROUP_ROWS, MOST_LENGTH, GroupTiles
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.ir.kernel import FromVectors, Kernel, Param
 
@@ -64,25 +64,10 @@ def long_mapped(kernel: Kernel) -> tuple[Param, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LongTiles:
-    """Sizes of a block's tiles, and of what lies in shared memory."""
+class LongTiles(GroupTiles):
+    """Stages are of chunks of both sides."""
 
-    warpgroups: int  # that fold; one more copies
     columns: int
-    stages: int  # chunks of both sides
-    length: int
-
-    @property
-    def rows(self) -> int:
-        return GROUP_ROWS * self.warpgroups
-
-    @property
-    def threads(self) -> int:
-        return GROUP * (self.warpgroups + 1)
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.length // CHUNK)
 
     @property
     def registers(self) -> tuple[int, int] | None:
