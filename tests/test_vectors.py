@@ -610,3 +610,14 @@ def test_mistakes_name_what_the_user_gave(made: Any, said: str) -> None:
 def test_libraries_are_refused(tmp_path: Any) -> None:
     with pytest.raises(fg.PipelineError, match=r"no library of nearest.*\n.*\n.*x, y hold vectors"):
         fg.library.nearest.export(tmp_path)
+
+
+def test_sums_of_vectors_that_move_with_sums_that_stay() -> None:
+    @fg.pipeline
+    def apart(x: fg.RowVector, y: fg.ColumnVector):
+        s = fg.dot(x, y)
+        return fg.sum(fg.abs(s - fg.max(s)) * y)
+
+    x, y = (np.random.default_rng(n).standard_normal((n, 5)) for n in (6, 900))
+    s = x @ y.T
+    np.testing.assert_allclose(apart(x, y), abs(s - s.max(-1, keepdims=True)) @ y, rtol=1e-9)

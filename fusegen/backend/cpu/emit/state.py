@@ -211,7 +211,9 @@ def _together(moving: list[Moving], new: list[str], dialect: CpuDialect) -> list
 
 def _moved_vectors(monoid: Monoid, moving: list[Moving], dialect: CpuDialect) -> list[str]:
     """Sums of vectors, number by number."""
-    places: dict[str, Expr] = {f"state.{m.name}": Var(f"state.{m.name}[i]") for m in moving}
+    wide = [m.name for m in monoid.moving if m.width > 1]
+    wide += [f.name for f in monoid.folded if f.width > 1]
+    places: dict[str, Expr] = {f"state.{n}": Var(f"state.{n}[i]") for n in wide}
     lines = []
     for width in dict.fromkeys(m.width for m in moving):
         some = [m for m in moving if m.width == width]
