@@ -1,5 +1,5 @@
 """Generated source, kept word for word: a change of any template shows as a diff here. Fixed
-headers are named, not held: they are files themselves.
+headers are named, not held: they are files themselves. Nor are numbers of lines.
 
     pytest tests/test_golden.py --update-golden      # after looking at the diff
 """
@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support import own_cases
+from support import golden, own_cases
 from support.algebra_cases import ACCEPTED
 from support.cuda_cases import CONSTANTS
 from support.unused import unused
@@ -19,8 +19,6 @@ from fusegen import library
 from fusegen.backend.emit.comments import code as without_comments
 from fusegen.backend.emit.source import ABOVE
 from fusegen.pipeline.pipeline import Pipeline
-
-GOLDEN = Path(__file__).parent / "golden"
 
 SOURCES: dict[str, tuple[str, dict[str, object]]] = {
     "softmax_topk.sm_90.cu": ("softmax_topk", {"target": "sm_90", "n_cols": 25_000, "k": 5}),
@@ -77,10 +75,7 @@ def emit(name: str, *, include: bool = True) -> str:
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_source_is_as_kept(name: str, request: pytest.FixtureRequest) -> None:
-    path, text = GOLDEN / name, emit(name)
-    if request.config.getoption("--update-golden"):
-        path.write_text(text)
-    assert text == path.read_text(), f"{name} changed: look, then pytest {__file__} --update-golden"
+    golden.check(name, emit(name), request.config)
 
 
 @pytest.mark.parametrize("name", SOURCES)

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support import fake_cupy, fake_gpu, nvrtc, own_cases
+from support import fake_cupy, fake_gpu, golden, nvrtc, own_cases
 from support.cuda_cases import Case, assert_close
 from support.emulated import emulated
 from support.strip_cases import StripCase, strip_case
 from support.unused import unused
-from test_golden import GOLDEN, _functions
+from test_golden import _functions
 
 import fusegen as fg
 from fusegen.backend.arrays.strips import side_by_side, whole_vectors
@@ -175,10 +175,7 @@ def test_source_is_as_kept(request: pytest.FixtureRequest) -> None:
         s for s in case.schedules(work)
         if (*s.kind, s.blocks, s.threads) == ("a cluster", CHIP, 4, 256)
     ))
-    path, text = GOLDEN / "softmax.strips.sm_90.cu", work.emitted.text(include=True)
-    if request.config.getoption("--update-golden"):
-        path.write_text(text)
-    assert text == path.read_text()
+    golden.check("softmax.strips.sm_90.cu", work.emitted.text(include=True), request.config)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,4 +1,4 @@
-// layer_norm    texts.py:111
+// layer_norm    texts.py
 // form online, for sm_90; by fusegen 0.1.0, do not edit
 //
 // Sweep 1    reads x
@@ -41,9 +41,9 @@ template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 
 // What sweep 1 keeps of a row.
 struct State {
-    float mean_x_total;  // sum of x   texts.py:119  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
-    float count;  // sum of 1   texts.py:119  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
-    float mean_pow;  // sum of x_minus_mean_x·x_minus_mean_x   texts.py:119  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
+    float mean_x_total;  // sum of x   texts.py  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
+    float count;  // sum of 1   texts.py  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
+    float mean_pow;  // sum of x_minus_mean_x·x_minus_mean_x   texts.py  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
 
     static __device__ __forceinline__ State identity() { return {0.0f, 0.0f, 0.0f}; }
     using Exchange = AboutPivots<Members<&State::mean_x_total, &State::count>, Members<&State::mean_pow>>;  // <fusegen/meet/lanes.cuh>
@@ -112,8 +112,8 @@ __device__ __forceinline__ void sweep2_map(
         const float x = __bfloat162float(x_items[i]);
         const float weight = __bfloat162float(weight_items[i]);
         const float bias = __bfloat162float(bias_items[i]);
-        const float y = (x - mean_x) * rsqrt_ * weight;  // texts.py:120  y = y if weight is None else y * weight
-        add_2_items.set(i, __float2bfloat16_rn(y + bias));  // texts.py:121  return y if bias is None else y + bias
+        const float y = (x - mean_x) * rsqrt_ * weight;  // texts.py  y = y if weight is None else y * weight
+        add_2_items.set(i, __float2bfloat16_rn(y + bias));  // texts.py  return y if bias is None else y + bias
     });
 }
 
@@ -156,10 +156,10 @@ layer_norm_kernel(
     bias_early.begin(bias_in, begin + rank, end);
     __cluster_barrier_wait();
     const State state = cluster_reduce<Team>(folded1, warp_states1);
-    const float mean_x = state.mean_x_total / static_cast<float>(n_cols);  // texts.py:119  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
-    const float mean_pow = isfinite(mean_x) ? state.mean_pow / static_cast<float>(n_cols) : kNaN;  // texts.py:119  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
-    const float add = mean_pow + eps;  // texts.py:119  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
-    const float rsqrt_ = rsqrtf(add);  // texts.py:119  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
+    const float mean_x = state.mean_x_total / static_cast<float>(n_cols);  // texts.py  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
+    const float mean_pow = isfinite(mean_x) ? state.mean_pow / static_cast<float>(n_cols) : kNaN;  // texts.py  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
+    const float add = mean_pow + eps;  // texts.py  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
+    const float rsqrt_ = rsqrtf(add);  // texts.py  y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + eps)
 
     // 2. Map the slice, which is still here.
     for_chunks_early<Team, kVectors>(begin, end, rank, [&](column_t at, int live, bool whole) {

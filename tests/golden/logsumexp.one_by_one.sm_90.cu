@@ -1,4 +1,4 @@
-// logsumexp    texts.py:48
+// logsumexp    texts.py
 // form online, for sm_90; by fusegen 0.1.0, do not edit
 //
 // State      (max_x, sum_exp), of no elements (-inf, 0)
@@ -32,8 +32,8 @@ template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 
 // What sweep 1 keeps of a row.
 struct State {
-    float max_x;  // max of x   texts.py:55  return fg.logsumexp(x)
-    float sum_exp;  // sum of exp(x_minus_max_x)   texts.py:55  return fg.logsumexp(x)
+    float max_x;  // max of x   texts.py  return fg.logsumexp(x)
+    float sum_exp;  // sum of exp(x_minus_max_x)   texts.py  return fg.logsumexp(x)
 
     static __device__ __forceinline__ State identity() { return {-kInfinity, 0.0f}; }
     using Exchange = AboutPivots<Members<&State::max_x>, Members<&State::sum_exp>>;  // <fusegen/meet/lanes.cuh>
@@ -98,12 +98,12 @@ logsumexp_kernel(
         sweep1_fold<kItems>(folded1, x_items, live);
     });
     const State state = block_reduce<Team>(folded1, warp_states1);
-    const float max_x = state.max_x;  // texts.py:55  return fg.logsumexp(x)
-    const bool isinf_ = isinf(max_x);  // texts.py:55  return fg.logsumexp(x)
-    const float sum_exp = isfinite(max_x) ? state.sum_exp : kNaN;  // texts.py:55  return fg.logsumexp(x)
-    const float log_ = logf(sum_exp);  // texts.py:55  return fg.logsumexp(x)
-    const float add = max_x + log_;  // texts.py:55  return fg.logsumexp(x)
-    const float where = isinf_ ? max_x : add;  // texts.py:55  return fg.logsumexp(x)
+    const float max_x = state.max_x;  // texts.py  return fg.logsumexp(x)
+    const bool isinf_ = isinf(max_x);  // texts.py  return fg.logsumexp(x)
+    const float sum_exp = isfinite(max_x) ? state.sum_exp : kNaN;  // texts.py  return fg.logsumexp(x)
+    const float log_ = logf(sum_exp);  // texts.py  return fg.logsumexp(x)
+    const float add = max_x + log_;  // texts.py  return fg.logsumexp(x)
+    const float where = isinf_ ? max_x : add;  // texts.py  return fg.logsumexp(x)
     if (rank == 0)
-        where_out[row] = where;  // texts.py:55  return fg.logsumexp(x)
+        where_out[row] = where;  // texts.py  return fg.logsumexp(x)
 }

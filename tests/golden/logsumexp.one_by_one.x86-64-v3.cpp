@@ -1,4 +1,4 @@
-// logsumexp    texts.py:48
+// logsumexp    texts.py
 // form online, for x86-64-v3; by fusegen 0.1.0, do not edit
 //
 // State      (max_x, sum_exp), of no elements (-inf, 0)
@@ -67,9 +67,9 @@ inline Row row_of(const Arrays& arrays, int64_t row)
 namespace sweep_1 {
 
 struct State {
-    float max_x;  // max of x   texts.py:55  return fg.logsumexp(x)
+    float max_x;  // max of x   texts.py  return fg.logsumexp(x)
     float max_x_anchor;  // max_x, or 0 where that is no usable number
-    float sum_exp;  // sum of exp(x_minus_max_x)   texts.py:55  return fg.logsumexp(x)
+    float sum_exp;  // sum of exp(x_minus_max_x)   texts.py  return fg.logsumexp(x)
 };
 
 // The state of no elements.
@@ -111,7 +111,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     fg::highest<V> max_x_lanes;
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V x = fg::load<V>(row.x + col);
-        max_x_lanes.take(x);  // texts.py:55  return fg.logsumexp(x)
+        max_x_lanes.take(x);  // texts.py  return fg.logsumexp(x)
     }
 
     // 2. The new max_x; the sums so far move there.
@@ -127,7 +127,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col);
         const V x_minus_max_x = x - max_x_anchor;
-        sum_exp_lanes += fg::exp_below(x_minus_max_x);  // texts.py:55  return fg.logsumexp(x)
+        sum_exp_lanes += fg::exp_below(x_minus_max_x);  // texts.py  return fg.logsumexp(x)
     }
     state.sum_exp += fg::total(sum_exp_lanes);
 }
@@ -142,13 +142,13 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 // The row is folded: its values and results.
 inline void finish(const State& state, const Row& row)
 {
-    const float max_x = state.max_x;  // texts.py:55  return fg.logsumexp(x)
-    const bool isinf_ = std::isinf(max_x);  // texts.py:55  return fg.logsumexp(x)
-    const float sum_exp = std::isfinite(max_x) ? state.sum_exp : fg::nan;  // texts.py:55  return fg.logsumexp(x)
-    const float log_ = fg::log(sum_exp);  // texts.py:55  return fg.logsumexp(x)
-    const float add = max_x + log_;  // texts.py:55  return fg.logsumexp(x)
-    const float where = isinf_ ? max_x : add;  // texts.py:55  return fg.logsumexp(x)
-    fg::store(row.where, where);  // texts.py:55  return fg.logsumexp(x)
+    const float max_x = state.max_x;  // texts.py  return fg.logsumexp(x)
+    const bool isinf_ = std::isinf(max_x);  // texts.py  return fg.logsumexp(x)
+    const float sum_exp = std::isfinite(max_x) ? state.sum_exp : fg::nan;  // texts.py  return fg.logsumexp(x)
+    const float log_ = fg::log(sum_exp);  // texts.py  return fg.logsumexp(x)
+    const float add = max_x + log_;  // texts.py  return fg.logsumexp(x)
+    const float where = isinf_ ? max_x : add;  // texts.py  return fg.logsumexp(x)
+    fg::store(row.where, where);  // texts.py  return fg.logsumexp(x)
 }
 
 // The whole row, piece by piece, merged in order.

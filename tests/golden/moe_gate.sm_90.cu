@@ -1,4 +1,4 @@
-// moe_gate    texts.py:152
+// moe_gate    texts.py
 // form online, for sm_90; by fusegen 0.1.0, do not edit
 //
 // State      (m, sum_exp, top 8 of x), of no elements (-inf, 0, empty)
@@ -46,8 +46,8 @@ using TopKeys = PairKeys<__nv_bfloat16, column_t>;  // candidates for top
 
 // What sweep 1 keeps of a row.
 struct State {
-    float m;  // max of x   texts.py:28  m = fg.max(x)
-    float sum_exp;  // sum of exp(x_minus_m)   texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    float m;  // max of x   texts.py  m = fg.max(x)
+    float sum_exp;  // sum of exp(x_minus_m)   texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 
     static __device__ __forceinline__ State identity() { return {-kInfinity, 0.0f}; }
     using Exchange = AboutPivots<Members<&State::m>, Members<&State::sum_exp>>;  // <fusegen/meet/lanes.cuh>
@@ -122,9 +122,9 @@ moe_gate_kernel(
     });
     own_entries<Team::kThreads>(top_own, top_best, rank);
     const State state = lanes_reduce<Team::kThreads>(folded1);
-    const float m = state.m;  // texts.py:28  m = fg.max(x)
-    const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    float sum_value = 0.0f;  // texts.py:186  gates = gates / fg.sum(gates) if renormalize else gates
+    const float m = state.m;  // texts.py  m = fg.max(x)
+    const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    float sum_value = 0.0f;  // texts.py  gates = gates / fg.sum(gates) if renormalize else gates
 #pragma unroll
     for (int own = 0; own * Team::threads() < 8; ++own) {
         const int entry = own * Team::threads() + rank;
@@ -145,8 +145,8 @@ moe_gate_kernel(
             const column_t top_column = top_keys.column(top_entry);
             const Divisor sum_exp_divisor(sum_exp);
             const Divisor sum_value_divisor(sum_value);
-            gates_out[row * 8 + entry] = __float2bfloat16_rn(sum_value_divisor.under(sum_exp_divisor.under(exp_narrow(top_value - m))));  // texts.py:186  gates = gates / fg.sum(gates) if renormalize else gates
-            experts_out[row * 8 + entry] = top_column;  // texts.py:184  _, experts = fg.topk(rated, k, index_dtype=index_dtype)
+            gates_out[row * 8 + entry] = __float2bfloat16_rn(sum_value_divisor.under(sum_exp_divisor.under(exp_narrow(top_value - m))));  // texts.py  gates = gates / fg.sum(gates) if renormalize else gates
+            experts_out[row * 8 + entry] = top_column;  // texts.py  _, experts = fg.topk(rated, k, index_dtype=index_dtype)
         }
     }
 }

@@ -1,4 +1,4 @@
-// scan, merge: states → states    own_cases.py:211
+// scan, merge: states → states    own_cases.py
 // form online, for sm_90; by fusegen 0.1.0, do not edit
 //
 // State      (recurrence_state), of no elements (RecurrenceMonoid(1, 0))
@@ -22,7 +22,7 @@ constexpr int kRowsPerBlock = 16;
 constexpr int kMostThreads = 128;  // of a block
 constexpr int kStateBytes = 8;
 
-// recurrence of own_cases.py:28, which keeps the order of the row.
+// recurrence of own_cases.py, which keeps the order of the row.
 struct RecurrenceMonoid {
     float slope;
     float offset;
@@ -42,7 +42,7 @@ __device__ __forceinline__ RecurrenceMonoid merge(const RecurrenceMonoid& a, con
 
 // What sweep 1 keeps of a row.
 struct State {
-    RecurrenceMonoid recurrence_state;  // recurrence   own_cases.py:214  return fg.reduce(recurrence, a, b)
+    RecurrenceMonoid recurrence_state;  // recurrence   own_cases.py  return fg.reduce(recurrence, a, b)
 
     static __device__ __forceinline__ State identity() { return {RecurrenceMonoid::identity()}; }
     using Exchange = SideBySide<&State::recurrence_state>;  // <fusegen/meet/lanes.cuh>

@@ -1,4 +1,4 @@
-// scan    own_cases.py:211
+// scan    own_cases.py
 // form online, for sm_90; by fusegen 0.1.0, do not edit
 //
 // State      (recurrence_state), of no elements (RecurrenceMonoid(1, 0))
@@ -28,7 +28,7 @@ typedef int column_t;
 using Layout = Vectors<Team, kWidth>;
 template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 
-// recurrence of own_cases.py:28, which keeps the order of the row.
+// recurrence of own_cases.py, which keeps the order of the row.
 struct RecurrenceMonoid {
     float slope;
     float offset;
@@ -48,7 +48,7 @@ __device__ __forceinline__ RecurrenceMonoid merge(const RecurrenceMonoid& a, con
 
 // What sweep 1 keeps of a row.
 struct State {
-    RecurrenceMonoid recurrence_state;  // recurrence   own_cases.py:214  return fg.reduce(recurrence, a, b)
+    RecurrenceMonoid recurrence_state;  // recurrence   own_cases.py  return fg.reduce(recurrence, a, b)
 
     static __device__ __forceinline__ State identity() { return {RecurrenceMonoid::identity()}; }
     using Exchange = SideBySide<&State::recurrence_state>;  // <fusegen/meet/lanes.cuh>
@@ -81,7 +81,7 @@ __device__ __forceinline__ void sweep1_fold(
         RecurrenceMonoid recurrence_state_item;
         recurrence_state_item.slope = a;
         recurrence_state_item.offset = b;
-        chunk.recurrence_state = merge(chunk.recurrence_state, recurrence_state_item);  // own_cases.py:214  return fg.reduce(recurrence, a, b)
+        chunk.recurrence_state = merge(chunk.recurrence_state, recurrence_state_item);  // own_cases.py  return fg.reduce(recurrence, a, b)
     });
     state = combine(state, chunk);
 }
@@ -127,7 +127,7 @@ scan_kernel(
     State state = State::identity();
     for (int other = 0; other < blocks; ++other)
         state = merge(state, partial_states[row * blocks + other]);
-    const float recurrence_offset = state.recurrence_state.offset;  // own_cases.py:214  return fg.reduce(recurrence, a, b)
+    const float recurrence_offset = state.recurrence_state.offset;  // own_cases.py  return fg.reduce(recurrence, a, b)
     if (rank == 0)
-        recurrence_offset_out[row] = recurrence_offset;  // own_cases.py:214  return fg.reduce(recurrence, a, b)
+        recurrence_offset_out[row] = recurrence_offset;  // own_cases.py  return fg.reduce(recurrence, a, b)
 }

@@ -1,4 +1,4 @@
-// scan    own_cases.py:211
+// scan    own_cases.py
 // form online, for x86-64-v3; by fusegen 0.1.0, do not edit
 //
 // State      (recurrence_state), of no elements (RecurrenceMonoid(1, 0))
@@ -66,7 +66,7 @@ inline Row row_of(const Arrays& arrays, int64_t row)
 // Sweep 1: reads a, b.
 namespace sweep_1 {
 
-// recurrence of own_cases.py:28, which keeps the order of the row: one state, or one in every lane.
+// recurrence of own_cases.py, which keeps the order of the row: one state, or one in every lane.
 template <typename V>
 struct RecurrenceMonoid {
     V slope;
@@ -97,7 +97,7 @@ inline RecurrenceMonoid<V> merge(const RecurrenceMonoid<V>& a, const RecurrenceM
 }
 
 struct State {
-    RecurrenceMonoid<float> recurrence_state;  // recurrence   own_cases.py:214  return fg.reduce(recurrence, a, b)
+    RecurrenceMonoid<float> recurrence_state;  // recurrence   own_cases.py  return fg.reduce(recurrence, a, b)
 };
 
 // The state of no elements.
@@ -129,7 +129,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
         const V b = fg::load<V>(row.b + col);
         RecurrenceMonoid<V> recurrence_state_item;
         recurrence_state_item.slope = a;
-        recurrence_state_item.offset = b;  // own_cases.py:214  return fg.reduce(recurrence, a, b)
+        recurrence_state_item.offset = b;  // own_cases.py  return fg.reduce(recurrence, a, b)
         for (int64_t lane = 0; lane < fg::width<V>; ++lane)
             state.recurrence_state = merge(state.recurrence_state, recurrence_state_item.lane(lane));
     }
@@ -150,8 +150,8 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 // The row is folded: its values and results.
 inline void finish(const State& state, const Row& row)
 {
-    const float recurrence_offset = state.recurrence_state.offset;  // own_cases.py:214  return fg.reduce(recurrence, a, b)
-    fg::store(row.recurrence_offset, recurrence_offset);  // own_cases.py:214  return fg.reduce(recurrence, a, b)
+    const float recurrence_offset = state.recurrence_state.offset;  // own_cases.py  return fg.reduce(recurrence, a, b)
+    fg::store(row.recurrence_offset, recurrence_offset);  // own_cases.py  return fg.reduce(recurrence, a, b)
 }
 
 // The whole row, piece by piece, merged in order.

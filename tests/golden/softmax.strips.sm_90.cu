@@ -1,4 +1,4 @@
-// softmax    texts.py:22
+// softmax    texts.py
 // form online, for sm_90; by fusegen 0.1.0, do not edit
 //
 // Sweep 1    reads x
@@ -49,8 +49,8 @@ template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 
 // What sweep 1 keeps of a row.
 struct State {
-    float m;  // max of x   texts.py:28  m = fg.max(x)
-    float sum_exp;  // sum of exp(x_minus_m)   texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    float m;  // max of x   texts.py  m = fg.max(x)
+    float sum_exp;  // sum of exp(x_minus_m)   texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 
     static __device__ __forceinline__ State identity() { return {-kInfinity, 0.0f}; }
     using Exchange = AboutPivots<Members<&State::m>, Members<&State::sum_exp>>;  // <fusegen/meet/lanes.cuh>
@@ -111,7 +111,7 @@ __device__ __forceinline__ void sweep2_map(
 {
     for_items<kCount, 1>(live, [&](int i) {
         const float x = x_items[i];
-        div_items.set(i, sum_exp_divisor.under(expf(x - m)));  // texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        div_items.set(i, sum_exp_divisor.under(expf(x - m)));  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     });
 }
 
@@ -191,8 +191,8 @@ softmax_kernel(
     for (int r = 0; r < kWidth; ++r) {
         if (!mine) break;
         const State& state = totals1[across * kWidth + r];
-        const float m = state.m;  // texts.py:28  m = fg.max(x)
-        const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        const float m = state.m;  // texts.py  m = fg.max(x)
+        const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
         const Divisor sum_exp_divisor(sum_exp);
         rows[r].m = m;
         rows[r].sum_exp_divisor = sum_exp_divisor;

@@ -1,4 +1,4 @@
-// softmax    texts.py:22
+// softmax    texts.py
 // form online, for x86-64-v4; by fusegen 0.1.0, do not edit
 //
 // Sweep 1    reads x
@@ -99,9 +99,9 @@ struct Known {
 namespace sweep_1 {
 
 struct State {
-    float m;  // max of x   texts.py:28  m = fg.max(x)
+    float m;  // max of x   texts.py  m = fg.max(x)
     float m_anchor;  // m, or 0 where that is no usable number
-    float sum_exp;  // sum of exp(x_minus_m)   texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    float sum_exp;  // sum of exp(x_minus_m)   texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 };
 
 // The state of no elements.
@@ -143,7 +143,7 @@ inline void settle(State& state, const Row& shared, int64_t begin, int64_t end)
     fg::highest<V> m_lanes[2];
     fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
         const V x = fg::load<V>(row.x + col, live);
-        m_lanes[turn].take(live(x, -fg::infinity));  // texts.py:28  m = fg.max(x)
+        m_lanes[turn].take(live(x, -fg::infinity));  // texts.py  m = fg.max(x)
     });
 
     // 2. The new m; the sums so far move there.
@@ -170,7 +170,7 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
         const V term = fg::exp_below(x_minus_m);
         if (row.terms)
             fg::store(row.terms + col, term);
-        sum_exp_lanes += live(term, 0.0f);  // texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        sum_exp_lanes += live(term, 0.0f);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     });
     state.sum_exp += fg::total(sum_exp_lanes);
     if (row.terms)
@@ -198,8 +198,8 @@ __attribute__((noinline)) void fold(State& state, const Row& row, int64_t begin,
 // The row is folded: its values and results.
 inline void finish(const State& state, Known& known)
 {
-    const float m = state.m;  // texts.py:28  m = fg.max(x)
-    const float sum_exp = std::isfinite(m) ? state.sum_exp : fg::nan;  // texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    const float m = state.m;  // texts.py  m = fg.max(x)
+    const float sum_exp = std::isfinite(m) ? state.sum_exp : fg::nan;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     known.m = m;
     known.sum_exp = sum_exp;
 }
@@ -236,7 +236,7 @@ inline void absorb(const Row& shared, const Known& known, int64_t begin, int64_t
     // 1. Elements to memory.
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
         const V x = fg::load<V>(row.x + col, live);
-        fg::store(row.div + col, fg::exp(x - m) / sum_exp, live);  // texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        fg::store(row.div + col, fg::exp(x - m) / sum_exp, live);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     });
 }
 
@@ -250,7 +250,7 @@ inline void absorb_terms(const Row& shared, const Known& known, int64_t begin, i
     // 1. Elements to memory.
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
         const V term = fg::load<V>(row.terms + col) * moved;
-        fg::store(row.div + col, term, live);  // texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        fg::store(row.div + col, term, live);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     });
 }
 

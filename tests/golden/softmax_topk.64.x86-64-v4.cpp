@@ -1,4 +1,4 @@
-// softmax_topk    texts.py:75
+// softmax_topk    texts.py
 // form online, for x86-64-v4; by fusegen 0.1.0, do not edit
 //
 // State      (m, sum_exp, top 64 of x), of no elements (-inf, 0, empty)
@@ -73,10 +73,10 @@ inline Row row_of(const Arrays& arrays, int64_t row)
 namespace sweep_1 {
 
 struct State {
-    float m;  // max of x   texts.py:28  m = fg.max(x)
+    float m;  // max of x   texts.py  m = fg.max(x)
     float m_anchor;  // m, or 0 where that is no usable number
-    float sum_exp;  // sum of exp(x_minus_m)   texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    fg::candidates<float, 64> top;  // top 64 of x   texts.py:81  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+    float sum_exp;  // sum of exp(x_minus_m)   texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    fg::candidates<float, 64> top;  // top 64 of x   texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
 };
 
 // The state of no elements.
@@ -121,7 +121,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     fg::highest<V> m_lanes;
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V x = fg::load<V>(row.x + col);
-        m_lanes.take(x);  // texts.py:28  m = fg.max(x)
+        m_lanes.take(x);  // texts.py  m = fg.max(x)
     }
 
     // 2. The new m; the sums so far move there.
@@ -137,7 +137,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col);
         const V x_minus_m = x - m_anchor;
-        sum_exp_lanes += fg::exp_below(x_minus_m);  // texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        sum_exp_lanes += fg::exp_below(x_minus_m);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     }
     state.sum_exp += fg::total(sum_exp_lanes);
 }
@@ -149,7 +149,7 @@ inline void each_list(State& state, const Row& row, F visit)
 {
     visit(state.top, [&](int64_t col) {
         const V x = fg::load<V>(row.x + col);
-        return x;  // texts.py:81  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        return x;  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     });
 }
 
@@ -203,17 +203,17 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 inline void finish(State& state, const Row& row)
 {
     state.top.sort();
-    const float m = state.m;  // texts.py:28  m = fg.max(x)
-    const float sum_exp = std::isfinite(m) ? state.sum_exp : fg::nan;  // texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    const float m = state.m;  // texts.py  m = fg.max(x)
+    const float sum_exp = std::isfinite(m) ? state.sum_exp : fg::nan;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     fg::over_entries<64>([&](int64_t entry, auto live) {
         typedef fg::lanes V;
         const V top_value = state.top.value<V>(entry);
-        fg::store(row.values + entry, fg::exp(top_value - m) / sum_exp, live);  // texts.py:81  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        fg::store(row.values + entry, fg::exp(top_value - m) / sum_exp, live);  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     });
     fg::over_entries<64>([&](int64_t entry, auto live) {
         typedef fg::lanes V;
         const fg::whole<V> top_column = state.top.column<V>(entry);
-        fg::store_int(row.indices + entry, top_column, live);  // texts.py:81  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        fg::store_int(row.indices + entry, top_column, live);  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     });
 }
 

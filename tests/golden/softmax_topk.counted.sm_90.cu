@@ -1,4 +1,4 @@
-// softmax_topk    texts.py:75
+// softmax_topk    texts.py
 // form online, for sm_90; by fusegen 0.1.0, do not edit
 //
 // State      (m, sum_exp, top 64 of x), of no elements (-inf, 0, empty)
@@ -43,8 +43,8 @@ using TopKeys = LaneKeys<FloatOrder<0>, column_t>;  // candidates for top
 
 // What sweep 1 keeps of a row.
 struct State {
-    float m;  // max of x   texts.py:28  m = fg.max(x)
-    float sum_exp;  // sum of exp(x_minus_m)   texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    float m;  // max of x   texts.py  m = fg.max(x)
+    float sum_exp;  // sum of exp(x_minus_m)   texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 
     static __device__ __forceinline__ State identity() { return {-kInfinity, 0.0f}; }
     using Exchange = AboutPivots<Members<&State::m>, Members<&State::sum_exp>>;  // <fusegen/meet/lanes.cuh>
@@ -120,14 +120,14 @@ softmax_topk_kernel(
     count_best<TopKeys, kVectors, kWidth, 64, 4>(
         top_best, top_candidates[team], live, rank, -1, 128, top_item, column_of, top_key);
     const State state = lanes_reduce<Team::kThreads>(folded1);
-    const float m = state.m;  // texts.py:28  m = fg.max(x)
-    const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    const float m = state.m;  // texts.py  m = fg.max(x)
+    const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     for (int entry = rank; entry < 64; entry += Team::threads()) {
         const auto top_entry = top_best[entry];
         const auto top_value = top_keys.value(top_entry);
         const column_t top_column = top_keys.column(top_entry);
         const Divisor sum_exp_divisor(sum_exp);
-        values_out[row * 64 + entry] = sum_exp_divisor.under(expf(top_value - m));  // texts.py:81  return fg.topk(softmax(x), k, index_dtype=index_dtype)
-        indices_out[row * 64 + entry] = top_column;  // texts.py:81  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        values_out[row * 64 + entry] = sum_exp_divisor.under(expf(top_value - m));  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        indices_out[row * 64 + entry] = top_column;  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     }
 }

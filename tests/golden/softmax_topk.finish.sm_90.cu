@@ -1,4 +1,4 @@
-// softmax_topk, finish: states → results    texts.py:75
+// softmax_topk, finish: states → results    texts.py
 // form online, for sm_90; by fusegen 0.1.0, do not edit
 //
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
@@ -31,14 +31,14 @@ softmax_topk_finish_kernel(
     const float m_state = m_state_in[row * 18];
     const float sum_exp_state = sum_exp_state_in[row * 18];
     if (mine < n_rows) {
-        const float m = m_state;  // texts.py:28  m = fg.max(x)
-        const float sum_exp = isfinite(m) ? sum_exp_state : kNaN;  // texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        const float m = m_state;  // texts.py  m = fg.max(x)
+        const float sum_exp = isfinite(m) ? sum_exp_state : kNaN;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
         for (int entry = rank; entry < 5; entry += Team::threads()) {
             const float top_value = top_value_in[row * 18 + entry];
             const long long top_column = top_column_in[row * 9 + entry];
             const Divisor sum_exp_divisor(sum_exp);
-            values_out[row * 5 + entry] = sum_exp_divisor.under(expf(top_value - m));  // texts.py:81  return fg.topk(softmax(x), k, index_dtype=index_dtype)
-            indices_out[row * 5 + entry] = top_column;  // texts.py:81  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+            values_out[row * 5 + entry] = sum_exp_divisor.under(expf(top_value - m));  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+            indices_out[row * 5 + entry] = top_column;  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
         }
     }
 }

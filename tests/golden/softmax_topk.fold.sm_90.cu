@@ -1,4 +1,4 @@
-// softmax_topk, fold: rows → states    texts.py:75
+// softmax_topk, fold: rows → states    texts.py
 // form online, for sm_90; by fusegen 0.1.0, do not edit
 //
 // State      (m, sum_exp, top 5 of x), of no elements (-inf, 0, empty)
@@ -50,8 +50,8 @@ using TopList = KBest<Layout, kVectors, TopKeys, TopPlan, InShared>;
 
 // What sweep 1 keeps of a row.
 struct State {
-    float m;  // max of x   texts.py:28  m = fg.max(x)
-    float sum_exp;  // sum of exp(x_minus_m)   texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    float m;  // max of x   texts.py  m = fg.max(x)
+    float sum_exp;  // sum of exp(x_minus_m)   texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 
     static __device__ __forceinline__ State identity() { return {-kInfinity, 0.0f}; }
     using Exchange = AboutPivots<Members<&State::m>, Members<&State::sum_exp>>;  // <fusegen/meet/lanes.cuh>

@@ -1,4 +1,4 @@
-// softmax_topk, merge: states → states    texts.py:75
+// softmax_topk, merge: states → states    texts.py
 // form online, for x86-64-v3; by fusegen 0.1.0, do not edit
 //
 // State      (m, sum_exp, top 5 of x), of no elements (-inf, 0, empty)
@@ -47,9 +47,9 @@ struct Arrays {
 };
 
 struct State {
-    float m;  // max of x   texts.py:28  m = fg.max(x)
+    float m;  // max of x   texts.py  m = fg.max(x)
     float m_anchor;  // m, or 0 where that is no usable number
-    float sum_exp;  // sum of exp(x_minus_m)   texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    float sum_exp;  // sum of exp(x_minus_m)   texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 };
 
 // The state of no elements.

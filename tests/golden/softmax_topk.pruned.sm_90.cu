@@ -1,4 +1,4 @@
-// softmax_topk    texts.py:75
+// softmax_topk    texts.py
 // form online, for sm_90; by fusegen 0.1.0, do not edit
 //
 // State      (m, sum_exp, top 8 of x), of no elements (-inf, 0, empty)
@@ -46,8 +46,8 @@ using TopKeys = PairKeys<__nv_bfloat16, column_t>;  // candidates for top
 
 // What sweep 1 keeps of a row.
 struct State {
-    float m;  // max of x   texts.py:28  m = fg.max(x)
-    float sum_exp;  // sum of exp(x_minus_m)   texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    float m;  // max of x   texts.py  m = fg.max(x)
+    float sum_exp;  // sum of exp(x_minus_m)   texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 
     static __device__ __forceinline__ State identity() { return {-kInfinity, 0.0f}; }
     using Exchange = AboutPivots<Members<&State::m>, Members<&State::sum_exp>>;  // <fusegen/meet/lanes.cuh>
@@ -133,16 +133,16 @@ softmax_topk_kernel(
     top_own = own_entry<Team::kThreads>(top_best, rank);
     const State state = lanes_reduce<Team::kThreads>(folded1);
     if (mine < n_rows) {
-        const float m = state.m;  // texts.py:28  m = fg.max(x)
-        const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        const float m = state.m;  // texts.py  m = fg.max(x)
+        const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
         {
             const int entry = rank;
             const auto top_entry = top_own;
             const auto top_value = top_keys.value(top_entry);
             const column_t top_column = top_keys.column(top_entry);
             const Divisor sum_exp_divisor(sum_exp);
-            values_out[row * 8 + entry] = __float2bfloat16_rn(sum_exp_divisor.under(exp_narrow(top_value - m)));  // texts.py:81  return fg.topk(softmax(x), k, index_dtype=index_dtype)
-            indices_out[row * 8 + entry] = top_column;  // texts.py:81  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+            values_out[row * 8 + entry] = __float2bfloat16_rn(sum_exp_divisor.under(exp_narrow(top_value - m)));  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+            indices_out[row * 8 + entry] = top_column;  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
         }
     }
 }

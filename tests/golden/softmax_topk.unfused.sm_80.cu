@@ -1,4 +1,4 @@
-// softmax_topk    texts.py:75
+// softmax_topk    texts.py
 // form unfused, for sm_80; by fusegen 0.1.0, do not edit
 //
 // Sweep 1    reads x
@@ -49,7 +49,7 @@ using TopKeys = LaneKeys<FloatOrder<0>, column_t>;  // candidates for top
 
 // What sweep 1 keeps of a row.
 struct State1 {
-    float m;  // max of x   texts.py:28  m = fg.max(x)
+    float m;  // max of x   texts.py  m = fg.max(x)
 
     static __device__ __forceinline__ State1 identity() { return {-kInfinity}; }
     using Exchange = AboutPivots<Members<&State1::m>>;  // <fusegen/meet/lanes.cuh>
@@ -73,7 +73,7 @@ __device__ __forceinline__ void sweep1_fold(
 
 // What sweep 2 keeps of a row.
 struct State2 {
-    float sum_exp;  // sum of exp(x - m_kept)   texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    float sum_exp;  // sum of exp(x - m_kept)   texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 
     static __device__ __forceinline__ State2 identity() { return {0.0f}; }
     using Exchange = AboutPivots<Members<&State2::sum_exp>>;  // <fusegen/meet/lanes.cuh>
@@ -104,8 +104,8 @@ __device__ __forceinline__ void sweep3_map(
     const Divisor sum_exp_kept_divisor(sum_exp_kept);
     for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
-        const float div = sum_exp_kept_divisor.under(expf(x - m_kept));  // texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-        div_stored_items.set(i, div);  // texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        const float div = sum_exp_kept_divisor.under(expf(x - m_kept));  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        div_stored_items.set(i, div);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     });
 }
 
@@ -131,9 +131,9 @@ softmax_topk_1_m_kernel(
     load_items(x_items, x_row, at, live);
     for_held<kVectors>(whole, live, [&](int live) { sweep1_fold<kItems>(folded1, x_items, live); });
     const State1 state = lanes_reduce<Team::kThreads>(folded1);
-    const float m = state.m;  // texts.py:28  m = fg.max(x)
+    const float m = state.m;  // texts.py  m = fg.max(x)
     if (rank == 0)
-        m_kept_out[row] = m;  // texts.py:28  m = fg.max(x)
+        m_kept_out[row] = m;  // texts.py  m = fg.max(x)
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
@@ -160,9 +160,9 @@ softmax_topk_2_sum_exp_kernel(
     load_items(x_items, x_row, at, live);
     for_held<kVectors>(whole, live, [&](int live) { sweep2_fold<kItems>(folded2, x_items, m_kept, live); });
     const State2 state = lanes_reduce<Team::kThreads>(folded2);
-    const float sum_exp = state.sum_exp;  // texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    const float sum_exp = state.sum_exp;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     if (rank == 0)
-        sum_exp_kept_out[row] = sum_exp;  // texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        sum_exp_kept_out[row] = sum_exp;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 }
 
 extern "C" __global__ void __launch_bounds__(kMostThreads)
@@ -230,7 +230,7 @@ softmax_topk_4_top_kernel(
         const auto top_entry = top_best[entry];
         const auto top_value = top_keys.value(top_entry);
         const column_t top_column = top_keys.column(top_entry);
-        values_out[row * 5 + entry] = top_value;  // texts.py:81  return fg.topk(softmax(x), k, index_dtype=index_dtype)
-        indices_out[row * 5 + entry] = top_column;  // texts.py:81  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        values_out[row * 5 + entry] = top_value;  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        indices_out[row * 5 + entry] = top_column;  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     }
 }

@@ -1,4 +1,4 @@
-// softmax_topk    texts.py:75
+// softmax_topk    texts.py
 // form online, for x86-64-v3; by fusegen 0.1.0, do not edit
 //
 // State      (m, sum_exp, top 5 of x), of no elements (-inf, 0, empty)
@@ -75,10 +75,10 @@ constexpr int64_t rows_together = 8;
 namespace sweep_1 {
 
 struct State {
-    float m;  // max of x   texts.py:28  m = fg.max(x)
+    float m;  // max of x   texts.py  m = fg.max(x)
     float m_anchor;  // m, or 0 where that is no usable number
-    float sum_exp;  // sum of exp(x_minus_m)   texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    fg::best_list<float, 5> top;  // top 5 of x   texts.py:81  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+    float sum_exp;  // sum of exp(x_minus_m)   texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    fg::best_list<float, 5> top;  // top 5 of x   texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
 };
 
 // The state of no elements.
@@ -123,7 +123,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     fg::highest<V> m_lanes[2];
     fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
         const V x = fg::load<V>(row.x + col, live);
-        m_lanes[turn].take(live(x, -fg::infinity));  // texts.py:28  m = fg.max(x)
+        m_lanes[turn].take(live(x, -fg::infinity));  // texts.py  m = fg.max(x)
     });
     const float chunk_m = fg::both(m_lanes[0], m_lanes[1]).across();
 
@@ -140,7 +140,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
         const V x_minus_m = x - m_anchor;
-        sum_exp_lanes += live(fg::exp_below(x_minus_m), 0.0f);  // texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        sum_exp_lanes += live(fg::exp_below(x_minus_m), 0.0f);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     });
     state.sum_exp += fg::total(sum_exp_lanes);
 
@@ -148,7 +148,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     if (fg::rarely(state.top.admitted(chunk_m))) {
         fg::search<V>(state.top, fg::both(m_lanes[0], m_lanes[1]).so_far, begin, end, [&](int64_t col, auto live) {
             const V x = fg::load<V>(row.x + col, live);
-            return x;  // texts.py:81  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+            return x;  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
         });
     }
 }
@@ -166,17 +166,17 @@ __attribute__((noinline)) void fold(State& state, const Row& row, int64_t begin,
 // The row is folded: its values and results.
 inline void finish(const State& state, const Row& row)
 {
-    const float m = state.m;  // texts.py:28  m = fg.max(x)
-    const float sum_exp = std::isfinite(m) ? state.sum_exp : fg::nan;  // texts.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    const float m = state.m;  // texts.py  m = fg.max(x)
+    const float sum_exp = std::isfinite(m) ? state.sum_exp : fg::nan;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     fg::over_entries<5>([&](int64_t entry, auto live) {
         typedef fg::lanes V;
         const V top_value = state.top.value<V>(entry);
-        fg::store(row.values + entry, fg::exp(top_value - m) / sum_exp, live);  // texts.py:81  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        fg::store(row.values + entry, fg::exp(top_value - m) / sum_exp, live);  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     });
     fg::over_entries<5>([&](int64_t entry, auto live) {
         typedef fg::lanes V;
         const fg::whole<V> top_column = state.top.column<V>(entry);
-        fg::store_int(row.indices + entry, top_column, live);  // texts.py:81  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        fg::store_int(row.indices + entry, top_column, live);  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     });
 }
 

@@ -1,4 +1,4 @@
-// softmax_weighted_variance    algebra_cases.py:69
+// softmax_weighted_variance    algebra_cases.py
 // form online, for sm_90; by fusegen 0.1.0, do not edit
 //
 // State      (max_x, sum_exp, sum_exp_x, sum_dev2_exp, sum_dev_exp), of no elements (-inf, 0, 0, 0, 0)
@@ -37,11 +37,11 @@ template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 
 // What sweep 1 keeps of a row.
 struct State {
-    float max_x;  // max of x   algebra_cases.py:28  m = fg.max(x)
-    float sum_exp;  // sum of exp(x_minus_max_x)   algebra_cases.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    float sum_exp_x;  // sum of x·exp(x_minus_max_x)   algebra_cases.py:72  nu = fg.sum(y * x)
-    float sum_dev2_exp;  // sum of exp(x_minus_max_x)·x_minus_nu·x_minus_nu   algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
-    float sum_dev_exp;  // sum of exp(x_minus_max_x)·x_minus_nu   algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
+    float max_x;  // max of x   algebra_cases.py  m = fg.max(x)
+    float sum_exp;  // sum of exp(x_minus_max_x)   algebra_cases.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    float sum_exp_x;  // sum of x·exp(x_minus_max_x)   algebra_cases.py  nu = fg.sum(y * x)
+    float sum_dev2_exp;  // sum of exp(x_minus_max_x)·x_minus_nu·x_minus_nu   algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
+    float sum_dev_exp;  // sum of exp(x_minus_max_x)·x_minus_nu   algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
 
     static __device__ __forceinline__ State identity() { return {-kInfinity, 0.0f, 0.0f, 0.0f, 0.0f}; }
     using Exchange = AboutPivots<Members<&State::max_x>, Members<&State::sum_exp, &State::sum_exp_x>,
@@ -134,10 +134,10 @@ softmax_weighted_variance_kernel(
         sweep1_fold<kItems>(folded1, x_items, live);
     });
     const State state = block_reduce<Team>(folded1, warp_states1);
-    const float max_x = state.max_x;  // algebra_cases.py:28  m = fg.max(x)
-    const float sum_exp = isfinite(max_x) ? state.sum_exp : kNaN;  // algebra_cases.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    const float nu = isfinite(max_x) ? state.sum_exp_x / sum_exp : kNaN;  // algebra_cases.py:72  nu = fg.sum(y * x)
-    const float sum_mul = (isfinite(max_x) & isfinite(nu)) ? state.sum_dev2_exp / sum_exp : kNaN;  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
+    const float max_x = state.max_x;  // algebra_cases.py  m = fg.max(x)
+    const float sum_exp = isfinite(max_x) ? state.sum_exp : kNaN;  // algebra_cases.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    const float nu = isfinite(max_x) ? state.sum_exp_x / sum_exp : kNaN;  // algebra_cases.py  nu = fg.sum(y * x)
+    const float sum_mul = (isfinite(max_x) & isfinite(nu)) ? state.sum_dev2_exp / sum_exp : kNaN;  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
     if (rank == 0)
-        sum_mul_out[row] = sum_mul;  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
+        sum_mul_out[row] = sum_mul;  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
 }

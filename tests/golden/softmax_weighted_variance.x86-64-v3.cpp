@@ -1,4 +1,4 @@
-// softmax_weighted_variance    algebra_cases.py:69
+// softmax_weighted_variance    algebra_cases.py
 // form online, for x86-64-v3; by fusegen 0.1.0, do not edit
 //
 // State      (max_x, sum_exp, sum_exp_x, sum_dev2_exp, sum_dev_exp), of no elements (-inf, 0, 0, 0, 0)
@@ -73,13 +73,13 @@ constexpr int64_t rows_together = 8;
 namespace sweep_1 {
 
 struct State {
-    float max_x;  // max of x   algebra_cases.py:28  m = fg.max(x)
+    float max_x;  // max of x   algebra_cases.py  m = fg.max(x)
     float max_x_anchor;  // max_x, or 0 where that is no usable number
     float nu_anchor;  // sum_exp_x / sum_exp, or 0 where that is no usable number
-    float sum_exp;  // sum of exp(x_minus_max_x)   algebra_cases.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    float sum_exp_x;  // sum of x·exp(x_minus_max_x)   algebra_cases.py:72  nu = fg.sum(y * x)
-    float sum_dev2_exp;  // sum of exp(x_minus_max_x)·x_minus_nu·x_minus_nu   algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
-    float sum_dev_exp;  // sum of exp(x_minus_max_x)·x_minus_nu   algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
+    float sum_exp;  // sum of exp(x_minus_max_x)   algebra_cases.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    float sum_exp_x;  // sum of x·exp(x_minus_max_x)   algebra_cases.py  nu = fg.sum(y * x)
+    float sum_dev2_exp;  // sum of exp(x_minus_max_x)·x_minus_nu·x_minus_nu   algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
+    float sum_dev_exp;  // sum of exp(x_minus_max_x)·x_minus_nu   algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
 };
 
 // The state of no elements.
@@ -145,7 +145,7 @@ inline void settle(State& state, const Row& shared, int64_t begin, int64_t end)
     fg::highest<V> max_x_lanes[2];
     fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
         const V x = fg::load<V>(row.x + col, live);
-        max_x_lanes[turn].take(live(x, -fg::infinity));  // algebra_cases.py:28  m = fg.max(x)
+        max_x_lanes[turn].take(live(x, -fg::infinity));  // algebra_cases.py  m = fg.max(x)
     });
 
     // 2. The new max_x; the sums so far move there.
@@ -169,8 +169,8 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
         const V x = fg::load<V>(row.x + col, live);
         const V x_minus_max_x = x - max_x_anchor;
-        sum_exp_lanes += live(fg::exp_below(x_minus_max_x), 0.0f);  // algebra_cases.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-        sum_exp_x_lanes += live(x * fg::exp_below(x_minus_max_x), 0.0f);  // algebra_cases.py:72  nu = fg.sum(y * x)
+        sum_exp_lanes += live(fg::exp_below(x_minus_max_x), 0.0f);  // algebra_cases.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        sum_exp_x_lanes += live(x * fg::exp_below(x_minus_max_x), 0.0f);  // algebra_cases.py  nu = fg.sum(y * x)
     });
     const float sum_exp = state.sum_exp + fg::total(sum_exp_lanes);
     const float sum_exp_x = state.sum_exp_x + fg::total(sum_exp_x_lanes);
@@ -190,8 +190,8 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
         const V x = fg::load<V>(row.x + col, live);
         const V x_minus_max_x = x - max_x_anchor;
         const V x_minus_nu = x - nu_anchor;
-        sum_dev2_exp_lanes += live(fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu * x_minus_nu), 0.0f);  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
-        sum_dev_exp_lanes += live(fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu), 0.0f);  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
+        sum_dev2_exp_lanes += live(fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu * x_minus_nu), 0.0f);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
+        sum_dev_exp_lanes += live(fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu), 0.0f);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
     });
     state.sum_dev2_exp += fg::total(sum_dev2_exp_lanes);
     state.sum_dev_exp += fg::total(sum_dev_exp_lanes);
@@ -218,11 +218,11 @@ __attribute__((noinline)) void fold(State& state, const Row& row, int64_t begin,
 // The row is folded: its values and results.
 inline void finish(const State& state, const Row& row)
 {
-    const float max_x = state.max_x;  // algebra_cases.py:28  m = fg.max(x)
-    const float sum_exp = std::isfinite(max_x) ? state.sum_exp : fg::nan;  // algebra_cases.py:29  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    const float nu = std::isfinite(max_x) ? state.sum_exp_x / sum_exp : fg::nan;  // algebra_cases.py:72  nu = fg.sum(y * x)
-    const float sum_mul = std::isfinite(max_x) & std::isfinite(nu) ? state.sum_dev2_exp / sum_exp : fg::nan;  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
-    fg::store(row.sum_mul, sum_mul);  // algebra_cases.py:73  return fg.sum(y * (x - nu) ** 2)
+    const float max_x = state.max_x;  // algebra_cases.py  m = fg.max(x)
+    const float sum_exp = std::isfinite(max_x) ? state.sum_exp : fg::nan;  // algebra_cases.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    const float nu = std::isfinite(max_x) ? state.sum_exp_x / sum_exp : fg::nan;  // algebra_cases.py  nu = fg.sum(y * x)
+    const float sum_mul = std::isfinite(max_x) & std::isfinite(nu) ? state.sum_dev2_exp / sum_exp : fg::nan;  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
+    fg::store(row.sum_mul, sum_mul);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
 }
 
 // The whole row, piece by piece, merged in order.

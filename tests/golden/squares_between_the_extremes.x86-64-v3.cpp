@@ -1,4 +1,4 @@
-// squares_between_the_extremes    algebra_cases.py:76
+// squares_between_the_extremes    algebra_cases.py
 // form online, for x86-64-v3; by fusegen 0.1.0, do not edit
 //
 // State      (lo, hi, count, sum_pow, sum_dev), of no elements (+inf, -inf, 0, 0, 0)
@@ -72,13 +72,13 @@ constexpr int64_t rows_together = 8;
 namespace sweep_1 {
 
 struct State {
-    float lo;  // min of x   algebra_cases.py:78  lo, hi = fg.min(x), fg.max(x)
-    float hi;  // max of x   algebra_cases.py:78  lo, hi = fg.min(x), fg.max(x)
-    float count;  // sum of 1   algebra_cases.py:79  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+    float lo;  // min of x   algebra_cases.py  lo, hi = fg.min(x), fg.max(x)
+    float hi;  // max of x   algebra_cases.py  lo, hi = fg.min(x), fg.max(x)
+    float count;  // sum of 1   algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
     float sub_2_anchor;  // hi - lo, or 1 where that is no usable number
     float lo_anchor;  // lo, or 0 where that is no usable number
-    float sum_pow;  // sum of x_minus_lo_over_sub_2·x_minus_lo_over_sub_2   algebra_cases.py:79  return fg.sum(((x - lo) / (hi - lo)) ** 2)
-    float sum_dev;  // sum of x_minus_lo_over_sub_2   algebra_cases.py:79  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+    float sum_pow;  // sum of x_minus_lo_over_sub_2·x_minus_lo_over_sub_2   algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+    float sum_dev;  // sum of x_minus_lo_over_sub_2   algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
 };
 
 // The state of no elements.
@@ -138,8 +138,8 @@ inline void settle(State& state, const Row& shared, int64_t begin, int64_t end)
     fg::highest<V> hi_lanes[2];
     fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
         const V x = fg::load<V>(row.x + col, live);
-        lo_lanes[turn].take(live(x, fg::infinity));  // algebra_cases.py:78  lo, hi = fg.min(x), fg.max(x)
-        hi_lanes[turn].take(live(x, -fg::infinity));  // algebra_cases.py:78  lo, hi = fg.min(x), fg.max(x)
+        lo_lanes[turn].take(live(x, fg::infinity));  // algebra_cases.py  lo, hi = fg.min(x), fg.max(x)
+        hi_lanes[turn].take(live(x, -fg::infinity));  // algebra_cases.py  lo, hi = fg.min(x), fg.max(x)
     });
 
     // 2. The new sub_2 and lo; the sums so far move there.
@@ -170,8 +170,8 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
         const V x_minus_lo_over_sub_2 = (x - lo_anchor) / sub_2_anchor;
-        sum_pow_lanes[turn] += live(x_minus_lo_over_sub_2 * x_minus_lo_over_sub_2, 0.0f);  // algebra_cases.py:79  return fg.sum(((x - lo) / (hi - lo)) ** 2)
-        sum_dev_lanes[turn] += live(x_minus_lo_over_sub_2, 0.0f);  // algebra_cases.py:79  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+        sum_pow_lanes[turn] += live(x_minus_lo_over_sub_2 * x_minus_lo_over_sub_2, 0.0f);  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+        sum_dev_lanes[turn] += live(x_minus_lo_over_sub_2, 0.0f);  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
     });
     state.sum_pow += fg::total(sum_pow_lanes[0] + sum_pow_lanes[1]);
     state.sum_dev += fg::total(sum_dev_lanes[0] + sum_dev_lanes[1]);
@@ -198,11 +198,11 @@ __attribute__((noinline)) void fold(State& state, const Row& row, int64_t begin,
 // The row is folded: its values and results.
 inline void finish(const State& state, const Row& row)
 {
-    const float lo = state.lo;  // algebra_cases.py:78  lo, hi = fg.min(x), fg.max(x)
-    const float hi = state.hi;  // algebra_cases.py:78  lo, hi = fg.min(x), fg.max(x)
-    const float sub_2 = hi - lo;  // algebra_cases.py:79  return fg.sum(((x - lo) / (hi - lo)) ** 2)
-    const float sum_pow = std::isfinite(lo) & (std::isfinite(sub_2) & (sub_2 != 0.0f)) ? state.sum_pow : fg::nan;  // algebra_cases.py:79  return fg.sum(((x - lo) / (hi - lo)) ** 2)
-    fg::store(row.sum_pow, sum_pow);  // algebra_cases.py:79  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+    const float lo = state.lo;  // algebra_cases.py  lo, hi = fg.min(x), fg.max(x)
+    const float hi = state.hi;  // algebra_cases.py  lo, hi = fg.min(x), fg.max(x)
+    const float sub_2 = hi - lo;  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+    const float sum_pow = std::isfinite(lo) & (std::isfinite(sub_2) & (sub_2 != 0.0f)) ? state.sum_pow : fg::nan;  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+    fg::store(row.sum_pow, sum_pow);  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
 }
 
 // The whole row, piece by piece, merged in order.

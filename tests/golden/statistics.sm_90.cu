@@ -1,4 +1,4 @@
-// statistics    own_cases.py:201
+// statistics    own_cases.py
 // form online, for sm_90; by fusegen 0.1.0, do not edit
 //
 // State      (max_x, min_x, mean_x_total, count, derived, sum_dev, welford_state, max_count_state), of no elements (-inf, +inf, 0, 0, 0, 0, WelfordMonoid(0, 0, 0), MaxCountMonoid(-inf, 0))
@@ -46,7 +46,7 @@ template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 #define kInfinity __int_as_float(0x7f800000)
 #define kNaN __int_as_float(0x7fc00000)
 
-// welford of own_cases.py:20.
+// welford of own_cases.py.
 struct WelfordMonoid {
     long long n;
     float mu;
@@ -69,7 +69,7 @@ __device__ __forceinline__ WelfordMonoid merge(const WelfordMonoid& a, const Wel
     return r;
 }
 
-// max_count of own_cases.py:37.
+// max_count of own_cases.py.
 struct MaxCountMonoid {
     float s0;
     long long s1;
@@ -89,14 +89,14 @@ __device__ __forceinline__ MaxCountMonoid merge(const MaxCountMonoid& a, const M
 
 // What sweep 1 keeps of a row.
 struct State {
-    float max_x;  // max of x   own_cases.py:206  spread = fg.max(x) - fg.min(x)
-    float min_x;  // min of x   own_cases.py:206  spread = fg.max(x) - fg.min(x)
-    float mean_x_total;  // sum of x   own_cases.py:207  derived = fg.var(x)
-    float count;  // sum of 1   own_cases.py:207  derived = fg.var(x)
-    float derived;  // sum of x_minus_mean_x·x_minus_mean_x   own_cases.py:207  derived = fg.var(x)
-    float sum_dev;  // sum of x_minus_mean_x   own_cases.py:207  derived = fg.var(x)
-    WelfordMonoid welford_state;  // welford   own_cases.py:204  own = fg.reduce(welford, x)
-    MaxCountMonoid max_count_state;  // max_count   own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
+    float max_x;  // max of x   own_cases.py  spread = fg.max(x) - fg.min(x)
+    float min_x;  // min of x   own_cases.py  spread = fg.max(x) - fg.min(x)
+    float mean_x_total;  // sum of x   own_cases.py  derived = fg.var(x)
+    float count;  // sum of 1   own_cases.py  derived = fg.var(x)
+    float derived;  // sum of x_minus_mean_x·x_minus_mean_x   own_cases.py  derived = fg.var(x)
+    float sum_dev;  // sum of x_minus_mean_x   own_cases.py  derived = fg.var(x)
+    WelfordMonoid welford_state;  // welford   own_cases.py  own = fg.reduce(welford, x)
+    MaxCountMonoid max_count_state;  // max_count   own_cases.py  greatest, ties = fg.reduce(max_count, x)
 
     static __device__ __forceinline__ State identity()
     {
@@ -172,11 +172,11 @@ __device__ __forceinline__ void sweep1_fold(
         welford_state_item.n = 1;
         welford_state_item.mu = x;
         welford_state_item.m2 = 0.0f;
-        chunk.welford_state = merge(chunk.welford_state, welford_state_item);  // own_cases.py:204  own = fg.reduce(welford, x)
+        chunk.welford_state = merge(chunk.welford_state, welford_state_item);  // own_cases.py  own = fg.reduce(welford, x)
         MaxCountMonoid max_count_state_item;
         max_count_state_item.s0 = x;
         max_count_state_item.s1 = 1;
-        chunk.max_count_state = merge(chunk.max_count_state, max_count_state_item);  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
+        chunk.max_count_state = merge(chunk.max_count_state, max_count_state_item);  // own_cases.py  greatest, ties = fg.reduce(max_count, x)
     });
     const State next = combine(state, chunk);
 
@@ -213,23 +213,23 @@ statistics_kernel(
         sweep1_fold<kItems>(folded1, x_items, live);
     });
     const State state = block_reduce<Team>(folded1, warp_states1);
-    const float welford_mu = state.welford_state.mu;  // own_cases.py:204  own = fg.reduce(welford, x)
-    const float welford_m2 = state.welford_state.m2;  // own_cases.py:204  own = fg.reduce(welford, x)
-    const long long welford_n = state.welford_state.n;  // own_cases.py:204  own = fg.reduce(welford, x)
-    const float div = welford_m2 / static_cast<float>(welford_n);  // own_cases.py:25  project=lambda s: {"mean": s["mu"], "variance": s["m2"] / s["n"]},
-    const long long ties_ = state.max_count_state.s1;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
-    const float greatest_ = state.max_count_state.s0;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
-    const float max_x = state.max_x;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
-    const float min_x = state.min_x;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
-    const float spread = max_x - min_x;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
-    const float mean_x = state.mean_x_total / static_cast<float>(n_cols);  // own_cases.py:207  derived = fg.var(x)
-    const float derived = isfinite(mean_x) ? state.derived / static_cast<float>(n_cols) : kNaN;  // own_cases.py:207  derived = fg.var(x)
+    const float welford_mu = state.welford_state.mu;  // own_cases.py  own = fg.reduce(welford, x)
+    const float welford_m2 = state.welford_state.m2;  // own_cases.py  own = fg.reduce(welford, x)
+    const long long welford_n = state.welford_state.n;  // own_cases.py  own = fg.reduce(welford, x)
+    const float div = welford_m2 / static_cast<float>(welford_n);  // own_cases.py  project=lambda s: {"mean": s["mu"], "variance": s["m2"] / s["n"]},
+    const long long ties_ = state.max_count_state.s1;  // own_cases.py  greatest, ties = fg.reduce(max_count, x)
+    const float greatest_ = state.max_count_state.s0;  // own_cases.py  greatest, ties = fg.reduce(max_count, x)
+    const float max_x = state.max_x;  // own_cases.py  spread = fg.max(x) - fg.min(x)
+    const float min_x = state.min_x;  // own_cases.py  spread = fg.max(x) - fg.min(x)
+    const float spread = max_x - min_x;  // own_cases.py  spread = fg.max(x) - fg.min(x)
+    const float mean_x = state.mean_x_total / static_cast<float>(n_cols);  // own_cases.py  derived = fg.var(x)
+    const float derived = isfinite(mean_x) ? state.derived / static_cast<float>(n_cols) : kNaN;  // own_cases.py  derived = fg.var(x)
     if (rank == 0) {
-        mean_out[row] = welford_mu;  // own_cases.py:204  own = fg.reduce(welford, x)
-        variance_out[row] = div;  // own_cases.py:25  project=lambda s: {"mean": s["mu"], "variance": s["m2"] / s["n"]},
-        ties__out[row] = ties_;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
-        greatest__out[row] = greatest_;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
-        spread_out[row] = spread;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
-        derived_out[row] = derived;  // own_cases.py:207  derived = fg.var(x)
+        mean_out[row] = welford_mu;  // own_cases.py  own = fg.reduce(welford, x)
+        variance_out[row] = div;  // own_cases.py  project=lambda s: {"mean": s["mu"], "variance": s["m2"] / s["n"]},
+        ties__out[row] = ties_;  // own_cases.py  greatest, ties = fg.reduce(max_count, x)
+        greatest__out[row] = greatest_;  // own_cases.py  greatest, ties = fg.reduce(max_count, x)
+        spread_out[row] = spread;  // own_cases.py  spread = fg.max(x) - fg.min(x)
+        derived_out[row] = derived;  // own_cases.py  derived = fg.var(x)
     }
 }

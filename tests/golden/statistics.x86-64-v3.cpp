@@ -1,4 +1,4 @@
-// statistics    own_cases.py:201
+// statistics    own_cases.py
 // form online, for x86-64-v3; by fusegen 0.1.0, do not edit
 //
 // State      (max_x, min_x, mean_x_total, count, derived, sum_dev, welford_state, max_count_state), of no elements (-inf, +inf, 0, 0, 0, 0, WelfordMonoid(0, 0, 0), MaxCountMonoid(-inf, 0))
@@ -99,7 +99,7 @@ inline Row row_of(const Arrays& arrays, int64_t row)
 // Sweep 1: reads x.
 namespace sweep_1 {
 
-// welford of own_cases.py:20: one state, or one in every lane.
+// welford of own_cases.py: one state, or one in every lane.
 template <typename V>
 struct WelfordMonoid {
     fg::whole<V> n;
@@ -135,7 +135,7 @@ inline WelfordMonoid<V> merge(const WelfordMonoid<V>& a, const WelfordMonoid<V>&
     return r;
 }
 
-// max_count of own_cases.py:37: one state, or one in every lane.
+// max_count of own_cases.py: one state, or one in every lane.
 template <typename V>
 struct MaxCountMonoid {
     V s0;
@@ -166,15 +166,15 @@ inline MaxCountMonoid<V> merge(const MaxCountMonoid<V>& a, const MaxCountMonoid<
 }
 
 struct State {
-    float max_x;  // max of x   own_cases.py:206  spread = fg.max(x) - fg.min(x)
-    float min_x;  // min of x   own_cases.py:206  spread = fg.max(x) - fg.min(x)
-    float mean_x_total;  // sum of x   own_cases.py:207  derived = fg.var(x)
-    float count;  // sum of 1   own_cases.py:207  derived = fg.var(x)
+    float max_x;  // max of x   own_cases.py  spread = fg.max(x) - fg.min(x)
+    float min_x;  // min of x   own_cases.py  spread = fg.max(x) - fg.min(x)
+    float mean_x_total;  // sum of x   own_cases.py  derived = fg.var(x)
+    float count;  // sum of 1   own_cases.py  derived = fg.var(x)
     float mean_x_anchor;  // mean_x_total / count, or 0 where that is no usable number
-    float derived;  // sum of x_minus_mean_x·x_minus_mean_x   own_cases.py:207  derived = fg.var(x)
-    float sum_dev;  // sum of x_minus_mean_x   own_cases.py:207  derived = fg.var(x)
-    WelfordMonoid<float> welford_state;  // welford   own_cases.py:204  own = fg.reduce(welford, x)
-    MaxCountMonoid<float> max_count_state;  // max_count   own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
+    float derived;  // sum of x_minus_mean_x·x_minus_mean_x   own_cases.py  derived = fg.var(x)
+    float sum_dev;  // sum of x_minus_mean_x   own_cases.py  derived = fg.var(x)
+    WelfordMonoid<float> welford_state;  // welford   own_cases.py  own = fg.reduce(welford, x)
+    MaxCountMonoid<float> max_count_state;  // max_count   own_cases.py  greatest, ties = fg.reduce(max_count, x)
 };
 
 // The state of no elements.
@@ -247,9 +247,9 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     V mean_x_total_lanes = fg::all<V>(0.0f);
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V x = fg::load<V>(row.x + col);
-        max_x_lanes.take(x);  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
-        min_x_lanes.take(x);  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
-        mean_x_total_lanes += x;  // own_cases.py:207  derived = fg.var(x)
+        max_x_lanes.take(x);  // own_cases.py  spread = fg.max(x) - fg.min(x)
+        min_x_lanes.take(x);  // own_cases.py  spread = fg.max(x) - fg.min(x)
+        mean_x_total_lanes += x;  // own_cases.py  derived = fg.var(x)
     }
 
     // 2. The new mean_x; the sums so far move there.
@@ -271,8 +271,8 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     for (int64_t col = begin; col < end; col += fg::width<V>) {
         const V x = fg::load<V>(row.x + col);
         const V x_minus_mean_x = x - mean_x_anchor;
-        derived_lanes += x_minus_mean_x * x_minus_mean_x;  // own_cases.py:207  derived = fg.var(x)
-        sum_dev_lanes += x_minus_mean_x;  // own_cases.py:207  derived = fg.var(x)
+        derived_lanes += x_minus_mean_x * x_minus_mean_x;  // own_cases.py  derived = fg.var(x)
+        sum_dev_lanes += x_minus_mean_x;  // own_cases.py  derived = fg.var(x)
     }
     state.derived += fg::total(derived_lanes);
     state.sum_dev += fg::total(sum_dev_lanes);
@@ -284,7 +284,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
         WelfordMonoid<V> welford_state_item;
         welford_state_item.n = fg::all<fg::whole<V>>(1);
         welford_state_item.mu = x;
-        welford_state_item.m2 = fg::all<V>(0.0f);  // own_cases.py:204  own = fg.reduce(welford, x)
+        welford_state_item.m2 = fg::all<V>(0.0f);  // own_cases.py  own = fg.reduce(welford, x)
         welford_state_lanes = merge(welford_state_lanes, welford_state_item);
     }
     for (int64_t lane = 0; lane < fg::width<V>; ++lane)
@@ -297,7 +297,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
         const V x = fg::load<V>(row.x + col);
         MaxCountMonoid<V> max_count_state_item;
         max_count_state_item.s0 = x;
-        max_count_state_item.s1 = fg::all<fg::whole<V>>(1);  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
+        max_count_state_item.s1 = fg::all<fg::whole<V>>(1);  // own_cases.py  greatest, ties = fg.reduce(max_count, x)
         max_count_state_lanes = merge(max_count_state_lanes, max_count_state_item);
     }
     for (int64_t lane = 0; lane < fg::width<V>; ++lane)
@@ -319,23 +319,23 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 // The row is folded: its values and results.
 inline void finish(const State& state, const Row& row)
 {
-    const float welford_mu = state.welford_state.mu;  // own_cases.py:204  own = fg.reduce(welford, x)
-    const float welford_m2 = state.welford_state.m2;  // own_cases.py:204  own = fg.reduce(welford, x)
-    const int64_t welford_n = state.welford_state.n;  // own_cases.py:204  own = fg.reduce(welford, x)
-    const float div = welford_m2 / float(welford_n);  // own_cases.py:25  project=lambda s: {"mean": s["mu"], "variance": s["m2"] / s["n"]},
-    const int64_t ties_ = state.max_count_state.s1;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
-    const float greatest_ = state.max_count_state.s0;  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
-    const float max_x = state.max_x;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
-    const float min_x = state.min_x;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
-    const float spread = max_x - min_x;  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
-    const float mean_x = state.mean_x_total / float(row.n_cols);  // own_cases.py:207  derived = fg.var(x)
-    const float derived = std::isfinite(mean_x) ? state.derived / float(row.n_cols) : fg::nan;  // own_cases.py:207  derived = fg.var(x)
-    fg::store(row.mean, welford_mu);  // own_cases.py:204  own = fg.reduce(welford, x)
-    fg::store(row.variance, div);  // own_cases.py:25  project=lambda s: {"mean": s["mu"], "variance": s["m2"] / s["n"]},
-    fg::store_int(row.ties_, ties_);  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
-    fg::store(row.greatest_, greatest_);  // own_cases.py:205  greatest, ties = fg.reduce(max_count, x)
-    fg::store(row.spread, spread);  // own_cases.py:206  spread = fg.max(x) - fg.min(x)
-    fg::store(row.derived, derived);  // own_cases.py:207  derived = fg.var(x)
+    const float welford_mu = state.welford_state.mu;  // own_cases.py  own = fg.reduce(welford, x)
+    const float welford_m2 = state.welford_state.m2;  // own_cases.py  own = fg.reduce(welford, x)
+    const int64_t welford_n = state.welford_state.n;  // own_cases.py  own = fg.reduce(welford, x)
+    const float div = welford_m2 / float(welford_n);  // own_cases.py  project=lambda s: {"mean": s["mu"], "variance": s["m2"] / s["n"]},
+    const int64_t ties_ = state.max_count_state.s1;  // own_cases.py  greatest, ties = fg.reduce(max_count, x)
+    const float greatest_ = state.max_count_state.s0;  // own_cases.py  greatest, ties = fg.reduce(max_count, x)
+    const float max_x = state.max_x;  // own_cases.py  spread = fg.max(x) - fg.min(x)
+    const float min_x = state.min_x;  // own_cases.py  spread = fg.max(x) - fg.min(x)
+    const float spread = max_x - min_x;  // own_cases.py  spread = fg.max(x) - fg.min(x)
+    const float mean_x = state.mean_x_total / float(row.n_cols);  // own_cases.py  derived = fg.var(x)
+    const float derived = std::isfinite(mean_x) ? state.derived / float(row.n_cols) : fg::nan;  // own_cases.py  derived = fg.var(x)
+    fg::store(row.mean, welford_mu);  // own_cases.py  own = fg.reduce(welford, x)
+    fg::store(row.variance, div);  // own_cases.py  project=lambda s: {"mean": s["mu"], "variance": s["m2"] / s["n"]},
+    fg::store_int(row.ties_, ties_);  // own_cases.py  greatest, ties = fg.reduce(max_count, x)
+    fg::store(row.greatest_, greatest_);  // own_cases.py  greatest, ties = fg.reduce(max_count, x)
+    fg::store(row.spread, spread);  // own_cases.py  spread = fg.max(x) - fg.min(x)
+    fg::store(row.derived, derived);  // own_cases.py  derived = fg.var(x)
 }
 
 // The whole row, piece by piece, merged in order.

@@ -1,4 +1,4 @@
-// tie_count    algebra_cases.py:114
+// tie_count    algebra_cases.py
 // form online, for sm_90; by fusegen 0.1.0, do not edit
 //
 // State      (max_x, sum_where), of no elements (-inf, 0)
@@ -30,8 +30,8 @@ template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 
 // What sweep 1 keeps of a row.
 struct State {
-    float max_x;  // max of x   algebra_cases.py:116  return fg.count(x == fg.max(x))
-    long long sum_where;  // sum of where(x_is_max_x != 0, 1, 0)   algebra_cases.py:116  return fg.count(x == fg.max(x))
+    float max_x;  // max of x   algebra_cases.py  return fg.count(x == fg.max(x))
+    long long sum_where;  // sum of where(x_is_max_x != 0, 1, 0)   algebra_cases.py  return fg.count(x == fg.max(x))
 
     static __device__ __forceinline__ State identity() { return {-kInfinity, 0}; }
     using Exchange = AboutPivots<Members<&State::max_x>, Members<&State::sum_where>>;  // <fusegen/meet/lanes.cuh>
@@ -93,7 +93,7 @@ tie_count_kernel(
         sweep1_fold<kItems>(folded1, x_items, live);
     });
     const State state = block_reduce<Team>(folded1, warp_states1);
-    const long long sum_where = state.sum_where;  // algebra_cases.py:116  return fg.count(x == fg.max(x))
+    const long long sum_where = state.sum_where;  // algebra_cases.py  return fg.count(x == fg.max(x))
     if (rank == 0)
-        sum_where_out[row] = sum_where;  // algebra_cases.py:116  return fg.count(x == fg.max(x))
+        sum_where_out[row] = sum_where;  // algebra_cases.py  return fg.count(x == fg.max(x))
 }

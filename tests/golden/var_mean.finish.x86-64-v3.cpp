@@ -1,4 +1,4 @@
-// var_mean, finish: states → results    texts.py:102
+// var_mean, finish: states → results    texts.py
 // form online, for x86-64-v3; by fusegen 0.1.0, do not edit
 //
 // Proved     pointwise identity, read-out, cocycle, unit, known zero, range, conditioning
@@ -69,10 +69,10 @@ inline void finish(const Row& row)
 {
     const float mean_x_total_state = fg::load<float>(row.mean_x_total_state);
     const float mean_pow_state = fg::load<float>(row.mean_pow_state);
-    const float mean_x = mean_x_total_state / float(row.n_cols);  // texts.py:108  return fg.var(x), fg.mean(x)
-    const float mean_pow = std::isfinite(mean_x) ? mean_pow_state / float(row.n_cols) : fg::nan;  // texts.py:108  return fg.var(x), fg.mean(x)
-    fg::store(row.mean_pow, mean_pow);  // texts.py:108  return fg.var(x), fg.mean(x)
-    fg::store(row.mean_x, mean_x);  // texts.py:108  return fg.var(x), fg.mean(x)
+    const float mean_x = mean_x_total_state / float(row.n_cols);  // texts.py  return fg.var(x), fg.mean(x)
+    const float mean_pow = std::isfinite(mean_x) ? mean_pow_state / float(row.n_cols) : fg::nan;  // texts.py  return fg.var(x), fg.mean(x)
+    fg::store(row.mean_pow, mean_pow);  // texts.py  return fg.var(x), fg.mean(x)
+    fg::store(row.mean_x, mean_x);  // texts.py  return fg.var(x), fg.mean(x)
 }
 
 // The whole row.

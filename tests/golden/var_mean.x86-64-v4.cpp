@@ -1,4 +1,4 @@
-// var_mean    texts.py:102
+// var_mean    texts.py
 // form online, for x86-64-v4; by fusegen 0.1.0, do not edit
 //
 // State      (mean_x_total, count, mean_pow, sum_dev), of no elements (0, 0, 0, 0)
@@ -75,11 +75,11 @@ constexpr int64_t rows_together = 8;
 namespace sweep_1 {
 
 struct State {
-    float mean_x_total;  // sum of x   texts.py:108  return fg.var(x), fg.mean(x)
-    float count;  // sum of 1   texts.py:108  return fg.var(x), fg.mean(x)
+    float mean_x_total;  // sum of x   texts.py  return fg.var(x), fg.mean(x)
+    float count;  // sum of 1   texts.py  return fg.var(x), fg.mean(x)
     float mean_x_anchor;  // mean_x_total / count, or 0 where that is no usable number
-    float mean_pow;  // sum of x_minus_mean_x·x_minus_mean_x   texts.py:108  return fg.var(x), fg.mean(x)
-    float sum_dev;  // sum of x_minus_mean_x   texts.py:108  return fg.var(x), fg.mean(x)
+    float mean_pow;  // sum of x_minus_mean_x·x_minus_mean_x   texts.py  return fg.var(x), fg.mean(x)
+    float sum_dev;  // sum of x_minus_mean_x   texts.py  return fg.var(x), fg.mean(x)
 };
 
 // The state of no elements.
@@ -131,7 +131,7 @@ inline void settle(State& state, const Row& shared, int64_t begin, int64_t end)
     V mean_x_total_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
     fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
         const V x = fg::load<V>(row.x + col, live);
-        mean_x_total_lanes[turn] += live(x, 0.0f);  // texts.py:108  return fg.var(x), fg.mean(x)
+        mean_x_total_lanes[turn] += live(x, 0.0f);  // texts.py  return fg.var(x), fg.mean(x)
     });
 
     // 2. The new mean_x; the sums so far move there.
@@ -158,8 +158,8 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
         const V x_minus_mean_x = x - mean_x_anchor;
-        mean_pow_lanes[turn] += live(x_minus_mean_x * x_minus_mean_x, 0.0f);  // texts.py:108  return fg.var(x), fg.mean(x)
-        sum_dev_lanes[turn] += live(x_minus_mean_x, 0.0f);  // texts.py:108  return fg.var(x), fg.mean(x)
+        mean_pow_lanes[turn] += live(x_minus_mean_x * x_minus_mean_x, 0.0f);  // texts.py  return fg.var(x), fg.mean(x)
+        sum_dev_lanes[turn] += live(x_minus_mean_x, 0.0f);  // texts.py  return fg.var(x), fg.mean(x)
     });
     state.mean_pow += fg::total(mean_pow_lanes[0] + mean_pow_lanes[1]);
     state.sum_dev += fg::total(sum_dev_lanes[0] + sum_dev_lanes[1]);
@@ -186,10 +186,10 @@ __attribute__((noinline)) void fold(State& state, const Row& row, int64_t begin,
 // The row is folded: its values and results.
 inline void finish(const State& state, const Row& row)
 {
-    const float mean_x = state.mean_x_total / float(row.n_cols);  // texts.py:108  return fg.var(x), fg.mean(x)
-    const float mean_pow = std::isfinite(mean_x) ? state.mean_pow / float(row.n_cols) : fg::nan;  // texts.py:108  return fg.var(x), fg.mean(x)
-    fg::store(row.mean_pow, mean_pow);  // texts.py:108  return fg.var(x), fg.mean(x)
-    fg::store(row.mean_x, mean_x);  // texts.py:108  return fg.var(x), fg.mean(x)
+    const float mean_x = state.mean_x_total / float(row.n_cols);  // texts.py  return fg.var(x), fg.mean(x)
+    const float mean_pow = std::isfinite(mean_x) ? state.mean_pow / float(row.n_cols) : fg::nan;  // texts.py  return fg.var(x), fg.mean(x)
+    fg::store(row.mean_pow, mean_pow);  // texts.py  return fg.var(x), fg.mean(x)
+    fg::store(row.mean_x, mean_x);  // texts.py  return fg.var(x), fg.mean(x)
 }
 
 // The whole row, piece by piece, merged in order.
