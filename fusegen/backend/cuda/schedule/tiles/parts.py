@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from fusegen.backend.cuda.schedule.tiles.groups import CHUNK, STEP
 from fusegen.backend.emit.vector_sums import VectorSum, vector_sums
 from fusegen.ir.dtypes import BFLOAT16, FLOAT32
 from fusegen.ir.expr import Call, Var, call, substitute
@@ -34,7 +35,6 @@ from fusegen.ir.kernel import FromVectors, Kernel, Param, Program, Source, Sweep
 LEAST_LENGTH, MOST_LENGTH = 8, 256  # numbers of vectors that are worth it
 LEAST_WORK = 1 << 30  # products of two numbers, below which a launch more is not
 LEAST_ROWS = 64  # of a batch: below, reading three parts takes longer than all else
-STEP, CHUNK = 16, 64  # numbers that one product of tensor cores takes; that lie together
 
 Parts = Literal["", "tf32", "bf16x3", "bf16x6"]
 """As what float32 vectors are multiplied; "": as what they are."""

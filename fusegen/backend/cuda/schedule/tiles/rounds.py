@@ -21,15 +21,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fusegen.backend.cuda.schedule.tiles.filters import Filter
-from fusegen.backend.cuda.schedule.tiles.scratch import MapOf, Scratch
-from fusegen.backend.cuda.schedule.tiles.wgmma import (
+from fusegen.backend.cuda.schedule.tiles.groups import (
     CHUNK,
     GROUP,
     SHARED_BYTES,
     STEP,
     GroupTiles,
-    splits_of,
 )
+from fusegen.backend.cuda.schedule.tiles.scratch import MapOf, Scratch
+from fusegen.backend.cuda.schedule.tiles.wgmma import splits_of
 from fusegen.backend.target import WARP
 from fusegen.ir.dtypes import BFLOAT16
 from fusegen.ir.kernel import Kernel
@@ -47,7 +47,6 @@ GROUPS = 4  # of a tile, whose maxima a sample keeps: a lane's columns
 MOST_SAMPLED = 256  # tiles
 _LEAST_AGAIN = 8  # tiles of a block, of rows that lost candidates: most blocks' have none
 _FEW = 32  # entries of a list that the fewest rounds find; long ones are worth better bounds
-_PRODUCER_REGISTERS, _ALL_REGISTERS = 32, 65536
 
 
 def room(k: int, short: bool) -> int:
@@ -109,17 +108,6 @@ class RoundTiles(GroupTiles):
     def steps(self) -> int:
         """Products that make a tile of scores."""
         return -(-self.length // STEP)
-
-    @property
-    def producer_registers(self) -> int:
-        return _PRODUCER_REGISTERS
-
-    @property
-    def consumer_registers(self) -> int:
-        """setmaxnreg waits for ever where all together ask for more than the launch allots."""
-        share = _ALL_REGISTERS // self.threads // 8 * 8
-        spare = share * (self.warpgroups + 1) - self.producer_registers
-        return min(240, spare // self.warpgroups // 8 * 8)
 
     @property
     def shared_bytes(self) -> int:

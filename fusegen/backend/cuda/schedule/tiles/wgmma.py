@@ -11,17 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
+from fusegen.backend.cuda.schedule.tiles.groups import CHUNK, SHARED_BYTES, STEP, GroupTiles
 from fusegen.backend.cuda.schedule.tiles.parts import COUNT, Parts
 from fusegen.backend.emit.vector_sums import VectorSum, vector_sums
 from fusegen.ir.kernel import FromVectors, Kernel, Param, Sweep
 from fusegen.ir.monoid import Best
 
 MOST_LENGTH = 256  # numbers of a vector
-SHARED_BYTES = 227 << 10  # of a block
-GROUP, GROUP_ROWS = 128, 64  # threads and rows of a warpgroup
-CHUNK = 64  # numbers of 16 bits in 128 bytes
-STEP = 16  # numbers that one product takes
-_ALL_REGISTERS = 65536
 _LIST_WORDS = 6  # registers of a row's list
 _AGAIN_SPARE = 24  # registers beside scores and sums of vectors that have met
 _OVERHEAD_TILES = 2  # what an item costs beside its tiles of columns
@@ -136,28 +132,6 @@ def mapped(kernel: Kernel) -> tuple[Param, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupTiles:
-    """Sizes of any of the engine's blocks: warpgroups that look at scores, and one that copies."""
-
-    warpgroups: int
-    stages: int
-    length: int  # of the vectors that meet
-
-    @property
-    def rows(self) -> int:
-        return GROUP_ROWS * self.warpgroups
-
-    @property
-    def threads(self) -> int:
-        return GROUP * (self.warpgroups + 1)
-
-    @property
-    def chunks(self) -> int:
-        """Of a vector's numbers, in shared memory."""
-        return -(-self.length // CHUNK)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WgmmaTiles(GroupTiles):
     """Sizes of a block's tiles; `length`, `other` and `numbers` are those of vectors that meet, of
     a second dot's, and of those that are summed up (0: none are); `again` those of sums of vectors
@@ -192,23 +166,6 @@ class WgmmaTiles(GroupTiles):
     def steps(self) -> int:
         """Products that make a tile of scores of two parts of vectors."""
         return -(-self.length // self.count // STEP)
-
-    @property
-    def producer_registers(self) -> int:
-        """Of a thread; the copying warpgroup gives the rest of its share away."""
-        return 40 if self.warpgroups <= 2 else 32
-
-    @property
-    def consumer_registers(self) -> int:
-        """setmaxnreg waits for ever where all together ask for more than the launch allots."""
-        share = _ALL_REGISTERS // self.threads // 8 * 8
-        spare = share * (self.warpgroups + 1) - self.producer_registers
-        return min(240, spare // self.warpgroups // 8 * 8)
-
-    @property
-    def shares_registers(self) -> bool:
-        """Does the copying warpgroup give any away? One that folds has enough."""
-        return self.warpgroups > 1
 
     @property
     def shared_bytes(self) -> int:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fusegen.backend.cuda.schedule.tiles.groups import CHUNK, GROUP_ROWS, GroupTiles
 from fusegen.backend.cuda.schedule.tiles.mma import Shape
-from fusegen.backend.cuda.schedule.tiles.wgmma import CHUNK, GROUP_ROWS, MOST_LENGTH, GroupTiles
+from fusegen.backend.cuda.schedule.tiles.wgmma import MOST_LENGTH
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.ir.kernel import FromVectors, Kernel, Param
 
@@ -68,11 +69,6 @@ class LongTiles(GroupTiles):
     """Stages are of chunks of both sides."""
 
     columns: int
-
-    @property
-    def registers(self) -> tuple[int, int] | None:
-        """Of a thread that copies and of one that folds; None: all have enough."""
-        return (40, 232) if self.warpgroups > 1 else None
 
     @property
     def shared_bytes(self) -> int:
