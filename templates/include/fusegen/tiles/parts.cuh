@@ -7,8 +7,6 @@
 
 namespace fusegen {
 
-constexpr int kRoundingBlocks = 640;  // of the launch that splits; each says whether it met an unusual column
-
 // A warp splits one vector: to[…] of kParts times `width` numbers, zeros behind the vector's end. Is it unusual, in
 // every lane: are three parts less than a number, or is one so large that sums of products may overflow?
 template <int kParts>
@@ -43,12 +41,12 @@ __device__ __forceinline__ bool round_vector(__nv_bfloat16* to, int width, const
     return __any_sync(0xffffffffu, !usual);
 }
 
-// For a block: has any column an unusual vector?
-template <int kThreads>
+// For a block: has any column an unusual vector? Each of the kBlocks that split says whether it met one.
+template <int kThreads, int kBlocks>
 __device__ __forceinline__ bool unusual_columns(const float* of_blocks)
 {
     bool found = false;
-    for (int i = threadIdx.x; i < kRoundingBlocks; i += kThreads) found |= of_blocks[i] != 0;
+    for (int i = threadIdx.x; i < kBlocks; i += kThreads) found |= of_blocks[i] != 0;
     return __syncthreads_or(found);
 }
 

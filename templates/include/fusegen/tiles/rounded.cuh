@@ -6,8 +6,7 @@
 
 namespace fusegen {
 
-constexpr int kRoundingBlocks = 640;  // of the launch that rounds; each leaves the greatest norms
-constexpr int kSampledColumns = 64;   // where columns lie about is their mean
+constexpr int kSampledColumns = 64;  // where columns lie about is their mean
 
 // A vector as a lane has it: two neighbours of every 64 numbers.
 template <int kLength, typename T>
@@ -167,13 +166,13 @@ struct GreatestNorms {
 #pragma unroll
         for (int warp = 0; warp < kThreads / 32; ++warp) join(of_warps[warp]);
     }
-    // For a block: of all blocks that rounded.
-    template <int kThreads>
+    // For a block: of all kBlocks that rounded, each of which left its own.
+    template <int kThreads, int kBlocks>
     static __device__ __forceinline__ GreatestNorms of_blocks(const float* norms)
     {
         const GreatestNorms* const of = reinterpret_cast<const GreatestNorms*>(norms);
         GreatestNorms all = {0, 0, 0};
-        for (int i = threadIdx.x; i < kRoundingBlocks; i += kThreads) all.join(of[i]);
+        for (int i = threadIdx.x; i < kBlocks; i += kThreads) all.join(of[i]);
         all.join_block<kThreads>();
         return all;
     }

@@ -67,6 +67,23 @@ struct Candidates : List {
     }
 };
 
+// For a warp: of the orders that its lanes have, the one of this rank from the greatest; 0 where there are fewer. An
+// order of 0 is no number's. One bit of the answer after the other.
+template <int kOwn>
+__device__ __forceinline__ unsigned order_of_rank(const unsigned (&own)[kOwn], unsigned rank)
+{
+    unsigned order = 0;
+#pragma unroll 1
+    for (int bit = 31; bit >= 0; --bit) {
+        const unsigned higher = order | 1u << bit;
+        unsigned reach = 0;
+#pragma unroll
+        for (int i = 0; i < kOwn; ++i) reach += own[i] >= higher;
+        if (sum_of_warp(reach) >= rank) order = higher;
+    }
+    return order;
+}
+
 // For a warp: the order of the kK-th best score that is a number, of `count` candidates; 0 where there are fewer.
 template <int kK, int kSlots, typename Order>
 __device__ __forceinline__ unsigned kth_order(const unsigned long long* slots, int count)
@@ -79,18 +96,8 @@ __device__ __forceinline__ unsigned kth_order(const unsigned long long* slots, i
         own[i] = at < count ? static_cast<unsigned>(slots[at] >> 32) : 0;
         unknown += own[i] > Order::of(Order::infinity());
     }
-    const unsigned ranked = kK + sum_of_warp(unknown);
-    if (ranked > count) return 0;
-    unsigned order = 0;
-#pragma unroll 1
-    for (int bit = 31; bit >= 0; --bit) {
-        const unsigned higher = order | 1u << bit;
-        unsigned reach = 0;
-#pragma unroll
-        for (int i = 0; i < kOwn; ++i) reach += own[i] >= higher;
-        if (sum_of_warp(reach) >= ranked) order = higher;
-    }
-    return order;
+    const unsigned rank = kK + sum_of_warp(unknown);
+    return rank > count ? 0 : order_of_rank(own, rank);
 }
 
 // For a warp: of those of its eight rows that have no room for so many candidates more, what may be among the best.

@@ -146,29 +146,13 @@ struct Queue {
 
 // ---- Rows between rounds, a warp each -----------------------------------------------------------------------------
 
-// The kK-th greatest of the orders that a warp has, 0 where there are fewer; 0 is no number's.
-template <int kK, int kOwn>
-__device__ __forceinline__ unsigned kth_order_of(const unsigned (&own)[kOwn])
-{
-    unsigned order = 0;
-#pragma unroll 1
-    for (int bit = 31; bit >= 0; --bit) {
-        const unsigned higher = order | 1u << bit;
-        unsigned reach = 0;
-#pragma unroll
-        for (int i = 0; i < kOwn; ++i) reach += own[i] >= higher;
-        if (sum_of_warp(reach) >= kK) order = higher;
-    }
-    return order;
-}
-
 // What is infinite is not known.
 __device__ __forceinline__ unsigned known_order(unsigned order)
 {
     return order < FloatOrder<0>::of(FloatOrder<0>::infinity()) ? order : 0;
 }
 
-// Likewise, of the maxima of so many groups of columns.
+// The kK-th greatest order of the maxima of so many groups of columns.
 template <int kK, int kOwn>
 __device__ __forceinline__ unsigned kth_of_groups(const float* greatest, int groups)
 {
@@ -179,7 +163,7 @@ __device__ __forceinline__ unsigned kth_of_groups(const float* greatest, int gro
         own[i] = at < groups ? known_order(FloatOrder<0>::of(greatest[at])) : 0;
         if (own[i] == FloatOrder<0>::of(-FloatOrder<0>::infinity())) own[i] = 0;  // of no columns
     }
-    return kth_order_of<kK>(own);
+    return order_of_rank(own, kK);
 }
 
 // Likewise, of so many candidates.
@@ -192,7 +176,7 @@ __device__ __forceinline__ unsigned kth_of_slots(const unsigned long long* slots
         const int at = 32 * i + threadIdx.x % 32;
         own[i] = at < count ? known_order(static_cast<unsigned>(slots[at] >> 32)) : 0;
     }
-    return kth_order_of<kK>(own);
+    return order_of_rank(own, kK);
 }
 
 // For a warp: those keys of a row that pass, to the front; how many they are.

@@ -84,7 +84,7 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
         "at": AT, "lists": any(s.lists for s in sweeps),
         "round": round_view(launched, found, schedule, dialect) if found else None,
         "split": split_view(launched, schedule.parts) if schedule.parts else None,
-        "rounds": rounds, "rounding_threads": ROW_THREADS,
+        "rounds": rounds, "rounding_blocks": ROUNDING_BLOCKS, "rounding_threads": ROW_THREADS,
         "owns": [own_view(c, dialect) for c in operators(program)],
     }
     body = render("cuda/tiles/program.cu.j2", context)
