@@ -92,7 +92,8 @@ from fusegen.pipeline import by_jax, by_torch
 from fusegen.pipeline.compiled import Compiled, Spec
 from fusegen.pipeline.decorator import pipeline
 from fusegen.pipeline.pipeline import Pipeline
-from fusegen.pipeline.states import States, merge
+from fusegen.pipeline.states.record import States
+from fusegen.pipeline.states.runs import merge, merge_gathered
 
 by_torch.serve(lambda: import_module("fusegen.torch.calls"))
 by_jax.serve(lambda: import_module("fusegen.jax.calls"))
@@ -138,7 +139,8 @@ __all__ = [
     "__version__", "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "check", "cos", "count",
     "dot", "erf", "exp", "exp2", "expm1", "floor", "grad", "include_dir", "index", "inner",
     "isfinite", "isinf", "isnan", "length", "library", "load", "log", "log1p", "log2", "logsumexp",
-    "max", "maximum", "mean", "merge", "min", "minimum", "monoid", "pipeline", "prod", "product",
-    "ragged", "reduce", "round", "row", "rsqrt", "sections", "sigmoid", "sign", "sin", "sqdist",
-    "sqrt", "stabilize", "sum", "take", "tanh", "topk", "var", "where", "xlogy",
+    "max", "maximum", "mean", "merge", "merge_gathered", "min", "minimum", "monoid",
+    "pipeline", "prod", "product", "ragged", "reduce", "round", "row", "rsqrt", "sections",
+    "sigmoid", "sign", "sin", "sqdist", "sqrt", "stabilize", "sum", "take", "tanh", "topk", "var",
+    "where", "xlogy",
 ]

@@ -182,5 +182,5 @@ def test_columns_off_alignment_and_rows_apart() -> None:
 
 def test_no_rows() -> None:
     p = fg.pipeline(TEXTS["argmax"])
-    none = p.states(on_gpu(np.ones((0, 4), np.float32)))
-    assert p.finish(fg.merge(p, none, none)).shape == (0,)
+    none, more = (p.states(on_gpu(np.ones((0, 4), np.float32)), at=i) for i in (0, 4))
+    assert p.finish(fg.merge(p, none, more)).shape == (0,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import pickle
 
@@ -144,11 +145,49 @@ def test_states_are_of_the_kind_and_rows_of_their_arrays():
     assert torch.equal(at, want[1])
 
 
-def test_ordered_monoids_merge_in_the_given_order(roles):
+def test_ordered_monoids_merge_in_the_order_of_columns(roles):
     p, x = fg.pipeline(cases.ends), np.arange(30, dtype="f4").reshape(2, 15)
     a, b, c = cases.pieces(p, [x], [0, 4, 4, 15])
-    near(p.finish(fg.merge(p, a, b, c)), (x[:, 0], x[:, -1]))
-    near(p.finish(fg.merge(p, c, b, a)), (x[:, 4], x[:, 3]))
+    for parts in ([a, b, c], [c, b, a], [b, c, a]):
+        near(p.finish(fg.merge(p, *parts)), (x[:, 0], x[:, -1]))
+    a, b, c = cases.pieces(p, [x], [0, 4, 9, 15])
+    with pytest.raises(fg.ArgumentError, match="on both sides of others"):
+        fg.merge(p, fg.merge(p, a, c), b)
+
+
+def test_a_column_is_counted_once():
+    x = np.ones((2, 6), np.float32)
+    for p in (L["argmax"], fg.pipeline(cases.ends)):  # states that depend on where the piece was
+        with pytest.raises(fg.ArgumentError, match="seen the same columns: 0 … 5"):
+            fg.merge(p, p.states(x), p.states(x))
+    p = L["logsumexp"]
+    a, b, c, d = (p.states(x, at=at) for at in (6, 0, 17, 12))
+    assert fg.merge(p, p.states(x), p.states(x), a).columns == ((6, 12),)  # of the rest nobody said
+    both = fg.merge(p, a, b)
+    assert (both.columns, fg.merge(p, both, c).columns) == (((0, 12),), ((0, 12), (17, 23)))
+    with pytest.raises(fg.ArgumentError, match="seen the same columns: 17 … 17"):
+        fg.merge(p, fg.merge(p, both, c), d)
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_states_in_one_array_merge_where_they_are(kind):
+    """What an all-gather leaves."""
+    place = np.asarray if kind == "numpy" else pytest.importorskip("torch").from_numpy
+    stack = np.stack if kind == "numpy" else pytest.importorskip("torch").stack
+    x = np.random.default_rng(3).normal(0, 3, (2, 3, 40)).astype("f4")
+    cuts = [0, 13, 13, 30, 40]
+    for text in (cases.TEXTS["many"], cases.ends):
+        p = fg.pipeline(text)
+        given = [x, *([np.linspace(-1, 1, 40).astype("f4")] if text is not cases.ends else [])]
+        parts = cases.pieces(p, given, cuts, place)
+        spans = [(i, j) for i, j in itertools.pairwise(cuts)]
+        for order in ([0, 1, 2, 3], [2, 0, 3, 1]):
+            found = fg.merge_gathered(p, parts[0], stack([parts[i].array for i in order]),
+                                      [spans[i] for i in order])
+            assert (found.n_cols, found.columns) == (40, ((0, 40),))
+            near(p.finish(found), p.reference(*given))
+    with pytest.raises(fg.ShapeError, match="These are 3 parts"):
+        fg.merge_gathered(p, parts[0], stack([s.array for s in parts]), spans[:3])
 
 
 def test_the_layout_is_data():

@@ -16,7 +16,7 @@ import fusegen as fg
 from fusegen.backend.cuda.schedule.select import candidates
 from fusegen.compile.roles import MERGED, STATES, layout_of
 from fusegen.ir.forms import ROLES, Role
-from fusegen.pipeline.states import _fields
+from fusegen.pipeline.states.runs import _fields
 
 compiles = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 TEXTS = {**cases.TEXTS, "ends": cases.ends}
@@ -110,8 +110,8 @@ def test_rows_of_any_shape_and_none(gpu: Any) -> None:
     a, b = cases.pieces(p, [x.astype("f4")], [0, 20, 50], on_gpu)
     assert a.array.shape == (2, 3, a.layout.n_bytes)
     np.testing.assert_array_equal(p.finish(fg.merge(p, b, a)).get(), x.argmax(-1))
-    none = p.states(on_gpu(np.ones((0, 4), np.float32)))
-    assert p.finish(fg.merge(p, none, none)).shape == (0,)
+    none, more = (p.states(on_gpu(np.ones((0, 4), np.float32)), at=i) for i in (0, 4))
+    assert p.finish(fg.merge(p, none, more)).shape == (0,)
 
 
 # ---- every schedule ----

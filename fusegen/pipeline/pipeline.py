@@ -36,12 +36,12 @@ from fusegen.pipeline.exports import Exports
 from fusegen.pipeline.precision import check_use
 from fusegen.pipeline.remembered import MISS
 from fusegen.pipeline.shown import Shown
-from fusegen.pipeline.states import States, finished, states_of
+from fusegen.pipeline.states.calls import Stateful
 from fusegen.pipeline.traces import MOST, Traces
 from fusegen.pipeline.variants import Choices, Variants
 
 
-class Pipeline(Held, by_torch.Calls, Shown, Exports):
+class Pipeline(Held, by_torch.Calls, Shown, Exports, Stateful):
     """A row pipeline, made by `fg.pipeline`: call it with arrays, or ask what it compiles to.
 
     Positional parameters are arrays (element inputs unless annotated
@@ -172,19 +172,6 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports):
         present, values = self.bind(arrays, constants)
         graph = self.traced(frozenset(present), values).graph
         return reference(graph, present, axis, sg.check_flag("keepdims", keepdims))
-
-    @blames
-    def states(self, *arrays: Any, at: int = 0, **constants: Any) -> States:
-        """What is known of pieces of rows, to be merged with that of others by `fg.merge`. arrays:
-        as for a call, columns last; at: the number of the first column in the whole row. Raises
-        PipelineError where the results need more than a state."""
-        present, values = self.bind(arrays, constants)
-        return states_of(self, present, values, sg.check_count("at", at, 0) or 0)
-
-    @blames
-    def finish(self, states: States) -> Any:
-        """What a call returns for the whole rows. Raises ArgumentError, ShapeError."""
-        return finished(self, states)
 
     @blames
     def compile(

@@ -17,7 +17,7 @@ from fusegen.compile.typed import Typed
 from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError, CompilerError
 from fusegen.ir.forms import Form, Precision, Role
-from fusegen.ir.kernel import Param, Program
+from fusegen.ir.kernel import FIRST_COLUMN, Param, Program, names_in
 from fusegen.ir.shared import Lock, Recent, lazy, steady
 from fusegen.ir.state_layout import StateLayout
 
@@ -75,6 +75,11 @@ class Variants:
     def states(self) -> StateLayout:
         """Of the states that a merge takes and leaves."""
         return layout_of(self.program)
+
+    @lazy
+    def numbered(self) -> bool:
+        """Does a fold compute with the number of a piece's first column?"""
+        return any(FIRST_COLUMN.name in names_in(k) for k in self.program.kernels)
 
     @property
     def params(self) -> tuple[Param, ...]:

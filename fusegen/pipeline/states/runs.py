@@ -9,8 +9,8 @@ A state is bytes, laid out as `States.layout` says, so it may be stored, sent, a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 from fusegen.backend.arrays.adopt import adopt, adopt_all, one_memory
 from fusegen.backend.arrays.columns import check_columns, check_last_column
@@ -20,99 +20,67 @@ from fusegen.backend.arrays.rows import Rows
 from fusegen.backend.arrays.spans import phase
 from fusegen.backend.arrays.vectors import types_of
 from fusegen.backend.memory import Adopted
-from fusegen.backend.scalars import scalars_in
 from fusegen.backend.words import address
 from fusegen.compile.roles import MERGED, STATES
-from fusegen.ir.dtypes import UINT8, DType
+from fusegen.ir.dtypes import UINT8
 from fusegen.ir.errors import ArgumentError, ShapeError
-from fusegen.ir.forms import Role
 from fusegen.ir.kernel import Param
 from fusegen.ir.nesting import nest
 from fusegen.ir.state_layout import StateLayout
 from fusegen.lang.blame import blames
-from fusegen.lang.signature import Signature, constants_key
-from fusegen.pipeline.variants import Choices, Key, Variants
-
-
-class Pipeline(Protocol):
-    """What states need of a fusegen.Pipeline."""
-
-    name: str
-    signature: Signature
-
-    @property
-    def vectors(self) -> frozenset[str]:
-        """Inputs that hold vectors."""
-
-    def of_types(
-        self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices
-    ) -> Variants: ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class States:
-    """What a pipeline knows of pieces of rows.
-
-    `array`: uint8 (…rows, layout.n_bytes), of the kind and on the device of what it was made of.
-    `n_cols`: how many columns of each row these states have seen.
-    """
-
-    array: Any
-    layout: StateLayout
-    n_cols: int
-    pipeline: str
-    dtypes: tuple[tuple[str, DType], ...]  # of the inputs
-    constants: tuple[tuple[str, Any], ...]
-
-    def __repr__(self) -> str:
-        rows = tuple(self.array.shape[:-1])
-        seen = f"{self.n_cols} column{'' if self.n_cols == 1 else 's'} seen"
-        return f"<states of {self.pipeline}: rows {rows}, {seen}, {self.layout}>"
+from fusegen.lang.signature import constants_key
+from fusegen.pipeline.states.columns import Spans, in_order, span, together
+from fusegen.pipeline.states.record import States, adopted
+from fusegen.pipeline.states.roles import Pipeline, Roles
+from fusegen.pipeline.variants import Key, Variants
 
 
 def states_of(
-    pipeline: Pipeline, present: Mapping[str, Any], constants: dict[str, Any], at: int
+    pipeline: Pipeline, present: Mapping[str, Any], constants: dict[str, Any],
+    at: int | None,
 ) -> States:
-    """States of the rows of a piece whose first column is number `at`."""
-    adopted = adopt_all(present)
-    one_memory(adopted)
-    dtypes = types_of(adopted, pipeline.vectors)
-    roles, like = Roles(pipeline, dtypes, constants), next(iter(adopted.values()))
-    rows, arrays = lay_out_piece(roles.fold.graph, adopted)
-    check_last_column(roles.finish.graph, at + rows.n_cols)
+    """States of the rows of a piece whose first column is number `at`; 0 where nothing is said."""
+    taken = adopt_all(present)
+    one_memory(taken)
+    dtypes = types_of(taken, pipeline.vectors)
+    roles, like = Roles(pipeline, dtypes, constants), next(iter(taken.values()))
+    rows, arrays = lay_out_piece(roles.fold.graph, taken)
+    first = at or 0
+    check_last_column(roles.finish.graph, first + rows.n_cols)
     with like.memory.working(like):
         made, param, shape = _made(rows.lead, roles.layout, like)
         states = made.written
         if rows.n_cols == 0:
             none = _stacked([], rows.n_rows, roles.layout, like)
-            given = {STATES: none, MERGED: states, **roles.scalars(roles.merge)}
-            _run(roles.merge, given, (rows.n_rows, 0), like)
+            arrays = {STATES: none, MERGED: states, **roles.scalars(roles.merge)}
+            _run(roles.merge, arrays, (rows.n_rows, 0), like)
         else:
             fold = roles.fold
-            given = {fold.graph.names[i]: adopted[i.name].array for i in fold.graph.inputs}
+            given = {fold.graph.names[i]: taken[i.name].array for i in fold.graph.inputs}
             copies = [a for n, a in arrays.items()
                       if n not in given or address(a) != address(given[n])]
             fields = _fields(states, fold.program.outputs, roles.layout)
             arrays |= fields | roles.scalars(fold)
-            _run(fold, arrays, (rows.n_rows, rows.n_cols), like, at, copies)
+            _run(fold, arrays, (rows.n_rows, rows.n_cols), like, first, copies)
         array = hand_back(made, param, shape, like)
-    return States(array, roles.layout, rows.n_cols, pipeline.name, tuple(dtypes.items()),
+    columns = span(first, rows.n_cols) if at is not None or roles.numbered else ()
+    return States(array, roles.layout, rows.n_cols, columns, pipeline.name, tuple(dtypes.items()),
                   tuple(constants.items()))
 
 
 @blames
 def merge(pipeline: Pipeline, *states: States) -> States:
-    """⊕: the states of all these pieces of the same rows together.
+    """⊕: the states of all these pieces of the same rows together, given in any order; a monoid
+    with commutative=False merges them in that of their columns.
 
-    In any order, but for monoids that are ordered=True: those merge in the order of the columns.
-    Pieces must not overlap. Raises ArgumentError for states of other pipelines, types or constants,
-    ShapeError for those of other rows.
+    Raises ArgumentError for states of other pipelines, types or constants, and for those that have
+    seen the same columns; ShapeError for those of other rows.
     """
     if not states:
         raise ArgumentError("merge was given no states", fix="Give one or more of p.states(…).")
     first: States = states[0]
-    adopted = [_adopted(pipeline, s, f"states {i}") for i, s in enumerate(states)]
-    one_memory({f"states {i}": a for i, a in enumerate(adopted)})
+    taken = [_of(pipeline, s, f"states {i}") for i, s in enumerate(states)]
+    one_memory({f"states {i}": a for i, a in enumerate(taken)})
     for one in states[1:]:
         if one.layout != first.layout or not _same(one.constants, first.constants):
             raise ArgumentError(
@@ -123,17 +91,60 @@ def merge(pipeline: Pipeline, *states: States) -> States:
             raise ShapeError(f"states of rows {tuple(one.array.shape[:-1])} and of rows "
                              f"{tuple(first.array.shape[:-1])} cannot be merged",
                              fix="Merge pieces of the same rows.")
-    roles, like = _roles(pipeline, first), adopted[0]
-    lead = tuple(first.array.shape[:-1])
+    roles, like = _roles(pipeline, first), taken[0]
+    columns = together(pipeline.name, [s.columns for s in states])
+    order = _order(roles, [s.columns for s in states])
     with like.memory.working(like):
-        parts = [_rows_of(a, first.layout) for a in adopted]
-        n_rows = int(parts[0].shape[0])
-        stacked = _stacked(parts, n_rows, roles.layout, like)
-        made, param, shape = _made(lead, roles.layout, like)
-        arrays = {STATES: stacked, MERGED: made.written, **roles.scalars(roles.merge)}
-        _run(roles.merge, arrays, (n_rows, len(parts)), like, copies=[stacked])
-        array = hand_back(made, param, shape, like)
-    return replace(first, array=array, n_cols=sum(s.n_cols for s in states))
+        parts = [_rows_of(taken[i], first.layout) for i in order]
+        stacked = _stacked(parts, int(parts[0].shape[0]), roles.layout, like)
+        array = _merged(roles, stacked, tuple(first.array.shape[:-1]), like, [stacked])
+    return replace(first, array=array, n_cols=sum(s.n_cols for s in states), columns=columns)
+
+
+@blames
+def merge_gathered(
+    pipeline: Pipeline, like: States, gathered: Any, columns: Sequence[tuple[int, int]]
+) -> States:
+    """As `merge`, of states that lie in one array: what an all-gather of `States.array` leaves.
+
+    like: states of the same rows, types and constants (one's own). gathered: uint8 (parts, …rows,
+    bytes), packed, which nothing is copied of. columns: (first, end) of the columns that each of
+    the parts has seen. Raises ArgumentError, ShapeError.
+    """
+    _of(pipeline, like, "like")
+    taken, roles = adopt("gathered", gathered), _roles(pipeline, like)
+    shape, wanted = tuple(taken.array.shape), (len(columns), *like.array.shape)
+    if taken.dtype != UINT8 or shape != wanted or not columns:
+        raise ShapeError(f"gathered holds {taken.dtype} {shape}, not uint8 {wanted}",
+                         why=f"These are {len(columns)} parts, and a row's state is "
+                         f"{like.layout.n_bytes} bytes.")
+    spans = [span(int(first), int(end) - int(first)) for first, end in columns]
+    seen, order = together(pipeline.name, spans), _order(roles, spans)
+    with taken.memory.working(taken):
+        packed = taken.array.flags.c_contiguous and address(taken.array) % like.layout.boundary == 0
+        stacked = taken.array if packed else taken.array.copy(order="C")
+        if order != list(range(len(spans))):
+            stacked = stacked[order]
+        flat = stacked.reshape(len(spans), -1, like.layout.n_bytes)
+        copies = [flat] if address(flat) != address(taken.array) else []
+        array = _merged(roles, flat, wanted[1:-1], taken, copies)
+    return replace(like, array=array, n_cols=sum(j - i for s in spans for i, j in s), columns=seen)
+
+
+def _order(roles: Roles, columns: Sequence[Spans]) -> list[int]:
+    """Which states come first: as they are given, where that does not matter to their operator."""
+    return in_order(roles.pipeline.name, columns) if roles.ordered else list(range(len(columns)))
+
+
+def _merged(
+    roles: Roles, stacked: Any, lead: tuple[int, ...], like: Adopted, copies: Sequence[Any]
+) -> Any:
+    """⊕ of the states of each row, (states, rows, bytes), as an array of the user's; while the
+    memory is being worked in."""
+    made, param, shape = _made(lead, roles.layout, like)
+    arrays = {STATES: stacked, MERGED: made.written, **roles.scalars(roles.merge)}
+    _run(roles.merge, arrays, (shape.n_rows, int(stacked.shape[0])), like, copies=copies)
+    return hand_back(made, param, shape, like)
 
 
 def _same(a: tuple[tuple[str, Any], ...], b: tuple[tuple[str, Any], ...]) -> bool:
@@ -143,7 +154,7 @@ def _same(a: tuple[tuple[str, Any], ...], b: tuple[tuple[str, Any], ...]) -> boo
 
 def finished(pipeline: Pipeline, states: States) -> Any:
     """What the pipeline returns for the rows whose pieces have been merged."""
-    like = _adopted(pipeline, states, "states")
+    like = _of(pipeline, states, "states")
     roles = _roles(pipeline, states)
     if states.n_cols == 0:
         raise ShapeError(f"states of {pipeline.name} have seen no column",
@@ -163,39 +174,6 @@ def finished(pipeline: Pipeline, states: States) -> Any:
     return nest(finish.graph.structure, found)
 
 
-@dataclass(frozen=True)
-class Roles:
-    """The programs that make, merge and finish states of inputs of these types. Raises
-    PipelineError where the text has no states."""
-
-    pipeline: Pipeline
-    dtypes: Mapping[str, DType]
-    constants: dict[str, Any]
-
-    @property
-    def fold(self) -> Variants:
-        return self._of("fold")
-
-    @property
-    def merge(self) -> Variants:
-        return self._of("merge")
-
-    @property
-    def finish(self) -> Variants:
-        return self._of("finish")
-
-    @property
-    def layout(self) -> StateLayout:
-        return self.merge.states
-
-    def scalars(self, variants: Variants) -> dict[str, Any]:
-        """Numbers that a program takes beside arrays, by parameter name."""
-        return scalars_in(variants.graph, variants.params, self.constants)
-
-    def _of(self, role: Role) -> Variants:
-        return self.pipeline.of_types(self.dtypes, self.constants, Choices(role=role))
-
-
 def _roles(pipeline: Pipeline, states: States) -> Roles:
     """Those of the pipeline that made the states. Raises ArgumentError for another one."""
     found = Roles(pipeline, dict(states.dtypes), dict(states.constants))
@@ -206,16 +184,9 @@ def _roles(pipeline: Pipeline, states: States) -> Roles:
     return found
 
 
-def _adopted(pipeline: Pipeline, states: Any, name: str) -> Adopted:
-    if not isinstance(states, States):
-        raise ArgumentError(f"{name} is {type(states).__name__}, no states",
-                            fix=f"{pipeline.name}.states(x) makes them.")
-    found = adopt(name, states.array)
-    shape = tuple(found.array.shape)
-    if found.dtype != UINT8 or not shape or shape[-1] != states.layout.n_bytes:
-        raise ArgumentError(
-            f"{name} holds {found.dtype} {shape}, not uint8 (…, {states.layout.n_bytes})",
-            why="A row's state is that many bytes.")
+def _of(pipeline: Pipeline, states: Any, name: str) -> Adopted:
+    """The array of states of this pipeline. Raises ArgumentError."""
+    found = adopted(states, name)
     signature = pipeline.signature
     theirs = {*dict(states.dtypes)}, {*dict(states.constants)}
     if not theirs[0] <= {*signature.arrays} or theirs[1] != {*signature.constants}:

@@ -1,0 +1,1 @@
+"""States as values: what pieces of rows leave, merged anywhere, finished anywhere."""

@@ -1,0 +1,30 @@
+"""What pipelines offer of states: docs/states.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fusegen.lang.blame import blames
+from fusegen.lang.signature import check_count
+from fusegen.pipeline.states.record import States
+from fusegen.pipeline.states.runs import finished, states_of
+
+
+class Stateful:
+    """Methods of pipelines."""
+
+    __slots__ = ()
+
+    @blames
+    def states(self: Any, *arrays: Any, at: int | None = None, **constants: Any) -> States:
+        """What is known of pieces of rows, to be merged with that of others by `fg.merge`. arrays:
+        as for a call, columns last. at: the number of the first column in the whole row; 0 if None,
+        and if nothing of the state depends on it, it need not be said. Raises PipelineError where
+        the results need more than a state."""
+        present, values = self.bind(arrays, constants)
+        return states_of(self, present, values, check_count("at", at, 0))
+
+    @blames
+    def finish(self: Any, states: States) -> Any:
+        """What a call returns for the whole rows. Raises ArgumentError, ShapeError."""
+        return finished(self, states)

@@ -1,0 +1,72 @@
+"""The programs that make, merge and finish states of inputs of some types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fusegen.backend.scalars import scalars_in
+from fusegen.ir.dtypes import DType
+from fusegen.ir.forms import Role
+from fusegen.ir.state_layout import StateLayout
+from fusegen.lang.signature import Signature
+from fusegen.pipeline.variants import Choices, Variants
+
+
+class Pipeline(Protocol):
+    """What states need of a fusegen.Pipeline."""
+
+    name: str
+    signature: Signature
+
+    @property
+    def vectors(self) -> frozenset[str]:
+        """Inputs that hold vectors."""
+
+    def of_types(
+        self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices
+    ) -> Variants: ...
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The programs that make, merge and finish states of inputs of these types. Raises
+    PipelineError where the text has no states."""
+
+    pipeline: Pipeline
+    dtypes: Mapping[str, DType]
+    constants: dict[str, Any]
+
+    @property
+    def fold(self) -> Variants:
+        return self._of("fold")
+
+    @property
+    def merge(self) -> Variants:
+        return self._of("merge")
+
+    @property
+    def finish(self) -> Variants:
+        return self._of("finish")
+
+    @property
+    def layout(self) -> StateLayout:
+        return self.merge.states
+
+    @property
+    def ordered(self) -> bool:
+        """Must states merge in the order of their columns?"""
+        return any(s.monoid.ordered for s in self.merge.program.sweeps)
+
+    @property
+    def numbered(self) -> bool:
+        """Does a state depend on where in its row the piece was?"""
+        return self.ordered or self.fold.numbered
+
+    def scalars(self, variants: Variants) -> dict[str, Any]:
+        """Numbers that a program takes beside arrays, by parameter name."""
+        return scalars_in(variants.graph, variants.params, self.constants)
+
+    def _of(self, role: Role) -> Variants:
+        return self.pipeline.of_types(self.dtypes, self.constants, Choices(role=role))
