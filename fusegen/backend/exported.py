@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from fusegen.backend.backend import Executable
+from fusegen.backend.executable import Executable
 from fusegen.ir.dtypes import DType
 from fusegen.ir.forms import Grouping
 from fusegen.ir.kernel import Program

@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from fusegen.backend.backend import Candidate, Job, Progress, Stopwatch
+from fusegen.backend.backend import Job, Stopwatch
+from fusegen.backend.choices import Candidate, PlainSchedule
 from fusegen.backend.emit.source import Source
+from fusegen.backend.executable import Progress
 from fusegen.backend.findings import Finding
 from fusegen.backend.host.chunks import check_chunk, one_schedule
 from fusegen.backend.host.memory import HOST, HostMemory
@@ -24,7 +26,6 @@ from fusegen.backend.target import host_cpu
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import BOOL, FLOAT64, INT64, DType
 from fusegen.ir.errors import BackendError
-from fusegen.ir.forms import Grouping
 from fusegen.ir.kernel import Param, Program
 from fusegen.ir.kinds import infer_kinds
 from fusegen.ir.ops import saturate
@@ -173,7 +174,7 @@ class NumpyTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class NumpySchedule:
+class NumpySchedule(PlainSchedule):
     """There is one: the text has its own order."""
 
     target: NumpyTarget
@@ -181,19 +182,6 @@ class NumpySchedule:
     @property
     def algorithm(self) -> str:
         return ""
-
-    @property
-    def grouping(self) -> Grouping:
-        return "rows"
-
-    @property
-    def stored(self) -> str:
-        """See `Schedule`."""
-        return ""
-
-    @property
-    def crowded(self) -> bool:
-        return False
 
     def describe(self) -> str:
         return f"the text as written, in blocks of rows of {BLOCK_BYTES >> 20} MiB"

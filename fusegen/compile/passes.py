@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from fusegen.backend.backend import Backend, Executable, Schedule, Target
+from fusegen.backend.backend import Backend, Target
+from fusegen.backend.choices import Schedule
 from fusegen.backend.emit.source import Source
+from fusegen.backend.executable import Executable
 from fusegen.backend.problem import Problem
 from fusegen.backend.registry import backend_of
 from fusegen.compile.dumps import DUMPED, check_wish, dump, wants_dump

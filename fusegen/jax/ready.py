@@ -16,7 +16,7 @@ import numpy as np
 from fusegen.backend.arrays.spans import phase
 from fusegen.backend.arrays.strips import whole_vectors
 from fusegen.backend.arrays.vectors import batch_rows_of, phase_of_vectors
-from fusegen.backend.backend import Executable, Record, Recordable
+from fusegen.backend.executable import Executable, Record, Recordable
 from fusegen.backend.memory import Adopted, Memory
 from fusegen.backend.notices import warn_once
 from fusegen.backend.xla.handler import BOUNDARY, Handler, handler

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from fusegen.backend.arrays.layout import Layout, lay_out
 from fusegen.backend.arrays.rows import Axes
-from fusegen.backend.backend import Executable, Progress, Trial
+from fusegen.backend.backend import Trial
+from fusegen.backend.executable import Executable, Progress
 from fusegen.backend.memory import Adopted
 from fusegen.backend.scalars import scalars_in
 from fusegen.compile.passes import Work

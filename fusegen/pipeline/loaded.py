@@ -13,7 +13,7 @@ from fusegen.backend.arrays.adopt import adopt_all, one_memory
 from fusegen.backend.arrays.columns import Rule
 from fusegen.backend.arrays.layout import Layout, lay_out
 from fusegen.backend.arrays.rows import Axes
-from fusegen.backend.backend import Executable
+from fusegen.backend.executable import Executable
 from fusegen.backend.export.opened import Opened, opened
 from fusegen.backend.exported import number_name
 from fusegen.backend.scalars import scalars_in

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusegen.backend.backend import Executable
+from fusegen.backend.executable import Executable
 from fusegen.backend.exported import Exporting
 from fusegen.backend.memory import Memory
 from fusegen.backend.registry import BACKENDS

@@ -16,7 +16,7 @@ from fusegen.backend.arrays.layout import Layout
 from fusegen.backend.arrays.results import maker
 from fusegen.backend.arrays.rows import Axes, plain_axis
 from fusegen.backend.arrays.spans import reach
-from fusegen.backend.backend import Bindable, Bound, Executable, Helped
+from fusegen.backend.executable import Bindable, Bound, Executable, Helped
 from fusegen.backend.words import address
 from fusegen.ir import graph as g
 from fusegen.ir.literals import constant_key

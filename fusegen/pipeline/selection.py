@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fusegen.backend.backend import Candidate
+from fusegen.backend.choices import Candidate
 from fusegen.compile.passes import Work
 from fusegen.compile.tuning import Tuned, notable, tuned
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fusegen.backend.backend import Backend, Executable, Target, Trial
+from fusegen.backend.backend import Backend, Target, Trial
+from fusegen.backend.executable import Executable
 from fusegen.backend.memory import Memory
 from fusegen.backend.notices import warn_once
 from fusegen.backend.problem import Problem

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fusegen.backend.backend import Backend, Candidate, Job, Stopwatch
+from fusegen.backend.backend import Backend, Job, Stopwatch
+from fusegen.backend.choices import Candidate
 from fusegen.backend.cpu.schedule import CpuSchedule, select_cpu
 from fusegen.backend.emit.source import Source
 from fusegen.backend.exported import Part, Place, Text, Wish

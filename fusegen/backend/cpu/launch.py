@@ -10,10 +10,10 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from fusegen.backend.backend import Progress
 from fusegen.backend.cpu.loaded import Library
 from fusegen.backend.cpu.schedule import BLOCK_ROWS, PART_ROWS
 from fusegen.backend.cpu.table import aligned
+from fusegen.backend.executable import Progress
 from fusegen.backend.host.chunks import PIECE_COLUMNS
 from fusegen.backend.host.threads import share
 from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Sweep, names_in

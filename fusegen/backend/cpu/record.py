@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fusegen.backend.backend import Record
 from fusegen.backend.cpu.table import Array, shape_in_workspace, words_of
+from fusegen.backend.executable import Record
 from fusegen.backend.host.chunks import PIECE_COLUMNS
 from fusegen.backend.host.threads import thread_count
 from fusegen.backend.host.unmade import unmade

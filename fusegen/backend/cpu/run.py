@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fusegen.backend.backend import Progress, Record
 from fusegen.backend.cpu.bound import CpuBound
 from fusegen.backend.cpu.launch import Launch, part_of
 from fusegen.backend.cpu.loaded import Library
 from fusegen.backend.cpu.record import recorded
 from fusegen.backend.cpu.schedule import CpuSchedule
 from fusegen.backend.cpu.table import Array, filled, words_of, workspace
+from fusegen.backend.executable import Progress, Record
 from fusegen.backend.host.threads import thread_count
 from fusegen.backend.target import CPU_TARGETS, host_cpu, runnable
 from fusegen.ir.codec import decoded, encoded

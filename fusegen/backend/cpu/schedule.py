@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusegen.backend.choices import PlainSchedule
 from fusegen.backend.host.chunks import PIECE_COLUMNS, check_chunk, lanes_of
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CpuTarget
-from fusegen.ir.forms import Grouping
 from fusegen.ir.kernel import Program
 
 CHUNK_BYTES = 1024
@@ -58,7 +58,7 @@ CHUNKS_IN_FULL = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CpuSchedule:
+class CpuSchedule(PlainSchedule):
     """How a program runs on a CPU."""
 
     target: CpuTarget
@@ -84,20 +84,6 @@ class CpuSchedule:
     def list_block(self) -> int:
         """Columns that go to long lists at a time."""
         return LIST_CHUNKS * self.chunk
-
-    @property
-    def grouping(self) -> Grouping:
-        return "rows"
-
-    @property
-    def stored(self) -> str:
-        """See `Schedule`."""
-        return ""
-
-    @property
-    def crowded(self) -> bool:
-        """See `Schedule`."""
-        return False
 
     @property
     def algorithm(self) -> str:

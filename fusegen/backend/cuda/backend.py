@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fusegen.backend.backend import Executable, Job
+from fusegen.backend.backend import Job
 from fusegen.backend.cuda.memory import GPU, GpuMemory
 from fusegen.backend.emit.source import Source
+from fusegen.backend.executable import Executable
 from fusegen.backend.exported import Part, Place, Text, Wish
 from fusegen.backend.findings import Finding, version_of
 from fusegen.backend.problem import Problem

@@ -6,9 +6,9 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fusegen.backend.backend import Progress
 from fusegen.backend.cuda.plain.memory import has_cupy
 from fusegen.backend.cuda.plain.sources import ready_on, stream_of
+from fusegen.backend.executable import Progress
 from fusegen.backend.exported import number_name
 from fusegen.backend.words import word
 from fusegen.ir.codec import decoded

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from fusegen.backend.backend import Record
 from fusegen.backend.cache.entries import artifact
 from fusegen.backend.cpu.loaded import loaded_by
 from fusegen.backend.cpu.toolchain import build, find_compiler, unusable, version
+from fusegen.backend.executable import Record
 from fusegen.backend.own_files import merged
 from fusegen.ir.errors import BackendError, CompilerError, InternalError
 

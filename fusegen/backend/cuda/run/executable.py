@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import finalize
 
-from fusegen.backend.backend import Progress, Record
 from fusegen.backend.cuda.run.bound import Bound, Plan
 from fusegen.backend.cuda.run.device import (
     bind_context,
@@ -34,6 +33,7 @@ from fusegen.backend.cuda.run.tickets import Tickets
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, launches
 from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule, scheduled
+from fusegen.backend.executable import Progress, Record
 from fusegen.backend.words import address, word
 from fusegen.ir.dtypes import UINT8
 from fusegen.ir.errors import BackendError

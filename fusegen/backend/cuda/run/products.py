@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from fusegen.backend.backend import Progress
 from fusegen.backend.cuda.run.bound import Bound
 from fusegen.backend.cuda.run.device import cupy_module, on_device
 from fusegen.backend.cuda.run.executable import CudaExecutable
@@ -24,6 +23,7 @@ from fusegen.backend.cuda.schedule.products import (
     storing,
     with_stored,
 )
+from fusegen.backend.executable import Progress
 from fusegen.backend.memory import Adopted
 from fusegen.backend.words import address, word
 from fusegen.ir.errors import InternalError

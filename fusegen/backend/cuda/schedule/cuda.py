@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
+from fusegen.backend.choices import PlainSchedule
 from fusegen.backend.cuda.schedule.homes import MEMORY, Home, Tiers
 from fusegen.backend.cuda.schedule.levels import (
     Block,
@@ -45,7 +46,7 @@ sorted by networks, or counted once a bar is known that about K elements reach."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CudaSchedule:
+class CudaSchedule(PlainSchedule):
     """How a program runs on a GPU."""
 
     target: CudaTarget
@@ -245,11 +246,6 @@ class CudaSchedule:
         return "sweeps" if self.split and not self.home.keeps else "rows"
 
     @property
-    def stored(self) -> str:
-        """See `Schedule`."""
-        return ""
-
-    @property
     def tiers(self) -> Tiers:
         """Where the vectors of rows side by side stay."""
         home = self.home
@@ -282,11 +278,6 @@ class CudaSchedule:
             f"{', shared columns a chunk ahead' if ahead else ''}"
             f"{f', a ring of {stages} chunks' if stages else ''}{lists}"
         )
-
-    @property
-    def crowded(self) -> bool:
-        """See `Schedule`."""
-        return False
 
     def describe(self) -> str:
         blocks = f", {self.blocks} blocks a row" if self.blocks > 1 else ""

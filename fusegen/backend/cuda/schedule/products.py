@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fusegen.backend.choices import PlainSchedule
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule
 from fusegen.backend.problem import Problem
@@ -52,7 +53,7 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProductSchedule:
+class ProductSchedule(PlainSchedule):
     """How a program runs whose elements are stored, `piece_rows` rows at a time."""
 
     target: CudaTarget
@@ -70,11 +71,6 @@ class ProductSchedule:
     def algorithm(self) -> str:
         """See `Schedule`."""
         return self.rows.algorithm
-
-    @property
-    def crowded(self) -> bool:
-        """See `Schedule`."""
-        return False
 
     @property
     def stored(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from fusegen.backend.choices import PlainSchedule
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
 from fusegen.backend.cuda.schedule.tiles import mma
 from fusegen.backend.cuda.schedule.tiles.filters import with_filter
@@ -21,7 +22,6 @@ from fusegen.backend.cuda.schedule.tiles.wgmma import MOST_LENGTH, WgmmaTiles, p
 from fusegen.backend.cuda.schedule.tiles.wgmma_long import long_tiles
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.backend.target import WARP, CudaTarget
-from fusegen.ir.forms import Grouping
 from fusegen.ir.kernel import FromVectors, Kernel, Program, Sweep
 from fusegen.ir.monoid import Folded
 
@@ -37,7 +37,7 @@ PAD = 4  # numbers between vectors in shared memory, where neighbours would lie 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TileSchedule:
+class TileSchedule(PlainSchedule):
     """How a program over vectors runs on a GPU."""
 
     target: CudaTarget
@@ -111,16 +111,6 @@ class TileSchedule:
         warps = " → warps" if self.together else ""
         return (f"tiles of {self.rows} × {self.columns}, merged chunk by chunk of "
                 f"{self.columns // 4} columns → lanes{warps} → blocks")
-
-    @property
-    def grouping(self) -> Grouping:
-        """See `Schedule`."""
-        return "rows"
-
-    @property
-    def stored(self) -> str:
-        """See `Schedule`."""
-        return ""
 
     @property
     def crowded(self) -> bool:
