@@ -125,6 +125,12 @@ class Recent(Generic[_K, _V]):
                 break
         return value
 
+    def get_or_make(self, key: _K, make: Callable[[], _V]) -> _V:
+        """The value that is held; where none is, what `make` makes is from now on. Threads may make
+        it at once: each goes on with its own."""
+        found = self.get(key)
+        return self.put(key, make()) if found is None else found
+
     def pop(self, key: _K) -> None:
         self._held.pop(key, None)
 

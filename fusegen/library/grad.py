@@ -214,9 +214,8 @@ def gradient_of(
     rest = {n: v for n, v in bound.items() if n not in base.graph.varying}
     key = ("grad", wrt, constants_key(rest), base.digest, base.graph.guards,
            constants_key(defaults))
-    found: Gradient | ColumnGradient | VectorGradient | None = pipeline.derived.get(key)
-    if found is None:
-        found = pipeline.derived.put(key, _gradient(pipeline, wrt, base.graph, defaults))
+    found: Gradient | ColumnGradient | VectorGradient = pipeline.derived.get_or_make(
+        key, lambda: _gradient(pipeline, wrt, base.graph, defaults))
     return found
 
 

@@ -123,11 +123,8 @@ class ColumnGradient:
         fixed = {n: v for n, v in constants.items() if n not in traced.graph.varying}
         key = (present, constants_key(fixed), traced.graph.guards, precision, result,
                traced.digest)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known.put(key, _split(traced.graph, self.contributions, precision,
-                                                result))
-        return found
+        return self._known.get_or_make(
+            key, lambda: _split(traced.graph, self.contributions, precision, result))
 
     @property
     def _usual(self) -> Stages:

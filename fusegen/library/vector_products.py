@@ -83,11 +83,11 @@ def _meet_alone(outputs: Iterable[g.Node], row: g.Input, column: g.Input) -> boo
     for node in g.topological([*outputs]):
         met = [a for a in g.operands(node) if a in (row, column)]
         match node:
-            case g.Take(arg=arg) if arg is column:
+            case g.Take() if _is_taken(node, column):
                 continue
             case g.Map(op="mul", args=(a, b)) if row in (a, b):
                 other = b if a is row else a
-                if other is not column and not (isinstance(other, g.Take) and other.arg is column):
+                if other is not column and not _is_taken(other, column):
                     return False
                 products.add(node)
             case g.Inner():
@@ -99,6 +99,7 @@ def _meet_alone(outputs: Iterable[g.Node], row: g.Input, column: g.Input) -> boo
 
 
 def _is_taken(node: g.Node, column: g.Input) -> bool:
+    """Is it one column's vector?"""
     return isinstance(node, g.Take) and node.arg is column
 
 
@@ -133,21 +134,13 @@ def _stage(
 # ---- a call ----
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Columns [first, end)."""
-
-    first: int
-    end: int
-
-
-def pieces_of(n_rows: int, n_cols: int, itemsize: int) -> Iterator[Piece]:
+def pieces_of(n_rows: int, n_cols: int, itemsize: int) -> Iterator[slice]:
     """Columns whose elements and gradients are stored at a time."""
     rows = min(n_rows, MOST_ROWS)
     fit = PIECE_BYTES // (rows * (4 + itemsize))
     step = max(_STEP, fit // _STEP * _STEP)
     for first in range(0, n_cols, step):
-        yield Piece(first, min(first + step, n_cols))
+        yield slice(first, min(first + step, n_cols))
 
 
 class Products:
@@ -182,15 +175,14 @@ class Products:
         of_row = self._new((self.n_rows, length), sums) if of_rows else None
         of_column = self._new((self.n_cols, length), self.dtype)
         numbers = self._numbers() if self.made.counts else None
-        for piece in pieces:
-            columns = slice(piece.first, piece.end)
-            size = piece.end - piece.first
+        for columns in pieces:
+            size = columns.stop - columns.start
             total = of_column[columns] if len(blocks) == 1 else self._new((size, length), FLOAT32)
             for block in blocks:
                 found = self._elements(block, columns, numbers)
                 if of_row is not None:
                     self._multiply(found, self.column.given[columns], of_row[block],
-                                   add=piece.first > 0)
+                                   add=columns.start > 0)
                 self._multiply(found, self.row.given[block], total, turned=(True, False),
                                add=block.start > 0)
                 del found

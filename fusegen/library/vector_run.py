@@ -36,18 +36,19 @@ class Remembered:
         self.forward, self.wrt, self.cotangents = forward, wrt, cotangents
         self.name = f"{forward.name}_grad"
         self._adjoints: Recent[Any, Adjoint] = Recent(MOST)
-        self._made: Recent[Any, Any] = Recent(MOST)
+        self._stages: Recent[Any, Stages] = Recent(MOST)
+        self._rows: Recent[Any, tuple[Stage, ...]] = Recent(MOST)
+        self._columns: Recent[Any, Columns] = Recent(MOST)
+        self._elements: Recent[Stages, tuple[Elements | None]] = Recent(MOST)
+        self._crowded: Recent[Any, bool] = Recent(MOST)
 
     def adjoint(self, present: frozenset[str], constants: dict[str, Any]) -> Adjoint:
         """The backward text for these inputs of the forward one, and constants like these."""
         traced = self.forward.traces.varied(present, constants)
         fixed = {n: v for n, v in constants.items() if n not in traced.graph.varying}
         key = (present, traced.digest, traced.graph.guards, constants_key(fixed))
-        found = self._adjoints.get(key)
-        if found is None:
-            made = adjoint(self.name, traced, self.wrt, self.cotangents)
-            found = self._adjoints.put(key, made)
-        return found
+        return self._adjoints.get_or_make(
+            key, lambda: adjoint(self.name, traced, self.wrt, self.cotangents))
 
     def prepared(
         self, types: Mapping[str, DType], constants: dict[str, Any], text: Adjoint | None = None
@@ -69,34 +70,22 @@ class Remembered:
 
     def made(self, text: Adjoint, types: Mapping[str, DType], precision: str) -> Stages:
         key = (text, tuple(types.items()), precision)
-        found: Stages | None = self._made.get(key)
-        if found is None:
-            found = self._made.put(key, Stages(text, self.forward, types, precision))
-        return found
+        return self._stages.get_or_make(key, lambda: Stages(text, self.forward, types, precision))
 
     def rows(self, made: Stages, types: Mapping[str, str], *, kept: bool) -> tuple[Stage, ...]:
         key = (made, tuple(types.items()), kept)
-        found: tuple[Stage, ...] | None = self._made.get(key)
-        return self._made.put(key, made.rows(types, kept=kept)) if found is None else found
+        return self._rows.get_or_make(key, lambda: made.rows(types, kept=kept))
 
     def numbers(self, made: Stages, *, kept: bool) -> tuple[Stage, ...]:
         key = (made, "numbers", kept)
-        found: tuple[Stage, ...] | None = self._made.get(key)
-        if found is None:
-            found = self._made.put(key, made.numbers(made.terms, kept=kept))
-        return found
+        return self._rows.get_or_make(key, lambda: made.numbers(made.terms, kept=kept))
 
     def elements(self, made: Stages) -> Elements | None:
-        key = (made, "elements")
-        found: tuple[Elements | None] | None = self._made.get(key)
-        if found is None:
-            found = self._made.put(key, (elements_of(made),))
-        return found[0]
+        return self._elements.get_or_make(made, lambda: (elements_of(made),))[0]
 
     def columns(self, made: Stages, wanted: Sequence[str], types: Mapping[str, str]) -> Columns:
-        key = (made, "columns", tuple((n, types[n]) for n in wanted))
-        found: Columns | None = self._made.get(key)
-        return self._made.put(key, made.columns(wanted, types)) if found is None else found
+        key = (made, tuple((n, types[n]) for n in wanted))
+        return self._columns.get_or_make(key, lambda: made.columns(wanted, types))
 
     def crowded(
         self, made: Stages, stage: Columns, like: DType, sizes: tuple[int, int, int], target: Target
@@ -104,10 +93,7 @@ class Remembered:
         """Had these gradients of columns better be found apart? sizes: rows, rows of a batch, and
         columns, of the stage; like: the type of its anchors."""
         key = (stage, like, sizes, target)
-        found: bool | None = self._made.get(key)
-        if found is None:
-            found = self._made.put(key, _is_crowded(made, stage, like, sizes, target))
-        return found
+        return self._crowded.get_or_make(key, lambda: _is_crowded(made, stage, like, sizes, target))
 
 
 def _is_crowded(

@@ -190,11 +190,8 @@ class Traces:
         """What runs for these very constants."""
         traced = self.traced(frozenset(dtypes), constants)
         key = (traced.digest, (), tuple(dtypes.items()), choices)
-        found = self.variants.get(key)
-        if found is None:
-            typed = Typed(traced, dtypes, choices.form, choices.role)
-            found = self.variants.put(key, Variants(typed, choices))
-        return found
+        return self.variants.get_or_make(
+            key, lambda: Variants(Typed(traced, dtypes, choices.form, choices.role), choices))
 
     def _merges_more(self, typed: Typed, constants: dict[str, Any]) -> bool:
         """Is something merged for these very numbers that is not for all like them?"""
