@@ -19,8 +19,8 @@ from fusegen.ir.kernel import (
     Shape,
     Step,
     Sweep,
-    names_in,
 )
+from fusegen.ir.kernel_walk import names_in
 
 Steps = tuple[Step, ...]
 OF_ROWS: tuple[Shape, ...] = ("row", "row_vector", "column_vector")

@@ -17,13 +17,11 @@ Programs of one role alone (`compile/roles.py`) take or leave states, whose byte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from fusegen.ir.dtypes import DType
-from fusegen.ir.expr import Call, Expr, Lit, Var, variables
+from fusegen.ir.expr import Expr
 from fusegen.ir.forms import Role
 from fusegen.ir.loc import Loc
 from fusegen.ir.monoid import Monoid
@@ -36,6 +34,7 @@ from fusegen.ir.sources import FromMemory as FromMemory
 from fusegen.ir.sources import FromVectors as FromVectors
 from fusegen.ir.sources import Layout as Layout
 from fusegen.ir.sources import Source as Source
+from fusegen.ir.sources import is_dot
 
 Shape = Literal["element", "per_column", "columns", "row", "list", "states", "scalar", "row_vector",
                 "column_vector"]
@@ -121,6 +120,16 @@ class InnerStep:
     rows: tuple[str, ...]
     at: tuple[tuple[str, Expr], ...] = ()
     note: str = ""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Arrays that it takes one column's vector of."""
+        return tuple(name for name, _ in self.at)
+
+    @property
+    def is_dot(self) -> bool:
+        """Is it the product of one vector of the row with one column's?"""
+        return is_dot(self.value, self.rows, self.columns)
 
 
 Step = Let | Gather | ListFold | InnerStep
@@ -253,48 +262,3 @@ class Program:
     def writes_per_element(self) -> int:
         """Element arrays written, summed over sweeps."""
         return sum(len(s.element_stores) for s in self.sweeps)
-
-
-def expressions_in(part: Any) -> Iterator[Expr]:
-    """Every expression inside records of the Kernel IR."""
-    return _inside(part, (Var, Lit, Call))
-
-
-def gathers_in(part: Any) -> Iterator[Gather]:
-    """Every gather inside records of the Kernel IR: of row values, and of lists' entries."""
-    return _inside(part, (Gather,))
-
-
-def _inside(part: Any, kinds: tuple[type, ...]) -> Iterator[Any]:
-    todo = [part]  # the next one last
-    while todo:
-        one = todo.pop()
-        if isinstance(one, kinds):
-            yield one
-        elif isinstance(one, tuple):
-            todo += reversed(one)
-        else:
-            kind: Any = type(one)
-            todo += [getattr(one, name) for name in _last_first(kind)]
-
-
-@cache
-def _last_first(kind: type) -> tuple[str, ...]:
-    """The fields of a dataclass; others have none."""
-    return tuple(f.name for f in reversed(fields(kind))) if is_dataclass(kind) else ()
-
-
-def used_in(sweep: Sweep, exprs: Iterable[Expr]) -> tuple[set[str], list[Let]]:
-    """Names, and the sweep's lets among them, in order, that these element expressions use."""
-    wanted = {n for e in exprs for n in variables(e)}
-    lets: list[Let] = []
-    for let in reversed(sweep.lets):
-        if let.name in wanted:
-            lets.insert(0, let)
-            wanted |= set(variables(let.expr))
-    return wanted, lets
-
-
-def names_in(part: Any) -> frozenset[str]:
-    """Every name that expressions inside records of the Kernel IR use."""
-    return frozenset(n for e in expressions_in(part) for n in variables(e))

@@ -52,11 +52,16 @@ class FromVectors:
     @property
     def is_dot(self) -> bool:
         """Is an item the product of one vector of the row with one of the column?"""
-        match self.value:
-            case Call(op="mul", args=(Var(name=a), Var(name=b))):
-                return len(self.rows) == len(self.columns) == 1 and {a, b} == {*self.reads}
-            case _:
-                return False
+        return is_dot(self.value, self.rows, self.columns)
+
+
+def is_dot(value: Expr, rows: tuple[str, ...], columns: tuple[str, ...]) -> bool:
+    """Is the sum over the index of vectors of a row and of a column the dot of one of each?"""
+    match value:
+        case Call(op="mul", args=(Var(name=a), Var(name=b))):
+            return len(rows) == len(columns) == 1 and {a, b} == {*rows, *columns}
+        case _:
+            return False
 
 
 Source = FromMemory | FromVectors

@@ -18,7 +18,8 @@ from fusegen.compile.typed import Typed
 from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError, CompilerError
 from fusegen.ir.forms import Form, Precision, Role
-from fusegen.ir.kernel import FIRST_COLUMN, Param, Program, names_in
+from fusegen.ir.kernel import FIRST_COLUMN, Param, Program
+from fusegen.ir.kernel_walk import names_in
 from fusegen.ir.shared import Lock, Recent, lazy, steady
 from fusegen.ir.state_layout import StateLayout
 

@@ -17,7 +17,8 @@ from fusegen.backend.problem import Problem
 from fusegen.backend.target import CPU_TARGETS, CpuTarget, host_cpu
 from fusegen.ir.codec import encoded
 from fusegen.ir.errors import ArgumentError
-from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Program, Sweep, names_in
+from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Program, Sweep
+from fusegen.ir.kernel_walk import names_in
 from fusegen.ir.names import identifier
 
 USUAL = "x86-64-v3"

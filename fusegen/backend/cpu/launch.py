@@ -16,7 +16,8 @@ from fusegen.backend.cpu.table import aligned
 from fusegen.backend.executable import Progress
 from fusegen.backend.host.chunks import PIECE_COLUMNS
 from fusegen.backend.host.threads import share
-from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Sweep, names_in
+from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Sweep
+from fusegen.ir.kernel_walk import names_in
 
 _BLOCKS_PER_THREAD = 8  # so that no thread waits long for the last
 _FEWER_BLOCKS = 4  # of rows that bring the same vectors into order, block by block

@@ -17,16 +17,8 @@ from fusegen.ir.dtypes import FLOAT64, DType
 from fusegen.ir.errors import PipelineError
 from fusegen.ir.expr import Expr, Var, variables
 from fusegen.ir.expressions import Names, expression
-from fusegen.ir.kernel import (
-    FromVectors,
-    InnerStep,
-    Kernel,
-    Param,
-    Program,
-    Source,
-    Step,
-    names_in,
-)
+from fusegen.ir.kernel import FromVectors, InnerStep, Kernel, Param, Program, Source, Step
+from fusegen.ir.kernel_walk import names_in
 from fusegen.ir.kinds import infer_kinds
 from fusegen.ir.vectors import lengths_of
 

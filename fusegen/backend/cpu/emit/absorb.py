@@ -41,7 +41,8 @@ from fusegen.backend.emit.folds import folded_into, taken_in
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.vector_sums import Weight, vector_sums
 from fusegen.ir.expr import Expr, Var, variables
-from fusegen.ir.kernel import COLUMN, Kernel, Sweep, used_in
+from fusegen.ir.kernel import COLUMN, Kernel, Sweep
+from fusegen.ir.kernel_walk import used_in
 from fusegen.ir.monoid import Best, Folded, KBest, Level, Moving
 from fusegen.ir.monoid_text import pivots_text
 

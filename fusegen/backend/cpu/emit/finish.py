@@ -28,8 +28,8 @@ from fusegen.ir.kernel import (
     RowStore,
     Step,
     Sweep,
-    names_in,
 )
+from fusegen.ir.kernel_walk import names_in
 
 
 class FinishPrinter:

@@ -15,7 +15,8 @@ from fusegen.backend.cpu.emit.memory import load, store
 from fusegen.backend.cpu.emit.sources import printed
 from fusegen.backend.cpu.emit.state import gathers
 from fusegen.ir.expr import Call, Expr, Var, walk
-from fusegen.ir.kernel import FromMemory, FromVectors, Kernel, Let, Source, Sweep, used_in
+from fusegen.ir.kernel import FromMemory, FromVectors, Kernel, Let, Source, Sweep
+from fusegen.ir.kernel_walk import used_in
 from fusegen.ir.monoid import Monoid
 
 KEPT_BYTES = 1 << 20

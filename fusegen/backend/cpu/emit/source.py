@@ -35,15 +35,8 @@ from fusegen.backend.emit.render import render
 from fusegen.backend.emit.source import Source
 from fusegen.backend.emit.widths import check_widths
 from fusegen.backend.host.chunks import PIECE_COLUMNS
-from fusegen.ir.kernel import (
-    FIRST_COLUMN,
-    FromVectors,
-    Kernel,
-    Param,
-    Program,
-    Sweep,
-    names_in,
-)
+from fusegen.ir.kernel import FIRST_COLUMN, FromVectors, Kernel, Param, Program, Sweep
+from fusegen.ir.kernel_walk import names_in
 
 
 def cpu_source(program: Program, schedule: CpuSchedule) -> Source:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from fusegen.backend.cuda.emit.views import SweepView
 from fusegen.backend.cuda.schedule.homes.held import WHOLE
 from fusegen.backend.emit.lines import Line
-from fusegen.ir.kernel import Kernel, gathers_in
+from fusegen.ir.kernel import Kernel
+from fusegen.ir.kernel_walk import gathers_in
 
 
 def elements_used(kernel: Kernel) -> set[str]:

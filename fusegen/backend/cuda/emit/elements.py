@@ -13,7 +13,8 @@ from fusegen.backend.cuda.emit.views import LiftView, ListView
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line, inside
 from fusegen.ir.expr import Expr, Var, variables
-from fusegen.ir.kernel import COLUMN, Kernel, Let, Sweep, used_in
+from fusegen.ir.kernel import COLUMN, Kernel, Let, Sweep
+from fusegen.ir.kernel_walk import used_in
 from fusegen.ir.monoid import Best, Folded, KBest, Moving, Own, Relative
 
 _PAIRED = {C_TYPES[n] for n in PAIR_TYPES}

@@ -16,16 +16,8 @@ from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line, inside, uses_of
 from fusegen.ir.errors import InternalError
 from fusegen.ir.expr import variables
-from fusegen.ir.kernel import (
-    ENTRY,
-    Gather,
-    InnerStep,
-    Kernel,
-    Let,
-    ListFold,
-    Step,
-    names_in,
-)
+from fusegen.ir.kernel import ENTRY, Gather, InnerStep, Kernel, Let, ListFold, Step
+from fusegen.ir.kernel_walk import names_in
 from fusegen.ir.monoid import Folded
 
 

@@ -14,7 +14,8 @@ from fusegen.backend.cuda.emit.views import SweepView
 from fusegen.backend.cuda.schedule.launch import Launch
 from fusegen.backend.emit.lines import Line, inside, uses_of
 from fusegen.ir.expr import Expr, variables
-from fusegen.ir.kernel import N_COLS, ROW, Gather, Let, Param, Step, Sweep, gathers_in
+from fusegen.ir.kernel import N_COLS, ROW, Gather, Let, Param, Step, Sweep
+from fusegen.ir.kernel_walk import gathers_in
 
 ROW_VALUES = "rows"
 """What a thread knows of its rows."""

@@ -21,7 +21,8 @@ from fusegen.backend.cuda.schedule.topk import ListPlan, in_device_memory, list_
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.backend.emit.printer import show
 from fusegen.ir.expr import Var
-from fusegen.ir.kernel import N_COLS, ROW, Kernel, ListFold, Step, Sweep, names_in
+from fusegen.ir.kernel import N_COLS, ROW, Kernel, ListFold, Step, Sweep
+from fusegen.ir.kernel_walk import names_in
 from fusegen.ir.monoid import KBest
 from fusegen.ir.ops import OPS
 

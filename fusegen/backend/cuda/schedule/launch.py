@@ -34,7 +34,8 @@ from fusegen.backend.cuda.schedule.tiles.wgmma_long import long_mapped
 from fusegen.backend.cuda.schedule.topk import in_device_memory, key_plan, list_plan
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.backend.target import WARP
-from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Param, Program, Sweep, names_in
+from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Param, Program, Sweep
+from fusegen.ir.kernel_walk import names_in
 
 MOST_BLOCKS = 2**31 - 1  # of a grid
 RESIDENT_BLOCKS = 4  # of a multiprocessor, where scratch memory per block bounds the grid

@@ -33,8 +33,8 @@ from fusegen.ir.kernel import (
     Program,
     Step,
     Sweep,
-    names_in,
 )
+from fusegen.ir.kernel_walk import names_in
 from fusegen.ir.monoid import Monoid
 
 PIECE_BYTES = 1 << 29  # of elements that are stored at a time
@@ -196,8 +196,8 @@ def _entries(entries: Entries, made: Product) -> Entries:
 def _step(step: Step, made: Product) -> Step:
     """The dot with one column's vector is an element."""
     match step:
-        case InnerStep(rows=(row,), at=((column, index),)) if (row, column) == (
-                made.row.name, made.column.name) and _is_dot(step, row, column):
+        case InnerStep(rows=(row,), at=((column, index),)) if step.is_dot and \
+                (row, column) == (made.row.name, made.column.name):
             scores = made.scores.name
             return Gather(step.name, index, (scores,), (), Var(scores, "float", varying=True),
                           step.note)
@@ -205,9 +205,3 @@ def _step(step: Step, made: Product) -> Step:
             return replace(step, entries=_entries(step.entries, made))
         case Let() | Gather() | InnerStep():
             return step
-
-
-def _is_dot(step: InnerStep, row: str, column: str) -> bool:
-    return FromVectors(step.name, step.value, (row,), (column,), "").is_dot
-
-

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 
 from fusegen.backend.cuda.schedule.cuda import NARROW_COLUMNS
 from fusegen.ir.expr import Call, Expr, Lit, Var, walk
-from fusegen.ir.kernel import COLUMN, N_COLS, Program, expressions_in
+from fusegen.ir.kernel import COLUMN, N_COLS, Program
+from fusegen.ir.kernel_walk import expressions_in
 
 _MOST = 2**31 - 1
 

@@ -17,16 +17,8 @@ from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule, list_slots
 from fusegen.backend.cuda.schedule.topk import key_plan
 from fusegen.backend.emit.lines import Line, inside
 from fusegen.ir.expr import Var
-from fusegen.ir.kernel import (
-    ROW,
-    FromVectors,
-    InnerStep,
-    Kernel,
-    ListFold,
-    Step,
-    Sweep,
-    names_in,
-)
+from fusegen.ir.kernel import ROW, FromVectors, InnerStep, Kernel, ListFold, Step, Sweep
+from fusegen.ir.kernel_walk import names_in
 from fusegen.ir.monoid import KBest
 
 OWNERS = Owners()

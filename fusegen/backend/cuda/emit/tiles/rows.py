@@ -17,7 +17,8 @@ from fusegen.backend.emit.lines import Line, inside
 from fusegen.backend.emit.vector_sums import VectorSum, numbered, sums_of_state, vectors_of
 from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import Expr, Var, substitute, variables
-from fusegen.ir.kernel import ROW, InnerStep, Kernel, RowStore, Step, Sweep, names_in
+from fusegen.ir.kernel import ROW, InnerStep, Kernel, RowStore, Step, Sweep
+from fusegen.ir.kernel_walk import names_in
 
 NUMBER = "4 * (j / 2) + 2 * kSlot + j % 2"
 """Of a row, in what a lane has of a sum of vectors: number `i`."""

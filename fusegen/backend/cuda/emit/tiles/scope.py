@@ -14,7 +14,8 @@ from fusegen.backend.cuda.emit.places import array_name, pointer_of, pointer_typ
 from fusegen.backend.cuda.schedule.launch import Launch
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.backend.emit.vector_sums import sums_of_state, vector_sums
-from fusegen.ir.kernel import N_COLS, ROW, Let, Step, names_in
+from fusegen.ir.kernel import N_COLS, ROW, Let, Step
+from fusegen.ir.kernel_walk import names_in
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from fusegen.ir.kernel import (
     Program,
     Step,
     Sweep,
-    names_in,
 )
+from fusegen.ir.kernel_walk import names_in
 from fusegen.ir.monoid import Folded
 
 MOST_ROWS = 512  # more have a share of the time so small that looking for columns takes longer
@@ -51,9 +51,7 @@ def _picks(kernel: Kernel) -> tuple[InnerStep, ...]:
 
 def _is_element(step: InnerStep, source: FromVectors) -> bool:
     """Is it the source's dot, of one column?"""
-    columns = tuple(name for name, _ in step.at)
-    of = FromVectors(step.name, step.value, step.rows, columns, "")
-    return of.is_dot and (step.rows, columns) == (source.rows, source.columns)
+    return step.is_dot and (step.rows, step.columns) == (source.rows, source.columns)
 
 
 def _late(prelude: Sequence[Step], picks: Sequence[InnerStep]) -> list[Step]:

@@ -1,0 +1,56 @@
+"""What stands inside records of the Kernel IR: expressions, names, gathers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any
+
+from fusegen.ir.expr import Call, Expr, Lit, Var, variables
+from fusegen.ir.kernel import Gather, Let, Sweep
+
+
+def expressions_in(part: Any) -> Iterator[Expr]:
+    """Every expression inside records of the Kernel IR."""
+    return _inside(part, (Var, Lit, Call))
+
+
+def gathers_in(part: Any) -> Iterator[Gather]:
+    """Every gather inside records of the Kernel IR: of row values, and of lists' entries."""
+    return _inside(part, (Gather,))
+
+
+def _inside(part: Any, kinds: tuple[type, ...]) -> Iterator[Any]:
+    todo = [part]  # the next one last
+    while todo:
+        one = todo.pop()
+        if isinstance(one, kinds):
+            yield one
+        elif isinstance(one, tuple):
+            todo += reversed(one)
+        else:
+            kind: Any = type(one)
+            todo += [getattr(one, name) for name in _last_first(kind)]
+
+
+@cache
+def _last_first(kind: type) -> tuple[str, ...]:
+    """The fields of a dataclass; others have none."""
+    return tuple(f.name for f in reversed(fields(kind))) if is_dataclass(kind) else ()
+
+
+def used_in(sweep: Sweep, exprs: Iterable[Expr]) -> tuple[set[str], list[Let]]:
+    """Names, and the sweep's lets among them, in order, that these element expressions use."""
+    wanted = {n for e in exprs for n in variables(e)}
+    lets: list[Let] = []
+    for let in reversed(sweep.lets):
+        if let.name in wanted:
+            lets.insert(0, let)
+            wanted |= set(variables(let.expr))
+    return wanted, lets
+
+
+def names_in(part: Any) -> frozenset[str]:
+    """Every name that expressions inside records of the Kernel IR use."""
+    return frozenset(n for e in expressions_in(part) for n in variables(e))
