@@ -56,25 +56,26 @@ def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> Tile
     rounds = _rounds(program, problem, target)
     if rounds:
         return rounds
-    filters = _filters(program, problem, target)
+    wide = wide_columns(program, problem.n_cols or 1)  # whatever launches come before
+    filters = not wide and _filters(program, problem, target)
     program = with_filter(program, in_rounds=False) if filters else program
-    parts = _parts(program, problem, target)
+    parts: Parts = "" if wide else _parts(program, problem, target)
     program = with_parts(program, parts) if parts else program
     few = _few_rows(program, problem, target)
     little = few and _little(program, problem)
     made = bool(parts)  # what a launch before makes lies well
-    tiles = None if filters or little else _wgmma(program, problem, target, made)
+    tiles = None if wide or filters or little else _wgmma(program, problem, target, made)
     if tiles:
         return TileSchedule(target=target, engine="wgmma", warps=4 * tiles.warpgroups,
                             columns=tiles.columns, stages=tiles.stages, parts=parts,
                             one_tree=problem.any_rows)
-    if _chunked(program, problem, target):
+    if not wide and _chunked(program, problem, target):
         groups, columns, stages = long_sizes(None if problem.any_rows else problem.batch_rows)
         return TileSchedule(target=target, engine="wgmma", warps=4 * groups, columns=columns,
                             stages=stages, chunked=True, picks=_picks(program, problem),
                             one_tree=problem.any_rows)
     kernels = [k for k in program.kernels if k.sweeps]
-    offered = [found for found in _candidates(program, problem, target)
+    offered = [found for found in _candidates(program, problem, target, few=few, wide=wide)
                if all(shared_bytes(k, found) <= target.shared_per_block for k in kernels)]
     if not offered:
         raise BackendError(f"{program.name}: no tile of its vectors fits {target.arch}")
@@ -84,14 +85,13 @@ def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> Tile
 
 
 def _candidates(
-    program: Program, problem: Problem, target: CudaTarget
+    program: Program, problem: Problem, target: CudaTarget, *, few: bool, wide: bool
 ) -> Iterator[TileSchedule]:
     """What may run it, the fastest first."""
-    base = TileSchedule(target=target, engine="fma",
-                        wide_columns=wide_columns(program, problem.n_cols or 1),
+    base = TileSchedule(target=target, engine="fma", wide_columns=wide,
                         whole=any(map(sums_over_state, program.kernels)))
     if _by_mma(program, target):
-        if _few_rows(program, problem, target):
+        if few:
             for warps, columns in ((4, 32), (8, 16), (4, 16)):
                 yield replace(base, engine="mma", together=True, columns=columns, warps=warps)
         sums = any(vector_sums(k, w) for k in program.kernels for w in k.sweeps)
@@ -148,7 +148,7 @@ def _filters(program: Program, problem: Problem, target: CudaTarget) -> bool:
     if not (target.ampere and many and len(program.kernels) == 1):
         return False
     found = filter_of(program.kernels[0])
-    return found is not None and found.wide and not wide_columns(program, problem.n_cols or 1)
+    return found is not None and found.wide
 
 
 def _rounds(program: Program, problem: Problem, target: CudaTarget) -> TileSchedule | None:
@@ -180,7 +180,7 @@ def _parts(program: Program, problem: Problem, target: CudaTarget) -> Parts:
         return ""
     splits = split_arrays(kernel, parts) if program.role == "call" else None
     if splits is None or (problem.batch_rows or rows) < LEAST_ROWS or \
-            rows * n_cols * splits[0].whole.k < LEAST_WORK or wide_columns(program, n_cols):
+            rows * n_cols * splits[0].whole.k < LEAST_WORK:
         return ""
     pair = pair_of(with_parts(program, parts).kernels[-1])
     return parts if pair and tiles_of(pair) else ""
@@ -195,15 +195,14 @@ def _wgmma(
     aligned = problem.aligned or made
     if target.arch != "sm_90" or more or pair is None or not aligned:
         return None
-    return None if wide_columns(program, problem.n_cols or 1) else tiles_of(pair, problem.n_cols)
+    return tiles_of(pair, problem.n_cols)
 
 
 def _chunked(program: Program, problem: Problem, target: CudaTarget) -> bool:
     """Does the engine serve it, over long vectors?"""
     kernel, *more = (k for k in program.kernels if k.sweeps)
     served = target.arch == "sm_90" and program.role == "call" and not more
-    return served and problem.aligned and \
-        not wide_columns(program, problem.n_cols or 1) and long_pair_of(kernel) is not None
+    return served and problem.aligned and long_pair_of(kernel) is not None
 
 
 def _picks(program: Program, problem: Problem) -> bool:
