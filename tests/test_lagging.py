@@ -114,3 +114,49 @@ def test_tangents_share_a_reciprocal(softcap: float) -> None:
 @emulated
 def test_sums_that_move_together_are_about_the_maximum() -> None:
     check(surprise, drawn(70, 16), drawn(300, 16, seed=1), lags=False)
+
+
+@fg.pipeline
+def with_entropy(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, lengths: fg.PerRow, *,
+            scale, cap=None):
+    """With a sum of powers times elements, which is kept of what these are multiples of."""
+    s = scale * fg.dot(q, k)
+    s = fg.ragged(s if cap is None else cap * fg.tanh(s / cap), lengths)
+    m = fg.max(s)
+    p = fg.exp(s - m)
+    z = fg.sum(p)
+    return fg.sum(p * v) / z, m + fg.log(z) - fg.sum(p * s) / z, m
+
+
+def entropies(q: Any, k: Any, v: Any, lengths: Any, cap: float | None) -> tuple[Any, ...]:
+    """The text of each row's own columns, in float64."""
+    s = 0.4 * q.astype("f8") @ k.astype("f8").T
+    s = s if cap is None else cap * np.tanh(s / cap)
+    s[np.arange(len(k)) >= lengths[:, None]] = -math.inf
+    m = s.max(axis=1, initial=-1e9)
+    p = np.exp(s - m[:, None])
+    p /= np.maximum(p.sum(axis=1, keepdims=True), 1)
+    return p @ v.astype("f8"), -(p * np.log(np.where(p > 0, p, 1))).sum(axis=1), m
+
+
+@emulated
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("cap", [None, 5.0])
+def test_powers_times_what_is_left_out(arch: str, cap: float | None) -> None:
+    """A tile that is not whole, one without a column for some rows first, rows without any; and
+    what a row leaves out may be anything."""
+    arrays = [drawn(150, 16), drawn(400, 16, seed=1), drawn(400, 24, seed=2),
+              np.random.default_rng(0).integers(1, 400, 150)]
+    arrays[3][[3, 80]] = 0
+    _, work = prepared(with_entropy, *arrays, arch=arch, scale=0.4, cap=cap)
+    assert "_nothing(given)" in work.source
+    found = emulate(with_entropy, *arrays, arch=arch, seed=1, scale=0.4, cap=cap)
+    counts = arrays[3] > 0
+    for f, w in zip(found, entropies(*arrays, cap), strict=True):
+        np.testing.assert_allclose(np.asarray(f, "f8")[counts], w[counts], rtol=2e-2, atol=2e-2)
+    arrays[3] = np.minimum(arrays[3], 390)
+    kept = emulate(with_entropy, *arrays, arch=arch, scale=0.4, cap=cap)
+    arrays[1][390:] = math.nan
+    again = emulate(with_entropy, *arrays, arch=arch, scale=0.4, cap=cap)
+    for f, w in zip(again, kept, strict=True):
+        np.testing.assert_array_equal(np.asarray(f)[counts], np.asarray(w)[counts])

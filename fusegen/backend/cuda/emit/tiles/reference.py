@@ -4,7 +4,10 @@ That it does in the maximum's place is an obligation of the sums (algebra/refere
 any that is near: here terms are at most 2^8. So a tile's items are added about the old reference,
 unless one is far above it, and at the end sums move to the maximum. exp(c·x − m) is
 2^(c'·x − start), c' = log₂e·c, by one fused operation: start is the reference, exactly, whatever it
-was rounded from.
+was rounded from. Sums of exp(c·x − m)·c·x are kept of x, and multiplied with c once a tile.
+
+An item that does not contribute becomes −∞, of which no power and no maximum follows; where powers
+are multiplied with x, a number instead, so far below any reference that its power is 0.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from fusegen.backend.emit.vector_sums import VectorSum
 from fusegen.ir.expr import Call, Expr, Lit, Var
 from fusegen.ir.kernel import COLUMN, FromVectors, Sweep
 from fusegen.ir.monoid import Folded, Moving
+
+LEAST_FACTOR = 2.0**-13  # as of a constant of the call whose size is known
 
 
 @dataclass(frozen=True)
@@ -39,12 +44,15 @@ class ReferenceView:
     mapped: Part | None  # x takes the score's place; None: it is the score
     tangents: Part | None  # likewise, x is the hyperbolic tangent of `number`
     live: Part  # what says whether an item contributes
-    vanishes: bool  # does an item of −∞ add nothing to any sum?
+    vanishes: bool  # does an item that is left out add nothing to any sum?
+    times_items: bool  # are powers multiplied with x? Of what is left out it has to be finite
+    nothing: tuple[Line, ...]  # declarations of what such an item is made of
     greatest: str  # the member that is the maximum
     reached: Part  # of a tile: `product`, c times the greatest x as the text rounds it
     added: Part
     weights: tuple[str, ...]  # that are left
     sums: tuple[str, ...]  # members that are about the pivot
+    totals: tuple[Line, ...]  # what a tile adds to them
     shared: bool  # have a row's lanes one reference?
 
 
@@ -72,28 +80,41 @@ class ReferencePrinter:
         moving = [m for m in self.monoid.moving if m.width == 1]
         powered = powers([*(m.lift for m in moving), *(v for _, v in weights)],
                          self.monoid.relatives)
-        maps = scaled.core != Var(self._score(), "float", varying=True)
-        vanishes = powered is not None and all(map(_is_power, powered))
-        if powered is None or (maps and not vanishes):
+        maps = scaled.core != self._item
+        if powered is None:
             return None
+        measured = [self._measured(lift, peak, scaled) for lift in powered]
+        vanishes = all(measured)
+        if maps and not vanishes:
+            return None
+        factors = [m[1] if m else None for m in measured]
+        powered = [m[0] if m else lift for m, lift in zip(measured, powered, strict=True)]
 
-        def part(lines: Sequence[Line]) -> Part:
+        def part(lines: Sequence[Line], behind: Sequence[Line] = ()) -> Part:
             factor = self._factor(scaled)
-            uses = uses_of(lines)
+            uses = uses_of([*lines, *behind])
             used = [factor] if factor.declares in uses else []
-            return Part((*opened([*lines, *used]), *used), tuple(lines),
+            return Part((*opened([*lines, *behind, *used]), *used), tuple(lines),
                         lines is live or COLUMN.name in uses or any(
                             f"[{COLUMN.name}]" in ln.text for ln in lines))
 
         mapped = part(self._mapped(scaled.core, score)) if maps else None
         tangents = part(self._under_tanh(scaled.core)) if maps else None
+        totals = self._totals(moving, factors)
         return ReferenceView(
             scores=f"{self._score()}_scores", place=score, live=part(live), vanishes=vanishes,
             mapped=mapped, tangents=tangents if tangents and tangents.lines else None,
+            times_items=vanishes and not all(map(_is_power, powered)),
+            nothing=part([Line("", frozenset(["power_factor"]))]).opened,
             greatest=peak.name, reached=part([self._reached(scaled)]),
-            added=part(self._added(moving, weights, powered, score)),
+            added=part(self._added(moving, weights, powered, score), totals),
             weights=tuple(w for w, _ in weights), sums=tuple(m.name for m in moving),
-            shared=bool(sums))
+            totals=totals, shared=bool(sums))
+
+    @property
+    def _item(self) -> Var:
+        """x, where powers are added."""
+        return Var(self._score(), "float", varying=True)
 
     def _score(self) -> str:
         (name,) = (s.name for s in self.sweep.loads if isinstance(s, FromVectors))
@@ -117,7 +138,38 @@ class ReferencePrinter:
             return None
         return peak, scaled
 
+    def _measured(
+        self, lift: Expr, peak: Folded, scaled: Scaled
+    ) -> tuple[Expr, Expr | None] | None:
+        """A power, or one times c·x, as what is added of x, and the factor that this lacks: x is
+        far from overflow, since c is not small and 2^24 bounds exponents. None: it is neither."""
+        if _is_power(lift):
+            return lift, None
+        match lift:
+            case Call(op="mul", args=(a, b)) if _is_power(a) or _is_power(b):
+                power, item = (a, b) if _is_power(a) else (b, a)
+                value = Call("mul", (power, self._item))
+                if item == scaled.core == self._item:
+                    return value, None
+                c = scaled.factor
+                if item == peak.lift and not (isinstance(c, Lit) and c.value < LEAST_FACTOR):
+                    return value, c
+        return None
+
     # ---- lines ----
+
+    def _totals(
+        self, moving: Sequence[Moving], factors: Sequence[Expr | None]
+    ) -> tuple[Line, ...]:
+        found = []
+        for m, factor in zip(moving, factors, strict=False):
+            value = f"{m.name}[0] + {m.name}[1]"
+            if factor is None:
+                found.append(Line(f"state.{m.name} += {value};"))
+            else:
+                value = f"{self.dialect.text(factor)} * ({value})"
+                found.append(self.dialect.line(f"state.{m.name} += {value};", factor))
+        return tuple(found)
 
     def _factor(self, scaled: Scaled) -> Line:
         log2e: Expr = Lit(math.log2(math.e))
