@@ -102,6 +102,8 @@ def _headers(
     """Of states and of engines."""
     if any(s.fold.state for k in kernels for s in k.sweeps):
         yield "fusegen/meet/lanes.cuh"
+    if any(s.fold.reference and s.fold.reference.tangents for k in kernels for s in k.sweeps):
+        yield "fusegen/tiles/tangents.cuh"
     if schedule.parts:
         yield "fusegen/tiles/parts.cuh"
     if in_rounds:

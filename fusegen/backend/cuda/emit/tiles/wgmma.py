@@ -15,8 +15,8 @@ from fusegen.backend.cuda.schedule.tiles.wgmma import Pair, WgmmaTiles, pair_of
 from fusegen.ir.kernel import Kernel, Param
 
 HEADERS = ("fusegen/warp.cuh", "fusegen/tiles/instructions.cuh", "fusegen/tiles/fragment.cuh",
-           "fusegen/tiles/alone.cuh", "fusegen/tiles/reference.cuh", "fusegen/tiles/tangents.cuh",
-           "fusegen/tiles/stages.cuh", "fusegen/tiles/last_warp.cuh")
+           "fusegen/tiles/alone.cuh", "fusegen/tiles/reference.cuh", "fusegen/tiles/stages.cuh",
+           "fusegen/tiles/last_warp.cuh")
 
 
 @dataclass(frozen=True)
