@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from fusegen.backend.cuda.emit.tiles.scaled import Scaled, ScaledPrinter, powers
 from fusegen.backend.emit.lines import Line, uses_of
@@ -90,14 +91,7 @@ class ReferencePrinter:
         factors = [m[1] if m else None for m in measured]
         powered = [m[0] if m else lift for m, lift in zip(measured, powered, strict=True)]
 
-        def part(lines: Sequence[Line], behind: Sequence[Line] = ()) -> Part:
-            factor = self._factor(scaled)
-            uses = uses_of([*lines, *behind])
-            used = [factor] if factor.declares in uses else []
-            return Part((*opened([*lines, *behind, *used]), *used), tuple(lines),
-                        lines is live or COLUMN.name in uses or any(
-                            f"[{COLUMN.name}]" in ln.text for ln in lines))
-
+        part = partial(self._part, self._factor(scaled), opened, live)
         mapped = part(self._mapped(scaled.core, score)) if maps else None
         tangents = part(self._under_tanh(scaled.core)) if maps else None
         totals = self._totals(moving, factors)
@@ -110,6 +104,17 @@ class ReferencePrinter:
             added=part(self._added(moving, weights, powered, score), totals),
             weights=tuple(w for w, _ in weights), sums=tuple(m.name for m in moving),
             totals=totals, shared=bool(sums))
+
+    def _part(
+        self, factor: Line, opened: Opened, live: Sequence[Line], lines: Sequence[Line],
+        behind: Sequence[Line] = (),
+    ) -> Part:
+        """behind: lines that follow those of items."""
+        uses = uses_of([*lines, *behind])
+        used = [factor] if factor.declares in uses else []
+        return Part((*opened([*lines, *behind, *used]), *used), tuple(lines),
+                    lines is live or COLUMN.name in uses or any(
+                        f"[{COLUMN.name}]" in ln.text for ln in lines))
 
     @property
     def _item(self) -> Var:
