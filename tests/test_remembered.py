@@ -135,6 +135,18 @@ def test_results_do_not_depend_on_threads(monkeypatch, name, shape):
             same(p(x), want)
 
 
+def test_few_rows_over_many_vectors_are_made_whatever_the_threads(monkeypatch):
+    """Threads share the rows of no pair kernel, however long they are."""
+    p = fg.Pipeline(fg.library.nearest.fn)
+    x, y = rows(1, 4), rows(270_000, 4)
+    far = ((x.astype(np.float64) - y) ** 2).sum(-1)
+    for threads in ("1", "5", "5"):
+        monkeypatch.setenv("FUSEGEN_THREADS", threads)
+        distances, columns = p(x, y, k=3)
+        np.testing.assert_array_equal(columns[0], np.argsort(far, kind="stable")[:3])
+        np.testing.assert_allclose(distances[0], np.sort(far)[:3], 1e-5)
+
+
 def test_a_number_of_threads_that_is_none_is_refused(monkeypatch):
     p, x = fresh(), rows(300, 700)
     p(x)

@@ -76,9 +76,8 @@ struct Plan {
         for (const auto& [step, arguments] : launches) {
             std::vector<int64_t> words;
             for (const Argument& one : arguments) words.push_back(one.word(buffers, places));
-            const bool in_pieces = team > 1 && n_rows < threads && n_cols > piece_columns;
             const bool good =
-                in_pieces
+                team > 1 && in_pieces(step, n_rows, n_cols, piece_columns, threads)
                     ? run_pieces(step, words.data(), n_rows, n_cols, piece_columns, threads)
                     : run_rows(step, words.data(), 0, n_rows, n_cols, team);
             if (!good) return false;

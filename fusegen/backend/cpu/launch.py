@@ -64,7 +64,9 @@ class Launch:
                 self.known_bytes)
 
     def sweeps(self) -> tuple[tuple[int, int, int], ...]:
-        """Of each: (fold, finish, bytes of a state); 0: none."""
+        """Of each: (fold, finish, bytes of a state); 0: none. No sweeps: threads share no row."""
+        if not self.in_pieces:
+            return ()
         return tuple((_address(self.folds.get(s.number)), _address(self.finishes.get(s.number)),
                       self.state_bytes[s.number]) for s in self.kernel.sweeps)
 

@@ -31,7 +31,7 @@ struct Step {
     Begin begin;
     int64_t known_bytes;
     std::vector<Word> words;  // of the kernel's struct Arrays
-    std::vector<Sweep> sweeps;
+    std::vector<Sweep> sweeps;  // none where threads cannot share a row
     int64_t multiple = 1;  // of how many rows parts are best: above 1, their elements are made of vectors
 };
 
@@ -117,6 +117,11 @@ inline bool run_rows(const Step& step, const void* arrays, int64_t first, int64_
 }
 
 // ---- threads share the pieces of every row, sweep by sweep; one merges them in order ----
+
+inline bool in_pieces(const Step& step, int64_t n_rows, int64_t n_cols, int64_t columns, int threads)
+{
+    return !step.sweeps.empty() && n_rows < threads && n_cols > columns;
+}
 
 struct Pieces {
     const Sweep* sweep;

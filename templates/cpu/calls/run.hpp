@@ -134,15 +134,15 @@ private:
         const auto [n_rows, n_cols] = std::pair(plan_.n_rows, plan_.n_cols);
         if (n_rows * n_cols < kLongElements)
             return run_rows(step, words, 0, n_rows, n_cols, 1) || (PyErr_NoMemory(), false);
-        const bool in_pieces = n_rows < team_ && n_cols > plan_.piece_columns;
+        const bool pieces = in_pieces(step, n_rows, n_cols, plan_.piece_columns, team_);
         const int64_t most = step.multiple == 1 ? kRunElements : kPairElements;
-        const int64_t turn = in_pieces ? n_rows : most / n_cols + 1;
+        const int64_t turn = pieces ? n_rows : most / n_cols + 1;
         for (int64_t first = 0; first < n_rows; first += turn) {
             const int64_t last = first + turn < n_rows ? first + turn : n_rows;
             PyThreadState* state = PyEval_SaveThread();
             const bool good =
-                in_pieces ? run_pieces(step, words, n_rows, n_cols, plan_.piece_columns, team_)
-                          : run_rows(step, words, first, last, n_cols, threads_);
+                pieces ? run_pieces(step, words, n_rows, n_cols, plan_.piece_columns, team_)
+                       : run_rows(step, words, first, last, n_cols, threads_);
             PyEval_RestoreThread(state);
             if (!good) return PyErr_NoMemory(), false;
             if (last < n_rows && PyErr_CheckSignals()) return false;
