@@ -82,6 +82,7 @@ class Wish:
     variant: str = ""  # the types, as names of functions have them
     order: tuple[str, ...] = ()  # of the arrays, by the kernels' names
     scalars: tuple[str, ...] = ()  # likewise
+    row_numbers: str | None = None  # likewise, of the array that the library itself makes
     constants: tuple[str, ...] = ()  # that come with a call, by the users' names
     side_by_side: bool = False  # are rows that lie so to have kernels, where there are some?
 

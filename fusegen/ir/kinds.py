@@ -196,6 +196,10 @@ def assumed_dtypes(graph: g.Graph, dtype: DTypes) -> dict[str, DType]:
         if name not in {i.name for i in graph.inputs}:
             raise ArgumentError(f"dtype names {name!r}, which is no input of this call")
     usual = dtype_of("float32" if isinstance(dtype, Mapping) else dtype)
+    if usual.length and not g.have_vectors(graph.inputs):
+        raise ArgumentError(f"dtype says {usual}, and no input of {graph.name} holds vectors",
+                            fix="Annotate one with fg.RowVector or fg.ColumnVector, or say "
+                            f"{usual.number}.")
     indices = _whole_inputs(graph)
     conditions = {n.args[0] for n in graph.nodes if isinstance(n, g.Map) and n.op == "where"}
     conditions |= {a for n in graph.nodes if isinstance(n, g.Map) and n.op in ("and", "or", "not")

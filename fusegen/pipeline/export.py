@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +22,7 @@ from fusegen.ir.forms import check_form
 from fusegen.ir.kernel import Param, Program
 from fusegen.ir.kinds import DTypes
 from fusegen.ir.names import Taken, c_identifier, identifier
+from fusegen.ir.vectors import row_numbers
 from fusegen.lang import signature as sg
 from fusegen.pipeline.variants import Choices, Variants
 
@@ -45,7 +46,8 @@ _OWN_WORDS = {"folder", "targets", "dtypes", "row_lengths", "side_by_side"}
 
 
 def export(
-    pipeline: Exportable, folder: Path, *, targets: Collection[str], dtypes: Collection[str],
+    pipeline: Exportable, folder: Path, *, targets: Collection[str],
+    dtypes: Collection[str | Mapping[str, str]],
     row_lengths: Collection[int], form: str, inputs: Collection[str], side_by_side: bool,
     constants: Mapping[str, Any],
 ) -> Path:
@@ -60,25 +62,45 @@ def export(
     by_backend = list(_by_backend(sg.check_names("targets", targets)))
     choices = Choices(form=check_form(form))
     texts: dict[str, Typed] = {}
-    for dtype in dict.fromkeys(dtype_of(d).name for d in sg.check_names("dtypes", dtypes)):
+    for label, dtype in _labelled(dtypes, pipeline.signature.arrays):
         types, values = pipeline.assumed(dtype, inputs, constants)
-        texts[dtype] = pipeline.of_types(types, values, choices).typed
+        texts[label] = pipeline.of_types(types, values, choices).typed
         for n_cols in lengths:
-            check_columns(texts[dtype].graph, n_cols)
+            check_columns(texts[label].graph, n_cols)
     if sg.check_flag("side_by_side", side_by_side):
         _check_side_by_side(by_backend, texts)
     if not texts:
         raise ArgumentError("nothing is to be exported", fix="Name a type: dtypes=('float32',).")
     numbers = _constants(pipeline.signature.constants, texts.values())
+    numbering = row_numbers(next(iter(texts.values())).graph)
     wish = Wish(lengths=lengths, side_by_side=bool(side_by_side), symbols=identifier(pipeline.name),
-                constants=tuple(c.name for c in numbers))
+                constants=tuple(c.name for c in numbers), row_numbers=numbering)
     variants = tuple(_variant(typed, by_backend, replace(wish, variant=label), numbers)
                      for label, typed in texts.items())
     return write(Library(
         name=identifier(pipeline.name), about=tuple(_about(pipeline, variants, numbers)),
-        constants=numbers, side_by_side=bool(side_by_side), variants=variants,
+        numbered=numbering is not None, constants=numbers, side_by_side=bool(side_by_side),
+        variants=variants,
         rules=tuple(_rules(variants[0].graph)),
         record=_record(pipeline, texts, variants, numbers)), folder)
+
+
+def _labelled(
+    dtypes: Collection[str | Mapping[str, str]], arrays: Sequence[str]
+) -> Iterator[tuple[str, str | Mapping[str, str]]]:
+    """(how the functions are called after them, types) of each, once: float32, float32_128 of
+    vectors of 128 numbers; of types by input, all that are named, in the order of the inputs."""
+    if isinstance(dtypes, str | Mapping):
+        raise ArgumentError(f"dtypes is {dtypes!r}", fix=f"It holds several: dtypes=({dtypes!r},).")
+    found: dict[str, str | Mapping[str, str]] = {}
+    for dtype in dtypes:
+        every = [dtype[n] for n in arrays if n in dtype] if isinstance(dtype, Mapping) else [dtype]
+        label = "_".join(str(dtype_of(d)).rstrip("]").replace("[", "_") for d in every)
+        if found.setdefault(label, dtype) != dtype:
+            raise ArgumentError(f"functions of two of the types would be called {label}",
+                                why=f"They are {found[label]!r} and {dtype!r}.",
+                                fix="Export them into folders of their own.")
+    yield from found.items()
 
 
 def _check_side_by_side(
@@ -93,8 +115,8 @@ def _check_side_by_side(
     for typed in texts.values():
         if not all(b.takes_side_by_side(typed.program()) for b in able):
             raise ArgumentError("this text has no kernels for rows side by side",
-                                why="Lists, and merges that keep the order of the row, need "
-                                "neighbouring columns.",
+                                why="Lists, vectors, and merges that keep the order of the row, "
+                                "need neighbouring columns.",
                                 fix="Transpose first, and leave side_by_side out.")
 
 
@@ -110,13 +132,15 @@ def _constants(order: Iterable[str], texts: Collection[Typed]) -> tuple[Constant
     """Those that come with a call: what varies in one of the texts."""
     usual = dict(next(iter(texts)).graph.constants)
     varying = frozenset().union(*(t.graph.varying for t in texts))
-    taken = Taken(p.name for t in texts for p in _arrays(t.program()))
+    taken = Taken(p.name for t in texts for p in _arrays(t.program(), None))
     return tuple(Constant(n, argument(taken.free(c_identifier(n))), usual[n])
                  for n in order if n in varying)
 
 
-def _arrays(program: Program) -> list[Param]:
-    return [p for p in (*program.inputs, *program.outputs) if p.shape != "scalar"]
+def _arrays(program: Program, row_numbers: str | None) -> list[Param]:
+    """Those that come with a call."""
+    return [p for p in (*program.inputs, *program.outputs)
+            if p.shape != "scalar" and p.name != row_numbers]
 
 
 def _variant(
@@ -126,7 +150,7 @@ def _variant(
     """All code of a text with types."""
     program, graph = typed.program(), typed.graph
     places = [graph.names[i] for i in graph.inputs]
-    params = tuple(sorted(_arrays(program), key=lambda p: (
+    params = tuple(sorted(_arrays(program, wish.row_numbers), key=lambda p: (
         len(places) if p.output else places.index(p.name))))
     scalars = tuple(graph.names[s] for s in graph.scalars)
     _check_number(len(params), "arrays")
@@ -209,7 +233,10 @@ def _record(
                    for v in variants},
         "structure": _nesting(graph.structure),
         "rules": [{**asdict(r), "where": None} for r in rules(graph)],
-        "variants": {label: {n: d.name for n, d in typed.dtypes.items()}
+        # All that keeps the array of the rows' numbers from being called otherwise.
+        "names": None if row_numbers(graph) is None else
+        sorted({*graph.names.values(), *graph.output_names}),
+        "variants": {label: {n: str(d) for n, d in typed.dtypes.items()}
                      for label, typed in texts.items()},
     }
 

@@ -13,6 +13,7 @@ from fusegen.backend.arrays.adopt import adopt_all, one_memory
 from fusegen.backend.arrays.columns import Rule
 from fusegen.backend.arrays.layout import Layout, lay_out
 from fusegen.backend.arrays.rows import Axes
+from fusegen.backend.arrays.vectors import types_of
 from fusegen.backend.executable import Executable
 from fusegen.backend.export.opened import Opened, opened
 from fusegen.backend.exported import number_name
@@ -58,6 +59,8 @@ class Loaded(Served):
         self.signature = Signature(self.name, arrays, frozenset(record["optional"]),
                                    self.numbers)
         self._rules = tuple(Rule(**rule) for rule in record["rules"])
+        self._vectors = frozenset(n for inputs in record["inputs"].values() for n, _, axis in inputs
+                                  if g.Axis(axis) in g.VECTORS)
         self._recall = Recall(arrays)
         self._variants = [
             ({n: dtype_of(d) for n, d in dtypes.items()},
@@ -82,7 +85,7 @@ class Loaded(Served):
         axis, keepdims = rest
         adopted = adopt_all(self._bound(arrays, named))
         one_memory(adopted)
-        variant = self._variant({n: a.dtype for n, a in adopted.items()})
+        variant = self._variant(types_of(adopted, self._vectors))
         constants = self._constants(variant, named)
         memory = next(iter(adopted.values())).memory
         strips = getattr(variant.on(memory), "takes_side_by_side", False)
@@ -169,9 +172,11 @@ def _graph(record: Mapping[str, Any], label: str) -> g.Graph:
     scalars: dict[g.Node, str] = {
         g.Input(n, g.Axis.SCALAR, nowhere, _formula(formula)): kernel
         for n, kernel, formula in record["scalars"][label]}
+    numbered = () if record["names"] is None else (g.RowNumber(nowhere),)
     return g.Graph(
-        name=record["name"], loc=nowhere, inputs=g.arrays_in(arrays), nodes=tuple(scalars),
-        outputs=(), output_names=(), structure=_nesting(record["structure"]), named=frozenset(),
+        name=record["name"], loc=nowhere, inputs=g.arrays_in(arrays), nodes=(*scalars, *numbered),
+        outputs=(), output_names=tuple(record["names"] or ()),
+        structure=_nesting(record["structure"]), named=frozenset(),
         names={**arrays, **scalars}, constants=(), varying=frozenset(record["numbers"]),
         guards=tuple(Guard(question, tuple(map(_formula, args)), answer)
                      for question, args, answer in record["guards"][label]))

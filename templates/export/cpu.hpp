@@ -14,13 +14,18 @@
 namespace fusegen {
 
 // A word of a kernel's struct Arrays. index: of the array, or of the scalar, which the word begins with.
-struct Slot { enum What : uint8_t { address, stride, columns, zero, float32, float64 } what; int index; };
+struct Slot {
+    enum What : uint8_t { address, stride, column_stride, outer, rows, columns, zero, float32, float64 } what;
+    int index;
+};
 
 struct Launch { Step step; std::vector<Slot> slots; };
 
 // An array between two kernels.
-struct Between { Shape shape; int itemsize; };
+struct Between { Shape shape; int itemsize; int64_t k; };
 
+// Arrays of a kernel are those that are given, then the rows' numbers, where the text asks for them, then
+// those between.
 struct Program { std::vector<Launch> launches; std::vector<Between> between; };
 
 // Code for processors of one kind; a list has the one that asks for most first.
@@ -42,29 +47,40 @@ inline bool run_launch(const Launch& launch, const Given* given, const double* s
     for (const Slot& slot : launch.slots) switch (slot.what) {
         case Slot::address: words.push_back(reinterpret_cast<int64_t>(given[slot.index].at)); break;
         case Slot::stride: words.push_back(n_rows > 1 ? given[slot.index].stride : 0); break;
+        case Slot::column_stride: words.push_back(given[slot.index].stride); break;
+        case Slot::outer: words.push_back(given[slot.index].outer); break;
+        case Slot::rows: words.push_back(given[slot.index].rows); break;
         case Slot::columns: words.push_back(n_cols); break;
         case Slot::zero: words.push_back(0); break;
         case Slot::float32: words.push_back(word_of<float>(scalars[slot.index])); break;
         case Slot::float64: words.push_back(word_of<double>(scalars[slot.index])); break;
     }
-    if (n_rows < most && n_cols > piece)
+    if (in_pieces(launch.step, n_rows, n_cols, piece, most))
         return run_pieces(launch.step, words.data(), n_rows, n_cols, piece, most);
     const int threads = threads_for(static_cast<__int128>(n_rows) * n_cols, most);
     return run_rows(launch.step, words.data(), 0, n_rows, n_cols, threads);
 }
 
-inline bool run_program(const Program& program, int n_parameters, const Given* given, const double* scalars,
-                        int64_t n_rows, int64_t n_cols, int64_t piece, int threads)
+inline bool run_program(const Program& program, const Text& text, const Given* given, const double* scalars,
+                        const Sizes& sizes, int64_t piece, int threads)
 {
-    std::vector<Given> arrays(given, given + n_parameters);
+    const int64_t n_rows = sizes.n_rows, n_cols = sizes.n_cols;
+    std::vector<Given> arrays(given, given + text.n_parameters);
     std::vector<std::unique_ptr<Room>> rooms;
-    for (const Between& b : program.between) {
-        const int64_t width = b.shape == Shape::row ? 1 : n_cols;
-        if (n_rows > INT64_MAX / 2 / b.itemsize / width) return false;
-        rooms.push_back(std::make_unique<Room>(n_rows * width * b.itemsize));
+    const auto room = [&](int64_t width, int itemsize) {
+        if (n_rows > INT64_MAX / 2 / itemsize / width) return false;
+        rooms.push_back(std::make_unique<Room>(n_rows * width * itemsize));
         if (rooms.back()->missing) return false;
-        arrays.push_back({rooms.back()->start, width});
+        arrays.push_back({rooms.back()->start, width, 0, 0});
+        return true;
+    };
+    if (text.numbered) {
+        if (!room(1, sizeof(int64_t))) return false;
+        auto* numbers = static_cast<int64_t*>(rooms.back()->start);
+        for (int64_t i = 0; i < n_rows; ++i) numbers[i] = i % sizes.last_rows;
     }
+    for (const Between& b : program.between)
+        if (!room(b.shape == Shape::row ? 1 : b.shape == Shape::row_vector ? b.k : n_cols, b.itemsize)) return false;
     for (const Launch& launch : program.launches)
         if (!run_launch(launch, arrays.data(), scalars, n_rows, n_cols, piece, threads)) return false;
     return true;
@@ -72,20 +88,21 @@ inline bool run_program(const Program& program, int n_parameters, const Given* g
 
 // threads: at most so many; 0: as many as the process may have.
 inline int on_cpu(const Text& text, const Variant& variant, const std::vector<Level>& levels, const Given* given,
-                  const double* constants, int64_t n_rows, int64_t n_cols, int64_t piece, int threads)
+                  const double* constants, const Sizes& sizes, int64_t piece, int threads)
 {
+    const int64_t n_rows = sizes.n_rows, n_cols = sizes.n_cols;
     double scalars[kMost];
-    int status = check_columns(text, n_rows, n_cols);
+    int status = check_sizes(text, n_rows, n_cols);
     if (!status) status = check_constants(text, variant, constants, scalars);
     if (status || n_rows == 0) return status;
-    status = check_arrays(text, variant.types, given, n_rows, n_cols);
+    status = check_arrays(text, variant, given, sizes);
     if (status) return status;
     if (threads < 0) return fail(kBadArgument, "%s: threads is %d, not 0 or more", text.name, threads);
     for (const Level& level : levels)
         if (level.runs()) try {
                 const bool small = static_cast<__int128>(n_rows) * n_cols < kSharedElements;
                 const int most = small ? 1 : threads ? threads : team();
-                if (run_program(level.program(), text.n_parameters, given, scalars, n_rows, n_cols, piece,
+                if (run_program(level.program(), text, given, scalars, sizes, piece,
                                 most < 256 ? most : 256))
                     return kOk;
                 return fail(kNoMemory, "%s: there is no memory for %lld rows", text.name,

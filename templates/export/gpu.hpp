@@ -119,17 +119,18 @@ inline int code_here(const Text& text, const std::vector<const Code*>& codes, co
 }
 
 inline int on_gpu(const Text& text, const Variant& variant, const std::vector<const Code*>& codes,
-                  const Given* given, const double* constants, int64_t n_rows, int64_t n_cols, void* stream)
+                  const Given* given, const double* constants, const Sizes& sizes, void* stream)
 {
     double scalars[kMost];
     const Code* code = nullptr;
-    int status = check_columns(text, n_rows, n_cols);
+    int status = check_sizes(text, sizes.n_rows, sizes.n_cols);
     if (!status) status = check_constants(text, variant, constants, scalars);
-    if (status || n_rows == 0) return status;
-    status = check_arrays(text, variant.types, given, n_rows, n_cols);
+    if (status || sizes.n_rows == 0) return status;
+    status = check_arrays(text, variant, given, sizes);
     if (!status) status = code_here(text, codes, &code);
     if (status) return status;
-    return launch_first(text, code->entries, code->n_entries, given, scalars, {n_rows, n_cols, 1}, stream);
+    return launch_first(text, code->entries, code->n_entries, given, scalars,
+                        {sizes.n_rows, sizes.n_cols, 1}, stream);
 }
 
 inline int on_gpu_side_by_side(const Text& text, const Variant& variant, const std::vector<const Code*>& codes,
@@ -141,7 +142,7 @@ inline int on_gpu_side_by_side(const Text& text, const Variant& variant, const s
     int status = check_strips(text, n_outer, n_cols, n_inner);
     if (!status) status = check_constants(text, variant, constants, scalars);
     if (status || n_outer == 0) return status;
-    status = check_strip_arrays(text, variant.types, given, n_outer, n_cols, n_inner);
+    status = check_strip_arrays(text, variant, given, n_outer, n_cols, n_inner);
     if (!status) status = code_here(text, codes, &code);
     if (status) return status;
     return launch_first(text, code->strips, code->n_strips, given, scalars, {n_outer * n_inner, n_cols, n_inner},

@@ -24,7 +24,7 @@ __attribute__((format(printf, 2, 3))) inline int fail(Status status, const char*
     return status;
 }
 
-enum class Shape : uint8_t { element, per_column, row, list };
+enum class Shape : uint8_t { element, per_column, row, list, row_vector, column_vector, columns };
 
 struct Type { uint8_t code, bits; const char* name; };  // code and bits are DLPack's
 
@@ -32,13 +32,17 @@ struct Parameter {
     const char* name;
     Shape shape;
     bool output;
-    int64_t k;  // entries of a list
+    int64_t k;  // entries of a list, numbers of a vector
 
-    // Elements of one row.
+    // Elements of one row; of vectors of columns, those of one column.
     int64_t width(int64_t n_cols) const
     {
-        return shape == Shape::row ? 1 : shape == Shape::list ? k : n_cols;
+        if (shape == Shape::element || shape == Shape::per_column || shape == Shape::columns) return n_cols;
+        return shape == Shape::row ? 1 : k;
     }
+
+    // May rows of other leading axes have other columns?
+    bool batched() const { return shape == Shape::column_vector || shape == Shape::columns; }
 };
 
 // What the text asks of the number of columns.
@@ -46,8 +50,8 @@ struct Rule { int64_t least, most, multiple; const char* why; };
 
 struct Text {
     const char* name;
-    const Parameter* parameters;
     int n_parameters;
+    bool numbered;  // does it ask for the rows' numbers?
     const Rule* rules;
     int n_rules;
     const char* const* constants;  // numbers that come with a call
@@ -56,14 +60,20 @@ struct Text {
 
 // The text with types.
 struct Variant {
+    const Parameter* parameters;
     const Type* types;
     // What kernels get of the constants; what does not hold of them, or null.
     const char* (*numbers)(const double* constants, double* scalars);
 };
 
 // stride: elements from one row to the next; of rows that lie side by side, from one column to the
-// next, and outer from one group of them to the next.
-struct Given { const void* at; int64_t stride, outer; };
+// next, and outer from one group of them to the next. Of vectors of columns, and of numbers of columns
+// beside them: stride from one column to the next, outer from a batch to the next, and a batch is for
+// `rows` neighbouring rows.
+struct Given { const void* at; int64_t stride, outer, rows; };
+
+// last_rows: rows of the last axis, among which fg.row counts, where the text asks.
+struct Sizes { int64_t n_rows, n_cols, last_rows; };
 
 constexpr int64_t kMostCount = INT64_C(1) << 57;  // bytes that any machine addresses
 constexpr int kMost = 64;  // arrays, constants, scalars
@@ -110,6 +120,18 @@ inline Extent extent_of(const Parameter& p, const Type& type, const Given& g, in
     return {start + (over < 0 ? over : 0), start + (over > 0 ? over : 0) + row, step < 0 ? -step : step, row};
 }
 
+// The same of columns' vectors and numbers, as one piece from the first byte to the last.
+inline Extent extent_of_batches(const Parameter& p, const Type& type, const Given& g, int64_t n_rows, int64_t n_cols)
+{
+    const bool vectors = p.shape == Shape::column_vector;
+    const __int128 size = type.bits / 8, start = reinterpret_cast<uintptr_t>(g.at);
+    const __int128 columns = vectors ? (n_cols - 1) * (g.stride * size) : 0;
+    const __int128 batches = (n_rows / g.rows - 1) * (g.outer * size), row = p.width(n_cols) * size;
+    const __int128 low = (columns < 0 ? columns : 0) + (batches < 0 ? batches : 0);
+    const __int128 high = (columns > 0 ? columns : 0) + (batches > 0 ? batches : 0);
+    return {start + low, start + high + row, 0, row + high - low};
+}
+
 inline bool overlap(const Extent& a, const Extent& b)
 {
     if (a.end <= b.first || b.end <= a.first) return false;
@@ -118,7 +140,7 @@ inline bool overlap(const Extent& a, const Extent& b)
     return apart < a.row || apart + b.row > a.step;
 }
 
-inline int check_columns(const Text& text, int64_t n_rows, int64_t n_cols)
+inline int check_sizes(const Text& text, int64_t n_rows, int64_t n_cols)
 {
     if (n_rows < 0 || n_cols < 1)
         return fail(kBadShape, "%s: %lld rows of %lld columns; rows may be 0 or more, columns 1 or more",
@@ -144,32 +166,60 @@ inline int check_pointer(const Text& text, const Parameter& p, const Type& type,
     return kOk;
 }
 
-// Array i against memory's end, and against the arrays before it: is any both read and written?
-inline int check_extent(const Text& text, const Extent* extents, int i)
+// Batches of columns are for whole numbers of rows, those of all arrays one within another; rows of the
+// last axis likewise.
+inline int check_batches(const Text& text, const Variant& variant, const Given* given, const Sizes& sizes)
 {
-    const Parameter& p = text.parameters[i];
+    int64_t least = sizes.n_rows;
+    for (int i = 0; i < text.n_parameters; ++i)
+        if (variant.parameters[i].batched() && given[i].rows < least) least = given[i].rows;
+    for (int i = 0; i < text.n_parameters; ++i) {
+        const Parameter& p = variant.parameters[i];
+        const int64_t rows = given[i].rows;
+        if (!p.batched()) continue;
+        if (rows < 1 || sizes.n_rows % rows)
+            return fail(kBadShape, "%s: the columns of %s are for %lld rows each, which do not divide %lld rows",
+                        text.name, p.name, static_cast<long long>(rows), static_cast<long long>(sizes.n_rows));
+        if (rows % least)
+            return fail(kBadShape, "%s: the columns of %s are for %lld rows each, those of another array for %lld",
+                        text.name, p.name, static_cast<long long>(rows), static_cast<long long>(least));
+    }
+    if (text.numbered && (sizes.last_rows < 1 || sizes.n_rows % sizes.last_rows))
+        return fail(kBadShape, "%s: last_rows is %lld, which does not divide %lld rows", text.name,
+                    static_cast<long long>(sizes.last_rows), static_cast<long long>(sizes.n_rows));
+    return kOk;
+}
+
+// Array i against memory's end, and against the arrays before it: is any both read and written?
+inline int check_extent(const Text& text, const Variant& variant, const Extent* extents, int i)
+{
+    const Parameter& p = variant.parameters[i];
     if (extents[i].first < 0 || extents[i].end > UINTPTR_MAX)
         return fail(kBadShape, "%s: %s is larger than memory", text.name, p.name);
     for (int j = 0; j < i; ++j)
-        if ((p.output || text.parameters[j].output) && overlap(extents[i], extents[j]))
+        if ((p.output || variant.parameters[j].output) && overlap(extents[i], extents[j]))
             return fail(kBadArgument, "%s: %s and %s share memory, and one of them is written", text.name,
-                        text.parameters[j].name, p.name);
+                        variant.parameters[j].name, p.name);
     return kOk;
 }
 
 // Null and unaligned pointers, rows that overlap, and memory that is both read and written.
-inline int check_arrays(const Text& text, const Type* types, const Given* given, int64_t n_rows, int64_t n_cols)
+inline int check_arrays(const Text& text, const Variant& variant, const Given* given, const Sizes& sizes)
 {
+    const int64_t n_rows = sizes.n_rows, n_cols = sizes.n_cols;
+    const Type* types = variant.types;
     Extent extents[kMost];
+    if (const int status = check_batches(text, variant, given, sizes)) return status;
     for (int i = 0; i < text.n_parameters; ++i) {
-        const Parameter& p = text.parameters[i];
+        const Parameter& p = variant.parameters[i];
         if (const int status = check_pointer(text, p, types[i], given[i])) return status;
         const int64_t step = given[i].stride, width = p.width(n_cols);
         if (p.output && n_rows > 1 && -width < step && step < width)
             return fail(kBadArgument, "%s: rows of %s are %lld elements apart and have %lld: they overlap",
                         text.name, p.name, static_cast<long long>(step), static_cast<long long>(width));
-        extents[i] = extent_of(p, types[i], given[i], n_rows, n_cols);
-        if (const int status = check_extent(text, extents, i)) return status;
+        extents[i] = p.batched() ? extent_of_batches(p, types[i], given[i], n_rows, n_cols)
+                                 : extent_of(p, types[i], given[i], n_rows, n_cols);
+        if (const int status = check_extent(text, variant, extents, i)) return status;
     }
     return kOk;
 }
@@ -181,7 +231,7 @@ inline int check_strips(const Text& text, int64_t n_outer, int64_t n_cols, int64
     if (n_outer < 0 || n_inner < 1 || n_outer > INT64_MAX / n_inner)
         return fail(kBadShape, "%s: %lld times %lld rows side by side; that is no number of rows", text.name,
                     static_cast<long long>(n_outer), static_cast<long long>(n_inner));
-    return check_columns(text, n_outer * n_inner, n_cols);
+    return check_sizes(text, n_outer * n_inner, n_cols);
 }
 
 // Do no two elements share memory, whichever of the axes is the slower one?
@@ -194,12 +244,13 @@ inline bool apart(const Given& g, int64_t n_outer, int64_t n_cols, int64_t n_inn
     return nested(g.outer, n_outer, g.stride, n_cols) || nested(g.stride, n_cols, g.outer, n_outer);
 }
 
-inline int check_strip_arrays(const Text& text, const Type* types, const Given* given, int64_t n_outer,
+inline int check_strip_arrays(const Text& text, const Variant& variant, const Given* given, int64_t n_outer,
                               int64_t n_cols, int64_t n_inner)
 {
+    const Type* types = variant.types;
     Extent extents[kMost];
     for (int i = 0; i < text.n_parameters; ++i) {
-        const Parameter& p = text.parameters[i];
+        const Parameter& p = variant.parameters[i];
         const Given& g = given[i];
         if (const int status = check_pointer(text, p, types[i], g)) return status;
         extents[i] = extent_of(p, types[i], g, n_outer * n_inner, n_cols);
@@ -215,7 +266,7 @@ inline int check_strip_arrays(const Text& text, const Type* types, const Given* 
             // Arrays that lie in turn count as sharing memory.
             extents[i] = {start, start + last * size, 0, last * size};
         }
-        if (const int status = check_extent(text, extents, i)) return status;
+        if (const int status = check_extent(text, variant, extents, i)) return status;
     }
     return kOk;
 }

@@ -9,7 +9,7 @@ from fusegen.backend.cpu.emit.dialect import CpuDialect
 from fusegen.backend.cpu.emit.scope import RowScope
 from fusegen.backend.cpu.emit.source import cpu_source
 from fusegen.backend.cpu.launch import finishes, visits
-from fusegen.backend.cpu.schedule import select_cpu
+from fusegen.backend.cpu.schedule import PART_ROWS, select_cpu
 from fusegen.backend.emit.render import render
 from fusegen.backend.exported import Part, Place, Text, Unit, Wish
 from fusegen.backend.host.chunks import PIECE_COLUMNS
@@ -48,8 +48,8 @@ def exported_targets(names: tuple[str, ...]) -> tuple[CpuTarget, ...]:
 def place() -> Place:
     def call(table: str) -> str:
         variant = f"{table.removesuffix('_cpu')}_variant"
-        return (f"on_cpu(text, {variant}, {table}, given, constants, n_rows, n_cols, "
-                f"{PIECE_COLUMNS}, threads)")
+        return (f"on_cpu(text, {variant}, {table}, given, constants, sizes, {PIECE_COLUMNS}, "
+                "threads)")
 
     return Place(
         name="cpu", header="cpu.hpp", argument="int threads",
@@ -91,7 +91,8 @@ def part(text: Text, target: CpuTarget, wish: Wish) -> Part:
         target=target.name, runs=f"{name}_runs", program=f"{name}_program",
         condition=" && ".join(f'__builtin_cpu_supports("{f}")' for f in asked) or "true",
         kernels=tuple(_kernel_view(k, program, wish) for k in program.kernels),
-        between=tuple(f"{{Shape::{p.shape}, {p.dtype.itemsize}}}" for p in program.workspace),
+        between=tuple(f"{{Shape::{p.shape}, {p.dtype.itemsize}, {p.k}}}"
+                      for p in program.workspace),
     )
     features = ", ".join(f.upper() for level in _levels(target) for f in _ASKED[level])
     needs = f"{target.name} ({features})" if features else target.name
@@ -126,25 +127,28 @@ def _renamed(program: Program, stem: str, suffix: str) -> Program:
 
 def _kernel_view(kernel: Kernel, program: Program, wish: Wish) -> KernelView:
     declared = tuple(_declared(kernel))
-    sweeps = ", ".join(_sweep(kernel, s) for s in kernel.sweeps)
-    scratch = f"{kernel.name}_scratch_bytes" if any(map(_holds, kernel.sweeps)) else "nullptr"
-    begin = f"{kernel.name}_begin" if kernel.prelude else "nullptr"
+    sweeps = ", ".join(_sweep(kernel, s) for s in _in_pieces(kernel))
+    scratch = f"{kernel.name}_scratch_bytes" if _has_scratch(kernel) else "nullptr"
+    begin = f"{kernel.name}_begin" if _begins(kernel) else "nullptr"
     known = f"{kernel.name}_known_bytes()" if _knows(kernel) else "0"
-    step = f"{{{kernel.name}_rows, {scratch}, {begin}, {known}, {{}}, {{{sweeps}}}}}"
-    every = (*wish.order, *(p.name for p in program.workspace))
+    together = PART_ROWS if kernel.has_vectors else 1
+    step = (f"{{{kernel.name}_rows, {scratch}, {begin}, {known}, {{}}, {{{sweeps}}}, "
+            f"{together}}}")
+    numbers = () if wish.row_numbers is None else (wish.row_numbers,)
+    every = (*wish.order, *numbers, *(p.name for p in program.workspace))
     return KernelView(declared, step, tuple(_slots(kernel, every, wish.scalars)))
 
 
 def _declared(kernel: Kernel) -> Iterator[str]:
     k, row = kernel.name, "const void*, int64_t"
     yield f"void {k}_rows({row}, int64_t, void*);"
-    if any(map(_holds, kernel.sweeps)):
+    if _has_scratch(kernel):
         yield f"int64_t {k}_scratch_bytes(int64_t);"
     if _knows(kernel):
         yield f"int64_t {k}_known_bytes();"
-    if kernel.prelude:
+    if _begins(kernel):
         yield f"void {k}_begin({row}, void*);"
-    for sweep in kernel.sweeps:
+    for sweep in _in_pieces(kernel):
         if _holds(sweep):
             yield f"int64_t {k}_state_bytes_{sweep.number}();"
         if visits(sweep):
@@ -160,8 +164,22 @@ def _sweep(kernel: Kernel, sweep: Sweep) -> str:
     return f"{{{fold}, {finish}, {size}}}"
 
 
+def _in_pieces(kernel: Kernel) -> tuple[Sweep, ...]:
+    """Sweeps that threads may share a row of: none over vectors, of which rows go together."""
+    return () if kernel.has_vectors else kernel.sweeps
+
+
+def _has_scratch(kernel: Kernel) -> bool:
+    return kernel.has_vectors or any(map(_holds, kernel.sweeps))
+
+
+def _begins(kernel: Kernel) -> bool:
+    return bool(kernel.prelude) and not kernel.has_vectors
+
+
 def _knows(kernel: Kernel) -> bool:
-    return bool(RowScope(kernel, CpuDialect(kernel.compute, lanes=False)).known)
+    scope = RowScope(kernel, CpuDialect(kernel.compute, lanes=False))
+    return not kernel.has_vectors and bool(scope.known)
 
 
 def _holds(sweep: Sweep) -> bool:
@@ -176,9 +194,17 @@ def _slots(
         if param.shape == "scalar":
             yield f"{{Slot::{param.dtype.name}, {scalars.index(param.name)}}}"
             continue
-        yield f"{{Slot::address, {order.index(param.name)}}}"
-        if param.shape in ("element", "row"):
-            yield f"{{Slot::stride, {order.index(param.name)}}}"
+        number = order.index(param.name)
+        yield f"{{Slot::address, {number}}}"
+        if param.shape == "column_vector":
+            yield f"{{Slot::column_stride, {number}}}"
+        if param.shape in ("column_vector", "columns"):
+            yield f"{{Slot::outer, {number}}}"
+            yield f"{{Slot::rows, {number}}}"
+        if param.shape in ("element", "row") or (
+            param.shape == "row_vector" and not param.output
+        ):
+            yield f"{{Slot::stride, {number}}}"
     yield "{Slot::columns, 0}"
     if FIRST_COLUMN.name in names_in(kernel):
         yield "{Slot::zero, 0}"

@@ -17,6 +17,7 @@ from fusegen.backend.exported import Image, Part, Place, Text, Unit, Wish
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CudaTarget, gpu_named
 from fusegen.ir.codec import encoded
+from fusegen.ir.errors import ArgumentError
 
 LENGTHS = (64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
 """Columns of rows that kernels are chosen for unless others are asked for."""
@@ -42,11 +43,11 @@ def exported_targets(names: tuple[str, ...]) -> tuple[CudaTarget, ...]:
 def place() -> Place:
     def call(table: str) -> str:
         variant = f"{table.removesuffix('_cuda')}_variant"
-        return f"on_gpu(text, {variant}, {table}, given, constants, n_rows, n_cols, stream)"
+        return f"on_gpu(text, {variant}, {table}, given, constants, sizes, stream)"
 
     def side_by_side(table: str) -> str:
         return call(table).replace("on_gpu(", "on_gpu_side_by_side(").replace(
-            "n_rows, n_cols", "n_outer, n_cols, n_inner")
+            "sizes", "n_outer, n_cols, n_inner")
 
     return Place(
         name="cuda", header="gpu.hpp", argument="void* stream",
@@ -179,7 +180,12 @@ class _Named:
 
 
 def part(text: Text, target: CudaTarget, wish: Wish) -> Part:
-    """See `Exporting`."""
+    """See `Exporting`. Raises ArgumentError for vectors."""
+    if text.program().has_vectors:
+        raise ArgumentError(f"a library has no code for GPUs of {text.name}",
+                            why="Its rows are made of vectors: grids and tensor maps of such "
+                            "kernels are made in Python.",
+                            fix="Export it for processors; torch.export keeps its calls on GPUs.")
     stem = f"{wish.symbols}_{wish.variant}_{target.arch}"
     named = _Named(text, wish, stem)
     rows, strips = [], []

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fusegen.backend.emit.render import render
+from fusegen.backend.export.arguments import axes_of, given_strides, told
 from fusegen.backend.export.constants import Constant, check_of, scalars_of
 from fusegen.backend.export.opened import called
 from fusegen.backend.export.spelled import argument, c_string, declared, type_text
 from fusegen.backend.exported import Part, Place, Unit
 from fusegen.backend.own_files import template_root
 from fusegen.ir import graph as g
-from fusegen.ir.errors import InternalError
 from fusegen.ir.kernel import Param
 from fusegen.ir.varying import Guard
 from fusegen.ir.version import __version__
@@ -53,6 +53,7 @@ class Library:
 
     name: str  # plain: begins the names of functions and files
     about: tuple[str, ...]
+    numbered: bool  # does the text ask for the rows' numbers?
     constants: tuple[Constant, ...]  # that come with calls
     side_by_side: bool  # have rows that lie so functions of their own?
     rules: tuple[Rule, ...]
@@ -108,12 +109,15 @@ class Function:
     arguments: tuple[str, ...]
     given: tuple[str, ...]  # structs Given
     constants: tuple[str, ...]
+    sizes: tuple[str, ...]  # of a struct Sizes; none where `call` names them
     call: str
 
     @classmethod
     def of(cls, library: Library, variant: Variant, place: Place) -> Function:
         """Of rows whose columns are neighbours."""
-        return cls._made(library, variant, place, ("stride",), ("n_rows", "n_cols"), place.call)
+        sizes = ("n_rows", "n_cols", *(("last_rows",) if library.numbered else ()))
+        made = cls._made(library, variant, place, ("stride",), sizes, place.call)
+        return replace(made, sizes=sizes if library.numbered else (*sizes, "0"))
 
     @classmethod
     def side_by_side(
@@ -131,28 +135,14 @@ class Function:
         arguments: list[str] = []
         for p in variant.params:
             arguments.append(declared(p))
-            if p.shape == "element":
-                arguments += [f"int64_t {p.name}_{axis}" for axis in strides]
+            arguments += [f"int64_t {p.name}_{axis}" for axis in axes_of(p, strides)]
         numbers = tuple(c.argument for c in library.constants)
         arguments += [*(f"double {n}" for n in numbers), *(f"int64_t {n}" for n in sizes)]
         return cls(f"{library.name}_{variant.label}_{place.name}{ending}",
                    (*arguments, place.argument),
-                   tuple(f"{{{argument(p.name)}, {_given_strides(p, strides)}}}"
+                   tuple(f"{{{argument(p.name)}, {given_strides(p, strides)}}}"
                          for p in variant.params),
-                   numbers, call(f"{variant.label}_{place.name}"))
-
-
-def _given_strides(param: Param, axes: tuple[str, ...]) -> str:
-    """Those of a struct Given: the inner one comes first."""
-    match param.shape:
-        case "element":
-            return ", ".join(f"{param.name}_{axis}" for axis in reversed(axes))
-        case "per_column":
-            return "0"
-        case "row" | "list":
-            return str(param.step)
-        case "states" | "scalar" | "row_vector" | "column_vector" | "columns":
-            raise InternalError(f"{param.name} is no array of a library")
+                   numbers, (), call(f"{variant.label}_{place.name}"))
 
 
 def texts(library: Library) -> Iterator[tuple[str, str]]:
@@ -183,7 +173,7 @@ def headers() -> Iterator[tuple[str, str]]:
 
 def _printed(library: Library) -> dict[str, Any]:
     tables = [
-        {"label": v.label, "types": [type_text(p.dtype) for p in v.params],
+        {"label": v.label, "parameters": v.params, "types": [type_text(p.dtype) for p in v.params],
          "checks": [check_of(guard, library.constants) for guard in v.guards],
          "scalars": list(scalars_of(v.graph, library.constants)),
          "tables": [place.table(f"{v.label}_{place.name}", tuple(p.entry for p in parts))
@@ -194,12 +184,14 @@ def _printed(library: Library) -> dict[str, Any]:
               "parts": [{"variant": v.label, "backend": place.name, **part.record}
                         for v in library.variants for place, parts in v.parts for part in parts]}
     return {
-        "about": [*library.about, "", *_arguments(library.params, library.side_by_side),
-                  *_numbers(library)],
+        "about": [*library.about, "", *told({v.label: v.params for v in library.variants},
+                                             side_by_side=library.side_by_side,
+                                             numbered=library.numbered), *_numbers(library)],
         "constants": ["".join(c_string(c.name, 1000)) for c in library.constants],
         "guard": f"FUSEGEN_{library.name.upper()}_H", "macro": library.name.upper(),
         "includes": [*(p.header for p in library.places), "tvm_ffi.hpp"], "parts": library.parts,
-        "parameters": library.params, "variants": tables, "symbols": library.symbols,
+        "n_parameters": len(library.params), "numbered": library.numbered, "variants": tables,
+        "symbols": library.symbols,
         "rules": [{"least": r.least, "most": f"INT64_C({r.most})", "multiple": r.multiple,
                    "why": "".join(c_string(r.why, 1000))} for r in library.rules],
         "functions": list(library.functions()),
@@ -210,20 +202,6 @@ def _printed(library: Library) -> dict[str, Any]:
                    for p in library.places],
         "manifest": list(c_string(json.dumps(record, separators=(",", ":")))),
     }
-
-
-def _arguments(params: Iterable[Param], side_by_side: bool) -> Iterator[str]:
-    """What the header says of the arrays."""
-    yield "Columns of a row are neighbours; strides are counted in elements, from a row's first"
-    yield "to the next row's. Arrays of one value or one list a row are packed. 16-bit floats are"
-    yield "given as their bits. Results may share memory with nothing."
-    if side_by_side:
-        yield "Rows side by side: element (outer, column, i) lies at"
-        yield "outer · outer_stride + column · stride + i, and belongs to row outer · n_inner + i."
-    for p in params:
-        shape = {"element": "n_rows rows of n_cols", "per_column": "n_cols, the same in every row",
-                 "row": "n_rows, one a row", "list": f"n_rows lists of {p.k}"}[p.shape]
-        yield f"  {argument(p.name)}: {shape}{', written' if p.output else ''}"
 
 
 def _numbers(library: Library) -> Iterator[str]:

@@ -9,9 +9,10 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.kernel import Param
 
 # Names in functions that parameters stand in, C's own beside C++'s, and what compilers define.
-_TAKEN = frozenset(["constant_names", "constants", "given", "i386", "linux", "on_cpu", "on_gpu",
-                    "parameters", "restrict", "rules", "stream", "text", "threads", "unix"])
-_ENDS = ("_types", "_numbers", "_variant", "_cpu", "_cuda")
+_TAKEN = frozenset(["constant_names", "constants", "given", "i386", "last_rows", "linux", "on_cpu",
+                    "on_gpu", "parameters", "restrict", "rules", "sizes", "stream", "text",
+                    "threads", "unix"])
+_ENDS = ("_parameters", "_types", "_numbers", "_variant", "_cpu", "_cuda")
 _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}  # of DLPack
 
 
