@@ -99,6 +99,7 @@ by_torch.serve(lambda: import_module("fusegen.torch.calls"))
 by_jax.serve(lambda: import_module("fusegen.jax.calls"))
 
 if TYPE_CHECKING:
+    from fusegen import dask as dask
     from fusegen import jax as jax
     from fusegen import torch as torch
     from fusegen.library.check import Report, check
@@ -114,6 +115,7 @@ else:  # what a type checker knows is all there is
         "stabilize": "library.stabilize", "load": "pipeline.loaded", "Loaded": "pipeline.loaded",
     }
     """What few programs use, by its module: loaded when it is asked for."""
+    _FRAMEWORKS = ("dask", "jax", "torch")
 
     def __getattr__(name: str) -> object:
         """What is loaded later. Of what fusegen does not have: where it is, or what to write."""
@@ -122,13 +124,13 @@ else:  # what a type checker knows is all there is
             return globals().setdefault(name, found)
         if name.startswith("__"):
             raise AttributeError(name)
-        if name in ("jax", "torch"):  # an import of which is an attribute from then on
+        if name in _FRAMEWORKS:  # an import of which is an attribute from then on
             return import_module(f"fusegen.{name}")
         fix = f"Write fg.library.{name}." if name in library.EVERY else instead(name)
         raise UnknownName(f"fusegen has no {name}", where=callers_line(), fix=fix)
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *_LATER, "jax", "torch"})
+        return sorted({*globals(), *_LATER, *_FRAMEWORKS})
 
 
 __all__ = [

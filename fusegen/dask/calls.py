@@ -1,0 +1,156 @@
+"""fg.dask.apply: a pipeline over Dask's arrays, as graphs that Dask optimises and schedules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.array.utils import meta_from_array
+
+from fusegen.backend.arrays.columns import check_columns
+from fusegen.backend.arrays.rows import Axes, rows_of
+from fusegen.dask import tasks
+from fusegen.dask.axes import Labels, labels_of, labels_of_result, lead_of
+from fusegen.dask.cuts import Cut, Placed, cut_alike, cuts_rows
+from fusegen.dask.given import as_dask, shape_of
+from fusegen.dask.text import Input, Text, text_of
+from fusegen.ir.dtypes import dtype_of
+from fusegen.ir.errors import ArgumentError
+from fusegen.ir.kernel import Param
+from fusegen.ir.nesting import nest
+from fusegen.ir.sorts import Axis
+from fusegen.lang.blame import blames
+from fusegen.lang.signature import check_flag
+from fusegen.library.framework import types_in
+from fusegen.pipeline.pipeline import Pipeline
+
+
+@blames
+def apply(
+    pipeline: Pipeline, *arrays: Any, axis: Axes = -1, keepdims: bool = False,
+    split_every: int | None = None, **named: Any,
+) -> Any:
+    """What the pipeline returns for Dask's arrays, as Dask's arrays: nothing is computed yet.
+
+    arrays: as for a call, at least one of them Dask's; what is in memory becomes one chunk. Chunks
+    may be cut along any axes; inputs that are cut differently are cut alike. Where rows are cut,
+    chunks are folded to states, which merge along Dask's tree; chunks of whole rows are calls.
+    axis, keepdims, constants: as for a call. split_every: how many states a task merges, as for
+    `dask.array.reduction`.
+    Raises ArgumentError, DTypeError, ShapeError (for unknown sizes, too), and PipelineError where
+    rows are cut and the text has no states.
+    """
+    if not isinstance(pipeline, Pipeline):
+        raise ArgumentError(f"fg.dask.apply takes a pipeline, got {type(pipeline).__name__}",
+                            fix="Decorate the function with @fg.pipeline.")
+    present, constants = pipeline.bind(arrays, named)
+    text, given = _read(pipeline, as_dask(pipeline.name, present), constants, axis,
+                        check_flag("keepdims", keepdims))
+    cut = cut_alike(text, given)
+    variants = text.variants("call")
+    if cuts_rows(text, cut):
+        states = _merged(text, cut, split_every)
+        found = _results(text, tasks.finish, cut, [states], variants.program.outputs)
+    else:
+        found = _results(text, tasks.call, cut, cut.given, variants.program.outputs)
+    return nest(variants.graph.structure, found)
+
+
+def _read(
+    pipeline: Pipeline, arrays: Mapping[str, da.Array], constants: dict[str, Any], axis: Axes,
+    keepdims: bool,
+) -> tuple[Text, list[Placed]]:
+    """The text, and its arrays with the axes that each has."""
+    graph = pipeline.traced(frozenset(arrays), constants).graph
+    shapes = {n: shape_of(a) for n, a in arrays.items()}
+    rows = rows_of(graph.inputs, shapes, axis, keepdims)
+    check_columns(graph, rows.n_cols)
+    dtypes = types_in(pipeline.vectors, arrays, lambda a: dtype_of(a.dtype))
+    nodes, n_axes = {node.name: node for node in graph.inputs}, len(rows.whole)
+    inputs: list[Input | None] = []
+    given: list[Placed] = []
+    for name in pipeline.signature.arrays:
+        if name not in arrays:
+            inputs.append(None)
+            continue
+        array, node = arrays[name], nodes[name]
+        if node.axis is Axis.PER_COLUMN and array.ndim == 1:
+            array = array.reshape(rows.cols)
+        labels, spans = labels_of(node, shape_of(array), rows, n_axes + len(given))
+        inputs.append(Input(name, dtypes[name], spans))
+        given.append((array, labels))
+    return text_of(pipeline, tuple(inputs), constants, rows), given
+
+
+def _merged(text: Text, cut: Cut, split_every: int | None) -> Placed:
+    """One state of each row, a chunk of rows a task: states of chunks, merged along Dask's tree."""
+    name, axes, lead = text.pipeline.name, text.rows.axes, lead_of(text.rows)
+    first = [] if cut.numbered is None else [_first_columns(text, cut, cut.numbered)]
+    arguments = [part for pair in (*first, *cut.given) for part in pair]
+    own, layout = _own(text), text.variants("merge").states
+    meta = _meta(cut, len(lead) + len(axes) + 1, np.dtype("u1"))
+    folded = da.blockwise(
+        partial(tasks.fold, text=text, numbered=bool(first)), (*lead, *axes, own), *arguments,
+        token=f"{name}-fold", dtype=meta.dtype, meta=meta, align_arrays=False,
+        adjust_chunks={**_chunks(cut, lead), **dict.fromkeys(axes, 1)},
+        new_axes={own: layout.n_bytes})
+    combine = partial(tasks.combine, text=text)
+    merged = da.reduction(
+        folded, tasks.kept, combine, combine=combine, concatenate=False, dtype=meta.dtype,
+        axis=tuple(range(len(lead), len(lead) + len(axes))), split_every=split_every,
+        name=f"{name}-states", meta=_meta(cut, len(lead) + 1, meta.dtype))
+    return merged, (*lead, own)
+
+
+def _first_columns(text: Text, cut: Cut, axis: int) -> Placed:
+    """The number of each chunk's first column, along the axis that is cut."""
+    rows, sizes = text.rows, cut.chunks[axis]
+    after = math.prod(n for a, n in zip(rows.axes, rows.cols, strict=True) if a > axis)
+    first = after * np.cumsum((0, *sizes[:-1]), dtype=np.int64)
+    return da.from_array(first, chunks=1, inline_array=True), (axis,)
+
+
+def _results(
+    text: Text, task: Callable[..., Any], cut: Cut, given: Sequence[Placed],
+    outputs: Sequence[Param],
+) -> list[da.Array]:
+    """What tasks on these chunks return, an array for each result."""
+    name, own = text.pipeline.name, _own(text) + 1
+    placed = [labels_of_result(p, text.rows, own) for p in outputs]
+    arguments = [part for pair in given for part in pair]
+
+    def made(task: Any, p: Param, labels: Labels, new: dict[int, int], *given: Any) -> da.Array:
+        """An array of one result."""
+        dtype = p.dtype.numpy
+        return da.blockwise(
+            task, labels, *given, token=name, dtype=dtype, align_arrays=False, new_axes=new,
+            meta=_meta(cut, len(labels), dtype), adjust_chunks=_chunks(cut, labels))
+
+    if len(outputs) == 1:
+        return [made(partial(task, text=text, number=0), outputs[0], *placed[0], *arguments)]
+    widest = max((tuple(i for i in labels if i in cut.chunks) for labels, _ in placed), key=len)
+    every = da.blockwise(
+        partial(task, text=text), widest, *arguments, token=name, dtype=np.dtype("O"),
+        align_arrays=False, meta=_meta(cut, len(widest), np.dtype("O")),
+        adjust_chunks=_chunks(cut, widest))
+    return [made(partial(tasks.part, number=i), p, labels, new, every, widest)
+            for i, (p, (labels, new)) in enumerate(zip(outputs, placed, strict=True))]
+
+
+def _chunks(cut: Cut, labels: Labels) -> dict[int, tuple[int, ...]]:
+    """Along axes of rows and columns: of inputs that broadcast one only has their sizes."""
+    return {i: cut.chunks[i] for i in labels if i in cut.chunks}
+
+
+def _own(text: Text) -> int:
+    """A label that no input has."""
+    return len(text.rows.whole) + len(text.inputs)
+
+
+def _meta(cut: Cut, ndim: int, dtype: Any) -> Any:
+    """An empty array of the chunks' kind."""
+    return meta_from_array(cut.given[0][0]._meta, ndim=ndim, dtype=dtype)

@@ -1,0 +1,73 @@
+"""Inputs cut alike, so that blocks of the same place belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import dask.array as da
+from dask.array.core import unify_chunks
+
+from fusegen.dask.axes import Labels
+from fusegen.dask.text import Text
+from fusegen.ir.kernel import FIRST_COLUMN, names_in
+
+Placed = tuple[da.Array, Labels]
+"""An array of Dask's, and which axes it has."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """`given` are cut alike, in these `chunks` along each axis of the whole.
+
+    `numbered`: the axis along which rows are cut to runs of columns that follow one another, where
+    states depend on which columns they are; None where they do not.
+    """
+
+    given: list[Placed]
+    chunks: dict[int, tuple[int, ...]]
+    numbered: int | None
+
+
+def cut_alike(text: Text, given: Sequence[Placed]) -> Cut:
+    """Vectors whole, and all else in the chunks that the inputs have in common. Raises
+    PipelineError where rows are cut and the text has no states."""
+    n = len(text.rows.whole)
+    given = [(_joined(a, [i for i, label in enumerate(labels) if label >= n or a.shape[i] == 1]),
+              labels) for a, labels in given]
+    axes = text.rows.axes
+    inner = {label for a, labels in given for i, label in enumerate(labels)
+             if label in axes and a.numblocks[i] > 1}
+    numbered = None
+    if inner and _numbered(text):
+        sizes = dict(zip(axes, text.rows.cols, strict=True))
+        numbered = next((a for a in axes if sizes[a] != 1), axes[0])
+        if inner - {numbered}:
+            given = [(_in_runs(a, labels, numbered, axes), labels) for a, labels in given]
+    chunks, arrays = unify_chunks(*(part for pair in given for part in pair))
+    return Cut([(a, labels) for a, (_, labels) in zip(arrays, given, strict=True)], chunks,
+               numbered)
+
+
+def cuts_rows(text: Text, cut: Cut) -> bool:
+    return any(len(cut.chunks[a]) > 1 for a in text.rows.axes)
+
+
+def _numbered(text: Text) -> bool:
+    """Do states depend on the columns' numbers, or their order?"""
+    (kernel,) = text.variants("fold").program.kernels
+    return FIRST_COLUMN.name in names_in(kernel) or any(
+        own.operator.ordered for sweep in kernel.sweeps for own in sweep.monoid.own)
+
+
+def _in_runs(array: da.Array, labels: Labels, along: int, axes: tuple[int, ...]) -> da.Array:
+    """Cut along this one of the reduced axes alone: columns count through the later ones."""
+    asked = {i: "auto" if label == along else -1 for i, label in enumerate(labels)
+             if label in axes}
+    return array.rechunk(asked)
+
+
+def _joined(array: da.Array, axes: Sequence[int]) -> da.Array:
+    """In one chunk along these axes."""
+    apart = {i: -1 for i in axes if array.numblocks[i] > 1}
+    return array.rechunk(apart) if apart else array

@@ -1,0 +1,79 @@
+"""What tasks hold of a call: the text, types, constants, and where rows and columns are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fusegen.backend.arrays.rows import Rows
+from fusegen.dask.shipped import arrived, shipped
+from fusegen.ir.dtypes import DType
+from fusegen.ir.errors import ArgumentError
+from fusegen.ir.forms import Role
+from fusegen.ir.version import __version__
+from fusegen.lang.signature import constants_key
+from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.variants import Choices, Variants
+
+Spans = Literal["both", "rows", "columns"]
+"""Axes that an input has of all axes of rows and columns."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An array of the call. A PerRow with its reduced axes kept has both."""
+
+    name: str
+    dtype: DType
+    spans: Spans
+
+
+@dataclass(frozen=True)
+class Text:
+    """A pipeline with the types of its inputs, in their order, and its constants; None stands for
+    an optional input that is not there.
+
+    digest: of the graph, which says what workers must run. rows: of the whole arrays.
+    """
+
+    pipeline: Pipeline
+    inputs: tuple[Input | None, ...]
+    constants: dict[str, Any]
+    digest: str
+    rows: Rows
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        """Equal texts have equal tasks: names in graphs are the same in every process."""
+        return (__version__, self.pipeline.name, self.digest, repr(self.inputs),
+                repr(constants_key(self.constants)), repr(self.rows))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _text, (shipped(self.pipeline), self.inputs, self.constants, self.digest, self.rows)
+
+    @property
+    def present(self) -> dict[str, DType]:
+        return {i.name: i.dtype for i in self.inputs if i is not None}
+
+    def variants(self, role: Role) -> Variants:
+        """What runs. Raises PipelineError where the text has no states, and ArgumentError where
+        this process has another text of that name."""
+        present = self.present
+        if self.pipeline.traced(frozenset(present), self.constants).digest != self.digest:
+            raise ArgumentError(
+                f"{self.pipeline.name} is another text here than where the graph was made",
+                why="The module that has it, or what the text uses, differs on this worker.",
+                fix="Give all workers the same files, and start them again.")
+        return self.pipeline.of_types(present, self.constants, Choices(role=role))
+
+
+def text_of(
+    pipeline: Pipeline, inputs: tuple[Input | None, ...], constants: dict[str, Any], rows: Rows
+) -> Text:
+    """Of this process's pipeline."""
+    present = frozenset(i.name for i in inputs if i is not None)
+    digest = pipeline.traced(present, constants).digest
+    return Text(pipeline, inputs, constants, digest, rows)
+
+
+def _text(data: bytes, *rest: Any) -> Text:
+    return Text(arrived(data), *rest)
