@@ -23,7 +23,7 @@ TESTS = Path(__file__).parent
 # From the ground up: a module imports those of its own folder and of the floors below.
 FLOORS = (
     "ir", "lang", "oracle", "algebra", "backend", "rewrite", "compile", "pipeline", "library",
-    "torch", "jax", "cli",
+    "torch", "jax", "dask", "cli",
 )
 DOORS = {
     "sympy": ("algebra/",),
@@ -35,6 +35,9 @@ DOORS = {
     "torch": ("torch/",),
     "jax": ("jax/",),
     "jaxlib": ("jax/",),
+    "dask": ("dask/",),
+    "distributed": ("dask/",),
+    "cloudpickle": ("dask/",),
     "scipy": (),
 }
 LANGUAGE = ("lang/elementwise.py", "lang/reductions.py")  # for users, who are not here

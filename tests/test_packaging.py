@@ -70,7 +70,7 @@ def test_what_an_index_shows_of_it(wheel: Path) -> None:
     assert said["Description-Content-Type"] == "text/markdown"
     assert said.get_payload().startswith("# fusegen\n")
     assert "Typing :: Typed" in said.get_all("Classifier", [])
-    assert {"cuda12", "cuda13", "jax", "torch"} <= {*said.get_all("Provides-Extra", [])}
+    assert {"cuda12", "cuda13", "dask", "jax", "torch"} <= {*said.get_all("Provides-Extra", [])}
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"## [{fg.__version__}]" in changes, "a version says what is new in it"
 
@@ -134,6 +134,6 @@ def test_where_all_tests_run_nothing_is_missing() -> None:
                               args=[ast.Constant(value=str(name)), *_]):
                     library = name.split(".")[0]
                     assert OTHERWISE.get(library, library) in installed, f"{path.name}: {name}"
-    for asked in [*extras["torch"], *extras["jax"], *extras["plot"]]:
-        name, least = asked.split(">=")
+    for asked in [*extras["torch"], *extras["jax"], *extras["dask"], *extras["plot"]]:
+        name, least = re.sub(r"\[.*\]", "", asked).split(">=")
         assert [*map(int, pins[name].split("."))] >= [*map(int, least.split("."))], asked

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import dask.array as da
 from dask.array.core import unify_chunks
 
-from fusegen.dask.axes import Labels
+from fusegen.dask.axes import Labels, lead_of
 from fusegen.dask.text import Text
-from fusegen.ir.kernel import FIRST_COLUMN, names_in
+from fusegen.ir.vectors import row_numbers
+from fusegen.pipeline.states.roles import Roles
 
 Placed = tuple[da.Array, Labels]
 """An array of Dask's, and which axes it has."""
@@ -32,14 +33,16 @@ class Cut:
 def cut_alike(text: Text, given: Sequence[Placed]) -> Cut:
     """Vectors whole, and all else in the chunks that the inputs have in common. Raises
     PipelineError where rows are cut and the text has no states."""
-    n = len(text.rows.whole)
-    given = [(_joined(a, [i for i, label in enumerate(labels) if label >= n or a.shape[i] == 1]),
-              labels) for a, labels in given]
+    whole = {len(text.rows.whole) + i for i in range(len(text.inputs))}
+    if row_numbers(text.variants("call").graph) is not None:  # rows count from 0 in every chunk
+        whole |= {*lead_of(text.rows)[-1:]}
+    given = [(_joined(a, [i for i, label in enumerate(labels)
+                          if label in whole or a.shape[i] == 1]), labels) for a, labels in given]
     axes = text.rows.axes
     inner = {label for a, labels in given for i, label in enumerate(labels)
              if label in axes and a.numblocks[i] > 1}
     numbered = None
-    if inner and _numbered(text):
+    if inner and Roles(text.pipeline, text.present, text.constants).numbered:
         sizes = dict(zip(axes, text.rows.cols, strict=True))
         numbered = next((a for a in axes if sizes[a] != 1), axes[0])
         if inner - {numbered}:
@@ -51,13 +54,6 @@ def cut_alike(text: Text, given: Sequence[Placed]) -> Cut:
 
 def cuts_rows(text: Text, cut: Cut) -> bool:
     return any(len(cut.chunks[a]) > 1 for a in text.rows.axes)
-
-
-def _numbered(text: Text) -> bool:
-    """Do states depend on the columns' numbers, or their order?"""
-    (kernel,) = text.variants("fold").program.kernels
-    return FIRST_COLUMN.name in names_in(kernel) or any(
-        own.operator.ordered for sweep in kernel.sweeps for own in sweep.monoid.own)
 
 
 def _in_runs(array: da.Array, labels: Labels, along: int, axes: tuple[int, ...]) -> da.Array:

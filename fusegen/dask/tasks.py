@@ -18,7 +18,8 @@ from fusegen.backend.host import limits
 from fusegen.dask.blocks import columns_last, given_to, only, placed
 from fusegen.dask.text import Text
 from fusegen.ir.nesting import flatten
-from fusegen.pipeline.states import States, merge
+from fusegen.pipeline.states.record import States
+from fusegen.pipeline.states.runs import merge
 
 P = ParamSpec("P")
 T = TypeVar("T")
