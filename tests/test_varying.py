@@ -398,6 +398,13 @@ def test_every_level_of_pivots_has_them() -> None:
     assert_close(case.emulate(), flat(case.reference()), 1e-5)
 
 
+def test_arrays_alone_say_whether_functions_need_few_digits() -> None:
+    """Numbers of the call have 32 bits, whatever the arrays have."""
+    of_rows = fg.pipeline(spread).source(target="sm_90", n_cols=4096, dtype="bfloat16")
+    assert "exp_narrow(" in of_rows
+    assert "exp_narrow(" not in fg.pipeline(spread).source(target="sm_90", n_cols=4096)
+
+
 @emulated
 def test_rows_side_by_side_have_them() -> None:
     def sums(x, *, t=1.0):

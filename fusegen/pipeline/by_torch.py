@@ -84,7 +84,7 @@ def served(
     tensors = [a for a in (*arrays, *named.values()) if isinstance(a, torch.Tensor)]
     if tensors and compiling is _is_compiling:
         _ask_torch()
-    if tensors and (torch_watcher()() or any(_is_special(torch, t) for t in tensors)):
+    if _sees(torch, tensors):
         return _find[0]().call(pipeline, arrays, named, out, rest)
     return MISS
 
@@ -92,9 +92,7 @@ def served(
 def refuse_seen(name: str, option: str, given: Sequence[Any]) -> None:
     """Raises ArgumentError where torch would have to see a call with an option that its operators
     do not have."""
-    torch = sys.modules.get("torch")
-    tensors = [a for a in given if torch is not None and isinstance(a, torch.Tensor)]
-    if tensors and (torch_watcher()() or any(_is_special(torch, t) for t in tensors)):
+    if is_watched(given):
         raise ArgumentError(f"{name} was called with {option} where torch differentiates or "
                             "transforms the call", why="Its operators have no such option.",
                             fix=f"Call it under torch.no_grad(), outside, or without {option}.")
@@ -109,9 +107,13 @@ def is_watched(arrays: Iterable[Any]) -> bool:
     """Has torch to see what is made of any of these?"""
     torch = sys.modules.get("torch")
     tensors = [] if torch is None else [a for a in arrays if isinstance(a, torch.Tensor)]
-    if any(_is_special(torch, t) for t in tensors):
-        return True
-    return bool(tensors and not KERNEL.get() and torch_watcher()())
+    return _sees(torch, tensors)
+
+
+def _sees(torch: Any, tensors: Sequence[Any]) -> bool:
+    """What watches has already seen the call of an operator that kernels of ours are run for."""
+    watches = bool(tensors) and not KERNEL.get() and torch_watcher()()
+    return watches or any(_is_special(torch, t) for t in tensors)
 
 
 def is_disguised(tensor: Any) -> bool:

@@ -8,7 +8,7 @@ from functools import partial
 
 from fusegen.backend.cuda.emit.dialect import CudaDialect
 from fusegen.backend.cuda.emit.entries import TEAM, Owners, entry_lines, own_entries
-from fusegen.backend.cuda.emit.places import load_line, place_in_row, pointer_of
+from fusegen.backend.cuda.emit.places import array_name, load_line, place_in_row, pointer_of
 from fusegen.backend.cuda.emit.state import identity_of
 from fusegen.backend.cuda.emit.vectors import inner_lines
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
@@ -16,7 +16,7 @@ from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line, inside, uses_of
 from fusegen.ir.errors import InternalError
 from fusegen.ir.expr import variables
-from fusegen.ir.kernel import ENTRY, Gather, InnerStep, Kernel, Let, ListFold, Step
+from fusegen.ir.kernel import ENTRY, ROW, Gather, InnerStep, Kernel, Let, ListFold, ListStore, Step
 from fusegen.ir.kernel_walk import names_in
 from fusegen.ir.monoid import Folded
 
@@ -73,6 +73,25 @@ def names_used(step: Step) -> set[str] | None:
             return None
         case InnerStep():
             raise InternalError(f"{step.name}: CUDA kernels have no vectors")
+
+
+def list_stores(
+    stores: Iterable[ListStore], kernel: Kernel, dialect: CudaDialect, owners: Owners
+) -> dict[tuple[str, int], list[Line]]:
+    """Results that are lists: by a list's name and length, statements for one entry. Stores of a
+    list share a loop, and what they have in common."""
+    grouped: dict[tuple[str, int], list[Line]] = {}
+    for s in stores:
+        lines = grouped.setdefault((s.entries.top, s.entries.k), [])
+        steps = step_lines(s.entries.steps, kernel, dialect, owners)
+        lines += [ln for ln in steps if ln not in lines]
+        text, divisors = dialect.divided(partial(dialect.text, s.value))
+        lines += [ln for ln in divisors if ln not in lines]
+        param = kernel.param(s.param)
+        value = dialect.store(text, s.value.kind, param.dtype)
+        used = dialect.uses(s.value) | {array_name(param), ROW.name}
+        lines.append(Line(f"{place_in_row(param)} = {value};", used, note=s.note))
+    return grouped
 
 
 def _gather_lines(step: Gather, kernel: Kernel, dialect: CudaDialect) -> list[Line]:

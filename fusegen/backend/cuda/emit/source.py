@@ -101,9 +101,11 @@ def merges_states(schedule: CudaSchedule, sweeps: list[SweepView]) -> bool:
 
 
 def is_narrow(program: Program) -> bool:
-    """Have all floating inputs and outputs 16 bits?"""
-    kinds = [p.dtype for p in (*program.inputs, *program.outputs) if p.dtype.kind == "float"]
-    return program.kernels[0].compute.itemsize == 4 and all(d.itemsize == 2 for d in kinds)
+    """Have all floats of the arrays 16 bits? Functions need no more digits then."""
+    arrays = [p.dtype for p in (*program.inputs, *program.outputs)
+              if p.dtype.kind == "float" and p.shape != "scalar"]
+    single = program.kernels[0].compute.itemsize == 4
+    return single and all(d.number.itemsize == 2 for d in arrays)
 
 
 def operators(program: Program) -> list[Own]:

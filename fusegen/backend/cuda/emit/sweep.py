@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from functools import partial
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.elements import ElementPrinter, needed
 from fusegen.backend.cuda.emit.entries import own_entries
 from fusegen.backend.cuda.emit.places import body_of, place_in_row
-from fusegen.backend.cuda.emit.rows import early_steps, owners_of, step_lines
+from fusegen.backend.cuda.emit.rows import early_steps, list_stores, owners_of, step_lines
 from fusegen.backend.cuda.emit.short_lists import short_list
 from fusegen.backend.cuda.emit.sources import Reader, SourceView, printed
 from fusegen.backend.cuda.emit.state import lowest, state_view
@@ -250,17 +249,8 @@ class SweepPrinter:
         return lines
 
     def _list_stores(self) -> Iterable[Line]:
-        """Stores grouped by list: one loop over the entries each."""
-        grouped: dict[str, list[Line]] = {}
-        for s in self.sweep.list_stores:
-            lines = grouped.setdefault(s.entries.top, [])
-            lines += [ln for ln in self._steps(s.entries.steps) if ln not in lines]
-            dtype = self.kernel.param(s.param).dtype
-            text, divisors = self.dialect.divided(partial(self.dialect.text, s.value))
-            lines += [ln for ln in divisors if ln not in lines]
-            value = self.dialect.store(text, s.value.kind, dtype)
-            stored = f"{place_in_row(self.kernel.param(s.param))} = {value};"
-            lines.append(self.dialect.line(stored, s.value, ROW, note=s.note))
-        sizes = {s.entries.top: s.entries.k for s in self.sweep.list_stores}
-        for name, lines in grouped.items():
-            yield from own_entries(name, sizes[name], self._owners, lines)
+        """One loop over the entries of each list."""
+        self.dialect.state = self.total
+        stores = list_stores(self.sweep.list_stores, self.kernel, self.dialect, self._owners)
+        for (top, k), lines in stores.items():
+            yield from own_entries(top, k, self._owners, lines)

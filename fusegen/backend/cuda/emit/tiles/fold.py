@@ -26,6 +26,7 @@ from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import Call, Expr, Lit, Var, variables
 from fusegen.ir.kernel import COLUMN, ElementStore, FromVectors, Kernel, Source, Sweep
 from fusegen.ir.monoid import Best, Moving
+from fusegen.ir.shared import lazy
 
 AT = "4 * (i / 2) + 2 * kSlot + i % 2"
 """Of item i of a row, in what a lane has of a tile."""
@@ -217,13 +218,12 @@ class FoldPrinter:
     # ---- pivots of sums of vectors ----
 
     def _sum(self, one: VectorSum, lines: dict[str, tuple[Line, ...]]) -> SumView:
-        moving = {m.name: m for m in self.monoid.moving if m.pivots}
         first = "0" if one.fold is None else identity_of(one.fold, self.dialect)
-        moves = one.name in moving
+        moves = any(m.name == one.name and m.pivots for m in self.monoid.moving)
         return SumView(
             name=one.name, length=one.length, weights=tuple(w.name for w in one.weights),
             array=one.array, first=first, lines=lines.get(one.name, ()), moves=moves,
-            zero_wins=moves and not self._only_shrinks(moving[one.name]),
+            zero_wins=moves and one.name not in self.shrinking,
             held=held_numbers(one.length, self.most_numbers),
             before=self._before(lines.get(one.name, ())),
             joined=self._joined(one, moves))
@@ -238,12 +238,14 @@ class FoldPrinter:
         if one.fold is not None and not moves:
             return taken_in(one.fold, "sum", "number", self.dialect.use)
         factor = f"{one.name}_factor"
-        if not self._only_shrinks_name(one.name):
+        if one.name not in self.shrinking:
             return f"sum += {self.dialect.use('zero_wins')}(number, {factor});"
         return f"sum += number * {factor};"
 
-    def _only_shrinks_name(self, name: str) -> bool:
-        return any(m.name == name and self._only_shrinks(m) for m in self.monoid.moving)
+    @lazy
+    def shrinking(self) -> frozenset[str]:
+        """Sums whose factor is never above 1."""
+        return frozenset(m.name for m in self.monoid.moving if self._only_shrinks(m))
 
     def _only_shrinks(self, moving: Moving) -> bool:
         """Is its factor a power of e below 1, but from no elements?"""
@@ -266,11 +268,10 @@ class FoldPrinter:
         used = {n for _, f in factors for n in variables(f)}
         moves = tuple((p.move, pivot_view(p, self.monoid, self.dialect).moved)
                       for p in self.monoid.pivots if p.move in used)
-        shrinks = {m.name for m in self.monoid.moving if m.width > 1 and self._only_shrinks(m)}
         found = []
         for name, factor in factors:
             value = self.dialect.text(factor) if factor != Lit(1.0) else "1"
-            found.append((name, f"shrinking({value})" if name in shrinks else value))
+            found.append((name, f"shrinking({value})" if name in self.shrinking else value))
         return moves, tuple(found)
 
     def _shared(self) -> Iterator[str]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 
 from fusegen.backend.cuda.emit.elements import ElementPrinter
 from fusegen.backend.cuda.emit.entries import Owners, own_entries
 from fusegen.backend.cuda.emit.places import array_name, load_line, place_in_row
-from fusegen.backend.cuda.emit.rows import step_lines
+from fusegen.backend.cuda.emit.rows import list_stores
 from fusegen.backend.cuda.emit.tiles.scope import Scope
 from fusegen.backend.cuda.emit.vectors import inner_lines
 from fusegen.backend.cuda.schedule.tiles.filters import Filter
@@ -17,7 +16,7 @@ from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule, list_slots
 from fusegen.backend.cuda.schedule.topk import key_plan
 from fusegen.backend.emit.lines import Line, inside
 from fusegen.ir.expr import Var
-from fusegen.ir.kernel import ROW, FromVectors, InnerStep, Kernel, ListFold, Step, Sweep
+from fusegen.ir.kernel import FromVectors, InnerStep, Kernel, ListFold, Step, Sweep
 from fusegen.ir.kernel_walk import names_in
 from fusegen.ir.monoid import KBest
 
@@ -111,21 +110,8 @@ class ListPrinter:
 
     def stores(self) -> list[Line]:
         """Results that are lists: one loop over the entries of each."""
-        grouped: dict[str, list[Line]] = {}
-        for s in self.sweep.list_stores:
-            lines = grouped.setdefault(s.entries.top, [])
-            steps = step_lines(s.entries.steps, self.kernel, self.dialect, self.owners)
-            lines += [ln for ln in steps if ln not in lines]
-            dtype = self.kernel.param(s.param).dtype
-            text, divisors = self.dialect.divided(partial(self.dialect.text, s.value))
-            lines += [ln for ln in divisors if ln not in lines]
-            value = self.dialect.store(text, s.value.kind, dtype)
-            place = place_in_row(self.kernel.param(s.param))
-            used = self.dialect.uses(s.value) | {place.split("[")[0], ROW.name}
-            lines.append(Line(f"{place} = {value};", used, note=s.note))
-        sizes = {s.entries.top: s.entries.k for s in self.sweep.list_stores}
-        return [ln for name, lines in grouped.items()
-                for ln in self._of_entries(name, sizes[name], lines)]
+        stores = list_stores(self.sweep.list_stores, self.kernel, self.dialect, self.owners)
+        return [ln for (top, k), lines in stores.items() for ln in self._of_entries(top, k, lines)]
 
     def _of_entries(self, top: str, k: int, lines: list[Line]) -> list[Line]:
         given = self.owners.loaded(top)

@@ -10,7 +10,7 @@ from fusegen.backend.cuda.emit.dialect import CudaDialect
 from fusegen.backend.cuda.emit.headers import maths, toolkit_headers
 from fusegen.backend.cuda.emit.own import own_view
 from fusegen.backend.cuda.emit.places import declared
-from fusegen.backend.cuda.emit.source import operators, state_names
+from fusegen.backend.cuda.emit.source import is_narrow, operators, state_names
 from fusegen.backend.cuda.emit.tiles.fold import AT, FoldPrinter
 from fusegen.backend.cuda.emit.tiles.lists import key_type
 from fusegen.backend.cuda.emit.tiles.rounds import HEADERS as ROUNDS_HEADERS
@@ -117,17 +117,9 @@ def _headers(
 
 
 def _dialect(program: Program, schedule: TileSchedule) -> CudaDialect:
-    return CudaDialect(program.kernels[0].compute, narrow=_is_narrow(program), tiles=True,
+    return CudaDialect(program.kernels[0].compute, narrow=is_narrow(program), tiles=True,
                        rows_shared=schedule.chunked,
                        weighs=schedule.engine != "fma" and not schedule.parts and _weighs(program))
-
-
-def _is_narrow(program: Program) -> bool:
-    """Have all floats of the arrays 16 bits?"""
-    arrays = [p.dtype for p in (*program.inputs, *program.outputs)
-              if p.dtype.kind == "float" and p.shape != "scalar"]
-    single = program.kernels[0].compute.itemsize == 4
-    return single and all(d.number.itemsize == 2 for d in arrays)
 
 
 def _weighs(program: Program) -> bool:
