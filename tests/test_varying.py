@@ -400,9 +400,10 @@ def test_every_level_of_pivots_has_them() -> None:
 
 def test_arrays_alone_say_whether_functions_need_few_digits() -> None:
     """Numbers of the call have 32 bits, whatever the arrays have."""
-    of_rows = fg.pipeline(spread).source(target="sm_90", n_cols=4096, dtype="bfloat16")
-    assert "exp_narrow(" in of_rows
-    assert "exp_narrow(" not in fg.pipeline(spread).source(target="sm_90", n_cols=4096)
+    source = {d: fg.pipeline(spread).source(target="sm_90", n_cols=4096, dtype=d)
+              for d in ("bfloat16", "float32")}
+    assert "= exp_narrow(y - max_div)" in source["bfloat16"]
+    assert "= expf(y - max_div)" in source["float32"]
 
 
 @emulated
