@@ -8,11 +8,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+import simt
 from support.emulated import emulated
 from support.tiles import emulate, prepared
 
 import fusegen as fg
 from fusegen.backend.cuda.schedule.tiles import select as select_tiles
+from fusegen.backend.emit.source import Source
 from fusegen.ir.derivation import Dependent
 
 ATTENTION = fg.library.attention
@@ -106,9 +108,35 @@ def test_tangents_share_a_reciprocal(softcap: float) -> None:
     q, k, v = drawn(150, 64), drawn(400, 64, seed=1), drawn(400, 64, seed=2)
     q[5] *= 100
     check(ATTENTION, q, k, v, scale=0.3, softcap=softcap, causal=True)
+    check(ATTENTION, q, k, v, scale=-0.3, softcap=softcap)  # of which none is near
     q[7] = math.nan
     found = np.asarray(emulate(ATTENTION, q, k, v, scale=0.3, softcap=softcap), "f8")
     assert np.flatnonzero(np.isnan(found).any(axis=1)).tolist() == [7]
+
+
+POWERS = """
+extern "C" __global__ void powers(
+    const float* x, float* power, float* tangent, float c, float p, float start)
+{
+    const NearTangents near = NearTangents::of(c, p);
+    power[threadIdx.x] = near.power(x[threadIdx.x], start);
+    tangent[threadIdx.x] = fabsf(x[threadIdx.x]) < near.far ? near.tangent(x[threadIdx.x]) : 2.0f;
+}
+"""
+
+
+@emulated
+@pytest.mark.parametrize("c", [2.0**-12, 1.0, 3000.0])
+def test_tangents_that_are_a_polynomial(c: float) -> None:
+    """To a few units in the last place, up to where they are near, and no further."""
+    power, tangent = np.zeros((2, 1024), "f4")
+    x = (np.geomspace(1e-6, 0.3749, 1024) / c * np.tile([1, -1], 512)).astype("f4")
+    source = Source(POWERS, headers=("fusegen/tiles/tangents.cuh",))
+    simt.compile_module(source.text()).launch("powers", (1,), (1024,), [
+        x, power, tangent, np.float32(c), np.float32(40), np.float32(0.5)], outputs={1, 2})
+    want = np.tanh(c * x.astype("f8"))
+    np.testing.assert_allclose(tangent, want, rtol=3e-7)
+    np.testing.assert_allclose(power, 40 * want - 0.5, rtol=0, atol=40 * 3e-7)
 
 
 @emulated

@@ -23,4 +23,38 @@ __device__ __forceinline__ void tangents_of(float (&numbers)[4])
         if (fabsf(numbers[i]) >= 0x1p-9f) numbers[i] = fmaf(-2.0f, inverses[i], 1.0f);
 }
 
+constexpr float kNear = 0.375f;  // below, a polynomial of degree 7 is the tangent, to 2 units in the last place
+
+// p · tanh(c·x), where |c·x| < kNear: neither is formed for it.
+struct NearTangents {
+    float c, p, far;  // |x| below `far` is near
+    float coefficients[4];  // of x, x³, x⁵, x⁷
+
+    // None are near where c is negative, or so small that its powers vanish.
+    static __device__ __forceinline__ NearTangents of(float c, float p)
+    {
+        const float square = c * c;
+        return {c, p, c > 0x1p-13f ? __fdividef(kNear, c) : 0.0f,
+                {p * c * kFirst, p * c * square * kSecond, p * c * square * square * kThird,
+                 p * c * square * square * square * kFourth}};
+    }
+
+    __device__ __forceinline__ float tangent(float x) const
+    {
+        const float a = c * x, square = a * a;
+        return a * fmaf(square, fmaf(square, fmaf(square, kFourth, kThird), kSecond), kFirst);
+    }
+
+    // p · tanh(c·x) - start
+    __device__ __forceinline__ float power(float x, float start) const
+    {
+        const float square = x * x;
+        const float far_ones = fmaf(square, coefficients[3], coefficients[2]);
+        return fmaf(x, fmaf(square, fmaf(square, far_ones, coefficients[1]), coefficients[0]), -start);
+    }
+
+private:
+    static constexpr float kFirst = 0.99999994f, kSecond = -0.33331975f, kThird = 0.13284501f, kFourth = -0.04827226f;
+};
+
 }  // namespace fusegen

@@ -37,6 +37,15 @@ class Part:
 
 
 @dataclass(frozen=True)
+class NearView:
+    """x as the tangent of a multiple of the score; what is added where a polynomial is that."""
+
+    opened: tuple[Line, ...]
+    factor: str
+    added: Part
+
+
+@dataclass(frozen=True)
 class ReferenceView:
     """What the template prints of it; an item's score is at `place` of `scores`."""
 
@@ -44,11 +53,13 @@ class ReferenceView:
     place: str
     mapped: Part | None  # x takes the score's place; None: it is the score
     tangents: Part | None  # likewise, x is the hyperbolic tangent of `number`
+    near: NearView | None  # where x is such a tangent
     live: Part  # what says whether an item contributes
     vanishes: bool  # does an item that is left out add nothing to any sum?
     times_items: bool  # are powers multiplied with x? Of what is left out it has to be finite
     nothing: tuple[Line, ...]  # declarations of what such an item is made of
     greatest: str  # the member that is the maximum
+    highest: Part  # what is asked of an item whose value is known: nothing
     reached: Part  # of a tile: `product`, c times the greatest x as the text rounds it
     added: Part
     weights: tuple[str, ...]  # that are left
@@ -56,6 +67,24 @@ class ReferenceView:
     totals: tuple[Line, ...]  # what a tile adds to them
     shared: bool  # have a row's lanes one reference?
 
+
+@dataclass(frozen=True, kw_only=True)
+class _AddedUp:
+    """What is added of an item: powers, or powers times x, to members and to weights."""
+
+    peak: Folded
+    scaled: Scaled
+    maps: bool  # is x another value than the score?
+    vanishes: bool  # see ReferenceView
+    bare: bool  # are they powers alone?
+    score: str
+    moving: tuple[Moving, ...]
+    terms: tuple[Expr, ...]  # what is added to them
+    factors: tuple[Expr | None, ...]  # which that lacks
+    weights: tuple[tuple[str, Expr], ...]
+
+
+_FACTOR_USED = Line("", frozenset(["power_factor"]))
 
 Opened = Callable[[Sequence[Line]], tuple[Line, ...]]
 """Declarations of what lines use."""
@@ -72,38 +101,50 @@ class ReferencePrinter:
         self, sums: Sequence[VectorSum], place: str, live: Sequence[Line], opened: Opened
     ) -> ReferenceView | None:
         """None where there is more to the fold."""
+        weights = [(f"{w.name}[{place}]", w.value) for s in sums for w in s.weights]
+        found = self._added_up(weights, f"{self._score()}_scores[{place}]")
+        if found is None:
+            return None
+        part = partial(self._part, self._factor(found.scaled), opened, live)
+        core = found.scaled.core
+        mapped = part(self._mapped(core, found.score)) if found.maps else None
+        tangents = part(self._under_tanh(core)) if found.maps else None
+        totals = self._totals(found)
+        power = f"fmaf({found.score}, power_factor, -reference.start)"
+        return ReferenceView(
+            scores=f"{self._score()}_scores", place=found.score, live=part(live),
+            vanishes=found.vanishes, mapped=mapped,
+            tangents=tangents if tangents and tangents.lines else None,
+            near=self._near(found, part), times_items=found.vanishes and not found.bare,
+            nothing=part([_FACTOR_USED]).opened, greatest=found.peak.name, highest=part([]),
+            reached=part([self._reached(found.scaled)]),
+            added=part(self._added(found, power, ["power_factor"]), totals),
+            weights=tuple(w for w, _ in weights), sums=tuple(m.name for m in found.moving),
+            totals=totals, shared=bool(sums))
+
+    def _added_up(
+        self, weights: Sequence[tuple[str, Expr]], score: str
+    ) -> _AddedUp | None:
         found = self._pivot()
         if found is None or not self.dialect.narrow:
             return None
         peak, scaled = found
-        score = f"{self._score()}_scores[{place}]"
-        weights = [(f"{w.name}[{place}]", w.value) for s in sums for w in s.weights]
         moving = [m for m in self.monoid.moving if m.width == 1]
         powered = powers([*(m.lift for m in moving), *(v for _, v in weights)],
                          self.monoid.relatives)
-        maps = scaled.core != self._item
         if powered is None:
             return None
         measured = [self._measured(lift, peak, scaled) for lift in powered]
-        vanishes = all(measured)
+        vanishes, maps = all(measured), scaled.core != self._item
         if maps and not vanishes:
             return None
-        factors = [m[1] if m else None for m in measured]
-        powered = [m[0] if m else lift for m, lift in zip(measured, powered, strict=True)]
-
-        part = partial(self._part, self._factor(scaled), opened, live)
-        mapped = part(self._mapped(scaled.core, score)) if maps else None
-        tangents = part(self._under_tanh(scaled.core)) if maps else None
-        totals = self._totals(moving, factors)
-        return ReferenceView(
-            scores=f"{self._score()}_scores", place=score, live=part(live), vanishes=vanishes,
-            mapped=mapped, tangents=tangents if tangents and tangents.lines else None,
-            times_items=vanishes and not all(map(_is_power, powered)),
-            nothing=part([Line("", frozenset(["power_factor"]))]).opened,
-            greatest=peak.name, reached=part([self._reached(scaled)]),
-            added=part(self._added(moving, weights, powered, score), totals),
-            weights=tuple(w for w, _ in weights), sums=tuple(m.name for m in moving),
-            totals=totals, shared=bool(sums))
+        terms = [m[0] if m else lift for m, lift in zip(measured, powered, strict=True)]
+        return _AddedUp(
+            peak=peak, scaled=scaled, maps=maps, vanishes=vanishes, score=score,
+            bare=all(map(_is_power, powered)), moving=tuple(moving),
+            factors=tuple(m[1] if m else None for m in measured[: len(moving)]),
+            terms=tuple(terms[: len(moving)]),
+            weights=tuple((w, t) for (w, _), t in zip(weights, terms[len(moving) :], strict=True)))
 
     def _part(
         self, factor: Line, opened: Opened, live: Sequence[Line], lines: Sequence[Line],
@@ -163,11 +204,9 @@ class ReferencePrinter:
 
     # ---- lines ----
 
-    def _totals(
-        self, moving: Sequence[Moving], factors: Sequence[Expr | None]
-    ) -> tuple[Line, ...]:
+    def _totals(self, added: _AddedUp) -> tuple[Line, ...]:
         found = []
-        for m, factor in zip(moving, factors, strict=False):
+        for m, factor in zip(added.moving, added.factors, strict=True):
             value = f"{m.name}[0] + {m.name}[1]"
             if factor is None:
                 found.append(Line(f"state.{m.name} += {value};"))
@@ -194,19 +233,27 @@ class ReferencePrinter:
             case _:
                 return []
 
-    def _added(
-        self, moving: Sequence[Moving], weights: Sequence[tuple[str, Expr]],
-        powered: Sequence[Expr], score: str,
-    ) -> list[Line]:
+    def _near(self, found: _AddedUp, part: Callable[..., Part]) -> NearView | None:
+        """Where x is the tangent of a score times what a row knows, and its powers are all."""
+        match found.scaled.core:
+            case Call(op="tanh", args=(Call(op="mul" | "div" as op, args=(item, factor)),)) \
+                    if item == self._item and not factor.varying and found.bare:
+                by = factor if op == "mul" else Call("div", (Lit(1.0), factor))
+            case _:
+                return None
+        used = self.dialect.line("", by)
+        added = self._added(found, f"near.power({found.score}, reference.start)", [])
+        return NearView(part([used, _FACTOR_USED]).opened, self.dialect.text(by), part(added))
+
+    def _added(self, found: _AddedUp, power: str, uses: Sequence[str]) -> list[Line]:
         (relative,) = self.monoid.relatives
         name, line, text = f"{relative.name}_power", self.dialect.line, self.dialect.text
-        power = f"const float {name} = fmaf({score}, power_factor, -reference.start);"
-        lines = [*self.elements.item_lines([*powered]),
-                 Line(power, frozenset(["power_factor"]), name)]
+        terms = [*found.terms, *(t for _, t in found.weights)]
+        lines = [*self.elements.item_lines(terms),
+                 Line(f"const float {name} = {power};", frozenset(uses), name)]
         lines += [line(f"{m.name}[i % 2] += {text(e)};", e)
-                  for m, e in zip(moving, powered, strict=False)]
-        return lines + [line(f"{place} = {text(e)};", e)
-                        for (place, _), e in zip(weights, powered[len(moving) :], strict=True)]
+                  for m, e in zip(found.moving, found.terms, strict=True)]
+        return lines + [line(f"{place} = {text(e)};", e) for place, e in found.weights]
 
     def _reached(self, scaled: Scaled) -> Line:
         value, uses = "greatest", frozenset(["power_factor"])
