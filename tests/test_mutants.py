@@ -20,7 +20,7 @@ import fusegen as fg
 from fusegen.algebra.derive import derive
 from fusegen.algebra.laws import obligations_of
 from fusegen.algebra.pivot import best_candidate, close
-from fusegen.algebra.setting import read_setting
+from fusegen.algebra.reading import read_setting
 from fusegen.ir.derivation import Dependent
 from fusegen.ir.expr import Expr, Lit, Var, call, substitute, text, variables
 from fusegen.ir.monoid import Monoid

@@ -12,8 +12,9 @@ from fusegen.algebra.merge import Doubt, merged
 from fusegen.algebra.monotone import trend_of
 from fusegen.algebra.own.laws import own_entry
 from fusegen.algebra.proof.definitions import definitions_of
+from fusegen.algebra.reading import read_setting
 from fusegen.algebra.refusals import advice, with_stray, with_witness
-from fusegen.algebra.setting import Setting, read_setting
+from fusegen.algebra.setting import Setting
 from fusegen.algebra.symbols import Unmodelled, operations, told
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import (

@@ -9,8 +9,9 @@ from typing import assert_never
 from fusegen.algebra.disorder import disorder
 from fusegen.algebra.floats.witness import stray
 from fusegen.algebra.pivot import Closed
+from fusegen.algebra.reading import read_setting
 from fusegen.algebra.refute import confusion, ratio
-from fusegen.algebra.setting import Setting, read_setting
+from fusegen.algebra.setting import Setting
 from fusegen.algebra.symbols import Unmodelled
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Entry, RefusalKind, Refused
