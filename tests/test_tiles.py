@@ -7,7 +7,7 @@ import pytest
 from support import vector_cases as vc
 from support.emulated import EMULATED
 from support.tile_cases import CASES, K, Q, V, close, drawn
-from support.tiles import emulate
+from support.tiles import emulate, prepared
 
 import fusegen as fg
 
@@ -67,6 +67,21 @@ def test_masked_vectors_that_are_not_finite() -> None:
     keys[40:] = np.nan
     found = emulate(vc.causal, Q, keys, values)
     close(found, vc.causal.reference(Q, K[:21], V[:21]))
+
+
+@fg.pipeline
+def charges(x: fg.RowVector, y: fg.ColumnVector, b: fg.PerColumn, c: fg.PerColumn):
+    return fg.sum(fg.exp(-fg.sqdist(x, y)) * b + c)
+
+
+@pytest.mark.parametrize(("d", "beside"), [(1, 2), (3, 1), (4, 0)])
+def test_numbers_that_lie_beside_short_vectors(d: int, beside: int) -> None:
+    """As many as a vector has fewer than four; of two batches, over runs of tiles."""
+    arrays = [a.astype("f4") for a in (
+        drawn(2, 70, d), drawn(2, 1111, d, seed=1), drawn(2, 1111, seed=2), drawn(1111, seed=3))]
+    _, work = prepared(charges, *arrays)
+    assert work.source.count("bring_beside<kThreads, 1024") == beside
+    close(emulate(charges, *arrays, seed=1), charges.reference(*arrays), 3e-5)
 
 
 def test_sums_that_registers_do_not_hold() -> None:

@@ -34,6 +34,15 @@ __device__ __forceinline__ void bring_vectors(
     }
 }
 
+// A number beside each of kCount vectors, or of as many as there are: by the thread that brings the vector.
+template <int kThreads, int kCount, int kPitch, typename Real>
+__device__ __forceinline__ void bring_beside(Real* to, const Real* from, long long there)
+{
+#pragma unroll 4
+    for (int vector = threadIdx.x; vector < kCount; vector += kThreads)
+        to[vector * kPitch] = vector < there ? from[vector] : Real(0);
+}
+
 // a·b more.
 struct ProductTerm {
     template <typename Real>
@@ -137,6 +146,9 @@ struct ShortScores {
             }
             return sum;
         }
+
+        // Number n beside the vector of item i.
+        __device__ __forceinline__ Real beside(int i, int n) const { return all.columns[i][0].of[kLength + n]; }
     };
     __device__ __forceinline__ OfRows operator[](int t) const { return {*this, t}; }
 };

@@ -18,7 +18,8 @@ from fusegen.backend.cuda.emit.tiles.scope import Scope
 from fusegen.backend.cuda.emit.tiles.spans import possible_lines, span_lines
 from fusegen.backend.cuda.emit.tiles.views import FoldView, LevelView, PeakView, SumView
 from fusegen.backend.cuda.schedule.tiles.mma import has_products
-from fusegen.backend.cuda.schedule.tiles.tile import held_numbers, made_at_items
+from fusegen.backend.cuda.schedule.tiles.short import beside_vectors, made_at_items
+from fusegen.backend.cuda.schedule.tiles.tile import held_numbers
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.vector_sums import VectorSum, vector_sums
@@ -48,6 +49,10 @@ class FoldPrinter:
         numbers = replace(sweep, monoid=replace(sweep.monoid.numbers, lists=()))
         self.state = state_view(numbers, state, self.dialect, "column_t") \
             if numbers.monoid.has_scalars else None
+        tile = scope.launch.tile  # rows of a warp take the quick way together, or none does
+        self.one_tree = tile is not None and tile.one_tree
+        self.direct = tile is not None and tile.engine == "fma" and made_at_items(kernel, sweep)
+        self.beside = beside_vectors(kernel, sweep) if self.direct else ()
         sources = {s.name: self._source(s) for s in sweep.loads}
         self.peaked = [b for b in numbers.monoid.best if b.kind == "float"]
         others = tuple(b for b in numbers.monoid.best if b not in self.peaked)
@@ -55,9 +60,6 @@ class FoldPrinter:
         self.elements = ElementPrinter(kernel, numbers, sources, self.dialect, self.state,
                                        paired=False)
         self.scaled = ScaledPrinter(kernel, numbers, self.elements)
-        tile = scope.launch.tile  # rows of a warp take the quick way together, or none does
-        self.one_tree = tile is not None and tile.one_tree
-        self.direct = tile is not None and tile.engine == "fma" and made_at_items(kernel, sweep)
         rest = tuple(f for f in numbers.monoid.folded if f not in self.scaled.maxima)
         numbers = replace(numbers, monoid=replace(numbers.monoid, folded=rest))
         self.folds = ElementPrinter(kernel, numbers, sources, self.dialect, self.state,
@@ -108,6 +110,11 @@ class FoldPrinter:
         else:
             param = self.kernel.param(source.param)
             place = f"{pointer_of(param)}[column]"
+            if param in self.beside:
+                (score,) = (s.name for s in self.sweep.loads if isinstance(s, FromVectors))
+                place = f"{score}_scores.beside(i, {self.beside.index(param)})"
+                item = load_line(param, place, self.dialect)
+                return SourceView(source.name, item, item)
             lists = bool(self.sweep.monoid.lists)  # tiles are narrow; else registers are too few
             if lists and param.shape == "columns" and param.dtype.itemsize >= 4:  # for both rows
                 place = f"__ldg({pointer_of(param)} + column)"

@@ -46,6 +46,15 @@ class TableView:
 
 
 @dataclass(frozen=True)
+class BesideView:
+    """Numbers of columns that come with a table's vectors."""
+
+    table: TableView
+    at: int  # in place of this number of a vector
+    start: str
+
+
+@dataclass(frozen=True)
 class SourceTiles:
     """Elements that are made of vectors."""
 
@@ -55,6 +64,7 @@ class SourceTiles:
     depth: int
     pitch: int
     brought: tuple[TableView, ...]  # tile by tile
+    beside: tuple[BesideView, ...]
     rows: tuple[str, ...]  # C++: this lane's first row's numbers
     columns: tuple[str, ...]
     has_rows: str
@@ -238,12 +248,14 @@ class SweepPrinter:
         first = (rows or columns)[0]
         stays = {t.name for t in self.tables if self._stays(t)}
         lane_row = f"(warp_row + first_row_of_lane()) * {first.pitch}"
+        length = vectors[(*source.rows, *source.columns)[0]].k
         lane_column = f"(begin - first + first_column_of_lane()) * {first.pitch}"
         return SourceTiles(
             name=source.name, note=source.note,
-            length=vectors[(*source.rows, *source.columns)[0]].k, depth=first.depth,
-            pitch=first.pitch,
+            length=length, depth=first.depth, pitch=first.pitch,
             brought=tuple(t for t in (*rows, *columns) if t.name not in stays),
+            beside=tuple(BesideView(columns[0], length + i, f"given.{array_name(p)} + first")
+                         for i, p in enumerate(self.fold.beside)),
             rows=tuple(f"{t.name} + {lane_row}" for t in rows) or (f"{columns[0].name}",),
             columns=tuple(f"{t.name} + {lane_column}" for t in columns),
             has_rows="true" if rows else "false", term=self._term(source),

@@ -22,8 +22,7 @@ from fusegen.backend.cuda.schedule.tiles.wgmma import MOST_LENGTH, WgmmaTiles, p
 from fusegen.backend.cuda.schedule.tiles.wgmma_long import long_tiles
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.backend.target import WARP, CudaTarget
-from fusegen.ir.kernel import FromVectors, Kernel, Program, Sweep
-from fusegen.ir.monoid import Folded
+from fusegen.ir.kernel import FromVectors, Kernel, Program
 
 Engine = Literal["fma", "mma", "wgmma"]
 """What makes products of vectors: CUDA cores, any type and term; mma.sync, two vectors of 16 bits,
@@ -216,17 +215,6 @@ def tables_of(kernel: Kernel, schedule: TileSchedule, number: int) -> tuple[Tabl
 def at_once(tables: Iterable[Table]) -> bool:
     """Are all numbers there of the vectors that a sweep's elements are made of?"""
     return all(t.resident for t in tables if not t.name.endswith("_summed"))
-
-
-def made_at_items(kernel: Kernel, sweep: Sweep) -> bool:
-    """Is a score made where it is folded, beside what others wait for? Of short vectors, where a
-    fold asks once for it."""
-    sources = [s for s in sweep.loads if isinstance(s, FromVectors)]
-    monoid = sweep.monoid
-    once = not (monoid.pivots or monoid.best or monoid.lists or monoid.own or sweep.element_stores)
-    return once and len(sources) == 1 and all(
-        kernel.param(n).k <= 4 for n in sources[0].reads) and all(
-        c.width == 1 and (not isinstance(c, Folded) or c.fold == "sum") for c in monoid.components)
 
 
 def weights_at(kernel: Kernel, schedule: TileSchedule, number: int) -> int:
