@@ -23,6 +23,7 @@ from fusegen.ir.errors import (
     BackendError,
     CompilerError,
     DTypeError,
+    ExchangeError,
     FusegenError,
     InternalError,
     LawViolation,
@@ -100,6 +101,7 @@ by_jax.serve(lambda: import_module("fusegen.jax.calls"))
 
 if TYPE_CHECKING:
     from fusegen import dask as dask
+    from fusegen import distributed as distributed
     from fusegen import jax as jax
     from fusegen import torch as torch
     from fusegen.library.check import Report, check
@@ -115,7 +117,7 @@ else:  # what a type checker knows is all there is
         "stabilize": "library.stabilize", "load": "pipeline.loaded", "Loaded": "pipeline.loaded",
     }
     """What few programs use, by its module: loaded when it is asked for."""
-    _FRAMEWORKS = ("dask", "jax", "torch")
+    _FRAMEWORKS = ("dask", "distributed", "jax", "torch")
 
     def __getattr__(name: str) -> object:
         """What is loaded later. Of what fusegen does not have: where it is, or what to write."""
@@ -135,7 +137,8 @@ else:  # what a type checker knows is all there is
 
 __all__ = [
     "ArgumentError", "BackendError", "ColumnGradient", "ColumnVector", "Compiled", "CompilerError",
-    "Constant", "DTypeError", "FusegenError", "Gradient", "InternalError", "LawViolation", "Loaded",
+    "Constant", "DTypeError", "ExchangeError", "FusegenError", "Gradient", "InternalError",
+    "LawViolation", "Loaded",
     "OwnMonoid", "PerColumn", "PerRow", "Pipeline", "PipelineError", "Positive", "Report",
     "RowVector", "ShapeError", "Spec", "States", "TraceError", "UnknownName", "UnprovedLaw",
     "__version__", "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "check", "cos", "count",

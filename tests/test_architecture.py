@@ -23,7 +23,7 @@ TESTS = Path(__file__).parent
 # From the ground up: a module imports those of its own folder and of the floors below.
 FLOORS = (
     "ir", "lang", "oracle", "algebra", "backend", "rewrite", "compile", "pipeline", "library",
-    "torch", "jax", "dask", "cli",
+    "torch", "jax", "dask", "distributed", "cli",
 )
 DOORS = {
     "sympy": ("algebra/",),
@@ -32,7 +32,7 @@ DOORS = {
     "jinja2": ("backend/emit/render.py",),
     "cupy": ("backend/cuda/run/",),
     "matplotlib": ("cli/drawing.py",),
-    "torch": ("torch/",),
+    "torch": ("torch/", "distributed/"),
     "jax": ("jax/",),
     "jaxlib": ("jax/",),
     "dask": ("dask/",),

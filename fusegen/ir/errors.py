@@ -82,6 +82,10 @@ class BackendError(FusegenError):
     """A backend cannot run here (no compiler, no CuPy, no device); says what to install."""
 
 
+class ExchangeError(PipelineError):
+    """Processes that hold shards of the same rows called differently, or one of them is lost."""
+
+
 class CompilerError(BackendError):
     """A compiler failed, was stopped, or wrote what is no library; carries what it said."""
 

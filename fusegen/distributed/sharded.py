@@ -1,0 +1,117 @@
+"""fg.distributed.sharded: a pipeline of rows whose columns are sharded over ranks.
+
+    step = fg.distributed.sharded(fg.library.softmax_topk)     # on every rank of the group
+    values, tokens = step(logits_shard, k=64)                  # the same on every rank
+
+fold this rank's shard → pack → one exchange → merge in the order of the columns → finish.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import torch
+
+from fusegen.distributed.calls import Call
+from fusegen.distributed.exchange import AtEveryCall, Met, Once
+from fusegen.distributed.ranks import HOST, ranks_of
+from fusegen.ir.errors import ArgumentError
+from fusegen.lang.blame import blames
+from fusegen.library.texts import one_of
+from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.states import States, merge
+
+_CHECKS = "auto every once"
+
+
+class Sharded:
+    """A pipeline over the ranks of a group; made by `sharded`."""
+
+    def __init__(
+        self, pipeline: Pipeline, group: Any, checks: str, timeout: timedelta | None
+    ) -> None:
+        self.pipeline, self.group = pipeline, group
+        self._checks, self._timeout = checks, timeout
+        self._ways: dict[str, AtEveryCall | Once] = {}
+
+    def __repr__(self) -> str:
+        return f"<{self.pipeline.name} of rows sharded over ranks>"
+
+    @blames
+    def __call__(
+        self, *arrays: Any, at: int | None = None, columns: int | None = None, **named: Any
+    ) -> Any:
+        """What the pipeline returns for the whole rows, the same on every rank.
+
+        arrays: this rank's shard of element and per-column inputs, columns last and any number of
+        them, none too; inputs per row are the same on every rank. Tensors or NumPy arrays.
+        at: number of the shard's first column in the whole row, on every rank or on none: left
+        out, shards follow one another by rank. columns: how many a whole row has, checked if given.
+        Raises ExchangeError on every rank where ranks call differently, one fails or is lost.
+        """
+        return self.pipeline.finish(self._met_states(arrays, named, at, columns))
+
+    @blames
+    def states(
+        self, *arrays: Any, at: int | None = None, columns: int | None = None, **named: Any
+    ) -> States:
+        """The merged states of the whole rows, the same on every rank: as a call, unfinished."""
+        return self._met_states(arrays, named, at, columns)
+
+    @blames
+    def verify(self) -> None:
+        """Wait for what was exchanged so far. Raises ExchangeError where a call that was checked
+        by its seal alone (checks="once") met states of another one."""
+        for way in self._ways.values():
+            if isinstance(way, Once):
+                way.verify()
+
+    def _met_states(
+        self, arrays: tuple[Any, ...], named: dict[str, Any], at: int | None, columns: int | None
+    ) -> States:
+        call = Call(self.pipeline, arrays, named, at, columns)
+        return merged(call, self._way(call).met(call))
+
+    def _way(self, call: Call) -> AtEveryCall | Once:
+        """How calls are checked where these arrays are; anew for another group."""
+        checks = self._checks
+        if checks == "auto":
+            checks = "every" if call.device.type == HOST.type else "once"
+        ranks, found = ranks_of(self.group), self._ways.get(checks)
+        if found is None or found.ranks.group is not ranks.group:
+            found = AtEveryCall(ranks) if checks == "every" else Once(ranks, self._timeout)
+            self._ways[checks] = found
+        return found
+
+
+def merged(call: Call, met: Met) -> States:
+    """⊕ of all ranks' states, in the order of their columns."""
+    parts = []
+    for rank in met.order:
+        part = met.table[rank].view(met.mine.array.shape)
+        array = part if isinstance(met.mine.array, torch.Tensor) else part.numpy()
+        parts.append(replace(met.mine, array=array, n_cols=met.widths[rank]))
+    return merge(call.pipeline, *parts)
+
+
+@blames
+def sharded(
+    pipeline: Pipeline, group: Any = None, *, checks: str = "auto",
+    timeout: timedelta | None = None,
+) -> Sharded:
+    """A pipeline of rows whose columns are sharded over the ranks of a torch.distributed group.
+
+    group: a process group, a DeviceMesh of one dimension, or None for all processes.
+    checks: "every" call verifies on hosts that all ranks made the same call; "once" does so at the
+    first call of a kind (shapes, types, constants), and later calls only on the device, where wrong
+    states become NaN: no host waits for a device, and CUDA graphs may record them. "auto": every
+    on processors, once on GPUs. timeout: of what is agreed once, among hosts; the group's own
+    bounds the exchanges. Raises ArgumentError; PipelineError for a text without states.
+    """
+    if not isinstance(pipeline, Pipeline):
+        raise ArgumentError(f"sharded takes a pipeline, got {type(pipeline).__name__}",
+                            fix="Decorate the function with @fg.pipeline.")
+    one_of("checks", checks, _CHECKS)
+    return Sharded(pipeline, group, checks, timeout)

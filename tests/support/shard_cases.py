@@ -1,0 +1,269 @@
+"""Rows sharded over four ranks: each case makes its calls on every rank, then looks at them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fusegen as fg
+from support import state_cases as cases
+
+RANKS = 4
+Call = Callable[[], Any]
+L = fg.library.PIPELINES
+PIPELINES = {n: fg.Pipeline(t) for n, t in cases.TEXTS.items()}
+STEPS = {n: fg.distributed.sharded(p) for n, p in PIPELINES.items()}
+ONCE = {n: fg.distributed.sharded(p, checks="once") for n, p in PIPELINES.items()}
+
+
+# ---- oracles: from the definitions, in float64 ----
+
+
+def softmax(x: Any) -> Any:
+    p = np.exp(x - x.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True)
+
+
+def best(x: Any, k: int) -> Any:
+    """(values, columns) of the K greatest, NaN first, ties to the lowest column."""
+    keys = np.where(np.isnan(x), np.inf, x)
+    order = np.lexsort((np.broadcast_to(np.arange(x.shape[-1]), x.shape), -keys, ~np.isnan(x)), -1)
+    order = order[..., :k]
+    return np.take_along_axis(x, order, -1), order
+
+
+def entropy(x: Any) -> Any:
+    p = softmax(x)
+    return -np.sum(np.where(p > 0, p * np.log(np.where(p > 0, p, 1)), 0), -1)
+
+
+ORACLES: dict[str, Callable[..., Any]] = {
+    "logsumexp": lambda x: x.max(-1) + np.log(np.exp(x - x.max(-1, keepdims=True)).sum(-1)),
+    "topk": lambda x: best(x, 5),
+    "argmax": lambda x: best(x, 1)[1][..., 0],
+    "softmax_topk": lambda x: best(softmax(x), 5),
+    "entropy": entropy,
+    "var_mean": lambda x: (x.var(-1), x.mean(-1)),
+    "norm2": lambda x: np.sqrt((x * x).sum(-1)),
+    "weighted_mean": lambda s, v: (softmax(s) * v).sum(-1),
+    "moe_gate": lambda x: (lambda found: (found[0] / found[0].sum(-1, keepdims=True), found[1]))(
+        best(softmax(x), 2)),
+    "tempered": lambda x: best(softmax(0.7 * x), 2),
+    "labelled": lambda x, i: -np.log(np.take_along_axis(softmax(x), i, -1)[..., 0]),
+}
+
+
+def wanted(name: str, given: Sequence[np.ndarray]) -> Any:
+    """In float64; by the text as written where it is none of textbooks'."""
+    if name not in ORACLES:
+        return PIPELINES[name].reference(*given)
+    return ORACLES[name](*[a if a.dtype.kind == "i" else a.astype("f8") for a in given])
+
+
+# ---- shards ----
+
+
+def tensor(array: np.ndarray) -> Any:
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def shard(given: Sequence[np.ndarray], i: int, j: int) -> list[Any]:
+    """Columns i to j of those that have columns."""
+    whole = given[0].shape[-1]
+    return [tensor(a[..., i:j] if a.shape[-1] == whole > 1 else a) for a in given]
+
+
+def cuts(rng: np.random.Generator, n: int, size: int = RANKS) -> list[int]:
+    """Shards of any width, none too."""
+    return [0, *sorted(map(int, rng.integers(0, n + 1, size - 1))), n]
+
+
+def same_everywhere(found: Any) -> None:
+    """Bits that every rank has."""
+    mine = [(a.dtype.str, a.shape, a.tobytes()) for a in cases.flat(found)]
+    every: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(every, mine)
+    assert all(one == every[0] for one in every)
+
+
+def raises(call: Call, kind: type[Exception], words: str) -> None:
+    """At the line that called."""
+    with pytest.raises(kind, match=f"(?s)shard_.*{words}"):
+        call()
+
+
+# ---- what is asked of every pipeline ----
+
+
+def any_split(name: str) -> Callable[[int], None]:
+    def case(rank: int) -> None:
+        rng = np.random.default_rng(len(name))
+        for trial in range(4):
+            n = int(rng.integers(20, 90))
+            x = rng.normal(0, 3, (3, n)).astype("f4")
+            x = np.round(x) if trial % 2 else x  # ties
+            given, at = cases.arguments(name, x), cuts(rng, n)
+            step = (STEPS, ONCE)[trial // 2][name]
+            found = step(*shard(given, at[rank], at[rank + 1]))
+            same_everywhere(found)
+            cases.near(found, wanted(name, given))
+    return case
+
+
+def special_rows(rank: int) -> None:
+    x = cases.hard_rows()
+    for name in cases.HARD_TEXTS:
+        with np.errstate(all="ignore"):
+            cases.near(STEPS[name](tensor(x[:, 2 * rank : 2 * rank + 2])),
+                       L[name](x))  # as of whole rows
+    nan = np.full((1, 40), 1.0, "f4")
+    nan[0, [13, 27]] = np.nan
+    values, at = STEPS["topk"](tensor(nan[:, 10 * rank : 10 * rank + 10]))
+    assert at.tolist() == [[13, 27, 0, 1, 2]]
+    assert values.isnan().tolist() == [[True, True, False, False, False]]
+
+
+def ties_across_shards(rank: int) -> None:
+    x = np.zeros((2, 40), "f4")
+    x[1, [11, 12, 29, 30]] = 1
+    values, at = STEPS["topk"](tensor(x[:, 10 * rank : 10 * rank + 10]))
+    assert at.tolist() == [[0, 1, 2, 3, 4], [11, 12, 29, 30, 0]]
+    assert STEPS["argmax"](tensor(x[:, 10 * rank : 10 * rank + 10])).tolist() == [0, 11]
+    assert values[1].tolist() == [1, 1, 1, 1, 0]
+
+
+def ordered_monoids(rank: int) -> None:
+    step = fg.distributed.sharded(fg.Pipeline(cases.ends))
+    x = np.arange(24, dtype="f4").reshape(2, 12)
+    at = (0, 5, 5, 9, 12)
+    cases.near(step(tensor(x[:, at[rank] : at[rank + 1]])), (x[:, 0], x[:, -1]))
+    backwards = (9, 5, 2, 0, 12)  # rank 0 has the last columns
+    i, j = backwards[rank], (12, 9, 5, 2)[rank]
+    cases.near(step(tensor(x[:, i:j]), at=i), (x[:, 0], x[:, -1]))
+
+
+def places_of_shards(rank: int) -> None:
+    """Told, not told, and told otherwise in the next call."""
+    x = np.random.default_rng(3).normal(size=(2, 30)).astype("f4")
+    step, want = fg.distributed.sharded(PIPELINES["topk"]), wanted("topk", [x])
+    for at in ((0, 9, 9, 30, 30), (0, 0, 0, 0, 30), (0, 8, 15, 23, 30), (0, 9, 9, 30, 30)):
+        mine = tensor(x[:, at[rank] : at[rank + 1]])
+        cases.near(step(mine), want)
+        cases.near(step(mine, at=at[rank]), want)
+        cases.near(step(mine, columns=30), want)
+        cases.near(step(mine, at=at[rank], columns=30), want)
+    assert step.states(tensor(x[:, at[rank] : at[rank + 1]])).n_cols == 30
+
+
+def many_rows(rank: int) -> None:
+    """More bytes than the first block holds."""
+    x = np.random.default_rng(1).normal(size=(5, 121, 41)).astype("f4")
+    at = (0, 11, 20, 20, 41)
+    for steps in (STEPS, ONCE):
+        found = steps["softmax_topk"](tensor(x[..., at[rank] : at[rank + 1]]))
+        same_everywhere(found)
+        cases.near(found, wanted("softmax_topk", [x]))
+    none = STEPS["softmax_topk"](tensor(x[:, :0, at[rank] : at[rank + 1]]))
+    assert [tuple(f.shape) for f in none] == [(5, 0, 5), (5, 0, 5)]
+
+
+def kinds_and_types(rank: int) -> None:
+    x = np.random.default_rng(2).normal(size=(3, 20))
+    part = slice(5 * rank, 5 * rank + 5)
+    step = STEPS["logsumexp"]
+    mine = step(x[:, part])
+    assert isinstance(mine, np.ndarray)
+    assert mine.dtype == np.float64
+    np.testing.assert_allclose(mine, wanted("logsumexp", [x]), rtol=1e-14)
+    half = torch.from_numpy(x).bfloat16()
+    found = step(half[:, part])
+    assert found.dtype is torch.bfloat16
+    np.testing.assert_allclose(found.float(), wanted("logsumexp", [half.double().numpy()]), 1e-2)
+
+
+def groups_of_some(rank: int) -> None:
+    x = np.random.default_rng(6).normal(size=(2, 12)).astype("f4")
+    pairs = [torch.distributed.new_group([0, 2]), torch.distributed.new_group([1, 3])]
+    step = fg.distributed.sharded(PIPELINES["softmax_topk"], pairs[rank % 2])
+    place = rank // 2
+    cases.near(step(tensor(x[:, 6 * place : 6 * place + 6])), wanted("softmax_topk", [x]))
+    mesh = torch.distributed.init_device_mesh("cpu", (2, 2), mesh_dim_names=("rows", "columns"))
+    step = fg.distributed.sharded(PIPELINES["softmax_topk"], mesh["columns"])
+    place = rank % 2
+    cases.near(step(tensor(x[:, 6 * place : 6 * place + 6])), wanted("softmax_topk", [x]))
+    alone = [torch.distributed.new_group([r]) for r in range(RANKS)][rank]
+    for checks in ("every", "once"):
+        step = fg.distributed.sharded(PIPELINES["softmax_topk"], alone, checks=checks)
+        cases.near(step(tensor(x)), wanted("softmax_topk", [x]))
+    raises(lambda: fg.distributed.sharded(PIPELINES["topk"], mesh)(tensor(x)), fg.ArgumentError,
+           "2 dimensions")
+
+
+# ---- what ranks must not do, said on every rank ----
+
+
+def calls_that_differ(rank: int) -> None:
+    odd, x = rank == 1, torch.zeros(3, 8)
+    ours = ((lambda s: s["topk"](x[: 2 + odd]), r"ranks 0, 2, 3: topk.*rank 1: .* rows \(3,\)"),
+            (lambda s: s["topk"](x.double() if odd else x), "x float64"),
+            (lambda s: s["topk"](x, k=3 + odd), "k=4"),
+            (lambda s: s["topk"](x, k=65 if odd else 3), "k=65"),
+            (lambda s: s["argmax" if odd else "logsumexp"](x), "rank 1: argmax"),
+            (lambda s: s["tempered"](x, t=0.5 + odd), "t=1.5"),
+            (lambda s: s["topk"](torch.zeros(3000 if odd else 3, 8)), r"rows \(3000,\)"),
+            (lambda s: s["topk"](x, columns=32 + odd), "columns=33"),
+            (lambda s: s["topk"](x, columns=31), r"not one row.*columns=31"),
+            (lambda s: s["topk"](x, at=8 * rank + odd), r"not one row.*rank 1: 9 … 16"),
+            (lambda s: s["topk"](x, at=9 * rank), "not one row"))
+    new = {n: fg.distributed.sharded(p, checks="once") for n, p in PIPELINES.items()}
+    for steps in (STEPS, new):
+        for call, words in ours:
+            raises(lambda c=call, s=steps: c(s), fg.ExchangeError, words)
+        raises(lambda s=steps: s["topk"](x, at=None if odd else 8 * rank), fg.ExchangeError,
+               "not on 1")
+        cases.near(steps["topk"](x), (np.zeros((3, 5)), np.tile(np.arange(5), (3, 1))))
+
+
+def a_call_that_fails_on_one_rank(rank: int) -> None:
+    x = torch.zeros(3, 8)
+    for checks in ("every", "once"):
+        step = fg.distributed.sharded(PIPELINES["topk"], checks=checks)
+        raises(lambda s=step: s(x, k=0 if rank == 2 else 3),
+               fg.PipelineError if rank == 2 else fg.ExchangeError,
+               "k is 0" if rank == 2 else "failed on rank 2.*k is 0")
+        raises(lambda s=step: s(x, at=-1), fg.ArgumentError, "at")
+    for name in ("softmax", "cross_entropy"):
+        given = (x,) if name == "softmax" else (x, torch.zeros(3, dtype=torch.int64))
+        raises(lambda n=name, g=given: fg.distributed.sharded(L[n])(*g), fg.PipelineError,
+               "has no states")
+    raises(lambda: STEPS["topk"](x[:, :0]), fg.ShapeError, "seen no column")
+    raises(lambda: fg.distributed.sharded(len), fg.ArgumentError, "takes a pipeline")
+    raises(lambda: fg.distributed.sharded(L["topk"], checks="never"), fg.ArgumentError, "never")
+
+
+def orders_that_differ(rank: int) -> None:
+    """Both calls are known on every rank; then their states meet: nothing looks like a result."""
+    p = fg.Pipeline(cases.TEXTS["topk"])
+    step = fg.distributed.sharded(p, checks="once")
+    a, b = torch.zeros(2, 8), torch.ones(2, 9)
+    step(a), step(b)
+    step.verify()
+    values, at = step(b if rank == 3 else a)
+    assert values.isnan().all()
+    assert (at == -1).all()
+    raises(step.verify, fg.ExchangeError, "met states of another call")
+    assert step(a)[1].tolist() == [[0, 1, 2, 3, 4]] * 2
+    step.verify()
+
+
+CASES: dict[str, Callable[[int], None]] = {
+    **{f"any split of {n}": any_split(n) for n in cases.TEXTS},
+    **{f.__name__.replace("_", " "): f for f in (
+        special_rows, ties_across_shards, ordered_monoids, places_of_shards, many_rows,
+        kinds_and_types, groups_of_some, calls_that_differ, a_call_that_fails_on_one_rank,
+        orders_that_differ)},
+}
