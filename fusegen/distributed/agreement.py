@@ -85,8 +85,3 @@ def starts_of(headers: Sequence[Header]) -> list[int]:
                             "columns= how many there are on all ranks.")
     return starts
 
-
-def in_order(starts: Sequence[int], headers: Sequence[Header]) -> list[int]:
-    """Ranks in the order of their columns."""
-    return sorted(range(len(starts)), key=lambda r: (starts[r], headers[r].n_cols))
-

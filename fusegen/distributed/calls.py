@@ -13,7 +13,7 @@ from fusegen.distributed.ranks import HOST
 from fusegen.ir.shared import lazy
 from fusegen.lang.signature import check_count, constants_key
 from fusegen.pipeline.pipeline import Pipeline
-from fusegen.pipeline.states import States
+from fusegen.pipeline.states.record import States
 
 Guess = Callable[[int], int]
 """Where a shard of so many columns begins, as far as this rank knows."""

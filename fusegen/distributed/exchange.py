@@ -1,4 +1,4 @@
-"""The one exchange of a call: states of all ranks, in the order of their columns.
+"""The one exchange of a call: states of all ranks.
 
 Checked at every call: each rank sends a block of a fixed size, header and states, and all that do
 not fit in a second exchange, once every rank has read every header. So ranks that call differently
@@ -7,8 +7,8 @@ have sent the same number of bytes, and all of them know.
     ranks × (header, states …, 0 …) FIRST bytes   →   verified on hosts   →   the rest, if any
 
 Checked once: what is exchanged is agreed at the first call of a kind, among hosts; from then on a
-packet is a seal and the states, and no host waits for a device. States beside a wrong seal become
-0xff: NaN, and columns of -1.
+packet is a seal and the states, and no host waits for a device. What wrong seals come with becomes
+0xff once merged: NaN, and columns of -1.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from typing import Any
 
 import torch
 
-from fusegen.distributed.agreement import check_alike, in_order, starts_of
+from fusegen.distributed.agreement import check_alike, starts_of
 from fusegen.distributed.calls import Call, Said
 from fusegen.distributed.packets import HEADER_BYTES, SEAL_BYTES, Header, read, seal_of, written
 from fusegen.distributed.ranks import HOST, Ranks, is_recorded, on_hosts
 from fusegen.ir.errors import ExchangeError
 from fusegen.ir.shared import Recent
-from fusegen.pipeline.states import States
+from fusegen.pipeline.states.columns import Spans
+from fusegen.pipeline.states.record import States
 
 FIRST = 1 << 14
 _KINDS = 256  # calls of these many kinds are known at once
@@ -36,9 +37,8 @@ class Met:
 
     mine: States
     table: Any
-    order: tuple[int, ...]  # of ranks, by their columns
-    widths: tuple[int, ...]
-    starts: tuple[int, ...]
+    columns: Spans  # of each rank's shard
+    right: Any = None  # bool (), where the states are: did ranks make one call? Known if None
 
 
 @dataclass(eq=False)
@@ -64,7 +64,7 @@ class AtEveryCall:
         table = blocks[:, HEADER_BYTES : HEADER_BYTES + said.header.body]
         if rest.numel():
             table = torch.cat([table, self.ranks.gathered(rest, "states")], 1)
-        return Met(said.states, table, *_places(starts, headers))
+        return Met(said.states, table, _columns(starts, headers))
 
     def _guess(self, n_cols: int) -> int:
         """As when a rank last had so many columns; before that, as if all had."""
@@ -77,10 +77,8 @@ class AtEveryCall:
         self.widths.put(widths[self.ranks.rank], widths)
 
 
-def _places(
-    starts: list[int], headers: list[Header]
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    return tuple(in_order(starts, headers)), tuple(h.n_cols for h in headers), tuple(starts)
+def _columns(starts: list[int], headers: list[Header]) -> Spans:
+    return tuple((s, s + h.n_cols) for s, h in zip(starts, headers, strict=True))
 
 
 def _bytes_of(states: States) -> Any:
@@ -105,9 +103,7 @@ def _block(said: Said, device: Any) -> Any:
 class Agreed:
     """What all ranks said of calls of a kind."""
 
-    starts: tuple[int, ...]
-    order: tuple[int, ...]
-    widths: tuple[int, ...]
+    columns: Spans
     seal: Any  # uint8 (SEAL_BYTES,), where the states are
 
 
@@ -121,16 +117,13 @@ class Once:
     right: Any = None  # bool (), where the states are: have all seals been right?
 
     def met(self, call: Call) -> Met:
-        agreed = self.kinds.get(call.key)
-        if agreed is None:
-            agreed = self.kinds.put(call.key, self._agreed(call))
-        mine = call.folded(agreed.starts[self.ranks.rank])
+        agreed = self.kinds.get_or_make(call.key, lambda: self._agreed(call))
+        mine = call.folded(agreed.columns[self.ranks.rank][0])
         packet = torch.cat([agreed.seal, _bytes_of(mine)])
         packets = self.ranks.gathered(packet, "states")
         right = (packets[:, :SEAL_BYTES] == agreed.seal).all()
         self.right = right if self.right is None else self.right.logical_and_(right)
-        table = torch.where(right, packets[:, SEAL_BYTES:], 0xFF)
-        return Met(mine, table, agreed.order, agreed.widths, agreed.starts)
+        return Met(mine, packets[:, SEAL_BYTES:], agreed.columns, right)
 
     def _agreed(self, call: Call) -> Agreed:
         if is_recorded(call.device):
@@ -143,11 +136,10 @@ class Once:
         block = torch.from_numpy(written(said.header))
         headers = read(hosts.gathered(block, "their headers").numpy())
         check_alike(hosts, headers, said.words, said.error, HOST)
-        starts = starts_of(headers)
-        order, widths, places = _places(starts, headers)
-        seal = seal_of(said.header.seal, widths, places)
+        columns = _columns(starts_of(headers), headers)
+        seal = seal_of(said.header.seal, columns)
         kept = torch.frombuffer(bytearray(seal), dtype=torch.uint8).to(call.device)
-        return Agreed(places, order, widths, kept)
+        return Agreed(columns, kept)
 
     def verify(self) -> None:
         """Wait for the exchanges so far. Raises ExchangeError where a seal was wrong."""

@@ -3,11 +3,12 @@
     step = fg.distributed.sharded(fg.library.softmax_topk)     # on every rank of the group
     values, tokens = step(logits_shard, k=64)                  # the same on every rank
 
-fold this rank's shard → pack → one exchange → merge in the order of the columns → finish.
+fold this rank's shard → pack → one exchange → merge → finish.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -16,12 +17,15 @@ import torch
 
 from fusegen.distributed.calls import Call
 from fusegen.distributed.exchange import AtEveryCall, Met, Once
+from fusegen.distributed.plan import ExchangePlan, plan_of
 from fusegen.distributed.ranks import HOST, ranks_of
 from fusegen.ir.errors import ArgumentError
+from fusegen.ir.kinds import DTypes
 from fusegen.lang.blame import blames
 from fusegen.library.texts import one_of
 from fusegen.pipeline.pipeline import Pipeline
-from fusegen.pipeline.states import States, merge
+from fusegen.pipeline.states.record import States
+from fusegen.pipeline.states.runs import merge_gathered
 
 _CHECKS = "auto every once"
 
@@ -61,6 +65,18 @@ class Sharded:
         return self._met_states(arrays, named, at, columns)
 
     @blames
+    def plan(
+        self, n_rows: int, n_cols: int, *, dtype: DTypes = "float32",
+        inputs: Collection[str] = (), **constants: Any,
+    ) -> ExchangePlan:
+        """What a call moves between ranks, for so many rows of n_cols columns on all of them.
+
+        dtype: of the inputs, one or by name; inputs: optional ones that are there. Raises as
+        `Pipeline.work`, and ArgumentError where there is no process group."""
+        return plan_of(self.pipeline, ranks_of(self.group).size, n_rows, n_cols,
+                       *self.pipeline.assumed(dtype, inputs, constants))
+
+    @blames
     def verify(self) -> None:
         """Wait for what was exchanged so far. Raises ExchangeError where a call that was checked
         by its seal alone (checks="once") met states of another one."""
@@ -87,13 +103,22 @@ class Sharded:
 
 
 def merged(call: Call, met: Met) -> States:
-    """⊕ of all ranks' states, in the order of their columns."""
-    parts = []
-    for rank in met.order:
-        part = met.table[rank].view(met.mine.array.shape)
-        array = part if isinstance(met.mine.array, torch.Tensor) else part.numpy()
-        parts.append(replace(met.mine, array=array, n_cols=met.widths[rank]))
-    return merge(call.pipeline, *parts)
+    """⊕ of all ranks' states."""
+    mine = met.mine.array
+    table = met.table.view(len(met.columns), *mine.shape)
+    whole = merge_gathered(call.pipeline, met.mine, _of_kind(mine, table), met.columns)
+    if met.right is None:
+        return whole
+    kept = torch.where(met.right, torch.as_tensor(whole.array), NOTHING)
+    return replace(whole, array=_of_kind(mine, kept))
+
+
+NOTHING = 0xFF
+"""Bytes of states that are none: NaN, and columns of -1."""
+
+
+def _of_kind(mine: Any, tensor: Any) -> Any:
+    return tensor if isinstance(mine, torch.Tensor) else tensor.numpy()
 
 
 @blames

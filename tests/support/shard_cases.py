@@ -11,6 +11,7 @@ import torch
 
 import fusegen as fg
 from support import state_cases as cases
+from support import vector_library
 
 RANKS = 4
 Call = Callable[[], Any]
@@ -234,7 +235,7 @@ def a_call_that_fails_on_one_rank(rank: int) -> None:
         step = fg.distributed.sharded(PIPELINES["topk"], checks=checks)
         raises(lambda s=step: s(x, k=0 if rank == 2 else 3),
                fg.PipelineError if rank == 2 else fg.ExchangeError,
-               "k is 0" if rank == 2 else "failed on rank 2.*k is 0")
+               "got 0" if rank == 2 else "failed on rank 2.*got 0")
         raises(lambda s=step: s(x, at=-1), fg.ArgumentError, "at")
     for name in ("softmax", "cross_entropy"):
         given = (x,) if name == "softmax" else (x, torch.zeros(3, dtype=torch.int64))
@@ -260,10 +261,39 @@ def orders_that_differ(rank: int) -> None:
     step.verify()
 
 
+def bytes_of_exchanges(rank: int) -> None:
+    plan = STEPS["softmax_topk"].plan(64, 128_256, dtype="bfloat16", k=64)
+    assert plan.state_bytes == 2 * 4 + 64 * (4 + 8)
+    assert plan.exchanged_bytes == RANKS * 64 * plan.state_bytes
+    assert plan.gathered_bytes == 64 * 128_256 * 2
+    assert "one all-gather of 198,656 bytes (776 a row and rank); of the rows themselves " \
+        "16,416,768, 82.6 × as many" in str(plan)
+    states = STEPS["softmax_topk"].states(torch.zeros(3, 8), k=4)
+    plan = STEPS["softmax_topk"].plan(3, 32, k=4)
+    assert plan.exchanged_bytes == RANKS * states.array.numel()
+
+
+def attention_over_split_keys(rank: int) -> None:
+    """Context-parallel: keys and values are on all ranks, queries everywhere."""
+    rng = np.random.default_rng(4)
+    q, k, v = (rng.normal(size=s).astype("f4") for s in ((2, 9, 8), (2, 26, 8), (2, 26, 8)))
+    at = (0, 3, 3, 20, 26)
+    mine = slice(at[rank], at[rank + 1])
+    step = fg.distributed.sharded(fg.library.attention)
+    positions = np.arange(17, 26)
+    found = step(tensor(q), tensor(k[:, mine]), tensor(v[:, mine]), None, None, tensor(positions),
+                 scale=0.3, causal=True, with_lse=True)
+    same_everywhere(found)
+    want = vector_library.attention(
+        *(a.astype("f8") for a in (q, k, v)), positions=positions, scale=0.3, causal=True,
+        with_lse=True)
+    cases.near(found, want, 2e-5)
+
+
 CASES: dict[str, Callable[[int], None]] = {
     **{f"any split of {n}": any_split(n) for n in cases.TEXTS},
     **{f.__name__.replace("_", " "): f for f in (
         special_rows, ties_across_shards, ordered_monoids, places_of_shards, many_rows,
         kinds_and_types, groups_of_some, calls_that_differ, a_call_that_fails_on_one_rank,
-        orders_that_differ)},
+        orders_that_differ, bytes_of_exchanges, attention_over_split_keys)},
 }
