@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-NEEDS = {"accumulate_beam": "apache_beam", "column_statistics": "dask.array"}
+NEEDS = {"accumulate_beam": "apache_beam", "column_statistics": "dask.array",
+         "vocabulary_parallel": "torch"}
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
 

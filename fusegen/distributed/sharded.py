@@ -17,10 +17,13 @@ import torch
 
 from fusegen.distributed.calls import Call
 from fusegen.distributed.exchange import AtEveryCall, Met, Once
+from fusegen.distributed.meshes import COLUMNS, are_placed, placed
 from fusegen.distributed.plan import ExchangePlan, plan_of
 from fusegen.distributed.ranks import HOST, ranks_of
+from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError
 from fusegen.ir.kinds import DTypes
+from fusegen.ir.nesting import flatten, nest
 from fusegen.lang.blame import blames
 from fusegen.library.texts import one_of
 from fusegen.pipeline.pipeline import Pipeline
@@ -39,6 +42,7 @@ class Sharded:
         self.pipeline, self.group = pipeline, group
         self._checks, self._timeout = checks, timeout
         self._ways: dict[str, AtEveryCall | Once] = {}
+        self._others: dict[int, Sharded] = {}  # of groups that DTensors name
 
     def __repr__(self) -> str:
         return f"<{self.pipeline.name} of rows sharded over ranks>"
@@ -50,11 +54,14 @@ class Sharded:
         """What the pipeline returns for the whole rows, the same on every rank.
 
         arrays: this rank's shard of element and per-column inputs, columns last and any number of
-        them, none too; inputs per row are the same on every rank. Tensors or NumPy arrays.
+        them, none too; inputs per row are the same on every rank. Tensors or NumPy arrays; or DTensors,
+        whose placements say which axis is sharded over which ranks, and which give DTensors.
         at: number of the shard's first column in the whole row, on every rank or on none: left
         out, shards follow one another by rank. columns: how many a whole row has, checked if given.
         Raises ExchangeError on every rank where ranks call differently, one fails or is lost.
         """
+        if are_placed((*arrays, *named.values())):
+            return self._placed(arrays, named, at, columns)
         return self.pipeline.finish(self._met_states(arrays, named, at, columns))
 
     @blames
@@ -83,6 +90,34 @@ class Sharded:
         for way in self._ways.values():
             if isinstance(way, Once):
                 way.verify()
+        for other in self._others.values():
+            other.verify()
+
+    def _placed(
+        self, arrays: tuple[Any, ...], named: dict[str, Any], at: int | None, columns: int | None
+    ) -> Any:
+        """A call with DTensors."""
+        if at is not None or columns is not None:
+            raise ArgumentError(f"{self.pipeline.name} was given DTensors, and at= or columns=",
+                                why="DTensors say where their shards are.", fix="Leave it away.")
+        present, constants = self.pipeline.bind(arrays, named)
+        graph = self.pipeline.traced(frozenset(present), constants).graph
+        where = placed(self.pipeline.name, graph, present)
+        local = {n: a.to_local() for n, a in present.items()}
+        if where.group is None:
+            found = self.pipeline(**local, **constants)
+        else:
+            found = self._over(where.group)(**local, **constants, at=where.first,
+                                            columns=where.sizes[COLUMNS])
+        flat = flatten(graph.structure, found, len(graph.outputs))
+        return nest(graph.structure, [where.result(f, g.extent(n))
+                                      for f, n in zip(flat, graph.outputs, strict=True)])
+
+    def _over(self, group: Any) -> Sharded:
+        """The same over the ranks of another group."""
+        if id(group) not in self._others:
+            self._others[id(group)] = Sharded(self.pipeline, group, self._checks, self._timeout)
+        return self._others[id(group)]
 
     def _met_states(
         self, arrays: tuple[Any, ...], named: dict[str, Any], at: int | None, columns: int | None

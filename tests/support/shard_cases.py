@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 import fusegen as fg
 from support import state_cases as cases
@@ -290,10 +291,54 @@ def attention_over_split_keys(rank: int) -> None:
     cases.near(found, want, 2e-5)
 
 
+def dtensors(rank: int) -> None:
+    """Columns along one dimension of a mesh, rows or copies along the other; uneven chunks."""
+    mesh = torch.distributed.init_device_mesh("cpu", (2, 2), mesh_dim_names=("rows", "columns"))
+    x = np.random.default_rng(8).normal(size=(2, 3, 13)).astype("f4")
+    label = np.arange(6).reshape(2, 3) * 2
+    for rows in (Shard(1), Replicate(), Shard(0)):
+        given = distribute_tensor(tensor(x), mesh, [rows, Shard(2)])
+        found = STEPS["softmax_topk"](given)
+        for f, w in zip(found, wanted("softmax_topk", [x]), strict=True):
+            assert f.placements == (rows, Replicate())
+            assert f.shape == w.shape
+            cases.near(f.full_tensor(), w)
+        loss = STEPS["labelled"](given, distribute_tensor(tensor(label), mesh, [rows, Replicate()]))
+        assert loss.placements == (rows, Replicate())
+        cases.near(loss.full_tensor(), wanted("labelled", [x, label[..., None]]))
+    whole = distribute_tensor(tensor(x), mesh, [Shard(0), Replicate()])
+    cases.near(STEPS["logsumexp"](whole).full_tensor(), wanted("logsumexp", [x]))
+    q, k, v = (np.random.default_rng(1).normal(size=s).astype("f4")
+               for s in ((2, 4, 8), (2, 9, 8), (2, 9, 8)))
+    attention = fg.distributed.sharded(fg.library.attention)
+    found = attention(distribute_tensor(tensor(q), mesh, [Shard(0), Replicate()]),
+                      *(distribute_tensor(tensor(a), mesh, [Shard(0), Shard(1)]) for a in (k, v)),
+                      scale=0.3)
+    assert found.placements == (Shard(0), Replicate())
+    cases.near(found.full_tensor(), vector_library.attention(
+        *(a.astype("f8") for a in (q, k, v)), scale=0.3), 2e-5)
+
+
+def dtensors_that_are_no_rows(rank: int) -> None:
+    mesh = torch.distributed.init_device_mesh("cpu", (2, 2))
+    x = torch.zeros(4, 8)
+    step, two = STEPS["topk"], STEPS["weighted_mean"]
+    parts = DTensor.from_local(x, mesh, [Replicate(), Partial()])
+    columns = distribute_tensor(x, mesh, [Replicate(), Shard(1)])
+    copies = distribute_tensor(x, mesh, [Replicate(), Replicate()])
+    twice = distribute_tensor(x, mesh, [Shard(1), Shard(1)])
+    raises(lambda: step(parts), fg.ArgumentError, "x is Partial.*redistribute")
+    raises(lambda: step(twice), fg.ArgumentError, "columns of topk are sharded along several")
+    raises(lambda: step(columns, at=0), fg.ArgumentError, "DTensors say where")
+    raises(lambda: two(columns, copies), fg.ArgumentError, "cut apart differently along dim")
+    raises(lambda: two(columns, x), fg.ArgumentError, "values, which is Tensor")
+
+
 CASES: dict[str, Callable[[int], None]] = {
     **{f"any split of {n}": any_split(n) for n in cases.TEXTS},
     **{f.__name__.replace("_", " "): f for f in (
         special_rows, ties_across_shards, ordered_monoids, places_of_shards, many_rows,
         kinds_and_types, groups_of_some, calls_that_differ, a_call_that_fails_on_one_rank,
-        orders_that_differ, bytes_of_exchanges, attention_over_split_keys)},
+        orders_that_differ, bytes_of_exchanges, attention_over_split_keys, dtensors,
+        dtensors_that_are_no_rows)},
 }
