@@ -18,6 +18,7 @@ import torch
 from fusegen.distributed.calls import Call
 from fusegen.distributed.exchange import AtEveryCall, Met, Once
 from fusegen.distributed.meshes import COLUMNS, are_placed, placed
+from fusegen.distributed.operator import entry_of, in_graph
 from fusegen.distributed.plan import ExchangePlan, plan_of
 from fusegen.distributed.ranks import HOST, ranks_of
 from fusegen.ir import graph as g
@@ -26,6 +27,7 @@ from fusegen.ir.kinds import DTypes
 from fusegen.ir.nesting import flatten, nest
 from fusegen.lang.blame import blames
 from fusegen.library.texts import one_of
+from fusegen.pipeline import by_torch
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.states.record import States
 from fusegen.pipeline.states.runs import merge_gathered
@@ -40,6 +42,7 @@ class Sharded:
         self, pipeline: Pipeline, group: Any, checks: str, timeout: timedelta | None
     ) -> None:
         self.pipeline, self.group = pipeline, group
+        self.identity = by_torch.identity(f"sharded {pipeline.name}")
         self._checks, self._timeout = checks, timeout
         self._ways: dict[str, AtEveryCall | Once] = {}
         self._others: dict[int, Sharded] = {}  # of groups that DTensors name
@@ -47,22 +50,34 @@ class Sharded:
     def __repr__(self) -> str:
         return f"<{self.pipeline.name} of rows sharded over ranks>"
 
-    @blames
     def __call__(
         self, *arrays: Any, at: int | None = None, columns: int | None = None, **named: Any
     ) -> Any:
         """What the pipeline returns for the whole rows, the same on every rank.
 
         arrays: this rank's shard of element and per-column inputs, columns last and any number of
-        them, none too; inputs per row are the same on every rank. Tensors or NumPy arrays; or DTensors,
-        whose placements say which axis is sharded over which ranks, and which give DTensors.
+        them, none too; inputs per row are the same on every rank. Tensors or NumPy arrays; or
+        DTensors, whose placements say what is sharded over which ranks, and which give DTensors.
         at: number of the shard's first column in the whole row, on every rank or on none: left
         out, shards follow one another by rank. columns: how many a whole row has, checked if given.
         Raises ExchangeError on every rank where ranks call differently, one fails or is lost.
         """
+        if by_torch.compiling():
+            return in_graph(self, arrays, named, at, columns)
+        return self.called(*arrays, at=at, columns=columns, **named)
+
+    @blames
+    def called(self, *arrays: Any, at: int | None, columns: int | None, **named: Any) -> Any:
+        """A call that torch does not read."""
         if are_placed((*arrays, *named.values())):
             return self._placed(arrays, named, at, columns)
         return self.pipeline.finish(self._met_states(arrays, named, at, columns))
+
+    def graph_entry(self, _identity: str, n_arrays: int, *told: Any) -> str:
+        """For torch.compile, which does not read it: see `operator.entry_of`."""
+        return entry_of(self, n_arrays, told)
+
+    graph_entry._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
     @blames
     def states(

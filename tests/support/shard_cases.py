@@ -319,6 +319,22 @@ def dtensors(rank: int) -> None:
         *(a.astype("f8") for a in (q, k, v)), scale=0.3), 2e-5)
 
 
+def graphs(rank: int) -> None:
+    """torch.compile, in one graph; numbers that vary are arguments of it."""
+    x = np.random.default_rng(9).normal(size=(2, 24)).astype("f4")
+    step = STEPS["tempered"]
+
+    def decode(y: Any, t: float) -> Any:
+        values, at = step(2 * y, t=t)
+        return values.sum(-1), at + 1
+
+    compiled = torch.compile(decode, backend="aot_eager", fullgraph=True)
+    for t in (0.7, 0.9, 1.1):
+        values, at = compiled(tensor(x[:, 6 * rank : 6 * rank + 6]), t)
+        want = best(softmax(2 * t * x.astype("f8")), 2)
+        cases.near((values, at), (want[0].sum(-1), want[1] + 1), 1e-5)
+
+
 def dtensors_that_are_no_rows(rank: int) -> None:
     mesh = torch.distributed.init_device_mesh("cpu", (2, 2))
     x = torch.zeros(4, 8)
@@ -339,6 +355,6 @@ CASES: dict[str, Callable[[int], None]] = {
     **{f.__name__.replace("_", " "): f for f in (
         special_rows, ties_across_shards, ordered_monoids, places_of_shards, many_rows,
         kinds_and_types, groups_of_some, calls_that_differ, a_call_that_fails_on_one_rank,
-        orders_that_differ, bytes_of_exchanges, attention_over_split_keys, dtensors,
+        orders_that_differ, bytes_of_exchanges, attention_over_split_keys, dtensors, graphs,
         dtensors_that_are_no_rows)},
 }
