@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-import torch
-
 import fusegen as fg
-from support.shard_cases import CASES, PIPELINES, RANKS, raises
+from support.shard_cases import CASES, PIPELINES, RANKS, raises, torch
 from support.worlds import World
 
 LIMIT = 4.0  # seconds that a group waits for who does not come
