@@ -6,6 +6,7 @@ import pytest
 from support import nvrtc
 from support.algebra_cases import ACCEPTED
 from support.cuda_cases import LIBRARY, accepted_case, library_case
+from support.pairs import pairwise
 
 pytestmark = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 
@@ -14,14 +15,13 @@ MOST_SPILL_AROUND_CALLS = 256  # pow, sin and their like are functions, not inst
 MOST_REGISTERS = 168
 
 
-@pytest.mark.parametrize("name", LIBRARY)
-def test_library_compiles_within_budget(name: str) -> None:
-    for n_cols, form in ((1000, "online"), (25_000, "online"), (25_000, "unfused")):
-        case = library_case(name, 1, n_cols)
-        nvrtc.within_budget({
-            arch: case.work(form=form, arch=arch, n_rows=4000).source
-            for arch in ("sm_80", "sm_90", "sm_100")
-        }, _within_budget)
+@pytest.mark.parametrize(("name", "arch", "kind"), pairwise(
+    LIBRARY, ["sm_80", "sm_90", "sm_100"],
+    [(1000, "online"), (25_000, "online"), (25_000, "unfused")]))
+def test_library_compiles_within_budget(name: str, arch: str, kind: tuple[int, str]) -> None:
+    n_cols, form = kind
+    case = library_case(name, 1, n_cols)
+    _within_budget(case.work(form=form, arch=arch, n_rows=4000).source, arch)
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
@@ -54,9 +54,8 @@ def test_long_lists_compile_quickly(k: int) -> None:
     assert nvrtc.compile_for(source, "sm_90").quick
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("n_rows", [1, 64, 256, 4000])
-@pytest.mark.parametrize("k", [5, 64, 256, 1024])
+@pytest.mark.parametrize(("k", "n_rows", "dtype"), pairwise(
+    [5, 64, 256, 1024], [1, 64, 256, 4000], ["float32", "bfloat16"]))
 def test_lists_keep_to_registers(k: int, n_rows: int, dtype: str) -> None:
     """However many rows there are: hardly a register is saved while a row goes by."""
     source = library_case("softmax_topk", 1, 129_024, dtype, k=k).work(n_rows=n_rows).source

@@ -80,8 +80,8 @@ def test_axes(axis, keepdims):
              "logsumexp": partial(jax.nn.logsumexp, axis=axis, keepdims=keepdims)}
     for name, peer in peers.items():
         call = partial(L.PIPELINES[name], axis=axis, keepdims=keepdims)
-        close(jax.jit(call)(x), peer(x))
-        close(jax.jit(jax.grad(loss(call)))(x), jax.grad(loss(peer))(x), 1e-4, 1e-5)
+        close(jax.jit(call)(x), jax.jit(peer)(x))
+        close(*(jax.jit(jax.grad(loss(f)))(x) for f in (call, peer)), 1e-4, 1e-5)
     top = partial(L.topk, k=3, axis=axis, keepdims=keepdims)
     close(jax.jit(top)(x), top(np.asarray(x)))
 
@@ -188,13 +188,14 @@ def test_other_numbers_cost_no_trace_of_the_text(alone, monkeypatch):
         close(call(x, w, t=t, s=s), _tempered(x, w, t, s), 1e-5, 1e-6)
         if eager:
             return
-        for function in (lambda f: jax.jit(f)(x), lambda f: jax.vmap(f)(x),
-                         lambda f: jax.jit(jax.grad(loss(f)))(x), lambda f: jax.grad(loss(f))(x),
-                         lambda f: jax.jvp(f, (x,), (x,))[1]):
-            close(*(function(lambda x, p=p: p(x, w, t=t, s=s)) for p in (call, _tempered)),
-                  1e-4, 1e-5)
+        for function in (lambda f, x=x: jax.jit(f)(x), lambda f, x=x: jax.vmap(f)(x),
+                         lambda f, x=x: jax.jit(jax.grad(loss(f)))(x),
+                         lambda f, x=x: jax.grad(loss(f))(x),
+                         lambda f, x=x: jax.jvp(f, (x,), (x,))[1]):
+            theirs = jax.jit(lambda x, f=function: f(lambda x: _tempered(x, w, t, s)))(x)
+            close(function(lambda x: call(x, w, t=t, s=s)), theirs, 1e-4, 1e-5)
         close(jax.grad(lambda w: loss(lambda x: call(x, w, t=t, s=s))(x))(w),
-              jax.grad(lambda w: loss(lambda x: _tempered(x, w, t, s))(x))(w), 1e-4, 1e-5)
+              jax.jit(jax.grad(lambda w: loss(lambda x: _tempered(x, w, t, s))(x)))(w), 1e-4, 1e-5)
 
     kinds = (0.5, 0.25), (2.0, 1.5)
     for t, s in kinds:
@@ -310,16 +311,18 @@ def test_derivatives_are_those_of_the_text_in_jnp(name):
         numbers = (0,)  # the bias only chooses
     ours, peer = loss(L.PIPELINES[name]), loss(PEERS[name])
     found = jax.jit(jax.grad(ours, numbers))(*arrays)
-    close(found, jax.grad(peer, numbers)(*arrays), 1e-9, 1e-10)
+    close(found, jax.jit(jax.grad(peer, numbers))(*arrays), 1e-9, 1e-10)
     batched = [jnp.stack([a, a[::-1]]) if i == 0 or not is_float(a) else a
                for i, a in enumerate(arrays)]
     dims = tuple(0 if b.ndim > a.ndim else None for a, b in zip(arrays, batched, strict=True))
-    each, theirs = (jax.vmap(jax.grad(f, numbers), dims)(*batched) for f in (ours, peer))
+    each, theirs = (how(jax.vmap(jax.grad(f, numbers), dims))(*batched)
+                    for f, how in ((ours, lambda f: f), (peer, jax.jit)))
     close(each, theirs, 1e-9, 1e-10)
     moves = [jnp.cos(a) if is_float(a) else np.zeros(a.shape, jax.dtypes.float0) for a in arrays]
     if name == "moe_gate":
         moves[1] = jnp.zeros_like(arrays[1])
-    tangents, theirs = (jax.jvp(f, arrays, moves)[1] for f in (L.PIPELINES[name], PEERS[name]))
+    tangents = jax.jvp(L.PIPELINES[name], arrays, moves)[1]
+    theirs = jax.jit(lambda *arrays: jax.jvp(PEERS[name], arrays, (*moves,))[1])(*arrays)
     for f, t in zip(jax.tree.leaves(tangents), jax.tree.leaves(theirs), strict=True):
         if f.dtype != jax.dtypes.float0:
             close(f, t, 1e-9, 1e-10)
