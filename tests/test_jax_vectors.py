@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import vector_peers as vp
+from support.precisions import precisions_used
 
 import fusegen as fg
 
@@ -179,6 +180,7 @@ import support.light
 import jax, numpy as np
 from functools import partial
 from support import vector_peers as vp
+from support.precisions import precisions_used
 from jax.sharding import PartitionSpec as P
 mesh = jax.make_mesh((2,), ("parts",), axis_types=(jax.sharding.AxisType.Auto,))
 attention = partial(fg.library.attention, scale=0.3)
@@ -212,3 +214,22 @@ for function, given, specs, at, gathers in (
 def test_rows_in_parts_stay_where_they_are() -> None:
     """Heads, and rows that share columns; those with numbers, and columns, come together first."""
     run(IN_PARTS)
+
+
+def test_every_dot_of_a_call_and_its_gradient_has_its_precision(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = precisions_used(monkeypatch)
+    attention = fg.Pipeline(library.attention.fn)
+    q, k, v = (jnp.ones((2, 6, 8)) * i for i in range(3))
+    precise = fg.jax.op(attention, scale=0.3, precision="tf32")
+    jax.jit(jax.grad(lambda q: precise(q, k, v).sum()))(q)
+    jax.vmap(partial(attention, scale=0.3, precision="tf32"))(q, k, v)
+    assert len(used) >= 3
+    assert {*used} == {"tf32"}
+    for call in (lambda: library.softmax(q, precision="tf32"),
+                 lambda: fg.jax.op(library.softmax, precision="tf32")):
+        with pytest.raises(fg.ArgumentError, match=r"softmax was .*multiplies no vectors"):
+            call()
+    with pytest.raises(fg.ArgumentError, match="unknown precision 'tf33'"):
+        precise(q, k, v, precision="tf33")

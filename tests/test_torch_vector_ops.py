@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support import vector_peers as vp
+from support.precisions import precisions_used
 
 import fusegen as fg
 
@@ -232,14 +233,44 @@ def test_mistakes_in_shapes_are_named_without_memory_too() -> None:
         library.nearest(x[:, None], y.expand(3, 20, 9), k=3)
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_precision_is_said_outside_of_graphs() -> None:
-    x, y = drawn(9, 5).float(), drawn(20, 5, seed=1).float()
+@pytest.mark.parametrize("way", ["eager", "graph", "op", "module", "func", "vmap"])
+def test_every_dot_of_a_call_and_its_gradient_has_its_precision(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = precisions_used(monkeypatch)
+    attention = fg.Pipeline(library.attention.fn)
+    q, k, v = (drawn(2, 6, 8, seed=i).float().requires_grad_() for i in range(3))
+    asked: dict[str, Any] = {"precision": "tf32", "scale": 0.3}
+    if way == "op":
+        fg.torch.op(attention, name="precise_attention", **asked)(q, k, v).sum().backward()
+    elif way == "module":
+        layer = fg.torch.module(attention, v=v, **asked)
+        assert "precision='tf32'" in repr(layer)
+        layer(q, k).sum().backward()
+    elif way == "func":
+        torch.func.grad(lambda q: attention(q, k, v, **asked).sum())(q)
+    elif way == "vmap":
+        torch.func.vmap(lambda q: attention(q, k, v, **asked))(q[:, None]).sum().backward()
+    else:
+        call = attention if way == "eager" else graph_of(attention)
+        call(q, k, v, **asked).sum().backward()
+    assert len(used) >= 2  # forward and backward
+    assert {*used} == {"tf32"}
 
-    def function(x: Any, y: Any) -> Any:
-        return library.nearest(x, y, k=3, precision="bf16x3")[1]
 
-    with pytest.raises(torch._dynamo.exc.Unsupported, match="operators have no precision="):
-        graph_of(function)(x, y)
-    found = torch.compile(function, backend="aot_eager")(x, y)
-    torch.testing.assert_close(found, function(x, y))
+def test_precisions_that_mean_nothing_are_said_by_every_way() -> None:
+    q = drawn(5, 8).float().requires_grad_()
+    softmax, attention = library.softmax, partial(library.attention, scale=1.0)
+    for call in (lambda: softmax(q, precision="tf32"),
+                 lambda: fg.torch.op(softmax, precision="tf32"),
+                 lambda: fg.torch.module(softmax, precision="tf32")):
+        with pytest.raises(fg.ArgumentError, match=r"softmax .*multiplies no vectors"):
+            call()
+    with pytest.raises(fg.ArgumentError, match="unknown precision 'tf33'"):
+        attention(q, q, q, precision="tf33")
+    with pytest.raises(fg.DTypeError, match=r"attention was .* no vectors of float32"):
+        attention(q.double(), q.double(), q.double(), precision="tf32")
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="multiplies no vectors"):
+        graph_of(softmax)(q, precision="tf32")
+    with pytest.raises(RuntimeError, match="unknown precision 'tf33'"):
+        graph_of(attention)(q, q, q, precision="tf33")

@@ -18,7 +18,7 @@ from fusegen.backend.registry import memories
 from fusegen.backend.scalars import scalars_in
 from fusegen.ir.dtypes import DType, dtype_of
 from fusegen.ir.errors import PipelineError
-from fusegen.ir.forms import check_form
+from fusegen.ir.forms import Precision, check_form, check_precision
 from fusegen.ir.varying import Formula, computed, magnitude_of
 from fusegen.lang.signature import constants_key
 from fusegen.library.backward import Call
@@ -38,6 +38,7 @@ class Asked:
     keepdims: bool
     form: str
     deterministic: bool
+    precision: Precision
     digest: str
     formulas: tuple[tuple[Formula, DType], ...]  # of the operands behind the arrays
     constants: tuple[tuple[str, Any], ...] = field(compare=False)
@@ -46,7 +47,8 @@ class Asked:
     def of(call: Call, dtypes: Mapping[str, DType]) -> Asked:
         """For arrays of these types. Raises what is wrong with the text."""
         found = Asked(call.pipeline, tuple(dtypes), (), call.axis, call.keepdims, call.form,
-                      call.deterministic, "", (), tuple(call.constants.items()))
+                      call.deterministic, check_precision(call.precision), "", (),
+                      tuple(call.constants.items()))
         variants = found._of(dtypes)
         graph, formulas = variants.graph, list[tuple[Formula, DType]]()
         varying = graph.varying if on_hosts_alone() else frozenset[str]()
@@ -62,7 +64,7 @@ class Asked:
     @property
     def call(self) -> Call:
         return Call(self.pipeline, dict(self.constants), self.axis, self.keepdims, self.form,
-                    self.deterministic)
+                    self.deterministic, self.precision)
 
     def having(self, named: Mapping[str, Any]) -> Asked | None:
         """The same with other numbers; None where they are part of the program."""
@@ -92,7 +94,8 @@ class Asked:
         return found
 
     def _of(self, dtypes: Mapping[str, DType]) -> Variants:
-        choices = Choices(form=check_form(self.form), deterministic=self.deterministic)
+        choices = Choices(form=check_form(self.form), deterministic=self.deterministic,
+                          precision=self.precision)
         return self.pipeline.of_types(dtypes, dict(self.constants), choices)
 
     def scalars(self, variants: Variants) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from fusegen.ir.errors import (
     DTypeError,
     ShapeError,
 )
-from fusegen.ir.forms import check_form
+from fusegen.ir.forms import check_form, check_precision
 from fusegen.ir.nesting import nest
 from fusegen.jax import (
     derivatives,  # noqa: F401  (they are of the operation that is bound)
@@ -108,7 +108,7 @@ def _looked_at(
     _check_constants(pipeline, named)
     present, constants = pipeline.bind(tuple(arrays), named)
     traced = must or any(isinstance(a, jax.core.Tracer) for a in present.values())
-    axis, form, device, deterministic, keepdims = rest
+    axis, form, device, deterministic, keepdims, precision = rest
     if out is not None or device != "auto":
         if traced:
             raise _refused("out=" if out is not None else "device=")
@@ -123,7 +123,8 @@ def _looked_at(
     text = pipeline.traces.varied(frozenset(given), constants)
     asked = Asked.of(
         Call(narrow, constants, plain_axis(axis), check_flag("keepdims", keepdims),
-             check_form(form), check_flag("deterministic", deterministic)), dtypes)
+             check_form(form), check_flag("deterministic", deterministic),
+             check_precision(precision)), dtypes)
     return Made(asked, text.graph.structure, text), list(given.values())
 
 

@@ -10,6 +10,7 @@ from fusegen.ir.errors import ArgumentError
 from fusegen.jax.calls import call
 from fusegen.lang.blame import blames
 from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.precision import held
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,14 +19,16 @@ class Function:
 
     pipeline: Pipeline
     constants: Mapping[str, Any]
+    precision: str = "float32"
 
     @blames
     def __call__(
         self, *arrays: Any, axis: Any = -1, keepdims: bool = False, form: str = "auto",
-        deterministic: bool = False, **named: Any,
+        deterministic: bool = False, precision: str | None = None, **named: Any,
     ) -> Any:
         """As the pipeline is called; arrays of any kind become JAX's, results are JAX's."""
-        rest = (axis, form, "auto", deterministic, keepdims)
+        chosen = self.precision if precision is None else precision
+        rest = (axis, form, "auto", deterministic, keepdims, chosen)
         return call(self.pipeline, arrays, {**self.constants, **named}, None, rest, must=True)
 
     def __repr__(self) -> str:
@@ -33,12 +36,12 @@ class Function:
 
 
 @blames
-def op(pipeline: Pipeline, **constants: Any) -> Function:
+def op(pipeline: Pipeline, *, precision: str = "float32", **constants: Any) -> Function:
     """A pipeline as a function of JAX's arrays, for jit, vmap, grad and shard_map.
 
     Pipelines called with JAX's arrays, traced or not, do the same by themselves; this names the
-    function, gives it constants, and takes other arrays for JAX's. constants: values for calls that
-    do not give them. Raises ArgumentError.
+    function, gives it constants, and takes other arrays for JAX's. precision, constants: for calls
+    that do not give them; precision is that of dots, see `Pipeline.compile`. Raises ArgumentError.
     """
     if not isinstance(pipeline, Pipeline):
         raise ArgumentError(f"op takes a pipeline, got {type(pipeline).__name__}",
@@ -46,4 +49,5 @@ def op(pipeline: Pipeline, **constants: Any) -> Function:
     for name in constants:
         if name not in pipeline.signature.constants:
             pipeline.signature.bind_constants({name: constants[name]})
-    return Function(pipeline, constants)
+    held(pipeline.name, pipeline.vectors, precision)
+    return Function(pipeline, constants, precision)

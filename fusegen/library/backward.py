@@ -36,11 +36,13 @@ class Call:
     keepdims: bool = False
     form: str = "auto"
     deterministic: bool = False
+    precision: str = "float32"
 
     def run(self, arrays: Sequence[Any]) -> Any:
         """As the user calls it; what is not there is None."""
         return self.pipeline(*arrays, axis=self.axis, keepdims=self.keepdims, form=self.form,
-                             deterministic=self.deterministic, **self.constants)
+                             deterministic=self.deterministic, precision=self.precision,
+                             **self.constants)
 
     def traced(self, arrays: Sequence[Any]) -> g.Graph:
         present = frozenset(n for n, a in zip(self.pipeline.signature.arrays, arrays, strict=True)

@@ -21,6 +21,7 @@ from fusegen.backend.memory import Adopted
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Obligation
 from fusegen.ir.errors import InternalError, TraceError
+from fusegen.ir.forms import check_precision
 from fusegen.ir.graph_text import formula
 from fusegen.ir.kinds import assumed_dtypes
 from fusegen.lang.blame import blames
@@ -66,8 +67,9 @@ class VectorGradient:
         return VectorGradient, (self.forward, self.wrt, self._cotangents, self._defaults)
 
     @blames
-    def __call__(self, *arrays: Any, **named: Any) -> Any:
-        """The gradients. Raises as Pipeline.__call__."""
+    def __call__(self, *arrays: Any, precision: str = "float32", **named: Any) -> Any:
+        """The gradients. precision: of the dots that they are made with, as of a call. Raises as
+        Pipeline.__call__."""
         if is_tracing():
             raise TraceError(f"the gradient {self.name} was called inside a pipeline", where=here(),
                              why="It has stages, one for rows and one for columns.",
@@ -83,7 +85,7 @@ class VectorGradient:
         check_labels(graph, adopted, rows)
         found = Run(self.remembered, {n: _plain(a) for n, a in adopted.items()},
                     types_of(adopted, self.vectors), constants, rows,
-                    on_host=memory.single).gradients()
+                    on_host=memory.single, precision=check_precision(precision)).gradients()
         return found[self.wrt[0]] if len(self.wrt) == 1 else tuple(found[n] for n in self.wrt)
 
     @property

@@ -156,7 +156,7 @@ def left_of(
     traces.are_stale()
     shapes = tuple([(n, a.shape, a.dtype) for n, a in arrays.items()])
     rest = (left_of, framework, wanted, outputs, shapes, call.axis, call.keepdims, call.form,
-            call.deterministic)
+            call.deterministic, call.precision)
     known = framework.is_known(shapes)
     left: Left | VectorLeft | None = None if not known else traces.kinds.find(
         (*rest, traces.alike(call.constants)), call.constants)

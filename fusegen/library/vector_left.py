@@ -13,12 +13,15 @@ from typing import Any
 
 from fusegen.backend.arrays.rows import Rows
 from fusegen.ir import graph as g
+from fusegen.ir.forms import check_precision
 from fusegen.library.backward import Call, moving_outputs
 from fusegen.library.framework import Framework, Like, types_in
 from fusegen.library.grad import gradient_of
 from fusegen.library.grad_vectors import VectorGradient
 from fusegen.library.lists import Lists
 from fusegen.library.vector_run import Run
+from fusegen.pipeline.precision import check_use
+from fusegen.pipeline.variants import Choices
 
 
 class VectorLeft:
@@ -31,6 +34,11 @@ class VectorLeft:
         self._call, self._lists, self._framework = call, lists, framework
         own = call if lists is None else lists.call
         given = like if lists is None else {**like, **lists.like}
+        asked = Choices(deterministic=call.deterministic, precision=check_precision(call.precision))
+        if asked.precision != "float32":
+            check_use(call.pipeline.name, asked, {
+                n: d for n, d in types_in(call.pipeline.vectors, like, framework.dtype_in).items()
+                if n in call.pipeline.vectors})
         found = gradient_of(own.pipeline, wanted, own.constants)
         assert isinstance(found, VectorGradient)
         self._gradient, self.wanted = found, found.wrt
@@ -94,7 +102,7 @@ class VectorLeft:
         on_host = self._framework.is_on_host(next(iter(arrays.values())))
         numbers = {n: constants[n] for n in call.pipeline.signature.constants}
         run = Run(self._gradient.remembered, given, types, numbers, rows, on_host=on_host,
-                  text=self._text, deterministic=call.deterministic)
+                  text=self._text, deterministic=call.deterministic, precision=call.precision)
         return run.gradients(kept)
 
 

@@ -20,6 +20,7 @@ from fusegen.library.vector_arrays import Sides, anchor, summed_to, typed, varie
 from fusegen.library.vector_products import Elements, Products, elements_of, serves
 from fusegen.library.vector_stages import Columns, Stage, Stages, axis_of
 from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.precision import means_something
 from fusegen.pipeline.traces import MOST
 from fusegen.pipeline.variants import Choices
 
@@ -121,7 +122,7 @@ class Run:
     def __init__(
         self, gradient: Remembered, arrays: Mapping[str, Any], types: Mapping[str, DType],
         constants: dict[str, Any], rows: Rows, *, on_host: bool, text: Adjoint | None = None,
-        deterministic: bool = False,
+        deterministic: bool = False, precision: str = "float32",
     ) -> None:
         self.gradient, self._rows, self.arrays = gradient, rows, arrays
         self.text, self.types, self.made = gradient.prepared(types, constants, text)
@@ -129,6 +130,7 @@ class Run:
         self._on_host = on_host
         self._options = {n: constants[n] for n in self.text.graph.varying}
         self._options["deterministic"] = deterministic
+        self._precision = precision
 
     def _check_cotangents(self) -> None:
         """Raises ShapeError for those that are not like their outputs."""
@@ -159,7 +161,7 @@ class Run:
         for stage in stages:
             if kept and all(n in kept for n in stage.gives):
                 continue
-            made = self._results(stage.pipeline, [values[n] for n in stage.takes])
+            made = self._results(stage, [values[n] for n in stage.takes])
             values |= zip(stage.gives, made, strict=True)
             if stage is stages[-1]:
                 found |= zip(self.text.rows, made, strict=False)
@@ -178,7 +180,7 @@ class Run:
         values |= kept or {}
         for stage in self.gradient.numbers(self.made, kept=kept is not None):
             if not all(n in values for n in stage.gives):
-                got = self._results(stage.pipeline, [values[n] for n in stage.takes])
+                got = self._results(stage, [values[n] for n in stage.takes])
                 values |= zip(stage.gives, got, strict=True)
         products = Products(made, values, self._rows.n_rows, self._rows.n_cols, self._options)
         found = {n: self._as_given(n, a) for n, a in products.gradients(self.text.rows).items()
@@ -189,8 +191,14 @@ class Run:
                 found |= self._of_columns(own, others, values)
         return found
 
-    def _results(self, pipeline: Pipeline, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(pipeline(*arrays, **self._options).values())
+    def _results(self, stage: Stage | Columns, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """What a stage gives; its dots are made as precisely as the call's, if it has such."""
+        p = stage.pipeline
+        types = dict(zip(p.signature.arrays, map(self.made.type_of, stage.takes), strict=False))
+        vectors = {n: types[n] for n in p.vectors if n in types}
+        options = {**self._options, "precision": self._precision if means_something(vectors)
+                   else "float32"}
+        return tuple(p(*arrays, **options).values())
 
     @property
     def _row_types(self) -> dict[str, str]:
@@ -253,7 +261,7 @@ class Run:
             alone = [self._of_columns(own, [name], values) for name in wanted]
             return {n: a for one in alone for n, a in one.items()}
         given += [anchor(like, (*sides.lead, 1)), anchor(like, (sides.count, 1))]
-        found = self._results(stage.pipeline, given)
+        found = self._results(stage, given)
         return {n: self._as_given(n, sides.whole(a)) for n, a in zip(wanted, found, strict=True)}
 
     def _crowded(self, stage: Columns, like: str, sizes: tuple[int, int, int]) -> bool:

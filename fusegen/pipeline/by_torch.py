@@ -16,14 +16,14 @@ from functools import cache
 from typing import Any, Protocol
 
 from fusegen.backend.host.readers import torch_watcher
-from fusegen.ir.errors import ArgumentError, FusegenError
+from fusegen.ir.errors import FusegenError
 from fusegen.pipeline.remembered import MISS
 
 KERNEL: ContextVar[bool] = ContextVar("kernel", default=False)  # torch has seen it: only compute
 ARRAY, NUMBER = "array", "number"  # what stands for a value that torch.compile knows no constant of
 
-Rest = tuple[Any, Any, Any, Any, Any]
-"""Of a call: axis, form, device, deterministic, keepdims."""
+Rest = tuple[Any, Any, Any, Any, Any, Any]
+"""Of a call: axis, form, device, deterministic, keepdims, precision."""
 Entry = Callable[[Sequence[Any], dict[str, Any], Any, Rest], Any]
 """A call by (arrays, what is named, out, the rest)."""
 
@@ -87,15 +87,6 @@ def served(
     if _sees(torch, tensors):
         return _find[0]().call(pipeline, arrays, named, out, rest)
     return MISS
-
-
-def refuse_seen(name: str, option: str, given: Sequence[Any]) -> None:
-    """Raises ArgumentError where torch would have to see a call with an option that its operators
-    do not have."""
-    if is_watched(given):
-        raise ArgumentError(f"{name} was called with {option} where torch differentiates or "
-                            "transforms the call", why="Its operators have no such option.",
-                            fix=f"Call it under torch.no_grad(), outside, or without {option}.")
 
 
 def _is_special(torch: Any, tensor: Any) -> bool:
@@ -175,13 +166,9 @@ def _refusing(error: FusegenError) -> Entry:
 
 
 def in_graph(
-    pipeline: Calls, arrays: Sequence[Any], named: dict[str, Any], out: Any, rest: Rest,
-    precision: str,
+    pipeline: Calls, arrays: Sequence[Any], named: dict[str, Any], out: Any, rest: Rest
 ) -> Any:
     """The call as torch.compile reads it: an operator of torch's registry, and its nesting."""
-    if precision != "float32":
-        raise RuntimeError("torch's operators have no precision=: call it outside of the graph, or "
-                           "without it")
     there = [a is not None for a in arrays]
     values = [_known(v) for v in named.values()]
     key = pipeline.torch_entry(pipeline.identity, len(there), *there, *named, *values)

@@ -95,11 +95,9 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports, Stateful):
         full rows and row values; all else (lists, dask) gives NumPy arrays.
         Raises ArgumentError, ShapeError, DTypeError, TraceError, or BackendError.
         """
-        rest = (axis, form, device, deterministic, keepdims)
+        rest = (axis, form, device, deterministic, keepdims, precision)
         if by_torch.compiling():
-            return by_torch.in_graph(self, arrays, constants, out, rest, precision)
-        if precision != "float32":
-            return self._precisely(arrays, constants, out, rest, precision)
+            return by_torch.in_graph(self, arrays, constants, out, rest)
         try:
             if ACTIVE.get() is not None:  # is_tracing(), at every call
                 return self._inside(arrays, constants, out, rest)
@@ -117,35 +115,18 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports, Stateful):
         except FusegenError as error:
             raise blamed(error)  # noqa: B904
 
-    @blames
-    def _precisely(
-        self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any, rest: by_torch.Rest,
-        precision: str,
-    ) -> Any:
-        """A call that says how vectors are multiplied."""
-        check_precision(precision)
-        if ACTIVE.get() is not None:
-            sg.refuse_inside(self.name, precision=True)
-        by_torch.refuse_seen(self.name, "precision", (*arrays, *named.values()))
-        if self.traces.watches.changed():
-            self.traces.are_stale()
-        more = (plain_axis(rest[0]), *rest[1:], precision)
-        found = self.traces.recall.serve(arrays, named, out, more)
-        return self._look(arrays, named, out, more[:5], more) if found is MISS else found
-
     def _look(
-        self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any, rest: by_torch.Rest,
-        more: tuple[Any, ...] = (),
+        self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any, rest: by_torch.Rest
     ) -> Any:
-        """A call looked at in full, and remembered. more: the rest, and a precision."""
+        """A call looked at in full, and remembered."""
         recall = self.traces.recall
-        axis, form, device, deterministic, keepdims = rest
-        choices = Choices(form=check_form(form), precision=more[-1] if more else "float32",
+        axis, form, device, deterministic, keepdims, precision = rest
+        choices = Choices(form=check_form(form), precision=check_precision(precision),
                           deterministic=sg.check_flag("deterministic", deterministic))
         call = self.prepare(arrays, named, axis=axis, out=out, device=device, choices=choices,
                             keepdims=keepdims)
         call.run()
-        recall.learn(call, arrays, named, out, more or rest)
+        recall.learn(call, arrays, named, out, rest)
         return call.hand_back()
 
     def prepare(
@@ -274,11 +255,12 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports, Stateful):
         self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any, rest: by_torch.Rest
     ) -> Any:
         """A call that is part of another text."""
-        axis, form, device, deterministic, keepdims = rest
+        axis, form, device, deterministic, keepdims, precision = rest
         sg.refuse_inside(
             self.name, axis=plain_axis(axis) != -1, out=out is not None,
             keepdims=sg.check_flag("keepdims", keepdims), form=form != "auto",
             device=device != "auto", deterministic=sg.check_flag("deterministic", deterministic),
+            precision=check_precision(precision) != "float32",
         )
         return self._inline(arrays, named)
 

@@ -20,6 +20,7 @@ from fusegen.lang.words import TopK
 from fusegen.library.backward import Call
 from fusegen.pipeline.by_torch import ARRAY, NUMBER, Entry, Rest, is_disguised
 from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.precision import without_vectors
 from fusegen.pipeline.remembered import MISS
 from fusegen.torch.operators import operator_for
 from fusegen.torch.overloads import axis_in
@@ -62,8 +63,8 @@ def call(
     if out is not None:
         raise ArgumentError("out= has no gradient", why="A tensor requires one.",
                             fix="Leave out= away, or call under torch.no_grad().")
-    axis, form, _, deterministic, keepdims = rest
-    asked_for = Call(pipeline, constants, axis, keepdims, form, deterministic)
+    axis, form, _, deterministic, keepdims, precision = rest
+    asked_for = Call(pipeline, constants, axis, keepdims, form, deterministic, precision)
     tape = Tape(asked_for, given, [isinstance(a, torch.Tensor) and a.requires_grad
                                    for a in given], again=key is not None)
     found = record(tape, constants, given)
@@ -113,7 +114,7 @@ def _in_order(
 
 
 def _options(out: Any, rest: Rest) -> dict[str, Any]:
-    words = ("axis", "form", "device", "deterministic", "keepdims")
+    words = ("axis", "form", "device", "deterministic", "keepdims", "precision")
     return {"out": out, **dict(zip(words, rest, strict=True))}
 
 
@@ -142,11 +143,17 @@ def entry(
     operator = operator_for(pipeline, constants, len(graph.outputs))
     names = pipeline.signature.arrays
     packet, words, structure = operator.packet, operator.words, graph.structure
+    has_vectors = bool(pipeline.vectors)
+    no_vectors = str(without_vectors(pipeline.name, "…"))
 
     def made(arrays: Sequence[Any], named: dict[str, Any], out: Any, rest: Rest) -> Any:
-        axis, form, _, deterministic, keepdims = rest
+        axis, form, _, deterministic, keepdims, precision = rest
         given = [*arrays, *[named.get(n) for n in names[len(arrays):]]]
         keywords = {words[n]: v for n, v in named.items() if n in words}
+        if has_vectors:
+            keywords["precision"] = precision
+        elif precision != "float32":
+            raise RuntimeError(no_vectors)
         found = packet(*given, **keywords, axis=axis_in(axis), keepdims=keepdims, form=form,
                        deterministic=deterministic, text=text)
         results = nest(structure, list(found) if isinstance(found, tuple | list) else [found])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fusegen.ir.errors import ArgumentError
 from fusegen.lang.blame import blames
 from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.precision import held
 from fusegen.torch import policy
 from fusegen.torch.operators import Operator, name_it, operator_for
 from fusegen.torch.overloads import NAMESPACE
@@ -20,10 +21,11 @@ class Function:
 
     pipeline: Pipeline
     constants: Mapping[str, Any]
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """As the pipeline is called, whose operator serves wherever torch traces."""
-        return self.pipeline(*arrays, **{**self.constants, **named})
+        return self.pipeline(*arrays, **{**self.constants, **self.options, **named})
 
     @property
     def overload(self) -> Any:
@@ -54,7 +56,8 @@ class Function:
 
 @blames
 def op(
-    pipeline: Pipeline, *, name: str | None = None, autocast: str | None = None, **constants: Any
+    pipeline: Pipeline, *, name: str | None = None, autocast: str | None = None,
+    precision: str = "float32", **constants: Any,
 ) -> Function:
     """Register a pipeline as an operator of torch.
 
@@ -62,8 +65,9 @@ def op(
     torch.export, FakeTensor, torch.func); this registers it at once, to name it, to choose what
     autocast does, or to have it for `torch.ops.fusegen`.
     name: `fusegen::name`, by default the pipeline's own; it is what exported programs refer to.
-    autocast: "float32" or "inputs", see fusegen.torch.policy. constants: values for calls that do
-    not give them. Raises ArgumentError, and TraceError for the text.
+    autocast: "float32" or "inputs", see fusegen.torch.policy. precision, constants: for calls that
+    do not give them; precision is that of dots, see `Pipeline.compile`. Raises ArgumentError, and
+    TraceError for the text.
     """
     if not isinstance(pipeline, Pipeline):
         raise ArgumentError(f"op takes a pipeline, got {type(pipeline).__name__}",
@@ -72,6 +76,6 @@ def op(
         policy.choose(pipeline, autocast)
     if name is not None:
         name_it(pipeline, name)
-    found = Function(pipeline, constants)
+    found = Function(pipeline, constants, held(pipeline.name, pipeline.vectors, precision))
     _ = found.overload
     return found

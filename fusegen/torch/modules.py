@@ -13,6 +13,7 @@ from fusegen.ir.errors import ArgumentError
 from fusegen.lang.blame import blames
 from fusegen.lang.signature import REQUIRED
 from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.precision import held as precise
 from fusegen.torch import nn
 
 _LOG = logging.getLogger("fusegen")
@@ -25,10 +26,11 @@ class PipelineModule(torch.nn.Module):  # type: ignore[misc]
     """
 
     def __init__(
-        self, pipeline: Pipeline, held: Mapping[str, Any], constants: Mapping[str, Any]
+        self, pipeline: Pipeline, held: Mapping[str, Any], constants: Mapping[str, Any],
+        options: Mapping[str, str],
     ) -> None:
         super().__init__()
-        self.pipeline, self.constants = pipeline, dict(constants)
+        self.pipeline, self.constants, self.options = pipeline, dict(constants), dict(options)
         self.free = tuple(n for n in pipeline.signature.arrays if n not in held)
         for name, tensor in held.items():
             if isinstance(tensor, torch.nn.Parameter) or tensor.is_floating_point():
@@ -44,18 +46,20 @@ class PipelineModule(torch.nn.Module):  # type: ignore[misc]
                                 why=f"It holds {', '.join(self.held)}.")
         given = dict(zip(self.free, arrays, strict=False))
         own = {name: getattr(self, name) for name in self.held}
-        return self.pipeline(**given, **own, **self.constants, **options)
+        return self.pipeline(**given, **own, **self.constants, **{**self.options, **options})
 
     def extra_repr(self) -> str:
-        return ", ".join([self.pipeline.name, *(f"{n}={v!r}" for n, v in self.constants.items())])
+        told = {**self.constants, **self.options}
+        return ", ".join([self.pipeline.name, *(f"{n}={v!r}" for n, v in told.items())])
 
 
 @blames
-def module(pipeline: Pipeline, **given: Any) -> PipelineModule:
+def module(pipeline: Pipeline, *, precision: str = "float32", **given: Any) -> PipelineModule:
     """A layer: tensors given by name become its parameters (whole numbers: buffers), the rest its
     constants. `fg.torch.module(fg.library.rms_norm, weight=torch.ones(512), eps=1e-5)(x)`.
 
-    Names of parameters are the pipeline's. Raises ArgumentError for names that it does not have.
+    Names of parameters are the pipeline's. precision: of dots, for calls that do not give it.
+    Raises ArgumentError for names that it does not have.
     """
     if not isinstance(pipeline, Pipeline):
         raise ArgumentError(f"module takes a pipeline, got {type(pipeline).__name__}",
@@ -70,7 +74,8 @@ def module(pipeline: Pipeline, **given: Any) -> PipelineModule:
     defaults = {n: v for n, v in signature.constants.items() if v is not REQUIRED}
     signature.bind_constants({**{n: 0 for n in signature.constants if n not in defaults},
                               **constants})
-    return PipelineModule(pipeline, held, constants)
+    return PipelineModule(pipeline, held, constants,
+                          precise(pipeline.name, pipeline.vectors, precision))
 
 
 # ---- layers swapped ----

@@ -52,7 +52,8 @@ class Operator:
         """The operator's keyword arguments for a call."""
         return {w: call.constants[n] for n, w in self.words.items()} | {
             "axis": axis_in(call.axis), "keepdims": call.keepdims, "form": call.form,
-            "deterministic": call.deterministic}
+            "deterministic": call.deterministic} | (
+            {"precision": call.precision} if self.pipeline.vectors else {})
 
     def call(self, named: Mapping[str, Any]) -> Call:
         """The call that keyword arguments ask for."""
@@ -60,7 +61,7 @@ class Operator:
         constants |= {n: named[w] for n, w in self.words.items() if w in named}
         return Call(self.pipeline, constants, axis_out(named.get("axis", [-1])),
                     named.get("keepdims", False), named.get("form", "auto"),
-                    named.get("deterministic", False))
+                    named.get("deterministic", False), named.get("precision", "float32"))
 
 
 def _register(operator: Operator) -> None:
@@ -77,8 +78,7 @@ def _register(operator: Operator) -> None:
         call = operator.call(named)
         present = {n: a for n, a in zip(call.pipeline.signature.arrays, arrays, strict=False)
                    if a is not None}
-        found = results(call.pipeline, present, dict(call.constants), call.axis, call.keepdims,
-                        call.form, call.deterministic)
+        found = results(call, present)
         return found[0] if n_outputs == 1 else tuple(found)
 
     def mapped(info: Any, in_dims: Any, *arrays: Any, **named: Any) -> Any:

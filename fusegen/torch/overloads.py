@@ -18,9 +18,11 @@ from fusegen.pipeline.pipeline import Pipeline
 
 NAMESPACE = "fusegen"
 _WORDS = {bool: "bool", int: "int", float: "float", str: "str"}
-OPTIONS = ("axis", "keepdims", "form", "deterministic", "text")
+OPTIONS = ("axis", "keepdims", "form", "deterministic", "precision", "text")
 _OPTIONS = ("int[1] axis=-1", "bool keepdims=False", "str form='auto'",
-            "bool deterministic=False", "str text=''")
+            "bool deterministic=False")
+_OF_VECTORS = "str precision='float32'"  # of pipelines that multiply some
+_TEXT = "str text=''"
 """text: what the pipeline's text was when a graph was made, which torch keeps on disk under all
 that stands in it; nothing else reads it."""
 
@@ -78,7 +80,8 @@ def with_more_schema(pipeline: Pipeline, kind: Kind) -> str:
 
 def _keywords(pipeline: Pipeline, kind: Kind) -> list[str]:
     spelled, defaults = words(pipeline), pipeline.signature.constants
-    return [*(_argument(spelled[n], cls, defaults[n]) for n, cls in kind.classes), *_OPTIONS]
+    own = [_argument(spelled[n], cls, defaults[n]) for n, cls in kind.classes]
+    return [*own, *_OPTIONS, *([_OF_VECTORS] if pipeline.vectors else []), _TEXT]
 
 
 def _argument(word: str, cls: type, default: Any) -> str:

@@ -95,8 +95,7 @@ def register_with_more(library: Any, forward: Forward) -> None:
         present = {n: a for n, a in zip(names, arrays, strict=True) if a is not None}
         call = forward.call(named)
         made = left(call, present, wanted).making(call.constants)
-        return shapes.results(made.pipeline, present, dict(made.constants), call.axis,
-                              call.keepdims, call.form, call.deterministic)
+        return shapes.results(made, present)
 
     library.define(f"{name}{with_more_schema(forward.pipeline, forward.kind)}",
                    tags=(torch.Tag.pt2_compliant_tag,))

@@ -16,11 +16,11 @@ from fusegen.backend.arrays.rows import Axes, Rows, apart, rows_of, rows_within,
 from fusegen.backend.registry import memories
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType, dtype_of
-from fusegen.ir.forms import check_form
+from fusegen.ir.forms import check_form, check_precision
 from fusegen.ir.nesting import nest
+from fusegen.library.backward import Call
 from fusegen.library.column_sums import Flat
 from fusegen.library.framework import types_in
-from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.variants import Choices
 
 
@@ -96,17 +96,15 @@ def spread_to(tensor: Any, shape: Sequence[Any]) -> Any:
     return tensor.expand(*shape)
 
 
-def results(
-    pipeline: Pipeline, arrays: Mapping[str, Any], constants: dict[str, Any], axis: Axes,
-    keepdims: bool, form: str, deterministic: bool,
-) -> list[Any]:
+def results(call: Call, arrays: Mapping[str, Any]) -> list[Any]:
     """Empty tensors like the results, in the order of the outputs; where the inputs have no memory
     they have none. Raises what is wrong with the text, the types, the shapes or the places."""
     check_places({n: a.device for n, a in arrays.items()})
-    choices = Choices(form=check_form(form), deterministic=deterministic)
-    dtypes = types_in(pipeline.vectors, arrays, dtype_in)
-    variants = pipeline.of_types(dtypes, constants, choices)
-    rows = rows_in(variants.graph.inputs, arrays, axis, keepdims)
+    choices = Choices(form=check_form(call.form), deterministic=call.deterministic,
+                      precision=check_precision(call.precision))
+    dtypes = types_in(call.pipeline.vectors, arrays, dtype_in)
+    variants = call.pipeline.of_types(dtypes, dict(call.constants), choices)
+    rows = rows_in(variants.graph.inputs, arrays, call.axis, call.keepdims)
     check_columns(variants.graph, rows.n_cols)
     like = next(iter(arrays.values()))
     return [like.new_empty(result_shape(p, rows), dtype=getattr(torch, p.dtype.name))

@@ -50,7 +50,7 @@ class Tape:
                       for n, a in zip(self.names, arrays, strict=True) if a is not None}
         self.graph = call.of(self._like).graph
         self._options = {"axis": call.axis, "keepdims": call.keepdims, "form": call.form,
-                         "deterministic": call.deterministic}
+                         "deterministic": call.deterministic, "precision": call.precision}
         self._left: tuple[Left | VectorLeft | None] | None = None
         self._again, self._shown = again, dict[str, Any]()
 
