@@ -45,14 +45,19 @@ HEADERS: dict[str, tuple[str, ...]] = {
     "pivots": ("shift_anchor", "scale_anchor", "movable", "factor_between"),
     "states": ("field", "set_field", "best_of_states"),
     "best": ("leader", "best_list", "search", "offer_peak"),
+    "ranks": (),
+    "sorting": (),
     "ranking": ("ranking",),
+    "compress": (),
+    "kth": (),
     "candidates": ("candidates",),
     "bounds": (
         "has_bounds", "pairs_of", "round_rows", "round_columns", "bound_tile", "bound_columns",
         "dot_bar", "distance_bar", "squared", "last_of",
     ),
 }
-"""By header, the names of namespace fusegen that kernels say; a program gets what it says."""
+"""By header, the names of namespace fusegen that kernels say; a program gets what it says. Headers
+without any are of others."""
 
 _OF = {name: header for header, names in HEADERS.items() for name in names}
 
