@@ -86,6 +86,7 @@ def _fold(kernel: Kernel, sweep: Sweep, layout: StateLayout) -> Kernel:
         lets=_with(sweep.lets, numbered), monoid=_with(monoid, numbered), notes=sweep.notes,
         row_stores=tuple(row_stores), list_stores=tuple(list_stores), vectors=sweep.vectors,
         only=_with(sweep.only, numbered), span=_in_piece(sweep.span),
+        counted=_with(sweep.counted, numbered),
     )
     return replace(kernel, params=(*inputs, *params.values()), prelude=prelude, sweeps=(one,))
 

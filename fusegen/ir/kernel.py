@@ -185,6 +185,7 @@ class Sweep:
     vectors: tuple[str, ...] = ()  # arrays of vectors that its components are made of
     only: Expr | None = None  # over columns and row values: other elements contribute nothing
     span: Span = (None, None)  # and so do those before the first and from the second column on
+    counted: Expr | None = None  # over what is loaded, too: vectors of others are not looked at
 
     @property
     def reads(self) -> tuple[str, ...]:

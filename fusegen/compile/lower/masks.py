@@ -1,9 +1,10 @@
-"""Elements that contribute nothing, by their column and their row's values alone.
+"""Elements that contribute nothing, by their column and their row's values, or by what is loaded.
 
 A text that puts −inf, or 0, where a condition on column numbers does not hold (causal scores,
 windows, ragged rows) makes lifts there that are the identity of every component: they need not be
 computed. Vectors there are not looked at either: 0 times an infinity counts as 0, as it does behind
-the end of a ragged row.
+the end of a ragged row. Conditions on numbers that come with columns or elements (a row's length,
+seen from the columns; a padding mask) say so too, where the text alone makes 0 of all the rest.
 
 What a mask leaves out is −inf, and exp(−inf − m) is 0 unless m is −inf or NaN, as of a row of which
 nothing is left. In sweeps after that of m such rows are folded as they are written.
@@ -16,8 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from functools import reduce
 
+from fusegen.compile.lower.spans import met, span_of
 from fusegen.ir.expr import Call, Expr, Lit, Var, call, substitute, variables, walk
-from fusegen.ir.kernel import COLUMN, N_COLS, Span, Sweep
+from fusegen.ir.kernel import COLUMN, N_COLS, FromMemory, Span, Sweep
 from fusegen.ir.monoid import Monoid
 
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
@@ -28,6 +30,7 @@ def narrowed(sweep: Sweep, finished: Set[str]) -> Sweep:
     the conditions say, which are then true of all that it folds. finished: row values that earlier
     sweeps have made."""
     conditions = _contributing(sweep, finished)
+    sweep = replace(sweep, counted=_counted(sweep, finished))
     spans = {c: span_of(c) for c in conditions}
     guards = {c: _any(unless) for c, unless in conditions.items() if unless}
     known = {c: span for c, span in spans.items() if span is not None}
@@ -35,8 +38,41 @@ def narrowed(sweep: Sweep, finished: Set[str]) -> Sweep:
     only = reduce(lambda a, b: call("and", a, b), rest) if rest else None
     if not known:
         return replace(sweep, only=only)
-    met = reduce(_met, (_unless(guards.get(c), span) for c, span in known.items()))
-    return replace(_where_true(sweep, {*known} - {*guards}), only=only, span=met)
+    all_of = reduce(met, (_unless(guards.get(c), span) for c, span in known.items()))
+    return replace(_where_true(sweep, {*known} - {*guards}), only=only, span=all_of)
+
+
+def _counted(sweep: Sweep, finished: Set[str]) -> Expr | None:
+    """Of which elements, by what is loaded with them or by the row alone, vectors are summed up:
+    all others have the weight 0 and are the identity of every other component, whatever numbers
+    stand there."""
+    if not sweep.vectors or _all_count(sweep):
+        return None
+    lets, lifts = _written_out(sweep), _lifts(sweep)
+    vectors = frozenset(sweep.vectors)
+    loaded = {s.name for s in sweep.loads if isinstance(s, FromMemory)}
+    asked = [c for c in dict.fromkeys(_chosen_by(sweep, lets))
+             if not _is_positional(c) and _loads(c) <= loaded
+             and _is_identity(sweep.monoid, lets, c, vectors)]
+    tests = [call("or", _any(unless), c) if unless else c for c in asked
+             for unless in [tuple(_equal_infinities(lifts, lets, c, finished))]]
+    return reduce(lambda a, b: call("and", a, b), tests) if tests else None
+
+
+def _loads(condition: Expr) -> Set[str]:
+    """What it asks of an element beside its column."""
+    return {n for n, v in variables(condition).items() if v.varying and n != COLUMN.name}
+
+
+def _all_count(sweep: Sweep) -> bool:
+    """Has something in it a say about every column?"""
+    monoid = sweep.monoid
+    return bool(sweep.element_stores or monoid.best or monoid.lists or monoid.own
+                or monoid.is_empty)
+
+
+def _lifts(sweep: Sweep) -> list[Expr]:
+    return [*(f.lift for f in sweep.monoid.folded), *(m.lift for m in sweep.monoid.moving)]
 
 
 def _any(conditions: Iterable[Expr]) -> Expr:
@@ -55,13 +91,12 @@ def _unless(guard: Expr | None, span: Span) -> Span:
 def _contributing(sweep: Sweep, finished: Set[str]) -> Mapping[Expr, tuple[Expr, ...]]:
     """Conditions over columns and row values: elements for which one of them is false are the
     identity in every component, unless one of these conditions on the row holds."""
-    monoid = sweep.monoid
-    if sweep.element_stores or monoid.best or monoid.lists or monoid.own or monoid.is_empty:
-        return {}  # each has a say about every column
-    lets = _written_out(sweep)
-    lifts = [*(f.lift for f in monoid.folded), *(m.lift for m in monoid.moving)]
+    if _all_count(sweep):
+        return {}
+    lets, lifts = _written_out(sweep), _lifts(sweep)
     return {c: tuple(_equal_infinities(lifts, lets, c, finished))
-            for c in dict.fromkeys(_conditions(sweep, lets)) if _is_identity(monoid, lets, c)}
+            for c in dict.fromkeys(_chosen_by(sweep, lets))
+            if _is_positional(c) and _is_identity(sweep.monoid, lets, c)}
 
 
 def _written_out(sweep: Sweep) -> dict[str, Expr]:
@@ -111,103 +146,32 @@ def _where_true(sweep: Sweep, conditions: Set[Expr]) -> Sweep:
         monoid=replace(monoid, folded=folded, moving=moving, relatives=relatives))
 
 
-# ---- spans ----
-
-
-def span_of(condition: Expr) -> Span | None:
-    """The columns for which a condition on whole numbers holds, if they are a span."""
-    match condition:
-        case Call(op="and", args=(a, b)):
-            one, other = span_of(a), span_of(b)
-            return None if one is None or other is None else _met(one, other)
-        case Call(op="lt" | "le" | "gt" | "ge" as op, args=(a, b)):
-            left, right = _line(a), _line(b)
-            if left is None or right is None or abs(left[0] - right[0]) != 1:
-                return None
-            return _solved(op, left, right)
-        case _:
-            return None
-
-
-_Line = tuple[int, Expr]
-"""slope · column + a row value."""
-
-
-def _line(expr: Expr) -> _Line | None:
-    """A whole number as a function of the column."""
-    if expr.kind != "int":
-        return None
-    if not expr.varying:
-        return 0, expr
-    match expr:
-        case Var() if expr == COLUMN:
-            return 1, Lit(0, "int")
-        case Call(op="add" | "sub" as op, args=(a, b)):
-            left, right = _line(a), _line(b)
-            if left is None or right is None:
-                return None
-            slope = left[0] + (right[0] if op == "add" else -right[0])
-            return slope, _plus(op, left[1], right[1])
-        case Call(op="neg", args=(a,)):
-            inner = _line(a)
-            return None if inner is None else (-inner[0], _plus("sub", Lit(0, "int"), inner[1]))
-        case _:
-            return None
-
-
-def _plus(op: str, a: Expr, b: Expr) -> Expr:
-    if b == Lit(0, "int"):
-        return a
-    if a == Lit(0, "int") and op == "add":
-        return b
-    return call(op, a, b)
-
-
-def _solved(op: str, left: _Line, right: _Line) -> Span:
-    """slope · column + p OP q, by the slope of both sides together."""
-    rising = left[0] - right[0] == 1
-    bound = _plus("sub", right[1], left[1]) if rising else _plus("sub", left[1], right[1])
-    below = (op in ("lt", "le")) == rising  # is it an upper bound?
-    strict = op in ("lt", "gt")
-    one = Lit(1, "int")
-    if below:
-        return None, bound if strict else _plus("add", bound, one)
-    return _plus("add", bound, one) if strict else bound, None
-
-
-def _met(one: Span, other: Span) -> Span:
-    """The columns of both."""
-    first, end = ((a or b if a is None or b is None else call(op, a, b))
-                  for op, a, b in (("maximum", one[0], other[0]), ("minimum", one[1], other[1])))
-    return first, end
-
-
-def _conditions(sweep: Sweep, lets: Mapping[str, Expr]) -> Iterator[Expr]:
-    """Those on columns and row values that choose elements."""
-    monoid = sweep.monoid
-    lifts = [*(f.lift for f in monoid.folded), *(m.lift for m in monoid.moving),
-             *(r.atom for r in monoid.relatives)]
-    for lift in lifts:
+def _chosen_by(sweep: Sweep, lets: Mapping[str, Expr]) -> Iterator[Expr]:
+    """Conditions that choose elements."""
+    for lift in (*_lifts(sweep), *(r.atom for r in sweep.monoid.relatives)):
         for part in walk(substitute(lift, lets)):
-            if isinstance(part, Call) and part.op == "where" and _is_positional(part.args[0]):
+            if isinstance(part, Call) and part.op == "where":
                 yield part.args[0]
 
 
 def _is_positional(condition: Expr) -> bool:
-    names = variables(condition)
-    varying = [n for n, v in names.items() if v.varying and n != COLUMN.name]
-    return COLUMN.name in names and not varying
+    """Is it one on columns and row values?"""
+    return COLUMN.name in variables(condition) and not _loads(condition)
 
 
-def _is_identity(monoid: Monoid, lets: Mapping[str, Expr], condition: Expr) -> bool:
-    """Is every component's lift its identity where the condition is false?"""
-    atoms = {r.name: _known(substitute(r.atom, lets), condition, {}) for r in monoid.relatives}
+def _is_identity(
+    monoid: Monoid, lets: Mapping[str, Expr], condition: Expr, only: Set[str] | None = None
+) -> bool:
+    """Is every component's lift its identity where the condition is false? only: of what elements
+    are made of, names that may be NaN or infinite there; None: all."""
+    atoms = {r.name: _known(substitute(r.atom, lets), condition, {}, only)
+             for r in monoid.relatives}
     # What is measured from a number stays infinite; a scale may have any sign.
     seen = {n: v for n, v in atoms.items()
             if v is not None and math.isinf(v) and _is_shift(monoid, n)}
     wanted = [(f.lift, _IDENTITY[f.fold]) for f in monoid.folded]
     wanted += [(m.lift, 0.0) for m in monoid.moving]
-    return all(_known(substitute(lift, lets), condition, seen) == identity
+    return all(_known(substitute(lift, lets), condition, seen, only) == identity
                for lift, identity in wanted)
 
 
@@ -216,17 +180,24 @@ def _is_shift(monoid: Monoid, relative: str) -> bool:
     return pivot.action == "shift" and not pivot.unit
 
 
-def _known(expr: Expr, condition: Expr, seen: Mapping[str, float]) -> float | None:
-    """The expression's value where the condition is false, if that is certain for numbers."""
+def _known(
+    expr: Expr, condition: Expr, seen: Mapping[str, float], only: Set[str] | None = None
+) -> float | None:
+    """The expression's value where the condition is false, if that is certain for numbers. only:
+    names that stand for these; others may stand for NaN and infinities. None: all do."""
     match expr:
         case Lit(value=value):
             return float(value)
         case Var(name=name):
             return seen.get(name)
         case Call(op="where", args=(c, _, otherwise)) if c == condition:
-            return _known(otherwise, condition, seen)
+            return _known(otherwise, condition, seen, only)
         case Call(op=op, args=args):
-            return _computed(op, [_known(a, condition, seen) for a in args])
+            found = [_known(a, condition, seen, only) for a in args]
+            numbers = [*zip(args, found, strict=True)][1 if op == "where" else 0 :]
+            if only is not None and any(v is None and not _loads(a) <= only for a, v in numbers):
+                return None
+            return _computed(op, found)
 
 
 def _computed(op: str, args: list[float | None]) -> float | None:

@@ -63,7 +63,8 @@ class VectorsFolder(RowsFolder):
 
     def _inside(self, env: Env) -> Any:
         first, end = self.sweep.span
-        tests = [] if self.sweep.only is None else [self.value(self.sweep.only, env)]
+        asked = (self.sweep.only, self.sweep.counted)
+        tests = [self.value(test, env) for test in asked if test is not None]
         tests += [] if first is None else [env["column"] >= self.value(first, env)]
         tests += [] if end is None else [env["column"] < self.value(end, env)]
         return np.logical_and.reduce(np.broadcast_arrays(*tests)) if tests else None

@@ -71,11 +71,11 @@ def _infinite(node: g.Node) -> Iterator[Condition]:
 
 
 def _is_place(condition: g.Node) -> bool:
-    """Does it depend on columns and on what is known of the row before any sweep?"""
+    """Does it depend on columns and on what is known of the row, or stored, before any sweep?"""
     nodes = g.topological((condition,))
-    return g.extent(condition) is g.Extent.ELEMENT and not g.is_vector(condition) and all(
+    return g.extent(condition) is not g.Extent.LIST and not g.is_vector(condition) and all(
         isinstance(n, g.Index | g.RowNumber | g.Literal | g.Length | g.Map | g.Cast)
-        or (isinstance(n, g.Input) and n.axis in (g.Axis.PER_ROW, g.Axis.PER_COLUMN, g.Axis.SCALAR))
+        or (isinstance(n, g.Input) and n.axis not in g.VECTORS)
         for n in nodes)
 
 

@@ -8,11 +8,12 @@ had been read from memory; then the sums of vectors, whose weights the fold has 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from fusegen.backend.cpu.emit.bounds import BoundView, bound_view
-from fusegen.backend.cpu.emit.dialect import CpuDialect
+from fusegen.backend.cpu.emit.dialect import ROW, CpuDialect
 from fusegen.backend.cpu.emit.memory import load
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.scope import RowScope
@@ -22,9 +23,9 @@ from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.possible import possible
 from fusegen.backend.emit.vector_sums import VectorSum, numbered, vector_sums, vectors_of
-from fusegen.ir.expr import Var, substitute, variables
+from fusegen.ir.expr import Expr, Var, substitute, variables
 from fusegen.ir.expressions import convert
-from fusegen.ir.kernel import FromVectors, Kernel, Param, Sweep
+from fusegen.ir.kernel import FromMemory, FromVectors, Kernel, Param, Sweep
 
 # ---- views ----
 
@@ -85,7 +86,8 @@ class PairsView:
     tables: tuple[Table, ...]
     only: str  # may any column from `begin` to before `end` of a row contribute? "": all may
     only_values: tuple[Line, ...]  # row values that it needs
-    counts: str  # does `column` contribute?
+    counts: str  # does `column` contribute? "": all of the span do
+    counts_lines: tuple[Line, ...]  # row values that it needs, and what is loaded
     first: str  # column of a row to contribute; "": `begin`
     end: str  # the one behind the last; "": `end`
     span_values: tuple[Line, ...]
@@ -94,7 +96,7 @@ class PairsView:
     @property
     def masked(self) -> bool:
         """Are there sums of vectors, and columns that do not contribute to them?"""
-        some = self.only or self.first or self.end
+        some = self.counts or self.first or self.end
         return bool(some and any(s.array for s in self.sums))
 
 
@@ -117,10 +119,25 @@ def pairs_view(
     values = () if sweep.only is None else tuple(scope.locals([sweep.only]))
     first, end = ("" if e is None else row.text(e) for e in sweep.span)
     spans = tuple(scope.locals([e for e in sweep.span if e is not None]))
-    counts = "" if sweep.only is None else row.text(sweep.only)
+    asked = [e for e in (sweep.only, sweep.counted) if e is not None]
+    counts = " && ".join(row.text(e) for e in asked)
+    counts_lines = (*scope.locals(asked), *_loaded(kernel, sweep, asked, row))
     bound = bound_view(kernel, sweep, schedule)
-    return PairsView(tiles, sums, tuple(tables.values()), only, values, counts, first, end, spans,
-                     bound)
+    return PairsView(tiles, sums, tuple(tables.values()), only, values, counts, counts_lines,
+                     first, end, spans, bound)
+
+
+def _loaded(
+    kernel: Kernel, sweep: Sweep, exprs: Iterable[Expr], row: CpuDialect
+) -> Iterator[Line]:
+    """Declarations of what is loaded with `column`, of what these use."""
+    used = {n for e in exprs for n in variables(e)}
+    for source in sweep.loads:
+        if isinstance(source, FromMemory) and source.name in used:
+            dtype = kernel.param(source.param).dtype
+            value = load(dtype, f"row.{source.param} + column", row)
+            yield Line(f"const {row.type_of(dtype.kind)} {source.name} = {value};",
+                       frozenset([ROW]), declares=source.name)
 
 
 def _table(param: Param, how: Literal["turned", "copied", "rows"], row: CpuDialect) -> Table:

@@ -90,7 +90,7 @@ def element_exprs(sweep: Sweep) -> list[Expr]:
     found += [b.lift for b in monoid.best] + [c.lift for c in monoid.lists]
     found += [r.atom for r in monoid.relatives] + [p.value for p in monoid.pivots]
     found += [Var(name) for name in monoid.held]
-    found += [e for e in (*sweep.span, sweep.only) if e is not None]
+    found += [e for e in (*sweep.span, sweep.only, sweep.counted) if e is not None]
     return found + [s.value for s in sweep.element_stores]
 
 

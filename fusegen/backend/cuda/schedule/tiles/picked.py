@@ -45,7 +45,7 @@ def _picks(kernel: Kernel) -> tuple[InnerStep, ...]:
     found = tuple(s for s in kernel.prelude
                   if isinstance(s, InnerStep) and len(made) == 1 and _is_element(s, made[0]))
     late = {s.name for s in _late(kernel.prelude, found)}
-    used = names_in((sweep.lets, sweep.monoid, sweep.only, sweep.span))
+    used = names_in((sweep.lets, sweep.monoid, sweep.only, sweep.span, sweep.counted))
     return () if late & used else found
 
 
