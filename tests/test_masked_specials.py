@@ -12,8 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.emulated import emulated
+from support.tiles import emulate, prepared
 
 import fusegen as fg
+from fusegen.backend.cuda.schedule.tiles import select as select_tiles
 
 ROWS, COLUMNS, BAD_ROW, BAD_COLUMN = 21, 40, 13, 17
 _DRAWN = np.random.default_rng(0)
@@ -24,6 +27,11 @@ KEPT = _DRAWN.random(COLUMNS) < 0.6
 KEPT[BAD_COLUMN] = False
 ALLOWED = _DRAWN.random((ROWS, COLUMNS)) < 0.4
 ROW, COLUMN = np.arange(ROWS)[:, None], np.arange(COLUMNS)
+
+
+@pytest.fixture(autouse=True)
+def _engines_also_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select_tiles, "LITTLE", -1)
 
 
 def softmax_of(s: Any, v: Any) -> Any:
@@ -63,16 +71,16 @@ def attention(seen: Any, named: dict[str, Any], **constants: Any) -> tuple[Any, 
 
 
 CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any], Any]] = {
-    "lengths": attention(COLUMN < LENGTHS[:, None], {"lengths": LENGTHS}),
+    "lengths": attention(LENGTHS[:, None] > COLUMN, {"lengths": LENGTHS}),
     "causal": attention(COLUMN <= ROW, {}, causal=True),
-    "positions": attention((COLUMN <= AT[:, None]) & (COLUMN > AT[:, None] - 9),
+    "positions": attention((AT[:, None] >= COLUMN) & (AT[:, None] - 9 < COLUMN),
                            {"positions": AT}, causal=True, window=9),
-    "both": attention((COLUMN <= ROW) & (COLUMN < LENGTHS[:, None]), {"lengths": LENGTHS},
+    "both": attention((COLUMN <= ROW) & (LENGTHS[:, None] > COLUMN), {"lengths": LENGTHS},
                       causal=True),
     "padding": (padded, {"kept": KEPT.astype("i4")}, {}, KEPT & (ROW >= 0)),
     "elements": (chosen, {"allowed": ALLOWED.astype("i4")}, {}, ALLOWED),
     "runs": (two_runs, {}, {}, (COLUMN < 3) | ((COLUMN > ROW) & (COLUMN < ROW + 9))),
-    "distances": (near, {"lengths": LENGTHS}, {}, COLUMN < LENGTHS[:, None]),
+    "distances": (near, {"lengths": LENGTHS}, {}, LENGTHS[:, None] > COLUMN),
 }
 
 
@@ -128,10 +136,13 @@ def check(name: str, forward: Forward, backward: Forward, dtype: str, tolerance:
         found = (forward(*others, **named, **constants),
                  *backward(do, *others, **named, **constants))
         for what, one, right in zip(("o", "dq", "dk", "dv"), found, want, strict=True):
-            one, fine = np.asarray(one, "f8"), np.isfinite(right)
-            message = f"{name}: {what}, {bad} in {where}"
-            assert np.array_equal(np.isfinite(one), fine), message
-            np.testing.assert_allclose(one[fine], right[fine], tolerance, tolerance, message)
+            agree(one, right, tolerance, f"{name}: {what}, {bad} in {where}")
+
+
+def agree(found: Any, want: Any, tolerance: float, message: str) -> None:
+    found, fine = np.asarray(found, "f8"), np.isfinite(want)
+    assert np.array_equal(np.isfinite(found), fine), message
+    np.testing.assert_allclose(found[fine], want[fine], tolerance, tolerance, message)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -139,3 +150,95 @@ def test_on_cpus(name: str) -> None:
     pipeline, _, constants, _ = CASES[name]
     backward = fg.grad(pipeline, wrt=("q", "k", "v"), **constants)
     check(name, pipeline, backward, "float64", 1e-11)
+
+
+# ---- GPUs ----
+
+
+@fg.pipeline
+def of_columns(k: fg.RowVector, v: fg.RowVector, q: fg.ColumnVector, do: fg.ColumnVector,
+               m: fg.PerColumn, lengths: fg.PerColumn):
+    """dk and dv of unnormalised attention, as columns have them."""
+    p = fg.exp(fg.dot(k, q) - m)
+    seen = fg.row(p) < lengths
+    ds = fg.where(seen, p * fg.dot(v, do), 0.0)
+    return fg.sum(ds * q), fg.sum(fg.where(seen, p, 0.0) * do)
+
+
+@fg.pipeline
+def of_loaded(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, kept: fg.PerColumn,
+              allowed):
+    """Of scores that a column's number and an element leave."""
+    s = fg.dot(q, k)
+    return softmax_of(fg.where((kept > 0) & (allowed > 0), s, -math.inf), v)
+
+
+@fg.pipeline
+def apart(q: fg.RowVector, k: fg.ColumnVector, kept: fg.PerColumn):
+    """Vectors that are folded one by one."""
+    s = fg.exp(-fg.sqdist(q, k))
+    return fg.sum(fg.where(kept > 0, s, 0) * (q - k))
+
+
+ENGINES = {"wgmma": ("bfloat16", "sm_90"), "mma": ("bfloat16", "sm_80"),
+           "fma": ("float32", "sm_90")}
+
+
+def emulated_by(engine: str, text: Any, *arrays: Any) -> Any:
+    arch = ENGINES[engine][1]
+    assert prepared(text, *arrays, arch=arch)[1].schedule.engine == engine
+    return emulate(text, *arrays, arch=arch)
+
+
+def vectors(engine: str, *rows: int) -> list[Any]:
+    drawn = np.random.default_rng(2)
+    return [(drawn.normal(size=(n, 16)) / 2).astype(ENGINES[engine][0]) for n in rows]
+
+
+@emulated
+@pytest.mark.parametrize("engine", ENGINES)
+def test_columns_on_gpus(engine: str) -> None:
+    n, m = 150, 200
+    k, v, q, do = vectors(engine, n, n, m, m)
+    shift = np.full(m, 0.5, "f4")
+    lengths = np.random.default_rng(3).integers(0, n, m)
+    lengths[30], lengths[190] = 40, 0
+    q[30, 3], do[30, 5], do[190, 2], shift[190] = np.nan, np.inf, np.nan, np.nan
+    found = emulated_by(engine, of_columns, k, v, q, do, shift, lengths)
+    seen, (k, v, q, do) = np.arange(n)[:, None] < lengths, (a.astype("f8") for a in (k, v, q, do))
+    with np.errstate(all="ignore"):
+        p = of_pairs(seen, np.exp(k @ q.T - shift))
+        ds = of_pairs(seen, p, v @ do.T)
+    for one, (weights, of) in zip(found, ((ds, q), (p, do)), strict=True):
+        agree(one, of_pairs(seen, weights[..., None], of[None]).sum(1),
+              3e-2 if engine != "fma" else 3e-5, engine)
+
+
+@emulated
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_is_loaded_on_gpus(engine: str) -> None:
+    n, m = 150, 200
+    q, k, v = vectors(engine, n, m, m)
+    drawn = np.random.default_rng(4)
+    kept = (drawn.random(m) < 0.8).astype("i4")
+    allowed = (drawn.random((n, m)) < 0.7).astype("i4")
+    kept[[7, 150]] = 0
+    k[7, 3], v[150, 3], v[60, 5] = np.nan, np.inf, np.nan
+    found = emulated_by(engine, of_loaded, q, k, v, kept, allowed)
+    seen, (q, k, v) = (kept > 0) & (allowed > 0), (a.astype("f8") for a in (q, k, v))
+    with np.errstate(all="ignore"):
+        s = np.where(seen, q @ k.T, -math.inf)
+        p = of_pairs(seen, np.exp(s - s.max(1, keepdims=True)))
+    want = of_pairs(seen, p[..., None], v[None]).sum(1) / p.sum(1)[:, None]
+    agree(found, want, 3e-2 if engine != "fma" else 3e-5, engine)
+
+
+@emulated
+def test_vectors_one_by_one_on_gpus() -> None:
+    q, k = vectors("fma", 40, 90)
+    kept = (np.arange(90) % 3 > 0).astype("i4")
+    k[33, 2], k[36] = np.nan, np.inf
+    found = emulated_by("fma", apart, q, k, kept)
+    p = of_pairs(np.tile(kept > 0, (40, 1)), np.exp(-((q[:, None] - k) ** 2).sum(-1)))
+    agree(found, of_pairs(np.tile(kept > 0, (40, 1)), p[..., None], q[:, None] - k[None]).sum(1),
+          3e-5, "one by one")

@@ -194,6 +194,12 @@ class Sweep:
         return tuple(dict.fromkeys((*items, *self.vectors)))
 
     @property
+    def masks(self) -> bool:
+        """Are there elements whose vectors are not looked at?"""
+        asked = (*self.span, self.only, self.counted)
+        return any(e is not None for e in asked)
+
+    @property
     def streams(self) -> tuple[str, ...]:
         """Arrays whose rows go by as they lie in memory."""
         return tuple(s.param for s in self.loads if isinstance(s, FromMemory))

@@ -11,10 +11,12 @@ struct alignas(16) FourNumbers {
 };
 
 // Numbers [0, numbers) of kCount vectors, or of as many as there are, one after the other; 0 behind them.
+// True if all that this thread brings are finite.
 template <int kThreads, int kCount, int kDepth, int kPitch, typename Real, typename T, typename Read>
-__device__ __forceinline__ void bring_vectors(
+__device__ __forceinline__ bool bring_vectors(
     Real* to, const T* from, long long stride, long long there, int numbers, const Read& read)
 {
+    Real seen = 0;  // NaN, once one is not
     if constexpr (kDepth == 4) {  // a thread has whole vectors
 #pragma unroll 4
         for (int vector = threadIdx.x; vector < kCount; vector += kThreads) {
@@ -23,15 +25,20 @@ __device__ __forceinline__ void bring_vectors(
 #pragma unroll
             for (int number = 0; number < 4; ++number)
                 four.of[number] = vector < there && number < numbers ? read(mine[number]) : Real(0);
+#pragma unroll
+            for (int number = 0; number < 4; ++number) seen += four.of[number] * Real(0);
             *reinterpret_cast<FourNumbers<Real>*>(to + vector * kPitch) = four;
         }
     } else {
         for (int at = threadIdx.x; at < kCount * kDepth; at += kThreads) {
             const int vector = at / kDepth, number = at % kDepth;
             const bool live = vector < there && number < numbers;
-            to[vector * kPitch + number] = live ? read(from[vector * stride + number]) : Real(0);
+            const Real brought = live ? read(from[vector * stride + number]) : Real(0);
+            seen += brought * Real(0);
+            to[vector * kPitch + number] = brought;
         }
     }
+    return seen == seen;
 }
 
 // A number beside each of kCount vectors, or of as many as there are: by the thread that brings the vector.

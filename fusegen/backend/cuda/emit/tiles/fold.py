@@ -21,7 +21,7 @@ from fusegen.backend.cuda.schedule.tiles.mma import has_products
 from fusegen.backend.cuda.schedule.tiles.short import beside_vectors, made_at_items
 from fusegen.backend.cuda.schedule.tiles.tile import held_numbers
 from fusegen.backend.emit.folds import taken_in
-from fusegen.backend.emit.lines import Line
+from fusegen.backend.emit.lines import Line, inside
 from fusegen.backend.emit.vector_sums import VectorSum, vector_sums
 from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import Call, Expr, Lit, Var, variables
@@ -122,13 +122,19 @@ class FoldPrinter:
         return SourceView(source.name, item, item)
 
     def _live(self) -> Iterator[Line]:
-        only = self.sweep.only
-        test = "column >= mine.first && column < mine.end"
+        only, counted = self.sweep.only, self.sweep.counted
+        test, kind = "column >= mine.first && column < mine.end", "const " * (counted is None)
         if only is not None:
             text = f"{test} && {self.dialect.text(only)}"
-            yield self.dialect.line(f"const bool live = {text};", only)
+            yield self.dialect.line(f"{kind}bool live = {text};", only)
         else:
-            yield Line(f"const bool live = {test};")
+            yield Line(f"{kind}bool live = {test};")
+        if counted is not None:
+            yield Line("if (live) {")  # what is loaded is there
+            yield from inside([
+                *self.elements.item_lines([counted]),
+                self.dialect.line(f"live = {self.dialect.text(counted)};", counted)])
+            yield Line("}")
 
     def _early(self) -> list[VectorSum]:
         """Sums that need no pivot."""

@@ -164,13 +164,12 @@ class MmaPrinter:
     def _add(self, view: SumView, one: VectorSum, operand: str) -> AddView:
         (weight,) = one.weights
         table = self._table(f"{one.array}_summed")
-        masked = self.sweep.only is not None or self.sweep.span != (None, None)
         bounded = weight.value == Lit(1.0) or (view.moves and not view.zero_wins)
         param, start, length = self.kernel.param(one.array), "", str(one.length)
         if parts_of(self.kernel, self.schedule) > 1:
             before = f"part * {self.schedule.most_numbers}"
             start, length = f" + {before}", f"{length} - {before}"
         return AddView(one.name, weight.name, f"at + {table.at}", view.held, table.depth,
-                       careful=masked or (operand == "float16" and not bounded),
+                       careful=self.sweep.masks or (operand == "float16" and not bounded),
                        start=f"given.{array_name(param)}{start}",
                        stride=f"given.{param.name}_stride", length=length)

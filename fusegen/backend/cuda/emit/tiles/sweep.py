@@ -81,6 +81,7 @@ class SweptView:
     visits: bool
     folds: bool
     asks: bool  # is it asked of a tile whether it has columns that count for a row?
+    looks: bool  # is it asked of vectors whether they are finite?
     at_once: bool  # are all numbers of vectors that elements are made of brought at once?
     tables: tuple[TableView, ...]
     resident: tuple[TableView, ...]
@@ -145,6 +146,7 @@ class SweepPrinter:
             number=self.sweep.number, fold=fold, finish=finish,
             visits=bool(folds or fold.stores or fold.sums or lists), folds=folds,
             asks=bool(fold.possible) or self.sweep.span != (None, None),
+            looks=self.sweep.counted is not None and not fold.masked and self._weighs,
             at_once=at_once(self.tables),
             lists=lists, list_lines=self.rows.finish_lists(self.sweep, printer) if lists else (),
             tables=tuple(views.values()),

@@ -142,7 +142,7 @@ def wgmma_view(
         sum=fold.sums[0] if pair.summed else None, held=held,
         again=held if pair.again else (), spanned=sweep.span != (None, None),
         last_first=sweep.span[1] is not None,
-        masks=sweep.only is not None or sweep.span != (None, None),
+        masks=sweep.masks,
         dots=tuple(
             DotView(name, array_name(r), f"{r.name}_stride", array_name(c), f"{c.name}_stride", r.k)
             for name, r, c in zip(("scores", "others"), _whole(kernel, rows),
