@@ -15,13 +15,13 @@ from fusegen.backend.cuda.emit.tiles.exponents import Exponents
 from fusegen.backend.cuda.emit.tiles.reference import ReferencePrinter, ReferenceView
 from fusegen.backend.cuda.emit.tiles.scaled import ScaledPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Scope
-from fusegen.backend.cuda.emit.tiles.spans import possible_lines, span_lines
+from fusegen.backend.cuda.emit.tiles.spans import live_lines, possible_lines, span_lines
 from fusegen.backend.cuda.emit.tiles.views import FoldView, LevelView, PeakView, SumView
 from fusegen.backend.cuda.schedule.tiles.mma import has_products
 from fusegen.backend.cuda.schedule.tiles.short import beside_vectors, made_at_items
 from fusegen.backend.cuda.schedule.tiles.tile import held_numbers
 from fusegen.backend.emit.folds import taken_in
-from fusegen.backend.emit.lines import Line, inside
+from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.vector_sums import VectorSum, vector_sums
 from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import Call, Expr, Lit, Var, variables
@@ -76,7 +76,7 @@ class FoldPrinter:
         search = self._search()
         reference = self._reference()
         levels = tuple(self._levels(quick=reference is None and not self.one_tree))
-        live = tuple(self._live())
+        live = tuple(live_lines(self.sweep, self.elements))
         level_lines = [ln for v in levels for ln in (*v.divisors, *v.lines)]
         quick = [v.quick for v in levels if v.quick]
         level_lines += [ln for q in quick for ln in (*q.opened, *q.lines)]
@@ -120,21 +120,6 @@ class FoldPrinter:
                 place = f"__ldg({pointer_of(param)} + column)"
             item = load_line(param, place, self.dialect, pointer_of(param))
         return SourceView(source.name, item, item)
-
-    def _live(self) -> Iterator[Line]:
-        only, counted = self.sweep.only, self.sweep.counted
-        test, kind = "column >= mine.first && column < mine.end", "const " * (counted is None)
-        if only is not None:
-            text = f"{test} && {self.dialect.text(only)}"
-            yield self.dialect.line(f"{kind}bool live = {text};", only)
-        else:
-            yield Line(f"{kind}bool live = {test};")
-        if counted is not None:
-            yield Line("if (live) {")  # what is loaded is there
-            yield from inside([
-                *self.elements.item_lines([counted]),
-                self.dialect.line(f"live = {self.dialect.text(counted)};", counted)])
-            yield Line("}")
 
     def _early(self) -> list[VectorSum]:
         """Sums that need no pivot."""
@@ -204,7 +189,7 @@ class FoldPrinter:
         if not has_products(self.kernel):
             return None
         return ReferencePrinter(self.scaled, self.sweep).view(
-            self.sums, AT, [*self._live()], self._opened)
+            self.sums, AT, live_lines(self.sweep, self.elements), self._opened)
 
     def _opened(self, lines: Sequence[Line]) -> tuple[Line, ...]:
         factors = [f for f in self.factors if any(f.declares in ln.uses for ln in lines)]
@@ -244,7 +229,7 @@ class FoldPrinter:
     def _before(self, lines: tuple[Line, ...]) -> tuple[Line, ...]:
         if not lines:
             return ()
-        live = [*self._live()]
+        live = live_lines(self.sweep, self.elements)
         return (*self.scope.declared([*live, *lines]), *live)
 
     def _joined(self, one: VectorSum, moves: bool) -> str:

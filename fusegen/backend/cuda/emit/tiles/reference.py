@@ -102,7 +102,7 @@ class ReferencePrinter:
     ) -> ReferenceView | None:
         """None where there is more to the fold."""
         weights = [(f"{w.name}[{place}]", w.value) for s in sums for w in s.weights]
-        found = self._added_up(weights, f"{self._score()}_scores[{place}]")
+        found = self._added_up(weights, place)
         if found is None:
             return None
         part = partial(self._part, self._factor(found.scaled), opened, live)
@@ -123,7 +123,7 @@ class ReferencePrinter:
             totals=totals, shared=bool(sums))
 
     def _added_up(
-        self, weights: Sequence[tuple[str, Expr]], score: str
+        self, weights: Sequence[tuple[str, Expr]], place: str
     ) -> _AddedUp | None:
         found = self._pivot()
         if found is None or not self.dialect.narrow:
@@ -140,7 +140,8 @@ class ReferencePrinter:
             return None
         terms = [m[0] if m else lift for m, lift in zip(measured, powered, strict=True)]
         return _AddedUp(
-            peak=peak, scaled=scaled, maps=maps, vanishes=vanishes, score=score,
+            peak=peak, scaled=scaled, maps=maps, vanishes=vanishes,
+            score=f"{self._score()}_scores[{place}]",
             bare=all(map(_is_power, powered)), moving=tuple(moving),
             factors=tuple(m[1] if m else None for m in measured[: len(moving)]),
             terms=tuple(terms[: len(moving)]),

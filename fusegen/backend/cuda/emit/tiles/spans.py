@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from fusegen.backend.cuda.emit.elements import ElementPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Scope
-from fusegen.backend.emit.lines import Line
+from fusegen.backend.emit.lines import Line, inside
 from fusegen.backend.emit.possible import possible
 from fusegen.ir.kernel import N_COLS, Sweep
 
@@ -36,3 +37,17 @@ def possible_lines(sweep: Sweep, scope: Scope) -> list[Line]:
         return []
     text = possible(only, "begin", "(end - 1)", scope.dialect.text)
     return scope.opened([scope.dialect.line(f"return {text};", only)])
+
+
+def live_lines(sweep: Sweep, elements: ElementPrinter) -> list[Line]:
+    """Statements: `live`, does the item at `column` contribute?"""
+    only, counted, dialect = sweep.only, sweep.counted, elements.dialect
+    test, kind = "column >= mine.first && column < mine.end", "const " * (counted is None)
+    found = [Line(f"{kind}bool live = {test};")]
+    if only is not None:
+        found = [dialect.line(f"{kind}bool live = {test} && {dialect.text(only)};", only)]
+    if counted is not None:
+        asked = [*elements.item_lines([counted]),
+                 dialect.line(f"live = {dialect.text(counted)};", counted)]
+        found += [Line("if (live) {"), *inside(asked), Line("}")]  # what is loaded is there
+    return found
