@@ -16,6 +16,7 @@ from support.tiles import emulate, prepared
 
 import fusegen as fg
 from fusegen.backend.cuda.schedule.tiles import select as select_tiles
+from fusegen.backend.cuda.schedule.tiles import wgmma as sizes
 from fusegen.backend.cuda.schedule.tiles.wgmma import splits_of
 
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
@@ -79,6 +80,16 @@ def test_items_in_any_order(text: Any, seed: int) -> None:
     """More items than blocks, of several lengths, and blocks that start when they like."""
     check(text, *of(300, 300, 40, 40, 2)[: len(text.signature.arrays)], seed=seed,
           multiprocessors=3)
+
+
+@emulated
+@pytest.mark.parametrize("batches", [1, 5])
+def test_batches_that_go_together(batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some at a time, not as many each time: the longest rows of all of them first."""
+    monkeypatch.setattr(sizes, "CACHED", 2 * 300 * 2 * 2 * 24)
+    q, k, v = of(300, 300, 24, 24, 2 * batches)
+    q = q.reshape(batches, 2, 300, 24)
+    check(vc.causal, q, k[:batches, None], v[:batches, None], seed=1, multiprocessors=3)
 
 
 @emulated

@@ -9,6 +9,7 @@ from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.places import array_name
 from fusegen.backend.cuda.emit.tiles.views import FoldView, SumView
 from fusegen.backend.cuda.emit.wgmma import Wgmma
+from fusegen.backend.cuda.schedule.tiles import wgmma as sizes
 from fusegen.backend.cuda.schedule.tiles.parts import PRODUCTS, unusual_rows, whole_name
 from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule, wgmma_tiles
 from fusegen.backend.cuda.schedule.tiles.wgmma import Pair, WgmmaTiles, pair_of
@@ -61,6 +62,8 @@ class WgmmaView:
     operand: str
     maps: tuple[str, ...]  # parameters: of the rows, the columns, the vectors that are summed up
     column_rows: str  # rows that share the columns' vectors, a member of `given`
+    column_bytes: int  # of all vectors of a column
+    cached: int  # bytes that the second-level cache has for them
     other_rows: str  # likewise, those of a second dot
     summed_rows: str  # likewise, the vectors that are summed up
     sum: SumView | None  # of vectors that come in tiles of their own
@@ -137,6 +140,8 @@ def wgmma_view(
         unusual=f"{unusual_rows(kernel).name}_in" if pair.parts else "",
         type=C_TYPES[stored], operand=stored,
         maps=tuple(f"{p.name}_map" for p in arrays), column_rows=f"{pair.column.name}_rows",
+        cached=sizes.CACHED, column_bytes=sum(
+            p.k * p.dtype.itemsize for p in {*columns, pair.summed} if p),
         other_rows=f"{others[1].name}_rows" if others else "",
         summed_rows=f"{pair.summed.name}_rows" if pair.summed else "",
         sum=fold.sums[0] if pair.summed else None, held=held,

@@ -18,6 +18,7 @@ from fusegen.ir.kernel import FromVectors, Kernel, Param, Sweep
 from fusegen.ir.monoid import Best
 
 MOST_LENGTH = 256  # numbers of a vector
+CACHED = 32 << 20  # bytes of columns' vectors that blocks find in the second-level cache
 _LIST_WORDS = 6  # registers of a row's list
 _AGAIN_SPARE = 24  # registers beside scores and sums of vectors that have met
 _OVERHEAD_TILES = 2  # what an item costs beside its tiles of columns
