@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from ml_dtypes import finfo
 from support.cpu_cases import executable, np_topk, run, topk
+from support.pairs import pairwise
 
 from fusegen.backend.cpu.toolchain import find_compiler
 from fusegen.backend.host.chunks import PIECE_COLUMNS
@@ -58,7 +59,7 @@ def check(found, x, k, **options):
     np.testing.assert_array_equal(np.signbit(values)[signs], np.signbit(want_values)[signs])
 
 
-@pytest.mark.parametrize("k", [1, 2, 5, 8, 9, 64, 700, 1024])
+@pytest.mark.parametrize("k", [1, 5, 8, 9, 64, 1024])
 def test_lists_of_every_length(k):
     found = executable(topk, constants=(("k", k),))
     short = range(k, 70) if k in (1, 5) else ()  # of a few vectors: chosen without a search
@@ -89,14 +90,13 @@ def test_lists_on_narrower_vectors(dtype, k, target):
 
 
 @LIGHTLY
-@pytest.mark.parametrize("target", LEVELS)
-@pytest.mark.parametrize("dtype", FLOATS[:2], ids=str)
-def test_lists_that_networks_sort_and_longer_ones(dtype, target):
-    for k in (256, 257, 4097):
-        found = executable(topk, dtypes=(("x", dtype),), constants=(("k", k),),
-                           target=CPU_TARGETS[target])
-        for n_cols in (k, 20011):
-            check(found, nasty(n_cols, dtype.numpy), k)
+@pytest.mark.parametrize(("k", "target", "dtype"),
+                         pairwise([256, 257, 4097], LEVELS, FLOATS[:2]), ids=str)
+def test_lists_that_networks_sort_and_longer_ones(k, target, dtype):
+    found = executable(topk, dtypes=(("x", dtype),), constants=(("k", k),),
+                       target=CPU_TARGETS[target])
+    for n_cols in (k, 20011):
+        check(found, nasty(n_cols, dtype.numpy), k)
 
 
 @pytest.mark.parametrize("k", [100, 1000])

@@ -47,15 +47,17 @@ def test_other_types_compile(name: str, dtype: str) -> None:
     assert nvrtc.compile_for(source, "sm_90").quick
 
 
-@pytest.mark.parametrize("k", [1, 32, 256, 1024, 4000])
+@pytest.mark.parametrize("k", [1, 4000])
 def test_long_lists_compile_quickly(k: int) -> None:
-    """Lists are loops, not unrolled networks: compile time does not grow with K."""
+    """Lists are loops, not unrolled networks: compile time does not grow with K, of which
+    `test_lists_keep_to_registers` has those between."""
     source = library_case("softmax_topk", 1, 25_000, k=k).work(n_rows=4000).source
     assert nvrtc.compile_for(source, "sm_90").quick
 
 
-@pytest.mark.parametrize(("k", "n_rows", "dtype"), pairwise(
-    [5, 64, 256, 1024], [1, 64, 256, 4000], ["float32", "bfloat16"]))
+@pytest.mark.parametrize(("k", "n_rows", "dtype"), [
+    (5, 1, "float32"), (5, 256, "bfloat16"), (64, 64, "bfloat16"), (64, 4000, "float32"),
+    (256, 1, "bfloat16"), (256, 256, "float32"), (1024, 64, "float32"), (1024, 4000, "bfloat16")])
 def test_lists_keep_to_registers(k: int, n_rows: int, dtype: str) -> None:
     """However many rows there are: hardly a register is saved while a row goes by."""
     source = library_case("softmax_topk", 1, 129_024, dtype, k=k).work(n_rows=n_rows).source

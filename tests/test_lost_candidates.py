@@ -17,7 +17,7 @@ from fusegen.backend.cuda.schedule.tiles import select as select_tiles
 from fusegen.backend.cuda.schedule.tiles.rounds import BOUND_WORDS, Visits
 
 pytestmark = emulated.EMULATED
-ROOM, COLUMNS = 128, 4000
+ROOM, COLUMNS = 128, 2000
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_one_row_of_the_second_tile_does(ends: dict[str, Any]) -> None:
 def test_columns_of_which_nothing_is_known(ends: dict[str, Any]) -> None:
     """They are candidates of all rows, at any bound; one row of NaN is scored in full."""
     x, y = towards_the_last(drawn(4, 16), 1, 2), sorted_columns()
-    y[7, 3], y[2000, 2], y[3990, 1], x[2, 5] = np.nan, np.inf, -np.inf, np.nan
+    y[7, 3], y[1000, 2], y[1990, 1], x[2, 5] = np.nan, np.inf, -np.inf, np.nan
     check(most_alike, x, y, 5)
     assert ends["before"][:, LOST].tolist() == [0, 1, 0, 0]
     np.testing.assert_array_equal(ends["after"][[0, 3]], ends["before"][[0, 3]])
@@ -112,7 +112,7 @@ def test_columns_of_which_nothing_is_known(ends: dict[str, Any]) -> None:
 def test_rows_that_lose_candidates_again(ends: dict[str, Any]) -> None:
     """More columns are equal than there is room for: the first ones are the best."""
     y = sorted_columns()
-    y[1500:1900] = y[-1]
+    y[700:1100] = y[-1]
     check(nearest, towards_the_last(drawn(3, 16), 0, 2), y, 5)
     assert (ends["after"][:, COUNT] > ROOM).tolist() == [True, False, True]
 

@@ -290,7 +290,7 @@ def test_derivations_and_sources_do_not_depend_on_hash_seeds():
                  "PYTHONPYCACHEPREFIX": os.environ["PYTHONPYCACHEPREFIX"],
                  "FUSEGEN_CACHE_DIR": "/dev/null/none", "PATH": "/usr/bin:/bin"},
         )
-        for seed in ("0", "1", "77")
+        for seed in ("0", "77")
     ]
     found = {run.communicate()[0] for run in runs}
     assert all(run.returncode == 0 for run in runs)

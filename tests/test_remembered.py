@@ -698,16 +698,16 @@ def test_calls_leave_nothing_behind(there):
     calls(100)
     gc.collect()
     start = tracemalloc.get_traced_memory()[0]
-    calls(2000)
+    calls(1000)
     gc.collect()
     grown = tracemalloc.get_traced_memory()[0] - start
     tracemalloc.stop()
     assert [sys.getrefcount(r) for r in refs] == before
-    assert grown < 20_000, f"{grown} bytes after 6000 calls"
-    calls(5000)
+    assert grown < 10_000, f"{grown} bytes after 3000 calls"
+    calls(2000)
     before = resident()
-    calls(20_000)
-    assert resident() - before < 4e6, "bytes after 60,000 calls"
+    calls(10_000)
+    assert resident() - before < 2.5e6, "bytes after 30,000 calls"
 
 
 def resident() -> float:

@@ -48,10 +48,13 @@ def test_every_library_pipeline_that_has_states_is_tested():
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_any_split_in_any_order(name, roles):
+    """Of doubles in every second text; in float32 `test_states_cuda` has them all."""
     rng, p = np.random.default_rng(7), PIPELINES[name]
+    doubles = [*PIPELINES].index(name) % 2 == 0
     for trial in range(12):
         n = int(rng.integers(12, 90))
-        x = rng.normal(rng.choice([0.0, 50.0]), 3, (3, n)).astype("f4" if trial % 3 else "f8")
+        kind = "f8" if doubles and trial % 3 == 0 else "f4"
+        x = rng.normal(rng.choice([0.0, 50.0]), 3, (3, n)).astype(kind)
         if trial % 4 == 1:
             x = np.round(x)  # ties
         given = arguments(name, x)
