@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import fusegen as fg
+from fusegen.backend.cpu import bound
 from fusegen.backend.cpu.toolchain import find_compiler
 from fusegen.backend.host import limits, threads
 from fusegen.backend.host.threads import thread_count
@@ -129,8 +130,6 @@ def test_the_helper_asks_again_when_something_changed(monkeypatch, compiled_help
     api = within.multiarray._ARRAY_API
     module.setup(np.ndarray, api, team)
     try:
-        from fusegen.backend.cpu import bound
-
         monkeypatch.setattr(bound, "HELPER", compiled_helper)
         p, x = fg.Pipeline(fg.library.softmax.fn), np.ones((300, 700), "f4")
         for _ in range(3):

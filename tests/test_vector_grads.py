@@ -135,6 +135,14 @@ def by_torch(name: str, *a: Any, **constants: Any) -> Any:
         case "manhattan", (x, y, t):
             apart = (x[:, None] - y).abs().sum(-1)
             return (-apart * t[:, None]).logsumexp(-1), apart.min(-1).values
+    return rows_by_torch(name, *a)
+
+
+def rows_by_torch(name: str, *a: Any) -> Any:
+    """Texts whose results are vectors of rows."""
+    import torch
+
+    match name, a:
         case "row_values", (x, y, t):
             near = y[distance(x, y).argmin(-1)]
             return x * 2 + t[:, None], x / x.norm(dim=-1, keepdim=True), near * 2 - x
