@@ -91,9 +91,12 @@ def test_source_of_one_role(fusegen):
     status, out, _ = fusegen("source softmax_topk --role merge --k 3")
     assert status == 0
     assert out.startswith("// softmax_topk, merge: states → states")
-    status, _, err = fusegen("source softmax --role fold")
+    status, out, _ = fusegen("source softmax --role map")
+    assert status == 0
+    assert out.startswith("// softmax, map: states and rows → results")
+    status, _, err = fusegen("source softmax --role finish")
     assert status == 2
-    assert "softmax has no states" in err
+    assert "softmax has full rows for results" in err
 
 
 def test_run_reads_files(fusegen, tmp_path):

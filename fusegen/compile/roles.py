@@ -1,20 +1,30 @@
-"""Programs of one role: fold (rows → states), merge (states → states), finish (states → results).
+"""Programs of one role: fold (rows → states), merge (states → states), finish (states → results),
+map (states and rows → results).
 
-All three are made of the program of a call, whose one folding sweep makes the states. A fold is
+All of them are made of the program of a call, whose one folding sweep makes the states. A fold is
 that sweep with the fields of its state as results, a finish its row values and stores with those
-fields as inputs; so both are programs like any other. A merge has the states of a row for columns.
+fields as inputs, a map the call's last sweep over a piece of the row as well; so all three are
+programs like any other. A merge has the states of a row for columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, assert_never
 
-from fusegen.compile.stateful import OF_ROWS, folding_sweep, needed, of_elements, steps_of
+from fusegen.compile.stateful import (
+    OF_ROWS,
+    folding_sweep,
+    names_of,
+    needed,
+    of_elements,
+    writes_rows,
+)
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Derivation
-from fusegen.ir.dtypes import UINT8
+from fusegen.ir.dtypes import INT64, UINT8
+from fusegen.ir.errors import PipelineError
 from fusegen.ir.expr import Call, Expr, Lit, Var, call, substitute
 from fusegen.ir.forms import Role
 from fusegen.ir.kernel import (
@@ -22,15 +32,20 @@ from fusegen.ir.kernel import (
     ENTRY,
     FIRST_COLUMN,
     N_COLS,
+    ElementStore,
     Entries,
     Kernel,
+    Let,
     ListStore,
     Param,
     Program,
     RowStore,
+    Source,
     Span,
+    Step,
     Sweep,
 )
+from fusegen.ir.kernel_walk import names_in, used_in
 from fusegen.ir.monoid import KBest, Monoid
 from fusegen.ir.names import Taken, c_identifier
 from fusegen.ir.state_layout import StateLayout, state_layout
@@ -51,14 +66,17 @@ def of_role(program: Program, role: Role, graph: g.Graph, derivation: Derivation
         case "merge":
             made = _merge(kernel, sweep, layout)
         case "finish":
-            made = _finish(kernel, sweep, layout)
+            made = _finish(kernel, layout, graph)
+        case "map":
+            made = _map(kernel, layout, graph)
         case _:
             assert_never(role)
     one = replace(made, name=f"{kernel.name}_{role}")
     outputs = tuple(p for p in one.params if p.output)
     return replace(
         program, kernels=(one,), inputs=tuple(p for p in one.params if not p.output),
-        outputs=program.outputs if role == "finish" else outputs, workspace=(), role=role,
+        outputs=tuple(p for p in program.outputs if p in outputs) or outputs, workspace=(),
+        role=role,
     )
 
 
@@ -73,10 +91,11 @@ def layout_of(merge: Program) -> StateLayout:
 
 def _fold(kernel: Kernel, sweep: Sweep, layout: StateLayout) -> Kernel:
     """The sweep with its state's fields as results. Columns have the numbers of the whole row."""
-    prelude, used = needed(kernel.prelude, of_elements(sweep))
+    sweep = of_elements(sweep)
+    prelude, used = needed(kernel.prelude, sweep)
     inputs = tuple(p for p in kernel.params if not p.output
                    and (p.name in used or p.shape not in OF_ROWS))
-    params = _field_params(layout, _taken(kernel), output=True)
+    params = _field_params(layout, names_of(kernel), output=True)
     numbered: dict[str, Expr] = {COLUMN.name: call("add", COLUMN, FIRST_COLUMN)}
     monoid = sweep.monoid
     row_stores = [RowStore(params[name].name, value) for name, value in _row_values(monoid)]
@@ -137,39 +156,98 @@ def _merge(kernel: Kernel, sweep: Sweep, layout: StateLayout) -> Kernel:
 # ---- finish ----
 
 
-def _finish(kernel: Kernel, sweep: Sweep, layout: StateLayout) -> Kernel:
-    """The row values and results of a call, computed from the fields of a state."""
-    params = _field_params(layout, _taken(kernel), output=False)
-    for top in sweep.monoid.lists:  # an entry has its fields' own names
-        params |= {n: replace(params[n], name=n) for n in (top.value, top.column)}
-    known: dict[str, Expr] = {
-        f"state.{name}": Var(params[name].name, field.dtype.kind)
-        for name, field in {f.name: f for f in layout.fields}.items()
-    }
+def _finish(kernel: Kernel, layout: StateLayout, graph: g.Graph) -> Kernel:
+    """The row values and lists of a call, computed from the fields of a state, and from inputs of
+    the row that they need."""
+    written = [p for p in kernel.params if p.output and p.shape != "element"]
+    if not written:
+        raise PipelineError(f"{graph.name} has full rows for results: states alone do not say them",
+                            where=graph.loc, fix='role="map" is what reads the row again.')
+    params, known = _fields_as_values(kernel, layout)
     one = Sweep(
         number=1, loads=(), lets=(), monoid=Monoid(),
-        steps=_with(tuple(s for sweep in kernel.sweeps for s in sweep.steps), known),
-        row_stores=_with(tuple(s for sweep in kernel.sweeps for s in sweep.row_stores), known),
-        list_stores=_with(tuple(s for sweep in kernel.sweeps for s in sweep.list_stores), known),
+        steps=_with(_late(kernel), known), row_stores=_stored(kernel, "row_stores", known),
+        list_stores=_stored(kernel, "list_stores", known),
     )
     prelude, used = needed(kernel.prelude, one)
-    scalars = [p for p in kernel.params if p.shape == "scalar"]
-    read = [p for p in (*params.values(), *scalars) if p.name in used]
-    written = [p for p in kernel.params if p.output]
-    return replace(kernel, params=(*read, *written), prelude=prelude, sweeps=(one,))
+    return replace(kernel, params=(*_read(kernel, params, used), *written), prelude=prelude,
+                   sweeps=(one,))
+
+
+def _fields_as_values(
+    kernel: Kernel, layout: StateLayout
+) -> tuple[dict[str, Param], dict[str, Expr]]:
+    """(arrays of a state's fields, what the kernel's values of the state stand for)."""
+    (sweep,) = (s for s in kernel.sweeps if not s.monoid.is_empty)
+    params = _field_params(layout, names_of(kernel), output=False)
+    for top in sweep.monoid.lists:  # an entry has its fields' own names
+        params |= {n: replace(params[n], name=n) for n in (top.value, top.column)}
+    return params, {f"state.{f.name}": Var(params[f.name].name, f.dtype.kind)
+                    for f in layout.fields}
+
+
+def _late(kernel: Kernel) -> tuple[Step, ...]:
+    """What is computed once rows are folded."""
+    return tuple(s for sweep in kernel.sweeps for s in sweep.steps)
+
+
+def _stored(kernel: Kernel, what: str, known: Mapping[str, Expr]) -> Any:
+    return _with(tuple(s for sweep in kernel.sweeps for s in getattr(sweep, what)), known)
+
+
+def _read(
+    kernel: Kernel, fields: Mapping[str, Param], used: Collection[str]
+) -> Iterator[Param]:
+    """What results are made of: fields, and the kernel's own inputs."""
+    own = (p for p in kernel.params if not p.output)
+    return (p for p in (*fields.values(), *own) if p.name in used)
+
+
+# ---- map ----
+
+
+def _map(kernel: Kernel, layout: StateLayout, graph: g.Graph) -> Kernel:
+    """All results of a call, of full rows those of a piece: the row is known before it is read.
+    Columns have the numbers of the whole row, and so has their number."""
+    if not writes_rows(kernel):
+        raise PipelineError(f"{graph.name} has no full rows for results: states say them all",
+                            where=graph.loc, fix='role="finish" is what reads states.')
+    params, known = _fields_as_values(kernel, layout)
+    whole = Param(names_of(kernel).free("whole_cols"), INT64, "scalar", field=N_COLS.name)
+    known |= {N_COLS.name: Var(whole.name, "int"),
+              COLUMN.name: call("add", COLUMN, FIRST_COLUMN)}
+    loads, lets, stores = _of_full_rows(kernel)
+    one = Sweep(
+        number=1, loads=loads, lets=_with(lets, known), monoid=Monoid(),
+        element_stores=_with(stores, known),
+        row_stores=_stored(kernel, "row_stores", known),
+        list_stores=_stored(kernel, "list_stores", known),
+    )
+    steps = _with((*kernel.prelude, *_late(kernel)), known)
+    prelude, used = needed(steps, one)
+    used |= {*one.reads}
+    read = (*_read(kernel, params, used), *((whole,) if whole.name in used else ()))
+    return replace(kernel, params=(*read, *(p for p in kernel.params if p.output)),
+                   prelude=prelude, sweeps=(one,))
+
+
+def _of_full_rows(
+    kernel: Kernel,
+) -> tuple[tuple[Source, ...], tuple[Let, ...], tuple[ElementStore, ...]]:
+    """(loads, lets, stores) of all sweeps that write full rows, as of one."""
+    writing = [s for s in kernel.sweeps if s.element_stores]
+    lets: dict[str, Let] = {}
+    for sweep in writing:
+        _, used = used_in(sweep, [store.value for store in sweep.element_stores])
+        lets |= {let.name: let for let in used}
+    stores = tuple(store for sweep in writing for store in sweep.element_stores)
+    used_names = names_in((tuple(lets.values()), stores))
+    loads = dict.fromkeys(s for sweep in writing for s in sweep.loads if s.name in used_names)
+    first = writing[0].loads[:1]  # which has the columns, where no value is read
+    return tuple(loads) or first, tuple(lets.values()), stores
 
 
 # ---- fields ----
-
-
-def _taken(kernel: Kernel) -> Taken:
-    """Every name that the kernel's functions know."""
-    names = {p.name for p in kernel.params} | {s.name for s in steps_of(kernel)}
-    for sweep in kernel.sweeps:
-        m = sweep.monoid
-        names |= {c.name for c in m.components} | {let.name for let in sweep.lets}
-        names |= {p.name for p in m.pivots} | {r.name for r in m.relatives}
-    return Taken(names)
 
 
 def _field_params(layout: StateLayout, taken: Taken, *, output: bool) -> dict[str, Param]:

@@ -43,16 +43,16 @@ def check_precision(precision: object) -> Precision:
                         fix=nearest(precision, PRECISIONS))
 
 
-Role = Literal["call", "fold", "merge", "finish"]
+Role = Literal["call", "fold", "merge", "finish", "map"]
 """What a program makes of what.  call: rows → results.  fold: rows → states.  merge: states →
-states.  finish: states → results."""
+states.  finish: states → results.  map: states and rows → results, full rows among them."""
 
 ROLES: tuple[Role, ...] = get_args(Role)
 
 
 _ROLE_WORDS: Mapping[Role, str] = {
     "call": "", "fold": ", fold: rows → states", "merge": ", merge: states → states",
-    "finish": ", finish: states → results",
+    "finish": ", finish: states → results", "map": ", map: states and rows → results",
 }
 
 

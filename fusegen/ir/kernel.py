@@ -59,7 +59,7 @@ class Param:
     output: bool = False
     k: int = 1
     pitch: int = 0  # elements from one row's to the next, where that is not as many as a row has
-    field: str = ""  # of a state, that it holds
+    field: str = ""  # of a state, that it holds; of a scalar, what it says of the row
     magnitude: int = 0  # of a scalar, which merges are proved for: see varying.magnitude_of
 
     @property

@@ -52,6 +52,15 @@ class Signature:
 
     def bind_arrays(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
         """Arrays by name; None counts as absent. Raises ArgumentError."""
+        bound = self.given_again(given, named)
+        missing = [n for n in self.arrays if n not in bound and n not in self.optional]
+        if missing:
+            raise ArgumentError(f"{self.name} misses {', '.join(missing)}",
+                                why=f"It takes {self._takes()}.", fix=self._bound())
+        return bound
+
+    def given_again(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+        """As `bind_arrays`, of which some may be missing."""
         if len(given) > len(self.arrays):
             raise ArgumentError(
                 f"{self.name} takes {self._takes()}, got {len(given)}",
@@ -64,12 +73,7 @@ class Signature:
             if name in bound:
                 raise ArgumentError(f"{self.name} got {name} twice")
             bound[name] = value
-        present = {n: bound[n] for n in self.arrays if bound.get(n) is not None}
-        missing = [n for n in self.arrays if n not in present and n not in self.optional]
-        if missing:
-            raise ArgumentError(f"{self.name} misses {', '.join(missing)}",
-                                why=f"It takes {self._takes()}.", fix=self._bound())
-        return present
+        return {n: bound[n] for n in self.arrays if bound.get(n) is not None}
 
     def _bound(self) -> str:
         """How to call what looks like a method and was called of its class."""

@@ -29,7 +29,8 @@ class Shown:
         """The generated CUDA C++ ("sm_80"…) or C++ ("cpu"); needs no GPU, CuPy or compiler.
 
         dtype: one for all inputs, or by input name. inputs=(…): optional inputs to include.
-        role="fold", "merge", "finish": what `states`, `fg.merge` and `finish` run, not a call.
+        role="fold", "merge", "finish", "map" (of full rows): what `states`, `fg.merge` and `finish`
+        run, not a call.
         include: name fusegen's headers (in `fg.include_dir()`), and do not hold their text. host:
         end with extern "C" `<name>_workspace`, `<name>_launch`, and `<name>_unmet`, which says what
         of its assumptions does not hold.

@@ -73,7 +73,8 @@ def _in_polars(array: Any, like: Any, axes: list[int]) -> Any:
 def check_labels(graph: g.Graph, adopted: Mapping[str, Adopted], rows: Rows) -> None:
     """Raises ArgumentError where two arrays that share an axis of the rows, of the columns, or of
     vectors that meet have other labels along it, or in another order."""
-    labelled = [i for i in graph.inputs if adopted[i.name].family == "labelled"]
+    labelled = [i for i in graph.inputs
+                if i.name in adopted and adopted[i.name].family == "labelled"]
     groups = groups_of(graph) if len(labelled) > 1 else {}
     for one, other in combinations(labelled, 2):
         a, b = adopted[one.name].given, adopted[other.name].given

@@ -19,17 +19,19 @@ from fusegen.backend.arrays.results import (
     new_result,
 )
 from fusegen.backend.arrays.rows import (
+    SPANNING,
     Axes,
     Rows,
     as_rows,
     as_rows_of_vectors,
+    rows_known,
     rows_of,
     shape_alone,
 )
 from fusegen.backend.arrays.spans import phase
 from fusegen.backend.arrays.strips import side_by_side, whole_vectors
 from fusegen.backend.arrays.vectors import batch_rows_of, phase_of_vectors
-from fusegen.backend.memory import Adopted, Memory
+from fusegen.backend.memory import Adopted, Memory, Shape
 from fusegen.backend.words import address
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import INT64
@@ -124,16 +126,23 @@ def lay_out(
 
 
 def lay_out_piece(
-    graph: g.Graph, adopted: Mapping[str, Adopted]
+    graph: g.Graph, adopted: Mapping[str, Adopted], like: Adopted, lead: Shape = (),
+    n_cols: int = 0,
 ) -> tuple[Rows, dict[str, Any]]:
-    """Pieces of rows along the last axis, with no column or more: (rows, inputs by the kernel's
-    names). What a text asks of the number of columns is asked when all pieces have met."""
+    """Pieces of rows along the last axis, with no column or more: (rows, those inputs that are
+    there by the kernel's names). lead, n_cols: rows where no input that is there says how many;
+    like: what lies where they do. What a text asks of the number of columns is asked when all
+    pieces have met."""
     shapes = {n: tuple(a.array.shape) for n, a in adopted.items()}
-    rows = rows_of(graph.inputs, shapes, -1, piece=True)
+    inputs = tuple(i for i in graph.inputs if i.name in adopted)
+    if any(i.axis in SPANNING for i in inputs):
+        rows = rows_of(inputs, shapes, -1, piece=True)
+    else:
+        rows = rows_known(inputs, shapes, lead, n_cols)
     check_labels(graph, adopted, rows)
     lay = _way(graph)
-    return rows, _numbers_in(graph, adopted, rows) | {
-        graph.names[i]: lay(adopted[i.name].array, i.axis, rows) for i in graph.inputs}
+    return rows, _numbers_in(graph, like, rows) | {
+        graph.names[i]: lay(adopted[i.name].array, i.axis, rows) for i in inputs}
 
 
 def _way(graph: g.Graph) -> Callable[[Any, g.Axis, Rows], Any]:
@@ -154,7 +163,8 @@ def _inputs(
     views = _side_by_side(graph, adopted, rows) if strips else {}
     if views:
         rows = replace(rows, inner=math.prod(rows.lead[rows.axes[0] :]))
-    numbers, lay = _numbers_in(graph, adopted, rows), _way(graph)
+    like = next(iter(adopted.values()))
+    numbers, lay = _numbers_in(graph, like, rows), _way(graph)
     arrays = {
         graph.names[i]: shape_alone(adopted[i.name].array, i.axis, rows)
         if i.name in unread and rows.n_rows else lay(adopted[i.name].array, i.axis, rows)
@@ -167,14 +177,11 @@ _NUMBERS: Recent[Any, Any] = Recent(16)
 """Rows' numbers by memory, device, and how many rows there are."""
 
 
-def _numbers_in(
-    graph: g.Graph, adopted: Mapping[str, Adopted], rows: Rows
-) -> dict[str, Any]:
+def _numbers_in(graph: g.Graph, like: Adopted, rows: Rows) -> dict[str, Any]:
     """The rows' numbers, among those of their last axis, where the text asks for them."""
     numbering = row_numbers(graph)
     if numbering is None:
         return {}
-    like = next(iter(adopted.values()))
     period = rows.lead[-1] if rows.lead else 1
     key = (like.memory.name, like.index, period, rows.n_rows)
     found = _NUMBERS.get(key)

@@ -105,9 +105,19 @@ def rows_of(
     return rows
 
 
+def rows_known(
+    inputs: tuple[g.Input, ...], shapes: Mapping[str, Shape], lead: Shape, n_cols: int
+) -> Rows:
+    """Rows of these axes, where no input says what the columns are. Raises ShapeError."""
+    rows = Rows(lead, (n_cols,), (len(lead),))
+    for i in inputs:
+        _check_side_input(i, shapes[i.name], rows, batched=False)
+    return rows
+
+
 def spans_of(inputs: tuple[g.Input, ...], shapes: Mapping[str, Shape]) -> list[Shape]:
     """What every input says of the axes of rows and columns. Raises ShapeError."""
-    return [_span(i, shapes[i.name]) for i in inputs if i.axis in _SPANNING]
+    return [_span(i, shapes[i.name]) for i in inputs if i.axis in SPANNING]
 
 
 def apart(inputs: tuple[g.Input, ...], shapes: Mapping[str, Shape]) -> ShapeError:
@@ -140,7 +150,7 @@ def rows_within(
     return Rows(lead, cols, axes, keepdims)
 
 
-_SPANNING = (g.Axis.ELEMENT, *g.VECTORS)  # inputs that say what the rows and columns are
+SPANNING = (g.Axis.ELEMENT, *g.VECTORS)  # inputs that say what the rows and columns are
 
 
 def _span(node: g.Input, shape: Shape) -> Shape:

@@ -84,6 +84,9 @@ def _bytes(program: Program, reads: str) -> str:
         case "finish":
             read = _of_states(program.inputs)
             return f"reads {read} bytes of a state, writes {_written(program)}"
+        case "map":
+            state = f"reads {_of_states(program.inputs)} bytes of a state"
+            return f"{state}, {_read(program, reads)}, writes {_written(program)}"
         case _:
             assert_never(program.role)
 
@@ -111,7 +114,7 @@ def _written(program: Program) -> str:
 
 def _of_states(fields: Sequence[Param]) -> int:
     """Bytes of those of a state's fields that are read or written."""
-    return sum(p.k * p.dtype.itemsize for p in fields if p.field)
+    return sum(p.k * p.dtype.itemsize for p in fields if p.field and p.shape != "scalar")
 
 
 def _times(count: str) -> str:

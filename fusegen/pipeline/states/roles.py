@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fusegen.backend.scalars import scalars_in
+from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType
 from fusegen.ir.forms import Role
 from fusegen.ir.state_layout import StateLayout
@@ -49,6 +50,21 @@ class Roles:
     @property
     def finish(self) -> Variants:
         return self._of("finish")
+
+    @property
+    def map(self) -> Variants:
+        return self._of("map")
+
+    @property
+    def graph(self) -> g.Graph:
+        return self.merge.graph
+
+    @property
+    def full_rows(self) -> tuple[str, ...]:
+        """Results that have a value for every element."""
+        graph = self.graph
+        return tuple(name for node, name in zip(graph.outputs, graph.output_names, strict=True)
+                     if g.extent(node) is g.Extent.ELEMENT)
 
     @property
     def layout(self) -> StateLayout:

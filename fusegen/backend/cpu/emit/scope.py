@@ -50,7 +50,8 @@ class RowScope:
                 lines.append(Line(text, frozenset([ROW]), declares=param.name))
         for param in self.kernel.params:
             if param.shape == "scalar" and param.name in wanted:
-                text = f"const {self.dialect.real} {param.name} = row.{param.name};"
+                kind = self.dialect.type_of(param.dtype.kind)
+                text = f"const {kind} {param.name} = row.{param.name};"
                 lines.append(Line(text, frozenset([ROW]), declares=param.name))
         for name, known in self.known.items():
             if name in wanted:

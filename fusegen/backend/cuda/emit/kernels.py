@@ -16,7 +16,7 @@ from fusegen.backend.cuda.emit.places import (
     pointer_of,
     pointer_type,
 )
-from fusegen.backend.cuda.emit.rows import early_steps, step_lines
+from fusegen.backend.cuda.emit.rows import early_steps, owners_of, step_lines
 from fusegen.backend.cuda.emit.views import SweepView
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Array, Home
@@ -113,7 +113,8 @@ def kernel_view(
         refill_group=home.next_group(kept),
         prelude=(
             *_row_values(launch, dialect),
-            *step_lines((*kernel.prelude, *early_steps(kernel)), kernel, dialect),
+            *step_lines((*kernel.prelude, *early_steps(kernel)), kernel, dialect,
+                        owners_of(kernel, schedule, dialect)),
         ),
         sweeps=tuple(views[s.number] for s in kernel.sweeps),
         writes_rows="rank == 0" + (
