@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import fake_cupy, nvrtc, own_cases, own_names, state_cases, vector_cases
+from support import fake_cupy, nvrtc, own_cases, own_names, state_cases, state_rows, vector_cases
 from support.algebra_cases import ACCEPTED
 from support.cuda_cases import CONSTANTS, LIBRARY, Case, library_case
 from support.emulated import emulated
@@ -20,7 +20,6 @@ from fusegen.backend.cuda.schedule.strips import strip_candidates
 from fusegen.compile.passes import Work
 from fusegen.compile.typed import Traced, Typed
 from fusegen.ir.digest import digest
-from fusegen.ir.forms import ROLES
 from fusegen.ir.names import Taken, c_identifier
 from fusegen.pipeline.pipeline import Pipeline
 
@@ -105,11 +104,15 @@ def test_elements_made_of_vectors(name: str, check: Callable[..., None]) -> None
             check(work.source, {q.name for q in work.program.inputs if not q.name.startswith("zq")})
 
 
-@pytest.mark.parametrize("name", state_cases.TEXTS)
+OF_STATES = {n: fg.pipeline(text) for n, text in state_cases.TEXTS.items()}
+OF_STATES |= {n: state_rows.CASES[n][0] for n in ("listed", "numbered", "picks", "rags")}
+
+
+@pytest.mark.parametrize("name", OF_STATES)
 def test_programs_of_one_role(name: str, check: Callable[..., None]) -> None:
-    p = fg.pipeline(state_cases.TEXTS[name])
+    p = OF_STATES[name]
     for target in ("sm_90", "x86-64-v3"):
-        for role in ROLES[1:]:
+        for role in ("fold", "merge", "map" if name in state_rows.CASES else "finish"):
             work = _renamed(p.work(role=role, target=target))
             if own_names.beside_users(work.source):  # a merge of lists alone has members only
                 check(work.source, {q.name for q in work.program.kernels[0].params if q.field})

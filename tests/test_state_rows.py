@@ -1,5 +1,5 @@
-"""States whose pipelines return full rows, or take inputs of rows again: each piece of a row gets its
-part of them, and the same row values as every other."""
+"""States whose pipelines return full rows, or take inputs of rows again: each piece of a row gets
+its part of them, and the same row values as every other."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_gradients_of_sharded_classes_are_the_calculus():
 
 def test_special_values_are_those_of_a_call():
     inf, nan = np.inf, np.nan
-    x = np.array([[1, inf, 3, 4], [-inf] * 4, [nan, 1, 2, 3], [-inf, 1, -inf, 2], [-0.0, 0, 0, -0.0],
-                  [3e38, -3e38, 1, 2]], np.float32)
+    x = np.array([[1, inf, 3, 4], [-inf] * 4, [nan, 1, 2, 3], [-inf, 1, -inf, 2],
+                  [-0.0, 0, 0, -0.0], [3e38, -3e38, 1, 2]], np.float32)
     label = np.array([1, 0, 0, 2, 0, 4])
     with np.errstate(all="ignore"):
         for name in ("softmax", "log_softmax", "absmax_quantize"):
@@ -71,7 +71,8 @@ def test_special_values_are_those_of_a_call():
 
         _, found = in_pieces(spot, [x, label], [0, 1, 3, 4])
         for piece in found:  # bit by bit: the sign of a zero too
-            np.testing.assert_array_equal(piece[1].view("i4")[:5], x[np.arange(5), label[:5]].view("i4"))
+            bits = x[np.arange(5), label[:5]].view("i4")
+            np.testing.assert_array_equal(piece[1].view("i4")[:5], bits)
             assert np.isnan(piece[1][5])
 
 

@@ -80,13 +80,13 @@ class _Picks:
         index = convert(gather.index, "int")
         known: dict[str, Expr] = {f"{gather.name}_at": index}
         for name in gather.loads:
-            known[name] = self._value(name, index)
+            known[name] = self._value(name, gather, index)
         lets = []
         for let in gather.lets:
             name = self.taken.free(let.name)
             lets.append(Let(name, substitute(let.expr, known), let.note))
             known[let.name] = Var(name, let.expr.kind)
-        there = call("gt", self._part("", index), Lit(0, "int"))
+        there = call("gt", self._part("", gather, index), Lit(0, "int"))
         value = call("where", there, substitute(gather.value, known), Lit(float("nan")))
         return (*lets, Let(gather.name, value, gather.note))
 
@@ -96,20 +96,20 @@ class _Picks:
         loads = dict.fromkeys((*sweep.loads, *map(FromMemory, self.loads)))
         return replace(sweep, loads=tuple(loads), monoid=monoid)
 
-    def _value(self, array: str, index: Expr) -> Expr:
+    def _value(self, array: str, gather: Gather, index: Expr) -> Expr:
         """Of an array, at that column."""
         self.loads[array] = None
-        found = self._part(array, index)
+        found = self._part(array, gather, index)
         kind = self.kernel.param(array).dtype.kind
         return call("ne", found, Lit(0, "int")) if kind == "bool" else found
 
-    def _part(self, array: str, index: Expr) -> Var:
+    def _part(self, array: str, gather: Gather, index: Expr) -> Var:
         """The part for an array; how often the column was seen, for no array."""
         known = self.parts.get((array, index))
         if known is None:
+            name = self._name(array, gather)
             here = call("eq", COLUMN, index)
             kind = self.kernel.param(array).dtype.kind if array else "bool"
-            name = self.taken.free(f"{array}_taken" if array else "taken_seen")
             if kind == "float":
                 lift = call("where", here, Var(array, kind, varying=True), Lit(float("-inf")))
                 known = Folded(name, "max", lift, "float")
@@ -119,3 +119,12 @@ class _Picks:
                 known = Folded(name, "sum", lift, "int")
             self.parts[array, index] = known
         return Var(f"state.{known.name}", known.kind)
+
+    def _name(self, array: str, gather: Gather) -> str:
+        """The gather's own for its first array, as reductions have theirs; one that is derived from
+        it, and so nobody else's (`Taken`); new ones for further arrays."""
+        if array == gather.loads[0]:
+            return gather.name
+        if not array:
+            return f"{gather.name}_found"
+        return self.taken.free(f"{gather.name}_and_{array}")

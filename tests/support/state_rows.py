@@ -1,4 +1,4 @@
-"""Pipelines whose results take arrays again: full rows, inputs of rows, elements at given columns."""
+"""Pipelines whose results take arrays again: full rows, inputs of rows, elements at a column."""
 
 from __future__ import annotations
 
@@ -42,8 +42,11 @@ def picks(x: Any, label: fg.PerRow, z: Any) -> Any:
     """Elements at columns that rows say, some of them nobody's; in elements as well."""
     p = fg.exp(x - fg.max(x))
     p = p / fg.sum(p)
-    late = fg.take(fg.cast(fg.index(x), "float32") + z, label + 1)
-    return fg.take(p, label), late, p * fg.take(z, label), fg.take(fg.where(z > 0, x, 3.0), label)
+    here = fg.take(p, label)
+    behind = fg.take(fg.cast(fg.index(x), "float32") + z, label + 1)
+    share = fg.take(z, label)
+    either = fg.take(fg.where(z > 0, x, 3.0), label)
+    return here, behind, p * share, either
 
 
 @fg.pipeline
@@ -109,8 +112,7 @@ CASES: Mapping[str, tuple[Any, Any]] = {
 
 def cut(p: fg.Pipeline, given: list[np.ndarray], n: int, i: int, j: int, place: Place) -> list[Any]:
     """A piece of each of the arrays that have columns."""
-    return [place(a[..., i:j] if a.shape[-1] == n and a.ndim != 1 or a.shape == (n,) else a)
-            for a in given]
+    return [place(a[..., i:j] if a.shape[-1] == n else a) for a in given]
 
 
 def in_pieces(
