@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from fusegen import library
-from fusegen.backend.arrays.rows import Rows, as_rows
+from fusegen.backend.arrays.rows import Rows
 from fusegen.backend.arrays.spans import phase
+from fusegen.backend.arrays.views import as_rows
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.problem import Problem
 from fusegen.backend.scalars import scalars_in

@@ -18,19 +18,11 @@ from fusegen.backend.arrays.results import (
     hand_back,
     new_result,
 )
-from fusegen.backend.arrays.rows import (
-    SPANNING,
-    Axes,
-    Rows,
-    as_rows,
-    as_rows_of_vectors,
-    rows_known,
-    rows_of,
-    shape_alone,
-)
+from fusegen.backend.arrays.rows import SPANNING, Axes, Rows, rows_known, rows_of
 from fusegen.backend.arrays.spans import phase
 from fusegen.backend.arrays.strips import side_by_side, whole_vectors
 from fusegen.backend.arrays.vectors import batch_rows_of, phase_of_vectors
+from fusegen.backend.arrays.views import as_rows, as_rows_of_vectors, shape_alone
 from fusegen.backend.memory import Adopted, Memory, Shape
 from fusegen.backend.words import address
 from fusegen.ir import graph as g

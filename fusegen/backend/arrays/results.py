@@ -10,9 +10,10 @@ import numpy as np
 
 from fusegen.backend.arrays.adopt import adopt
 from fusegen.backend.arrays.labels import relabelled
-from fusegen.backend.arrays.rows import Rows, columns_last, readable, tail_of
+from fusegen.backend.arrays.rows import Rows, tail_of
 from fusegen.backend.arrays.spans import overlap, overlaps_itself
 from fusegen.backend.arrays.strips import side_by_side
+from fusegen.backend.arrays.views import columns_last, readable
 from fusegen.backend.memory import Adopted, Shape
 from fusegen.backend.words import address
 from fusegen.ir.errors import ArgumentError, DTypeError, ShapeError

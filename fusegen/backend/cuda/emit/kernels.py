@@ -111,11 +111,7 @@ def kernel_view(
         keeps=(*home.enter(kept), *_edges(launch, views, schedule)),
         first_fetch=home.first_row(kept), refill=home.next_row(kept),
         refill_group=home.next_group(kept),
-        prelude=(
-            *_row_values(launch, dialect),
-            *step_lines((*kernel.prelude, *early_steps(kernel)), kernel, dialect,
-                        owners_of(kernel, schedule, dialect)),
-        ),
+        prelude=(*_row_values(launch, dialect), *_early(launch, schedule, dialect)),
         sweeps=tuple(views[s.number] for s in kernel.sweeps),
         writes_rows="rank == 0" + (
             " && slice == 0" if sliced and not launch.splits else ""
@@ -172,6 +168,13 @@ def kernel_params(launch: Launch, views: dict[int, SweepView]) -> list[str]:
             kind = lists[s.name.rsplit("_", 1)[0]].key
         lines.append(f"{kind}* __restrict__ {s.name}")
     return lines + [f"long long {_SCALARS.get(name, name)}" for name in launch.scalars]
+
+
+def _early(launch: Launch, schedule: CudaSchedule, dialect: CudaDialect) -> list[Line]:
+    """Row values that wait for no sweep."""
+    kernel = launch.kernel
+    steps, owners = (*kernel.prelude, *early_steps(kernel)), owners_of(kernel, schedule, dialect)
+    return step_lines(steps, kernel, dialect, owners)
 
 
 def _row_values(launch: Launch, dialect: CudaDialect) -> list[Line]:
