@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support import state_cases as cases
+from support import state_rows
 from support.state_cases import flat, near
 
 import fusegen as fg
@@ -124,6 +125,49 @@ def test_chunks_of_whole_rows_are_calls():
     near(computed(got), L["topk"].reference(x, axis=0, k=2))
 
 
+@pytest.mark.parametrize("name", [
+    "softmax", "layer_norm", "cross_entropy", "listed", "numbered", "rags", "cross_entropy_grad"])
+def test_full_rows(name):
+    """A second pass over the chunks, which may be made again for it; row values beside them, and
+    results that are made of inputs of rows."""
+    rng, (p, made) = np.random.default_rng(9), state_rows.CASES[name]
+    x = rng.normal(0, 3, (4, 40)).astype("f4")
+    given = made(x, rng)
+    cuts = [cut(a, rng) for a in given]
+    found, again = (fg.dask.apply(p, *cuts, reread=r) for r in (False, True))
+    want = p.reference(*given)
+    near(computed(found), want)
+    for a, b in zip(flat(computed(found)), flat(computed(again)), strict=True):
+        assert a.tobytes() == b.tobytes()
+    near(computed(fg.dask.apply(p, *(cut(np.moveaxis(a, -1, 0) if a.ndim == 2 else a, rng)
+                                     for a in given), axis=0)),
+         p.reference(*(np.moveaxis(a, -1, 0) if a.ndim == 2 else a for a in given), axis=0))
+
+
+def test_full_rows_of_several_axes():
+    rng = np.random.default_rng(10)
+    x = rng.normal(0, 3, (6, 4, 10)).astype("f4")
+    for axis in ((0, 2), None):
+        for name in ("softmax", "numbered"):
+            p = state_rows.CASES[name][0]
+            near(computed(fg.dask.apply(p, cut(x, rng), axis=axis)), p.reference(x, axis=axis))
+
+
+def test_chunks_are_not_kept_for_a_second_pass_where_they_are_made_again():
+    made = []
+
+    def chunk(block):
+        made.append(1)
+        return block
+
+    x = da.map_blocks(chunk, da.ones((4, 30), chunks=(4, 10), dtype="f4"), dtype="f4",
+                      meta=np.empty((0, 0), "f4"))
+    for reread, times in ((False, 3), (True, 6)):
+        made.clear()
+        computed(fg.dask.apply(L["softmax"], x, reread=reread))
+        assert len(made) == times
+
+
 def test_vectors():
     """A data base in chunks, queries in memory; causal attention, whose columns are numbered."""
     rng = np.random.default_rng(8)
@@ -174,6 +218,10 @@ def test_tasks_have_one_thread(monkeypatch):
     assert tasks._THREADS.get() == sys.maxsize
 
 
+def _unmerged(x):
+    return fg.sum(fg.tanh(x - fg.mean(x)))
+
+
 @pytest.mark.parametrize(("made", "error", "said"), [
     (lambda x: fg.dask.apply(L["logsumexp"], x[x[:, 0] >= 0]), fg.ShapeError, "unknown sizes"),
     (lambda x: fg.dask.apply(L["logsumexp"], np.ones((2, 3))), fg.ArgumentError, "no Dask array"),
@@ -183,6 +231,7 @@ def test_tasks_have_one_thread(monkeypatch):
     (lambda x: fg.dask.apply(L["logsumexp"], x.astype("c8")), fg.DTypeError, "complex64"),
     (lambda x: fg.dask.apply(PIPELINES["many"], x, np.ones(29)), fg.ShapeError, "29"),
     (lambda x: fg.dask.apply(L["topk"], x, kk=3), fg.ArgumentError, "kk"),
+    (lambda x: fg.dask.apply(fg.pipeline(_unmerged), x), fg.PipelineError, r"rechunk\({1: -1}\)"),
 ], ids=lambda v: v if isinstance(v, str) else "")
 def test_errors_come_with_the_graph(made, error, said):
     with pytest.raises(error, match=said) as raised:

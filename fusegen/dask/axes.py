@@ -31,7 +31,9 @@ def labels_of(node: g.Input, shape: tuple[int, ...], rows: Rows, own: int) -> tu
             return (*_last(lead[:-1], len(shape) - 1), n - 1), "columns"
         case g.Axis.PER_COLUMN:
             return rows.axes, "columns"
-        case g.Axis.PER_ROW if shape != rows.placed((1,) * len(rows.axes), rows.axes):
+        case g.Axis.PER_ROW if shape == rows.placed((1,) * len(rows.axes), rows.axes):
+            return tuple(range(n)), "kept"
+        case g.Axis.PER_ROW:
             return _last(lead, len(shape)), "rows"
         case _:
             return _last(tuple(range(n)), len(shape)), "both"

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fusegen.backend.arrays.rows import Rows, tail_of
-from fusegen.dask.text import Text
+from fusegen.dask.text import Input, Text
 from fusegen.ir.kernel import Param
 
+Blocks = list[Any]
+"""A chunk of each of the pipeline's arrays, in their order; None of those that are not there."""
 
-def given_to(text: Text, blocks: Iterable[Any]) -> list[Any]:
-    """Chunks in the order of the pipeline's arrays."""
-    rest = iter(blocks)
-    return [None if i is None else only(next(rest)) for i in text.inputs]
+
+def blocks_of(text: Text, given: Iterable[Any], names: Collection[str] | None = None) -> Blocks:
+    """Of the arrays of these names, or of all."""
+    rest = iter(given)
+    return [None if i is None or (names is not None and i.name not in names) else only(next(rest))
+            for i in text.inputs]
 
 
 def only(block: Any) -> Any:
@@ -26,37 +30,51 @@ def only(block: Any) -> Any:
     return block
 
 
-def columns_last(text: Text, blocks: Sequence[Any]) -> list[Any]:
-    """Chunks with the reduced axes as one, behind all others."""
+def columns_last(text: Text, blocks: Blocks) -> Blocks:
+    """With the reduced axes as one, behind all others."""
     n, axes = len(text.rows.whole), text.rows.axes
     if axes == (n - 1,):
-        return list(blocks)
-    spans = [None if i is None else i.spans for i in text.inputs]
-    moved = [_moved(b, n, axes) if s == "both" else b for b, s in zip(blocks, spans, strict=True)]
-    n_lead = n - len(axes)
-    tails = [b.shape[n_lead:] for b, s in zip(moved, spans, strict=True) if s == "both"]
-    tail = np.broadcast_shapes(*tails)
-    return [_flat(b, n_lead, tail) if s == "both" else b.reshape(-1) if s == "columns" else b
-            for b, s in zip(moved, spans, strict=True)]
+        return blocks
+    tail = columns_in(text, blocks)
+    return [None if b is None or i is None else _columns_last(b, i, text.rows, tail)
+            for b, i in zip(blocks, text.inputs, strict=True)]
 
 
-def _moved(block: Any, n: int, axes: tuple[int, ...]) -> Any:
-    whole = block.reshape((1,) * (n - block.ndim) + block.shape)
-    return np.moveaxis(whole, axes, range(n - len(axes), n))
+def _columns_last(block: Any, node: Input, rows: Rows, tail: tuple[int, ...]) -> Any:
+    n, axes = len(rows.whole), rows.axes
+    match node.spans:
+        case "rows":
+            return block
+        case "columns":
+            return block.reshape(-1)
+        case _:
+            whole = block.reshape((1,) * (n - block.ndim) + block.shape)
+            moved = np.moveaxis(whole, axes, range(n - len(axes), n))
+    lead, own = moved.shape[: n - len(axes)], moved.shape[n - len(axes) :]
+    if own == (1,) * len(own):  # the same for all columns
+        return moved.reshape((*lead, 1))
+    return np.broadcast_to(moved, (*lead, *tail)).reshape((*lead, math.prod(tail)))
 
 
-def _flat(block: Any, n_lead: int, tail: tuple[int, ...]) -> Any:
-    """Columns as one axis: one of them where there is one value per row, else all."""
-    lead, own = block.shape[:n_lead], block.shape[n_lead:]
-    if own == (1,) * len(own):
-        return block.reshape((*lead, 1))
-    return np.broadcast_to(block, (*lead, *tail)).reshape((*lead, math.prod(tail)))
+def columns_in(text: Text, blocks: Blocks) -> tuple[int, ...]:
+    """The sizes of reduced axes, of chunks that have elements; none where there are no such."""
+    shapes = [b.shape for b, i in zip(blocks, text.inputs, strict=True)
+              if b is not None and i is not None and i.spans == "both"]
+    whole = np.broadcast_shapes(*shapes)
+    return tuple(whole[a] for a in text.rows.axes) if shapes else ()
 
 
-def placed(value: Any, param: Param, rows: Rows) -> Any:
+def without_columns(node: Input, like: Any) -> Any:
+    """A chunk of an input with no column. like: an array of such rows, and bytes."""
+    none = like[..., :0] if node.spans == "both" else like.reshape(-1)[:0]
+    return none.astype(node.dtype.numpy)
+
+
+def placed(value: Any, param: Param, rows: Rows, columns: Sequence[int] = ()) -> Any:
     """A result whose columns or K are last, with its axes where a call has them. rows: of the whole
-    arrays; chunks have fewer."""
+    arrays; columns: the chunk's."""
     sizes, places = tail_of(rows, param.shape, param.k)
     n_lead = len(rows.lead)
+    sizes = tuple(columns) if param.shape == "element" else sizes
     whole = value.reshape((*value.shape[:n_lead], *sizes))
     return np.moveaxis(whole, range(n_lead, whole.ndim), places) if places else whole

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import dask.array as da
 import numpy as np
 from dask.array.utils import meta_from_array
+from dask.graph_manipulation import clone
 
 from fusegen.backend.arrays.columns import check_columns
 from fusegen.backend.arrays.rows import Axes, rows_of
@@ -32,7 +34,7 @@ from fusegen.pipeline.pipeline import Pipeline
 @blames
 def apply(
     pipeline: Pipeline, *arrays: Any, axis: Axes = -1, keepdims: bool = False,
-    split_every: int | None = None, **named: Any,
+    split_every: int | None = None, reread: bool = False, **named: Any,
 ) -> Any:
     """What the pipeline returns for Dask's arrays, as Dask's arrays: nothing is computed yet.
 
@@ -40,7 +42,8 @@ def apply(
     may be cut along any axes; inputs that are cut differently are cut alike. Where rows are cut,
     chunks are folded to states, which merge along Dask's tree; chunks of whole rows are calls.
     axis, keepdims, constants: as for a call. split_every: how many states a task merges, as for
-    `dask.array.reduction`.
+    `dask.array.reduction`. reread: where full rows need their chunks twice, make these again rather
+    than keep them until all states have merged.
     Raises ArgumentError, DTypeError, ShapeError (for unknown sizes, too), and PipelineError where
     rows are cut and the text has no states.
     """
@@ -52,12 +55,13 @@ def apply(
                         check_flag("keepdims", keepdims))
     cut = cut_alike(text, given)
     variants = text.variants("call")
+    outputs = dict(enumerate(variants.program.outputs))
     if cuts_rows(text, cut):
         states = _merged(text, cut, split_every)
-        found = _results(text, tasks.finish, cut, [states], variants.program.outputs)
+        found = _finished(text, cut, states, outputs, check_flag("reread", reread))
     else:
-        found = _results(text, tasks.call, cut, cut.given, variants.program.outputs)
-    return nest(variants.graph.structure, found)
+        found = _results(text, tasks.call, cut, cut.given, outputs)
+    return nest(variants.graph.structure, [found[i] for i in outputs])
 
 
 def _read(
@@ -89,14 +93,12 @@ def _read(
 def _merged(text: Text, cut: Cut, split_every: int | None) -> Placed:
     """One state of each row, a chunk of rows a task: states of chunks, merged along Dask's tree."""
     name, axes, lead = text.pipeline.name, text.rows.axes, lead_of(text.rows)
-    first = [] if cut.numbered is None else [_first_columns(text, cut, cut.numbered)]
-    arguments = [part for pair in (*first, *cut.given) for part in pair]
-    own, layout = _own(text), text.variants("merge").states
+    own, layout = _own(text), text.roles.layout
     meta = _meta(cut, len(lead) + len(axes) + 1, np.dtype("u1"))
     folded = da.blockwise(
-        partial(tasks.fold, text=text, numbered=bool(first)), (*lead, *axes, own), *arguments,
-        token=f"{name}-fold", dtype=meta.dtype, meta=meta, align_arrays=False,
-        adjust_chunks={**_chunks(cut, lead), **dict.fromkeys(axes, 1)},
+        partial(tasks.fold, text=text, numbered=cut.numbered is not None), (*lead, *axes, own),
+        *_arguments(_numbered(text, cut)), token=f"{name}-fold", dtype=meta.dtype, meta=meta,
+        align_arrays=False, adjust_chunks={**_chunks(cut, lead), **dict.fromkeys(axes, 1)},
         new_axes={own: layout.n_bytes})
     combine = partial(tasks.combine, text=text)
     merged = da.reduction(
@@ -104,6 +106,41 @@ def _merged(text: Text, cut: Cut, split_every: int | None) -> Placed:
         axis=tuple(range(len(lead), len(lead) + len(axes))), split_every=split_every,
         name=f"{name}-states", meta=_meta(cut, len(lead) + 1, meta.dtype))
     return merged, (*lead, own)
+
+
+def _finished(
+    text: Text, cut: Cut, states: Placed, outputs: Mapping[int, Param], reread: bool
+) -> dict[int, da.Array]:
+    """Results by number: full rows by one more pass over the chunks, others of states alone."""
+    full = {i: p for i, p in outputs.items() if p.shape == "element"}
+    found: dict[int, da.Array] = {}
+    if len(full) < len(outputs):
+        needed = text.of_rows
+        rows = [a for a, i in zip(cut.given, text.there, strict=True) if i.name in needed]
+        found |= _results(text, partial(tasks.finish, again=needed), cut, [states, *rows],
+                          {i: p for i, p in outputs.items() if i not in full})
+    if full:
+        again = _again(cut) if reread else cut
+        found |= _results(
+            text, partial(tasks.spread, numbered=cut.numbered is not None), cut,
+            [states, *_numbered(text, again)], full)
+    return found
+
+
+def _again(cut: Cut) -> Cut:
+    """The same chunks, by tasks of other names: nothing is kept for these."""
+    arrays = [a for a, _ in cut.given]
+    copies = clone(*arrays, seed=tuple(a.name for a in arrays))
+    copies = copies if len(arrays) > 1 else (copies,)
+    return replace(cut, given=[(a, labels) for a, (_, labels) in
+                               zip(copies, cut.given, strict=True)])
+
+
+def _numbered(text: Text, cut: Cut) -> list[Placed]:
+    """The inputs, behind the number of each chunk's first column, where that counts."""
+    if cut.numbered is None:
+        return cut.given
+    return [_first_columns(text, cut, cut.numbered), *cut.given]
 
 
 def _first_columns(text: Text, cut: Cut, axis: int) -> Placed:
@@ -116,29 +153,34 @@ def _first_columns(text: Text, cut: Cut, axis: int) -> Placed:
 
 def _results(
     text: Text, task: Callable[..., Any], cut: Cut, given: Sequence[Placed],
-    outputs: Sequence[Param],
-) -> list[da.Array]:
-    """What tasks on these chunks return, an array for each result."""
+    outputs: Mapping[int, Param],
+) -> dict[int, da.Array]:
+    """What tasks on these chunks return, an array for each result, by number."""
     name, own = text.pipeline.name, _own(text) + 1
-    placed = [labels_of_result(p, text.rows, own) for p in outputs]
-    arguments = [part for pair in given for part in pair]
+    placed = {i: labels_of_result(p, text.rows, own) for i, p in outputs.items()}
+    task = partial(task, text=text)
 
-    def made(task: Any, p: Param, labels: Labels, new: dict[int, int], *given: Any) -> da.Array:
+    def made(task: Any, number: int, arguments: Sequence[Any]) -> da.Array:
         """An array of one result."""
-        dtype = p.dtype.numpy
+        (labels, new), dtype = placed[number], outputs[number].dtype.numpy
         return da.blockwise(
-            task, labels, *given, token=name, dtype=dtype, align_arrays=False, new_axes=new,
-            meta=_meta(cut, len(labels), dtype), adjust_chunks=_chunks(cut, labels))
+            partial(task, number=number), labels, *arguments, token=name, dtype=dtype,
+            align_arrays=False, new_axes=new, meta=_meta(cut, len(labels), dtype),
+            adjust_chunks=_chunks(cut, labels))
 
     if len(outputs) == 1:
-        return [made(partial(task, text=text, number=0), outputs[0], *placed[0], *arguments)]
-    widest = max((tuple(i for i in labels if i in cut.chunks) for labels, _ in placed), key=len)
+        return {i: made(task, i, _arguments(given)) for i in outputs}
+    widest = max((tuple(i for i in labels if i in cut.chunks) for labels, _ in placed.values()),
+                 key=len)
     every = da.blockwise(
-        partial(task, text=text), widest, *arguments, token=name, dtype=np.dtype("O"),
-        align_arrays=False, meta=_meta(cut, len(widest), np.dtype("O")),
-        adjust_chunks=_chunks(cut, widest))
-    return [made(partial(tasks.part, number=i), p, labels, new, every, widest)
-            for i, (p, (labels, new)) in enumerate(zip(outputs, placed, strict=True))]
+        task, widest, *_arguments(given), token=name, dtype=np.dtype("O"), align_arrays=False,
+        meta=_meta(cut, len(widest), np.dtype("O")), adjust_chunks=_chunks(cut, widest))
+    return {i: made(tasks.part, i, (every, widest)) for i in outputs}
+
+
+def _arguments(given: Sequence[Placed]) -> list[Any]:
+    """As `dask.array.blockwise` takes them."""
+    return [part for pair in given for part in pair]
 
 
 def _chunks(cut: Cut, labels: Labels) -> dict[int, tuple[int, ...]]:

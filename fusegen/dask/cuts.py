@@ -11,7 +11,6 @@ from dask.array.core import unify_chunks
 from fusegen.dask.axes import Labels, lead_of
 from fusegen.dask.text import Text
 from fusegen.ir.vectors import row_numbers
-from fusegen.pipeline.states.roles import Roles
 
 Placed = tuple[da.Array, Labels]
 """An array of Dask's, and which axes it has."""
@@ -42,7 +41,9 @@ def cut_alike(text: Text, given: Sequence[Placed]) -> Cut:
     inner = {label for a, labels in given for i, label in enumerate(labels)
              if label in axes and a.numblocks[i] > 1}
     numbered = None
-    if inner and Roles(text.pipeline, text.present, text.constants).numbered:
+    if inner:
+        text.check_states()
+    if inner and text.numbered:
         sizes = dict(zip(axes, text.rows.cols, strict=True))
         numbered = next((a for a in axes if sizes[a] != 1), axes[0])
         if inner - {numbered}:

@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeVar
 
 from dask.sizeof import sizeof
 
 from fusegen.backend.host import limits
-from fusegen.dask.blocks import columns_last, given_to, only, placed
+from fusegen.dask.blocks import (
+    blocks_of,
+    columns_in,
+    columns_last,
+    only,
+    placed,
+    without_columns,
+)
 from fusegen.dask.text import Text
 from fusegen.ir.nesting import flatten
 from fusegen.pipeline.states.record import States
 from fusegen.pipeline.states.runs import merge
+from fusegen.pipeline.variants import Variants
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,13 +52,17 @@ def single(task: Callable[P, T]) -> Callable[P, T]:
 
 
 @single
-def fold(*blocks: Any, text: Text, numbered: bool) -> States:
-    """States of a chunk. numbered: the first block holds the number of its first column."""
+def fold(*given: Any, text: Text, numbered: bool) -> States:
+    """States of a chunk. numbered: the number of its first column comes before its arrays."""
     text.variants("fold")
-    at = {"at": int(only(blocks[0])[0])} if numbered else {}
-    given = columns_last(text, given_to(text, blocks[numbered:]))
-    found: States = text.pipeline.states(*given, **at, **text.constants)
+    first, arrays = _first(given, numbered)
+    blocks = columns_last(text, blocks_of(text, arrays))
+    found: States = text.pipeline.states(*blocks, at=first, **text.constants)
     return found
+
+
+def _first(given: Sequence[Any], numbered: bool) -> tuple[int | None, Sequence[Any]]:
+    return (int(only(given[0])[0]), given[1:]) if numbered else (None, given)
 
 
 @single
@@ -70,25 +82,50 @@ def _states_in(parts: Any) -> Iterator[States]:
 
 
 @single
-def finish(states: Any, *, text: Text, number: int | None = None) -> Any:
-    """Results of rows whose columns have all been seen: all of them, or the one of this number."""
-    variants = text.variants("finish")
-    found = text.pipeline.finish(only(states))
+def finish(given: Any, *rows: Any, text: Text, again: Sequence[str], number: int | None = None
+           ) -> Any:
+    """Results of rows whose columns have all been seen, but for full rows: all of them, or the one
+    of this number. again: the inputs of rows that results are made of, too."""
+    variants, states = text.variants("call"), only(given)
+    blocks = columns_last(text, blocks_of(text, rows, again))
+    if text.roles.full_rows:
+        blocks = [b if b is not None or i is None else without_columns(i, states.array)
+                  for b, i in zip(blocks, text.inputs, strict=True)]
+    found = text.pipeline.finish(states, *blocks)
+    return _placed(text, variants, found, number, full=False)
+
+
+@single
+def spread(states: Any, *given: Any, text: Text, numbered: bool, number: int | None = None) -> Any:
+    """This chunk's part of full rows, whose columns have all been seen. numbered: as for `fold`."""
+    variants = text.variants("call")
+    first, arrays = _first(given, numbered)
+    blocks = blocks_of(text, arrays)
+    found = text.pipeline.finish(only(states), *columns_last(text, blocks), at=first)
+    return _placed(text, variants, found, number, full=True, columns=columns_in(text, blocks))
+
+
+def _placed(
+    text: Text, variants: Variants, found: Any, number: int | None, *, full: bool,
+    columns: Sequence[int] = (),
+) -> Any:
+    """Results with their axes in place: those of full rows, or all others."""
     outputs = variants.program.outputs
     values = flatten(variants.graph.structure, found, len(outputs))
-    results = tuple(placed(v, p, text.rows) for v, p in zip(values, outputs, strict=True))
+    results = tuple(placed(v, p, text.rows, columns) if (p.shape == "element") is full else None
+                    for v, p in zip(values, outputs, strict=True))
     return results if number is None else results[number]
 
 
 @single
 def call(*blocks: Any, text: Text, number: int | None = None) -> Any:
-    """The same of chunks of whole rows."""
+    """Results of chunks of whole rows: all of them, or the one of this number."""
     variants = text.variants("call")
     axes = text.rows.axes
-    found = text.pipeline(*given_to(text, blocks), axis=axes[0] if len(axes) == 1 else axes,
+    found = text.pipeline(*blocks_of(text, blocks), axis=axes[0] if len(axes) == 1 else axes,
                           keepdims=text.rows.keepdims, **text.constants)
-    results = flatten(variants.graph.structure, found, len(variants.program.outputs))
-    return tuple(results) if number is None else results[number]
+    results = tuple(flatten(variants.graph.structure, found, len(variants.program.outputs)))
+    return results if number is None else results[number]
 
 
 def kept(states: Any, **_: Any) -> Any:

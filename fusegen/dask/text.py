@@ -8,20 +8,21 @@ from typing import Any, Literal
 from fusegen.backend.arrays.rows import Rows
 from fusegen.dask.shipped import arrived, shipped
 from fusegen.ir.dtypes import DType
-from fusegen.ir.errors import ArgumentError
+from fusegen.ir.errors import ArgumentError, PipelineError
 from fusegen.ir.forms import Role
 from fusegen.ir.version import __version__
 from fusegen.lang.signature import constants_key
 from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.states.roles import Roles
 from fusegen.pipeline.variants import Choices, Variants
 
-Spans = Literal["both", "rows", "columns"]
-"""Axes that an input has of all axes of rows and columns."""
+Spans = Literal["both", "kept", "rows", "columns"]
+"""Axes that an input has of all axes of rows and columns. kept: of rows, and ones for columns."""
 
 
 @dataclass(frozen=True)
 class Input:
-    """An array of the call. A PerRow with its reduced axes kept has both."""
+    """An array of the call."""
 
     name: str
     dtype: DType
@@ -51,8 +52,43 @@ class Text:
         return _text, (shipped(self.pipeline), self.inputs, self.constants, self.digest, self.rows)
 
     @property
+    def there(self) -> tuple[Input, ...]:
+        return tuple(i for i in self.inputs if i is not None)
+
+    @property
     def present(self) -> dict[str, DType]:
-        return {i.name: i.dtype for i in self.inputs if i is not None}
+        return {i.name: i.dtype for i in self.there}
+
+    @property
+    def roles(self) -> Roles:
+        """The programs of states. Raises PipelineError where the text has none."""
+        return Roles(self.pipeline, self.present, self.constants)
+
+    def check_states(self) -> None:
+        """Raises PipelineError where the text has no states, for rows that are cut."""
+        try:
+            _ = self.roles.layout
+        except PipelineError as error:
+            axes = ", ".join(f"{a}: -1" for a in self.rows.axes)
+            raise PipelineError(
+                error.what, where=error.where, why=error.why,
+                fix=f"Chunks of whole rows need none: x.rechunk({{{axes}}}). {error.fix}") from None
+
+    @property
+    def of_rows(self) -> tuple[str, ...]:
+        """Inputs of rows that results are made of beside states."""
+        roles = self.roles
+        variants = roles.map if roles.full_rows else roles.finish
+        read = {p.name for p in variants.program.inputs}
+        names = {n.name: variants.graph.names[n] for n in variants.graph.inputs}
+        return tuple(i.name for i in self.there
+                     if i.spans in ("rows", "kept") and names[i.name] in read)
+
+    @property
+    def numbered(self) -> bool:
+        """Do states, or full rows made of them, depend on the columns' numbers or order?"""
+        roles = self.roles
+        return roles.numbered or (bool(roles.full_rows) and roles.map.numbered)
 
     def variants(self, role: Role) -> Variants:
         """What runs. Raises PipelineError where the text has no states, and ArgumentError where
