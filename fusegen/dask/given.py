@@ -15,6 +15,12 @@ from fusegen.ir.errors import ArgumentError, ShapeError
 def as_dask(pipeline: str, present: Mapping[str, Any]) -> dict[str, da.Array]:
     """Every array as one of Dask's. Raises ArgumentError, DTypeError, and ShapeError for chunks of
     unknown sizes."""
+    if getattr(da, "array_expr_enabled", bool)():
+        raise ArgumentError(
+            "fg.dask.apply makes graphs, and Dask was told to plan queries of arrays",
+            why="array.query-planning is on, an experiment of Dask's, whose arrays have none.",
+            fix='Leave it off: dask.config.set({"array.query-planning": False}) before dask.array '
+            "is imported.")
     if not any(isinstance(a, da.Array) for a in present.values()):
         kinds = ", ".join(f"{n} is {type(a).__name__}" for n, a in present.items())
         raise ArgumentError(
