@@ -100,6 +100,25 @@ __device__ __forceinline__ unsigned kth_order(const unsigned long long* slots, i
     return rank > count ? 0 : order_of_rank(own, rank);
 }
 
+// For a warp: those keys of a row that pass, to the front; how many they are. None is written before all lanes
+// have read theirs: whether it passes depends on it.
+template <typename Key, typename Passes>
+__device__ __forceinline__ int keep_keys(Key* slots, int count, const Passes& passes)
+{
+    const int lane = threadIdx.x % 32;
+    int kept = 0;
+#pragma unroll 1
+    for (int from = 0; from < count; from += 32) {
+        const Key key = from + lane < count ? slots[from + lane] : Key{};
+        const bool stays = from + lane < count && passes(key);
+        const unsigned all = __ballot_sync(0xffffffffu, stays);
+        if (stays) slots[kept + __popc(all & ((1u << lane) - 1))] = key;
+        kept += __popc(all);
+        __syncwarp();
+    }
+    return kept;
+}
+
 // For a warp: of those of its eight rows that have no room for so many candidates more, what may be among the best.
 template <typename List>
 __device__ __forceinline__ void make_room(Candidates<List>& list, const typename List::Keys& keys, int more)
@@ -120,16 +139,7 @@ __device__ __forceinline__ void make_room(Candidates<List>& list, const typename
         if (lane == 0) order = max(order, atomicMax(bar, order));
         order = __shfl_sync(0xffffffffu, order, 0);
         const float least = of_row(list.least_by(order), row);
-        int kept = 0;
-        for (int from = 0; from < count; from += 32) {
-            const Key key = from + lane < count ? slots[from + lane] : 0;
-            const bool stays = from + lane < count && !(keys.value(key) < least);
-            const unsigned all = __ballot_sync(0xffffffffu, stays);
-            __syncwarp();
-            if (stays) slots[kept + __popc(all & ((1u << lane) - 1))] = key;
-            kept += __popc(all);
-            __syncwarp();
-        }
+        const int kept = keep_keys(slots, count, [&](const Key& key) { return !(keys.value(key) < least); });
         if (first_row_of_lane() != row) continue;
         list.count = kept;
         list.limit = kept + list.kStep;

@@ -179,24 +179,6 @@ __device__ __forceinline__ unsigned kth_of_slots(const unsigned long long* slots
     return order_of_rank(own, kK);
 }
 
-// For a warp: those keys of a row that pass, to the front; how many they are.
-template <typename Passes>
-__device__ __forceinline__ int keep_keys(unsigned long long* slots, int count, const Passes& passes)
-{
-    const int lane = threadIdx.x % 32;
-    int kept = 0;
-#pragma unroll 1
-    for (int from = 0; from < count; from += 32) {
-        const unsigned long long key = from + lane < count ? slots[from + lane] : 0;
-        const bool stays = from + lane < count && passes(key);
-        const unsigned all = __ballot_sync(0xffffffffu, stays);
-        if (stays) slots[kept + __popc(all & ((1u << lane) - 1))] = key;
-        kept += __popc(all);
-        __syncwarp();
-    }
-    return kept;
-}
-
 // For a warp: raises a row's bound by its candidates, and drops those below. There is no bound for rows that are to be
 // scored in full, and nothing is a candidate.
 template <int kK, int kRoom>
