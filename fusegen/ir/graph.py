@@ -7,6 +7,7 @@ is a number, or a vector of numbers (`is_vector`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, assert_never
@@ -121,6 +122,25 @@ def topological(
 ) -> tuple[Node, ...]:
     """Every node the outputs need that is not `done`, operands first, in a stable order."""
     return walk.in_order(outputs, operands, done)
+
+
+def outermost(
+    roots: Iterable[Node], holds: Callable[[Node], bool], done: Iterable[Node] = ()
+) -> tuple[Node, ...]:
+    """The largest nodes that the roots are made of and of which this holds, in a stable order. What
+    is `done` is not looked into."""
+    found: list[Node] = []
+    seen, todo = {*done}, deque(roots)
+    while todo:
+        node = todo.popleft()
+        if node in seen:
+            continue
+        seen.add(node)
+        if holds(node):
+            found.append(node)
+        else:
+            todo += operands(node)
+    return tuple(found)
 
 
 def asked_once(rule: Callable[[Node], _T]) -> Callable[[Node], _T]:

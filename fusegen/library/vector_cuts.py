@@ -52,20 +52,9 @@ def _is_finished(node: g.Node) -> bool:
 
 def _finished(
     roots: Iterable[g.Node], here: Callable[[g.Node], bool], done: Iterable[g.Node] = ()
-) -> dict[g.Node, None]:
+) -> tuple[g.Node, ...]:
     """The largest values of whole rows that the roots are made of and that are `here`."""
-    found: dict[g.Node, None] = {}
-    seen, todo = {*done}, [*roots]
-    while todo:
-        node = todo.pop(0)
-        if node in seen:
-            continue
-        seen.add(node)
-        if _is_finished(node) and here(node):
-            found[node] = None
-        else:
-            todo += g.operands(node)
-    return found
+    return g.outermost(roots, lambda node: _is_finished(node) and here(node), done)
 
 
 def _needed(values: Iterable[g.Node]) -> list[g.Node]:

@@ -32,19 +32,7 @@ def asked_of_rows(
     """What the elements `roots` are made of that each row is asked for: inputs, and values that
     take a whole row, or what no column knows of it. held: is there an array that holds it? In a
     stable order."""
-    found: dict[g.Node, None] = {}
-    todo = [*roots]
-    seen: set[g.Node] = set()
-    while todo:
-        node = todo.pop(0)
-        if node in seen:
-            continue
-        seen.add(node)
-        if _is_asked(node) and held(node):
-            found[node] = None
-        else:
-            todo += g.operands(node)
-    return tuple(found)
+    return g.outermost(roots, lambda node: _is_asked(node) and held(node))
 
 
 def _is_asked(node: g.Node) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+from fusegen.backend.cache.results import kept
 from fusegen.backend.host.threads import load
-from fusegen.backend.results_on_disk import kept
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Obligation
 from fusegen.ir.digest import attributes
