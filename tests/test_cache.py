@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 import fusegen as fg
-from fusegen.backend import notices, own_files, results_on_disk
-from fusegen.backend.cache import locks, upkeep
+from fusegen.backend import notices, own_files
+from fusegen.backend.cache import locks, results, upkeep
 from fusegen.backend.cache.entries import artifact, load, store
 from fusegen.backend.cache.folder import Folder, chosen, opened
 from fusegen.backend.cache.form import name_of
@@ -525,11 +525,11 @@ def own(tmp_path, monkeypatch):
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(own_files, "package_root", lambda: tmp_path / "fusegen")
     monkeypatch.setattr(own_files, "template_root", lambda: tmp_path / "templates")
-    monkeypatch.setattr(results_on_disk, "_SETTLED", -1.0)
+    monkeypatch.setattr(results, "_SETTLED", -1.0)
     read = []
-    monkeypatch.setattr(results_on_disk, "sources_digest",
+    monkeypatch.setattr(results, "sources_digest",
                         lambda: read.append(1) or own_files.sources_digest.__wrapped__())
-    ask = results_on_disk._sources.__wrapped__
+    ask = results._sources.__wrapped__
     return tmp_path, ask, read
 
 
@@ -555,6 +555,6 @@ def test_sources_that_were_written_are_read_again(own, name):
 
 def test_sources_just_written_are_read_every_time(own, monkeypatch):
     _, ask, read = own
-    monkeypatch.setattr(results_on_disk, "_SETTLED", 1e9)
+    monkeypatch.setattr(results, "_SETTLED", 1e9)
     assert ask() == ask()
     assert len(read) == 2

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from fusegen.backend.cache.results import kept
 from fusegen.backend.host.threads import load
 from fusegen.backend.notices import LOG
-from fusegen.backend.results_on_disk import kept
 from fusegen.compile.dumps import DUMPED, dump, wants_dump
 from fusegen.ir.shared import steady
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from fusegen.backend.backend import Stopwatch, Trial
+from fusegen.backend.cache.results import kept, known
 from fusegen.backend.choices import Candidate
 from fusegen.backend.executable import Executable
 from fusegen.backend.memory import Memory
-from fusegen.backend.results_on_disk import kept, known
 from fusegen.compile.passes import Work
 from fusegen.ir.dtypes import DType
 from fusegen.ir.errors import BackendError

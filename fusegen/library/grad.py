@@ -11,8 +11,8 @@ from inspect import Parameter
 from types import MappingProxyType
 from typing import Any
 
+from fusegen.backend.cache.results import kept
 from fusegen.backend.host.threads import load
-from fusegen.backend.results_on_disk import kept
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Obligation
 from fusegen.ir.errors import ArgumentError, TraceError

@@ -10,8 +10,8 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from fusegen.backend.cache.results import kept
 from fusegen.backend.host.threads import load
-from fusegen.backend.results_on_disk import kept
 from fusegen.compile.typed import Traced
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Obligation
