@@ -93,6 +93,7 @@ from fusegen.pipeline import by_jax, by_torch
 from fusegen.pipeline.compiled import Compiled, Spec
 from fusegen.pipeline.decorator import pipeline
 from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.states.accumulator import Accumulator
 from fusegen.pipeline.states.record import States
 from fusegen.pipeline.states.runs import merge, merge_gathered
 
@@ -136,16 +137,15 @@ else:  # what a type checker knows is all there is
 
 
 __all__ = [
-    "ArgumentError", "BackendError", "ColumnGradient", "ColumnVector", "Compiled", "CompilerError",
-    "Constant", "DTypeError", "ExchangeError", "FusegenError", "Gradient", "InternalError",
-    "LawViolation", "Loaded",
-    "OwnMonoid", "PerColumn", "PerRow", "Pipeline", "PipelineError", "Positive", "Report",
-    "RowVector", "ShapeError", "Spec", "States", "TraceError", "UnknownName", "UnprovedLaw",
-    "__version__", "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "check", "cos", "count",
-    "dot", "erf", "exp", "exp2", "expm1", "floor", "grad", "include_dir", "index", "inner",
-    "isfinite", "isinf", "isnan", "length", "library", "load", "log", "log1p", "log2", "logsumexp",
-    "max", "maximum", "mean", "merge", "merge_gathered", "min", "minimum", "monoid",
-    "pipeline", "prod", "product", "ragged", "reduce", "round", "row", "rsqrt", "sections",
-    "sigmoid", "sign", "sin", "sqdist", "sqrt", "stabilize", "sum", "take", "tanh", "topk", "var",
-    "where", "xlogy",
+    "Accumulator", "ArgumentError", "BackendError", "ColumnGradient", "ColumnVector", "Compiled",
+    "CompilerError", "Constant", "DTypeError", "ExchangeError", "FusegenError", "Gradient",
+    "InternalError", "LawViolation", "Loaded", "OwnMonoid", "PerColumn", "PerRow", "Pipeline",
+    "PipelineError", "Positive", "Report", "RowVector", "ShapeError", "Spec", "States",
+    "TraceError", "UnknownName", "UnprovedLaw", "__version__", "abs", "all", "any", "argmax",
+    "argmin", "cast", "ceil", "check", "cos", "count", "dot", "erf", "exp", "exp2", "expm1",
+    "floor", "grad", "include_dir", "index", "inner", "isfinite", "isinf", "isnan", "length",
+    "library", "load", "log", "log1p", "log2", "logsumexp", "max", "maximum", "mean", "merge",
+    "merge_gathered", "min", "minimum", "monoid", "pipeline", "prod", "product", "ragged", "reduce",
+    "round", "row", "rsqrt", "sections", "sigmoid", "sign", "sin", "sqdist", "sqrt", "stabilize",
+    "sum", "take", "tanh", "topk", "var", "where", "xlogy",
 ]

@@ -6,6 +6,7 @@ from typing import Any
 
 from fusegen.lang.blame import blames
 from fusegen.lang.signature import check_count
+from fusegen.pipeline.states.accumulator import Accumulator
 from fusegen.pipeline.states.finished import finished
 from fusegen.pipeline.states.record import States
 from fusegen.pipeline.states.runs import states_of
@@ -35,3 +36,9 @@ class Stateful:
         """
         given = self.signature.given_again(arrays, named)
         return finished(self, states, given, check_count("at", at, 0))
+
+    @blames
+    def accumulator(self: Any, **constants: Any) -> Accumulator:
+        """For rows that come block by block: `update`, `merge`, `finish`, bytes in and out. Raises
+        ArgumentError for constants that the pipeline does not have."""
+        return Accumulator(self, constants)

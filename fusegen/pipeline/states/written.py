@@ -61,7 +61,13 @@ def encoded(header: Header, states: memoryview) -> bytes:
         header.columns)
     text = json.dumps(dict(zip(_FIELDS, values, strict=True)), separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    return b"".join((_HEAD.pack(MAGIC, VERSION, len(text), _checksum(text, states)), text, states))
+    return b"".join((_HEAD.pack(MAGIC, VERSION, len(text), checksum(text, states)), text, states))
+
+
+def of_nothing(name: str, constants: Mapping[str, Any]) -> bytes:
+    """What an accumulator without states says of itself."""
+    header = Header(name, ("", [], 0), (), tuple(constants.items()), (), 0, ())
+    return encoded(header, memoryview(b""))
 
 
 def decoded(
@@ -81,10 +87,10 @@ def decoded(
             tuple(map(_count, header["rows"])), _count(header["n_cols"]),
             tuple((_count(i), _count(j)) for i, j in header["columns"]))
     except (DTypeError, TypeError, ValueError, ArithmeticError) as error:
-        raise _broken(f"its header says {error}") from None
+        raise broken(f"its header says {error}") from None
     _check_signature(name, signature, found)
     if len(body) != math.prod(found.rows) * found.layout[2]:
-        raise _broken(f"{len(body)} bytes follow the header, not {found.layout[2]} for each of the "
+        raise broken(f"{len(body)} bytes follow the header, not {found.layout[2]} for each of the "
                       f"rows {found.rows}")
     return found, body
 
@@ -100,38 +106,50 @@ def check_layout(name: str, found: Header, layout: StateLayout) -> None:
 
 def _parts(data: Any) -> tuple[dict[str, Any], memoryview]:
     """(the header, what follows). Raises ArgumentError."""
-    try:
-        view = memoryview(data).cast("B")
-    except TypeError:
-        raise ArgumentError(f"data is {type(data).__name__}, no bytes",
-                            fix="Give what States.to_bytes returned.") from None
+    view = as_bytes(data)
     if len(view) < _HEAD.size or view[: len(MAGIC)] != MAGIC:
         raise ArgumentError("this data holds no states", fix="Give what States.to_bytes returned.",
                             why=f"They begin with {MAGIC!r}.")
-    _, version, length, checksum = _HEAD.unpack(view[: _HEAD.size])
+    _, version, length, said = _HEAD.unpack(view[: _HEAD.size])
     if version != VERSION:
-        raise ArgumentError(f"these states are of version {version}, this fusegen reads {VERSION}",
-                            fix="Read and write them with the same version of fusegen.")
+        raise of_another_version(version, VERSION)
     text, body = view[_HEAD.size : _HEAD.size + length], view[_HEAD.size + length :]
-    if _checksum(text, body) != checksum:
-        raise _broken("its checksum is another one")
+    if checksum(text, body) != said:
+        raise broken("its checksum is another one")
     try:
         found = json.loads(bytes(text))
     except (ValueError, RecursionError) as error:
-        raise _broken(f"its header is no JSON: {error}") from None
+        raise broken(f"its header is no JSON: {error}") from None
     if not isinstance(found, dict) or set(found) != set(_FIELDS):
-        raise _broken("its header says other things than it should")
+        raise broken("its header says other things than it should")
     return found, body
 
 
-def _broken(why: str) -> ArgumentError:
+def as_bytes(data: Any) -> memoryview:
+    """Raises ArgumentError for what has none."""
+    try:
+        return memoryview(data).cast("B")
+    except TypeError:
+        raise ArgumentError(f"data is {type(data).__name__}, no bytes",
+                            fix="Give what to_bytes returned.") from None
+
+
+def of_another_version(version: int, ours: int) -> ArgumentError:
+    """For bytes whose layout is not known here."""
+    return ArgumentError(f"these states are of version {version}, this fusegen reads {ours}",
+                         fix="Read and write them with the same version of fusegen.")
+
+
+def broken(why: str) -> ArgumentError:
     return ArgumentError("this data was cut off, or changed, since states were written",
                          why=f"{why[0].upper()}{why[1:]}.", fix="Send or store it again.")
 
 
-def _checksum(text: bytes | memoryview, states: memoryview) -> bytes:
-    found = hashlib.blake2b(text, digest_size=8)
-    found.update(states)
+def checksum(*parts: bytes | memoryview) -> bytes:
+    """Of all that they hold, one after the other."""
+    found = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        found.update(part)
     return found.digest()
 
 
@@ -143,7 +161,7 @@ def _count(value: Any) -> int:
 
 def _check_signature(name: str, signature: Signature, found: Header) -> None:
     arrays, constants = {*dict(found.dtypes)}, {*dict(found.constants)}
-    needed = {*signature.arrays} - signature.optional
+    needed = {*signature.arrays} - signature.optional if found.layout[2] else set()
     if not needed <= arrays <= {*signature.arrays} or constants != {*signature.constants}:
         raise ArgumentError(
             f"these states are of a {name} with other parameters",
