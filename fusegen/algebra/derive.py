@@ -89,6 +89,7 @@ def _decided(
         return _refused(graph, node, needs, RefusalKind.UNPROVED,
                         f"its expression has more than {_MOST} operations, those that are used "
                         "twice counted twice.")
+    # sympy may take for ever. What is late keeps its sweep, and is asked again another time.
     seconds = min(REDUCTION_SECONDS, left)
     why = f"sympy did not decide it within {REDUCTION_SECONDS:g} seconds, or all of the text " \
           f"within {TEXT_SECONDS:g}."
@@ -102,6 +103,7 @@ def _entry(
     graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...],
     entries: Mapping[g.Node, Entry], witnesses: bool,
 ) -> Entry:
+    """By the kind of reduction. Whatever sympy raises is a refusal: the text runs without it."""
     try:
         setting = read_setting(graph, node.arg, entries)
         if isinstance(node, g.TopK) or node.fold in _ORDERED:
@@ -124,6 +126,7 @@ def _commuted(
     if trend.sign == 0:
         why = f"f is not proved monotone in one element: f = {told(setting.f)}."
         return _refused(graph, node, needs, RefusalKind.NON_MONOTONE, why)
+    # max f(x) is NaN if any f(x) is; f of the greatest x need not be.
     partial = out_of_domain(setting)
     if partial is not None:
         why = f"{partial.op} ({partial.loc.short}) has no value for some elements: the text may " \
@@ -151,6 +154,7 @@ def _dependent(
     witnesses: bool,
 ) -> Entry:
     found = merged(graph.names[node], needs, setting, brave=graph.allow_cancellation)
+    # A state has one move for all numbers of a vector: nothing is measured from vectors.
     wide = [graph.names[n] for n in setting.rows if n in graph.wide]
     if isinstance(found, Doubt) and wide:
         why = f"{', '.join(wide)} is a vector, and a state keeps its sums relative to numbers."

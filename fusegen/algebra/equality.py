@@ -141,7 +141,7 @@ class _Reader:
         return tuple(sorted(found, key=lambda s: s.name))
 
     def _sum(self, expr: sp.Expr, extent: g.Extent) -> sp.Expr:
-        total = sp.Integer(0)
+        total = sp.Integer(0)  # Σ_k c_k · S[h_k]; S[1] is the length
         terms = self._held(self._idempotent(spread(expr)))
         for h, c in split(terms, self._varying(expr, extent)).items():
             total += c * (self._length(extent) if h == 1 else self._unknown(

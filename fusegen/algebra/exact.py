@@ -44,7 +44,7 @@ def _value(
             return _folded(fold, _wide(known[arg], n_cols))
         case g.TopK(arg=arg, k=k, largest=largest):
             values = _wide(known[arg], n_cols)
-            ordered = values if largest else [-v for v in values]
+            ordered = values if largest else [-v for v in values]  # ties to the lowest column
             return [Fraction(c) for c in best_columns(ordered, k)]
         case g.Part(top=top, field=field):
             columns = known[top]
@@ -64,10 +64,11 @@ def _literal(value: float | int | bool) -> Number:
         return value
     if not float("-inf") < value < float("inf"):
         raise Outside
-    return Fraction(repr(value))
+    return Fraction(repr(value))  # as it is written: 0.1 is a tenth
 
 
 def _wide(values: Values, n_cols: int) -> list[Number]:
+    """One per column; a row value is the same at each."""
     return values if isinstance(values, list) else [values] * n_cols
 
 
@@ -84,6 +85,7 @@ def _mapped(op: str, args: list[Values]) -> Values:
 
 
 def _taken(values: Values, columns: Values) -> Values:
+    """Values at a column, or at those of a list. Raises Outside where the text says NaN."""
     assert isinstance(values, list)
     found = []
     for column in columns if isinstance(columns, list) else [columns]:

@@ -81,7 +81,7 @@ class ShortRows:
         """Rows of this length over −radius … radius, smallest first; of a smaller radius, or none,
         where there would be too many. ordered: all orders of the columns, not one of each."""
         ordered = self.ordered if ordered is None else ordered
-        for r in range(radius, 0, -1):
+        for r in range(radius, 0, -1):  # the greatest radius whose rows are few enough
             whole = [float(self.step * v) for v in range(-r, r + 1)]
             values = [
                 (0.0, 1.0) if self.dtypes[i.name].kind == "bool" else whole for i in self.elements

@@ -90,10 +90,12 @@ def _thaw_cases(
 
 
 def _ordered(args: tuple[sp.Expr, ...]) -> list[sp.Expr]:
+    """The same in every process: equal graphs have the same bytes of source."""
     return sorted(args, key=sp.default_sort_key)
 
 
 def _thaw_sum(expr: sp.Add, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]) -> Expr:
+    """a − b, and not a + (−1)·b, as sympy has it."""
     plus = [t for t in _ordered(expr.args) if not t.could_extract_minus_sign()]
     minus = [-t for t in _ordered(expr.args) if t.could_extract_minus_sign()]
     terms = [thaw(t, names, moving) for t in plus]
@@ -113,15 +115,21 @@ def _product(factors: list[Expr]) -> Expr:
 
 
 def _thaw_product(expr: sp.Mul, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]) -> Expr:
+    """Signs first, then choices, quotients, and what exponentials and indicators weigh.
+
+    A weight of 0 leaves out what it weighs, whatever that is: an element far below the pivot has
+    u = −∞ and exp(u) = 0, and contributes nothing to Σ u·exp(u). IEEE's −∞ · 0 is NaN.
+    """
     if expr.args[0] == -1:
         return call("neg", thaw(-expr, names, moving))
+    # [condition]·rest: chosen, not multiplied, for the same reason.
     choice = next((a for a in _ordered(expr.args) if isinstance(a, sp.Piecewise)
                    and [v for v, _ in a.args] == [1, 0]), None)
     if choice is not None:
         rest = thaw(sp.Mul(*(a for a in expr.args if a != choice)), names, moving)
         return call("where", thaw(choice.args[0][1], names, moving), rest, Lit(0.0))
     over, under = sp.fraction(expr, exact=True)
-    if under != 1 and not under.has(sp.exp):
+    if under != 1 and not under.has(sp.exp):  # exp(−u) is a weight; to sympy it is 1 / exp(u)
         return call("div", thaw(over, names, moving), thaw(under, names, moving))
     indicators = [a for a in _ordered(expr.args) if a.is_Symbol and a.is_integer]
     weights = indicators + [a for a in _ordered(expr.args) if isinstance(a, sp.exp)]
@@ -142,7 +150,7 @@ def _thaw_product(expr: sp.Mul, names: Mapping[sp.Symbol, Expr], moving: frozens
 def _thaw_power(expr: sp.Pow, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]) -> Expr:
     base, power = expr.args
     inner = thaw(base, names, moving)
-    if power.is_Integer and 2 <= power <= 8:
+    if power.is_Integer and 2 <= power <= 8:  # products round less than pow, and cost less
         return _product([inner] * int(power))
     if power.is_Integer and -4 <= power <= -1:
         return call("div", Lit(1.0), _product([inner] * -int(power)))

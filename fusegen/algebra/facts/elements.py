@@ -61,7 +61,7 @@ class Elements:
         if (a, b) not in self._known:
             if depth == 0:
                 return False
-            self._known[a, b] = False  # while it is looked into
+            self._known[a, b] = False  # while it is looked into; a fact too few is never wrong
             self._known[a, b] = (
                 self._signs(a, b) or self._below(a, b, depth - 1) or self._above(a, b, depth - 1)
                 or self._alike(a, b, depth - 1)

@@ -48,11 +48,13 @@ class _Lowering:
         kinds = infer_kinds(graph, dtypes)
         self.names = Names(graph, kinds, shared_products(graph, kinds))
         self.compute = compute_dtype(graph, dtypes)
+        # Sweeps that share a launch share the row's values; a row that blocks share, or that every
+        # reduction reads again, has a launch for each, and its values lie in memory in between.
         whole = grouping == "rows" and fusion.form != "unfused"
         stages = fusion.stages
         self.groups = [stages] if whole else [(s,) for s in stages]
         self.crossing: dict[g.Node, Param] = {}
-        self.stored = {
+        self.stored = {  # elements that are written once, and read by later sweeps
             n: Param(f"{graph.names[n]}_stored", self._kept_dtype(n), "element")
             for n in graph.nodes if n in fusion.materialised
         }
@@ -62,6 +64,8 @@ class _Lowering:
         )
 
     def run(self) -> Program:
+        """States first, then what is stored: to ask for a row value puts it where it is first
+        known, and notes it in `crossing` where another kernel knows it."""
         scopes = [self._scope(group) for group in self.groups]
         builders = [
             [self._sweep(stage, scope) for stage in group]
@@ -112,6 +116,7 @@ class _Lowering:
         return tuple(found)
 
     def _home(self, scopes: list[RowScope], finish: int) -> tuple[RowScope, SweepParts]:
+        """Where a value is known: after sweep `finish`, or, if it needs none, in the first."""
         for scope in scopes:
             if finish in scope.sweeps:
                 return scope, scope.sweeps[finish]
@@ -132,7 +137,7 @@ class _Lowering:
                 parts.row_stores.append(RowStore(param.name, scope.value(node), note))
 
     def _store_crossing(self, scopes: list[RowScope]) -> None:
-        done: set[g.Node] = set()
+        done: set[g.Node] = set()  # a value that crosses may be made of others that do
         while todo := [n for n in self.crossing if n not in done]:
             for node in todo:
                 done.add(node)
@@ -197,6 +202,7 @@ class _Lowering:
                 return dt.INT64
 
     def _float_dtype(self) -> DType:
+        """Of results: that of all float elements, if it is one. Sums of float64 stay so."""
         if self.compute == dt.FLOAT64:
             return dt.FLOAT64
         found = {
@@ -207,7 +213,7 @@ class _Lowering:
 
     def _proof(self) -> tuple[tuple[str, str], ...]:
         if self.fusion.form in ("unfused", "safe"):
-            return (("as written, nothing merged", "text"),)
+            return (("as written, nothing merged", "text"),)  # whatever could be
         found: list[tuple[str, str]] = [(o.name, o.status) for o in self.derivation.obligations]
         found += [(r.what, "own sweep") for r in self.derivation.refusals]
         return tuple(dict.fromkeys(found))

@@ -136,6 +136,7 @@ class RowScope:
         return Var(name, expr.kind)
 
     def _is_foreign(self, node: g.Node) -> bool:
+        """Is it known after a sweep of another kernel? After sweep 0 is before any."""
         finish = self.fusion.finish[node]
         return finish > 0 and finish not in self.sweeps
 
@@ -219,7 +220,7 @@ class RowScope:
 
     def _take(self, node: g.Take) -> Expr:
         steps = self._steps(node)
-        index = self.value(node.index)
+        index = self.value(node.index)  # its own steps come first
         gathers: list[Let | Gather] = []
         found = self._gather(node, index, gathers, varying=False)
         steps.extend(gathers)
@@ -236,7 +237,7 @@ class RowScope:
                 case g.Input() if g.extent(n) is g.Extent.ELEMENT:
                     loads[self.element_param(n).name] = None
                     return Var(self.names.of(n), self.names.kinds[n], varying=True)
-                case g.Index():
+                case g.Index():  # the column that is read, not the one that a sweep is at
                     return Var(f"{name}_at", "int", varying=True)
                 case _ if g.extent(n) is g.Extent.ROW:
                     return self.value(n)

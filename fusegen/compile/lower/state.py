@@ -158,12 +158,14 @@ class StateBuilder:
 
     def _basis(self, entry: Dependent, basis: Basis, spell: Callable[[Expr], Expr]) -> Var:
         lift = spell(basis.lift)
-        for known in self.moving.values():
+        for known in self.moving.values():  # two texts' sums of equal terms are one
             if known.lift == lift:
                 return Var(known.name, known.kind)
         if not any(isinstance(e, Var) and e.name in self.relatives for e in walk(lift)):
+            # No pivot is in it: a plain sum, that others of the sweep may have, too.
             wish = "count" if lift == ONE else f"sum_{_formula(lift, self.relatives)}"
             return self.fold("sum", lift, wish, own=False)
+        # A component that is the row value, as it stands, has the user's name for it.
         simple = len([c for c in entry.readout if c != Lit(0.0)]) == 1 and ONE in entry.readout
         own = simple and entry.readout.index(ONE) == entry.basis.index(basis)
         wish = f"sum_{_formula(lift, self.relatives)}"
@@ -172,6 +174,8 @@ class StateBuilder:
         return Var(name, lift.kind)
 
     def _transports(self, entry: Dependent, components: list[Var]) -> None:
+        """How the components of a sum follow its pivots: T(p→q) as rows over components, with the
+        derivation's names of moves in place of the sweep's."""
         moves: dict[str, Pivot] = {}
         for s in entry.shifts:
             pivot = self.pivots[self.relatives[s.name].pivot]

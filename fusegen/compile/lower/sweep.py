@@ -36,11 +36,11 @@ class SweepBuilder:
     parts: SweepParts
     stored: dict[g.Node, Param]  # materialised element values
     state: StateBuilder = field(init=False)
-    elements: dict[g.Node, Expr] = field(default_factory=dict)
-    lets: dict[g.Node, Let] = field(default_factory=dict)
-    loads: dict[str, None] = field(default_factory=dict)
-    uses: dict[g.Node, int] = field(default_factory=dict)
-    notes: dict[str, str] = field(default_factory=dict)
+    elements: dict[g.Node, Expr] = field(default_factory=dict)  # spelled so far
+    lets: dict[g.Node, Let] = field(default_factory=dict)  # those with a line of their own
+    loads: dict[str, None] = field(default_factory=dict)  # arrays, as they are met
+    uses: dict[g.Node, int] = field(default_factory=dict)  # of which elements have how many
+    notes: dict[str, str] = field(default_factory=dict)  # component → the user's line
 
     def __post_init__(self) -> None:
         graph = self.names.graph
@@ -53,6 +53,7 @@ class SweepBuilder:
         for node in stage.folds:
             before = [len(part) for part in self.state.parts]
             self._fold_one(node)
+            # Components are shared: a line belongs to the first reduction that needs one.
             for part, known in zip(self.state.parts, before, strict=True):
                 for name in islice(reversed(part), len(part) - known):
                     self.notes[name] = self.names.note(node)
@@ -72,6 +73,7 @@ class SweepBuilder:
                 return [a for a in g.operands(node) if not isinstance(a, g.Literal)]
 
     def _count_uses(self, roots: list[g.Node]) -> None:
+        """Before anything is spelled, for what is used twice is computed once, on a line."""
         seen: set[g.Node] = set()
         stack = list(roots)
         for root in roots:
@@ -122,6 +124,8 @@ class SweepBuilder:
     # ---- reductions ----
 
     def _fold_one(self, node: g.Reduction) -> None:
+        """Its components, and how its row value is read out of them. Read-outs are functions: they
+        run when the value is asked for, which puts what they are made of into the row's steps."""
         name = self.names.of(node)
         entry = self.derivation[name]
         if isinstance(node, g.Own):
@@ -156,6 +160,8 @@ class SweepBuilder:
         return lambda: Var(f"state.{own}.{part.name}", self.names.kinds[part])
 
     def _fold_commuted(self, node: g.Reduce | g.TopK, entry: Commuted) -> None:
+        """max f(x) = f(max x) where f rises, f(min x) where it falls: the atom x is folded, and f
+        is computed of what is left. A list of the greatest f(x) holds −x where f falls."""
         atom = self.names.graph[entry.atom]
         held = self.element(atom)
         if isinstance(node, g.TopK):
@@ -172,6 +178,9 @@ class SweepBuilder:
             self.scope.readouts[node] = lambda: self.scope.at_element(node.arg, atom, value)
 
     def _fold_merged(self, node: g.Reduce | g.TopK, entry: Dependent) -> None:
+        """Sums over elements as they are from the pivots of the elements so far. What the text asks
+        of the final row values is in the read-out: its coefficients, and what holds without a
+        pivot."""
         graph = self.names.graph
         for s in entry.shifts:
             unit = ""
@@ -180,6 +189,7 @@ class SweepBuilder:
             pivot = self.state.pivot(s.pivot, s.action, self._running(graph[s.pivot]), unit)
             self.state.relative(s.name, convert(self.element(graph[s.atom]), "float"), pivot)
         total = self.state.merged(entry, self._spell, whole=self.names.kinds[node] == "int")
+        # Transports are of moves alone, and of numbers of the call, which every merge is given.
         moved = {n for b in entry.basis for _, f in b.transport for n in variables(f)}
         for scalar in (s for s in graph.scalars if graph.names[s] in moved):
             self.scope.value(scalar)  # merges have it at hand

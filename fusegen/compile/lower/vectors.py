@@ -117,8 +117,10 @@ class _Vectors:
         vectors = {p.name: p for p in params if p.shape.endswith("_vector") and not p.output}
         alone = [_only_number(p) for p in vectors.values()
                  if p.shape == "row_vector" and p.k == 1 and p.name in used]
-        told = Told(vectors, made, self.late)
+        told = Told(vectors, made, self.late)  # from step to step, in the order of the kernel
         prelude = told.steps(kernel.prelude, {})
+        # Row values that earlier sweeps have made, in this kernel or before it: which columns a
+        # sweep goes over may depend on these, and on no others.
         finished = {p.name for p in self.program.workspace}
         for step in kernel.prelude:
             finished |= {step.name} if finished & names_in(step) else set()

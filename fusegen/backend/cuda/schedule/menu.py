@@ -54,6 +54,8 @@ class Menu:
         self.ordered = any(s.monoid.ordered for s in self.program.sweeps)
         kernel = self.program.kernels[0]
         self.meetings = sum(s.monoid.has_scalars for s in kernel.sweeps)
+        # Registers that a state takes beyond a pair of numbers, about: each level of pivots keeps
+        # moves and factors of its own while states meet.
         self.state = max(
             4 * max(0, len(s.monoid.components) - 2) + 24 * max(0, len(s.monoid.levels) - 1)
             for s in self.program.sweeps
@@ -136,6 +138,7 @@ class Menu:
         few = 16 if self.load == "peeled" and self.width > 4 else 8
         for lanes, chunks in ((few, (1, 2, 4, 8)), (WARP, (2, 4, 8))):
             for vectors in chunks:
+                # All of a row in registers, of which no more than half are empty.
                 if self.n_vectors <= lanes * vectors < 2 * self.n_vectors + lanes:
                     yield self.held.having(team=Lanes(lanes), threads=128, vectors=vectors)
 
@@ -214,11 +217,12 @@ class Menu:
         """Rows split over the grid; the last of a row's blocks merges what they found."""
         rows = self.problem.n_rows
         if not rows or rows > 4 * self.target.multiprocessors:
-            return
+            return  # rows alone fill the device
         if self.work.sweeps > 1 and self.target.clusters and self.kept_bytes:
-            return
+            return  # a cluster keeps the row on chip for its second sweep
         for threads in (128, 256, 512):
             chunks = -(-self.n_vectors // (threads * 4))
+            # About eight blocks on every multiprocessor, none with less than a chunk.
             wanted = -(-8 * self.target.multiprocessors // rows)
             for blocks in {2, 4, 8, min(wanted, chunks), min(2 * wanted, chunks)}:
                 if 1 < blocks <= min(chunks, _MOST_SLICES):

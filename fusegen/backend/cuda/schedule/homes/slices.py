@@ -114,6 +114,7 @@ class Chip(AnyHome):
         return (*held, *loads, *_fetch(arrays, rows, "rest"))
 
     def next_row(self, arrays: Sequence[Array]) -> tuple[str, ...]:
+        # By the last sweep: what registers held of this row has been used.
         rows = [f"const {a.type}* next_{a.name} = {a.name}_row + row_step * {a.name}_stride;"
                 for a in arrays]
         loads = []
@@ -152,6 +153,7 @@ def _slice(name: str, kind: str, first: str) -> Bring:
 
 def _slots(arrays: Sequence[Array], count: str) -> tuple[str, ...]:
     """Where in shared memory every array's slice of `count` vectors lies."""
+    # One array's slice behind the other, each of whole vectors, so that all begin on boundaries.
     lines = ["extern __shared__ __align__(16) unsigned char slices[];"]
     before = ""
     for a in arrays:
