@@ -28,6 +28,12 @@ class Call:
     named: Mapping[str, Any]
     at: int | None
     columns: int | None
+    error: Exception | None = None  # what this rank knows already, and the others do not
+
+    @lazy
+    def bound(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(arrays, constants) by name. Raises ArgumentError."""
+        return self.pipeline.bind(tuple(self.arrays), self.named)
 
     @lazy
     def device(self) -> Any:
@@ -52,6 +58,8 @@ class Call:
     def said(self, guess: Guess) -> Said:
         """The states and their header; what went wrong is said too, for the others to hear."""
         try:
+            if self.error is not None:
+                raise self.error
             check_count("at", self.at, 0)
             check_count("columns", self.columns)
             states = self.folded(self.at or 0)

@@ -38,6 +38,7 @@ class Met:
     mine: States
     table: Any
     columns: Spans  # of each rank's shard
+    first: int  # of this rank's columns
     right: Any = None  # bool (), where the states are: did ranks make one call? Known if None
 
 
@@ -64,7 +65,8 @@ class AtEveryCall:
         table = blocks[:, HEADER_BYTES : HEADER_BYTES + said.header.body]
         if rest.numel():
             table = torch.cat([table, self.ranks.gathered(rest, "states")], 1)
-        return Met(said.states, table, _columns(starts, headers))
+        columns = _columns(starts, headers)
+        return Met(said.states, table, columns, columns[self.ranks.rank][0])
 
     def _guess(self, n_cols: int) -> int:
         """As when a rank last had so many columns; before that, as if all had."""
@@ -118,12 +120,15 @@ class Once:
 
     def met(self, call: Call) -> Met:
         agreed = self.kinds.get_or_make(call.key, lambda: self._agreed(call))
-        mine = call.folded(agreed.columns[self.ranks.rank][0])
+        if call.error is not None:
+            raise call.error
+        first = agreed.columns[self.ranks.rank][0]
+        mine = call.folded(first)
         packet = torch.cat([agreed.seal, _bytes_of(mine)])
         packets = self.ranks.gathered(packet, "states")
         right = (packets[:, :SEAL_BYTES] == agreed.seal).all()
         self.right = right if self.right is None else self.right.logical_and_(right)
-        return Met(mine, packets[:, SEAL_BYTES:], agreed.columns, right)
+        return Met(mine, packets[:, SEAL_BYTES:], agreed.columns, first, right)
 
     def _agreed(self, call: Call) -> Agreed:
         if is_recorded(call.device):

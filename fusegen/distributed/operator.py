@@ -1,4 +1,4 @@
-"""Calls that torch.compile and torch.export read: one operator, `fusegen::sharded`, no graph break.
+"""Calls that torch.compile reads: one operator, `fusegen::sharded`, no graph break.
 
 A graph holds a word for the call, with the numbers that may vary beside it; graphs are of this
 process, as its groups are.
@@ -15,21 +15,19 @@ import torch
 
 from fusegen.backend.arrays.results import result_shape
 from fusegen.backend.arrays.rows import rows_of
+from fusegen.distributed.gradients import Step, backward_of
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import dtype_of
 from fusegen.ir.nesting import flatten, nest
 from fusegen.library.framework import types_in
-from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.variants import Choices
 
 Entry = Callable[[Sequence[Any], Sequence[float]], Any]
 _NUMBER = "number"  # in place of a float, which is an argument of the operator
 
 
-class Step(Protocol):
+class Called(Step, Protocol):
     """What is called: a Sharded."""
-
-    pipeline: Pipeline
 
     def called(self, *arrays: Any, at: int | None, columns: int | None, **named: Any) -> Any: ...
 
@@ -38,7 +36,7 @@ class Step(Protocol):
 class _Known:
     """What a word stands for."""
 
-    step: Step
+    step: Called
     structure: g.Structure
     constants: Mapping[str, Any]
     at: int | None
@@ -71,7 +69,7 @@ def in_graph(
     return getattr(_ENTRIES, word)(given, [v for v in rest.values() if type(v) is float])
 
 
-def entry_of(step: Step, n_arrays: int, told: Sequence[Any]) -> str:
+def entry_of(step: Called, n_arrays: int, told: Sequence[Any]) -> str:
     """The name in _ENTRIES of what makes calls like this one. told: which arrays are there; at and
     columns; names of constants; a value for each name."""
     there, (at, columns), rest = told[:n_arrays], told[n_arrays : n_arrays + 2], told[n_arrays + 2:]
@@ -124,8 +122,60 @@ def _fake(arrays: Sequence[Any], numbers: Sequence[float], word: str) -> list[An
             for p in variants.program.outputs]
 
 
+# ---- its gradient, an operator too ----
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Any]) -> None:
+    arrays, numbers, word = inputs
+    ctx.save_for_backward(*arrays)
+    ctx.rest = numbers, word, [(o.shape, o.dtype) for o in output]
+
+
+def _backward(ctx: Any, cotangents: Sequence[Any]) -> Any:
+    numbers, word, like = ctx.rest
+    arrays = ctx.saved_tensors
+    there = next(a for a in arrays if a is not None)
+    given = [there.new_zeros(shape, dtype=dtype) if c is None else c
+             for c, (shape, dtype) in zip(cotangents, like, strict=True)]
+    asked = [a is not None and bool(n)
+             for a, n in zip(arrays, ctx.needs_input_grad[0], strict=True)]
+    found = iter(torch.ops.fusegen.sharded_backward.default(given, arrays, asked, numbers, word))
+    return [next(found) if a else None for a in asked], [None] * len(numbers), None
+
+
+def _gradients(
+    cotangents: Sequence[Any], arrays: Sequence[Any], asked: Sequence[bool],
+    numbers: Sequence[float], word: str,
+) -> list[Any]:
+    """Of the inputs asked for; 0 of those that nothing moves with."""
+    known = _KNOWN[word]
+    pipeline = known.step.pipeline
+    names = pipeline.signature.arrays
+    present = {n: a for n, a in zip(names, arrays, strict=False) if a is not None}
+    constants = pipeline.signature.bind_constants(known.with_numbers(numbers))
+    wanted = [n for n, a in zip(names, asked, strict=False) if a]
+    with torch.no_grad():
+        backward = backward_of(known.step, present, constants, wanted)
+        found = backward.gradients([c.contiguous() for c in cotangents], present, constants,
+                                   known.at, known.columns)
+    return [found[n].contiguous() if n in found else torch.zeros_like(present[n]) for n in wanted]
+
+
+def _fake_gradients(
+    cotangents: Sequence[Any], arrays: Sequence[Any], asked: Sequence[bool],
+    numbers: Sequence[float], word: str,
+) -> list[Any]:
+    return [a.new_empty(a.shape) for a, wanted in zip(arrays, asked, strict=True) if wanted]
+
+
 _library = torch.library.Library("fusegen", "FRAGMENT")
 _library.define("sharded(Tensor?[] arrays, float[] numbers, str call) -> Tensor[]",
                 tags=(torch.Tag.pt2_compliant_tag,))
 _library.impl("sharded", _kernel, "CompositeExplicitAutograd")
 torch.library.register_fake("fusegen::sharded", _fake, lib=_library)
+_library.define("sharded_backward(Tensor[] cotangents, Tensor?[] arrays, bool[] asked, "
+                "float[] numbers, str call) -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,))
+_library.impl("sharded_backward", _gradients, "CompositeExplicitAutograd")
+torch.library.register_fake("fusegen::sharded_backward", _fake_gradients, lib=_library)
+torch.library.register_autograd("fusegen::sharded", _backward, setup_context=_remember,
+                                lib=_library)

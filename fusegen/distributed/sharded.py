@@ -17,6 +17,7 @@ import torch
 
 from fusegen.distributed.calls import Call
 from fusegen.distributed.exchange import AtEveryCall, Met, Once
+from fusegen.distributed.gradients import is_recorded, record
 from fusegen.distributed.meshes import COLUMNS, are_placed, placed
 from fusegen.distributed.operator import entry_of, in_graph
 from fusegen.distributed.plan import ExchangePlan, plan_of
@@ -25,6 +26,7 @@ from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError
 from fusegen.ir.kinds import DTypes
 from fusegen.ir.nesting import flatten, nest
+from fusegen.ir.shared import Recent
 from fusegen.lang.blame import blames
 from fusegen.library.texts import one_of
 from fusegen.pipeline import by_torch
@@ -33,6 +35,7 @@ from fusegen.pipeline.states.record import States
 from fusegen.pipeline.states.runs import merge_gathered
 
 _CHECKS = "auto every once"
+_DERIVED = 64
 
 
 class Sharded:
@@ -46,6 +49,7 @@ class Sharded:
         self._checks, self._timeout = checks, timeout
         self._ways: dict[str, AtEveryCall | Once] = {}
         self._others: dict[int, Sharded] = {}  # of groups that DTensors name
+        self._derived: Recent[Pipeline, Sharded] = Recent(_DERIVED)  # gradients
 
     def __repr__(self) -> str:
         return f"<{self.pipeline.name} of rows sharded over ranks>"
@@ -71,7 +75,19 @@ class Sharded:
         """A call that torch does not read."""
         if are_placed((*arrays, *named.values())):
             return self._placed(arrays, named, at, columns)
-        return self.pipeline.finish(self._met_states(arrays, named, at, columns))
+        call = Call(self.pipeline, arrays, named, at, columns)
+        return record(self, call) if is_recorded(call) else self.found(call)[0]
+
+    def found(self, call: Call) -> tuple[Any, int, int]:
+        """(results, number of this shard's first column, columns of whole rows)."""
+        met = self._way(call).met(call)
+        whole = merged(call, met)
+        return self.pipeline.finish(whole, at=met.first, **call.bound[0]), met.first, whole.n_cols
+
+    def of(self, pipeline: Pipeline) -> Sharded:
+        """Another pipeline over the same ranks."""
+        return self._derived.get_or_make(
+            pipeline, lambda: Sharded(pipeline, self.group, self._checks, self._timeout))
 
     def graph_entry(self, _identity: str, n_arrays: int, *told: Any) -> str:
         """For torch.compile, which does not read it: see `operator.entry_of`."""
@@ -84,7 +100,8 @@ class Sharded:
         self, *arrays: Any, at: int | None = None, columns: int | None = None, **named: Any
     ) -> States:
         """The merged states of the whole rows, the same on every rank: as a call, unfinished."""
-        return self._met_states(arrays, named, at, columns)
+        call = Call(self.pipeline, arrays, named, at, columns)
+        return merged(call, self._way(call).met(call))
 
     @blames
     def plan(
@@ -133,12 +150,6 @@ class Sharded:
         if id(group) not in self._others:
             self._others[id(group)] = Sharded(self.pipeline, group, self._checks, self._timeout)
         return self._others[id(group)]
-
-    def _met_states(
-        self, arrays: tuple[Any, ...], named: dict[str, Any], at: int | None, columns: int | None
-    ) -> States:
-        call = Call(self.pipeline, arrays, named, at, columns)
-        return merged(call, self._way(call).met(call))
 
     def _way(self, call: Call) -> AtEveryCall | Once:
         """How calls are checked where these arrays are; anew for another group."""

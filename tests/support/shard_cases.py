@@ -233,6 +233,11 @@ def calls_that_differ(rank: int) -> None:
         cases.near(steps["topk"](x), (np.zeros((3, 5)), np.tile(np.arange(5), (3, 1))))
 
 
+@fg.pipeline
+def apart(x: Any) -> Any:
+    return fg.sum(fg.where(x > fg.mean(x), fg.exp(x), 0.0))
+
+
 def a_call_that_fails_on_one_rank(rank: int) -> None:
     x = torch.zeros(3, 8)
     for checks in ("every", "once"):
@@ -241,10 +246,7 @@ def a_call_that_fails_on_one_rank(rank: int) -> None:
                fg.PipelineError if rank == 2 else fg.ExchangeError,
                "got 0" if rank == 2 else "failed on rank 2.*got 0")
         raises(lambda s=step: s(x, at=-1), fg.ArgumentError, "at")
-    for name in ("softmax", "cross_entropy"):
-        given = (x,) if name == "softmax" else (x, torch.zeros(3, dtype=torch.int64))
-        raises(lambda n=name, g=given: fg.distributed.sharded(L[n])(*g), fg.PipelineError,
-               "has no states")
+    raises(lambda: fg.distributed.sharded(apart)(x), fg.PipelineError, "keeps a sweep of its own")
     raises(lambda: STEPS["topk"](x[:, :0]), fg.ShapeError, "seen no column")
     raises(lambda: fg.distributed.sharded(len), fg.ArgumentError, "takes a pipeline")
     raises(lambda: fg.distributed.sharded(L["topk"], checks="never"), fg.ArgumentError, "never")
@@ -322,6 +324,88 @@ def dtensors(rank: int) -> None:
         *(a.astype("f8") for a in (q, k, v)), scale=0.3), 2e-5)
 
 
+PEERS: dict[str, Callable[..., Any]] = {
+    "softmax": lambda x: torch.softmax(x, -1),
+    "log_softmax": lambda x: torch.log_softmax(x, -1),
+    "logsumexp": lambda x: torch.logsumexp(x, -1),
+    "norm2": lambda x: x.norm(dim=-1),
+    "cross_entropy": lambda x, i: torch.nn.functional.cross_entropy(x, i, reduction="none"),
+    "layer_norm": lambda x, w, b: torch.nn.functional.layer_norm(x, x.shape[-1:], w, b),
+}
+
+
+def differentiated(f: Callable[..., Any], given: list[Any], cotangent: Any) -> list[Any]:
+    """The result, then gradients of the inputs of floats."""
+    floats = [a.requires_grad_() for a in given if a.is_floating_point()]
+    result = f(*given)
+    return [result.detach(), *torch.autograd.grad(result, floats, cotangent)]
+
+
+def gradient_of(name: str) -> Callable[[int], None]:
+    """Forward and backward beside torch's own in float64, on whole rows."""
+    def case(rank: int) -> None:
+        rng = np.random.default_rng(12)
+        x, at = rng.normal(0, 3, (5, 22)), cuts(rng, 22)
+        more = {"cross_entropy": [np.arange(5) * 5], "layer_norm": list(rng.normal(size=(2, 22)))}
+        whole = [x, *more.get(name, [])]
+        mine = slice(at[rank], at[rank + 1])
+        full = name in ("softmax", "log_softmax", "layer_norm")
+        cotangent = rng.normal(size=x.shape if full else x.shape[:1])
+        parts = [a[..., mine] if a.shape[-1] == 22 else a for a in (*whole, cotangent)]
+        *given, mine_of_it = [tensor(a.astype("f4") if a.dtype.kind == "f" else a) for a in parts]
+        found = differentiated(fg.distributed.sharded(L[name]), given, mine_of_it)
+        want = differentiated(PEERS[name], [*map(tensor, whole)], tensor(cotangent))
+        for f, w in zip(found, want, strict=True):
+            cases.near(f, w[..., mine] if w.shape[-1] == 22 else w, 1e-5)
+    return case
+
+
+def full_rows(rank: int) -> None:
+    """This shard's part, and row values beside it; a shard without columns has none."""
+    x = np.random.default_rng(3).normal(size=(3, 26)).astype("f4")
+    at = (0, 9, 9, 20, 26)
+    mine = slice(at[rank], at[rank + 1])
+    step = fg.distributed.sharded(L["absmax_quantize"])
+    found, scale = step(tensor(x[:, mine]))
+    want = np.abs(x).max(-1) / 127
+    np.testing.assert_allclose(scale, want, rtol=1e-6)
+    assert found.dtype is torch.int8
+    assert np.abs(found.numpy() * want[:, None] - x[:, mine]).max(initial=0) <= want.max() * 0.51
+    same_everywhere(scale)
+
+
+def training_in_one_graph(rank: int) -> None:
+    """A vocabulary-parallel loss: the head is sharded, and so is its gradient."""
+    rng = np.random.default_rng(5)
+    hidden, head, labels = rng.normal(size=(6, 8)), rng.normal(size=(20, 8)), np.arange(6) * 3
+    step, mine = fg.distributed.sharded(L["cross_entropy"]), slice(5 * rank, 5 * rank + 5)
+
+    def loss(h: Any, w: Any, labels: Any) -> Any:
+        return step(h @ w.T, labels).mean()
+
+    w = tensor(head[mine].astype("f4")).requires_grad_()
+    given = tensor(hidden.astype("f4")), w, tensor(labels)
+    exact = [tensor(a).requires_grad_(a is head) for a in (hidden, head, labels)]
+    want = PEERS["cross_entropy"](exact[0] @ exact[1].T, exact[2]).mean()
+    want.backward()
+    for f in (loss, torch.compile(loss, backend="aot_eager", fullgraph=True)):
+        w.grad = None
+        found = f(*given)
+        found.backward()
+        cases.near(found, want, 1e-6)
+        cases.near(w.grad, exact[1].grad[mine], 1e-5)
+
+
+def gradients_that_are_not(rank: int) -> None:
+    x = torch.zeros(3, 8, requires_grad=True)
+    raises(lambda: STEPS["topk"](x), fg.TraceError, "top-K|topk")
+    raises(lambda: STEPS["topk"](x if rank == 1 else x.detach()),
+           fg.TraceError if rank == 1 else fg.ExchangeError, "topk")
+    q, k = torch.zeros(3, 4, requires_grad=True), torch.zeros(5, 4)
+    raises(lambda: fg.distributed.sharded(fg.library.attention)(q, k, k, scale=1.0),
+           fg.ArgumentError, "elements are made of vectors")
+
+
 def graphs(rank: int) -> None:
     """torch.compile, in one graph; numbers that vary are arguments of it."""
     x = np.random.default_rng(9).normal(size=(2, 24)).astype("f4")
@@ -355,9 +439,11 @@ def dtensors_that_are_no_rows(rank: int) -> None:
 
 CASES: dict[str, Callable[[int], None]] = {
     **{f"any split of {n}": any_split(n) for n in cases.TEXTS},
+    **{f"gradient of {n}": gradient_of(n) for n in PEERS},
     **{f.__name__.replace("_", " "): f for f in (
         special_rows, ties_across_shards, ordered_monoids, places_of_shards, many_rows,
         kinds_and_types, groups_of_some, calls_that_differ, a_call_that_fails_on_one_rank,
-        orders_that_differ, bytes_of_exchanges, attention_over_split_keys, dtensors, graphs,
-        dtensors_that_are_no_rows)},
+        orders_that_differ, bytes_of_exchanges, attention_over_split_keys, dtensors,
+        dtensors_that_are_no_rows, graphs, full_rows, training_in_one_graph,
+        gradients_that_are_not)},
 }
