@@ -311,6 +311,12 @@ def dtensors(rank: int) -> None:
         loss = STEPS["labelled"](given, distribute_tensor(tensor(label), mesh, [rows, Replicate()]))
         assert loss.placements == (rows, Replicate())
         cases.near(loss.full_tensor(), wanted("labelled", [x, label[..., None]]))
+    given, step = given.requires_grad_(), fg.distributed.sharded(L["softmax"])
+    (found,) = torch.autograd.grad(step(given).square().sum(), given)
+    exact = tensor(x.astype("f8")).requires_grad_()
+    (want,) = torch.autograd.grad(torch.softmax(exact, -1).square().sum(), exact)
+    assert found.placements == given.placements
+    cases.near(found.full_tensor(), want)
     whole = distribute_tensor(tensor(x), mesh, [Shard(0), Replicate()])
     cases.near(STEPS["logsumexp"](whole).full_tensor(), wanted("logsumexp", [x]))
     q, k, v = (np.random.default_rng(1).normal(size=s).astype("f4")
