@@ -96,3 +96,23 @@ def test_in_a_later_sweep_and_beside_a_list() -> None:
     q, k, _ = vectors(20, 90, 8, 8)
     agrees(again, q, k)
     agrees(beside_a_list, q, k)
+
+
+@fg.pipeline
+def hamming(x: fg.RowVector, y: fg.ColumnVector, v: fg.ColumnVector):
+    """Elements that are whole numbers."""
+    d = fg.inner(fg.where(x != y, 1, 0))
+    return fg.sum(d), fg.max(d), fg.sum(fg.where(d > 2, 1.0, 0.0) * v)
+
+
+@pytest.mark.parametrize("run", [emulate, lambda text, *arrays: text(*arrays)],
+                         ids=["GPU", "CPU"])
+def test_how_many_numbers_differ(run: Any) -> None:
+    drawn_from = np.random.default_rng(0)
+    x, y = (drawn_from.integers(0, 3, (n, 5)).astype("f4") for n in (20, 70))
+    v = drawn_from.integers(-3, 4, (70, 6)).astype("f4")
+    apart = (x[:, None] != y).sum(-1)
+    total, most, sums = run(hamming, x, y, v)
+    assert np.array_equal(np.ravel(total), apart.sum(1))
+    assert np.array_equal(np.ravel(most), apart.max(1))
+    assert np.array_equal(sums, (apart > 2) @ v)

@@ -70,6 +70,15 @@ def sums(q: fg.RowVector, k: fg.ColumnVector, w: fg.PerColumn, t: fg.PerRow):
     return fg.inner(q), fg.sum(fg.inner(k) * w), fg.inner(q * 0 + t), fg.sum(w), fg.sum(k * t)
 
 
+@fg.pipeline
+def counts(q: fg.RowVector, k: fg.ColumnVector):
+    """Whole numbers, and conditions, of each of a vector's numbers and of all of them."""
+    s, n = fg.dot(q, k), fg.count(k > 0)
+    near = fg.sum(s * fg.inner(fg.where(k > q, 1, 0)))
+    mean = fg.sum(s * k) / fg.maximum(n, 1)
+    return fg.where(fg.any(k > 1), mean, q), near * fg.inner(n * q), fg.sum(fg.dot(n * q, k))
+
+
 def distance(x: Any, y: Any) -> Any:
     return ((x[..., :, None, :] - y[..., None, :, :]) ** 2).sum(-1)
 
@@ -268,7 +277,8 @@ def differences(
      {"scale": 0.6, "causal": True, "softcap": 3.0}),
     (texts.gaussian, {"x": drawn(2, 3, 2), "y": drawn(4, 2), "b": drawn(4)}, {"s": 0.8}),
     (bent, {"q": drawn(3, 4), "k": drawn(5, 4)}, {}),
-], ids=["attention", "gaussian", "bent"])
+    (counts, {"q": drawn(3, 4), "k": drawn(9, 4)}, {}),
+], ids=["attention", "gaussian", "bent", "counts"])
 def test_finite_differences(
     pipeline: Any, arrays: dict[str, Any], constants: dict[str, Any]
 ) -> None:
@@ -561,6 +571,16 @@ def test_outputs_of_constants_that_come_at_the_call() -> None:
     a = drawn(5, 6), drawn(5), drawn(5, 8), drawn(20, 8), drawn(20, 6)
     found = fg.grad(library.attention, wrt="q")(*a, scale=0.3, with_lse=True)
     close(found, fg.grad(library.attention, wrt="q", scale=0.3, with_lse=True)(*a))
+
+
+def test_outputs_that_come_at_the_call_of_a_gradient_without_them() -> None:
+    a = drawn(5, 6), drawn(5, 8), drawn(20, 8), drawn(20, 6)
+    gradient = fg.grad(library.attention, wrt="q", scale=0.3)
+    with pytest.raises(fg.TraceError, match="returns other outputs than those that its gradient"):
+        gradient(*a, with_lse=True)
+    with pytest.raises(fg.TraceError, match="returns other outputs than those that its gradient"):
+        gradient.formula(with_lse=True)
+    assert np.isfinite(gradient(*a)).all()
 
 
 def test_positive_constants_are_checked_in_the_type_that_computes() -> None:

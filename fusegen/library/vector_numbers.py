@@ -11,7 +11,7 @@ from typing import Any
 
 from fusegen.ir import graph as g
 from fusegen.lang import lang as fg
-from fusegen.lang.value import Value, lift
+from fusegen.lang.value import Value
 from fusegen.rewrite.adjoint.transplant import scalars_of, transplant
 
 
@@ -34,12 +34,13 @@ def vectors_of(inners: Sequence[g.Inner], arrays: Collection[g.Node]) -> tuple[g
 
 
 def summed(
-    inners: Sequence[g.Inner], vectors: Sequence[g.Node], graph: g.Graph, precision: str
+    inners: Sequence[g.Inner], vectors: Sequence[g.Node], graph: g.Graph, precision: str,
+    taken: Callable[[Sequence[g.Node], Sequence[Value]], Mapping[g.Node, g.Node]],
 ) -> Callable[..., dict[str, Value]]:
-    """The text of these sums over arrays of elements in the vectors' places."""
+    """The text of these sums over arrays of elements in the vectors' places. taken: what stands
+    for the vectors, of the arrays."""
     def text(*arrays: Value, **numbers: Any) -> dict[str, Value]:
-        given: Mapping[g.Node, g.Node] = scalars_of(graph, numbers) | dict(
-            zip(vectors, map(lift, arrays), strict=True))
+        given = {**scalars_of(graph, numbers), **taken(vectors, arrays)}
         terms = transplant([n.arg for n in inners], given, graph)
         return {graph.names[n]: fg.cast(fg.sum(Value(term)), precision)
                 for n, term in zip(inners, terms, strict=True)}

@@ -15,10 +15,12 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.errors import ArgumentError, BackendError, DTypeError, ShapeError
 from fusegen.ir.shared import Recent
 from fusegen.lang.signature import constants_key
+from fusegen.library.grad_outputs import Sorts, check_outputs
 from fusegen.library.vector_adjoint import OF_COLUMNS, Adjoint, adjoint
 from fusegen.library.vector_arrays import Sides, anchor, summed_to, typed, varies_along
+from fusegen.library.vector_parts import Columns, Stage, axis_of
 from fusegen.library.vector_products import Elements, Products, elements_of, serves
-from fusegen.library.vector_stages import Columns, Stage, Stages, axis_of
+from fusegen.library.vector_stages import Stages
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.precision import means_something
 from fusegen.pipeline.traces import MOST
@@ -32,9 +34,9 @@ class Remembered:
     """What was made for calls of one gradient: backward texts, and their stages."""
 
     def __init__(
-        self, forward: Pipeline, wrt: tuple[str, ...], cotangents: Mapping[int, str]
+        self, forward: Pipeline, wrt: tuple[str, ...], cotangents: Mapping[int, str], sorts: Sorts
     ) -> None:
-        self.forward, self.wrt, self.cotangents = forward, wrt, cotangents
+        self.forward, self.wrt, self.cotangents, self.sorts = forward, wrt, cotangents, sorts
         self.name = f"{forward.name}_grad"
         self._adjoints: Recent[Any, Adjoint] = Recent(MOST)
         self._stages: Recent[Any, Stages] = Recent(MOST)
@@ -44,8 +46,10 @@ class Remembered:
         self._crowded: Recent[Any, bool] = Recent(MOST)
 
     def adjoint(self, present: frozenset[str], constants: dict[str, Any]) -> Adjoint:
-        """The backward text for these inputs of the forward one, and constants like these."""
+        """The backward text for these inputs of the forward one, and constants like these. Raises
+        TraceError where that has other outputs than those that the gradient is for."""
         traced = self.forward.traces.varied(present, constants)
+        check_outputs(self.forward.name, traced.graph.outputs, self.sorts)
         fixed = {n: v for n, v in constants.items() if n not in traced.graph.varying}
         key = (present, traced.digest, traced.graph.guards, constants_key(fixed))
         return self._adjoints.get_or_make(

@@ -14,7 +14,6 @@ Elements are made again in each. Nothing is stored but rows and columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any
 
@@ -26,10 +25,11 @@ from fusegen.ir.names import Taken
 from fusegen.ir.shared import lazy
 from fusegen.ir.vectors import lengths_of
 from fusegen.lang import lang as fg
-from fusegen.lang.value import ColumnVector, PerColumn, PerRow, RowVector, Value, lift
+from fusegen.lang.value import ColumnVector, RowVector, Value, lift
 from fusegen.library.vector_adjoint import Adjoint
 from fusegen.library.vector_cuts import cuts_of, numbers_of
 from fusegen.library.vector_numbers import inners_of, summed, vectors_of
+from fusegen.library.vector_parts import Columns, Stage, axis_of, parameter_of
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.variants import Choices
 from fusegen.rewrite.adjoint import terms as tm
@@ -43,28 +43,6 @@ from fusegen.rewrite.adjoint.transplant import (
 from fusegen.rewrite.transposed import AXES, asked_of_rows, seen_terms, transposed
 
 LEAST_LENGTH = 257  # numbers of a long vector
-_ANNOTATIONS: Mapping[g.Axis, type] = {
-    g.Axis.ELEMENT: Value, g.Axis.PER_ROW: PerRow, g.Axis.PER_COLUMN: PerColumn,
-    g.Axis.ROW_VECTOR: RowVector, g.Axis.COLUMN_VECTOR: ColumnVector,
-}
-
-
-@dataclass(frozen=True, eq=False)
-class Stage:
-    """A pipeline, and the nodes of the backward text that it takes and gives."""
-
-    pipeline: Pipeline
-    takes: tuple[g.Node, ...]
-    gives: tuple[g.Node, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """The stage of columns: a pipeline, what it takes as seen from the columns, and after that a
-    vector for each of its rows and for each of its columns, which only say how many there are."""
-
-    pipeline: Pipeline
-    takes: tuple[g.Node, ...]
 
 
 class Stages:
@@ -190,7 +168,7 @@ class Stages:
 
     def _numbers(self, inners: tuple[g.Inner, ...], vectors: Sequence[g.Node]) -> Stage:
         """The pipeline of numbers that are sums over the index of vectors of rows."""
-        text = summed(inners, vectors, self.graph, self.precision)
+        text = summed(inners, vectors, self.graph, self.precision, self.given)
         parameters = [parameter_of(self.graph.names[v], g.Axis.ELEMENT) for v in vectors]
         return Stage(self.pipeline_of("numbers", parameters, text), tuple(vectors), inners)
 
@@ -208,9 +186,20 @@ class Stages:
         """Of an array that holds the value."""
         if isinstance(node, g.Input):
             return self._types[node.name]
+        if node in self._lengths:
+            return dtype_of(self.precision).vector(self._lengths[node])
         kinds = {"float": self.precision, "int": "int64", "bool": "bool"}
-        found = dtype_of(kinds[self._kinds[node]])
-        return found.vector(self._lengths[node]) if node in self._lengths else found
+        return dtype_of(kinds[self._kinds[node]])
+
+    def given(self, nodes: Iterable[g.Node], arrays: Iterable[Value]) -> dict[g.Node, g.Node]:
+        """What stands for these nodes in a text that takes such arrays. Vectors are of floats, also
+        those that hold whole numbers, as of how many columns exceed each of a vector's."""
+        return {
+            node: fg.cast(value, "int64").node if self._is_whole_vector(node) else lift(value)
+            for node, value in zip(nodes, arrays, strict=True)}
+
+    def _is_whole_vector(self, node: g.Node) -> bool:
+        return g.is_vector(node) and self._kinds[node] == "int"
 
     def _rows(
         self, outputs: Sequence[g.Node], done: Iterable[g.Node], types: Mapping[int, str],
@@ -230,7 +219,7 @@ class Stages:
 
         def text(*arrays: Value, **numbers: Any) -> dict[str, Value]:
             given = scalars_of(self.graph, numbers)
-            given |= dict(zip((*takes, *before), map(lift, arrays), strict=True))
+            given |= self.given((*takes, *before), arrays)
             moved = transplant(outputs, given, self.graph)
             made = enumerate(zip(outputs, map(Value, moved), strict=True))
             found = [now if i < own else self._typed(now, was, types.get(i, self.precision))
@@ -243,8 +232,9 @@ class Stages:
         return Stage(self.pipeline_of(what, parameters, text), (*takes, *before), tuple(outputs))
 
     def _typed(self, value: Value, node: g.Node, dtype: str) -> Value:
-        """Floats as this type; numbers and conditions as they are."""
-        return fg.cast(value, dtype) if self._kinds[node] == "float" else value
+        """Floats, and vectors, as this type; numbers and conditions as they are."""
+        cast = self._kinds[node] == "float" or self._is_whole_vector(node)
+        return fg.cast(value, dtype) if cast else value
 
     def pipeline_of(
         self, what: str, parameters: Sequence[Parameter], text: Callable[..., Any]
@@ -267,7 +257,7 @@ class Stages:
 
         def text(*arrays: Value, **numbers: Any) -> dict[str, Value]:
             given = scalars_of(self.graph, numbers)
-            given |= dict(zip(takes, map(lift, arrays[: len(takes)]), strict=True))
+            given |= self.given(takes, arrays[: len(takes)])
             known, writer = transposed(roots, given), Writer()
             found = {}
             for name, like in zip(wanted, likes, strict=True):
@@ -280,14 +270,3 @@ class Stages:
         parameters = [parameter_of(self.graph.names[n], AXES[axis_of(n)]) for n in takes]
         made = self.pipeline_of("columns", [*parameters, *anchors], text)
         return Columns(made, takes)
-
-
-def parameter_of(name: str, axis: g.Axis) -> Parameter:
-    return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=_ANNOTATIONS[axis])
-
-
-def axis_of(node: g.Node) -> g.Axis:
-    """What an input is that stands for the value."""
-    if isinstance(node, g.Input):
-        return node.axis
-    return g.Axis.ROW_VECTOR if g.is_vector(node) else g.Axis.PER_ROW

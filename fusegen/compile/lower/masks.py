@@ -147,10 +147,11 @@ def _where_true(sweep: Sweep, conditions: Set[Expr]) -> Sweep:
 
 
 def _chosen_by(sweep: Sweep, lets: Mapping[str, Expr]) -> Iterator[Expr]:
-    """Conditions that choose elements."""
+    """Conditions that choose elements, and not numbers of vectors."""
     for lift in (*_lifts(sweep), *(r.atom for r in sweep.monoid.relatives)):
         for part in walk(substitute(lift, lets)):
-            if isinstance(part, Call) and part.op == "where":
+            if isinstance(part, Call) and part.op == "where" and not (
+                    variables(part.args[0]).keys() & {*sweep.vectors}):
                 yield part.args[0]
 
 

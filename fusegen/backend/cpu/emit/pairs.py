@@ -170,7 +170,8 @@ def _tile(
     if source.is_dot:
         term = f"{fg('product_term')}()"
     else:
-        text = replace(lanes, partly=False).text(substitute(source.value, places))
+        value = convert(substitute(source.value, places), "float")
+        text = replace(lanes, partly=False).text(value)
         rows, columns = max(1, len(source.rows) + len(late)), max(1, len(source.columns))
         term = (f"[](auto sum, const {fg('lanes')} (&row)[{rows}], "
                 f"const {fg('lanes')} (&column)[{columns}]) {{ typedef {fg('lanes')} V; "

@@ -12,6 +12,8 @@ from fusegen.backend.cpu.emit.dialect import CpuDialect
 from fusegen.backend.cpu.emit.memory import load
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.ir.errors import BackendError
+from fusegen.ir.expr import Var
+from fusegen.ir.expressions import convert
 from fusegen.ir.kernel import COLUMN, ROW, FromMemory, FromVectors, Kernel, Layout
 
 
@@ -31,7 +33,9 @@ def _from_memory(source: FromMemory, kernel: Kernel, lanes: CpuDialect) -> list[
 @printed.register
 def _from_vectors(source: FromVectors, kernel: Kernel, lanes: CpuDialect) -> list[str]:
     place = f"row.{source.name}_tile + (col - row.tile)"  # of a tile, which has whole vectors
-    return [f"const V {source.name} = {load(kernel.compute, place, replace(lanes, partly=False))};"]
+    made = Var(load(kernel.compute, place, replace(lanes, partly=False)), "float", varying=True)
+    kind = source.value.kind  # sums are made in floats, also those of whole numbers
+    return [f"const {lanes.type_in(kind)} {source.name} = {lanes.text(convert(made, kind))};"]
 
 
 def in_memory(name: str, layout: Layout, kernel: Kernel, lanes: CpuDialect) -> list[str]:

@@ -25,6 +25,7 @@ from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.vector_sums import VectorSum, vector_sums
 from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import Call, Expr, Lit, Var, variables
+from fusegen.ir.expressions import convert
 from fusegen.ir.kernel import COLUMN, ElementStore, FromVectors, Kernel, Source, Sweep
 from fusegen.ir.monoid import Best, Moving
 from fusegen.ir.shared import lazy
@@ -104,9 +105,10 @@ class FoldPrinter:
 
     def _source(self, source: Source) -> SourceView:
         if isinstance(source, FromVectors):
-            place = f"{source.name}_scores[{AT}]"
-            item = Line(f"const {self.dialect.real} {source.name} = {place};",
-                        frozenset(), source.name, source.note)
+            kind = source.value.kind  # sums are made in floats, also those of whole numbers
+            made = convert(Var(f"{source.name}_scores[{AT}]", "float", varying=True), kind)
+            item = Line(f"const {self.dialect.type_of(kind)} {source.name} = "
+                        f"{self.dialect.text(made)};", frozenset(), source.name, source.note)
         else:
             param = self.kernel.param(source.param)
             place = f"{pointer_of(param)}[column]"

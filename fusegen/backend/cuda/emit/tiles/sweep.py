@@ -26,6 +26,7 @@ from fusegen.backend.cuda.schedule.tiles.tile import (
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.vector_sums import vectors_of
 from fusegen.ir.expr import Var, substitute, variables
+from fusegen.ir.expressions import convert
 from fusegen.ir.kernel import FromVectors
 
 
@@ -271,7 +272,7 @@ class SweepPrinter:
         places |= {n: Var(f"column[{i}]", "float", True) for i, n in enumerate(source.columns)}
         places |= {n: Var(f"given.{n}", v.kind) for n, v in variables(source.value).items()
                    if n not in vectors}
-        text = self.dialect.text(substitute(source.value, places))
+        text = self.dialect.text(convert(substitute(source.value, places), "float"))
         return (f"[&]({real} sum, const {real} (&row)[{max(1, len(source.rows))}], "
                 f"const {real} (&column)[{len(source.columns)}]) {{ return sum + ({text}); }}")
 
