@@ -30,7 +30,7 @@ from fusegen.lang.trace import inline, leaves, unique_names
 from fusegen.lang.value import PerRow, RowVector, Value, builder, lift
 from fusegen.library.grad_columns import ColumnGradient
 from fusegen.library.grad_open import OpenGradient
-from fusegen.library.grad_outputs import check_outputs, sorts_of
+from fusegen.library.grad_outputs import check_outputs, extents_of
 from fusegen.library.grad_vectors import VectorGradient
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.traces import MOST
@@ -56,7 +56,7 @@ class Gradient(Pipeline):
         self.like, self._constants = wrt, dict(base.constants)
         self._proofs: Recent[Any, tuple[Obligation, ...]] = Recent(MOST)
         self._cotangents = _cotangents(forward, base)
-        self._sorts = sorts_of(base.outputs)
+        self._extents = extents_of(base.outputs)
         own = parameters_of(forward, defaults)
         head = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=shape)
                 for name, shape in self._cotangents.values()]
@@ -102,7 +102,7 @@ class Gradient(Pipeline):
         own = [given[n] for n in self.forward.signature.arrays]
         result = list(leaves(inline(self.forward.fn, own, constants)))
         outputs = [lift(v) for v in result]
-        check_outputs(self.forward.name, outputs, self._sorts)
+        check_outputs(self.forward.name, outputs, self._extents)
         wanted = [self._wanted(name, given[name]) for name in self.wrt]
         reverse = Reverse(wanted, self._prover(own, constants, tuple(outputs)))
         for position, (name, _) in self._cotangents.items():
@@ -233,7 +233,7 @@ def _gradient(
     names = _named(pipeline, base, wrt)
     if pipeline.vectors:
         return VectorGradient(pipeline, names, _cotangents(pipeline, base), defaults,
-                              sorts_of(base.outputs))
+                              extents_of(base.outputs))
     columns = [n for n in names if inputs[n].axis is g.Axis.PER_COLUMN]
     if not columns:
         return Gradient(pipeline, names, base, defaults)

@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from fusegen.ir import graph as g
 from fusegen.ir.errors import TraceError
 
-Sorts = tuple[tuple[g.Extent, bool], ...]
-"""Of outputs: a value of what, and whether it is a vector."""
+Extents = tuple[g.Extent, ...]
 
 
-def sorts_of(outputs: Sequence[g.Node]) -> Sorts:
-    return tuple((g.extent(n), g.is_vector(n)) for n in outputs)
+def extents_of(outputs: Sequence[g.Node]) -> Extents:
+    return tuple(map(g.extent, outputs))
 
 
-def check_outputs(name: str, outputs: Sequence[g.Node], sorts: Sorts) -> None:
+def check_outputs(name: str, outputs: Sequence[g.Node], extents: Extents) -> None:
     """Raises TraceError where a pipeline's outputs are others than those that its gradient is for:
     there would be no cotangent for some, or one for another."""
-    if sorts_of(outputs) != sorts:
+    if extents_of(outputs) != extents:
         raise TraceError(
             f"{name} returns other outputs than those that its gradient is for",
             where=outputs[0].loc, why="They depend on its constants or optional inputs.",

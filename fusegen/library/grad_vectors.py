@@ -29,7 +29,7 @@ from fusegen.lang.lines import here
 from fusegen.lang.signature import Signature, signature_of
 from fusegen.lang.trace import is_tracing
 from fusegen.lang.value import RowVector
-from fusegen.library.grad_outputs import Sorts
+from fusegen.library.grad_outputs import Extents
 from fusegen.library.vector_run import Remembered, Run
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.rewrite.adjoint.transplant import Text, parameters_of
@@ -47,10 +47,10 @@ class VectorGradient:
 
     def __init__(
         self, forward: Pipeline, wrt: tuple[str, ...], cotangents: Mapping[int, tuple[str, type]],
-        defaults: Mapping[str, Any], sorts: Sorts,
+        defaults: Mapping[str, Any], extents: Extents,
     ) -> None:
         self.forward, self.wrt, self._cotangents = forward, wrt, dict(cotangents)
-        self._defaults, self._sorts = dict(defaults), sorts
+        self._defaults, self._extents = dict(defaults), extents
         self.name = f"{forward.name}_grad"
         self.cotangents: dict[int, str] = {i: name for i, (name, _) in cotangents.items()}
         own = parameters_of(forward, defaults)
@@ -59,14 +59,14 @@ class VectorGradient:
         doc = f"Gradient of {forward.name} with respect to {', '.join(wrt)}."
         text = Text(self.name, doc, forward.fn, [*head, *own], _no_text)
         self.signature: Signature = signature_of(text)
-        self.remembered = Remembered(forward, wrt, self.cotangents, sorts)
+        self.remembered = Remembered(forward, wrt, self.cotangents, extents)
 
     def __repr__(self) -> str:
         return f"<fusegen gradient {self.name}({', '.join(self.signature.arrays)})>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return VectorGradient, (
-            self.forward, self.wrt, self._cotangents, self._defaults, self._sorts)
+            self.forward, self.wrt, self._cotangents, self._defaults, self._extents)
 
     @blames
     def __call__(self, *arrays: Any, precision: str = "float32", **named: Any) -> Any:

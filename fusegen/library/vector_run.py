@@ -15,7 +15,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.errors import ArgumentError, BackendError, DTypeError, ShapeError
 from fusegen.ir.shared import Recent
 from fusegen.lang.signature import constants_key
-from fusegen.library.grad_outputs import Sorts, check_outputs
+from fusegen.library.grad_outputs import Extents, check_outputs
 from fusegen.library.vector_adjoint import OF_COLUMNS, Adjoint, adjoint
 from fusegen.library.vector_arrays import Sides, anchor, summed_to, typed, varies_along
 from fusegen.library.vector_parts import Columns, Stage, axis_of
@@ -34,9 +34,10 @@ class Remembered:
     """What was made for calls of one gradient: backward texts, and their stages."""
 
     def __init__(
-        self, forward: Pipeline, wrt: tuple[str, ...], cotangents: Mapping[int, str], sorts: Sorts
+        self, forward: Pipeline, wrt: tuple[str, ...], cotangents: Mapping[int, str],
+        extents: Extents,
     ) -> None:
-        self.forward, self.wrt, self.cotangents, self.sorts = forward, wrt, cotangents, sorts
+        self.forward, self.wrt, self.cotangents, self.extents = forward, wrt, cotangents, extents
         self.name = f"{forward.name}_grad"
         self._adjoints: Recent[Any, Adjoint] = Recent(MOST)
         self._stages: Recent[Any, Stages] = Recent(MOST)
@@ -49,7 +50,7 @@ class Remembered:
         """The backward text for these inputs of the forward one, and constants like these. Raises
         TraceError where that has other outputs than those that the gradient is for."""
         traced = self.forward.traces.varied(present, constants)
-        check_outputs(self.forward.name, traced.graph.outputs, self.sorts)
+        check_outputs(self.forward.name, traced.graph.outputs, self.extents)
         fixed = {n: v for n, v in constants.items() if n not in traced.graph.varying}
         key = (present, traced.digest, traced.graph.guards, constants_key(fixed))
         return self._adjoints.get_or_make(
