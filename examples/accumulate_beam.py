@@ -3,7 +3,7 @@
     pip install apache-beam && python examples/accumulate_beam.py
 
 Beam cuts a collection into bundles, sends accumulators between workers and merges them in an order
-of its own. Accumulators are states, which cross as bytes with a versioned layout and a checksum.
+of its own. Accumulators hold states, and cross as bytes with a versioned layout and a checksum.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ def readings(x, *, k=3):
     return {"mean": fg.mean(x), "variance": fg.var(x), "top": fg.topk(x, k)}
 
 
-class StatesCoder(beam.coders.Coder):
-    """Accumulators on their way: nothing yet, or the bytes of states."""
+class AccumulatorCoder(beam.coders.Coder):
+    """Accumulators on their way."""
 
     def __init__(self, pipeline: fg.Pipeline) -> None:
         self.pipeline = pipeline
 
-    def encode(self, value: fg.States | None) -> bytes:
-        return b"" if value is None else value.to_bytes()
+    def encode(self, value: fg.Accumulator) -> bytes:
+        return value.to_bytes()
 
-    def decode(self, encoded: bytes) -> fg.States | None:
-        return fg.States.from_bytes(self.pipeline, encoded) if encoded else None
+    def decode(self, encoded: bytes) -> fg.Accumulator:
+        return fg.Accumulator.from_bytes(self.pipeline, encoded)
 
     def is_deterministic(self) -> bool:
         return True
@@ -45,23 +45,23 @@ class Combined(beam.CombineFn):
     def __init__(self, pipeline: fg.Pipeline, **constants: Any) -> None:
         self.pipeline, self.constants = pipeline, constants
 
-    def create_accumulator(self) -> fg.States | None:
-        return None
+    def create_accumulator(self) -> fg.Accumulator:
+        return self.pipeline.accumulator(**self.constants)
 
-    def add_input(self, mutable_accumulator: Any, element: tuple[int, np.ndarray]) -> fg.States:
+    def add_input(
+        self, mutable_accumulator: fg.Accumulator, element: tuple[int, np.ndarray]
+    ) -> fg.Accumulator:
         first, piece = element
-        states = self.pipeline.states(piece, at=first, **self.constants)
-        return self.merge_accumulators((mutable_accumulator, states))
+        return mutable_accumulator.update(piece, at=first)
 
-    def merge_accumulators(self, accumulators: Iterable[fg.States | None]) -> fg.States | None:
-        there = [a for a in accumulators if a is not None]
-        return fg.merge(self.pipeline, *there) if there else None
+    def merge_accumulators(self, accumulators: Iterable[fg.Accumulator]) -> fg.Accumulator:
+        return self.create_accumulator().merge(*accumulators)
 
-    def extract_output(self, accumulator: fg.States | None) -> Any:
-        return None if accumulator is None else self.pipeline.finish(accumulator)
+    def extract_output(self, accumulator: fg.Accumulator) -> Any:
+        return accumulator.finish()
 
-    def get_accumulator_coder(self) -> StatesCoder:
-        return StatesCoder(self.pipeline)
+    def get_accumulator_coder(self) -> AccumulatorCoder:
+        return AccumulatorCoder(self.pipeline)
 
 
 def check(found: tuple[str, Any], rows: dict[str, np.ndarray]) -> str:

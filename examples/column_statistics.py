@@ -13,7 +13,6 @@ import argparse
 import importlib.util
 import json
 import platform
-import resource
 import shutil
 import tempfile
 import time
@@ -115,9 +114,22 @@ def random_blocks(
 # ---- a run ----
 
 
-def peak() -> float:
-    """GB that the process ever had in memory."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+def peak(*, anew: bool = False) -> float:
+    """GB that the process had in memory at most, from now on where it is begun anew."""
+    if anew:
+        Path("/proc/self/clear_refs").write_text("5")
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024 / 1e9
+
+
+def timed(*lazy: Any) -> tuple[tuple[Any, ...], dict[str, float]]:
+    """(results, seconds on the clock and of processors)."""
+    start, cpu = time.perf_counter(), time.process_time()
+    with ProgressBar():
+        found = dask.compute(*lazy)
+    return found, {"s": round(time.perf_counter() - start, 2),
+                   "cpu_s": round(time.process_time() - cpu, 2)}
 
 
 def check(found: dict[str, Any], columns: np.ndarray) -> None:
@@ -135,36 +147,28 @@ def check(found: dict[str, Any], columns: np.ndarray) -> None:
 
 def run(kind: str, folder: Path, shape: tuple[int, int], peer: bool) -> dict[str, Any]:
     """Write the file, read it once, say what that took."""
-    path, kept, before = folder / f"table.{kind}", [], peak()
+    path, kept = folder / f"table.{kind}", []
     n_rows = min(CHUNK // shape[1], -(-shape[0] // 6))
-    start = time.perf_counter()
+    before = peak(anew=True)
     write(kind, path, shape, random_blocks(shape, n_rows, kept))
-    written = time.perf_counter() - start
     try:
         x = opened(kind, path, (n_rows, shape[1]))
-        lazy = fg.dask.apply(statistics, x, axis=0)
         small = fg.dask.apply(statistics, x[: 2 * n_rows, :8], axis=0)
         dask.compute(small)  # derives, proves and compiles
-        start = time.perf_counter()
-        with ProgressBar():
-            (found,) = dask.compute(lazy)
-        seconds = time.perf_counter() - start
+        (found,), took = timed(fg.dask.apply(statistics, x, axis=0))
         resident = peak()
         check(found, np.concatenate(kept))
-        said = {"source": kind, "shape": shape, "gb": round(x.nbytes / 1e9, 3),
-                "chunks": x.npartitions, "write_s": round(written, 2), "s": round(seconds, 2),
-                "gb_per_s": round(x.nbytes / 1e9 / seconds, 3),
-                "peak_resident_gb": round(resident, 3)}
-        print(f"{kind}: {x.nbytes / 1e9:.2f} GB in {seconds:.1f} s, "
-              f"{said['gb_per_s']:.2f} GB/s; {resident:.2f} GB resident at most", flush=True)
+        gb = x.nbytes / 1e9
+        print(f"{kind}: {gb:.2f} GB in {took['s']:.1f} s, {took['cpu_s']:.1f} s of processors; "
+              f"{resident:.2f} GB resident at most", flush=True)
+        assert resident < max(MOST_RESIDENT, before + 0.5), f"{resident:.2f} GB resident"
+        said = {"source": kind, "shape": shape, "gb": round(gb, 3), "chunks": x.npartitions,
+                **took, "peak_resident_gb": round(resident, 3)}
         if peer:
-            start = time.perf_counter()
-            dask.compute(x.mean(0), x.var(0))
-            said["dask_mean_and_var_s"] = round(time.perf_counter() - start, 2)
+            said["dask_mean_and_var_alone"] = timed(x.mean(0), x.var(0))[1]
+        return said
     finally:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    assert resident < max(MOST_RESIDENT, before + 0.5), f"{resident:.2f} GB resident"
-    return said
 
 
 def main() -> None:
