@@ -33,11 +33,11 @@ _KINDS = 256  # calls of these many kinds are known at once
 
 @dataclass(frozen=True, eq=False)
 class Met:
-    """States of every rank: uint8 (ranks, rows · bytes), by rank; `mine` are this rank's."""
+    """States of every rank, in the order of their columns; `mine` are this rank's."""
 
     mine: States
-    table: Any
-    columns: Spans  # of each rank's shard
+    table: Any  # uint8 (ranks, rows · bytes), packed: torch's memory, also while a graph is made
+    columns: Spans  # of each of them
     first: int  # of this rank's columns
     right: Any = None  # bool (), where the states are: did ranks make one call? Known if None
 
@@ -61,12 +61,12 @@ class AtEveryCall:
             if all(h.at == s for h, s in zip(headers, starts, strict=True) if h.n_cols):
                 break
             self._learn(headers)  # on every rank: all fold again
+        columns = _columns(starts, headers)
         rest = _bytes_of(said.states)[FIRST - HEADER_BYTES :]
         table = blocks[:, HEADER_BYTES : HEADER_BYTES + said.header.body]
         if rest.numel():
             table = torch.cat([table, self.ranks.gathered(rest, "states")], 1)
-        columns = _columns(starts, headers)
-        return Met(said.states, table, columns, columns[self.ranks.rank][0])
+        return _met(said.states, table, columns, self.ranks)
 
     def _guess(self, n_cols: int) -> int:
         """As when a rank last had so many columns; before that, as if all had."""
@@ -77,6 +77,15 @@ class AtEveryCall:
     def _learn(self, headers: list[Header]) -> None:
         widths = tuple(h.n_cols for h in headers)
         self.widths.put(widths[self.ranks.rank], widths)
+
+
+def _met(mine: States, table: Any, columns: Spans, ranks: Ranks, right: Any = None) -> Met:
+    """table: by rank."""
+    first, order = columns[ranks.rank][0], sorted(range(len(columns)), key=columns.__getitem__)
+    if order == [*range(len(columns))]:
+        return Met(mine, table.contiguous(), columns, first, right)
+    sorted_table = torch.stack([table[r] for r in order])  # no host's list goes to a device
+    return Met(mine, sorted_table, tuple(columns[r] for r in order), first, right)
 
 
 def _columns(starts: list[int], headers: list[Header]) -> Spans:
@@ -116,19 +125,19 @@ class Once:
     ranks: Ranks
     timeout: Any
     kinds: Recent[Any, Agreed] = field(default_factory=lambda: Recent(_KINDS))
-    right: Any = None  # bool (), where the states are: have all seals been right?
+    right: dict[Any, Any] = field(default_factory=dict)
+    """Of each device, bool (): have all seals been right? Graphs that are recorded write there."""
 
     def met(self, call: Call) -> Met:
         agreed = self.kinds.get_or_make(call.key, lambda: self._agreed(call))
         if call.error is not None:
             raise call.error
-        first = agreed.columns[self.ranks.rank][0]
-        mine = call.folded(first)
+        mine = call.folded(agreed.columns[self.ranks.rank][0])
         packet = torch.cat([agreed.seal, _bytes_of(mine)])
         packets = self.ranks.gathered(packet, "states")
         right = (packets[:, :SEAL_BYTES] == agreed.seal).all()
-        self.right = right if self.right is None else self.right.logical_and_(right)
-        return Met(mine, packets[:, SEAL_BYTES:], agreed.columns, first, right)
+        self.right[packet.device].logical_and_(right)
+        return _met(mine, packets[:, SEAL_BYTES:], agreed.columns, self.ranks, right)
 
     def _agreed(self, call: Call) -> Agreed:
         if is_recorded(call.device):
@@ -144,13 +153,17 @@ class Once:
         columns = _columns(starts_of(headers), headers)
         seal = seal_of(said.header.seal, columns)
         kept = torch.frombuffer(bytearray(seal), dtype=torch.uint8).to(call.device)
+        if kept.device not in self.right:
+            self.right[kept.device] = torch.ones((), dtype=torch.bool, device=kept.device)
         return Agreed(columns, kept)
 
     def verify(self) -> None:
         """Wait for the exchanges so far. Raises ExchangeError where a seal was wrong."""
-        if self.right is None or bool(self.right):
+        wrong = [right for right in self.right.values() if not right]
+        for right in wrong:
+            right.fill_(True)
+        if not wrong:
             return
-        self.right = None
         raise ExchangeError("an exchange met states of another call",
                             why="Ranks made calls in different orders; results were NaN and -1.",
                             fix="Make the same calls in the same order on every rank.")
