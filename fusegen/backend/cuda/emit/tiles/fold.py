@@ -10,25 +10,22 @@ from functools import partial
 from fusegen.backend.cuda.emit.elements import ElementPrinter
 from fusegen.backend.cuda.emit.places import load_line, pointer_of
 from fusegen.backend.cuda.emit.sources import SourceView
-from fusegen.backend.cuda.emit.state import identity_of, pivot_view, state_view
+from fusegen.backend.cuda.emit.state import state_view
 from fusegen.backend.cuda.emit.tiles.exponents import Exponents
 from fusegen.backend.cuda.emit.tiles.reference import ReferencePrinter, ReferenceView
 from fusegen.backend.cuda.emit.tiles.scaled import ScaledPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Scope
 from fusegen.backend.cuda.emit.tiles.spans import live_lines, possible_lines, span_lines
-from fusegen.backend.cuda.emit.tiles.views import FoldView, LevelView, PeakView, SumView
+from fusegen.backend.cuda.emit.tiles.sums import SumPrinter
+from fusegen.backend.cuda.emit.tiles.views import FoldView, LevelView, PeakView
 from fusegen.backend.cuda.schedule.tiles.mma import has_products
 from fusegen.backend.cuda.schedule.tiles.short import beside_vectors, made_at_items
-from fusegen.backend.cuda.schedule.tiles.tile import held_numbers
-from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.vector_sums import VectorSum, vector_sums
-from fusegen.ir.errors import BackendError
-from fusegen.ir.expr import Call, Expr, Lit, Var, variables
+from fusegen.ir.expr import Expr, Var
 from fusegen.ir.expressions import convert
 from fusegen.ir.kernel import COLUMN, ElementStore, FromVectors, Kernel, Source, Sweep
 from fusegen.ir.monoid import Best, Moving
-from fusegen.ir.shared import lazy
 
 AT = "4 * (i / 2) + 2 * kSlot + i % 2"
 """Of item i of a row, in what a lane has of a tile."""
@@ -83,16 +80,17 @@ class FoldPrinter:
         level_lines += [ln for q in quick for ln in (*q.opened, *q.lines)]
         printed = [*self.factors, *self.scaled.uses(), *lines, *search, *live, *level_lines]
         given = Line("", frozenset(self.monoid.held))
-        moves, factors = self._factors()
+        sums = SumPrinter(self.kernel, self.sweep, self.scope, self.elements, self.most_numbers)
+        moves, factors = sums.factors()
         masked = self.sweep.only is not None
         stores_opened, stores = self._stores()
         return FoldView(
             number=self.sweep.number, real=self.dialect.real, state=self.state,
             scores=tuple(s.name for s in self.sweep.loads if isinstance(s, FromVectors)),
-            sums=tuple(self._sum(s, sum_lines) for s in self.sums),
+            sums=tuple(sums.view(s, sum_lines) for s in self.sums),
             opened=(*self.scope.declared([*printed, given]), *self.factors), live=live,
             lines=tuple(lines), early=tuple(w.name for s in self._early() for w in s.weights),
-            shared=tuple(self._shared()), moves=moves, factors=factors,
+            shared=tuple(sums.shared()), moves=moves, factors=factors,
             greatest=self.scaled.greatest(), peaks=tuple(map(self._peak, self.peaked)),
             search=tuple(search),
             levels=levels, stores_opened=stores_opened, stores=stores,
@@ -214,78 +212,3 @@ class FoldPrinter:
             lines.append(Line(f"{pointer}[column] = {value};",
                               self.dialect.uses(s.value) | {pointer}, note=s.note))
         return lines
-
-    # ---- pivots of sums of vectors ----
-
-    def _sum(self, one: VectorSum, lines: dict[str, tuple[Line, ...]]) -> SumView:
-        first = "0" if one.fold is None else identity_of(one.fold, self.dialect)
-        moves = any(m.name == one.name and m.pivots for m in self.monoid.moving)
-        return SumView(
-            name=one.name, length=one.length, weights=tuple(w.name for w in one.weights),
-            array=one.array, first=first, lines=lines.get(one.name, ()), moves=moves,
-            zero_wins=moves and one.name not in self.shrinking,
-            held=held_numbers(one.length, self.most_numbers),
-            before=self._before(lines.get(one.name, ())),
-            joined=self._joined(one, moves))
-
-    def _before(self, lines: tuple[Line, ...]) -> tuple[Line, ...]:
-        if not lines:
-            return ()
-        live = live_lines(self.sweep, self.elements)
-        return (*self.scope.declared([*live, *lines]), *live)
-
-    def _joined(self, one: VectorSum, moves: bool) -> str:
-        if one.fold is not None and not moves:
-            return taken_in(one.fold, "sum", "number", self.dialect.use)
-        factor = f"{one.name}_factor"
-        if one.name not in self.shrinking:
-            return f"sum += {self.dialect.use('zero_wins')}(number, {factor});"
-        return f"sum += number * {factor};"
-
-    @lazy
-    def shrinking(self) -> frozenset[str]:
-        """Sums whose factor is never above 1."""
-        return frozenset(m.name for m in self.monoid.moving if self._only_shrinks(m))
-
-    def _only_shrinks(self, moving: Moving) -> bool:
-        """Is its factor a power of e below 1, but from no elements?"""
-        pivots = {n: self.monoid.pivot(n) for n in moving.pivots}
-        relatives = [r for r in self.monoid.relatives if r.pivot in pivots]
-        exps = [Call("exp", (Var(p.move),)) for p in pivots.values()]
-        return [f for _, f in moving.transport] == exps and bool(relatives) and all(
-            self.elements.below_zero(r) for r in relatives)
-
-    def _factors(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-        factors: list[tuple[str, Expr]] = []
-        for m in self.monoid.moving:
-            if m.width == 1 or not m.pivots:
-                continue
-            if [n for n, _ in m.transport] != [m.name]:
-                raise BackendError(
-                    f"{self.kernel.name}: {m.name}, a vector, moves with others when pivots do; "
-                    "GPUs do not keep such sums yet: give arrays on the CPU")
-            factors.append((m.name, m.transport[0][1]))
-        used = {n for _, f in factors for n in variables(f)}
-        moves = tuple((p.move, pivot_view(p, self.monoid, self.dialect).moved)
-                      for p in self.monoid.pivots if p.move in used)
-        found = []
-        for name, factor in factors:
-            value = self.dialect.text(factor) if factor != Lit(1.0) else "1"
-            found.append((name, f"shrinking({value})" if name in self.shrinking else value))
-        return moves, tuple(found)
-
-    def _shared(self) -> Iterator[str]:
-        """Lanes have the same pivots where they add up vectors together."""
-        pivots = {n for m in self.monoid.moving if m.width > 1 for n in m.pivots}
-        folds = {f.name: f.fold for f in self.monoid.folded}
-        used = dict.fromkeys(n for p in self.monoid.pivots if p.name in pivots
-                             for n in variables(p.value))
-        for name in used:
-            if folds.get(name) not in ("max", "min"):
-                raise BackendError(
-                    f"{self.kernel.name}: vectors are summed up about {name}, which is no maximum; "
-                    "GPUs do not do that yet: give arrays on the CPU")
-            joined = self.dialect.use("greater_of" if folds[name] == "max" else "lesser_of")
-            for lane_mask in (1, 2):
-                other = f"__shfl_xor_sync(0xffffffffu, next.{name}, {lane_mask})"
-                yield f"next.{name} = {joined}(next.{name}, {other});"
