@@ -19,7 +19,8 @@ from support.strip_cases import strip_case
 
 import fusegen as fg
 from fusegen.backend.cuda.emit.host import host_source
-from fusegen.backend.cuda.run.geometry import Device, Extent, geometry_of
+from fusegen.backend.cuda.run.extent import Extent
+from fusegen.backend.cuda.run.geometry import Device, geometry_of
 from fusegen.backend.cuda.schedule.assumptions import Between, assumptions
 from fusegen.backend.cuda.schedule.launch import launches
 from fusegen.cli import main

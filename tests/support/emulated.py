@@ -10,15 +10,11 @@ import pytest
 import simt
 from simt import compile_module
 
+from fusegen.backend.cuda.run.arguments import maps_of, numbers_of
 from fusegen.backend.cuda.run.driver import Geometry
-from fusegen.backend.cuda.run.geometry import (
-    Extent,
-    extent_of,
-    maps_of,
-    numbers_of,
-    scratch_bytes,
-    tile_geometry,
-)
+from fusegen.backend.cuda.run.extent import Extent, extent_of
+from fusegen.backend.cuda.run.geometry import tile_geometry
+from fusegen.backend.cuda.run.room import scratch_bytes
 from fusegen.backend.cuda.run.tensor_maps import BOUNDARY, CHUNK_BYTES, Tiled
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, element_shape, launches

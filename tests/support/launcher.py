@@ -16,7 +16,7 @@ from simt import compile_module
 from simt.arguments import Parameter, number_of
 
 from fusegen.backend.cuda.emit.host import host_source
-from fusegen.backend.cuda.run.geometry import extent_of
+from fusegen.backend.cuda.run.extent import extent_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, launches
 from fusegen.ir.kernel import Program

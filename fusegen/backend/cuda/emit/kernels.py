@@ -155,7 +155,7 @@ _SCALARS = {"n_cols": "n_cols_wide"}
 
 
 def kernel_params(launch: Launch, views: dict[int, SweepView]) -> list[str]:
-    """The C++ parameter list; backend/cuda/run/geometry.py passes arguments in this very order."""
+    """The C++ parameter list; backend/cuda/run/arguments.py passes them in this very order."""
     lines = [declared(p, " __restrict__ ") for p in launch.params]
     sweeps = [views[s.number] for s in launch.kernel.sweeps]
     lists = {v.name: v for s in sweeps for v in s.lists}

@@ -12,7 +12,8 @@ from fusegen.backend.cpu.helper import HELPER
 from fusegen.backend.cuda.run.device import context_reader, cupy_module, on_device
 from fusegen.backend.cuda.run.driver import Driver, Launcher
 from fusegen.backend.cuda.run.families import Family
-from fusegen.backend.cuda.run.geometry import Counters, Device, Room
+from fusegen.backend.cuda.run.geometry import Device
+from fusegen.backend.cuda.run.room import Counters, Room
 from fusegen.backend.cuda.run.tickets import Tickets
 from fusegen.backend.host.readers import allocation
 

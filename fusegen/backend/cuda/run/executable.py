@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import finalize
 
+from fusegen.backend.cuda.run.arguments import maps_of, numbers_of, pointers_of
 from fusegen.backend.cuda.run.bound import Bound, Plan
 from fusegen.backend.cuda.run.device import (
     bind_context,
@@ -15,20 +16,12 @@ from fusegen.backend.cuda.run.device import (
     on_device,
 )
 from fusegen.backend.cuda.run.driver import Launcher, driver
+from fusegen.backend.cuda.run.extent import Extent, extent_of
 from fusegen.backend.cuda.run.families import Family, cupy_family, family_of
-from fusegen.backend.cuda.run.geometry import (
-    Device,
-    Extent,
-    counters_of,
-    extent_of,
-    geometry_of,
-    maps_of,
-    numbers_of,
-    pointers_of,
-    room_of,
-)
+from fusegen.backend.cuda.run.geometry import Device, geometry_of
 from fusegen.backend.cuda.run.nvrtc import machine_code
 from fusegen.backend.cuda.run.record import Step, recorded
+from fusegen.backend.cuda.run.room import counters_of, room_of
 from fusegen.backend.cuda.run.tickets import Tickets
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, launches

@@ -13,8 +13,8 @@ import numpy as np
 from fusegen.backend.cuda.run.bound import Bound
 from fusegen.backend.cuda.run.device import cupy_module, on_device
 from fusegen.backend.cuda.run.executable import CudaExecutable
+from fusegen.backend.cuda.run.extent import extent_of
 from fusegen.backend.cuda.run.families import Family, cupy_family, family_of
-from fusegen.backend.cuda.run.geometry import extent_of
 from fusegen.backend.cuda.schedule.products import (
     Product,
     ProductSchedule,

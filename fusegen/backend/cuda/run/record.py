@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fusegen.backend.cuda.run.driver import Driver, Geometry
-from fusegen.backend.cuda.run.geometry import BOUNDARY, Counters, Room
+from fusegen.backend.cuda.run.room import BOUNDARY, Counters, Room
 from fusegen.backend.cuda.run.tensor_maps import Mapped, words_of
 from fusegen.backend.executable import Record
 from fusegen.backend.words import scalar_bits

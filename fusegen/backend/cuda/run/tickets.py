@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fusegen.backend.cuda.run.driver import Driver
-from fusegen.backend.cuda.run.geometry import Counters
+from fusegen.backend.cuda.run.room import Counters
 from fusegen.ir.shared import Lock
 
 ARENA_BYTES = 1 << 18

@@ -126,7 +126,7 @@ def rounds_view(
 
 
 def _params(launch: Launch, types: dict[str, str]) -> tuple[str, ...]:
-    """The C++ parameter list, in the order of run/geometry.py's arguments."""
+    """The C++ parameter list, in the order of run/arguments.py."""
     return (*(declared(p, " __restrict__ ") for p in launch.params),
             *(f"{types.get(s.name, 'float*')} __restrict__ {s.name}" for s in launch.scratch),
             *(f"long long {n}" for n in launch.scalars),

@@ -180,7 +180,7 @@ def _list_headers(sweeps: list[SweptView]) -> list[str]:
 
 
 def _params(launch: Launch, scope: Scope) -> list[str]:
-    """The C++ parameter list, in the order of run/geometry.py's arguments."""
+    """The C++ parameter list, in the order of run/arguments.py."""
     pointers = [declared(p, " __restrict__ ") for p in launch.params]
     scratch = [f"{m.type} __restrict__ {m.name}" for m in scope.members
                if any(s.name == m.name for s in launch.scratch)]
