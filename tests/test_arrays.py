@@ -31,6 +31,17 @@ def test_any_axis_of_any_number_of_axes(axis):
     same(variance, x.astype(float).var(axis=axis))
 
 
+@pytest.mark.parametrize("shape", [(1999, 70), (70, 1999), (3, 50_001)])
+def test_columns_of_large_arrays(shape):
+    """Rows that lie side by side are copied by tiles; the last of them is narrower."""
+    x = rows(shape)
+    np.testing.assert_array_equal(var_mean(x, axis=0), var_mean(x.T.copy()))
+    values, indices = topk(x.astype(ml_dtypes.bfloat16), k=2, axis=0)
+    wanted = topk(x.T.astype(ml_dtypes.bfloat16), k=2)
+    np.testing.assert_array_equal(values.T.astype("f4"), wanted[0].astype("f4"))
+    np.testing.assert_array_equal(indices.T, wanted[1])
+
+
 LAYOUTS = {
     "contiguous": lambda x: x,
     "fortran": np.asfortranarray,

@@ -16,6 +16,8 @@ from fusegen.backend.arrays.vectors import numbers_of_columns, of_columns, of_ro
 from fusegen.backend.words import address
 from fusegen.ir import graph as g
 
+_FEW, _TILE = 1 << 17, 1 << 14  # elements: copied as fast in any order; of a tile, at least
+
 
 def as_rows(array: Any, axis: g.Axis, rows: Rows) -> Any:
     """The array as a kernel reads it; a view of the same memory wherever strides allow."""
@@ -38,7 +40,7 @@ def as_rows(array: Any, axis: g.Axis, rows: Rows) -> Any:
                 array = columns_last(array, rows.axes)
             if array.ndim != 2 or len(rows.cols) != 1:
                 array = array.reshape(rows.n_rows, rows.n_cols)
-            return array if readable(array) else array.copy(order="C")
+            return array if readable(array) else _in_rows(array)
 
 
 def as_rows_of_vectors(array: Any, axis: g.Axis, rows: Rows) -> Any:
@@ -70,6 +72,19 @@ def readable(array: Any) -> bool:
     size = array.itemsize
     row, col = array.strides
     return bool(col == size and row % size == 0 and address(array) % size == 0)
+
+
+def _in_rows(array: Any) -> Any:
+    """A copy with neighbouring columns. On hosts, where rows are neighbours, by tiles as wide as a
+    line of the cache: NumPy's own reads such a line for every number."""
+    n_rows, n_cols = array.shape
+    size, on_host = array.itemsize, isinstance(array, np.ndarray)
+    if not on_host or array.strides[0] != size or array.size < _FEW:
+        return array.copy(order="C")
+    found, width = np.empty(array.shape, array.dtype), max(64 // size, _TILE // n_rows)
+    for first in range(0, n_cols, width):
+        found[:, first : first + width] = array[:, first : first + width]
+    return found
 
 
 def _packed(array: Any, boundary: int) -> Any:
