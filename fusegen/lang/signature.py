@@ -105,6 +105,8 @@ class Signature:
             if name not in self.constants:
                 raise self._unknown(name)
             bound[name] = constant(value)
+            if hasattr(bound[name], "__dlpack__") and _is_hashable(bound[name]):
+                raise self.array_as_constant(name, type(value).__name__)
         for name, where in self.positive.items():
             bound[name] = self._checked(name, bound[name], where)
         try:
@@ -156,6 +158,15 @@ class Signature:
             why="Constants become part of the kernel: numbers, strings, tuples of them.",
             fix="Arrays are positional parameters.",
         )
+
+    def array_as_constant(self, name: str, kind: str) -> ArgumentError:
+        """For one that is an array, if of one number: torch's, which are told apart by where they
+        are."""
+        return ArgumentError(
+            f"{self.name}: constant {name} is an array ({kind})",
+            why="Constants are numbers that are known when the kernel is called.",
+            fix=f"Pass {name}.item(); what differs by row, or has a gradient, is an array of the "
+            "pipeline, annotated fg.PerRow.")
 
     def _fixed(self, name: str) -> ArgumentError:
         """For what a compiled object is called with."""

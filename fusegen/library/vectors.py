@@ -25,14 +25,17 @@ from fusegen.pipeline.pipeline import Pipeline
 @pipeline
 def attention(
     q: RowVector, k: ColumnVector, v: ColumnVector, bias: Value | None = None,
-    lengths: PerRow | None = None, positions: PerRow | None = None, sinks: PerRow | None = None, *,
+    lengths: PerRow | None = None, positions: PerRow | None = None, sinks: PerRow | None = None,
+    mask: Value | None = None, valid: PerColumn | None = None, *,
     scale: float, causal: bool = False, window: int | None = None,
     softcap: Positive | None = None, with_lse: bool = False,
 ) -> Value | tuple[Value, Value]:
     """Σ softmax(scale · q·k) v, a vector of v's length per row.
 
     scale: 1 / sqrt(d) for most models. softcap: scores s become softcap · tanh(s / softcap); bias,
-    broadcasting against (…rows, n_cols), is added after that. A row attends to its first `lengths`
+    broadcasting against (…rows, n_cols), is added after that (conditions as 0 and 1: for masks see
+    mask). mask: conditions, broadcasting likewise, true where a pair counts; valid: (…, n_cols),
+    true where a column counts in its batch. A row attends to its first `lengths`
     columns; causal: to those up to its own position; window: to those less than `window` from it
     (with causal, to the last `window`). positions: column numbers of the rows; left out, their own
     numbers, as torch's is_causal counts. sinks: a further score of each row, whose vector is 0.
@@ -52,17 +55,22 @@ def attention(
     s = s if softcap is None else softcap * fg.tanh(s / softcap)
     s = s if bias is None else s + bias
     s = s if lengths is None else fg.ragged(s, lengths)
+    for counts in (mask, valid, _near(s, positions, causal, window)):
+        s = s if counts is None else fg.where(counts, s, -math.inf)
+    m = fg.max(s)
+    p = fg.exp(s - m)
+    o = fg.sum(p * v) / fg.sum(p) if sinks is None else _beside(sinks, m, p, v)
+    return (o, fg.logsumexp(s)) if with_lse else o
+
+
+def _near(s: Value, positions: Value | None, causal: bool, window: int | None) -> Value | None:
+    """Which columns a row sees from where it stands; None: all."""
     at = fg.row(s) if positions is None else positions
     column = fg.index(s)
     seen = [column <= at] if causal else []
     if window is not None:
         seen += [column > at - window, *([] if causal else [column < at + window])]
-    if seen:
-        s = fg.where(functools.reduce(operator.and_, seen), s, -math.inf)
-    m = fg.max(s)
-    p = fg.exp(s - m)
-    o = fg.sum(p * v) / fg.sum(p) if sinks is None else _beside(sinks, m, p, v)
-    return (o, fg.logsumexp(s)) if with_lse else o
+    return functools.reduce(operator.and_, seen) if seen else None
 
 
 def _beside(sinks: Value, m: Value, p: Value, v: Value) -> Value:

@@ -137,6 +137,9 @@ def entry(
     numbers = {n for n, v in named.items() if v is NUMBER}
     usual = pipeline.signature.constants
     told |= {n: usual[n] if type(usual.get(n)) is float else 1.0 for n in numbers}
+    for name, value in told.items():
+        if value == ARRAY and name in usual and not isinstance(usual[name], str):
+            raise pipeline.signature.array_as_constant(name, "Tensor")
     present, constants = pipeline.bind(tuple(arrays), told)
     traced = pipeline.traced(frozenset(present), constants)
     graph, text = traced.graph, traced.digest[:16]

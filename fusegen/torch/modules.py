@@ -15,6 +15,7 @@ from fusegen.lang.signature import REQUIRED
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.precision import held as precise
 from fusegen.torch import nn
+from fusegen.torch.attention import MultiheadAttention
 
 _LOG = logging.getLogger("fusegen")
 
@@ -84,6 +85,7 @@ SWAPS: Mapping[type, type] = {
     torch.nn.Softmax: nn.Softmax, torch.nn.LogSoftmax: nn.LogSoftmax,
     torch.nn.LayerNorm: nn.LayerNorm, torch.nn.RMSNorm: nn.RMSNorm,
     torch.nn.CrossEntropyLoss: nn.CrossEntropyLoss,
+    torch.nn.MultiheadAttention: MultiheadAttention,
 }
 
 
@@ -103,9 +105,10 @@ class Swap:
 def patch(model: Any) -> list[Swap]:
     """Let pipelines do what layers of torch.nn do in a model; say which.
 
-    Softmax, LogSoftmax, LayerNorm, RMSNorm and CrossEntropyLoss, of exactly these classes, become
-    fusegen.torch.nn's in place: parameters, hooks and whoever holds them stay. Functions that a
-    model calls (torch.softmax) are not seen. The logger `fusegen` lists the swaps as well.
+    Softmax, LogSoftmax, LayerNorm, RMSNorm, CrossEntropyLoss and MultiheadAttention, of exactly
+    these classes, become fusegen's in place: parameters, hooks and whoever holds them stay.
+    Functions that a model calls (torch.softmax) are not seen. The logger `fusegen` lists the swaps
+    as well.
     """
     if not isinstance(model, torch.nn.Module):
         raise ArgumentError(f"patch takes a torch.nn.Module, got {type(model).__name__}")

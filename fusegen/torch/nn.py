@@ -24,7 +24,7 @@ _PLACES = frozenset(memory.name for memory in memories()) | {"meta"}
 _TYPES = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 
 
-def _is_served(x: Any, *others: Any) -> bool:
+def is_served(x: Any, *others: Any) -> bool:
     """Do pipelines compute with these tensors: of floats, where they have kernels, of one type
     unless autocast mixes them?"""
     present = [t for t in (x, *others) if t is not None]
@@ -41,7 +41,7 @@ class Softmax(torch.nn.Softmax):  # type: ignore[misc]
 
     def forward(self, input: Any) -> Any:
         dim, rank = self.dim, input.dim()
-        if dim is None or not -rank <= dim < rank or not _is_served(input) or not input.shape[dim]:
+        if dim is None or not -rank <= dim < rank or not is_served(input) or not input.shape[dim]:
             return super().forward(input)
         return library.softmax(input, axis=dim)
 
@@ -51,7 +51,7 @@ class LogSoftmax(torch.nn.LogSoftmax):  # type: ignore[misc]
 
     def forward(self, input: Any) -> Any:
         dim, rank = self.dim, input.dim()
-        if dim is None or not -rank <= dim < rank or not _is_served(input) or not input.shape[dim]:
+        if dim is None or not -rank <= dim < rank or not is_served(input) or not input.shape[dim]:
             return super().forward(input)
         return library.log_softmax(input, axis=dim)
 
@@ -68,7 +68,7 @@ class LayerNorm(torch.nn.LayerNorm):  # type: ignore[misc]
 
     def forward(self, input: Any) -> Any:
         axis = _columns(self, input)
-        if axis is None or not _is_served(input, self.weight, self.bias):
+        if axis is None or not is_served(input, self.weight, self.bias):
             return super().forward(input)
         return library.layer_norm(input, self.weight, self.bias, axis=axis, eps=float(self.eps))
 
@@ -79,7 +79,7 @@ class RMSNorm(torch.nn.RMSNorm):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         axis = _columns(self, x)
         narrow = self.eps is None and x.dtype.itemsize < 4  # torch's own epsilon, of its own type
-        if axis is None or narrow or not _is_served(x, self.weight):
+        if axis is None or narrow or not is_served(x, self.weight):
             return super().forward(x)
         eps = torch.finfo(x.dtype).eps if self.eps is None else float(self.eps)
         return library.rms_norm(x, self.weight, axis=axis, eps=eps)
@@ -134,12 +134,12 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):  # type: ignore[misc]
 
     def _is_taken(self, input: Any, target: Any) -> bool:
         axis = min(input.dim() - 1, 1)
-        if not _is_served(input, self.weight) or not input.shape[axis]:
+        if not is_served(input, self.weight) or not input.shape[axis]:
             return False
         if self.weight is not None and tuple(self.weight.shape) != (input.shape[axis],):
             return False
         if target.is_floating_point():
-            return target.shape == input.shape and _is_served(input, target)
+            return target.shape == input.shape and is_served(input, target)
         stays = tuple(n for i, n in enumerate(input.shape) if i != axis)
         return target.dtype == torch.int64 and tuple(target.shape) == stays
 

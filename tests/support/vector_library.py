@@ -114,7 +114,7 @@ def lse(s: Any) -> Any:
 
 def attention(
     q: Any, k: Any, v: Any, bias: Any = None, lengths: Any = None, positions: Any = None,
-    sinks: Any = None, *,
+    sinks: Any = None, mask: Any = None, valid: Any = None, *,
     scale: float, causal: bool = False, window: int | None = None, softcap: float | None = None,
     with_lse: bool = False,
 ) -> Any:
@@ -125,6 +125,7 @@ def attention(
     at = (np.arange(q.shape[-2]) if positions is None else positions)[..., None]
     for holds in (
         True if lengths is None else column < lengths[..., None],
+        True if mask is None else mask, True if valid is None else valid[..., None, :],
         column <= at if causal else True, True if window is None else abs(column - at) < window,
     ):
         s = np.where(holds, s, -np.inf)
@@ -268,6 +269,7 @@ def optional() -> Iterator[Case]:
         "lengths": ({"lengths": lengths}, {"with_lse": True}),
         "positions": ({"positions": lengths - 60}, {"causal": True, "window": 90}),
         "sinks": ({"lengths": lengths, "sinks": 5 * drawn(2, 1)}, {"with_lse": True}),
+        "mask": ({"mask": bias[:, ::-1] < 0, "valid": drawn(2, 300) < 1.5, "sinks": drawn(70)}, {}),
         "lse": ({"lengths": lengths, "bias": bias}, {"causal": True, "with_lse": True}),
     }
     for tag, (more, constants) in said.items():
