@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from support.cases import rows
 from support.everywhere import BACKENDS, results
+from support.pairs import pairwise
 
 import fusegen as fg
 
@@ -58,9 +59,8 @@ def biases(n_experts):
     return np.random.default_rng(n_experts).normal(0, 0.1, n_experts).astype("float32")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("with_bias", [False, True])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("variant", "backend", "with_bias"), pairwise(
+    [*VARIANTS], BACKENDS, [False, True]))
 def test_every_variant_is_numpys(variant, with_bias, backend):
     x = rows((9, 256), 5)
     arrays = (x, biases(256)) if with_bias else (x,)

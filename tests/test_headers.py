@@ -90,11 +90,13 @@ def test_no_program_is_called_as_the_headers_are() -> None:
 @pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler is here")
 @pytest.mark.parametrize("real", ["float", "double"])
 def test_headers_for_cpus_include_what_they_need(real: str, tmp_path: Path) -> None:
-    """Each before all others; and all, for every processor that this machine's compiler knows."""
+    """Each before all others, of one type; and all of both, for every processor that this machine's
+    compiler knows."""
     compiler = find_compiler()
     assert compiler is not None
     for target in (t for t in CPU_TARGETS.values() if not known_unusable(compiler, t.flags)):
-        for at in range(len(CPU) if target.name == host_cpu().name else 1):
+        each = target.name == host_cpu().name and real == "float"
+        for at in range(len(CPU) if each else 1):
             file = tmp_path / f"{target.name}_{at}.cpp"
             includes = (f"#include <{name}>\n" for name in (*CPU[at:], *CPU[:at]))
             file.write_text(GIVEN.format(real=real, size=target.vector_bytes) + "".join(includes))

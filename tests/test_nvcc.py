@@ -40,9 +40,10 @@ def test_files_compile_as_they_stand(arch: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not here; NVRTC compiles the library elsewhere")
-@pytest.mark.parametrize("role", ["fold", "merge", "finish"])
-@pytest.mark.parametrize("name", ["many", "places", "ends"])
+@pytest.mark.parametrize(("name", "role"), [
+    ("many", "fold"), ("places", "merge"), ("ends", "finish")])
 def test_programs_of_one_role_compile_as_they_stand(name: str, role: str, tmp_path: Path) -> None:
+    """Those of every text and role are NVRTC's, in `test_states_cuda`."""
     text = {**state_cases.TEXTS, "ends": state_cases.ends}[name]
     _compile_quietly(fg.pipeline(text).source("sm_90", role=role, n_cols=99), "sm_90", tmp_path)
 
