@@ -94,8 +94,9 @@ from fusegen.pipeline.compiled import Compiled, Spec
 from fusegen.pipeline.decorator import pipeline
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.states.accumulator import Accumulator
+from fusegen.pipeline.states.pieced import PiecedStates, merge
 from fusegen.pipeline.states.record import States
-from fusegen.pipeline.states.runs import merge, merge_gathered
+from fusegen.pipeline.states.runs import merge_gathered
 
 by_torch.serve(lambda: import_module("fusegen.torch.calls"))
 by_jax.serve(lambda: import_module("fusegen.jax.calls"))
@@ -139,8 +140,8 @@ else:  # what a type checker knows is all there is
 __all__ = [
     "Accumulator", "ArgumentError", "BackendError", "ColumnGradient", "ColumnVector", "Compiled",
     "CompilerError", "Constant", "DTypeError", "ExchangeError", "FusegenError", "Gradient",
-    "InternalError", "LawViolation", "Loaded", "OwnMonoid", "PerColumn", "PerRow", "Pipeline",
-    "PipelineError", "Positive", "Report", "RowVector", "ShapeError", "Spec", "States",
+    "InternalError", "LawViolation", "Loaded", "OwnMonoid", "PerColumn", "PerRow", "PiecedStates",
+    "Pipeline", "PipelineError", "Positive", "Report", "RowVector", "ShapeError", "Spec", "States",
     "TraceError", "UnknownName", "UnprovedLaw", "__version__", "abs", "all", "any", "argmax",
     "argmin", "cast", "ceil", "check", "cos", "count", "dot", "erf", "exp", "exp2", "expm1",
     "floor", "grad", "include_dir", "index", "inner", "isfinite", "isinf", "isnan", "length",

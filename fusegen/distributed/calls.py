@@ -53,7 +53,8 @@ class Call:
 
     def folded(self, at: int) -> States:
         """The states of this rank's shard, whose first column is number `at`."""
-        return self.pipeline.states(*self.arrays, at=at, **self.named)
+        found: States = self.pipeline.states(*self.arrays, at=at, **self.named)
+        return found
 
     def said(self, guess: Guess) -> Said:
         """The states and their header; what went wrong is said too, for the others to hear."""

@@ -11,7 +11,6 @@ updates has digits, and a sum's error grows as slowly.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -23,14 +22,14 @@ from fusegen.lang.signature import check_count, constants_key
 from fusegen.pipeline.states import written
 from fusegen.pipeline.states.columns import Spans, together
 from fusegen.pipeline.states.finished import finished
+from fusegen.pipeline.states.framed import framed, unframed
 from fusegen.pipeline.states.record import States
 from fusegen.pipeline.states.roles import Roles
 from fusegen.pipeline.states.runs import merge, states_of
 from fusegen.pipeline.states.tables import array_of
 
-_MAGIC, _VERSION = b"\x93fgaccum", 1
-_HEAD = struct.Struct("<8sII8s")  # magic, version, states that follow, checksum of all of them
-_PART = struct.Struct("<QQ")  # rank, bytes; then States as they write themselves
+_MAGIC = b"\x93fgaccum"
+_NOTHING = 2**64 - 1  # the rank of what has got no block
 
 
 class _Held(NamedTuple):
@@ -126,36 +125,17 @@ class Accumulator:
     def to_bytes(self) -> bytes:
         """This accumulator for a file or another process; see `States.to_bytes`."""
         with self._lock.held():
-            parts = [h.states.to_bytes() for h in self._held]
-            if not parts:
-                parts = [written.of_nothing(self.pipeline.name, self.constants)]
-            ranks = [h.rank for h in self._held] or [0]
-            body = b"".join(_PART.pack(rank, len(part)) + part
-                            for rank, part in zip(ranks, parts, strict=True))
-            return _HEAD.pack(_MAGIC, _VERSION, len(self._held), written.checksum(body)) + body
+            parts = [(h.rank, h.states.to_bytes()) for h in self._held]
+            nothing = (_NOTHING, written.of_nothing(self.pipeline.name, self.constants))
+            return framed(_MAGIC, parts or [nothing])
 
     @staticmethod
     @blames
     def from_bytes(pipeline: Any, data: Any, like: Any = None, **constants: Any) -> Accumulator:
         """The accumulator that `to_bytes` wrote, of this pipeline; like, constants, and what is
         raised: see `States.from_bytes`."""
-        view = written.as_bytes(data)
-        if len(view) < _HEAD.size or view[: len(_MAGIC)] != _MAGIC:
-            raise ArgumentError("this data holds no accumulator",
-                                fix="Give what Accumulator.to_bytes returned.")
-        _, version, count, checksum = _HEAD.unpack(view[: _HEAD.size])
-        if version != _VERSION:
-            raise written.of_another_version(version, _VERSION)
-        parts, rest = [], view[_HEAD.size :]
-        if written.checksum(rest) != checksum:
-            raise written.broken("its checksum is another one")
-        while len(rest) >= _PART.size:
-            rank, length = _PART.unpack(rest[: _PART.size])
-            parts.append((rank, rest[_PART.size : _PART.size + length]))
-            rest = rest[_PART.size + length :]
-        if len(rest) or len(parts) != max(1, count):
-            raise written.broken("it holds other states than it says")
-        if not count:
+        parts = unframed(_MAGIC, "accumulator", data)
+        if parts[0][0] == _NOTHING:
             found, _ = written.decoded(pipeline.name, pipeline.signature, parts[0][1], constants)
             return Accumulator(pipeline, dict(found.constants))
         states = [(rank, States.from_bytes(pipeline, part, like, **constants))

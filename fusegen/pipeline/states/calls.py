@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
+from fusegen.ir.errors import ArgumentError
 from fusegen.lang.blame import blames
-from fusegen.lang.signature import check_count
+from fusegen.lang.signature import check_count, check_flag
 from fusegen.pipeline.states.accumulator import Accumulator
 from fusegen.pipeline.states.finished import finished
+from fusegen.pipeline.states.pieced import PiecedStates, pieced_states_of, whole_of
 from fusegen.pipeline.states.record import States
 from fusegen.pipeline.states.runs import states_of
+
+PIECES = 8192
+"""Columns of a piece of rows whose bits do not depend on who holds them."""
 
 
 class Stateful:
@@ -17,17 +22,46 @@ class Stateful:
 
     __slots__ = ()
 
-    @blames
-    def states(self: Any, *arrays: Any, at: int | None = None, **constants: Any) -> States:
-        """What is known of pieces of rows, to be merged with that of others by `fg.merge`. arrays:
-        as for a call, columns last. at: the number of the first column in the whole row; 0 if None,
-        and if nothing of the state depends on it, it need not be said. Raises PipelineError for a
-        text without states, which says why."""
-        present, values = self.bind(arrays, constants)
-        return states_of(self, present, values, check_count("at", at, 0))
+    @overload
+    def states(
+        self: Any, *arrays: Any, at: int | None = None, deterministic: Literal[False] = False,
+        pieces: None = None, **constants: Any,
+    ) -> States: ...
+
+    @overload
+    def states(
+        self: Any, *arrays: Any, at: int | None = None, deterministic: Literal[True],
+        pieces: int | None = None, **constants: Any,
+    ) -> PiecedStates: ...
 
     @blames
-    def finish(self: Any, states: States, *arrays: Any, at: int | None = None, **named: Any) -> Any:
+    def states(
+        self: Any, *arrays: Any, at: int | None = None, deterministic: bool = False,
+        pieces: int | None = None, **constants: Any,
+    ) -> States | PiecedStates:
+        """What is known of pieces of rows, to be merged with that of others by `fg.merge`. arrays:
+        as for a call, columns last. at: the number of the first column in the whole row; 0 if None,
+        and if nothing of the state depends on it, it need not be said.
+
+        deterministic: the bits of results do not depend on how many hold the row: it is cut into
+        `pieces` of that many columns (a power of two, 8192 if None), and `at` is a multiple of it;
+        only the row's end may be elsewhere. Raises PipelineError for a text without states, which
+        says why, and ArgumentError for a cut inside a piece.
+        """
+        present, values = self.bind(arrays, constants)
+        first = check_count("at", at, 0)
+        size = check_count("pieces", pieces)
+        if check_flag("deterministic", deterministic):
+            return pieced_states_of(self, present, values, first or 0, size or PIECES)
+        if size is not None:
+            raise ArgumentError(f"pieces={size} without deterministic=True",
+                                why="Any cut will do where bits may depend on it.")
+        return states_of(self, present, values, first)
+
+    @blames
+    def finish(
+        self: Any, states: States | PiecedStates, *arrays: Any, at: int | None = None, **named: Any
+    ) -> Any:
         """What a call returns for the whole rows.
 
         arrays: this piece's again, by place or name, where results are of full rows, which then are
@@ -35,7 +69,8 @@ class Stateful:
         the number of the piece's first column. Raises ArgumentError, ShapeError, DTypeError.
         """
         given = self.signature.given_again(arrays, named)
-        return finished(self, states, given, check_count("at", at, 0))
+        whole = whole_of(self, states) if isinstance(states, PiecedStates) else states
+        return finished(self, whole, given, check_count("at", at, 0))
 
     @blames
     def accumulator(self: Any, **constants: Any) -> Accumulator:

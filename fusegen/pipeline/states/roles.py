@@ -44,6 +44,12 @@ class Roles:
         return self._of("fold")
 
     @property
+    def steady_fold(self) -> Variants:
+        """The fold whose bits depend on a piece, its types and the device alone."""
+        return self.pipeline.of_types(self.dtypes, self.constants,
+                                      Choices(role="fold", deterministic=True))
+
+    @property
     def merge(self) -> Variants:
         return self._of("merge")
 

@@ -28,6 +28,7 @@ from fusegen.pipeline.states.columns import Spans, in_order, span, together
 from fusegen.pipeline.states.record import States
 from fusegen.pipeline.states.roles import Pipeline, Roles
 from fusegen.pipeline.states.tables import (
+    Phase,
     array_of,
     fields_in,
     new_states,
@@ -36,6 +37,7 @@ from fusegen.pipeline.states.tables import (
     run_role,
     stack_of,
 )
+from fusegen.pipeline.variants import Variants
 
 
 def states_of(
@@ -45,9 +47,18 @@ def states_of(
     """States of the rows of a piece whose first column is number `at`; 0 where nothing is said."""
     taken = adopt_all(present)
     one_memory(taken)
-    dtypes = types_of(taken, pipeline.vectors)
-    roles, like = Roles(pipeline, dtypes, constants), next(iter(taken.values()))
-    rows, arrays = lay_out_piece(roles.fold.graph, taken, like)
+    roles = Roles(pipeline, types_of(taken, pipeline.vectors), constants)
+    return folded(roles, roles.fold, taken, at)
+
+
+def folded(
+    roles: Roles, fold: Variants, taken: Mapping[str, Adopted], at: int | None,
+    lies: Phase | None = None,
+) -> States:
+    """The same of arrays that are taken in, by a fold of these roles. lies: how rows are said to
+    lie to 16 bytes, whatever they do."""
+    like = next(iter(taken.values()))
+    rows, arrays = lay_out_piece(fold.graph, taken, like)
     first = at or 0
     check_last_column(roles.graph, first + rows.n_cols)
     with like.memory.working(like):
@@ -58,27 +69,21 @@ def states_of(
             arrays = {STATES: none, MERGED: states, **roles.scalars(roles.merge)}
             run_role(roles.merge, arrays, (rows.n_rows, 0), like)
         else:
-            fold = roles.fold
             given = {fold.graph.names[i]: taken[i.name].array for i in fold.graph.inputs}
             copies = [a for n, a in arrays.items()
                       if n not in given or address(a) != address(given[n])]
             fields = fields_in(states, fold.program.outputs, roles.layout)
             arrays |= fields | roles.scalars(fold)
-            run_role(fold, arrays, (rows.n_rows, rows.n_cols), like, first, copies)
+            run_role(fold, arrays, (rows.n_rows, rows.n_cols), like, first, copies, lies)
         array = hand_back(made, param, shape, like)
     columns = span(first, rows.n_cols) if at is not None or roles.numbered else ()
-    return States(array, roles.layout, rows.n_cols, columns, pipeline.name, tuple(dtypes.items()),
-                  tuple(constants.items()))
+    return States(array, roles.layout, rows.n_cols, columns, roles.pipeline.name,
+                  tuple(roles.dtypes.items()), tuple(roles.constants.items()))
 
 
 @blames
 def merge(pipeline: Pipeline, *states: States) -> States:
-    """⊕: the states of all these pieces of the same rows together, given in any order; a monoid
-    with commutative=False merges them in that of their columns.
-
-    Raises ArgumentError for states of other pipelines, types or constants, and for those that have
-    seen the same columns; ShapeError for those of other rows.
-    """
+    """As `pieced.merge`, of states that know no pieces."""
     if not states:
         raise ArgumentError("merge was given no states", fix="Give one or more of p.states(…).")
     first: States = states[0]

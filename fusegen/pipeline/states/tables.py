@@ -8,6 +8,7 @@ from typing import Any
 from fusegen.backend.arrays.results import Result, new_result
 from fusegen.backend.arrays.rows import Rows
 from fusegen.backend.arrays.spans import phase
+from fusegen.backend.arrays.vectors import phase_of_vectors
 from fusegen.backend.memory import Adopted
 from fusegen.backend.words import address
 from fusegen.ir.dtypes import UINT8
@@ -17,6 +18,9 @@ from fusegen.ir.state_layout import StateLayout
 from fusegen.pipeline.states.record import States, adopted
 from fusegen.pipeline.states.roles import Pipeline, Roles
 from fusegen.pipeline.variants import Key, Variants
+
+Phase = tuple[bool, bool]
+"""(aligned, in phase), as `Problem` has them."""
 
 
 def roles_of(pipeline: Pipeline, states: States) -> Roles:
@@ -86,13 +90,21 @@ def fields_in(states: Any, params: Iterable[Param], layout: StateLayout) -> dict
 
 def run_role(
     variants: Variants, arrays: Mapping[str, Any], shape: tuple[int, int], like: Adopted,
-    first_column: int = 0, copies: Sequence[Any] = (),
+    first_column: int = 0, copies: Sequence[Any] = (), lies: Phase | None = None,
 ) -> None:
-    """Run a program of one role where the arrays lie; the memory is being worked in."""
+    """Run a program of one role where the arrays lie; the memory is being worked in. lies: what it
+    may assume of how rows lie to 16 bytes, if not what they do."""
     if shape[0] == 0:
         return
-    elements = [arrays[p.name] for p in variants.params if p.shape == "element"]
-    key = Key(like.memory, like.index, shape, phase(elements) if elements else (True, True))
+    key = Key(like.memory, like.index, shape, lies or _phase(variants.params, arrays))
     variants.executable(key)(
         arrays, *shape, first_column=first_column, like=like.given,
         copies=() if like.memory.single else copies)
+
+
+def _phase(params: Sequence[Param], arrays: Mapping[str, Any]) -> Phase:
+    of_vectors = phase_of_vectors(params, arrays)
+    if of_vectors is not None:
+        return of_vectors
+    elements = [arrays[p.name] for p in params if p.shape == "element"]
+    return phase(elements) if elements else (True, True)
