@@ -42,6 +42,33 @@ def _clamped(node: g.Node, e: int) -> int:
     return min(e, 1) if is_choice(node) else e
 
 
+def size(product: Product) -> int:
+    """Factors, powers counted."""
+    return sum(abs(e) for _, e in product)
+
+
+def divides(word: Product, product: Product) -> bool:
+    """Has the product all powers of the word, with the same signs?"""
+    powers = dict(product)
+    return all(e * powers.get(n, 0) > 0 and abs(e) <= abs(powers[n]) for n, e in word)
+
+
+def without(product: Product, part: Product) -> Product:
+    """product / part, where part divides it."""
+    powers = dict(product)
+    for node, e in part:
+        powers[node] -= e
+    return frozenset((n, e) for n, e in powers.items() if e)
+
+
+def apart(product: Product) -> Product:
+    """Named values taken apart again, so that like terms meet."""
+    found = ONE
+    for node, e in product:
+        found = times(found, power(factors(node)[1], e))
+    return found
+
+
 def plus(a: Terms, b: Terms) -> Terms:
     total = dict(a)
     for product, coefficient in b.items():

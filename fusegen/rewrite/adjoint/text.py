@@ -35,7 +35,7 @@ class Writer:
             self.known.add(node)
             if isinstance(node, g.Map) and node.op in ("mul", "div", "pow"):
                 coefficient, product = tm.factors(node)
-                if coefficient == 1 and _size(product) > 1:
+                if coefficient == 1 and tm.size(product) > 1:
                     last = self._ranked(product)[-1][0]
                     self.words.setdefault(last, []).append((product, node))
 
@@ -52,7 +52,7 @@ class Writer:
         shared = tm.common(p for p, _ in parts)
         sizes = {abs(c) for _, c in parts}
         scale = sizes.pop() if len(sizes) == 1 else Fraction(1)
-        inner = self._sum([(self._named(_without(p, shared)), c / scale) for p, c in parts])
+        inner = self._sum([(self._named(tm.without(p, shared)), c / scale) for p, c in parts])
         return self._product(tm.times(self._named(shared), frozenset({(inner, 1)})), scale)
 
     def _prepared(self, product: Product) -> Product:
@@ -139,7 +139,7 @@ class Writer:
                 continue
             summed = self._total(elements)
             rows = unless_nothing(rows, elements, summed)
-            total = tm.plus(total, tm.scaled(summed, coefficient, _apart(rows)))
+            total = tm.plus(total, tm.scaled(summed, coefficient, tm.apart(rows)))
         for (vectors, beside), weight in weights.items():
             total = tm.plus(total, tm.scaled(self._weighted(vectors, weight), Fraction(1), beside))
         return total
@@ -161,13 +161,13 @@ class Writer:
         outside = tm.split(tm.common(weight))[1]
         sizes = {abs(c) for c in weight.values()}
         scale = sizes.pop() if len(sizes) == 1 else Fraction(1)
-        number = self.write({_without(p, outside): c / scale for p, c in weight.items()})
+        number = self.write({tm.without(p, outside): c / scale for p, c in weight.items()})
         each = Value(self._product(vectors, Fraction(1)))
         if not tm.is_number(number, 1.0):
             each = Value(number) * each
         total = builder().add(g.Reduce(g.Fold.SUM, each.node, here())).node
         found, masked = tm.of(total), frozenset(f for p in weight for f in p)
-        return tm.scaled(found, scale, _apart(unless_nothing(outside, masked, found)))
+        return tm.scaled(found, scale, tm.apart(unless_nothing(outside, masked, found)))
 
     # ---- sums over the index of vectors ----
 
@@ -178,7 +178,7 @@ class Writer:
             vectors, numbers = tm.split_vectors(self._named(product))
             each = self._product(vectors, Fraction(1)) if vectors else tm.filled(1.0, like).node
             inner = tm.of(builder().add(g.Inner(each, here())).node)
-            total = tm.plus(total, tm.scaled(inner, coefficient, _apart(numbers)))
+            total = tm.plus(total, tm.scaled(inner, coefficient, tm.apart(numbers)))
         return total
 
     def _total(self, elements: Product) -> Terms:
@@ -215,9 +215,9 @@ class Writer:
         """The product with the forward text's own values in it."""
         product = self._with_means(product)
         words = [word for factor, _ in product for word in self.words.get(factor, ())]
-        for word, node in sorted(words, key=lambda w: (-_size(w[0]), builder().made[w[1]])):
-            while _divides(word, product):
-                product = tm.times(_without(product, word), frozenset({(node, 1)}))
+        for word, node in sorted(words, key=lambda w: (-tm.size(w[0]), builder().made[w[1]])):
+            while tm.divides(word, product):
+                product = tm.times(tm.without(product, word), frozenset({(node, 1)}))
         return product
 
     def _with_means(self, product: Product) -> Product:
@@ -230,7 +230,7 @@ class Writer:
             if isinstance(node, g.Reduce) and node.fold is g.Fold.SUM:
                 mean = builder().add(g.Reduce(g.Fold.MEAN, node.arg, here())).node
                 part: Product = frozenset({(node, 1), (length, -1)})
-                return self._with_means(tm.times(_without(product, part), frozenset({(mean, 1)})))
+                return self._with_means(tm.times(tm.without(product, part), frozenset({(mean, 1)})))
         return product
 
     def _guarded(self, product: Product) -> Product:
@@ -270,28 +270,3 @@ def _multiplied(values: list[Value]) -> Value:
 
 def _is_element_log(node: g.Node) -> bool:
     return isinstance(node, g.Map) and node.op == "log" and g.extent(node) is g.Extent.ELEMENT
-
-
-def _size(product: Product) -> int:
-    return sum(abs(e) for _, e in product)
-
-
-def _divides(word: Product, product: Product) -> bool:
-    powers = dict(product)
-    return all(e * powers.get(n, 0) > 0 and abs(e) <= abs(powers[n]) for n, e in word)
-
-
-def _without(product: Product, part: Product) -> Product:
-    """product / part, where part divides it."""
-    powers = dict(product)
-    for node, e in part:
-        powers[node] -= e
-    return frozenset((n, e) for n, e in powers.items() if e)
-
-
-def _apart(product: Product) -> Product:
-    """Named values taken apart again, so that like terms meet."""
-    found = ONE
-    for node, e in product:
-        found = tm.times(found, tm.power(tm.factors(node)[1], e))
-    return found
