@@ -9,11 +9,12 @@ from fusegen.backend.cpu.emit.dialect import ROW, CpuDialect
 from fusegen.backend.cpu.emit.each import each
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.own import OwnView, own_view
+from fusegen.backend.cpu.emit.rebase import rebase_lines
 from fusegen.backend.cpu.emit.scope import RowScope
 from fusegen.backend.emit.folds import folded_into, taken_in
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.ir.dtypes import Kind
-from fusegen.ir.expr import Expr, Lit, Var, substitute, text, variables
+from fusegen.ir.expr import Lit, Var, text, variables
 from fusegen.ir.kernel import Kernel, Sweep
 from fusegen.ir.monoid import Best, Folded, KBest, Monoid, Moving, Pivot
 from fusegen.ir.monoid_text import merge_text
@@ -60,7 +61,7 @@ def state_view(sweep: Sweep, scope: RowScope, dialect: CpuDialect) -> StateView:
         law=merge_text(monoid),
         anchors=(*(f"{dialect.real} {p.anchor}" for p in monoid.pivots),
                  *(f"{dialect.real} {name}" for name in monoid.held)),
-        rebase=tuple(_rebase(monoid, dialect)),
+        rebase=tuple(rebase_lines(monoid, dialect)),
         merge=tuple(merge),
         merge_needs_row=ROW in uses_of(merge),
     )
@@ -166,68 +167,6 @@ def _first_anchor(pivot: Pivot, monoid: Monoid, dialect: CpuDialect) -> str:
         (name,) = variables(pivot.value)
         return identity_of(next(f for f in monoid.folded if f.name == name), dialect)
     return dialect.number(0.0 if pivot.action == "shift" else 1.0)
-
-
-# ---- rebase ----
-
-
-def _rebase(monoid: Monoid, dialect: CpuDialect) -> list[str]:
-    """Every moving sum at new anchors; all from the old values, then all at once."""
-    if not monoid.pivots:
-        return []
-    lines = []
-    used = {n for m in monoid.moving for _, factor in m.transport for n in variables(factor)}
-    for p in monoid.pivots:
-        if p.move in used:
-            move = dialect.text(p.moved(
-                lambda n: Var(f"state.{monoid.pivot(n).anchor}"),
-                lambda n: Var(monoid.pivot(n).anchor),
-            ))
-            lines.append(f"const {dialect.real} {p.move} = {move};")
-    lines += _moved(monoid, dialect)
-    return lines + [f"state.{p.anchor} = {p.anchor};" for p in monoid.pivots]
-
-
-def _moved(monoid: Monoid, dialect: CpuDialect) -> list[str]:
-    changed = [m for m in monoid.moving if not _stays(m)]
-    moving = [m for m in changed if m.width == 1]
-    new = [
-        dialect.text(monoid.transported(m, "state")) for m in moving
-    ]
-    lines = _moved_vectors(monoid, [m for m in changed if m.width > 1], dialect)
-    if len(moving) == 1:
-        return [*lines, f"state.{moving[0].name} = {new[0]};"]
-    return lines + _together(moving, new, dialect)
-
-
-def _together(moving: list[Moving], new: list[str], dialect: CpuDialect) -> list[str]:
-    """All from the old values, then all at once."""
-    lines = [
-        f"const {dialect.type_of(m.kind)} {m.name} = {value};"
-        for m, value in zip(moving, new, strict=True)
-    ]
-    return lines + [f"state.{m.name} = {m.name};" for m in moving]
-
-
-def _moved_vectors(monoid: Monoid, moving: list[Moving], dialect: CpuDialect) -> list[str]:
-    """Sums of vectors, number by number."""
-    wide = [m.name for m in monoid.moving if m.width > 1]
-    wide += [f.name for f in monoid.folded if f.width > 1]
-    places: dict[str, Expr] = {f"state.{n}": Var(f"state.{n}[i]") for n in wide}
-    lines = []
-    for width in dict.fromkeys(m.width for m in moving):
-        some = [m for m in moving if m.width == width]
-        new = [dialect.text(substitute(monoid.transported(m, "state"), places)) for m in some]
-        lines.append(f"for (int64_t i = 0; i < {width}; ++i) {{")
-        lines += [f"    const {dialect.real} {m.name} = {v};"
-                  for m, v in zip(some, new, strict=True)]
-        lines += [f"    state.{m.name}[i] = {m.name};" for m in some]
-        lines.append("}")
-    return lines
-
-
-def _stays(moving: Moving) -> bool:
-    return moving.transport == ((moving.name, Lit(1.0)),)
 
 
 # ---- merge ----
