@@ -14,6 +14,7 @@ import simt
 from support import cuda_cases, strip_cases
 from support.cuda_cases import Case, assert_close, library_case
 from support.launcher import LaunchedExecutable
+from support.pairs import pairwise
 from support.schedules import kinds_of
 from support.strip_cases import strip_case
 
@@ -59,15 +60,14 @@ def test_more_rows_than_a_grid_has_blocks_for_are_refused() -> None:
 
 @emulates
 @pytest.mark.usefixtures("launched")
-@pytest.mark.parametrize("name", ["softmax", "layer_norm", "logsumexp", "softmax_topk"])
-@pytest.mark.parametrize("n_cols", [96, 4096])
-def test_what_the_launcher_queues_is_the_text(name: str, n_cols: int) -> None:
-    for rows in (100_000, 3):
-        for schedule in kinds_of(library_case(name, 3, n_cols), True, rows).values():
-            for length in lengths(library_case(name, 3, n_cols), schedule):
-                case = library_case(name, 3, length)
-                got = case.emulate(schedule=schedule, seed=1)
-                assert_close(got, case.reference(), 3e-6)
+@pytest.mark.parametrize(("name", "n_cols", "rows"), pairwise(
+    ["softmax", "layer_norm", "logsumexp", "softmax_topk"], [96, 4096], [100_000, 3]))
+def test_what_the_launcher_queues_is_the_text(name: str, n_cols: int, rows: int) -> None:
+    for schedule in kinds_of(library_case(name, 3, n_cols), True, rows).values():
+        for length in lengths(library_case(name, 3, n_cols), schedule):
+            case = library_case(name, 3, length)
+            got = case.emulate(schedule=schedule, seed=1)
+            assert_close(got, case.reference(), 3e-6)
 
 
 @emulates

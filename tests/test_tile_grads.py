@@ -9,6 +9,7 @@ import pytest
 from support import nvrtc
 from support import vector_cases as vc
 from support.emulated import EMULATED
+from support.pairs import pairwise
 from support.tile_cases import close, drawn
 from support.tiles import emulate, prepared
 
@@ -60,12 +61,11 @@ def of_both(k: fg.RowVector, v: fg.RowVector, q: fg.ColumnVector, do: fg.ColumnV
     return fg.sum(p * (fg.dot(v, do) - delta) * q), fg.sum(p * do)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("text", [of_rows, of_columns, of_both], ids=lambda p: p.name)
-@pytest.mark.parametrize(("n", "m", "d", "e"), [
-    (70, 130, 24, 40), (65, 257, 128, 128), (17, 300, 16, 256), (130, 90, 104, 72),
-])
-def test_two_dots(n: int, m: int, d: int, e: int, text: Any, causal: bool) -> None:
+@pytest.mark.parametrize(("shape", "text", "causal"), pairwise(
+    [(70, 130, 24, 40), (65, 257, 128, 128), (17, 300, 16, 256), (130, 90, 104, 72)],
+    [of_rows, of_columns, of_both], [False, True]))
+def test_two_dots(shape: tuple[int, ...], text: Any, causal: bool) -> None:
+    n, m, d, e = shape
     rows = [a.astype("bfloat16") for a in (drawn(2, n, d) / 4, drawn(2, n, e, seed=1))]
     columns = [a.astype("bfloat16") for a in (drawn(1, m, d, seed=2) / 2, drawn(2, m, e, seed=3))]
     numbers = [np.full((2, n), 3, "f4"), drawn(2, n, seed=4)]
@@ -80,18 +80,17 @@ def test_two_dots(n: int, m: int, d: int, e: int, text: Any, causal: bool) -> No
 
 
 @pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("length", [64, 128])
-def test_two_dots_compiled(length: int, causal: bool) -> None:
+@pytest.mark.parametrize(("text", "causal", "length"), pairwise(
+    [of_rows, of_columns, of_both], [False, True], [64, 128]))
+def test_two_dots_compiled(text: Any, causal: bool, length: int) -> None:
     """Registers are enough for two tiles of scores, and no product waits for the one before."""
-    for text in (of_rows, of_columns, of_both):
-        kinds = dict.fromkeys(text.vectors, f"bfloat16[{length}]")
-        work = text.work(target="sm_90", dtype={**kinds, "m": "float32", "delta": "float32"},
-                         causal=causal)
-        assert work.schedule.engine == "wgmma"
-        found = nvrtc.compile_for(work.source, work.schedule.arch)
-        assert not found.serialised
-        assert found.reports[0].spill_bytes <= 160
+    kinds = dict.fromkeys(text.vectors, f"bfloat16[{length}]")
+    work = text.work(target="sm_90", dtype={**kinds, "m": "float32", "delta": "float32"},
+                     causal=causal)
+    assert work.schedule.engine == "wgmma"
+    found = nvrtc.compile_for(work.source, work.schedule.arch)
+    assert not found.serialised
+    assert found.reports[0].spill_bytes <= 160
 
 
 # ---- whole gradients ----
@@ -99,7 +98,8 @@ def test_two_dots_compiled(length: int, causal: bool) -> None:
 
 @pytest.fixture
 def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    def results(self: Run, pipeline: Any, arrays: Any) -> Any:
+    def results(self: Run, stage: Any, arrays: Any) -> Any:
+        pipeline = stage.pipeline
         constants = {n: v for n, v in self._options.items() if n in pipeline.signature.constants}
         return tuple(emulate(pipeline, *arrays, **constants).values())
 

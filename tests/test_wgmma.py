@@ -74,8 +74,7 @@ def test_shapes_that_fill_no_tile(n: int, m: int, d: int, e: int) -> None:
 
 
 @emulated
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("text", [vc.causal, best], ids=lambda p: p.name)
+@pytest.mark.parametrize(("text", "seed"), [(vc.causal, 1), (best, 2)])
 def test_items_in_any_order(text: Any, seed: int) -> None:
     """More items than blocks, of several lengths, and blocks that start when they like."""
     check(text, *of(300, 300, 40, 40, 2)[: len(text.signature.arrays)], seed=seed,
