@@ -92,7 +92,7 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports, Stateful):
         form: auto, online, safe or unfused. device: auto, cpu or cuda, must be where the data is.
         Row values have the other axes' shape; lists have K where the (last) reduced axis was.
         Kinds: torch, CuPy, JAX, array API in, the same out; pandas, xarray, polars keep labels on
-        full rows and row values; all else (lists, dask) gives NumPy arrays.
+        full rows and row values; all else gives NumPy arrays, Dask's too (lazily: fg.dask.apply).
         Raises ArgumentError, ShapeError, DTypeError, TraceError, or BackendError.
         """
         rest = (axis, form, device, deterministic, keepdims, precision)
