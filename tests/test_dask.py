@@ -153,6 +153,24 @@ def test_full_rows_of_several_axes():
             near(computed(fg.dask.apply(p, cut(x, rng), axis=axis)), p.reference(x, axis=axis))
 
 
+@pytest.mark.parametrize(("name", "axis"), [
+    ("many", -1), ("topk", 0), ("listed", -1), ("norm2", None)])
+def test_bits_do_not_depend_on_chunks_where_that_is_asked(name, axis):
+    """Rows in one chunk, in many, along any tree."""
+    rng = np.random.default_rng(11)
+    p = PIPELINES.get(name) or state_rows.CASES[name][0]
+    x = rng.normal(50, 3, (4, 500)).astype("f4")
+    given = cases.arguments(name, x if axis != 0 else x.T.copy())
+    found = set()
+    for trial in range(4):
+        cuts = [cut(a, rng) if trial else da.from_array(a) for a in given]
+        got = computed(fg.dask.apply(p, *cuts, axis=axis, deterministic=True, pieces=64,
+                                     split_every=2 + trial))
+        near(got, p.reference(*given, axis=axis))
+        found.add(b"".join(a.tobytes() for a in flat(got)))
+    assert len(found) == 1
+
+
 def test_chunks_are_not_kept_for_a_second_pass_where_they_are_made_again():
     made = []
 
@@ -231,6 +249,9 @@ def _unmerged(x):
     (lambda x: fg.dask.apply(L["logsumexp"], x.astype("c8")), fg.DTypeError, "complex64"),
     (lambda x: fg.dask.apply(PIPELINES["many"], x, np.ones(29)), fg.ShapeError, "29"),
     (lambda x: fg.dask.apply(L["topk"], x, kk=3), fg.ArgumentError, "kk"),
+    (lambda x: fg.dask.apply(L["topk"], x, pieces=64), fg.ArgumentError, "without deterministic"),
+    (lambda x: fg.dask.apply(L["topk"], x, deterministic=True, pieces=96), fg.ArgumentError,
+     "no power of two"),
     (lambda x: fg.dask.apply(fg.pipeline(_unmerged), x), fg.PipelineError, r"rechunk\({1: -1}\)"),
 ], ids=lambda v: v if isinstance(v, str) else "")
 def test_errors_come_with_the_graph(made, error, said):

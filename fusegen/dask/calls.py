@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,8 +16,8 @@ from fusegen.backend.arrays.columns import check_columns
 from fusegen.backend.arrays.rows import Axes, rows_of
 from fusegen.dask import tasks
 from fusegen.dask.axes import Labels, labels_of, labels_of_result, lead_of
-from fusegen.dask.cuts import Cut, Placed, cut_alike, cuts_rows
-from fusegen.dask.given import as_dask, shape_of
+from fusegen.dask.cuts import Cut, Placed, by_states, columns_after, cut_alike
+from fusegen.dask.given import as_dask, checked_pieces, shape_of
 from fusegen.dask.text import Input, Text, text_of
 from fusegen.ir.dtypes import dtype_of
 from fusegen.ir.errors import ArgumentError
@@ -34,7 +33,8 @@ from fusegen.pipeline.pipeline import Pipeline
 @blames
 def apply(
     pipeline: Pipeline, *arrays: Any, axis: Axes = -1, keepdims: bool = False,
-    split_every: int | None = None, reread: bool = False, **named: Any,
+    split_every: int | None = None, reread: bool = False, deterministic: bool = False,
+    pieces: int | None = None, **named: Any,
 ) -> Any:
     """What the pipeline returns for Dask's arrays, as Dask's arrays: nothing is computed yet.
 
@@ -44,6 +44,8 @@ def apply(
     axis, keepdims, constants: as for a call. split_every: how many states a task merges, as for
     `dask.array.reduction`. reread: where full rows need their chunks twice, make these again rather
     than keep them until all states have merged.
+    deterministic, pieces: as for `Pipeline.states`: the bits do not depend on the chunks, which are
+    cut between pieces.
     Raises ArgumentError, DTypeError, ShapeError (for unknown sizes, too), and PipelineError where
     rows are cut and the text has no states.
     """
@@ -51,12 +53,13 @@ def apply(
         raise ArgumentError(f"fg.dask.apply takes a pipeline, got {type(pipeline).__name__}",
                             fix="Decorate the function with @fg.pipeline.")
     present, constants = pipeline.bind(arrays, named)
+    in_pieces = checked_pieces(check_flag("deterministic", deterministic), pieces)
     text, given = _read(pipeline, as_dask(pipeline.name, present), constants, axis,
-                        check_flag("keepdims", keepdims))
+                        check_flag("keepdims", keepdims), in_pieces)
     cut = cut_alike(text, given)
     variants = text.variants("call")
     outputs = dict(enumerate(variants.program.outputs))
-    if cuts_rows(text, cut):
+    if by_states(text, cut):
         states = _merged(text, cut, split_every)
         found = _finished(text, cut, states, outputs, check_flag("reread", reread))
     else:
@@ -66,7 +69,7 @@ def apply(
 
 def _read(
     pipeline: Pipeline, arrays: Mapping[str, da.Array], constants: dict[str, Any], axis: Axes,
-    keepdims: bool,
+    keepdims: bool, pieces: Mapping[str, Any],
 ) -> tuple[Text, list[Placed]]:
     """The text, and its arrays with the axes that each has."""
     graph = pipeline.traced(frozenset(arrays), constants).graph
@@ -87,7 +90,7 @@ def _read(
         labels, spans = labels_of(node, shape_of(array), rows, n_axes + len(given))
         inputs.append(Input(name, dtypes[name], spans))
         given.append((array, labels))
-    return text_of(pipeline, tuple(inputs), constants, rows), given
+    return text_of(pipeline, tuple(inputs), constants, rows, pieces), given
 
 
 def _merged(text: Text, cut: Cut, split_every: int | None) -> Placed:
@@ -145,9 +148,8 @@ def _numbered(text: Text, cut: Cut) -> list[Placed]:
 
 def _first_columns(text: Text, cut: Cut, axis: int) -> Placed:
     """The number of each chunk's first column, along the axis that is cut."""
-    rows, sizes = text.rows, cut.chunks[axis]
-    after = math.prod(n for a, n in zip(rows.axes, rows.cols, strict=True) if a > axis)
-    first = after * np.cumsum((0, *sizes[:-1]), dtype=np.int64)
+    sizes = cut.chunks[axis]
+    first = columns_after(text.rows, axis) * np.cumsum((0, *sizes[:-1]), dtype=np.int64)
     return da.from_array(first, chunks=1, inline_array=True), (axis,)
 
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from fusegen.backend.arrays.adopt import adopt
 from fusegen.ir.errors import ArgumentError, ShapeError
+from fusegen.lang.signature import check_count
+from fusegen.pipeline.states.calls import PIECES
 
 
 def as_dask(pipeline: str, present: Mapping[str, Any]) -> dict[str, da.Array]:
@@ -44,6 +46,17 @@ def _as_dask(name: str, given: Any) -> da.Array:
             why="Columns are numbered, and counted, before anything is computed.",
             fix=f"{name}.compute_chunk_sizes() finds them.")
     return given
+
+
+def checked_pieces(deterministic: bool, pieces: Any) -> dict[str, Any]:
+    """What `Pipeline.states` is asked for; {} where bits may depend on chunks. Raises
+    ArgumentError."""
+    size = check_count("pieces", pieces)
+    if size is not None and not deterministic:
+        raise ArgumentError(f"pieces={size} without deterministic=True",
+                            why="Any chunks will do where bits may depend on them.")
+    return {"deterministic": True, "pieces": PIECES if size is None else size} if deterministic \
+        else {}
 
 
 def shape_of(array: da.Array) -> tuple[int, ...]:

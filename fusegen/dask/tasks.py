@@ -25,16 +25,18 @@ from fusegen.dask.blocks import (
 )
 from fusegen.dask.text import Text
 from fusegen.ir.nesting import flatten
+from fusegen.pipeline.states.pieced import PiecedStates, merge
 from fusegen.pipeline.states.record import States
-from fusegen.pipeline.states.runs import merge
 from fusegen.pipeline.variants import Variants
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Known = States | PiecedStates
 
 _THREADS: ContextVar[int] = ContextVar("threads of calls in a task", default=sys.maxsize)
 limits.listen(_THREADS.get)
 sizeof.register(States, lambda states: sizeof(states.array) + sys.getsizeof(states))
+sizeof.register(PiecedStates, lambda states: sum(map(sizeof, states.runs)))
 
 
 def single(task: Callable[P, T]) -> Callable[P, T]:
@@ -52,13 +54,12 @@ def single(task: Callable[P, T]) -> Callable[P, T]:
 
 
 @single
-def fold(*given: Any, text: Text, numbered: bool) -> States:
+def fold(*given: Any, text: Text, numbered: bool) -> Known:
     """States of a chunk. numbered: the number of its first column comes before its arrays."""
     text.variants("fold")
     first, arrays = _first(given, numbered)
     blocks = columns_last(text, blocks_of(text, arrays))
-    found: States = text.pipeline.states(*blocks, at=first, **text.constants)
-    return found
+    return text.pipeline.states(*blocks, at=first, **text.pieces, **text.constants)
 
 
 def _first(given: Sequence[Any], numbered: bool) -> tuple[int | None, Sequence[Any]]:
@@ -66,14 +67,14 @@ def _first(given: Sequence[Any], numbered: bool) -> tuple[int | None, Sequence[A
 
 
 @single
-def combine(parts: Any, *, text: Text, axis: Any = None, keepdims: bool = True) -> States:
+def combine(parts: Any, *, text: Text, axis: Any = None, keepdims: bool = True) -> Known:
     """⊕ of states in the order of the chunks. parts: one, or lists along each reduced axis."""
     text.variants("merge")
     states = list(_states_in(parts))
     return states[0] if len(states) == 1 else merge(text.pipeline, *states)
 
 
-def _states_in(parts: Any) -> Iterator[States]:
+def _states_in(parts: Any) -> Iterator[Known]:
     if isinstance(parts, list):
         for part in parts:
             yield from _states_in(part)
@@ -89,7 +90,8 @@ def finish(given: Any, *rows: Any, text: Text, again: Sequence[str], number: int
     variants, states = text.variants("call"), only(given)
     blocks = columns_last(text, blocks_of(text, rows, again))
     if text.roles.full_rows:
-        blocks = [b if b is not None or i is None else without_columns(i, states.array)
+        like = states.runs[0].array if isinstance(states, PiecedStates) else states.array
+        blocks = [b if b is not None or i is None else without_columns(i, like)
                   for b, i in zip(blocks, text.inputs, strict=True)]
     found = text.pipeline.finish(states, *blocks)
     return _placed(text, variants, found, number, full=False)
@@ -123,7 +125,8 @@ def call(*blocks: Any, text: Text, number: int | None = None) -> Any:
     variants = text.variants("call")
     axes = text.rows.axes
     found = text.pipeline(*blocks_of(text, blocks), axis=axes[0] if len(axes) == 1 else axes,
-                          keepdims=text.rows.keepdims, **text.constants)
+                          keepdims=text.rows.keepdims, deterministic=bool(text.pieces),
+                          **text.constants)
     results = tuple(flatten(variants.graph.structure, found, len(variants.program.outputs)))
     return results if number is None else results[number]
 

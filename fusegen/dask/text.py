@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -34,7 +35,8 @@ class Text:
     """A pipeline with the types of its inputs, in their order, and its constants; None stands for
     an optional input that is not there.
 
-    digest: of the graph, which says what workers must run. rows: of the whole arrays.
+    digest: of the graph, which says what workers must run. rows: of the whole arrays. pieces: what
+    `states` is asked for, {} where bits may depend on chunks.
     """
 
     pipeline: Pipeline
@@ -42,14 +44,16 @@ class Text:
     constants: dict[str, Any]
     digest: str
     rows: Rows
+    pieces: Mapping[str, Any]
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         """Equal texts have equal tasks: names in graphs are the same in every process."""
         return (__version__, self.pipeline.name, self.digest, repr(self.inputs),
-                repr(constants_key(self.constants)), repr(self.rows))
+                repr(constants_key(self.constants)), repr(self.rows), repr(self.pieces))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _text, (shipped(self.pipeline), self.inputs, self.constants, self.digest, self.rows)
+        return _text, (shipped(self.pipeline), self.inputs, self.constants, self.digest, self.rows,
+                       self.pieces)
 
     @property
     def there(self) -> tuple[Input, ...]:
@@ -63,6 +67,13 @@ class Text:
     def roles(self) -> Roles:
         """The programs of states. Raises PipelineError where the text has none."""
         return Roles(self.pipeline, self.present, self.constants)
+
+    @property
+    def has_states(self) -> bool:
+        try:
+            return bool(self.roles.layout)
+        except PipelineError:
+            return False
 
     def check_states(self) -> None:
         """Raises PipelineError where the text has no states, for rows that are cut."""
@@ -88,7 +99,7 @@ class Text:
     def numbered(self) -> bool:
         """Do states, or full rows made of them, depend on the columns' numbers or order?"""
         roles = self.roles
-        return roles.numbered or (bool(roles.full_rows) and roles.map.numbered)
+        return bool(self.pieces) or roles.numbered or (bool(roles.full_rows) and roles.map.numbered)
 
     def variants(self, role: Role) -> Variants:
         """What runs. Raises PipelineError where the text has no states, and ArgumentError where
@@ -103,12 +114,13 @@ class Text:
 
 
 def text_of(
-    pipeline: Pipeline, inputs: tuple[Input | None, ...], constants: dict[str, Any], rows: Rows
+    pipeline: Pipeline, inputs: tuple[Input | None, ...], constants: dict[str, Any], rows: Rows,
+    pieces: Mapping[str, Any],
 ) -> Text:
     """Of this process's pipeline."""
     present = frozenset(i.name for i in inputs if i is not None)
     digest = pipeline.traced(present, constants).digest
-    return Text(pipeline, inputs, constants, digest, rows)
+    return Text(pipeline, inputs, constants, digest, rows, pieces)
 
 
 def _text(data: bytes, *rest: Any) -> Text:
