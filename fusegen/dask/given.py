@@ -12,6 +12,7 @@ from fusegen.backend.arrays.adopt import adopt
 from fusegen.ir.errors import ArgumentError, ShapeError
 from fusegen.lang.signature import check_count
 from fusegen.pipeline.states.calls import PIECES
+from fusegen.pipeline.states.pieced import check_pieces
 
 
 def as_dask(pipeline: str, present: Mapping[str, Any]) -> dict[str, da.Array]:
@@ -55,8 +56,9 @@ def checked_pieces(deterministic: bool, pieces: Any) -> dict[str, Any]:
     if size is not None and not deterministic:
         raise ArgumentError(f"pieces={size} without deterministic=True",
                             why="Any chunks will do where bits may depend on them.")
-    return {"deterministic": True, "pieces": PIECES if size is None else size} if deterministic \
-        else {}
+    if not deterministic:
+        return {}
+    return {"deterministic": True, "pieces": PIECES if size is None else check_pieces(size)}
 
 
 def shape_of(array: da.Array) -> tuple[int, ...]:

@@ -59,7 +59,8 @@ def fold(*given: Any, text: Text, numbered: bool) -> Known:
     text.variants("fold")
     first, arrays = _first(given, numbered)
     blocks = columns_last(text, blocks_of(text, arrays))
-    return text.pipeline.states(*blocks, at=first, **text.pieces, **text.constants)
+    found: Known = text.pipeline.states(*blocks, at=first, **text.pieces, **text.constants)
+    return found
 
 
 def _first(given: Sequence[Any], numbered: bool) -> tuple[int | None, Sequence[Any]]:
@@ -71,10 +72,11 @@ def combine(parts: Any, *, text: Text, axis: Any = None, keepdims: bool = True) 
     """⊕ of states in the order of the chunks. parts: one, or lists along each reduced axis."""
     text.variants("merge")
     states = list(_states_in(parts))
-    return states[0] if len(states) == 1 else merge(text.pipeline, *states)
+    found: Known = states[0] if len(states) == 1 else merge(text.pipeline, *states)
+    return found
 
 
-def _states_in(parts: Any) -> Iterator[Known]:
+def _states_in(parts: Any) -> Iterator[Any]:
     if isinstance(parts, list):
         for part in parts:
             yield from _states_in(part)

@@ -85,10 +85,7 @@ def pieced_states_of(
 ) -> PiecedStates:
     """States of a block whose first column is number `at`, a multiple of `pieces`; where it does
     not end at one, the row ends there."""
-    if pieces < LEAST or pieces & (pieces - 1):
-        raise ArgumentError(f"pieces={pieces} is no power of two from {LEAST} on",
-                            why="The tree of a row is of pieces of so many columns.",
-                            fix=f"pieces={max(LEAST, 1 << (pieces - 1).bit_length())}, say.")
+    check_pieces(pieces)
     if at % pieces:
         raise ArgumentError(f"at={at} is inside a piece of {pieces} columns",
                             why="Bits that depend on the row alone need cuts between its pieces.",
@@ -102,6 +99,15 @@ def pieced_states_of(
         blocks = [*_pieces(roles.graph, taken, rows.n_cols, pieces)]
     runs = [folded(roles, roles.steady_fold, piece, at + i, lies) for i, lies, piece in blocks]
     return PiecedStates(_met(pipeline, runs, pieces), pieces)
+
+
+def check_pieces(pieces: int) -> int:
+    """A number of columns of a piece. Raises ArgumentError."""
+    if pieces < LEAST or pieces & (pieces - 1):
+        raise ArgumentError(f"pieces={pieces} is no power of two from {LEAST} on",
+                            why="The tree of a row is of pieces of so many columns.",
+                            fix=f"pieces={max(LEAST, 1 << (pieces - 1).bit_length())}, say.")
+    return pieces
 
 
 def _pieces(
