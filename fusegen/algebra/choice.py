@@ -48,7 +48,7 @@ class Choice:
         """u at the new pivot, in terms of u at the old one."""
         if self.pivot is None:
             return self.u
-        if self.contrary_to is not None:
+        if self.contrary_to is not None:  # what equalled p before it moved is other than p now
             return self.u + self.contrary_to * (1 - self.move)
         return self.u * self.ratio + self.move if self.action == "shift" else self.u * self.move
 

@@ -15,8 +15,8 @@ import sympy as sp
 from fusegen.algebra.choice import Choice, all_choices
 from fusegen.algebra.setting import Setting
 
-MAX_BASIS = 7
-_MAX_CANDIDATES = 64
+MAX_BASIS = 7  # sums that one reduction may keep in the state
+_MAX_CANDIDATES = 64  # choices of pivots that are tried
 
 
 @dataclass(frozen=True)
@@ -117,15 +117,18 @@ def _written(
     terms = split(setting.f.subs(inverse, simultaneous=True), us)
     stuck = tuple(a for a in terms if a.free_symbols & changing)
     pivotal = {r.symbol for r in setting.changing if r.pivotal}
-    score = (
+    score = (  # the smaller the better, the first difference decides
         len(stuck),
+        # Read-outs and sums that may overflow: exponentials of what moves, and of unbounded u.
         sum(_has_exponential_of(c, changing) for c in terms.values()),
         sum(_explodes(a, choices, setting) for a in terms),
+        # Coefficients 1/p² and beyond, which leave the range long before p does.
         sum((p.exp + 2).is_nonpositive is True and p.base in pivotal
             for c in terms.values() for p in c.atoms(sp.Pow)),
+        # Row values in coefficients: terms about them may cancel when they are read out.
         sum(len(c.free_symbols & pivotal) for c in terms.values()),
         sum(c.pivot is not None and not _wanted(setting, c) for c in choices),
-        len(terms),
+        len(terms),  # then as few sums, and as few pivots, as can be
         sum(c.pivot is not None for c in choices),
     )
     return Candidate(choices, terms, stuck, score)
@@ -170,7 +173,7 @@ def close(candidate: Candidate, changing: frozenset[sp.Symbol]) -> Closed | NotC
     moves = {m for c in candidate.choices if c.pivot is not None for m in c.moves}
     basis = sorted(candidate.terms, key=sp.default_sort_key)
     rows: list[dict[sp.Expr, sp.Expr]] = []
-    while len(rows) < len(basis):
+    while len(rows) < len(basis):  # what a moved function brings in has to move, too
         row = split(basis[len(rows)].subs(moved, simultaneous=True), us)
         for atom in sorted(row, key=sp.default_sort_key):
             if atom.free_symbols & (moves | changing):

@@ -150,6 +150,9 @@ def row_needs(node: g.Node) -> tuple[g.Reduction, ...]:
 
 
 def _needs(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> nx.DiGraph:
+    """Reductions after those whose values they use. wait: sweeps that come between: one before the
+    text is read at a finished value, none where a list meets one; None: it merges, and needs the
+    value only when it is read out."""
     import networkx as nx
 
     needs: nx.DiGraph = nx.DiGraph()
@@ -209,7 +212,7 @@ def _levels(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> dict[g.Node, int]:
         late = [finish[r] for r in row_needs(node)]
         finish[node] = max([start, *late])
         if modes[node] == "commuted" or isinstance(node, g.TopK):
-            level[node] = finish[node]
+            level[node] = finish[node]  # what is left of it is of use in that sweep alone
     return level
 
 
@@ -223,6 +226,7 @@ def _finish(graph: g.Graph, level: Mapping[g.Node, int]) -> dict[g.Node, int]:
 
 
 def _store_level(node: g.Node, finish: Mapping[g.Node, int]) -> int:
+    """The sweep behind the one that finishes the last row value that the element is made of."""
     waits = [finish[r] for r in row_needs(node)]
     return max(waits) + 1 if waits else 1
 

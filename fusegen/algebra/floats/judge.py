@@ -158,6 +158,7 @@ class _Judge:
             side = facts.dominates(x, p)
             for h in used:
                 yield from self._shift(c, h, side)
+        # Where p is infinite every u is NaN or infinite, and no sum of them can be read out.
         if not self._is_nan_too(c, used) or is_filled(None if self.chooses else x, p):
             yield _unattained(c)
 
@@ -173,6 +174,7 @@ class _Judge:
         return not falling or is_attained(x, p)
 
     def _shift(self, c: Choice, h: sp.Expr, side: int) -> Iterator[Ground | Fault]:
+        # exp(u) under what dominates is 1 at most, and so is what corrects it: exp(−δ).
         for e in sorted(h.atoms(sp.exp), key=sp.default_sort_key):
             falls = (sp.diff(e.args[0], c.u) * side).is_positive  # from 1, or less, as p moves
             if e.has(c.u):
