@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from fusegen.backend.arrays.rows import rows_of
 from fusegen.distributed.packets import Header, seal_of
 from fusegen.distributed.ranks import HOST
 from fusegen.ir.shared import lazy
 from fusegen.lang.signature import check_count, constants_key
 from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.states.pieced import PiecedStates
 from fusegen.pipeline.states.record import States
 
 Guess = Callable[[int], int]
@@ -28,6 +31,7 @@ class Call:
     named: Mapping[str, Any]
     at: int | None
     columns: int | None
+    pieces: int | None = None  # columns of canonical pieces, where bits depend on nothing else
     error: Exception | None = None  # what this rank knows already, and the others do not
 
     @lazy
@@ -51,10 +55,23 @@ class Call:
         return (*arrays, tuple(a is None for a in self.arrays), tuple(self.named),
                 constants_key(constants), self.at, self.columns)
 
-    def folded(self, at: int) -> States:
-        """The states of this rank's shard, whose first column is number `at`."""
-        found: States = self.pipeline.states(*self.arrays, at=at, **self.named)
-        return found
+    @lazy
+    def n_cols(self) -> int:
+        """Columns of the shard. Raises ArgumentError, ShapeError."""
+        present, constants = self.bound
+        graph = self.pipeline.traced(frozenset(present), constants).graph
+        shapes = {n: tuple(a.shape) for n, a in present.items()}
+        return rows_of(graph.inputs, shapes, -1, piece=True).n_cols
+
+    def folded(self, at: int) -> tuple[States, ...]:
+        """The states of this rank's shard, whose first column is number `at`, as `runs_of` says."""
+        if self.pieces is None:
+            return (self.pipeline.states(*self.arrays, at=at, **self.named),)
+        if self.n_cols == 0:  # also at a row's end, which may be inside a piece
+            at -= at % self.pieces
+        found: PiecedStates = self.pipeline.states(
+            *self.arrays, at=at, deterministic=True, pieces=self.pieces, **self.named)
+        return found.runs
 
     def said(self, guess: Guess) -> Said:
         """The states and their header; what went wrong is said too, for the others to hear."""
@@ -63,24 +80,19 @@ class Call:
                 raise self.error
             check_count("at", self.at, 0)
             check_count("columns", self.columns)
-            states = self.folded(self.at or 0)
-            at = guess(states.n_cols) if self.at is None else self.at
-            if at != (self.at or 0):
-                states = self.folded(at)
-            return Said(self.header(states, at), states, words_of(self, states))
+            at = guess(self.n_cols) if self.at is None else self.at
+            runs = self.folded(at)
+            return Said(self.header(runs[0], at), runs, words_of(self, runs[0]))
         except Exception as error:
-            return Said(Header(failed=True), None, "", error)
+            return Said(Header(failed=True), (), "", error)
 
     def header(self, states: States, at: int) -> Header:
         *rows, n_bytes = states.array.shape
-        n_rows = 1
-        for n in rows:
-            n_rows *= n
         traced = self.pipeline.traced(frozenset(dict(states.dtypes)), dict(states.constants))
         seal = seal_of(self.pipeline.name, traced.digest, states.layout.digest, tuple(rows),
                        [(n, str(d)) for n, d in states.dtypes],
-                       constants_key(dict(states.constants)))
-        return Header(n_rows, n_bytes, states.n_cols, at, self.at is not None,
+                       constants_key(dict(states.constants)), self.pieces)
+        return Header(math.prod(rows), n_bytes, self.n_cols, at, self.at is not None,
                       -1 if self.columns is None else self.columns, seal)
 
 
@@ -89,7 +101,7 @@ class Said:
     """What a rank has for the others, or the error that it failed with."""
 
     header: Header
-    states: States | None
+    runs: tuple[States, ...]
     words: str
     error: Exception | None = None
 
@@ -100,4 +112,5 @@ def words_of(call: Call, states: States) -> str:
     constants = "".join(f", {n}={v!r}" for n, v in states.constants)
     columns = "" if call.columns is None else f", columns={call.columns}"
     return (f"{call.pipeline.name}({types}{constants}{columns}), rows "
-            f"{tuple(states.array.shape[:-1])}, {states.layout.n_bytes} bytes a state")
+            f"{tuple(states.array.shape[:-1])}, {states.layout.n_bytes} bytes a state"
+            f"{'' if call.pieces is None else f', pieces of {call.pieces} columns'}")

@@ -13,7 +13,10 @@ packet is a seal and the states, and no host waits for a device. What wrong seal
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +24,7 @@ import torch
 from fusegen.distributed.agreement import check_alike, starts_of
 from fusegen.distributed.calls import Call, Said
 from fusegen.distributed.packets import HEADER_BYTES, SEAL_BYTES, Header, read, seal_of, written
+from fusegen.distributed.pieces import runs_of
 from fusegen.distributed.ranks import HOST, Ranks, is_recorded, on_hosts
 from fusegen.ir.errors import ExchangeError
 from fusegen.ir.shared import Recent
@@ -33,10 +37,10 @@ _KINDS = 256  # calls of these many kinds are known at once
 
 @dataclass(frozen=True, eq=False)
 class Met:
-    """States of every rank, in the order of their columns; `mine` are this rank's."""
+    """States of every rank, in the order of their columns; `like`: one of this rank's."""
 
-    mine: States
-    table: Any  # uint8 (ranks, rows · bytes), packed: torch's memory, also while a graph is made
+    like: States
+    table: Any  # uint8 (states, rows · bytes), packed: torch's memory, also while a graph is made
     columns: Spans  # of each of them
     first: int  # of this rank's columns
     right: Any = None  # bool (), where the states are: did ranks make one call? Known if None
@@ -51,58 +55,68 @@ class AtEveryCall:
 
     def met(self, call: Call) -> Met:
         """Raises on every rank what is wrong on any."""
-        while True:
-            said = call.said(self._guess)
+        for pieces in (call.pieces, None):
+            said = call.said(partial(self._guess, pieces=pieces))
             blocks = self.ranks.gathered(_block(said, call.device), "states")
             headers = read(blocks[:, :HEADER_BYTES].to(HOST).numpy())
             check_alike(self.ranks, headers, said.words, said.error, call.device)
-            assert said.states is not None
             starts = starts_of(headers)
             if all(h.at == s for h, s in zip(headers, starts, strict=True) if h.n_cols):
                 break
-            self._learn(headers)  # on every rank: all fold again
-        columns = _columns(starts, headers)
-        rest = _bytes_of(said.states)[FIRST - HEADER_BYTES :]
-        table = blocks[:, HEADER_BYTES : HEADER_BYTES + said.header.body]
+            self._learn(headers)  # on every rank: all fold again, where they have to
+        shards = _runs(starts, headers, call.pieces)
+        n_bytes = max(map(len, shards)) * said.header.size
+        rest = _padded(said.runs, n_bytes)[FIRST - HEADER_BYTES :]
+        table = blocks[:, HEADER_BYTES : HEADER_BYTES + n_bytes]
         if rest.numel():
             table = torch.cat([table, self.ranks.gathered(rest, "states")], 1)
-        return _met(said.states, table, columns, self.ranks)
+        return _met(said.runs[0], table, shards, self.ranks)
 
-    def _guess(self, n_cols: int) -> int:
-        """As when a rank last had so many columns; before that, as if all had."""
+    def _guess(self, n_cols: int, pieces: int | None) -> int:
+        """As when a rank last had so many columns; before that, as if all had. pieces: what shards
+        begin with, if a guess that is wrong should fold, too."""
         widths = self.widths.get(n_cols)
         rank = self.ranks.rank
-        return rank * n_cols if widths is None else sum(widths[:rank])
+        found = rank * n_cols if widths is None else sum(widths[:rank])
+        return found if pieces is None else found - found % pieces
 
     def _learn(self, headers: list[Header]) -> None:
         widths = tuple(h.n_cols for h in headers)
         self.widths.put(widths[self.ranks.rank], widths)
 
 
-def _met(mine: States, table: Any, columns: Spans, ranks: Ranks, right: Any = None) -> Met:
-    """table: by rank."""
-    first, order = columns[ranks.rank][0], sorted(range(len(columns)), key=columns.__getitem__)
-    if order == [*range(len(columns))]:
-        return Met(mine, table.contiguous(), columns, first, right)
-    sorted_table = torch.stack([table[r] for r in order])  # no host's list goes to a device
-    return Met(mine, sorted_table, tuple(columns[r] for r in order), first, right)
+def _met(
+    like: States, table: Any, shards: Sequence[Spans], ranks: Ranks, right: Any = None
+) -> Met:
+    """table: uint8 (ranks, bytes), each as many states as the rank has, and what fills it up."""
+    size = math.prod(like.array.shape)
+    parts = sorted((span, rank, i) for rank, spans in enumerate(shards)
+                   for i, span in enumerate(spans))
+    columns, first = tuple(span for span, _, _ in parts), shards[ranks.rank][0][0]
+    if [(rank, i) for _, rank, i in parts] == [(rank, 0) for rank in range(ranks.size)]:
+        return Met(like, table.contiguous(), columns, first, right)
+    found = [table[rank, i * size : (i + 1) * size] for _, rank, i in parts]
+    return Met(like, torch.stack(found), columns, first, right)  # no host's list goes to a device
 
 
-def _columns(starts: list[int], headers: list[Header]) -> Spans:
-    return tuple((s, s + h.n_cols) for s, h in zip(starts, headers, strict=True))
+def _runs(starts: list[int], headers: list[Header], pieces: int | None) -> list[Spans]:
+    """The columns of every state that every rank has."""
+    return [runs_of(s, s + h.n_cols, pieces) for s, h in zip(starts, headers, strict=True)]
 
 
-def _bytes_of(states: States) -> Any:
-    """As a tensor, uint8 (rows · bytes,)."""
-    return torch.as_tensor(states.array).reshape(-1)
+def _padded(runs: Sequence[States], n_bytes: int) -> Any:
+    """As a tensor, uint8 (n_bytes,): one after the other, then 0."""
+    parts = [torch.as_tensor(s.array).reshape(-1) for s in runs]
+    left = n_bytes - sum(p.numel() for p in parts)
+    return torch.cat([*parts, parts[0].new_zeros(left)]) if left or len(parts) > 1 else parts[0]
 
 
 def _block(said: Said, device: Any) -> Any:
     """What every rank sends first, uint8 (FIRST,)."""
     block = torch.zeros(FIRST, dtype=torch.uint8, device=device)
     block[:HEADER_BYTES] = torch.from_numpy(written(said.header))
-    if said.states is not None:
-        body = _bytes_of(said.states)[: FIRST - HEADER_BYTES]
+    if said.runs:
+        body = _padded(said.runs, len(said.runs) * said.header.size)[: FIRST - HEADER_BYTES]
         block[HEADER_BYTES : HEADER_BYTES + body.numel()] = body
     return block
 
@@ -114,7 +128,8 @@ def _block(said: Said, device: Any) -> Any:
 class Agreed:
     """What all ranks said of calls of a kind."""
 
-    columns: Spans
+    shards: tuple[Spans, ...]  # by rank, the columns of each of its states
+    n_bytes: int  # that each rank sends, beside the seal
     seal: Any  # uint8 (SEAL_BYTES,), where the states are
 
 
@@ -132,12 +147,12 @@ class Once:
         agreed = self.kinds.get_or_make(call.key, lambda: self._agreed(call))
         if call.error is not None:
             raise call.error
-        mine = call.folded(agreed.columns[self.ranks.rank][0])
-        packet = torch.cat([agreed.seal, _bytes_of(mine)])
+        runs = call.folded(agreed.shards[self.ranks.rank][0][0])
+        packet = torch.cat([agreed.seal, _padded(runs, agreed.n_bytes)])
         packets = self.ranks.gathered(packet, "states")
         right = (packets[:, :SEAL_BYTES] == agreed.seal).all()
         self.right[packet.device].logical_and_(right)
-        return _met(mine, packets[:, SEAL_BYTES:], agreed.columns, self.ranks, right)
+        return _met(runs[0], packets[:, SEAL_BYTES:], agreed.shards, self.ranks, right)
 
     def _agreed(self, call: Call) -> Agreed:
         if is_recorded(call.device):
@@ -150,12 +165,12 @@ class Once:
         block = torch.from_numpy(written(said.header))
         headers = read(hosts.gathered(block, "their headers").numpy())
         check_alike(hosts, headers, said.words, said.error, HOST)
-        columns = _columns(starts_of(headers), headers)
-        seal = seal_of(said.header.seal, columns)
+        shards = tuple(_runs(starts_of(headers), headers, call.pieces))
+        seal = seal_of(said.header.seal, shards)
         kept = torch.frombuffer(bytearray(seal), dtype=torch.uint8).to(call.device)
         if kept.device not in self.right:
             self.right[kept.device] = torch.ones((), dtype=torch.bool, device=kept.device)
-        return Agreed(columns, kept)
+        return Agreed(shards, max(map(len, shards)) * said.header.size, kept)
 
     def verify(self) -> None:
         """Wait for the exchanges so far. Raises ExchangeError where a seal was wrong."""

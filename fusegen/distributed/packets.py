@@ -47,8 +47,8 @@ class Header:
     is_ours: bool = True  # did fusegen write it?
 
     @property
-    def body(self) -> int:
-        """Bytes of the states that follow."""
+    def size(self) -> int:
+        """Bytes of the states of all rows, of one piece of columns."""
         return self.n_rows * self.n_bytes
 
 

@@ -28,9 +28,12 @@ from fusegen.ir.kinds import DTypes
 from fusegen.ir.nesting import flatten, nest
 from fusegen.ir.shared import Recent
 from fusegen.lang.blame import blames
+from fusegen.lang.signature import check_count, check_flag
 from fusegen.library.texts import one_of
 from fusegen.pipeline import by_torch
 from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.states.calls import PIECES
+from fusegen.pipeline.states.pieced import PiecedStates, merge, whole_of
 from fusegen.pipeline.states.record import States
 from fusegen.pipeline.states.runs import merge_gathered
 
@@ -42,11 +45,12 @@ class Sharded:
     """A pipeline over the ranks of a group; made by `sharded`."""
 
     def __init__(
-        self, pipeline: Pipeline, group: Any, checks: str, timeout: timedelta | None
+        self, pipeline: Pipeline, group: Any, checks: str, timeout: timedelta | None,
+        pieces: int | None,
     ) -> None:
         self.pipeline, self.group = pipeline, group
         self.identity = by_torch.identity(f"sharded {pipeline.name}")
-        self._checks, self._timeout = checks, timeout
+        self._checks, self._timeout, self._pieces = checks, timeout, pieces
         self._ways: dict[str, AtEveryCall | Once] = {}
         self._others: dict[int, Sharded] = {}  # of groups that DTensors name
         self._derived: Recent[Pipeline, Sharded] = Recent(_DERIVED)  # gradients
@@ -75,11 +79,12 @@ class Sharded:
         """A call that torch does not read."""
         if are_placed((*arrays, *named.values())):
             return self._placed(arrays, named, at, columns)
-        call = Call(self.pipeline, arrays, named, at, columns)
+        call = Call(self.pipeline, arrays, named, at, columns, self._pieces)
         return record(self, call) if is_recorded(call) else self.found(call)[0]
 
     def found(self, call: Call) -> tuple[Any, int, int]:
         """(results, number of this shard's first column, columns of whole rows)."""
+        call = call if call.pieces == self._pieces else replace(call, pieces=self._pieces)
         met = self._way(call).met(call)
         whole = merged(call, met)
         return self.pipeline.finish(whole, at=met.first, **call.bound[0]), met.first, whole.n_cols
@@ -87,7 +92,10 @@ class Sharded:
     def of(self, pipeline: Pipeline) -> Sharded:
         """Another pipeline over the same ranks."""
         return self._derived.get_or_make(
-            pipeline, lambda: Sharded(pipeline, self.group, self._checks, self._timeout))
+            pipeline, lambda: self._like(pipeline, self.group))
+
+    def _like(self, pipeline: Pipeline, group: Any) -> Sharded:
+        return Sharded(pipeline, group, self._checks, self._timeout, self._pieces)
 
     def graph_entry(self, _identity: str, n_arrays: int, *told: Any) -> str:
         """For torch.compile, which does not read it: see `operator.entry_of`."""
@@ -100,7 +108,7 @@ class Sharded:
         self, *arrays: Any, at: int | None = None, columns: int | None = None, **named: Any
     ) -> States:
         """The merged states of the whole rows, the same on every rank: as a call, unfinished."""
-        call = Call(self.pipeline, arrays, named, at, columns)
+        call = Call(self.pipeline, arrays, named, at, columns, self._pieces)
         return merged(call, self._way(call).met(call))
 
     @blames
@@ -112,7 +120,7 @@ class Sharded:
 
         dtype: of the inputs, one or by name; inputs: optional ones that are there. Raises as
         `Pipeline.work`, and ArgumentError where there is no process group."""
-        return plan_of(self.pipeline, ranks_of(self.group).size, n_rows, n_cols,
+        return plan_of(self.pipeline, ranks_of(self.group).size, self._pieces, n_rows, n_cols,
                        *self.pipeline.assumed(dtype, inputs, constants))
 
     @blames
@@ -148,7 +156,7 @@ class Sharded:
     def _over(self, group: Any) -> Sharded:
         """The same over the ranks of another group."""
         if id(group) not in self._others:
-            self._others[id(group)] = Sharded(self.pipeline, group, self._checks, self._timeout)
+            self._others[id(group)] = self._like(self.pipeline, group)
         return self._others[id(group)]
 
     def _way(self, call: Call) -> AtEveryCall | Once:
@@ -165,13 +173,26 @@ class Sharded:
 
 def merged(call: Call, met: Met) -> States:
     """⊕ of all ranks' states."""
-    mine = met.mine.array
-    table = met.table.view(len(met.columns), *mine.shape)
-    whole = merge_gathered(call.pipeline, met.mine, _of_kind(mine, table), met.columns)
+    mine = met.like.array
+    table = _of_kind(mine, met.table.view(len(met.columns), *mine.shape))
+    if call.pieces is None:
+        whole = merge_gathered(call.pipeline, met.like, table, met.columns)
+    else:
+        whole = _along_tree(call.pipeline, met, table, call.pieces)
     if met.right is None:
         return whole
     kept = torch.where(met.right, torch.as_tensor(whole.array), NOTHING)
     return replace(whole, array=_of_kind(mine, kept))
+
+
+def _along_tree(pipeline: Pipeline, met: Met, table: Any, pieces: int) -> States:
+    """The same of runs of pieces, along the row's own tree."""
+    parts = []
+    for one, (first, end) in zip(table, met.columns, strict=True):
+        seen = ((first, end),) if end > first else ()
+        states = replace(met.like, array=one, n_cols=end - first, columns=seen)
+        parts.append(PiecedStates((states,), pieces))
+    return whole_of(pipeline, merge(pipeline, *parts))
 
 
 NOTHING = 0xFF
@@ -185,7 +206,7 @@ def _of_kind(mine: Any, tensor: Any) -> Any:
 @blames
 def sharded(
     pipeline: Pipeline, group: Any = None, *, checks: str = "auto",
-    timeout: timedelta | None = None,
+    timeout: timedelta | None = None, deterministic: bool = False, pieces: int | None = None,
 ) -> Sharded:
     """A pipeline of rows whose columns are sharded over the ranks of a torch.distributed group.
 
@@ -194,10 +215,18 @@ def sharded(
     first call of a kind (shapes, types, constants), and later calls only on the device, where wrong
     states become NaN: no host waits for a device, and CUDA graphs may record them. "auto": every
     on processors, once on GPUs. timeout: of what is agreed once, among hosts; the group's own
-    bounds the exchanges. Raises ArgumentError; PipelineError for a text without states.
+    bounds the exchanges.
+    deterministic: the same bits for any number of ranks: the row is cut into canonical `pieces`
+    (see `Pipeline.states`), and shards end at multiples of so many columns. Raises ArgumentError.
     """
     if not isinstance(pipeline, Pipeline):
         raise ArgumentError(f"sharded takes a pipeline, got {type(pipeline).__name__}",
                             fix="Decorate the function with @fg.pipeline.")
     one_of("checks", checks, _CHECKS)
-    return Sharded(pipeline, group, checks, timeout)
+    size = check_count("pieces", pieces)
+    if not check_flag("deterministic", deterministic):
+        if size is not None:
+            raise ArgumentError(f"pieces={size} without deterministic=True",
+                                why="Any cut will do where bits may depend on it.")
+        return Sharded(pipeline, group, checks, timeout, None)
+    return Sharded(pipeline, group, checks, timeout, size or PIECES)

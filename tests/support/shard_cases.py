@@ -279,6 +279,41 @@ def bytes_of_exchanges(rank: int) -> None:
     assert plan.exchanged_bytes == RANKS * states.array.numel()
 
 
+def same_bits_for_any_number_of_ranks(rank: int) -> None:
+    """Of sums that round, in forward and backward; cut where pieces are, the last one anywhere."""
+    x = np.random.default_rng(2).normal(0, 3, (3, 1000)).astype("f4")
+    weights = np.cos(x)
+    steps = {n: fg.distributed.sharded(PIPELINES[n], deterministic=True, pieces=64)
+             for n in ("logsumexp", "var_mean", "weighted_mean", "softmax_topk")}
+    once = fg.distributed.sharded(PIPELINES["var_mean"], deterministic=True, pieces=64,
+                                  checks="once")
+    gradient = fg.distributed.sharded(L["softmax"], deterministic=True, pieces=64)
+    bits: dict[str, set[bytes]] = {}
+    for at in ((0, 1000, 1000, 1000, 1000), (0, 64, 192, 512, 1000), (0, 256, 512, 768, 1000),
+               (0, 0, 320, 960, 1000)):
+        mine = slice(at[rank], at[rank + 1])
+        agreed = [("once", once)] if at[3] in (512, 768) else []  # new to every rank
+        for name, step in (*steps.items(), *agreed):
+            given = [x, weights] if name == "weighted_mean" else [x]
+            found = step(*[tensor(a[:, mine]) for a in given])
+            same_everywhere(found)
+            cases.near(found, wanted("var_mean" if name == "once" else name, given))
+            bits.setdefault(name, set()).add(b"".join(f.tobytes() for f in cases.flat(found)))
+        part = tensor(x[:, mine]).requires_grad_()
+        gradient(part).square().sum().backward()
+        every: list[Any] = [None] * RANKS
+        torch.distributed.all_gather_object(every, part.grad.numpy())
+        bits.setdefault("gradient", set()).add(np.concatenate(every, -1).tobytes())
+    assert {n: len(b) for n, b in bits.items()} == dict.fromkeys(bits, 1)
+    step = steps["logsumexp"]
+    raises(lambda: step(tensor(x[:, 250 * rank : 250 * rank + 250])),
+           fg.ExchangeError if rank == 0 else fg.ArgumentError, "inside a piece of 64")
+    plan = step.plan(3, 1000)
+    assert (plan.states, plan.exchanged_bytes) == (1, RANKS * 3 * 8)
+    assert step.plan(3, 1600).states == 3
+    raises(lambda: fg.distributed.sharded(L["topk"], pieces=64), fg.ArgumentError, "deterministic")
+
+
 def attention_over_split_keys(rank: int) -> None:
     """Context-parallel: keys and values are on all ranks, queries everywhere."""
     rng = np.random.default_rng(4)
@@ -449,7 +484,8 @@ CASES: dict[str, Callable[[int], None]] = {
     **{f.__name__.replace("_", " "): f for f in (
         special_rows, ties_across_shards, ordered_monoids, places_of_shards, many_rows,
         kinds_and_types, groups_of_some, calls_that_differ, a_call_that_fails_on_one_rank,
-        orders_that_differ, bytes_of_exchanges, attention_over_split_keys, dtensors,
+        orders_that_differ, bytes_of_exchanges, same_bits_for_any_number_of_ranks,
+        attention_over_split_keys, dtensors,
         dtensors_that_are_no_rows, graphs, full_rows, training_in_one_graph,
         gradients_that_are_not)},
 }
