@@ -25,9 +25,18 @@ def with_list(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector):
     return values, at, fg.sum(p * v) / fg.sum(p), fg.sum(values)
 
 
+def sunk(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, sinks: fg.PerRow):
+    """What a result takes of its row is given again."""
+    s = fg.dot(q, k)
+    m = fg.max(s)
+    p = fg.exp(s - m)
+    return fg.sum(p * v) / (fg.sum(p) + fg.exp(sinks - m))
+
+
 TEXTS = {"statistics": statistics, "normalised": normalised, "columns_alone": columns_alone,
          "gaussian": texts.gaussian.fn, "with_list": with_list, "causal": texts.causal.fn,
          "nearest": texts.nearest.fn,
+         "loss": fg.library.linear_cross_entropy.fn, "sunk": sunk,
          **{name: p.fn for name, p in texts.MASKED.items()}}
 
 
@@ -44,7 +53,8 @@ def arrays_of(p: fg.Pipeline, rows: int, columns: int) -> dict[str, Any]:
     q, k, v = drawn(2, rows, 5), drawn(2, columns, 5, seed=1), drawn(2, columns, 3, seed=2)
     lengths = np.random.default_rng(3).integers(1, columns + 1, (2, rows))
     given = {"q": q, "k": k, "v": v, "lengths": lengths, "x": q, "y": k, "b": drawn(columns),
-             "c": drawn(2, columns)}
+             "c": drawn(2, columns), "h": q, "w": k, "bias": drawn(columns), "sinks": lengths / 90,
+             "labels": lengths - 1}
     return {n: given[n] for n in p.signature.arrays}
 
 
@@ -68,10 +78,11 @@ def test_gpus_make_the_states_that_hosts_make(name: str, gpu: Any) -> None:
     want = p.reference(**arrays)
     whole = fg.merge(p, *ours)
     same_states(whole, fg.merge(p, *theirs))
-    close(p.finish(whole), want)
-    close(p.finish(merged_anyhow(p, ours, rng)), want)
+    again = {n: on_gpu(arrays[n]) for n in ("sinks",) if n in arrays}
+    close(p.finish(whole, **again), want)
+    close(p.finish(merged_anyhow(p, ours, rng), **again), want)
     back = fg.merge(p, moved(ours[0], np.asarray), *theirs[1:])  # from one to the other
-    close(p.finish(moved(back, on_gpu)), want)
+    close(p.finish(moved(back, on_gpu), **again), want)
 
 
 @emulated

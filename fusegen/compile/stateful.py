@@ -46,9 +46,9 @@ def folding_sweep(
         raise PipelineError(
             f"{name} has no states: an element is computed from the number of columns",
             where=graph.loc, why="How many there are is known when all pieces have met.")
+    kernel = picked(kernel, sweep, early, names_of(kernel))
     if kernel.has_vectors:
         _check_vectors(kernel, graph)
-    kernel = picked(kernel, sweep, early, names_of(kernel))
     _check_rows(kernel, early, graph)
     _check_pivots(kernel, sweep, graph)
     return kernel, next(s for s in kernel.sweeps if not s.monoid.is_empty)

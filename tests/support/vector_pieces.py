@@ -8,8 +8,8 @@ from typing import Any
 import fusegen as fg
 from support import vector_library as library
 
-COLUMNS = {"k", "v", "y", "w", "b", "bias", "c"}
-NUMBERS = {"bias", "c"}
+COLUMNS = {"k", "v", "y", "w", "b", "bias", "c", "mask", "valid"}
+NUMBERS = {"bias", "c", "mask", "valid"}
 """Inputs of which a piece has a part, and those without vectors."""
 
 
