@@ -91,8 +91,7 @@ def test_maxima_that_move(step: float, causal: bool) -> None:
 
 
 @emulated
-@pytest.mark.parametrize("d", [64, 128])
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("d", "causal"), [(64, True), (128, False)])
 def test_items_that_follow_one_another(d: int, causal: bool) -> None:
     """The last vectors of one are added while the first scores of the other are folded; also where
     an item has one tile, or a warpgroup has none of it."""

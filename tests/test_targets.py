@@ -10,6 +10,7 @@ from support import nvrtc
 from support.compilers import bare
 from support.cuda_cases import LIBRARY, assert_close, library_case
 from support.emulated import emulated
+from support.pairs import pairwise
 
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, launches
@@ -149,13 +150,13 @@ def test_the_library_compiles(name: str) -> None:
 
 
 @emulated
-@pytest.mark.parametrize("arch", ["sm_80", "unknown"])
-@pytest.mark.parametrize("name", LIBRARY)
-def test_the_library_runs(name: str, arch: str) -> None:
-    for n_rows, n_cols, aligned in ((2, 20_000, True), (100_000, 96, True), (100_000, 4001, False),
-                                    (100_000, 6000, True)):
-        case = library_case(name, 2, n_cols)
-        work = case.work(n_rows=n_rows, aligned=aligned)
-        (best, *_) = candidates(work.result("lower"), work.problem, TARGETS[arch])
-        got = case.emulate(schedule=best.schedule, shift=0 if aligned else 1, n_rows=n_rows)
-        assert_close(got, case.reference(), 3e-6)
+@pytest.mark.parametrize(("name", "shape", "arch"), pairwise(
+    LIBRARY, [(2, 20_000, True), (100_000, 96, True), (100_000, 4001, False),
+              (100_000, 6000, True)], ["sm_80", "unknown"]))
+def test_the_library_runs(name: str, shape: tuple[int, int, bool], arch: str) -> None:
+    n_rows, n_cols, aligned = shape
+    case = library_case(name, 2, n_cols)
+    work = case.work(n_rows=n_rows, aligned=aligned)
+    (best, *_) = candidates(work.result("lower"), work.problem, TARGETS[arch])
+    got = case.emulate(schedule=best.schedule, shift=0 if aligned else 1, n_rows=n_rows)
+    assert_close(got, case.reference(), 3e-6)

@@ -41,10 +41,12 @@ def close(found, wanted, tolerance):
                                atol=tolerance * float(wanted.abs().max().double()))
 
 
-@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
-@pytest.mark.parametrize("name", DIFFERENTIABLE)
+@pytest.mark.parametrize(("name", "dtype"), [
+    (name, dtype) for at, name in enumerate(DIFFERENTIABLE) for dtype in TOLERANCES
+    if dtype is not (torch.float16, torch.bfloat16)[at % 2]], ids=str)
 def test_gradients_are_torchs(name, dtype):
-    """Against torch's own in float64, on the very values, which differ: ties are no one's."""
+    """Against torch's own in float64, on the very values, which differ: ties are no one's. The
+    types of 16 bits take turns."""
     arrays = tensors(name, dtype=dtype)
     if name in ("topk", "softmax_topk"):
         arrays = (torch.stack([torch.randperm(33) for _ in range(5)]).div(8).to(dtype),)

@@ -118,8 +118,7 @@ def test_a_whole_number_where_the_default_is_a_float_is_told_apart():
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("refused", [
-    lambda x: L.moe_gate(x, score="none"), lambda x: L.softmax_topk(x, k=0),
-    lambda x: L.nearest(x, x, metric="none"), lambda x: L.attention(x, x, x)])
+    lambda x: L.moe_gate(x, score="none"), lambda x: L.attention(x, x, x)])
 def test_refusals_are_no_accidents_of_torchs(refused):
     """What is wrong is said where one graph is asked for, and raised where lines may be left."""
     x = torch.randn(4, 5)

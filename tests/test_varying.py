@@ -129,7 +129,8 @@ def test_hostile_values(name: str, target: str) -> None:
     kernel. Python's own errors come as they are. Others follow in between."""
     p = fg.pipeline(TEXTS[name])
     wide = X.astype(np.float64)
-    for t in (0.7, *HOSTILE, 0.8):
+    hostile = HOSTILE if target == "numpy" else HOSTILE[[*TEXTS].index(name) % 2::2]  # in turn
+    for t in (0.7, *hostile, 0.8):
         if name == "cooled" and 0 < t < 1e-300:
             continue  # its reciprocal is no number
         try:
