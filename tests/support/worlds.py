@@ -19,7 +19,7 @@ from typing import Any
 
 from support.forked import child
 
-SECONDS = 100.0  # for a world; it is killed then
+SECONDS = 200.0  # for a world; it is killed then
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class World:
     name: str
     size: int
     cases: Mapping[str, Callable[[int], object]]
-    timeout: float = 20.0  # of the group
+    timeout: float = 60.0  # of the group
     seconds: dict[str, float] = field(default_factory=dict)
 
 
