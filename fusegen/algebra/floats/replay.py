@@ -81,6 +81,8 @@ class Chain:
                 if c.pivot is not None and c.action == "same"} - set(self._pivots())
 
     def _anchors(self, env: Mapping[str, Array]) -> dict[str, Array]:
+        """Where sums are kept: at the row values; at 0, or 1 for a scale, until these are numbers
+        that elements can be measured from."""
         placed = {n: np.where(_is_usable(env[n], scale), env[n], np.float32(scale))
                   for n, scale in self._pivots().items()}
         return placed | {n: env[n] for n in self._compared()}
@@ -90,6 +92,7 @@ class Chain:
         return np.asarray(np.all(sound, axis=0) if sound else True)
 
     def _moves(self, old: Mapping[str, Array], new: Mapping[str, Array]) -> dict[str, Array]:
+        """δ = p − q, in its new unit, and ρ = p / q of every pivot, as emitted merges have them."""
         found = {}
         for c in self.spelled.closed.candidate.choices:
             if c.pivot is None:
