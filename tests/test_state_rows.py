@@ -52,6 +52,21 @@ def test_gradients_of_sharded_classes_are_the_calculus():
     same_as(back, p * (x - (p * x).sum(-1, keepdims=True)), 1e-12)
 
 
+def test_gradients_of_weights_by_their_stages():
+    """Statistics of rows from every piece, sums over rows where a piece of the columns is."""
+    rng, p = np.random.default_rng(4), fg.grad(L["layer_norm"], wrt="weight")
+    g, x = rng.normal(0, 1, (2, 6, 40))
+    y = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    pieces = [slice(0, 13), slice(13, 40)]
+    whole = fg.merge(p.rows, *(p.rows.states(x[:, one], at=one.start) for one in pieces))
+    statistics = p.rows.finish(whole)
+    found = []
+    for one in pieces:
+        given = statistics | {"grad": g[:, one], "x": x[:, one]}
+        found.append(p.columns(**{n: given[n] for n in p.columns.signature.arrays}, axis=0))
+    np.testing.assert_allclose(np.concatenate(found), (g * y).sum(0), rtol=1e-5, atol=1e-6)
+
+
 def test_special_values_are_those_of_a_call():
     inf, nan = np.inf, np.nan
     x = np.array([[1, inf, 3, 4], [-inf] * 4, [nan, 1, 2, 3], [-inf, 1, -inf, 2],

@@ -256,7 +256,14 @@ def halved(x):
     return fg.sum(fg.where(fg.index(x) < half, x / half, 0))
 
 
+@fg.pipeline
+def offset(x, *, at=0):
+    return fg.sum(x) + at
+
+
 @pytest.mark.parametrize(("make", "kind", "words"), [
+    (lambda: offset.states(X, at=3), fg.ArgumentError, "has a constant at, and states an argument"),
+    (lambda: offset.accumulator(at=3), fg.ArgumentError, "has a constant at"),
     (lambda: apart.states(X), fg.PipelineError, "keeps a sweep of its own"),
     (lambda: counted.states(X), fg.PipelineError, "computed from the number of columns"),
     (lambda: halved.states(X), fg.PipelineError, "computed from the number of columns"),

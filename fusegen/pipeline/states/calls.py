@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Literal, overload
 
 from fusegen.ir.errors import ArgumentError
@@ -48,6 +49,7 @@ class Stateful:
         only the row's end may be elsewhere. Raises PipelineError for a text without states, which
         says why, and ArgumentError for a cut inside a piece.
         """
+        _check_words(self.name, self.signature.constants)
         present, values = self.bind(arrays, constants)
         first = check_count("at", at, 0)
         size = check_count("pieces", pieces)
@@ -76,4 +78,14 @@ class Stateful:
     def accumulator(self: Any, **constants: Any) -> Accumulator:
         """For rows that come block by block: `update`, `merge`, `finish`, bytes in and out. Raises
         ArgumentError for constants that the pipeline does not have."""
+        _check_words(self.name, self.signature.constants)
         return Accumulator(self, constants)
+
+
+def _check_words(name: str, constants: Collection[str]) -> None:
+    """Raises ArgumentError where a constant has the name of what `states` takes itself: it would
+    have its default, whatever is said."""
+    for word in ("at", "pieces", "like"):
+        if word in constants:
+            raise ArgumentError(f"{name} has a constant {word}, and states an argument {word}",
+                                fix="Give the constant another name.")
