@@ -233,3 +233,27 @@ def test_every_dot_of_a_call_and_its_gradient_has_its_precision(
             call()
     with pytest.raises(fg.ArgumentError, match="unknown precision 'tf33'"):
         precise(q, k, v, precision="tf33")
+
+
+@fg.pipeline
+def unguarded(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector):
+    """Causal attention whose exponentials are about no maximum."""
+    s = fg.dot(q, k)
+    p = fg.exp(fg.where(fg.index(s) <= fg.row(s), s, -np.inf))
+    return fg.sum(p * v) / fg.sum(p)
+
+
+@pytest.mark.parametrize("text", [partial(library.attention, scale=1.0, causal=True), unguarded])
+def test_forward_mode_beside_masks(text: Any, wide: Any) -> None:
+    """The transpose of a gradient is taken where its cotangents are 0, and its sums with them."""
+    q, k, v, tangent = (jnp.asarray(np.random.default_rng(i).standard_normal((5, 3)))
+                        for i in range(4))
+
+    def peer(q: Any) -> Any:
+        s = jnp.where(jnp.tril(jnp.ones((5, 5), bool)), q @ k.T, -jnp.inf)
+        return jax.nn.softmax(s) @ v
+
+    found = jax.jvp(lambda q: text(q, k, v), (q,), (tangent,))
+    close(found, jax.jvp(peer, (q,), (tangent,)), 1e-9)
+    curved = jax.hessian(lambda q: (text(q, k, v) ** 2).sum())(q)
+    close(curved, jax.hessian(lambda q: (peer(q) ** 2).sum())(q), 1e-8)

@@ -15,7 +15,7 @@ from fusegen.cli import cache
 from fusegen.cli.named import constants_of, find_named, find_pipeline
 from fusegen.cli.run import add_run_arguments, run
 from fusegen.ir.errors import ArgumentError, LawViolation
-from fusegen.ir.forms import FORMS, ROLES
+from fusegen.ir.forms import FORMS, PRECISIONS, ROLES
 from fusegen.library.stabilize import stabilize
 from fusegen.library.vectors import EVERY
 from fusegen.pipeline.pipeline import Pipeline
@@ -59,6 +59,8 @@ def _add_compile_arguments(parser: argparse.ArgumentParser) -> None:
                         help="one choice for any number of rows")
     parser.add_argument("--with", dest="inputs", action="append", default=[], metavar="INPUT",
                         help="include this optional input")
+    parser.add_argument("--precision", choices=PRECISIONS, default="float32",
+                        help="of dots of float32 vectors, on tensor cores")
     parser.add_argument("--role", choices=ROLES, default="call",
                         help="the program: a call's, or what makes, merges or finishes states")
     parser.add_argument("--stabilize", action="store_true", help="rewrite naive text safely first")
@@ -73,7 +75,7 @@ def _compile_options(args: argparse.Namespace) -> dict[str, Any]:
     return dict(
         form=args.form, dtype=args.dtype, n_cols=args.n_cols, n_rows=args.n_rows, chunk=args.chunk,
         inputs=tuple(args.inputs), target=args.target, deterministic=args.deterministic,
-        role=args.role, **constants_of(args),
+        role=args.role, precision=args.precision, **constants_of(args),
     )
 
 

@@ -105,6 +105,12 @@ class CudaBackend:
             raise ArgumentError(f"the {program.role} of {program.name} has no launcher",
                                 why="Its arrays are fields of states: see its banner.",
                                 fix="Ask for the source without host=True.")
+        if program.has_vectors:
+            raise ArgumentError(f"the kernels of {program.name} have no launcher in C++",
+                                why="Rows are made of vectors: grids and tensor maps of such "
+                                "kernels are made in Python.",
+                                fix="Ask for the source without host=True; torch.export keeps "
+                                "calls in programs.")
         return host_source(program, schedule)
 
     def load(self, job: Job) -> CudaExecutable | ProductExecutable:

@@ -7,7 +7,9 @@ of it is asked there, no infinity or NaN, and kernels need not visit those colum
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Iterator
 
 from fusegen.ir import graph as g
@@ -25,14 +27,45 @@ def nothing_outside(product: Product) -> Product:
 
 
 def unless_nothing(rows: Product, elements: Product, summed: Terms) -> Product:
-    """Row factors that left a sum of masked elements, with the choice of 0 where the sum is 0: in
-    rows of which a mask leaves nothing 1 / Σ exp(s − m) is 1 / 0, and each of the terms was 0."""
+    """Row factors that left a sum of masked elements, with the choice of 0 where the mask leaves
+    nothing: 1 / Σ exp(s − m) is 1 / 0 in such rows, and each of the terms was 0."""
     match [*summed]:
         case [product] if len(product) == 1 and any(e < 0 for _, e in rows):
             ((total, _),) = product
             if any(is_choice(n) for n, _ in elements):
-                return times(rows, frozenset({(choice((Value(total) == 0.0).node, False).node, 1)}))
+                nothing = _is_nothing(total, elements, rows)
+                return times(rows, frozenset({(choice(nothing.node, False).node, 1)}))
     return rows
+
+
+def _is_nothing(total: g.Node, elements: Product, rows: Product) -> Value:
+    """Does a mask leave nothing of the row? That the total is 0 does not say so: where a cotangent
+    is 0 it is, and its derivative by the cotangent, a tangent's way, is not."""
+    for node, _ in elements:
+        for pivot in _pivots(node):
+            return Value(pivot) == -math.inf
+    found = Value(total) == 0.0
+    below = [Value(n) == 0.0 for n, e in rows if e < 0 and not g.is_vector(n)]
+    return found & functools.reduce(operator.or_, below) if below else found
+
+
+def _pivots(node: g.Node) -> Iterator[g.Node]:
+    """Row values that a power is about: that of nothing is −∞, as a maximum."""
+    match node:
+        case g.Map(op="exp" | "exp2", args=(a,)):
+            yield from _about(a)
+        case g.Map(op="mul" | "div", args=args):
+            for a in args:
+                yield from _pivots(a)
+
+
+def _about(node: g.Node) -> Iterator[g.Node]:
+    match node:
+        case g.Map(op="sub", args=(_, m)) if g.extent(m) is g.Extent.ROW:
+            yield m
+        case g.Map(op="mul" | "div", args=args):
+            for a in args:
+                yield from _about(a)
 
 
 def _may_be(node: g.Node) -> bool:
