@@ -73,6 +73,16 @@ def test_run_takes_every_type(fusegen, dtype):
     assert fusegen(f"run topk --rows 5 --cols 40 --dtype {dtype} --check --repeat 1")[0] == 0
 
 
+def test_run_checks_masks_batches_and_long_sums(fusegen):
+    """Numbers per column are those of the rows' batch; sums of both signs may be off by a digit of
+    their terms, which are vectors here."""
+    inputs = "".join(f" --with {name}" for name in ("mask", "valid", "bias", "lengths"))
+    for more in (f"--rows 20 --cols 30{inputs} --causal true", "--rows 200 --cols 500"):
+        status, out, err = fusegen(f"run attention --scale 0.1 {more} --check --device cpu")
+        assert "equal to the float64" in out, out + err
+        assert status == 0
+
+
 @pytest.mark.usefixtures("gpu", "own_cache")
 @pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32"])
@@ -179,6 +189,10 @@ def test_without_a_gpu_there_is_advice(fusegen, monkeypatch):
         ("explain softmax --n-cols -5", "n_cols must be"), ("run topk --k 2.5", "'2.5'"),
         ("source topk --k 2000 --n-cols 100", "k ≤ 100"), ("run nowhere/a.py", "no file nowhere"),
         ("explain topk --k 9 --n-cols 8", "k ≤ 8"), ("export softmax -o /dev/null", "is a file"),
+        ("source nearest --host --target sm_90", "no launcher in C++"),
+        ("source softmax --precision tf32", "multiplies no vectors"),
+        ("source softmax --dtype float32[8]", "no input of softmax holds vectors"),
+        ("export nearest --target sm_90 -o nowhere", "no code for GPUs of nearest"),
     ],
 )
 def test_mistakes_exit_with_2_and_a_hint(fusegen, line, hint):

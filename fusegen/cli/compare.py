@@ -58,7 +58,8 @@ def compare(call: Call, progress: Callable[[float], None] | None = None) -> Agre
     graph, rows, types = layout.graph, layout.rows, call.variants.typed.dtypes
     step = max(1, BLOCK_BYTES // (8 * rows.n_cols))
     batches = [len(layout.arrays[graph.names[i]]) for i in graph.inputs
-               if i.axis is g.Axis.COLUMN_VECTOR]
+               if i.axis is g.Axis.COLUMN_VECTOR or (
+                   i.axis is g.Axis.PER_COLUMN and layout.arrays[graph.names[i]].ndim > 1)]
     if batches:  # rows of a block share the columns' vectors
         step = math.gcd(*(rows.n_rows // n for n in batches))
     numbering = row_numbers(graph)
@@ -72,7 +73,8 @@ def compare(call: Call, progress: Callable[[float], None] | None = None) -> Agre
         for node, param, want in zip(graph.outputs, layout.outputs, wanted, strict=True):
             got = _host(call, layout.arrays[param.name][start:stop], param.dtype)
             got = got.reshape(stop - start, -1)
-            block = _Block(call, inputs, node, param, got, np.broadcast_to(want, got.shape))
+            block = _Block(call, inputs, numbers, node, param, got,
+                           np.broadcast_to(want, got.shape))
             error, mismatch = block.judge(start)
             relative = max(relative, error)
             worst = worst or mismatch
@@ -89,6 +91,8 @@ def _slice(call: Call, node: g.Input, start: int, stop: int) -> Any:
     array = call.layout.arrays[call.layout.graph.names[node]]
     dtype = call.variants.typed.dtypes[node.name]
     match node.axis:
+        case g.Axis.PER_COLUMN if array.ndim > 1:  # beside vectors: of the rows' batch
+            return _host(call, array[start * len(array) // call.layout.rows.n_rows], dtype)[None, :]
         case g.Axis.PER_COLUMN:
             return _host(call, array, dtype)[None, :]
         case g.Axis.PER_ROW:
@@ -110,6 +114,7 @@ def _nudged(array: Any, digit: float, rng: np.random.Generator) -> Any:
 class _Block:
     call: Call
     inputs: Mapping[str, Any]
+    numbers: Any  # of the rows, where the text asks for them
     node: g.Node
     param: Param
     got: Any
@@ -151,11 +156,12 @@ class _Block:
         kept = np.float64 if wide else np.float32
         digit = float(np.finfo(kept).eps)
         rng = np.random.default_rng(0)
-        (rounded,) = evaluate(graph, self.inputs, typed.dtypes, self.call.layout.rows.n_cols, kept)
+        n_cols, numbers = self.call.layout.rows.n_cols, self.numbers
+        (rounded,) = evaluate(graph, self.inputs, typed.dtypes, n_cols, kept, numbers=numbers)
         moved = np.abs(np.broadcast_to(rounded, want.shape).astype(np.float64) - want)
         for _ in range(_TRIALS):
             inputs = {n: _nudged(np.asarray(a), digit, rng) for n, a in self.inputs.items()}
-            (found,) = evaluate(graph, inputs, typed.dtypes, self.call.layout.rows.n_cols)
+            (found,) = evaluate(graph, inputs, typed.dtypes, n_cols, numbers=numbers)
             moved = np.maximum(moved, np.abs(np.broadcast_to(found, want.shape) - want))
         return np.where(np.isfinite(moved), moved, 0.0)  # what overflows excuses nothing
 
@@ -163,7 +169,8 @@ class _Block:
         """Sums of both signs keep the absolute error of their greatest terms."""
         largest = [np.max(np.abs(v[np.isfinite(v)]), initial=0.0) for v in
                    (np.asarray(a, np.float64) for a in self.inputs.values())]
-        return 1e-7 * max(size, *map(float, largest)) if self.param.shape == "row" else 1e-7 * size
+        sums = self.param.shape in ("row", "row_vector")
+        return 1e-7 * max(size, *map(float, largest)) if sums else 1e-7 * size
 
     def _int_bad(self) -> tuple[float, Any, Any]:
         got, want = self.got.astype(np.int64), self.want.astype(np.int64)
@@ -189,7 +196,7 @@ class _Block:
         typed = self.call.variants.typed
         graph = replace(typed.graph, outputs=(source,))
         n_cols = self.call.layout.rows.n_cols
-        (values,) = evaluate(graph, self.inputs, typed.dtypes, n_cols)
+        (values,) = evaluate(graph, self.inputs, typed.dtypes, n_cols, numbers=self.numbers)
         values = np.broadcast_to(values, (len(got), n_cols)).astype(np.float64)
         inside = (got >= 0) & (got < values.shape[1])
         there = np.take_along_axis(values, np.where(inside, got, 0), axis=1)
