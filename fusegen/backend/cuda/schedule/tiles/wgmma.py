@@ -21,6 +21,7 @@ MOST_LENGTH = 256  # numbers of a vector
 CACHED = 32 << 20  # bytes of columns' vectors that blocks find in the second-level cache
 _LIST_WORDS = 6  # registers of a row's list
 _AGAIN_SPARE = 24  # registers beside scores and sums of vectors that have met
+_STORED_SPARE = 66  # registers for elements that are on their way from memory
 _OVERHEAD_TILES = 2  # what an item costs beside its tiles of columns
 _FEW_COLUMNS = 1024
 _MERGE_TILES = 1  # what it costs more where states of parts are merged
@@ -46,6 +47,7 @@ class Pair:
     length: int = 0  # numbers of a sum of vectors
     again: tuple[Param, ...] = ()
     beside: tuple[Param, ...] = ()  # numbers of a column that its elements are made of, too
+    stored: bool = False  # are elements made of stored ones, too, as of a bias?
 
     @property
     def operand(self) -> Operand:
@@ -98,9 +100,11 @@ def pair_of(kernel: Kernel) -> Pair | None:
     words = sum(2 if isinstance(c, Best) else 1 for c in numbers.components)
     words += _LIST_WORDS * lists
     masked = sweep.only is not None or sweep.span != (None, None)
+    read = [kernel.param(n) for s in sweep.loads if not isinstance(s, FromVectors) for n in s.reads]
     return Pair(row, column, summed[0] if summed else None, masked, words, lists, others, parts,
                 sums[0].length if summed else 0, again,
-                _beside(kernel, sweep) if again else ())
+                _beside(kernel, sweep) if again else (),
+                stored=any(p.shape == "element" for p in read))
 
 
 def _again(
@@ -177,14 +181,15 @@ class WgmmaTiles(GroupTiles):
         rows = self.rows * (met * row + self.state)
         return rows + self.stages * self.columns * column + 1024
 
-    def fits(self, pair: Pair) -> bool:
-        """In shared memory and registers? What is known of columns takes some, too."""
+    def fits(self, pair: Pair, spare: int = 0) -> bool:
+        """In shared memory and registers? What is known of columns takes some, too; at least
+        `spare` of them are for elements."""
         if self.again:  # scores become weights before these are added
             used = self.columns + sum(self.again) // 2 + _AGAIN_SPARE
             return self.shared_bytes <= SHARED_BYTES and used <= self.consumer_registers
         sums = self.numbers // 2 + self.columns // 4 * self.count if self.numbers else 0
         sums += self.numbers // 2 if self.parts else 0  # those of a tile, on their own
-        spare = 44 if pair.masked else 20 if sums else 34
+        spare = max(spare, 44 if pair.masked else 20 if sums else 34)
         spare += 16 if pair.masked and self.other else 0
         scores = self.columns // 2 * (2 if self.other else 1)
         used = scores + sums + 4 * pair.words + spare
@@ -207,7 +212,7 @@ def tiles_of(pair: Pair, n_cols: int | None = None) -> WgmmaTiles | None:
     if pair.masked and small:  # causal: 364 us, with two stages 367
         shapes.insert(0, (2, 128, 3))
     few = n_cols is not None and n_cols <= _FEW_COLUMNS and pair.words <= 2 and not pair.others
-    if few and pair.summed and small:
+    if few and pair.summed and small and not pair.stored:
         return sized(pair, 4, 64, 4)  # how items begin and end decides
     if not pair.summed:
         shapes = [(4, 128, 4), (4, 128, 3), (4, 128, 2), (3, 128, 2), (2, 128, 2)]
@@ -222,10 +227,11 @@ def tiles_of(pair: Pair, n_cols: int | None = None) -> WgmmaTiles | None:
     elif pair.parts:
         shapes = [(4, 128, 2), (3, 128, 2), (2, 128, 2), (2, 80, 2), (2, 64, 2), (1, 64, 2),
                   (1, 32, 2)]
-    for warpgroups, columns, stages in shapes:
-        found = sized(pair, warpgroups, columns, stages)
-        if found.fits(pair) and (warpgroups < 3 or not pair.numbers or columns == 128):
-            return found
+    for spare in (_STORED_SPARE, 0) if pair.stored and pair.summed else (0,):
+        for warpgroups, columns, stages in shapes:
+            found = sized(pair, warpgroups, columns, stages)
+            if found.fits(pair, spare) and (warpgroups < 3 or not pair.numbers or columns == 128):
+                return found
     return None
 
 
