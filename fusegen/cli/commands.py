@@ -12,6 +12,7 @@ from typing import Any
 from fusegen.backend.emit.headers import include_dir
 from fusegen.backend.registry import HERE, SHOWN
 from fusegen.cli import cache
+from fusegen.cli.choices import add_choices
 from fusegen.cli.named import constants_of, find_named, find_pipeline
 from fusegen.cli.run import add_run_arguments, run
 from fusegen.ir.errors import ArgumentError, LawViolation
@@ -41,7 +42,6 @@ def _add_pipeline(parser: argparse.ArgumentParser) -> None:
 
 def _add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     _add_pipeline(parser)
-    parser.add_argument("--form", choices=FORMS, default="auto", help="how it is executed")
     parser.add_argument("--dtype", default="float32", help="element type of the inputs")
     parser.add_argument(
         "--n-cols", "--cols", type=int, metavar="N", help="columns of a row, if known"
@@ -49,14 +49,7 @@ def _add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--n-rows", "--rows", type=int, metavar="N", help="number of rows, if known"
     )
-    parser.add_argument(
-        "--chunk",
-        type=int,
-        metavar="N",
-        help="elements folded before two states merge; 1: one at a time",
-    )
-    parser.add_argument("--deterministic", action="store_true",
-                        help="one choice for any number of rows")
+    add_choices(parser)
     parser.add_argument("--with", dest="inputs", action="append", default=[], metavar="INPUT",
                         help="include this optional input")
     parser.add_argument("--precision", choices=PRECISIONS, default="float32",

@@ -14,13 +14,14 @@ import numpy as np
 
 from fusegen.backend.arrays.adopt import adopt_all
 from fusegen.backend.registry import backend_of, best_memory, memories, memory_named
+from fusegen.cli.choices import add_choices
 from fusegen.cli.compare import compare
 from fusegen.cli.inputs import add_made_arguments, inputs_of
 from fusegen.cli.named import constants_of, find_pipeline
 from fusegen.compile.plan import Plan, counted, plan_of, traffic
 from fusegen.compile.unstored import Sizes, unstored
 from fusegen.ir.errors import ArgumentError
-from fusegen.ir.forms import FORMS, check_form
+from fusegen.ir.forms import check_form
 from fusegen.lang import lang as fg
 from fusegen.lang.value import Value
 from fusegen.pipeline.call import Call
@@ -47,15 +48,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--axis", type=int, default=-1, help="the axis that is reduced (-1)")
     parser.add_argument("--device", choices=("auto", *(m.name for m in memories())),
                         default="auto", help="auto: a GPU if one can be used")
-    parser.add_argument("--form", choices=FORMS, default="auto", help="how it is executed")
-    parser.add_argument(
-        "--chunk",
-        type=int,
-        metavar="N",
-        help="elements folded before two states merge; 1: one at a time",
-    )
-    parser.add_argument("--deterministic", action="store_true",
-                        help="bits of a row that do not depend on the number of rows")
+    add_choices(parser)
     parser.add_argument("--tune", action="store_true",
                         help="measure the best few schedules first (GPU); kept")
     parser.add_argument(
