@@ -23,6 +23,11 @@ compiles = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.av
 TEXTS = {**cases.TEXTS, "ends": cases.ends}
 
 
+def without_states(x):
+    m = fg.mean(x)
+    return fg.sum(fg.where(x > m, fg.exp(x), 0.0))
+
+
 def on_gpu(array: np.ndarray) -> Any:
     return fake_cupy.array(np.ascontiguousarray(array))
 
@@ -199,4 +204,4 @@ def test_sources_say_their_role() -> None:
     with pytest.raises(fg.ArgumentError, match="unknown role 'fould'"):
         p.source("sm_90", role="fould")
     with pytest.raises(fg.PipelineError, match="has no states"):
-        fg.library.contrastive.source("sm_90", role="fold")
+        fg.pipeline(without_states).source("sm_90", role="fold")
