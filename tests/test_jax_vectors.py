@@ -180,7 +180,6 @@ import support.light
 import jax, numpy as np
 from functools import partial
 from support import vector_peers as vp
-from support.precisions import precisions_used
 from jax.sharding import PartitionSpec as P
 mesh = jax.make_mesh((2,), ("parts",), axis_types=(jax.sharding.AxisType.Auto,))
 attention = partial(fg.library.attention, scale=0.3)
@@ -208,6 +207,12 @@ for function, given, specs, at, gathers in (
     if len(given) == 3:
         for f, w in zip(jax.jit(slopes(function))(*lie), slopes(function)(*given)):
             np.testing.assert_allclose(f, w, rtol=1e-4, atol=1e-5)
+explicit = jax.make_mesh((2,), ("parts",), axis_types=(jax.sharding.AxisType.Explicit,))
+with jax.set_mesh(explicit):
+    lie = [jax.device_put(a, jax.NamedSharding(explicit, every)) for a in arrays]
+    for f, w in zip(jax.jit(slopes(attention))(*lie), slopes(attention)(*arrays)):
+        assert jax.typeof(f).sharding.spec[0] == "parts"
+        np.testing.assert_allclose(f, w, rtol=1e-4, atol=1e-5)
 """
 
 

@@ -136,6 +136,9 @@ def typed(array: Any, dtype: Any) -> Any:
 
 
 def anchor(like: Any, shape: Sequence[int]) -> Any:
-    """An array of this shape, of no memory to speak of."""
+    """An array of this shape, of no memory to speak of; JAX's that are in parts are not cut."""
+    if hasattr(like, "__array_namespace__") and not hasattr(like, "__array_function__"):
+        library = like.__array_namespace__()
+        return broadcast(library.zeros((1,) * len(tuple(shape)), like.dtype), shape)
     first = like[(slice(0, 1),) * like.ndim].reshape(-1)[:1]
     return broadcast(first.reshape((1,) * len(tuple(shape))), shape)
