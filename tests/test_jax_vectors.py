@@ -106,26 +106,6 @@ def test_derivatives_of_derivatives(name: str, wide: None) -> None:
     close(mine, wanted, 1e-8, 1e-9)
 
 
-def test_tangents_behind_a_mask(wide: None) -> None:
-    """Forward mode is the transpose of the gradient, at cotangents of zeros, also of rows whose
-    masked sums are 0 then."""
-    drawn = np.random.default_rng(0)
-    arrays = [jnp.asarray(drawn.normal(size=s)) for s in ((4, 3), (5, 3), (5, 2))]
-    moves = [jnp.asarray(drawn.normal(size=a.shape)) for a in arrays]
-    lengths = jnp.asarray([3, 5, 0, 2])
-
-    def plain(q: Any, k: Any, v: Any) -> Any:
-        s = jnp.where(jnp.arange(5) < lengths[:, None], q @ k.T, -jnp.inf)
-        return jax.nn.softmax(s, -1) @ v
-
-    def text(q: Any, k: Any, v: Any) -> Any:
-        return library.attention(q, k, v, lengths=lengths, scale=1.0)
-
-    seen = np.flatnonzero(lengths)
-    found, want = (jax.jvp(f, arrays, moves)[1][seen] for f in (text, plain))
-    np.testing.assert_allclose(found, want, 1e-10, 1e-12)
-
-
 @pytest.mark.parametrize("name", vp.NAMES)
 def test_vmap(name: str, wide: None) -> None:
     """Of the rows' arrays, the columns', the last, all of them; and the gradients of each."""
