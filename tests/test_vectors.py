@@ -607,11 +607,6 @@ def test_mistakes_name_what_the_user_gave(made: Any, said: str) -> None:
         text(np.ones((3, 4)), np.ones((5, 4)), np.ones((3, 2)))
 
 
-def test_libraries_are_refused(tmp_path: Any) -> None:
-    with pytest.raises(fg.PipelineError, match=r"no library of nearest.*\n.*\n.*x, y hold vectors"):
-        fg.library.nearest.export(tmp_path)
-
-
 def test_sums_of_vectors_that_move_with_sums_that_stay() -> None:
     @fg.pipeline
     def apart(x: fg.RowVector, y: fg.ColumnVector):
