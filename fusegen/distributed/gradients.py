@@ -12,32 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
 from fusegen.distributed.calls import Call
+from fusegen.distributed.vector_gradients import Step, VectorPart
 from fusegen.ir import graph as g
-from fusegen.ir.errors import ArgumentError, FusegenError
+from fusegen.ir.errors import FusegenError
 from fusegen.ir.nesting import flatten, nest
 from fusegen.library.backward import moving_outputs, reaching
 from fusegen.library.grad import Gradient, gradient_of
 from fusegen.library.grad_columns import ColumnGradient
+from fusegen.library.grad_vectors import VectorGradient
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.states.roles import Roles
-
-
-class Step(Protocol):
-    """What is differentiated: a Sharded."""
-
-    pipeline: Pipeline
-
-    def of(self, pipeline: Pipeline) -> Step:
-        """Another pipeline over the same ranks."""
-
-    def found(self, call: Call) -> tuple[Any, int, int]:
-        """(results, number of the shard's first column, columns of whole rows)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +38,28 @@ class _Part:
     wrt: tuple[str, ...]
     exchanges: bool  # does it need anything of whole rows?
 
+    def gradients(
+        self, step: Step, cotangents: Sequence[Any], present: Mapping[str, Any],
+        constants: Mapping[str, Any], at: int | None, columns: int | None,
+    ) -> dict[str, Any]:
+        """By input, in its type and shape."""
+        given = {name: cotangents[i] for i, name in self.pipeline.cotangents.items()}
+        given |= present
+        if self.exchanges:
+            call = Call(self.pipeline, (), {**given, **constants}, at, columns)
+            made, _, _ = step.of(self.pipeline).found(call)
+        else:
+            made = self.pipeline(**given, **constants)
+        every = (made,) if len(self.wrt) == 1 else made
+        return {n: _as_given(v, present[n]) for n, v in zip(self.wrt, every, strict=True)}
+
 
 @dataclass(frozen=True, eq=False)
 class Backward:
     """What differentiates calls of a step by the inputs `wanted`."""
 
     step: Step
-    parts: tuple[_Part, ...]
+    parts: tuple[_Part | VectorPart, ...]
     moving: tuple[bool, ...]  # of every output: does one of these inputs take part in it?
     structure: g.Structure
 
@@ -65,15 +70,7 @@ class Backward:
         """By input, in its type and shape."""
         found: dict[str, Any] = {}
         for part in self.parts:
-            given = {name: cotangents[i] for i, name in part.pipeline.cotangents.items()}
-            given |= present
-            if part.exchanges:
-                call = Call(part.pipeline, (), {**given, **constants}, at, columns)
-                made, _, _ = self.step.of(part.pipeline).found(call)
-            else:
-                made = part.pipeline(**given, **constants)
-            every = (made,) if len(part.wrt) == 1 else made
-            found |= {n: _as_given(v, present[n]) for n, v in zip(part.wrt, every, strict=True)}
+            found |= part.gradients(self.step, cotangents, present, constants, at, columns)
         return found
 
 
@@ -85,14 +82,16 @@ def backward_of(
     graph = pipeline.traces.varied(frozenset(present), dict(constants)).graph
     reached = reaching(graph)
     wanted = tuple(n for n in asked if n in reached)
+    moving = moving_outputs(graph, wanted)
     if wanted and pipeline.vectors:
-        raise ArgumentError(f"{pipeline.name} has no gradient over ranks: its elements are made of "
-                            "vectors", fix="Detach its inputs, or call it on whole rows.")
+        found = gradient_of(pipeline, wanted, constants)
+        assert isinstance(found, VectorGradient)
+        return Backward(step, (VectorPart.of(found, graph),), moving, graph.structure)
     columns = [i.name for i in graph.inputs if i.axis is g.Axis.PER_COLUMN and i.name in wanted]
     rowwise = tuple(n for n in wanted if n not in columns)
     groups = [rowwise, *((n,) for n in columns)]
     parts = tuple(_part(pipeline, wrt, present, constants) for wrt in groups if wrt)
-    return Backward(step, parts, moving_outputs(graph, wanted), graph.structure)
+    return Backward(step, parts, moving, graph.structure)
 
 
 def _part(

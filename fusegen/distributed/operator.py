@@ -15,7 +15,8 @@ import torch
 
 from fusegen.backend.arrays.results import result_shape
 from fusegen.backend.arrays.rows import rows_of
-from fusegen.distributed.gradients import Step, backward_of
+from fusegen.distributed.gradients import backward_of
+from fusegen.distributed.vector_gradients import Step
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import dtype_of
 from fusegen.ir.nesting import flatten, nest
