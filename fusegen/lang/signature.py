@@ -105,7 +105,8 @@ class Signature:
             if name not in self.constants:
                 raise self._unknown(name)
             bound[name] = constant(value)
-            if hasattr(bound[name], "__dlpack__") and _is_hashable(bound[name]):
+            # Of a number that varies nothing is asked: the answer would be part of the graph.
+            if hasattr(raw(bound[name]), "__dlpack__") and _is_hashable(raw(bound[name])):
                 raise self.array_as_constant(name, type(value).__name__)
         for name, where in self.positive.items():
             bound[name] = self._checked(name, bound[name], where)
