@@ -252,6 +252,7 @@ def _unmerged(x):
     (lambda x: fg.dask.apply(L["topk"], x, pieces=64), fg.ArgumentError, "without deterministic"),
     (lambda x: fg.dask.apply(L["topk"], x, deterministic=True, pieces=96), fg.ArgumentError,
      "no power of two"),
+    (lambda x: fg.dask.apply(L["topk"], x, split_every=1), fg.ArgumentError, "split_every"),
     (lambda x: fg.dask.apply(fg.pipeline(_unmerged), x), fg.PipelineError, r"rechunk\({1: -1}\)"),
 ], ids=lambda v: v if isinstance(v, str) else "")
 def test_errors_come_with_the_graph(made, error, said):

@@ -129,6 +129,14 @@ def test_tensors_and_vectors():
     torch.testing.assert_close(one, torch.softmax(q @ k.T * 0.25, -1) @ v, rtol=1e-5, atol=1e-5)
 
 
+def test_holders_of_nothing_may_be_at_a_rows_end():
+    x, p = np.random.default_rng(7).normal(0, 2, (3, 2 * P + 9)).astype("f4"), L["logsumexp"]
+    parts = [p.states(x[:, i:j], at=i, deterministic=True, pieces=P)
+             for i, j in ((0, P), (P, 2 * P + 9), (2 * P + 9, 2 * P + 9), (5, 5))]
+    one = p.finish(p.states(x, deterministic=True, pieces=P))
+    assert p.finish(fg.merge(p, *parts)).tobytes() == one.tobytes()
+
+
 X = np.ones((2, 3 * P), np.float32)
 
 

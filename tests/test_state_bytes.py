@@ -16,6 +16,7 @@ from support import state_cases as cases
 from support.state_cases import near
 
 import fusegen as fg
+from fusegen.pipeline.states.written import checksum
 
 L = fg.library.PIPELINES
 
@@ -130,6 +131,21 @@ def test_no_byte_may_be_lost_or_changed():
         changed[at] ^= 0x10
         with pytest.raises(fg.ArgumentError):
             fg.States.from_bytes(weighed, changed)
+
+
+@pytest.mark.parametrize(("said", "instead"), [
+    (b'"n_cols":9', b'"n_cols":1'), (b'"columns":[[3,12]]', b'"columns":[[12,3]]'),
+    (b'"columns":[[3,12]]', b'"columns":[[3,3]] '), (b'"columns":[[3,12]]', b'"columns":{"3":4} '),
+    (b'"columns":[[3,12]]', b'"columns":[3,12]  '), (b'"rows":[2]', b'"rows":{ }'),
+])
+def test_a_header_that_cannot_be_is_refused_whatever_its_checksum(said, instead):
+    """As another program might write it."""
+    data = L["topk"].states(np.ones((2, 9), np.float32), at=3).to_bytes()
+    start, changed = 24, data.replace(said, instead)
+    assert changed != data
+    sealed = changed[:16] + checksum(changed[start:]) + changed[start:]
+    with pytest.raises(fg.ArgumentError, match="cut off, or changed"):
+        fg.States.from_bytes(L["topk"], sealed)
 
 
 def test_constants_without_a_text_are_given_again():

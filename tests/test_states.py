@@ -273,6 +273,13 @@ def offset(x, *, at=0):
     (lambda: L["topk"].finish(X), fg.ArgumentError, "ndarray, no states"),
     (lambda: fg.merge(L["topk"], L["topk"].states(X), L["topk"].states(X, k=2)), fg.ArgumentError,
      "do not belong together"),
+    (lambda: fg.merge(L["topk"], L["topk"].states(X, at=9), L["topk"].states(X.astype("f2"))),
+     fg.ArgumentError, "x float32, .*another .*x float16"),
+    (lambda: L["topk"].states(X, at=2**63 - 5), fg.ArgumentError, "rows have at most 2"),
+    (lambda: fg.merge_gathered(L["topk"], L["topk"].states(X), L["topk"].states(X).array[None],
+                               [(100, 0)]), fg.ArgumentError, "columns 100 … -1"),
+    (lambda: L["topk"].accumulator().merge(
+        L["argmax"].accumulator()), fg.ArgumentError, "argmax"),
     (lambda: fg.merge(L["topk"], L["topk"].states(X), L["topk"].states(X[:1])), fg.ShapeError,
      "cannot be merged"),
     (lambda: L["argmax"].finish(L["topk"].states(X)), fg.ArgumentError, "is not of argmax"),

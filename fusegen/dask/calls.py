@@ -25,7 +25,7 @@ from fusegen.ir.kernel import Param
 from fusegen.ir.nesting import nest
 from fusegen.ir.sorts import Axis
 from fusegen.lang.blame import blames
-from fusegen.lang.signature import check_flag
+from fusegen.lang.signature import check_flag, check_whole
 from fusegen.library.framework import types_in
 from fusegen.pipeline.pipeline import Pipeline
 
@@ -60,7 +60,7 @@ def apply(
     variants = text.variants("call")
     outputs = dict(enumerate(variants.program.outputs))
     if by_states(text, cut):
-        states = _merged(text, cut, split_every)
+        states = _merged(text, cut, check_whole("split_every", split_every, 2))
         found = _finished(text, cut, states, outputs, check_flag("reread", reread))
     else:
         found = _results(text, tasks.call, cut, cut.given, outputs)

@@ -12,6 +12,7 @@ import torch
 from fusegen.backend.arrays.rows import rows_of
 from fusegen.distributed.packets import Header, seal_of
 from fusegen.distributed.ranks import HOST
+from fusegen.ir.errors import ArgumentError
 from fusegen.ir.shared import lazy
 from fusegen.lang.signature import check_count, constants_key
 from fusegen.pipeline.pipeline import Pipeline
@@ -37,7 +38,12 @@ class Call:
     @lazy
     def bound(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """(arrays, constants) by name. Raises ArgumentError."""
-        return self.pipeline.bind(tuple(self.arrays), self.named)
+        present, constants = self.pipeline.bind(tuple(self.arrays), self.named)
+        for name, array in present.items():
+            if not hasattr(array, "shape"):
+                raise ArgumentError(f"{name} is {type(array).__name__}, no array",
+                                    fix="Give this rank's shard as a tensor or a NumPy array.")
+        return present, constants
 
     @lazy
     def device(self) -> Any:
@@ -67,8 +73,6 @@ class Call:
         """The states of this rank's shard, whose first column is number `at`, as `runs_of` says."""
         if self.pieces is None:
             return (self.pipeline.states(*self.arrays, at=at, **self.named),)
-        if self.n_cols == 0:  # also at a row's end, which may be inside a piece
-            at -= at % self.pieces
         found: PiecedStates = self.pipeline.states(
             *self.arrays, at=at, deterministic=True, pieces=self.pieces, **self.named)
         return found.runs

@@ -246,6 +246,8 @@ def a_call_that_fails_on_one_rank(rank: int) -> None:
                fg.PipelineError if rank == 2 else fg.ExchangeError,
                "got 0" if rank == 2 else "failed on rank 2.*got 0")
         raises(lambda s=step: s(x, at=-1), fg.ArgumentError, "at")
+        raises(lambda s=step: s([[1.0]] if rank == 1 else x),
+               fg.ArgumentError if rank == 1 else fg.ExchangeError, "x is list, no array")
     raises(lambda: fg.distributed.sharded(apart)(x), fg.PipelineError, "keeps a sweep of its own")
     raises(lambda: STEPS["topk"](x[:, :0]), fg.ShapeError, "seen no column")
     raises(lambda: fg.distributed.sharded(len), fg.ArgumentError, "takes a pipeline")

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from fusegen.backend.arrays.columns import MOST
 from fusegen.ir.errors import ArgumentError
 
 Spans = tuple[tuple[int, int], ...]
 
 
 def span(first: int, n_cols: int) -> Spans:
-    """Of one piece; none of a piece without columns."""
+    """Of one piece; none of a piece without columns. Raises ArgumentError for columns that no row
+    has: kernels count them in 64 bits, and -1 is none."""
+    if first < 0 or n_cols < 0 or first + n_cols > MOST:
+        raise ArgumentError(f"columns {first} … {first + n_cols - 1} of a row",
+                            why="Columns are numbered from 0 on, and rows have at most 2^62.",
+                            fix="Say a piece's first column, and give (first, end) of several.")
     return ((first, first + n_cols),) if n_cols else ()
 
 

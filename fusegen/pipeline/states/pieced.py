@@ -86,19 +86,24 @@ def pieced_states_of(
     """States of a block whose first column is number `at`, a multiple of `pieces`; where it does
     not end at one, the row ends there."""
     check_pieces(pieces)
-    if at % pieces:
-        raise ArgumentError(f"at={at} is inside a piece of {pieces} columns",
-                            why="Bits that depend on the row alone need cuts between its pieces.",
-                            fix=f"Cut at multiples of {pieces}, or choose smaller pieces.")
     taken = adopt_all(present)
     one_memory(taken)
     like = next(iter(taken.values()))
     roles = Roles(pipeline, types_of(taken, pipeline.vectors), constants)
     with like.memory.working(like):
         rows, _ = lay_out_piece(roles.graph, taken, like)
+        _check_cut(at, rows.n_cols, pieces)
         blocks = [*_pieces(roles.graph, taken, rows.n_cols, pieces)]
     runs = [folded(roles, roles.steady_fold, piece, at + i, lies) for i, lies, piece in blocks]
     return PiecedStates(_met(pipeline, runs, pieces), pieces)
+
+
+def _check_cut(at: int, n_cols: int, pieces: int) -> None:
+    """Raises ArgumentError. A block without columns may be at a row's end, wherever that is."""
+    if n_cols and at % pieces:
+        raise ArgumentError(f"at={at} is inside a piece of {pieces} columns",
+                            why="Bits that depend on the row alone need cuts between its pieces.",
+                            fix=f"Cut at multiples of {pieces}, or choose smaller pieces.")
 
 
 def check_pieces(pieces: int) -> int:

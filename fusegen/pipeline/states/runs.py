@@ -61,6 +61,7 @@ def folded(
     rows, arrays = lay_out_piece(fold.graph, taken, like)
     first = at or 0
     check_last_column(roles.graph, first + rows.n_cols)
+    columns = span(first, rows.n_cols)
     with like.memory.working(like):
         made, param, shape = new_states(rows.lead, roles.layout, like)
         states = made.written
@@ -76,8 +77,8 @@ def folded(
             arrays |= fields | roles.scalars(fold)
             run_role(fold, arrays, (rows.n_rows, rows.n_cols), like, first, copies, lies)
         array = hand_back(made, param, shape, like)
-    columns = span(first, rows.n_cols) if at is not None or roles.numbered else ()
-    return States(array, roles.layout, rows.n_cols, columns, roles.pipeline.name,
+    known = at is not None or roles.numbered
+    return States(array, roles.layout, rows.n_cols, columns if known else (), roles.pipeline.name,
                   tuple(roles.dtypes.items()), tuple(roles.constants.items()))
 
 
@@ -90,11 +91,11 @@ def merge(pipeline: Pipeline, *states: States) -> States:
     taken = [array_of(pipeline, s, f"states {i}") for i, s in enumerate(states)]
     one_memory({f"states {i}": a for i, a in enumerate(taken)})
     for one in states[1:]:
-        if one.layout != first.layout or not _same(one.constants, first.constants):
+        if not _belong_together(first, one):
             raise ArgumentError(
                 f"states of {pipeline.name} that do not belong together",
-                why=f"One is {first!r}, with {dict(first.constants)}, another {one!r}, with "
-                f"{dict(one.constants)}.", fix="Merge states of the same types and constants.")
+                why=f"One is {_described(first)}; another {_described(one)}.",
+                fix="Merge states of the same types and constants.")
         if tuple(one.array.shape) != tuple(first.array.shape):
             raise ShapeError(f"states of rows {tuple(one.array.shape[:-1])} and of rows "
                              f"{tuple(first.array.shape[:-1])} cannot be merged",
@@ -155,6 +156,14 @@ def _merged(
     return hand_back(made, param, shape, like)
 
 
-def _same(a: tuple[tuple[str, Any], ...], b: tuple[tuple[str, Any], ...]) -> bool:
-    """Constants by class and exact value: 0.0 is not -0.0, and NaN is NaN."""
-    return constants_key(dict(a)) == constants_key(dict(b))
+def _belong_together(a: States, b: States) -> bool:
+    """Are they of one operator, and finished alike? Types of inputs are those of results, also
+    where states are equal: float16's and float32's. Constants by class and exact value: 0.0 is not
+    -0.0, and NaN is NaN."""
+    return (a.layout == b.layout and dict(a.dtypes) == dict(b.dtypes)
+            and constants_key(dict(a.constants)) == constants_key(dict(b.constants)))
+
+
+def _described(states: States) -> str:
+    types = ", ".join(f"{n} {d}" for n, d in states.dtypes)
+    return f"{states!r}, of {types}, with {dict(states.constants)}"

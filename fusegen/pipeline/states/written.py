@@ -18,8 +18,10 @@ import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+from fusegen.backend.arrays.columns import MOST
 from fusegen.ir.dtypes import DType, dtype_of
 from fusegen.ir.errors import ArgumentError, DTypeError
 from fusegen.ir.literals import constant_key
@@ -80,12 +82,11 @@ def decoded(
         raise ArgumentError(f"these are states of {header['pipeline']}, not of {name}",
                             fix="Give the pipeline that made them.")
     try:
-        dtypes = tuple((str(n), dtype_of(str(d))) for n, d in header["inputs"])
+        dtypes = tuple((str(n), dtype_of(str(d))) for n, d in _list(header["inputs"]))
         layout = header["operator"], header["fields"], _count(header["n_bytes"])
         found = Header(
-            name, layout, dtypes, _constants(name, header["constants"], constants),
-            tuple(map(_count, header["rows"])), _count(header["n_cols"]),
-            tuple((_count(i), _count(j)) for i, j in header["columns"]))
+            name, layout, dtypes, _constants(name, _list(header["constants"]), constants),
+            tuple(map(_count, _list(header["rows"]))), *_seen(header))
     except (DTypeError, TypeError, ValueError, ArithmeticError) as error:
         raise broken(f"its header says {error}") from None
     _check_signature(name, signature, found)
@@ -157,6 +158,22 @@ def _count(value: Any) -> int:
     if type(value) is not int or value < 0:
         raise ValueError(f"{value!r} where a count should be")
     return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{value!r:.40} where a list should be")
+    return value
+
+
+def _seen(header: Mapping[str, Any]) -> tuple[int, Spans]:
+    """(how many columns, which of them): rising spans, of no more columns than there are."""
+    n_cols, bounds = _count(header["n_cols"]), _list(header["columns"])
+    spans = tuple((_count(i), _count(j)) for i, j in map(_list, bounds))
+    ends = [-1, *(end for one in spans for end in one), MOST + 1]
+    if any(i >= j for i, j in pairwise(ends)) or not sum(j - i for i, j in spans) <= n_cols <= MOST:
+        raise ValueError(f"{n_cols} columns, {spans}")
+    return n_cols, spans
 
 
 def _check_signature(name: str, signature: Signature, found: Header) -> None:
