@@ -165,8 +165,4 @@ def test_no_byte_may_be_lost_or_changed():
     for end in range(0, len(data), 5):
         with pytest.raises(fg.ArgumentError):
             fg.Accumulator.from_bytes(ENDS, data[:end])
-    for at in range(len(data)):
-        changed = bytearray(data)
-        changed[at] ^= 0x10
-        with pytest.raises(fg.ArgumentError):
-            fg.Accumulator.from_bytes(ENDS, changed)
+    cases.no_byte_may_change(lambda changed: fg.Accumulator.from_bytes(ENDS, changed), data)

@@ -20,13 +20,13 @@ from fusegen.dask.cuts import Cut, Placed, by_states, columns_after, cut_alike
 from fusegen.dask.given import as_dask, checked_pieces, shape_of
 from fusegen.dask.text import Input, Text, text_of
 from fusegen.ir.dtypes import dtype_of
-from fusegen.ir.errors import ArgumentError
 from fusegen.ir.kernel import Param
 from fusegen.ir.nesting import nest
 from fusegen.ir.sorts import Axis
 from fusegen.lang.blame import blames
 from fusegen.lang.signature import check_flag, check_whole
 from fusegen.library.framework import types_in
+from fusegen.pipeline.decorator import check_pipeline
 from fusegen.pipeline.pipeline import Pipeline
 
 
@@ -49,11 +49,9 @@ def apply(
     Raises ArgumentError, DTypeError, ShapeError (for unknown sizes, too), and PipelineError where
     rows are cut and the text has no states.
     """
-    if not isinstance(pipeline, Pipeline):
-        raise ArgumentError(f"fg.dask.apply takes a pipeline, got {type(pipeline).__name__}",
-                            fix="Decorate the function with @fg.pipeline.")
+    check_pipeline("fg.dask.apply", pipeline)
     present, constants = pipeline.bind(arrays, named)
-    in_pieces = checked_pieces(check_flag("deterministic", deterministic), pieces)
+    in_pieces = checked_pieces(deterministic, pieces)
     text, given = _read(pipeline, as_dask(pipeline.name, present), constants, axis,
                         check_flag("keepdims", keepdims), in_pieces)
     cut = cut_alike(text, given)

@@ -10,9 +10,7 @@ import numpy as np
 
 from fusegen.backend.arrays.adopt import adopt
 from fusegen.ir.errors import ArgumentError, ShapeError
-from fusegen.lang.signature import check_count
-from fusegen.pipeline.states.calls import PIECES
-from fusegen.pipeline.states.pieced import check_pieces
+from fusegen.pipeline.states.pieced import asked_pieces, check_pieces
 
 
 def as_dask(pipeline: str, present: Mapping[str, Any]) -> dict[str, da.Array]:
@@ -49,19 +47,12 @@ def _as_dask(name: str, given: Any) -> da.Array:
     return given
 
 
-def checked_pieces(deterministic: bool, pieces: Any) -> dict[str, Any]:
+def checked_pieces(deterministic: bool, pieces: int | None) -> dict[str, Any]:
     """What `Pipeline.states` is asked for; {} where bits may depend on chunks. Raises
     ArgumentError."""
-    size = check_count("pieces", pieces)
-    if size is not None and not deterministic:
-        raise ArgumentError(f"pieces={size} without deterministic=True",
-                            why="Any chunks will do where bits may depend on them.")
-    if not deterministic:
-        return {}
-    return {"deterministic": True, "pieces": PIECES if size is None else check_pieces(size)}
+    size = asked_pieces(deterministic, pieces)
+    return {} if size is None else {"deterministic": True, "pieces": check_pieces(size)}
 
 
 def shape_of(array: da.Array) -> tuple[int, ...]:
     return tuple(int(n) for n in array.shape)
-
-

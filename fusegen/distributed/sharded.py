@@ -28,12 +28,11 @@ from fusegen.ir.kinds import DTypes
 from fusegen.ir.nesting import flatten, nest
 from fusegen.ir.shared import Recent
 from fusegen.lang.blame import blames
-from fusegen.lang.signature import check_count, check_flag
 from fusegen.library.texts import one_of
 from fusegen.pipeline import by_torch
+from fusegen.pipeline.decorator import check_pipeline
 from fusegen.pipeline.pipeline import Pipeline
-from fusegen.pipeline.states.calls import PIECES
-from fusegen.pipeline.states.pieced import PiecedStates, merge, whole_of
+from fusegen.pipeline.states.pieced import PiecedStates, asked_pieces, merge, whole_of
 from fusegen.pipeline.states.record import States
 from fusegen.pipeline.states.runs import merge_gathered
 
@@ -219,14 +218,6 @@ def sharded(
     deterministic: the same bits for any number of ranks: the row is cut into canonical `pieces`
     (see `Pipeline.states`), and shards end at multiples of so many columns. Raises ArgumentError.
     """
-    if not isinstance(pipeline, Pipeline):
-        raise ArgumentError(f"sharded takes a pipeline, got {type(pipeline).__name__}",
-                            fix="Decorate the function with @fg.pipeline.")
+    check_pipeline("sharded", pipeline)
     one_of("checks", checks, _CHECKS)
-    size = check_count("pieces", pieces)
-    if not check_flag("deterministic", deterministic):
-        if size is not None:
-            raise ArgumentError(f"pieces={size} without deterministic=True",
-                                why="Any cut will do where bits may depend on it.")
-        return Sharded(pipeline, group, checks, timeout, None)
-    return Sharded(pipeline, group, checks, timeout, size or PIECES)
+    return Sharded(pipeline, group, checks, timeout, asked_pieces(deterministic, pieces))

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.ir.errors import ArgumentError
 from fusegen.jax.calls import call
 from fusegen.lang.blame import blames
+from fusegen.pipeline.decorator import check_pipeline
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.precision import held
 
@@ -43,9 +43,7 @@ def op(pipeline: Pipeline, *, precision: str = "float32", **constants: Any) -> F
     function, gives it constants, and takes other arrays for JAX's. precision, constants: for calls
     that do not give them; precision is that of dots, see `Pipeline.compile`. Raises ArgumentError.
     """
-    if not isinstance(pipeline, Pipeline):
-        raise ArgumentError(f"op takes a pipeline, got {type(pipeline).__name__}",
-                            fix="Decorate the function with @fg.pipeline.")
+    check_pipeline("op", pipeline)
     for name in constants:
         if name not in pipeline.signature.constants:
             pipeline.signature.bind_constants({name: constants[name]})

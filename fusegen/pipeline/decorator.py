@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, overload
 
+from fusegen.ir.errors import ArgumentError
 from fusegen.lang.blame import blames
 from fusegen.pipeline.pipeline import Pipeline
 
@@ -30,3 +31,11 @@ def pipeline(
         return functools.partial(pipeline, allow_cancellation=allow_cancellation)
     given = fn.given if isinstance(fn, Pipeline) else fn
     return Pipeline(given, allow_cancellation=allow_cancellation)
+
+
+def check_pipeline(who: str, given: object) -> None:
+    """Raises ArgumentError for what is no pipeline, such as a function that was to become one.
+    who: what takes it."""
+    if not isinstance(given, Pipeline):
+        raise ArgumentError(f"{who} takes a pipeline, got {type(given).__name__}",
+                            fix="Decorate the function with @fg.pipeline.")

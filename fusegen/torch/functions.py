@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusegen.ir.errors import ArgumentError
 from fusegen.lang.blame import blames
+from fusegen.pipeline.decorator import check_pipeline
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.precision import held
 from fusegen.torch import policy
@@ -69,9 +69,7 @@ def op(
     do not give them; precision is that of dots, see `Pipeline.compile`. Raises ArgumentError, and
     TraceError for the text.
     """
-    if not isinstance(pipeline, Pipeline):
-        raise ArgumentError(f"op takes a pipeline, got {type(pipeline).__name__}",
-                            fix="Decorate the function with @fg.pipeline.")
+    check_pipeline("op", pipeline)
     if autocast is not None:
         policy.choose(pipeline, autocast)
     if name is not None:

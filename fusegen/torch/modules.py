@@ -12,6 +12,7 @@ import torch
 from fusegen.ir.errors import ArgumentError
 from fusegen.lang.blame import blames
 from fusegen.lang.signature import REQUIRED
+from fusegen.pipeline.decorator import check_pipeline
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.precision import held as precise
 from fusegen.torch import nn
@@ -62,9 +63,7 @@ def module(pipeline: Pipeline, *, precision: str = "float32", **given: Any) -> P
     Names of parameters are the pipeline's. precision: of dots, for calls that do not give it.
     Raises ArgumentError for names that it does not have.
     """
-    if not isinstance(pipeline, Pipeline):
-        raise ArgumentError(f"module takes a pipeline, got {type(pipeline).__name__}",
-                            fix="Decorate the function with @fg.pipeline.")
+    check_pipeline("module", pipeline)
     signature = pipeline.signature
     held = {n: t for n, t in given.items() if n in signature.arrays}
     for name, tensor in held.items():

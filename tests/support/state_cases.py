@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 import fusegen as fg
 
@@ -166,3 +167,12 @@ def table(states: fg.States) -> np.ndarray:
     """States as a structured array, one record a row."""
     whole = host(states.array).reshape(-1, states.layout.n_bytes)
     return whole.view(states.layout.numpy)[:, 0]
+
+
+def no_byte_may_change(read, data):
+    """`read` refuses data of which one bit differs, whichever byte has it."""
+    for at in range(len(data)):
+        changed = bytearray(data)
+        changed[at] ^= 0x10
+        with pytest.raises(fg.ArgumentError):
+            read(changed)

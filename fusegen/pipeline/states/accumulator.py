@@ -105,8 +105,7 @@ class Accumulator:
         with self._lock.held():
             for other in others:
                 if isinstance(other, Accumulator):
-                    if other.pipeline is not self.pipeline and (
-                            other.pipeline.name != self.pipeline.name):
+                    if other.pipeline.name != self.pipeline.name:
                         raise ArgumentError(f"{self!r} was to be merged with {other!r}",
                                             fix="Merge what the same pipeline made.")
                     self._check_constants(other.constants)

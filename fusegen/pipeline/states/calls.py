@@ -7,15 +7,12 @@ from typing import Any, Literal, overload
 
 from fusegen.ir.errors import ArgumentError
 from fusegen.lang.blame import blames
-from fusegen.lang.signature import check_count, check_flag
+from fusegen.lang.signature import check_count
 from fusegen.pipeline.states.accumulator import Accumulator
 from fusegen.pipeline.states.finished import finished
-from fusegen.pipeline.states.pieced import PiecedStates, pieced_states_of, whole_of
+from fusegen.pipeline.states.pieced import PiecedStates, asked_pieces, pieced_states_of, whole_of
 from fusegen.pipeline.states.record import States
 from fusegen.pipeline.states.runs import states_of
-
-PIECES = 8192
-"""Columns of a piece of rows whose bits do not depend on who holds them."""
 
 
 class Stateful:
@@ -52,12 +49,9 @@ class Stateful:
         _check_words(self.name, self.signature.constants)
         present, values = self.bind(arrays, constants)
         first = check_count("at", at, 0)
-        size = check_count("pieces", pieces)
-        if check_flag("deterministic", deterministic):
-            return pieced_states_of(self, present, values, first or 0, size or PIECES)
+        size = asked_pieces(deterministic, pieces)
         if size is not None:
-            raise ArgumentError(f"pieces={size} without deterministic=True",
-                                why="Any cut will do where bits may depend on it.")
+            return pieced_states_of(self, present, values, first or 0, size)
         return states_of(self, present, values, first)
 
     @blames

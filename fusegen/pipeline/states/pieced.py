@@ -21,6 +21,7 @@ from fusegen.backend.memory import Adopted
 from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError
 from fusegen.lang.blame import blames
+from fusegen.lang.signature import check_count, check_flag
 from fusegen.pipeline.states.columns import Spans, together
 from fusegen.pipeline.states.framed import framed, unframed
 from fusegen.pipeline.states.record import States
@@ -29,6 +30,7 @@ from fusegen.pipeline.states.runs import folded
 from fusegen.pipeline.states.runs import merge as merge_states
 from fusegen.pipeline.states.tables import Phase
 
+PIECES = 8192  # columns of a piece, where nothing is said
 LEAST = 64  # columns of a piece: whole vectors of every type
 _MAGIC = b"\x93fgpiece"
 
@@ -104,6 +106,18 @@ def _check_cut(at: int, n_cols: int, pieces: int) -> None:
         raise ArgumentError(f"at={at} is inside a piece of {pieces} columns",
                             why="Bits that depend on the row alone need cuts between its pieces.",
                             fix=f"Cut at multiples of {pieces}, or choose smaller pieces.")
+
+
+def asked_pieces(deterministic: bool, pieces: int | None) -> int | None:
+    """Columns of canonical pieces, None where bits may depend on who holds what. Raises
+    ArgumentError."""
+    size = check_count("pieces", pieces)
+    if check_flag("deterministic", deterministic):
+        return size or PIECES
+    if size is not None:
+        raise ArgumentError(f"pieces={size} without deterministic=True",
+                            why="Any cut will do where bits may depend on it.")
+    return None
 
 
 def check_pieces(pieces: int) -> int:
