@@ -10,6 +10,7 @@ from fusegen.backend.scalars import scalars_in
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType
 from fusegen.ir.forms import Role
+from fusegen.ir.shared import lazy
 from fusegen.ir.state_layout import StateLayout
 from fusegen.lang.signature import Signature
 from fusegen.pipeline.variants import Choices, Variants
@@ -32,56 +33,56 @@ class Pipeline(Protocol):
 
 @dataclass(frozen=True)
 class Roles:
-    """The programs that make, merge and finish states of inputs of these types. Raises
-    PipelineError where the text has no states."""
+    """The programs that make, merge and finish states of inputs of these types, each of them looked
+    up once. Raises PipelineError where the text has no states."""
 
     pipeline: Pipeline
     dtypes: Mapping[str, DType]
     constants: dict[str, Any]
 
-    @property
+    @lazy
     def fold(self) -> Variants:
         return self._of("fold")
 
-    @property
+    @lazy
     def steady_fold(self) -> Variants:
         """The fold whose bits depend on a piece, its types and the device alone."""
         return self.pipeline.of_types(self.dtypes, self.constants,
                                       Choices(role="fold", deterministic=True))
 
-    @property
+    @lazy
     def merge(self) -> Variants:
         return self._of("merge")
 
-    @property
+    @lazy
     def finish(self) -> Variants:
         return self._of("finish")
 
-    @property
+    @lazy
     def map(self) -> Variants:
         return self._of("map")
 
-    @property
+    @lazy
     def graph(self) -> g.Graph:
         return self.merge.graph
 
-    @property
+    @lazy
     def full_rows(self) -> tuple[str, ...]:
         """Results that have a value for every element."""
         graph = self.graph
         return tuple(name for node, name in zip(graph.outputs, graph.output_names, strict=True)
                      if g.extent(node) is g.Extent.ELEMENT)
 
-    @property
+    @lazy
     def layout(self) -> StateLayout:
         return self.merge.states
 
-    @property
+    @lazy
     def ordered(self) -> bool:
         """Must states merge in the order of their columns?"""
         return any(s.monoid.ordered for s in self.merge.program.sweeps)
 
-    @property
+    @lazy
     def numbered(self) -> bool:
         """Does a state depend on where in its row the piece was?"""
         return self.ordered or self.fold.numbered
