@@ -58,16 +58,16 @@ def fuse(
         if not isinstance(node, g.Own) and _inexact(graph, node, entries[node], kinds):
             modes[node] = "text"
     if kind == "unfused":
-        return _one_per_sweep(graph, modes)
-    level = _levels(graph, modes)
+        return _one_per_sweep(graph, modes, entries)
+    level = _levels(graph, modes, entries)
     finish = _finish(graph, level)
     while late := [
         n for n in level if modes[n] == "merged"
-        and (level[n] < finish[n] or not _pivots_move(graph, entries[n], modes))
+        and (level[n] < finish[n] or not _pivots_move(graph, n, entries[n], level))
     ]:
         # Its read-out would meet a row value of a later sweep: fold the text there instead.
         modes = {**modes, late[0]: "text"}
-        level = _levels(graph, modes)
+        level = _levels(graph, modes, entries)
         finish = _finish(graph, level)
     stored = {n: _store_level(n, finish) for n in graph.outputs if _is_element(n)}
     stages = _stages({n: level[n] for n in graph.reductions}, stored)
@@ -131,13 +131,16 @@ def _inexact(
     return whole or (kinds[node] == "int" and not (entry.counts and not entry.ordered))
 
 
-def _pivots_move(graph: g.Graph, entry: Entry, modes: Mapping[g.Node, Mode]) -> bool:
-    """Are the pivots known while the sweep runs? Those made of merged sums are if these are."""
+def _pivots_move(
+    graph: g.Graph, node: g.Node, entry: Entry, level: Mapping[g.Node, int]
+) -> bool:
+    """Are the pivots known while the sweep runs, being folded, or merged, in it?"""
     if not isinstance(entry, Dependent):
         return True
     pivots = [graph[n] for s in entry.shifts for n in (s.pivot, s.unit) if n]
-    return all(modes[r] == "merged" or not row_needs(r)
-               for p in pivots for r in g.reductions_of(p))
+    before = {graph[n] for n in entry.after}
+    return all(level[r] == level[node] for p in pivots for r in g.reductions_of(p)
+               if r not in before)
 
 
 def _is_element(node: g.Node) -> bool:
@@ -149,10 +152,12 @@ def row_needs(node: g.Node) -> tuple[g.Reduction, ...]:
     return tuple(dict.fromkeys(r for a in g.operands(node) for r in g.reductions_of(a)))
 
 
-def _needs(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> nx.DiGraph:
+def _needs(
+    graph: g.Graph, modes: Mapping[g.Node, Mode], entries: Mapping[g.Node, Entry]
+) -> nx.DiGraph:
     """Reductions after those whose values they use. wait: sweeps that come between: one before the
-    text is read at a finished value, none where a list meets one; None: it merges, and needs the
-    value only when it is read out."""
+    text is read, or an element, at a finished value, none where a list meets one; None: it merges,
+    and needs the value only when it is read out."""
     import networkx as nx
 
     needs: nx.DiGraph = nx.DiGraph()
@@ -160,6 +165,9 @@ def _needs(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> nx.DiGraph:
     for node in graph.reductions:
         wait = 1 if modes[node] == "text" else None
         needs.add_edges_from((r, node, {"wait": wait}) for r in row_needs(node))
+        entry = entries[node]
+        if isinstance(entry, Dependent | Commuted):
+            needs.add_edges_from((graph[n], node, {"wait": 1}) for n in entry.after)
     _keep_lists_alive(graph, needs)
     return needs
 
@@ -197,10 +205,12 @@ def _comes_from(row: g.Node, top: g.TopK) -> bool:
     return top in g.topological((row,))
 
 
-def _levels(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> dict[g.Node, int]:
+def _levels(
+    graph: g.Graph, modes: Mapping[g.Node, Mode], entries: Mapping[g.Node, Entry]
+) -> dict[g.Node, int]:
     import networkx as nx
 
-    needs = _needs(graph, modes)
+    needs = _needs(graph, modes, entries)
     level: dict[g.Node, int] = {}
     finish: dict[g.Node, int] = {}
     for node in nx.lexicographical_topological_sort(needs, key=_place(graph)):
@@ -241,7 +251,9 @@ def _met(node: g.Node, kept: Collection[g.Node]) -> list[g.Node]:
     return list(dict.fromkeys(a for n in (node, *inner) for a in g.operands(n) if a in kept))
 
 
-def _one_per_sweep(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> Fusion:
+def _one_per_sweep(
+    graph: g.Graph, modes: Mapping[g.Node, Mode], entries: Mapping[g.Node, Entry]
+) -> Fusion:
     """Unfused: as an eager program runs it, with every named element value written out."""
     import networkx as nx
 
@@ -252,7 +264,7 @@ def _one_per_sweep(graph: g.Graph, modes: Mapping[g.Node, Mode]) -> Fusion:
         and (not isinstance(n, g.Input) or n.name in graph.made)
         and n not in graph.wide  # a vector for every element
     }
-    order: nx.DiGraph = _needs(graph, modes)
+    order: nx.DiGraph = _needs(graph, modes, entries)
     for node in [n for n in graph.nodes if n in kept | outputs]:
         order.add_node(node)
     for after in list(order):

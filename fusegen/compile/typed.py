@@ -109,9 +109,9 @@ def _scalars(typed: Typed) -> ScalarText:
 
 
 def _derive(typed: Typed) -> Derivation:
-    from fusegen.algebra.derive import derive
+    from fusegen.rewrite.rounds import derived
 
-    return derive(typed.scalars.graph)
+    return derived(typed.scalars.graph)
 
 
 def _repair(typed: Typed) -> Derivation:

@@ -139,6 +139,7 @@ class Dependent:
     known_zero: tuple[int, ...] = ()  # positions of basis functions whose sums are exactly 0
     ordered: tuple[str, ...] = ()  # extremes whose order with the elements was used: not if NaN
     finite: tuple[str, ...] = ()  # extremes whose distance was: only if they are finite
+    after: tuple[str, ...] = ()  # reductions of earlier sweeps: numbers to it, as inputs per row are
 
     @property
     def lags(self) -> bool:
@@ -182,6 +183,7 @@ class Commuted:
     atom: str
     increasing: bool
     obligations: tuple[Obligation, ...]
+    after: tuple[str, ...] = ()  # reductions of earlier sweeps: see `Dependent.after`
 
 
 @dataclass(frozen=True, slots=True)

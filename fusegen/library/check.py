@@ -102,14 +102,14 @@ def check(
         raise ArgumentError(f"check takes a pipeline or a monoid, got {type(pipeline).__name__}",
                             fix="Decorate the function with @fg.pipeline.")
     start = check_whole("seed", seed, 0) or 0
-    from fusegen.algebra.derive import derive
+    from fusegen.rewrite.rounds import derived
     from fusegen.rewrite.repair.search import with_repairs
 
     inputs = tuple(pipeline.signature.optional)
     work = pipeline.work(form="online", dtype=dtype or "float64", inputs=inputs, **constants)
     own_sweep = {e.name for e in work.derivation if isinstance(e, Refused)}
     text, types = work.typed.scalars.graph, work.typed.types
-    derivation = with_repairs(text, derive(text), types, but=own_sweep)
+    derivation = with_repairs(text, derived(text), types, but=own_sweep)
     failed = [o for o in derivation.obligations if o.status == "not proved"]
     if failed:
         raise LawViolation(f"{pipeline.name}: {failed[0].name} is not proved",

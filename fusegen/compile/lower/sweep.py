@@ -234,9 +234,11 @@ class SweepBuilder:
         return convert(self._so_far(node), "float")
 
     def _so_far(self, node: g.Node) -> Expr:
-        """A pivot's value over the elements folded so far."""
+        """A pivot's value over the elements folded so far; what earlier sweeps finished is."""
 
         def leaf(n: g.Node) -> Expr | None:
+            if 0 < self.fusion.finish[n] < self.parts.number:
+                return self.scope.value(n)
             if g.is_reduction(n):
                 if not isinstance(n, g.Reduce):
                     raise InternalError("a list cannot be a pivot")

@@ -35,7 +35,7 @@ def tried(graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]) -
     """The derivation of the text `graph`, with its repairs, without the merges that are wrong in
     floats; warns of each, but where only some values of constants may be to blame. A repair that is
     wrong is none, and the sum is refused as it was."""
-    from fusegen.algebra.derive import derive
+    from fusegen.rewrite.rounds import derived
     from fusegen.rewrite.repair.search import with_repairs
 
     defects: dict[str, Refused] = {}
@@ -51,7 +51,7 @@ def tried(graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]) -
             defects[alarm.name] = found = _refused(graph, entry, alarm)
             if not graph.scalars:  # of which some values may be hard: each may do better alone
                 warnings.warn(f"{graph.name}: {found.refusal}", RuntimeWarning, stacklevel=2)
-        derivation = with_repairs(graph, derive(graph, defects), dtypes, but=unfit)
+        derivation = with_repairs(graph, derived(graph, defects), dtypes, but=unfit)
     return derivation
 
 

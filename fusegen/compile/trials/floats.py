@@ -17,12 +17,13 @@ import numpy as np
 from fusegen.compile.trials.edge import beside, lost_at_edge
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Dependent, Derivation
-from fusegen.ir.dtypes import FLOAT64, DType
+from fusegen.ir.dtypes import FLOAT64, DType, dtype_of
 from fusegen.ir.kernel import Kernel
 from fusegen.oracle.bank import Bank
 from fusegen.oracle.reference import evaluate, every_value
 from fusegen.oracle.replay import RowsReplay, Split
 from fusegen.oracle.rounding import rounding_of
+from fusegen.rewrite.finished import behind
 
 Array = np.ndarray[Any, Any]
 
@@ -74,12 +75,53 @@ def try_floats(
     wide = kernel.compute == FLOAT64
     found = []
     moved = {r.name for r in derivation.repairs}
-    for text in _texts(graph, merged, dtypes, bank, moved, wide=wide):
-        got = _column(replay.env[graph.names[text.node]], len(bank))
-        excess = _excess(graph, text, got, dtypes, bank, wide=wide)
-        if np.max(excess) > 1:
-            found.append(_alarm(graph, text, got, excess, bank, kernel.compute.name))
+    for part in _by_sweep(graph, derivation, merged, dtypes, bank, replay.env):
+        for text in _texts(part, moved, wide=wide):
+            name = part.graph.names[text.node]
+            got = _column(replay.env[name], len(bank))
+            excess = _excess(part, text, got, wide=wide)
+            if np.max(excess) > 1:
+                found.append(_alarm(name, text, got, excess, bank, kernel.compute.name))
     return found
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Merged sums of one sweep, and the text that they are judged by, with its types and rows."""
+
+    graph: g.Graph
+    sums: list[g.Reduce]
+    dtypes: Mapping[str, DType]
+    bank: Bank
+
+
+def _by_sweep(
+    graph: g.Graph, derivation: Derivation, sums: list[g.Reduce], dtypes: Mapping[str, DType],
+    bank: Bank, known: Mapping[str, Any],
+) -> Iterator[_Part]:
+    """Behind a cut the text is that of the numbers which earlier sweeps have finished, and these
+    are `known` by name: what hangs on their last digits hangs on the same ones."""
+    moved = {r.name for r in derivation.repairs}
+    by_sweep: dict[frozenset[g.Node], list[g.Reduce]] = {}
+    for node in sums:
+        done = frozenset[g.Node]()
+        if graph.names[node] not in moved:
+            entry = derivation[graph.names[node]]
+            assert isinstance(entry, Dependent)
+            # What a repair brought is no part of the text, and is computed as its sum is.
+            done = frozenset(graph[n] for n in entry.after if n in graph.by_name)
+        by_sweep.setdefault(done, []).append(node)
+    for done, roots in by_sweep.items():
+        cut = behind(graph, roots, done)
+        if not done or not known.keys() >= cut.given.keys():
+            yield _Part(graph, roots, dtypes, bank)
+            continue
+        values = {n: _column(known[n], len(bank))[:, None] for n in cut.given}
+        types = {n: dtype_of(v.dtype) for n, v in values.items()}
+        inputs = {i.name: {**bank.inputs, **values}[i.name] for i in cut.graph.read}
+        nodes = [cut.graph[graph.names[n]] for n in roots]
+        yield _Part(cut.graph, [n for n in nodes if isinstance(n, g.Reduce)], {**dtypes, **types},
+                    replace(bank, inputs=inputs))
 
 
 def _sums(graph: g.Graph, derivation: Derivation) -> list[g.Reduce]:
@@ -90,10 +132,8 @@ def _sums(graph: g.Graph, derivation: Derivation) -> list[g.Reduce]:
     return [n for n in graph.reductions if isinstance(n, g.Reduce) and graph.names[n] in names]
 
 
-def _texts(
-    graph: g.Graph, sums: list[g.Reduce], dtypes: Mapping[str, DType], bank: Bank,
-    moved: Collection[str], *, wide: bool,
-) -> Iterator[_Text]:
+def _texts(part: _Part, moved: Collection[str], *, wide: bool) -> Iterator[_Text]:
+    graph, sums, dtypes, bank = part.graph, part.sums, part.dtypes, part.bank
     needed = [[r for r in g.reductions_of(n.arg) if isinstance(r, g.Reduce)] for n in sums]
     held = tuple(r for rows in needed for r in rows)
     asked = replace(graph, outputs=(*sums, *held, *(n.arg for n in sums)))
@@ -129,10 +169,9 @@ def _divisors(term: g.Node) -> set[g.Reduce]:
     return {r for n in under for r in g.reductions_of(n) if isinstance(r, g.Reduce)}
 
 
-def _excess(
-    graph: g.Graph, text: _Text, got: Array, dtypes: Mapping[str, DType], bank: Bank, *, wide: bool
-) -> Array:
+def _excess(part: _Part, text: _Text, got: Array, *, wide: bool) -> Array:
     """Errors over what is allowed, 0 for rows on which the text itself is not finite."""
+    graph, dtypes, bank = part.graph, part.dtypes, part.bank
     info = np.finfo(np.float64 if wide else np.float32)
     unit = float(info.eps)
     tiny = 8 * bank.n_cols * float(info.tiny)
@@ -167,14 +206,14 @@ def _excess(
 
 
 def _alarm(
-    graph: g.Graph, text: _Text, got: Array, excess: Array, bank: Bank, floats: str
+    name: str, text: _Text, got: Array, excess: Array, bank: Bank, floats: str
 ) -> Alarm:
     """For the worst row; of several where the merged sum is not finite, that of the greatest."""
     worst = int(np.argmax(np.where(excess == np.max(excess), np.abs(text.right), -1)))
     merged, right = float(got[worst]), float(text.right[worst])
     error = abs(merged - right) if np.isfinite(merged) else float("inf")
     allowed = error / float(excess[worst])
-    return Alarm(graph.names[text.node], bank.only(worst), merged, right, error, allowed, floats)
+    return Alarm(name, bank.only(worst), merged, right, error, allowed, floats)
 
 
 def shortest(

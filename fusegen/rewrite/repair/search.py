@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from fusegen.algebra.derive import derive
+from fusegen.rewrite.rounds import derived
 from fusegen.algebra.equality import prove_equal
 from fusegen.algebra.floats.partial import lost_in
 from fusegen.algebra.proof.definitions import formula_of
@@ -37,7 +37,7 @@ def with_repairs(
         if not found.changes or not _has_types(found.graph, dtypes):
             break
         # What does not merge is derived without reasons, and needs no proof: most texts end here.
-        new = derive(found.graph, defects, groups=_hidden(found), witnesses=False)
+        new = derived(found.graph, defects, groups=_hidden(found), witnesses=False)
         sound = {c.name for c in found.changes if lost_in(c.repaired.value, c.text.arg) is None}
         sound -= _failing(found, new)
         sound -= {c.name for c in found.changes if c.name in sound and cancels(c, found.graph)}
