@@ -12,7 +12,7 @@ from fusegen.algebra.merge import Doubt, merged
 from fusegen.algebra.monotone import trend_of
 from fusegen.algebra.own.laws import own_entry
 from fusegen.algebra.proof.definitions import definitions_of
-from fusegen.algebra.reading import read_setting
+from fusegen.algebra.reading import read_setting, wholes_of
 from fusegen.algebra.refusals import advice, with_stray, with_witness
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.symbols import Unmodelled, operations, told
@@ -103,9 +103,21 @@ def _entry(
     graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...],
     entries: Mapping[g.Node, Entry], witnesses: bool,
 ) -> Entry:
+    """As the text reads, else with what it computes of finished numbers taken as a whole."""
+    found = _read(graph, node, needs, entries, witnesses)
+    if isinstance(found, Refused) and wholes_of(node.arg):
+        other = _read(graph, node, needs, entries, witnesses, whole=True)
+        return found if isinstance(other, Refused) else other
+    return found
+
+
+def _read(
+    graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...],
+    entries: Mapping[g.Node, Entry], witnesses: bool, *, whole: bool = False,
+) -> Entry:
     """By the kind of reduction. Whatever sympy raises is a refusal: the text runs without it."""
     try:
-        setting = read_setting(graph, node.arg, entries)
+        setting = read_setting(graph, node.arg, entries, whole=whole)
         if isinstance(node, g.TopK) or node.fold in _ORDERED:
             return _commuted(graph, node, needs, setting)
         if node.fold in _SUMS:
@@ -170,6 +182,9 @@ def _dependent(
 def _unmodelled(
     graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], stuck: g.Node
 ) -> Refused:
+    if isinstance(stuck, g.Literal):
+        why = f"it holds {stuck.value} ({stuck.loc.short}), and the algebra speaks of finite reals."
+        return _refused(graph, node, needs, RefusalKind.UNPROVED, why)
     ordered = [n for n in g.topological((stuck,)) if isinstance(n, g.TopK | g.Take)]
     if isinstance(stuck, g.Map | g.Cast) and not ordered:
         why = f"the algebra has no model of {graph.names[stuck]} ({stuck.loc.short})."

@@ -22,8 +22,13 @@ from fusegen.ir.conditions import is_condition
 from fusegen.ir.derivation import Base, Dependent, Entry
 
 
-def read_setting(graph: g.Graph, arg: g.Node, entries: Mapping[g.Node, Entry]) -> Setting:
-    """Split `arg` into elements and row values. Raises Unmodelled where sympy cannot follow."""
+def read_setting(
+    graph: g.Graph, arg: g.Node, entries: Mapping[g.Node, Entry], *, whole: bool = False
+) -> Setting:
+    """Split `arg` into elements and row values. Raises Unmodelled where sympy cannot follow.
+
+    whole: what elements and inputs per row make of one another is an element, not looked into.
+    """
     reader = _Reader(arg, graph.names, entries)
     reader.collect_rows(arg)
     reduced = {
@@ -31,6 +36,7 @@ def read_setting(graph: g.Graph, arg: g.Node, entries: Mapping[g.Node, Entry]) -
         if isinstance(entries[r], Base) and not isinstance(r, g.Own)
     }
     reduced |= _weighed(arg, reader.rows)
+    reduced |= set(wholes_of(arg)) if whole else set()
     elements = reader.collect_elements(arg, reduced)
     leaves: dict[g.Node, sp.Expr] = {n: p.symbol for n, p in reader.rows.items()}
     text = freeze(arg, {**leaves, **elements})
@@ -48,6 +54,15 @@ def read_setting(graph: g.Graph, arg: g.Node, entries: Mapping[g.Node, Entry]) -
     rows = {n: replace(r, pivotal=r.pivotal and n in numbers)  # a state has one move, not many
             for n, r in _with_averages(setting, entries).items()}
     return replace(setting, rows=rows)
+
+
+def wholes_of(arg: g.Node) -> tuple[g.Node, ...]:
+    """The largest element expressions inside it of which no reduction is a part, and inputs per row
+    are: what the text computes before it meets a value that changes as the row is read."""
+    largest = g.outermost(
+        (arg,), lambda n: g.extent(n) is not g.Extent.ELEMENT or not g.reductions_of(n))
+    return tuple(n for n in largest if g.extent(n) is g.Extent.ELEMENT and any(
+        isinstance(i, g.Input) and i.per_row for i in g.topological((n,))))
 
 
 @g.asked_once

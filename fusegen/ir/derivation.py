@@ -139,7 +139,7 @@ class Dependent:
     known_zero: tuple[int, ...] = ()  # positions of basis functions whose sums are exactly 0
     ordered: tuple[str, ...] = ()  # extremes whose order with the elements was used: not if NaN
     finite: tuple[str, ...] = ()  # extremes whose distance was: only if they are finite
-    after: tuple[str, ...] = ()  # reductions of earlier sweeps: numbers to it, as inputs per row are
+    after: tuple[str, ...] = ()  # reductions of earlier sweeps: to it, numbers, as inputs are
 
     @property
     def lags(self) -> bool:

@@ -102,8 +102,8 @@ def check(
         raise ArgumentError(f"check takes a pipeline or a monoid, got {type(pipeline).__name__}",
                             fix="Decorate the function with @fg.pipeline.")
     start = check_whole("seed", seed, 0) or 0
-    from fusegen.rewrite.rounds import derived
     from fusegen.rewrite.repair.search import with_repairs
+    from fusegen.rewrite.rounds import derived
 
     inputs = tuple(pipeline.signature.optional)
     work = pipeline.work(form="online", dtype=dtype or "float64", inputs=inputs, **constants)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from fusegen.algebra.symbols import is_nonnegative, is_positive
 from fusegen.ir import graph as g
+from fusegen.ir.names import Taken
 from fusegen.lang.value import ACTIVE, Builder
 from fusegen.rewrite.build import literal, op, rebuilt
 
@@ -42,16 +43,15 @@ def _behind(
     known: dict[g.Node, g.Node] = {}
     names: dict[g.Node, str] = {}
     given: dict[str, g.Node] = {}
-    wide = set(graph.components)
+    taken = Taken(graph.names.values())
     for node in g.topological(roots, lambda n: is_finished(n, done)):
         for a in g.operands(node):
             if a not in known:
-                name = graph.names[a]
-                given[name] = a
-                known[a] = _number(a, name, signs)
-                names |= {n: f"{name}_finished" for n in g.topological((known[a],))}
-                names[known[a]] = name
-                wide |= {name} if a in graph.wide else set()
+                given[graph.names[a]] = a
+                known[a] = made = _number(a, graph.names[a], signs)
+                names |= {n: taken.free(f"{graph.names[a]}_finished")
+                          for n in g.topological((made,)) if n not in names}
+                names[made] = graph.names[a]
         known[node] = rebuilt(node, known.__getitem__)
         names[known[node]] = graph.names[node]
     outputs = tuple(known[n] for n in roots)
@@ -59,7 +59,8 @@ def _behind(
     cut = replace(
         graph, nodes=nodes, outputs=outputs, output_names=tuple(names[n] for n in outputs),
         inputs=g.arrays_in(nodes), names={n: names[n] for n in nodes}, like=(),
-        named=frozenset(known[n] for n in graph.named if n in known), components=frozenset(wide),
+        named=frozenset(known[n] for n in graph.named if n in known),
+        components=graph.components | {n for n, a in given.items() if a in graph.wide},
     )
     return Behind(cut, given)
 

@@ -30,7 +30,8 @@ def derived(
         left = tuple(n for n in graph.reductions if n not in done)
         if all(done.issuperset(_needs(n)) for n in left):
             break  # plain folds of what is finished
-        cut = behind(graph, left, done, signs=True)
+        parts = [n for n in graph.nodes if isinstance(n, g.Part) and n.top in left]
+        cut = behind(graph, [*left, *parts], done, signs=True)
         new = derive(cut.graph, defects, groups=groups, witnesses=False)
         seconds += new.seconds
         local = {graph[e.name]: e for e in new}

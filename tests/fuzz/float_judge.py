@@ -19,6 +19,7 @@ from fusegen.ir import graph as g
 from fusegen.ir.derivation import Dependent, Derivation, Refused
 from fusegen.ir.dtypes import FLOAT32
 from fusegen.rewrite.repair.search import with_repairs
+from fusegen.rewrite.rounds import derived
 
 from .float_rows import LONG, TREES, execute
 from .float_texts import random_text
@@ -88,7 +89,7 @@ def accepted(graph: g.Graph) -> Accepted:
     dtypes = dict.fromkeys((i.name for i in graph.inputs), FLOAT32)
     with _without_witnesses(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what the trial stops; it is counted
-        text = deriving.derive(graph)
+        text = derived(graph)
         repaired = with_repairs(graph, text, dtypes)
         return Accepted(text, repaired, tried(graph, repaired, dtypes))
 

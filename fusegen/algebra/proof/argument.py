@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from fusegen.algebra.proof.notation import Folded, Math, Relation
-from fusegen.algebra.proof.symbols import Symbols, primed
+from fusegen.algebra.proof.symbols import Symbols, primed, together
 from fusegen.algebra.proof.terms import ZERO, combination
 from fusegen.algebra.proof.theorems import COCYCLE, FLOATS, MONOTONE, Theorem
 from fusegen.ir.derivation import (
@@ -25,7 +25,6 @@ from fusegen.ir.derivation import (
     Own,
     Refused,
     Repair,
-    Shifted,
 )
 from fusegen.ir.expr import Expr, Var, call, substitute, variables
 
@@ -158,7 +157,7 @@ class _Teller:
         moving = (", and", *_listed([Var(p) for p in pivots]), f"{verb} as the row is read")
         rows = [
             *self._where(entry.name, [*pivots, *(s.atom for s in entry.shifts)]),
-            *self._put(entry), *self._keep(entry),
+            *_behind(entry), *self._put(entry), *self._keep(entry),
             *self._move(entry), *self._zeros(entry), Row("read", (self._read(entry),)),
             *(row for o in entry.obligations for row in self._proved(o, entry)),
             Row("so", (f"it merges, by the {COCYCLE.name} and the {FLOATS.name}",)),
@@ -195,7 +194,7 @@ class _Teller:
 
     def _move(self, entry: Dependent) -> Iterator[Row]:
         """Every kept sum at the new pivot, from the sums at the old one."""
-        for i, shifts in enumerate(_by_pivot(entry.shifts)):
+        for i, shifts in enumerate(together(entry.shifts)):
             places = dict.fromkeys(n for s in shifts for n in (s.pivot, s.unit) if n)
             ways = _listed(Relation(Var(n), primed(Var(n)), "→") for n in places)
             moves = dict.fromkeys(m for s in shifts for m in self.symbols.moves(s))
@@ -260,7 +259,7 @@ class _Teller:
         if not entry.increasing:
             keep = (*keep, "in reverse order")
         rows = [
-            *self._where(entry.name, [entry.atom]),
+            *self._where(entry.name, [entry.atom]), *_behind(entry),
             Row("since", (f"it has {order} of", Var(entry.atom), ", whatever",
                           *_listed([Var(n) for n in entry.depends_on]), "will be")),
             Row("keep", keep),
@@ -277,18 +276,17 @@ def _stated(found: Definition) -> Math:
     return Relation(Var(found.name), Folded(word, found.formula) if word else found.formula)
 
 
+def _behind(entry: Dependent | Commuted) -> Iterator[Row]:
+    """What is a number in this sweep."""
+    if entry.after:
+        told = ", finished in a sweep before: given, as inputs per row are"
+        yield Row("behind", (*_listed([Var(n) for n in entry.after]), told))
+
+
 def _proof_of(obligation: Obligation, shown: Phrase) -> Iterator[Row]:
     note = f"{obligation.engine}, {obligation.seconds * 1e3:.0f} ms"
     yield Row(obligation.status, (f"{obligation.name}:", *shown[:1]), note)
     yield from (Row("", (" " * len(f"{obligation.name}:"), more)) for more in shown[1:])
-
-
-def _by_pivot(shifts: tuple[Shifted, ...]) -> list[list[Shifted]]:
-    """Those that move together."""
-    found: dict[tuple[str, str, str], list[Shifted]] = {}
-    for shift in shifts:
-        found.setdefault((shift.pivot, shift.action, shift.unit), []).append(shift)
-    return list(found.values())
 
 
 def _listed(items: Iterable[Math]) -> Phrase:

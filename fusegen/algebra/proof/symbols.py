@@ -42,6 +42,14 @@ def primed(symbol: Var) -> Var:
     return Var(f"{symbol.name}′")
 
 
+def together(shifts: tuple[Shifted, ...]) -> list[list[Shifted]]:
+    """Those that move together."""
+    found: dict[tuple[str, str, str], list[Shifted]] = {}
+    for shift in shifts:
+        found.setdefault((shift.pivot, shift.action, shift.unit), []).append(shift)
+    return list(found.values())
+
+
 class Symbols:
     """Letters that no name of the user's text has; equal sums share one."""
 

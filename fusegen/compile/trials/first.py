@@ -35,8 +35,8 @@ def tried(graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]) -
     """The derivation of the text `graph`, with its repairs, without the merges that are wrong in
     floats; warns of each, but where only some values of constants may be to blame. A repair that is
     wrong is none, and the sum is refused as it was."""
-    from fusegen.rewrite.rounds import derived
     from fusegen.rewrite.repair.search import with_repairs
+    from fusegen.rewrite.rounds import derived
 
     defects: dict[str, Refused] = {}
     unfit: set[str] = set()

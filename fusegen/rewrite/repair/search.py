@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from fusegen.rewrite.rounds import derived
 from fusegen.algebra.equality import prove_equal
 from fusegen.algebra.floats.partial import lost_in
 from fusegen.algebra.proof.definitions import formula_of
@@ -16,6 +15,7 @@ from fusegen.ir.errors import DTypeError
 from fusegen.ir.kinds import infer_kinds
 from fusegen.rewrite.repair.condition import cancels
 from fusegen.rewrite.repair.rewriting import Change, Rewriting, rewritten
+from fusegen.rewrite.rounds import derived
 
 _BEYOND = (RefusalKind.KINK, RefusalKind.ORDER, RefusalKind.LATE, RefusalKind.DEFECT)
 """What no other pivot mends."""
