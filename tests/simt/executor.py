@@ -7,12 +7,14 @@ and on ``seed``.  See ``README.md`` for what is checked and what is not.
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 import threading
 from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import Any
 
+from simt import stacks
 from simt.arguments import Argument, PackedArgument, Parameter, pack_arguments
 from simt.assembly import AssemblyError, translate_assembly
 from simt.source import find_kernels
@@ -151,7 +153,8 @@ class SimtModule:
 
     def _run(self, kernel: str, request: _Request) -> None:
         failure = _Failure()
-        with _launch_lock:
+        with _launch_lock, stacks.ready(self._library, _threads_at_once(request)) as ready:
+            request.stacks = ctypes.pointer(ready)
             failed = self._library.simt_launch(ctypes.byref(request), ctypes.byref(failure))
         if failed and self._built.mark:
             self._run_alone(kernel, request)
@@ -221,6 +224,7 @@ class _Request(ctypes.Structure):
         ("wgmma", ctypes.c_int),
         ("shared_bytes", ctypes.c_size_t),
         ("seed", ctypes.c_uint64),
+        ("stacks", ctypes.POINTER(stacks.Stacks)),
         ("foreign", ctypes.c_void_p),
         ("foreign_count", ctypes.c_size_t),
     )
@@ -244,6 +248,11 @@ def _extent(extent: tuple[int, ...], name: str) -> ctypes.Array[ctypes.c_uint]:
     if not 1 <= len(extent) <= 3 or min(extent) < 1:
         raise ValueError(f"{name} must be one to three positive integers, not {extent}")
     return (ctypes.c_uint * 3)(*extent, *[1] * (3 - len(extent)))
+
+
+def _threads_at_once(request: _Request) -> int:
+    blocks = math.prod(request.grid) if request.together else request.cluster_size
+    return blocks * math.prod(request.block)
 
 
 def _validate(request: _Request) -> None:

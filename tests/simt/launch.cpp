@@ -1,7 +1,5 @@
 // A launch from the host's side: places the arguments, runs the grid, copies the results back.
 #include <link.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -27,6 +25,7 @@ struct LaunchRequest {
     int wgmma;  // does the kernel use it?
     size_t shared_bytes;
     uint64_t seed;
+    simt::Stacks* stacks;  // for all threads that run at once
     const size_t* foreign;  // offset and bytes of each static shared array of other sources
     size_t foreign_count;
 };
@@ -34,16 +33,6 @@ struct LaunchRequest {
 namespace simt {
 
 namespace {
-
-// All stacks, each above an inaccessible page.
-Mapping map_stacks(size_t count) {
-    Mapping stacks(count * stack_bytes);
-    const size_t guard = page_bytes();
-    for (size_t i = 0; i < count; ++i) {
-        stacks.protect(i * stack_bytes + guard, stack_bytes - guard, PROT_READ | PROT_WRITE);
-    }
-    return stacks;
-}
 
 // ---- The module --------------------------------------------------------------------------------
 
@@ -100,13 +89,9 @@ void run(Machine& m, const LaunchRequest& request) {
     const size_t blocks = m.together ? m.grid.x * m.grid.y * m.grid.z : m.cluster_size;
     const size_t threads = size_t{m.threads_per_block()} * blocks;
     m.clusters = std::vector<Cluster>(blocks / m.cluster_size);
-    const Mapping stacks = map_stacks(threads);
-    m.stacks = {stacks.begin(), threads * stack_bytes};
-    const Mapping registers(request.wgmma ? threads * stack_bytes / 4 * sizeof(RegisterWord) : 1);
-    if (request.wgmma && registers.protect(0, threads * stack_bytes / 4 * sizeof(RegisterWord),
-                                           PROT_READ | PROT_WRITE)) {
-        m.registers = reinterpret_cast<RegisterWord*>(registers.begin());
-    }
+    m.stacks = {request.stacks->begin, threads * stack_bytes};
+    if (request.wgmma) m.registers = request.stacks->registers;
+    m.latest_wgmma = &request.stacks->latest;
     allocate_blocks(m);
     allocate_shadows(m);
     {

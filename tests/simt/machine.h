@@ -18,6 +18,7 @@
 
 #include "records.h"
 #include "runtime.h"
+#include "stacks.h"
 
 namespace simt {
 
@@ -62,6 +63,7 @@ struct Thread {
     uint32_t cluster_waits;
     uint32_t cluster_known;
 
+    uint32_t wgmma_start;        // from where both of these count
     uint32_t wgmma_fences;       // how many it has passed
     uint32_t wgmma_groups_done;  // of those of its warpgroup that it has waited for
     uint32_t proxy_fence;        // when it passed the latest, by the machine's count of them
@@ -112,7 +114,7 @@ struct NamedBarrier {
 struct Warpgroup {
     uint16_t engine = 0;               // reads matrices in shared memory, by the clock of its groups
     std::array<uint32_t, 4> issued{};  // products, by warp
-    std::array<uint32_t, 4> committed{};  // groups
+    std::array<uint32_t, 4> committed{};  // groups, counted from `wgmma_start` of the threads
     std::array<bool, 4> open{};           // has it issued since?
     std::deque<Wgmma> products;  // those that not all warps have issued
     uint32_t before = 0;         // products that are no longer there
@@ -185,12 +187,6 @@ struct AddressRange {
     }
 };
 
-// A word of a stack, which may be a register that wgmma works on.
-struct RegisterWord {
-    uint32_t touched = 0;  // how many fences its thread had passed when it last did so, plus one
-    uint32_t group = 0;    // the latest group with a product that works on it
-};
-
 // The module's thread-local segment.  The dynamic array comes last.
 struct SharedWindow {
     AddressRange segment;
@@ -214,6 +210,7 @@ struct Machine {
     AddressRange image;  // the module: its constants and global variables
     AddressRange stacks;
     RegisterWord* registers = nullptr;  // of all stacks; null where nothing multiplies by wgmma
+    uint32_t* latest_wgmma = nullptr;   // the greatest number in any of them
     SharedWindow shared;
     std::vector<Buffer> buffers;
     std::unordered_map<const void*, SharedKnowledge> posted;  // by place in global memory

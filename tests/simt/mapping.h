@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace simt {
 
@@ -26,6 +27,9 @@ public:
         return begin_ != nullptr && mprotect(begin_ + offset, bytes, protection) == 0;
     }
     char* begin() const { return begin_; }
+
+    // The caller's from now on.
+    char* release() { return std::exchange(begin_, nullptr); }
 
 private:
     char* begin_;

@@ -6,7 +6,6 @@
 namespace simt {
 
 // fibers.cpp: stacks and context switches.
-constexpr size_t stack_bytes = 128 * 1024;
 void* prepare_stack(char* stack_end);
 void resume(Thread& thread);
 void suspend();

@@ -1,6 +1,4 @@
 // How threads, blocks and clusters begin.
-#include <sys/mman.h>
-
 #include <algorithm>
 
 #include "machine.h"
@@ -28,7 +26,7 @@ void start_thread(Thread& thread, Block& block, unsigned index, uint3 block_inde
     thread.waits_for = {};
     thread.copies.clear();
     thread.copy_groups = 0;
-    thread.wgmma_fences = thread.wgmma_groups_done = 0;
+    thread.wgmma_start = thread.wgmma_fences = thread.wgmma_groups_done = *machine->latest_wgmma;
     thread.proxy_fence = thread.mbarrier_fence = 0;
     thread.cluster_arrivals.clear();
     thread.cluster_waits = thread.cluster_known = 0;
@@ -61,14 +59,10 @@ void start_block(Block& block, unsigned rank, unsigned linear_index) {
     block.registers_free = 0;
     block.named = {};
     block.warpgroups.assign((block.warps.size() + 3) / 4, Warpgroup{});
-    for (Warpgroup& group : block.warpgroups) group.engine = new_engine(*block.cluster);
-}
-
-// Nothing works on the registers of so many threads, and none was touched.
-void forget_registers(size_t first, size_t count) {
-    constexpr size_t words = stack_bytes / 4;
-    if (machine->registers == nullptr) return;
-    madvise(machine->registers + first * words, count * words * sizeof(RegisterWord), MADV_DONTNEED);
+    for (Warpgroup& group : block.warpgroups) {
+        group.engine = new_engine(*block.cluster);
+        group.committed.fill(*m.latest_wgmma);
+    }
 }
 
 }  // namespace
@@ -90,7 +84,6 @@ void start_cluster(size_t slot, unsigned number) {
         block.cluster = &cluster;
         start_block(block, rank, number * m.cluster_size + rank);
         block.slowness = m.shuffling && m.together ? 1u << m.random() % 6 : 1;
-        forget_registers((slot * m.cluster_size + rank) * threads, threads);
         char* stacks = m.stacks.begin + (slot * m.cluster_size + rank) * threads * stack_bytes;
         for (Thread& thread : block.threads) {
             thread.stack = stacks + thread.index * stack_bytes;

@@ -39,6 +39,9 @@ void take_register(const void* place, const Thread& thread, uint32_t group, cons
     word->group = group;
 }
 
+// Threads that start from now on count from here: whatever older words say is past for them.
+void let_pass(uint32_t number) { *machine->latest_wgmma = std::max(*machine->latest_wgmma, number); }
+
 // ---- Matrices in shared memory -----------------------------------------------------------------
 
 struct Descriptor {
@@ -153,7 +156,7 @@ void take_registers(const LaneValues& values, uint32_t group, int line) {
     const Thread* lanes = machine->current - machine->current->lane();
     for (unsigned lane = 0; lane < warp_width; ++lane) {
         const auto& [product, sums] = brought_by<LaneProduct>(values, lane);
-        if (lanes[lane].wgmma_fences == 0) fail(line, "wgmma: no wgmma.fence stands before it");
+        if (lanes[lane].wgmma_fences == lanes[lane].wgmma_start) fail(line, "wgmma: no wgmma.fence stands before it");
         for (unsigned i = 0; i < sums.size(); ++i) {
             take_register(sums.begin()[i], lanes[lane], group, "sums", i, line);
         }
@@ -169,6 +172,7 @@ void multiply_rows(const LaneValues& values, int line) {
     check_same_products(values, line);
     own_group().open[warp] = true;
     take_registers(values, own_group().committed[warp] + 1, line);
+    let_pass(own_group().committed[warp] + 1);
     std::array<Inner, 16> a;
     std::vector<Inner> b(first.n);
     if (first.words[0] == nullptr) {
@@ -230,7 +234,7 @@ void check_registers(const char* address, size_t bytes, Site site) {
 
 void wgmma_fence(int line) {
     meet_warp_with(0, nothing_to_do, line);
-    machine->current->wgmma_fences += 1;
+    let_pass(++machine->current->wgmma_fences + 1);
 }
 
 void wgmma(const Wgmma& product, std::initializer_list<float*> sums, int line) {
@@ -250,9 +254,9 @@ void wgmma_wait(uint32_t groups_left, int line) {
     Thread& thread = *machine->current;
     const auto& committed = own_group().committed;
     const uint32_t groups = committed[warp_in_group(thread)];
-    const uint32_t done = groups - std::min(groups, groups_left);
+    const uint32_t done = groups - std::min(groups - thread.wgmma_start, groups_left);
     while (*std::min_element(committed.begin(), committed.end()) < done) {
-        thread.waits_for = {Waiting::warpgroup, done, 0};
+        thread.waits_for = {Waiting::warpgroup, done - thread.wgmma_start, 0};
         yield(line);
     }
     meet_warp_with(done, finish_groups, line);
