@@ -80,15 +80,27 @@ def test_shared_memory_of_other_sources_is_out_of_bounds(step: int) -> None:
     assert caught >= 2
 
 
-def test_errors_speak_of_the_source_alone() -> None:
-    wrong = source(2, "\n\ny[4] = 1;", twice=TWICE)
-    toolchain.build_together([FIRST, SECOND, wrong], check=True)
+WRONG = {
+    "y[4] = 1;": "out-of-bounds global write",
+    "*reinterpret_cast<double*>(y + 1) = 1;": "misaligned access: .* needs an alignment of 8 bytes",
+    "int* p = nullptr; y[0] = *p;": r"out-of-bounds read: address \(nil\)",
+    "int a[3] = {}; y[0] = a[threadIdx.x + 3];": "out-of-bounds array index: 3",
+    "y[0] = 1 << (32 + threadIdx.x);": "shift by",
+    "y[0] = 1 / int(threadIdx.x);": "integer division by zero",
+    "y[0] = 0x7fffffff + int(blockDim.x);": "signed integer overflow",
+}
+
+
+@pytest.mark.parametrize("statement", WRONG)
+def test_errors_speak_of_the_source_alone(statement: str) -> None:
+    wrong = source(2, f"\n\n{statement}", twice=TWICE)
+    others = [source(2, one, twice=TWICE) for one in WRONG]
+    toolchain.build_together([FIRST, *others, wrong], check=True)
     assert toolchain.build_module(wrong, check=True).mark
-    with pytest.raises(SimtError, match="out-of-bounds") as caught:
+    with pytest.raises(SimtError, match=WRONG[statement]) as caught:
         run(wrong)
-    line = wrong.splitlines().index("y[4] = 1;") + 1
-    assert caught.value.line == line
-    assert "y[4] = 1;" in str(caught.value)
+    assert caught.value.line == wrong.splitlines().index(statement) + 1
+    assert statement in str(caught.value)
 
 
 def test_what_does_not_compile_is_told_of_its_own_source() -> None:

@@ -4,9 +4,9 @@ What fusegen keeps itself is tested with folders that are empty at first; what t
 is the same every time. Standard headers are read precompiled: they take half of a small kernel's
 time. Tests of the compiler's own ways use the fixture `plain_compiler`.
 
-Most libraries are compiled with LIGHT flags, because -O3 takes two to five times as long. What
--O3 makes of kernels is the matter of the tests that use the fixture `users_flags`: the library,
-what the algebra accepts, and every type, form and list of `test_cpu_*`.
+Most libraries are compiled with LIGHT flags, because -O3 takes four to ten times as long, and -O1
+twice. What -O3 makes of kernels is the matter of the tests that use the fixture `users_flags`: the
+library, what the algebra accepts, and every type, form and list of `test_cpu_*`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fusegen.pipeline.traces import Traces
 
 plain = toolchain._attempt
 USERS = toolchain.FLAGS
-LIGHT = tuple("-O1" if flag == "-O3" else flag for flag in USERS)
+LIGHT = tuple("-Og" if flag == "-O3" else flag for flag in USERS)
 
 _STANDARD = re.compile(r"^#include <\w[\w.]*>$", re.MULTILINE)
 _LESS = "#include <cstddef>\n#undef _GLIBCXX_USE_STD_SPEC_FUNCS\n"
