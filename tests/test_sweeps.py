@@ -126,11 +126,25 @@ def moved(x: Value) -> Value:
     return fg.sum(x + fg.max(x))
 
 
+def cooled(x: Value, b: PerRow) -> Value:
+    return fg.sum(fg.exp((x - fg.max(x)) * b))
+
+
+def cooled_mean(x: Value, b: PerRow) -> tuple[Value, Value]:
+    weights = fg.exp((x - fg.max(x)) / b)
+    return fg.sum(weights * x) / fg.sum(weights), fg.log(fg.sum(weights))
+
+
+def cooled_distances(x: Value) -> Value:
+    y = fg.abs(x - fg.mean(x))
+    return fg.sum(fg.exp((y - fg.max(y)) / fg.mean(fg.abs(x))))
+
+
 SWEEPS = {
-    1: (sink, of_two_rows, clamped, moved, times_a_maximum),
+    1: (cooled, cooled_mean, sink, of_two_rows, clamped, moved, times_a_maximum),
     2: (normed_topk, topk_above_mean, lse_above_mean, entropy_of_distances, relu_variance,
         top_n_sigma, min_p, entropy_of_normed, clipped_entropy, huber, two_beside, above_the_best,
-        from_one_element, norm_of_relu, times_a_sum, in_units_of_deviation),
+        from_one_element, cooled_distances, norm_of_relu, times_a_sum, in_units_of_deviation),
     3: (softmax_of_normed, two_norms, two_cuts,
         columns_of_steps),  # equal steps go to the lowest column, whatever the elements' order is
 }
@@ -193,7 +207,14 @@ def _above_low(x):
     return np.where(x > _lse(_above_mean(x))[:, None] - 1, x, -inf)
 
 
+def _cooled_distances(x):
+    y = np.abs(x - x.mean(1, keepdims=True))
+    return np.exp((y - y.max(1, keepdims=True)) / np.abs(x).mean(1, keepdims=True)).sum(1)
+
+
 ORACLES = {
+    cooled: lambda x, b: np.exp((x - x.max(1, keepdims=True)) * b[:, None]).sum(1),
+    cooled_distances: _cooled_distances,
     normed_topk: lambda x, w: -np.sort(-_softmax(_normed(x, w)), axis=1)[:, :5],
     lse_above_mean: lambda x: _lse(_above_mean(x)),
     relu_variance: lambda x: np.maximum(x - x.mean(1, keepdims=True), 0).var(1),
@@ -218,6 +239,8 @@ def _rows(text, n_cols: int, seed: int = 0):
     x[5] *= 1e-12 if text in (relu_variance, entropy_of_normed, normed_topk) else 5
     given = [x.astype(np.float32)]
     columns = text.__code__.co_argcount - 1
+    if text is cooled:  # of either sign, and 0: hot enough for no infinity
+        return [given[0], np.array([1, 0.5, -0.1, 0.01, 0, 10], np.float32)]
     return given + [rng.standard_normal(n_cols).astype(np.float32) for _ in range(columns)]
 
 
@@ -253,10 +276,11 @@ def test_special_values_are_those_of_the_text(text):
     pytest.param(*case, marks=EMULATED, id=case[0].__name__) for case in (
         (normed_topk, (3, 70), None), (two_cuts, (2, 2500), None),
         (relu_variance, (2, 70_001), 2), (entropy_of_normed, (2, 2500), None),
+        (cooled, (3, 12), None), (cooled_distances, (2, 70_001), 2),
     )])
 def test_sources_for_gpus_merge_in_later_sweeps(text, shape, split):
     """Rows of a warp, of a block, and of several blocks, which meet once a sweep."""
-    arrays = [a[:shape[0]] if a.ndim > 1 else a for a in _rows(text, shape[1], 3)]
+    arrays = [a[:shape[0]] if len(a) == 6 else a for a in _rows(text, shape[1], 3)]
     names = fg.pipeline(text).signature.arrays
     case = Case(fg.pipeline(text), dict(zip(names, arrays, strict=True)), *shape, {})
     got = case.emulate(**({"n_rows": split} if split else {}))

@@ -22,7 +22,6 @@ from fusegen.algebra.setting import Setting
 from fusegen.algebra.spell import spelled
 from fusegen.algebra.symbols import told
 from fusegen.algebra.zeros import known_zeros
-from fusegen.ir import graph as g
 from fusegen.ir.derivation import Dependent, Obligation, RefusalKind
 
 
@@ -100,7 +99,7 @@ def _judged(setting: Setting, closed: Closed | NotClosed, brave: bool) -> _Sound
     if verdict.faults:
         worst = verdict.faults[0]
         return Doubt(worst.kind, worst.why, worst.todo, verdict.faults, (setting, closed))
-    reference = reference_of(closed, verdict)
+    reference = reference_of(setting, closed, verdict)
     claims = (*claims_of(verdict, start), *([reference] if reference else []))
     return _Sound(closed, zeros, claims)
 
@@ -121,20 +120,12 @@ def _doubt(setting: Setting, closed: Closed | NotClosed) -> Doubt | None:
         return Doubt(RefusalKind.STUCK_ATOM, why)
     if isinstance(closed, NotClosed):
         return _not_closed(closed)
-    held = closed.transport.free_symbols - {m for c in candidate.choices for m in c.moves}
-    held -= {r.symbol for n, r in setting.rows.items() if is_scalar(n)}  # every merge has these
+    wide = [r for n, r in setting.rows.items() if n in setting.graph.wide]
+    held = closed.transport.free_symbols & {r.symbol for r in wide}
     if held:
         given = ", ".join(sorted(map(str, held)))
-        todo = f"To share the sweep, combine {given} with the element before it is reduced, or " \
-               "make it a constant of the call: a float parameter after a star."
-        why = f"the correction depends on {given}, an input per row."
-        return Doubt(RefusalKind.STUCK_ATOM, why, todo)
+        return Doubt(RefusalKind.STUCK_ATOM, f"the correction depends on {given}, a vector.")
     return None
-
-
-def is_scalar(node: g.Node) -> bool:
-    """Is the row value a number of the call: the same in every row?"""
-    return isinstance(node, g.Input) and node.axis is g.Axis.SCALAR
 
 
 def _not_closed(closed: NotClosed) -> Doubt:

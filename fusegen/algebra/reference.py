@@ -16,11 +16,13 @@ from fusegen.algebra.choice import Choice
 from fusegen.algebra.floats.judge import Verdict
 from fusegen.algebra.laws import is_zero, obligation
 from fusegen.algebra.pivot import Closed
+from fusegen.algebra.setting import Setting
 from fusegen.algebra.symbols import told
+from fusegen.ir import graph as g
 from fusegen.ir.derivation import LAGS, Obligation
 
 
-def reference_of(closed: Closed, verdict: Verdict) -> Obligation | None:
+def reference_of(setting: Setting, closed: Closed, verdict: Verdict) -> Obligation | None:
     """That one will do; None where sums are about no single extreme of what they measure."""
     choices = [c for c in closed.candidate.choices if c.pivot is not None]
     if len(choices) != 1 or {g.kind for g in verdict.grounds} != {"D"}:
@@ -28,10 +30,19 @@ def reference_of(closed: Closed, verdict: Verdict) -> Obligation | None:
     (choice,) = choices
     if choice.action != "shift" or choice.unit is not None or choice.pivot is None:
         return None
+    held = closed.transport.free_symbols & {r.symbol for r in setting.rows.values()
+                                            if not is_scalar(r.node)}
+    if held:  # a number of the row may be of any size, and T(p→r) with it
+        return None
     p = told(choice.pivot.symbol)
     statement = (f"r does in {p}'s place: T(r→{p}) T({p}→r) = 1 for every r,\n"
                  f"and T({p}→r) is bounded while r is at most τ from {p}")
     return obligation(LAGS, statement, _proof(closed, choice))
+
+
+def is_scalar(node: g.Node) -> bool:
+    """Is the row value a number of the call: the same in every row?"""
+    return isinstance(node, g.Input) and node.axis is g.Axis.SCALAR
 
 
 def _proof(closed: Closed, choice: Choice) -> Callable[[], bool]:

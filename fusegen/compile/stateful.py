@@ -10,6 +10,7 @@ from fusegen.compile.picks import picked
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Derivation
 from fusegen.ir.errors import PipelineError
+from fusegen.ir.expr import Var
 from fusegen.ir.kernel import (
     N_COLS,
     Gather,
@@ -103,7 +104,7 @@ def _check_vectors(kernel: Kernel, graph: g.Graph) -> None:
 
 def _check_pivots(kernel: Kernel, sweep: Sweep, graph: g.Graph) -> None:
     """Raises PipelineError where ⊕ itself needs an input of the row."""
-    _, used = needed(kernel.prelude, sweep.monoid.pivots)
+    _, used = needed(kernel.prelude, (sweep.monoid.pivots, tuple(map(Var, sweep.monoid.held))))
     rows = [p.name for p in kernel.params if p.shape in ("row", "row_vector") and not p.output
             and p.name in used]
     if rows:

@@ -101,6 +101,11 @@ class _Judge:
         return {s: n for n, s in self.setting.elements.items()}
 
     @lazy
+    def numbers(self) -> set[sp.Symbol]:
+        """Row values that do not change while the row is read."""
+        return {r.symbol for r in self.setting.rows.values() if r.constant}
+
+    @lazy
     def shifts(self) -> tuple[Choice, ...]:
         return tuple(c for c in self.closed.candidate.choices
                      if c.pivot is not None and c.action == "shift")
@@ -169,16 +174,20 @@ class _Judge:
         if c.action == "scale" or c.unit is not None:
             return is_made_of(x, c.unit.node if c.unit else p)
         side = self.setting.facts.dominates(x, p)
-        falling = any((sp.diff(e.args[0], c.u) * side).is_positive
+        falling = any((sp.diff(e.args[0], c.u) * side).is_positive is not False
                       for h in used for e in h.atoms(sp.exp) if e.has(c.u))
         return not falling or is_attained(x, p)
 
     def _shift(self, c: Choice, h: sp.Expr, side: int) -> Iterator[Ground | Fault]:
         # exp(u) under what dominates is 1 at most, and so is what corrects it: exp(−δ).
         for e in sorted(h.atoms(sp.exp), key=sp.default_sort_key):
-            falls = (sp.diff(e.args[0], c.u) * side).is_positive  # from 1, or less, as p moves
+            slope = sp.diff(e.args[0], c.u)
+            falls = (slope * side).is_positive  # from 1, or less, as p moves
+            # A number of the row, of either sign: exp(b·u) and what corrects it are 1 at most, or
+            # 1 at least, and then no more than the text's own terms.
+            either = side and slope.is_negative is None and not slope.free_symbols - self.numbers
             if e.has(c.u):
-                yield Ground("D", c, 0, side) if falls else _undominated(c, e)
+                yield Ground("D", c, 0, side) if falls or either else _undominated(c, e)
         degree = _degree(h, c.u)
         if side and degree != 0:
             yield Ground("D", c, degree or 0, side)

@@ -126,17 +126,18 @@ class StateBuilder:
         return self.relatives.setdefault(name, Relative(name, atom, pivot.name))
 
     def merged(
-        self, entry: Dependent, spell: Callable[[Expr], Expr], *, whole: bool = False
+        self, entry: Dependent, spell: Callable[[Expr], Expr], given: Mapping[str, Expr], *,
+        whole: bool = False,
     ) -> Expr:
         """A dependent sum; its read-out over components and row names, NaN on a bad pivot.
 
-        `spell` puts the sweep's own element expressions in place of graph names; `whole`: it
-        counts, in whole numbers.
+        `spell` puts the sweep's own element expressions in place of graph names; `given`: numbers
+        that the sums move by, too; `whole`: it counts, in whole numbers.
         """
         put = (lambda e: _whole(spell(e))) if whole else spell
         components = [self._basis(entry, b, put) for b in entry.basis]
         self.kept[entry.name] = tuple(c.name for c in components)
-        self._transports(entry, components)
+        self._transports(entry, components, given)
         total: Expr | None = None
         for coefficient, component in zip(entry.readout, components, strict=True):
             if coefficient == Lit(0.0):
@@ -173,7 +174,9 @@ class StateBuilder:
         self.moving[name] = Moving(name, lift, (), ())
         return Var(name, lift.kind)
 
-    def _transports(self, entry: Dependent, components: list[Var]) -> None:
+    def _transports(
+        self, entry: Dependent, components: list[Var], given: Mapping[str, Expr]
+    ) -> None:
         """How the components of a sum follow its pivots: T(p→q) as rows over components, with the
         derivation's names of moves in place of the sweep's."""
         moves: dict[str, Pivot] = {}
@@ -183,6 +186,7 @@ class StateBuilder:
             if s.unit:
                 moves[move_name(s.unit, "scale")] = self.pivots[pivot.unit]
         rename: dict[str, Expr] = {move: Var(pivot.move) for move, pivot in moves.items()}
+        rename |= given
         used = tuple(dict.fromkeys(pivot.name for pivot in moves.values()))
         for basis, component in zip(entry.basis, components, strict=True):
             known = self.moving.get(component.name)

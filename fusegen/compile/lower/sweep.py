@@ -188,11 +188,8 @@ class SweepBuilder:
                 unit = self.state.pivot(s.unit, "scale", self._running(graph[s.unit])).name
             pivot = self.state.pivot(s.pivot, s.action, self._running(graph[s.pivot]), unit)
             self.state.relative(s.name, convert(self.element(graph[s.atom]), "float"), pivot)
-        total = self.state.merged(entry, self._spell, whole=self.names.kinds[node] == "int")
-        # Transports are of moves alone, and of numbers of the call, which every merge is given.
-        moved = {n for b in entry.basis for _, f in b.transport for n in variables(f)}
-        for scalar in (s for s in graph.scalars if graph.names[s] in moved):
-            self.scope.value(scalar)  # merges have it at hand
+        total = self.state.merged(entry, self._spell, self._given(entry),
+                                  whole=self.names.kinds[node] == "int")
         mean = isinstance(node, g.Reduce) and node.fold is g.Fold.MEAN
 
         def readout() -> Expr:
@@ -207,6 +204,13 @@ class SweepBuilder:
             return call("where", usable, value, self._spell(other))
 
         self.scope.readouts[node] = readout
+
+    def _given(self, entry: Dependent) -> dict[str, Expr]:
+        """What transports are made of beside moves: numbers of the call and of the row, which are
+        known before it is folded. Every merge has them at hand."""
+        known = self.names.graph.by_name
+        used = dict.fromkeys(n for b in entry.basis for _, f in b.transport for n in variables(f))
+        return {n: convert(self.scope.value(known[n]), "float") for n in used if n in known}
 
     def _usable(self, entry: Dependent) -> Expr | None:
         """Are all its pivots numbers? None if it has none that must be."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fusegen.backend.cpu.emit.dialect import ROW, CpuDialect
+from fusegen.backend.cpu.emit.dialect import KNOWN, ROW, CpuDialect
 from fusegen.backend.cpu.emit.each import each
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.own import OwnView, own_view
@@ -42,12 +42,12 @@ class StateView:
     anchors: tuple[str, ...]  # parameters of rebase, and the numbers that moves depend on
     rebase: tuple[str, ...]
     merge: tuple[Line, ...]
-    merge_needs_row: bool  # pivots that start from a value of the row
+    merge_needs: tuple[str, ...]  # "row", "known": values that pivots start from, or move by
 
     @property
     def merge_params(self) -> list[str]:
-        row = ["const Row& row"] if self.merge_needs_row else []
-        return ["State& state", "State& part", *row]
+        given = [f"const {name.capitalize()}& {name}" for name in self.merge_needs]
+        return ["State& state", "State& part", *given]
 
 
 def state_view(sweep: Sweep, scope: RowScope, dialect: CpuDialect) -> StateView:
@@ -63,7 +63,7 @@ def state_view(sweep: Sweep, scope: RowScope, dialect: CpuDialect) -> StateView:
                  *(f"{dialect.real} {name}" for name in monoid.held)),
         rebase=tuple(rebase_lines(monoid, dialect)),
         merge=tuple(merge),
-        merge_needs_row=ROW in uses_of(merge),
+        merge_needs=tuple(name for name in (ROW, KNOWN) if name in uses_of(merge)),
     )
 
 

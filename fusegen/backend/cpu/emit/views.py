@@ -116,8 +116,11 @@ class SweepView:
         return ["row", *(["known"] if self.has_known else []), *states]
 
     @property
-    def merge_row(self) -> str:
-        return ", row" if self.state and self.state.merge_needs_row else ""
+    def merge_given(self) -> str:
+        return "".join(f", {name}" for name in self.state.merge_needs) if self.state else ""
+
+    def _merge_needs(self, what: str) -> bool:
+        return self.state is not None and what in self.state.merge_needs
 
     def _params(self, row: str) -> list[str]:
         known = ["const Known& known"] if self.reads_known else []
@@ -148,7 +151,7 @@ class SweepView:
 
     @property
     def finish_known(self) -> str:
-        return "void* known_values" if self._finish_uses(KNOWN) else "void*"
+        return "void* known_values" if self.finish_needs_known else "void*"
 
     @property
     def finish_state(self) -> str:
@@ -161,13 +164,17 @@ class SweepView:
         state = f"auto& state = *static_cast<sweep_{self.number}::State*>(states);"
         return [
             *([row] if self.finish_needs_row else []),
-            *([known] if self._finish_uses(KNOWN) else []),
+            *([known] if self.finish_needs_known else []),
             *([state] if self.state else []),
         ]
 
     @property
     def finish_needs_row(self) -> bool:
-        return self._finish_uses(ROW) or bool(self.merge_row)
+        return self._finish_uses(ROW) or self._merge_needs(ROW)
+
+    @property
+    def finish_needs_known(self) -> bool:
+        return self._finish_uses(KNOWN) or self._merge_needs(KNOWN)
 
     @property
     def finish_arrays(self) -> str:

@@ -74,7 +74,7 @@ class StateView:
     keeps_sides: bool  # do warps merge with the lower lanes on the left?
     ordered: bool  # must the whole team?
     law: tuple[str, ...]
-    held: tuple[str, ...]  # numbers of the call that moves depend on
+    held: tuple[str, ...]  # numbers of the call or the row that moves depend on
     real: str
 
     @property
@@ -107,7 +107,8 @@ def _returned(members: Iterable[str]) -> tuple[str, ...]:
 
 
 def held(name: str) -> str:
-    """A number of the call in functions that move sums, and in merges of states: no user's name."""
+    """A number of the call, or of the row, in functions that move sums, and in merges of states: no
+    name of the user's."""
     return f"{name}_held"
 
 
