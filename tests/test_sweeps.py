@@ -104,7 +104,7 @@ def two_cuts(x: Value) -> tuple[Value, Value]:
 
 def columns_of_steps(x: Value) -> tuple[Value, Value]:
     y = fg.abs(x - fg.mean(x))
-    return fg.topk(fg.floor(y / fg.max(y) * 8), 3)
+    return fg.topk(fg.floor(y / fg.mean(y) * 8), 3)
 
 
 def sink(x: Value, b: PerRow) -> Value:
@@ -140,11 +140,38 @@ def cooled_distances(x: Value) -> Value:
     return fg.sum(fg.exp((y - fg.max(y)) / fg.mean(fg.abs(x))))
 
 
+def normed_magnitude(x: Value, w: PerColumn) -> tuple[Value, Value]:
+    y = L.rms_norm(x, w)
+    return fg.maximum(fg.max(fg.abs(y)), 1e-12), fg.min(y)
+
+
+def farthest_in_units(x: Value) -> Value:
+    return fg.max(((x - fg.mean(x)) / fg.sum(fg.abs(x))) ** 2)
+
+
+def weighted_distance(x: Value, w: PerColumn) -> Value:
+    return fg.max(fg.abs((x - fg.mean(x)) * w))
+
+
+def signed_factor(x: Value, w: PerColumn) -> Value:
+    return fg.max(x * w * fg.mean(x))
+
+
+def quantised_norm(x: Value, w: PerColumn) -> tuple[Value, Value]:
+    return L.absmax_quantize(L.rms_norm(x, w))
+
+
+def quantised_layer(x: Value) -> tuple[Value, Value]:
+    return L.absmax_quantize(L.layer_norm(x))
+
+
 SWEEPS = {
-    1: (cooled, cooled_mean, sink, of_two_rows, clamped, moved, times_a_maximum),
-    2: (normed_topk, topk_above_mean, lse_above_mean, entropy_of_distances, relu_variance,
-        top_n_sigma, min_p, entropy_of_normed, clipped_entropy, huber, two_beside, above_the_best,
-        from_one_element, cooled_distances, norm_of_relu, times_a_sum, in_units_of_deviation),
+    1: (normed_magnitude, farthest_in_units, cooled, cooled_mean, sink, of_two_rows, clamped, moved,
+        times_a_maximum),
+    2: (quantised_norm, quantised_layer, weighted_distance, signed_factor, normed_topk,
+        topk_above_mean, lse_above_mean, entropy_of_distances, relu_variance, top_n_sigma, min_p,
+        entropy_of_normed, clipped_entropy, huber, two_beside, above_the_best, from_one_element,
+        cooled_distances, norm_of_relu, times_a_sum, in_units_of_deviation),
     3: (softmax_of_normed, two_norms, two_cuts,
         columns_of_steps),  # equal steps go to the lowest column, whatever the elements' order is
 }
@@ -156,6 +183,18 @@ def test_texts_take_no_sweep_more_than_they_have_cuts(text, sweeps):
     pipeline = fg.pipeline(text)
     assert pipeline.plan(form="online").sweeps == sweeps
     assert pipeline.derivation().proved
+
+
+def test_quantised_norms_reach_the_greatest_whole_number():
+    """And are the text's, up to the rounding of the norm."""
+    rng = np.random.default_rng(5)
+    x = (rng.standard_normal((40, 999)) * 10.0 ** rng.integers(-9, 9, (40, 1))).astype(np.float32)
+    x[3], x[4] = 0, 7
+    online, text = (fg.pipeline(quantised_layer)(x, form=f) for f in ("online", "safe"))
+    near = np.abs(online[1] / np.where(text[1] == 0, 1, text[1]) - 1) < 3e-7
+    assert np.all(near | (text[1] == online[1]))
+    assert np.abs(online[0].astype(int) - text[0]).max() <= 1
+    assert np.all(np.abs(online[0].astype(int)).max(1)[online[1] > 0] == 127)
 
 
 def test_a_derivation_says_what_is_finished_before():
@@ -214,6 +253,9 @@ def _cooled_distances(x):
 
 ORACLES = {
     cooled: lambda x, b: np.exp((x - x.max(1, keepdims=True)) * b[:, None]).sum(1),
+    normed_magnitude: lambda x, w: np.maximum(np.abs(_normed(x, w)).max(1), 1e-12),
+    farthest_in_units: lambda x: (
+        ((x - x.mean(1, keepdims=True)) / np.abs(x).sum(1, keepdims=True)) ** 2).max(1),
     cooled_distances: _cooled_distances,
     normed_topk: lambda x, w: -np.sort(-_softmax(_normed(x, w)), axis=1)[:, :5],
     lse_above_mean: lambda x: _lse(_above_mean(x)),

@@ -51,11 +51,21 @@ def _trend(setting: Setting) -> Trend:
         return _UNKNOWN
     best = _UNKNOWN
     for f, variable, turn in _views(setting, element):
-        for trend in (_composed(f, variable), _by_slope(f, variable)):
-            if trend.sign and trend.strict:
-                return Trend(turn * trend.sign, True)
-            if trend.sign:
-                best = Trend(turn * trend.sign, False)
+        trend = trend_in(f, variable)
+        if trend.sign:
+            best = Trend(turn * trend.sign, trend.strict)
+        if trend.strict:
+            return best
+    return best
+
+
+def trend_in(f: sp.Expr, x: sp.Symbol) -> Trend:
+    """How f follows x, by composition or by its slope; strictly if either shows it."""
+    best = _UNKNOWN
+    for trend in (_composed(f, x), _by_slope(f, x)):
+        if trend.sign and trend.strict:
+            return trend
+        best = trend if trend.sign else best
     return best
 
 

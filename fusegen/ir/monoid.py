@@ -233,7 +233,7 @@ class Monoid:
 
     @property
     def held(self) -> tuple[str, ...]:
-        """Numbers of the call, or of the row, that moves depend on: every merge has them at hand."""
+        """Numbers of the call or the row that moves depend on: every merge has them at hand."""
         moves = {p.move for p in self.pivots}
         used = [n for m in self.moving for _, factor in m.transport for n in variables(factor)]
         return tuple(dict.fromkeys(n for n in used if n not in moves))

@@ -7,6 +7,8 @@
   quotient     Σ (w / P)      = (Σ w) / P,  and products alike
   terms        Σ (a ± b)      = Σ a ± Σ b, each by itself
 
+and extremes without row values that are still to come: `extremes.py`.
+
 docs/proofs.md says why each is as accurate as the text; sympy proves each equal to it.
 """
 
@@ -17,8 +19,9 @@ from fusegen.algebra.facts.terms import masks_of
 from fusegen.algebra.symbols import is_nonnegative
 from fusegen.ir import graph as g
 from fusegen.ir.walk import asked_once
-from fusegen.rewrite.build import fold, length, literal, op
+from fusegen.rewrite.build import fold, length, literal, name_of, op
 from fusegen.rewrite.repair.exponential import exponential, is_about_its_extreme
+from fusegen.rewrite.repair.extremes import extreme
 from fusegen.rewrite.repair.moments import is_dominated, moments
 from fusegen.rewrite.repair.product import MOST_FACTORS, moves, taken_apart
 from fusegen.rewrite.repair.shares import shares
@@ -30,6 +33,10 @@ LEAST = 1.1754943508222875e-38
 
 def repaired(total: g.Reduce) -> Repaired | None:
     """The sum about pivots of its own elements, if its term has the shape, or one of its terms."""
+    if total.fold in (g.Fold.MAX, g.Fold.MIN):
+        return extreme(total, name_of(total) or "it")
+    if total.fold not in (g.Fold.SUM, g.Fold.MEAN):
+        return None
     known = frozenset(g.topological((total,)))
     return _term(total, known) or _terms(total, known)
 

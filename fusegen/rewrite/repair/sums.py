@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fusegen.algebra.symbols import is_positive
 from fusegen.ir import graph as g
+from fusegen.ir.derivation import Obligation
 from fusegen.ir.loc import Loc
 from fusegen.rewrite.build import call_it, fold, literal, name_of, op
 from fusegen.rewrite.repair.product import Product, both, multiplied
@@ -24,13 +26,15 @@ class Repaired:
     """The row value in place of a sum. `plain` is the same without guards, for the proof: guards
     act only where a pivot is infinite, a scale is 0, or nothing is selected.
 
-    `parts`: what is added up, where nothing else says that it cannot cancel.
+    `parts`: what is added up, where nothing else says that it cannot cancel. `proofs`: of an
+    extreme, what shows it; sums are proved equal to the text.
     """
 
     value: g.Node
     plain: g.Node
     pivots: tuple[g.Node, ...] = ()
     parts: tuple[Part, ...] = ()
+    proofs: tuple[Callable[[], Obligation], ...] = ()
 
 
 @dataclass(frozen=True)
