@@ -78,10 +78,11 @@ class Bindable(Executable, Protocol):
 
     def bound(
         self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, order: tuple[str, ...],
-        like: Any, makers: tuple[Callable[[], Any], ...] = (),
+        like: Any, makers: tuple[Callable[[], Any], ...] = (), first_column: int = 0,
     ) -> Bound:
         """For arrays that lie like these. order: whose addresses will come, then what `makers`
-        make. like: the caller's array, whose library's memory is taken."""
+        make. like: the caller's array, whose library's memory is taken. first_column: as of a
+        call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,6 +215,11 @@ class Pipeline(Held, by_torch.Calls, Shown, Exports, Stateful):
     def traced(self, present: frozenset[str], constants: dict[str, Any]) -> Traced:
         return self.traces.traced(present, constants)
 
+    def known_roles(self) -> Recent[Any, Any]:
+        """Programs of states by types and constants, for as long as the text is what it was."""
+        self.traces.are_stale()
+        return self.traces.roles
+
     def of_types(
         self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices
     ) -> Variants:

@@ -70,6 +70,7 @@ class Traces:
         self.alone: Recent[Any, bool] = Recent(MOST)  # of which every value has variants of its own
         self.recall = Recall(arrays)
         self.kinds = Kinds()
+        self.roles: Recent[Any, Any] = Recent(MOST)  # programs of states by types and constants
 
     def are_stale(self) -> bool:
         """Has a value changed? Then all that was traced is forgotten."""
@@ -79,7 +80,7 @@ class Traces:
         if fresh is None:
             self.graphs, self.general, self.watches = Recent(MOST), Recent(MOST), Watches()
             self.settled, self.recall = self._fixed, Recall(self._arrays)
-            self.kinds = Kinds()
+            self.kinds, self.roles = Kinds(), Recent(MOST)
         else:
             self.watches = fresh
         return fresh is None

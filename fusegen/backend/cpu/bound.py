@@ -36,13 +36,15 @@ class CpuBound:
     def __init__(
         self, launches: tuple[Launch, ...], workspaces: tuple[Any, ...],
         arrays: Mapping[str, Array], shape: tuple[int, int], order: tuple[str, ...],
-        like: Any, makers: tuple[Callable[[], Any], ...], may_build: bool = True,
+        like: Any, makers: tuple[Callable[[], Any], ...], first_column: int = 0,
+        may_build: bool = True,
     ) -> None:
         self._may_build = may_build
         self._makers, self._pointer, self._shape = makers, pointer_reader(like), shape
         self._workspaces = tuple((p, *shape) for p in workspaces)
         held = {p.name: workspace(p, *shape) for p in workspaces}
-        tables = [words_of(n.kernel, {**arrays, **held}, *shape) for n in launches]
+        tables = [words_of(n.kernel, {**arrays, **held}, *shape,
+                           first_column if n.numbered else None) for n in launches]
         self._places = {name: i for i, name in enumerate((*order, *held))}
         self._numbers = sorted({w for words in tables for w in words if isinstance(w, int)})
         at: dict[str | int, int] = {

@@ -55,11 +55,11 @@ class CpuExecutable:
 
     def bound(
         self, arrays: Mapping[str, Array], n_rows: int, n_cols: int, order: tuple[str, ...],
-        like: Any, makers: tuple[Callable[[], Any], ...] = (),
+        like: Any, makers: tuple[Callable[[], Any], ...] = (), first_column: int = 0,
     ) -> CpuBound:
         """See `Bindable`."""
         return CpuBound(self._launches, self.program.workspace, arrays, (n_rows, n_cols), order,
-                        like, makers, self._may_build)
+                        like, makers, first_column, self._may_build)
 
     def record(
         self, arrays: Mapping[str, Array], n_rows: int, n_cols: int, order: tuple[str, ...]

@@ -24,7 +24,7 @@ from fusegen.pipeline.states.columns import Spans, together
 from fusegen.pipeline.states.finished import finished
 from fusegen.pipeline.states.framed import framed, unframed
 from fusegen.pipeline.states.record import States
-from fusegen.pipeline.states.roles import Roles
+from fusegen.pipeline.states.roles import Roles, roles_for
 from fusegen.pipeline.states.runs import merge, states_of
 from fusegen.pipeline.states.tables import array_of
 
@@ -184,7 +184,7 @@ class Accumulator:
         return found
 
     def _roles(self, states: States) -> Roles:
-        return Roles(self.pipeline, dict(states.dtypes), dict(states.constants))
+        return roles_for(self.pipeline, dict(states.dtypes), dict(states.constants))
 
     def _check_rows(self, ours: States, theirs: States) -> None:
         mine, others = (tuple(s.array.shape[:-1]) for s in (ours, theirs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,19 +11,30 @@ import numpy as np
 from fusegen.backend.arrays.adopt import adopt_all, one_memory
 from fusegen.backend.arrays.columns import check_columns, check_last_column
 from fusegen.backend.arrays.layout import lay_out_piece
-from fusegen.backend.arrays.results import hand_back, new_result
+from fusegen.backend.arrays.results import Result, hand_back, new_result
 from fusegen.backend.arrays.rows import Rows
 from fusegen.backend.arrays.vectors import types_of
 from fusegen.backend.memory import Adopted
-from fusegen.backend.words import address
 from fusegen.ir.errors import ArgumentError, DTypeError, ShapeError
 from fusegen.ir.kernel import Param
 from fusegen.ir.nesting import nest
 from fusegen.pipeline.states.columns import span
+from fusegen.pipeline.states.programs import Run
 from fusegen.pipeline.states.record import States
 from fusegen.pipeline.states.roles import Pipeline, Roles
-from fusegen.pipeline.states.tables import array_of, fields_in, packed_rows, roles_of, run_role
+from fusegen.pipeline.states.tables import array_of, fields_in, packed_rows, roles_of
 from fusegen.pipeline.variants import Variants
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Results that are about to be made, and what makes them; None: nothing is of this piece."""
+
+    run: Run | None
+    rows: Rows
+    outputs: tuple[Param, ...]
+    results: Mapping[str, Result]
+    like: Adopted  # whose kind they have
 
 
 def finished(
@@ -32,45 +44,57 @@ def finished(
     those of the piece whose first column is number `at` where results are of full rows."""
     own = array_of(pipeline, states, "states")
     roles = roles_of(pipeline, states)
+    with own.memory.working(own):
+        one = laid_finish(roles, states, own, given, at)
+        if one.run is not None:
+            one.run.now()
+        found = [hand_back(one.results[p.name], p, one.rows, one.like) for p in one.outputs]
+    return nest(roles.graph.structure, found)
+
+
+def laid_finish(
+    roles: Roles, states: States, own: Adopted, given: Mapping[str, Any], at: int | None
+) -> Finish:
+    """The same but for the run; while the memory is being worked in. own: the states' array."""
     if states.n_cols == 0:
-        raise ShapeError(f"states of {pipeline.name} have seen no column",
+        raise ShapeError(f"states of {roles.pipeline.name} have seen no column",
                          fix="A reduction needs at least one element.")
     check_columns(roles.graph, states.n_cols)
     writes = roles.map if roles.full_rows else roles.finish
     _check_given(roles, writes, given)
     taken = adopt_all(given)
     one_memory({"states": own, **taken})
-    _check_types(pipeline, states, taken)
+    _check_types(roles.pipeline, states, taken)
     lead, like = tuple(states.array.shape[:-1]), next(iter(taken.values()), own)
-    with own.memory.working(own):
-        rows, arrays = lay_out_piece(roles.graph, taken, own, lead, states.n_cols)
-        if rows.lead != lead:
-            raise ShapeError(f"arrays of rows {rows.lead} for states of rows {lead}",
-                             why="They are of the same rows, and so of the same shape.")
-        first = _first(roles, writes, states, rows, at) if roles.full_rows else 0
-        results = {p.name: new_result(p, rows, like) for p in writes.program.outputs}
-        runs = writes if rows.n_cols else _of_rows_alone(roles)
-        if runs is not None:
-            arrays |= {n: r.written for n, r in results.items()}
-            _run(roles, runs, states, own, arrays, rows, first, taken)
-        found = [hand_back(results[p.name], p, rows, like) for p in writes.program.outputs]
-    return nest(roles.graph.structure, found)
+    rows, arrays = lay_out_piece(roles.graph, taken, own, lead, states.n_cols)
+    if rows.lead != lead:
+        raise ShapeError(f"arrays of rows {rows.lead} for states of rows {lead}",
+                         why="They are of the same rows, and so of the same shape.")
+    first = _first(roles, writes, states, rows, at) if roles.full_rows else 0
+    outputs = writes.program.outputs
+    results = {p.name: new_result(p, rows, like) for p in outputs}
+    runs = writes if rows.n_cols else _of_rows_alone(roles)
+    if runs is None:
+        return Finish(None, rows, outputs, results, like)
+    run = _run(roles, runs, states, own, arrays, rows, first, taken, results)
+    return Finish(run, rows, outputs, results, like)
 
 
 def _run(
     roles: Roles, runs: Variants, states: States, own: Adopted, arrays: dict[str, Any], rows: Rows,
-    first: int, taken: Mapping[str, Adopted],
-) -> None:
-    """Fill the results."""
+    first: int, taken: Mapping[str, Adopted], results: Mapping[str, Result],
+) -> Run:
+    """What fills the results."""
     whole, inputs = packed_rows(own, states.layout), runs.program.inputs
     given = {roles.graph.names[i]: taken[i.name].array for i in roles.graph.inputs
              if i.name in taken}
-    copies = [whole, *(arrays[n] for n, a in given.items() if address(arrays[n]) != address(a))]
+    kept = [whole, *(a for n, a in arrays.items() if n not in given)]
+    arrays |= {n: r.written for n, r in results.items()}
     arrays |= fields_in(whole, [p for p in inputs if _is_field(p)], states.layout)
     arrays |= roles.scalars(runs)
     arrays |= {p.name: np.int64(states.n_cols) for p in inputs if p.shape == "scalar" and p.field}
     n_cols = rows.n_cols if runs.choices.role == "map" else states.n_cols
-    run_role(runs, arrays, (rows.n_rows, n_cols), own, first, copies)
+    return Run(runs, arrays, (rows.n_rows, n_cols), own, first, given, kept)
 
 
 def _is_field(param: Param) -> bool:

@@ -24,11 +24,11 @@ from fusegen.lang.blame import blames
 from fusegen.lang.signature import check_count, check_flag
 from fusegen.pipeline.states.columns import Spans, together
 from fusegen.pipeline.states.framed import framed, unframed
+from fusegen.pipeline.states.programs import Phase
 from fusegen.pipeline.states.record import States
-from fusegen.pipeline.states.roles import Pipeline, Roles
+from fusegen.pipeline.states.roles import Pipeline, roles_for
 from fusegen.pipeline.states.runs import folded
 from fusegen.pipeline.states.runs import merge as merge_states
-from fusegen.pipeline.states.tables import Phase
 
 PIECES = 8192  # columns of a piece, where nothing is said
 LEAST = 64  # columns of a piece: whole vectors of every type
@@ -91,7 +91,7 @@ def pieced_states_of(
     taken = adopt_all(present)
     one_memory(taken)
     like = next(iter(taken.values()))
-    roles = Roles(pipeline, types_of(taken, pipeline.vectors), constants)
+    roles = roles_for(pipeline, types_of(taken, pipeline.vectors), constants)
     with like.memory.working(like):
         rows, _ = lay_out_piece(roles.graph, taken, like)
         _check_cut(at, rows.n_cols, pieces)

@@ -15,7 +15,7 @@ from fusegen.ir.state_layout import StateLayout
 from fusegen.lang.blame import blames
 from fusegen.pipeline.states import written
 from fusegen.pipeline.states.columns import Spans
-from fusegen.pipeline.states.roles import Pipeline, Roles
+from fusegen.pipeline.states.roles import Pipeline, roles_for
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +65,7 @@ class States:
         """
         kind = adopt("like", np.empty(0, np.uint8) if like is None else like)
         found, body = written.decoded(pipeline.name, pipeline.signature, data, constants)
-        roles = Roles(pipeline, dict(found.dtypes), dict(found.constants))
+        roles = roles_for(pipeline, dict(found.dtypes), dict(found.constants))
         written.check_layout(pipeline.name, found, roles.layout)
         table = np.frombuffer(body, np.uint8).reshape(*found.rows, roles.layout.n_bytes)
         with kind.memory.working(kind):

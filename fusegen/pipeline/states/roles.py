@@ -10,9 +10,10 @@ from fusegen.backend.scalars import scalars_in
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType
 from fusegen.ir.forms import Role
-from fusegen.ir.shared import lazy
+from fusegen.ir.shared import Recent, lazy
 from fusegen.ir.state_layout import StateLayout
-from fusegen.lang.signature import Signature
+from fusegen.lang.signature import Signature, constants_key
+from fusegen.lang.trace import is_tracing
 from fusegen.pipeline.variants import Choices, Variants
 
 
@@ -30,11 +31,14 @@ class Pipeline(Protocol):
         self, dtypes: Mapping[str, DType], constants: dict[str, Any], choices: Choices
     ) -> Variants: ...
 
+    def known_roles(self) -> Recent[Any, Any]:
+        """Roles by types and constants, for as long as the text is what it was."""
+
 
 @dataclass(frozen=True)
 class Roles:
-    """The programs that make, merge and finish states of inputs of these types, each of them looked
-    up once. Raises PipelineError where the text has no states."""
+    """The programs that make, merge and finish states of inputs of these types. Raises
+    PipelineError where the text has no states."""
 
     pipeline: Pipeline
     dtypes: Mapping[str, DType]
@@ -93,3 +97,15 @@ class Roles:
 
     def _of(self, role: Role) -> Variants:
         return self.pipeline.of_types(self.dtypes, self.constants, Choices(role=role))
+
+
+def roles_for(
+    pipeline: Pipeline, dtypes: Mapping[str, DType], constants: Mapping[str, Any]
+) -> Roles:
+    """Those that are known, or new ones. Raises PipelineError as they do."""
+    if is_tracing():  # the text that is traced has to see what it uses
+        return Roles(pipeline, dict(dtypes), dict(constants))
+    key = (tuple(dtypes.items()), constants_key(constants))
+    found: Roles = pipeline.known_roles().get_or_make(
+        key, lambda: Roles(pipeline, dict(dtypes), dict(constants)))
+    return found

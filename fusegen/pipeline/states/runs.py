@@ -9,33 +9,34 @@ A state is bytes, laid out as `States.layout` says, so it may be stored, sent, a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fusegen.backend.arrays.adopt import adopt, adopt_all, one_memory
 from fusegen.backend.arrays.columns import check_last_column
 from fusegen.backend.arrays.layout import lay_out_piece
-from fusegen.backend.arrays.results import hand_back
+from fusegen.backend.arrays.results import Result, hand_back
+from fusegen.backend.arrays.rows import Rows
 from fusegen.backend.arrays.vectors import types_of
 from fusegen.backend.memory import Adopted
-from fusegen.backend.words import address
 from fusegen.compile.roles import MERGED, STATES
 from fusegen.ir.dtypes import UINT8
 from fusegen.ir.errors import ArgumentError, ShapeError
+from fusegen.ir.kernel import Param
 from fusegen.lang.blame import blames
 from fusegen.lang.signature import constants_key
 from fusegen.pipeline.states.columns import Spans, in_order, span, together
+from fusegen.pipeline.states.programs import Phase, Run
 from fusegen.pipeline.states.record import States
-from fusegen.pipeline.states.roles import Pipeline, Roles
+from fusegen.pipeline.states.roles import Pipeline, Roles, roles_for
 from fusegen.pipeline.states.tables import (
-    Phase,
     array_of,
     fields_in,
     new_states,
     packed_rows,
     roles_of,
-    run_role,
     stack_of,
+    states_in,
 )
 from fusegen.pipeline.variants import Variants
 
@@ -47,39 +48,60 @@ def states_of(
     """States of the rows of a piece whose first column is number `at`; 0 where nothing is said."""
     taken = adopt_all(present)
     one_memory(taken)
-    roles = Roles(pipeline, types_of(taken, pipeline.vectors), constants)
+    roles = roles_for(pipeline, types_of(taken, pipeline.vectors), constants)
     return folded(roles, roles.fold, taken, at)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A fold, ready to run, and the states that it leaves."""
+
+    run: Run
+    rows: Rows
+    columns: Spans
+    made: Result
+    param: Param
+    shape: Rows
+
+
+def laid_fold(
+    roles: Roles, fold: Variants, taken: Mapping[str, Adopted], at: int | None,
+    lies: Phase | None = None,
+) -> Fold:
+    """Of arrays that are taken in, by a fold of these roles; while the memory is being worked in.
+    lies: how rows are said to lie to 16 bytes, whatever they do."""
+    like = next(iter(taken.values()))
+    rows, arrays = lay_out_piece(fold.graph, taken, like)
+    first = at or 0
+    check_last_column(roles.graph, first + rows.n_cols)
+    columns = span(first, rows.n_cols)
+    made, param, shape = new_states(rows.lead, roles.layout, like)
+    states = made.written
+    if rows.n_cols == 0:
+        none = stack_of([], rows.n_rows, roles.layout, like)
+        arrays = {STATES: none, MERGED: states, **roles.scalars(roles.merge)}
+        run = Run(roles.merge, arrays, (rows.n_rows, 0), like)
+    else:
+        given = {fold.graph.names[i]: taken[i.name].array for i in fold.graph.inputs}
+        kept = [a for n, a in arrays.items() if n not in given]
+        arrays |= fields_in(states, fold.program.outputs, roles.layout) | roles.scalars(fold)
+        run = Run(fold, arrays, (rows.n_rows, rows.n_cols), like, first, given, kept, lies)
+    return Fold(run, rows, columns, made, param, shape)
 
 
 def folded(
     roles: Roles, fold: Variants, taken: Mapping[str, Adopted], at: int | None,
     lies: Phase | None = None,
 ) -> States:
-    """The same of arrays that are taken in, by a fold of these roles. lies: how rows are said to
-    lie to 16 bytes, whatever they do."""
+    """States of arrays that are taken in: see `laid_fold`."""
     like = next(iter(taken.values()))
-    rows, arrays = lay_out_piece(fold.graph, taken, like)
-    first = at or 0
-    check_last_column(roles.graph, first + rows.n_cols)
-    columns = span(first, rows.n_cols)
     with like.memory.working(like):
-        made, param, shape = new_states(rows.lead, roles.layout, like)
-        states = made.written
-        if rows.n_cols == 0:
-            none = stack_of([], rows.n_rows, roles.layout, like)
-            arrays = {STATES: none, MERGED: states, **roles.scalars(roles.merge)}
-            run_role(roles.merge, arrays, (rows.n_rows, 0), like)
-        else:
-            given = {fold.graph.names[i]: taken[i.name].array for i in fold.graph.inputs}
-            copies = [a for n, a in arrays.items()
-                      if n not in given or address(a) != address(given[n])]
-            fields = fields_in(states, fold.program.outputs, roles.layout)
-            arrays |= fields | roles.scalars(fold)
-            run_role(fold, arrays, (rows.n_rows, rows.n_cols), like, first, copies, lies)
-        array = hand_back(made, param, shape, like)
+        one = laid_fold(roles, fold, taken, at, lies)
+        one.run.now()
+        array = hand_back(one.made, one.param, one.shape, like)
     known = at is not None or roles.numbered
-    return States(array, roles.layout, rows.n_cols, columns if known else (), roles.pipeline.name,
-                  tuple(roles.dtypes.items()), tuple(roles.constants.items()))
+    return States(array, roles.layout, one.rows.n_cols, one.columns if known else (),
+                  roles.pipeline.name, tuple(roles.dtypes.items()), tuple(roles.constants.items()))
 
 
 @blames
@@ -106,7 +128,7 @@ def merge(pipeline: Pipeline, *states: States) -> States:
     with like.memory.working(like):
         parts = [packed_rows(taken[i], first.layout) for i in order]
         stacked = stack_of(parts, int(parts[0].shape[0]), roles.layout, like)
-        array = _merged(roles, stacked, tuple(first.array.shape[:-1]), like, [stacked])
+        array = _merged(roles, stacked, tuple(first.array.shape[:-1]), like)
     return replace(first, array=array, n_cols=sum(s.n_cols for s in states), columns=columns)
 
 
@@ -117,8 +139,8 @@ def merge_gathered(
     """As `merge`, of states that lie in one array: what an all-gather of `States.array` leaves.
 
     like: states of the same rows, types and constants (one's own). gathered: uint8 (parts, …rows,
-    bytes), packed, which nothing is copied of. columns: (first, end) of the columns that each of
-    the parts has seen. Raises ArgumentError, ShapeError.
+    bytes), read where it lies if each part is packed, whatever is between two of them. columns:
+    (first, end) of the columns that each of the parts has seen. Raises ArgumentError, ShapeError.
     """
     array_of(pipeline, like, "like")
     taken, roles = adopt("gathered", gathered), roles_of(pipeline, like)
@@ -130,13 +152,10 @@ def merge_gathered(
     spans = [span(int(first), int(end) - int(first)) for first, end in columns]
     seen, order = together(pipeline.name, spans), _order(roles, spans)
     with taken.memory.working(taken):
-        packed = taken.array.flags.c_contiguous and address(taken.array) % like.layout.boundary == 0
-        stacked = taken.array if packed else taken.array.copy(order="C")
+        stacked = states_in(taken.array, like.layout)
         if order != list(range(len(spans))):
             stacked = stacked[order]
-        flat = stacked.reshape(len(spans), -1, like.layout.n_bytes)
-        copies = [flat] if address(flat) != address(taken.array) else []
-        array = _merged(roles, flat, wanted[1:-1], taken, copies)
+        array = _merged(roles, stacked, wanted[1:-1], taken)
     return replace(like, array=array, n_cols=sum(j - i for s in spans for i, j in s), columns=seen)
 
 
@@ -146,14 +165,20 @@ def _order(roles: Roles, columns: Sequence[Spans]) -> list[int]:
 
 
 def _merged(
-    roles: Roles, stacked: Any, lead: tuple[int, ...], like: Adopted, copies: Sequence[Any]
+    roles: Roles, stacked: Any, lead: tuple[int, ...], like: Adopted
 ) -> Any:
     """⊕ of the states of each row, (states, rows, bytes), as an array of the user's; while the
     memory is being worked in."""
     made, param, shape = new_states(lead, roles.layout, like)
-    arrays = {STATES: stacked, MERGED: made.written, **roles.scalars(roles.merge)}
-    run_role(roles.merge, arrays, (shape.n_rows, int(stacked.shape[0])), like, copies=copies)
+    laid_merge(roles, stacked, made.written, like).now()
     return hand_back(made, param, shape, like)
+
+
+def laid_merge(roles: Roles, stacked: Any, merged: Any, like: Adopted) -> Run:
+    """⊕ of the states of each row, (states, rows, bytes), to (rows, bytes)."""
+    arrays = {STATES: stacked, MERGED: merged, **roles.scalars(roles.merge)}
+    shape = (int(stacked.shape[1]), int(stacked.shape[0]))
+    return Run(roles.merge, arrays, shape, like, kept=[stacked])
 
 
 def _belong_together(a: States, b: States) -> bool:

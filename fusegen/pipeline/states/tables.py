@@ -1,14 +1,12 @@
-"""Arrays of states: where their fields are, and programs that read or write them."""
+"""Arrays of states: made, stacked, and where their fields are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fusegen.backend.arrays.results import Result, new_result
 from fusegen.backend.arrays.rows import Rows
-from fusegen.backend.arrays.spans import phase
-from fusegen.backend.arrays.vectors import phase_of_vectors
 from fusegen.backend.memory import Adopted
 from fusegen.backend.words import address
 from fusegen.ir.dtypes import UINT8
@@ -16,16 +14,12 @@ from fusegen.ir.errors import ArgumentError
 from fusegen.ir.kernel import Param
 from fusegen.ir.state_layout import StateLayout
 from fusegen.pipeline.states.record import States, adopted
-from fusegen.pipeline.states.roles import Pipeline, Roles
-from fusegen.pipeline.variants import Key, Variants
-
-Phase = tuple[bool, bool]
-"""(aligned, in phase), as `Problem` has them."""
+from fusegen.pipeline.states.roles import Pipeline, Roles, roles_for
 
 
 def roles_of(pipeline: Pipeline, states: States) -> Roles:
     """Those of the pipeline that made the states. Raises ArgumentError for another one."""
-    found = Roles(pipeline, dict(states.dtypes), dict(states.constants))
+    found = roles_for(pipeline, dict(states.dtypes), dict(states.constants))
     if states.layout != found.layout:
         raise ArgumentError(f"{states!r} is of another operator than {pipeline.name}'s",
                             why=f"Its states are {found.layout}.",
@@ -52,6 +46,15 @@ def packed_rows(taken: Adopted, layout: StateLayout) -> Any:
     found = taken.array.reshape(-1, layout.n_bytes)
     as_they_are = found.flags.c_contiguous and address(found) % layout.boundary == 0
     return found if as_they_are else found.copy()
+
+
+def states_in(stack: Any, layout: StateLayout) -> Any:
+    """(parts, …rows, bytes) as (parts, n_rows, bytes): where it lies, if each part's rows are
+    packed and begin on their boundary, else a copy."""
+    aligned = address(stack) % layout.boundary == 0 == stack.strides[0] % layout.boundary
+    as_they_are = stack[0].flags.c_contiguous and aligned
+    found = stack if as_they_are else stack.copy(order="C")
+    return found.reshape(len(stack), -1, layout.n_bytes)
 
 
 def stack_of(parts: Sequence[Any], n_rows: int, layout: StateLayout, like: Adopted) -> Any:
@@ -86,25 +89,3 @@ def fields_in(states: Any, params: Iterable[Param], layout: StateLayout) -> dict
         table = states.view(field.dtype.numpy)
         found[p.name] = table[:, first] if p.shape == "row" else table[:, first : first + p.k]
     return found
-
-
-def run_role(
-    variants: Variants, arrays: Mapping[str, Any], shape: tuple[int, int], like: Adopted,
-    first_column: int = 0, copies: Sequence[Any] = (), lies: Phase | None = None,
-) -> None:
-    """Run a program of one role where the arrays lie; the memory is being worked in. lies: what it
-    may assume of how rows lie to 16 bytes, if not what they do."""
-    if shape[0] == 0:
-        return
-    key = Key(like.memory, like.index, shape, lies or _phase(variants.params, arrays))
-    variants.executable(key)(
-        arrays, *shape, first_column=first_column, like=like.given,
-        copies=() if like.memory.single else copies)
-
-
-def _phase(params: Sequence[Param], arrays: Mapping[str, Any]) -> Phase:
-    of_vectors = phase_of_vectors(params, arrays)
-    if of_vectors is not None:
-        return of_vectors
-    elements = [arrays[p.name] for p in params if p.shape == "element"]
-    return phase(elements) if elements else (True, True)

@@ -89,10 +89,11 @@ class CudaExecutable:
 
     def bound(
         self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, order: tuple[str, ...],
-        like: Any, makers: tuple[Callable[[], Any], ...] = (),
+        like: Any, makers: tuple[Callable[[], Any], ...] = (), first_column: int = 0,
     ) -> Bound:
         """See `Bindable`."""
-        return self._bound(extent_of(self.program, arrays, n_rows, n_cols), order, like, makers)
+        extent = extent_of(self.program, arrays, n_rows, n_cols, first_column)
+        return self._bound(extent, order, like, makers)
 
     def record(
         self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, order: tuple[str, ...]

@@ -84,9 +84,9 @@ class ProductExecutable:
 
     def bound(
         self, arrays: Mapping[str, Any], n_rows: int, n_cols: int, order: tuple[str, ...],
-        like: Any, makers: tuple[Callable[[], Any], ...] = (),
+        like: Any, makers: tuple[Callable[[], Any], ...] = (), first_column: int = 0,
     ) -> BoundProduct:
-        """See `Bindable`."""
+        """See `Bindable`. Whole rows alone are made by products, so `first_column` is 0."""
         params = {p.name: p for p in (*self.program.inputs, *self.program.outputs)}
         sides = tuple(_vectors(p, arrays[p.name]) for p in (self.made.row, self.made.column))
         steps = tuple(_row_step(params[n], arrays[n]) for n in order)
