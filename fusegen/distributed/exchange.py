@@ -8,7 +8,7 @@ have sent the same number of bytes, and all of them know.
 
 Checked once: what is exchanged is agreed at the first call of a kind, among hosts; from then on a
 packet is a seal and the states, and no host waits for a device. What wrong seals come with becomes
-0xff once merged: NaN, and columns of -1.
+0xff once merged: NaN, and columns of -1. A call is remembered whole (steps.py) where it can be.
 """
 
 from __future__ import annotations
@@ -26,8 +26,12 @@ from fusegen.distributed.calls import Call, Said
 from fusegen.distributed.packets import HEADER_BYTES, SEAL_BYTES, Header, read, seal_of, written
 from fusegen.distributed.pieces import runs_of
 from fusegen.distributed.ranks import HOST, Ranks, is_recorded, on_hosts
+from fusegen.distributed.steps import Served
 from fusegen.ir.errors import ExchangeError
+from fusegen.ir.literals import constant_key
 from fusegen.ir.shared import Recent
+from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.remembered import MISS, Recall
 from fusegen.pipeline.states.columns import Spans
 from fusegen.pipeline.states.record import States
 
@@ -43,7 +47,7 @@ class Met:
     table: Any  # uint8 (states, rows · bytes), packed: torch's memory, also while a graph is made
     columns: Spans  # of each of them
     first: int  # of this rank's columns
-    right: Any = None  # bool (), where the states are: did ranks make one call? Known if None
+    wrong: Any = None  # bool (), where the states are: is one of another call? None: of none
 
 
 @dataclass(eq=False)
@@ -52,6 +56,13 @@ class AtEveryCall:
 
     ranks: Ranks
     widths: Recent[int, tuple[int, ...]] = field(default_factory=lambda: Recent(_KINDS))
+
+    def found(self, call: Call) -> Any:
+        """MISS: every call is looked at."""
+        return MISS
+
+    def learn(self, call: Call, met: Met, whole: States) -> None:
+        """Nothing to remember."""
 
     def met(self, call: Call) -> Met:
         """Raises on every rank what is wrong on any."""
@@ -86,7 +97,7 @@ class AtEveryCall:
 
 
 def _met(
-    like: States, table: Any, shards: Sequence[Spans], ranks: Ranks, right: Any = None
+    like: States, table: Any, shards: Sequence[Spans], ranks: Ranks, wrong: Any = None
 ) -> Met:
     """table: uint8 (ranks, bytes), each as many states as the rank has, and what fills it up."""
     size = math.prod(like.array.shape)
@@ -94,9 +105,9 @@ def _met(
                    for i, span in enumerate(spans))
     columns, first = tuple(span for span, _, _ in parts), shards[ranks.rank][0][0]
     if [(rank, i) for _, rank, i in parts] == [(rank, 0) for rank in range(ranks.size)]:
-        return Met(like, table.contiguous(), columns, first, right)
+        return Met(like, table[:, :size], columns, first, wrong)
     found = [table[rank, i * size : (i + 1) * size] for _, rank, i in parts]
-    return Met(like, torch.stack(found), columns, first, right)  # no host's list goes to a device
+    return Met(like, torch.stack(found), columns, first, wrong)  # no host's list goes to a device
 
 
 def _runs(starts: list[int], headers: list[Header], pieces: int | None) -> list[Spans]:
@@ -129,8 +140,15 @@ class Agreed:
     """What all ranks said of calls of a kind."""
 
     shards: tuple[Spans, ...]  # by rank, the columns of each of its states
-    n_bytes: int  # that each rank sends, beside the seal
-    seal: Any  # uint8 (SEAL_BYTES,), where the states are
+    n_bytes: int  # that each rank sends, beside the seal: as long as several seals
+    seal: Any  # int64 (SEAL_BYTES / 8,), where the states are
+
+    @property
+    def in_order(self) -> bool:
+        """Has every rank one state, and do they follow one another by rank?"""
+        spans = [one for shard in self.shards for one in shard]
+        return (len(spans) == len(self.shards) and spans == sorted(spans)
+                and all(end > first for first, end in spans))
 
 
 @dataclass(eq=False)
@@ -140,19 +158,56 @@ class Once:
     ranks: Ranks
     timeout: Any
     kinds: Recent[Any, Agreed] = field(default_factory=lambda: Recent(_KINDS))
-    right: dict[Any, Any] = field(default_factory=dict)
-    """Of each device, bool (): have all seals been right? Graphs that are recorded write there."""
+    steps: Recall | None = None  # for arrays that lie alike
+    text: object = None  # while it is the pipeline's, its text is what it was
+    wrong: dict[Any, Any] = field(default_factory=dict)
+    """Of each device, bool (): was a seal wrong? Graphs that are recorded write there."""
+
+    def found(self, call: Call) -> Any:
+        """What a call like an earlier one finds, or MISS."""
+        self._renew(call.pipeline)
+        if self.steps is None or call.error is not None:
+            return MISS
+        return self.steps.find(tuple(call.arrays), call.named, None, _places(call))
+
+    def learn(self, call: Call, met: Met, whole: States) -> None:
+        """Remember a call that has been served."""
+        agreed = self.kinds.get(call.key)
+        if agreed is None or not agreed.in_order or is_recorded(call.device):
+            return
+        if self.steps is None:
+            self.steps = Recall(call.pipeline.signature.arrays)
+        words = agreed.n_bytes // SEAL_BYTES + 1
+        packet = agreed.seal.expand(words, len(agreed.seal))
+        served = Served(call, whole, met.first, len(agreed.shards), packet,
+                        partial(self._exchanged, agreed))
+        self.steps.keep(served.step, tuple(call.arrays), call.named, None, _places(call))
 
     def met(self, call: Call) -> Met:
+        """Raises on every rank what is wrong on any, at the first call of a kind."""
+        self._renew(call.pipeline)
         agreed = self.kinds.get_or_make(call.key, lambda: self._agreed(call))
         if call.error is not None:
             raise call.error
         runs = call.folded(agreed.shards[self.ranks.rank][0][0])
-        packet = torch.cat([agreed.seal, _padded(runs, agreed.n_bytes)])
-        packets = self.ranks.gathered(packet, "states")
-        right = (packets[:, :SEAL_BYTES] == agreed.seal).all()
-        self.right[packet.device].logical_and_(right)
-        return _met(runs[0], packets[:, SEAL_BYTES:], agreed.shards, self.ranks, right)
+        states = _padded(runs, agreed.n_bytes).view(torch.int64)
+        table, wrong = self._exchanged(agreed, torch.cat([agreed.seal, states]))
+        rest = table.view(torch.uint8)[:, SEAL_BYTES:]
+        return _met(runs[0], rest, agreed.shards, self.ranks, wrong)
+
+    def _exchanged(self, agreed: Agreed, packet: Any) -> tuple[Any, Any]:
+        """(packets of all ranks, int64 (ranks, words); bool (): is one of another call?)."""
+        table = self.ranks.gathered(packet, "states")
+        shape, step = (len(agreed.shards), len(agreed.seal)), table.stride(0)
+        wrong = table.as_strided(shape, (step, 1)).ne(agreed.seal).any()
+        self.wrong[packet.device].logical_or_(wrong)
+        return table, wrong
+
+    def _renew(self, pipeline: Pipeline) -> None:
+        """Forget what was agreed of a text that has changed since, as every rank does."""
+        pipeline.traces.are_stale()
+        if self.text is not pipeline.traces.kinds:
+            self.text, self.kinds, self.steps = pipeline.traces.kinds, Recent(_KINDS), None
 
     def _agreed(self, call: Call) -> Agreed:
         if is_recorded(call.device):
@@ -167,18 +222,23 @@ class Once:
         check_alike(hosts, headers, said.words, said.error, HOST)
         shards = tuple(_runs(starts_of(headers), headers, call.pieces))
         seal = seal_of(said.header.seal, shards)
-        kept = torch.frombuffer(bytearray(seal), dtype=torch.uint8).to(call.device)
-        if kept.device not in self.right:
-            self.right[kept.device] = torch.ones((), dtype=torch.bool, device=kept.device)
-        return Agreed(shards, max(map(len, shards)) * said.header.size, kept)
+        kept = torch.frombuffer(bytearray(seal), dtype=torch.int64).to(call.device)
+        if kept.device not in self.wrong:
+            self.wrong[kept.device] = torch.zeros((), dtype=torch.bool, device=kept.device)
+        most = max(map(len, shards)) * said.header.size
+        return Agreed(shards, -(-most // SEAL_BYTES) * SEAL_BYTES, kept)
 
     def verify(self) -> None:
         """Wait for the exchanges so far. Raises ExchangeError where a seal was wrong."""
-        wrong = [right for right in self.right.values() if not right]
-        for right in wrong:
-            right.fill_(True)
+        wrong = [one for one in self.wrong.values() if one]
+        for one in wrong:
+            one.fill_(False)
         if not wrong:
             return
         raise ExchangeError("an exchange met states of another call",
                             why="Ranks made calls in different orders; results were NaN and -1.",
                             fix="Make the same calls in the same order on every rank.")
+
+
+def _places(call: Call) -> tuple[Any, ...]:
+    return constant_key(call.at), constant_key(call.columns)

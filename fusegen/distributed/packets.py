@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 MAGIC = int.from_bytes(b"fgshard\x01", "little")
 SEAL_BYTES = 32
@@ -50,6 +51,12 @@ class Header:
     def size(self) -> int:
         """Bytes of the states of all rows, of one piece of columns."""
         return self.n_rows * self.n_bytes
+
+
+def poison(states: Any, wrong: Any) -> None:
+    """Fill a tensor of states with 0xff if `wrong`, a bool () beside it, says so: they are NaN, and
+    columns of -1."""
+    states.view(torch.int64).masked_fill_(wrong, -1)
 
 
 def seal_of(*said: Any) -> bytes:

@@ -48,8 +48,9 @@ def lost(ranks: Ranks, what: str, error: Exception) -> ExchangeError:
         fix="Look at the other ranks' errors; make the group anew (init_process_group).")
 
 
-def ranks_of(group: Any) -> Ranks:
-    """Of a group, a DeviceMesh of one dimension, or all processes (None)."""
+def group_of(group: Any) -> Any:
+    """A group as torch has it: given as such, as a DeviceMesh of one dimension, or None for all
+    processes. Raises ArgumentError."""
     if not (dist.is_available() and dist.is_initialized()):
         raise ArgumentError("there is no process group to shard rows over",
                             fix="Call torch.distributed.init_process_group first (torchrun starts "
@@ -59,7 +60,7 @@ def ranks_of(group: Any) -> Ranks:
             raise ArgumentError(f"the mesh has {group.ndim} dimensions, a row lies along one",
                                 fix='Give one of them: mesh["name"].')
         group = group.get_group()
-    return Ranks(dist.group.WORLD if group is None else group)
+    return dist.group.WORLD if group is None else group
 
 
 _HOSTS: dict[tuple[int, Any], tuple[Any, Ranks]] = {}

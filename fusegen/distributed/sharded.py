@@ -20,8 +20,9 @@ from fusegen.distributed.exchange import AtEveryCall, Met, Once
 from fusegen.distributed.gradients import is_recorded, record
 from fusegen.distributed.meshes import COLUMNS, are_placed, placed
 from fusegen.distributed.operator import entry_of, in_graph
+from fusegen.distributed.packets import poison
 from fusegen.distributed.plan import ExchangePlan, plan_of
-from fusegen.distributed.ranks import HOST, ranks_of
+from fusegen.distributed.ranks import HOST, Ranks, group_of
 from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError
 from fusegen.ir.kinds import DTypes
@@ -32,6 +33,7 @@ from fusegen.library.texts import one_of
 from fusegen.pipeline import by_torch
 from fusegen.pipeline.decorator import check_pipeline
 from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.remembered import MISS
 from fusegen.pipeline.states.pieced import PiecedStates, asked_pieces, merge, whole_of
 from fusegen.pipeline.states.record import States
 from fusegen.pipeline.states.runs import merge_gathered
@@ -84,9 +86,15 @@ class Sharded:
     def found(self, call: Call) -> tuple[Any, int, int]:
         """(results, number of this shard's first column, columns of whole rows)."""
         call = call if call.pieces == self._pieces else replace(call, pieces=self._pieces)
-        met = self._way(call).met(call)
-        whole = merged(call, met)
-        return self.pipeline.finish(whole, at=met.first, **call.bound[0]), met.first, whole.n_cols
+        way = self._way(call)
+        found = way.found(call)
+        if found is MISS:
+            met = way.met(call)
+            whole = merged(call, met)
+            results = self.pipeline.finish(whole, at=met.first, **call.bound[0])
+            way.learn(call, met, whole)
+            found = results, met.first, whole.n_cols
+        return found  # type: ignore[no-any-return]
 
     def of(self, pipeline: Pipeline) -> Sharded:
         """Another pipeline over the same ranks."""
@@ -119,7 +127,8 @@ class Sharded:
 
         dtype: of the inputs, one or by name; inputs: optional ones that are there. Raises as
         `Pipeline.work`, and ArgumentError where there is no process group."""
-        return plan_of(self.pipeline, ranks_of(self.group).size, self._pieces, n_rows, n_cols,
+        ranks = Ranks(group_of(self.group)).size
+        return plan_of(self.pipeline, ranks, self._pieces, n_rows, n_cols,
                        *self.pipeline.assumed(dtype, inputs, constants))
 
     @blames
@@ -163,8 +172,9 @@ class Sharded:
         checks = self._checks
         if checks == "auto":
             checks = "every" if call.device.type == HOST.type else "once"
-        ranks, found = ranks_of(self.group), self._ways.get(checks)
-        if found is None or found.ranks.group is not ranks.group:
+        group, found = group_of(self.group), self._ways.get(checks)
+        if found is None or found.ranks.group is not group:
+            ranks = Ranks(group)
             found = AtEveryCall(ranks) if checks == "every" else Once(ranks, self._timeout)
             self._ways[checks] = found
         return found
@@ -178,10 +188,9 @@ def merged(call: Call, met: Met) -> States:
         whole = merge_gathered(call.pipeline, met.like, table, met.columns)
     else:
         whole = _along_tree(call.pipeline, met, table, call.pieces)
-    if met.right is None:
-        return whole
-    kept = torch.where(met.right, torch.as_tensor(whole.array), NOTHING)
-    return replace(whole, array=_of_kind(mine, kept))
+    if met.wrong is not None:
+        poison(torch.as_tensor(whole.array), met.wrong)
+    return whole
 
 
 def _along_tree(pipeline: Pipeline, met: Met, table: Any, pieces: int) -> States:
@@ -192,10 +201,6 @@ def _along_tree(pipeline: Pipeline, met: Met, table: Any, pieces: int) -> States
         states = replace(met.like, array=one, n_cols=end - first, columns=seen)
         parts.append(PiecedStates((states,), pieces))
     return whole_of(pipeline, merge(pipeline, *parts))
-
-
-NOTHING = 0xFF
-"""Bytes of states that are none: NaN, and columns of -1."""
 
 
 def _of_kind(mine: Any, tensor: Any) -> Any:

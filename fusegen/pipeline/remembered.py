@@ -9,21 +9,47 @@ What it runs is `ready.py`'s.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
 
 from fusegen.backend.arrays.rows import Axes, plain_axis
+from fusegen.backend.executable import Helped
+from fusegen.backend.memory import Adopted
 from fusegen.ir.literals import constant_key
 from fusegen.ir.shared import Lock
 from fusegen.ir.varying import Formula, magnitude_of
 from fusegen.lang.blame import blames
 from fusegen.pipeline.numbers import plain_constants
-from fusegen.pipeline.ready import Ran, Ready, given_by, ready_for
+from fusegen.pipeline.ready import Apart, Ran, Ready, given_by, ready_for
 
 MISS = object()
 _MOST_CALLS = 1024  # remembered per pipeline; more and the memory starts afresh
 _LOCK = Lock()
 _READERS: dict[type, Callable[[Any], Any]] = {}  # of the libraries met so far
+
+
+class Kept(Protocol):
+    """What runs for calls that are spelled alike, for their addresses; `apart`, `pupil`: see
+    `Ready`."""
+
+    @property
+    def apart(self) -> tuple[Apart, ...]: ...
+
+    @property
+    def pupil(self) -> Helped | None: ...
+
+    def run(self, pointers: list[int], named: Mapping[str, Any], out: Any) -> Any: ...
+
+
+K = TypeVar("K", bound=Kept)
+
+
+def met(adopted: Iterable[Adopted]) -> bool:
+    """From now on arrays of these libraries are read; of one at least?"""
+    readers = [r for a in adopted if (r := a.memory.reader(a)) is not None]
+    for reader in readers:
+        _READERS.update(dict.fromkeys(reader.types, reader.read))
+    return bool(readers)
 
 
 class Recall:
@@ -36,7 +62,7 @@ class Recall:
         self._names = names  # of positional arrays
         self._varying: frozenset[str] = frozenset()  # constants
         self._settled: frozenset[str] = frozenset()  # those that did not vary in some call
-        self._ready: dict[Any, Ready] = {}
+        self._ready: dict[Any, Kept | None] = {}
         self._compiled: Any = None  # what a helper remembers
         self.serve: Callable[..., Any] = self.find  # the helper's, once it was taught
 
@@ -70,25 +96,34 @@ class Recall:
     ) -> None:
         """Remember a call that has run."""
         layout = call.layout
-        readers = [r for a in layout.adopted.values() if (r := a.memory.reader(a)) is not None]
-        if not readers or layout.rows.n_rows == 0 or layout.copies:
+        if layout.rows.n_rows == 0 or layout.copies or not met(layout.adopted.values()):
             return
-        for reader in readers:
-            _READERS.update(dict.fromkeys(reader.types, reader.read))
         self._vary(plain_constants(layout.graph), named)
+
+        def made(order: list[str], pointers: list[int]) -> Ready | None:
+            return ready_for(call, order, pointers, out)
+
+        ready = self.keep(made, arrays, named, out, rest)
+        if ready is not None and ready.pupil is not None:
+            self._teach(ready, (arrays, named, out, rest))
+
+    def keep(
+        self, make: Callable[[list[str], list[int]], K | None], arrays: tuple[Any, ...],
+        named: Mapping[str, Any], out: Any, rest: tuple[Any, ...],
+    ) -> K | None:
+        """Remember for calls like this one what `make` makes of the names of its arrays and the
+        addresses in their order; that it made nothing, too. None also if that is known."""
         seen = self._spell(arrays, named, out, rest)
-        if seen is None:
-            return
+        if seen is None or seen[0] in self._ready:
+            return None
         order = [n for n, a in zip(self._names, arrays, strict=False) if a is not None]
         order += [n for n, a in named.items() if n in self._names and a is not None]
-        ready = ready_for(call, order, seen[1], out)
-        if ready is not None:
-            with _LOCK.held():
-                if len(self._ready) >= _MOST_CALLS:
-                    self._ready.clear()
-                self._ready[seen[0]] = ready
-            if ready.pupil is not None:
-                self._teach(ready, (arrays, named, out, rest))
+        ready = make(order, seen[1])
+        with _LOCK.held():
+            if len(self._ready) >= _MOST_CALLS:
+                self._ready.clear()
+            self._ready[seen[0]] = ready
+        return ready
 
     def _vary(self, varying: set[Formula], named: Mapping[str, Any]) -> None:
         """Learn which constants vary. What was spelled otherwise is not asked for any more."""
@@ -102,11 +137,11 @@ class Recall:
                     self._compiled.vary(tuple(now))
         self._settled = settled
 
-    def _teach(self, ready: Ready, call: tuple[Any, ...]) -> None:
+    def _teach(self, ready: Kept, call: tuple[Any, ...]) -> None:
         """Calls like this one are the helper's from now on, if there is one, and it takes them."""
         pupil = ready.pupil
         helper = None if pupil is None else pupil.helper()
-        if pupil is None or helper is None:
+        if not isinstance(ready, Ready) or pupil is None or helper is None:
             return
         with _LOCK.held():
             if self._compiled is None:

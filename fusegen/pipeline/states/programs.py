@@ -26,8 +26,8 @@ class Run:
     """A program of one role where its arrays lie, by parameter name.
 
     given: inputs as the caller has them, by the same names; what is read elsewhere is a copy. kept:
-    other arrays that replays of a graph need, and nobody else may keep. lies: what the program may assume of how rows lie to 16 bytes, if not what they
-    do."""
+    other arrays that replays of a graph need, and nobody else may keep. lies: what the program may
+    assume of how rows lie to 16 bytes, if not what they do."""
 
     variants: Variants
     arrays: Mapping[str, Any]

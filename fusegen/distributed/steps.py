@@ -1,0 +1,141 @@
+"""Steps remembered, as calls are: all that a rank runs for arrays that lie like earlier ones.
+
+    packet, a seal with room behind it  ←  fold
+    table of all ranks' packets         ←  one exchange
+    states of whole rows                ←  merge, where they lie; poison, if a seal is wrong
+    results                             ←  finish, or map over this shard
+
+Addresses are all that differs, so a step is three launches, the exchange, and a look at the seals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from fusegen.backend.arrays.adopt import adopt, adopt_all
+from fusegen.backend.arrays.results import maker
+from fusegen.backend.arrays.vectors import types_of
+from fusegen.backend.memory import Adopted
+from fusegen.compile.roles import MERGED, STATES
+from fusegen.distributed.calls import Call
+from fusegen.distributed.packets import SEAL_BYTES, poison
+from fusegen.ir.nesting import nest
+from fusegen.ir.state_layout import StateLayout
+from fusegen.pipeline.remembered import met
+from fusegen.pipeline.states.finished import laid_finish
+from fusegen.pipeline.states.programs import Again, Place
+from fusegen.pipeline.states.record import States
+from fusegen.pipeline.states.roles import Roles, roles_for
+from fusegen.pipeline.states.runs import laid_fold, laid_merge
+from fusegen.pipeline.states.tables import states_in
+
+Exchanged = Callable[[Any], tuple[Any, Any]]
+"""From this rank's packet to (all ranks' packets, bool (): is one of another call?)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A call but for its arrays' addresses."""
+
+    packet: Any  # int64, its seal again and again, without memory of its own
+    exchanged: Exchanged
+    states: Callable[[], Any]  # makes memory for those of whole rows
+    fold: Again
+    merge: Again
+    finish: Again
+    results: Callable[[list[Any]], Any]  # what was made → what a call finds
+    apart: tuple[Any, ...] = field(default=(), init=False)
+    pupil: None = field(default=None, init=False)
+
+    def run(self, pointers: list[int], named: Mapping[str, Any], out: Any) -> Any:
+        """See `Ready`."""
+        packet = self.packet.clone(memory_format=torch.contiguous_format).view(-1)
+        self.fold.run([*pointers, packet.data_ptr() + SEAL_BYTES])
+        table, wrong = self.exchanged(packet)
+        whole = self.states()
+        start = whole.data_ptr()
+        self.merge.run([table.data_ptr() + SEAL_BYTES, start])
+        poison(whole, wrong)
+        return self.results(self.finish.run([*pointers, start]))
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """A call that has been served, and what its ranks have agreed upon: one state each, of some
+    columns, in the order of the ranks."""
+
+    call: Call
+    whole: States  # of whole rows
+    first: int  # of this rank's columns
+    parts: int
+    packet: Any  # int64, expanded: see `Step`
+    exchanged: Exchanged
+
+    def step(self, order: list[str], pointers: list[int]) -> Step | None:
+        """For arrays that lie like this call's, whose addresses come in this order. None where
+        programs do not read these very arrays."""
+        present, constants = self.call.bound
+        taken = adopt_all(present)
+        if not met(taken.values()) or any(a.family != "torch" for a in taken.values()):
+            return None
+        roles = roles_for(self.call.pipeline, types_of(taken, self.call.pipeline.vectors),
+                          constants)
+        like = next(iter(taken.values()))
+        places = {n: (i, 0) for i, n in enumerate(order)}
+        with like.memory.working(like):
+            fold = self._fold(roles, taken, places)
+            merge = self._merge(roles)
+            made = self._finish(roles, places)
+        if fold is None or merge is None or made is None:
+            return None
+        whole = torch.as_tensor(self.whole.array)
+        states = partial(torch.empty, whole.numel() // 8, dtype=torch.int64, device=whole.device)
+        return Step(packet=self.packet, exchanged=self.exchanged, states=states, fold=fold,
+                    merge=merge, finish=made[0], results=made[1])
+
+    def _fold(
+        self, roles: Roles, taken: Mapping[str, Adopted], places: Mapping[str, Place]
+    ) -> Again | None:
+        one = laid_fold(roles, roles.fold, taken, self.first)
+        names = roles.fold.graph.names
+        inputs = {names[i]: places[i.name] for i in roles.fold.graph.inputs if i.name in places}
+        states = _fields(roles.fold.program.outputs, roles.layout, len(places))
+        return one.run.again(inputs | states)
+
+    def _merge(self, roles: Roles) -> Again | None:
+        n_bytes = self.whole.array.shape[-1]
+        table = self.packet.new_empty(self.parts, self.packet.numel()).view(torch.uint8)
+        size = torch.as_tensor(self.whole.array).numel()
+        stack = table[:, SEAL_BYTES : SEAL_BYTES + size].view(self.parts, -1, n_bytes)
+        taken, whole = adopt("gathered", stack), adopt("states", self.whole.array)
+        merged = whole.array.reshape(-1, n_bytes)
+        run = laid_merge(roles, states_in(taken.array, roles.layout), merged, taken)
+        return run.again({STATES: (0, 0), MERGED: (1, 0)})
+
+    def _finish(
+        self, roles: Roles, places: Mapping[str, Place]
+    ) -> tuple[Again, Callable[[list[Any]], Any]] | None:
+        own = adopt("states", self.whole.array)
+        one = laid_finish(roles, self.whole, own, self.call.bound[0], self.first)
+        if one.run is None:
+            return None
+        names = roles.graph.names
+        inputs = {names[i]: places[i.name] for i in roles.graph.inputs if i.name in places}
+        fields = [p for p in one.run.variants.program.inputs if p.field and p.shape != "scalar"]
+        again = one.run.again(inputs | _fields(fields, roles.layout, len(places)),
+                              {p.name: maker(p, one.rows, one.like) for p in one.outputs})
+        if again is None:
+            return None
+        structure, first, n_cols = roles.graph.structure, self.first, self.whole.n_cols
+        return again, lambda made: (nest(structure, made), first, n_cols)
+
+
+def _fields(params: Any, layout: StateLayout, place: int) -> dict[str, Place]:
+    """Of states that begin at an address."""
+    offsets = {f.name: f.offset for f in layout.fields}
+    return {p.name: (place, offsets[p.field]) for p in params}
