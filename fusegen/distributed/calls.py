@@ -59,7 +59,7 @@ class Call:
                   for a in every if hasattr(a, "shape") and hasattr(a, "dtype")]
         constants = {n: v for n, v in self.named.items() if not hasattr(v, "shape")}
         return (*arrays, tuple(a is None for a in self.arrays), tuple(self.named),
-                constants_key(constants), self.at, self.columns)
+                constants_key(constants), repr(self.at), repr(self.columns))
 
     @lazy
     def n_cols(self) -> int:

@@ -181,7 +181,7 @@ class Once:
         packet = agreed.seal.expand(words, len(agreed.seal))
         served = Served(call, whole, met.first, len(agreed.shards), packet,
                         partial(self._exchanged, agreed))
-        self.steps.keep(served.step, tuple(call.arrays), call.named, None, _places(call))
+        served.keep(self.steps, _places(call))
 
     def met(self, call: Call) -> Met:
         """Raises on every rank what is wrong on any, at the first call of a kind."""

@@ -25,8 +25,9 @@ from fusegen.compile.roles import MERGED, STATES
 from fusegen.distributed.calls import Call
 from fusegen.distributed.packets import SEAL_BYTES, poison
 from fusegen.ir.nesting import nest
+from fusegen.ir.shared import lazy
 from fusegen.ir.state_layout import StateLayout
-from fusegen.pipeline.remembered import met
+from fusegen.pipeline.remembered import Recall, met
 from fusegen.pipeline.states.finished import laid_finish
 from fusegen.pipeline.states.programs import Again, Place
 from fusegen.pipeline.states.record import States
@@ -76,15 +77,22 @@ class Served:
     packet: Any  # int64, expanded: see `Step`
     exchanged: Exchanged
 
+    @lazy
+    def taken(self) -> Mapping[str, Adopted]:
+        return adopt_all(self.call.bound[0])
+
+    def keep(self, steps: Recall, places: tuple[Any, ...]) -> None:
+        """Among the steps of its pipeline."""
+        if met(self.taken.values()):
+            steps.keep(self.step, tuple(self.call.arrays), self.call.named, None, places)
+
     def step(self, order: list[str], pointers: list[int]) -> Step | None:
         """For arrays that lie like this call's, whose addresses come in this order. None where
         programs do not read these very arrays."""
-        present, constants = self.call.bound
-        taken = adopt_all(present)
-        if not met(taken.values()) or any(a.family != "torch" for a in taken.values()):
+        taken, pipeline = self.taken, self.call.pipeline
+        if any(a.family != "torch" for a in taken.values()):
             return None
-        roles = roles_for(self.call.pipeline, types_of(taken, self.call.pipeline.vectors),
-                          constants)
+        roles = roles_for(pipeline, types_of(taken, pipeline.vectors), self.call.bound[1])
         like = next(iter(taken.values()))
         places = {n: (i, 0) for i, n in enumerate(order)}
         with like.memory.working(like):

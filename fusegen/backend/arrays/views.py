@@ -88,6 +88,7 @@ def _in_rows(array: Any) -> Any:
 
 
 def _packed(array: Any, boundary: int) -> Any:
-    """Neighbouring elements from a multiple of `boundary` bytes on; a copy where they are not."""
-    straight = array.strides == (array.itemsize,) and address(array) % boundary == 0
-    return array if straight else array.copy(order="C")
+    """Neighbouring elements from a multiple of `boundary` bytes on; a copy where they are not. One
+    element has no neighbour, whatever its stride."""
+    straight = array.size == 1 or array.strides == (array.itemsize,)
+    return array if straight and address(array) % boundary == 0 else array.copy(order="C")
