@@ -60,7 +60,7 @@ def in_graph(
     step: Any, arrays: Sequence[Any], named: Mapping[str, Any], at: int | None, columns: int | None
 ) -> Any:
     """The call as torch.compile reads it."""
-    names = step.pipeline.signature.arrays
+    names = step.names
     given = [*arrays, *[named.get(n) for n in names[len(arrays) :]]]
     rest = {n: v for n, v in named.items() if n not in names}
     there = [a is not None for a in given]

@@ -50,6 +50,8 @@ class Sharded:
         pieces: int | None,
     ) -> None:
         self.pipeline, self.group = pipeline, group
+        self.names = pipeline.signature.arrays
+        """For torch.compile, which may take a pipeline in an object for a method of it."""
         self.identity = by_torch.identity(f"sharded {pipeline.name}")
         self._checks, self._timeout, self._pieces = checks, timeout, pieces
         self._ways: dict[str, AtEveryCall | Once] = {}
