@@ -155,6 +155,9 @@ def heads() -> Iterator[Cell]:
         calls = {"ours": lambda h=h: fg.library.head_topk(h, w, k=64),
                  "product": lambda h=h: h @ w.T,
                  "product + ours": lambda h=h: fg.library.softmax_topk(h @ w.T, k=64),
+                 "product in float32": lambda h=h: torch.mm(h, w.T, out_dtype=torch.float32),
+                 "product in float32 + ours": lambda h=h: fg.library.softmax_topk(
+                     torch.mm(h, w.T, out_dtype=torch.float32), k=64),
                  "torch": lambda h=h: torch.topk(torch.softmax(h @ w.T, -1), 64)}
         wanted = within(262 if n <= 16 else 270) if n <= 64 else share("product + ours", 1.0)
         yield Cell(f"head with its 64 best, {n} x 4096 -> 128256", calls,

@@ -97,7 +97,7 @@ def test_the_plan_says_that_elements_are_stored_and_why() -> None:
     assert many.schedule.piece_rows * 128_256 * 4 <= products.PIECE_BYTES
     plan = str(many.plan)
     assert "h·w: made of h and w by cuBLAS, and stored, 1024 rows at a time: about" in plan
-    assert "4.2 GB of h·w in pieces" in plan
+    assert "4.2 GB of h·w stored meanwhile" in plan
 
 
 def test_explain_shows_both_prices() -> None:

@@ -62,7 +62,7 @@ class Unstored:
             rows = " × ".join(str(n) for n in self.sizes.lead) or "1"
             reads = _listed([f"{name} {_amount(size)}" for name, size in self.reads])
             parts = [f"reads {reads}"]
-            kept = "in pieces" if self.how else "not stored"
+            kept = "stored meanwhile" if self.how else "not stored"
             parts += [f"{_amount(self.not_stored)} of {what} {kept}"] if self.made else []
             parts += [f"{_amount(self.stored)} of elements stored"] if self.stored else []
             yield f"{rows} rows, {self.sizes.n_cols} columns: {'; '.join(parts)}"

@@ -20,7 +20,8 @@ from fusegen.backend.cuda.emit.rows import early_steps, owners_of, step_lines
 from fusegen.backend.cuda.emit.views import SweepView
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Array, Home
-from fusegen.backend.cuda.schedule.launch import Launch, kept_params, ring_params
+from fusegen.backend.cuda.schedule.launch import Launch
+from fusegen.backend.cuda.schedule.on_chip import kept_params, ring_params
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.ir.kernel import N_COLS
 

@@ -19,7 +19,7 @@ from fusegen.backend.cuda.emit.places import (
 )
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import PER_VECTOR
-from fusegen.backend.cuda.schedule.launch import kept_params
+from fusegen.backend.cuda.schedule.on_chip import kept_params
 from fusegen.backend.emit.lines import Line
 from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import Var, substitute

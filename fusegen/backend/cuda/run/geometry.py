@@ -8,6 +8,7 @@ from fusegen.backend.cuda.run.driver import Driver, Geometry
 from fusegen.backend.cuda.run.extent import Extent, column_tiles
 from fusegen.backend.cuda.schedule.launch import MOST_BLOCKS, RESIDENT_BLOCKS, Launch
 from fusegen.backend.cuda.schedule.tiles.rounds import ROUNDING_BLOCKS
+from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule
 from fusegen.backend.cuda.schedule.tiles.wgmma import splits_of
 from fusegen.backend.cuda.schedule.tiles.wgmma_long import long_splits
 from fusegen.ir.errors import BackendError, InternalError
@@ -61,7 +62,9 @@ def tile_geometry(launch: Launch, extent: Extent, multiprocessors: int) -> Geome
     if launch.each == "batch":
         return Geometry(grid=extent.n_batches, threads=launch.threads)
     if launch.each == "row":
-        return Geometry(grid=-(-extent.n_rows // launch.rows_per_block), threads=launch.threads)
+        splits = _chunked_splits(launch.tile, extent, multiprocessors) if launch.tile.grouped else 1
+        return Geometry(grid=-(-extent.n_rows // launch.rows_per_block), threads=launch.threads,
+                        shared_bytes=launch.shared_bytes, splits=splits)
     shared, steady = _tiles(launch, extent), launch.tile.engine == "wgmma"
     splits = 1
     if launch.visits:  # what blocks find is the same, however they share columns
@@ -69,7 +72,7 @@ def tile_geometry(launch: Launch, extent: Extent, multiprocessors: int) -> Geome
     elif launch.tile.one_tree:
         pass  # how many rows there are decides nothing
     elif launch.tile.chunked:  # columns that are stored are nobody's to merge
-        splits = long_splits(shared, -(-extent.n_cols // launch.tile.columns), multiprocessors)
+        splits = _chunked_splits(launch.tile, extent, multiprocessors)
     elif launch.splits and launch.tile.engine != "fma":
         at_once = 1 if steady else launch.tile.blocks_at_once(launch.shared_bytes)
         step = launch.tile.columns * launch.tile.teams
@@ -87,6 +90,12 @@ def tile_geometry(launch: Launch, extent: Extent, multiprocessors: int) -> Geome
     grid = min(multiprocessors, shared * splits) if steady else shared * splits
     return Geometry(grid=grid, threads=launch.threads, shared_bytes=launch.shared_bytes,
                     splits=splits)
+
+
+def _chunked_splits(tile: TileSchedule, extent: Extent, multiprocessors: int) -> int:
+    """Of launches over long vectors, and of those behind them."""
+    rows = extent.n_batches * -(-extent.batch_rows // tile.rows)
+    return long_splits(rows, -(-extent.n_cols // tile.columns), multiprocessors)
 
 
 def _tiles(launch: Launch, extent: Extent) -> int:

@@ -90,5 +90,7 @@ def scratch_bytes(launch: Launch, scratch: Scratch, shape: Geometry, extent: Ext
               "split": extent.n_rows * splits if splits > 1 else 0,
               "batch": extent.n_batches,
               "tile": extent.n_batches * column_tiles(launch, extent)
+              if launch.tile else 0,
+              "row_tile": extent.n_rows * column_tiles(launch, extent)
               if launch.tile else 0}[scratch.per]
     return owners * scratch.count * scratch.entry_bytes

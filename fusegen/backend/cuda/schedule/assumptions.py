@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from fusegen.backend.cuda.schedule.cuda import NARROW_COLUMNS, VECTOR_BYTES, CudaSchedule
-from fusegen.backend.cuda.schedule.launch import Launch, kept_params, launches
+from fusegen.backend.cuda.schedule.launch import Launch, launches
+from fusegen.backend.cuda.schedule.on_chip import kept_params
 from fusegen.backend.cuda.schedule.states import of_states
 from fusegen.backend.cuda.schedule.wide import wide_columns
 from fusegen.backend.emit.banner import Facts

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
-from fusegen.backend.cuda.schedule.homes import Sizes
+from fusegen.backend.cuda.schedule.on_chip import shared_bytes
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
+from fusegen.backend.cuda.schedule.tiles import grouped
 from fusegen.backend.cuda.schedule.tiles.filters import filter_of
 from fusegen.backend.cuda.schedule.tiles.rounds import (
     BARS,
@@ -36,6 +37,7 @@ from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.backend.target import WARP
 from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Param, Program, Sweep
 from fusegen.ir.kernel_walk import names_in
+from fusegen.ir.monoid import KBest
 
 MOST_BLOCKS = 2**31 - 1  # of a grid
 RESIDENT_BLOCKS = 4  # of a multiprocessor, where scratch memory per block bounds the grid
@@ -125,9 +127,10 @@ def launches(program: Program, schedule: CudaSchedule | TileSchedule) -> tuple[L
     if isinstance(schedule, TileSchedule):
         found = filter_of(program.kernels[0]) if schedule.filters else None
         if found is None:
-            return tuple(_tile_launch(k, schedule) if k.sweeps
+            made = tuple(_tile_launch(k, schedule) if k.sweeps
                          else _pass_launch(Pass(k, "vector", (UNUSUAL,)), schedule)
                          for k in scheduled(program, schedule).kernels)
+            return (*made, best_launch(made[-1])) if schedule.grouped else made
         first, last = scheduled(program, schedule).kernels
         made = tuple(_pass_launch(p, schedule)
                      for p in passes(first, last, found, schedule.in_rounds, schedule.short))
@@ -200,19 +203,18 @@ def _tile_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
         (sweep,) = kernel.sweeps
         if sweep.monoid.numbers.has_scalars:
             size = state_bytes(replace(sweep, monoid=sweep.monoid.numbers))
-            scratch += (Scratch("partial_states", "states", "split", parts, size),)
+            owners: Literal["piece", "split"] = "piece" if schedule.grouped else "split"
+            scratch += (Scratch("partial_states", "states", owners, parts, size),)
         scratch += tuple(
             Scratch(f"{s.name}_partial", "sums", "split",
                     parts * held_numbers(s.length, schedule.most_numbers),
                     kernel.compute.itemsize) for s in vector_sums(kernel, sweep))
         per: Literal["row", "block"] = "row" if schedule.engine == "wgmma" else "block"
-        scratch += (Scratch("tickets", "tickets", per, 1, 8),)
+        if not schedule.grouped:  # where the launch behind has all that blocks left
+            scratch += (Scratch("tickets", "tickets", per, 1, 8),)
     made = (NORMS, BARS) if schedule.filters else (UNUSUAL,) if schedule.parts else ()
-    scratch = (*made, *(
-        Scratch(f"{best.name}_slots", "slots", "piece",
-                parts * (list_slots(best.k, schedule) + best.k),
-                key_plan(kernel, best, schedule.wide_columns).n_bytes)
-        for sweep in kernel.sweeps for best in sweep.monoid.lists), *scratch)
+    scratch = (*made, *(s for sweep in kernel.sweeps for best in sweep.monoid.lists
+                        for s in _of_list(kernel, best, schedule, parts)), *scratch)
     if schedule.engine == "wgmma":
         scratch += (Scratch("turns", "tickets", "block", 2, 8),)
         maps = tuple(MapOf(p.name, schedule.rows if p.shape == "row_vector" else schedule.columns)
@@ -221,6 +223,25 @@ def _tile_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
                   threads=schedule.threads, rows_per_block=schedule.rows, grid_rows=parts,
                   shared_bytes=shared_tables(kernel, schedule), shares=bool(scratch),
                   tile=schedule, maps=maps)
+
+
+def _of_list(
+    kernel: Kernel, best: KBest, schedule: TileSchedule, parts: int
+) -> tuple[Scratch, ...]:
+    """Where blocks keep what they find of a list."""
+    if schedule.grouped:
+        return grouped.stored(best, schedule.columns)
+    return (Scratch(f"{best.name}_slots", "slots", "piece",
+                    parts * (list_slots(best.k, schedule) + best.k),
+                    key_plan(kernel, best, schedule.wide_columns).n_bytes),)
+
+
+def best_launch(stored: Launch) -> Launch:
+    """The one behind a launch that stored elements: a block finds a row's list."""
+    (best,) = stored.kernel.sweeps[0].monoid.lists
+    kernel = replace(stored.kernel, name=f"{stored.kernel.name}_best")
+    return replace(stored, kernel=kernel, threads=grouped.THREADS, rows_per_block=1,
+                   shared_bytes=grouped.row_bytes(best.k), each="row", maps=())
 
 
 def _pass_launch(one: Pass, schedule: TileSchedule) -> Launch:
@@ -247,30 +268,6 @@ def _tile_strides(params: tuple[Param, ...]) -> Iterator[str]:
                 yield from (f"{p.name}_batch_stride", f"{p.name}_stride", f"{p.name}_rows")
             case "columns":
                 yield from (f"{p.name}_stride", f"{p.name}_rows")
-
-
-def kept_params(kernel: Kernel, schedule: CudaSchedule) -> tuple[Param, ...]:
-    """Element arrays that stay on chip: read by the first sweep and by a later one."""
-    if not schedule.home.keeps:
-        return ()
-    later = {n for s in kernel.sweeps[1:] for n in s.streams}
-    found = [kernel.param(n) for n in kernel.sweeps[0].streams if n in later]
-    return tuple(p for p in found if p.shape == "element")
-
-
-def ring_params(kernel: Kernel, sweep: Sweep) -> tuple[Param, ...]:
-    """Arrays that come through a ring, where there is one: of the rows' own size."""
-    return tuple(p for n in sweep.streams if (p := kernel.param(n)).shape == "element")
-
-
-def shared_bytes(kernel: Kernel, schedule: CudaSchedule) -> int:
-    """Dynamic shared memory of a block: its slices of the arrays that stay on chip, or a ring."""
-    read = ring_params(kernel, kernel.sweeps[0])
-    return schedule.home.shared_bytes(Sizes(
-        schedule.threads, schedule.vectors, schedule.width,
-        kept=sum(p.dtype.itemsize for p in kept_params(kernel, schedule)),
-        read=sum(p.dtype.itemsize for p in read),
-    ))
 
 
 def _partials(kernel: Kernel, sweep: Sweep, schedule: CudaSchedule) -> tuple[Scratch, ...]:

@@ -13,8 +13,8 @@ from dataclasses import replace
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, Lists
 from fusegen.backend.cuda.schedule.homes import Ring
-from fusegen.backend.cuda.schedule.launch import ring_params, shared_bytes
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes
+from fusegen.backend.cuda.schedule.on_chip import ring_params, shared_bytes
 from fusegen.backend.cuda.schedule.price import Price, Work
 from fusegen.backend.cuda.schedule.topk import ListPlan, in_device_memory, list_plan
 from fusegen.backend.problem import Problem

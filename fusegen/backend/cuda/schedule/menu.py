@@ -16,9 +16,9 @@ from fusegen.backend.cuda.schedule.cuda import (
 )
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures
 from fusegen.backend.cuda.schedule.homes import Chip, Registers, Shared
-from fusegen.backend.cuda.schedule.launch import kept_params, shared_bytes
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes, Thread, tree
 from fusegen.backend.cuda.schedule.lists import list_candidates, price_of_lists
+from fusegen.backend.cuda.schedule.on_chip import kept_params, shared_bytes
 from fusegen.backend.cuda.schedule.price import Price, Work, price_of
 from fusegen.backend.cuda.schedule.short_lists import price_of_short_lists, short_list_schedules
 from fusegen.backend.cuda.schedule.wide import wide_columns

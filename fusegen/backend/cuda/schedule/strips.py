@@ -17,12 +17,9 @@ from fusegen.backend.cuda.schedule.cuda import (
 )
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, Strips
 from fusegen.backend.cuda.schedule.homes import Tiers
-from fusegen.backend.cuda.schedule.launch import (
-    kept_params,
-    least_itemsize,
-    widest_vector,
-)
+from fusegen.backend.cuda.schedule.launch import least_itemsize, widest_vector
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Strip, Thread, tree
+from fusegen.backend.cuda.schedule.on_chip import kept_params
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
 from fusegen.backend.cuda.schedule.strip_prices import LINE, StripWork
 from fusegen.backend.cuda.schedule.wide import wide_columns

@@ -20,8 +20,9 @@ from fusegen.backend.cuda.emit.tiles.scope import Member, Scope
 from fusegen.backend.cuda.emit.tiles.split import split_view
 from fusegen.backend.cuda.emit.tiles.sweep import SweepPrinter, SweptView
 from fusegen.backend.cuda.emit.tiles.wgmma import HEADERS, WgmmaView, wgmma_view
+from fusegen.backend.cuda.emit.tiles.wgmma_long import HEADERS as GROUPED_HEADERS
 from fusegen.backend.cuda.emit.tiles.wgmma_long import LongView, long_view
-from fusegen.backend.cuda.schedule.launch import Launch, launches
+from fusegen.backend.cuda.schedule.launch import Launch, best_launch, launches
 from fusegen.backend.cuda.schedule.tiles.filters import Filter, filter_of
 from fusegen.backend.cuda.schedule.tiles.rounds import ROUNDING_BLOCKS, ROW_THREADS
 from fusegen.backend.cuda.schedule.tiles.tile import PAD, TileSchedule, parts_of, scheduled
@@ -65,7 +66,7 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
     launched = launches(program, schedule)
     found = filter_of(program.kernels[0]) if schedule.filters else None
     made = [_kernel_view(n, schedule, dialect, names, found) for n in launched
-            if n.kernel.sweeps]
+            if n.kernel.sweeps and not (schedule.grouped and n.each == "row")]
     kernels = [view for view, _ in made]
     rounds = rounds_view(launched, found, schedule, made[0][1]) \
         if found and schedule.in_rounds else None
@@ -91,7 +92,7 @@ def tile_source(program: Program, schedule: TileSchedule) -> Source:
     return Source(
         body=body, banner=tuple(banner_lines(program, _facts(program, schedule, launched))),
         system=toolkit_headers(scheduled(program, schedule)),
-        headers=(*maths(dialect.used), *_list_headers(sweeps),
+        headers=(*maths(dialect.used), *_list_headers(sweeps, grouped=schedule.grouped),
                  *_headers(kernels, schedule, in_rounds=rounds is not None)),
     )
 
@@ -114,6 +115,8 @@ def _headers(
         yield from _cores_headers(kernels, schedule)
     if schedule.chunked:
         yield "fusegen/tiles/long_vectors.cuh"
+    if schedule.grouped:
+        yield from GROUPED_HEADERS
 
 
 def _dialect(program: Program, schedule: TileSchedule) -> CudaDialect:
@@ -146,6 +149,8 @@ def _kernel_view(
     kernel = launch.kernel
     types = {f"{c.name}_slots": key_type(kernel, c, schedule)
              for w in kernel.sweeps for c in w.monoid.lists}
+    types |= {f"{c.name}_greatest": key_type(kernel, c, schedule)
+              for w in kernel.sweeps for c in w.monoid.lists}
     scope = Scope(launch, dialect, {"partial_states": names[kernel.sweeps[0].number], **types})
     most = schedule.most_numbers
     rows = RowPrinter(kernel, scope, schedule)
@@ -157,35 +162,37 @@ def _kernel_view(
     arguments = tuple(f"static_cast<column_t>({n})" if n == N_COLS.name else n
                       for n in (m.name for m in scope.members))
     view = TileKernelView(
-        symbol=launch.symbol, params=tuple(_params(launch, scope)), arguments=arguments,
+        symbol=launch.symbol, params=_params(launch, scope), arguments=arguments,
         members=scope.members, kept=tuple(scope.kept.items()), prelude=tuple(rows.prelude()),
         sweeps=sweeps, splits=launch.splits, parts=parts_of(kernel, schedule),
         batched=tuple(scope.batched()),
         last_first=any(w.span[0] is None and w.span[1] is not None for w in kernel.sweeps),
         wgmma=wgmma_view(kernel, schedule, sweeps[0].fold, dialect)
         if schedule.engine == "wgmma" and not (schedule.in_rounds or schedule.chunked) else None,
-        long=long_view(kernel, schedule, sweeps[0].fold) if schedule.chunked else None,
+        long=long_view(launch, schedule, sweeps[0], _params(best_launch(launch), scope)
+                       if schedule.grouped else (), dialect) if schedule.chunked else None,
         found={w.number: scope.found(w.number) for w in kernel.sweeps},
     )
     return view, scope
 
 
-def _list_headers(sweeps: list[SweptView]) -> list[str]:
+def _list_headers(sweeps: list[SweptView], *, grouped: bool) -> list[str]:
     lists = [c for s in sweeps for c in s.lists]
     kinds = dict.fromkeys("wide_keys" if c.keys.startswith("Wide") else "packed_keys"
                           for c in lists)
     return [*(f"fusegen/topk/{n}.cuh" for n in kinds),
-            *(["fusegen/team.cuh", "fusegen/tiles/lists.cuh"] if lists else []),
+            *(["fusegen/team.cuh"] if lists else []),
+            *(["fusegen/tiles/lists.cuh"] if lists and not grouped else []),
             *(["fusegen/tiles/rounding.cuh"] if any(c.filtered for c in lists) else [])]
 
 
-def _params(launch: Launch, scope: Scope) -> list[str]:
+def _params(launch: Launch, scope: Scope) -> tuple[str, ...]:
     """The C++ parameter list, in the order of run/arguments.py."""
     pointers = [declared(p, " __restrict__ ") for p in launch.params]
     scratch = [f"{m.type} __restrict__ {m.name}" for m in scope.members
                if any(s.name == m.name for s in launch.scratch)]
     maps = [f"const __grid_constant__ TensorMap {m.array}_map" for m in launch.maps]
-    return [*pointers, *scratch, *(f"long long {n}" for n in launch.scalars), *maps]
+    return (*pointers, *scratch, *(f"long long {n}" for n in launch.scalars), *maps)
 
 
 def _facts(

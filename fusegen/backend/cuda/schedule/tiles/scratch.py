@@ -17,8 +17,10 @@ class Scratch:
     name: str
     kind: Literal["states", "entries", "slots", "tickets", "sums"]
     # A team: the blocks, or part of one, that share a row; a piece: what one of these has of a row;
-    # a split: likewise, where there are several; a tile: of a batch's columns.
-    per: Literal["row", "team", "block", "split", "piece", "launch", "tile", "batch"]
+    # a split: likewise, where there are several; a tile: of a batch's columns; a row_tile: of those
+    # of a row.
+    per: Literal[
+        "row", "team", "block", "split", "piece", "launch", "tile", "row_tile", "batch"]
     count: int  # states, entries, slots, tickets, or numbers of a sum of vectors
     entry_bytes: int
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from fusegen.backend.cuda.schedule.tiles import mma
 from fusegen.backend.cuda.schedule.tiles.filters import LEAST_COLUMNS, filter_of, with_filter
+from fusegen.backend.cuda.schedule.tiles.grouped import MOST_BYTES
 from fusegen.backend.cuda.schedule.tiles.parts import (
     LEAST_ROWS,
     LEAST_WORK,
@@ -73,6 +74,7 @@ def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> Tile
         groups, columns, stages = long_sizes(None if problem.any_rows else problem.batch_rows)
         return TileSchedule(target=target, engine="wgmma", warps=4 * groups, columns=columns,
                             stages=stages, chunked=True, picks=_picks(program, problem),
+                            grouped=any(w.monoid.lists for w in program.sweeps),
                             one_tree=problem.any_rows)
     kernels = [k for k in program.kernels if k.sweeps]
     offered = [found for found in _candidates(program, problem, target, few=few, wide=wide)
@@ -202,7 +204,16 @@ def _chunked(program: Program, problem: Problem, target: CudaTarget) -> bool:
     """Does the engine serve it, over long vectors?"""
     kernel, *more = (k for k in program.kernels if k.sweeps)
     served = target.arch == "sm_90" and program.role == "call" and not more
-    return served and problem.aligned and long_pair_of(kernel) is not None
+    if not (served and problem.aligned and long_pair_of(kernel)):
+        return False
+    return not kernel.sweeps[0].monoid.lists or _groups(problem)
+
+
+def _groups(problem: Problem) -> bool:
+    """Are elements few enough to be stored for a list?"""
+    if problem.any_rows or not problem.n_rows or not problem.n_cols:
+        return False
+    return problem.n_rows * problem.n_cols * 4 <= MOST_BYTES
 
 
 def _picks(program: Program, problem: Problem) -> bool:

@@ -15,6 +15,7 @@ from fusegen.backend.choices import PlainSchedule
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
 from fusegen.backend.cuda.schedule.tiles import mma
 from fusegen.backend.cuda.schedule.tiles.filters import with_filter
+from fusegen.backend.cuda.schedule.tiles.grouped import GROUP_COLUMNS
 from fusegen.backend.cuda.schedule.tiles.parts import Parts, described, with_parts
 from fusegen.backend.cuda.schedule.tiles.picked import with_picked
 from fusegen.backend.cuda.schedule.tiles.rounds import round_sizes
@@ -52,6 +53,7 @@ class TileSchedule(PlainSchedule):
     stages: int = 2  # tiles of columns that are under way at a time, of mma and wgmma
     together: bool = False  # have all warps the same rows, and tiles of columns of their own? mma
     chunked: bool = False  # do long vectors come in chunks? wgmma
+    grouped: bool = False  # is a list found among maxima of stored groups? See grouped.py
     picks: bool = False  # are dots with one column taken from a row's elements? See picked.py
     one_tree: bool = False  # are a row's bits the same among any number of rows?
     whole: bool = False  # has a block all numbers of vectors that are summed up?
@@ -123,7 +125,15 @@ class TileSchedule(PlainSchedule):
         rounds = f", in {'one round' if self.short else 'rounds'}" if self.in_rounds else ""
         rounded = f" of 16 bits{rounds}, the best again in float32" if self.filters else ""
         rounded += described(self.parts)
+        rounded += f", lists among the best groups of {GROUP_COLUMNS}" if self.grouped else ""
         return f"tiles of {self.rows} rows × {self.columns} columns, scores by {made}{rounded}"
+
+    @property
+    def stored(self) -> str:
+        """See `Schedule`."""
+        if not self.grouped:
+            return ""
+        return f"where folded, and stored, of which a list reads its best groups of {GROUP_COLUMNS}"
 
     def describe(self) -> str:
         """See `Schedule`."""

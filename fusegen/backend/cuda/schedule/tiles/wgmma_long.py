@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fusegen.backend.cuda.schedule.tiles.grouped import MOST_BEST
 from fusegen.backend.cuda.schedule.tiles.groups import CHUNK, GROUP_ROWS, GroupTiles
 from fusegen.backend.cuda.schedule.tiles.mma import Shape
 from fusegen.backend.cuda.schedule.tiles.wgmma import MOST_LENGTH
 from fusegen.backend.emit.vector_sums import vector_sums
 from fusegen.ir.kernel import FromVectors, Kernel, Param
+from fusegen.ir.monoid import KBest
 
 FEW = 64  # rows: no more is one warpgroup's work, and reading the columns' vectors takes the time
 GROUPED = 64  # tiles of rows that go over the same columns at a time, which the cache then has
@@ -45,7 +47,7 @@ def long_pair_of(kernel: Kernel) -> LongPair | None:
         return None
     if bool(sweep.element_stores) != sweep.monoid.is_empty:  # elements are stored, or folded
         return None
-    if sweep.monoid.own or sweep.monoid.lists:
+    if sweep.monoid.own or (sweep.monoid.lists and not grouped_list(kernel)):
         return None
     if vector_sums(kernel, sweep) or sweep.only is not None or sweep.span != (None, None):
         return None
@@ -55,6 +57,17 @@ def long_pair_of(kernel: Kernel) -> LongPair | None:
         return None
     served = row.k > MOST_LENGTH and row.k % 8 == 0  # rows begin at multiples of 16 bytes
     return LongPair(row, column) if served else None
+
+
+def grouped_list(kernel: Kernel) -> KBest | None:
+    """The list that is found among maxima of groups, if the kernel has that one alone. See
+    schedule/tiles/grouped.py."""
+    (sweep,) = kernel.sweeps
+    given = any(p.shape == "list" and not p.output for p in kernel.params)
+    match sweep.monoid.lists:
+        case (best,) if best.kind == "float" and best.k <= MOST_BEST and not given:
+            return best
+    return None
 
 
 def long_mapped(kernel: Kernel) -> tuple[Param, ...]:

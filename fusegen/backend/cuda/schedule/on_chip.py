@@ -1,0 +1,31 @@
+"""What a kernel over stored rows keeps on chip, and what of shared memory that takes."""
+
+from __future__ import annotations
+
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.homes import Sizes
+from fusegen.ir.kernel import Kernel, Param, Sweep
+
+
+def kept_params(kernel: Kernel, schedule: CudaSchedule) -> tuple[Param, ...]:
+    """Element arrays that stay on chip: read by the first sweep and by a later one."""
+    if not schedule.home.keeps:
+        return ()
+    later = {n for s in kernel.sweeps[1:] for n in s.streams}
+    found = [kernel.param(n) for n in kernel.sweeps[0].streams if n in later]
+    return tuple(p for p in found if p.shape == "element")
+
+
+def ring_params(kernel: Kernel, sweep: Sweep) -> tuple[Param, ...]:
+    """Arrays that come through a ring, where there is one: of the rows' own size."""
+    return tuple(p for n in sweep.streams if (p := kernel.param(n)).shape == "element")
+
+
+def shared_bytes(kernel: Kernel, schedule: CudaSchedule) -> int:
+    """Dynamic shared memory of a block: its slices of the arrays that stay on chip, or a ring."""
+    read = ring_params(kernel, kernel.sweeps[0])
+    return schedule.home.shared_bytes(Sizes(
+        schedule.threads, schedule.vectors, schedule.width,
+        kept=sum(p.dtype.itemsize for p in kept_params(kernel, schedule)),
+        read=sum(p.dtype.itemsize for p in read),
+    ))
