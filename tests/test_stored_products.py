@@ -103,8 +103,16 @@ def test_the_plan_says_that_elements_are_stored_and_why() -> None:
 def test_explain_shows_both_prices() -> None:
     dtype = {"h": "bfloat16[4096]", "w": "bfloat16[4096]"}
     page = str(fg.library.head_topk.explain(target="sm_90", dtype=dtype, n_rows=64, n_cols=128_256))
-    assert "→ stored, made by wgmma, 64 rows at a time" in page
-    assert "folded where made, tiles of" in page
+    assert "stored, made by wgmma, 64 rows at a time" in page
+    assert "→ folded where made, tiles of 64 rows × 128 columns, scores by wgmma" in page
+
+
+def test_a_list_reads_groups_of_what_fits_memory() -> None:
+    """More rows are a product's, in pieces."""
+    few = planned(64)
+    assert few.schedule.grouped and "reads its best groups of 64" in str(few.plan)
+    assert "32.8 MB of h·w stored meanwhile" in str(few.plan)
+    assert isinstance(planned(2048).schedule, ProductSchedule)
 
 
 @pytest.mark.parametrize("asked", [{"form": "online"}, {"deterministic": True}])

@@ -76,7 +76,9 @@ def _wgmma_wait(_: re.Match[str], operands: Sequence[str]) -> str:
 
 
 def _copy_tensor(match: re.Match[str], operands: Sequence[str]) -> str:
-    to, source, barrier = operands
+    to, source, barrier, *policy = operands
+    if len(policy) != (1 if match["hint"] else 0):
+        raise ValueError("wrong number of operands")
     found = re.fullmatch(r"\[ ?(%\d+) ?, ?(\{.*\}) ?\]", source)
     if found is None:
         raise ValueError(f"no map with coordinates: {source!r}")
@@ -141,7 +143,7 @@ TENSOR_RULES: tuple[tuple[str, Rule], ...] = (
     (r"wgmma\.wait_group\.sync\.aligned", _wgmma_wait),
     (
         r"cp\.async\.bulk\.tensor\.(?P<rank>[1-5])d\.shared::(?:cluster|cta)\.global(?:\.tile)?"
-        r"\.mbarrier::complete_tx::bytes",
+        r"\.mbarrier::complete_tx::bytes(?P<hint>\.L2::cache_hint)?",
         _copy_tensor,
     ),
     (r"prefetch\.tensormap", _prefetch_map),

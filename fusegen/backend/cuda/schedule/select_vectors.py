@@ -32,6 +32,8 @@ _PRODUCTS = {2: 680e12, 4: 48e12}  # of cuBLAS, by bytes of a number
 _LOSES = 40.0  # µs of cuBLAS that writes float32, beside reading, from 64 rows on
 _WRITES = 15.0  # µs of this engine's that writes them, of up to so many rows
 _OWN = 24, 64  # rows from which to which that is faster
+_BESIDE = 1.8  # times a read's time: what is written while columns' vectors are read
+_GROUPS = 9.0  # µs of blocks, two of a multiprocessor, that find lists among groups
 _LABEL = 25.0  # µs: a row's dot with one column, once its other values are known
 _READ = 4.25e12  # bytes a second
 _LAUNCH = 5.0  # µs: products of a few rows begin and end
@@ -91,6 +93,9 @@ def _folded(
     program: Program, problem: Problem, made: Product, schedule: TileSchedule
 ) -> Iterator[tuple[str, float]]:
     """Microseconds."""
+    if schedule.grouped:
+        yield from _grouped(problem, made, schedule)
+        return
     yield "products", _products(problem, made, _RATES[schedule.engine], schedule.target)
     made_alone = any(isinstance(s, InnerStep) for k in program.kernels for s in k.prelude)
     yield "one column", _LABEL * (made_alone and not schedule.picks)
@@ -100,6 +105,17 @@ def _folded(
                        4 * schedule.target.multiprocessors)
     rows = min(problem.n_rows or 1, 16)  # of a warp
     yield "lists of blocks", lists * _MERGE * rows * (splits - 1)
+
+
+def _grouped(
+    problem: Problem, made: Product, schedule: TileSchedule
+) -> Iterator[tuple[str, float]]:
+    """Microseconds, where a list is found among groups of stored elements."""
+    rows, columns = problem.n_rows or 1, problem.n_cols or 1
+    work = _products(problem, made, _RATES[schedule.engine], schedule.target)
+    read = _products(problem, made, math.inf, schedule.target)
+    yield "products", max(work, read + _BESIDE * rows * columns * 4 / _READ * 1e6)
+    yield "groups", _GROUPS * max(1.0, rows / (2 * schedule.target.multiprocessors))
 
 
 def _stored(

@@ -21,7 +21,7 @@ from fusegen.ir.monoid import KBest
 FEW = 64  # rows: no more is one warpgroup's work, and reading the columns' vectors takes the time
 GROUPED = 64  # tiles of rows that go over the same columns at a time, which the cache then has
 _ITEM = 0.05  # what an item costs beside its tiles of columns, in tiles
-_LARGE, _SMALL = (2, 256, 4), (1, 128, 8)  # warpgroups, columns, stages
+_LARGE, _TALL, _SMALL = (2, 256, 4), (2, 128, 6), (1, 128, 8)  # warpgroups, columns, stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,9 @@ def long_tiles(kernel: Kernel, shape: Shape) -> LongTiles:
 
 def long_sizes(batch_rows: int | None) -> tuple[int, int, int]:
     """(warpgroups, columns, stages) for so many rows that share columns; None: for any number."""
-    return _SMALL if batch_rows is not None and batch_rows <= FEW else _LARGE
+    if batch_rows is None or batch_rows > 2 * FEW:
+        return _LARGE
+    return _SMALL if batch_rows <= FEW else _TALL  # more, smaller tiles end together
 
 
 def long_splits(row_tiles: int, column_tiles: int, multiprocessors: int) -> int:
