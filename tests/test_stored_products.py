@@ -110,7 +110,8 @@ def test_explain_shows_both_prices() -> None:
 def test_a_list_reads_groups_of_what_fits_memory() -> None:
     """More rows are a product's, in pieces."""
     few = planned(64)
-    assert few.schedule.grouped and "reads its best groups of 64" in str(few.plan)
+    assert few.schedule.grouped
+    assert "reads its best groups of 64" in str(few.plan)
     assert "32.8 MB of h·w stored meanwhile" in str(few.plan)
     assert isinstance(planned(2048).schedule, ProductSchedule)
 

@@ -46,6 +46,7 @@ extern "C" __global__ void copies(const __grid_constant__ TensorMap map, const v
     copy_bulk(to, from, 1024, barrier);
     copy_tile_2d(to, &map, barrier, 0, 1);
     copy_tile_3d(to, &map, barrier, 0, 1, 2);
+    copy_tile_3d(to, &map, barrier, 0, 1, 2, read_once());
     copy_tile_4d(to, &map, barrier, 0, 1, 2, 3);
     copy_tile_5d(to, &map, barrier, 0, 1, 2, 3, 4);
     async_proxy_fence();
