@@ -24,6 +24,7 @@ from fusegen.pipeline import remembered as recall
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 """Threads of torch's that spin where they wait take a processor from the other workers' tests: four
 times the time of small training steps."""
+os.environ.setdefault("XLA_FLAGS", compilers.XLA_LIGHTLY)
 gc.set_threshold(20_000, 20, 20)  # of what sympy makes, hardly anything is a circle
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import fusegen as fg
+from support.compilers import XLA_LIGHTLY
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # others use the GPU as well
@@ -104,8 +105,8 @@ def close(found: Any, wanted: Any, rtol: float = 1e-5, atol: float = 1e-6) -> No
 
 def run(text: str, **settings: str) -> None:
     """A process with two devices."""
-    more = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
-            "PYTHONPATH": f"{TESTS}:{TESTS.parent}"}
+    more = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": f"{TESTS}:{TESTS.parent}",
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count=2 {XLA_LIGHTLY}"}
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], text=True,
                           capture_output=True, env={**os.environ, **more, **settings})
     assert done.returncode == 0, done.stderr
