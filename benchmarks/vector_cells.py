@@ -32,6 +32,7 @@ class Cell:
 
     calls: candidates by name, "ours" first. off: how far our result is from what is right, and
     at_most how far it may be. target: what is wanted of the times, in words, and whether it is met.
+    n_bytes: what a call reads, where its time is that of reading; 0 elsewhere.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Cell:
     target: str = ""
     reached: Reached = lambda times: True
     at_most: float = 0.01
+    n_bytes: int = 0
 
 
 def within(microseconds: float) -> dict[str, Any]:
@@ -125,7 +127,8 @@ def decoding() -> Iterator[Cell]:
         want = peer().view(batch, heads, 4, 128)
         calls = {"ours": lambda a=(q, k, v): attention(*a, scale=128**-0.5), "cuDNN": peer}
         yield Cell(f"decoding, {batch} x {heads} heads of 4, {n} keys, d 128", calls,
-                   lambda found, want=want: apart(found, want), **share("cuDNN", 1.0))
+                   lambda found, want=want: apart(found, want), **share("cuDNN", 1.0),
+                   n_bytes=k.nbytes + v.nbytes)
 
 
 def folds() -> Iterator[Cell]:
