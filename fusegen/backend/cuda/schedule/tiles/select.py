@@ -45,6 +45,10 @@ from fusegen.ir.kernel import FromVectors, Kernel, Program, Sweep
 
 LITTLE = 128 << 20  # bytes: below, mma.sync is done before wgmma (H200: 33 MB 14.4 µs, 21.8)
 _BROUGHT_BYTES = 24 << 10  # of shared memory: several blocks have as much on a multiprocessor
+_TALL = ((64, 2, 2),)
+_SHORT_TALL = ((64, 3, 2), (64, 2, 2))
+_LONG_TALL = ((32, 3, 2), (32, 2, 2))  # attention of 128 numbers, H200: 1628 µs, causal 891; 1703
+# and 892; of 64 columns, beside whose scores registers hold no vectors ahead, 1729 and 924
 _FLAT = ((64, 2, 1), (32, 2, 1), (16, 2, 1))  # columns, stages, row tiles
 _SHORT = 64  # numbers of vectors of which a third stage is worth its shared memory
 
@@ -100,13 +104,20 @@ def _candidates(
         short = sums and all(p.k <= _SHORT for p in program.inputs)
         many = problem.any_rows or (problem.batch_rows or WARP_ROWS * 8) > WARP_ROWS * 4
         lists = sums and any(w.monoid.lists for w in program.sweeps)
-        tall = ((64, 3, 2), (64, 2, 2)) if short else ((64, 2, 2),)
         flat = ((64, 3, 1), *_FLAT) if short else _FLAT
+        tall = _SHORT_TALL if short else _LONG_TALL if sums else _TALL
         for columns, stages, row_tiles in (*tall, *flat) if many and not lists else flat:
-            yield replace(base, engine="mma", columns=columns, row_tiles=row_tiles, stages=stages)
+            found = replace(base, engine="mma", columns=columns, row_tiles=row_tiles, stages=stages)
+            if stages == 2 or _two_at_once(program, found):
+                yield found
     for columns, row_tiles in ((64, 2), (64, 1), (32, 1), (16, 1)):
         found = replace(base, row_tiles=row_tiles, columns=columns)
         yield replace(found, brought=_brought(program, found))
+
+
+def _two_at_once(program: Program, schedule: TileSchedule) -> bool:
+    """Has a multiprocessor room for two blocks? One's products run beside the other's elements."""
+    return all(schedule.blocks_at_once(shared_bytes(k, schedule)) > 1 for k in program.kernels)
 
 
 def _brought(program: Program, schedule: TileSchedule) -> int:
