@@ -186,6 +186,17 @@ def test_queries_share_keys() -> None:
 
 
 @emulated
+@pytest.mark.parametrize(("text", "rows"), [
+    (vc.attention, 1), (vc.attention, 2), (vc.attention, 4), (vc.attention, 27), (averaged, 3)])
+def test_blocks_that_share_few_rows(text: Any, rows: int) -> None:
+    """Lanes of rows that are not there read parts of others, of which there are six."""
+    arrays = of(rows, 1300, 24, 40)
+    assert splits_of(1, 11, 6) == 6
+    assert prepared(text, *arrays)[1].schedule.warps == 4  # as many warpgroups as have rows
+    check(text, *arrays, multiprocessors=6, tolerance=0.2 if text is averaged else 2e-2)
+
+
+@emulated
 def test_float16_and_rows_apart() -> None:
     q, k, v = of(40, 150, 64, 32, dtype="float16")
     check(vc.attention, q[::2, 16:40], k[:, 16:40], v[:, 8:])

@@ -208,7 +208,7 @@ def _wgmma(
     aligned = problem.aligned or made
     if target.arch != "sm_90" or more or pair is None or not aligned:
         return None
-    return tiles_of(pair, problem.n_cols)
+    return tiles_of(pair, problem.n_cols, None if problem.any_rows else problem.batch_rows)
 
 
 def _chunked(program: Program, problem: Problem, target: CudaTarget) -> bool:
