@@ -157,6 +157,12 @@ def signed_factor(x: Value, w: PerColumn) -> Value:
     return fg.max(x * w * fg.mean(x))
 
 
+def sink_behind_norm(x: Value, w: PerColumn, b: PerRow) -> Value:
+    y = L.rms_norm(x, w)
+    m = fg.maximum(fg.max(y), b)
+    return fg.log(fg.sum(fg.exp(y - m)) + fg.exp(b - m)) + m
+
+
 def quantised_norm(x: Value, w: PerColumn) -> tuple[Value, Value]:
     return L.absmax_quantize(L.rms_norm(x, w))
 
@@ -171,7 +177,7 @@ SWEEPS = {
     2: (quantised_norm, quantised_layer, weighted_distance, signed_factor, normed_topk,
         topk_above_mean, lse_above_mean, entropy_of_distances, relu_variance, top_n_sigma, min_p,
         entropy_of_normed, clipped_entropy, huber, two_beside, above_the_best, from_one_element,
-        cooled_distances, norm_of_relu, times_a_sum, in_units_of_deviation),
+        cooled_distances, sink_behind_norm, norm_of_relu, times_a_sum, in_units_of_deviation),
     3: (softmax_of_normed, two_norms, two_cuts,
         columns_of_steps),  # equal steps go to the lowest column, whatever the elements' order is
 }
@@ -256,6 +262,7 @@ ORACLES = {
     normed_magnitude: lambda x, w: np.maximum(np.abs(_normed(x, w)).max(1), 1e-12),
     farthest_in_units: lambda x: (
         ((x - x.mean(1, keepdims=True)) / np.abs(x).sum(1, keepdims=True)) ** 2).max(1),
+    sink_behind_norm: lambda x, w, b: np.logaddexp(_lse(_normed(x, w)), b),
     cooled_distances: _cooled_distances,
     normed_topk: lambda x, w: -np.sort(-_softmax(_normed(x, w)), axis=1)[:, :5],
     lse_above_mean: lambda x: _lse(_above_mean(x)),
@@ -283,6 +290,9 @@ def _rows(text, n_cols: int, seed: int = 0):
     columns = text.__code__.co_argcount - 1
     if text is cooled:  # of either sign, and 0: hot enough for no infinity
         return [given[0], np.array([1, 0.5, -0.1, 0.01, 0, 10], np.float32)]
+    if text is sink_behind_norm:
+        return [*given, rng.standard_normal(n_cols).astype(np.float32),
+                np.array([1, -20, 500, 0, -500, 3], np.float32)]
     return given + [rng.standard_normal(n_cols).astype(np.float32) for _ in range(columns)]
 
 

@@ -188,11 +188,13 @@ class Commuted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Keeps its own sweep."""
+    """Keeps its own sweep. `opens`: it is a plain fold there, about which others may merge."""
 
     name: str
     depends_on: tuple[str, ...]
     refusal: Refusal
+    after: tuple[str, ...] = ()  # reductions of earlier sweeps: see `Dependent.after`
+    opens: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +220,7 @@ class Repair:
     pivots: tuple[str, ...]  # of the term's own elements; none: it needs none
     why: str  # what is wrong with the text's own
     obligation: Obligation
+    after: tuple[str, ...] = ()  # reductions of the text in earlier sweeps: see `Dependent.after`
 
 
 Entry = Base | Dependent | Commuted | Refused | Own

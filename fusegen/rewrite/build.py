@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from fusegen.ir import graph as g
@@ -83,10 +83,14 @@ def rebuilt(node: g.Node, new: Callable[[g.Node], g.Node]) -> g.Node:
 
 def substituted(node: g.Node, old: g.Node, new: g.Node) -> g.Node:
     """The node with every `old` inside it replaced."""
-    known = {old: new}
-    for part in g.topological((node,)):
-        if part not in known:
-            known[part] = rebuilt(part, known.__getitem__)
+    return put(node, {old: new})
+
+
+def put(node: g.Node, instead: Mapping[g.Node, g.Node]) -> g.Node:
+    """The node with others in place of some inside it, which are not looked into."""
+    known = dict(instead)
+    for part in g.topological((node,), known.__contains__):
+        known[part] = rebuilt(part, known.__getitem__)
     return known[node]
 
 

@@ -48,7 +48,7 @@ def _behind(
         for a in g.operands(node):
             if a not in known:
                 given[graph.names[a]] = a
-                known[a] = made = _number(a, graph.names[a], signs)
+                known[a] = made = given_number(a, graph.names[a], signs=signs)
                 names |= {n: taken.free(f"{graph.names[a]}_finished")
                           for n in g.topological((made,)) if n not in names}
                 names[made] = graph.names[a]
@@ -78,7 +78,7 @@ def is_finished(node: g.Node, done: frozenset[g.Node]) -> bool:
             return False
 
 
-def _number(value: g.Node, name: str, signs: bool) -> g.Node:
+def given_number(value: g.Node, name: str, *, signs: bool) -> g.Node:
     """An input in place of the value; |input|, or one that is never 0, if its sign is known."""
     loc = value.loc
     found = g.Input(name, g.Axis.PER_ROW, loc)

@@ -28,8 +28,10 @@ def derived(
     while now := _joining(graph, local, done):
         done |= now
         left = tuple(n for n in graph.reductions if n not in done)
-        if all(done.issuperset(_needs(n)) for n in left):
-            break  # plain folds of what is finished
+        if all(done.issuperset(_needs(n)) for n in left):  # plain folds of what is finished
+            entries |= {n: _behind(entries[n], Base(graph.names[n]), _after(graph, n, done))
+                        for n in left}
+            break
         parts = [n for n in graph.nodes if isinstance(n, g.Part) and n.top in left]
         cut = behind(graph, [*left, *parts], done, signs=True)
         new = derive(cut.graph, defects, groups=groups, witnesses=False)
@@ -72,8 +74,10 @@ def _behind(text: Entry, new: Entry, after: tuple[str, ...]) -> Entry:
         case _, Dependent() | Commuted():
             return replace(new, after=after)
         case Refused(refusal=before), Refused(refusal=refusal):
-            same = before.kind is refusal.kind
-            return replace(new, refusal=replace(refusal, witness=before.witness if same else None))
+            witness = before.witness if before.kind is refusal.kind else None
+            return replace(new, refusal=replace(refusal, witness=witness), after=after)
+        case Refused(), Base():
+            return replace(text, after=after, opens=True)
         case _:
             return text
 

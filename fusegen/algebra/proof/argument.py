@@ -134,7 +134,7 @@ class _Teller:
         pivots = _listed([Var(p) for p in entry.pivots])
         about = (", kept about", *pivots) if pivots else (", kept without a pivot",)
         rows = [
-            Row("since", (entry.why,)),
+            *_behind(entry), Row("since", (entry.why,)),
             Row("read", (Relation(Var(entry.name), entry.readout),)),
             *_proof_of(entry.obligation, (entry.obligation.statement,)),
         ]
@@ -276,7 +276,7 @@ def _stated(found: Definition) -> Math:
     return Relation(Var(found.name), Folded(word, found.formula) if word else found.formula)
 
 
-def _behind(entry: Dependent | Commuted) -> Iterator[Row]:
+def _behind(entry: Dependent | Commuted | Repair) -> Iterator[Row]:
     """What is a number in this sweep."""
     if entry.after:
         told = ", finished in a sweep before: given, as inputs per row are"

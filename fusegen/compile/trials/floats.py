@@ -101,15 +101,16 @@ def _by_sweep(
 ) -> Iterator[_Part]:
     """Behind a cut the text is that of the numbers which earlier sweeps have finished, and these
     are `known` by name: what hangs on their last digits hangs on the same ones."""
-    moved = {r.name for r in derivation.repairs}
+    after = {r.name: r.after for r in derivation.repairs}
     by_sweep: dict[frozenset[g.Node], list[g.Reduce]] = {}
     for node in sums:
-        done = frozenset[g.Node]()
-        if graph.names[node] not in moved:
-            entry = derivation[graph.names[node]]
+        name = graph.names[node]
+        if name not in after:
+            entry = derivation[name]
             assert isinstance(entry, Dependent)
-            # What a repair brought is no part of the text, and is computed as its sum is.
-            done = frozenset(graph[n] for n in entry.after if n in graph.by_name)
+            after[name] = entry.after
+        # What a repair brought is no part of the text, and is computed as its sum is.
+        done = frozenset(graph[n] for n in after[name] if n in graph.by_name)
         by_sweep.setdefault(done, []).append(node)
     for done, roots in by_sweep.items():
         cut = behind(graph, roots, done)

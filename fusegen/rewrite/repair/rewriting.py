@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from fusegen.algebra.equality import prove_equal
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Derivation
 from fusegen.ir.names import Taken
 from fusegen.lang.trace import unique_names
 from fusegen.lang.value import ACTIVE, Builder
-from fusegen.rewrite.build import rebuilt
+from fusegen.rewrite.build import put, rebuilt
+from fusegen.rewrite.finished import given_number
 
 if TYPE_CHECKING:
     from fusegen.rewrite.repair.sums import Repaired
@@ -39,11 +42,12 @@ def repaired_graph(graph: g.Graph, derivation: Derivation) -> g.Graph:
     """What a derivation of the graph is about."""
     if not derivation.repairs:
         return graph
-    return rewritten(graph, frozenset(r.name for r in derivation.repairs)).graph
+    return rewritten(graph, {r.name: r.after for r in derivation.repairs}).graph
 
 
-def rewritten(graph: g.Graph, names: Collection[str]) -> Rewriting:
-    """The graph with the named sums repaired, those whose terms have the shape for it."""
+def rewritten(graph: g.Graph, names: Mapping[str, tuple[str, ...]]) -> Rewriting:
+    """The graph with the named sums repaired, those whose terms have the shape for it. With every
+    name the reductions that are finished by then: numbers to the sum."""
     build = Builder()
     for node in graph.nodes:
         build.add(node)
@@ -55,26 +59,25 @@ def rewritten(graph: g.Graph, names: Collection[str]) -> Rewriting:
         ACTIVE.reset(token)
 
 
-def _rewritten(graph: g.Graph, wanted: Collection[str], build: Builder) -> Rewriting:
-    from fusegen.rewrite.repair.pivots import (
-        repaired,
-    )
-
+def _rewritten(
+    graph: g.Graph, wanted: Mapping[str, tuple[str, ...]], build: Builder
+) -> Rewriting:
     known: dict[g.Node, g.Node] = {}
     changes: list[Change] = []
     for node in graph.nodes:
         made = rebuilt(node, known.__getitem__)
         found = None
-        if graph.names[node] in wanted and isinstance(made, g.Reduce) and not _is_own(made):
-            found = repaired(made)
+        name = graph.names[node]
+        if name in wanted and isinstance(made, g.Reduce) and not _is_own(made):
+            found = _repaired(name, made, [known[graph[n]] for n in wanted[name]])
         if found is not None and isinstance(made, g.Reduce):
             before = {*graph.nodes, *known.values(), made}
             inner = g.topological((found.value,))
             hidden = tuple(n for n in inner if isinstance(n, g.Reduction) and n not in before)
-            changes.append(Change(graph.names[node], made, found, hidden))
+            changes.append(Change(name, made, found, hidden))
             made = found.value
         known[node] = made
-        build.labels.setdefault(made, graph.names[node])
+        build.labels.setdefault(made, name)
     outputs = tuple(known[n] for n in graph.outputs)
     nodes = g.topological((*graph.read, *outputs))
     _name_new([n for n in nodes if n not in set(known.values())], graph, build)
@@ -87,6 +90,33 @@ def _rewritten(graph: g.Graph, wanted: Collection[str], build: Builder) -> Rewri
         named=frozenset([*(known[n] for n in graph.named), *own]) & frozenset(nodes),
     )
     return Rewriting(new, tuple(changes))
+
+
+def _repaired(name: str, total: g.Reduce, done: Sequence[g.Node]) -> Repaired | None:
+    """The sum about pivots of its own elements, where what is `done` are numbers."""
+    from fusegen.rewrite.repair.pivots import repaired
+
+    if not done:
+        return repaired(total)
+    given = {n: given_number(n, f"{name}_given_{i}", signs=True) for i, n in enumerate(done)}
+    behind = put(total, given)
+    assert isinstance(behind, g.Reduce)
+    found = repaired(behind)
+    if found is None:
+        return None
+    back = {number: n for n, number in given.items()}
+    return replace(
+        found, value=put(found.value, back), plain=put(found.plain, back),
+        pivots=tuple(put(p, back) for p in found.pivots),
+        parts=tuple((put(c, back), put(s, back)) for c, s in found.parts),
+        proofs=found.proofs or (functools.partial(
+            prove_equal, name, behind, found.plain, equal_to_text(name)),),
+    )
+
+
+def equal_to_text(name: str) -> str:
+    """What a repair claims."""
+    return f"{name} about another pivot = {name} as written"
 
 
 def _is_own(total: g.Reduce) -> bool:

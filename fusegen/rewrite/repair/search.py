@@ -14,7 +14,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.errors import DTypeError
 from fusegen.ir.kinds import infer_kinds
 from fusegen.rewrite.repair.condition import cancels
-from fusegen.rewrite.repair.rewriting import Change, Rewriting, rewritten
+from fusegen.rewrite.repair.rewriting import Change, Rewriting, equal_to_text, rewritten
 from fusegen.rewrite.rounds import derived
 
 _BEYOND = (RefusalKind.KINK, RefusalKind.ORDER, RefusalKind.LATE, RefusalKind.DEFECT)
@@ -27,8 +27,24 @@ def with_repairs(
     """The derivation `text` of the graph, or that of its `repaired_graph` where that saves a sweep;
     `repairs` then says what was changed. `but`: sums that are left as they are.
     """
-    names = {e.name for e in text if isinstance(e, Refused) and e.refusal.kind not in _BEYOND}
-    names -= set(but)
+    refused = [e for e in text if isinstance(e, Refused) and e.refusal.kind not in _BEYOND
+               and e.name not in but]
+    first = _repaired(graph, text, dtypes, {e.name: () for e in refused})
+    # What no pivot of the whole text mends may have one behind a cut.
+    before: dict[str, tuple[str, ...]] = {r.name: () for r in first.repairs}
+    behind = {e.name: e.after for e in refused
+              if e.after and not e.opens and e.name not in before}
+    if not behind:
+        return first
+    more = _repaired(graph, text, dtypes, {**before, **behind})
+    return more if before.keys() < {r.name for r in more.repairs} else first
+
+
+def _repaired(
+    graph: g.Graph, text: Derivation, dtypes: Mapping[str, DType],
+    names: Mapping[str, tuple[str, ...]],
+) -> Derivation:
+    """With as many of these as can be; with each the reductions that are finished by then."""
     defects = {e.name: e for e in text
                if isinstance(e, Refused) and e.refusal.kind is RefusalKind.DEFECT}
     proofs: dict[str, Obligation] = {}
@@ -39,16 +55,16 @@ def with_repairs(
         # What does not merge is derived without reasons, and needs no proof: most texts end here.
         new = derived(found.graph, defects, groups=_hidden(found), witnesses=False)
         sound = {c.name for c in found.changes if lost_in(c.repaired.value, c.text.arg) is None}
-        sound -= _failing(found, new)
+        sound -= _failing(found, new, names)
         sound -= {c.name for c in found.changes if c.name in sound and cancels(c, found.graph)}
         if len(sound) == len(found.changes):
-            if _spoilt(text, new):
+            if _spoilt(text, new, found):
                 return text
             proofs |= {c.name: _proof(c) for c in found.changes if c.name not in proofs}
             sound = {n for n in sound if proofs[n].status == "proved"}
             if len(sound) == len(found.changes):
-                return _told(new, text, found, proofs)
-        names = sound
+                return _told(new, text, found, proofs, names)
+        names = {n: names[n] for n in names if n in sound}
     return text
 
 
@@ -75,24 +91,31 @@ def _proof(change: Change) -> Obligation:
         return replace(first, statement=";\n".join(o.statement for o in (first, *rest)),
                        seconds=sum(o.seconds for o in shown))
     return prove_equal(change.name, change.text, change.repaired.plain,
-                       f"{change.name} about another pivot = {change.name} as written")
+                       equal_to_text(change.name))
 
 
-def _failing(found: Rewriting, new: Derivation) -> set[str]:
-    """Changes with a sum of their own that does not merge either."""
-    refused = {e.name for e in new if isinstance(e, Refused)}
-    return {c.name for c, hidden in zip(found.changes, _hidden(found), strict=True)
-            if hidden & refused}
+def _failing(
+    found: Rewriting, new: Derivation, names: Mapping[str, tuple[str, ...]]
+) -> set[str]:
+    """Changes with a sum of their own that does not merge either, in the sweep that is meant."""
+    refused = {e.name: e for e in new if isinstance(e, Refused)}
+    failing = set()
+    for change, hidden in zip(found.changes, _hidden(found), strict=True):
+        late = [refused[h] for h in hidden if h in refused]
+        if any(not e.opens or not {*e.after} <= {*names[change.name]} for e in late):
+            failing.add(change.name)
+    return failing
 
 
-def _spoilt(text: Derivation, new: Derivation) -> bool:
+def _spoilt(text: Derivation, new: Derivation, found: Rewriting) -> bool:
     """Has a sum that merged lost its pivot?"""
-    before = {e.name for e in text if isinstance(e, Refused)}
+    before = {e.name for e in text if isinstance(e, Refused)}.union(*_hidden(found))
     return any(isinstance(e, Refused) and e.name not in before for e in new)
 
 
 def _told(
-    new: Derivation, text: Derivation, found: Rewriting, proofs: dict[str, Obligation]
+    new: Derivation, text: Derivation, found: Rewriting, proofs: dict[str, Obligation],
+    names: Mapping[str, tuple[str, ...]],
 ) -> Derivation:
     repairs = []
     for change in found.changes:
@@ -102,7 +125,7 @@ def _told(
             change.name, next(d for d in text.definitions if d.name == change.name),
             formula_of(found.graph, change.repaired.plain),
             tuple(found.graph.names[p] for p in pivots if p in found.graph.names),
-            entry.refusal.why, proofs[change.name],
+            entry.refusal.why, proofs[change.name], names[change.name],
         ))
     entries = tuple(_shown(e, text) for e in new)
     return replace(new, entries=entries, repairs=tuple(repairs), seconds=new.seconds + text.seconds)
