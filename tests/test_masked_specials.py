@@ -113,24 +113,25 @@ def exact(distances: bool, seen: Any, do: Any, q: Any, k: Any, v: Any) -> tuple[
                 of_pairs(seen, p[..., None], do).sum(0))
 
 
-def spoiled(where: str, bad: float) -> dict[str, Any]:
+def spoiled(where: str, bad: float, length: int = 8) -> dict[str, Any]:
     """The vectors, in float64, with one bad number in a row's or a column's."""
     drawn = np.random.default_rng(1)
-    found = {n: drawn.normal(size=(ROWS if n in ("do", "q") else COLUMNS, 8)) / 2
+    found = {n: drawn.normal(size=(ROWS if n in ("do", "q") else COLUMNS, length)) / 2
              for n in ("do", "q", "k", "v")}
     if where:
-        found[where][BAD_ROW if where in ("do", "q") else BAD_COLUMN, 3] = bad
+        found[where][BAD_ROW if where in ("do", "q") else BAD_COLUMN, 3 % length] = bad
     return found
 
 
 Forward = Callable[..., Any]
 
 
-def check(name: str, forward: Forward, backward: Forward, dtype: str, tolerance: float) -> None:
+def check(name: str, forward: Forward, backward: Forward, dtype: str, tolerance: float,
+          length: int = 8) -> None:
     pipeline, named, constants, seen = CASES[name]
     for where, bad in (("", 0.0), *((w, b) for w in ("do", "q", "k", "v")
                                     for b in (math.nan, math.inf))):
-        given = {n: a.astype(dtype) for n, a in spoiled(where, bad).items()}
+        given = {n: a.astype(dtype) for n, a in spoiled(where, bad, length).items()}
         want = exact(pipeline is near, seen, *(a.astype("f8") for a in given.values()))
         do, *others = given.values()
         found = (forward(*others, **named, **constants),
@@ -145,11 +146,12 @@ def agree(found: Any, want: Any, tolerance: float, message: str) -> None:
     np.testing.assert_allclose(found[fine], want[fine], tolerance, tolerance, message)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_on_cpus(name: str) -> None:
+@pytest.mark.parametrize(("name", "length"), [*((n, 8) for n in CASES), ("padding", 1),
+                                              ("elements", 1)])
+def test_on_cpus(name: str, length: int) -> None:
     pipeline, _, constants, _ = CASES[name]
     backward = fg.grad(pipeline, wrt=("q", "k", "v"), **constants)
-    check(name, pipeline, backward, "float64", 1e-11)
+    check(name, pipeline, backward, "float64", 1e-11, length)
 
 
 # ---- GPUs ----
@@ -212,6 +214,24 @@ def test_columns_on_gpus(engine: str) -> None:
     for one, (weights, of) in zip(found, ((ds, q), (p, do)), strict=True):
         agree(one, of_pairs(seen, weights[..., None], of[None]).sum(1),
               3e-2 if engine != "fma" else 3e-5, engine)
+
+
+@fg.pipeline
+def ahead(q: fg.RowVector, k: fg.ColumnVector):
+    """A list of scores of which rows have fewer than it holds: others are −∞, the first of them."""
+    s = fg.dot(q, k)
+    return fg.topk(fg.where(fg.index(s) >= fg.row(s), s, -math.inf), 3)
+
+
+@emulated
+@pytest.mark.parametrize("engine", ["mma", "fma"])
+def test_lists_of_what_is_left_on_gpus(engine: str) -> None:
+    q, k = vectors(engine, 41, 41)
+    values, columns = emulated_by(engine, ahead, q, k)
+    s = np.where(np.tri(41, k=-1, dtype=bool), -math.inf, q.astype("f8") @ k.astype("f8").T)
+    order = np.argsort(-s, axis=1, kind="stable")[:, :3]
+    assert np.array_equal(columns, order)
+    agree(values, np.take_along_axis(s, order, 1), 1e-2 if engine == "mma" else 1e-5, engine)
 
 
 @emulated

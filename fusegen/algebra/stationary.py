@@ -10,6 +10,7 @@ and factors without an element leave it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import sympy as sp
@@ -57,6 +58,8 @@ class _Total:
         for node in g.topological((output,)):
             if any(a in moving for a in g.operands(node)):
                 moving.add(node)
+            if _is_infinite(node) is not None:
+                continue
             try:
                 self.known[node] = self._value(node)
             except (Unmodelled, KeyError):  # masked scores: any number does that does not move
@@ -86,6 +89,8 @@ class _Total:
                 return self._symbol(node)
             case g.Take(arg=arg, index=index) if g.extent(index) is g.Extent.ROW:
                 return self._linear(self.names[index], self.known[arg])
+            case g.Map(op="where", args=(c, a, b)) if (holds := _is_infinite(c)) is not None:
+                return self.known[a if holds else b]
             case _:
                 return freeze(node, {a: self.known[a] for a in g.operands(node)})
 
@@ -126,3 +131,13 @@ def _spread(expr: sp.Expr) -> sp.Expr:
     """A sum of products in which exp(x − m) stays whole: split, Σ exp(x − m) would be lost."""
     logs = sp.expand_log(expr, force=False)
     return sp.expand(logs, power_exp=False, power_base=False, log=False)
+
+
+def _is_infinite(condition: g.Node) -> bool | None:
+    """Whether the condition holds, if it compares a row value with an infinity: of finite numbers
+    it says the same always, and only what rows of nothing return."""
+    match condition:
+        case g.Map(op="eq" | "ne" as op, args=(a, g.Literal(value=value))) if (
+                g.extent(a) is g.Extent.ROW and math.isinf(value)):
+            return op == "ne"
+    return None

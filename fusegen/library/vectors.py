@@ -74,11 +74,11 @@ def _near(s: Value, positions: Value | None, causal: bool, window: int | None) -
 
 
 def _beside(sinks: Value, m: Value, p: Value, v: Value) -> Value:
-    """Σ p v / (Σ p + exp(sink − m)), for p = exp(s − m)."""
-    top = fg.maximum(m, sinks)
-    share = fg.exp(m - top)
-    found = share * fg.sum(p * v) / (share * fg.sum(p) + fg.exp(sinks - top))
-    return fg.where(m == -math.inf, 0, found)
+    """Σ p v / (Σ p + exp(sink − m)), for p = exp(s − m): the share that log Σ exp(s) has beside the
+    sink, which no size of either overflows, of what the row is without it."""
+    z = fg.sum(p)
+    share = fg.sigmoid(m + fg.log(z) - sinks)
+    return fg.where(m == -math.inf, 0, share * (fg.sum(p * v) / z))
 
 
 @pipeline

@@ -92,13 +92,9 @@ def _attend(
     q: Any, k: Any, v: Any, *, bias: Any = None, mask: Any = None, valid: Any = None, causal: bool,
     scale: float,
 ) -> Any:
-    """A score of −inf beside the others makes a row of which nothing counts 0, as torch's is, and
-    what a mask says lets gradients leave out what counts nowhere; so biases of −inf are said."""
+    """A score of −inf beside the others makes a row of which nothing counts 0, as torch's is."""
     masked = not (bias is None and mask is None and valid is None)
     sinks = q.new_full((), -math.inf) if masked else None
-    if bias is not None and torch.is_grad_enabled():
-        finite = bias.detach() != -math.inf
-        mask = finite if mask is None else mask & finite
     found = library.attention(q, k, v, bias, sinks=sinks, mask=mask, valid=valid, causal=causal,
                               scale=scale)
     return found.to(q.dtype)

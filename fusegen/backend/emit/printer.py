@@ -8,7 +8,7 @@ from fusegen.ir.expr import Call, Expr, Lit, Var
 from fusegen.ir.ops import OPS
 
 _SIGNED = 12  # how tightly a minus binds
-_TIGHTEST = 16
+TIGHTEST = 16
 
 
 class Dialect(Protocol):
@@ -37,9 +37,9 @@ def _printed(expr: Expr, dialect: Dialect) -> tuple[str, int]:
     match expr:
         case Lit():
             shown = dialect.literal(expr)
-            return shown, _SIGNED if shown.startswith("-") else _TIGHTEST
+            return shown, _SIGNED if shown.startswith("-") else TIGHTEST
         case Var():
-            return dialect.name(expr), _TIGHTEST
+            return dialect.name(expr), TIGHTEST
         case Call():
             return _printed_call(expr, dialect)
         case _:
@@ -53,7 +53,7 @@ def _printed_call(expr: Call, dialect: Dialect) -> tuple[str, int]:
     args = [dialect.argument(a, t, expr) for a, t in zip(expr.args, plain, strict=True)]
     spelled = dialect.function(expr, args)
     if spelled is not None:
-        return spelled, _TIGHTEST
+        return spelled, TIGHTEST
     assert op.spelling in ("infix", "prefix"), expr.op
     if op.spelling == "prefix":
         inner = _bracketed(printed[0], op.precedence)
@@ -61,7 +61,7 @@ def _printed_call(expr: Call, dialect: Dialect) -> tuple[str, int]:
         return body, op.precedence
     # Comparisons and bit operators mixed read badly without parentheses, so give them.
     mixed = op.rule == "logic" and any(_is_infix(a) for a in expr.args)
-    floor = _TIGHTEST if mixed else op.precedence
+    floor = TIGHTEST if mixed else op.precedence
     left, right = printed
     body = f"{_bracketed(left, floor)} {op.c} {_bracketed(right, max(floor, op.precedence + 1))}"
     return body, op.precedence

@@ -16,11 +16,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from functools import reduce
+from typing import Any
 
 from fusegen.compile.lower.spans import met, span_of
 from fusegen.ir.expr import Call, Expr, Lit, Var, call, substitute, variables, walk
-from fusegen.ir.kernel import COLUMN, N_COLS, FromMemory, Span, Sweep
-from fusegen.ir.monoid import Monoid
+from fusegen.ir.kernel import COLUMN, N_COLS, FromMemory, FromVectors, Span, Sweep
+from fusegen.ir.monoid import Folded, Monoid, Moving
 
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
 
@@ -30,7 +31,10 @@ def narrowed(sweep: Sweep, finished: Set[str]) -> Sweep:
     the conditions say, which are then true of all that it folds. finished: row values that earlier
     sweeps have made."""
     conditions = _contributing(sweep, finished)
-    sweep = replace(sweep, counted=_counted(sweep, finished))
+    counted = _counted(sweep, finished)
+    if counted is not None:
+        sweep = _numbers_where(counted, sweep)
+    sweep = replace(sweep, counted=counted if sweep.vectors else None)
     spans = {c: span_of(c) for c in conditions}
     guards = {c: _any(unless) for c, unless in conditions.items() if unless}
     known = {c: span for c, span in spans.items() if span is not None}
@@ -46,10 +50,10 @@ def _counted(sweep: Sweep, finished: Set[str]) -> Expr | None:
     """Of which elements, by what is loaded with them or by the row alone, vectors are summed up:
     all others have the weight 0 and are the identity of every other component, whatever numbers
     stand there."""
-    if not sweep.vectors or _all_count(sweep):
+    vectors = frozenset(sweep.vectors) | _of_one_number(sweep)
+    if not vectors or _all_count(sweep):
         return None
     lets, lifts = _written_out(sweep), _lifts(sweep)
-    vectors = frozenset(sweep.vectors)
     loaded = {s.name for s in sweep.loads if isinstance(s, FromMemory)}
     asked = [c for c in dict.fromkeys(_chosen_by(sweep, lets))
              if not _is_positional(c) and _loads(c) <= loaded
@@ -57,6 +61,26 @@ def _counted(sweep: Sweep, finished: Set[str]) -> Expr | None:
     tests = [call("or", _any(unless), c) if unless else c for c in asked
              for unless in [tuple(_equal_infinities(lifts, lets, c, finished))]]
     return reduce(lambda a, b: call("and", a, b), tests) if tests else None
+
+
+def _of_one_number(sweep: Sweep) -> Set[str]:
+    """Columns' vectors of one number, which are elements."""
+    return {s.name for s in sweep.loads
+            if isinstance(s, FromVectors) and s.value == Var(s.name, "float", varying=True)}
+
+
+def _numbers_where(counted: Expr, sweep: Sweep) -> Sweep:
+    """The sweep whose sums of vectors of one number are of those elements that count."""
+    numbers, lets = _of_one_number(sweep), _written_out(sweep)
+
+    def put(one: Folded | Moving) -> Any:
+        if one.width > 1 or not numbers & variables(substitute(one.lift, lets)).keys():
+            return one
+        return replace(one, lift=call("where", counted, one.lift, Lit(0.0)))
+
+    monoid = sweep.monoid
+    return replace(sweep, monoid=replace(
+        monoid, folded=tuple(map(put, monoid.folded)), moving=tuple(map(put, monoid.moving))))
 
 
 def _loads(condition: Expr) -> Set[str]:

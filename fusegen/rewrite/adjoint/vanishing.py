@@ -1,8 +1,9 @@
 """Where a factor of an adjoint is 0: outside of what a mask leaves.
 
 exp(where(c, s, −∞) − m) is 0 where c does not hold, whatever m is: a text that masks its scores
-says that the others do not take part. As a choice of its own, c leaves the product: nothing else
-of it is asked there, no infinity or NaN, and kernels need not visit those columns at all.
+says that the others do not take part. So is exp(s + b − m) where a stored b is −∞. As a choice of
+its own, c leaves the product: nothing else of it is asked there, no infinity or NaN, and kernels
+need not visit those columns at all.
 """
 
 from __future__ import annotations
@@ -95,12 +96,22 @@ def _infinite(node: g.Node) -> Iterator[Condition]:
         case g.Map(op="add", args=(a, b)):
             yield from _infinite(a)
             yield from _infinite(b)
+            yield from _by_bias(a, b)
+            yield from _by_bias(b, a)
         case g.Map(op="sub", args=(a, _)):
             yield from _infinite(a)
         case g.Map(op="mul", args=(a, b)) if _is_positive(a):
             yield from _infinite(b)
         case g.Map(op="mul" | "div", args=(a, b)) if _is_positive(b):
             yield from _infinite(a)
+
+
+def _by_bias(score: g.Node, bias: g.Node) -> Iterator[Condition]:
+    """A stored −∞ that is added to an element made of vectors is a mask, too: there are no numbers
+    beside it in which rows of nothing could be told by themselves."""
+    if isinstance(bias, g.Input) and bias.axis is g.Axis.ELEMENT and any(
+            isinstance(n, g.Inner) for n in g.topological((score,))):
+        yield (Value(bias) != -math.inf).node, True
 
 
 def _is_place(condition: g.Node) -> bool:

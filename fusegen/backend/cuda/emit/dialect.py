@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from fusegen.backend.emit.lines import Line
-from fusegen.backend.emit.printer import both_whole, show
+from fusegen.backend.emit.printer import TIGHTEST, both_whole, show
 from fusegen.ir.dtypes import DType, Kind
 from fusegen.ir.expr import Call, Expr, Lit, Var
 from fusegen.ir.literals import rounded, spelled
@@ -67,6 +67,10 @@ class CudaDialect:
     def text(self, expr: Expr) -> str:
         shown = show(expr, self)
         return shown[1:-1] if isinstance(expr, Call) and expr.op == "where" else shown
+
+    def operand(self, expr: Expr) -> str:
+        """The expression beside an operator: a right-hand side alone has no brackets."""
+        return show(expr, self, TIGHTEST)
 
     def uses(self, expr: Expr) -> frozenset[str]:
         """Names in the text of an expression: where it divides by a row value in an element's

@@ -61,7 +61,7 @@ class ListPrinter:
     def views(self) -> Iterator[ListView]:
         for best in self.sweep.monoid.lists:
             lines = self.elements.item_lines([best.lift])
-            value = self.dialect.line(self.dialect.text(best.lift), best.lift)
+            value = self.dialect.line(self.dialect.operand(best.lift), best.lift)  # it is compared
             keys, found = keys_type(self.kernel, best, self.schedule), self.found
             kind = f"RowList<{keys}, {best.k}, {list_slots(best.k, self.schedule)}>"
             yield ListView(

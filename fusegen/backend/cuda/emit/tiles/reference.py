@@ -212,7 +212,7 @@ class ReferencePrinter:
             if factor is None:
                 found.append(Line(f"state.{m.name} += {value};"))
             else:
-                value = f"{self.dialect.text(factor)} * ({value})"
+                value = f"{self.dialect.operand(factor)} * ({value})"
                 found.append(self.dialect.line(f"state.{m.name} += {value};", factor))
         return tuple(found)
 

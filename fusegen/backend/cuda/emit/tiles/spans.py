@@ -45,7 +45,7 @@ def live_lines(sweep: Sweep, elements: ElementPrinter) -> list[Line]:
     test, kind = "column >= mine.first && column < mine.end", "const " * (counted is None)
     found = [Line(f"{kind}bool live = {test};")]
     if only is not None:
-        found = [dialect.line(f"{kind}bool live = {test} && {dialect.text(only)};", only)]
+        found = [dialect.line(f"{kind}bool live = {test} && {dialect.operand(only)};", only)]
     if counted is not None:
         asked = [*elements.item_lines([counted]),
                  dialect.line(f"live = {dialect.text(counted)};", counted)]
