@@ -43,8 +43,10 @@ def normal(n_rows: int, n_cols: int, dtype: str) -> np.ndarray:
 
 @emulated
 @pytest.mark.parametrize(("n", "k", "dtype"), pairwise(
-    [8, 16, 64, 128, 144, 160, 256, 288, 512], [1, 2, 3, 8, 10, 16, 64], ["bfloat16", "float32"]))
+    [8, 16, 64, 144, 256, 288, 512], [1, 3, 8, 16, 64], ["bfloat16", "float32"]))
 def test_experts(n: int, k: int, dtype: str) -> None:
+    """Lanes that hold one element, several, and some of them one more; lists of one, of an odd
+    number, of networks' lengths, and of more than a lane's elements."""
     check_all(normal(5, n, dtype), min(k, n))
 
 

@@ -41,8 +41,9 @@ def test_every_form_equals_the_reference(name, form, target):
 @pytest.mark.parametrize(("name", "dtype"), [
     (name, dtype) for at, name in enumerate(L) for dtype in (FLOATS[at % 2], *FLOATS[2:])],
     ids=lambda d: d if isinstance(d, str) else np.dtype(d).name)
-def test_every_float_type(name, dtype, target):
-    """Those of 16 bits, which differ in how they are read and rounded alone, in turn."""
+def test_every_float_type(name, dtype, target, lightly_optimised):
+    """Those of 16 bits, which differ in how they are read and rounded alone, in turn; what -O3 makes
+    of types, `test_cpu_types` holds."""
     x = rows((4, 130), dtype=dtype)
     found = agreement(L[name], arguments(name, x), target=target)
     assert found.worst is None, str(found.worst)
@@ -54,7 +55,7 @@ def test_every_float_type(name, dtype, target):
 @pytest.mark.parametrize("target", [t for t in TARGETS if t != "numpy"])
 @pytest.mark.parametrize("chunk", [1, 64, None])
 @pytest.mark.parametrize("name", ["softmax", "softmax_topk", "var_mean", "entropy", "norm2"])
-def test_every_chunk_of_the_tree(name, chunk, target):
+def test_every_chunk_of_the_tree(name, chunk, target, lightly_optimised):
     for shape in ((2, 1), (3, 63), (2, 3001)):
         if shape[1] < 5 and name == "softmax_topk":
             continue
