@@ -42,8 +42,8 @@ def test_every_form_equals_the_reference(name, form, target):
     (name, dtype) for at, name in enumerate(L) for dtype in (FLOATS[at % 2], *FLOATS[2:])],
     ids=lambda d: d if isinstance(d, str) else np.dtype(d).name)
 def test_every_float_type(name, dtype, target, lightly_optimised):
-    """Those of 16 bits, which differ in how they are read and rounded alone, in turn; what -O3 makes
-    of types, `test_cpu_types` holds."""
+    """Those of 16 bits, which differ in how they are read and rounded alone, in turn; what -O3
+    makes of types, `test_cpu_types` holds."""
     x = rows((4, 130), dtype=dtype)
     found = agreement(L[name], arguments(name, x), target=target)
     assert found.worst is None, str(found.worst)
