@@ -23,7 +23,15 @@ import torch
 
 from fusegen.distributed.agreement import check_alike, starts_of
 from fusegen.distributed.calls import Call, Said
-from fusegen.distributed.packets import HEADER_BYTES, SEAL_BYTES, Header, read, seal_of, written
+from fusegen.distributed.packets import (
+    HEADER_BYTES,
+    SEAL_BYTES,
+    Header,
+    read,
+    seal_of,
+    unsealed,
+    written,
+)
 from fusegen.distributed.pieces import runs_of
 from fusegen.distributed.ranks import HOST, Ranks, is_recorded, on_hosts
 from fusegen.distributed.steps import Served
@@ -180,7 +188,7 @@ class Once:
         words = agreed.n_bytes // SEAL_BYTES + 1
         packet = agreed.seal.expand(words, len(agreed.seal))
         served = Served(call, whole, met.first, len(agreed.shards), packet,
-                        partial(self._exchanged, agreed))
+                        partial(self.ranks.gathered, what="states"), self.wrong[packet.device])
         served.keep(self.steps, _places(call))
 
     def met(self, call: Call) -> Met:
@@ -191,17 +199,10 @@ class Once:
             raise call.error
         runs = call.folded(agreed.shards[self.ranks.rank][0][0])
         states = _padded(runs, agreed.n_bytes).view(torch.int64)
-        table, wrong = self._exchanged(agreed, torch.cat([agreed.seal, states]))
+        table = self.ranks.gathered(torch.cat([agreed.seal, states]), "states")
+        wrong = unsealed(table, agreed.seal, self.wrong[table.device])
         rest = table.view(torch.uint8)[:, SEAL_BYTES:]
         return _met(runs[0], rest, agreed.shards, self.ranks, wrong)
-
-    def _exchanged(self, agreed: Agreed, packet: Any) -> tuple[Any, Any]:
-        """(packets of all ranks, int64 (ranks, words); bool (): is one of another call?)."""
-        table = self.ranks.gathered(packet, "states")
-        shape, step = (len(agreed.shards), len(agreed.seal)), table.stride(0)
-        wrong = table.as_strided(shape, (step, 1)).ne(agreed.seal).any()
-        self.wrong[packet.device].logical_or_(wrong)
-        return table, wrong
 
     def _renew(self, pipeline: Pipeline) -> None:
         """Forget what was agreed of a text that has changed since, as every rank does."""

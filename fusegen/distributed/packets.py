@@ -53,6 +53,15 @@ class Header:
         return self.n_rows * self.n_bytes
 
 
+def unsealed(table: Any, seal: Any, wrong: Any) -> Any:
+    """bool (): does a packet of the table, int64 (ranks, words), begin with another seal? `wrong`,
+    bool (), becomes true then, too."""
+    heads = table.as_strided((len(table), len(seal)), (table.stride(0), 1))
+    found = heads.ne(seal).any()
+    wrong.logical_or_(found)
+    return found
+
+
 def poison(states: Any, wrong: Any) -> None:
     """Fill a tensor of states with 0xff if `wrong`, a bool () beside it, says so: they are NaN, and
     columns of -1."""

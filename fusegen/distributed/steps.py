@@ -20,10 +20,10 @@ import torch
 from fusegen.backend.arrays.adopt import adopt, adopt_all
 from fusegen.backend.arrays.results import maker
 from fusegen.backend.arrays.vectors import types_of
-from fusegen.backend.memory import Adopted
+from fusegen.backend.memory import Adopted, Sealing
 from fusegen.compile.roles import MERGED, STATES
 from fusegen.distributed.calls import Call
-from fusegen.distributed.packets import SEAL_BYTES, poison
+from fusegen.distributed.packets import SEAL_BYTES, poison, unsealed
 from fusegen.ir.nesting import nest
 from fusegen.ir.shared import lazy
 from fusegen.ir.state_layout import StateLayout
@@ -35,8 +35,11 @@ from fusegen.pipeline.states.roles import Roles, roles_for
 from fusegen.pipeline.states.runs import laid_fold, laid_merge
 from fusegen.pipeline.states.tables import states_in
 
-Exchanged = Callable[[Any], tuple[Any, Any]]
-"""From this rank's packet to (all ranks' packets, bool (): is one of another call?)."""
+Exchanged = Callable[[Any], Any]
+"""From this rank's packet to those of all ranks, int64 (ranks, words)."""
+
+Check = Callable[[Any, Any], None]
+"""(packets of all ranks, states): these are poisoned if a seal is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,7 @@ class Step:
     packet: Any  # int64, its seal again and again, without memory of its own
     exchanged: Exchanged
     states: Callable[[], Any]  # makes memory for those of whole rows
+    check: Check
     fold: Again
     merge: Again
     finish: Again
@@ -57,11 +61,11 @@ class Step:
         """See `Ready`."""
         packet = self.packet.clone(memory_format=torch.contiguous_format).view(-1)
         self.fold.run([*pointers, packet.data_ptr() + SEAL_BYTES])
-        table, wrong = self.exchanged(packet)
+        table = self.exchanged(packet)
         whole = self.states()
         start = whole.data_ptr()
         self.merge.run([table.data_ptr() + SEAL_BYTES, start])
-        poison(whole, wrong)
+        self.check(table, whole)
         return self.results(self.finish.run([*pointers, start]))
 
 
@@ -76,6 +80,7 @@ class Served:
     parts: int
     packet: Any  # int64, expanded: see `Step`
     exchanged: Exchanged
+    wrong: Any  # bool (): has a seal been wrong?
 
     @lazy
     def taken(self) -> Mapping[str, Adopted]:
@@ -104,7 +109,21 @@ class Served:
         whole = torch.as_tensor(self.whole.array)
         states = partial(torch.empty, whole.numel() // 8, dtype=torch.int64, device=whole.device)
         return Step(packet=self.packet, exchanged=self.exchanged, states=states, fold=fold,
-                    merge=merge, finish=made[0], results=made[1])
+                    check=self._check(like, whole.numel() // 8), merge=merge, finish=made[0],
+                    results=made[1])
+
+    def _check(self, like: Adopted, words: int) -> Check:
+        """In one launch, where there is one for it."""
+        seal, wrong = self.packet[0], self.wrong
+        if not isinstance(like.memory, Sealing):
+            return lambda table, states: poison(states, unsealed(table, seal, wrong))
+        look = like.memory.seals(self.parts, self.packet.numel(), words, like).check
+        places = seal.data_ptr(), wrong.data_ptr()
+
+        def check(table: Any, states: Any) -> None:
+            look(table.data_ptr(), places[0], states.data_ptr(), places[1])
+
+        return check
 
     def _fold(
         self, roles: Roles, taken: Mapping[str, Adopted], places: Mapping[str, Place]

@@ -81,6 +81,9 @@ class GpuMemory:
     ) -> None:
         _run().multiply(a, b, to, turned=turned, add=add)
 
+    def seals(self, ranks: int, apart: int, words: int, like: Adopted) -> Any:
+        return _run().Seals(ranks, apart, words, like.index)
+
     def reader(self, like: Adopted) -> Reader | None:
         if like.family == "foreign":
             return None  # made anew at every call

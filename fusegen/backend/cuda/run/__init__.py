@@ -27,9 +27,10 @@ from fusegen.backend.cuda.run.foreign import (
     to_host,
 )
 from fusegen.backend.cuda.run.products import ProductExecutable, multiply
+from fusegen.backend.cuda.run.seals import Seals
 
 __all__ = [
-    "Bound", "CudaExecutable", "Family", "ProductExecutable", "available", "caller_stream",
+    "Bound", "CudaExecutable", "Family", "ProductExecutable", "Seals", "available", "caller_stream",
     "capturing", "context_reader", "cupy_family", "current_target", "device_name", "family_of",
     "flusher", "from_foreign", "multiply", "need_device", "on_device", "synchronize", "time_calls",
     "to_device", "to_foreign", "to_host",
