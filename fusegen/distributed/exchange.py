@@ -14,7 +14,7 @@ packet is a seal and the states, and no host waits for a device. What wrong seal
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -64,13 +64,6 @@ class AtEveryCall:
 
     ranks: Ranks
     widths: Recent[int, tuple[int, ...]] = field(default_factory=lambda: Recent(_KINDS))
-
-    def found(self, call: Call) -> Any:
-        """MISS: every call is looked at."""
-        return MISS
-
-    def learn(self, call: Call, met: Met, whole: States) -> None:
-        """Nothing to remember."""
 
     def met(self, call: Call) -> Met:
         """Raises on every rank what is wrong on any."""
@@ -171,12 +164,15 @@ class Once:
     wrong: dict[Any, Any] = field(default_factory=dict)
     """Of each device, bool (): was a seal wrong? Graphs that are recorded write there."""
 
-    def found(self, call: Call) -> Any:
+    def again(
+        self, pipeline: Pipeline, arrays: tuple[Any, ...], named: Mapping[str, Any],
+        at: int | None, columns: int | None,
+    ) -> Any:
         """What a call like an earlier one finds, or MISS."""
-        self._renew(call.pipeline)
-        if self.steps is None or call.error is not None:
+        self._renew(pipeline)
+        if self.steps is None:
             return MISS
-        return self.steps.find(tuple(call.arrays), call.named, None, _places(call))
+        return self.steps.find(arrays, named, None, (constant_key(at), constant_key(columns)))
 
     def learn(self, call: Call, met: Met, whole: States) -> None:
         """Remember a call that has been served."""
@@ -189,7 +185,7 @@ class Once:
         packet = agreed.seal.expand(words, len(agreed.seal))
         served = Served(call, whole, met.first, len(agreed.shards), packet,
                         partial(self.ranks.gathered, what="states"), self.wrong[packet.device])
-        served.keep(self.steps, _places(call))
+        served.keep(self.steps, (constant_key(call.at), constant_key(call.columns)))
 
     def met(self, call: Call) -> Met:
         """Raises on every rank what is wrong on any, at the first call of a kind."""
@@ -239,7 +235,3 @@ class Once:
         raise ExchangeError("an exchange met states of another call",
                             why="Ranks made calls in different orders; results were NaN and -1.",
                             fix="Make the same calls in the same order on every rank.")
-
-
-def _places(call: Call) -> tuple[Any, ...]:
-    return constant_key(call.at), constant_key(call.columns)

@@ -24,9 +24,9 @@ from fusegen.backend.memory import Adopted, Sealing
 from fusegen.compile.roles import MERGED, STATES
 from fusegen.distributed.calls import Call
 from fusegen.distributed.packets import SEAL_BYTES, poison, unsealed
-from fusegen.ir.nesting import nest
 from fusegen.ir.shared import lazy
 from fusegen.ir.state_layout import StateLayout
+from fusegen.pipeline.ready import nested
 from fusegen.pipeline.remembered import Recall, met
 from fusegen.pipeline.states.finished import laid_finish
 from fusegen.pipeline.states.programs import Again, Place
@@ -158,8 +158,9 @@ class Served:
                               {p.name: maker(p, one.rows, one.like) for p in one.outputs})
         if again is None:
             return None
-        structure, first, n_cols = roles.graph.structure, self.first, self.whole.n_cols
-        return again, lambda made: (nest(structure, made), first, n_cols)
+        results, first = nested(roles.graph.structure, {}, len(one.outputs)), self.first
+        n_cols = self.whole.n_cols
+        return again, lambda made: (results(made, None), first, n_cols)
 
 
 def _fields(params: Any, layout: StateLayout, place: int) -> dict[str, Place]:

@@ -88,7 +88,7 @@ def ready_for(call: Ran, order: list[str], pointers: list[int], out: Any) -> Rea
     bound = executable.bound(layout.arrays, rows.n_rows, rows.n_cols, names, like.given, makers)
     return Ready(
         bound=bound, scalars=scalars,
-        apart=_apart(views, len(order)), finish=_finish(structure, places, len(outputs)),
+        apart=_apart(views, len(order)), finish=nested(structure, places, len(outputs)),
         single=structure == 0, sizes=tuple(v.itemsize for v in views),
         pupil=bound if isinstance(bound, Helped) and not beside else None,
         beside=tuple(layout.arrays[n] for n in beside),
@@ -111,7 +111,7 @@ def _apart(views: list[Any], n_inputs: int) -> tuple[Apart, ...]:
     return tuple((i, j, ends[j][0] - ends[i][1], ends[j][1] - ends[i][0]) for i, j in pairs)
 
 
-def _finish(
+def nested(
     structure: g.Structure, places: Mapping[int, Any], n_outputs: int
 ) -> Callable[[list[Any], Any], Any]:
     """What puts results that were made, and those that were given, into the pipeline's nesting."""
