@@ -3,7 +3,8 @@
     python benchmarks/scale_model.py [--rows 64] [--state 776]
 
 A line through latency and bandwidth for each kind of link, and the time to read the shards and to
-merge. Its constants are assumptions until a run has measured them; they are said above the table.
+merge. Constants of one GPU are measured, those of links are assumptions until a run has measured
+them (docs/scale.md); they are said above the table.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Machine:
     start: float = 15e-6  # of a collective, whatever its size
     inside: Link = Link(4e-6, 300e9)
     across: Link = Link(8e-6, 40e9)
-    memory: float = 4.0e12  # bytes a second that a fold reads
-    kernel: float = 5e-6  # of a merge or a finish, beside its bytes
+    memory: float = 3.5e12  # bytes a second that a fold reads
+    kernel: float = 2e-6  # of a merge or a finish in a CUDA graph, beside its bytes
 
     def merge(self, states: int, n_bytes: float) -> float:
         return self.kernel + states * n_bytes / self.memory
