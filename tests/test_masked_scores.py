@@ -59,3 +59,19 @@ def test_sinks(causal: bool) -> None:
               of_pairs(seen, p[..., None], do[:, None]).sum(0), -part * delta)
     for one, want in zip(found, wanted, strict=True):
         agree(one, want, 1e-10, "beside a sink")
+
+
+def test_what_is_not_seen_is_not_computed() -> None:
+    """However a text says which columns count."""
+    @fg.pipeline
+    def causal(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, *, how: int):
+        s = fg.dot(q, k)
+        late = fg.index(s) > fg.row(s)
+        s = (fg.where(late, -math.inf, s), fg.where(~late, s, -math.inf),
+             fg.where(~(fg.index(s) <= fg.row(s)), -math.inf, s),
+             fg.where(~late & (fg.index(s) >= 0), s, -math.inf))[how]
+        p = fg.exp(s - fg.max(s))
+        return fg.sum(p * v) / fg.sum(p)
+
+    for how in range(4):
+        assert "50 % are left out" in str(causal.plan(n_rows=4096, n_cols=4096, how=how)), how

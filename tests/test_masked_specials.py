@@ -52,6 +52,14 @@ def chosen(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, allowed):
 
 
 @fg.pipeline
+def filled(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, kept: fg.PerColumn):
+    """Masks of what is not seen, as torch's masked_fill has them."""
+    s = fg.dot(q, k)
+    s = fg.where(fg.index(s) > fg.row(s) + 9, -math.inf, s)
+    return softmax_of(fg.where(~(kept > 0), -math.inf, s), v)
+
+
+@fg.pipeline
 def two_runs(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector):
     s = fg.dot(q, k)
     column, row = fg.index(s), fg.row(s)
@@ -78,6 +86,7 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any], Any]] = {
     "both": attention((COLUMN <= ROW) & (LENGTHS[:, None] > COLUMN), {"lengths": LENGTHS},
                       causal=True),
     "padding": (padded, {"kept": KEPT.astype("i4")}, {}, KEPT & (ROW >= 0)),
+    "filled": (filled, {"kept": KEPT.astype("i4")}, {}, KEPT & (ROW + 9 >= COLUMN)),
     "elements": (chosen, {"allowed": ALLOWED.astype("i4")}, {}, ALLOWED),
     "runs": (two_runs, {}, {}, (COLUMN < 3) | ((COLUMN > ROW) & (COLUMN < ROW + 9))),
     "distances": (near, {"lengths": LENGTHS}, {}, LENGTHS[:, None] > COLUMN),

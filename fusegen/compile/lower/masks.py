@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
+from fusegen.compile.lower.choices import with_literals_last
 from fusegen.compile.lower.spans import met, span_of
 from fusegen.ir.expr import Call, Expr, Lit, Var, call, substitute, variables, walk
 from fusegen.ir.kernel import COLUMN, N_COLS, FromMemory, FromVectors, Span, Sweep
@@ -30,6 +31,7 @@ def narrowed(sweep: Sweep, finished: Set[str]) -> Sweep:
     """The sweep over those elements alone that may contribute: a span of columns where that is what
     the conditions say, which are then true of all that it folds. finished: row values that earlier
     sweeps have made."""
+    sweep = with_literals_last(sweep)
     conditions = _contributing(sweep, finished)
     counted = _counted(sweep, finished)
     if counted is not None:
