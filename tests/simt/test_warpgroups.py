@@ -13,7 +13,7 @@ from simt.testing import SEEDS, Array, bits_of, iota, nans, numbers_of, tensor_t
 
 pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
 
-# y = 1 + a b: both are filled by threads, a (64, 32 bytes) with rows of 128 bytes; b likewise, or
+# y = 1 + a b, or a b where a product begins: both are filled by threads, a (64, 32 bytes) with rows of 128 bytes; b likewise, or
 # transposed in chunks of 64 columns, rows of the inner index.
 PRODUCT = """
 __device__ unsigned at(unsigned row, unsigned byte) {
@@ -60,6 +60,7 @@ SHAPES = (
     Wgmma("product", 136, "float16", a_in_registers=True, b_transposed=True),
     Wgmma("product", 24, "tfloat32"),
     Wgmma("product", 40, "tfloat32", a_in_registers=True),
+    Wgmma("product", 128, "bfloat16", begins=True),
 )
 
 
@@ -70,6 +71,7 @@ def multiply(shape: Wgmma, old: str = "", new: str = "", seed: int = 0, check: b
     a, b = (bits_of(random.normal(size=(rows, shape.k)), shape.operand) for rows in (64, shape.n))
     a_text = "words" if shape.a_in_registers else "further(matrix_descriptor(base), STEP)"
     body = PRODUCT.replace(old, new, 1).replace("A, TRANS", f"{a_text}, TRANS")
+    body = body.replace("STEP), true);", "STEP));") if shape.begins else body
     constants = {"WORD": "unsigned" if shape.k == 8 else "unsigned short", "N": shape.n,
                  "TRANSPOSED": int(shape.b_transposed), "STEP": 96}
     defined = "".join(f"#define {name} {value}\n" for name, value in constants.items())
@@ -77,7 +79,7 @@ def multiply(shape: Wgmma, old: str = "", new: str = "", seed: int = 0, check: b
     module = compile_module(tensor_text(defined + body, shape), check=check)
     module.launch("k", (1,), (128,), [a, b, y], outputs={2}, seed=seed,
                   shared_bytes=1024 + (64 + 256) * 128)
-    expected = 1 + numbers_of(a, shape.operand) @ numbers_of(b, shape.operand).T
+    expected = (not shape.begins) + numbers_of(a, shape.operand) @ numbers_of(b, shape.operand).T
     np.testing.assert_allclose(y, expected, rtol=1e-6, atol=1e-6)
 
 

@@ -2,7 +2,7 @@
 
 The template cuda/tiles/wgmma_products.cuh.j2 prints those in `products`:
 `name(float (&sums)[n / 2], a, b, bool add)`, where b is a matrix_descriptor of
-<fusegen/tiles/instructions.cuh>, and a another, or four registers.
+<fusegen/tiles/instructions.cuh>, and a another, or four registers; one that `begins` has no `add`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Wgmma:
     operand: Operand
     a_in_registers: bool = False
     b_transposed: bool = False
+    begins: bool = False  # are sums only written? See `outputs`
 
     def __post_init__(self) -> None:
         if self.n % 8 or not 8 <= self.n <= 256:
@@ -91,7 +92,10 @@ class Wgmma:
 
     @property
     def outputs(self) -> list[str]:
-        return _broken(f'"+f"(sums[{i}])' for i in range(self.sums))
+        """Sums that a product reads, even where it adds nothing to them, live on from what they were
+        before: registers are moved back to where they lay. One that begins reads none."""
+        kind = "=f" if self.begins else "+f"
+        return _broken(f'"{kind}"(sums[{i}])' for i in range(self.sums))
 
 
 def _broken(items: Iterable[str]) -> list[str]:

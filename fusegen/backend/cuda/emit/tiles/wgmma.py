@@ -126,7 +126,8 @@ def wgmma_view(
     pair, tiles = pair_of(kernel), wgmma_tiles(kernel, schedule)
     assert pair
     (sweep,) = kernel.sweeps
-    products = [Wgmma("multiply_scores", tiles.columns, pair.operand)]
+    products = [Wgmma("begin_scores", tiles.columns, pair.operand, begins=True),
+                Wgmma("multiply_scores", tiles.columns, pair.operand)]
     stored = pair.row.dtype.number.name
     held = tuple(_held(kernel, pair, fold))
     numbers = [tiles.numbers] if pair.summed else tiles.again
