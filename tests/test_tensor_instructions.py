@@ -51,7 +51,7 @@ extern "C" __global__ void copies(const __grid_constant__ TensorMap map, const v
     copy_tile_5d(to, &map, barrier, 0, 1, 2, 3, 4);
     async_proxy_fence();
     barrier_wait(barrier, 0), barrier_wait(barrier, 0);
-    barrier_arrive(barrier);
+    barrier_arrive(barrier), copy_async_some(to, from, 8), barrier_arrive_copied(barrier);
 }
 """
 

@@ -19,7 +19,8 @@ class Problem:
     not, but all element arrays are off by the same number of elements in every row, so 16-byte
     accesses work after a common head.
 
-    Of texts over vectors, `aligned` says so of every vector.
+    Of texts over vectors, `aligned` says so of every vector, and `in_phase` of every row of
+    elements beside them.
 
     `inner`: None where the columns of a row are neighbours; else how many rows lie side by side.
     Element (outer, column, i) of an array is then at outer · outer stride + column · stride + i and

@@ -99,6 +99,12 @@ def _wait_copies(_: re.Match[str], operands: Sequence[str]) -> str:
     return f"simt::wait_copies({spell_value(groups)})"
 
 
+def _arrive_with_copies(match: re.Match[str], operands: Sequence[str]) -> str:
+    """As on a GPU whose copies have come by then: one of the orders that there may be."""
+    arrive = _mbarrier("arrive_mbarrier", "1")
+    return f"(simt::wait_all_copies(), {arrive(match, operands)})"
+
+
 def _mbarrier(function: str, count: str | None = None) -> Rule:
     """Make the rule of an instruction on an mbarrier with one number, or with ``count``."""
 
@@ -235,6 +241,10 @@ RULES: tuple[tuple[str, Rule], ...] = (
         r"mbarrier\.arrive(?:\.release\.(?:cta|cluster))?"
         r"(?P<space>\.shared(?:::cta|::cluster)?)\.b64",
         _mbarrier("arrive_mbarrier", "1"),
+    ),
+    (
+        r"cp\.async\.mbarrier\.arrive\.noinc(?P<space>\.shared(?:::cta)?)\.b64",
+        _arrive_with_copies,
     ),
     (
         r"mbarrier\.arrive\.expect_tx(?:\.release\.(?:cta|cluster))?\.shared(?:::cta)?\.b64",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simt import SimtError, available, compile_module
-from simt.testing import SEEDS, aligned_floats, iota, kernel, nans
+from simt.testing import SEEDS, aligned_floats, iota, kernel, nans, tensor_text
 
 pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
 
@@ -83,6 +83,48 @@ def test_mutants_of_the_pipeline(old: str, new: str, pattern: str) -> None:
     for seed in SEEDS:
         with pytest.raises(SimtError, match=pattern):
             launch(PIPELINE.replace(old, new), 7, seed)
+
+
+# Half a block copies, and has a barrier count its copies; the other half reads them.
+COUNTED = """
+    __shared__ __align__(16) float s[128];
+    __shared__ __align__(8) unsigned long long bar;
+    const int t = threadIdx.x;
+    if (t == 0) barrier_init(shared_address(&bar), 32);
+    __syncthreads();
+    if (t < 32) {
+        copy_async_some(shared_address(s + 4 * t), x + 4 * t, 12);
+        barrier_arrive_copied(shared_address(&bar));
+    } else {
+        barrier_wait(shared_address(&bar), 0);
+        y[t] = s[4 * (t % 32) + 2] + s[4 * (t % 32) + 3];
+    }"""
+
+
+def counted(old: str, new: str, seed: int) -> Any:
+    assert old in COUNTED
+    x, y = aligned_floats(128), nans(64)
+    x[:] = iota(128)
+    module = compile_module(tensor_text(kernel(COUNTED.replace(old, new))))
+    module.launch("k", (1,), (64,), [x, y], outputs={1}, seed=seed)
+    return y[32:]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_copies_that_a_barrier_counts(seed: int) -> None:
+    np.testing.assert_array_equal(counted("", "", seed), 4 * np.arange(32) + 2)
+
+
+@pytest.mark.parametrize(("old", "new", "pattern"), [
+    ("barrier_wait(shared_address(&bar), 0);", "", "race|copies asynchronously|uninitialised"),
+    ("barrier_arrive_copied", "barrier_arrive", "copies asynchronously|without waiting"),
+    ("(&bar), 32)", "(&bar), 31)", "more arrivals|race"),
+    ("(&bar), 32)", "(&bar), 33)", "wait"),
+])
+def test_mutants_of_counted_copies(old: str, new: str, pattern: str) -> None:
+    for seed in SEEDS:
+        with pytest.raises(SimtError, match=pattern):
+            counted(old, new, seed)
 
 
 def single(statements: str) -> Any:

@@ -13,8 +13,8 @@ from simt.testing import SEEDS, Array, bits_of, iota, nans, numbers_of, tensor_t
 
 pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
 
-# y = 1 + a b, or a b where a product begins: both are filled by threads, a (64, 32 bytes) with rows of 128 bytes; b likewise, or
-# transposed in chunks of 64 columns, rows of the inner index.
+# y = 1 + a b, or a b where a product begins: both are filled by threads, a (64, 32 bytes) with rows
+# of 128 bytes; b likewise, or transposed in chunks of 64 columns, rows of the inner index.
 PRODUCT = """
 __device__ unsigned at(unsigned row, unsigned byte) {
     return row * 128 + (byte / 16 ^ row % 8) * 16 + byte % 16;

@@ -95,9 +95,12 @@ def phase_of_vectors(
     params: Sequence[Param], arrays: Mapping[str, Any]
 ) -> tuple[bool, bool] | None:
     """(aligned, in phase), as `Problem` has them; None where there are no vectors."""
-    vectors = [arrays[p.name] for p in params
-               if p.shape in ("row_vector", "column_vector") and not p.output]
-    return (all(map(begin_on_vectors, vectors)), False) if vectors else None
+    inputs = [p for p in params if not p.output]
+    vectors = [arrays[p.name] for p in inputs if p.shape in ("row_vector", "column_vector")]
+    elements = [arrays[p.name] for p in inputs if p.shape == "element"]
+    if not vectors:
+        return None
+    return all(map(begin_on_vectors, vectors)), all(map(begin_on_vectors, elements))
 
 
 def _readable(array: Any) -> Any:

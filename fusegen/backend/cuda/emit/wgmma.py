@@ -92,8 +92,8 @@ class Wgmma:
 
     @property
     def outputs(self) -> list[str]:
-        """Sums that a product reads, even where it adds nothing to them, live on from what they were
-        before: registers are moved back to where they lay. One that begins reads none."""
+        """Sums that a product reads, even where it adds nothing to them, live on from what they
+        were before: registers are moved back to where they lay. One that begins reads none."""
         kind = "=f" if self.begins else "+f"
         return _broken(f'"{kind}"(sums[{i}])' for i in range(self.sums))
 

@@ -61,6 +61,12 @@ __device__ __forceinline__ void barrier_arrive(unsigned barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+// Arrives as soon as all copies (cp.async) that the thread has started so far have come: cp.async.mbarrier.arrive.
+__device__ __forceinline__ void barrier_arrive_copied(unsigned barrier)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 // Arrives, and lets the phase expect so many bytes more of copies: before they are asked for.
 __device__ __forceinline__ void barrier_expect(unsigned barrier, unsigned bytes)
 {

@@ -53,6 +53,12 @@ struct Stages {
         if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(full + turn.stage));
     }
 
+    // What a thread has copied by itself (cp.async) will be; it arrives by itself, and does not wait.
+    __device__ __forceinline__ void add_copies(const Turn& turn)
+    {
+        barrier_arrive_copied(shared_address(full + turn.stage));
+    }
+
     // ---- For warps that read them -----------------------------------------------------------------
 
     __device__ __forceinline__ void await_full(const Turn& turn)

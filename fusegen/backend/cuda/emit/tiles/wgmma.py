@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
@@ -51,11 +51,22 @@ class HeldView:
 
 
 @dataclass(frozen=True)
+class StoredView:
+    """Stored elements: members of `given` and of tiles."""
+
+    type: str
+    array: str
+    stride: str
+    pitch: str  # C++: numbers from a row to the next in shared memory
+
+
+@dataclass(frozen=True)
 class WgmmaView:
     """One kernel."""
 
     tiles: WgmmaTiles
     products: tuple[Wgmma, ...]
+    begins: bool  # is a score asked for beside the weight that takes its place? See Wgmma.begins
     parts: tuple[tuple[int, int], ...]  # of the row's and the column's vector that are multiplied
     unusual: str  # member of `given`: rows that are not made of parts; "": all vectors are whole
     type: str  # of a vector's numbers
@@ -76,6 +87,7 @@ class WgmmaView:
     dots: tuple[DotView, ...]
     held: tuple[HeldView, ...]  # all sums of vectors
     beside: tuple[tuple[str, str], ...]  # types and arrays of columns' numbers that come with them
+    stored: tuple[StoredView, ...]  # elements that come with tiles' columns
     whole: str  # the type of what is read number by number
     read: str  # C++: the number that is `stored`
 
@@ -126,18 +138,15 @@ def wgmma_view(
     pair, tiles = pair_of(kernel), wgmma_tiles(kernel, schedule)
     assert pair
     (sweep,) = kernel.sweeps
-    products = [Wgmma("begin_scores", tiles.columns, pair.operand, begins=True),
-                Wgmma("multiply_scores", tiles.columns, pair.operand)]
+    begins = fold.reference is not None and fold.reference.times_items
     stored = pair.row.dtype.number.name
     held = tuple(_held(kernel, pair, fold))
-    numbers = [tiles.numbers] if pair.summed else tiles.again
-    products += [Wgmma(name, n, pair.operand, a_in_registers=True, b_transposed=True)
-                 for name, n in dict(zip((s.product for s in held), numbers, strict=True)).items()]
     others = pair.others
     rows, columns = zip(*filter(None, [(pair.row, pair.column), others]), strict=True)
     arrays = [*rows, *columns, *([pair.summed] if pair.summed else [])]
     return WgmmaView(
-        tiles=tiles, products=tuple(products), parts=PRODUCTS[pair.parts],
+        tiles=tiles, products=tuple(_products(pair, tiles, held, begins=begins)), begins=begins,
+        parts=PRODUCTS[pair.parts],
         unusual=f"{unusual_rows(kernel).name}_in" if pair.parts else "",
         type=C_TYPES[stored], operand=stored,
         maps=tuple(f"{p.name}_map" for p in arrays), column_rows=f"{pair.column.name}_rows",
@@ -154,11 +163,30 @@ def wgmma_view(
             for name, r, c in zip(("scores", "others"), _whole(kernel, rows),
                                   _whole(kernel, columns), strict=False)),
         beside=tuple((C_TYPES[p.dtype.name], array_name(p)) for p in pair.beside),
+        stored=tuple(map(_stored, pair.stored)) if schedule.brings else (),
         whole="float" if pair.parts else C_TYPES[stored],
         read="stored" if pair.parts else dialect.load("stored", pair.row.dtype),
         reads_rows=any("mine" in line.uses for line in fold.opened),
         refers=fold.reference is not None,
     )
+
+
+def _products(
+    pair: Pair, tiles: WgmmaTiles, held: Sequence[HeldView], *, begins: bool
+) -> Iterator[Wgmma]:
+    """Those that make scores, and those that add vectors to sums of them."""
+    if begins:
+        yield Wgmma("begin_scores", tiles.columns, pair.operand, begins=True)
+    yield Wgmma("multiply_scores", tiles.columns, pair.operand)
+    numbers = [tiles.numbers] if pair.summed else tiles.again
+    for name, n in dict(zip((s.product for s in held), numbers, strict=True)).items():
+        yield Wgmma(name, n, pair.operand, a_in_registers=True, b_transposed=True)
+
+
+def _stored(param: Param) -> StoredView:
+    pad = sizes.STORED_PAD // param.dtype.itemsize
+    return StoredView(C_TYPES[param.dtype.name], array_name(param), f"{param.name}_stride",
+                      f"kColumns + {pad}")
 
 
 def _whole(kernel: Kernel, arrays: Iterable[Param]) -> tuple[Param, ...]:

@@ -73,7 +73,7 @@ def select_tiles(program: Program, problem: Problem, target: CudaTarget) -> Tile
     if tiles:
         return TileSchedule(target=target, engine="wgmma", warps=4 * tiles.warpgroups,
                             columns=tiles.columns, stages=tiles.stages, parts=parts,
-                            one_tree=problem.any_rows)
+                            brings=bool(tiles.stored), one_tree=problem.any_rows)
     if not wide and _chunked(program, problem, target):
         groups, columns, stages = long_sizes(None if problem.any_rows else problem.batch_rows)
         return TileSchedule(target=target, engine="wgmma", warps=4 * groups, columns=columns,
@@ -208,7 +208,10 @@ def _wgmma(
     aligned = problem.aligned or made
     if target.arch != "sm_90" or more or pair is None or not aligned:
         return None
-    return tiles_of(pair, problem.n_cols, None if problem.any_rows else problem.batch_rows)
+    batch_rows = None if problem.any_rows else problem.batch_rows
+    brings = pair.summed is not None and bool(pair.stored) and problem.in_phase
+    found = tiles_of(pair, problem.n_cols, batch_rows, brings=True) if brings else None
+    return found or tiles_of(pair, problem.n_cols, batch_rows)
 
 
 def _chunked(program: Program, problem: Problem, target: CudaTarget) -> bool:

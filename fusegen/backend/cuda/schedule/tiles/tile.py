@@ -56,6 +56,7 @@ class TileSchedule(PlainSchedule):
     grouped: bool = False  # is a list found among maxima of stored groups? See grouped.py
     picks: bool = False  # are dots with one column taken from a row's elements? See picked.py
     one_tree: bool = False  # are a row's bits the same among any number of rows?
+    brings: bool = False  # do stored elements come to shared memory with tiles' columns? wgmma
     whole: bool = False  # has a block all numbers of vectors that are summed up?
 
     @property
@@ -152,7 +153,8 @@ def wgmma_tiles(kernel: Kernel, schedule: TileSchedule) -> WgmmaTiles:
     """The engine's sizes for a kernel that it serves."""
     pair = pair_of(kernel)
     assert pair
-    return sized(pair, schedule.warps // 4, schedule.columns, schedule.stages)
+    return sized(pair, schedule.warps // 4, schedule.columns, schedule.stages,
+                 brings=schedule.brings)
 
 
 # ---- shared memory: tables of vectors, in what is computed with ----

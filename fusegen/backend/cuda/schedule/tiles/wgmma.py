@@ -20,6 +20,7 @@ from fusegen.backend.cuda.schedule.tiles.groups import (
 )
 from fusegen.backend.cuda.schedule.tiles.parts import COUNT, Parts
 from fusegen.backend.emit.vector_sums import VectorSum, vector_sums
+from fusegen.ir.expr import variables
 from fusegen.ir.kernel import FromVectors, Kernel, Param, Sweep
 from fusegen.ir.monoid import Best
 
@@ -27,7 +28,10 @@ MOST_LENGTH = 256  # numbers of a vector
 CACHED = 32 << 20  # bytes of columns' vectors that blocks find in the second-level cache
 _LIST_WORDS = 6  # registers of a row's list
 _AGAIN_SPARE = 24  # registers beside scores and sums of vectors that have met
+_BOTH_SPARE = 8  # registers for elements beside weights, while products read those of before
 _STORED_SPARE = 66  # registers for elements that are on their way from memory
+_MOST_STORED = 4  # tiles of them: more than memory takes to answer
+STORED_PAD = 16  # bytes between rows of elements in shared memory: eight rows lie in other banks
 _OVERHEAD_TILES = 2  # what an item costs beside its tiles of columns
 _FEW_COLUMNS = 1024
 _ONE_GROUP = (1, 128, 3)  # decoding, H200, 537 MB: 121.5 µs; with two warpgroups and stages 123.3
@@ -54,7 +58,8 @@ class Pair:
     length: int = 0  # numbers of a sum of vectors
     again: tuple[Param, ...] = ()
     beside: tuple[Param, ...] = ()  # numbers of a column that its elements are made of, too
-    stored: bool = False  # are elements made of stored ones, too, as of a bias?
+    stored: tuple[Param, ...] = ()  # elements that others are made of, as of a bias
+    both: bool = False  # are elements asked for beside weights, by sums about a pivot?
 
     @property
     def operand(self) -> Operand:
@@ -111,7 +116,8 @@ def pair_of(kernel: Kernel) -> Pair | None:
     return Pair(row, column, summed[0] if summed else None, masked, words, lists, others, parts,
                 sums[0].length if summed else 0, again,
                 _beside(kernel, sweep) if again else (),
-                stored=any(p.shape == "element" for p in read))
+                stored=tuple(dict.fromkeys(p for p in read if p.shape == "element")),
+                both=_both(sweep))
 
 
 def _again(
@@ -123,6 +129,13 @@ def _again(
         return ()
     found = tuple(p for s in sums for p in columns if p.name == s.array)
     return found if len(found) == len(sums) else ()
+
+
+def _both(sweep: Sweep) -> bool:
+    items = {s.name for s in sweep.loads} | {let.name for let in sweep.lets}
+    weights = {r.name for r in sweep.monoid.relatives}
+    return any(items & variables(m.lift).keys() - weights
+               for m in sweep.monoid.moving if m.width == 1)
 
 
 def _beside(kernel: Kernel, sweep: Sweep) -> tuple[Param, ...]:
@@ -155,6 +168,7 @@ class WgmmaTiles(GroupTiles):
     parts: Parts = ""  # that the length is made of
     again: tuple[int, ...] = ()
     beside: int = 0  # bytes of a column's numbers
+    stored: tuple[int, ...] = ()  # bytes of stored elements that come with a tile's columns
     state: int = 0  # bytes, of each row that has a list beside it
 
     @property
@@ -181,12 +195,27 @@ class WgmmaTiles(GroupTiles):
 
     @property
     def shared_bytes(self) -> int:
+        return self._own_bytes + self.stored_stages * self.stored_bytes
+
+    @property
+    def _own_bytes(self) -> int:
         """Tiles, states, and 1 KiB of barriers and the item behind them."""
         row = CHUNK * 2
         met = self.chunks + self.other_chunks
         column = (met + self.sum_chunks) * row + self.beside
         rows = self.rows * (met * row + self.state)
         return rows + self.stages * self.columns * column + 1024
+
+    @property
+    def stored_bytes(self) -> int:
+        """Of a tile of stored elements."""
+        return self.rows * sum(self.columns * size + STORED_PAD for size in self.stored)
+
+    @property
+    def stored_stages(self) -> int:
+        """Tiles of them under way: two at least, and as many as there is room for."""
+        room = SHARED_BYTES - self._own_bytes
+        return max(2, min(_MOST_STORED, room // self.stored_bytes)) if self.stored else 0
 
     def fits(self, pair: Pair, spare: int = 0) -> bool:
         """In shared memory and registers? What is known of columns takes some, too; at least
@@ -198,28 +227,33 @@ class WgmmaTiles(GroupTiles):
         sums += self.numbers // 2 if self.parts else 0  # those of a tile, on their own
         spare = max(spare, 44 if pair.masked else 20 if sums else 34)
         spare += 16 if pair.masked and self.other else 0
+        spare += _BOTH_SPARE if pair.both and sums else 0
         scores = self.columns // 2 * (2 if self.other else 1)
         used = scores + sums + 4 * pair.words + spare
         return self.shared_bytes <= SHARED_BYTES and used <= self.consumer_registers
 
 
-def sized(pair: Pair, warpgroups: int, columns: int, stages: int) -> WgmmaTiles:
-    """The engine's sizes for what it multiplies."""
+def sized(
+    pair: Pair, warpgroups: int, columns: int, stages: int, *, brings: bool = False
+) -> WgmmaTiles:
+    """The engine's sizes for what it multiplies; brings: see `TileSchedule`."""
     other = pair.others[0].k if pair.others else 0
     return WgmmaTiles(warpgroups=warpgroups, columns=columns, stages=stages, length=pair.row.k,
                       numbers=pair.numbers, other=other, parts=pair.parts,
                       again=tuple(-(-p.k // 8) * 8 for p in pair.again),
-                      beside=sum(p.dtype.itemsize for p in pair.beside), state=pair.state_bytes)
+                      beside=sum(p.dtype.itemsize for p in pair.beside), state=pair.state_bytes,
+                      stored=tuple(p.dtype.itemsize for p in pair.stored) if brings else ())
 
 
 def tiles_of(
-    pair: Pair, n_cols: int | None = None, batch_rows: int | None = None
+    pair: Pair, n_cols: int | None = None, batch_rows: int | None = None, *, brings: bool = False
 ) -> WgmmaTiles | None:
-    """The first of what was fast that fits."""
+    """The first of what was fast that fits; brings: see `TileSchedule`."""
     plain = pair.summed and not (pair.again or pair.lists or pair.parts)
+    late = _STORED_SPARE if pair.stored and not brings else 0
     if plain and batch_rows is not None and batch_rows <= GROUP_ROWS:
-        found = sized(pair, *_ONE_GROUP)  # another would have no rows
-        if found.fits(pair, _STORED_SPARE if pair.stored else 0):
+        found = sized(pair, *_ONE_GROUP, brings=brings)  # another would have no rows
+        if found.fits(pair, late):
             return found
     shapes = [(w, c, 2) for w in (3, 2, 1) for c in (128, 96, 80, 64)]
     small = max(pair.row.k, pair.numbers) <= CHUNK
@@ -228,6 +262,8 @@ def tiles_of(
     few = n_cols is not None and n_cols <= _FEW_COLUMNS and pair.words <= 2 and not pair.others
     if few and pair.summed and small and not pair.stored:
         return sized(pair, 4, 64, 4)  # how items begin and end decides
+    if brings:  # three warpgroups have too few registers (d 64: 810 us, two 475); one waits
+        shapes = [s for s in shapes if s[0] == 2]
     if not pair.summed:
         shapes = [(4, 128, 4), (4, 128, 3), (4, 128, 2), (3, 128, 2), (2, 128, 2)]
     if pair.again:
@@ -241,9 +277,9 @@ def tiles_of(
     elif pair.parts:
         shapes = [(4, 128, 2), (3, 128, 2), (2, 128, 2), (2, 80, 2), (2, 64, 2), (1, 64, 2),
                   (1, 32, 2)]
-    for spare in (_STORED_SPARE, 0) if pair.stored and pair.summed else (0,):
+    for spare in (late, 0) if late and pair.summed else (0,):
         for warpgroups, columns, stages in shapes:
-            found = sized(pair, warpgroups, columns, stages)
+            found = sized(pair, warpgroups, columns, stages, brings=brings)
             if found.fits(pair, spare) and (warpgroups < 3 or not pair.numbers or columns == 128):
                 return found
     return None
