@@ -29,7 +29,7 @@ from fusegen.ir.kernel import InnerStep, Program
 
 _RATES = {"fma": 21.8e12, "mma": 215e12, "wgmma": 670e12}  # operations a second, of engines
 _PRODUCTS = {2: 680e12, 4: 48e12}  # of cuBLAS, by bytes of a number
-_LOSES = 40.0  # µs of cuBLAS that writes float32, beside reading, from 64 rows on
+_LOSES = 40.0  # µs of cuBLAS that writes float32, beside reading, from 64 rows on; many hide them
 _WRITES = 15.0  # µs of this engine's that writes them, of up to so many rows
 _OWN = 24, 64  # rows from which to which that is faster
 _BESIDE = 1.8  # times a read's time: what is written while columns' vectors are read
@@ -114,7 +114,8 @@ def _grouped(
     rows, columns = problem.n_rows or 1, problem.n_cols or 1
     work = _products(problem, made, _RATES[schedule.engine], schedule.target)
     read = _products(problem, made, math.inf, schedule.target)
-    yield "products", max(work, read + _BESIDE * rows * columns * 4 / _READ * 1e6)
+    writes = rows * columns * 4 / _READ * 1e6
+    yield "products", max(work + writes, read + _BESIDE * writes)
     yield "groups", _GROUPS * max(1.0, rows / (2 * schedule.target.multiprocessors))
 
 
@@ -129,11 +130,10 @@ def _stored(
     products = _products(problem, made, _PRODUCTS[made.row.dtype.itemsize], target, pieces)
     read = _products(problem, made, math.inf, target)
     away = max(0.0, elements - target.l2_bytes / 2 / _READ * 1e6)  # the cache holds some
-    products = max(products, read + _LOSES * min(1, (problem.n_rows or 1) / 64))
+    slow = read + _LOSES * min(1, (problem.n_rows or 1) / 64)
     tile = _own_tile(program, problem, target)
-    if tile:
-        products = read + _WRITES
-    price = Price((("products", products), ("writes", pieces * away),
+    products = read + _WRITES + away if tile else max(products, slow + pieces * away)
+    price = Price((("products", products),
                    ("stored rows", pieces * (fold + _LAUNCH))), adds=True)
     reason = f"about {_time(price.total)}, {_time(fused.total)} folded where made"
     return VectorCandidate(

@@ -20,6 +20,7 @@ from fusegen.backend.cuda.schedule.tiles.grouped import (
 from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule
 from fusegen.backend.cuda.schedule.tiles.wgmma_long import (
     GROUPED,
+    READ_ONCE,
     LongTiles,
     grouped_list,
     long_pair_of,
@@ -59,6 +60,7 @@ class LongView:
     maps: tuple[str, ...]  # parameters: of the rows, of the columns
     column_rows: str  # rows that share the columns' vectors, a member of `given`
     grouped: int
+    few: int  # rows that do not keep their columns' vectors in the cache
     reads_rows: bool  # do folds ask more of a row than its number?
     best: BestView | None
 
@@ -75,7 +77,7 @@ def long_view(
     return LongView(
         tiles=tiles, products=(Wgmma("multiply_scores", tiles.columns, pair.operand),),
         type=C_TYPES[pair.operand], maps=tuple(f"{p.name}_map" for p in (pair.row, pair.column)),
-        column_rows=f"{pair.column.name}_rows", grouped=GROUPED,
+        column_rows=f"{pair.column.name}_rows", grouped=GROUPED, few=READ_ONCE,
         reads_rows=any("mine" in line.uses for line in opened),
         best=_best(launch, schedule, params, dialect) if schedule.grouped else None)
 

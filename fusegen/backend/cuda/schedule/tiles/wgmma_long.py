@@ -20,6 +20,7 @@ from fusegen.ir.monoid import KBest
 
 FEW = 64  # rows: no more is one warpgroup's work, and reading the columns' vectors takes the time
 GROUPED = 64  # tiles of rows that go over the same columns at a time, which the cache then has
+READ_ONCE = 32  # rows: columns' vectors leave the cache first (16: 255 µs, not 268; 64: 282, 280)
 _ITEM = 0.05  # what an item costs beside its tiles of columns, in tiles
 _LARGE, _TALL, _SMALL = (2, 256, 4), (2, 128, 6), (1, 128, 8)  # warpgroups, columns, stages
 
