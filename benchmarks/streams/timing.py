@@ -18,12 +18,12 @@ _LEAST_CYCLES = 600_000
 class Timer:
     """Times calls on the current device by events.
 
-    Before each call the cache is flushed and the device sleeps for longer than the host needs to
-    queue the call, so that only the device's time is measured.
+    Before each call the cache is flushed, unless arrays shall lie in it, and the device sleeps for
+    longer than the host needs to queue the call, so that only the device's time is measured.
     """
 
-    def __init__(self, repetitions: int) -> None:
-        self.repetitions = repetitions
+    def __init__(self, repetitions: int, *, flush: bool = True) -> None:
+        self.repetitions, self._flushes = repetitions, flush
         self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
 
     def warm_up(self, seconds: float = 0.5) -> None:
@@ -63,7 +63,8 @@ class Timer:
 
     def _one(self, call: Callable[[], Any], cycles: int) -> float:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in "se")
-        self._flush.zero_()
+        if self._flushes:
+            self._flush.zero_()
         torch.cuda._sleep(cycles)
         start.record()
         call()

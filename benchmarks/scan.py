@@ -1,0 +1,185 @@
+"""Row reductions of shapes drawn at random on one GPU, beside what moving their bytes takes.
+
+    python benchmarks/scan.py --seed 7 [--cells 26] [--only softmax topk …] [--output NAME.json]
+        [--peers torch,compile] [--regret] [--warm]
+
+Columns, bytes, K, types and layouts come from the seed (scans/draws.py). A share is the time that
+plain kernels take to read and write as many bytes, in the same run, by ours; the cache is flushed
+before each call, or with --warm all lies in it. Every result is checked against float64. Prints
+each work's distribution, its worst cells with the schedule that was chosen, and what peers take;
+--regret measures other schedules of every cell, too: by how much the fastest of them is faster.
+Exit status 1 if a result is wrong or a cell fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from scans.draws import MIB, WORKS, Cell, drawn
+from streams.runs import described_run, save
+from streams.supervise import Here, compile_ahead, records
+
+REPETITIONS, WORST = 9, 10
+PEERS = ("torch", "compile")
+WARM_BYTES = 12 * MIB  # of an array: two of them and their results lie in a cache of 50 MB
+
+
+class Bench:
+    """Measures cells on the current device."""
+
+    def __init__(self, seed: int, peers: tuple[str, ...], regret: bool, warm: bool) -> None:
+        import torch
+        from scans.floor import measured
+        from streams.limits import Limits
+        from streams.timing import Timer
+
+        torch.manual_seed(seed)
+        torch.set_grad_enabled(False)
+        self._timer, self._peers, self._regret = Timer(REPETITIONS, flush=not warm), peers, regret
+        self._timer.warm_up()
+        self._floor = measured(Limits(self._timer))
+
+    def measure(self, cell: Cell) -> dict[str, Any]:
+        """A record of the cell."""
+        from scans.texts import EAGER, OURS, TOLERANCE, error_of, inputs_of, named
+
+        inputs, constants = inputs_of(cell), named(cell)
+        ours = partial(OURS[cell.work], *inputs, **constants)
+        error = error_of(cell, inputs, ours())
+        us, floor = self._timer.microseconds([ours]), self._floor.us(*cell.moved)
+        made: Any = OURS[cell.work].prepare(inputs, constants).executable
+        found = {
+            "key": cell.key, "work": cell.work, "us": us, "floor_us": floor, "share": floor / us,
+            "error": error, "status": "ok" if error <= TOLERANCE[cell.dtype] else "WRONG",
+            "schedule": made.schedule.describe(),
+            "peers": {name: self._peer(name, partial(EAGER[cell.work], **constants), inputs)
+                      for name in self._peers},
+        }
+        if self._regret:
+            tuned = OURS[cell.work].compile(*inputs, **constants, tune=True)
+            best = self._timer.microseconds([partial(tuned, *inputs)])
+            found |= {"regret": max(0.0, us / best - 1), "best": tuned.schedule.describe()}
+        return found
+
+    def _peer(self, name: str, text: Callable[..., Any], inputs: Any) -> float | None:
+        """Microseconds; None where the peer cannot."""
+        import torch
+
+        if name == "compile":
+            torch._dynamo.reset()
+            text = torch.compile(text, dynamic=False)
+        try:
+            return self._timer.microseconds([partial(text, *inputs)])
+        except Exception:
+            return None
+
+
+def compile_one(cell: Cell) -> None:
+    """Bring the cell's kernels into the cache on disk."""
+    from scans.texts import OURS, memory_of, named
+
+    assert OURS[cell.work].prepare(memory_of(cell), named(cell)).executable is not None
+
+
+# ---- what is printed ----
+
+
+def summary(name: str, found: list[dict[str, Any]]) -> str:
+    """A work's distribution: shares, regret, and where peers are faster."""
+    shares = sorted(r["share"] for r in found)
+    tenth = shares[len(shares) // 10]
+    parts = [f"{name:17s}{len(found):4d} cells   median {100 * statistics.median(shares):5.1f} %"
+             f"   a tenth under {100 * tenth:5.1f} %   worst {100 * shares[0]:5.1f} %"]
+    if "regret" in found[0]:
+        regrets = [r["regret"] for r in found]
+        parts.append(f"regret {100 * statistics.median(regrets):.1f} %, "
+                     f"at most {100 * max(regrets):.1f} %")
+    for peer in found[0]["peers"]:
+        ratios = [r["peers"][peer] / r["us"] for r in found if r["peers"][peer] is not None]
+        if ratios:
+            parts.append(f"{peer} {statistics.median(ratios):.2f} x our time, faster in "
+                         f"{sum(x < 1 / 1.03 for x in ratios)} (least {min(ratios):.2f})")
+    return "   ".join(parts)
+
+
+def worst_of(found: list[dict[str, Any]]) -> str:
+    """The cells with the smallest shares."""
+    lines = []
+    for r in sorted(found, key=lambda r: r["share"])[:WORST]:
+        better = f"   best: {r['best']}" if r.get("regret", 0) > 0.05 else ""
+        peers = ", ".join(f"{n} {us:.0f}" for n, us in r["peers"].items() if us is not None)
+        lines.append(f"    {100 * r['share']:5.1f} %  {r['key']:55s}{r['us']:8.1f} us of "
+                     f"{r['floor_us']:7.1f}   {peers}   {r['schedule']}{better}")
+    return "\n".join(lines)
+
+
+def report(records_of: list[dict[str, Any]]) -> str:
+    done = [r for r in records_of if "share" in r]
+    parts = []
+    for name in WORKS:
+        found = [r for r in done if r["work"] == name]
+        if found:
+            parts += [summary(name, found), worst_of(found)]
+    bad = [f"{r['status']} {r['key']} {r.get('message', r.get('error'))}"
+           for r in records_of if r["status"] != "ok"]
+    return "\n".join([*parts, *bad])
+
+
+# ---- the command ----
+
+
+def asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--cells", type=int, default=26, help="of each work")
+    parser.add_argument("--only", nargs="*", default=[*WORKS], choices=[*WORKS])
+    parser.add_argument("--peers", default="torch", help=f"of {','.join(PEERS)}")
+    parser.add_argument("--regret", action="store_true", help="measure other schedules, too")
+    parser.add_argument("--warm", action="store_true", help="arrays that lie in the cache")
+    parser.add_argument("--jobs", type=int, default=min(14, os.cpu_count() or 1))
+    parser.add_argument("--seconds", type=float, default=60, help="longest wait for one cell")
+    parser.add_argument("--list", action="store_true", help="show the cells and stop")
+    parser.add_argument("--commit", help="what is measured, where git cannot say it")
+    parser.add_argument("--output", type=Path)
+    found = parser.parse_args()
+    found.peers = tuple(p for p in found.peers.split(",") if p)
+    if unknown := {*found.peers} - {*PEERS}:
+        parser.error(f"no such peers: {', '.join(sorted(unknown))}; known: {', '.join(PEERS)}")
+    return found
+
+
+def main() -> int:
+    args = asked()
+    cells = drawn(args.seed, args.cells, args.only, *([WARM_BYTES] if args.warm else []))
+    if args.list:
+        print("\n".join(c.key for c in cells))
+        return 0
+    for message in compile_ahead(cells, compile_one, args.jobs):
+        print(f"compiling ahead failed: {message}", file=sys.stderr)
+    run = described_run(args.commit, seed=args.seed, cells=args.cells, peers=args.peers,
+                        warm=args.warm, repetitions=REPETITIONS)
+    found: dict[str, Any] = {"runs": [run], "environment": {}, "cells": []}
+    for kind, record in records(
+        cells, lambda: Here(Bench(args.seed, args.peers, args.regret, args.warm).measure),
+        args.seconds,
+    ):
+        if kind == "environment":
+            found["environment"] = record
+            continue
+        record.pop("ends", None)
+        found["cells"].append(record)
+        save(args.output, found)
+    print(report(found["cells"]))
+    return int(any(r["status"] != "ok" for r in found["cells"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

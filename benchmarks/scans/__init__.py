@@ -1,0 +1,1 @@
+"""Cells drawn at random for benchmarks/scan.py."""
