@@ -8,6 +8,7 @@ from support.cuda_cases import Case, assert_close, library_case
 from support.emulated import EMULATED
 from support.schedules import kinds_of
 
+import fusegen as fg
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import MEMORY, Chip, Shared
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Team, Thread, tree
@@ -36,14 +37,54 @@ def test_every_kind_on_rows_off_alignment(name: str, n_cols: int) -> None:
         assert_close(case.emulate(schedule=schedule, seed=2, shift=1), case.reference(), 3e-6)
 
 
+@fg.pipeline
+def softmax_backward(y, dy):
+    return y * (dy - fg.sum(y * dy))
+
+
 @pytest.mark.parametrize("n_cols", [97, 2500])
-def test_every_kind_on_rows_out_of_phase(n_cols: int) -> None:
-    """Results at other offsets from a boundary than the rows: one element at a time."""
+@pytest.mark.parametrize("name", ["softmax", "backward"])
+def test_every_kind_on_rows_out_of_phase(name: str, n_cols: int) -> None:
+    """Inputs at other offsets from a boundary than results."""
     case = library_case("softmax", 3, n_cols)
-    for schedule in kinds_of(case, False, 100_000, in_phase=False).values():
-        assert schedule.load == "scalar"
-        got = case.emulate(schedule=schedule, shift=1, in_phase=False)
-        assert_close(got, case.reference(), 3e-6)
+    if name == "backward":
+        rng = np.random.default_rng(1)
+        case = Case(softmax_backward, {n: rng.standard_normal((3, n_cols)).astype("f4")
+                                       for n in ("y", "dy")}, 3, n_cols)
+    for n_rows in (100_000, 3):
+        for schedule in kinds_of(case, False, n_rows, in_phase=False).values():
+            assert schedule.load == "shifted"
+            got = case.emulate(schedule=schedule, shift=1, apart=1, in_phase=False)
+            assert_close(got, case.reference(), 3e-6)
+
+
+@pytest.mark.parametrize(("dtype", "step"), [
+    ("bfloat16", 1.6e-2), ("float16", 2e-3), ("float64", 1e-12), ("float32", 3e-6)])
+def test_every_offset_of_rows_out_of_phase(dtype: str, step: float) -> None:
+    """Rows of an odd length go through all of them."""
+    case = library_case("softmax", 17, 301, dtype)
+    vector = 16 // case.inputs["x"].itemsize
+    for apart in range(1, vector):
+        got = case.emulate(apart=apart, in_phase=False)
+        assert_close(got, case.reference(), step)
+
+
+def test_what_cannot_be_shifted_is_read_element_by_element() -> None:
+    """Two results that may be at different offsets; lists, which read single vectors again."""
+    rng = np.random.default_rng(2)
+
+    def two(x, y):
+        s = x + y
+        return s, s / fg.sqrt(fg.mean(s * s))
+
+    def best(x, y):
+        return fg.topk(x * y, 3)
+
+    for text in (two, best):
+        case = Case(fg.pipeline(text), {n: rng.standard_normal((3, 203)).astype("f4")
+                                        for n in ("x", "y")}, 3, 203)
+        assert case.work(aligned=False, in_phase=False).schedule.load == "scalar"
+        assert_close(case.emulate(shift=1, apart=1, in_phase=False), case.reference(), 3e-6)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])

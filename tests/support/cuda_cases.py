@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -75,15 +76,18 @@ class Case:
         return found if isinstance(found, tuple) else (found,)
 
     def emulate(
-        self, seed: int = 0, shift: int = 0, schedule: CudaSchedule | None = None, **choices: Any
+        self, seed: int = 0, shift: int = 0, schedule: CudaSchedule | None = None, apart: int = 0,
+        **choices: Any,
     ) -> tuple[np.ndarray, ...]:
-        """Results of the generated CUDA on the emulator; `shift` elements off alignment."""
+        """Results of the generated CUDA on the emulator; `shift` elements off alignment, each
+        further array of elements `apart` more than the one before."""
         choices.setdefault("n_rows", 100_000)  # rows are not split unless a test says so
         work = self.work(**choices)
         program = work.result("lower")
         rows = Rows((self.n_rows,), (self.n_cols,), (1,))
+        offsets = count(shift, apart)
         arrays = {
-            work.graph.names[i]: strided(self.inputs[i.name], shift)
+            work.graph.names[i]: strided(self.inputs[i.name], next(offsets))
             if self.inputs[i.name].ndim == 2 else as_rows(self.inputs[i.name], i.axis, rows)
             for i in work.graph.inputs
         }
@@ -93,7 +97,7 @@ class Case:
             shape = shapes.get(p.shape, (self.n_rows, p.k))
             fill = np.nan if p.dtype.kind == "float" else 1
             blank = np.full(shape, fill).astype(p.dtype.numpy)
-            arrays[p.name] = strided(blank, shift) if p.shape == "element" else blank
+            arrays[p.name] = strided(blank, next(offsets)) if p.shape == "element" else blank
         elements = [arrays[p.name] for p in (*program.inputs, *program.outputs)
                     if p.shape == "element"]
         aligned, in_phase = phase(elements)

@@ -35,8 +35,10 @@ def row_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[st
     """How rows come to registers, by way of shared memory or not, and go back."""
     loaders = {ld.loader for v in sweeps for ld in v.loads}
     found = ["fusegen/walk.cuh"] if any(v.visits for v in sweeps) else []
-    if found and schedule.load == "peeled":
+    if found and schedule.has_edges:
         found.append("fusegen/edges.cuh")
+    if schedule.load == "shifted":
+        found.append("fusegen/shift.cuh")
     if "fetch_slice" in loaders:
         found.append("fusegen/slice.cuh")
     if "fetch_chunk" in loaders:

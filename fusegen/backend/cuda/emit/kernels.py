@@ -18,12 +18,13 @@ from fusegen.backend.cuda.emit.places import (
 )
 from fusegen.backend.cuda.emit.rows import early_steps, owners_of, step_lines
 from fusegen.backend.cuda.emit.views import SweepView
+from fusegen.backend.cuda.schedule.access import anchor, loader_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Array, Home
 from fusegen.backend.cuda.schedule.launch import Launch
 from fusegen.backend.cuda.schedule.on_chip import kept_params, ring_params
 from fusegen.backend.emit.lines import Line, uses_of
-from fusegen.ir.kernel import N_COLS
+from fusegen.ir.kernel import N_COLS, Kernel, Param
 
 
 @dataclass(frozen=True)
@@ -87,14 +88,14 @@ def kernel_view(
     kernel = launch.kernel
     elements = [p for p in launch.params if p.shape == "element"]
     phase, bodies = "", []
-    if schedule.load == "peeled" and elements:
-        first = elements[0]
+    if schedule.has_edges and elements:
+        first = anchor(kernel)
+        assert first is not None
         phase = pointer_of(first)
         sweeps = [views[s.number] for s in kernel.sweeps]
         vectors = {ld.body for v in sweeps for ld in v.loads}
         vectors |= {pointer for v in sweeps for _, _, _, pointer in v.stores}
-        bodies = [(pointer_type(p), body_of(p, schedule), f"{pointer_of(p)} + head")
-                  for p in elements if body_of(p, schedule) in vectors]
+        bodies = [_body(p, kernel, schedule) for p in elements if body_of(p, schedule) in vectors]
     sliced = schedule.clustered or schedule.split
     used = elements_used(kernel)
     home, kept = schedule.home, home_arrays(launch, schedule)
@@ -120,20 +121,29 @@ def kernel_view(
     )
 
 
+def _body(param: Param, kernel: Kernel, schedule: CudaSchedule) -> tuple[str, str, str]:
+    """Declared type, name and value of what says where an array's whole vectors are."""
+    row = pointer_of(param)
+    if loader_of(param, kernel, schedule.load) == "load_items":
+        return pointer_type(param), body_of(param, schedule), f"{row} + head"
+    kind = f"const Shifted<{C_TYPES[param.dtype.name]}>"
+    return kind, body_of(param, schedule), f"{{{row} + head, {row}, {row} + n_cols}}"
+
+
 def home_arrays(launch: Launch, schedule: CudaSchedule) -> tuple[Array, ...]:
     """The arrays that a row's home is for: what stays on chip, or comes through a ring."""
     kernel = launch.kernel
     ring = schedule.home.stages > 0
     found = ring_params(kernel, kernel.sweeps[0]) if ring else kept_params(kernel, schedule)
-    return tuple(Array(p.name, C_TYPES[p.dtype.name], body_of(p, schedule), array_name(p))
-                 for p in found)
+    return tuple(Array(p.name, C_TYPES[p.dtype.name], body_of(p, schedule),
+                       loader_of(p, kernel, schedule.load), array_name(p)) for p in found)
 
 
 def _edges(
     launch: Launch, views: dict[int, SweepView], schedule: CudaSchedule
 ) -> Iterable[Line]:
     """Elements at the edges of a row, each read once."""
-    sweeps = launch.kernel.sweeps if schedule.load == "peeled" else ()
+    sweeps = launch.kernel.sweeps if schedule.has_edges else ()
     return dict.fromkeys(ln for s in sweeps for ln in views[s.number].edges)
 
 

@@ -42,7 +42,7 @@ def pointer_of(param: Param) -> str:
 
 def body_of(param: Param, schedule: CudaSchedule) -> str:
     """The variable that points at the first whole vector of this row's elements."""
-    split = schedule.load == "peeled" and param.shape == "element"
+    split = schedule.has_edges and param.shape == "element"
     return f"{param.name}_body" if split else pointer_of(param)
 
 

@@ -17,6 +17,7 @@ from fusegen.backend.cuda.emit.places import (
     load_line,
     pointer_of,
 )
+from fusegen.backend.cuda.schedule.access import loader_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import PER_VECTOR
 from fusegen.backend.cuda.schedule.on_chip import kept_params
@@ -129,12 +130,13 @@ def _load(param: Param, layout: Layout, reader: Reader) -> LoadView:
     schedule, shared = reader.schedule, param.shape == "per_column"
     kept = layout.is_plain and param in kept_params(reader.kernel, schedule)
     # Rows may start off a vector boundary; the shared row of columns then does not follow.
-    apart = not layout.is_plain or (shared and schedule.load == "peeled")
+    apart = not layout.is_plain or (shared and schedule.has_edges)
     return LoadView(
         type=C_TYPES[param.dtype.name], name=param.name, pointer=_pointer(param, layout, reader),
         kept=kept, body=body_of(param, schedule), narrow=param.dtype.itemsize < 4, shared=shared,
         loader=schedule.home.loader if kept else "load_columns" if apart
-        else "fetch_chunk" if schedule.home.stages and not shared else "load_items",
+        else "fetch_chunk" if schedule.home.stages and not shared
+        else "load_items" if shared else loader_of(param, reader.kernel, schedule.load),
     )
 
 
@@ -154,6 +156,7 @@ def _brings(load: LoadView, layout: Layout, reader: Reader) -> tuple[Bring, ...]
     columns = columns_of("column_of", layout, reader.dialect)
     call = {
         "load_items": f"load_items{past}({items}, {load.body}, at",
+        "load_shifted": f"load_shifted({items}, {load.body}, at",
         "load_columns": f"load_columns({items}, {load.pointer}, {columns}",
         "fetch_chunk": f"read_items({items}, {load.name}_ring, slot",
     }[load.loader]

@@ -6,7 +6,7 @@ from fusegen.backend.cuda.schedule.cuda import MAX_ITEMS, MAX_WIDTH, LoadMode
 from fusegen.backend.cuda.schedule.launch import widest_vector
 from fusegen.backend.problem import Problem
 from fusegen.ir.errors import ArgumentError
-from fusegen.ir.kernel import Kernel, Program, Sweep
+from fusegen.ir.kernel import Kernel, Param, Program, Sweep
 
 
 def words(kernel: Kernel, sweep: Sweep, width: int) -> int:
@@ -31,10 +31,30 @@ def access(
     """Elements per vector, and how rows lie to vectors."""
     # Arrays between kernels are always aligned, so they share a phase with aligned rows only.
     between = any(p.shape == "element" for p in program.workspace)
-    if not problem.in_phase or (between and not problem.aligned):
-        return 1, "scalar"
+    apart = not problem.in_phase or (between and not problem.aligned)
     width = min(widest_vector(program), chunk or MAX_WIDTH)
-    whole = problem.aligned and n_cols % width == 0
+    whole = problem.aligned and not apart and n_cols % width == 0
     if width > 1 and not whole and any(s.monoid.ordered for s in program.sweeps):
         return 1, "scalar"  # edges would be merged out of order
+    if apart:
+        return (width, "shifted") if width > 1 and _shifts(program) else (1, "scalar")
     return width, "aligned" if whole or width == 1 else "peeled"
+
+
+def _shifts(program: Program) -> bool:
+    """Can vectors be those of one array's boundaries? What is written must have them; lists read
+    single vectors again."""
+    written = [sum(p.output for p in k.elements) for k in program.kernels]
+    return max(written) <= 1 and not any(s.monoid.lists for s in program.sweeps)
+
+
+def anchor(kernel: Kernel) -> Param | None:
+    """The array on whose boundaries a row's vectors lie, where not all arrays share them: what is
+    written, if anything is."""
+    return next((p for p in kernel.elements if p.output), next(iter(kernel.elements), None))
+
+
+def loader_of(param: Param, kernel: Kernel, load: LoadMode) -> str:
+    """The function of <fusegen/…> that brings a chunk's items of an array of elements."""
+    shifts = load == "shifted" and param != anchor(kernel)
+    return "load_shifted" if shifts else "load_items"

@@ -73,8 +73,8 @@ def _places(program: Program, schedule: CudaSchedule) -> Iterator[Assumption]:
     elements = tuple(p for p in arrays if p.shape == "element")
     if schedule.width == 1 or not elements:
         return
-    if schedule.load == "peeled":
-        if len(elements) > 1:
+    if schedule.has_edges:
+        if len(elements) > 1 and schedule.load == "peeled":
             yield InPhase(elements, VECTOR_BYTES)
         return
     yield Divides("n_inner" if schedule.strip else "n_cols", schedule.width)
@@ -88,7 +88,7 @@ def _lengths(program: Program, schedule: CudaSchedule) -> Between:
     least = max(1, lists) if program.role == "call" else 1
     if schedule.clustered and lists > 1:
         # Every block has a tile, also the last: it is there that lists begin.
-        edges = 2 * (schedule.width - 1) if schedule.load == "peeled" else 0
+        edges = 2 * (schedule.width - 1) if schedule.has_edges else 0
         least = max(least, ((schedule.blocks - 1) ** 2 + 1) * schedule.width + edges)
     most = longest_row(schedule)
     if not schedule.wide_columns:
@@ -115,7 +115,7 @@ def longest_row(schedule: CudaSchedule) -> int | None:
     if schedule.strip:  # of every thread
         return vectors * schedule.threads // schedule.strip.across * schedule.blocks
     # Elements at the edges of a row do not fill a vector.
-    edges = schedule.width - 1 if schedule.load == "peeled" else 0
+    edges = schedule.width - 1 if schedule.has_edges else 0
     return vectors * schedule.blocks * schedule.width + edges
 
 
@@ -208,12 +208,12 @@ def _room_text(schedule: CudaSchedule) -> list[str]:
         down = schedule.threads // schedule.strip.across
         return [f"n_cols ≤ {held * down}{blocks}"]
     # Elements at the edges of a row stay in registers of their own.
-    n = f"⌊n_cols / {schedule.width}⌋" if schedule.load == "peeled" else "n_cols"
-    items = schedule.vectors if schedule.load == "peeled" else schedule.items
+    n = f"⌊n_cols / {schedule.width}⌋" if schedule.has_edges else "n_cols"
+    items = schedule.vectors if schedule.has_edges else schedule.items
     if not schedule.home.slice_vectors:
         return [f"{n} ≤ {threads} · {items}{blocks}"]
     kept = schedule.home.room(f"{threads} · {schedule.vectors}")
-    vectors = n if schedule.load == "peeled" else f"n_cols / {schedule.width}"
+    vectors = n if schedule.has_edges else f"n_cols / {schedule.width}"
     return [f"{vectors} ≤ {f'({kept})' if blocks and ' ' in kept else kept}{blocks}"]
 
 

@@ -36,9 +36,10 @@ MAX_ITEMS = 32  # of a chunk whose candidates for a list are told apart by a bit
 NARROW_COLUMNS = 2**30  # up to here a column number plus a few chunks fits 32 bits
 TYPICAL_COLUMNS = 8192  # where the length of a row is not known
 
-LoadMode = Literal["aligned", "peeled", "scalar"]
+LoadMode = Literal["aligned", "peeled", "shifted", "scalar"]
 """aligned: rows are whole vectors.  peeled: they begin or end inside a vector, all arrays at the
-same offset from a boundary.  scalar: no common boundary, one element per access."""
+same offset from a boundary.  shifted: not all at the same; one array's boundaries count, others are
+read as the aligned vectors around what is wanted, and shifted.  scalar: one element per access."""
 
 Lists = Literal["streamed", "sorted", "counted"]
 """How a team keeps the K best: as candidates while the row goes by; or, of a row that lanes hold,
@@ -255,6 +256,11 @@ class CudaSchedule(PlainSchedule):
     def strip_rows(self) -> int:
         """Neighbouring rows that a team owns, where rows lie side by side."""
         return self.strip.across * self.width if self.strip else 1
+
+    @property
+    def has_edges(self) -> bool:
+        """May rows begin or end inside a vector?"""
+        return self.load in ("peeled", "shifted")
 
     # ---- in words ----
 

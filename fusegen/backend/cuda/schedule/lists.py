@@ -97,7 +97,7 @@ def _large_blocks(base: CudaSchedule, most: int, rows: int) -> Iterator[CudaSche
 
 def _edges(base: CudaSchedule) -> bool:
     """Are elements at the edges of a row in registers beside many others?"""
-    return base.width == MAX_WIDTH and base.load == "peeled"
+    return base.width == MAX_WIDTH and base.has_edges
 
 
 def _shared_rows(one: CudaSchedule, rows: int, n_vectors: int) -> Iterator[CudaSchedule]:

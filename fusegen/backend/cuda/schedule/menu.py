@@ -67,12 +67,13 @@ class Menu:
             target=self.target, levels=tree(Thread(4, self.width), 256, Block(256)),
             load=self.load, wide_columns=wide_columns(self.program, self.n_cols),
         )
-        # Short rows that are only read are read a little faster past L1.
-        self.held = self.base.having(home=Registers(), past_l1=not stores and self.width > 1)
+        # Short rows that are only read are read a little faster past L1; shifted ones twice.
+        past = not stores and self.width > 1 and self.load != "shifted"
+        self.held = self.base.having(home=Registers(), past_l1=past)
         vector = self.base.having(home=Shared(1))
         kept = {p.name: p.dtype.itemsize * self.width for p in kept_params(kernel, vector)}
-        # Copies to shared memory are 16 bytes each.
-        whole = all(size % VECTOR_BYTES == 0 for size in kept.values())
+        # Copies to shared memory are 16 bytes each, of memory as it lies.
+        whole = self.load != "shifted" and all(s % VECTOR_BYTES == 0 for s in kept.values())
         self.kept_bytes = shared_bytes(kernel, vector) if whole else 0
         self.work = Work(
             rows=self.problem.n_rows or None, vectors=self.n_vectors,
@@ -135,7 +136,7 @@ class Menu:
 
     def _lanes(self) -> Iterator[CudaSchedule]:
         # A lane takes one element of the edges at most.
-        few = 16 if self.load == "peeled" and self.width > 4 else 8
+        few = 16 if self.base.has_edges and self.width > 4 else 8
         for lanes, chunks in ((few, (1, 2, 4, 8)), (WARP, (2, 4, 8))):
             for vectors in chunks:
                 # All of a row in registers, of which no more than half are empty.

@@ -149,7 +149,7 @@ def _threads(one: CudaSchedule, work: Work, resident: int, many: ManyRows) -> fl
     here = resident * one.threads
     if not _shared_bytes(one, work):
         return 1.0 + many.starved * max(0.0, many.wanted_threads / here - 1.0)
-    peeled = one.load == "peeled"
+    peeled = one.has_edges
     wanted = many.wanted_threads if peeled and here < 1024 else many.wanted_shared
     alone = 0.0
     if one.blocks == 16 and here == one.threads:

@@ -48,7 +48,7 @@ def short_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ShortPlan
     kept = 1 << (best.k - 1).bit_length()
     vectors = schedule.lanes * schedule.vectors
     sorts = schedule.lists == "sorted" and len(kernel.sweeps) == 1
-    edges = 2 * (schedule.width - 1) if schedule.load == "peeled" else 0
+    edges = 2 * (schedule.width - 1) if schedule.has_edges else 0
     mine = _counted_by_lane(best.k, edges)
     return ShortPlan(
         kept=kept, pair=_paired(kernel, best, schedule),
@@ -94,7 +94,7 @@ def short_list_schedules(
 
 def _sorted(base: CudaSchedule, n_vectors: int, most: int) -> Iterator[CudaSchedule]:
     # A lane takes one element of the edges at most.
-    least = 2 * (base.width - 1) if base.load == "peeled" else 1
+    least = 2 * (base.width - 1) if base.has_edges else 1
     for lanes in (2, 4, 8, 16, 32):
         vectors = 1 << (-(-n_vectors // lanes) - 1).bit_length()
         if least <= lanes and vectors * base.width <= most and lanes < 2 * n_vectors:

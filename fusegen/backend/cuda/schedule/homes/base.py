@@ -51,6 +51,7 @@ class Array:
     name: str
     type: str
     row: str  # pointer to the first whole vector of the row at hand
+    loader: str  # the function that brings its items to registers
     all_rows: str  # pointer to row 0
 
 

@@ -87,7 +87,7 @@ class Registers(AnyHome):
         return tuple(
             line for a in arrays for line in (
                 f"Items<{a.type}, kItems> {a.name}_items;",
-                f"load_items({a.name}_items, {a.row}, at, live);",
+                f"{a.loader}({a.name}_items, {a.row}, at, live);",
             )
         )
 
