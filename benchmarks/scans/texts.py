@@ -92,8 +92,9 @@ def inputs_of(cell: Cell) -> tuple[torch.Tensor, ...]:
 
 TOLERANCE = {"float32": 5e-5, "bfloat16": 2e-2, "float16": 3e-3}
 """float32: sums of a million squares, exponentials of arguments near -30."""
-_SMALL = {"softmax": 1e-4, "softmax_topk": 1e-4, "softmax_backward": 1e-4}
-"""What is added to a value that an error is beside: numbers of a row that sum to 1 are small."""
+_SMALL = {"softmax": 1e-4, "softmax_topk": 1e-4, "softmax_backward": 0.1}
+"""What is added to a value that an error is beside: numbers of a row that sum to 1 are small;
+differences of such have the errors of what they are made of."""
 _CHECKED = 1 << 22  # elements
 
 

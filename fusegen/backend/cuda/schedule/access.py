@@ -8,6 +8,10 @@ from fusegen.backend.problem import Problem
 from fusegen.ir.errors import ArgumentError
 from fusegen.ir.kernel import Kernel, Param, Program, Sweep
 
+_SHIFTED = 8
+"""Vectors of a row from which on reading around them is faster: the first and the last of a row
+have elements one by one, which the others of their warp wait for."""
+
 
 def words(kernel: Kernel, sweep: Sweep, width: int) -> int:
     """Registers for one vector of every array that a sweep reads; half for one that it writes."""
@@ -37,7 +41,8 @@ def access(
     if width > 1 and not whole and any(s.monoid.ordered for s in program.sweeps):
         return 1, "scalar"  # edges would be merged out of order
     if apart:
-        return (width, "shifted") if width > 1 and _shifts(program) else (1, "scalar")
+        shifts = width > 1 and n_cols >= _SHIFTED * width and _shifts(program)
+        return (width, "shifted") if shifts else (1, "scalar")
     return width, "aligned" if whole or width == 1 else "peeled"
 
 
