@@ -12,8 +12,10 @@ __device__ __forceinline__ bool last_of_warps(unsigned long long* ticket, long l
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
         last = atomicAdd(ticket, 1ull) == warps - 1;
-        if (last) *ticket = 0;
-        __threadfence();
+        if (last) {
+            __threadfence();
+            *ticket = 0;  // behind the fence, which would wait for it
+        }
     }
     last = __shfl_sync(0xffffffffu, last, 0);
     __syncwarp();
