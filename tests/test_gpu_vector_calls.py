@@ -112,3 +112,31 @@ def test_jax(dtype: str) -> None:
     mine, theirs = (jax.jit(jax.grad(lambda *a, f=f: (f(*a).astype("float32") ** 2).sum(),
                                      (0, 1, 2)))(q, k, v) for f in (call, peer))
     same(mine, theirs, 20 * tolerance, 20 * tolerance)
+
+
+def test_a_graph_copies_what_kernels_cannot_read(torch: Any) -> None:
+    """Into memory of the graph's: arrays that are transposed, and masks that all heads share."""
+    drawn = torch.Generator("cuda").manual_seed(0)
+
+    def vectors(*shape: int) -> Any:
+        return torch.randn(*shape, generator=drawn, device="cuda").bfloat16()
+
+    q, k, v = vectors(2, 64, 100), vectors(2, 64, 300), vectors(2, 64, 300)
+    mask = torch.rand(100, 300, generator=drawn, device="cuda") < 0.5
+
+    def call() -> Any:
+        return library.attention(q.mT, k.mT, v.mT, mask=mask, scale=0.125)
+
+    call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = call()
+    for _ in range(2):
+        for x in (q, k, v):
+            x.copy_(vectors(*x.shape))
+        graph.replay()
+        assert torch.equal(found, call())
+        want = torch.nn.functional.scaled_dot_product_attention(
+            *(x.mT.double() for x in (q, k, v)), attn_mask=mask, scale=0.125)
+        torch.testing.assert_close(found.double(), want, rtol=2e-2, atol=2e-2)

@@ -12,6 +12,7 @@ import pytest
 
 import fusegen as fg
 from fusegen.backend.host import readers
+from fusegen.backend.host.memory import check_tensor
 from fusegen.library.grad import Gradient
 from fusegen.pipeline import by_torch, traces
 
@@ -538,3 +539,14 @@ def test_a_text_that_changes_has_the_new_gradient():
         by_x, by_weight = torch.autograd.grad(scaled(x, weight).sum(), (x, weight))
         assert by_x.eq(factor).all()
         assert by_weight.eq(2 * factor).all()
+
+
+def test_tensors_of_other_kinds_are_refused_wherever_they_live() -> None:
+    """By the check that tensors on CPUs and GPUs pass: no library's own error comes out."""
+    plain = torch.ones(2, 2)
+    for tensor, kind, words in (
+            (plain.to_sparse(), fg.ArgumentError, "to_dense"),
+            (plain.to(torch.float8_e4m3fn), fg.DTypeError, r"to\(torch.float32\)"),
+            (plain.to(torch.complex64), fg.DTypeError, "complex64")):
+        with pytest.raises(kind, match=words):
+            check_tensor("x", tensor)

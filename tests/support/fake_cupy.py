@@ -212,6 +212,7 @@ def _cupy(gpu: Gpu) -> Any:
             get_cuda_path=lambda: None, nvrtc=_nvrtc(),
             device=types.SimpleNamespace(get_cublas_handle=lambda: 1),
             ExternalStream=lambda stream: contextlib.nullcontext(),
+            using_allocator=lambda allocator: contextlib.nullcontext(),
             UnownedMemory=_unowned, MemoryPointer=lambda memory, offset: types.SimpleNamespace(
                 device_id=gpu.current, first=_at(memory + offset, np.int16, 1)),
             get_current_stream=lambda i: types.SimpleNamespace(ptr=gpu.stream("cupy", i)),

@@ -32,6 +32,7 @@ class Tensor:
     is_cuda = True
 
     is_meta = False
+    layout = "strided"
     recording = True  # torch.is_grad_enabled()
     __torch_dispatch__ = None
 
@@ -100,7 +101,8 @@ def module(gpu: fake_gpu.Gpu) -> Any:
         return Tensor(host, dtype, device.index)
 
     return types.SimpleNamespace(
-        Tensor=Tensor, nn=types.SimpleNamespace(Parameter=Parameter), empty_strided=empty_strided,
+        Tensor=Tensor, strided=Tensor.layout,
+        nn=types.SimpleNamespace(Parameter=Parameter), empty_strided=empty_strided,
         device=lambda kind, index: types.SimpleNamespace(type=kind, index=index),
         is_grad_enabled=lambda: Tensor.recording, contiguous_format=None,
         _C=types.SimpleNamespace(

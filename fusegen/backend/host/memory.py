@@ -109,8 +109,9 @@ def _dtype(name: str, dtype: Any) -> DType:
         return _known_dtype(dtype)
     except DTypeError as error:
         near = "int64" if _is_whole(dtype) else "float32"
+        how = f".to(torch.{near})" if isinstance(dtype, str) else f".astype('{near}')"
         raise DTypeError(f"{name}: {error.what}", why=error.why,
-                         fix=f"Convert it first, for example with {name}.astype('{near}').",
+                         fix=f"Convert it first, for example with {name}{how}.",
                          ) from None
 
 
@@ -135,7 +136,7 @@ def _adopt_numpy(name: str, given: Any) -> Adopted:
 
 def check_tensor(name: str, given: Any) -> None:
     """Raises ArgumentError for a tensor whose memory is not its values, has a gradient, or is
-    recorded: what is computed past torch would be no part of the program."""
+    recorded: what is computed past torch would be no part of the program. Raises DTypeError."""
     torch = sys.modules["torch"]
     if torch._C._is_tracing():  # not beneath an operator, which is what is recorded
         raise ArgumentError(f"{name} is recorded by torch.jit.trace",
@@ -149,6 +150,10 @@ def check_tensor(name: str, given: Any) -> None:
     if given.is_neg():
         raise ArgumentError(f"{name} is a view that negates what lies in memory",
                             fix=f"Pass {name}.resolve_neg().")
+    if given.layout is not torch.strided:
+        raise ArgumentError(f"{name} has no plain memory: its layout is {given.layout}",
+                            fix=f"{name}.to_dense() makes a dense tensor.")
+    _dtype(name, str(given.dtype).removeprefix("torch."))
 
 
 def _adopt_torch(name: str, given: Any) -> Adopted:
@@ -157,10 +162,10 @@ def _adopt_torch(name: str, given: Any) -> Adopted:
         raise ArgumentError(f"{name} is on device {given.device}",
                             why="There are kernels for CPUs and CUDA.",
                             fix=f"{name}.cpu() moves it.")
+    dtype = _known_dtype(str(given.dtype).removeprefix("torch."))
     try:
-        dtype = _dtype(name, str(given.dtype).removeprefix("torch."))
         return Adopted(_seen_torch(given), dtype, HOST, "torch", given)
-    except (RuntimeError, TypeError) as error:  # sparse, quantized, inside torch's transforms
+    except (RuntimeError, TypeError) as error:  # freed, inside torch's transforms
         freed = str(error) == _FREED and not given._is_zerotensor()
         raise ArgumentError(f"{name} has no plain memory: {error}",
                             fix="It was freed, as sharding frees parameters: gather them first."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from fusegen.backend.cuda.run.device import cupy_module
 from fusegen.backend.cuda.run.families import is_torch, torch_family
-from fusegen.ir.dtypes import BFLOAT16, DType, dtype_of
+from fusegen.ir.dtypes import BFLOAT16, UINT8, DType, dtype_of
 from fusegen.ir.errors import DTypeError
 
 
@@ -69,14 +70,24 @@ def to_device(array: Any, dtype: DType) -> Any:
 
 @contextlib.contextmanager
 def caller_stream(given: Any, device: int) -> Iterator[None]:
-    """Work on the stream that the array's own library uses at present, on the array's device."""
+    """Work on the stream that the array's own library uses at present, on the array's device, and
+    copy to memory of that library's: that of a graph, while torch captures one."""
     cupy = cupy_module()
     with cupy.cuda.Device(device):
         if is_torch(given):
-            with _external_stream(cupy, torch_family().stream(device)):
+            with _external_stream(cupy, torch_family().stream(device)), \
+                    cupy.cuda.using_allocator(partial(_torch_memory, device)):
                 yield
         else:
             yield
+
+
+def _torch_memory(device: int, size: int) -> Any:
+    """Memory of torch's as CuPy's."""
+    cuda, family = cupy_module().cuda, torch_family()
+    held = family.maker((max(size, 1),), UINT8, device, None)()
+    memory = cuda.UnownedMemory(family.pointer(held), size, held, device)
+    return cuda.MemoryPointer(memory, 0)
 
 
 def _external_stream(cupy: ModuleType, handle: int) -> Any:

@@ -26,7 +26,7 @@ from fusegen.backend.cuda.schedule.products import (
 from fusegen.backend.executable import Progress
 from fusegen.backend.memory import Adopted
 from fusegen.backend.words import address, word
-from fusegen.ir.errors import InternalError
+from fusegen.ir.errors import BackendError, InternalError
 from fusegen.ir.kernel import Param, Program
 
 _SINGLE = 68  # CUBLAS_COMPUTE_32F: products and sums in float32, whatever the vectors' type
@@ -240,10 +240,17 @@ def _multiply(
     one, none = _numbers()
     (at_a, rows), (at_b, columns), (at_to, found) = a, b, to
     across, straight = cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N
-    cublas.gemmEx(handle, across if turned[1] else straight, across if turned[0] else straight,
-                  found.length, found.count, rows.count if turned[0] else rows.length,
-                  one.ctypes.data, at_b, columns.kind, columns.lead, at_a, rows.kind, rows.lead,
-                  (one if add else none).ctypes.data, at_to, found.kind, found.lead, _SINGLE, -1)
+    try:
+        cublas.gemmEx(handle, across if turned[1] else straight, across if turned[0] else straight,
+                      found.length, found.count, rows.count if turned[0] else rows.length,
+                      one.ctypes.data, at_b, columns.kind, columns.lead, at_a, rows.kind,
+                      rows.lead, (one if add else none).ctypes.data, at_to, found.kind,
+                      found.lead, _SINGLE, -1)
+    except NotImplementedError as error:  # CuPy's, whatever cuBLAS could
+        raise BackendError(
+            "products of long vectors by cuBLAS cannot be captured into a graph: CuPy makes none "
+            "there. Call the pipeline with form=\"online\", which folds elements where they are "
+            "made; gradients of such vectors stay out of graphs.") from error
 
 
 @cache
