@@ -37,8 +37,8 @@ class Pipeline(Protocol):
 
 @dataclass(frozen=True)
 class Roles:
-    """The programs that make, merge and finish states of inputs of these types. Raises
-    PipelineError where the text has no states."""
+    """The programs that make, merge and finish states of inputs of these types, each of them looked
+    up once. Raises PipelineError where the text has no states."""
 
     pipeline: Pipeline
     dtypes: Mapping[str, DType]
