@@ -63,6 +63,23 @@ class TestCalls:
             check(head(*map(array, (h, w, label, b)), t=t), want)
         assert gpu.launched
 
+    def test_products_multiply(self, gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """By a temperature, which is another from call to call."""
+        factors, multiply = set(), run._multiply
+        monkeypatch.setattr(run, "_multiply", lambda *a, factor: (
+            factors.add(factor), multiply(*a, factor=factor)))
+        text = fg.pipeline(fg.library.head_topk.fn)
+        h, w, _, _ = given(7, 301)
+        scores = h.astype("f8") @ w.astype("f8").T
+        for temperature in (0.5, 2.0, 8.0):
+            values, columns = text(array(h), array(w), k=5, temperature=temperature)
+            shares = np.exp((scores - scores.max(1, keepdims=True)) / temperature)
+            shares /= shares.sum(1, keepdims=True)
+            picked = np.take_along_axis(shares, columns.get(), 1)
+            np.testing.assert_allclose(values.get(), picked, rtol=4e-3, atol=1e-5)
+            np.testing.assert_allclose(picked, -np.sort(-shares, 1)[:, :5], rtol=4e-3)
+        assert factors == {2.0, 0.5, 0.125}
+
     def test_elements_made_by_wgmma(self, gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """Of few rows."""
         monkeypatch.setattr(select_vectors, "_OWN", (1, 64))
@@ -119,6 +136,22 @@ def test_a_list_reads_groups_of_what_fits_memory() -> None:
 @pytest.mark.parametrize("asked", [{"form": "online"}, {"deterministic": True}])
 def test_who_asks_for_a_form_or_one_tree_has_chosen(asked: dict[str, Any]) -> None:
     assert not isinstance(planned(64, **asked).schedule, ProductSchedule)
+
+
+@fg.pipeline
+def scaled(h: fg.RowVector, w: fg.ColumnVector, *, k=64, t=2.0, u=3.0):
+    s = fg.dot(h, w)
+    return fg.topk(s * t, k), fg.logsumexp(s * u)
+
+
+def test_what_a_product_multiplies_by() -> None:
+    """One number of the call, by which all elements are multiplied."""
+    head_of_many = planned(2048)
+    assert head_of_many.schedule.factor == "of_temperature"
+    assert "of_temperature" not in head_of_many.source
+    assert products.factor_of(planned(2048, scaled).work.program) == ""
+    capped = planned(2048, softcap=30.0)
+    assert products.factor_of(capped.work.program) == ""
 
 
 @fg.pipeline

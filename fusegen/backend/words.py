@@ -29,6 +29,11 @@ def word(argument: Any) -> int:
     return scalar_bits(argument) if argument.ndim == 0 else address(argument)
 
 
+def float_of(bits: int) -> float:
+    """The float32 that a word begins with."""
+    return float(struct.unpack_from("<f", struct.pack("<q", bits))[0])
+
+
 def bits_in(dtype: DType) -> Callable[[float], int]:
     """A function from Python's floats to words. It raises OverflowError for what has no bits."""
     pack, unpack = (struct.Struct("<d").pack, struct.Struct("<q").unpack) if dtype == FLOAT64 else (

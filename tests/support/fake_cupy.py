@@ -156,12 +156,11 @@ def _gemm_ex(
     """cublasGemmEx in float32: c of n columns of m numbers, c_apart from one to the next, and
     likewise a and b, or, across, their transposes. What lies between stays as it was."""
     assert (handle, compute) == (1, 68)
-    assert _at(one, "f4", 1)[0] == 1.0
     assert a_apart >= (k if across else m)
     assert b_apart >= (n if straight else k)
     left = _columns(a, a_kind, a_apart, m if across else k, k if across else m)
     right = _columns(b, b_kind, b_apart, k if straight else n, n if straight else k)
-    found = (right.T if straight else right) @ (left.T if across else left)
+    found = _at(one, "f4", 1)[0] * ((right.T if straight else right) @ (left.T if across else left))
     kept = _at(none, "f4", 1)[0]
     for i in range(n):
         kind = np.dtype(_FLOATS[c_kind])

@@ -19,7 +19,7 @@ def cuda_source(
 ) -> Source:
     """The program as CUDA C++; the same program and schedule give the same bytes."""
     if isinstance(schedule, ProductSchedule):
-        return cuda_source(with_stored(program), schedule.rows)
+        return cuda_source(with_stored(program, schedule.factor), schedule.rows)
     if isinstance(schedule, TileSchedule):
         return tile_source(program, schedule)
     if program.role == "merge":

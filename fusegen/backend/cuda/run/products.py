@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from fusegen.backend.cuda.schedule.products import (
 )
 from fusegen.backend.executable import Progress
 from fusegen.backend.memory import Adopted
-from fusegen.backend.words import address, word
+from fusegen.backend.words import address, float_of, word
 from fusegen.ir.errors import BackendError, InternalError
 from fusegen.ir.kernel import Param, Program
 
@@ -64,7 +64,8 @@ class ProductExecutable:
         if made is None:
             raise InternalError(f"{program.name}: its elements are no product")
         self.program, self.schedule, self.made = program, schedule, made
-        self.stored = CudaExecutable(with_stored(program), schedule.rows, source)
+        self.stored = CudaExecutable(with_stored(program, schedule.factor),
+                                    schedule.rows, source)
         self.storing: CudaExecutable | None = None
         if schedule.tile:
             self.storing = CudaExecutable(storing(program), schedule.tile, first)
@@ -181,22 +182,31 @@ class BoundProduct:
         with cupy_module().cuda.ExternalStream(stream):
             cublas = self.executable.storing is None
             tables = self._matrices(pointers, held) if cublas else []
+            factor = self._factor(pointers)
             for piece in self.pieces:
                 moved = [p + piece.first * s for p, s in zip(pointers, self.steps, strict=True)]
                 if piece.storing:
                     piece.storing.launch([*moved, at], stream)
                 else:
-                    self._multiplied(tables, piece, at)
+                    self._multiplied(tables, piece, at, factor)
                 piece.over.launch([*moved, at], stream)
         if not self.family.keeps_captured and stored.driver.capturing(stream):
             stored.captured += held
 
-    def _multiplied(self, tables: list[tuple[int, Vectors]], piece: Piece, at: int) -> None:
+    def _multiplied(
+        self, tables: list[tuple[int, Vectors]], piece: Piece, at: int, factor: float
+    ) -> None:
         """The piece's elements, by cuBLAS."""
         (row, rows_of), column = tables
         start = row + piece.first * rows_of.lead * rows_of.itemsize
         scores = Vectors(_KINDS["float32"], 4, piece.rows, self.n_cols, pitch_of(self.n_cols))
-        _multiply((start, replace(rows_of, count=piece.rows)), column, (at, scores), (False, True))
+        _multiply((start, replace(rows_of, count=piece.rows)), column, (at, scores), (False, True),
+                  factor=factor)
+
+    def _factor(self, pointers: list[int]) -> float:
+        """By which the product multiplies elements."""
+        name = self.executable.schedule.factor
+        return float_of(pointers[self.order.index(name)]) if name else 1.0
 
     def _matrices(self, pointers: list[int], held: list[Any]) -> list[tuple[int, Vectors]]:
         """Both sides; copies of those that are no matrices, as what is broadcast."""
@@ -230,21 +240,21 @@ def _table(given: Adopted) -> tuple[int, Vectors]:
 
 def _multiply(
     a: tuple[int, Vectors], b: tuple[int, Vectors], to: tuple[int, Vectors],
-    turned: tuple[bool, bool], *, add: bool = False,
+    turned: tuple[bool, bool], *, factor: float = 1.0, add: bool = False,
 ) -> None:
     """Sums in float32. To cuBLAS, whose columns lie one behind the other, a table is its transpose:
     it makes bᵀ · aᵀ."""
     from cupy_backends.cuda.libs import cublas
 
     handle = cupy_module().cuda.device.get_cublas_handle()
-    one, none = _numbers()
+    scale, keep = _number(factor), _number(float(add))
     (at_a, rows), (at_b, columns), (at_to, found) = a, b, to
     across, straight = cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N
     try:
         cublas.gemmEx(handle, across if turned[1] else straight, across if turned[0] else straight,
                       found.length, found.count, rows.count if turned[0] else rows.length,
-                      one.ctypes.data, at_b, columns.kind, columns.lead, at_a, rows.kind,
-                      rows.lead, (one if add else none).ctypes.data, at_to, found.kind,
+                      scale.ctypes.data, at_b, columns.kind, columns.lead, at_a, rows.kind,
+                      rows.lead, keep.ctypes.data, at_to, found.kind,
                       found.lead, _SINGLE, -1)
     except NotImplementedError as error:  # CuPy's, whatever cuBLAS could
         raise BackendError(
@@ -253,10 +263,10 @@ def _multiply(
             "made; gradients of such vectors stay out of graphs.") from error
 
 
-@cache
-def _numbers() -> tuple[Any, Any]:
-    """1 and 0, where cuBLAS finds them."""
-    return np.ones(1, np.float32), np.zeros(1, np.float32)
+@lru_cache(64)
+def _number(value: float) -> Any:
+    """Where cuBLAS finds it."""
+    return np.full(1, value, np.float32)
 
 
 def _copied(at: int, side: Vectors) -> Any:

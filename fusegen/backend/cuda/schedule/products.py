@@ -17,7 +17,7 @@ from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CudaTarget
 from fusegen.ir.dtypes import FLOAT32
-from fusegen.ir.expr import Var, call
+from fusegen.ir.expr import Call, Var, call
 from fusegen.ir.forms import Grouping
 from fusegen.ir.kernel import (
     ElementStore,
@@ -60,6 +60,7 @@ class ProductSchedule(PlainSchedule):
     rows: CudaSchedule  # of the stored rows
     tile: TileSchedule | None = None  # of the kernel that makes the elements; None: cuBLAS does
     piece_rows: int
+    factor: str = ""  # a number of the call that the product has already, where cuBLAS makes it
     reason: str
 
     @property
@@ -152,24 +153,51 @@ def _beyond(sweep: Sweep) -> bool:
     return bool(sweep.vectors or takes or sweep.only is not None or sweep.span != (None, None))
 
 
-def with_stored(program: Program) -> Program:
-    """The program over stored elements."""
+def with_stored(program: Program, factor: str = "") -> Program:
+    """The program over stored elements, which have been multiplied by `factor`."""
     made = product_of(program)
     assert made
-    return _stored(program, made)
+    return _stored(program, made, factor)
 
 
-def _stored(program: Program, made: Product) -> Program:
-    kernels = tuple(_kernel(k, made) for k in program.kernels)
+def factor_of(program: Program) -> str:
+    """A number of the call, never 0, by which every element is multiplied before anything else is
+    made of it; "": there is none. A product multiplies as it stores, with the same rounding."""
+    made = product_of(program)
+    assert made
+    name = made.scores.name
+    if any(isinstance(s, InnerStep) for k in program.kernels
+           for s in (*k.prelude, *(t for w in k.sweeps for t in w.steps))):
+        return ""  # a dot with one column is an element as it is
+    scalars = {p.name for p in program.inputs if p.shape == "scalar" and p.magnitude}
+    found: set[str] = set()
+    for sweep in program.sweeps:
+        scaled = {n: let for let in sweep.lets if (n := _factor_in(let, name))}
+        found |= scaled.keys()
+        lets = tuple(let for let in sweep.lets if let not in scaled.values())
+        if name in names_in(replace(sweep, loads=(), lets=lets)):
+            return ""
+    return found.pop() if len(found) == 1 and found <= scalars else ""
+
+
+def _factor_in(let: Let, element: str) -> str:
+    match let.expr:
+        case Call(op="rounded_mul", args=(Var(name=name), Var(name=factor))) if name == element:
+            return factor
+    return ""
+
+
+def _stored(program: Program, made: Product, factor: str = "") -> Program:
+    kernels = tuple(_kernel(k, made, factor) for k in program.kernels)
     used = {p.name for k in kernels for p in k.params}
     inputs = [_over_one_batch(p) for p in program.inputs if p.name in used]
     return replace(program, kernels=kernels, inputs=(*inputs, made.scores))
 
 
-def _kernel(kernel: Kernel, made: Product) -> Kernel:
+def _kernel(kernel: Kernel, made: Product, factor: str) -> Kernel:
     prelude = tuple(_step(s, made) for s in kernel.prelude)
-    sweeps = tuple(_sweep(w, made) for w in kernel.sweeps)
-    met = {made.row.name, made.column.name} - names_in((prelude, sweeps)) - {
+    sweeps = tuple(_sweep(w, made, factor) for w in kernel.sweeps)
+    met = {made.row.name, made.column.name, factor} - names_in((prelude, sweeps)) - {
         n for w in sweeps for n in w.reads}
     params = [_over_one_batch(p) for p in kernel.params if p.name not in met]
     return replace(kernel, params=(*params, made.scores), prelude=prelude, sweeps=sweeps)
@@ -180,12 +208,14 @@ def _over_one_batch(param: Param) -> Param:
     return replace(param, shape="per_column") if param.shape == "columns" else param
 
 
-def _sweep(sweep: Sweep, made: Product) -> Sweep:
+def _sweep(sweep: Sweep, made: Product, factor: str) -> Sweep:
     loads = tuple(FromMemory(made.scores.name) if isinstance(s, FromVectors) else s
                   for s in sweep.loads)
     stores = tuple(replace(s, entries=_entries(s.entries, made)) for s in sweep.list_stores)
     steps = tuple(_step(s, made) for s in sweep.steps)
-    return replace(sweep, loads=loads, steps=steps, list_stores=stores)
+    lets = tuple(replace(let, expr=Var(made.scores.name, "float", varying=True))
+                 if factor and _factor_in(let, made.scores.name) else let for let in sweep.lets)
+    return replace(sweep, loads=loads, lets=lets, steps=steps, list_stores=stores)
 
 
 def _entries(entries: Entries, made: Product) -> Entries:

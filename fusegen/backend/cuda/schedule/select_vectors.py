@@ -14,6 +14,7 @@ from fusegen.backend.cuda.schedule.price import Price
 from fusegen.backend.cuda.schedule.products import (
     Product,
     ProductSchedule,
+    factor_of,
     problem_of,
     product_of,
     storing,
@@ -123,7 +124,9 @@ def _stored(
     program: Program, problem: Problem, target: CudaTarget, made: Product, fused: Price
 ) -> VectorCandidate:
     over = problem_of(problem, program)
-    best = candidates(with_stored(program), over, target)[0]
+    tile = _own_tile(program, problem, target)
+    factor = "" if tile else factor_of(program)
+    best = candidates(with_stored(program, factor), over, target)[0]
     pieces = -(-(problem.n_rows or 1) // (over.n_rows or 1))
     elements = (over.n_rows or 1) * (problem.n_cols or 1) * 4 / _READ * 1e6
     fold = best.price.total if best.price.adds else best.price.total * elements
@@ -131,14 +134,13 @@ def _stored(
     read = _products(problem, made, math.inf, target)
     away = max(0.0, elements - target.l2_bytes / 2 / _READ * 1e6)  # the cache holds some
     slow = read + _LOSES * min(1, (problem.n_rows or 1) / 64)
-    tile = _own_tile(program, problem, target)
     products = read + _WRITES + away if tile else max(products, slow + pieces * away)
     price = Price((("products", products),
                    ("stored rows", pieces * (fold + _LAUNCH))), adds=True)
     reason = f"about {_time(price.total)}, {_time(fused.total)} folded where made"
     return VectorCandidate(
         ProductSchedule(target=target, rows=best.schedule, piece_rows=over.n_rows or 1,
-                        tile=tile, reason=reason), price)
+                        tile=tile, factor=factor, reason=reason), price)
 
 
 def _own_tile(program: Program, problem: Problem, target: CudaTarget) -> TileSchedule | None:
