@@ -17,7 +17,7 @@ from support.tiles import emulate, prepared
 import fusegen as fg
 from fusegen.backend.cuda.schedule.tiles import select as select_tiles
 from fusegen.backend.cuda.schedule.tiles import wgmma as sizes
-from fusegen.backend.cuda.schedule.tiles.wgmma import splits_of
+from fusegen.backend.cuda.schedule.tiles.splits import splits_of
 
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 

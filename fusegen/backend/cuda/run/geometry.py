@@ -8,8 +8,8 @@ from fusegen.backend.cuda.run.driver import Driver, Geometry
 from fusegen.backend.cuda.run.extent import Extent, column_tiles
 from fusegen.backend.cuda.schedule.launch import MOST_BLOCKS, RESIDENT_BLOCKS, Launch
 from fusegen.backend.cuda.schedule.tiles.rounds import ROUNDING_BLOCKS
+from fusegen.backend.cuda.schedule.tiles.splits import splits_of
 from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule
-from fusegen.backend.cuda.schedule.tiles.wgmma import splits_of
 from fusegen.backend.cuda.schedule.tiles.wgmma_long import long_splits
 from fusegen.ir.errors import BackendError, InternalError
 

@@ -22,8 +22,8 @@ from fusegen.backend.cuda.schedule.products import (
 )
 from fusegen.backend.cuda.schedule.select import candidates
 from fusegen.backend.cuda.schedule.tiles.select import select_tiles
+from fusegen.backend.cuda.schedule.tiles.splits import splits_of
 from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule
-from fusegen.backend.cuda.schedule.tiles.wgmma import splits_of
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CudaTarget
 from fusegen.ir.kernel import InnerStep, Program

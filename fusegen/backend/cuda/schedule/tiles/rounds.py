@@ -29,7 +29,7 @@ from fusegen.backend.cuda.schedule.tiles.groups import (
     GroupTiles,
 )
 from fusegen.backend.cuda.schedule.tiles.scratch import MapOf, Scratch
-from fusegen.backend.cuda.schedule.tiles.wgmma import splits_of
+from fusegen.backend.cuda.schedule.tiles.splits import splits_of
 from fusegen.backend.target import WARP
 from fusegen.ir.dtypes import BFLOAT16
 from fusegen.ir.kernel import Kernel

@@ -32,10 +32,8 @@ _BOTH_SPARE = 8  # registers for elements beside weights, while products read th
 _STORED_SPARE = 66  # registers for elements that are on their way from memory
 _MOST_STORED = 4  # tiles of them: more than memory takes to answer
 STORED_PAD = 16  # bytes between rows of elements in shared memory: eight rows lie in other banks
-_OVERHEAD_TILES = 2  # what an item costs beside its tiles of columns
 _FEW_COLUMNS = 1024
 _ONE_GROUP = (1, 128, 3)  # decoding, H200, 537 MB: 121.5 µs; with two warpgroups and stages 123.3
-_MERGE_TILES = 1  # what it costs more where states of parts are merged
 
 
 Operand: TypeAlias = Literal["float16", "bfloat16", "tfloat32"]
@@ -263,7 +261,9 @@ def tiles_of(
     if few and pair.summed and small and not pair.stored:
         return sized(pair, 4, 64, 4)  # how items begin and end decides
     if brings:  # three warpgroups have too few registers (d 64: 810 us, two 475); one waits
-        shapes = [s for s in shapes if s[0] == 2]
+        shapes = [s for s in [*shapes, (2, 48, 2)] if s[0] == 2]
+    if pair.both and small and not pair.masked:  # entropy: 630 us, with 128 columns 643
+        shapes.insert(0, (2, 192, 2))
     if not pair.summed:
         shapes = [(4, 128, 4), (4, 128, 3), (4, 128, 2), (3, 128, 2), (2, 128, 2)]
     if pair.again:
@@ -283,16 +283,3 @@ def tiles_of(
             if found.fits(pair, spare) and (warpgroups < 3 or not pair.numbers or columns == 128):
                 return found
     return None
-
-
-def splits_of(row_tiles: int, column_tiles: int, multiprocessors: int) -> int:
-    """Blocks that share a tile of rows, so that all of a device's have as much to do."""
-
-    def cost(splits: int) -> tuple[int, int]:
-        waves = -(-row_tiles * splits // multiprocessors)
-        overhead = _OVERHEAD_TILES + (_MERGE_TILES if splits > 1 else 0)
-        return waves * (-(-column_tiles // splits) + overhead), splits
-
-    most = max(1, min(column_tiles, 2 * multiprocessors))
-    return min(range(1, most + 1), key=cost)
-
