@@ -163,6 +163,16 @@ def sink_behind_norm(x: Value, w: PerColumn, b: PerRow) -> Value:
     return fg.log(fg.sum(fg.exp(y - m)) + fg.exp(b - m)) + m
 
 
+def norm_of_layer(x: Value) -> Value:
+    return L.norm2(L.layer_norm(x))
+
+
+def cubes_of_shifted(x: Value) -> Value:
+    y = L.layer_norm(x - fg.max(x))
+    y = y - fg.max(y)
+    return fg.mean((y - fg.mean(y)) ** 3)
+
+
 def quantised_norm(x: Value, w: PerColumn) -> tuple[Value, Value]:
     return L.absmax_quantize(L.rms_norm(x, w))
 
@@ -177,9 +187,11 @@ SWEEPS = {
     2: (quantised_norm, quantised_layer, weighted_distance, signed_factor, normed_topk,
         topk_above_mean, lse_above_mean, entropy_of_distances, relu_variance, top_n_sigma, min_p,
         entropy_of_normed, clipped_entropy, huber, two_beside, above_the_best, from_one_element,
-        cooled_distances, sink_behind_norm, norm_of_relu, times_a_sum, in_units_of_deviation),
+        cooled_distances, sink_behind_norm, norm_of_relu, norm_of_layer, times_a_sum,
+        in_units_of_deviation),
     3: (softmax_of_normed, two_norms, two_cuts,
         columns_of_steps),  # equal steps go to the lowest column, whatever the elements' order is
+    4: (cubes_of_shifted,),  # its mean's terms meet a maximum that is read out in the sweep before
 }
 
 

@@ -63,7 +63,7 @@ def fuse(
     finish = _finish(graph, level)
     while late := [
         n for n in level if modes[n] == "merged"
-        and (level[n] < finish[n] or not _pivots_move(graph, n, entries[n], level))
+        and (level[n] < finish[n] or not _pivots_move(graph, n, entries, modes, level))
     ]:
         # Its read-out would meet a row value of a later sweep: fold the text there instead.
         modes = {**modes, late[0]: "text"}
@@ -132,15 +132,17 @@ def _inexact(
 
 
 def _pivots_move(
-    graph: g.Graph, node: g.Node, entry: Entry, level: Mapping[g.Node, int]
+    graph: g.Graph, node: g.Node, entries: Mapping[g.Node, Entry], modes: Mapping[g.Node, Mode],
+    level: Mapping[g.Node, int],
 ) -> bool:
-    """Are the pivots known while the sweep runs, being folded, or merged, in it?"""
+    """Are the pivots known while the sweep runs, as they were derived: folded or merged in it?"""
+    entry = entries[node]
     if not isinstance(entry, Dependent):
         return True
     pivots = [graph[n] for s in entry.shifts for n in (s.pivot, s.unit) if n]
-    before = {graph[n] for n in entry.after}
-    return all(level[r] == level[node] for p in pivots for r in g.reductions_of(p)
-               if r not in before)
+    moving = {r for p in pivots for r in g.reductions_of(p)} - {graph[n] for n in entry.after}
+    return all(level[r] == level[node] and (
+        modes[r] == "merged" or not isinstance(entries[r], Dependent)) for r in moving)
 
 
 def _is_element(node: g.Node) -> bool:

@@ -22,7 +22,7 @@ def out_of_range(setting: Setting, closed: Closed, h: sp.Expr, c: sp.Expr) -> st
     changing = {r.symbol for r in setting.changing}
     if any(p.exp.is_negative and p.base.free_symbols & changing for p in c.atoms(sp.Pow)):
         for power in _large_powers(h):
-            if not is_formed(setting, power.subs(here, simultaneous=True)):
+            if not is_formed(setting, power.subs(here, simultaneous=True), itself=True):
                 return f"Σ {told(h)} leaves the range where the text's quotients do not."
         for power in _large_powers(c):
             if power.base.free_symbols & changing and not is_formed(setting, power):
@@ -70,13 +70,15 @@ def _is_wild(part: sp.Expr) -> bool:
         p.exp.is_number and (p.exp >= 2 or p.exp < 0) for p in part.atoms(sp.Pow))
 
 
-def is_formed(setting: Setting, part: sp.Expr) -> bool:
-    """Does the text compute it on its way, so that it leaves the range, and rounds, there too?"""
+def is_formed(setting: Setting, part: sp.Expr, *, itself: bool = False) -> bool:
+    """Does the text compute it on its way, so that it leaves the range, and rounds, there too?
+    itself: in the term, and not only in the row values that it is made of."""
     if part.is_number or part.is_Symbol:
         return True
     leaves: dict[g.Node, sp.Expr] = {n: r.symbol for n, r in setting.rows.items()}
     leaves |= setting.elements
-    for node in g.topological((setting.arg,)):
+    done = set(leaves) if itself else set[g.Node]()
+    for node in g.topological((setting.arg,), done.__contains__):
         if node in leaves:
             continue
         try:
