@@ -190,8 +190,8 @@ SWEEPS = {
         cooled_distances, sink_behind_norm, norm_of_relu, norm_of_layer, times_a_sum,
         in_units_of_deviation),
     3: (softmax_of_normed, two_norms, two_cuts,
-        columns_of_steps),  # equal steps go to the lowest column, whatever the elements' order is
-    4: (cubes_of_shifted,),  # its mean's terms meet a maximum that is read out in the sweep before
+        columns_of_steps,  # equal steps go to the lowest column, whatever the elements' order is
+        cubes_of_shifted),  # its variance would cancel, and its maximum is read out behind it
 }
 
 

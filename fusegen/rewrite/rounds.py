@@ -12,7 +12,16 @@ from dataclasses import replace
 
 from fusegen.algebra.derive import derive
 from fusegen.ir import graph as g
-from fusegen.ir.derivation import Base, Commuted, Dependent, Derivation, Entry, Refused
+from fusegen.ir.derivation import (
+    Base,
+    Commuted,
+    Dependent,
+    Derivation,
+    Entry,
+    Refusal,
+    RefusalKind,
+    Refused,
+)
 from fusegen.rewrite.finished import behind
 
 
@@ -28,6 +37,8 @@ def derived(
     while now := _joining(graph, local, done):
         done |= now
         left = tuple(n for n in graph.reductions if n not in done)
+        entries |= {n: _late(graph, n, e, done) for n in left
+                    if isinstance(e := entries[n], Dependent)}
         if all(done.issuperset(_needs(n)) for n in left):  # plain folds of what is finished
             entries |= {n: _behind(entries[n], Base(graph.names[n]), _after(graph, n, done))
                         for n in left}
@@ -80,6 +91,20 @@ def _behind(text: Entry, new: Entry, after: tuple[str, ...]) -> Entry:
             return replace(text, after=after, opens=True)
         case _:
             return text
+
+
+def _late(
+    graph: g.Graph, node: g.Reduction, entry: Dependent, done: frozenset[g.Node]
+) -> Refused:
+    """A sum that would merge, but for what it is read out with."""
+    missing = ", ".join(graph.names[r] for r in graph.reductions if r in _needs(node) - done)
+    what = node.fold.value if isinstance(node, g.Reduce) else "the reduction"
+    shown = (f"{what} ({entry.name}) cannot join the sweep of {', '.join(entry.depends_on)}: "
+             f"{RefusalKind.ORDER.value}")
+    why = f"its sums would be read out with {missing}, which a later sweep finishes."
+    fix = "It keeps a sweep of its own; the result is the same."
+    refusal = Refusal(RefusalKind.ORDER, node.loc, shown, why, fix)
+    return Refused(entry.name, entry.depends_on, refusal)
 
 
 def _after(graph: g.Graph, node: g.Reduction, done: frozenset[g.Node]) -> tuple[str, ...]:
