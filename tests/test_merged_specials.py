@@ -20,6 +20,7 @@ from support.merge_trees import GPU, HOST, Driven, drive, trees
 
 import fusegen as fg
 from fusegen.backend.cpu.toolchain import find_compiler
+from fusegen.lang.value import Value
 from fusegen.pipeline.pipeline import Pipeline
 
 Array = np.ndarray[Any, Any]
@@ -239,3 +240,24 @@ def test_deviations_are_needed_and_confined(name):
     special = np.any([~np.isfinite(a).all(axis=1) for a in inputs.values()], axis=0)
     assert differs.any()
     assert special[differs].all()
+
+
+def test_nan_fails_a_condition_and_its_contrary_is_no_condition() -> None:
+    """where(x > 0, a, b) is b for NaN: [not x > 0] is not [x ≤ 0], which NaN fails as well."""
+
+    def chosen(x: Value, y: Value, c: fg.PerRow) -> tuple[Value, ...]:
+        m = fg.max(y)
+        return (fg.sum(fg.where(x > 0, x, -1.0) * m), fg.sum(fg.where(x > c, x, -1.0) * m),
+                fg.sum(fg.where(x > 0, fg.exp(y - m), 2.0)),
+                fg.sum(fg.where(~(x > 0), fg.exp(y - m), 2.0)))
+
+    pipeline = fg.pipeline(chosen)
+    assert pipeline.plan(form="online").sweeps == 1
+    nan = float("nan")
+    x = np.array([[1, nan, 2], [1, 2, 3]], np.float32)
+    y, c = np.array([[1, 2, 3]] * 2, np.float32), np.array([0, nan], np.float32)
+    for form in ("online", "safe", "unfused"):
+        got = pipeline(x, y, c, form=form)
+        e = np.exp(-1.0)
+        wanted = ([6, 18], [6, -9], [e**2 + 2 + 1, e**2 + e + 1], [2 + e + 2, 6])
+        np.testing.assert_allclose(got, wanted, rtol=1e-6)

@@ -68,12 +68,10 @@ def conditions_alone(f: sp.Expr) -> sp.Expr:
 
 def _as_sum(choice: sp.Piecewise) -> sp.Expr:
     (a, condition), (b, _) = choice.args
-    return a * _holds(condition) + b * _holds(sp.Not(condition))
-
-
-def _holds(condition: sp.Expr) -> sp.Expr:
-    """[condition], 1 or 0."""
-    return sp.Piecewise((sp.Integer(1), condition), (sp.Integer(0), True))
+    one, zero = sp.Integer(1), sp.Integer(0)
+    # [not c] is what fails c: NaN fails x > 0 and x ≤ 0 alike.
+    return a * sp.Piecewise((one, condition), (zero, True)) + b * sp.Piecewise(
+        (zero, condition), (one, True))
 
 
 def zero_or_one(name: str) -> sp.Symbol:

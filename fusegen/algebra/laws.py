@@ -182,12 +182,14 @@ def _choices_as_symbols(expr: sp.Expr) -> sp.Expr:
 
     def symbol(choice: sp.Piecewise) -> sp.Expr:
         condition = choice.args[0][1]
+        if choice.args[0][0] == 0:  # [not c]
+            return 1 - symbol(sp.Piecewise((1, condition), (0, True)))
         if sp.Not(condition) in known or str(sp.Not(condition)) < str(condition):
             return 1 - known.setdefault(sp.Not(condition), zero_or_one(f"[{sp.Not(condition)}]"))
         return known.setdefault(condition, zero_or_one(f"[{condition}]"))
 
     def chooses(e: sp.Expr) -> bool:
-        return isinstance(e, sp.Piecewise) and [v for v, _ in e.args] == [1, 0]
+        return isinstance(e, sp.Piecewise) and [v for v, _ in e.args] in ([1, 0], [0, 1])
 
     return expr.replace(chooses, symbol)
 

@@ -68,6 +68,9 @@ def freeze(node: g.Node, leaves: Mapping[g.Node, sp.Expr]) -> sp.Expr:
                 if isinstance(value, float) and not float("-inf") < value < float("inf"):
                     raise Unmodelled(part)
                 known[part] = number(value)
+            case g.Map(op="where", args=(g.Map(op="not", args=(c,)), a, b)) if c in known:
+                # Not "≤": what fails x > 0 may be NaN, and fails x ≤ 0 too.
+                known[part] = apply("where", known[c], known[b], known[a])
             case g.Map(op=op, args=args):
                 operands = [known[a] for a in args]
                 if op in _POWERS and operands[-1].is_number and abs(operands[-1]) > _MAX_POWER:

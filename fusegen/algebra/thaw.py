@@ -124,10 +124,11 @@ def _thaw_product(expr: sp.Mul, names: Mapping[sp.Symbol, Expr], moving: frozens
         return call("neg", thaw(-expr, names, moving))
     # [condition]·rest: chosen, not multiplied, for the same reason.
     choice = next((a for a in _ordered(expr.args) if isinstance(a, sp.Piecewise)
-                   and [v for v, _ in a.args] == [1, 0]), None)
+                   and [v for v, _ in a.args] in ([1, 0], [0, 1])), None)
     if choice is not None:
         rest = thaw(sp.Mul(*(a for a in expr.args if a != choice)), names, moving)
-        return call("where", thaw(choice.args[0][1], names, moving), rest, Lit(0.0))
+        sides = (rest, Lit(0.0)) if choice.args[0][0] == 1 else (Lit(0.0), rest)
+        return call("where", thaw(choice.args[0][1], names, moving), *sides)
     over, under = sp.fraction(expr, exact=True)
     if under != 1 and not under.has(sp.exp):  # exp(−u) is a weight; to sympy it is 1 / exp(u)
         return call("div", thaw(over, names, moving), thaw(under, names, moving))
