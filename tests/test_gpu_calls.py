@@ -15,6 +15,7 @@ from fusegen.ir.errors import BackendError
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu_served_by")]
 
 LAUNCH_TARGET, TORCH_TARGET = 1.5, 12.0  # bare launches; microseconds
+ROUNDS = 200  # the fastest counts: others on the machine take processors away, and give none
 SHAPES = ((1, 37), (40, 1024), (300, 5000), (2, 200_000))  # the last one splits its rows
 
 
@@ -350,9 +351,9 @@ def test_host_cost() -> None:
     from host_bench import bare_launch, calls_of, microseconds
 
     x = cupy.asarray(rows(16, 1024))
-    bare = microseconds(bare_launch(), 40)
+    bare = microseconds(bare_launch(), ROUNDS, min)
     for name, call in calls_of(fg.library.softmax, x, {}):
-        spent = microseconds(call, 40)
+        spent = microseconds(call, ROUNDS, min)
         print(f"CuPy, {name}: {spent:.1f} µs, {spent / bare:.2f} bare launches of {bare:.1f} µs")
         assert spent <= 2 * LAUNCH_TARGET * bare, name
 
@@ -363,6 +364,6 @@ def test_host_cost_on_tensors() -> None:
 
     x = torch.randn(16, 1024, device="cuda")
     for name, call in calls_of(fg.library.softmax, x, {}):
-        spent = microseconds(call, 40)
+        spent = microseconds(call, ROUNDS, min)
         print(f"torch, {name}: {spent:.1f} µs")
         assert spent <= 2 * TORCH_TARGET, name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import itertools
 import os
 import pickle
 import re
@@ -705,9 +706,12 @@ def test_calls_leave_nothing_behind(there):
     assert [sys.getrefcount(r) for r in refs] == before
     assert grown < 10_000, f"{grown} bytes after 3000 calls"
     calls(2000)
-    before = resident()
-    calls(10_000)
-    assert resident() - before < 2.5e6, "bytes after 30,000 calls"
+    held = [resident()]
+    for _ in range(3):
+        calls(3000)
+        held.append(resident())
+    # What a call leaves, every call does; an allocator takes pages now and then, for good.
+    assert min(b - a for a, b in itertools.pairwise(held)) < 90_000, f"9000 calls each: {held}"
 
 
 def resident() -> float:
