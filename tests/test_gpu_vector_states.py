@@ -89,3 +89,21 @@ def test_lengths_of_what_rows_make(rows: int, width: int) -> None:
         o = torch.softmax(q.double() @ k.double().T, -1) @ v.double()
         want = o / o.norm(dim=-1, keepdim=True)
         torch.testing.assert_close(normed(q, k, v).double(), want, rtol=tolerance, atol=tolerance)
+
+
+def test_bytes_of_states_that_a_stream_still_makes() -> None:
+    """What is read on the host is done, on whatever stream it is made; so are references."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    p, drawn = fg.library.attention, torch.Generator("cuda").manual_seed(0)
+    q, k, v = (torch.randn(300, 64, generator=drawn, device="cuda") for _ in range(3))
+    want = p(q, k, v, scale=0.125)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        late = torch.zeros_like(q)
+        busy = torch.ones(4096, 4096, device="cuda")
+        for _ in range(20):
+            busy = busy @ busy
+        late.copy_(q)
+        data = p.states(late, k, v, at=0, scale=0.125).to_bytes()
+        found = p.finish(fg.States.from_bytes(p, data, like=q))
+        torch.testing.assert_close(found, want)

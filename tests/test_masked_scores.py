@@ -75,3 +75,13 @@ def test_what_is_not_seen_is_not_computed() -> None:
 
     for how in range(4):
         assert "50 % are left out" in str(causal.plan(n_rows=4096, n_cols=4096, how=how)), how
+
+
+def test_columns_that_no_row_sees() -> None:
+    """Zero rows: gradients of columns are zeros, whatever stands there."""
+    gradient = fg.grad(fg.library.attention, wrt=("q", "k", "v"), scale=1.0)
+    k, v = np.full((2, 7, 3), math.nan)
+    found = gradient(np.empty((0, 3)), np.empty((0, 3)), k, v)
+    for one, shape in zip(found, ((0, 3), (7, 3), (7, 3)), strict=True):
+        assert one.shape == shape
+        assert not one.any()

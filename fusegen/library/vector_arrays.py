@@ -135,6 +135,11 @@ def typed(array: Any, dtype: Any) -> Any:
     return array.to(dtype) if hasattr(array, "to") else array.astype(dtype)
 
 
+def zeros_like(array: Any) -> Any:
+    """Of the array's own library; 0 · NaN would be NaN."""
+    return typed(array != array, array.dtype) * 0
+
+
 def anchor(like: Any, shape: Sequence[int]) -> Any:
     """An array of this shape, of no memory to speak of; JAX's that are in parts are not cut."""
     if hasattr(like, "__array_namespace__") and not hasattr(like, "__array_function__"):

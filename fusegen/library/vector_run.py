@@ -17,7 +17,7 @@ from fusegen.ir.shared import Recent
 from fusegen.lang.signature import constants_key
 from fusegen.library.grad_outputs import Extents, check_outputs
 from fusegen.library.vector_adjoint import OF_COLUMNS, Adjoint, adjoint
-from fusegen.library.vector_arrays import Sides, anchor, summed_to, typed, varies_along
+from fusegen.library.vector_arrays import Sides, anchor, summed_to, typed, varies_along, zeros_like
 from fusegen.library.vector_parts import Columns, Stage, axis_of
 from fusegen.library.vector_products import Elements, Products, elements_of, serves
 from fusegen.library.vector_stages import Stages
@@ -256,7 +256,7 @@ class Run:
         lead = rows.lead or (1,)
         sides = Sides(lead[:-1], lead[-1], rows.n_cols, own)
         if rows.n_rows == 0:
-            return {n: self._as_given(n, self.arrays[n] * 0) for n in wanted}
+            return {n: self._as_given(n, zeros_like(self.arrays[n])) for n in wanted}
         size = math.prod(sides.lead)
         types = {n: self._type_of(n, size * self._length(n)) for n in wanted}
         stage = self.gradient.columns(self.made, wanted, types)

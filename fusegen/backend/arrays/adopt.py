@@ -46,6 +46,7 @@ def check_places(places: Mapping[str, Any]) -> None:
 
 
 def on_host(adopted: Adopted) -> Adopted:
-    """The same values in host memory, as NumPy's."""
-    array = adopted.memory.to_host(adopted.array, adopted.dtype)
+    """The same values in host memory, as NumPy's, when all that makes them is done."""
+    with adopted.memory.working(adopted):
+        array = adopted.memory.to_host(adopted.array, adopted.dtype)
     return Adopted(array, adopted.dtype, HOST, "numpy", array)
