@@ -11,6 +11,7 @@ from fusegen.backend.cuda.schedule.on_chip import shared_bytes
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
 from fusegen.backend.cuda.schedule.tiles import grouped
 from fusegen.backend.cuda.schedule.tiles.filters import filter_of
+from fusegen.backend.cuda.schedule.tiles.groups import GROUP_ROWS
 from fusegen.backend.cuda.schedule.tiles.rounds import (
     BARS,
     NORMS,
@@ -217,7 +218,8 @@ def _tile_launch(kernel: Kernel, schedule: TileSchedule) -> Launch:
                         for s in _of_list(kernel, best, schedule, parts)), *scratch)
     if schedule.engine == "wgmma":
         scratch += (Scratch("turns", "tickets", "block", 2, 8),)
-        maps = tuple(MapOf(p.name, schedule.rows if p.shape == "row_vector" else schedule.columns)
+        box = schedule.rows if schedule.chunked else GROUP_ROWS  # of rows
+        maps = tuple(MapOf(p.name, box if p.shape == "row_vector" else schedule.columns)
                      for p in (long_mapped if schedule.chunked else mapped)(kernel))
     return Launch(kernel=kernel, splits=takes_splits(kernel), params=kernel.params, scratch=scratch,
                   threads=schedule.threads, rows_per_block=schedule.rows, grid_rows=parts,

@@ -71,7 +71,8 @@ class WgmmaView:
     unusual: str  # member of `given`: rows that are not made of parts; "": all vectors are whole
     type: str  # of a vector's numbers
     operand: str
-    maps: tuple[str, ...]  # parameters: of the rows, the columns, the vectors that are summed up
+    row_maps: tuple[str, ...]  # parameters, of the rows
+    column_maps: tuple[str, ...]  # of the columns, and of the vectors that are summed up
     column_rows: str  # rows that share the columns' vectors, a member of `given`
     column_bytes: int  # of all vectors of a column
     cached: int  # bytes that the second-level cache has for them
@@ -143,13 +144,15 @@ def wgmma_view(
     held = tuple(_held(kernel, pair, fold))
     others = pair.others
     rows, columns = zip(*filter(None, [(pair.row, pair.column), others]), strict=True)
-    arrays = [*rows, *columns, *([pair.summed] if pair.summed else [])]
+    summed = [pair.summed] if pair.summed else []
     return WgmmaView(
         tiles=tiles, products=tuple(_products(pair, tiles, held, begins=begins)), begins=begins,
         parts=PRODUCTS[pair.parts],
         unusual=f"{unusual_rows(kernel).name}_in" if pair.parts else "",
         type=C_TYPES[stored], operand=stored,
-        maps=tuple(f"{p.name}_map" for p in arrays), column_rows=f"{pair.column.name}_rows",
+        row_maps=tuple(f"{p.name}_map" for p in rows),
+        column_maps=tuple(f"{p.name}_map" for p in (*columns, *summed)),
+        column_rows=f"{pair.column.name}_rows",
         cached=sizes.CACHED, column_bytes=sum(
             p.k * p.dtype.itemsize for p in {*columns, pair.summed} if p),
         other_rows=f"{others[1].name}_rows" if others else "",
