@@ -10,6 +10,17 @@ constexpr int kRowLanes = 4;  // that share a row
 __device__ __forceinline__ int first_row_of_lane() { return threadIdx.x % 32 / kRowLanes; }
 __device__ __forceinline__ int first_column_of_lane() { return threadIdx.x % kRowLanes * 2; }
 
+// Of a slot's items of a tile, a bit each, those whose columns are less than so far behind the lane's first.
+template <int kColumns, typename Column>
+__device__ __forceinline__ unsigned items_before(Column distance)
+{
+    static_assert(kColumns <= 128);
+    constexpr Column none = 0, all = kColumns;
+    const unsigned within = static_cast<unsigned>(min(max(distance, none), all));
+    const unsigned count = within / 8 * 2 + min(within % 8, 2u);
+    return count == 32 ? 0xffffffffu : (1u << count) - 1;
+}
+
 // Stores two neighbours, or the first where there is no second.
 template <typename T>
 __device__ __forceinline__ void store_two(T* to, const T (&two)[2], int numbers)

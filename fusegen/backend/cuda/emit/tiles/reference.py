@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from fusegen.backend.cuda.emit.tiles.scaled import Scaled, ScaledPrinter, powers
+from fusegen.backend.cuda.emit.tiles.spans import span_bits
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.backend.emit.vector_sums import VectorSum
 from fusegen.ir.expr import Call, Expr, Lit, Var
@@ -55,6 +56,7 @@ class ReferenceView:
     tangents: Part | None  # likewise, x is the hyperbolic tangent of `number`
     near: NearView | None  # where x is such a tangent
     live: Part  # what says whether an item contributes
+    span_bits: tuple[str, ...]  # likewise, a bit of each, where a row's span alone decides
     vanishes: bool  # does an item that is left out add nothing to any sum?
     times_items: bool  # are powers multiplied with x? Of what is left out it has to be finite
     nothing: tuple[Line, ...]  # declarations of what such an item is made of
@@ -113,7 +115,7 @@ class ReferencePrinter:
         power = f"fmaf({found.score}, power_factor, -reference.start)"
         return ReferenceView(
             scores=f"{self._score()}_scores", place=found.score, live=part(live),
-            vanishes=found.vanishes, mapped=mapped,
+            span_bits=span_bits(self.sweep), vanishes=found.vanishes, mapped=mapped,
             tangents=tangents if tangents and tangents.lines else None,
             near=self._near(found, part), times_items=found.vanishes and not found.bare,
             nothing=part([_FACTOR_USED]).opened, greatest=found.peak.name, highest=part([]),

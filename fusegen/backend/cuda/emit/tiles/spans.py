@@ -39,6 +39,16 @@ def possible_lines(sweep: Sweep, scope: Scope) -> list[Line]:
     return scope.opened([scope.dialect.line(f"return {text};", only)])
 
 
+def span_bits(sweep: Sweep) -> tuple[str, ...]:
+    """Words that say of a slot's items whether they contribute, all of them together, where no more
+    is asked than that columns are in the row's span."""
+    if sweep.only is not None or sweep.counted is not None:
+        return ()
+    before = "items_before<kColumns>(mine.{} - lane_column)"
+    first = (f"~{before.format('first')}",) if sweep.span[0] is not None else ()
+    return (before.format("end"), *first)
+
+
 def live_lines(sweep: Sweep, elements: ElementPrinter) -> list[Line]:
     """Statements: `live`, does the item at `column` contribute?"""
     only, counted, dialect = sweep.only, sweep.counted, elements.dialect
