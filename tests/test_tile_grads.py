@@ -90,7 +90,7 @@ def test_two_dots_compiled(text: Any, causal: bool, length: int) -> None:
     assert work.schedule.engine == "wgmma"
     found = nvrtc.compile_for(work.source, work.schedule.arch)
     assert not found.serialised
-    assert found.reports[0].spill_bytes <= 160
+    assert found.reports[0].spill_bytes <= 256
 
 
 # ---- whole gradients ----

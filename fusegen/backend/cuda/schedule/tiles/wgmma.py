@@ -49,6 +49,7 @@ class Pair:
     column: Param
     summed: Param | None
     masked: bool  # is it asked of some items, or of all, whether they contribute?
+    ends: bool  # is it no more than whether they come before their row's end?
     words: int  # of a row's state
     lists: int = 0  # K-best ones of a row
     others: tuple[Param, Param] | None = None  # the row's and the column's of a second dot
@@ -110,8 +111,10 @@ def pair_of(kernel: Kernel) -> Pair | None:
     words = sum(2 if isinstance(c, Best) else 1 for c in numbers.components)
     words += _LIST_WORDS * lists
     masked = sweep.only is not None or sweep.span != (None, None)
+    ends = masked and sweep.only is None and sweep.counted is None and sweep.span[0] is None
     read = [kernel.param(n) for s in sweep.loads if not isinstance(s, FromVectors) for n in s.reads]
-    return Pair(row, column, summed[0] if summed else None, masked, words, lists, others, parts,
+    return Pair(row, column, summed[0] if summed else None, masked, ends, words, lists,
+                others, parts,
                 sums[0].length if summed else 0, again,
                 _beside(kernel, sweep) if again else (),
                 stored=tuple(dict.fromkeys(p for p in read if p.shape == "element")),
@@ -181,6 +184,12 @@ class WgmmaTiles(GroupTiles):
     @property
     def other_steps(self) -> int:
         return -(-self.other // STEP)
+
+    @property
+    def items(self) -> int:
+        """That are known at a time. Short ones are found early, lest their tiles come late; long ones
+        are given out late, so that all blocks end together."""
+        return 3 if self.numbers and self.stages > 3 else 2
 
     @property
     def sum_chunks(self) -> int:
@@ -255,11 +264,13 @@ def tiles_of(
             return found
     shapes = [(w, c, 2) for w in (3, 2, 1) for c in (128, 96, 80, 64)]
     small = max(pair.row.k, pair.numbers) <= CHUNK
-    if pair.masked and small:  # causal: 364 us, with two stages 367
+    if pair.masked and small:
         shapes.insert(0, (2, 128, 3))
-    few = n_cols is not None and n_cols <= _FEW_COLUMNS and pair.words <= 2 and not pair.others
-    if few and pair.summed and small and not pair.stored:
-        return sized(pair, 4, 64, 4)  # how items begin and end decides
+    if pair.summed and small and pair.words <= 2 and not (pair.others or pair.stored):
+        if n_cols is not None and n_cols <= _FEW_COLUMNS:
+            return sized(pair, 4, 64, 4)  # how items begin and end decides
+        if pair.ends and not pair.both:  # causal: 331 us, 2 x 128 columns 349
+            return sized(pair, 3, 128, 2)  # no tile spills, an item does
     if brings:  # three warpgroups have too few registers (d 64: 810 us, two 475); one waits
         shapes = [s for s in [*shapes, (2, 48, 2)] if s[0] == 2]
     if pair.both and small and not pair.masked:  # entropy: 630 us, with 128 columns 643
