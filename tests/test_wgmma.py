@@ -278,7 +278,7 @@ def test_products_run_beside_threads(name: str, length: int) -> None:
     found = nvrtc.compile_for(work.source, work.schedule.arch)
     assert not found.serialised
     (report,) = found.reports
-    # Three warpgroups with masks keep what an item needs in memory; loops over tiles have none of it.
+    # Three warpgroups with masks keep what an item needs in memory; no loop over tiles does.
     most = 512 if work.schedule.warps == 12 and "leave_out" in work.source else 160
     assert report.spill_bytes <= most
 

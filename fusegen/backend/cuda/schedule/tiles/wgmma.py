@@ -33,6 +33,7 @@ _STORED_SPARE = 66  # registers for elements that are on their way from memory
 _MOST_STORED = 4  # tiles of them: more than memory takes to answer
 STORED_PAD = 16  # bytes between rows of elements in shared memory: eight rows lie in other banks
 _FEW_COLUMNS = 1024
+_OF_PARTS = (2, 80), (2, 64), (1, 64), (1, 32)  # warpgroups and columns
 _ONE_GROUP = (1, 128, 3)  # decoding, H200, 537 MB: 121.5 µs; with two warpgroups and stages 123.3
 
 
@@ -114,8 +115,7 @@ def pair_of(kernel: Kernel) -> Pair | None:
     ends = masked and sweep.only is None and sweep.counted is None and sweep.span[0] is None
     read = [kernel.param(n) for s in sweep.loads if not isinstance(s, FromVectors) for n in s.reads]
     return Pair(row, column, summed[0] if summed else None, masked, ends, words, lists,
-                others, parts,
-                sums[0].length if summed else 0, again,
+                others, parts, sums[0].length if summed else 0, again,
                 _beside(kernel, sweep) if again else (),
                 stored=tuple(dict.fromkeys(p for p in read if p.shape == "element")),
                 both=_both(sweep))
@@ -187,8 +187,8 @@ class WgmmaTiles(GroupTiles):
 
     @property
     def items(self) -> int:
-        """That are known at a time. Short ones are found early, lest their tiles come late; long ones
-        are given out late, so that all blocks end together."""
+        """That are known at a time. Short ones are found early, lest their tiles come late; long
+        ones are given out late, so that all blocks end together."""
         return 3 if self.numbers and self.stages > 3 else 2
 
     @property
@@ -266,11 +266,10 @@ def tiles_of(
     small = max(pair.row.k, pair.numbers) <= CHUNK
     if pair.masked and small:
         shapes.insert(0, (2, 128, 3))
-    if pair.summed and small and pair.words <= 2 and not (pair.others or pair.stored):
-        if n_cols is not None and n_cols <= _FEW_COLUMNS:
-            return sized(pair, 4, 64, 4)  # how items begin and end decides
-        if pair.ends and not pair.both:  # causal: 331 us, 2 x 128 columns 349
-            return sized(pair, 3, 128, 2)  # no tile spills, an item does
+    few = n_cols is not None and n_cols <= _FEW_COLUMNS
+    light = pair.summed and small and pair.words <= 2 and not (pair.others or pair.stored)
+    if light and (few or (pair.ends and not pair.both)):  # how items begin and end decides; causal:
+        return sized(pair, *((4, 64, 4) if few else (3, 128, 2)))  # 331 us, 2 x 128 columns 349
     if brings:  # three warpgroups have too few registers (d 64: 810 us, two 475); one waits
         shapes = [s for s in [*shapes, (2, 48, 2)] if s[0] == 2]
     if pair.both and small and not pair.masked:  # entropy: 630 us, with 128 columns 643
@@ -286,8 +285,7 @@ def tiles_of(
     if pair.parts and pair.summed:
         shapes = [(2, 80, 2), (2, 64, 2), (2, 48, 2), (2, 32, 2), (1, 32, 2)]
     elif pair.parts:
-        shapes = [(4, 128, 2), (3, 128, 2), (2, 128, 2), (2, 80, 2), (2, 64, 2), (1, 64, 2),
-                  (1, 32, 2)]
+        shapes = [(4, 128, 2), (3, 128, 2), (2, 128, 2), *((w, c, 2) for w, c in _OF_PARTS)]
     for spare in (late, 0) if late and pair.summed else (0,):
         for warpgroups, columns, stages in shapes:
             found = sized(pair, warpgroups, columns, stages, brings=brings)
