@@ -83,7 +83,11 @@ def fits_cache(cell: Cell) -> bool:
 
 def measured(cell: Cell) -> dict[str, Any]:
     """A cell's figures, or how far our result is off where it is wrong."""
-    off = cell.off(cell.calls["ours"]())
+    try:
+        off = cell.off(cell.calls["ours"]())
+    except Exception as error:  # the other cells are measured all the same
+        print(f"{cell.name}: FAILED {type(error).__name__}: {str(error)[:300]}", flush=True)
+        return {"failed": str(error)[:300], "met": False, "wrong": True}
     if not off <= cell.at_most:
         print(f"{cell.name}: WRONG by {off}", flush=True)
         return {"off": off, "met": False, "wrong": True}

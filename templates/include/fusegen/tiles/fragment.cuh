@@ -10,15 +10,28 @@ constexpr int kRowLanes = 4;  // that share a row
 __device__ __forceinline__ int first_row_of_lane() { return threadIdx.x % 32 / kRowLanes; }
 __device__ __forceinline__ int first_column_of_lane() { return threadIdx.x % kRowLanes * 2; }
 
-// Of a slot's items of a tile, a bit each, those whose columns are less than so far behind the lane's first.
+// A bit for each of a slot's items of a tile.
+template <bool kWide>
+struct Bits {
+    typedef unsigned Word;
+};
+template <>
+struct Bits<true> {
+    typedef unsigned long long Word;
+};
+template <int kColumns>
+using ItemBits = typename Bits<(kColumns > 128)>::Word;
+
+// Those of the items whose columns are less than so far behind the lane's first.
 template <int kColumns, typename Column>
-__device__ __forceinline__ unsigned items_before(Column distance)
+__device__ __forceinline__ ItemBits<kColumns> items_before(Column distance)
 {
-    static_assert(kColumns <= 128);
+    typedef ItemBits<kColumns> Word;
+    static_assert(kColumns <= 256);
     constexpr Column none = 0, all = kColumns;
     const unsigned within = static_cast<unsigned>(min(max(distance, none), all));
     const unsigned count = within / 8 * 2 + min(within % 8, 2u);
-    return count == 32 ? 0xffffffffu : (1u << count) - 1;
+    return count == 8 * sizeof(Word) ? ~Word{0} : (Word{1} << count) - 1;
 }
 
 // Stores two neighbours, or the first where there is no second.
