@@ -400,6 +400,24 @@ def test_rules_against_finite_differences(op):
         np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-8)
 
 
+@fg.pipeline
+def saturating(a, b, c, d):
+    return fg.sum(fg.sigmoid(a) + fg.expm1(b) + fg.log1p(c) + fg.exp(d))
+
+
+def test_slopes_far_out_keep_their_digits():
+    """No difference of nearly equal numbers: 1 − sigmoid(x) is 0 in float32 from x = 17 on."""
+    x = np.array([[-60, -30, -17, -8, -1, 1e-6, 8, 17, 30, 60]], "f4")
+    c = np.expm1(x / 4 - 1).astype("f4") + np.float32(1e-6)
+    slopes = fg.grad(saturating, wrt=("a", "b", "c", "d"))
+    found = slopes(np.ones(1, "f4"), x, x, c, x)
+    wide = x.astype("f8")
+    exp = np.exp(wide)
+    wanted = (1 / (4 * np.cosh(wide / 2) ** 2), exp, 1 / (1 + c.astype("f8")), exp)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=3e-6)
+
+
 @pytest.mark.parametrize("exponent", [0.5, 1, 2, 3, -1, -2.5, 5])
 def test_constant_powers(exponent):
     @fg.pipeline

@@ -39,6 +39,16 @@ def head(h: fg.RowVector, w: fg.ColumnVector, label: fg.PerRow, b: fg.PerColumn,
     return fg.logsumexp(s) - picked, values, columns, fg.argmin(s)
 
 
+@fg.pipeline
+def sparing(
+    h: fg.RowVector, u: fg.RowVector, w: fg.ColumnVector, v: fg.ColumnVector, x, t: fg.PerRow,
+    b: fg.PerColumn, z: fg.ColumnVector = None,
+):
+    """Reads two of its inputs, and which row it is."""
+    s = fg.dot(h, w)
+    return fg.logsumexp(s), fg.sum(fg.where(fg.index(s) < fg.row(s), s, 0.0)), fg.topk(s, 5)
+
+
 def check(found: Any, want: Any) -> None:
     for f, w in zip(leaves(found), leaves(want), strict=True):
         np.testing.assert_allclose(f.get().astype("f8"), w.astype("f8"), rtol=4e-3, atol=4e-3)
@@ -89,6 +99,18 @@ class TestCalls:
         want = head.reference(h.astype("f8"), w.astype("f8"), label, b)
         for _ in range(2):
             check(head(*map(array, (h, w, label, b))), want)
+
+    @pytest.mark.parametrize("form", ["auto", "online", "unfused"])
+    def test_inputs_that_nothing_reads(self, gpu: Any, form: str) -> None:
+        """Of every role, in three pieces; remembered, with other arrays."""
+        for turn in range(2):
+            h, w, t, b = given(7, 301)
+            spare = {"u": drawn(7, 3), "v": drawn(301, 1), "x": drawn(7, 301), "t": t, "b": b,
+                     "z": [None, drawn(301, 5)][turn]}
+            want = sparing.reference((h + turn).astype("f8"), w=w.astype("f8"), **spare)
+            arrays = {n: a if a is None else array(a) for n, a in spare.items()}
+            for _ in range(2):
+                check(sparing(array(h + turn), w=array(w), **arrays, form=form), want)
 
     def test_vectors_that_are_no_matrix(self, gpu: Any) -> None:
         """Broadcast, backwards, and with others between."""

@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from support import vector_cases as vc
 from support.emulated import emulated
 from support.tiles import emulate, prepared
 
@@ -19,13 +20,6 @@ from fusegen.backend.cuda.schedule.tiles import select as select_tiles
 @pytest.fixture(autouse=True)
 def _also_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select_tiles, "LITTLE", -1)
-
-
-@fg.pipeline
-def about_stored(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, bias):
-    s = fg.dot(q, k) + bias
-    p = fg.exp(s - fg.max(s))
-    return fg.sum(p * v) / fg.sum(p)
 
 
 @fg.pipeline
@@ -75,14 +69,15 @@ def check(text: Any, *arrays: Any, brings: bool = True, **more: Any) -> None:
 ])
 def test_rows_that_begin_on_boundaries(n: int, m: int, pitch: int, dtype: str) -> None:
     q, k, v = vectors(n, m, 2)
-    check(about_stored, q, k, v, elements(n, m, pitch, 2, dtype=dtype), multiprocessors=3, seed=1)
+    bias = elements(n, m, pitch, 2, dtype=dtype)
+    check(vc.about_stored, q, k, v, bias, multiprocessors=3, seed=1)
 
 
 @emulated
 def test_rows_that_begin_anywhere() -> None:
     q, k, v = vectors(70, 203)
-    check(about_stored, q, k, v, elements(70, 203, 203), brings=False)
-    check(about_stored, q, k, v, elements(70, 204, 208)[:, 1:], brings=False)
+    check(vc.about_stored, q, k, v, elements(70, 203, 203), brings=False)
+    check(vc.about_stored, q, k, v, elements(70, 204, 208)[:, 1:], brings=False)
 
 
 @emulated
@@ -94,7 +89,7 @@ def test_tiles_that_are_passed() -> None:
 @emulated
 def test_blocks_that_share_rows() -> None:
     q, k, v = vectors(5, 1500)
-    check(about_stored, q, k, v, elements(5, 1500, 1504), multiprocessors=5, seed=1)
+    check(vc.about_stored, q, k, v, elements(5, 1500, 1504), multiprocessors=5, seed=1)
 
 
 @emulated
@@ -111,9 +106,9 @@ def test_elements_of_any_size(size: float) -> None:
     q, k, v = vectors(70, 203)
     bias = elements(70, 203, 208)
     bias[3, 100], bias[65, 7:9] = size, size
-    _, work = prepared(about_stored, q, k, v, bias)
+    _, work = prepared(vc.about_stored, q, k, v, bias)
     assert work.schedule.brings
     with np.errstate(invalid="ignore"):
-        want = about_stored.reference(*(a.astype("f8") for a in (q, k, v, bias)))
-    np.testing.assert_allclose(np.asarray(emulate(about_stored, q, k, v, bias), "f8"), want,
+        want = vc.about_stored.reference(*(a.astype("f8") for a in (q, k, v, bias)))
+    np.testing.assert_allclose(np.asarray(emulate(vc.about_stored, q, k, v, bias), "f8"), want,
                                rtol=2e-2, atol=2e-2)

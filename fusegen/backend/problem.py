@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fusegen.ir.dtypes import DType
 from fusegen.ir.forms import Precision
+
+
+class Phase(NamedTuple):
+    """How the rows of a call's element arrays lie to vectors: see `Problem`."""
+
+    aligned: bool = True
+    in_phase: bool = True
+    written_in_phase: bool = True
+
+
+ALIGNED = Phase()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +29,8 @@ class Problem:
 
     `aligned`: every element array starts every row on a 16-byte boundary.  `in_phase`: they do
     not, but all element arrays are off by the same number of elements in every row, so 16-byte
-    accesses work after a common head.
+    accesses work after a common head.  `written_in_phase`: those that are written are, whatever
+    those that are read are off by.
 
     Of texts over vectors, `aligned` says so of every vector, and `in_phase` of every row of
     elements beside them.
@@ -34,6 +47,7 @@ class Problem:
     any_rows: bool = False
     aligned: bool = True
     in_phase: bool = True
+    written_in_phase: bool = True
     inner: int | None = None
     precision: Precision = "float32"  # of products of float32 vectors
     batch_rows: int | None = None  # neighbouring rows that share vectors of columns

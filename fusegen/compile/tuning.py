@@ -105,7 +105,7 @@ def _candidates(work: Work) -> tuple[Candidate, ...]:
 
 def _key(work: Work) -> tuple[str, ...]:
     p = work.problem
-    shape = (p.n_rows, p.n_cols, p.aligned, p.in_phase, p.inner)
+    shape = (p.n_rows, p.n_cols, p.aligned, p.in_phase, p.written_in_phase, p.inner)
     return ("tuned", *work.typed.key, repr(work.chunk), repr(shape), repr(work.target))
 
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
+
 from fusegen.backend.arrays.adopt import adopt_all, one_memory
 from fusegen.backend.arrays.rows import rows_of
 from fusegen.backend.arrays.vectors import types_of
@@ -51,11 +53,6 @@ class VectorPart:
             raise ArgumentError(f"{wide[0]} of {name} has no gradient over ranks",
                                 why="It is of elements beside vectors, which no state holds.",
                                 fix=f"Detach {wide[0]}, or call {name} on whole rows.")
-        if any(isinstance(n, g.Index) for n in graph.nodes):
-            raise ArgumentError(
-                f"{name} has no gradient over ranks here: its elements ask for column numbers",
-                why="Seen from their columns, shards begin with number 0.",
-                fix="Mask by an array of elements (attention's bias), or call it on whole rows.")
         return VectorPart(gradient)
 
     def gradients(
@@ -72,7 +69,7 @@ class VectorPart:
         rows = rows_of(graph.inputs, shapes, -1, piece=True)
         run = _OverRanks(self.gradient.remembered, arrays, types_of(adopted, self.gradient.vectors),
                          dict(constants), rows, on_host=one_memory(adopted).single)
-        run.place = step, at, columns
+        run.place, run.constants = (step, at, columns), dict(constants)
         return run.gradients()
 
 
@@ -80,6 +77,8 @@ class _OverRanks(Run):
     """A gradient whose stages of rows are sharded over ranks."""
 
     place: tuple[Step, int | None, int | None]
+    constants: dict[str, Any]  # of the forward call
+    first: int | None = None  # of this shard's columns, from the first exchange on
 
     def _by_products(self, kept: Values | None) -> None:
         """Tables of elements' gradients are of whole rows."""
@@ -87,14 +86,36 @@ class _OverRanks(Run):
     def _of_columns(
         self, own: tuple[int, ...], wanted: Sequence[str], values: Values
     ) -> dict[str, Any]:
+        if self.first is None and self._counts:  # on every rank, or none would hear the others
+            p = self.gradient.forward
+            self._found(p, [self.arrays.get(n) for n in p.signature.arrays], self.constants)
         if self._rows.n_cols == 0:  # a shard without columns
             return {n: self.arrays[n] * 0 for n in wanted}
         return super()._of_columns(own, wanted, values)
 
+    @property
+    def _counts(self) -> bool:
+        """Do elements ask for their column's number?"""
+        return any(isinstance(n, g.Index) for n in self.text.graph.nodes)
+
+    def _numbers(self) -> tuple[Any, ...]:
+        if not self._counts:
+            return ()
+        assert self.first is not None
+        like = next(iter(self.arrays.values()))
+        return (torch.arange(self.first, self.first + self._rows.n_cols, device=like.device),)
+
     def _results(self, stage: Stage | Columns, arrays: Sequence[Any]) -> tuple[Any, ...]:
         if isinstance(stage, Columns) or not stage.pipeline.vectors:  # of what this rank has
             return super()._results(stage, arrays)
-        (step, at, columns), p = self.place, stage.pipeline
         options = {n: v for n, v in self._options.items() if n != "deterministic"}
-        found, _, _ = step.of(p).found(Call(p, arrays, options, at, columns))
-        return tuple(found.values())
+        return tuple(self._found(stage.pipeline, arrays, options).values())
+
+    def _found(
+        self, pipeline: Pipeline, arrays: Sequence[Any], constants: dict[str, Any]
+    ) -> Any:
+        """The results of a pipeline over all ranks."""
+        step, at, columns = self.place
+        call = Call(pipeline, tuple(arrays), constants, at, columns)
+        found, self.first, _ = step.of(pipeline).found(call)
+        return found

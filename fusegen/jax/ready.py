@@ -13,9 +13,8 @@ import jax
 import jaxlib
 import numpy as np
 
-from fusegen.backend.arrays.spans import phase
-from fusegen.backend.arrays.strips import whole_vectors
-from fusegen.backend.arrays.vectors import batch_rows_of, phase_of_vectors
+from fusegen.backend.arrays.phases import phase_of
+from fusegen.backend.arrays.vectors import batch_rows_of
 from fusegen.backend.executable import Executable, Record, Recordable
 from fusegen.backend.memory import Adopted, Memory
 from fusegen.backend.notices import warn_once
@@ -46,15 +45,9 @@ class Arrays:
 
     def key(self, variants: Variants, memory: Memory, index: int) -> Key:
         """What the choice of an executable depends on: of those whose launches are all of a run."""
-        return Key(memory, index, self.shape, self._phase(variants), self.inner,
+        lies = phase_of(variants.params, self.lie, side_by_side=self.inner is not None)
+        return Key(memory, index, self.shape, lies, self.inner,
                    batch_rows_of(variants.params, self.lie, self.shape[0]), may_store=False)
-
-    def _phase(self, variants: Variants) -> tuple[bool, bool]:
-        of_vectors = phase_of_vectors(variants.params, self.lie)
-        if of_vectors is not None:
-            return of_vectors
-        elements = [self.lie[p.name] for p in variants.params if p.shape == "element"]
-        return phase(elements) if self.inner is None else (whole_vectors(elements), True)
 
 
 def ready(variants: Variants, arrays: Arrays, memory: Memory) -> Ready:

@@ -28,7 +28,8 @@ class Stage:
 @dataclass(frozen=True, eq=False)
 class Columns:
     """The stage of columns: a pipeline, what it takes as seen from the columns, and after that a
-    vector for each of its rows and for each of its columns, which only say how many there are."""
+    vector for each of its rows and for each of its columns, which only say how many there are, and
+    columns' numbers if they are a part of a row's."""
 
     pipeline: Pipeline
     takes: tuple[g.Node, ...]

@@ -89,9 +89,12 @@ class Remembered:
     def elements(self, made: Stages) -> Elements | None:
         return self._elements.get_or_make(made, lambda: (elements_of(made),))[0]
 
-    def columns(self, made: Stages, wanted: Sequence[str], types: Mapping[str, str]) -> Columns:
-        key = (made, tuple((n, types[n]) for n in wanted))
-        return self._columns.get_or_make(key, lambda: made.columns(wanted, types))
+    def columns(
+        self, made: Stages, wanted: Sequence[str], types: Mapping[str, str], *, of_part: bool
+    ) -> Columns:
+        key = (made, tuple((n, types[n]) for n in wanted), of_part)
+        return self._columns.get_or_make(
+            key, lambda: made.columns(wanted, types, of_part=of_part))
 
     def crowded(
         self, made: Stages, stage: Columns, like: DType, sizes: tuple[int, int, int], target: Target
@@ -259,15 +262,21 @@ class Run:
             return {n: self._as_given(n, zeros_like(self.arrays[n])) for n in wanted}
         size = math.prod(sides.lead)
         types = {n: self._type_of(n, size * self._length(n)) for n in wanted}
-        stage = self.gradient.columns(self.made, wanted, types)
+        numbers = self._numbers()
+        stage = self.gradient.columns(self.made, wanted, types, of_part=bool(numbers))
         given = [sides.seen(values[n], axis_of(n)) for n in stage.takes]
         like, sizes = self.arrays[wanted[0]], (size, rows.n_cols, sides.count)
         if len(wanted) > 1 and self._crowded(stage, wanted[0], sizes):
             alone = [self._of_columns(own, [name], values) for name in wanted]
             return {n: a for one in alone for n, a in one.items()}
         given += [anchor(like, (*sides.lead, 1)), anchor(like, (sides.count, 1))]
+        given += [sides.seen(a, g.Axis.PER_COLUMN) for a in numbers]
         found = self._results(stage, given)
         return {n: self._as_given(n, sides.whole(a)) for n, a in zip(wanted, found, strict=True)}
+
+    def _numbers(self) -> tuple[Any, ...]:
+        """int64 (n_cols,): of columns that are a part of a row's. None of all of them."""
+        return ()
 
     def _crowded(self, stage: Columns, like: str, sizes: tuple[int, int, int]) -> bool:
         if self._on_host:

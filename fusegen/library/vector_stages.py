@@ -25,7 +25,7 @@ from fusegen.ir.names import Taken
 from fusegen.ir.shared import lazy
 from fusegen.ir.vectors import lengths_of
 from fusegen.lang import lang as fg
-from fusegen.lang.value import ColumnVector, RowVector, Value, lift
+from fusegen.lang.value import ColumnVector, PerRow, RowVector, Value, lift
 from fusegen.library.vector_adjoint import Adjoint
 from fusegen.library.vector_cuts import cuts_of, numbers_of
 from fusegen.library.vector_numbers import inners_of, summed, vectors_of
@@ -246,19 +246,25 @@ class Stages:
 
     # ---- columns ----
 
-    def columns(self, wanted: Sequence[str], types: Mapping[str, str]) -> Columns:
-        """The stage that gives these gradients, of these types."""
+    def columns(
+        self, wanted: Sequence[str], types: Mapping[str, str], *, of_part: bool = False
+    ) -> Columns:
+        """The stage that gives these gradients, of these types. of_part: are there columns of other
+        numbers elsewhere? Then their own come as the last array."""
         roots = [*dict.fromkeys(n for name in wanted for n in self.factors(name))]
         likes = [self.adjoint.inputs[n] for n in wanted]
         takes = self.asked_by(wanted)
         taken = Taken(self.graph.names.values())
-        anchors = [Parameter(taken.free(word), Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
-                   for word, kind in (("each_row", RowVector), ("each_column", ColumnVector))]
+        more = [("each_row", RowVector), ("each_column", ColumnVector)]
+        more += [("number", PerRow)] if of_part else []
+        last = [Parameter(taken.free(word), Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
+                for word, kind in more]
 
         def text(*arrays: Value, **numbers: Any) -> dict[str, Value]:
             given = scalars_of(self.graph, numbers)
             given |= self.given(takes, arrays[: len(takes)])
-            known, writer = transposed(roots, given), Writer()
+            known = transposed(roots, given, arrays[-1].node if of_part else None)
+            writer = Writer()
             found = {}
             for name, like in zip(wanted, likes, strict=True):
                 total = writer.write(writer.row_sum(seen_terms(self.terms[name], known)))
@@ -268,5 +274,5 @@ class Stages:
             return found
 
         parameters = [parameter_of(self.graph.names[n], AXES[axis_of(n)]) for n in takes]
-        made = self.pipeline_of("columns", [*parameters, *anchors], text)
+        made = self.pipeline_of("columns", [*parameters, *last], text)
         return Columns(made, takes)

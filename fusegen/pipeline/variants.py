@@ -10,7 +10,7 @@ from fusegen.backend.backend import Backend, Target, Trial
 from fusegen.backend.executable import Executable
 from fusegen.backend.memory import Memory
 from fusegen.backend.notices import warn_once
-from fusegen.backend.problem import Problem
+from fusegen.backend.problem import ALIGNED, Phase, Problem
 from fusegen.backend.registry import backend_at, backend_of
 from fusegen.compile.passes import Work
 from fusegen.compile.roles import layout_of
@@ -36,7 +36,7 @@ class Key:
     memory: Memory
     index: int  # of the device
     shape: tuple[int, int]  # rows, columns
-    phase: tuple[bool, bool] = (True, True)  # aligned, in phase: see Problem
+    phase: Phase = ALIGNED
     inner: int | None = None
     batch_rows: int | None = None  # likewise
     may_store: bool = True  # may a library's product make elements, and store them?
@@ -94,9 +94,9 @@ class Variants:
 
     def problem(self, key: Key) -> Problem:
         """What is asked of a kernel for rows of this shape that lie like this in memory."""
-        (n_rows, n_cols), (aligned, in_phase) = key.shape, key.phase
-        return Problem(dtypes=self.typed.dtypes, n_rows=n_rows, n_cols=n_cols, aligned=aligned,
-                       in_phase=in_phase, any_rows=self.choices.deterministic,
+        n_rows, n_cols = key.shape
+        return Problem(dtypes=self.typed.dtypes, n_rows=n_rows, n_cols=n_cols,
+                       **key.phase._asdict(), any_rows=self.choices.deterministic,
                        inner=key.inner, batch_rows=key.batch_rows,
                        may_store=key.may_store and self.choices.form == "auto",
                        precision=self.choices.precision)

@@ -59,14 +59,17 @@ def _is_plain(node: g.Node) -> bool:
             return False
 
 
-def transposed(roots: Iterable[g.Node], given: Mapping[g.Node, g.Node]) -> dict[g.Node, g.Node]:
+def transposed(
+    roots: Iterable[g.Node], given: Mapping[g.Node, g.Node], number: g.Node | None = None
+) -> dict[g.Node, g.Node]:
     """What every node of the elements `roots` is from the other side, in the active builder.
-    given: what stands there for `asked_of_rows`, and for scalars."""
+    given: what stands there for `asked_of_rows`, and for scalars. number: a column's, where it is
+    another than that of the row that it becomes."""
     known = dict(given)
     for node in g.topological(roots, known.__contains__):
         match node:
             case g.Index():
-                known[node] = builder().add(g.RowNumber(node.loc)).node
+                known[node] = number or builder().add(g.RowNumber(node.loc)).node
             case g.RowNumber():
                 known[node] = builder().add(g.Index(node.loc)).node
             case _:

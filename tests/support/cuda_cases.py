@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fusegen import library
+from fusegen.backend.arrays.phases import phase_of
 from fusegen.backend.arrays.rows import Rows
-from fusegen.backend.arrays.spans import phase
 from fusegen.backend.arrays.views import as_rows
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.problem import Problem
@@ -52,11 +52,11 @@ class Case:
 
     def work(
         self, form: str = "online", arch: str = "sm_90", chunk: int | None = None,
-        n_rows: int | None = None, aligned: bool = True, in_phase: bool = True,
+        n_rows: int | None = None, **lies: bool,
     ) -> Work:
         problem = Problem(
             dtypes=self.dtypes, n_rows=self.n_rows if n_rows is None else n_rows,
-            n_cols=self.n_cols, aligned=aligned, in_phase=in_phase,
+            n_cols=self.n_cols, **lies,
         )
         return Work(self._typed(form), CUDA_TARGETS[arch], problem, chunk)
 
@@ -77,10 +77,10 @@ class Case:
 
     def emulate(
         self, seed: int = 0, shift: int = 0, schedule: CudaSchedule | None = None, apart: int = 0,
-        **choices: Any,
+        written: int | None = None, **choices: Any,
     ) -> tuple[np.ndarray, ...]:
         """Results of the generated CUDA on the emulator; `shift` elements off alignment, each
-        further array of elements `apart` more than the one before."""
+        further array of elements `apart` more than the one before, or all results by `written`."""
         choices.setdefault("n_rows", 100_000)  # rows are not split unless a test says so
         work = self.work(**choices)
         program = work.result("lower")
@@ -97,11 +97,10 @@ class Case:
             shape = shapes.get(p.shape, (self.n_rows, p.k))
             fill = np.nan if p.dtype.kind == "float" else 1
             blank = np.full(shape, fill).astype(p.dtype.numpy)
-            arrays[p.name] = strided(blank, next(offsets)) if p.shape == "element" else blank
-        elements = [arrays[p.name] for p in (*program.inputs, *program.outputs)
-                    if p.shape == "element"]
-        aligned, in_phase = phase(elements)
-        work = self.work(**{"aligned": aligned, "in_phase": in_phase, **choices})
+            off = next(offsets) if written is None else written
+            arrays[p.name] = strided(blank, off) if p.shape == "element" else blank
+        found = phase_of((*program.inputs, *program.outputs), arrays)
+        work = self.work(**{**found._asdict(), **choices})
         if schedule is not None:
             work = work.scheduled(schedule)
         run = EmulatedExecutable(work.program, work.schedule, work.source, seed)

@@ -11,6 +11,7 @@ from typing import Any
 import fusegen as fg
 from support.shard_cases import CASES, PIPELINES, RANKS, raises, torch
 from support.shard_steps import STEP_CASES
+from support.shard_vectors import VECTOR_CASES
 from support.worlds import World
 
 LIMIT = 4.0  # seconds that a group waits for who does not come
@@ -60,6 +61,6 @@ def in_time(call: Callable[[], None]) -> None:
 
 
 WORLDS = [
-    World("living", RANKS, {**CASES, **STEP_CASES}),
+    World("living", RANKS, {**CASES, **STEP_CASES, **VECTOR_CASES}),
     *(World(f.__name__, 3, {"it": f}) for f in (killed, absent, new_on_one)),
 ]

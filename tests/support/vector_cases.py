@@ -19,12 +19,42 @@ def attention(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, bias=None
 
 
 @fg.pipeline
+def about_stored(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, bias):
+    """Elements that are made of stored ones, too."""
+    s = fg.dot(q, k) + bias
+    p = fg.exp(s - fg.max(s))
+    return fg.sum(p * v) / fg.sum(p)
+
+
+@fg.pipeline
+def with_entropy(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector):
+    s = fg.dot(q, k)
+    m = fg.max(s)
+    p = fg.exp(s - m)
+    z = fg.sum(p)
+    return fg.sum(p * v) / z, m + fg.log(z) - fg.sum(p * s) / z, m
+
+
+@fg.pipeline
 def causal(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector):
     s = fg.dot(q, k)
     s = fg.where(fg.index(s) <= fg.row(s), s, -math.inf)
     m = fg.max(s)
     p = fg.exp(s - m)
     return fg.sum(p * v) / fg.sum(p), m + fg.log(fg.sum(p))
+
+
+@fg.pipeline
+def best(q: fg.RowVector, k: fg.ColumnVector):
+    s = fg.dot(q, k)
+    return fg.argmax(s), fg.max(s), fg.logsumexp(s)
+
+
+@fg.pipeline
+def averaged(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector):
+    """Weights without a pivot: the sums stay where they are."""
+    s = fg.dot(q, k)
+    return fg.sum(fg.where(s > 0, s, 0.0) * v), fg.sum(s)
 
 
 @fg.pipeline

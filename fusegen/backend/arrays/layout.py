@@ -11,6 +11,7 @@ import numpy as np
 
 from fusegen.backend.arrays.columns import check_columns
 from fusegen.backend.arrays.labels import check_labels
+from fusegen.backend.arrays.phases import phase_of
 from fusegen.backend.arrays.results import (
     Result,
     check_distinct,
@@ -19,11 +20,11 @@ from fusegen.backend.arrays.results import (
     new_result,
 )
 from fusegen.backend.arrays.rows import SPANNING, Axes, Rows, rows_known, rows_of
-from fusegen.backend.arrays.spans import phase
-from fusegen.backend.arrays.strips import side_by_side, whole_vectors
-from fusegen.backend.arrays.vectors import batch_rows_of, phase_of_vectors
+from fusegen.backend.arrays.strips import side_by_side
+from fusegen.backend.arrays.vectors import batch_rows_of
 from fusegen.backend.arrays.views import as_rows, as_rows_of_vectors, shape_alone
 from fusegen.backend.memory import Adopted, Memory, Shape
+from fusegen.backend.problem import Phase
 from fusegen.backend.words import address
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import INT64
@@ -58,13 +59,9 @@ class Layout:
         return self.like.memory
 
     @property
-    def phase(self) -> tuple[bool, bool]:
-        """(aligned, in phase), as `Problem` has them: of vectors, where there are some."""
-        of_vectors = phase_of_vectors(self.params, self.arrays)
-        if of_vectors is not None:
-            return of_vectors
-        elements = [self.arrays[p.name] for p in self.params if p.shape == "element"]
-        return phase(elements) if self.rows.inner is None else (whole_vectors(elements), True)
+    def phase(self) -> Phase:
+        """Of vectors, where there are some."""
+        return phase_of(self.params, self.arrays, side_by_side=self.rows.inner is not None)
 
     @property
     def batch_rows(self) -> int | None:

@@ -11,15 +11,6 @@ from fusegen.backend.words import address
 VECTOR = 16  # bytes of the widest load
 
 
-def phase(arrays: list[Any]) -> tuple[bool, bool]:
-    """(aligned, in_phase) of 2-D element arrays, as `Problem` has them."""
-    if all(a.strides[0] % VECTOR == 0 and address(a) % VECTOR == 0 for a in arrays):
-        return True, True
-    offsets = {(address(a) // a.itemsize % VECTOR, a.strides[0] // a.itemsize % VECTOR)
-               for a in arrays}
-    return False, len(offsets) == 1
-
-
 def begin_on_vectors(array: Any) -> bool:
     """Does every line of the last axis begin at a multiple of 16 bytes?"""
     steps = [s for n, s in zip(array.shape[:-1], array.strides[:-1], strict=True) if n > 1]

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from fusegen.backend.arrays.spans import begin_on_vectors
 from fusegen.backend.memory import Adopted, Shape
 from fusegen.backend.words import address
 from fusegen.ir import graph as g
@@ -89,18 +88,6 @@ def batch_rows_of(params: Sequence[Param], arrays: Mapping[str, Any], n_rows: in
     shapes = [arrays[p.name].shape for p in params if p.shape in ("column_vector", "columns")]
     batches = [s[0] for s in shapes if len(s) > 1]
     return min((n_rows // max(1, n) for n in batches), default=None)
-
-
-def phase_of_vectors(
-    params: Sequence[Param], arrays: Mapping[str, Any]
-) -> tuple[bool, bool] | None:
-    """(aligned, in phase), as `Problem` has them; None where there are no vectors."""
-    inputs = [p for p in params if not p.output]
-    vectors = [arrays[p.name] for p in inputs if p.shape in ("row_vector", "column_vector")]
-    elements = [arrays[p.name] for p in inputs if p.shape == "element"]
-    if not vectors:
-        return None
-    return all(map(begin_on_vectors, vectors)), all(map(begin_on_vectors, elements))
 
 
 def _readable(array: Any) -> Any:

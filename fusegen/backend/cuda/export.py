@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit import cuda_source
 from fusegen.backend.cuda.emit.host import given_as, host_source
-from fusegen.backend.cuda.schedule.assumptions import longest_row, shortest_row
+from fusegen.backend.cuda.schedule.assumptions import (
+    least_vectors,
+    longest_row,
+    shortest_row,
+)
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import launches
 from fusegen.backend.cuda.schedule.select import candidates
@@ -78,11 +82,12 @@ class Class:
         """The cheapest that takes all rows of the class."""
         program = text.program()
         problem = Problem(dtypes=text.dtypes, n_rows=self.n_rows, n_cols=self.n_cols or _ANY,
-                          aligned=self.aligned, in_phase=self.in_phase)
+                          aligned=self.aligned, in_phase=self.in_phase,
+                          written_in_phase=self.in_phase)
         every = candidates(program, problem, target)
         least = min(shortest_row(text.program(c.schedule.grouping), c.schedule) for c in every)
-        return next(c.schedule for c in every if self.n_cols or least ==
-                    shortest_row(text.program(c.schedule.grouping), c.schedule))
+        return next(c.schedule for c in every if (self.n_cols and not least_vectors(c.schedule))
+                    or least == shortest_row(text.program(c.schedule.grouping), c.schedule))
 
 
 def classes(lengths: tuple[int, ...]) -> Iterator[Class]:

@@ -18,13 +18,13 @@ from fusegen.backend.arrays.layout import lay_out_piece
 from fusegen.backend.arrays.spans import begin_on_vectors
 from fusegen.backend.arrays.vectors import types_of
 from fusegen.backend.memory import Adopted
+from fusegen.backend.problem import Phase
 from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError
 from fusegen.lang.blame import blames
 from fusegen.lang.signature import check_count, check_flag
 from fusegen.pipeline.states.columns import Spans, together
 from fusegen.pipeline.states.framed import framed, unframed
-from fusegen.pipeline.states.programs import Phase
 from fusegen.pipeline.states.record import States
 from fusegen.pipeline.states.roles import Pipeline, roles_for
 from fusegen.pipeline.states.runs import folded
@@ -145,7 +145,7 @@ def _pieces(
             if settled and not begin_on_vectors(array):
                 array = array.copy(order="C")
             found[name] = replace(one, array=array)
-        yield i, None if vectors else (whole, whole), found
+        yield i, None if vectors else Phase(whole, whole, whole), found
 
 
 def _cut(array: Any, axis: g.Axis, i: int, j: int, n_cols: int) -> Any:

@@ -6,16 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.backend.arrays.spans import phase
-from fusegen.backend.arrays.vectors import phase_of_vectors
+from fusegen.backend.arrays.phases import phase_of
 from fusegen.backend.executable import Bindable, Bound, Executable
 from fusegen.backend.memory import Adopted
+from fusegen.backend.problem import Phase
 from fusegen.backend.words import address, word
-from fusegen.ir.kernel import Param
 from fusegen.pipeline.variants import Key, Variants
-
-Phase = tuple[bool, bool]
-"""(aligned, in phase), as `Problem` has them."""
 
 Place = tuple[int, int]
 """(which of the addresses that a run is given, bytes behind it)."""
@@ -46,7 +42,7 @@ class Run:
                 if n in self.arrays and address(self.arrays[n]) != address(a)]
 
     def executable(self) -> Executable:
-        lies = self.lies or _phase(self.variants.params, self.arrays)
+        lies = self.lies or phase_of(self.variants.params, self.arrays)
         return self.variants.executable(Key(self.like.memory, self.like.index, self.shape, lies))
 
     def now(self) -> None:
@@ -85,9 +81,3 @@ class Again:
         return self.bound.run([w if i < 0 else addresses[i] + w for i, w in self.words])
 
 
-def _phase(params: Sequence[Param], arrays: Mapping[str, Any]) -> Phase:
-    of_vectors = phase_of_vectors(params, arrays)
-    if of_vectors is not None:
-        return of_vectors
-    elements = [arrays[p.name] for p in params if p.shape == "element"]
-    return phase(elements) if elements else (True, True)

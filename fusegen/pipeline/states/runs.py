@@ -19,6 +19,7 @@ from fusegen.backend.arrays.results import Result, hand_back
 from fusegen.backend.arrays.rows import Rows
 from fusegen.backend.arrays.vectors import types_of
 from fusegen.backend.memory import Adopted
+from fusegen.backend.problem import Phase
 from fusegen.compile.roles import MERGED, STATES
 from fusegen.ir.dtypes import UINT8
 from fusegen.ir.errors import ArgumentError, ShapeError
@@ -26,7 +27,7 @@ from fusegen.ir.kernel import Param
 from fusegen.lang.blame import blames
 from fusegen.lang.signature import constants_key
 from fusegen.pipeline.states.columns import Spans, in_order, span, together
-from fusegen.pipeline.states.programs import Phase, Run
+from fusegen.pipeline.states.programs import Run
 from fusegen.pipeline.states.record import States
 from fusegen.pipeline.states.roles import Pipeline, Roles, roles_for
 from fusegen.pipeline.states.tables import (

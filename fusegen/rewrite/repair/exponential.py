@@ -9,7 +9,15 @@ from fusegen.algebra.facts.elements import Elements
 from fusegen.algebra.facts.terms import masks_of
 from fusegen.ir import graph as g
 from fusegen.rewrite.build import at_element, fold
-from fusegen.rewrite.exponent import Exponent, gathered, linear, parts, scaled, spelled
+from fusegen.rewrite.exponent import (
+    Exponent,
+    gathered,
+    is_bounded,
+    linear,
+    parts,
+    scaled,
+    spelled,
+)
 from fusegen.rewrite.repair.sums import NOTHING, Repaired, Sum, name_pivot
 
 
@@ -25,8 +33,9 @@ class OwnExponent:
     shared: frozenset[g.Node]  # what P is made of as well, at m: it has rounded there as here
 
 
-def own_exponent(own: Sum) -> OwnExponent | None:
-    """The exponentials of the term about a pivot of their own, if they have the shape."""
+def own_exponent(own: Sum, *, everywhere: bool = False) -> OwnExponent | None:
+    """The exponentials of the term about a pivot of their own, if they have the shape. everywhere:
+    about the greatest of all x, and not of those selected alone."""
     varying, rows = parts(own.term.exponent)
     if not varying or any(g.reductions_of(n) for n in varying):
         return None
@@ -34,8 +43,8 @@ def own_exponent(own: Sum) -> OwnExponent | None:
     if x not in own.known:  # a sum of elements that the text does not form may cancel
         return None
     greatest, nothing = (g.Fold.MAX, -NOTHING) if c > 0 else (g.Fold.MIN, NOTHING)
-    m = fold(greatest, own.chosen(x, nothing), own.loc)
-    name_pivot(m, x, f"{greatest.value}{own.where}")
+    m = fold(greatest, x if everywhere else own.chosen(x, nothing), own.loc)
+    name_pivot(m, x, f"{greatest.value}{'' if everywhere else own.where}")
     # The text's own term at m, difference by difference: beside a great m and P, which it may
     # never add up, they are small. An exponent that holds more elements has no such term.
     off = _exponent_at(own, x, m)
@@ -49,17 +58,21 @@ def own_exponent(own: Sum) -> OwnExponent | None:
 
 
 def exponential(own: Sum) -> Repaired | None:
-    e = own_exponent(own)
+    # Where no x − P is positive, as beside P = log Σ exp x, no exp(x − m) is less than the text's
+    # exp(x − P): weights of 0 need no pivot of the others.
+    everywhere = not own.term.masks and is_bounded(own.term.exponent)
+    e = own_exponent(own, everywhere=everywhere)
     if e is None:
         return None
-    rest = own.sum_where_selected(e.relative)
+    rest = own.sum_of(e.relative) if everywhere else own.sum_where_selected(e.relative)
     plain = own.op("mul", own.op("mul", e.root, rest), e.root)
     infinite = e.root if not own.term.weights else own.op("zero_wins", e.root, rest)
     value = own.op("where", own.op("isinf", e.pivot), infinite, corrected(own, plain, e))
     # Of an infinite P exp(x − P) is 0; or infinite, NaN where x is so too: NaN stands for both.
     beyond = own.op("mul", e.root, own.number(0.0))
     value = own.op("where", own.op("isinf", e.row), beyond, value)
-    return Repaired(own.read(own.guarded(value)), own.read(plain), (e.pivot,))
+    value = value if everywhere else own.guarded(value)
+    return Repaired(own.read(value), own.read(plain), (e.pivot,))
 
 
 def _element(own: Sum, varying: Exponent) -> tuple[g.Node, Fraction]:

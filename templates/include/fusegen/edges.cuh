@@ -15,6 +15,20 @@ __device__ __forceinline__ Column head_of(const T* row, Column n_cols)
     return to_boundary < n_cols ? to_boundary : n_cols;
 }
 
+// Where a block's vectors of a row are: behind so many elements, among so many vectors, before number `end`.
+template <typename Column>
+struct Reach {
+    Column head, vectors, end;
+};
+
+// Those of `share` vectors from number `begin` on that the row has.
+template <int kWidth, typename T, typename Column>
+__device__ __forceinline__ Reach<Column> reach_of(const T* row, Column n_cols, Column begin, Column share)
+{
+    const Column head = head_of<kWidth>(row, n_cols), vectors = (n_cols - head) / kWidth;
+    return {head, vectors, begin + share < vectors ? begin + share : vectors};
+}
+
 // The column in the head or in the tail that is this thread's; -1: none.
 template <int kWidth, typename Column>
 __device__ __forceinline__ Column edge_of(Column n_cols, Column head, Column n_vectors, int rank, bool mine = true)

@@ -9,7 +9,7 @@ from fusegen.backend.cuda.emit.dialect import C_TYPES, PAIR_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.own import fold_lines as own_lines
 from fusegen.backend.cuda.emit.sources import SourceView
 from fusegen.backend.cuda.emit.state import StateView
-from fusegen.backend.cuda.emit.views import LiftView, ListView
+from fusegen.backend.cuda.emit.views import LiftView, ListView, SearchView
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line, inside
 from fusegen.ir.expr import Expr, Var, variables
@@ -56,7 +56,9 @@ class ElementPrinter:
         """The greatest of a chunk's items, found two at a time."""
         peaks = [(c.lift, v.peak) for c, v in self._own_peaks(lists)]
         maxima = [(f.lift, f"chunk.{f.name}") for f in self.sweep.monoid.folded if f.fold == "max"]
-        found = [(place, self.pairs(lift)) for lift, place in (*maxima, *peaks)]
+        best = [(b.lift, f"chunk.{b.value}") for b in self._sought
+                if b.largest and not self._folded_as(b)]
+        found = [(place, self.pairs(lift)) for lift, place in (*maxima, *best, *peaks)]
         if any(items for _, items in found):
             self.dialect.use("greater_of")
         return [Line(f"{place} = greatest_item({items}, live);", frozenset([items]))
@@ -70,7 +72,10 @@ class ElementPrinter:
         monoid = self.sweep.monoid
         peaks = [(c, v) for c, v in self._own_peaks(lists) if not self.pairs(c.lift)]
         folded = [f for f in monoid.folded if f.fold != "max" or not self.pairs(f.lift)]
-        read: list[Folded | Best | KBest] = [*folded, *monoid.best, *(c for c, _ in peaks)]
+        valued = [b for b in self._sought
+                  if not self._folded_as(b) and not (b.largest and self.pairs(b.lift))]
+        compared = [b for b in monoid.best if b not in self._sought]
+        read: list[Folded | Best | KBest] = [*folded, *valued, *compared, *(c for c, _ in peaks)]
         exprs = [c.lift for c in read] + [lift for o in monoid.own for lift in o.lifts]
         if not exprs:
             return []
@@ -78,7 +83,11 @@ class ElementPrinter:
         for f in folded:
             taken = taken_in(f, f"chunk.{f.name}", self.dialect.text(f.lift), self.dialect.use)
             lines.append(self.dialect.line(taken, f.lift))
-        for b in monoid.best:
+        for b in valued:
+            better = self.dialect.use("greater_of" if b.largest else "lesser_of")
+            value = f"{better}(chunk.{b.value}, {self.dialect.text(b.lift)})"
+            lines.append(self.dialect.line(f"chunk.{b.value} = {value};", b.lift))
+        for b in compared:
             lines += self._ahead(b)
         notes = dict(self.sweep.notes)
         for o in monoid.own:
@@ -87,6 +96,27 @@ class ElementPrinter:
             joined = f"{self.dialect.use('greater_of')}({v.peak}, {self.dialect.text(c.lift)})"
             lines.append(self.dialect.line(f"{v.peak} = {joined};", c.lift))
         return lines
+
+    # ---- the best item ----
+
+    @property
+    def _sought(self) -> list[Best]:
+        """Values that were loaded: the best of them is found first, and its column then, which is
+        less than to carry a column along."""
+        return [b for b in self.sweep.monoid.best
+                if isinstance(b.lift, Var) and b.lift.name in self.sources]
+
+    def _folded_as(self, best: Best) -> str:
+        """The folded extreme that is this value, too; or ""."""
+        fold = "max" if best.largest else "min"
+        return next((f.name for f in self.sweep.monoid.folded
+                     if f.fold == fold and f.lift == best.lift), "")
+
+    def searches(self) -> list[SearchView]:
+        return [SearchView(
+            name=b.name, value=b.value, same=self._folded_as(b), order="<" if b.largest else ">",
+            lines=tuple(self.item_lines([b.lift])), item=self.dialect.text(b.lift),
+        ) for b in self._sought]
 
     def _ahead(self, best: Best) -> list[Line]:
         """An item takes the place of the chunk's best if it is better."""

@@ -39,15 +39,23 @@ def row_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[st
         found.append("fusegen/edges.cuh")
     if schedule.load == "shifted":
         found.append("fusegen/shift.cuh")
+    if schedule.home.band_rows:
+        found.append("fusegen/band.cuh")
     if "fetch_slice" in loaders:
         found.append("fusegen/slice.cuh")
+        if schedule.load == "shifted":
+            found.append("fusegen/slice_shifted.cuh")
     if "fetch_chunk" in loaders:
         found.append("fusegen/ring.cuh")
     if any(v.ahead for v in sweeps):
         found.append("fusegen/early.cuh")
-    if any(v.stores for v in sweeps):
+    if any(v.stores for v in sweeps) and schedule.home.store == "store_items":
         found.append("fusegen/store.cuh")
-    return tuple(found)
+    return (*found, *_search_headers(sweeps))
+
+
+def _search_headers(sweeps: Sequence[SweepView]) -> list[str]:
+    return ["fusegen/first_item.cuh"] if any(v.searches for v in sweeps) else []
 
 
 def strip_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[str, ...]:
@@ -55,7 +63,8 @@ def strip_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[
     tiers = schedule.tiers
     asked = {"walk": True, "held": tiers.held, "stash": tiers.stashed,
              "store": any(v.stores for v in sweeps)}
-    return tuple(f"fusegen/strip/{n}.cuh" for n, used in asked.items() if used)
+    found = [f"fusegen/strip/{n}.cuh" for n, used in asked.items() if used]
+    return (*found, *_search_headers(sweeps))
 
 
 def pair_headers(program: Program, sweeps: Sequence[SweepView]) -> tuple[str, ...]:

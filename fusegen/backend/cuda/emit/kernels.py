@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.asked import elements_used, span_asked
+from fusegen.backend.cuda.emit.bands import BandView, band_view, row_in_band
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.places import (
     array_name,
@@ -18,13 +19,13 @@ from fusegen.backend.cuda.emit.places import (
 )
 from fusegen.backend.cuda.emit.rows import early_steps, owners_of, step_lines
 from fusegen.backend.cuda.emit.views import SweepView
-from fusegen.backend.cuda.schedule.access import anchor, loader_of
+from fusegen.backend.cuda.schedule.anchors import anchor, loader_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
-from fusegen.backend.cuda.schedule.homes import Array, Home
+from fusegen.backend.cuda.schedule.homes import Array, Home, body_of_row
 from fusegen.backend.cuda.schedule.launch import Launch
 from fusegen.backend.cuda.schedule.on_chip import kept_params, ring_params
 from fusegen.backend.emit.lines import Line, uses_of
-from fusegen.ir.kernel import N_COLS, Kernel, Param
+from fusegen.ir.kernel import N_COLS, Param
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,16 @@ class KernelView:
     steady: bool  # does a team go from row to row?
     splits: bool
     home: Home
+    band: BandView | None  # rows that come to shared memory together
     rows: tuple[tuple[str, str, str], ...]  # declared type, row pointer, initial value
     phase: str  # the row that the head is measured on; "" if rows are whole vectors
     bodies: tuple[tuple[str, str, str], ...]  # likewise, pointers to the first whole vector
     has_edge: str  # condition on this thread's block or row
+    has_row: str  # condition: has this team a row of its own?
     span: tuple[str | Line, ...]  # statements that say which vectors of the row are this thread's
+    row_span: tuple[str | Line, ...]  # likewise, what differs from row to row of a steady team
+    first_phase: str  # as `phase`, of a steady team's first row
+    next_phase: str  # and of the one after this
     keeps: tuple[str | Line, ...]  # statements that bring on chip what stays there
     first_fetch: tuple[str, ...]  # likewise, of a team's first row
     refill: tuple[str, ...]  # and of its next one, in registers
@@ -87,29 +93,25 @@ def kernel_view(
 ) -> KernelView:
     kernel = launch.kernel
     elements = [p for p in launch.params if p.shape == "element"]
-    phase, bodies = "", []
-    if schedule.has_edges and elements:
-        first = anchor(kernel)
-        assert first is not None
-        phase = pointer_of(first)
-        sweeps = [views[s.number] for s in kernel.sweeps]
-        vectors = {ld.body for v in sweeps for ld in v.loads}
-        vectors |= {pointer for v in sweeps for _, _, _, pointer in v.stores}
-        bodies = [_body(p, kernel, schedule) for p in elements if body_of(p, schedule) in vectors]
+    first = anchor(kernel) if schedule.has_edges else None
+    phase = pointer_of(first) if first else ""
     sliced = schedule.clustered or schedule.split
     used = elements_used(kernel)
     home, kept = schedule.home, home_arrays(launch, schedule)
+    band = band_view(launch, schedule)
     return KernelView(
         symbol=launch.symbol, params=tuple(kernel_params(launch, views)),
         first_row=_first_row(schedule), row_step=_row_step(schedule), loops=launch.limited,
         steady=launch.steady, splits=launch.splits, home=schedule.home,
-        rows=tuple(
-            (pointer_type(p), pointer_of(p), f"{array_name(p)} + row * {p.name}_stride")
-            for p in elements if p.name in used or phase
-        ),
-        phase=phase, bodies=tuple(bodies),
+        band=band,
+        rows=tuple(_row(p, schedule) for p in elements if p.name in used or phase),
+        phase=phase, bodies=tuple(_bodies(launch, views, schedule) if phase else ()),
+        has_row="mine < band_rows" if band else "mine < n_rows",
         has_edge="slice == 0" if sliced else "mine < n_rows" if schedule.partial_warps else "",
         span=span_asked(home.span(kept), views, kernel),
+        row_span=span_asked(home.row_span(kept), views, kernel),
+        first_phase=f"{array_name(first)} + first_row * {first.name}_stride" if first else "",
+        next_phase=f"{phase} + row_step * {first.name}_stride" if first else "",
         keeps=(*home.enter(kept), *_edges(launch, views, schedule)),
         first_fetch=home.first_row(kept), refill=home.next_row(kept),
         refill_group=home.next_group(kept),
@@ -121,13 +123,28 @@ def kernel_view(
     )
 
 
-def _body(param: Param, kernel: Kernel, schedule: CudaSchedule) -> tuple[str, str, str]:
-    """Declared type, name and value of what says where an array's whole vectors are."""
-    row = pointer_of(param)
-    if loader_of(param, kernel, schedule.load) == "load_items":
-        return pointer_type(param), body_of(param, schedule), f"{row} + head"
-    kind = f"const Shifted<{C_TYPES[param.dtype.name]}>"
-    return kind, body_of(param, schedule), f"{{{row} + head, {row}, {row} + n_cols}}"
+def _row(param: Param, schedule: CudaSchedule) -> tuple[str, str, str]:
+    """Declared type, name and value of what points at an array's row."""
+    value = f"{array_name(param)} + row * {param.name}_stride"
+    if schedule.home.band_rows:
+        value = row_in_band(param)
+    return pointer_type(param), pointer_of(param), value
+
+
+def _bodies(
+    launch: Launch, views: dict[int, SweepView], schedule: CudaSchedule
+) -> Iterable[tuple[str, str, str]]:
+    """Declared type, name and value of what says where arrays' whole vectors are."""
+    sweeps = [views[s.number] for s in launch.kernel.sweeps]
+    vectors = {pointer for v in sweeps for _, _, _, pointer in v.stores}
+    # Of what comes in where others leave, only shifts are asked for.
+    vectors |= {ld.body for v in sweeps for ld in v.loads
+                if not (launch.steady and ld.kept and schedule.load == "peeled")}
+    for p in launch.params:
+        if p.shape == "element" and body_of(p, schedule) in vectors:
+            loader = loader_of(p, launch.kernel, schedule.load)
+            kind, value = body_of_row(pointer_type(p), loader, pointer_of(p), "head")
+            yield kind, body_of(p, schedule), value
 
 
 def home_arrays(launch: Launch, schedule: CudaSchedule) -> tuple[Array, ...]:
@@ -136,7 +153,8 @@ def home_arrays(launch: Launch, schedule: CudaSchedule) -> tuple[Array, ...]:
     ring = schedule.home.stages > 0
     found = ring_params(kernel, kernel.sweeps[0]) if ring else kept_params(kernel, schedule)
     return tuple(Array(p.name, C_TYPES[p.dtype.name], body_of(p, schedule),
-                       loader_of(p, kernel, schedule.load), array_name(p)) for p in found)
+                       loader_of(p, kernel, schedule.load), array_name(p),
+                       schedule.has_edges) for p in found)
 
 
 def _edges(
@@ -150,6 +168,8 @@ def _edges(
 def _first_row(schedule: CudaSchedule) -> str:
     if schedule.clustered or schedule.split:
         return "blockIdx.x / blocks"
+    if schedule.home.band_rows:
+        return "step * kRowsPerBlock + team"
     if schedule.rows_per_block == 1:
         return "blockIdx.x"
     return "static_cast<long long>(blockIdx.x) * kRowsPerBlock + team"

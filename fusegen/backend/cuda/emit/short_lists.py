@@ -37,7 +37,7 @@ def short_list(
     """The list's part of a sweep; `lines` bring a candidate's value at `column`,
     and a key is `made` of an order and a column."""
     plan = short_plan(kernel, best, schedule)
-    paired = schedule.lists == "sorted" and bool(plan.pair)
+    paired = schedule.lists in ("sorted", "merged") and bool(plan.pair)
     loaded = best.lift.name if isinstance(best.lift, Var) else ""
     if not paired and (plan.pruned or schedule.lists == "counted"):
         dialect.use("greater_of")

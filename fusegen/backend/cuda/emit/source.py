@@ -127,11 +127,12 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
         "least_blocks": schedule.least_blocks,
         "vectors": schedule.vectors, "width": schedule.width, "wide": schedule.width > 1,
         "rests": schedule.home.chunk == "kRestVectors",
+        "band": schedule.home if schedule.home.band_rows else None,
         "stages": schedule.home.stages, "exchanges": schedule.shuffles,
         "team_enter": (*schedule.team.arrive, *schedule.team.enter),
         "team_is_here": schedule.team.is_here,
         "cluster": schedule.clustered, "blocks": schedule.blocks,
-        "sliced": schedule.clustered or schedule.split,
+        "sliced": schedule.clustered or schedule.split, "shifted": schedule.load == "shifted",
         "strips": schedule.strip is not None,
         "reduces": schedule.target.ampere,
     }

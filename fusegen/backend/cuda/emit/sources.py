@@ -17,7 +17,7 @@ from fusegen.backend.cuda.emit.places import (
     load_line,
     pointer_of,
 )
-from fusegen.backend.cuda.schedule.access import loader_of
+from fusegen.backend.cuda.schedule.anchors import loader_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import PER_VECTOR
 from fusegen.backend.cuda.schedule.on_chip import kept_params

@@ -73,7 +73,7 @@ class SweepPrinter:
             ahead=tuple(s.load for s in sources if s.load and s.early), ahead_next=(),
             edges=tuple(ln for s in sources for ln in s.edge),
             fold_params=(), fold_args="", edge_fold_args="", fold_lines=folded, fold_pairs=pairs,
-            lifts=lifts,
+            searches=tuple(self.elements.searches()), lifts=lifts,
             map_params=(), map_args="", edge_map_args="",
             map_divisors=map_divisors, store_lines=tuple(stored),
             stores=tuple(self._stores()), lists=lists,
@@ -107,7 +107,8 @@ class SweepPrinter:
         fold += [p for p, _ in peaks]
         fold_args += [a for _, a in peaks]
         used, args, edges = self._used(
-            [*view.fold_lines, *view.fold_pairs, *lifted], view.fold_columns,
+            [*view.fold_lines, *view.fold_pairs, *(ln for s in view.searches for ln in s.lines),
+             *lifted], view.fold_columns,
             view.state.held if view.state else (), view.repacked,
         )
         maps = [f"Items<{kind}, kCount>& {items}" for kind, _, items, _ in view.stores]

@@ -57,6 +57,18 @@ class ListView:
 
 
 @dataclass(frozen=True)
+class SearchView:
+    """The chunk's best of values that were loaded: known as a value first, then sought."""
+
+    name: str  # of the column, a member of states
+    value: str  # and of the value
+    same: str  # a member that is this value, too; or ""
+    order: str  # C++: "<" of greatest values
+    lines: tuple[Line, ...]  # from item i to its value
+    item: str
+
+
+@dataclass(frozen=True)
 class LiftView:
     """How a chunk's sums about one level of pivots are made; `tag` names the rebase."""
 
@@ -100,6 +112,7 @@ class SweepView:
     edge_fold_args: str
     fold_lines: tuple[Line, ...]
     fold_pairs: tuple[Line, ...]  # of the chunk as a whole, two items at a time
+    searches: tuple[SearchView, ...]
     lifts: tuple[LiftView, ...]
     map_params: tuple[str, ...]
     map_args: str
@@ -156,7 +169,7 @@ class SweepView:
 
     @property
     def folds(self) -> bool:
-        return bool(self.fold_lines or self.fold_pairs or self.lifts)
+        return bool(self.fold_lines or self.fold_pairs or self.searches or self.lifts)
 
     @property
     def combines(self) -> bool:
@@ -169,7 +182,8 @@ class SweepView:
 
     @property
     def fold_columns(self) -> bool:
-        return self.fold_column or any(lift.column for lift in self.lifts)
+        lifted = any(lift.column for lift in self.lifts)
+        return self.fold_column or bool(self.searches) or lifted
 
     @property
     def map_column(self) -> bool:

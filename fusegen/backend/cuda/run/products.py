@@ -90,9 +90,10 @@ class ProductExecutable:
         """See `Bindable`. Whole rows alone are made by products, so `first_column` is 0."""
         params = {p.name: p for p in (*self.program.inputs, *self.program.outputs)}
         sides = tuple(_vectors(p, arrays[p.name]) for p in (self.made.row, self.made.column))
-        steps = tuple(_row_step(params[n], arrays[n]) for n in order)
-        over = {n: a for n, a in arrays.items()
-                if params[n].shape not in ("row_vector", "column_vector", "columns")}
+        # What the program never reads is among the arrays and their order all the same.
+        steps = tuple(_row_step(params[n], arrays[n]) if n in params else 0 for n in order)
+        over = {n: arrays[n] for n, p in params.items()
+                if p.shape not in ("row_vector", "column_vector", "columns")}
         pieces = []
         for first in range(0, n_rows, self.schedule.piece_rows):
             rows = min(self.schedule.piece_rows, n_rows - first)

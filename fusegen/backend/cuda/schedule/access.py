@@ -6,7 +6,7 @@ from fusegen.backend.cuda.schedule.cuda import MAX_ITEMS, MAX_WIDTH, LoadMode
 from fusegen.backend.cuda.schedule.launch import widest_vector
 from fusegen.backend.problem import Problem
 from fusegen.ir.errors import ArgumentError
-from fusegen.ir.kernel import Kernel, Param, Program, Sweep
+from fusegen.ir.kernel import Kernel, Program, Sweep
 
 _SHIFTED = 8
 """Vectors of a row from which on reading around them is faster: the first and the last of a row
@@ -41,25 +41,17 @@ def access(
     if width > 1 and not whole and any(s.monoid.ordered for s in program.sweeps):
         return 1, "scalar"  # edges would be merged out of order
     if apart:
-        shifts = width > 1 and n_cols >= _SHIFTED * width and _shifts(program)
+        shifts = width > 1 and n_cols >= _SHIFTED * width and _shifts(program, problem)
         return (width, "shifted") if shifts else (1, "scalar")
     return width, "aligned" if whole or width == 1 else "peeled"
 
 
-def _shifts(program: Program) -> bool:
-    """Can vectors be those of one array's boundaries? What is written must have them; lists read
-    single vectors again."""
-    written = [sum(p.output for p in k.elements) for k in program.kernels]
-    return max(written) <= 1 and not any(s.monoid.lists for s in program.sweeps)
-
-
-def anchor(kernel: Kernel) -> Param | None:
-    """The array on whose boundaries a row's vectors lie, where not all arrays share them: what is
-    written, if anything is."""
-    return next((p for p in kernel.elements if p.output), next(iter(kernel.elements), None))
-
-
-def loader_of(param: Param, kernel: Kernel, load: LoadMode) -> str:
-    """The function of <fusegen/…> that brings a chunk's items of an array of elements."""
-    shifts = load == "shifted" and param != anchor(kernel)
-    return "load_shifted" if shifts else "load_items"
+def _shifts(program: Program, problem: Problem) -> bool:
+    """Can vectors be those of one array's boundaries? All that is written must have them, and
+    arrays between kernels have their own; lists read single vectors again."""
+    results = {p.name for p in program.outputs}
+    for k in program.kernels:
+        written = [p.name for p in k.elements if p.output]
+        if len(written) > 1 and not (problem.written_in_phase and results.issuperset(written)):
+            return False
+    return not any(s.monoid.lists for s in program.sweeps)

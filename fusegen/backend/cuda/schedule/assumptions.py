@@ -74,8 +74,10 @@ def _places(program: Program, schedule: CudaSchedule) -> Iterator[Assumption]:
     if schedule.width == 1 or not elements:
         return
     if schedule.has_edges:
-        if len(elements) > 1 and schedule.load == "peeled":
-            yield InPhase(elements, VECTOR_BYTES)
+        written = tuple(p for p in elements if p.output)
+        alike = elements if schedule.load == "peeled" else written
+        if len(alike) > 1:
+            yield InPhase(alike, VECTOR_BYTES)
         return
     yield Divides("n_inner" if schedule.strip else "n_cols", schedule.width)
     for p in arrays:
@@ -90,6 +92,7 @@ def _lengths(program: Program, schedule: CudaSchedule) -> Between:
         # Every block has a tile, also the last: it is there that lists begin.
         edges = 2 * (schedule.width - 1) if schedule.has_edges else 0
         least = max(least, ((schedule.blocks - 1) ** 2 + 1) * schedule.width + edges)
+    least = max(least, least_vectors(schedule) * schedule.width)
     most = longest_row(schedule)
     if not schedule.wide_columns:
         widest = _most_narrow(program)
@@ -100,6 +103,11 @@ def _lengths(program: Program, schedule: CudaSchedule) -> Between:
 def shortest_row(program: Program, schedule: CudaSchedule) -> int:
     """Columns that a row must have."""
     return _lengths(program, schedule).least
+
+
+def least_vectors(schedule: CudaSchedule) -> int:
+    """Of a row, where its threads take for granted how many they have; 0: any number."""
+    return schedule.home.fewest(schedule.team_threads, schedule.vectors)
 
 
 def _longest_list(program: Program) -> int:
@@ -211,7 +219,8 @@ def _room_text(schedule: CudaSchedule) -> list[str]:
     n = f"⌊n_cols / {schedule.width}⌋" if schedule.has_edges else "n_cols"
     items = schedule.vectors if schedule.has_edges else schedule.items
     if not schedule.home.slice_vectors:
-        return [f"{n} ≤ {threads} · {items}{blocks}"]
+        fewest = least_vectors(schedule) * schedule.width
+        return [f"{f'{fewest} ≤ ' if fewest else ''}{n} ≤ {threads} · {items}{blocks}"]
     kept = schedule.home.room(f"{threads} · {schedule.vectors}")
     vectors = n if schedule.has_edges else f"n_cols / {schedule.width}"
     return [f"{vectors} ≤ {f'({kept})' if blocks and ' ' in kept else kept}{blocks}"]

@@ -41,9 +41,10 @@ LoadMode = Literal["aligned", "peeled", "shifted", "scalar"]
 same offset from a boundary.  shifted: not all at the same; one array's boundaries count, others are
 read as the aligned vectors around what is wanted, and shifted.  scalar: one element per access."""
 
-Lists = Literal["streamed", "sorted", "counted"]
+Lists = Literal["streamed", "sorted", "counted", "merged", "dealt"]
 """How a team keeps the K best: as candidates while the row goes by; or, of a row that lanes hold,
-sorted by networks, or counted once a bar is known that about K elements reach."""
+sorted by networks, each its own best (sorted) or all of the row together (merged), counted once a
+bar is known that about K elements reach, or dealt to bins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +131,7 @@ class CudaSchedule(PlainSchedule):
     @property
     def partial_warps(self) -> bool:
         """Does a warp have several rows, of which the last may be missing?"""
-        return self.in_warp and self.lanes < WARP
+        return self.in_warp and (self.lanes < WARP or self.home.band_rows > 0)
 
     @property
     def shuffles(self) -> bool:
@@ -227,6 +228,11 @@ class CudaSchedule(PlainSchedule):
     @property
     def rows_per_block(self) -> int:
         return self.threads // self.team_threads
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block, one after the other."""
+        return max(self.rows_per_block, self.home.band_rows)
 
     @property
     def most_threads(self) -> int:

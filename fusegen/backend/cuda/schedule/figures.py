@@ -31,6 +31,7 @@ class FewRows:
     cluster_block: float = figure(0.05, "µs", "the same, for every block")
     cluster_thread: float = figure(0.0015, "µs", "the same, for every thread of a block")
     grid: float = figure(4.0, "µs", "blocks all over the grid meet through device memory")
+    slices: float = figure(3.0, "µs", "the same, a part of whose rows is in shared memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class ManyRows:
     shared: float = figure(0.035, "share", "a row in shared memory")
     chip: float = figure(0.16, "share", "rows that come in where others leave")
     chip_alone: float = figure(0.02, "share", "the same, one block a multiprocessor")
+    band: float = figure(0.04, "share", "short rows through shared memory")
     device: float = figure(0.02, "share", "rows that do not stay")
     small_block: float = figure(0.004, "share", "the same, for every block more in 512 threads")
     large_block: float = figure(0.02, "share", "a row in registers of more than 512 threads")
@@ -72,6 +74,14 @@ class ManyRows:
     starved_shared: float = figure(0.1, "share", "the same, row in shared memory")
     cluster_16_alone: float = figure(0.1, "share", "clusters of 16, one block a multiprocessor")
     peeled_alone: float = figure(0.07, "share", "rows with edges, one block a multiprocessor")
+    edge_alone: float = figure(0.7, "share", "a row with edges in registers, stored, one block a "
+                               "multiprocessor: nothing arrives meanwhile")
+    edge_beside: float = figure(0.2, "share", "the same, two blocks of clusters; half of it: "
+                                "three, or rows of a block")
+    edge_cluster_16: float = figure(0.45, "share", "a row with edges in registers, clusters of 16")
+    edge_chip: float = figure(4.0, "µs", "rows with edges that come in where others leave: begin "
+                              "and end")
+    edge_round: float = figure(1.5, "µs", "the same, for every row of a team")
     meeting: float = figure(1.3, "µs", "a block looks who is last and loads nothing")
     latency: float = figure(0.9, "µs", "from a load to its data where memory is busy")
     idle: float = figure(0.4, "factor", "on multiprocessors without a team")
@@ -126,9 +136,32 @@ class ShortLists:
     pair_exchange: float = figure(2, "instruction", "of keys of 32 bits")
     pair_key: float = figure(3.5, "instruction", "a key of 32 bits is made, two at a time")
     pair_shuffle: float = figure(2, "instruction", "a key of 32 bits goes to another lane")
+    alone: float = figure(4, "instruction", "an item is loaded by itself")
     again: float = figure(20, "instruction", "one of the best vectors is brought again")
+    merged_entry: float = figure(8, "instruction", "an entry goes through shared memory")
+    dealt: float = figure(150, "instruction", "a row is dealt to bins")
+    dealt_bin: float = figure(5, "instruction", "for every bin of a lane")
+    dealt_item: float = figure(34, "instruction", "for every item of a lane")
+    dealt_entry: float = figure(28, "instruction", "an entry finds its place in its bin")
     crowded: float = figure(1 / 320, "share", "a register of keys leaves room for fewer warps")
     apart: float = figure(1.8, "share", "a warp loads many rows, by lanes of a row squared")
+
+
+@dataclass(frozen=True, slots=True)
+class ShortRows:
+    """Rows of few elements that lanes of a warp own, in instructions of a warp."""
+
+    rate: float = figure(6.4e9, "instruction/s", "of a multiprocessor")
+    waves: float = figure(1.6e9, "wave/s", "of a multiprocessor's shared memory")
+    row: float = figure(45, "instruction", "once a row")
+    row_banded: float = figure(70, "instruction", "the same, by way of shared memory")
+    edges: float = figure(60, "instruction", "the same, more, where rows begin inside a vector")
+    round: float = figure(12, "instruction", "lanes exchange states of two members, each time")
+    item: float = figure(10, "instruction", "an element that comes in a vector")
+    item_banded: float = figure(16, "instruction", "one that comes by itself from shared memory")
+    item_apart: float = figure(25, "instruction", "the same from memory, or shifted")
+    more_row: float = figure(0.4, "share", "two members more, of what is done once a row")
+    more_item: float = figure(0.5, "share", "the same, of what is done with an element")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +195,7 @@ class Figures:
     many: ManyRows = ManyRows()
     lists: Lists = Lists()
     short_lists: ShortLists = ShortLists()
+    short_rows: ShortRows = ShortRows()
     strips: Strips = Strips()
 
     def named(self) -> Iterator[tuple[str, float, str, str]]:

@@ -53,7 +53,7 @@ class Launch:
     params: tuple[Param, ...]
     scratch: tuple[Scratch, ...]
     threads: int  # of a block
-    rows_per_block: int  # teams side by side in a block
+    rows_per_block: int  # teams side by side in a block, or rows of its band
     grid_rows: int  # blocks that share a row: 1, the slices, or a cluster
     shared_bytes: int = 0  # dynamic shared memory of a block
     cluster: int = 1  # neighbouring blocks that form a cluster; 1: none
@@ -168,7 +168,7 @@ def _launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
         scratch = (states, Scratch("tickets", "tickets", "team", 1, 8))
     return Launch(
         kernel=kernel, splits=splits, params=kernel.params, scratch=scratch,
-        threads=schedule.threads, rows_per_block=schedule.rows_per_block,
+        threads=schedule.threads, rows_per_block=schedule.block_rows,
         grid_rows=schedule.blocks, shared_bytes=shared_bytes(kernel, schedule),
         cluster=schedule.blocks if schedule.clustered else 1,
         together=waits, steady=schedule.home.steady, shares=grid,

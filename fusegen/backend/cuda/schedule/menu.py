@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from fusegen.backend.cuda.schedule.access import access, words
+from fusegen.backend.cuda.schedule.anchors import loader_of
+from fusegen.backend.cuda.schedule.bands import MOST_COLUMNS, band_schedules
+from fusegen.backend.cuda.schedule.chips import STATIC_SHARED, chip_schedules
 from fusegen.backend.cuda.schedule.cuda import (
     MAX_ITEMS,
     MAX_WIDTH,
@@ -15,19 +18,19 @@ from fusegen.backend.cuda.schedule.cuda import (
     CudaSchedule,
 )
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures
-from fusegen.backend.cuda.schedule.homes import Chip, Registers, Shared
+from fusegen.backend.cuda.schedule.homes import Registers, Shared
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes, Thread, tree
 from fusegen.backend.cuda.schedule.lists import list_candidates, price_of_lists
-from fusegen.backend.cuda.schedule.on_chip import kept_params, shared_bytes
+from fusegen.backend.cuda.schedule.on_chip import kept_params
 from fusegen.backend.cuda.schedule.price import Price, Work, price_of
-from fusegen.backend.cuda.schedule.short_lists import price_of_short_lists, short_list_schedules
+from fusegen.backend.cuda.schedule.short_lists import short_list_schedules
+from fusegen.backend.cuda.schedule.short_prices import price_of_short_lists
+from fusegen.backend.cuda.schedule.short_row_prices import Short, price_of_short
 from fusegen.backend.cuda.schedule.wide import wide_columns
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import WARP, CudaTarget
 from fusegen.ir.kernel import Program
 
-_STATIC_SHARED = 8192  # bytes of a block beside its slice: states that meet, and CUDA's own
-_CHIP_THREADS = 512  # of a block whose rows come in where others leave
 _MOST_SLICES = 256  # blocks that share a row
 _REGISTERS: tuple[tuple[int, Literal[64, 80, 128, 255]], ...] = (
     (84, 64), (92, 80), (150, 128), (10**6, 255),
@@ -71,10 +74,12 @@ class Menu:
         past = not stores and self.width > 1 and self.load != "shifted"
         self.held = self.base.having(home=Registers(), past_l1=past)
         vector = self.base.having(home=Shared(1))
-        kept = {p.name: p.dtype.itemsize * self.width for p in kept_params(kernel, vector)}
+        found = kept_params(kernel, vector)
+        kept = {p.name: p.dtype.itemsize * self.width for p in found}
         # Copies to shared memory are 16 bytes each, of memory as it lies.
-        whole = self.load != "shifted" and all(s % VECTOR_BYTES == 0 for s in kept.values())
-        self.kept_bytes = shared_bytes(kernel, vector) if whole else 0
+        whole = all(s % VECTOR_BYTES == 0 for s in kept.values())
+        self.kept_bytes = sum(kept.values()) if whole else 0
+        self.shifted = sum(loader_of(p, kernel, self.load) == "load_shifted" for p in found)
         self.work = Work(
             rows=self.problem.n_rows or None, vectors=self.n_vectors,
             sweeps=max(len(k.sweeps) for k in self.program.kernels), stores=stores,
@@ -82,16 +87,27 @@ class Menu:
             vector_bytes=max(VECTOR_BYTES, self.kept_bytes),
         )
 
+        self.short = Short.of(self.program, self.n_cols) if self.n_cols <= MOST_COLUMNS else None
+
     def price(self, one: CudaSchedule) -> Price:
         if one.lists != "streamed":
-            return price_of_short_lists(self.program, one, self.work, self.figures)
+            return price_of_short_lists(self.program, one, self._work_of(one), self.figures)
         if self.lists:
             return price_of_lists(one, self.work, max(c.k for c in self.lists), self.figures)
+        if one.in_warp and self.short and not self.ordered and self.chunk is None:
+            return price_of_short(one, self.work, self.short, self.figures)
         return price_of(one, self.work, self.figures)
+
+    def _work_of(self, one: CudaSchedule) -> Work:
+        """The work in vectors of a schedule that has others."""
+        if one.width == self.width:
+            return self.work
+        size = self.work.vector_bytes * one.width // self.width
+        return replace(self.work, vectors=max(1, self.n_cols // one.width), vector_bytes=size)
 
     def all(self) -> Iterator[CudaSchedule]:
         if self.lists and not self.ordered:
-            short = short_list_schedules(self.program, self.base, self.n_vectors, self.chunk)
+            short = short_list_schedules(self.program, self.base, self.n_cols, self.chunk)
             yield from short
             if short:
                 return
@@ -101,19 +117,29 @@ class Menu:
         if self.ordered or self.chunk is not None:
             yield self._plain()
             return
-        yield from self._lanes()
-        yield from self._blocks()
+        bands = tuple(band_schedules(self.program, self.base, self.n_cols, self.problem.n_rows))
+        if bands and self.load in ("shifted", "scalar"):
+            yield from bands  # nothing else reads short rows in whole vectors
+            return
+        whole = [*bands, *self._lanes(), *self._blocks()]
         if self.work.sweeps > 1 and self.kept_bytes:
-            yield from self._shared()
+            whole += self._shared()
         if self.target.clusters and (self.work.sweeps > 1 or self.work.few(self.target)):
-            yield from self._clusters()
-        if self.target.clusters and self.work.sweeps > 1 and self.kept_bytes:
-            yield from self._chip()
-        yield from self._split()
+            whole += self._clusters()
+        if self.target.clusters and self.work.sweeps > 1 and self.kept_bytes and self.meetings == 1:
+            whole += chip_schedules(self.base, self.work, self.shifted, wide=self.wide)
+        yield from whole
+        # Where a row finds room on chip for its second sweep, that is better.
+        stay = self.target.clusters and self.kept_bytes
+        if self.work.sweeps == 1 or not stay or not any(o.home.keeps for o in self._fit(whole)):
+            yield from self._split()
 
     def fitting(self) -> Iterator[CudaSchedule]:
         """What blocks of that size have registers for."""
-        yield from (o for o in map(self._with_registers, self.all()) if o.threads <= o.most_threads)
+        return self._fit(self.all())
+
+    def _fit(self, found: Iterable[CudaSchedule]) -> Iterator[CudaSchedule]:
+        return (o for o in map(self._with_registers, found) if o.threads <= o.most_threads)
 
     def _with_registers(self, one: CudaSchedule) -> CudaSchedule:
         """As many registers as a thread needs: fewer make room for more threads."""
@@ -142,6 +168,12 @@ class Menu:
                 # All of a row in registers, of which no more than half are empty.
                 if self.n_vectors <= lanes * vectors < 2 * self.n_vectors + lanes:
                     yield self.held.having(team=Lanes(lanes), threads=128, vectors=vectors)
+        if self.load != "aligned" or self.width == 1 or self.n_cols > MOST_COLUMNS:
+            return
+        for lanes in (2, 4):  # so few that each reads neighbouring vectors
+            vectors = -(-self.n_vectors // lanes)
+            if vectors <= 2 and lanes < 2 * self.n_vectors:
+                yield self.held.having(team=Lanes(lanes), threads=128, vectors=vectors)
 
     # ---- a block ----
 
@@ -163,7 +195,9 @@ class Menu:
 
     def _shared(self, blocks: int = 1) -> Iterator[CudaSchedule]:
         share = -(-self.n_vectors // blocks)
-        if share * self.kept_bytes + _STATIC_SHARED > self.target.shared_per_block:
+        if self.load == "shifted":
+            return  # what others copied has to be waited for, group by group
+        if share * self.kept_bytes + STATIC_SHARED > self.target.shared_per_block:
             return
         light = self.work.extra == 1 or self.width == MAX_WIDTH  # is there room for a second chunk?
         for threads in (128, 256, 512):
@@ -186,41 +220,11 @@ class Menu:
             if self.meetings > 1 and blocks == sizes[-1]:  # states that no grid can wait for
                 yield self.base.having(team=Cluster(blocks), threads=512)
 
-    def _chip(self) -> Iterator[CudaSchedule]:
-        """Rows in registers and shared memory, the next one coming in where this one leaves."""
-        if self.load != "aligned" or self.meetings != 1:
-            return
-        for per_sm, vectors in self._chip_homes():
-            held = _CHIP_THREADS * vectors
-            room = (self.target.shared_per_sm // per_sm - _STATIC_SHARED) // self.kept_bytes
-            slots = self.target.multiprocessors * per_sm
-            least = -(-self.n_vectors // (room + held))
-            teams = slots // least
-            # No block stands idle.
-            for blocks in {slots // n for n in (teams, teams - 1, teams - 2) if n > 0}:
-                share = -(-self.n_vectors // blocks)
-                if blocks > 1 and share > held:
-                    yield self.base.having(
-                        team=Grid(blocks), threads=_CHIP_THREADS, vectors=vectors,
-                        home=Chip(share - held), per_sm=per_sm,
-                    )
-
-    def _chip_homes(self) -> tuple[tuple[int, int], ...]:
-        """Blocks of a multiprocessor, and vectors of a thread in registers: two blocks are better,
-        with chunks so small that nothing spills; for a few rows, all that the registers hold."""
-        if self.wide:
-            return ((1, 4),)
-        if self.width == MAX_WIDTH:
-            return ((2, 1),)
-        return ((2, 2),) if self.work.extra else ((2, 4), (1, 12))
-
     def _split(self) -> Iterator[CudaSchedule]:
         """Rows split over the grid; the last of a row's blocks merges what they found."""
         rows = self.problem.n_rows
         if not rows or rows > 4 * self.target.multiprocessors:
             return  # rows alone fill the device
-        if self.work.sweeps > 1 and self.target.clusters and self.kept_bytes:
-            return  # a cluster keeps the row on chip for its second sweep
         for threads in (128, 256, 512):
             chunks = -(-self.n_vectors // (threads * 4))
             # About eight blocks on every multiprocessor, none with less than a chunk.

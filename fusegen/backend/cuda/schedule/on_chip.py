@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fusegen.backend.cuda.schedule.anchors import loader_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Sizes
 from fusegen.ir.kernel import Kernel, Param, Sweep
@@ -23,9 +24,10 @@ def ring_params(kernel: Kernel, sweep: Sweep) -> tuple[Param, ...]:
 
 def shared_bytes(kernel: Kernel, schedule: CudaSchedule) -> int:
     """Dynamic shared memory of a block: its slices of the arrays that stay on chip, or a ring."""
-    read = ring_params(kernel, kernel.sweeps[0])
+    read, kept = ring_params(kernel, kernel.sweeps[0]), kept_params(kernel, schedule)
     return schedule.home.shared_bytes(Sizes(
         schedule.threads, schedule.vectors, schedule.width,
-        kept=sum(p.dtype.itemsize for p in kept_params(kernel, schedule)),
-        read=sum(p.dtype.itemsize for p in read),
+        kept=sum(p.dtype.itemsize for p in kept), read=sum(p.dtype.itemsize for p in read),
+        elements=tuple(p.dtype.itemsize for p in kernel.elements),
+        apart=sum(loader_of(p, kernel, schedule.load) == "load_shifted" for p in kept),
     ))

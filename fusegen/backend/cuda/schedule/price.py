@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, FewRows, Figures, ManyRows
 from fusegen.backend.cuda.schedule.homes import Sizes, Stay
+from fusegen.backend.cuda.schedule.merges import MAX_CLUSTER
 from fusegen.backend.target import CudaTarget
 
 
@@ -59,6 +60,8 @@ def price_of(one: CudaSchedule, work: Work, figures: Figures = FIGURES) -> Price
     factors = [("home", _home(one, work, here, many)), ("merges", _merges(one, work, many)),
                ("fit", _fit(one, work, many)), ("registers", _registers(one, work, many)),
                ("threads", _threads(one, work, here, many))]
+    if one.has_edges and not one.in_warp:
+        factors.append(("edges", _edges(one, work, many)))
     if work.rows is not None:
         factors.append(("parallelism", _parallelism(one, here, work.rows, many)))
     elif one.split and not one.home.keeps:
@@ -74,16 +77,18 @@ def _latencies(
 ) -> list[tuple[str, float]]:
     share = -(-work.vectors // one.blocks) * one.width  # elements of a block
     sweeps = 2 if work.stores else 1
-    per_sm = max(1, _resident(one, work))
-    blocks = -(-rows // one.rows_per_block) * one.blocks
+    per_sm = one.per_sm if one.home.steady else max(1, _resident(one, work))
+    passes = one.block_rows // one.rows_per_block
+    blocks = -(-rows // one.block_rows) * one.blocks
     rounds = -(-blocks // (per_sm * one.target.multiprocessors))
     beside = min(per_sm, -(-blocks // one.target.multiprocessors))  # blocks on one multiprocessor
-    lengths = share * one.rows_per_block * beside * few.element * sweeps
+    lengths = share * one.block_rows * beside * few.element * sweeps
     again = few.again if not one.home.keeps and work.sweeps > 1 else 0.0
-    thread = share / one.team_threads * few.thread_element
+    thread = passes * share / one.team_threads * few.thread_element
     return [("launch and first load", few.launch),
             ("elements", rounds * (lengths + thread) * (1 + again)),
-            ("merges", rounds * one.top.merge.latency(one.threads, one.blocks, few))]
+            ("merges", rounds * one.top.merge.latency(one.threads, one.blocks, few)),
+            ("slices", few.slices if one.home.steady and one.home.slice_vectors else 0.0)]
 
 
 # ---- many rows: factors ----
@@ -105,6 +110,21 @@ def _again(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
     if work.extra < 2 or one.width < MAX_WIDTH or 2 * rows > one.target.l2_bytes:
         return many.again
     return many.again_l2_few if here <= 2 else many.again_l2
+
+
+def _edges(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+    """Rows that begin or end inside a vector, kept on chip, where few of them are under way."""
+    if one.home.steady:
+        moved = (work.rows or 0) * work.vectors * work.vector_bytes * (2 if work.stores else 1)
+        teams = one.target.multiprocessors * one.per_sm // one.blocks
+        waits = many.edge_chip + many.edge_round * -(-(work.rows or 0) // teams)
+        return 1.0 + waits * 1e-6 * one.target.bandwidth / moved if moved else 1.0
+    if not one.home.of_threads or not one.home.keeps or not work.stores:
+        return 1.0
+    here = one.target.registers_per_sm // (one.registers * one.threads)
+    beside = many.edge_beside if one.blocks > 1 else many.edge_beside / 2
+    alone = {1: many.edge_alone, 2: beside, 3: beside / 2}.get(here, 0.0)
+    return 1.0 + alone + (many.edge_cluster_16 if one.blocks == MAX_CLUSTER else 0.0)
 
 
 def _waits(blocks: int, many: ManyRows) -> float:
@@ -194,8 +214,8 @@ def _parallelism(one: CudaSchedule, here: int, rows: int, many: ManyRows) -> flo
         teams = target.multiprocessors * one.per_sm // one.blocks
         idle = target.multiprocessors * one.per_sm / (teams * one.blocks)
         return (1.0 + many.idle * (idle - 1.0)) * -(-rows // teams) * teams / rows
-    filled = -(-rows // one.rows_per_block) * one.rows_per_block  # rows that blocks have room for
-    blocks = filled // one.rows_per_block * one.blocks
+    filled = -(-rows // one.block_rows) * one.block_rows  # rows that blocks have room for
+    blocks = filled // one.block_rows * one.blocks
     slots = target.multiprocessors * here
     under_way = min(blocks, slots) * one.threads * min(one.vectors, 4) * VECTOR_BYTES
     starved = max(1.0, target.bandwidth * many.latency * 1e-6 / under_way) * filled / rows

@@ -1,8 +1,11 @@
 """Lists of short rows, which lanes of a warp own.
 
 sorted: every lane sorts what it holds by a network and keeps its best; lanes merge by shuffles.
-Nothing depends on the data.  counted: a bar that about K elements reach is searched for; those that
-reach it meet in shared memory, where each counts how many are better.
+merged: one network of all lanes sorts the whole row.  Nothing depends on the data in these.
+counted: a bar that about K elements reach is searched for; those that reach it meet in shared
+memory, where each counts how many are better.  dealt: elements are dealt to bins in shared memory,
+about one a bin, and counted there: for lists that are much of a row.
+Rows that begin or end inside a vector may be read element by element, a team's lanes side by side.
 """
 
 from __future__ import annotations
@@ -10,12 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from fusegen.backend.cuda.schedule.cuda import VECTOR_BYTES, CudaSchedule
-from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, ShortLists
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Registers
-from fusegen.backend.cuda.schedule.levels import Lanes
-from fusegen.backend.cuda.schedule.price import Price, Work, price_of
-from fusegen.backend.cuda.schedule.topk import key_plan, loaded_type
+from fusegen.backend.cuda.schedule.levels import Lanes, Thread, tree
+from fusegen.backend.cuda.schedule.topk import STATIC_SHARED_BYTES, key_plan, loaded_type
 from fusegen.backend.target import WARP
 from fusegen.ir.kernel import Kernel, Program
 from fusegen.ir.monoid import KBest
@@ -24,7 +25,13 @@ _MOST_SORTED = 16  # entries of a list that every lane keeps
 _LARGEST = 128  # list of a warp that counts
 _MOST_HELD = {1: 64, 2: 32}  # words of a key → items of a lane that sorts
 _MOST_COUNTED = 32  # and of one that counts: a bit each
+_MOST_DEALT = 40  # and of one that deals
+_LEAST_DEALT = 3  # a list takes a row's third at least: shorter ones are counted in less time
 _NARROW_COLUMNS = 2**15 - 1  # that fit a key of 32 bits beside a value of 16
+_TOGETHER = 8  # items that a lane sorts at a time, where they are no vector
+_MERGED = (8, 16)  # items of a lane, where all lanes sort together
+_BESIDE = 24  # entries of a list that is dealt, for which there is room more
+_KEY_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +41,11 @@ class ShortPlan:
     kept: int  # a power of two: entries of a lane's list
     pair: str  # 16-bit type whose candidates are made two at a time, in 32 bits; ""
     pruned: bool  # are the best vectors found first?
+    group: int  # a power of two: items that a lane sorts at a time
+    groups: int  # of them
     room: int  # items that may become candidates where they are counted
     mine: int  # a power of two: candidates of a lane there
+    bin_bits: int  # of the bins that a row is dealt to
 
     @property
     def words(self) -> int:
@@ -47,14 +57,23 @@ def short_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ShortPlan
     """How lanes keep this list."""
     kept = 1 << (best.k - 1).bit_length()
     vectors = schedule.lanes * schedule.vectors
-    sorts = schedule.lists == "sorted" and len(kernel.sweeps) == 1
+    sorts = schedule.lists == "sorted" and len(kernel.sweeps) == 1 and schedule.width > 1
     edges = 2 * (schedule.width - 1) if schedule.has_edges else 0
     mine = _counted_by_lane(best.k, edges)
+    group = 1 << (schedule.items - 1).bit_length()
+    if schedule.lists != "merged":
+        group = schedule.width if schedule.width > 1 else min(_TOGETHER, group)
     return ShortPlan(
         kept=kept, pair=_paired(kernel, best, schedule),
         pruned=sorts and vectors >= 4 * kept and schedule.vectors <= kept,
-        room=mine * WARP - edges, mine=mine,
+        group=group, groups=-(-schedule.items // group),
+        room=mine * WARP - edges, mine=mine, bin_bits=_bin_bits(schedule),
     )
+
+
+def _bin_bits(schedule: CudaSchedule) -> int:
+    """About as many bins as a row has elements."""
+    return max(5, (schedule.team_items - 1).bit_length())
 
 
 def _counted_by_lane(k: int, edges: int) -> int:
@@ -66,12 +85,12 @@ def _counted_by_lane(k: int, edges: int) -> int:
 def _paired(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> str:
     loaded = loaded_type(kernel, best)
     narrow = loaded is not None and loaded.name in ("float16", "bfloat16")
-    fits = schedule.width % 2 == 0 and schedule.team_items <= _NARROW_COLUMNS
+    fits = schedule.items % 2 == 0 and schedule.team_items <= _NARROW_COLUMNS
     return loaded.name if loaded is not None and narrow and fits else ""
 
 
 def short_list_schedules(
-    program: Program, base: CudaSchedule, n_vectors: int, chunk: int | None
+    program: Program, base: CudaSchedule, n_cols: int, chunk: int | None
 ) -> tuple[CudaSchedule, ...]:
     """Schedules for rows that lanes can hold, if their lists are short enough: faster than any
     that keeps candidates as a row goes by."""
@@ -83,77 +102,58 @@ def short_list_schedules(
     largest = max(c.k for _, c in lists)
     base = base.having(team=Lanes(), home=Registers(), threads=128)
     found: list[CudaSchedule] = []
-    if largest <= _MOST_SORTED:
-        words = max(1 if _paired(kernel, best, base) else 2 for kernel, best in lists)
-        found += _sorted(replace(base, lists="sorted"), n_vectors, _MOST_HELD[words])
-    vectors = -(-n_vectors // WARP)
-    if vectors * base.width <= _MOST_COUNTED and largest <= min(_LARGEST, WARP * base.width):
-        found.append(base.having(vectors=vectors, lists="counted"))
+    for one in (base, _by_elements(base)) if base.has_edges else (base,):
+        if largest <= _MOST_SORTED:
+            found += _sorted(replace(one, lists="sorted"), lists, n_cols)
+        vectors = -(-max(1, n_cols // one.width) // WARP)
+        items = vectors * one.width
+        if 1 < one.width <= items <= _MOST_COUNTED and largest <= min(_LARGEST, WARP * one.width):
+            found.append(one.having(vectors=vectors, lists="counted"))
+        if largest > _MOST_SORTED and items <= _MOST_DEALT and not one.has_edges:
+            if _LEAST_DEALT * largest >= n_cols:
+                found += _dealt(one.having(vectors=vectors, lists="dealt"), [c.k for _, c in lists])
+            found += _merged(replace(one, lists="merged"), sum(c.k for _, c in lists), n_cols)
     return tuple(found)
 
 
-def _sorted(base: CudaSchedule, n_vectors: int, most: int) -> Iterator[CudaSchedule]:
+def _by_elements(base: CudaSchedule) -> CudaSchedule:
+    """The same, without vectors, where rows may begin anywhere."""
+    levels = tree(Thread(1, 1), base.threads, base.team, base.home)
+    return replace(base, load="scalar", levels=levels)
+
+
+def _sorted(
+    base: CudaSchedule, lists: list[tuple[Kernel, KBest]], n_cols: int
+) -> Iterator[CudaSchedule]:
     # A lane takes one element of the edges at most.
     least = 2 * (base.width - 1) if base.has_edges else 1
+    n_vectors = max(1, n_cols // base.width)
     for lanes in (2, 4, 8, 16, 32):
-        vectors = 1 << (-(-n_vectors // lanes) - 1).bit_length()
-        if least <= lanes and vectors * base.width <= most and lanes < 2 * n_vectors:
-            yield base.having(team=Lanes(lanes), vectors=vectors)
+        vectors = -(-n_vectors // lanes)
+        # Networks of vectors have powers of two; items are made into keys two at a time.
+        vectors = 1 << (vectors - 1).bit_length() if base.width > 1 else vectors + vectors % 2
+        one = base.having(team=Lanes(lanes), vectors=vectors)
+        words = max(1 if _paired(kernel, best, one) else 2 for kernel, best in lists)
+        if least <= lanes < 2 * n_vectors and one.items <= _MOST_HELD[words]:
+            yield one
 
 
-# ---- prices ----
+def _dealt(one: CudaSchedule, lists: list[int]) -> Iterator[CudaSchedule]:
+    row = sum((4 << _bin_bits(one)) + 64 + 2 * _KEY_BYTES * (k + _BESIDE) for k in lists)
+    return _beside(one, row)
 
 
-def price_of_short_lists(
-    program: Program, one: CudaSchedule, work: Work, figures: Figures = FIGURES
-) -> Price:
-    """Price of a schedule: what the lists add are instructions of a warp, by rough count."""
-    price, short = price_of(one, work, figures), figures.short_lists
-    cost = sum(
-        _cost(kernel, best, one, short)
-        for kernel in program.kernels for s in kernel.sweeps for best in s.monoid.lists
-    )
-    if price.adds:
-        part = cost * WARP / one.team_threads * short.few
-    else:
-        row = work.vectors * VECTOR_BYTES / one.target.bandwidth
-        part = 1.0 + cost / (one.target.multiprocessors * short.rate) / row
-    return Price((*price.parts, ("lists", part)), price.adds)
+def _merged(base: CudaSchedule, entries: int, n_cols: int) -> Iterator[CudaSchedule]:
+    for lanes in (2, 4, 8, 16):
+        vectors = -(-max(1, n_cols // base.width) // lanes)
+        one = base.having(team=Lanes(lanes), vectors=vectors + vectors % 2 * (base.width == 1))
+        if 1 << (one.items - 1).bit_length() in _MERGED:
+            yield from _beside(one, _KEY_BYTES * (entries + entries // min(_MERGED)))
 
 
-def _cost(kernel: Kernel, best: KBest, schedule: CudaSchedule, short: ShortLists) -> float:
-    if schedule.lists == "sorted":
-        return _sorted_cost(schedule, short_plan(kernel, best, schedule), short)
-    mine = short_plan(kernel, best, schedule).mine
-    steps = (WARP * mine).bit_length() * (WARP * mine).bit_length() / 2
-    sort = short.sort_step * mine * steps
-    if mine == 1:
-        sort = short.rank * best.k + short.rank_start
-    return short.counted + short.counted_item * schedule.items + sort
-
-
-def _sorted_cost(schedule: CudaSchedule, plan: ShortPlan, short: ShortLists) -> float:
-    """Keys, networks of `kept`, merges and rounds of shuffles, of the lanes of one row."""
-    exchange, key, shuffle = (
-        (short.pair_exchange, short.pair_key, short.pair_shuffle) if plan.pair
-        else (short.exchange, short.key, short.shuffle)
-    )
-    width, kept, lanes = schedule.width, plan.kept, schedule.lanes
-    clean = kept * max(0, kept.bit_length() - 1) / 2 * exchange
-    merge = clean + kept * exchange / 2
-    rounds = (lanes.bit_length() - 1) * (merge + kept * shuffle)
-    vector = width * key + exchange * _sorting(width) + merge
-    vectors, first = float(schedule.vectors), 0.0
-    if plan.pruned:
-        first = vectors * (width + key) + exchange * _sorting(schedule.vectors) + rounds
-        vectors = -(-kept // lanes)
-        first += short.again * vectors
-    alone = 1.0 + schedule.items * plan.words * short.crowded
-    apart = 1.0 + short.apart / lanes**2
-    return (first + vectors * vector - merge + rounds) * lanes / WARP * alone * apart
-
-
-def _sorting(n: int) -> float:
-    """Exchanges of Batcher's network."""
-    p = (n - 1).bit_length()
-    return (p * p - p + 4) * 2 ** (p - 2) - 1 if n > 1 else 0
+def _beside(one: CudaSchedule, row_bytes: int) -> Iterator[CudaSchedule]:
+    """With as many rows in a block as there is shared memory for: two at least."""
+    for threads in (128, 64, 32):
+        if one.lanes < threads <= STATIC_SHARED_BYTES // row_bytes * one.lanes:
+            yield one.having(threads=threads)
+            return

@@ -12,6 +12,14 @@ struct Turn {
     unsigned parity;
 };
 
+// The same parity, as compilers cannot know before a number is: what waits for it comes behind what makes the number.
+// They move waits for products ahead of all work of the same block of instructions, beside none of which these then
+// are under way. No sum is a NaN of these bits.
+__device__ __forceinline__ unsigned parity_behind(unsigned parity, float known)
+{
+    return __float_as_uint(known) == 0x7fc0deadu ? parity ^ 1 : parity;
+}
+
 // The barriers of kStages tiles.
 template <int kStages>
 struct Stages {
@@ -64,6 +72,13 @@ struct Stages {
     __device__ __forceinline__ void await_full(const Turn& turn)
     {
         barrier_wait(shared_address(full + turn.stage), turn.parity);
+    }
+    // The stage behind a turn's, once `known`.
+    __device__ __forceinline__ void await_next(Turn turn, float known)
+    {
+        advance(turn);
+        turn.parity = parity_behind(turn.parity, known);
+        await_full(turn);
     }
     __device__ __forceinline__ void leave(const Turn& turn)
     {

@@ -2,36 +2,10 @@
 // A list of a row in a warp's registers: a bar by counting, places for what reaches it, and its order.
 
 #include <fusegen/math/greater_of.cuh>
-#include <fusegen/topk/networks.cuh>
+#include <fusegen/topk/merged.cuh>
 #include <fusegen/warp.cuh>
 
 namespace fusegen {
-
-// Two lanes' keys, the better ones in the lower lane: key by key or, mirrored, first by last.
-template <int kMine, typename Key>
-__device__ __forceinline__ void split(Key (&mine)[kMine], int lane_mask, bool mirrored, bool lower)
-{
-    Key more[kMine];
-#pragma unroll
-    for (int m = 0; m < kMine; ++m)
-        more[m] = __shfl_xor_sync(0xffffffffu, mine[mirrored ? kMine - 1 - m : m], lane_mask);
-#pragma unroll
-    for (int m = 0; m < kMine; ++m) mine[m] = (mine[m] > more[m]) == lower ? mine[m] : more[m];
-}
-
-// Sorts keys that a warp's lanes hold, the best in the first lane: bitonic merges of ever more lanes.
-template <int kTeam, int kMine, typename Key>
-__device__ __forceinline__ void sort_of_lanes(Key (&mine)[kMine], int rank)
-{
-    sort<kMine>(mine);
-#pragma unroll
-    for (int lanes = 2; lanes <= kTeam; lanes *= 2) {
-        split(mine, lanes - 1, true, (rank & lanes / 2) == 0);
-#pragma unroll
-        for (int gap = lanes / 4; gap > 0; gap /= 2) split(mine, gap, false, (rank & gap) == 0);
-        straighten<kMine>(mine);
-    }
-}
 
 // A value's order that at least k of a warp's numbers reach, and at most `most` where it can be told
 // without being exact.

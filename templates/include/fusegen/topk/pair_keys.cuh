@@ -14,14 +14,15 @@ struct PairKeys {
     typedef unsigned Key;
     static constexpr unsigned kLast = 0x7fff;  // column
 
-    // The halves of `pair` as candidates of neighbouring columns.
+    // The halves of `pair` as candidates of two columns, of which the second is kStep behind.
+    template <int kStep = 1>
     static __device__ __forceinline__ void keys(unsigned pair, Column column, Key& first, Key& second)
     {
         const unsigned both = settled(pair);
         unsigned negative;  // all bits of the halves that are
         asm("prmt.b32 %0, %1, %2, 0xbb99;" : "=r"(negative) : "r"(both), "r"(0u));
         const unsigned order = both ^ (negative | 0x80008000u);
-        const unsigned down = ((kLast - column) * 0x20002u - 0x20000u) | (pair >> 15 & 0x10001u);
+        const unsigned down = ((kLast - column) * 0x20002u - kStep * 0x20000u) | (pair >> 15 & 0x10001u);
         first = __byte_perm(order, down, 0x1054);
         second = __byte_perm(order, down, 0x3276);
     }

@@ -101,8 +101,8 @@ __device__ __forceinline__ void find_bin(TallyType& tally, unsigned wanted, int 
 // telling apart keys one by one. Zeros are no keys. A histogram between the least and the greatest
 // value finds the bin with the k-th key; the next one is of that bin alone, so that a few keys far from
 // the others cost one more round. Every thread of the team takes part, after a barrier.
-template <typename Key, typename TallyType>
-__device__ __noinline__ Key select(const Key* keys, int count, int k, int most, TallyType& tally, int rank)
+template <typename Key, typename TallyType, typename KeyOf>
+__device__ __forceinline__ Key select_of(int count, int k, int most, TallyType& tally, int rank, const KeyOf& key_of)
 {
     constexpr int kTeam = TallyType::Team::kThreads, kBinBits = TallyType::kBinBits;
     Key low{1}, high = ~Key{};
@@ -112,7 +112,7 @@ __device__ __noinline__ Key select(const Key* keys, int count, int k, int most, 
         clear_bins(tally, rank);
 #pragma unroll 4
         for (int j = rank; j < count; j += kTeam) {
-            const Key key = keys[j];
+            const Key key = key_of(j);
             if (key < low || key > high) continue;
             least = min(least, top_word(key));
             greatest = max(greatest, top_word(key));
@@ -125,7 +125,7 @@ __device__ __noinline__ Key select(const Key* keys, int count, int k, int most, 
         const int length = bit_length(high - low), shift = length > kBinBits ? length - kBinBits : 0;
 #pragma unroll 4
         for (int j = rank; j < count; j += kTeam) {
-            const Key key = keys[j];
+            const Key key = key_of(j);
             if (!(key < low || key > high))
                 atomicAdd(&tally.bins[static_cast<unsigned>((high - key) >> shift)], 1u);
         }
@@ -138,6 +138,13 @@ __device__ __noinline__ Key select(const Key* keys, int count, int k, int most, 
         if (above + static_cast<int>(tally.before + tally.in_bin) <= most || shift == 0) return low;
         above += tally.before;
     }
+}
+
+// Likewise, of an array.
+template <typename Key, typename TallyType>
+__device__ __noinline__ Key select(const Key* keys, int count, int k, int most, TallyType& tally, int rank)
+{
+    return select_of<Key>(count, k, most, tally, rank, [&](int j) { return keys[j]; });
 }
 
 }  // namespace fusegen

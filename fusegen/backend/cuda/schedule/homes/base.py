@@ -19,13 +19,16 @@ from fusegen.backend.emit.lines import Line
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """What shared memory depends on: a block's threads, a thread's chunk, and bytes of an element
-    in every array that stays on chip, and in every array that the first sweep reads."""
+    in every array that stays on chip, in every array that the first sweep reads, and in each array
+    of the rows' size; how many of those that stay are out of phase."""
 
     threads: int
     vectors: int
     width: int
     kept: int
     read: int
+    elements: tuple[int, ...] = ()
+    apart: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,24 @@ class Array:
     row: str  # pointer to the first whole vector of the row at hand
     loader: str  # the function that brings its items to registers
     all_rows: str  # pointer to row 0
+    edges: bool = False  # may rows begin or end inside a vector?
+
+    @property
+    def apart(self) -> bool:
+        """Do its rows lie at other offsets from a boundary than the vectors?"""
+        return self.loader == "load_shifted"
+
+    def body(self, row: str, head: str) -> tuple[str, str]:
+        """Type and value of what says where a row's whole vectors are."""
+        return body_of_row(f"const {self.type}*", self.loader, row, head if self.edges else "")
+
+
+def body_of_row(pointer: str, loader: str, row: str, head: str) -> tuple[str, str]:
+    """Likewise, by the pointer's type and the function that loads vectors."""
+    if loader != "load_shifted":
+        return pointer, f"{row} + {head}" if head else row
+    kind = pointer.removeprefix("const ").removesuffix("*")
+    return f"const Shifted<{kind}>", f"{{{row} + {head}, {row}, {row} + n_cols}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +89,7 @@ class AnyHome:
     steady: ClassVar[bool] = False  # do teams go from row to row, one coming in as one leaves?
     loader: ClassVar[str] = ""  # the function that brings a chunk of what it keeps
     chunk: ClassVar[str] = "kVectors"  # of what comes from shared memory
+    store: ClassVar[str] = "store_items"  # the function that puts a chunk where results go
 
     @property
     def kind(self) -> str:
@@ -90,6 +112,11 @@ class AnyHome:
         return 0
 
     @property
+    def band_rows(self) -> int:
+        """Neighbouring rows that a block brings to shared memory together; 0: each by itself."""
+        return 0
+
+    @property
     def ahead(self) -> bool:
         """Does what all rows share come a chunk early?"""
         return False
@@ -108,6 +135,10 @@ class AnyHome:
         as they have; None: rows may be of any length."""
         return None
 
+    def fewest(self, threads: int, vectors: int) -> int:
+        """Vectors that a row must have, where every thread of its team holds so many."""
+        return 0
+
     def room(self, held: str) -> str:
         """The same in words."""
         return held
@@ -118,6 +149,10 @@ class AnyHome:
 
     def enter(self, arrays: Sequence[Array]) -> tuple[str, ...]:
         """Statements that bring a row on chip, before anything waits."""
+        return ()
+
+    def row_span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
+        """Likewise, what differs from row to row of a steady team: where rows have edges."""
         return ()
 
     def first_row(self, arrays: Sequence[Array]) -> tuple[str, ...]:

@@ -11,6 +11,9 @@ from fusegen.backend.cuda.schedule.figures import ManyRows
 from fusegen.backend.cuda.schedule.homes.base import AnyHome, Array, Sizes, Stay
 from fusegen.backend.cuda.schedule.homes.held import live
 from fusegen.backend.emit.lines import Line
+from fusegen.backend.target import WARP
+
+VECTOR = 16  # bytes of a copy to shared memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,34 +102,64 @@ class Chip(AnyHome):
         return self.vectors
 
     def shared_bytes(self, sizes: Sizes) -> int:
-        return self.vectors * sizes.width * sizes.kept
+        # Vectors that are shifted lie in more aligned ones, by one for each warp.
+        more = sizes.apart * -(-self.vectors // WARP) * VECTOR
+        return self.vectors * sizes.width * sizes.kept + more
 
     def span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
+        if _edges(arrays):
+            room = ("const column_t room = share > kVectors * Team::threads() ? "
+                    "share - kVectors * Team::threads() : 0;  // vectors in slices")
+            return ("const column_t held_at = begin + rank;",
+                    "const column_t rest = begin + kVectors * Team::threads();", room,
+                    *_slots(arrays, "room"),
+                    "const column_t per_group = vectors_per_group<Team, kRestVectors>(room);")
         return ("const column_t held_at = begin + rank;", *live("held_at", "held_live"),
                 "const column_t rest = begin + kVectors * Team::threads();  // the first in slices",
                 *_slots(arrays, "end > rest ? end - rest : 0"), _per_group("rest", self.chunk))
 
+    def row_span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
+        if not _edges(arrays):
+            return ()
+        slots = (f"const ShiftedSlots<{a.type}> {a.name}_slots = {{{a.name}_room, {a.row}}};"
+                 for a in arrays if a.apart)
+        return (*live("held_at", "held_live"), *slots)
+
     def first_row(self, arrays: Sequence[Array]) -> tuple[str, ...]:
-        rows = [f"{a.all_rows} + first_row * {a.name}_stride" for a in arrays]
+        end, live = ("here.end", "first_live") if _edges(arrays) else ("end", "held_live")
+        lines = [f"const int {live} = live_vectors<Team, kVectors>(held_at, {end});"
+                 for _ in "e" if _edges(arrays)]
+        rows = []
+        for a in arrays:
+            kind, value = a.body(f"{a.all_rows} + first_row * {a.name}_stride", "here.head")
+            if _edges(arrays):
+                lines.append(f"{kind} {a.name}_first = {value};")
+            rows.append(f"{a.name}_first" if _edges(arrays) else value)
         held = [f"Items<{a.type}, kItems> {a.name}_held;" for a in arrays]
-        loads = [f"load_items({a.name}_held, {row}, held_at, held_live);"
+        loads = [f"{a.loader}({a.name}_held, {row}, held_at, {live});"
                  for a, row in zip(arrays, rows, strict=True)]
-        return (*held, *loads, *_fetch(arrays, rows, "rest"))
+        return (*lines, *held, *loads, *_fetch(arrays, rows, "rest", end))
 
     def next_row(self, arrays: Sequence[Array]) -> tuple[str, ...]:
         # By the last sweep: what registers held of this row has been used.
-        rows = [f"const {a.type}* next_{a.name} = {a.name}_row + row_step * {a.name}_stride;"
-                for a in arrays]
-        loads = []
+        edges = _edges(arrays)
+        lines: list[str] = []
+        for a in arrays:
+            kind, value = a.body(f"{a.name}_row + row_step * {a.name}_stride", "next.head")
+            lines.append(f"{kind} next_{a.name} = {value};")
+        live = "next_live" if edges else "held_live"
+        if edges:
+            lines.append("const int next_live = live_vectors<Team, kVectors>(held_at, next.end);")
         for a in arrays:
             fresh = f"{a.name}_fresh"
-            loads += [f"Items<{a.type}, kItems> {fresh};  // undefined after the last row",
-                      f"if (more) load_items({fresh}, next_{a.name}, held_at, held_live);",
+            lines += [f"Items<{a.type}, kItems> {fresh};  // undefined after the last row",
+                      f"if (more) {a.loader}({fresh}, next_{a.name}, held_at, {live});",
                       f"{a.name}_held = {fresh};"]
-        return ("const bool more = row + row_step < n_rows;", *rows, *loads)
+        return tuple(lines)
 
     def next_group(self, arrays: Sequence[Array]) -> tuple[str, ...]:
-        return (*(f"if (more) {_group(a, f'next_{a.name}', 'rest')}" for a in arrays),
+        end = "next.end" if _edges(arrays) else "end"
+        return (*(f"if (more) {_group(a, f'next_{a.name}', 'rest', end)}" for a in arrays),
                 "end_group();")
 
     def brings(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
@@ -151,25 +184,38 @@ def _slice(name: str, kind: str, first: str) -> Bring:
     return Bring(items, kind, f"read_items({items}, {name}_slots, at - {first}")
 
 
+def _edges(arrays: Sequence[Array]) -> bool:
+    """May rows begin or end inside a vector? Where they end then differs from row to row."""
+    return any(a.edges for a in arrays)
+
+
 def _slots(arrays: Sequence[Array], count: str) -> tuple[str, ...]:
     """Where in shared memory every array's slice of `count` vectors lies."""
     # One array's slice behind the other, each of whole vectors, so that all begin on boundaries.
     lines = ["extern __shared__ __align__(16) unsigned char slices[];"]
     before = ""
     for a in arrays:
-        start = f"{before} + ({count}) * kWidth" if before else "slices"
-        lines.append(f"{a.type}* {a.name}_slots = reinterpret_cast<{a.type}*>({start});")
-        before = f"{a.name}_slots"
+        start = before or "slices"
+        lines.append(f"{a.type}* {_place(a)} = reinterpret_cast<{a.type}*>({start});")
+        before = (f"{_place(a)} + shifted_room<{a.type}, kWidth>({count})" if a.apart
+                  else f"{_place(a)} + ({count}) * kWidth")
     return tuple(lines)
 
 
-def _fetch(arrays: Sequence[Array], rows: Sequence[str], first: str) -> tuple[str, ...]:
-    groups = [f"    {_group(a, row, first)}" for a, row in zip(arrays, rows, strict=True)]
+def _place(array: Array) -> str:
+    """What points at its slice."""
+    return f"{array.name}_room" if array.apart else f"{array.name}_slots"
+
+
+def _fetch(
+    arrays: Sequence[Array], rows: Sequence[str], first: str, end: str = "end"
+) -> tuple[str, ...]:
+    groups = [f"    {_group(a, row, first, end)}" for a, row in zip(arrays, rows, strict=True)]
     return ("for (int group = 0; group < kGroups; ++group) {", *groups, "    end_group();", "}")
 
 
-def _group(array: Array, row: str, first: str) -> str:
-    return (f"fetch_group<Layout>({array.name}_slots, {row}, {first}, end - {first}, "
+def _group(array: Array, row: str, first: str, end: str) -> str:
+    return (f"fetch_group<Layout>({_place(array)}, {row}, {first}, {end} - {first}, "
             "group * per_group, per_group);")
 
 

@@ -33,8 +33,9 @@ from fusegen.backend.cuda.schedule.tiles.tile import (
     shared_bytes,
     tables_of,
 )
-from fusegen.backend.cuda.schedule.tiles.wgmma import WgmmaTiles, pair_of, tiles_of
+from fusegen.backend.cuda.schedule.tiles.wgmma import WgmmaTiles, pair_of
 from fusegen.backend.cuda.schedule.tiles.wgmma_long import long_pair_of, long_sizes
+from fusegen.backend.cuda.schedule.tiles.wgmma_sizes import tiles_of
 from fusegen.backend.cuda.schedule.wide import wide_columns
 from fusegen.backend.emit.vector_sums import sums_over_state, vector_sums
 from fusegen.backend.problem import Problem

@@ -1,0 +1,18 @@
+"""On whose boundaries the vectors of a row lie, and which arrays have to be shifted to them."""
+
+from __future__ import annotations
+
+from fusegen.backend.cuda.schedule.cuda import LoadMode
+from fusegen.ir.kernel import Kernel, Param
+
+
+def anchor(kernel: Kernel) -> Param | None:
+    """The array on whose boundaries a row's vectors lie, where not all arrays share them: what is
+    written, if anything is."""
+    return next((p for p in kernel.elements if p.output), next(iter(kernel.elements), None))
+
+
+def loader_of(param: Param, kernel: Kernel, load: LoadMode) -> str:
+    """The function of <fusegen/…> that brings a chunk's items of an array of elements."""
+    shifts = load == "shifted" and not param.output and param != anchor(kernel)
+    return "load_shifted" if shifts else "load_items"

@@ -1,0 +1,53 @@
+"""Schedules of short rows that pass through shared memory, a band of neighbouring ones at a time.
+
+Whatever rows begin and end on, memory sees whole vectors. Lanes read element by element from shared
+memory, or vector by vector where rows are whole vectors: as many lanes a row as it keeps busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule, LoadMode
+from fusegen.backend.cuda.schedule.homes.band import Band, pitch_of
+from fusegen.backend.cuda.schedule.levels import Lanes, Thread, tree
+from fusegen.ir.kernel import Program
+
+MOST_COLUMNS = 512
+_THREADS = 128
+_MOST_HELD = 32  # elements of a lane
+_BYTES = 16384  # of a block's band, read and written
+_NARROW_BYTES = 28672  # likewise of rows of 16 bits, where what a block does once counts for more
+_WAVES = 4  # blocks of a multiprocessor from which on bands are of several passes
+
+
+def band_schedules(
+    program: Program, base: CudaSchedule, n_cols: int, n_rows: int | None
+) -> Iterator[CudaSchedule]:
+    """One for every number of lanes that may own a row."""
+    if n_cols > MOST_COLUMNS or not base.target.ampere:
+        return
+    ways: list[tuple[int, LoadMode]] = [(1, "scalar")]
+    if base.load == "aligned" and base.width > 1:
+        ways.append((base.width, "aligned"))
+    for width, load in ways:
+        for lanes in (1, 2, 4, 8, 16, 32):
+            vectors = -(-n_cols // (width * lanes))
+            if vectors * width <= _MOST_HELD and (lanes == 1 or 2 * n_cols > width * lanes):
+                columns = lanes * vectors * width
+                rows = _rows(program, lanes, columns)
+                if n_rows and n_rows < _WAVES * base.target.multiprocessors * rows:
+                    rows = _THREADS // lanes
+                yield replace(base, load=load, levels=tree(
+                    Thread(vectors, width), _THREADS, Lanes(lanes), Band(rows, columns)))
+
+
+def _rows(program: Program, lanes: int, columns: int) -> int:
+    """As many passes over a band as it takes for enough bytes to be under way."""
+    widest = max(program.kernels, key=lambda k: sum(p.dtype.itemsize for p in k.elements))
+    sizes = [p.dtype.itemsize for p in widest.elements]
+    row = sum(pitch_of(columns, size) for size in sizes)
+    most = _NARROW_BYTES if max(sizes, default=4) <= 2 else _BYTES
+    at_once = _THREADS // lanes
+    return max(1, most // (row * at_once)) * at_once

@@ -1,0 +1,131 @@
+#pragma once
+// A band of neighbouring rows on its way through shared memory: whole vectors of 16 bytes between there and device
+// memory, whatever rows begin and end on.
+
+#include <fusegen/copy.cuh>
+
+namespace fusegen {
+
+// A block's rows of one array. In `slots` they lie as far behind boundaries as in memory: packed rows as the one range
+// that they are there, others kPitch bytes apart.
+template <typename T, int kRows, int kColumns, int kThreads>
+struct Band {
+    static constexpr int kVector = 16, kSpan = kVector / sizeof(T);  // bytes and elements
+    // Room for a row that begins anywhere in a vector; an odd number of vectors, so that rows begin in different banks.
+    static constexpr int kPitch = ((kColumns * int(sizeof(T)) + 2 * kVector - 1) / kVector | 1) * kVector;
+    static constexpr int kBytes = kRows * kPitch;
+    typedef unsigned long long Address;
+
+    unsigned char* slots;
+    T* first;  // the band's first row, in memory
+    long long stride;
+    int n_cols;
+
+    __device__ __forceinline__ bool packed() const { return stride == n_cols; }
+    __device__ __forceinline__ int apart() const { return packed() ? n_cols * int(sizeof(T)) : kPitch; }
+
+    // Row r in shared memory.
+    __device__ __forceinline__ T* row(int r) const
+    {
+        const int begin = static_cast<int>(reinterpret_cast<Address>(first) % kVector);
+        const int turn = packed() ? 0 : r * static_cast<int>(stride * sizeof(T) % kVector);
+        return reinterpret_cast<T*>(slots + (r * apart() + (begin + turn) % kVector));
+    }
+
+    // Starts the copies of so many rows. What lies between rows comes along.
+    __device__ __forceinline__ void fetch(int rows) const
+    {
+        const Address here = reinterpret_cast<Address>(first), last = here + (rows - 1) * (stride * sizeof(T));
+        const Address low = here < last ? here : last, high = (here < last ? last : here) + n_cols * sizeof(T);
+        vectors(rows, low, high, false, [](unsigned char* slot, Address from) {
+            copy_vector<kVector>(static_cast<unsigned>(__cvta_generic_to_shared(slot)),
+                                 reinterpret_cast<const char*>(from));
+        });
+        edges(rows, low, high, false, [](unsigned char* slot, Address from) {
+            memcpy(slot, reinterpret_cast<const void*>(from), sizeof(T));
+        });
+    }
+
+    // Writes so many rows, and nothing else.
+    __device__ __forceinline__ void put(int rows) const
+    {
+        vectors(rows, 0, 0, true, [](const unsigned char* slot, Address to) {
+            __stwb(reinterpret_cast<uint4*>(to), *reinterpret_cast<const uint4*>(slot));
+        });
+        edges(rows, 0, 0, true, [](const unsigned char* slot, Address to) {
+            *reinterpret_cast<T*>(to) = *reinterpret_cast<const T*>(slot);
+        });
+    }
+
+private:
+    // Visits the vectors of all rows that lie between two addresses, or, if `own`, each in its row: the place in shared
+    // memory, the address in memory. A line is what lies in one piece: a row, or all of them.
+    template <typename Visit>
+    __device__ __forceinline__ void vectors(int rows, Address low, Address high, bool own, const Visit& visit) const
+    {
+        if (packed()) {
+            const Address begin = reinterpret_cast<Address>(first);
+            const int skipped = static_cast<int>(begin % kVector), head = skipped ? kVector - skipped : 0;
+            const int end = rows * n_cols * int(sizeof(T)) - kVector;  // the last vector begins here, or before
+            unsigned char* to = slots + skipped;
+#pragma unroll 4
+            for (int at = head + static_cast<int>(threadIdx.x) * kVector; at <= end; at += kThreads * kVector)
+                visit(to + at, begin + at);
+            return;
+        }
+        constexpr int kCount = kPitch / kVector;  // that a row touches, at most
+        for (int i = static_cast<int>(threadIdx.x); i < rows * kCount; i += kThreads) {
+            const int line = i / kCount;
+            const Address begin = reinterpret_cast<Address>(first + line * stride), end = begin + n_cols * sizeof(T);
+            const Address base = begin / kVector * kVector, at = base + i % kCount * kVector;
+            if (at < end && at >= (own ? begin : low) && at + kVector <= (own ? end : high))
+                visit(slots + line * kPitch + (at - base), at);
+        }
+    }
+
+    // Visits the elements of all rows whose vectors the other left out.
+    template <typename Visit>
+    __device__ __forceinline__ void edges(int rows, Address low, Address high, bool own, const Visit& visit) const
+    {
+        const int bytes = (packed() ? rows * n_cols : n_cols) * int(sizeof(T));
+        // Of rows a vector or more apart, only the first and the last reach into vectors that are not all theirs.
+        const bool apart = !own && (stride >= kSpan || stride <= -kSpan) && rows > 1;
+        const int lines = packed() ? 1 : apart ? 2 : rows, step = apart ? rows - 1 : 1;
+        for (int i = static_cast<int>(threadIdx.x); i < lines * 2 * kSpan; i += kThreads) {
+            const int line = i / (2 * kSpan) * step, place = i % (2 * kSpan);
+            const Address begin = reinterpret_cast<Address>(first + line * stride), end = begin + bytes;
+            const Address base = begin / kVector * kVector, last = end / kVector * kVector;
+            const bool tail = place >= kSpan;
+            const Address vector = tail ? last : base, at = vector + place % kSpan * sizeof(T);
+            const bool whole = vector >= (own ? begin : low) && vector + kVector <= (own ? end : high);
+            if (!whole && at >= begin && at < end && !(tail && last == base))
+                visit(slots + line * kPitch + (at - base), at);
+        }
+    }
+};
+
+// The `live` vectors of a chunk, the first of which is number `at`, to shared memory.
+template <typename T, int kCount, typename Layout, typename Column>
+__device__ __forceinline__ void keep_items(T* to, const Chunk<T, kCount, Layout>& items, Column at, int live)
+{
+    constexpr int kWidth = Layout::kWidth, kWords = kWidth * sizeof(T) / 4;
+    const int apart = Layout::Team::threads();
+#pragma unroll
+    for (int v = 0; v < kCount / kWidth; ++v) {
+        if (v >= live) continue;
+        T* there = to + (at + v * apart) * kWidth;
+        const unsigned* word = items.word + v * kWords;
+        if constexpr (kWidth == 1) {
+            *there = items[v];
+        } else if constexpr (kWords % 4 == 0 && kWords > 0) {
+#pragma unroll
+            for (int w = 0; w < kWords; w += 4)
+                reinterpret_cast<uint4*>(there)[w / 4] = make_uint4(word[w], word[w + 1], word[w + 2], word[w + 3]);
+        } else {
+#pragma unroll
+            for (int e = 0; e < kWidth; ++e) there[e] = items[v * kWidth + e];
+        }
+    }
+}
+
+}  // namespace fusegen

@@ -1,0 +1,92 @@
+#pragma once
+// Slices of rows that lie at other offsets from a boundary than the vectors that are gone over: aligned words come to
+// shared memory as they lie, and are shifted as they are read. The vectors of a warp, neighbours, take one place more.
+
+#include <fusegen/shift.cuh>
+#include <fusegen/slice.cuh>
+
+namespace fusegen {
+
+constexpr int kWord = 16;  // bytes of a copy
+
+// Elements that `vectors` vectors take.
+template <typename T, int kWidth, typename Column>
+__device__ __forceinline__ Column shifted_room(Column vectors)
+{
+    return vectors * kWidth + (vectors + 31) / 32 * static_cast<int>(kWord / sizeof(T));
+}
+
+// Bytes from a slice's begin to vector `at`.
+template <int kBytes, typename Column>
+__device__ __forceinline__ Column shifted_place(Column at)
+{
+    return at * kBytes + at / 32 * kWord;
+}
+
+// How far behind a boundary a row's vectors begin, in bytes.
+template <typename T>
+__device__ __forceinline__ int shifted_by(const Shifted<T>& row)
+{
+    return static_cast<int>(reinterpret_cast<unsigned long long>(row.body) % kWord);
+}
+
+template <typename T>
+struct ShiftedSlots {
+    const T* slots;
+    int off;
+
+    __device__ __forceinline__ ShiftedSlots(const T* room, const Shifted<T>& row) : slots(room), off(shifted_by(row)) {}
+};
+
+// Starts the copy of one aligned word; of one that is not all of the row, its elements are there at once.
+template <typename T>
+__device__ __forceinline__ void copy_word(char* to, const char* from, const Shifted<T>& row)
+{
+    const T* first = reinterpret_cast<const T*>(from);
+    constexpr int kElements = kWord / sizeof(T);
+    if (first >= row.begin && first + kElements <= row.end) {
+        copy_vector<kWord>(static_cast<unsigned>(__cvta_generic_to_shared(to)), from);
+    } else {
+#pragma unroll
+        for (int e = 0; e < kElements; ++e)
+            reinterpret_cast<T*>(to)[e] = first + e >= row.begin && first + e < row.end ? first[e] : T{};
+    }
+}
+
+// As fetch_group of <fusegen/slice.cuh>: a lane copies the words in which its vectors begin, the last of a warp that
+// behind them.
+template <typename Layout, typename T, typename Column>
+__device__ __forceinline__ void fetch_group(
+    T* slots, const Shifted<T>& row, Column first, Column count, Column step, Column steps)
+{
+    constexpr int kWidth = Layout::kWidth, kBytes = kWidth * sizeof(T);
+    const int off = shifted_by(row);
+    for (Column v = step; v < step + steps; ++v) {
+        const Column at = v * Layout::Team::threads() + static_cast<int>(threadIdx.x);
+        if (at >= count) break;
+        char* to = reinterpret_cast<char*>(slots) + shifted_place<kBytes>(at);
+        const char* from = reinterpret_cast<const char*>(row.body + (first + at) * kWidth) - off;
+#pragma unroll
+        for (int byte = 0; byte < kBytes; byte += kWord) copy_word(to + byte, from + byte, row);
+        if (off != 0 && (at % 32 == 31 || at == count - 1)) copy_word(to + kBytes, from + kBytes, row);
+    }
+}
+
+// As read_items of <fusegen/copy.cuh>.
+template <typename T, int kCount, typename Layout, typename Column>
+__device__ __forceinline__ void read_items(
+    Chunk<T, kCount, Layout>& items, const ShiftedSlots<T>& slice, Column at, int live)
+{
+    constexpr int kWidth = Layout::kWidth, kBytes = kWidth * sizeof(T);
+    const int apart = Layout::Team::threads();
+#pragma unroll
+    for (int v = 0; v < kCount / kWidth; ++v) {
+        if (v >= live) continue;
+        const char* from = reinterpret_cast<const char*>(slice.slots) + shifted_place<kBytes>(at + v * apart);
+        Around<kBytes, kWord / 4> around;
+        around.load(from + slice.off, slice.off, true);
+        around.shift(items.word + v * kBytes / 4, slice.off);
+    }
+}
+
+}  // namespace fusegen

@@ -1,0 +1,75 @@
+"""argmax and argmin of rows that are hard to rank, on the emulator: the value is found first, its
+column after that, in every way in which rows come to registers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from support.cuda_cases import Case
+from support.emulated import EMULATED
+from support.strip_cases import StripCase
+
+import fusegen as fg
+
+pytestmark = EMULATED
+
+
+@fg.pipeline
+def columns(x):  # type: ignore[no-untyped-def]
+    """Some of values that are folded as well, some not."""
+    return fg.argmax(x), fg.argmin(x), fg.max(x), fg.sum(x)
+
+
+def hard(rng: Any, n_cols: int, dtype: Any) -> Any:
+    """Equals, zeros of both signs, infinities, NaN at the end, in the middle, all of them."""
+    x = rng.integers(-3, 3, (9, n_cols)).astype("f8")
+    x[1] = np.where(rng.random(n_cols) < 0.5, 0.0, -0.0)
+    x[2], x[3] = -np.inf, np.inf
+    x[4, n_cols // 2] = x[4, -1] = np.nan
+    x[5, -1] = np.nan
+    x[6] = np.nan
+    x[7, n_cols // 3 :] = np.inf
+    x[8] = np.sort(rng.normal(size=n_cols))
+    return x.astype(dtype)
+
+
+def wanted(x: Any) -> tuple[Any, Any]:
+    """NumPy's: the first NaN, or the first of the best."""
+    found = x.astype("f8")
+    return np.argmax(found, -1), np.argmin(found, -1)
+
+
+def case_of(n_cols: int, dtype: str) -> Case:
+    x = hard(np.random.default_rng(n_cols), n_cols, getattr(ml_dtypes, dtype, dtype))
+    return Case(columns, {"x": x}, len(x), n_cols)
+
+
+def right(case: Case, results: Any) -> None:
+    for found, want in zip(results, wanted(case.inputs["x"]), strict=False):
+        np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64"])
+@pytest.mark.parametrize(("n_cols", "shift"), [
+    (1, 0), (7, 1), (33, 0), (70, 3), (300, 0), (1027, 1), (9001, 0)])
+def test_rows(n_cols: int, shift: int, dtype: str) -> None:
+    case = case_of(n_cols, dtype)
+    right(case, case.emulate(shift=shift))
+
+
+@pytest.mark.parametrize("choices", [{"chunk": 1}, {"n_rows": 2}, {"form": "unfused"}])
+def test_rows_in_parts(choices: dict[str, Any]) -> None:
+    """One element at a time; over blocks; by a kernel for each."""
+    case = case_of(70_001 if "n_rows" in choices else 3000, "float32")
+    right(case, case.emulate(**choices))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_rows_side_by_side(dtype: str) -> None:
+    case = case_of(300, dtype)
+    strips = StripCase(case, 3)
+    right(case, strips.emulate(pick=lambda found: next(
+        s for s in found if s.blocks <= 16 and s.blocks * s.threads <= 8192)))
