@@ -14,6 +14,8 @@ from fusegen.backend.cuda.schedule.topk import ListPlan
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.ir.kernel import COLUMN
 
+COLUMN_OF_ITEM = Line("const column_t column = column_of(i);", declares=COLUMN.name)
+
 
 @dataclass(frozen=True)
 class ListView:
@@ -52,8 +54,7 @@ class ListView:
     @property
     def value_lines(self) -> tuple[Line, ...]:
         """All that its value needs of item i."""
-        column = Line("const column_t column = column_of(i);", declares=COLUMN.name)
-        return (column, *self.item_lines) if self.by_column else self.item_lines
+        return (COLUMN_OF_ITEM, *self.item_lines) if self.by_column else self.item_lines
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,11 @@ class SearchView:
     order: str  # C++: "<" of greatest values
     lines: tuple[Line, ...]  # from item i to its value
     item: str
+
+    @property
+    def value_lines(self) -> tuple[Line, ...]:
+        """All that its value needs of item i."""
+        return (COLUMN_OF_ITEM, *self.lines) if uses_column(self.lines) else self.lines
 
 
 @dataclass(frozen=True)
