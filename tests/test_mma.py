@@ -77,6 +77,31 @@ def test_blocks_that_share_rows(rows: int) -> None:
     agrees(vc.causal, *vectors(rows, 2000, 9, 12), multiprocessors=3)
 
 
+@pytest.mark.parametrize("warps", [4, 8])
+@pytest.mark.parametrize("width", [3, 24, 40, 72, 80, 100, 112, 120, 136, 152, 200])
+def test_warps_that_share_sums(width: int, warps: int) -> None:
+    """Few rows' warps finish some numbers each, of what several blocks found: of most lengths the
+    last one has fewer, or none."""
+    arrays = vectors(5, 300, 8, width)
+    _, work = prepared(vc.causal, *arrays)
+    assert work.schedule.together
+    schedule = replace(work.schedule, warps=warps, columns=128 // warps)
+    found = emulate(vc.causal, *arrays, schedule=schedule, multiprocessors=132)
+    close(found, vc.causal.reference(*arrays), TOLERANCE)
+
+
+@pytest.mark.parametrize(("length", "width"), [(112, 40), (24, 100), (80, 80)])
+def test_warps_that_share_two_sums(length: int, width: int) -> None:
+    """Of several lengths, about a pivot and not."""
+    @fg.pipeline
+    def both(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector):
+        s = fg.dot(q, k)
+        p = fg.exp(s - fg.max(s))
+        return fg.sum(p * v) / fg.sum(p), fg.sum(s * k) / 1000
+
+    agrees(both, *vectors(5, 300, length, width), multiprocessors=132)
+
+
 def test_any_strides() -> None:
     """Copies of 16 bytes, whole and in part, and loads where vectors begin elsewhere."""
     q, k, v = drawn(20, 200)[:, 3:151:2], drawn(70, 80, seed=1)[:, :74], drawn(70, 41, seed=2)

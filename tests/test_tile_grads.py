@@ -28,6 +28,18 @@ CASES: dict[str, tuple[Any, tuple[str, ...], tuple[Any, ...], dict[str, Any]]] =
     "loss": (vc.linear_cross_entropy, ("h", "w"),
              (drawn(21), Q[0, 0], K[0, 0], np.arange(21) % 7), {}),
 }
+FEW: dict[str, tuple[Any, tuple[str, ...], tuple[Any, ...], dict[str, Any]]] = {
+    "few rows": (fg.library.attention, ("q", "k", "v"),
+                 (drawn(5, 100, seed=3), drawn(5, 100), drawn(257, 100, seed=1),
+                  drawn(257, 100, seed=2), None, None, 50 * np.arange(5)),
+                 {"scale": 0.1, "causal": True}),
+    "few columns": (fg.library.attention, ("q", "k", "v"),
+                    (drawn(300, 100, seed=3), drawn(300, 112), drawn(9, 112, seed=1),
+                     drawn(9, 100, seed=2)), {"scale": 0.1}),
+    "few classes": (vc.linear_cross_entropy, ("h", "w"),
+                    (drawn(512), drawn(512, 80) / 4, drawn(15, 80, seed=1), np.arange(512) % 15),
+                    {}),
+}
 
 
 # ---- two dots by the wgmma engine ----
@@ -97,11 +109,15 @@ def test_two_dots_compiled(text: Any, causal: bool, length: int) -> None:
 
 
 @pytest.fixture
-def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def on_a_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of so many multiprocessors."""
+    multiprocessors = getattr(request, "param", 2)
+
     def results(self: Run, stage: Any, arrays: Any) -> Any:
         pipeline = stage.pipeline
         constants = {n: v for n, v in self._options.items() if n in pipeline.signature.constants}
-        return tuple(emulate(pipeline, *arrays, **constants).values())
+        found = emulate(pipeline, *arrays, multiprocessors=multiprocessors, **constants)
+        return tuple(found.values())
 
     def crowded(self: Run, stage: Any, like: str, sizes: Any) -> bool:
         return self.gradient.crowded(self.made, stage, self.types[like], sizes,
@@ -122,3 +138,16 @@ def test_gradients(name: str, dtype: str, on_a_gpu: None, monkeypatch: pytest.Mo
     monkeypatch.undo()
     wide = [a.astype(np.float64) if a.dtype.kind != "i" else a for a in given]
     close(found, gradient(*wide, **constants), {"float32": 3e-5, "bfloat16": 2e-2}[dtype])
+
+
+@pytest.mark.parametrize("on_a_gpu", [132], indirect=True)
+@pytest.mark.parametrize("name", FEW)
+def test_few_rows_or_columns(name: str, on_a_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of few rows, whose columns several blocks share."""
+    pipeline, wrt, arrays, constants = FEW[name]
+    given = [a.astype("bfloat16") if a is not None and a.dtype.kind == "f" else a for a in arrays]
+    gradient = fg.grad(pipeline, wrt=wrt, **constants)
+    found = gradient(*given, **constants)
+    monkeypatch.undo()
+    wide = [a if a is None or a.dtype.kind == "i" else a.astype(np.float64) for a in given]
+    close(found, gradient(*wide, **constants), 2e-2)
