@@ -43,7 +43,8 @@ def lengths(case: Case, schedule: Any) -> list[int]:
     between = next(a for a in assumptions(program, schedule) if isinstance(a, Between))
     step = schedule.width if schedule.load == "aligned" else 1
     most = min(between.most, 3 * case.n_cols) // step * step
-    return sorted({max(step, -(-between.least // step) * step), most // 2 // step * step, most})
+    least = max(step, -(-between.least // step) * step)
+    return sorted({least, (least + most) // 2 // step * step, most})
 
 
 def test_more_rows_than_a_grid_has_blocks_for_are_refused() -> None:

@@ -25,8 +25,9 @@ _WAVES = 4  # blocks of a multiprocessor from which on bands are of several pass
 def band_schedules(
     program: Program, base: CudaSchedule, n_cols: int, n_rows: int | None
 ) -> Iterator[CudaSchedule]:
-    """One for every number of lanes that may own a row."""
-    if n_cols > MOST_COLUMNS or not base.target.ampere:
+    """One for every number of lanes that may own a row; none without elements to bring."""
+    brings = any(k.elements for k in program.kernels)
+    if n_cols > MOST_COLUMNS or not base.target.ampere or not brings:
         return
     ways: list[tuple[int, LoadMode]] = [(1, "scalar")]
     if base.load == "aligned" and base.width > 1:
