@@ -1,13 +1,16 @@
-"""Row reductions of shapes drawn at random on one GPU, beside what moving their bytes takes.
+"""Row reductions of shapes drawn at random, beside what moving their bytes takes.
 
     python benchmarks/scan.py --seed 7 [--cells 26] [--only softmax topk …] [--output NAME.json]
         [--peers torch,compile] [--regret] [--warm]
+    python benchmarks/scan.py --seed 7 --target cpu [--threads N] …
 
 Columns, bytes, K, types and layouts come from the seed (scans/draws.py). A share is the time that
 plain kernels take to read and write as many bytes, in the same run, by ours; the cache is flushed
 before each call, or with --warm all lies in it. Every result is checked against float64. Prints
 each work's distribution, its worst cells with the schedule that was chosen, and what peers take;
 --regret measures other schedules of every cell, too: by how much the fastest of them is faster.
+On processors all take turns, results of ours beside the plain loops are written where others lay
+before, and a figure is the fastest of several (scans/hosts.py); there is one schedule a cell.
 Exit status 1 if a result is wrong or a cell fails.
 """
 
@@ -22,13 +25,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scans.draws import MIB, WORKS, Cell, drawn
+from scans.draws import MIB, MOST_BYTES, WORKS, Cell, drawn
 from streams.runs import described_run, save
 from streams.supervise import Here, compile_ahead, records
 
 REPETITIONS, WORST = 9, 10
 PEERS = ("torch", "compile")
 WARM_BYTES = 12 * MIB  # of an array: two of them and their results lie in a cache of 50 MB
+HOST_BYTES = 128 * MIB  # of an array that processors reduce
 
 
 class Bench:
@@ -50,7 +54,7 @@ class Bench:
         """A record of the cell."""
         from scans.texts import EAGER, OURS, TOLERANCE, error_of, inputs_of, named
 
-        inputs, constants = inputs_of(cell), named(cell)
+        inputs, constants = inputs_of(cell, "cuda"), named(cell)
         ours = partial(OURS[cell.work], *inputs, **constants)
         error = error_of(cell, inputs, ours())
         us, floor = self._timer.microseconds([ours]), self._floor.us(*cell.moved)
@@ -81,11 +85,11 @@ class Bench:
             return None
 
 
-def compile_one(cell: Cell) -> None:
+def compile_one(cell: Cell, device: str) -> None:
     """Bring the cell's kernels into the cache on disk."""
     from scans.texts import OURS, memory_of, named
 
-    assert OURS[cell.work].prepare(memory_of(cell), named(cell)).executable is not None
+    assert OURS[cell.work].prepare(memory_of(cell, device), named(cell)).executable is not None
 
 
 # ---- what is printed ----
@@ -102,7 +106,8 @@ def summary(name: str, found: list[dict[str, Any]]) -> str:
         parts.append(f"regret {100 * statistics.median(regrets):.1f} %, "
                      f"at most {100 * max(regrets):.1f} %")
     for peer in found[0]["peers"]:
-        ratios = [r["peers"][peer] / r["us"] for r in found if r["peers"][peer] is not None]
+        ratios = [r["peers"][peer] / r.get("call_us", r["us"]) for r in found
+                  if r["peers"][peer] is not None]
         if ratios:
             parts.append(f"{peer} {statistics.median(ratios):.2f} x our time, faster in "
                          f"{sum(x < 1 / 1.03 for x in ratios)} (least {min(ratios):.2f})")
@@ -139,6 +144,8 @@ def asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--target", default="gpu", choices=["gpu", "cpu"])
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="on processors")
     parser.add_argument("--cells", type=int, default=26, help="of each work")
     parser.add_argument("--only", nargs="*", default=[*WORKS], choices=[*WORKS])
     parser.add_argument("--peers", default="torch", help=f"of {','.join(PEERS)}")
@@ -153,24 +160,39 @@ def asked() -> argparse.Namespace:
     found.peers = tuple(p for p in found.peers.split(",") if p)
     if unknown := {*found.peers} - {*PEERS}:
         parser.error(f"no such peers: {', '.join(sorted(unknown))}; known: {', '.join(PEERS)}")
+    if found.target == "cpu" and found.regret:
+        parser.error("--regret: on processors there is one schedule a cell")
     return found
+
+
+def cells_of(args: argparse.Namespace) -> list[Cell]:
+    most = {"gpu": MOST_BYTES, "cpu": HOST_BYTES}[args.target]
+    return drawn(args.seed, args.cells, args.only, WARM_BYTES if args.warm else most)
+
+
+def bench(args: argparse.Namespace) -> Any:
+    """What measures in the process that is made for it."""
+    if args.target == "gpu":
+        return Here(Bench(args.seed, args.peers, args.regret, args.warm).measure)
+    from scans.hosts import HostBench, settle
+
+    settle(args.seed, args.threads)
+    return HostBench(args.peers, args.warm, args.threads)
 
 
 def main() -> int:
     args = asked()
-    cells = drawn(args.seed, args.cells, args.only, *([WARM_BYTES] if args.warm else []))
+    cells = cells_of(args)
     if args.list:
         print("\n".join(c.key for c in cells))
         return 0
-    for message in compile_ahead(cells, compile_one, args.jobs):
+    device = {"gpu": "cuda", "cpu": "cpu"}[args.target]
+    for message in compile_ahead(cells, partial(compile_one, device=device), args.jobs):
         print(f"compiling ahead failed: {message}", file=sys.stderr)
     run = described_run(args.commit, seed=args.seed, cells=args.cells, peers=args.peers,
-                        warm=args.warm, repetitions=REPETITIONS)
+                        warm=args.warm, target=args.target, repetitions=REPETITIONS)
     found: dict[str, Any] = {"runs": [run], "environment": {}, "cells": []}
-    for kind, record in records(
-        cells, lambda: Here(Bench(args.seed, args.peers, args.regret, args.warm).measure),
-        args.seconds,
-    ):
+    for kind, record in records(cells, lambda: bench(args), args.seconds):
         if kind == "environment":
             found["environment"] = record
             continue

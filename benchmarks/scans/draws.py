@@ -11,6 +11,7 @@ ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
 LAYOUTS = ("packed", "wider", "shifted")
 """Rows one after the other; with a gap between them; all of them one element off a vector."""
 MIB = 1 << 20
+MOST_BYTES = 256 * MIB  # of an array
 VECTOR = 16  # bytes
 ITEM_OF_LIST = 8  # bytes of an index
 
@@ -74,7 +75,7 @@ class Cell:
         return -(-self.cols // lanes) * lanes + lanes
 
 
-def drawn(seed: int, count: int, works: Sequence[str], most_bytes: int = 256 * MIB) -> list[Cell]:
+def drawn(seed: int, count: int, works: Sequence[str], most_bytes: int = MOST_BYTES) -> list[Cell]:
     """So many cells of each work: columns, bytes of an array and K evenly on a logarithmic scale,
     32 to 10^6, 2 MiB to most_bytes, and 1 to 1024 or all columns."""
     found = []

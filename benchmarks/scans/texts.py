@@ -1,4 +1,4 @@
-"""The works as users write them for fusegen, as torch has them, and their inputs on a GPU."""
+"""The works as users write them for fusegen, as torch has them, and their inputs."""
 
 from __future__ import annotations
 
@@ -67,22 +67,22 @@ def named(cell: Cell) -> dict[str, Any]:
 # ---- inputs ----
 
 
-def memory_of(cell: Cell) -> tuple[torch.Tensor, ...]:
+def memory_of(cell: Cell, device: str) -> tuple[torch.Tensor, ...]:
     """Inputs as they lie, of zeros."""
     dtype = getattr(torch, cell.dtype)
-    whole = torch.zeros(cell.rows * cell.row_stride + 1, dtype=dtype, device="cuda")
+    whole = torch.zeros(cell.rows * cell.row_stride + 1, dtype=dtype, device=device)
     first = whole[1:] if cell.layout == "shifted" else whole[:-1]
     first = first.view(cell.rows, cell.row_stride)[:, : cell.cols]
     others = WORKS[cell.work].inputs - 1
-    return first, *(torch.zeros(cell.rows, cell.cols, dtype=dtype, device="cuda")
+    return first, *(torch.zeros(cell.rows, cell.cols, dtype=dtype, device=device)
                     for _ in range(others))
 
 
-def inputs_of(cell: Cell) -> tuple[torch.Tensor, ...]:
+def inputs_of(cell: Cell, device: str) -> tuple[torch.Tensor, ...]:
     """Fresh ones: normal numbers, for softmax's gradient a softmax's result first."""
-    found = memory_of(cell)
+    found = memory_of(cell, device)
     for x in found:
-        x.copy_(torch.randn(x.shape, device="cuda").mul_(3))
+        x.copy_(torch.randn(x.shape, device=device).mul_(3))
     if cell.work == "softmax_backward":
         found[0].copy_(torch.softmax(found[0].float(), -1))
     return found
