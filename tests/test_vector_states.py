@@ -11,7 +11,14 @@ import pytest
 from support import vector_cases as texts
 from support import vector_library as library
 from support.state_cases import flat, merged_anyhow, same_states
-from support.vector_pieces import columns_alone, drawn, normalised, pieces, statistics
+from support.vector_pieces import (
+    columns_alone,
+    cosines,
+    drawn,
+    normalised,
+    pieces,
+    statistics,
+)
 
 import fusegen as fg
 from fusegen.backend.cpu.backend import CpuBackend
@@ -19,10 +26,9 @@ from fusegen.backend.cpu.backend import CpuBackend
 
 def cases() -> list[library.Case]:
     """Those of the library that have states."""
-    found = [*library.shaped(shapes=("one_of_all", "one_row", "one_column", "heads")),
-             *library.shaped("float64", ("one_row",)), *library.shaped("bfloat16", ("one_row",)),
-             *library.optional(), *library.laid_out(), *library.hard()]
-    return [c for c in found if not c.constants.get("normalize")]  # a result takes the row again
+    return [*library.shaped(shapes=("one_of_all", "one_row", "one_column", "heads")),
+            *library.shaped("float64", ("one_row",)), *library.shaped("bfloat16", ("one_row",)),
+            *library.optional(), *library.laid_out(), *library.hard()]
 
 
 def again(arrays: Any) -> Any:
@@ -51,13 +57,14 @@ def test_any_split_in_any_order(case: library.Case, roles: str) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    statistics, normalised, columns_alone, texts.gaussian.fn, texts.causal.fn,
+    statistics, normalised, columns_alone, cosines, texts.gaussian.fn, texts.causal.fn,
     *(p.fn for p in texts.MASKED.values())], ids=lambda t: t.__name__)
 def test_vectors_of_every_kind(text: Any, roles: str) -> None:
     p, rng = fg.Pipeline(text), np.random.default_rng(3)
     q, k, v = drawn(2, 200, 5), drawn(2, 570, 5, seed=1), drawn(2, 570, 3, seed=2)
     arrays = {"q": q, "k": k, "v": v, "lengths": rng.integers(1, 571, (2, 200))}
     arrays |= {"x": q, "y": k, "b": drawn(2, 570), "c": drawn(2, 570)}
+    arrays["label"] = arrays["lengths"] - 1
     if text is texts.gaussian.fn:
         arrays["b"] = arrays["b"][0]
     arrays = {n: arrays[n] for n in p.signature.arrays}
@@ -68,8 +75,25 @@ def test_vectors_of_every_kind(text: Any, roles: str) -> None:
         np.testing.assert_allclose(found, exact, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("text", [statistics, fg.library.attention.fn, fg.library.nearest.fn],
-                         ids=lambda t: t.__name__)
+def test_numbers_of_a_row_are_held_beside_hard_vectors(roles: str) -> None:
+    """Of zeros, NaN and infinities, with every piece but one without columns."""
+    q, k = drawn(5, 6), drawn(40, 6, seed=1)
+    q[0], q[1, 2], q[2, 3], q[3] = 0, np.nan, np.inf, q[3] * 1e15
+    p, label = fg.Pipeline(cosines), np.arange(5)
+    arrays = {"q": q, "k": k, "label": label}
+    parts = pieces(p, arrays, [0, 0, 40, 40])
+    with np.errstate(all="ignore"):
+        exact = p.reference(**arrays)
+    for order in (parts, parts[::-1], parts[1:2]):
+        for found, want in zip(flat(p.finish(fg.merge(p, *order))), flat(exact), strict=True):
+            np.testing.assert_allclose(found, want, rtol=2e-5, atol=2e-5)
+    none = [p.states(q, k[:0], label, at=i) for i in (0, 40)]
+    with pytest.raises(fg.ShapeError, match="have seen no column"):
+        p.finish(fg.merge(p, *none))
+
+
+@pytest.mark.parametrize("text", [
+    statistics, cosines, fg.library.attention.fn, fg.library.nearest.fn], ids=lambda t: t.__name__)
 def test_every_maker_of_states_makes_the_same_bytes(
     text: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,7 +101,8 @@ def test_every_maker_of_states_makes_the_same_bytes(
     p, other = fg.Pipeline(text), fg.Pipeline(text)
     rows, columns = drawn(2, 30, 6), drawn(2, 90, 6, seed=1)
     arrays = {"q": rows, "k": columns, "v": drawn(2, 90, 3, seed=2), "x": rows, "y": columns,
-              "lengths": np.random.default_rng(0).integers(0, 91, (2, 30))}
+              "lengths": np.random.default_rng(0).integers(0, 91, (2, 30)),
+              "label": np.arange(60).reshape(2, 30)}
     arrays = {n: arrays[n] for n in p.signature.arrays if n in arrays}
     constants = {"scale": 0.3} if "scale" in p.signature.constants else {}
     ours = pieces(p, arrays, [0, 2, 2, 50, 90], **constants)
@@ -142,8 +167,8 @@ def needs_its_row(q: fg.RowVector, k: fg.ColumnVector):
     return q + fg.sum(k)
 
 
-def needs_its_length(q: fg.RowVector, k: fg.ColumnVector):
-    return fg.sum(fg.dot(q, k)) / fg.inner(q * q)
+def needs_a_number_beside_a_mask(q: fg.RowVector, k: fg.ColumnVector, n: fg.PerRow):
+    return fg.max(fg.ragged(fg.dot(q, k), n)) / fg.inner(q * q)  # of no column, no number
 
 
 def needs_a_label(q: fg.RowVector, k: fg.ColumnVector, label: fg.PerRow):
@@ -168,14 +193,14 @@ def stores_scores(q: fg.RowVector, k: fg.ColumnVector):
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    (needs_its_row, "takes q of each row"), (needs_its_length, "takes q of each row"),
+    (needs_its_row, "takes q of each row"), (needs_a_number_beside_a_mask, "takes q of each row"),
     (needs_a_label, "takes "), (needs_another_column, "reads elements"),
     (needs_the_best, "reads elements"), (needs_the_end, "computed from the number of columns"),
     (stores_scores, "a value for every element"),
 ], ids=lambda t: getattr(t, "__name__", ""))
 def test_what_has_no_states_says_why(text: Any, words: str) -> None:
     p = fg.Pipeline(text)
-    label = (np.array([1, 2, 3]),) if "label" in p.signature.arrays else ()
+    label = (np.array([1, 2, 3]),) if len(p.signature.arrays) == 3 else ()
     with pytest.raises(fg.PipelineError, match=words):
         p.states(drawn(3, 4), drawn(5, 4), *label)
     with pytest.raises(fg.PipelineError, match=words):

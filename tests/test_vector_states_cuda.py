@@ -12,7 +12,14 @@ from support import fake_cupy
 from support import vector_cases as texts
 from support.emulated import emulated
 from support.state_cases import flat, host, merged_anyhow, same_states
-from support.vector_pieces import columns_alone, drawn, normalised, pieces, statistics
+from support.vector_pieces import (
+    columns_alone,
+    cosines,
+    drawn,
+    normalised,
+    pieces,
+    statistics,
+)
 
 import fusegen as fg
 
@@ -34,6 +41,7 @@ def sunk(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, sinks: fg.PerR
 
 
 TEXTS = {"statistics": statistics, "normalised": normalised, "columns_alone": columns_alone,
+         "cosines": cosines,
          "gaussian": texts.gaussian.fn, "with_list": with_list, "causal": texts.causal.fn,
          "nearest": texts.nearest.fn,
          "loss": fg.library.linear_cross_entropy.fn, "sunk": sunk,
@@ -54,7 +62,7 @@ def arrays_of(p: fg.Pipeline, rows: int, columns: int) -> dict[str, Any]:
     lengths = np.random.default_rng(3).integers(1, columns + 1, (2, rows))
     given = {"q": q, "k": k, "v": v, "lengths": lengths, "x": q, "y": k, "b": drawn(columns),
              "c": drawn(2, columns), "h": q, "w": k, "bias": drawn(columns), "sinks": lengths / 90,
-             "labels": lengths - 1}
+             "labels": lengths - 1, "label": lengths - 1}
     return {n: given[n] for n in p.signature.arrays}
 
 
@@ -87,12 +95,15 @@ def test_gpus_make_the_states_that_hosts_make(name: str, gpu: Any) -> None:
 
 @emulated
 @pytest.mark.parametrize("rows", [70, 4], ids=["many rows", "few rows"])
-@pytest.mark.parametrize("name", ["attention", "causal"])
+@pytest.mark.parametrize("name", ["attention", "causal", "cosines"])
 def test_vectors_of_16_bits(name: str, rows: int, gpu: Any) -> None:
     """By tensor cores; fields are float32."""
-    p = fg.Pipeline({"attention": texts.attention.fn, "causal": texts.causal.fn}[name])
+    p = fg.Pipeline({"attention": texts.attention.fn, "causal": texts.causal.fn,
+                     "cosines": cosines}[name])
     arrays = {"q": drawn(rows, 16), "k": drawn(300, 16, seed=1), "v": drawn(300, 24, seed=2)}
-    arrays = {n: a.astype(ml_dtypes.bfloat16) for n, a in arrays.items()}
+    arrays = {n: a.astype(ml_dtypes.bfloat16) for n, a in arrays.items()} | {
+        "label": np.arange(rows) * 4 % 300}
+    arrays = {n: arrays[n] for n in p.signature.arrays if n in arrays}
     parts = pieces(p, {n: on_gpu(a) for n, a in arrays.items()}, [0, 64, 65, 300])
     close(p.finish(fg.merge(p, *reversed(parts))), p.reference(**arrays), 2e-2)
     for a, b in zip(parts, pieces(p, arrays, [0, 64, 65, 300]), strict=True):

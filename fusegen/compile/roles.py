@@ -10,7 +10,7 @@ programs like any other. A merge has the states of a row for columns.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from typing import Any, assert_never
 
 from fusegen.compile.stateful import (
@@ -25,7 +25,7 @@ from fusegen.ir import graph as g
 from fusegen.ir.derivation import Derivation
 from fusegen.ir.dtypes import INT64, UINT8
 from fusegen.ir.errors import PipelineError
-from fusegen.ir.expr import Call, Expr, Lit, Var, call, substitute
+from fusegen.ir.expr import Expr, Lit, Var, call
 from fusegen.ir.forms import Role
 from fusegen.ir.kernel import (
     COLUMN,
@@ -45,7 +45,7 @@ from fusegen.ir.kernel import (
     Step,
     Sweep,
 )
-from fusegen.ir.kernel_walk import names_in, used_in
+from fusegen.ir.kernel_walk import names_in, used_in, with_values
 from fusegen.ir.monoid import KBest, Monoid
 from fusegen.ir.names import Taken, c_identifier
 from fusegen.ir.state_layout import StateLayout, state_layout
@@ -102,10 +102,11 @@ def _fold(kernel: Kernel, sweep: Sweep, layout: StateLayout) -> Kernel:
     list_stores = [store for top in monoid.lists for store in _list_stores(top, params)]
     one = Sweep(
         number=1, loads=sweep.loads,
-        lets=_with(sweep.lets, numbered), monoid=_with(monoid, numbered), notes=sweep.notes,
+        lets=with_values(sweep.lets, numbered), monoid=with_values(monoid, numbered),
+        notes=sweep.notes,
         row_stores=tuple(row_stores), list_stores=tuple(list_stores), vectors=sweep.vectors,
-        only=_with(sweep.only, numbered), span=_in_piece(sweep.span),
-        counted=_with(sweep.counted, numbered),
+        only=with_values(sweep.only, numbered), span=_in_piece(sweep.span),
+        counted=with_values(sweep.counted, numbered),
     )
     return replace(kernel, params=(*inputs, *params.values()), prelude=prelude, sweeps=(one,))
 
@@ -166,7 +167,7 @@ def _finish(kernel: Kernel, layout: StateLayout, graph: g.Graph) -> Kernel:
     params, known = _fields_as_values(kernel, layout)
     one = Sweep(
         number=1, loads=(), lets=(), monoid=Monoid(),
-        steps=_with(_late(kernel), known), row_stores=_stored(kernel, "row_stores", known),
+        steps=with_values(_late(kernel), known), row_stores=_stored(kernel, "row_stores", known),
         list_stores=_stored(kernel, "list_stores", known),
     )
     prelude, used = needed(kernel.prelude, one)
@@ -192,7 +193,7 @@ def _late(kernel: Kernel) -> tuple[Step, ...]:
 
 
 def _stored(kernel: Kernel, what: str, known: Mapping[str, Expr]) -> Any:
-    return _with(tuple(s for sweep in kernel.sweeps for s in getattr(sweep, what)), known)
+    return with_values(tuple(s for sweep in kernel.sweeps for s in getattr(sweep, what)), known)
 
 
 def _read(
@@ -218,12 +219,12 @@ def _map(kernel: Kernel, layout: StateLayout, graph: g.Graph) -> Kernel:
               COLUMN.name: call("add", COLUMN, FIRST_COLUMN)}
     loads, lets, stores = _of_full_rows(kernel)
     one = Sweep(
-        number=1, loads=loads, lets=_with(lets, known), monoid=Monoid(),
-        element_stores=_with(stores, known),
+        number=1, loads=loads, lets=with_values(lets, known), monoid=Monoid(),
+        element_stores=with_values(stores, known),
         row_stores=_stored(kernel, "row_stores", known),
         list_stores=_stored(kernel, "list_stores", known),
     )
-    steps = _with((*kernel.prelude, *_late(kernel)), known)
+    steps = with_values((*kernel.prelude, *_late(kernel)), known)
     prelude, used = needed(steps, one)
     used |= {*one.reads}
     read = (*_read(kernel, params, used), *((whole,) if whole.name in used else ()))
@@ -261,15 +262,3 @@ def _field_params(layout: StateLayout, taken: Taken, *, output: bool) -> dict[st
             pitch=layout.n_bytes // f.dtype.itemsize, field=f.name)
         for f in layout.fields
     }
-
-
-def _with(part: Any, values: Mapping[str, Expr]) -> Any:
-    """A record of the Kernel IR with variables replaced in all its expressions."""
-    if isinstance(part, Var | Lit | Call):
-        return substitute(part, values)
-    if isinstance(part, tuple):
-        return tuple(_with(inner, values) for inner in part)
-    if is_dataclass(part) and not isinstance(part, type):
-        found = {f.name: _with(getattr(part, f.name), values) for f in fields(part)}
-        return replace(part, **found)
-    return part

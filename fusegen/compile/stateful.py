@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from fusegen.compile.kept_numbers import with_kept_numbers
 from fusegen.compile.picks import picked
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Derivation
@@ -49,6 +50,7 @@ def folding_sweep(
             where=graph.loc, why="How many there are is known when all pieces have met.")
     kernel = picked(kernel, sweep, early, names_of(kernel))
     if kernel.has_vectors:
+        kernel = with_kept_numbers(kernel, names_of(kernel))
         _check_vectors(kernel, graph)
     _check_rows(kernel, early, graph)
     _check_pivots(kernel, sweep, graph)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any
 
-from fusegen.ir.expr import Call, Expr, Lit, Var, variables
+from fusegen.ir.expr import Call, Expr, Lit, Var, substitute, variables
 from fusegen.ir.kernel import Gather, Let, Sweep
 
 
@@ -54,3 +54,15 @@ def used_in(sweep: Sweep, exprs: Iterable[Expr]) -> tuple[set[str], list[Let]]:
 def names_in(part: Any) -> frozenset[str]:
     """Every name that expressions inside records of the Kernel IR use."""
     return frozenset(n for e in expressions_in(part) for n in variables(e))
+
+
+def with_values(part: Any, values: Mapping[str, Expr]) -> Any:
+    """A record of the Kernel IR with variables replaced in all its expressions."""
+    if isinstance(part, Var | Lit | Call):
+        return substitute(part, values)
+    if isinstance(part, tuple):
+        return tuple(with_values(inner, values) for inner in part)
+    if is_dataclass(part) and not isinstance(part, type):
+        found = {f.name: with_values(getattr(part, f.name), values) for f in fields(part)}
+        return replace(part, **found)
+    return part

@@ -32,6 +32,15 @@ def normalised(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector):
     return o / fg.sqrt(fg.inner(o * o)), fg.inner(o * fg.mean(v))
 
 
+def cosines(q: fg.RowVector, k: fg.ColumnVector, label: fg.PerRow):
+    """Numbers of the row's vector that elements and results are made of; others of results alone.
+    """
+    s = fg.dot(q, k) * fg.rsqrt(fg.inner(q * q)) * fg.rsqrt(fg.inner(k * k))
+    size = fg.inner(fg.abs(q))
+    return {"loss": fg.logsumexp(4 * s) - 4 * fg.take(s, label), "best": fg.max(s) * size,
+            "first": fg.topk(s, 2)[0] / (1 + size), "size": fg.sqrt(size)}
+
+
 def columns_alone(k: fg.ColumnVector, c: fg.PerColumn):
     """No row has a vector, or a number, of its own."""
     return fg.sum(k * c), fg.max(c), fg.max(fg.inner(k * k) - c)
