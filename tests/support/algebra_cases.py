@@ -122,6 +122,23 @@ def count_below_the_maximum(x):
 
 
 @also_accepted
+def sum_unless_the_row_is_low(x):
+    return fg.sum(fg.where(fg.mean(x) > 0, fg.exp(x), 0.0))
+
+
+@also_accepted
+def sum_of_either(x, y):
+    low, high = fg.mean(y) < 0, fg.max(y) > 1
+    return fg.sum(fg.where(low, x, fg.where(high, fg.exp(x), 1.0)))
+
+
+@also_accepted
+def softmax_sum_unless_few(x, y):
+    p = fg.exp(x - fg.max(x))
+    return fg.sum(fg.where(fg.count(y > 0) > 1, p * y, 0.0)) / fg.sum(p)
+
+
+@also_accepted
 def sum_where_greatest(x, y):
     return fg.sum(fg.where(x >= fg.max(x), y, 0.0))
 

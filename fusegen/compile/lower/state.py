@@ -214,8 +214,15 @@ def type_names(graph: g.Graph) -> dict[str, str]:
 def weighed(coefficient: Expr, total: Expr) -> Expr:
     """coefficient · total. (a / b) · S is spelled a · S / b, never as a product with 1 / b, which
     is infinite where b is subnormal; and p² · S is S · p · p, for p² may be infinite where S is 0.
+    A condition of the row chooses between sums: one that it leaves out may be infinite or NaN.
     """
     match coefficient:
+        case Lit(value=0.0):
+            return coefficient
+        case Call(op="where", args=(condition, a, b)):
+            return call("where", condition, weighed(a, total), weighed(b, total))
+        case Call(op="add" | "sub", args=(a, b)) if _chooses(a) or _chooses(b):
+            return call(coefficient.op, weighed(a, total), weighed(b, total))
         case Lit(value=1.0):
             return total
         case Call(op="neg", args=(a,)):
@@ -230,6 +237,10 @@ def weighed(coefficient: Expr, total: Expr) -> Expr:
             return call("mul", weighed(a, total), b)
         case _:
             return call("mul", coefficient, total)
+
+
+def _chooses(expr: Expr) -> bool:
+    return any(isinstance(e, Call) and e.op == "where" for e in walk(expr))
 
 
 def _multiplied(expr: Expr) -> list[Expr]:
