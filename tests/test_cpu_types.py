@@ -120,33 +120,43 @@ def as_int64(x):
     return fg.cast(x, "int64")
 
 
+WAYS = [*((target, None) for target in runnable(host_cpu())), (host_cpu(), 1)]
+"""Of conversion: vectors of each size, by instructions and without, and one number at a time."""
+ways = pytest.mark.parametrize(("target", "chunk"), WAYS, ids=lambda w: getattr(w, "name", str(w)))
+
+
+@ways
 @pytest.mark.parametrize("dtype", [dt.FLOAT16, dt.BFLOAT16], ids=str)
-def test_every_16_bit_float_is_read_exactly(dtype):
+def test_every_16_bit_float_is_read_exactly(dtype, target, chunk):
     x = np.arange(1 << 16, dtype=np.uint16).view(dtype.numpy)[None]
-    (got,) = run(executable(as_float32, dtypes=(("x", dtype),)), {"x": x}, x.size)
+    found = executable(as_float32, dtypes=(("x", dtype),), target=target, chunk=chunk)
+    (got,) = run(found, {"x": x}, x.size)
     np.testing.assert_array_equal(got, x.astype("f4"))
     assert (np.signbit(got) == np.signbit(x.astype("f4")))[~np.isnan(got)].all()
 
 
+@ways
 @pytest.mark.parametrize(
     ("fn", "kind"), [(as_float16, np.float16), (as_bfloat16, ml_dtypes.bfloat16)],
     ids=["float16", "bfloat16"],
 )
-def test_16_bit_floats_are_rounded_to_nearest_even(fn, kind):
+def test_16_bit_floats_are_rounded_to_nearest_even(fn, kind, target, chunk):
     every = np.arange(1 << 16, dtype=np.uint16).view(kind).astype("f4")
     finite = np.sort(every[np.isfinite(every)])
     middle = (finite[1:].astype("f8") + finite[:-1]) / 2
     x = np.concatenate([finite, middle.astype("f4"), np.nextafter(middle.astype("f4"), np.inf),
                         [np.inf, -np.inf, np.nan, 65519.9, 65520, 1e-45, 3.4e38]])
     x = x.astype("f4")[None]
-    (got,) = run(executable(fn), {"x": x}, x.size)
+    (got,) = run(executable(fn, target=target, chunk=chunk), {"x": x}, x.size)
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(got.astype("f4"), x.astype(kind).astype("f4"))
 
 
-def test_float64_is_rounded_to_float16_once():
-    x = np.array([[1 + 2**-11 + 2**-40, 1 + 2**-11, 2**-25 + 2**-60, np.nan, 1e300, -0.0]])
-    (got,) = run(executable(as_float16, dtypes=(("x", dt.FLOAT64),)), {"x": x}, 6)
+@ways
+def test_float64_is_rounded_to_float16_once(target, chunk):
+    x = np.array([[1 + 2**-11 + 2**-40, 1 + 2**-11, 2**-25 + 2**-60, np.nan, 1e300, -0.0] * 3])
+    found = executable(as_float16, dtypes=(("x", dt.FLOAT64),), target=target, chunk=chunk)
+    (got,) = run(found, {"x": x}, x.size)
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(got, x.astype(np.float16))
 

@@ -12,13 +12,68 @@ namespace fusegen {
 
 namespace {
 
-// Exponent and fraction move to their places in a float32, still with float16's bias of 15; a
-// product with 2^(127-15) corrects it, and gives subnormals their leading bit.
+#if defined(__F16C__)
+// Are there instructions for as many float16 numbers?
+template <typename V>
+constexpr bool has_halves = width<V> == 1 || width<V> == 4 || width<V> == 8
+#if defined(__AVX512BW__) && __has_builtin(__builtin_ia32_vcvtph2ps512_mask)
+                            || width<V> == 16
+#endif
+    ;
+
+template <typename T, int64_t n>
+using pack_of = typename pack<T, n>::type;
+
+// The first bytes of v; 0 behind them.
+template <typename To, typename From>
+inline To resized(From v)
+{
+    To to = {};
+    std::memcpy(&to, &v, sizeof v < sizeof to ? sizeof v : sizeof to);
+    return to;
+}
+
+template <typename To, typename From>
+inline To from_halves(From v)
+{
+    if constexpr (sizeof(To) == 32)
+        return as<To>(__builtin_ia32_vcvtph2ps256(as<pack_of<short, 8>>(v)));
+#if defined(__AVX512BW__) && __has_builtin(__builtin_ia32_vcvtph2ps512_mask)
+    else if constexpr (sizeof(To) == 64)
+        return as<To>(__builtin_ia32_vcvtph2ps512_mask(
+            as<pack_of<short, 16>>(v), pack_of<float, 16>(), -1, rounding_as_set));
+#endif
+    else
+        return resized<To>(__builtin_ia32_vcvtph2ps(resized<pack_of<short, 8>>(v)));
+}
+
+// Rounded to nearest even.
+template <typename To, typename From>
+inline To to_halves(From v)
+{
+    if constexpr (sizeof v == 32)
+        return as<To>(__builtin_ia32_vcvtps2ph256(as<pack_of<float, 8>>(v), 0));
+#if defined(__AVX512BW__) && __has_builtin(__builtin_ia32_vcvtph2ps512_mask)
+    else if constexpr (sizeof v == 64)
+        return as<To>(__builtin_ia32_vcvtps2ph512_mask(as<pack_of<float, 16>>(v), 0, pack_of<short, 16>(), -1));
+#endif
+    else
+        return resized<To>(__builtin_ia32_vcvtps2ph(resized<pack_of<float, 4>>(v), 0));
+}
+#endif
+
+// Where there are no instructions, exponent and fraction move to their places in a float32, still
+// with float16's bias of 15; a product with 2^(127-15) corrects it, and gives subnormals their
+// leading bit.
 template <typename V, typename L = all_lanes>
 inline V load_float16(const uint16_t* from, L live = {})
 {
-    typedef like<uint32_t, V> bits;
     const auto stored = fetch<like<uint16_t, V>>(from, live);
+#if defined(__F16C__)
+    if constexpr (has_halves<V>)
+        return convert<V>(from_halves<like<float, V>>(stored));
+#endif
+    typedef like<uint32_t, V> bits;
     const bits wide = convert<bits>(stored);
     const like<float, V> size = as<like<float, V>>((wide & 0x7fff) << 13) * 0x1p112f;
     const bits special = all<bits>(0x7f800000u) | ((wide & 0x3ff) << 13);
@@ -112,11 +167,16 @@ inline like<float, V> to_single(V v)
     }
 }
 
-// Rounded to nearest even: normal numbers by an integer sum that carries, subnormal ones by a float
-// sum whose unit is float16's smallest step; beyond 65520 infinity; NaN stays NaN.
+// Rounded to nearest even: where there are no instructions, normal numbers by an integer sum that
+// carries, subnormal ones by a float sum whose unit is float16's smallest step; beyond 65520 infinity;
+// NaN stays NaN.
 template <typename V, typename L = all_lanes>
 inline void store_float16(uint16_t* to, V v, L live = {})
 {
+#if defined(__F16C__)
+    if constexpr (has_halves<V>)
+        return put(to, to_halves<like<uint16_t, V>>(to_single(v)), live);
+#endif
     typedef like<uint32_t, V> bits;
     const bits wide = as<bits>(to_single(v));
     const bits size = wide & 0x7fffffff;
