@@ -198,3 +198,64 @@ def test_two_states_of_a_row_that_a_cluster_shares(n_cols: int) -> None:
         small = schedule.having(team=Cluster(4), threads=64)
         got = case.emulate(schedule=small, form="safe", n_rows=3, seed=3)
         assert_close(got, case.reference(), 3e-6)
+
+
+# ---- texts that read no element of a row ----
+
+
+@fg.pipeline
+def counted(x, n: fg.PerRow):
+    return fg.sum(fg.where(fg.index(x) < n, 1.0, 0.0))
+
+
+@fg.pipeline
+def of_columns(x, n: fg.PerRow, b: fg.PerColumn):
+    s = b * n
+    return fg.logsumexp(s), fg.argmax(s), fg.sum(b * fg.index(x))
+
+
+@fg.pipeline
+def of_rows(x, n: fg.PerRow):
+    return 2 * n
+
+
+@fg.pipeline
+def one_of_columns(x, n: fg.PerRow):
+    return fg.topk(fg.index(x) * n, 2)
+
+
+@fg.pipeline
+def counted_first(x, n: fg.PerRow):
+    count = fg.sum(fg.where(fg.index(x) < n, 1.0, 0.0))
+    return count * fg.max(x), fg.sum(fg.exp(x - count))
+
+
+def unread(text: fg.Pipeline, n_cols: int, dtype: str = "float32") -> Case:
+    rng = np.random.default_rng(n_cols)
+    inputs = {"x": rng.standard_normal((3, n_cols)).astype(dtype),
+              "n": np.array([1.5, n_cols - 0.5, n_cols + 9], "f4")}
+    if "b" in text.signature.arrays:
+        inputs["b"] = rng.standard_normal(n_cols).astype("f4") / n_cols
+    return Case(text, inputs, 3, n_cols)
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+@pytest.mark.parametrize("text", [counted, of_columns, of_rows], ids=lambda t: t.name)
+@pytest.mark.parametrize("n_cols", [2, 35, 96, 301, 4099])
+def test_every_kind_where_no_element_is_read(text: fg.Pipeline, n_cols: int, aligned: bool) -> None:
+    """Rows have no edges that anybody sees: all columns count, also behind whole vectors."""
+    case = unread(text, n_cols)
+    for n_rows in (100_000, 3):
+        for schedule in kinds_of(case, aligned and n_cols % 4 == 0, n_rows).values():
+            assert not schedule.home.band_rows
+            assert_close(case.emulate(schedule=schedule, shift=1), case.reference(), 1e-5)
+
+
+@pytest.mark.parametrize("form", ["unfused", "safe", "online"])
+@pytest.mark.parametrize("text", [counted_first, one_of_columns], ids=lambda t: t.name)
+@pytest.mark.parametrize("n_cols", [35, 301, 4099])
+def test_forms_where_no_element_is_read(text: fg.Pipeline, n_cols: int, form: str) -> None:
+    """By all kernels, or by the first one."""
+    case = unread(text, n_cols)
+    for n_rows in (100_000, 3):
+        assert_close(case.emulate(form=form, n_rows=n_rows), case.reference(), 1e-5)

@@ -11,8 +11,11 @@ from support.emulated import emulated
 from support.fake_cupy import array
 
 import fusegen as fg
+from fusegen.backend.problem import Problem
+from fusegen.backend.target import CUDA_TARGETS
 from fusegen.library import vector_products
 from fusegen.library.vector_products import Products, elements_of
+from fusegen.pipeline.variants import Choices
 
 LENGTH = 264
 
@@ -100,3 +103,23 @@ def test_what_is_no_product_of_elements_is_made_otherwise(
     dtype = fg.ir.dtypes.BFLOAT16.vector(length)
     _, _, stages = gradient.remembered.prepared({"h": dtype, "w": dtype}, {})
     assert (elements_of(stages) is not None) == served
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("length", [264, 300])
+@pytest.mark.parametrize("n_cols", [30, 500, 5000])
+def test_every_stage_has_a_schedule(n_cols: int, length: int, kept: bool) -> None:
+    """Also the one that reads neither vectors nor elements: what a forward call keeps is there."""
+    gradient = fg.grad(fg.library.linear_cross_entropy, wrt=("h", "w"))
+    dtype = fg.ir.dtypes.dtype_of("float16")
+    types = {"h": dtype.vector(length), "w": dtype.vector(length), "grad": dtype,
+             "labels": fg.ir.dtypes.INT64}
+    text, _, stages = gradient.remembered.prepared(types, gradient.signature.bind_constants({}))
+    every = [*stages.numbers(stages.terms, kept=kept),
+             *stages.rows(dict.fromkeys(text.rows, "float16"), kept=kept)]
+    for stage in every:
+        pipeline = stage.pipeline
+        given = dict(zip(pipeline.signature.arrays, map(stages.type_of, stage.takes), strict=True))
+        problem = Problem(dtypes=given, n_rows=40, batch_rows=40, n_cols=n_cols, may_store=True)
+        typed = pipeline.of_types(given, pipeline.signature.bind_constants({}), Choices())
+        assert typed.work(CUDA_TARGETS["sm_90"], problem).source

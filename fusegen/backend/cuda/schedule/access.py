@@ -40,6 +40,8 @@ def access(
     whole = problem.aligned and not apart and n_cols % width == 0
     if width > 1 and not whole and any(s.monoid.ordered for s in program.sweeps):
         return 1, "scalar"  # edges would be merged out of order
+    if width > 1 and not whole and any(k.sweeps and not k.elements for k in program.kernels):
+        return 1, "scalar"  # what has no row in memory has no edges of one
     if apart:
         shifts = width > 1 and n_cols >= _SHIFTED * width and _shifts(program, problem)
         return (width, "shifted") if shifts else (1, "scalar")

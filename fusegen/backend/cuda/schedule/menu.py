@@ -124,6 +124,9 @@ class Menu:
         whole = [*bands, *self._lanes(), *self._blocks()]
         if self.work.sweeps > 1 and self.kept_bytes:
             whole += self._shared()
+        if all(s.monoid.is_empty and not s.element_stores for s in self.program.sweeps):
+            yield from whole  # nobody goes over a row, or waits for others that do
+            return
         if self.target.clusters and (self.work.sweeps > 1 or self.work.few(self.target)):
             whole += self._clusters()
         if self.target.clusters and self.work.sweeps > 1 and self.kept_bytes and self.meetings == 1:
