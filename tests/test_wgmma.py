@@ -3,6 +3,7 @@ shapes that fit no tile."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -17,6 +18,7 @@ import fusegen as fg
 from fusegen.backend.cuda.schedule.tiles import select as select_tiles
 from fusegen.backend.cuda.schedule.tiles import wgmma as sizes
 from fusegen.backend.cuda.schedule.tiles.splits import splits_of
+from fusegen.ir.errors import InternalError
 
 
 @pytest.fixture(autouse=True)
@@ -234,3 +236,18 @@ def test_few_columns_have_narrow_tiles_beside_a_second_statistic_too() -> None:
     _, work = prepared(vc.with_entropy, *of(70, 420, 64, 64))
     assert (work.schedule.warps, work.schedule.columns) == (16, 64)
     check(vc.with_entropy, *of(70, 420, 64, 64))
+
+
+@emulated
+@pytest.mark.parametrize("engine", ["wgmma", "mma"])
+@pytest.mark.parametrize("columns", [16, 48, 112, 144, 208, 240])
+def test_tiles_of_any_sixteens(columns: int, engine: str) -> None:
+    """Of other numbers the last weights would be left out: such tiles are refused."""
+    arrays = of(70, 500, 24, 40)
+    _, work = prepared(vc.causal, *arrays)
+    schedule = replace(work.schedule, columns=columns, engine=engine, warps=8, stages=2)
+    wide = [a.astype("f8") for a in arrays]
+    close(emulate(vc.causal, *arrays, schedule=schedule), vc.causal.reference(*wide))
+    for other in (columns - 8, columns + 4):
+        with pytest.raises(InternalError, match=f"tiles of {other} columns"):
+            assert work.scheduled(replace(schedule, columns=other)).source

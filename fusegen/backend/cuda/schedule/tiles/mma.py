@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.backend.emit.vector_sums import vector_sums
+from fusegen.ir.errors import InternalError
 from fusegen.ir.kernel import FromVectors, Kernel, Sweep
 
 STEP = 16  # numbers that a product takes
@@ -70,6 +71,11 @@ class Shape:
     stages: int
     teams: int  # of a block, each with stages and tiles of its own
     most_numbers: int  # of a sum of vectors
+
+    def __post_init__(self) -> None:
+        if self.columns % STEP:
+            raise InternalError(
+                f"tiles of {self.columns} columns: scores and weights are made {STEP} at a time")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from fusegen.backend.cuda.schedule.tiles.groups import (
 )
 from fusegen.backend.cuda.schedule.tiles.parts import COUNT, Parts
 from fusegen.backend.emit.vector_sums import VectorSum, vector_sums
+from fusegen.ir.errors import InternalError
 from fusegen.ir.expr import variables
 from fusegen.ir.kernel import FromVectors, Kernel, Param, Sweep
 from fusegen.ir.monoid import Best
@@ -238,7 +239,10 @@ class WgmmaTiles(GroupTiles):
 def sized(
     pair: Pair, warpgroups: int, columns: int, stages: int, *, brings: bool = False
 ) -> WgmmaTiles:
-    """The engine's sizes for what it multiplies; brings: see `TileSchedule`."""
+    """The engine's sizes for what it multiplies; brings: see `TileSchedule`. Raises InternalError
+    for columns that products of weights would leave out."""
+    if columns % STEP:
+        raise InternalError(f"tiles of {columns} columns: weights are multiplied {STEP} at a time")
     other = pair.others[0].k if pair.others else 0
     return WgmmaTiles(warpgroups=warpgroups, columns=columns, stages=stages, length=pair.row.k,
                       numbers=pair.numbers, other=other, parts=pair.parts,
