@@ -20,8 +20,9 @@ from fusegen.distributed.calls import Call
 from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError
 from fusegen.library.grad_vectors import VectorGradient
-from fusegen.library.vector_parts import Columns, Stage
-from fusegen.library.vector_run import Run, Values
+from fusegen.library.vector_parts import Stage
+from fusegen.library.vector_pieces import PartRun
+from fusegen.library.vector_run import Values
 from fusegen.pipeline.pipeline import Pipeline
 
 
@@ -73,41 +74,29 @@ class VectorPart:
         return run.gradients()
 
 
-class _OverRanks(Run):
+class _OverRanks(PartRun):
     """A gradient whose stages of rows are sharded over ranks."""
 
     place: tuple[Step, int | None, int | None]
     constants: dict[str, Any]  # of the forward call
     first: int | None = None  # of this shard's columns, from the first exchange on
 
-    def _by_products(self, kept: Values | None) -> None:
-        """Tables of elements' gradients are of whole rows."""
-
     def _of_columns(
         self, own: tuple[int, ...], wanted: Sequence[str], values: Values
     ) -> dict[str, Any]:
-        if self.first is None and self._counts:  # on every rank, or none would hear the others
+        if self.first is None and self.counts:  # on every rank, or none would hear the others
             p = self.gradient.forward
             self._found(p, [self.arrays.get(n) for n in p.signature.arrays], self.constants)
-        if self._rows.n_cols == 0:  # a shard without columns
-            return {n: self.arrays[n] * 0 for n in wanted}
         return super()._of_columns(own, wanted, values)
 
-    @property
-    def _counts(self) -> bool:
-        """Do elements ask for their column's number?"""
-        return any(isinstance(n, g.Index) for n in self.text.graph.nodes)
-
     def _numbers(self) -> tuple[Any, ...]:
-        if not self._counts:
+        if not self.counts:
             return ()
         assert self.first is not None
         like = next(iter(self.arrays.values()))
         return (torch.arange(self.first, self.first + self._rows.n_cols, device=like.device),)
 
-    def _results(self, stage: Stage | Columns, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        if isinstance(stage, Columns) or not stage.pipeline.vectors:  # of what this rank has
-            return super()._results(stage, arrays)
+    def _of_whole_rows(self, stage: Stage, arrays: Sequence[Any]) -> tuple[Any, ...]:
         options = {n: v for n, v in self._options.items() if n != "deterministic"}
         return tuple(self._found(stage.pipeline, arrays, options).values())
 

@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from fusegen.backend.arrays.results import hand_back, new_result
 from fusegen.backend.arrays.rows import Rows
+from fusegen.backend.memory import Adopted
 from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError, InternalError
+from fusegen.ir.kernel import Param
 from fusegen.pipeline.pipeline import Pipeline
 
 
@@ -49,9 +52,10 @@ class Summing:
         self._elements = {i for i in self._inputs if i.axis is g.Axis.ELEMENT and rows.last}
 
     def run(
-        self, arrays: Mapping[str, Any], constants: Mapping[str, Any], known: Flat | None = None
+        self, arrays: Mapping[str, Any], constants: Mapping[str, Any], known: Flat | None = None,
+        statistics: Mapping[str, Any] | None = None,
     ) -> Any:
-        """The sum over one row at least: (n_cols,)."""
+        """The sum over one row at least: (n_cols,). statistics: of rows, if they are known."""
         numbers = {n: constants[n] for n in self._varying}
         flat = Flat() if known is None else known
         given = {i.name: a if i in self._elements and (a := arrays[i.name]).shape == self._shape
@@ -61,7 +65,10 @@ class Summing:
             each = every[0] if isinstance(self.stages.each, str) else \
                 self.stages.each(*every, **numbers)
             return flat.summed(each, self.stages.precision, self.stages.result)
-        if self.stages.rows is not None:
+        if statistics is not None:
+            lead = self.rows.lead
+            given |= {n: _broadcast(n, a, lead).reshape(-1) for n, a in statistics.items()}
+        elif self.stages.rows is not None:
             given |= self.stages.rows(*[given[n] for n in self._statistics], **numbers)
         return self.stages.columns(*[given[n] for n in self._columns], axis=0, **numbers)
 
@@ -119,3 +126,19 @@ def _broadcast(name: str, array: Any, shape: tuple[int, ...]) -> Any:
         return array.__array_namespace__().broadcast_to(array, shape)
     raise ArgumentError(f"{name} has shape {tuple(array.shape)}, the rows {shape}",
                         fix="Broadcast it first.")
+
+
+def shaped(found: Any, weight: Adopted) -> Any:
+    """A sum, (n_cols,), in the shape of its input."""
+    shape = weight.array.shape
+    return found if len(shape) == 1 else found.reshape(shape)
+
+
+def zeros(like: Adopted, weight: Adopted) -> Any:
+    """A sum over no rows, as the kind of `like`."""
+    shape = tuple(weight.array.shape)
+    param, rows = Param("grad", weight.dtype, "row", output=True), Rows(shape, (1,), (len(shape),))
+    with like.memory.working(like):
+        result = new_result(param, rows, like)
+        result.written[...] = 0
+        return hand_back(result, param, rows, like)

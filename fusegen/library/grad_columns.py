@@ -9,22 +9,24 @@ from inspect import Parameter
 from typing import Any
 
 from fusegen.backend.arrays.adopt import adopt_all, one_memory
-from fusegen.backend.arrays.results import hand_back, new_result
 from fusegen.backend.arrays.rows import Rows, rows_of
 from fusegen.backend.memory import Adopted
 from fusegen.compile.typed import Traced
 from fusegen.ir import graph as g
-from fusegen.ir.errors import DTypeError, TraceError
-from fusegen.ir.kernel import Param
+from fusegen.ir.dtypes import DType
+from fusegen.ir.errors import DTypeError, PipelineError, TraceError
 from fusegen.ir.shared import Recent
 from fusegen.lang import lang as fg
 from fusegen.lang.blame import blames
 from fusegen.lang.lines import here
-from fusegen.lang.signature import constants_key
+from fusegen.lang.signature import Signature, constants_key
 from fusegen.lang.trace import is_tracing
 from fusegen.lang.value import PerColumn, PerRow, Value
-from fusegen.library.column_sums import Stages, Summing
+from fusegen.library.column_sums import Stages, Summing, shaped, zeros
+from fusegen.library.grad_states import StatefulGradient
 from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.states.finished import first_of
+from fusegen.pipeline.states.record import States
 from fusegen.pipeline.traces import MOST
 from fusegen.rewrite.adjoint.transplant import (
     Text,
@@ -35,11 +37,12 @@ from fusegen.rewrite.adjoint.transplant import (
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnGradient:
+class ColumnGradient(StatefulGradient):
     """The gradient with respect to a per-column input, such as a weight.
 
     Call it like a `Gradient`: cotangents, then the forward pipeline's arrays. `contributions` is
     the element pipeline whose sum over rows it is: g·(x − mean)·rstd for layer_norm's weight.
+    Rows in pieces: see `grad_states`.
     """
 
     contributions: Pipeline
@@ -78,16 +81,62 @@ class ColumnGradient:
         one_memory(adopted)
         inputs = self.text(frozenset(present), constants).inputs
         rows = rows_of(inputs, {n: tuple(a.array.shape) for n, a in adopted.items()}, axis)
-        weight = adopted[self.wrt]
-        if weight.dtype.kind != "float":
-            raise DTypeError(f"{self.wrt} holds {weight.dtype} values: it has no gradient")
+        types = self._types({n: a.dtype for n, a in adopted.items()})
         if rows.n_rows == 0:
-            return _zeros(next(iter(adopted.values())), weight)
-        wide = any(a.dtype.name == "float64" for a in adopted.values())
-        types = ("float64" if wide else "float32", weight.dtype.name)
+            return zeros(next(iter(adopted.values())), adopted[self.wrt])
         found = self.summing(frozenset(present), constants, rows, *types).run(present, constants)
-        shape = weight.array.shape
-        return found if len(shape) == 1 else found.reshape(shape)
+        return shaped(found, adopted[self.wrt])
+
+    def _types(self, dtypes: Mapping[str, DType]) -> tuple[str, str]:
+        """(of sums, of the result). Raises DTypeError."""
+        own = dtypes[self.wrt]
+        if own.kind != "float":
+            raise DTypeError(f"{self.wrt} holds {own} values: it has no gradient")
+        wide = any(d.name == "float64" for d in dtypes.values())
+        return "float64" if wide else "float32", own.name
+
+    # ---- states: see grad_states.py ----
+
+    @property
+    def name(self) -> str:
+        return self.contributions.name
+
+    @property
+    def signature(self) -> Signature:
+        return self.contributions.signature
+
+    @property
+    def vectors(self) -> frozenset[str]:
+        return self.contributions.vectors
+
+    @property
+    def origin(self) -> Pipeline:
+        return self.contributions
+
+    def statistics(self, dtypes: Mapping[str, DType], constants: dict[str, Any]) -> Pipeline:
+        """See StatefulGradient."""
+        rows = self.stages(frozenset(dtypes), constants, *self._types(dtypes)).rows
+        if rows is None:
+            raise PipelineError(f"{self.name} has no states: it takes nothing of whole rows",
+                                where=self.text(frozenset(dtypes), constants).loc,
+                                why="It is a sum over rows, of what every column has itself.",
+                                fix="Call it on each piece.")
+        return rows
+
+    def of_columns(
+        self, whole: States, made: Mapping[str, Any], taken: Mapping[str, Adopted], at: int | None
+    ) -> Any:
+        """See StatefulGradient."""
+        given, constants = {n: a.given for n, a in taken.items()}, dict(whole.constants)
+        inputs = self.text(frozenset(given), constants).inputs
+        shapes = {n: tuple(a.array.shape) for n, a in taken.items()}
+        rows, weight = rows_of(inputs, shapes, -1, piece=True), taken[self.wrt]
+        first_of(self.name, whole, rows.n_cols, at, numbered=False)
+        if rows.n_rows == 0 or rows.n_cols == 0:
+            return zeros(next(iter(taken.values())), weight)
+        types = self._types(dict(whole.dtypes))
+        summing = self.summing(frozenset(given), constants, rows, *types)
+        return shaped(summing.run(given, constants, statistics=made), weight)
 
     @property
     def cotangents(self) -> Mapping[int, str]:
@@ -238,13 +287,3 @@ def _node(value: Value | None) -> g.Node:
 
 def _parameter(name: str, annotation: type) -> Parameter:
     return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=annotation)
-
-
-def _zeros(like: Adopted, weight: Adopted) -> Any:
-    """A sum over no rows, as the kind of `like`."""
-    shape = tuple(weight.array.shape)
-    param, rows = Param("grad", weight.dtype, "row", output=True), Rows(shape, (1,), (len(shape),))
-    with like.memory.working(like):
-        result = new_result(param, rows, like)
-        result.written[...] = 0
-        return hand_back(result, param, rows, like)

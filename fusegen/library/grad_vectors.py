@@ -20,6 +20,7 @@ from fusegen.backend.arrays.vectors import types_of
 from fusegen.backend.memory import Adopted
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Obligation
+from fusegen.ir.dtypes import DType
 from fusegen.ir.errors import InternalError, TraceError
 from fusegen.ir.forms import check_precision
 from fusegen.ir.graph_text import formula
@@ -30,19 +31,23 @@ from fusegen.lang.signature import Signature, signature_of
 from fusegen.lang.trace import is_tracing
 from fusegen.lang.value import RowVector
 from fusegen.library.grad_outputs import Extents
+from fusegen.library.grad_states import StatefulGradient
+from fusegen.library.vector_pieces import PieceRun, numbers, statistics
 from fusegen.library.vector_run import Remembered, Run
 from fusegen.pipeline.pipeline import Pipeline
+from fusegen.pipeline.states.finished import first_of
+from fusegen.pipeline.states.record import States
 from fusegen.rewrite.adjoint.transplant import Text, parameters_of
 
 
-class VectorGradient:
+class VectorGradient(StatefulGradient):
     """The gradient of a pipeline over vectors.
 
     Call it with one cotangent per float output, shaped like that output (`grad`, or
     `grad_<output>`), then the forward pipeline's arrays, and its constants by keyword. Gradients
     have the types and the shapes of their inputs, summed over axes along which those were
     broadcast; several come as a tuple in the order of `wrt`. `stages` are the pipelines that it is
-    made of.
+    made of. Columns in pieces: see `grad_states`.
     """
 
     def __init__(
@@ -76,10 +81,8 @@ class VectorGradient:
             raise TraceError(f"the gradient {self.name} was called inside a pipeline", where=here(),
                              why="It has stages, one for rows and one for columns.",
                              fix="Call it on its own.")
-        by_name = {n: v for n, v in named.items() if n in self.signature.arrays}
-        constants = self.signature.bind_constants(
-            {n: v for n, v in named.items() if n not in by_name})
-        adopted = adopt_all(self.signature.bind_arrays(arrays, by_name))
+        present, constants = self.bind(arrays, named)
+        adopted = adopt_all(present)
         self.signature.check_positive(
             any(a.dtype.number.name == "float64" for a in adopted.values()), constants)
         memory, graph = one_memory(adopted), self._forward_text(adopted, constants)
@@ -88,6 +91,9 @@ class VectorGradient:
         found = Run(self.remembered, {n: _plain(a) for n, a in adopted.items()},
                     types_of(adopted, self.vectors), constants, rows,
                     on_host=memory.single, precision=check_precision(precision)).gradients()
+        return self._of(found)
+
+    def _of(self, found: Mapping[str, Any]) -> Any:
         return found[self.wrt[0]] if len(self.wrt) == 1 else tuple(found[n] for n in self.wrt)
 
     @property
@@ -95,6 +101,31 @@ class VectorGradient:
         """Arrays that hold vectors, cotangents among them."""
         own = {name for name, kind in self._cotangents.values() if kind is RowVector}
         return self.forward.vectors | own
+
+    # ---- states: see grad_states.py ----
+
+    @property
+    def origin(self) -> Pipeline:
+        return self.forward
+
+    def statistics(self, dtypes: Mapping[str, DType], constants: dict[str, Any]) -> Pipeline:
+        """See StatefulGradient."""
+        return statistics(self.remembered, dtypes, constants).pipeline
+
+    def of_columns(
+        self, whole: States, made: Mapping[str, Any], taken: Mapping[str, Adopted], at: int | None
+    ) -> Any:
+        """See StatefulGradient."""
+        constants, graph = dict(whole.constants), self._forward_text(taken, dict(whole.constants))
+        shapes = {n: tuple(a.array.shape) for n, a in taken.items()}
+        rows = rows_of(graph.inputs, shapes, -1, piece=True)
+        run = PieceRun(self.remembered, {n: _plain(a) for n, a in taken.items()},
+                       dict(whole.dtypes), constants, rows, on_host=one_memory(taken).single)
+        first = first_of(self.name, whole, rows.n_cols, at, run.counts)
+        run.made_of_rows = tuple(made.values())
+        if run.counts:
+            run.numbers = (numbers(first, rows.n_cols, next(iter(taken.values()))),)
+        return self._of(run.gradients())
 
     def _forward_text(self, present: Collection[str], constants: dict[str, Any]) -> g.Graph:
         own = frozenset(n for n in self.forward.signature.arrays if n in present)

@@ -21,7 +21,6 @@ from fusegen.lang.blame import blames
 from fusegen.lang.signature import check_count, constants_key
 from fusegen.pipeline.states import written
 from fusegen.pipeline.states.columns import Spans, together
-from fusegen.pipeline.states.finished import finished
 from fusegen.pipeline.states.framed import framed, unframed
 from fusegen.pipeline.states.record import States
 from fusegen.pipeline.states.roles import Roles, roles_for
@@ -119,8 +118,7 @@ class Accumulator:
     @blames
     def finish(self, *arrays: Any, at: int | None = None, **named: Any) -> Any:
         """What a call returns for the rows so far, which may go on; see `p.finish`."""
-        given = self.pipeline.signature.given_again(arrays, named)
-        return finished(self.pipeline, self.states, given, check_count("at", at, 0))
+        return self.pipeline.finish(self.states, *arrays, at=at, **named)
 
     # ---- bytes ----
 

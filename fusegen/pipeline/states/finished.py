@@ -70,7 +70,10 @@ def laid_finish(
     if rows.lead != lead:
         raise ShapeError(f"arrays of rows {rows.lead} for states of rows {lead}",
                          why="They are of the same rows, and so of the same shape.")
-    first = _first(roles, writes, states, rows, at) if roles.full_rows else 0
+    first = 0
+    if roles.full_rows:
+        first = first_of(roles.pipeline.name, states, rows.n_cols, at, writes.numbered)
+        check_last_column(roles.graph, first + rows.n_cols)
     outputs = writes.program.outputs
     results = {p.name: new_result(p, rows, like) for p in outputs}
     runs = writes if rows.n_cols else _of_rows_alone(roles)
@@ -136,24 +139,21 @@ def _check_types(pipeline: Pipeline, states: States, taken: Mapping[str, Adopted
             raise DTypeError(f"{name} has type {dtype}, the states are of one of {made[name]}")
 
 
-def _first(
-    roles: Roles, writes: Variants, states: States, rows: Rows, at: int | None
-) -> int:
-    """The number of the piece's first column. Raises ArgumentError where it is not said, or is of
-    columns that the states have not seen."""
-    name, first = roles.pipeline.name, at or 0
-    if at is None and writes.numbered and rows.n_cols not in (0, states.n_cols):
+def first_of(name: str, states: States, n_cols: int, at: int | None, numbered: bool) -> int:
+    """The number of the first of a piece's columns. numbered: do results depend on it? Raises
+    ArgumentError where it is not said, or is of columns that the states have not seen."""
+    first = at or 0
+    if at is None and numbered and n_cols not in (0, states.n_cols):
         raise ArgumentError(f"{name} was finished for a piece of unknown place",
                             why="Its results depend on column numbers.",
                             fix=f"{name}.finish(states, …, at=number of its first column).")
-    check_last_column(roles.graph, first + rows.n_cols)
-    piece = span(first, rows.n_cols)
+    piece = span(first, n_cols)
     known = sum(j - i for i, j in states.columns) == states.n_cols
-    if known and (at is not None or writes.numbered) and piece:
+    if known and (at is not None or numbered) and piece:
         seen = any(i <= piece[0][0] and piece[0][1] <= j for i, j in states.columns)
         if not seen:
             raise ArgumentError(
-                f"{name} was finished for columns {first} … {first + rows.n_cols - 1}",
+                f"{name} was finished for columns {first} … {first + n_cols - 1}",
                 why=f"Its states have seen {states.columns}.",
                 fix="Merge all states first, and say where this piece begins: at=….")
     return first

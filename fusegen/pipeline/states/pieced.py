@@ -93,6 +93,7 @@ def pieced_states_of(
     like = next(iter(taken.values()))
     roles = roles_for(pipeline, types_of(taken, pipeline.vectors), constants)
     with like.memory.working(like):
+        taken = {i.name: taken[i.name] for i in roles.graph.inputs if i.name in taken}
         rows, _ = lay_out_piece(roles.graph, taken, like)
         _check_cut(at, rows.n_cols, pieces)
         blocks = [*_pieces(roles.graph, taken, rows.n_cols, pieces)]

@@ -20,8 +20,11 @@ from fusegen.pipeline.variants import Choices, Variants
 class Pipeline(Protocol):
     """What states need of a fusegen.Pipeline."""
 
-    name: str
-    signature: Signature
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def signature(self) -> Signature: ...
 
     @property
     def vectors(self) -> frozenset[str]:
